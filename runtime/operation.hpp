@@ -54,17 +54,20 @@ class operation_base : public ready_item {
   }
 
   void wait(std::coroutine_handle<> h) noexcept { waiter_ = h.address(); }
-  struct cancel_link final : cancel_hook {
-    using cancel_hook::cancel_hook;
-    operation_base* owner = nullptr;
-  };
-  cancel_link& link_cancel(cancel_hook::function on_cancel) noexcept {
+  static operation_base& owner_of(cancel_hook& c) noexcept {
+    return *static_cast<cancel_link&>(c).owner;
+  }
+  cancel_hook& link_cancel(cancel_hook::function on_cancel) noexcept {
     cancel_.set(on_cancel);
     cancel_.owner = this;
     return cancel_;
   }
 
  private:
+  struct cancel_link final : cancel_hook {
+    using cancel_hook::cancel_hook;
+    operation_base* owner = nullptr;
+  };
   static void resume(ready_item& item) noexcept {
     auto& self = static_cast<operation_base&>(item);
     void* const waiter = self.waiter_;
@@ -88,10 +91,12 @@ class operation_base : public ready_item {
 //   const failure* why()       after done: null on success
 //   T take()                   after done and success: the value, moved out
 // and a destructor that detaches an operation in flight by its contract. Movable until awaited.
-template <class Derived, class T>
-class [[nodiscard]] operation : public operation_base {
+// `Base` is operation_base, or a class derived from it that holds what Derived's do_ functions need.
+template <class Derived, class T, class Base = operation_base>
+class [[nodiscard]] operation : public Base {
  public:
   using value_type = T;
+  using phase = operation_base::phase;
 
   // Starts it now; await it later for the outcome. REQUIRES not started.
   Derived start() && {
@@ -101,9 +106,9 @@ class [[nodiscard]] operation : public operation_base {
   void start() & { start_now(); }
 
   [[nodiscard]] bool await_ready() noexcept {
-    if (phase::idle == state()) start_now();
-    if (!done()) return false;
-    return home() == nullptr || home()->may_continue_inline();
+    if (phase::idle == this->state()) start_now();
+    if (!this->done()) return false;
+    return this->home() == nullptr || this->home()->may_continue_inline();
   }
   template <class Promise>
     requires std::is_base_of_v<task_promise_base, Promise>
@@ -133,7 +138,7 @@ class [[nodiscard]] operation : public operation_base {
 
   // The outcome without awaiting. REQUIRES done().
   [[nodiscard]] cordma::result<T> take_result() {
-    CORDMA_REQUIRE(done());
+    CORDMA_REQUIRE(this->done());
     if (const failure* f = self().why()) return *f;
     if constexpr (std::is_void_v<T>) {
       self().take();
@@ -145,28 +150,28 @@ class [[nodiscard]] operation : public operation_base {
 
   // Asks for cancellation, by the contract of the operation. Does nothing once done.
   void cancel() noexcept {
-    if (state() == phase::queued || state() == phase::posted) self().do_cancel();
+    if (this->state() == phase::queued || this->state() == phase::posted) self().do_cancel();
   }
 
  protected:
-  using operation_base::operation_base;
+  using Base::Base;
 
  private:
   Derived& self() noexcept { return static_cast<Derived&>(*this); }
   void start_now() noexcept {
-    CORDMA_REQUIRE(state() == phase::idle);
+    CORDMA_REQUIRE(this->state() == phase::idle);
     self().do_start();
   }
   void suspend(std::coroutine_handle<> h, const task_context& context) noexcept {
-    CORDMA_REQUIRE(!awaited());
-    wait(h);
-    if (done()) {
-      home()->ready(*this);
+    CORDMA_REQUIRE(!this->awaited());
+    this->wait(h);
+    if (this->done()) {
+      this->home()->ready(*this);
       return;
     }
     if (context.cancel == nullptr) return;
-    cancel_link& link = link_cancel([](cancel_hook& c) noexcept {
-      static_cast<Derived&>(*static_cast<cancel_link&>(c).owner).cancel();
+    cancel_hook& link = this->link_cancel([](cancel_hook& c) noexcept {
+      static_cast<Derived&>(operation_base::owner_of(c)).cancel();
     });
     if (context.cancel->requested()) {
       cancel();
