@@ -1,0 +1,109 @@
+#include <cordma/net/transport/region_table.hpp>
+
+#include <cerrno>
+#include <thread>
+
+#include <sys/random.h>
+
+namespace cordma::transport {
+namespace {
+
+constexpr unsigned index_bits = 24;
+constexpr std::uint64_t index_mask = (std::uint64_t{1} << index_bits) - 1;
+static_assert(region_table::entries_per_chunk * region_table::most_chunks <= index_mask);
+
+result<std::uint64_t> random_bits() {
+  std::uint64_t r = 0;
+  while (::getrandom(&r, sizeof r, 0) != static_cast<ssize_t>(sizeof r)) {
+    if (errno != EINTR) return failure::from_os(errno, "drawing a random memory key");
+  }
+  return r;
+}
+
+}  // namespace
+
+region_table::~region_table() {
+  for (auto& c : chunks_) delete c.load(std::memory_order_relaxed);
+}
+
+region_table::entry* region_table::at(std::size_t index) const noexcept {
+  const std::size_t c = index / entries_per_chunk;
+  if (c >= most_chunks) return nullptr;
+  chunk* const found = chunks_[c].load(std::memory_order_acquire);
+  return found != nullptr ? &(*found)[index % entries_per_chunk] : nullptr;
+}
+
+result<memory_keys> region_table::add(const memory_range& range) {
+  const auto addr = reinterpret_cast<std::uintptr_t>(range.addr);
+  if (range.addr == nullptr || range.length == 0 || addr + range.length < addr) {
+    return failure{errc::invalid_value, "a memory region must not be empty"};
+  }
+  const result<std::uint64_t> bits = random_bits();
+  if (!bits) return bits.why();
+  const std::lock_guard lock(mutex_);
+  std::size_t index = next_;
+  if (!free_.empty()) {
+    index = free_.back();
+    free_.pop_back();
+  } else {
+    if (index / entries_per_chunk >= most_chunks) {
+      return failure{errc::no_memory, "262,144 memory regions are registered already: register "
+                                      "fewer, larger ones, or use a BufferPool"};
+    }
+    free_.reserve(index + 1);  // so that remove() never allocates
+    auto& c = chunks_[index / entries_per_chunk];
+    if (c.load(std::memory_order_relaxed) == nullptr) c.store(new chunk, std::memory_order_release);
+    ++next_;
+  }
+  entry& e = *at(index);
+  e.range = range;
+  e.range.rights = normalized(range.rights);
+  e.addr.store(addr, std::memory_order_relaxed);
+  e.length.store(range.length, std::memory_order_relaxed);
+  e.rights.store(e.range.rights, std::memory_order_relaxed);
+  const std::uint64_t rkey = ((*bits | (std::uint64_t{1} << 63)) & ~index_mask) | index;
+  e.rkey.store(rkey, std::memory_order_seq_cst);
+  used_.fetch_add(1, std::memory_order_relaxed);
+  return memory_keys{.lkey = static_cast<std::uint32_t>(index + 1), .rkey = rkey};
+}
+
+void region_table::remove(std::uint32_t lkey) noexcept {
+  CORDMA_REQUIRE(lkey != 0);
+  entry* const e = at(lkey - 1);
+  CORDMA_REQUIRE(e != nullptr && e->rkey.load(std::memory_order_relaxed) != 0);
+  // Whoever looks up from here on finds no key; whoever found it before is counted in `users`.
+  e->rkey.store(0, std::memory_order_seq_cst);
+  while (e->users.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+  used_.fetch_sub(1, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  free_.push_back(lkey - 1);
+}
+
+void region_table::pin::release() noexcept {
+  if (entry_ != nullptr) entry_->users.fetch_sub(1, std::memory_order_release);
+  entry_ = nullptr;
+}
+
+region_table::pin region_table::resolve(std::uint64_t rkey, std::uint64_t addr,
+                                        std::uint64_t length, access wanted) noexcept {
+  entry* const e = at(rkey & index_mask);
+  if (e == nullptr || rkey == 0) return {};
+  e->users.fetch_add(1, std::memory_order_seq_cst);
+  pin held(e, nullptr);
+  if (e->rkey.load(std::memory_order_seq_cst) != rkey) return {};
+  const std::uint64_t start = e->addr.load(std::memory_order_relaxed);
+  const std::uint64_t size = e->length.load(std::memory_order_relaxed);
+  if (!has(e->rights.load(std::memory_order_relaxed), wanted)) return {};
+  if (addr < start || length > size || addr - start > size - length) return {};
+  held.addr_ = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(addr));
+  return held;
+}
+
+const memory_range* region_table::local(std::uint32_t lkey) const noexcept {
+  if (lkey == 0) return nullptr;
+  const entry* const e = at(lkey - 1);
+  if (e == nullptr || e->rkey.load(std::memory_order_acquire) == 0) return nullptr;
+  return &e->range;
+}
+
+}  // namespace cordma::transport

@@ -1,0 +1,86 @@
+// The memory protection of the software transports: which ranges are registered, with which rights,
+// under which keys. What an RDMA NIC keeps in its translation and protection table.
+#pragma once
+
+#include <cordma/net/transport/transport.hpp>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace cordma::transport {
+
+// Thread-safe. Registration locks; look-ups do not.
+class region_table {
+ private:
+  struct entry;
+
+ public:
+  static constexpr std::size_t entries_per_chunk = 256;
+  static constexpr std::size_t most_chunks = 1024;  // so at most 262,144 regions
+
+  region_table() = default;
+  region_table(const region_table&) = delete;
+  region_table& operator=(const region_table&) = delete;
+  ~region_table();
+
+  // rkey = 40 random bits, then the index: unguessable, and told apart from an earlier user of the
+  // index. invalid_value for an empty or wrapping range; no_memory when the table is full.
+  result<memory_keys> add(const memory_range& range);
+  // Returns once no look-up holds the range any more. REQUIRES a key that add() gave.
+  void remove(std::uint32_t lkey) noexcept;
+
+  // Holds a range in place while it is used; empty where the access was refused.
+  class pin {
+   public:
+    pin() noexcept = default;
+    pin(pin&& other) noexcept : entry_(std::exchange(other.entry_, nullptr)), addr_(other.addr_) {}
+    pin& operator=(pin&& other) noexcept {
+      if (this != &other) {
+        release();
+        entry_ = std::exchange(other.entry_, nullptr);
+        addr_ = other.addr_;
+      }
+      return *this;
+    }
+    ~pin() { release(); }
+    explicit operator bool() const noexcept { return entry_ != nullptr; }
+    [[nodiscard]] std::byte* data() const noexcept { return addr_; }
+
+   private:
+    friend class region_table;
+    pin(entry* e, std::byte* addr) noexcept : entry_(e), addr_(addr) {}
+    void release() noexcept;
+    entry* entry_ = nullptr;
+    std::byte* addr_ = nullptr;
+  };
+  // Key, rights and bounds together, as a NIC checks them: no byte outside, no right missing.
+  [[nodiscard]] pin resolve(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length,
+                            access wanted) noexcept;
+
+  // The registered range behind a local key; null where there is none. Stable until remove().
+  [[nodiscard]] const memory_range* local(std::uint32_t lkey) const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return used_.load(std::memory_order_relaxed); }
+
+ private:
+  struct entry {
+    std::atomic<std::uint64_t> rkey{0};  // 0: free
+    std::atomic<std::uint32_t> users{0};
+    std::atomic<std::uint64_t> addr{0};
+    std::atomic<std::uint64_t> length{0};
+    std::atomic<access> rights{access::local_read};
+    memory_range range;
+  };
+  using chunk = std::array<entry, entries_per_chunk>;
+
+  [[nodiscard]] entry* at(std::size_t index) const noexcept;
+
+  std::mutex mutex_;
+  std::vector<std::uint32_t> free_;
+  std::size_t next_ = 0;
+  std::atomic<std::size_t> used_{0};
+  std::array<std::atomic<chunk*>, most_chunks> chunks_{};
+};
+
+}  // namespace cordma::transport

@@ -1,0 +1,207 @@
+// The one interface that every transport implements, shaped after libibverbs and librdmacm:
+//   domain      protection domain: capabilities and registered memory, shared by threads
+//   adapter     a thread's completion queue, connection manager and queue pairs
+//   queue_pair  one connection, or one datagram port
+// Rules for all of them:
+//  * Ids, never pointers, come back in completions; the layer above drops stale ones.
+//  * The caller accounts: at most send_depth sends and recv_depth receives are outstanding per queue
+//    pair, so nothing ever fails because a queue was full.
+//  * Every request accepted yields exactly one completion, unless its queue pair is destroyed first:
+//    then none. The buffers belong to the transport until the completion is handed out.
+//  * The first failed request, or a dead peer, puts a queue pair into error: what is outstanding
+//    and what is posted later completes with wr_flush_err. The event `disconnected` carries the cause
+//    and is handed out no later than the first flushed completion.
+//  * Nothing here throws, blocks or resumes a coroutine; only adapters touch file descriptors.
+#pragma once
+
+#include <cordma/net/transport/types.hpp>
+#include <cordma/runtime/reactor.hpp>
+#include <cordma/runtime/result.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace cordma::transport {
+
+// A contiguous range to register. Stays mapped until deregistered.
+struct memory_range {
+  std::byte* addr = nullptr;
+  std::size_t length = 0;
+  access rights = access::local_read;
+  // Where the range is a mapping of this memfd from offset 0, peers on this host may map it as well.
+  // -1: private memory. Borrowed: valid until deregister() returns.
+  int shared_fd = -1;
+};
+
+struct memory_keys {
+  std::uint32_t lkey = 0;  // never 0 once registered
+  std::uint64_t rkey = 0;  // unguessable on software transports; 32 bits used on verbs
+};
+
+class queue_pair {
+ public:
+  queue_pair() = default;
+  queue_pair(const queue_pair&) = delete;
+  queue_pair& operator=(const queue_pair&) = delete;
+  // Immediate: nothing of this queue pair is reported any more, and no buffer is touched. The peer
+  // sees connection_reset unless disconnect() came first. Not from inside adapter::poll().
+  virtual ~queue_pair() = default;
+
+  // What was granted; after `established`, what both sides agreed to.
+  [[nodiscard]] virtual const queue_pair_options& actual() const noexcept = 0;
+  [[nodiscard]] virtual std::string local_address() const = 0;
+  [[nodiscard]] virtual std::string peer_address() const = 0;
+
+  // REQUIRES fewer than send_depth outstanding, segments within limits, and op supported. `segments`
+  // itself may go at once, what it points to may not.
+  [[nodiscard]] virtual posted post_send(const send_request& request, completion& now) noexcept = 0;
+  // REQUIRES fewer than recv_depth outstanding. Legal before the connection is established.
+  [[nodiscard]] virtual posted post_recv(const recv_request& request, completion& now) noexcept = 0;
+  // Makes everything posted with post_flag::more visible.
+  virtual void ring() noexcept {}
+
+  // Graceful: what was posted is carried out first, then the peer is told. Everything left is
+  // flushed; the event `disconnected` ends it on both sides. Idempotent.
+  virtual void disconnect() noexcept = 0;
+  // At once: everything outstanding is flushed by the next poll(), the peer sees connection_reset.
+  virtual void abort() noexcept = 0;
+
+  // Out-of-band connecting: each side gives its descriptor to the other by any means it likes.
+  // bad_state once connected.
+  virtual result<std::vector<std::byte>> descriptor() { return errc::not_supported; }
+  virtual result<void> connect(std::span<const std::byte> peer_descriptor) {
+    static_cast<void>(peer_descriptor);
+    return errc::not_supported;
+  }
+  // service::ud: this port as others address it, and groups.
+  virtual result<datagram_peer> self() { return errc::not_supported; }
+  virtual result<void> join(const address& group) {
+    static_cast<void>(group);
+    return errc::not_supported;
+  }
+  virtual result<void> leave(const address& group) {
+    static_cast<void>(group);
+    return errc::not_supported;
+  }
+
+  // The layer above finds its endpoint by this. Set before the queue pair is used.
+  void* user = nullptr;
+};
+
+class listener {
+ public:
+  listener() = default;
+  listener(const listener&) = delete;
+  listener& operator=(const listener&) = delete;
+  // No new requests; requests handed out but not answered are rejected; connections stay.
+  virtual ~listener() = default;
+  // With the port that was chosen where 0 was asked for.
+  [[nodiscard]] virtual const address& bound() const noexcept = 0;
+  void* user = nullptr;
+};
+
+// Connection management, as librdmacm reports it.
+struct cm_event {
+  enum class type : std::uint8_t {
+    none,
+    connect_request,  // listener, request; data and peer are the client's
+    established,      // queue_pair; on the connecting side with the data of the accept
+    rejected,         // queue_pair never came up: why.code() is rejected, and data is the peer's
+    failed,           // queue_pair never came up: unreachable, timed_out, unsupported_version, ...
+    disconnected,     // queue_pair is in error: why is the first cause (not_connected, when this
+                      // side or the peer closed gracefully; connection_reset when it did not)
+  };
+  type what = type::none;
+  queue_pair* pair = nullptr;
+  listener* from = nullptr;
+  std::uint64_t request = 0;
+  failure why{errc::ok};
+  std::vector<std::byte> data;
+  std::string peer;
+};
+
+// Bound to one thread. Destroy its queue pairs and listeners first.
+class adapter {
+ public:
+  adapter() = default;
+  adapter(const adapter&) = delete;
+  adapter& operator=(const adapter&) = delete;
+  virtual ~adapter() = default;
+
+  // Makes progress and hands out at most out.size() completions. Returns how many; `progressed` is
+  // set where something else happened (an event is there, bytes moved), never cleared.
+  [[nodiscard]] virtual std::size_t poll(std::span<completion> out, bool& progressed) noexcept = 0;
+  // Whether next_event() has something; cheap.
+  [[nodiscard]] bool has_events() const noexcept { return events_ready_; }
+  // REQUIRES has_events(). Events come in order, each before completions that follow from it.
+  virtual cm_event next_event() = 0;
+
+  // See poller in runtime/reactor.hpp.
+  [[nodiscard]] virtual int wait_fd() const noexcept = 0;
+  [[nodiscard]] virtual bool edge_triggered() const noexcept = 0;
+  virtual arm_state arm() noexcept = 0;
+  virtual void disarm() noexcept = 0;
+
+  // `private_data` within the capabilities, checked by the caller. in_use: somebody listens there.
+  virtual result<std::unique_ptr<listener>> listen(const address& where) = 0;
+  // Returns at once; established, rejected or failed follows, within connect_timeout. May resolve
+  // names. unreachable at once means: nobody there by this transport, try another.
+  virtual result<std::unique_ptr<queue_pair>> connect(const address& to,
+                                                      const queue_pair_options& options,
+                                                      std::span<const std::byte> private_data) = 0;
+  // Answers a request exactly once; bad_state for one answered or gone. `established` follows. The
+  // adapter may be another of the same domain and process than the listener's: accepting spreads
+  // connections over threads (hand_over() on the listener's thread, then accept() on the new one).
+  virtual result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
+                                                     const queue_pair_options& options,
+                                                     std::span<const std::byte> private_data) = 0;
+  virtual result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) = 0;
+  // Takes a request out of this adapter, to be accepted by another: adopt() there gives its id.
+  virtual result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) {
+    static_cast<void>(request);
+    static_cast<void>(target);
+    return errc::not_supported;
+  }
+  // A queue pair to be connected by descriptors, or a datagram port (service::ud).
+  virtual result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) {
+    static_cast<void>(options);
+    return errc::not_supported;
+  }
+
+ protected:
+  bool events_ready_ = false;
+};
+
+// Shared between threads; outlives its adapters.
+class domain {
+ public:
+  domain() = default;
+  domain(const domain&) = delete;
+  domain& operator=(const domain&) = delete;
+  virtual ~domain() = default;
+
+  [[nodiscard]] virtual const capabilities& caps() const noexcept = 0;
+  // no_memory (with what to raise), invalid_value.
+  virtual result<memory_keys> register_memory(const memory_range& range) = 0;
+  // From its return on, remote access with the rkey fails with rem_access_err and changes nothing.
+  virtual void deregister_memory(std::uint32_t lkey) noexcept = 0;
+  // `home` outlives the adapter: its timers and its clock are the only time there is.
+  virtual result<std::unique_ptr<adapter>> open(reactor& home) = 0;
+};
+
+// The transports without a header of their own. `shm`: same host, same user.
+struct shm_options {
+  std::string directory;               // of the rendezvous sockets; empty: per user, in /tmp
+  std::uint32_t ring_bytes = 1 << 18;  // per direction and connection, a power of two
+  std::uint32_t eager_bytes = 8192;    // longer messages are fetched from the sender's memory
+  bool any_user = false;               // accept peers of other users
+};
+[[nodiscard]] result<std::shared_ptr<domain>> make_shm(const shm_options& options);
+
+struct tcp_options {
+  std::uint32_t buffer_bytes = 1 << 18;  // staging per connection
+  int backlog = 128;
+};
+[[nodiscard]] result<std::shared_ptr<domain>> make_tcp(const tcp_options& options);
+
+}  // namespace cordma::transport

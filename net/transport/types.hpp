@@ -1,0 +1,205 @@
+// The vocabulary of the transport interface: kinds, rights, opcodes, completion statuses, requests.
+// Names and numbers follow libibverbs, so that verbs needs no translation and the software
+// transports promise the same.
+#pragma once
+
+#include <cordma/runtime/clock.hpp>
+#include <cordma/runtime/errc.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace cordma::transport {
+
+enum class kind : std::uint8_t { shm = 0, tcp = 1, sim = 2, verbs = 3 };
+inline constexpr std::size_t kind_count = 4;
+[[nodiscard]] std::string_view name(kind k) noexcept;
+
+// The queue pair types of the InfiniBand specification: reliable connected, unreliable connected,
+// unreliable datagram.
+enum class service : std::uint8_t { rc = 0, uc = 1, ud = 2 };
+inline constexpr std::size_t service_count = 3;
+[[nodiscard]] std::string_view name(service s) noexcept;
+
+// Rights to memory, granted on the region AND on the connection: both are needed.
+enum class access : std::uint8_t {
+  local_read = 0,     // always there
+  local_write = 1,    // receives and reads may land in it
+  remote_read = 2,
+  remote_write = 4,   // implies local_write, as verbs demands
+  remote_atomic = 8,  // implies local_write
+};
+inline constexpr std::uint8_t access_bits = 15;
+[[nodiscard]] constexpr access operator|(access a, access b) noexcept {
+  return static_cast<access>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
+}
+[[nodiscard]] constexpr bool has(access granted, access wanted) noexcept {
+  return (static_cast<std::uint8_t>(granted) & static_cast<std::uint8_t>(wanted)) ==
+         static_cast<std::uint8_t>(wanted);
+}
+inline constexpr access all_remote =
+    access::remote_read | access::remote_write | access::remote_atomic;
+// With the rights that others imply added.
+[[nodiscard]] constexpr access normalized(access a) noexcept {
+  const bool remote_change = has(a, access::remote_write) || has(a, access::remote_atomic);
+  return remote_change ? (a | access::local_write) : a;
+}
+
+enum class opcode : std::uint8_t {
+  send,
+  send_imm,
+  write,
+  write_imm,
+  read,
+  fetch_add,
+  compare_swap,
+  flush,           // complete when everything posted before is done here and visible at the target
+  recv,            // in completions: a send arrived
+  recv_write_imm,  // in completions: a write with immediate arrived; the data is not in the receive
+};
+inline constexpr std::size_t opcode_count = 10;
+[[nodiscard]] const char* name(opcode op) noexcept;
+
+// ibv_wc_status, number by number.
+enum class wc_status : std::uint8_t {
+  success = 0,
+  loc_len_err,
+  loc_qp_op_err,
+  loc_eec_op_err,
+  loc_prot_err,
+  wr_flush_err,
+  mw_bind_err,
+  bad_resp_err,
+  loc_access_err,
+  rem_inv_req_err,
+  rem_access_err,
+  rem_op_err,
+  retry_exc_err,
+  rnr_retry_exc_err,
+  loc_rdd_viol_err,
+  rem_inv_rd_req_err,
+  rem_abort_err,
+  inv_eecn_err,
+  inv_eec_state_err,
+  fatal_err,
+  resp_timeout_err,
+  general_err,
+  tm_err,
+  tm_rndv_incomplete,
+};
+inline constexpr std::size_t wc_status_count = 24;
+[[nodiscard]] std::string_view name(wc_status s) noexcept;
+// Every status maps to exactly one code.
+[[nodiscard]] errc to_errc(wc_status s) noexcept;
+
+// A piece of local memory (ibv_sge). Native pointers and sizes; never on the wire.
+struct segment {
+  std::byte* addr;
+  std::uint32_t length;  // bytes
+  std::uint32_t lkey;    // of the domain the queue pair belongs to; 0 only for inline data
+};
+
+// Where a datagram goes to or comes from (address handle, queue pair number, qkey).
+struct datagram_peer {
+  std::array<std::byte, 28> address{};  // the transport's own form; compare and copy only
+  std::uint32_t address_length = 0;     // bytes used of `address`
+  std::uint32_t queue_pair = 0;
+  std::uint32_t qkey = 0;
+};
+
+namespace post_flag {
+inline constexpr std::uint8_t fence = 1;        // not before earlier reads and atomics are done
+inline constexpr std::uint8_t inline_data = 2;  // payload is copied before post_send returns
+inline constexpr std::uint8_t more = 4;         // may stay unseen by the peer until ring()
+}  // namespace post_flag
+
+struct send_request {
+  std::uint64_t id = 0;  // comes back in the completion, opaque to the transport
+  opcode op = opcode::send;
+  std::uint8_t flags = 0;
+  std::uint16_t segment_count = 0;
+  std::uint32_t imm = 0;  // host order here, big endian on every wire
+  const segment* segments = nullptr;
+  std::uint64_t remote_addr = 0;  // the address in the owner's address space
+  std::uint64_t rkey = 0;
+  std::uint64_t operand = 0;  // the addend, or the value expected by compare_swap
+  std::uint64_t swap = 0;
+  const datagram_peer* to = nullptr;  // service::ud only
+};
+
+struct recv_request {
+  std::uint64_t id = 0;
+  std::uint16_t segment_count = 0;
+  const segment* segments = nullptr;
+  datagram_peer* from = nullptr;  // service::ud only: filled before the completion is reported
+};
+
+struct completion {
+  std::uint64_t id = 0;
+  std::uint32_t byte_len = 0;  // receives: bytes of the message or of the write
+  std::uint32_t imm = 0;       // host order; valid where has_imm
+  std::uint32_t vendor_err = 0;
+  wc_status status = wc_status::success;
+  opcode op = opcode::send;  // only valid on success, as in verbs
+  bool has_imm = false;
+};
+
+// What became of a post.
+enum class posted : std::uint8_t {
+  pending,  // a completion will be polled
+  done,     // `now` holds the completion; none will be polled
+};
+
+// The rights and limits of one queue pair. A connect or accept may lower them; actual() tells.
+struct queue_pair_options {
+  service type = service::rc;
+  std::uint32_t send_depth = 128;     // send-queue entries; at least granted
+  std::uint32_t recv_depth = 128;
+  std::uint32_t max_segments = 4;     // per request, up to capabilities.max_segments
+  std::uint32_t inline_bytes = 64;    // 0 ... capabilities.max_inline
+  std::uint32_t read_depth = 16;      // reads and atomics in flight; more wait in the transport
+  access remote_access = all_remote;  // what the peer may do with regions that allow it
+  // A message that finds no receive is offered again every rnr_timer, rnr_retry times; 7 = for ever,
+  // as in verbs. Then the sender fails with rnr_retry_exc_err.
+  std::uint8_t rnr_retry = 7;
+  duration rnr_timer = std::chrono::milliseconds(1);
+  // A peer that does not answer for this long is dead (timeout and retry count of verbs in one).
+  duration peer_timeout = std::chrono::seconds(5);
+  duration connect_timeout = std::chrono::seconds(5);
+  std::uint32_t qkey = 0;  // service::ud
+};
+
+// What one transport can do here. Data, not promises: factories check again.
+struct capabilities {
+  kind transport = kind::shm;
+  // Bit (1 << opcode) per service.
+  std::array<std::uint32_t, service_count> operations{};
+  std::uint32_t max_send_depth = 0;
+  std::uint32_t max_recv_depth = 0;
+  std::uint32_t max_segments = 0;
+  std::uint32_t max_inline = 0;          // bytes
+  std::uint32_t max_read_depth = 0;
+  std::uint32_t max_queue_pairs = 0;     // per adapter
+  std::uint64_t max_message = 0;         // bytes
+  std::uint32_t max_datagram = 0;        // bytes; 0 = no datagrams
+  std::uint32_t max_connect_data = 56;   // bytes of private data with a request
+  std::uint32_t max_accept_data = 196;   // bytes of private data with an accept or a reject
+  bool event_driven = false;             // has a wait fd
+  bool needs_target_progress = false;    // one-sided operations wait for the target to poll
+  [[nodiscard]] bool supports(service s, opcode op) const noexcept {
+    return (operations[static_cast<std::size_t>(s)] & (1U << static_cast<unsigned>(op))) != 0;
+  }
+};
+
+// "host" as the user wrote it (name, IPv4, IPv6, empty = every local address), and a port.
+struct address {
+  std::string host;
+  std::uint16_t port = 0;
+  [[nodiscard]] std::string text() const;
+};
+
+}  // namespace cordma::transport

@@ -1,0 +1,68 @@
+#include <cordma/runtime/frame_pool.hpp>
+
+#include <array>
+#include <new>
+
+namespace cordma::frame_pool {
+namespace {
+
+struct free_frame {
+  free_frame* next;
+};
+
+struct size_class {
+  free_frame* head = nullptr;
+  std::size_t count = 0;
+};
+
+struct pool {
+  std::array<size_class, classes> lists{};
+  std::int64_t outstanding = 0;
+  ~pool() {
+    for (size_class& c : lists) {
+      while (c.head != nullptr) {
+        free_frame* f = c.head;
+        c.head = f->next;
+        ::operator delete(f);
+      }
+    }
+  }
+};
+
+thread_local pool mine;
+
+constexpr std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / granule; }
+
+}  // namespace
+
+void* allocate(std::size_t bytes) {
+  ++mine.outstanding;
+  if (bytes > largest) return ::operator new(bytes);
+  size_class& c = mine.lists[class_of(bytes)];
+  if (c.head == nullptr) return ::operator new((class_of(bytes) + 1) * granule);
+  free_frame* f = c.head;
+  c.head = f->next;
+  --c.count;
+  return f;
+}
+
+void deallocate(void* frame, std::size_t bytes) noexcept {
+  --mine.outstanding;
+  if (bytes > largest) {
+    ::operator delete(frame);
+    return;
+  }
+  size_class& c = mine.lists[class_of(bytes)];
+  if (c.count == kept_per_class) {
+    ::operator delete(frame);
+    return;
+  }
+  auto* f = static_cast<free_frame*>(frame);
+  f->next = c.head;
+  c.head = f;
+  ++c.count;
+}
+
+std::int64_t outstanding() noexcept { return mine.outstanding; }
+
+}  // namespace cordma::frame_pool

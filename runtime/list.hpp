@@ -1,0 +1,102 @@
+// An intrusive doubly linked list: links without allocating, unlinks in O(1), and lets a node move.
+#pragma once
+
+#include <cordma/runtime/check.hpp>
+
+namespace cordma {
+
+// A place in at most one list at a time. Not thread-safe. Destroying a linked node unlinks it.
+class list_node {
+ public:
+  list_node() noexcept = default;
+  // Takes over the other node's place in its list.
+  list_node(list_node&& other) noexcept { take_place_of(other); }
+  list_node& operator=(list_node&& other) noexcept {
+    if (this != &other) {
+      unlink();
+      take_place_of(other);
+    }
+    return *this;
+  }
+  list_node(const list_node&) = delete;
+  list_node& operator=(const list_node&) = delete;
+  ~list_node() { unlink(); }
+
+  [[nodiscard]] bool linked() const noexcept { return next_ != nullptr; }
+  void unlink() noexcept {
+    if (next_ == nullptr) return;
+    prev_->next_ = next_;
+    next_->prev_ = prev_;
+    prev_ = next_ = nullptr;
+  }
+
+ private:
+  template <class>
+  friend class list;
+  void take_place_of(list_node& other) noexcept {
+    if (other.next_ == nullptr) return;
+    prev_ = other.prev_;
+    next_ = other.next_;
+    prev_->next_ = this;
+    next_->prev_ = this;
+    other.prev_ = other.next_ = nullptr;
+  }
+  list_node* prev_ = nullptr;
+  list_node* next_ = nullptr;
+};
+
+// T derives from list_node. The list owns nothing; destroying it unlinks what it holds.
+template <class T>
+class list {
+ public:
+  list() noexcept { head_.prev_ = head_.next_ = &head_; }
+  list(const list&) = delete;
+  list& operator=(const list&) = delete;
+  ~list() {
+    while (!empty()) pop_front();
+    head_.prev_ = head_.next_ = nullptr;
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return head_.next_ == &head_; }
+  [[nodiscard]] T& front() noexcept { return static_cast<T&>(*head_.next_); }
+  void push_back(T& item) noexcept { insert(*head_.prev_, item); }
+  void push_front(T& item) noexcept { insert(head_, item); }
+  T& pop_front() noexcept {
+    T& item = front();
+    static_cast<list_node&>(item).unlink();
+    return item;
+  }
+  // Moves everything of `other` behind what is here.
+  void splice_back(list& other) noexcept {
+    if (other.empty()) return;
+    list_node* first = other.head_.next_;
+    list_node* last = other.head_.prev_;
+    other.head_.prev_ = other.head_.next_ = &other.head_;
+    first->prev_ = head_.prev_;
+    head_.prev_->next_ = first;
+    last->next_ = &head_;
+    head_.prev_ = last;
+  }
+  // `visit(T&)` may unlink the item it is given, and no other.
+  template <class Visit>
+  void for_each(Visit visit) {
+    for (list_node* n = head_.next_; n != &head_;) {
+      list_node* next = n->next_;
+      visit(static_cast<T&>(*n));
+      n = next;
+    }
+  }
+
+ private:
+  static void insert(list_node& after, T& item) noexcept {
+    list_node& n = item;
+    CORDMA_ASSERT(!n.linked());
+    n.prev_ = &after;
+    n.next_ = after.next_;
+    after.next_->prev_ = &n;
+    after.next_ = &n;
+  }
+  list_node head_;
+};
+
+}  // namespace cordma

@@ -1,0 +1,184 @@
+// operation: what every awaitable of cordma is. Lazy; started by awaiting it or by start(); awaited
+// at most once; `co_await op` throws cordma::error, `co_await op.result()` returns result<T>.
+#pragma once
+
+#include <cordma/runtime/cancel.hpp>
+#include <cordma/runtime/reactor.hpp>
+#include <cordma/runtime/result.hpp>
+#include <cordma/runtime/task.hpp>
+
+#include <coroutine>
+#include <type_traits>
+#include <utility>
+
+namespace cordma {
+
+// The state every operation shares. One place in one list at a time: first, perhaps, in the queue of
+// what cannot be posted yet, later in the ready list. Bound to the thread of its reactor.
+class operation_base : public ready_item {
+ public:
+  enum class phase : std::uint8_t {
+    idle,    // not started
+    queued,  // started, waits its turn; can be withdrawn
+    posted,  // in flight; cannot be withdrawn
+    done,    // the outcome is here
+  };
+  // Told once, from the ready list, when the outcome is here: for adapters that are no coroutines.
+  using observer = void (*)(operation_base&, void* context) noexcept;
+
+  [[nodiscard]] phase state() const noexcept { return phase_; }
+  [[nodiscard]] bool done() const noexcept { return phase_ == phase::done; }
+  void observe(observer who, void* context) noexcept {
+    CORDMA_REQUIRE(!awaited());
+    observer_ = who;
+    waiter_ = context;
+  }
+
+ protected:
+  explicit operation_base(reactor* home) noexcept : ready_item(&operation_base::resume), home_(home) {}
+  operation_base(operation_base&& other) noexcept
+      : ready_item(std::move(other)), home_(other.home_), phase_(other.phase_) {
+    CORDMA_REQUIRE(!other.awaited());
+  }
+
+  [[nodiscard]] bool awaited() const noexcept { return waiter_ != nullptr; }
+  [[nodiscard]] reactor* home() const noexcept { return home_; }
+  void set_home(reactor* home) noexcept { home_ = home; }
+  void set_phase(phase p) noexcept { phase_ = p; }
+  // The outcome is stored: whoever waits is put on the ready list. Exactly once.
+  void finish() noexcept {
+    CORDMA_ASSERT(phase_ != phase::done);
+    phase_ = phase::done;
+    cancel_.unlink();
+    if (awaited()) home_->ready(*this);
+  }
+
+  void wait(std::coroutine_handle<> h) noexcept { waiter_ = h.address(); }
+  static operation_base& owner_of(cancel_hook& c) noexcept {
+    return *static_cast<cancel_link&>(c).owner;
+  }
+  cancel_hook& link_cancel(cancel_hook::function on_cancel) noexcept {
+    cancel_.set(on_cancel);
+    cancel_.owner = this;
+    return cancel_;
+  }
+
+ private:
+  struct cancel_link final : cancel_hook {
+    using cancel_hook::cancel_hook;
+    operation_base* owner = nullptr;
+  };
+  static void resume(ready_item& item) noexcept {
+    auto& self = static_cast<operation_base&>(item);
+    void* const waiter = self.waiter_;
+    if (self.observer_ != nullptr) {
+      self.observer_(self, waiter);
+    } else {
+      std::coroutine_handle<>::from_address(waiter).resume();
+    }
+  }
+
+  reactor* home_;
+  void* waiter_ = nullptr;  // a coroutine's address, or the observer's context
+  observer observer_ = nullptr;
+  cancel_link cancel_{nullptr};
+  phase phase_ = phase::idle;
+};
+
+// Derived supplies, all noexcept and all private with this class as a friend:
+//   void do_start()            leaves the operation queued or posted, or has called finish()
+//   void do_cancel()           queued: withdraw it, with errc::canceled; posted: by its contract
+//   const failure* why()       after done: null on success
+//   T take()                   after done and success: the value, moved out
+// and a destructor that detaches an operation in flight by its contract. Movable until awaited.
+// `Base` is operation_base, or a class derived from it that holds what Derived's do_ functions need.
+template <class Derived, class T, class Base = operation_base>
+class [[nodiscard]] operation : public Base {
+ public:
+  using value_type = T;
+  using phase = operation_base::phase;
+
+  // Starts it now; await it later for the outcome. REQUIRES not started.
+  Derived start() && {
+    start_now();
+    return std::move(self());
+  }
+  void start() & { start_now(); }
+
+  [[nodiscard]] bool await_ready() noexcept {
+    if (phase::idle == this->state()) start_now();
+    if (!this->done()) return false;
+    return this->home() == nullptr || this->home()->may_continue_inline();
+  }
+  template <class Promise>
+    requires std::is_base_of_v<task_promise_base, Promise>
+  void await_suspend(std::coroutine_handle<Promise> h) noexcept {
+    suspend(h, h.promise().context);
+  }
+  T await_resume() {
+    if (const failure* f = self().why()) throw_error(*f);
+    return self().take();
+  }
+
+  // `result<T> r = co_await op.result();` never throws.
+  class result_awaiter {
+   public:
+    explicit result_awaiter(Derived& op) noexcept : op_(op) {}
+    [[nodiscard]] bool await_ready() noexcept { return op_.await_ready(); }
+    template <class Promise>
+    void await_suspend(std::coroutine_handle<Promise> h) noexcept {
+      op_.await_suspend(h);
+    }
+    cordma::result<T> await_resume() { return op_.take_result(); }
+
+   private:
+    Derived& op_;
+  };
+  [[nodiscard]] result_awaiter result() noexcept { return result_awaiter(self()); }
+
+  // The outcome without awaiting. REQUIRES done().
+  [[nodiscard]] cordma::result<T> take_result() {
+    CORDMA_REQUIRE(this->done());
+    if (const failure* f = self().why()) return *f;
+    if constexpr (std::is_void_v<T>) {
+      self().take();
+      return {};
+    } else {
+      return self().take();
+    }
+  }
+
+  // Asks for cancellation, by the contract of the operation. Does nothing once done.
+  void cancel() noexcept {
+    if (this->state() == phase::queued || this->state() == phase::posted) self().do_cancel();
+  }
+
+ protected:
+  using Base::Base;
+
+ private:
+  Derived& self() noexcept { return static_cast<Derived&>(*this); }
+  void start_now() noexcept {
+    CORDMA_REQUIRE(this->state() == phase::idle);
+    self().do_start();
+  }
+  void suspend(std::coroutine_handle<> h, const task_context& context) noexcept {
+    CORDMA_REQUIRE(!this->awaited());
+    this->wait(h);
+    if (this->done()) {
+      this->home()->ready(*this);
+      return;
+    }
+    if (context.cancel == nullptr) return;
+    cancel_hook& link = this->link_cancel([](cancel_hook& c) noexcept {
+      static_cast<Derived&>(operation_base::owner_of(c)).cancel();
+    });
+    if (context.cancel->requested()) {
+      cancel();
+    } else {
+      context.cancel->attach(link);
+    }
+  }
+};
+
+}  // namespace cordma

@@ -1,0 +1,445 @@
+#include <cordma/runtime/reactor.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <string>
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+namespace cordma {
+namespace {
+
+// Its address names the thread; never read or written.
+thread_local char thread_mark;
+thread_local reactor* current_reactor = nullptr;
+
+// With timers pending, the clock is read once in so many passes that found work, and so many that
+// did not: reading it costs as much as a pass.
+constexpr unsigned busy_turns_per_clock = 16;
+constexpr unsigned idle_turns_per_clock = 32;
+constexpr int most_ready_per_turn = 1024;
+constexpr duration longest_measured_wake = std::chrono::microseconds(50);
+constexpr duration shortest_measured_wake = std::chrono::microseconds(2);
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int watch(int epoll_fd, int fd, bool edge) noexcept {
+  epoll_event e{};
+  e.events = edge ? (EPOLLIN | static_cast<std::uint32_t>(EPOLLET)) : EPOLLIN;
+  e.data.fd = fd;
+  return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
+}
+
+}  // namespace
+
+std::string_view name(wait_mode mode) noexcept {
+  switch (mode) {
+    case wait_mode::polling: return "polling";
+    case wait_mode::event: return "event";
+    case wait_mode::adaptive: return "adaptive";
+  }
+  return "?";
+}
+
+result<wait_mode> parse_wait_mode(std::string_view text) {
+  for (wait_mode m : {wait_mode::polling, wait_mode::event, wait_mode::adaptive}) {
+    if (text == name(m)) return m;
+  }
+  return failure{errc::invalid_value, "waiting mode \"" + std::string(text) +
+                                          "\" is unknown: use polling, event or adaptive"};
+}
+
+timer::~timer() {
+  if (owner_ != nullptr) owner_->remove(*this);
+}
+
+reactor::reactor(const reactor_options& options)
+    : options_(options),
+      clock_(options.time != nullptr ? options.time : &real_clock()),
+      owner_thread_(&thread_mark) {
+  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (epoll_fd_ < 0 || event_fd_ < 0 || timer_fd_ < 0 || watch(epoll_fd_, event_fd_, true) != 0 ||
+      watch(epoll_fd_, timer_fd_, true) != 0) {
+    const int saved = errno;
+    for (int fd : {epoll_fd_, event_fd_, timer_fd_}) {
+      if (fd >= 0) ::close(fd);
+    }
+    throw_error(failure::from_os(saved, "creating a reactor needs three file descriptors "
+                                        "(raise the limit with ulimit -n)"));
+  }
+  timers_.reserve(64);
+  pollers_.reserve(8);
+  if (options_.mode == wait_mode::adaptive) {
+    if (options_.spin_limit >= duration::zero()) {
+      wake_cost_ = options_.spin_limit;
+    } else {
+      measure_wake_cost();
+    }
+    spin_budget_ = wake_cost_;
+  }
+}
+
+reactor::~reactor() {
+  CORDMA_REQUIRE(!in_turn_);
+  for (timer* t : timers_) t->owner_ = nullptr;
+  ::close(epoll_fd_);
+  ::close(event_fd_);
+  ::close(timer_fd_);
+}
+
+reactor* reactor::current() noexcept { return current_reactor; }
+bool reactor::on_owner_thread() const noexcept { return owner_thread_ == &thread_mark; }
+
+void reactor::bind() noexcept {
+  CORDMA_REQUIRE(!in_turn_);
+  owner_thread_ = &thread_mark;
+}
+
+bool reactor::turn() noexcept {
+  CORDMA_REQUIRE(!in_turn_);
+  CORDMA_REQUIRE(on_owner_thread());
+  in_turn_ = true;
+  reactor* const outer = std::exchange(current_reactor, this);
+  inline_budget_ = inline_budget_per_turn;
+  std::size_t work = poll_all();
+  work += run_inbox();
+  work += fire_timers();
+  work += run_ready();
+  current_reactor = outer;
+  in_turn_ = false;
+  ++counters_.turns;
+  if (work == 0) ++counters_.idle_turns;
+  return work != 0;
+}
+
+std::size_t reactor::poll_all() noexcept {
+  std::size_t work = 0;
+  // By index: a poller may be added from within poll().
+  for (std::size_t i = 0; i < pollers_.size(); ++i) work += pollers_[i]->poll();
+  return work;
+}
+
+std::size_t reactor::run_inbox() noexcept {
+  if (inbox_empty()) return 0;
+  inbox_item* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
+  inbox_item* oldest = nullptr;
+  while (newest != nullptr) {  // the stack is newest first; run in the order of posting
+    inbox_item* next = newest->next_;
+    newest->next_ = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  std::size_t work = 0;
+  while (oldest != nullptr) {
+    inbox_item* next = oldest->next_;
+    oldest->run_(*oldest);
+    oldest = next;
+    ++work;
+  }
+  counters_.inbox_items += work;
+  return work;
+}
+
+std::size_t reactor::run_ready() noexcept {
+  std::size_t work = 0;
+  // A list of its own: what becomes ready meanwhile waits for the next pass, behind the pollers.
+  list<ready_item> now;
+  now.splice_back(ready_);
+  while (!now.empty() && work < most_ready_per_turn) {
+    ready_item& item = now.pop_front();
+    ++work;
+    item.run_(item);
+  }
+  if (!now.empty()) {
+    now.splice_back(ready_);
+    ready_.splice_back(now);
+  }
+  counters_.resumes += work;
+  return work;
+}
+
+result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noexcept {
+  bind();
+  stop_requested_ = false;
+  stuck_ = false;
+  while (!done(context)) {
+    if (stop_requested_) return failure{errc::shutdown};
+    if (turn()) {
+      if (idle_since_ != never) {
+        if (options_.mode == wait_mode::adaptive) adapt(clock_->now() - idle_since_);
+        idle_since_ = never;
+      }
+      continue;
+    }
+    if (done(context)) break;
+    idle();
+    if (stuck_) {
+      return failure{errc::bad_state,
+                     "every coroutine waits, and in virtual time nothing is left that could wake "
+                     "one: a deadlock in the program or a lost completion"};
+    }
+  }
+  return {};
+}
+
+void reactor::idle() noexcept {
+  if (skip_to_next_timer()) return;
+  switch (options_.mode) {
+    case wait_mode::polling: relax(); return;
+    case wait_mode::event: sleep_once(); return;
+    case wait_mode::adaptive: break;
+  }
+  if (idle_since_ == never) idle_since_ = clock_->now();
+  if (spin_budget_ > duration::zero() && clock_->now() - idle_since_ < spin_budget_) {
+    relax();
+    return;
+  }
+  sleep_once();
+}
+
+bool reactor::skip_to_next_timer() noexcept {
+  if (clock_ == &real_clock()) return false;
+  if (!ready_.empty() || !inbox_empty()) return true;
+  if (timers_.empty()) {
+    // Another thread may still post; whoever mixes threads with virtual time keeps a timer pending.
+    stuck_ = clock_->advance_to(clock_->now());
+    return stuck_;
+  }
+  turns_to_clock_ = 0;
+  return clock_->advance_to(timers_.front()->when_);
+}
+
+arm_state reactor::prepare_wait() noexcept {
+  CORDMA_REQUIRE(!in_turn_);
+  if (!ready_.empty() || !inbox_empty()) return arm_state::busy;
+  if (options_.before_sleep != nullptr) options_.before_sleep(options_.before_sleep_context);
+  armed_ = true;
+  ++counters_.arms;
+  arm_state state = arm_state::armed;
+  for (poller* p : pollers_) {
+    if (p->arm() == arm_state::busy) state = arm_state::busy;
+  }
+  sleeping_.store(true, std::memory_order_seq_cst);
+  if (state == arm_state::armed) {
+    if (options_.before_sleep != nullptr) options_.before_sleep(options_.before_sleep_context);
+    reactor* const outer = std::exchange(current_reactor, this);
+    const std::size_t found = poll_all();
+    current_reactor = outer;
+    if (found != 0 || !ready_.empty() || !inbox_empty() ||
+        wake_requested_.load(std::memory_order_seq_cst)) {
+      ++counters_.late_work;
+      state = arm_state::busy;
+    }
+  }
+  if (state == arm_state::busy) {
+    finish_wait();
+  } else {
+    arm_timer_fd();
+  }
+  return state;
+}
+
+void reactor::finish_wait() noexcept {
+  if (!armed_) return;
+  armed_ = false;
+  sleeping_.store(false, std::memory_order_relaxed);
+  wake_requested_.store(false, std::memory_order_relaxed);
+  turns_to_clock_ = 0;
+  for (poller* p : pollers_) p->disarm();
+}
+
+void reactor::sleep_once() noexcept {
+  if (prepare_wait() == arm_state::busy) return;
+  ++counters_.sleeps;
+  bool woken = true;
+  if (sleeper_ != nullptr) {
+    sleeper_->sleep(epoll_fd_, until_next_timer());
+  } else {
+    epoll_event events[4];
+    woken = epoll_wait(epoll_fd_, events, 4, -1) > 0;
+  }
+  if (woken) {
+    ++counters_.wakeups;
+  } else {
+    ++counters_.spurious;
+  }
+  finish_wait();
+}
+
+void reactor::arm_timer_fd() noexcept {
+  // One timerfd rather than a timeout, so that a foreign loop that waits on fd() is woken as well.
+  if (timers_.empty() || sleeper_ != nullptr) return;
+  duration left = std::max(timers_.front()->when_ - clock_->now(), duration(1));
+  itimerspec spec{};
+  spec.it_value.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
+  spec.it_value.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
+  timerfd_settime(timer_fd_, 0, &spec, nullptr);
+}
+
+duration reactor::until_next_timer() noexcept {
+  if (timers_.empty()) return duration::max();
+  return std::max(timers_.front()->when_ - clock_->now(), duration::zero());
+}
+
+// Grows the budget while a slightly longer spin would have saved a sleep, shrinks it while spinning
+// was in vain: never above the cost of a wake-up, so that the sum is at most twice the better mode.
+void reactor::adapt(duration gap) noexcept {
+  if (gap <= spin_budget_) return;
+  if (gap <= wake_cost_) {
+    spin_budget_ = wake_cost_;
+    return;
+  }
+  spin_budget_ = spin_budget_ / 2;
+  if (spin_budget_ < wake_cost_ / 16) spin_budget_ = duration::zero();
+}
+
+void reactor::measure_wake_cost() noexcept {
+  // CPU time of this thread over short sleeps: going to sleep, being woken, and the switch.
+  constexpr int rounds = 8;
+  const auto cpu = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
+  };
+  long long least = longest_measured_wake.count();
+  for (int i = 0; i < rounds; ++i) {
+    itimerspec spec{};
+    spec.it_value.tv_nsec = 20'000;
+    timerfd_settime(timer_fd_, 0, &spec, nullptr);
+    const long long before = cpu();
+    epoll_event e{};
+    epoll_wait(epoll_fd_, &e, 1, 5);
+    least = std::min(least, cpu() - before);
+  }
+  // The other half of a wake-up is the waker's: writing the eventfd and the interrupt it sends.
+  wake_cost_ = std::clamp(duration(least * 2), shortest_measured_wake, longest_measured_wake);
+}
+
+void reactor::post(inbox_item& item) noexcept {
+  inbox_item* head = inbox_.load(std::memory_order_relaxed);
+  do {
+    item.next_ = head;
+  } while (!inbox_.compare_exchange_weak(head, &item, std::memory_order_seq_cst));
+  // The sleeper sets sleeping_ before it looks at the inbox for the last time, both seq_cst: one of
+  // the two sides sees the other.
+  if (sleeping_.load(std::memory_order_seq_cst)) wake();
+}
+
+void reactor::wake() noexcept {
+  const int saved = errno;
+  wake_requested_.store(true, std::memory_order_seq_cst);
+  const std::uint64_t one = 1;
+  // The counter cannot overflow in practice, and EAGAIN would mean that it is readable anyway.
+  [[maybe_unused]] const auto n = ::write(event_fd_, &one, sizeof one);
+  errno = saved;
+}
+
+result<void> reactor::add(poller& p) {
+  if (p.wait_fd() < 0) {
+    if (options_.mode != wait_mode::polling) {
+      return failure{errc::not_supported, std::string("the ") + p.name() +
+                                              " source cannot wake a sleeper: use a reactor in "
+                                              "polling mode"};
+    }
+  } else if (watch(epoll_fd_, p.wait_fd(), p.edge_triggered()) != 0) {
+    return failure::from_os(errno, std::string("watching the descriptor of the ") + p.name() +
+                                       " source");
+  }
+  pollers_.push_back(&p);
+  return {};
+}
+
+void reactor::remove(poller& p) noexcept {
+  const auto at = std::find(pollers_.begin(), pollers_.end(), &p);
+  if (at == pollers_.end()) return;
+  pollers_.erase(at);
+  if (p.wait_fd() >= 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, p.wait_fd(), nullptr);
+}
+
+bool reactor::earlier(const timer& a, const timer& b) noexcept {
+  return a.when_ != b.when_ ? a.when_ < b.when_ : a.sequence_ < b.sequence_;
+}
+
+void reactor::add(timer& t, time_point when) noexcept {
+  if (t.owner_ != nullptr) t.owner_->remove(t);
+  t.owner_ = this;
+  t.when_ = when;
+  t.sequence_ = timer_sequence_++;
+  t.place_ = timers_.size();
+  timers_.push_back(&t);
+  sift_up(t.place_);
+}
+
+void reactor::remove(timer& t) noexcept {
+  if (t.owner_ == nullptr) return;
+  CORDMA_ASSERT(t.owner_ == this);
+  const std::size_t place = t.place_;
+  timer* last = timers_.back();
+  timers_.pop_back();
+  t.owner_ = nullptr;
+  if (last == &t) return;
+  timers_[place] = last;
+  last->place_ = place;
+  sift_up(place);
+  sift_down(last->place_);
+}
+
+void reactor::sift_up(std::size_t place) noexcept {
+  while (place > 0) {
+    const std::size_t up = (place - 1) / 2;
+    if (!earlier(*timers_[place], *timers_[up])) return;
+    std::swap(timers_[place], timers_[up]);
+    timers_[place]->place_ = place;
+    timers_[up]->place_ = up;
+    place = up;
+  }
+}
+
+void reactor::sift_down(std::size_t place) noexcept {
+  for (;;) {
+    std::size_t least = place;
+    for (std::size_t child : {2 * place + 1, 2 * place + 2}) {
+      if (child < timers_.size() && earlier(*timers_[child], *timers_[least])) least = child;
+    }
+    if (least == place) return;
+    std::swap(timers_[place], timers_[least]);
+    timers_[place]->place_ = place;
+    timers_[least]->place_ = least;
+    place = least;
+  }
+}
+
+std::size_t reactor::fire_timers() noexcept {
+  if (timers_.empty()) return 0;
+  if (turns_to_clock_ > 0) {
+    --turns_to_clock_;
+    return 0;
+  }
+  turns_to_clock_ = ready_.empty() ? idle_turns_per_clock : busy_turns_per_clock;
+  if (clock_ != &real_clock()) turns_to_clock_ = 0;
+  const time_point now = clock_->now();
+  std::size_t work = 0;
+  while (!timers_.empty() && timers_.front()->when_ <= now) {
+    timer& t = *timers_.front();
+    remove(t);
+    ++work;
+    t.fire_(t);
+  }
+  counters_.timers_fired += work;
+  return work;
+}
+
+}  // namespace cordma

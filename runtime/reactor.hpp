@@ -1,0 +1,261 @@
+// The event loop of one thread: ready list, timers, inbox, pollers, and the three ways of waiting.
+#pragma once
+
+#include <cordma/runtime/clock.hpp>
+#include <cordma/runtime/list.hpp>
+#include <cordma/runtime/result.hpp>
+
+#include <atomic>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cordma {
+
+class reactor;
+
+// How a reactor waits when it has nothing to do.
+enum class wait_mode : std::uint8_t {
+  polling,   // never sleeps: lowest latency, one core busy
+  event,     // sleeps at once: no CPU while idle, a wake-up on the path of every message
+  adaptive,  // spins for about the cost of a wake-up, then sleeps
+};
+[[nodiscard]] std::string_view name(wait_mode mode) noexcept;
+// "polling", "event" or "adaptive"; anything else is invalid_value, saying so.
+[[nodiscard]] result<wait_mode> parse_wait_mode(std::string_view text);
+
+// Work for the next pass of the loop. The owner keeps it alive until it ran or is unlinked.
+class ready_item : public list_node {
+ public:
+  using function = void (*)(ready_item&) noexcept;
+  explicit ready_item(function run) noexcept : run_(run) {}
+
+ private:
+  friend class reactor;
+  function run_;
+};
+
+// Resumes a coroutine from the ready list.
+class resume_item final : public ready_item {
+ public:
+  resume_item() noexcept
+      : ready_item([](ready_item& i) noexcept { static_cast<resume_item&>(i).handle.resume(); }) {}
+  std::coroutine_handle<> handle;
+};
+
+// Work handed over from any thread. The owner keeps it alive until it ran.
+class inbox_item {
+ public:
+  using function = void (*)(inbox_item&) noexcept;
+  explicit inbox_item(function run) noexcept : run_(run) {}
+
+ private:
+  friend class reactor;
+  function run_;
+  inbox_item* next_ = nullptr;
+};
+
+// Fires once, on the reactor it was added to. Destroying a pending timer removes it.
+class timer {
+ public:
+  using function = void (*)(timer&) noexcept;
+  explicit timer(function fire) noexcept : fire_(fire) {}
+  timer(const timer&) = delete;
+  timer& operator=(const timer&) = delete;
+  ~timer();
+  [[nodiscard]] bool pending() const noexcept { return owner_ != nullptr; }
+  [[nodiscard]] time_point when() const noexcept { return when_; }
+
+ private:
+  friend class reactor;
+  function fire_;
+  reactor* owner_ = nullptr;
+  time_point when_{};
+  std::uint64_t sequence_ = 0;  // timers of one instant fire in the order of adding
+  std::size_t place_ = 0;
+};
+
+enum class arm_state : std::uint8_t {
+  armed,  // whatever arrives from now on makes the wait fd readable
+  busy,   // there is work already: poll first
+};
+
+// A source of work that is asked in every pass: a completion queue, an io_context.
+// poll() marks coroutines ready; it never resumes one.
+class poller {
+ public:
+  virtual ~poller() = default;
+  // The number of things that happened; 0 = idle. Also publishes what was posted since last time.
+  virtual std::size_t poll() noexcept = 0;
+  // Asks for the wait fd to become readable at the next work. After `armed` the reactor polls once
+  // more before it sleeps, so work that slips in between is not lost.
+  virtual arm_state arm() noexcept = 0;
+  // Undoes arm(); called before the next poll() whether or not the fd fired.
+  virtual void disarm() noexcept {}
+  // Constant for life; -1 = this poller cannot wake a sleeper (only legal in polling mode).
+  [[nodiscard]] virtual int wait_fd() const noexcept = 0;
+  // Whether wait_fd is to be watched for edges: then nobody need read it to clear it.
+  [[nodiscard]] virtual bool edge_triggered() const noexcept { return false; }
+  // For messages: "shm", "tcp", "asio".
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+};
+
+// Sleeps for the reactor, where something else owns the wait (an asio::io_context).
+class sleeper {
+ public:
+  virtual ~sleeper() = default;
+  // Returns when `fd` is readable, after `timeout`, or whenever it did something of its own.
+  virtual void sleep(int fd, duration timeout) noexcept = 0;
+};
+
+struct reactor_counters {
+  std::uint64_t turns = 0;          // passes of the loop
+  std::uint64_t idle_turns = 0;     // ... that found nothing
+  std::uint64_t resumes = 0;        // items run from the ready list
+  std::uint64_t arms = 0;           // times all pollers were armed
+  std::uint64_t sleeps = 0;         // waits entered
+  std::uint64_t wakeups = 0;        // waits that ended for work, a timer or a wake()
+  std::uint64_t spurious = 0;       // ... and nothing was there
+  std::uint64_t late_work = 0;      // work found between the last drain and the sleep
+  std::uint64_t timers_fired = 0;
+  std::uint64_t inbox_items = 0;
+};
+
+struct reactor_options {
+  wait_mode mode = wait_mode::adaptive;
+  clock* time = nullptr;              // null: real_clock(); must outlive the reactor
+  duration spin_limit = duration{-1};  // adaptive: the longest spin; negative: measured at start
+  // Called between the last drain and arming, and again between arming and sleeping. For tests that
+  // hunt lost wake-ups.
+  void (*before_sleep)(void* context) noexcept = nullptr;
+  void* before_sleep_context = nullptr;
+};
+
+// Bound to the thread that runs it (the creating thread until bind() or a first turn elsewhere);
+// only post() and wake() may be called from other threads. Never starts a thread.
+class reactor {
+ public:
+  // Throws cordma::error (no_memory, operating_system) where descriptors cannot be had.
+  explicit reactor(const reactor_options& options = {});
+  ~reactor();
+  reactor(const reactor&) = delete;
+  reactor& operator=(const reactor&) = delete;
+
+  // The reactor whose turn is running on this thread, or null.
+  [[nodiscard]] static reactor* current() noexcept;
+  [[nodiscard]] bool on_owner_thread() const noexcept;
+  // Makes the calling thread the owner. REQUIRES that no turn is running.
+  void bind() noexcept;
+
+  [[nodiscard]] wait_mode mode() const noexcept { return options_.mode; }
+  [[nodiscard]] clock& time() noexcept { return *clock_; }
+  [[nodiscard]] time_point now() noexcept { return clock_->now(); }
+  [[nodiscard]] const reactor_counters& counters() const noexcept { return counters_; }
+  // Adaptive mode: the cost of one wake-up as measured at start, and the current budget of a spin.
+  [[nodiscard]] duration wake_cost() const noexcept { return wake_cost_; }
+  [[nodiscard]] duration spin_budget() const noexcept { return spin_budget_; }
+
+  // One pass: pollers, inbox, timers, then what was ready. True if anything happened. Never waits.
+  // REQUIRES not called from inside a turn.
+  bool turn() noexcept;
+  // Turns, and waits between them as the mode says, until `done(context)`; checked every pass.
+  // Returns shutdown after stop(); bad_state where, in virtual time, nothing can ever happen again.
+  result<void> run_until(bool (*done)(void*) noexcept, void* context) noexcept;
+  // Ends run_until() at its next pass. Owner thread only (from others: post it).
+  void stop() noexcept { stop_requested_ = true; }
+
+  void ready(ready_item& item) noexcept { ready_.push_back(item); }
+  void add(timer& t, time_point when) noexcept;
+  void remove(timer& t) noexcept;
+  // not_supported where the mode may sleep and the poller cannot wake a sleeper, naming it.
+  result<void> add(poller& p);
+  void remove(poller& p) noexcept;
+  // Null: epoll_wait. At most one at a time.
+  void set_sleeper(sleeper* s) noexcept { sleeper_ = s; }
+
+  // Any thread. The item runs on the owner thread. Lock-free.
+  void post(inbox_item& item) noexcept;
+  // Any thread; allocates. `work()` must not throw.
+  template <class Work>
+  void post(Work work);
+  // Any thread, and signal handlers: the current or next wait returns.
+  void wake() noexcept;
+
+  // For a foreign loop (epoll, Asio, io_uring): turn() until it returns false, then prepare_wait();
+  // if that says armed, wait until fd() is readable, call finish_wait() and begin again.
+  [[nodiscard]] int fd() const noexcept { return epoll_fd_; }
+  arm_state prepare_wait() noexcept;
+  void finish_wait() noexcept;
+
+  // Completing without suspending is free; doing so for ever would starve everybody else. True if
+  // the caller may go on, false if it should pass through the ready list first.
+  [[nodiscard]] bool may_continue_inline() noexcept { return --inline_budget_ > 0; }
+
+ private:
+  static constexpr int inline_budget_per_turn = 256;
+
+  std::size_t poll_all() noexcept;
+  std::size_t run_inbox() noexcept;
+  std::size_t fire_timers() noexcept;
+  std::size_t run_ready() noexcept;
+  void idle() noexcept;
+  void sleep_once() noexcept;
+  bool skip_to_next_timer() noexcept;
+  void adapt(duration gap) noexcept;
+  void measure_wake_cost() noexcept;
+  void arm_timer_fd() noexcept;
+  [[nodiscard]] duration until_next_timer() noexcept;
+  [[nodiscard]] bool inbox_empty() const noexcept {
+    return inbox_.load(std::memory_order_acquire) == nullptr;
+  }
+  void sift_up(std::size_t place) noexcept;
+  void sift_down(std::size_t place) noexcept;
+  [[nodiscard]] static bool earlier(const timer& a, const timer& b) noexcept;
+
+  reactor_options options_;
+  clock* clock_;
+  list<ready_item> ready_;
+  std::vector<poller*> pollers_;
+  std::vector<timer*> timers_;  // a binary heap, the earliest first
+  std::uint64_t timer_sequence_ = 0;
+  int inline_budget_ = inline_budget_per_turn;
+  int epoll_fd_ = -1;
+  int event_fd_ = -1;
+  int timer_fd_ = -1;
+  sleeper* sleeper_ = nullptr;
+  const void* owner_thread_;
+  bool in_turn_ = false;
+  bool armed_ = false;
+  bool stop_requested_ = false;
+  bool stuck_ = false;
+
+  time_point idle_since_{never};
+  duration wake_cost_{};
+  duration spin_budget_{};
+  unsigned turns_to_clock_ = 0;  // turns until timers look at the clock again
+  reactor_counters counters_;
+
+  alignas(64) std::atomic<inbox_item*> inbox_{nullptr};
+  std::atomic<bool> wake_requested_{false};
+  std::atomic<bool> sleeping_{false};
+};
+
+template <class Work>
+void reactor::post(Work work) {
+  struct boxed final : inbox_item {
+    explicit boxed(Work&& w)
+        : inbox_item([](inbox_item& i) noexcept {
+            std::unique_ptr<boxed> self(static_cast<boxed*>(&i));
+            self->work();
+          }),
+          work(std::move(w)) {}
+    Work work;
+  };
+  post(static_cast<inbox_item&>(*new boxed(std::move(work))));
+}
+
+}  // namespace cordma

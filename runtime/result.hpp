@@ -1,0 +1,151 @@
+// failure: what went wrong, as a value. error: the same, thrown. result<T>: one or the other.
+#pragma once
+
+#include <cordma/runtime/check.hpp>
+#include <cordma/runtime/errc.hpp>
+
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+namespace cordma {
+
+// A value; immutable once built, freely copied between threads. Building one from codes alone does
+// not allocate, so the data path can report failures without memory.
+class failure {
+ public:
+  failure(errc code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor)
+  // `message`: one sentence that says what happened, where, and what to do about it.
+  failure(errc code, std::string message) noexcept : code_(code), message_(std::move(message)) {}
+
+  // From a system call: the code follows from `os_errno`; `what` names the call and its object.
+  [[nodiscard]] static failure from_os(int os_errno, std::string what);
+
+  [[nodiscard]] errc code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
+  // The public operation that failed ("send", "connect", ...), or "" where none did.
+  [[nodiscard]] const char* operation() const noexcept { return operation_; }
+  // The completion status and vendor code of the transport (ibv_wc_status numbering), else 0.
+  [[nodiscard]] std::uint16_t wc_status() const noexcept { return wc_status_; }
+  [[nodiscard]] std::uint32_t vendor_err() const noexcept { return vendor_err_; }
+  [[nodiscard]] int os_errno() const noexcept { return os_errno_; }
+  // What brought this failure about; null where it is itself the first cause.
+  [[nodiscard]] const failure* cause() const noexcept { return cause_.get(); }
+  [[nodiscard]] const failure& first_cause() const noexcept;
+
+  failure& with_operation(const char* static_name) noexcept {
+    operation_ = static_name;
+    return *this;
+  }
+  failure& with_status(std::uint16_t wc_status, std::uint32_t vendor_err) noexcept {
+    wc_status_ = wc_status;
+    vendor_err_ = vendor_err;
+    return *this;
+  }
+  failure& with_errno(int os_errno) noexcept {
+    os_errno_ = os_errno;
+    return *this;
+  }
+  failure& with_cause(std::shared_ptr<const failure> cause) noexcept {
+    cause_ = std::move(cause);
+    return *this;
+  }
+
+  // "send: flushed: not carried out ... because: read: remote_access: ...", the whole chain.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  errc code_;
+  std::uint16_t wc_status_ = 0;
+  std::uint32_t vendor_err_ = 0;
+  int os_errno_ = 0;
+  const char* operation_ = "";
+  std::string message_;
+  std::shared_ptr<const failure> cause_;
+};
+
+// What `co_await operation` throws. what() is failure::describe().
+class error : public std::system_error {
+ public:
+  explicit error(failure why);
+  [[nodiscard]] const failure& why() const noexcept { return why_; }
+  [[nodiscard]] errc condition() const noexcept { return why_.code(); }
+
+ private:
+  failure why_;
+};
+
+[[noreturn]] void throw_error(failure why);
+
+// A value or a failure. value() throws cordma::error where there is none; operator* REQUIRES one.
+template <class T>
+class [[nodiscard]] result {
+ public:
+  using value_type = T;
+  result(T value) : store_(std::in_place_index<0>, std::move(value)) {}           // NOLINT
+  result(failure why) noexcept : store_(std::in_place_index<1>, std::move(why)) {}  // NOLINT
+  result(errc code) noexcept : store_(std::in_place_index<1>, code) {}              // NOLINT
+
+  [[nodiscard]] bool ok() const noexcept { return store_.index() == 0; }
+  explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] errc code() const noexcept { return ok() ? errc::ok : why().code(); }
+  [[nodiscard]] const failure& why() const {
+    CORDMA_REQUIRE(!ok());
+    return *std::get_if<1>(&store_);
+  }
+
+  T& value() & {
+    if (!ok()) throw_error(why());
+    return *std::get_if<0>(&store_);
+  }
+  const T& value() const& {
+    if (!ok()) throw_error(why());
+    return *std::get_if<0>(&store_);
+  }
+  T value() && {
+    if (!ok()) throw_error(why());
+    return std::move(*std::get_if<0>(&store_));
+  }
+  T& operator*() {
+    CORDMA_REQUIRE(ok());
+    return *std::get_if<0>(&store_);
+  }
+  const T& operator*() const {
+    CORDMA_REQUIRE(ok());
+    return *std::get_if<0>(&store_);
+  }
+  T* operator->() { return &**this; }
+  const T* operator->() const { return &**this; }
+
+ private:
+  std::variant<T, failure> store_;
+};
+
+template <>
+class [[nodiscard]] result<void> {
+ public:
+  using value_type = void;
+  result() noexcept : store_(std::in_place_index<0>) {}
+  result(failure why) noexcept : store_(std::in_place_index<1>, std::move(why)) {}  // NOLINT
+  result(errc code) noexcept {                                                      // NOLINT
+    if (code != errc::ok) store_.emplace<1>(code);
+  }
+
+  [[nodiscard]] bool ok() const noexcept { return store_.index() == 0; }
+  explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] errc code() const noexcept { return ok() ? errc::ok : why().code(); }
+  [[nodiscard]] const failure& why() const {
+    CORDMA_REQUIRE(!ok());
+    return *std::get_if<1>(&store_);
+  }
+  void value() const {
+    if (!ok()) throw_error(why());
+  }
+
+ private:
+  std::variant<std::monostate, failure> store_;
+};
+
+}  // namespace cordma

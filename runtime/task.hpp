@@ -1,0 +1,234 @@
+// task<T>: a lazy coroutine. Starts when awaited, resumes its awaiter when done, and carries the
+// reactor and the cancellation of whoever awaited it.
+#pragma once
+
+#include <cordma/runtime/cancel.hpp>
+#include <cordma/runtime/frame_pool.hpp>
+#include <cordma/runtime/reactor.hpp>
+
+#include <coroutine>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace cordma {
+
+// What flows down the chain of tasks. Both pointers outlive the task that holds them.
+struct task_context {
+  reactor* home = nullptr;         // where the task runs
+  cancel_source* cancel = nullptr;  // null: nobody can cancel it
+};
+
+// The part of every promise that awaiters may use. Bound to the thread of context.home.
+class task_promise_base {
+ public:
+  static void* operator new(std::size_t bytes) { return frame_pool::allocate(bytes); }
+  static void operator delete(void* frame, std::size_t bytes) noexcept {
+    frame_pool::deallocate(frame, bytes);
+  }
+
+  task_context context;
+
+  // Called once, at the end, instead of resuming `continuation`, when set: roots use it.
+  void (*on_done)(task_promise_base&) noexcept = nullptr;
+  void* on_done_context = nullptr;
+  std::coroutine_handle<> continuation;
+  task_promise_base* awaiter = nullptr;
+
+ protected:
+  struct final_awaiter {
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> self) noexcept {
+      return self.promise().finish();
+    }
+    void await_resume() const noexcept {}
+  };
+
+ private:
+  // Symmetric transfer to the awaiter; through the ready list where too much ran inline already
+  // (fairness, and the stack of builds in which the transfer is no tail call).
+  std::coroutine_handle<> finish() noexcept {
+    if (on_done != nullptr) {
+      on_done(*this);  // may destroy this frame
+      return std::noop_coroutine();
+    }
+    if (awaiter == nullptr) return continuation;
+    awaiter->context.home = context.home;  // a task may have moved to another reactor
+    if (context.home->may_continue_inline()) return continuation;
+    awaiter->turn_.handle = continuation;
+    context.home->ready(awaiter->turn_);
+    return std::noop_coroutine();
+  }
+
+  resume_item turn_;
+};
+
+template <class T>
+class task;
+
+namespace detail {
+
+template <class T>
+class task_promise final : public task_promise_base {
+ public:
+  task<T> get_return_object() noexcept;
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  final_awaiter final_suspend() const noexcept { return {}; }
+  void unhandled_exception() noexcept { exception_ = std::current_exception(); }
+  template <class U>
+    requires std::is_convertible_v<U&&, T>
+  void return_value(U&& value) {
+    value_.emplace(std::forward<U>(value));
+  }
+  T take() {
+    if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
+    CORDMA_ASSERT(value_.has_value());
+    return std::move(*value_);
+  }
+
+ private:
+  std::optional<T> value_;
+  std::exception_ptr exception_;
+};
+
+template <>
+class task_promise<void> final : public task_promise_base {
+ public:
+  task<void> get_return_object() noexcept;
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  final_awaiter final_suspend() const noexcept { return {}; }
+  void unhandled_exception() noexcept { exception_ = std::current_exception(); }
+  void return_void() const noexcept {}
+  void take() {
+    if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
+  }
+
+ private:
+  std::exception_ptr exception_;
+};
+
+}  // namespace detail
+
+// Move-only. Destroying a task that was never awaited, or that is suspended, destroys its frame and
+// with it the operations it was waiting for, each by its own contract. T is a value or void.
+template <class T = void>
+class [[nodiscard]] task {
+ public:
+  using promise_type = detail::task_promise<T>;
+  using handle_type = std::coroutine_handle<promise_type>;
+  using value_type = T;
+
+  task() noexcept = default;
+  explicit task(handle_type h) noexcept : handle_(h) {}
+  task(task&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  task& operator=(task&& other) noexcept {
+    if (this != &other) {
+      if (handle_) handle_.destroy();
+      handle_ = std::exchange(other.handle_, {});
+    }
+    return *this;
+  }
+  task(const task&) = delete;
+  task& operator=(const task&) = delete;
+  ~task() {
+    if (handle_) handle_.destroy();
+  }
+
+  [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
+  [[nodiscard]] bool done() const noexcept { return handle_ && handle_.done(); }
+  // For those that drive tasks (scope, reactor, adapters): the frame, still owned by this task.
+  [[nodiscard]] handle_type handle() const noexcept { return handle_; }
+
+  class awaiter {
+   public:
+    explicit awaiter(handle_type child) noexcept : child_(child) {}
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+      requires std::is_base_of_v<task_promise_base, Promise>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> parent) noexcept {
+      auto& p = child_.promise();
+      p.context = parent.promise().context;
+      p.continuation = parent;
+      p.awaiter = &parent.promise();
+      return child_;
+    }
+    T await_resume() { return child_.promise().take(); }
+
+   private:
+    handle_type child_;
+  };
+
+  awaiter operator co_await() const noexcept {
+    CORDMA_REQUIRE(handle_);
+    return awaiter(handle_);
+  }
+
+ private:
+  handle_type handle_;
+};
+
+namespace detail {
+template <class T>
+task<T> task_promise<T>::get_return_object() noexcept {
+  return task<T>(std::coroutine_handle<task_promise<T>>::from_promise(*this));
+}
+inline task<void> task_promise<void>::get_return_object() noexcept {
+  return task<void>(std::coroutine_handle<task_promise<void>>::from_promise(*this));
+}
+
+// The awaiting coroutine's context, without suspending.
+class context_awaiter {
+ public:
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+    promise_ = &h.promise();
+    return false;
+  }
+  [[nodiscard]] task_context& await_resume() const noexcept { return promise_->context; }
+
+ private:
+  task_promise_base* promise_ = nullptr;
+};
+
+inline void mark_done(task_promise_base& p) noexcept {
+  *static_cast<bool*>(p.on_done_context) = true;
+}
+}  // namespace detail
+
+// `task_context& c = co_await this_task();`
+[[nodiscard]] inline detail::context_awaiter this_task() noexcept { return {}; }
+
+// Starts `t` as a root: it begins at the reactor's next pass, `done` is called on its last suspension
+// (and may destroy it). The task stays with the caller. Scopes and reactors use this; programs use
+// run() and scope.
+template <class T>
+void start_root(reactor& home, task<T>& t, cancel_source* cancel, resume_item& item,
+                void (*done)(task_promise_base&) noexcept, void* done_context) noexcept {
+  auto& p = t.handle().promise();
+  p.context.home = &home;
+  p.context.cancel = cancel;
+  p.on_done = done;
+  p.on_done_context = done_context;
+  item.handle = t.handle();
+  home.ready(item);
+}
+
+// Runs the reactor on this thread until `main` is done; returns its value or throws what it threw.
+// Throws cordma::error(shutdown) after reactor::stop(), bad_state where virtual time finds that
+// nothing can happen any more: `main` is destroyed then, where it stands.
+template <class T>
+T run(reactor& r, task<T> main, cancel_source* cancel = nullptr) {
+  bool finished = false;
+  resume_item item;
+  r.bind();
+  start_root(r, main, cancel, item, &detail::mark_done, &finished);
+  const result<void> outcome =
+      r.run_until([](void* f) noexcept { return *static_cast<bool*>(f); }, &finished);
+  if (!outcome) throw_error(outcome.why());
+  return main.handle().promise().take();
+}
+
+}  // namespace cordma
