@@ -1,0 +1,48 @@
+# cordma_flags: how our own code is compiled. Linked by every target of ours, never exported.
+# Only generic flags: a binary built here runs on every x86-64 and every arm64 machine.
+
+add_library(cordma_flags INTERFACE)
+target_compile_features(cordma_flags INTERFACE cxx_std_20)
+target_compile_definitions(cordma_flags INTERFACE "CORDMA_VERSION=\"${PROJECT_VERSION}\"")
+
+# -Wnull-dereference is Clang's alone: GCC 12 does not connect std::variant's index() with what get_if()
+# returns, and so warns wherever a result<T> is taken apart after it was tested.
+target_compile_options(cordma_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
+  -Wold-style-cast -Wcast-align -Woverloaded-virtual -Wimplicit-fallthrough
+  $<$<CXX_COMPILER_ID:Clang>:-Wnull-dereference>
+  $<$<BOOL:${CORDMA_WERROR}>:-Werror>)
+
+if(CORDMA_SANITIZE STREQUAL "address")
+  set(cordma_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(CORDMA_SANITIZE STREQUAL "thread")
+  set(cordma_sanitizers -fsanitize=thread)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    message(FATAL_ERROR "CORDMA_SANITIZE=thread needs Clang: GCC's runtime dies in deep chains of "
+      "symmetric transfer. Use -DCMAKE_CXX_COMPILER=clang++-19")
+  endif()
+elseif(NOT CORDMA_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "CORDMA_SANITIZE is '${CORDMA_SANITIZE}'; it can be address, thread or empty")
+endif()
+
+if(CORDMA_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "CORDMA_FUZZ needs Clang's libFuzzer. Use -DCMAKE_CXX_COMPILER=clang++-19")
+  elseif(CORDMA_SANITIZE STREQUAL "thread")
+    message(FATAL_ERROR "CORDMA_FUZZ brings address and undefined; it cannot be had with thread")
+  endif()
+  set(cordma_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+  target_compile_options(cordma_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+if(cordma_sanitizers)
+  target_compile_options(cordma_flags INTERFACE ${cordma_sanitizers} -fno-omit-frame-pointer)
+  target_link_options(cordma_flags INTERFACE ${cordma_sanitizers})
+endif()
+
+# What a sanitised program is told at its start; the tests set it, so that plain ctest does right.
+# Use-after-return is off: its fake stacks defeat the bound on the real one.
+set(CORDMA_SANITIZER_ENVIRONMENT
+  "ASAN_OPTIONS=detect_leaks=1:halt_on_error=1:detect_stack_use_after_return=0:strict_string_checks=1"
+  "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"
+  "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")

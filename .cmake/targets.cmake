@@ -1,0 +1,42 @@
+# How this project makes its targets: a library per layer, a program per file or folder.
+
+# Sources are found, not listed: a new file is part of the build at the next one.
+function(cordma_glob out)
+  file(GLOB found CONFIGURE_DEPENDS ${ARGN})
+  list(SORT found)
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
+
+# Headers sit beside their sources. The build's include directory holds links to the three layers
+# and to the umbrella header, so that <cordma/net/endpoint.hpp> means here what it means installed,
+# and nothing of apps/, bench/ or tests/ can be included that way.
+function(cordma_link_headers)
+  set(links "${PROJECT_BINARY_DIR}/include/cordma")
+  file(MAKE_DIRECTORY "${links}")
+  foreach(layer runtime net gpu)
+    file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${layer}" "${links}/${layer}" SYMBOLIC)
+  endforeach()
+  file(CREATE_LINK "${PROJECT_SOURCE_DIR}/net/cordma.hpp" "${links}/cordma.hpp" SYMBOLIC)
+endfunction()
+
+# cordma_layer(runtime SOURCES ... DEPENDS ...): static library cordma_runtime, alias cordma::runtime.
+function(cordma_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+  add_library(cordma_${name} STATIC ${arg_SOURCES})
+  add_library(cordma::${name} ALIAS cordma_${name})
+  set_target_properties(cordma_${name} PROPERTIES EXPORT_NAME ${name} CXX_EXTENSIONS OFF)
+  target_compile_features(cordma_${name} PUBLIC cxx_std_20)
+  target_include_directories(cordma_${name} PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
+    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  target_link_libraries(cordma_${name} PUBLIC ${arg_DEPENDS}
+    PRIVATE "$<BUILD_INTERFACE:cordma_flags>")
+endfunction()
+
+# cordma_program(name SOURCES ... [LIBRARIES ...]): an executable of ours, under our flags.
+function(cordma_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  add_executable(${name} ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
+  target_link_libraries(${name} PRIVATE cordma::cordma ${arg_LIBRARIES} cordma_flags)
+endfunction()

@@ -1,0 +1,16 @@
+#include "form.hpp"
+
+struct Op {
+  T buf;
+  int len;
+  Op(T t, int n) : buf(std::move(t)), len(n) {}
+  bool await_ready() noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> h) noexcept { pending = h; }
+  int await_resume() noexcept { return len; }
+};
+task<void> root() {
+  int n = co_await Op{T{1}, 7};
+  int m = co_await Op(T{1}, 7);
+  if (n != 7 || m != 7) ++T::bad;
+  co_return;
+}

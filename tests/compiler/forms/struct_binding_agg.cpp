@@ -1,0 +1,19 @@
+#include "form.hpp"
+
+struct P {
+  T a;
+  T b;
+};
+task<P> g() {
+  co_await yield_{};
+  co_return P{T{1}, T{2}};
+}
+task<void> root() {
+  for (int i = 0; i < 3; ++i) {
+    auto [a, b] = co_await g();
+    co_await yield_{};
+    (void)a;
+    (void)b;
+  }
+  co_return;
+}

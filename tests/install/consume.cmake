@@ -1,0 +1,19 @@
+# Installs the build into an empty prefix, then configures, builds and runs a project that knows of it
+# nothing but find_package(cordma).
+set(prefix "${FOLDER}/prefix")
+file(REMOVE_RECURSE "${prefix}" "${FOLDER}/build")
+
+function(step)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "failed (${status}): ${command}")
+  endif()
+endfunction()
+
+step("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${prefix}")
+step("${CMAKE_COMMAND}" -G Ninja -S "${CONSUMER}" -B "${FOLDER}/build"
+  "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+  "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DEXPECTED_VERSION=${VERSION}")
+step("${CMAKE_COMMAND}" --build "${FOLDER}/build")
+step("${FOLDER}/build/consumer")
