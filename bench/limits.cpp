@@ -53,19 +53,19 @@ options
 
 /// One limit: its name, its default size, waiting mode and number of steps, and how to measure it.
 struct limit {
-    std::string_view name;
-    std::size_t size;
-    wait_mode wait;
-    std::uint64_t iterations;
-    measurement (*measure)(const settings&);
+  std::string_view name;
+  std::size_t size;
+  wait_mode wait;
+  std::uint64_t iterations;
+  measurement (*measure)(const settings&);
 };
 
 measurement copy_write(const settings& how) {
-    return limits::measure_shared_copy(how, limits::copy_direction::write_to_shared);
+  return limits::measure_shared_copy(how, limits::copy_direction::write_to_shared);
 }
 
 measurement copy_read(const settings& how) {
-    return limits::measure_shared_copy(how, limits::copy_direction::read_from_shared);
+  return limits::measure_shared_copy(how, limits::copy_direction::read_from_shared);
 }
 
 constexpr std::size_t KiB = 1024;
@@ -87,158 +87,158 @@ constexpr limit all_limits[] = {
 
 /// The command line; what is absent is the test's own default.
 struct command_line {
-    std::string test;
-    std::optional<std::size_t> size;
-    std::optional<wait_mode> wait;
-    std::optional<std::uint64_t> iterations;
-    std::uint64_t batches = 100;
-    int peer_cpu = 0;
-    int own_cpu = 1;
-    std::string json;
+  std::string test;
+  std::optional<std::size_t> size;
+  std::optional<wait_mode> wait;
+  std::optional<std::uint64_t> iterations;
+  std::uint64_t batches = 100;
+  int peer_cpu = 0;
+  int own_cpu = 1;
+  std::string json;
 };
 
 /// A count between 1 and 1e12, or a typed complaint. `option` is named in it.
 std::uint64_t count_of(const std::string& option, const std::string& text) {
-    constexpr std::uint64_t most = 1'000'000'000'000;
-    const bool digits = !text.empty() && text.size() <= 13 &&
-                        text.find_first_not_of("0123456789") == std::string::npos;
-    const std::uint64_t value = digits ? std::strtoull(text.c_str(), nullptr, 10) : 0;
-    if (value == 0 || value > most) {
-        throw std::invalid_argument(option + " needs a whole number from 1 to 1e12, not '" + text +
-                                    "'");
-    }
-    return value;
+  constexpr std::uint64_t most = 1'000'000'000'000;
+  const bool digits = !text.empty() && text.size() <= 13 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  const std::uint64_t value = digits ? std::strtoull(text.c_str(), nullptr, 10) : 0;
+  if (value == 0 || value > most) {
+    throw std::invalid_argument(option + " needs a whole number from 1 to 1e12, not '" + text +
+                                "'");
+  }
+  return value;
 }
 
 int cpu_of(const std::string& text) {
-    constexpr int most = 1023;
-    const bool digits = !text.empty() && text.size() <= 4 &&
-                        text.find_first_not_of("0123456789") == std::string::npos;
-    const int cpu = digits ? std::atoi(text.c_str()) : -1;
-    if (cpu < 0 || cpu > most) {
-        throw std::invalid_argument("--cpu needs two CPU numbers as in 0,1");
-    }
-    return cpu;
+  constexpr int most = 1023;
+  const bool digits = !text.empty() && text.size() <= 4 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  const int cpu = digits ? std::atoi(text.c_str()) : -1;
+  if (cpu < 0 || cpu > most) {
+    throw std::invalid_argument("--cpu needs two CPU numbers as in 0,1");
+  }
+  return cpu;
 }
 
 void read_cpus(command_line& line, const std::string& text) {
-    const auto comma = text.find(',');
-    line.peer_cpu = cpu_of(text.substr(0, comma));
-    line.own_cpu = cpu_of(comma == std::string::npos ? "" : text.substr(comma + 1));
-    if (line.peer_cpu == line.own_cpu) {
-        throw std::invalid_argument("--cpu needs two different CPUs: both sides spin");
-    }
+  const auto comma = text.find(',');
+  line.peer_cpu = cpu_of(text.substr(0, comma));
+  line.own_cpu = cpu_of(comma == std::string::npos ? "" : text.substr(comma + 1));
+  if (line.peer_cpu == line.own_cpu) {
+    throw std::invalid_argument("--cpu needs two different CPUs: both sides spin");
+  }
 }
 
 wait_mode wait_of(const std::string& text) {
-    if (text == "polling") {
-        return wait_mode::polling;
-    }
-    if (text == "event") {
-        return wait_mode::event;
-    }
-    throw std::invalid_argument("--wait is polling or event, not '" + text + "'");
+  if (text == "polling") {
+    return wait_mode::polling;
+  }
+  if (text == "event") {
+    return wait_mode::event;
+  }
+  throw std::invalid_argument("--wait is polling or event, not '" + text + "'");
 }
 
 void read_option(command_line& line, const std::string& option, const std::string& value) {
-    if (option == "--size") {
-        line.size = count_of(option, value);
-    } else if (option == "--wait") {
-        line.wait = wait_of(value);
-    } else if (option == "--iterations") {
-        line.iterations = count_of(option, value);
-    } else if (option == "--batches") {
-        line.batches = count_of(option, value);
-    } else if (option == "--cpu") {
-        read_cpus(line, value);
-    } else if (option == "--json") {
-        line.json = value;
-    } else {
-        throw std::invalid_argument("unknown option " + option);
-    }
+  if (option == "--size") {
+    line.size = count_of(option, value);
+  } else if (option == "--wait") {
+    line.wait = wait_of(value);
+  } else if (option == "--iterations") {
+    line.iterations = count_of(option, value);
+  } else if (option == "--batches") {
+    line.batches = count_of(option, value);
+  } else if (option == "--cpu") {
+    read_cpus(line, value);
+  } else if (option == "--json") {
+    line.json = value;
+  } else {
+    throw std::invalid_argument("unknown option " + option);
+  }
 }
 
 command_line read(int argc, char** argv) {
-    const std::vector<std::string> words(argv + 1, argv + argc);
-    if (words.empty() || words[0].starts_with("-")) {
-        throw std::invalid_argument("the first word is the test");
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty() || words[0].starts_with("-")) {
+    throw std::invalid_argument("the first word is the test");
+  }
+  command_line line;
+  line.test = words[0];
+  for (std::size_t at = 1; at < words.size(); at += 2) {
+    if (at + 1 == words.size()) {
+      throw std::invalid_argument(words[at] + " needs a value");
     }
-    command_line line;
-    line.test = words[0];
-    for (std::size_t at = 1; at < words.size(); at += 2) {
-        if (at + 1 == words.size()) {
-            throw std::invalid_argument(words[at] + " needs a value");
-        }
-        read_option(line, words[at], words[at + 1]);
-    }
-    return line;
+    read_option(line, words[at], words[at + 1]);
+  }
+  return line;
 }
 
 settings settings_for(const limit& which, const command_line& line) {
-    return {.size = line.size.value_or(which.size),
-            .iterations = line.iterations.value_or(which.iterations),
-            .batches = line.batches,
-            .peer_cpu = line.peer_cpu,
-            .own_cpu = line.own_cpu,
-            .wait = line.wait.value_or(which.wait)};
+  return {.size = line.size.value_or(which.size),
+          .iterations = line.iterations.value_or(which.iterations),
+          .batches = line.batches,
+          .peer_cpu = line.peer_cpu,
+          .own_cpu = line.own_cpu,
+          .wait = line.wait.value_or(which.wait)};
 }
 
 std::vector<measurement> measure(const command_line& line) {
-    // Both CPUs are tried here: a side that failed to pin later would leave the other one waiting.
-    limits::pin_to(line.peer_cpu);
-    limits::pin_to(line.own_cpu);
-    std::vector<measurement> made;
-    const bool all = line.test == "all";
-    for (const limit& which : all_limits) {
-        if (all || which.name == line.test) {
-            made.push_back(which.measure(settings_for(which, line)));
-            if (line.json != "-") {
-                limits::print_text(made.back());
-                std::fflush(stdout);  // or a forked peer would print it once more
-            }
-        }
-        if (!all && !made.empty()) {
-            break;
-        }
+  // Both CPUs are tried here: a side that failed to pin later would leave the other one waiting.
+  limits::pin_to(line.peer_cpu);
+  limits::pin_to(line.own_cpu);
+  std::vector<measurement> made;
+  const bool all = line.test == "all";
+  for (const limit& which : all_limits) {
+    if (all || which.name == line.test) {
+      made.push_back(which.measure(settings_for(which, line)));
+      if (line.json != "-") {
+        limits::print_text(made.back());
+        std::fflush(stdout);  // or a forked peer would print it once more
+      }
     }
-    if (made.empty()) {
-        throw std::invalid_argument("unknown test " + line.test);
+    if (!all && !made.empty()) {
+      break;
     }
-    return made;
+  }
+  if (made.empty()) {
+    throw std::invalid_argument("unknown test " + line.test);
+  }
+  return made;
 }
 
 void write_json(const std::string& where, const std::vector<measurement>& made) {
-    const std::string text = limits::json_of(made) + "\n";
-    if (where == "-") {
-        std::fputs(text.c_str(), stdout);
-        return;
-    }
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(where.c_str(), "w"),
-                                                               std::fclose);
-    if (!file || std::fputs(text.c_str(), file.get()) < 0 || std::fflush(file.get()) != 0) {
-        throw std::system_error(errno, std::generic_category(), "writing " + where);
-    }
+  const std::string text = limits::json_of(made) + "\n";
+  if (where == "-") {
+    std::fputs(text.c_str(), stdout);
+    return;
+  }
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(where.c_str(), "w"),
+                                                             std::fclose);
+  if (!file || std::fputs(text.c_str(), file.get()) < 0 || std::fflush(file.get()) != 0) {
+    throw std::system_error(errno, std::generic_category(), "writing " + where);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
-        std::fputs(usage, stdout);
-        return 0;
+  if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
+    std::fputs(usage, stdout);
+    return 0;
+  }
+  try {
+    const command_line line = read(argc, argv);
+    const auto made = measure(line);
+    if (!line.json.empty()) {
+      write_json(line.json, made);
     }
-    try {
-        const command_line line = read(argc, argv);
-        const auto made = measure(line);
-        if (!line.json.empty()) {
-            write_json(line.json, made);
-        }
-        return 0;
-    } catch (const std::invalid_argument& wrong) {
-        std::fprintf(stderr, "bench-limits: %s\n\n%s", wrong.what(), usage);
-        return 2;
-    } catch (const std::exception& problem) {
-        std::fprintf(stderr, "bench-limits: %s\n", problem.what());
-        return 1;
-    }
+    return 0;
+  } catch (const std::invalid_argument& wrong) {
+    std::fprintf(stderr, "bench-limits: %s\n\n%s", wrong.what(), usage);
+    return 2;
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "bench-limits: %s\n", problem.what());
+    return 1;
+  }
 }

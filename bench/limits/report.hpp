@@ -17,52 +17,52 @@
 namespace limits {
 
 [[nodiscard]] inline std::string number(double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g", value);
-    return text;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
 }
 
 [[nodiscard]] inline std::string json_of(const distribution& batches) {
-    return "{\"mean\":" + number(batches.mean) + ",\"p50\":" + number(batches.p50) +
-           ",\"p99\":" + number(batches.p99) + ",\"min\":" + number(batches.min) +
-           ",\"max\":" + number(batches.max) + "}";
+  return "{\"mean\":" + number(batches.mean) + ",\"p50\":" + number(batches.p50) +
+         ",\"p99\":" + number(batches.p99) + ",\"min\":" + number(batches.min) +
+         ",\"max\":" + number(batches.max) + "}";
 }
 
 [[nodiscard]] inline std::string json_of(const measurement& made) {
-    const settings& how = made.how;
-    std::string text = "{\"program\":\"bench-limits\",\"test\":\"" + made.test + "\"";
-    text += ",\"wait\":\"" + std::string(name_of(how.wait)) + "\"";
-    text += ",\"size\":" + std::to_string(how.size);
-    text += ",\"iterations\":" + std::to_string(how.steps_per_batch() * how.batches);
-    text += ",\"batches\":" + std::to_string(how.batches);
-    text += ",\"cpus\":[" + std::to_string(how.peer_cpu) + "," + std::to_string(how.own_cpu) + "]";
-    if (made.what == measurement::kind::one_way_us) {
-        text += ",\"one_way_us\":" + json_of(made.batches);
-    } else {
-        text += ",\"bandwidth_GBps\":" + number(made.overall);
-        text += ",\"batch_GBps\":" + json_of(made.batches);
-    }
-    return text + ",\"valid\":true}";
+  const settings& how = made.how;
+  std::string text = "{\"program\":\"bench-limits\",\"test\":\"" + made.test + "\"";
+  text += ",\"wait\":\"" + std::string(name_of(how.wait)) + "\"";
+  text += ",\"size\":" + std::to_string(how.size);
+  text += ",\"iterations\":" + std::to_string(how.steps_per_batch() * how.batches);
+  text += ",\"batches\":" + std::to_string(how.batches);
+  text += ",\"cpus\":[" + std::to_string(how.peer_cpu) + "," + std::to_string(how.own_cpu) + "]";
+  if (made.what == measurement::kind::one_way_us) {
+    text += ",\"one_way_us\":" + json_of(made.batches);
+  } else {
+    text += ",\"bandwidth_GBps\":" + number(made.overall);
+    text += ",\"batch_GBps\":" + json_of(made.batches);
+  }
+  return text + ",\"valid\":true}";
 }
 
 [[nodiscard]] inline std::string json_of(const std::vector<measurement>& all) {
-    if (all.size() == 1) {
-        return json_of(all.front());
-    }
-    std::string text = "[";
-    for (const measurement& made : all) {
-        text += (text.size() > 1 ? ",\n " : "") + json_of(made);
-    }
-    return text + "]";
+  if (all.size() == 1) {
+    return json_of(all.front());
+  }
+  std::string text = "[";
+  for (const measurement& made : all) {
+    text += (text.size() > 1 ? ",\n " : "") + json_of(made);
+  }
+  return text + "]";
 }
 
 inline void print_text(const measurement& made) {
-    const bool latency = made.what == measurement::kind::one_way_us;
-    const distribution& batches = made.batches;
-    std::printf("%-13s %-7s %8zu B  %9.3f %-4s  batches: p50 %.3f  p99 %.3f  min %.3f  max %.3f\n",
-                made.test.c_str(), name_of(made.how.wait).data(), made.how.size,
-                latency ? batches.p50 : made.overall, latency ? "us" : "GB/s", batches.p50,
-                batches.p99, batches.min, batches.max);
+  const bool latency = made.what == measurement::kind::one_way_us;
+  const distribution& batches = made.batches;
+  std::printf("%-13s %-7s %8zu B  %9.3f %-4s  batches: p50 %.3f  p99 %.3f  min %.3f  max %.3f\n",
+              made.test.c_str(), name_of(made.how.wait).data(), made.how.size,
+              latency ? batches.p50 : made.overall, latency ? "us" : "GB/s", batches.p50,
+              batches.p99, batches.min, batches.max);
 }
 
 }  // namespace limits
