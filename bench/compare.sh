@@ -42,8 +42,8 @@ build_programs() {
     install_missing cmake cmake
     say "building cordma into ${build#"$root"/}"
     cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCORDMA_TESTS=OFF \
-        -DCMAKE_CXX_COMPILER="$(compiler)" >&2
-    cmake --build "$build" --parallel "$(nproc)" >&2
+        -DCMAKE_CXX_COMPILER="$(compiler)" >&2 &&
+        cmake --build "$build" --parallel "$(nproc)" >&2
 }
 
 wanted() { # wanted OPTION ARGUMENTS...: is OPTION among the arguments?
@@ -57,6 +57,8 @@ wanted() { # wanted OPTION ARGUMENTS...: is OPTION among the arguments?
 
 install_missing python3 python3
 if ! wanted --help "$@" && ! wanted -h "$@" && ! wanted --list "$@"; then
+    # A mistake in the options shows now, not after the build.
+    python3 "$here/compare.py" "$@" --list >/dev/null
     install_missing ucx_perftest ucx-utils
     if ! wanted --build "$@"; then
         build_programs || say "cordma did not build; its columns stay empty"
