@@ -38,7 +38,8 @@ class Buffer {
  public:
   Buffer() noexcept = default;
   Buffer(detail::pool_core* pool, std::uint32_t index) noexcept : pool_(pool), index_(index) {}
-  Buffer(Buffer&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), index_(other.index_) {}
+  Buffer(Buffer&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), index_(other.index_) {}
   Buffer& operator=(Buffer&& other) noexcept {
     if (this != &other) {
       reset();
@@ -53,7 +54,9 @@ class Buffer {
   [[nodiscard]] std::byte* data() const noexcept {
     return pool_->region.data() + std::size_t{index_} * pool_->stride;
   }
-  [[nodiscard]] std::size_t size() const noexcept { return pool_ == nullptr ? 0 : pool_->buffer_bytes; }
+  [[nodiscard]] std::size_t size() const noexcept {
+    return pool_ == nullptr ? 0 : pool_->buffer_bytes;
+  }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data(), size()}; }
   [[nodiscard]] Slice all() const noexcept {
     return Slice(pool_->region.all().region(), data(), size());

@@ -185,10 +185,10 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
   endpoint_->connector = this;
   worker_->add(*endpoint_);
   endpoint_->reason = reason_ + std::string(name(endpoint_->caps->transport)) +
-                      (accept_via_ != nullptr       ? ": chosen by the peer"
-                       : options_.transport          ? ": required"
-                       : next_adapter_ == 1          ? ": the preferred one that reaches the peer"
-                                                     : ": after " + (tried_.empty() ? reason_ : tried_));
+                      (accept_via_ != nullptr ? ": chosen by the peer"
+                       : options_.transport   ? ": required"
+                       : next_adapter_ == 1   ? ": the preferred one that reaches the peer"
+                                              : ": after " + (tried_.empty() ? reason_ : tried_));
 }
 
 void connect_operation::do_accept() noexcept {

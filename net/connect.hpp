@@ -16,7 +16,8 @@ class worker_core;
 
 struct connect_options {
   endpoint_options endpoint;
-  std::span<const std::byte> private_data;  // copied when the operation is made; <= max_connect_data
+  std::span<const std::byte>
+      private_data;  // copied when the operation is made; <= max_connect_data
   // Only this transport; empty: the first of the Context's that reaches the peer.
   std::optional<transport::kind> transport;
 };

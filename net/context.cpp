@@ -20,8 +20,9 @@ result<std::shared_ptr<transport::domain>> make(kind k, const context_options& o
     case kind::shm: return transport::make_shm(options.shm);
     case kind::tcp: return transport::make_tcp(options.tcp);
     case kind::sim:
-      return failure{errc::not_supported, "the simulator is not chosen by name: pass a domain of "
-                                          "sim::network in context_options::domains"};
+      return failure{errc::not_supported,
+                     "the simulator is not chosen by name: pass a domain of "
+                     "sim::network in context_options::domains"};
     case kind::verbs: break;
   }
   return failure{errc::not_supported, "this build has no verbs transport"};
@@ -44,7 +45,8 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
     return failure{errc::invalid_value, "cannot allocate " + std::to_string(bytes) + " bytes"};
   }
   const int fd = ::memfd_create("cordma-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return failure::from_os(errno, "creating shared memory (raise the limit with ulimit -n)");
+  if (fd < 0)
+    return failure::from_os(errno, "creating shared memory (raise the limit with ulimit -n)");
   region.owns_memory = true;
   region.range.shared_fd = fd;
   // fallocate, not ftruncate: what the machine cannot give is an error now, not a SIGBUS later.
@@ -75,8 +77,8 @@ result<kind> parse_transport(std::string_view text) {
   for (kind k : {kind::shm, kind::tcp, kind::sim, kind::verbs}) {
     if (text == transport::name(k)) return k;
   }
-  return failure{errc::invalid_value, "transport \"" + std::string(text) +
-                                          "\" is unknown: use shm, tcp, sim or verbs"};
+  return failure{errc::invalid_value,
+                 "transport \"" + std::string(text) + "\" is unknown: use shm, tcp, sim or verbs"};
 }
 
 result<std::vector<kind>> parse_transports(std::string_view text) {
@@ -111,8 +113,8 @@ Context::Context(const context_options& options) : core_(std::make_shared<detail
     if (d) {
       core_->domains.push_back(std::move(*d));
     } else if (by_name) {
-      throw_error({errc::not_supported, "transport " + std::string(name(k)) +
-                                            " was asked for: " + d.why().message()});
+      throw_error({errc::not_supported,
+                   "transport " + std::string(name(k)) + " was asked for: " + d.why().message()});
     } else {
       core_->missing.emplace_back(k, d.why());
     }

@@ -44,7 +44,8 @@ class Context {
 
   // Memory of the library's own: page-aligned, zeroed, shareable with peers on this host, so that
   // one-sided access to it costs a plain copy there. no_memory says which limit to raise.
-  [[nodiscard]] result<MemoryRegion> allocate(std::size_t bytes, access rights = access::local_write);
+  [[nodiscard]] result<MemoryRegion> allocate(std::size_t bytes,
+                                              access rights = access::local_write);
   // The user's memory, which must stay mapped until the last handle to the region is gone.
   [[nodiscard]] result<MemoryRegion> register_memory(std::span<std::byte> memory, access rights);
 

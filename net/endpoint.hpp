@@ -50,13 +50,13 @@ class [[nodiscard]] state_operation final : public operation<state_operation, en
 
 // Counted since the connection was made.
 struct endpoint_counters {
-  std::uint64_t sends = 0;      // requests posted to the send queue, one-sided ones included
+  std::uint64_t sends = 0;  // requests posted to the send queue, one-sided ones included
   std::uint64_t recvs = 0;
   std::uint64_t immediate = 0;  // of both: those that were complete when the post returned
   std::uint64_t waited = 0;     // of both: those that waited for a free place in the queue
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  std::uint64_t rings = 0;      // doorbells: posts that made something visible to the peer
+  std::uint64_t rings = 0;  // doorbells: posts that made something visible to the peer
 };
 
 // A handle, move-only; belongs to one Worker and may be used on its thread only (anything else fails

@@ -14,7 +14,8 @@ result<void> pending_request::reject(std::span<const std::byte> private_data) {
   if (private_data.size() > most) {
     return failure{errc::invalid_value, std::to_string(private_data.size()) +
                                             " bytes of private data with a reject, the transport "
-                                            "carries " + std::to_string(most)};
+                                            "carries " +
+                                            std::to_string(most)};
   }
   answered = true;
   return via->adapter().reject(id, private_data);

@@ -44,7 +44,9 @@ region_core::~region_core() {
 std::byte* MemoryRegion::data() const noexcept {
   return core_ != nullptr ? core_->range.addr : nullptr;
 }
-std::size_t MemoryRegion::size() const noexcept { return core_ != nullptr ? core_->range.length : 0; }
+std::size_t MemoryRegion::size() const noexcept {
+  return core_ != nullptr ? core_->range.length : 0;
+}
 access MemoryRegion::rights() const noexcept {
   return core_ != nullptr ? core_->range.rights : access::local_read;
 }
@@ -60,7 +62,8 @@ result<Slice> MemoryRegion::slice(std::size_t offset, std::size_t length) const 
 
 result<std::vector<std::byte>> MemoryRegion::export_blob() const {
   if (core_ == nullptr) return failure{errc::bad_state, "this MemoryRegion is empty"};
-  const auto remote = static_cast<unsigned>(rights()) & static_cast<unsigned>(transport::all_remote);
+  const auto remote =
+      static_cast<unsigned>(rights()) & static_cast<unsigned>(transport::all_remote);
   if (remote == 0) {
     return failure{errc::not_permitted,
                    "the region grants no remote right: make it with access::remote_read, "
@@ -79,8 +82,9 @@ result<std::vector<std::byte>> MemoryRegion::export_blob() const {
 result<void> MemoryRegion::deregister() {
   if (core_ == nullptr) return {};
   if (core_->references.load(std::memory_order_acquire) != 1) {
-    return failure{errc::in_use, "the region is still held by other handles, pool buffers or "
-                                 "operations in flight"};
+    return failure{errc::in_use,
+                   "the region is still held by other handles, pool buffers or "
+                   "operations in flight"};
   }
   detail::release(*std::exchange(core_, nullptr));
   return {};
@@ -89,7 +93,8 @@ result<void> MemoryRegion::deregister() {
 result<RemoteSlice> RemoteSlice::slice(std::uint64_t offset, std::uint64_t length) const {
   if (offset > size_ || length > size_ - offset) {
     return failure{errc::invalid_value, "slice of " + std::to_string(length) + " bytes at offset " +
-                                            std::to_string(offset) + " leaves the remote memory of " +
+                                            std::to_string(offset) +
+                                            " leaves the remote memory of " +
                                             std::to_string(size_) + " bytes"};
   }
   return RemoteSlice(addr_ + offset, length, rkeys_);

@@ -100,7 +100,8 @@ void post_base::set_inline(std::span<const std::byte> bytes) noexcept {
   }
   flags_ |= transport::post_flag::inline_data;
   // post_send() only reads inline data.
-  segments_[0] = {const_cast<std::byte*>(bytes.data()), static_cast<std::uint32_t>(bytes.size()), 0};
+  segments_[0] = {const_cast<std::byte*>(bytes.data()), static_cast<std::uint32_t>(bytes.size()),
+                  0};
   regions_[0] = nullptr;
   segment_count_ = 1;
   total_ = bytes.size();
@@ -114,13 +115,15 @@ void post_base::start_post() noexcept {
     finish();
   } else if (e.worker == nullptr || !e.home->on_owner_thread()) {
     complete_failed({e.worker == nullptr ? errc::shutdown : errc::no_lock,
-                     e.worker == nullptr ? "its Worker is gone"
-                                         : "endpoints may only be used on the thread of their Worker"});
+                     e.worker == nullptr
+                         ? "its Worker is gone"
+                         : "endpoints may only be used on the thread of their Worker"});
   } else if (segment_count_ > e.granted.max_segments) {
     complete_failed({errc::invalid_value, std::to_string(segment_count_) + " slices, granted are " +
                                               std::to_string(e.granted.max_segments)});
   } else if (total_ > e.caps->max_message) {
-    complete_failed({errc::invalid_value, std::to_string(total_) + " bytes, the largest message is " +
+    complete_failed({errc::invalid_value, std::to_string(total_) +
+                                              " bytes, the largest message is " +
                                               std::to_string(e.caps->max_message)});
   } else {
     e.post_or_queue(*this);

@@ -50,7 +50,8 @@ failure damaged(const std::string& what) {
 
 std::uint32_t crc32c(std::span<const std::byte> data) noexcept {
   std::uint32_t c = 0xFFFFFFFFU;
-  for (const std::byte b : data) c = crc_table[(c ^ std::to_integer<std::uint32_t>(b)) & 255U] ^ (c >> 8);
+  for (const std::byte b : data)
+    c = crc_table[(c ^ std::to_integer<std::uint32_t>(b)) & 255U] ^ (c >> 8);
   return ~c;
 }
 
@@ -68,7 +69,8 @@ void encode(const blob& b, std::span<std::byte, blob::bytes> out) noexcept {
 
 result<blob> decode(std::span<const std::byte> in) {
   if (in.size() < 8) return damaged(std::to_string(in.size()) + " bytes are too few");
-  if (!std::equal(magic.begin(), magic.end(), in.begin())) return damaged("it does not start with CRMB");
+  if (!std::equal(magic.begin(), magic.end(), in.begin()))
+    return damaged("it does not start with CRMB");
   const auto version = get<std::uint16_t>(&in[4]);
   if (version != blob::version) {
     return failure{errc::unsupported_version, "memory blob of version " + std::to_string(version) +

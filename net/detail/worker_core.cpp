@@ -129,8 +129,8 @@ void worker_core::post(endpoint_core& e, post_base& op) noexcept {
     op.segment_count_ = 0;
     op.add(atomic_word(index));
   }
-  const std::uint64_t id = (std::uint64_t{id_type_request} << 56) |
-                           (std::uint64_t{s.generation} << 32) | index;
+  const std::uint64_t id =
+      (std::uint64_t{id_type_request} << 56) | (std::uint64_t{s.generation} << 32) | index;
   completion now;
   if (post_now(e, op, id, now) == posted::done) {
     ++e.counters.immediate;
@@ -238,7 +238,8 @@ void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
 }
 
 void worker_core::sweep() noexcept {
-  if (graveyard_.empty()) [[likely]] return;
+  if (graveyard_.empty()) [[likely]]
+    return;
   std::erase_if(graveyard_, [](const auto& e) { return e->inflight() == 0; });
 }
 

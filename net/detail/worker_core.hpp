@@ -117,7 +117,9 @@ class worker_core {
 
   [[nodiscard]] reactor& home() noexcept { return home_; }
   [[nodiscard]] context_core& context() noexcept { return *context_; }
-  [[nodiscard]] std::vector<std::unique_ptr<adapter_poller>>& adapters() noexcept { return adapters_; }
+  [[nodiscard]] std::vector<std::unique_ptr<adapter_poller>>& adapters() noexcept {
+    return adapters_;
+  }
 
   void post(endpoint_core& endpoint, post_base& op) noexcept;
   void on_completion(const transport::completion& c) noexcept;
