@@ -209,6 +209,8 @@ void connect_operation::do_accept() noexcept {
   watch(std::move(*pair), *accept_via_);
 }
 
+Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }
+
 void connect_operation::on_established() noexcept { finish(); }
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {

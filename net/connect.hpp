@@ -48,7 +48,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   void do_start() noexcept;
   void do_cancel() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
-  Endpoint take() noexcept { return Endpoint(std::move(endpoint_)); }
+  Endpoint take() noexcept;
 
   void on_established() noexcept;
   void on_failed(transport::cm_event event) noexcept;
