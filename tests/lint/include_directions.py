@@ -12,7 +12,7 @@ import tree
 
 PUBLIC = r"cordma\.hpp|(runtime|net|gpu)/[^/]+\.hpp|net/transport/sim/[^/]+\.hpp"
 # Engines decide and do nothing else: of the runtime they know types, no task, reactor or socket.
-ENGINE_RUNTIME = r"runtime/(assert|clock|error|random|result|time|units)\.hpp"
+ENGINE_RUNTIME = r"runtime/(check|clock|errc|result)\.hpp"
 
 RULES = [
     ("runtime/", r"runtime/.*"),
@@ -20,8 +20,10 @@ RULES = [
     ("net/transport/", r"runtime/.*|net/transport/[^/]+\.hpp"),
     ("net/engine/", ENGINE_RUNTIME + r"|net/engine/.*"),
     ("net/protocol/", r"runtime/.*|net/transport/[^/]+\.hpp|net/engine/.*|net/protocol/.*"),
+    # What stands behind the objects of net/: one layer with them.
+    ("net/detail/", r"runtime/.*|net/([^/]+|(detail|engine|protocol)/.*|transport/[^/]+)"),
     ("net/{none}/", None),
-    ("net/", r"runtime/.*|net/([^/]+|(engine|protocol)/.*|transport/[^/]+|transport/sim/.*)"),
+    ("net/", r"runtime/.*|net/([^/]+|(detail|engine|protocol)/.*|transport/[^/]+|transport/sim/.*)"),
     ("gpu/", r"runtime/[^/]+|net/[^/]+\.hpp|gpu/.*"),
     ("apps/", PUBLIC + r"|apps/.*"),
     ("bench/", PUBLIC + r"|bench/.*"),
