@@ -371,11 +371,11 @@ void endpoint_core::refresh_grant() noexcept {
 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
+  if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
   if (state == endpoint_state::closed || state == endpoint_state::closing) {
     op.complete_failed(flushed(transport::name(op.op_)));
     return;
   }
-  if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
   list<post_base>& waiting = recv ? waiting_recvs : waiting_sends;
   const std::uint32_t credits = recv ? recv_credits : send_credits;
   const bool too_early = state == endpoint_state::connecting && !recv;
