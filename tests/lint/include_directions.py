@@ -14,14 +14,19 @@ PUBLIC = r"cordma\.hpp|(runtime|net|gpu)/[^/]+\.hpp|net/transport/sim/[^/]+\.hpp
 # Engines decide and do nothing else: of the runtime they know types, no task, reactor or socket.
 ENGINE_RUNTIME = r"runtime/(assert|clock|error|random|result|time|units)\.hpp"
 
+# The objects of net/ and, in net/detail/, what is inside of them.
+OBJECTS = (r"runtime/.*|net/[^/]+|net/(detail|engine|protocol)/.*|net/transport/[^/]+"
+           r"|net/transport/sim/.*")
+
 RULES = [
     ("runtime/", r"runtime/.*"),
     ("net/transport/{one}/", r"runtime/.*|net/transport/[^/]+\.hpp|net/transport/{one}/.*"),
     ("net/transport/", r"runtime/.*|net/transport/[^/]+\.hpp"),
     ("net/engine/", ENGINE_RUNTIME + r"|net/engine/.*"),
     ("net/protocol/", r"runtime/.*|net/transport/[^/]+\.hpp|net/engine/.*|net/protocol/.*"),
+    ("net/detail/", OBJECTS),
     ("net/{none}/", None),
-    ("net/", r"runtime/.*|net/([^/]+|(engine|protocol)/.*|transport/[^/]+|transport/sim/.*)"),
+    ("net/", OBJECTS),
     ("gpu/", r"runtime/[^/]+|net/[^/]+\.hpp|gpu/.*"),
     ("apps/", PUBLIC + r"|apps/.*"),
     ("bench/", PUBLIC + r"|bench/.*"),
