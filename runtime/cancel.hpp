@@ -52,7 +52,8 @@ class cancel_source {
  private:
   struct parent_hook : cancel_hook {
     explicit parent_hook(cancel_source& owner) noexcept
-        : cancel_hook([](cancel_hook& h) noexcept { static_cast<parent_hook&>(h).child.request(); }),
+        : cancel_hook(
+              [](cancel_hook& h) noexcept { static_cast<parent_hook&>(h).child.request(); }),
           child(owner) {}
     cancel_source& child;
   };

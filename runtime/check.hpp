@@ -11,15 +11,15 @@ namespace cordma::detail {
                                       int line, long long left, long long right) noexcept;
 }  // namespace cordma::detail
 
-#define CORDMA_CHECK_(kind, expression)                                                            \
-  (__builtin_expect(static_cast<bool>(expression), 1)                                              \
-       ? static_cast<void>(0)                                                                      \
+#define CORDMA_CHECK_(kind, expression)               \
+  (__builtin_expect(static_cast<bool>(expression), 1) \
+       ? static_cast<void>(0)                         \
        : ::cordma::detail::check_failed(kind, #expression, __FILE__, __LINE__, __func__))
-#define CORDMA_CHECK_OP_(kind, a, op, b)                                                           \
-  (__builtin_expect(static_cast<bool>((a)op(b)), 1)                                                \
-       ? static_cast<void>(0)                                                                      \
-       : ::cordma::detail::check_failed_values(kind, #a " " #op " " #b, __FILE__, __LINE__,        \
-                                               static_cast<long long>(a),                          \
+#define CORDMA_CHECK_OP_(kind, a, op, b)                                                    \
+  (__builtin_expect(static_cast<bool>((a)op(b)), 1)                                         \
+       ? static_cast<void>(0)                                                               \
+       : ::cordma::detail::check_failed_values(kind, #a " " #op " " #b, __FILE__, __LINE__, \
+                                               static_cast<long long>(a),                   \
                                                static_cast<long long>(b)))
 
 #define CORDMA_REQUIRE(expression) CORDMA_CHECK_("REQUIRE", expression)

@@ -7,8 +7,8 @@
 
 namespace cordma::frame_pool {
 
-inline constexpr std::size_t granule = 64;         // bytes; frame sizes are rounded up to it
-inline constexpr std::size_t largest = 64 * 64;    // bytes; beyond it frames come from operator new
+inline constexpr std::size_t granule = 64;       // bytes; frame sizes are rounded up to it
+inline constexpr std::size_t largest = 64 * 64;  // bytes; beyond it frames come from operator new
 inline constexpr std::size_t classes = largest / granule;
 inline constexpr std::size_t kept_per_class = 4096;  // frames; beyond it they go back to the heap
 

@@ -35,7 +35,8 @@ class operation_base : public ready_item {
   }
 
  protected:
-  explicit operation_base(reactor* home) noexcept : ready_item(&operation_base::resume), home_(home) {}
+  explicit operation_base(reactor* home) noexcept
+      : ready_item(&operation_base::resume), home_(home) {}
   operation_base(operation_base&& other) noexcept
       : ready_item(std::move(other)), home_(other.home_), phase_(other.phase_) {
     CORDMA_REQUIRE(!other.awaited());

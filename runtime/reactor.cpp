@@ -77,8 +77,9 @@ reactor::reactor(const reactor_options& options)
     for (int fd : {epoll_fd_, event_fd_, timer_fd_}) {
       if (fd >= 0) ::close(fd);
     }
-    throw_error(failure::from_os(saved, "creating a reactor needs three file descriptors "
-                                        "(raise the limit with ulimit -n)"));
+    throw_error(failure::from_os(saved,
+                                 "creating a reactor needs three file descriptors "
+                                 "(raise the limit with ulimit -n)"));
   }
   timers_.reserve(64);
   pollers_.reserve(8);
@@ -355,8 +356,8 @@ result<void> reactor::add(poller& p) {
                                               "polling mode"};
     }
   } else if (watch(epoll_fd_, p.wait_fd(), p.edge_triggered()) != 0) {
-    return failure::from_os(errno, std::string("watching the descriptor of the ") + p.name() +
-                                       " source");
+    return failure::from_os(errno,
+                            std::string("watching the descriptor of the ") + p.name() + " source");
   }
   pollers_.push_back(&p);
   return {};

@@ -113,21 +113,21 @@ class sleeper {
 };
 
 struct reactor_counters {
-  std::uint64_t turns = 0;          // passes of the loop
-  std::uint64_t idle_turns = 0;     // ... that found nothing
-  std::uint64_t resumes = 0;        // items run from the ready list
-  std::uint64_t arms = 0;           // times all pollers were armed
-  std::uint64_t sleeps = 0;         // waits entered
-  std::uint64_t wakeups = 0;        // waits that ended for work, a timer or a wake()
-  std::uint64_t spurious = 0;       // ... and nothing was there
-  std::uint64_t late_work = 0;      // work found between the last drain and the sleep
+  std::uint64_t turns = 0;       // passes of the loop
+  std::uint64_t idle_turns = 0;  // ... that found nothing
+  std::uint64_t resumes = 0;     // items run from the ready list
+  std::uint64_t arms = 0;        // times all pollers were armed
+  std::uint64_t sleeps = 0;      // waits entered
+  std::uint64_t wakeups = 0;     // waits that ended for work, a timer or a wake()
+  std::uint64_t spurious = 0;    // ... and nothing was there
+  std::uint64_t late_work = 0;   // work found between the last drain and the sleep
   std::uint64_t timers_fired = 0;
   std::uint64_t inbox_items = 0;
 };
 
 struct reactor_options {
   wait_mode mode = wait_mode::adaptive;
-  clock* time = nullptr;              // null: real_clock(); must outlive the reactor
+  clock* time = nullptr;               // null: real_clock(); must outlive the reactor
   duration spin_limit = duration{-1};  // adaptive: the longest spin; negative: measured at start
   // Called between the last drain and arming, and again between arming and sleeping. For tests that
   // hunt lost wake-ups.

@@ -84,7 +84,7 @@ template <class T>
 class [[nodiscard]] result {
  public:
   using value_type = T;
-  result(T value) : store_(std::in_place_index<0>, std::move(value)) {}           // NOLINT
+  result(T value) : store_(std::in_place_index<0>, std::move(value)) {}             // NOLINT
   result(failure why) noexcept : store_(std::in_place_index<1>, std::move(why)) {}  // NOLINT
   result(errc code) noexcept : store_(std::in_place_index<1>, code) {}              // NOLINT
 

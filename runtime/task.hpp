@@ -16,7 +16,7 @@ namespace cordma {
 
 // What flows down the chain of tasks. Both pointers outlive the task that holds them.
 struct task_context {
-  reactor* home = nullptr;         // where the task runs
+  reactor* home = nullptr;          // where the task runs
   cancel_source* cancel = nullptr;  // null: nobody can cancel it
 };
 

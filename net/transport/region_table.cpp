@@ -47,8 +47,9 @@ result<memory_keys> region_table::add(const memory_range& range) {
     free_.pop_back();
   } else {
     if (index / entries_per_chunk >= most_chunks) {
-      return failure{errc::no_memory, "262,144 memory regions are registered already: register "
-                                      "fewer, larger ones, or use a BufferPool"};
+      return failure{errc::no_memory,
+                     "262,144 memory regions are registered already: register "
+                     "fewer, larger ones, or use a BufferPool"};
     }
     free_.reserve(index + 1);  // so that remove() never allocates
     auto& c = chunks_[index / entries_per_chunk];

@@ -27,8 +27,8 @@ inline constexpr std::size_t service_count = 3;
 
 // Rights to memory, granted on the region AND on the connection: both are needed.
 enum class access : std::uint8_t {
-  local_read = 0,     // always there
-  local_write = 1,    // receives and reads may land in it
+  local_read = 0,   // always there
+  local_write = 1,  // receives and reads may land in it
   remote_read = 2,
   remote_write = 4,   // implies local_write, as verbs demands
   remote_atomic = 8,  // implies local_write
@@ -157,7 +157,7 @@ enum class posted : std::uint8_t {
 // The rights and limits of one queue pair. A connect or accept may lower them; actual() tells.
 struct queue_pair_options {
   service type = service::rc;
-  std::uint32_t send_depth = 128;     // send-queue entries; at least granted
+  std::uint32_t send_depth = 128;  // send-queue entries; at least granted
   std::uint32_t recv_depth = 128;
   std::uint32_t max_segments = 4;     // per request, up to capabilities.max_segments
   std::uint32_t inline_bytes = 64;    // 0 ... capabilities.max_inline
@@ -181,15 +181,15 @@ struct capabilities {
   std::uint32_t max_send_depth = 0;
   std::uint32_t max_recv_depth = 0;
   std::uint32_t max_segments = 0;
-  std::uint32_t max_inline = 0;          // bytes
+  std::uint32_t max_inline = 0;  // bytes
   std::uint32_t max_read_depth = 0;
-  std::uint32_t max_queue_pairs = 0;     // per adapter
-  std::uint64_t max_message = 0;         // bytes
-  std::uint32_t max_datagram = 0;        // bytes; 0 = no datagrams
-  std::uint32_t max_connect_data = 56;   // bytes of private data with a request
-  std::uint32_t max_accept_data = 196;   // bytes of private data with an accept or a reject
-  bool event_driven = false;             // has a wait fd
-  bool needs_target_progress = false;    // one-sided operations wait for the target to poll
+  std::uint32_t max_queue_pairs = 0;    // per adapter
+  std::uint64_t max_message = 0;        // bytes
+  std::uint32_t max_datagram = 0;       // bytes; 0 = no datagrams
+  std::uint32_t max_connect_data = 56;  // bytes of private data with a request
+  std::uint32_t max_accept_data = 196;  // bytes of private data with an accept or a reject
+  bool event_driven = false;            // has a wait fd
+  bool needs_target_progress = false;   // one-sided operations wait for the target to poll
   [[nodiscard]] bool supports(service s, opcode op) const noexcept {
     return (operations[static_cast<std::size_t>(s)] & (1U << static_cast<unsigned>(op))) != 0;
   }

@@ -1,0 +1,1 @@
+"""The parts of compare.py: which rows there are, how programs run, how a run is reported."""

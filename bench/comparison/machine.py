@@ -1,0 +1,87 @@
+"""The facts without which a figure means nothing: machine, kernel, load, versions, commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+from .programs import Programs
+
+BUSY_LOAD = 0.5  # above this one-minute load average a machine is not quiet
+
+
+def read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def said(command: list[str], folder: Path | None = None) -> str | None:
+    """The first line a command prints, or None when it fails or is not there."""
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.strip().splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else None
+
+
+def from_proc(path: str, key: str) -> str | None:
+    found = re.search(rf"^{re.escape(key)}\s*:\s*(.*)$", read(path) or "", re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def load() -> float:
+    return os.getloadavg()[0]
+
+
+def machine(cpus: tuple[int, int]) -> dict:
+    flags = (from_proc("/proc/cpuinfo", "flags") or "").split()
+    return {
+        "cpu": from_proc("/proc/cpuinfo", "model name") or platform.machine(),
+        "cpus_online": os.cpu_count(),
+        "cpus_used": list(cpus),
+        "memory": from_proc("/proc/meminfo", "MemTotal"),
+        "virtual": "hypervisor" in flags,
+        "kernel": platform.release(),
+        "system": from_os_release(),
+        "governor": read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "clock": read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "load_at_start": load(),
+    }
+
+
+def from_os_release() -> str | None:
+    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', read("/etc/os-release") or "", re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def versions(programs: Programs) -> dict:
+    ucx = programs.find("ucx_info")
+    perf = programs.find("cordma-perf")
+    return {
+        "cordma-perf": said([perf, "--version"]) if perf else None,
+        "ucx": (said([ucx, "-v"]) or "").removeprefix("# Version").strip() or None if ucx else None,
+        **build_facts(programs.build),
+    }
+
+
+def build_facts(build: Path | None) -> dict:
+    """Compiler and build type, from CMake's cache."""
+    cache = read(str(build / "CMakeCache.txt")) if build else None
+    facts = {}
+    for key, name in (("CMAKE_CXX_COMPILER", "compiler"), ("CMAKE_BUILD_TYPE", "build_type")):
+        found = re.search(rf"^{key}:[A-Z]+=(.*)$", cache or "", re.MULTILINE)
+        facts[name] = found.group(1) if found else None
+    if facts["compiler"]:
+        facts["compiler"] = said([facts["compiler"], "--version"]) or Path(facts["compiler"]).name
+    return facts
+
+
+def commit(root: Path) -> dict:
+    changed = said(["git", "status", "--porcelain", "--untracked-files=no"], root)
+    return {"commit": said(["git", "rev-parse", "HEAD"], root), "changed": changed is not None}

@@ -1,0 +1,81 @@
+"""What a comparison is made of: series that run a program, rows that set series side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Series:
+    """One program run with one set of arguments, and the figure read from what it prints.
+
+    Two rows that name an equal series share its runs; two series that differ only in the figure
+    share the program's run within one repetition.
+    """
+
+    program: str  # "cordma-perf", "ucx_perftest" or "bench-..."
+    arguments: tuple[str, ...]
+    figure: str  # dotted path in the JSON; an object with client and server is summed
+    label: str  # how the table calls it
+    iterations: int | None = None  # None: the program has no such option
+    warmup: int | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`sign` is "<=" or ">=". `on` says of what: the ratio cordma / peer or cordma's own value."""
+
+    sign: str
+    limit: float
+    on: str = "ratio"
+
+    def reached(self, value: float) -> bool:
+        return value <= self.limit if self.sign == "<=" else value >= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.limit:g}" + (" x" if self.on == "ratio" else "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. With several peers, the better one of them counts."""
+
+    name: str
+    group: str  # the rows of one group run interleaved, one repetition of each series in turn
+    unit: str
+    ours: Series
+    peers: tuple[Series, ...]
+    goal: Goal | None = None
+    better: str = "lower"  # "lower" for times, "higher" for bandwidths and rates
+
+
+@dataclass
+class Run:
+    """One repetition of one series, as it went."""
+
+    series: Series
+    repetition: int
+    command: str
+    value: float | None = None
+    error: str | None = None  # why there is no value
+    missing: bool = False  # the program is not there at all: nothing failed, nothing ran
+    seconds: float = 0.0
+    cache_line_us: float | None = None  # the placement probe right before this run
+    raw: object = None  # what the program printed
+
+
+@dataclass
+class Result:
+    """A row with its figures."""
+
+    row: Row
+    ours: float | None
+    theirs: float | None
+    their_label: str
+    ratio: float | None  # of the medians
+    ratios: list[float]  # of each repetition's own pair, which ran one right after the other
+    reached: bool | None  # None: no goal, or no figure to judge
+    notes: list[str] = field(default_factory=list)
+    ours_runs: list[float] = field(default_factory=list)
+    their_runs: list[float] = field(default_factory=list)

@@ -1,0 +1,86 @@
+"""From runs to rows: medians, ratios, verdicts, and what to distrust."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from .model import Result, Row, Run, Series
+
+MOVED = 1.3  # probes that differ by more than this factor: the CPUs lie differently to each other
+
+
+def runs_of(series: Series, runs: list[Run]) -> list[Run]:
+    return [run for run in runs if run.series == series]
+
+
+def values_of(series: Series, runs: list[Run]) -> list[float]:
+    return [run.value for run in runs_of(series, runs) if run.value is not None]
+
+
+def probe_of(series: Series, runs: list[Run]) -> float | None:
+    probes = [run.cache_line_us for run in runs_of(series, runs) if run.cache_line_us is not None]
+    return median(probes) if probes else None
+
+
+def problem_of(series: Series, runs: list[Run]) -> str | None:
+    """None when every repetition gave a figure."""
+    mine = runs_of(series, runs)
+    failed = [run for run in mine if run.error is not None]
+    if not failed:
+        return None
+    if failed[0].missing:
+        return f"not run: {failed[0].error}"
+    who = "cordma" if series.program == "cordma-perf" else "peer"
+    count = "" if len(failed) == len(mine) else f" in {len(failed)} of {len(mine)} repetitions"
+    return f"{who} failed{count}: {failed[-1].error}"
+
+
+def result_of(row: Row, runs: list[Run]) -> Result:
+    ours_runs = values_of(row.ours, runs)
+    ours = median(ours_runs) if ours_runs else None
+    theirs, their_series = best_peer(row, runs)
+    label = their_series.label if their_series else " or ".join(p.label for p in row.peers) or "-"
+    if len(row.peers) > 1 and their_series:
+        label = f"better of {len(row.peers)}: {label}"
+    ratio = ours / theirs if ours is not None and theirs else None
+    judged = ratio if row.goal and row.goal.on == "ratio" else ours
+    reached = row.goal.reached(judged) if row.goal and judged is not None else None
+    result = Result(row, ours, theirs, label, ratio, paired_ratios(row.ours, their_series, runs),
+                    reached, ours_runs=ours_runs,
+                    their_runs=values_of(their_series, runs) if their_series else [])
+    for series in (row.ours, *row.peers):
+        problem = problem_of(series, runs)
+        if problem and problem not in result.notes:
+            result.notes.append(problem)
+    moved = moved_between(row.ours, their_series, runs)
+    if moved:
+        result.notes.append(moved)
+    return result
+
+
+def best_peer(row: Row, runs: list[Run]) -> tuple[float | None, Series | None]:
+    medians = [(median(values), series) for series in row.peers
+               if (values := values_of(series, runs))]
+    if len(medians) < len(row.peers) or not medians:
+        return None, None  # the better of two needs both
+    choose = min if row.better == "lower" else max
+    return choose(medians, key=lambda pair: pair[0])
+
+
+def paired_ratios(ours: Series, theirs: Series | None, runs: list[Run]) -> list[float]:
+    """Per repetition, so that a change of the machine's pace between repetitions falls out."""
+    if theirs is None:
+        return []
+    other = {run.repetition: run.value for run in runs_of(theirs, runs)}
+    return [run.value / other[run.repetition] for run in runs_of(ours, runs)
+            if run.value is not None and other.get(run.repetition)]
+
+
+def moved_between(ours: Series, theirs: Series | None, runs: list[Run]) -> str | None:
+    """On a virtual machine the host may move the CPUs: then two halves of a row do not compare."""
+    if theirs is None:
+        return None
+    mine, other = probe_of(ours, runs), probe_of(theirs, runs)
+    if mine is None or other is None or max(mine, other) <= MOVED * min(mine, other):
+        return None
+    return f"CPUs moved: cache line {mine:.3f} us beside cordma, {other:.3f} us beside the peer"

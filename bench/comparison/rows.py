@@ -1,0 +1,185 @@
+"""The table: every row, what runs on both sides, and the goal.
+
+Both sides move the same bytes with the same number outstanding, each in its own best form:
+cordma over shm beside UCX over posix, cordma over tcp beside UCX over tcp. The iterations are
+chosen so that one run takes about a second on an idle machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .model import Goal, Row, Series
+
+KIB = 1024
+MIB = 1024 * KIB
+SIZE_NAMES = {8: "8 B", 64 * KIB: "64 KiB", MIB: "1 MiB"}
+WINDOW = 32  # ucx_perftest's own default for bandwidth tests
+
+LATENCY = "one_way_us.p50"
+BANDWIDTH = "bandwidth_GBps"
+RATE = "rate_Mps"
+CPU = "cpu_ns_per_message"
+
+THINK_TIMES_US = (0, 10, 100, 1000, 10000)
+THINK_NAMES = {0: "0", 10: "10 us", 100: "100 us", 1000: "1 ms", 10000: "10 ms"}
+THINK_ITERATIONS = {0: 20_000, 10: 20_000, 100: 5_000, 1000: 1_000, 10000: 100}
+
+
+def cordma(transport: str, test: str, size: int, figure: str, iterations: int, *,
+           wait: str = "polling", window: int | None = None, think_us: int | None = None) -> Series:
+    arguments = ["--transport", transport, "--test", test, "--size", str(size), "--wait", wait]
+    if window is not None:
+        arguments += ["--outstanding", str(window)]
+    if think_us is not None:
+        arguments += ["--think-us", str(think_us)]
+    return Series("cordma-perf", tuple(arguments), figure, f"cordma {test}",
+                  iterations=iterations, warmup=max(1, iterations // 10))
+
+
+def ucx(tls: str, test: str, size: int, figure: str, iterations: int, *,
+        window: int | None = None, sleep: bool = False) -> Series:
+    arguments = ["-t", test, "-s", str(size)]
+    if window is not None:
+        arguments += ["-O", str(window)]
+    if sleep:
+        arguments += ["-E", "sleep"]
+    label = f"UCX {tls} {test}" + (" -E sleep" if sleep else "")
+    return Series("ucx_perftest", tuple(arguments), figure, label, iterations=iterations,
+                  warmup=max(1, iterations // 10), environment=(("UCX_TLS", tls),))
+
+
+def limit(test: str, size: int, figure: str, iterations: int, label: str,
+          wait: str | None = None) -> Series:
+    arguments = [test, "--size", str(size)] + (["--wait", wait] if wait else [])
+    return Series("bench-limits", tuple(arguments), figure, label, iterations=iterations)
+
+
+def shm_small() -> list[Row]:
+    latency = cordma("shm", "send-lat", 8, LATENCY, 1_000_000)
+    write = cordma("shm", "write-lat", 8, LATENCY, 2_000_000)
+    rate = cordma("shm", "send-rate", 8, RATE, 5_000_000)
+    line = limit("cache-line", 8, LATENCY, 2_000_000, "cache line, two threads")
+    name = "shm 8 B one-way, polling"
+    return [
+        Row(name, "shm latency", "us", latency, (ucx("posix", "tag_lat", 8, LATENCY, 1_000_000),),
+            Goal("<=", 0.9)),
+        Row(name, "shm latency", "us", latency, (line,), Goal("<=", 1.3)),
+        Row("shm write 8 B visible at the target", "shm write latency", "us", write,
+            (ucx("posix", "ucp_put_lat", 8, LATENCY, 2_000_000),), Goal("<=", 1.05)),
+        Row("shm message rate 8 B", "shm rate", "M/s", rate,
+            (ucx("posix", "tag_bw", 8, RATE, 5_000_000, window=WINDOW),), Goal(">=", 2.0),
+            better="higher"),
+    ]
+
+
+def shm_bulk() -> list[Row]:
+    rows = []
+    iterations = {64 * KIB: 200_000, MIB: 10_000}
+    for size, send_goal in ((64 * KIB, 1.3), (MIB, 1.5)):
+        for verb, peer_test, copy in (("write", "ucp_put_bw", "copy-write"),
+                                      ("read", "ucp_get", "copy-read")):
+            ours = cordma("shm", f"{verb}-bw", size, BANDWIDTH, iterations[size], window=WINDOW)
+            theirs = ucx("posix", peer_test, size, BANDWIDTH, iterations[size], window=WINDOW)
+            floor = limit(copy, size, BANDWIDTH, iterations[size], "memcpy across processes")
+            name = f"shm {verb} {SIZE_NAMES[size]}"
+            for peer in (theirs, floor):
+                rows.append(Row(name, name, "GB/s", ours, (peer,), Goal(">=", 0.95),
+                                better="higher"))
+        name = f"shm send/recv {SIZE_NAMES[size]}"
+        ours = cordma("shm", "send-bw", size, BANDWIDTH, iterations[size] // 4, window=WINDOW)
+        theirs = ucx("posix", "tag_bw", size, BANDWIDTH, iterations[size] // 4, window=WINDOW)
+        rows.append(Row(name, name, "GB/s", ours, (theirs,), Goal(">=", send_goal),
+                        better="higher"))
+    return rows
+
+
+def tcp_messages() -> list[Row]:
+    latency = cordma("tcp", "send-lat", 8, LATENCY, 50_000)
+    name = "tcp 8 B one-way, polling"
+    rows = [
+        Row(name, "tcp latency", "us", latency, (ucx("tcp", "tag_lat", 8, LATENCY, 50_000),),
+            Goal("<=", 0.9)),
+        Row(name, "tcp latency", "us", latency,
+            (limit("tcp-latency", 8, LATENCY, 50_000, "raw sockets, busy-polled", "polling"),),
+            Goal("<=", 1.1)),
+    ]
+    iterations = {64 * KIB: 20_000, MIB: 4_000}
+    for size in (64 * KIB, MIB):
+        name = f"tcp send/recv {SIZE_NAMES[size]}"
+        ours = cordma("tcp", "send-bw", size, BANDWIDTH, iterations[size], window=WINDOW)
+        raw = limit("tcp-bandwidth", size, BANDWIDTH, iterations[size], "raw sockets, blocking",
+                    "event")
+        theirs = ucx("tcp", "tag_bw", size, BANDWIDTH, iterations[size], window=WINDOW)
+        rows.append(Row(name, name, "GB/s", ours, (raw,), Goal(">=", 0.9), better="higher"))
+        rows.append(Row(name, name, "GB/s", ours, (theirs,), better="higher"))
+    return rows
+
+
+def tcp_remote_memory() -> list[Row]:
+    size = 64 * KIB
+    write = cordma("tcp", "write-bw", size, BANDWIDTH, 10_000, window=WINDOW)
+    read_one = cordma("tcp", "read-bw", size, BANDWIDTH, 10_000, window=1)
+    read_many = cordma("tcp", "read-bw", size, BANDWIDTH, 10_000, window=WINDOW)
+    read_name = "tcp read 64 KiB"
+    return [
+        Row("tcp write 64 KiB", "tcp write 64 KiB", "GB/s", write,
+            (ucx("tcp", "ucp_put_bw", size, BANDWIDTH, 10_000, window=WINDOW),), Goal(">=", 3.0),
+            better="higher"),
+        # ucp_get's default is one read outstanding, unlike ucp_put_bw's: the goal stands there,
+        # with one on both sides. With 32 outstanding UCX is some 20 times faster, so that row is
+        # shown as well.
+        Row(f"{read_name}, one outstanding", read_name, "GB/s", read_one,
+            (ucx("tcp", "ucp_get", size, BANDWIDTH, 1_000, window=1),), Goal(">=", 10.0),
+            better="higher"),
+        Row(f"{read_name}, {WINDOW} outstanding", read_name, "GB/s", read_many,
+            (ucx("tcp", "ucp_get", size, BANDWIDTH, 10_000, window=WINDOW),), better="higher"),
+    ]
+
+
+def event_mode() -> list[Row]:
+    shm = cordma("shm", "send-lat", 8, LATENCY, 50_000, wait="event")
+    tcp = cordma("tcp", "send-lat", 8, LATENCY, 20_000, wait="event")
+    tcp_name = "tcp 8 B one-way, event"
+    return [
+        Row("shm 8 B one-way, event", "shm event", "us", shm,
+            (limit("eventfd", 8, LATENCY, 50_000, "eventfd, two threads"),), Goal("<=", 1.15)),
+        Row(tcp_name, "tcp event", "us", tcp,
+            (limit("tcp-latency", 8, LATENCY, 20_000, "raw sockets, blocking", "event"),),
+            Goal("<=", 1.15)),
+        Row(tcp_name, "tcp event", "us", tcp,
+            (ucx("tcp", "tag_lat", 8, LATENCY, 20_000, sleep=True),)),
+    ]
+
+
+def adaptive_cpu() -> list[Row]:
+    """CPU time of both sides per message: adaptive beside the better of polling and event."""
+    rows = []
+    for transport in ("shm", "tcp"):
+        for think in THINK_TIMES_US:
+            def series(wait: str) -> Series:
+                run = cordma(transport, "send-lat", 8, CPU, THINK_ITERATIONS[think], wait=wait,
+                             think_us=think)
+                return replace(run, label=f"cordma {wait}")
+            name = f"{transport} CPU per message, adaptive, think {THINK_NAMES[think]}"
+            rows.append(Row(name, name, "ns", series("adaptive"),
+                            (series("polling"), series("event")), Goal("<=", 2.0)))
+    return rows
+
+
+def runtime_costs() -> list[Row]:
+    await_ns = Series("bench-await", (), "await_ns.p50", "await through the ready list")
+    callback = Series("bench-await", (), "callback_ns.p50", "plain callback loop")
+    rows = [Row("await of a suspended operation, null transport", "await", "ns", await_ns,
+                (callback,), Goal("<=", 30.0, on="value"))]
+    for transport in ("shm", "tcp", "sim"):
+        counted = Series("bench-allocations", ("--transport", transport),
+                         "allocations_per_operation", "counted by operator new")
+        name = f"{transport} allocations per operation, warm"
+        rows.append(Row(name, name, "", counted, (), Goal("<=", 0.0, on="value")))
+    return rows
+
+
+def all_rows() -> list[Row]:
+    return [*shm_small(), *shm_bulk(), *tcp_messages(), *tcp_remote_memory(), *event_mode(),
+            *adaptive_cpu(), *runtime_costs()]

@@ -1,0 +1,48 @@
+// The floor under every message between two cores: one cache line going back and forth.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "batches.hpp"
+#include "sides.hpp"
+
+namespace limits {
+
+/// The line the two threads take turns in writing; nothing else lives on it.
+struct alignas(64) turn_line {
+  std::atomic<std::uint64_t> turn{0};
+};
+
+/// Waits for `seen` and writes `seen + 1`. No pause instruction: this is a limit, not good manners.
+inline void take_turn(turn_line& line, std::uint64_t seen) noexcept {
+  while (line.turn.load(std::memory_order_acquire) != seen) {}
+  line.turn.store(seen + 1, std::memory_order_release);
+}
+
+/// One-way time of a cache line bounced between two threads. Uses polling whatever `how.wait` says.
+[[nodiscard]] inline measurement measure_cache_line(const settings& how) {
+  turn_line line;
+  std::jthread peer([&line, &how] {
+    pin_to(how.peer_cpu);
+    for (std::uint64_t step = 0; step < how.steps_in_all(); ++step) {
+      take_turn(line, 2 * step + 1);
+    }
+  });
+  pin_to(how.own_cpu);
+  std::uint64_t next = 0;
+  const auto bounce = [&line, &next](std::uint64_t steps) {
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      take_turn(line, next);
+      next += 2;
+    }
+    // The batch ends when its last answer has come, which the next turn would wait for.
+    while (line.turn.load(std::memory_order_acquire) != next) {}
+  };
+  bounce(how.steps_per_batch());
+  return one_way("cache-line", how, time_batches(how, bounce));
+}
+
+}  // namespace limits

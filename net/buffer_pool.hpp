@@ -1,0 +1,101 @@
+// BufferPool: registered buffers of one size, for the data path.
+#pragma once
+
+#include <cordma/net/memory.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace cordma {
+
+class Context;
+
+namespace detail {
+
+// Lives until the pool and the last buffer are gone.
+struct pool_core {
+  MemoryRegion region;
+  std::size_t buffer_bytes = 0;
+  std::size_t stride = 0;
+  std::uint32_t count = 0;
+  std::unique_ptr<std::uint32_t[]> next;  // free list by index + 1; 0 ends it
+  std::unique_ptr<bool[]> taken;          // catches a buffer given back twice
+  std::uint32_t free_head = 0;            // owner thread
+  std::uint32_t available = 0;
+  const void* owner_thread = nullptr;
+  std::atomic<std::uint32_t> returned_head{0};  // given back by other threads
+  std::atomic<std::uint32_t> references{1};
+};
+void give_back(pool_core& pool, std::uint32_t index) noexcept;
+void release(pool_core& pool) noexcept;
+
+}  // namespace detail
+
+// One buffer on loan. Move-only; goes back to its pool when destroyed, on any thread.
+class Buffer {
+ public:
+  Buffer() noexcept = default;
+  Buffer(detail::pool_core* pool, std::uint32_t index) noexcept : pool_(pool), index_(index) {}
+  Buffer(Buffer&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), index_(other.index_) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    if (this != &other) {
+      reset();
+      pool_ = std::exchange(other.pool_, nullptr);
+      index_ = other.index_;
+    }
+    return *this;
+  }
+  ~Buffer() { reset(); }
+
+  [[nodiscard]] explicit operator bool() const noexcept { return pool_ != nullptr; }
+  [[nodiscard]] std::byte* data() const noexcept {
+    return pool_->region.data() + std::size_t{index_} * pool_->stride;
+  }
+  [[nodiscard]] std::size_t size() const noexcept {
+    return pool_ == nullptr ? 0 : pool_->buffer_bytes;
+  }
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data(), size()}; }
+  [[nodiscard]] Slice all() const noexcept {
+    return Slice(pool_->region.all().region(), data(), size());
+  }
+  [[nodiscard]] Slice first(std::size_t length) const noexcept { return all().first(length); }
+  // Gives it back now.
+  void reset() noexcept {
+    if (pool_ != nullptr) detail::give_back(*std::exchange(pool_, nullptr), index_);
+  }
+
+ private:
+  detail::pool_core* pool_ = nullptr;
+  std::uint32_t index_ = 0;
+};
+
+// Bound to the thread that made it (take()); buffers may be given back anywhere. Never allocates
+// after construction. Buffers may outlive the pool.
+class BufferPool {
+ public:
+  // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region with `rights`. Throws
+  // cordma::error: invalid_value, no_memory.
+  BufferPool(Context& context, std::size_t buffer_bytes, std::uint32_t count,
+             access rights = access::local_write);
+  BufferPool(BufferPool&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  BufferPool& operator=(BufferPool&& other) noexcept {
+    std::swap(core_, other.core_);
+    return *this;
+  }
+  ~BufferPool();
+
+  // no_memory when all are on loan.
+  [[nodiscard]] result<Buffer> take() noexcept;
+  [[nodiscard]] std::size_t buffer_bytes() const noexcept { return core_->buffer_bytes; }
+  [[nodiscard]] std::uint32_t count() const noexcept { return core_->count; }
+  [[nodiscard]] std::uint32_t available() noexcept;
+  [[nodiscard]] const MemoryRegion& region() const noexcept { return core_->region; }
+
+ private:
+  detail::pool_core* core_ = nullptr;
+};
+
+}  // namespace cordma

@@ -1,0 +1,230 @@
+#include <cordma/net/connect.hpp>
+
+#include <cordma/net/detail/worker_core.hpp>
+
+#include <charconv>
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace cordma {
+namespace {
+
+bool is_interface_of_this_host(const std::string& host) {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* i = all; i != nullptr && !found; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr) continue;
+    char text[INET6_ADDRSTRLEN] = "";
+    if (i->ifa_addr->sa_family == AF_INET) {
+      const auto* a = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
+      ::inet_ntop(AF_INET, &a->sin_addr, text, sizeof text);
+    } else if (i->ifa_addr->sa_family == AF_INET6) {
+      const auto* a = reinterpret_cast<const sockaddr_in6*>(i->ifa_addr);
+      ::inet_ntop(AF_INET6, &a->sin6_addr, text, sizeof text);
+    }
+    found = host == text;
+  }
+  ::freeifaddrs(all);
+  return found;
+}
+
+bool is_this_host(const std::string& host) {
+  if (host.empty() || host == "localhost" || host.starts_with("127.") || host == "::1") return true;
+  char own[256] = "";
+  if (::gethostname(own, sizeof own - 1) == 0 && host == own) return true;
+  return is_interface_of_this_host(host);
+}
+
+}  // namespace
+
+result<transport::address> parse_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  transport::address a;
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port =
+      colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+  unsigned value = 0;
+  const auto [end, status] = std::from_chars(port.data(), port.data() + port.size(), value);
+  if (port.empty() || status != std::errc{} || end != port.data() + port.size() || value > 65535) {
+    return failure{errc::invalid_value, "address \"" + std::string(text) +
+                                            "\" lacks a port from 0 to 65535: write host:port or "
+                                            "[ipv6]:port"};
+  }
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  a.host = host;
+  a.port = static_cast<std::uint16_t>(value);
+  return a;
+}
+
+connect_operation::connect_operation(detail::worker_core& worker, std::string to,
+                                     const connect_options& options)
+    : operation(&worker.home()),
+      worker_(&worker),
+      options_(options),
+      private_data_(options.private_data.begin(), options.private_data.end()) {
+  cordma::result<transport::address> a = parse_address(to);
+  if (a) {
+    to_ = std::move(*a);
+  } else {
+    failure_ = a.why();
+  }
+}
+
+connect_operation::connect_operation(detail::worker_core& worker, detail::adapter_poller& via,
+                                     std::uint64_t request, const connect_options& options)
+    : operation(&worker.home()),
+      worker_(&worker),
+      options_(options),
+      private_data_(options.private_data.begin(), options.private_data.end()),
+      accept_via_(&via),
+      request_(request) {}
+
+connect_operation::connect_operation(detail::worker_core& worker, failure why)
+    : operation(&worker.home()), worker_(&worker), failure_(std::move(why)) {}
+
+connect_operation::connect_operation(connect_operation&& other) noexcept
+    : operation(std::move(other)),
+      worker_(other.worker_),
+      to_(std::move(other.to_)),
+      options_(other.options_),
+      private_data_(std::move(other.private_data_)),
+      accept_via_(other.accept_via_),
+      request_(other.request_),
+      next_adapter_(other.next_adapter_),
+      endpoint_(std::move(other.endpoint_)),
+      failure_(std::move(other.failure_)),
+      tried_(std::move(other.tried_)),
+      reason_(std::move(other.reason_)),
+      rejection_(std::move(other.rejection_)) {
+  if (endpoint_ != nullptr && endpoint_->connector == &other) endpoint_->connector = this;
+}
+
+connect_operation::~connect_operation() { drop_endpoint(); }
+
+void connect_operation::drop_endpoint() noexcept {
+  if (endpoint_ == nullptr) return;
+  endpoint_->connector = nullptr;
+  if (endpoint_->worker != nullptr) endpoint_->worker->bury(std::move(endpoint_));
+  endpoint_.reset();
+}
+
+void connect_operation::fail(failure why) noexcept {
+  failure_ = std::move(why.with_operation(accept_via_ != nullptr ? "accept" : "connect"));
+  finish();
+}
+
+void connect_operation::do_start() noexcept {
+  if (failure_) {
+    finish();
+  } else if (!home()->on_owner_thread()) {
+    fail({errc::no_lock, "a Worker may only be used on its own thread"});
+  } else if (accept_via_ != nullptr) {
+    set_phase(phase::posted);
+    do_accept();
+  } else {
+    set_phase(phase::posted);
+    try_next();
+  }
+}
+
+void connect_operation::do_cancel() noexcept {
+  drop_endpoint();
+  fail(errc::canceled);
+}
+
+bool connect_operation::admits(detail::adapter_poller& via) noexcept {
+  const transport::capabilities& caps = via.domain().caps();
+  if (options_.transport && *options_.transport != caps.transport) return false;
+  if (caps.transport == transport::kind::shm && !is_this_host(to_.host)) {
+    reason_ += "shm: " + to_.host + " is another host; ";
+    return false;
+  }
+  if (private_data_.size() > caps.max_connect_data) {
+    tried_ += std::string(name(caps.transport)) + ": " + std::to_string(private_data_.size()) +
+              " bytes of private data, it carries " + std::to_string(caps.max_connect_data) + "; ";
+    return false;
+  }
+  return true;
+}
+
+void connect_operation::try_next() noexcept {
+  auto& adapters = worker_->adapters();
+  while (next_adapter_ < adapters.size()) {
+    detail::adapter_poller& via = *adapters[next_adapter_++];
+    if (!admits(via)) continue;
+    const std::string_view kind = name(via.domain().caps().transport);
+    cordma::result<std::unique_ptr<transport::queue_pair>> pair =
+        via.adapter().connect(to_, options_.endpoint, private_data_);
+    if (pair) {
+      watch(std::move(*pair), via);
+      return;
+    }
+    if (pair.code() != errc::unreachable && pair.code() != errc::not_supported) {
+      fail(pair.why());
+      return;
+    }
+    tried_ += std::string(kind) + ": " + pair.why().message() + "; ";
+  }
+  const bool too_much = tried_.find("private data") != std::string::npos;
+  if (tried_.empty()) tried_ = reason_ + "no transport of this Context is admitted; ";
+  fail({too_much ? errc::invalid_value : errc::unreachable,
+        to_.text() + " cannot be reached: " + tried_.substr(0, tried_.size() - 2)});
+}
+
+void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
+                              detail::adapter_poller& via) {
+  endpoint_ = std::make_unique<detail::endpoint_core>();
+  endpoint_->worker = worker_;
+  endpoint_->home = &worker_->home();
+  endpoint_->adopt(std::move(pair), via);
+  endpoint_->connector = this;
+  worker_->add(*endpoint_);
+  endpoint_->reason = reason_ + std::string(name(endpoint_->caps->transport)) +
+                      (accept_via_ != nullptr ? ": chosen by the peer"
+                       : options_.transport   ? ": required"
+                       : next_adapter_ == 1   ? ": the preferred one that reaches the peer"
+                                              : ": after " + (tried_.empty() ? reason_ : tried_));
+}
+
+void connect_operation::do_accept() noexcept {
+  const transport::capabilities& caps = accept_via_->domain().caps();
+  if (private_data_.size() > caps.max_accept_data) {
+    fail({errc::invalid_value, std::to_string(private_data_.size()) +
+                                   " bytes of private data with an accept, " +
+                                   std::string(name(caps.transport)) + " carries " +
+                                   std::to_string(caps.max_accept_data)});
+    return;
+  }
+  cordma::result<std::unique_ptr<transport::queue_pair>> pair =
+      accept_via_->adapter().accept(request_, options_.endpoint, private_data_);
+  if (!pair) {
+    fail(pair.why());
+    return;
+  }
+  watch(std::move(*pair), *accept_via_);
+}
+
+Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }
+
+void connect_operation::on_established() noexcept { finish(); }
+
+void connect_operation::on_failed(transport::cm_event event) noexcept {
+  const bool next = accept_via_ == nullptr && event.why.code() == errc::unreachable;
+  if (endpoint_ != nullptr) {
+    tried_ += std::string(name(endpoint_->caps->transport)) + ": " + event.why.message() + "; ";
+  }
+  rejection_ = std::move(event.data);
+  drop_endpoint();
+  if (next) {
+    try_next();
+  } else {
+    fail(std::move(event.why));
+  }
+}
+
+}  // namespace cordma

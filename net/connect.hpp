@@ -1,0 +1,79 @@
+// connect_operation: from an address, or from a request, to an Endpoint.
+#pragma once
+
+#include <cordma/net/endpoint.hpp>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cordma {
+
+namespace detail {
+class adapter_poller;
+class worker_core;
+}  // namespace detail
+
+struct connect_options {
+  endpoint_options endpoint;
+  std::span<const std::byte>
+      private_data;  // copied when the operation is made; <= max_connect_data
+  // Only this transport; empty: the first of the Context's that reaches the peer.
+  std::optional<transport::kind> transport;
+};
+
+// Resolves with the Endpoint. Errors: invalid_value (address, private data too long), unreachable
+// (nobody listens; the message lists what was tried on which transport), rejected (peer_data of the
+// rejection in the message), timed_out, unsupported_version, no_memory. On cancellation: withdrawn
+// at once, canceled.
+class [[nodiscard]] connect_operation final : public operation<connect_operation, Endpoint> {
+ public:
+  connect_operation(detail::worker_core& worker, std::string to, const connect_options& options);
+  // Answers a request of `via`'s adapter.
+  connect_operation(detail::worker_core& worker, detail::adapter_poller& via, std::uint64_t request,
+                    const connect_options& options);
+  // Refused before it began.
+  connect_operation(detail::worker_core& worker, failure why);
+  connect_operation(connect_operation&& other) noexcept;
+  ~connect_operation();
+
+  // What the peer said when it rejected; empty otherwise. After done().
+  [[nodiscard]] std::span<const std::byte> rejection() const noexcept { return rejection_; }
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  friend class detail::worker_core;
+
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  Endpoint take() noexcept;
+
+  void on_established() noexcept;
+  void on_failed(transport::cm_event event) noexcept;
+  void try_next() noexcept;
+  [[nodiscard]] bool admits(detail::adapter_poller& via) noexcept;
+  void watch(std::unique_ptr<transport::queue_pair> pair, detail::adapter_poller& via);
+  void fail(failure why) noexcept;
+  void drop_endpoint() noexcept;
+  void do_accept() noexcept;
+
+  detail::worker_core* worker_;
+  transport::address to_;
+  connect_options options_;
+  std::vector<std::byte> private_data_;
+  detail::adapter_poller* accept_via_ = nullptr;
+  std::uint64_t request_ = 0;
+  std::size_t next_adapter_ = 0;
+  std::unique_ptr<detail::endpoint_core> endpoint_;
+  std::optional<failure> failure_;
+  std::string tried_;
+  std::string reason_;
+  std::vector<std::byte> rejection_;
+};
+
+// "host:port", "[::1]:port", ":port" (every local address). invalid_value says what is wrong.
+[[nodiscard]] result<transport::address> parse_address(std::string_view text);
+
+}  // namespace cordma

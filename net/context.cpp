@@ -1,0 +1,163 @@
+#include <cordma/net/context.hpp>
+
+#include <cordma/net/detail/context_core.hpp>
+#include <cordma/net/detail/region_core.hpp>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace cordma {
+namespace {
+
+using transport::kind;
+
+result<std::shared_ptr<transport::domain>> make(kind k, const context_options& options) {
+  switch (k) {
+    case kind::shm: return transport::make_shm(options.shm);
+    case kind::tcp: return transport::make_tcp(options.tcp);
+    case kind::sim:
+      return failure{errc::not_supported,
+                     "the simulator is not chosen by name: pass a domain of "
+                     "sim::network in context_options::domains"};
+    case kind::verbs: break;
+  }
+  return failure{errc::not_supported, "this build has no verbs transport"};
+}
+
+result<void> register_everywhere(detail::region_core& region) {
+  for (const auto& d : region.context->domains) {
+    const auto k = static_cast<std::size_t>(d->caps().transport);
+    const result<transport::memory_keys> keys = d->register_memory(region.range);
+    if (!keys) return keys.why();
+    region.keys[k] = *keys;
+  }
+  return {};
+}
+
+result<void> map_shared(detail::region_core& region, std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t mapped = (bytes + page - 1) / page * page;
+  if (bytes == 0 || mapped < bytes) {
+    return failure{errc::invalid_value, "cannot allocate " + std::to_string(bytes) + " bytes"};
+  }
+  const int fd = ::memfd_create("cordma-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0)
+    return failure::from_os(errno, "creating shared memory (raise the limit with ulimit -n)");
+  region.owns_memory = true;
+  region.range.shared_fd = fd;
+  // fallocate, not ftruncate: what the machine cannot give is an error now, not a SIGBUS later.
+  const int no_space = ::posix_fallocate(fd, 0, static_cast<off_t>(mapped));
+  if (no_space != 0) {
+    return failure::from_os(no_space, "allocating " + std::to_string(bytes) +
+                                          " bytes of shared memory (free memory, or raise the "
+                                          "memory limit of this container)");
+  }
+  ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  void* const at = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) return failure::from_os(errno, "mapping shared memory");
+  region.mapped_bytes = mapped;
+  region.range.addr = static_cast<std::byte*>(at);
+  region.range.length = bytes;
+  return {};
+}
+
+result<MemoryRegion> finish(std::unique_ptr<detail::region_core> region) {
+  const result<void> registered = register_everywhere(*region);
+  if (!registered) return registered.why();
+  return MemoryRegion(region.release());
+}
+
+}  // namespace
+
+result<kind> parse_transport(std::string_view text) {
+  for (kind k : {kind::shm, kind::tcp, kind::sim, kind::verbs}) {
+    if (text == transport::name(k)) return k;
+  }
+  return failure{errc::invalid_value,
+                 "transport \"" + std::string(text) + "\" is unknown: use shm, tcp, sim or verbs"};
+}
+
+result<std::vector<kind>> parse_transports(std::string_view text) {
+  std::vector<kind> kinds;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    const result<kind> k = parse_transport(text.substr(0, comma));
+    if (!k) return k.why();
+    kinds.push_back(*k);
+    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+  }
+  return kinds;
+}
+
+Context::Context(const context_options& options) : core_(std::make_shared<detail::context_core>()) {
+  core_->domains = options.domains;
+  std::vector<kind> wanted = options.transports;
+  bool by_name = !wanted.empty();
+  if (!by_name && !options.domains.empty()) return;  // only what was handed in
+  const char* const env = std::getenv("CORDMA_TRANSPORT");
+  if (!by_name && env != nullptr && *env != '\0' && std::string_view(env) != "auto") {
+    result<std::vector<kind>> parsed = parse_transports(env);
+    if (!parsed) {
+      throw_error({errc::invalid_value, "CORDMA_TRANSPORT: " + parsed.why().message()});
+    }
+    wanted = std::move(*parsed);
+    by_name = true;
+  }
+  if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
+  for (kind k : wanted) {
+    result<std::shared_ptr<transport::domain>> d = make(k, options);
+    if (d) {
+      core_->domains.push_back(std::move(*d));
+    } else if (by_name) {
+      throw_error({errc::not_supported,
+                   "transport " + std::string(name(k)) + " was asked for: " + d.why().message()});
+    } else {
+      core_->missing.emplace_back(k, d.why());
+    }
+  }
+  if (core_->domains.empty()) {
+    throw_error({errc::not_supported, "no transport can be used on this machine"});
+  }
+}
+
+result<MemoryRegion> detail::allocate(const std::shared_ptr<context_core>& context,
+                                      std::size_t bytes, access rights) {
+  auto region = std::make_unique<detail::region_core>();
+  region->context = context;
+  region->range.rights = transport::normalized(rights);
+  const result<void> mapped = map_shared(*region, bytes);
+  if (!mapped) return mapped.why();
+  return finish(std::move(region));
+}
+
+result<MemoryRegion> Context::allocate(std::size_t bytes, access rights) {
+  return detail::allocate(core_, bytes, rights);
+}
+
+result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, access rights) {
+  auto region = std::make_unique<detail::region_core>();
+  region->context = core_;
+  region->range.addr = memory.data();
+  region->range.length = memory.size();
+  region->range.rights = transport::normalized(rights);
+  return finish(std::move(region));
+}
+
+std::vector<transport::capabilities> Context::transports() const {
+  std::vector<transport::capabilities> all;
+  for (const auto& d : core_->domains) all.push_back(d->caps());
+  return all;
+}
+
+const transport::capabilities* Context::find(kind k) const noexcept {
+  const transport::domain* d = core_->find(k);
+  return d != nullptr ? &d->caps() : nullptr;
+}
+
+std::vector<std::pair<kind, failure>> Context::missing() const { return core_->missing; }
+
+}  // namespace cordma

@@ -1,0 +1,65 @@
+// Context: the transports of this machine and the memory registered with them.
+#pragma once
+
+#include <cordma/net/memory.hpp>
+#include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/result.hpp>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cordma {
+
+namespace detail {
+struct context_core;
+}
+
+struct context_options {
+  // The transports to use, in the order of preference; empty: CORDMA_TRANSPORT (a list such as
+  // "shm,tcp"), else all that this machine has: shm, verbs, tcp. One that is named and cannot be had
+  // is an error; one that is merely available by default and cannot be had is left out.
+  std::vector<transport::kind> transports;
+  // Further domains, preferred above the rest: a simulated host (sim.hpp), for instance.
+  std::vector<std::shared_ptr<transport::domain>> domains;
+  transport::shm_options shm;
+  transport::tcp_options tcp;
+};
+
+// "shm", "tcp", "sim", "verbs"; anything else is invalid_value, saying what is known.
+[[nodiscard]] result<transport::kind> parse_transport(std::string_view text);
+// A list of them, separated by commas.
+[[nodiscard]] result<std::vector<transport::kind>> parse_transports(std::string_view text);
+
+// Shareable between threads; copies are handles to the same thing. Memory, workers and endpoints made
+// from it keep what they need alive.
+class Context {
+ public:
+  // Throws cordma::error: invalid_value (bad configuration, naming key and value), not_supported (a
+  // transport that was asked for by name), no_memory.
+  explicit Context(const context_options& options = {});
+
+  // Memory of the library's own: page-aligned, zeroed, shareable with peers on this host, so that
+  // one-sided access to it costs a plain copy there. no_memory says which limit to raise.
+  [[nodiscard]] result<MemoryRegion> allocate(std::size_t bytes,
+                                              access rights = access::local_write);
+  // The user's memory, which must stay mapped until the last handle to the region is gone.
+  [[nodiscard]] result<MemoryRegion> register_memory(std::span<std::byte> memory, access rights);
+
+  [[nodiscard]] std::vector<transport::capabilities> transports() const;
+  // Null where this context does not have it. Lives as long as the context.
+  [[nodiscard]] const transport::capabilities* find(transport::kind k) const noexcept;
+  // Transports that were wanted and left out, and why: for tools that explain.
+  [[nodiscard]] std::vector<std::pair<transport::kind, failure>> missing() const;
+
+  // For the library.
+  [[nodiscard]] const std::shared_ptr<detail::context_core>& core() const noexcept { return core_; }
+
+ private:
+  std::shared_ptr<detail::context_core> core_;
+};
+
+}  // namespace cordma

@@ -1,0 +1,14 @@
+// Everything a program needs that does not use Asio; for Asio add <cordma/runtime/asio.hpp>.
+#pragma once
+
+#include <cordma/net/buffer_pool.hpp>
+#include <cordma/net/connect.hpp>
+#include <cordma/net/context.hpp>
+#include <cordma/net/endpoint.hpp>
+#include <cordma/net/listener.hpp>
+#include <cordma/net/memory.hpp>
+#include <cordma/net/worker.hpp>
+#include <cordma/runtime/operation.hpp>
+#include <cordma/runtime/reactor.hpp>
+#include <cordma/runtime/result.hpp>
+#include <cordma/runtime/task.hpp>

@@ -1,0 +1,30 @@
+// What stands behind Context: the domains, in the order in which they are preferred.
+#pragma once
+
+#include <cordma/net/memory.hpp>
+#include <cordma/net/transport/transport.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cordma::detail {
+
+struct context_core {
+  std::vector<std::shared_ptr<transport::domain>> domains;
+  // Transports that were wanted and could not be had, with the reason.
+  std::vector<std::pair<transport::kind, failure>> missing;
+
+  [[nodiscard]] transport::domain* find(transport::kind k) const noexcept {
+    for (const auto& d : domains) {
+      if (d->caps().transport == k) return d.get();
+    }
+    return nullptr;
+  }
+};
+
+// What Context::allocate() does, for those who hold the core only.
+[[nodiscard]] result<MemoryRegion> allocate(const std::shared_ptr<context_core>& context,
+                                            std::size_t bytes, access rights);
+
+}  // namespace cordma::detail

@@ -1,0 +1,50 @@
+// What stands behind Listener and ConnectionRequest.
+#pragma once
+
+#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/listener.hpp>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace cordma::detail {
+
+// Tells requests that outlive their Worker or Listener that it is gone.
+struct listener_anchor {
+  worker_core* worker = nullptr;
+};
+
+struct pending_request {
+  std::shared_ptr<listener_anchor> anchor;
+  adapter_poller* via = nullptr;
+  std::uint64_t id = 0;
+  std::string peer;
+  std::vector<std::byte> data;
+  bool answered = false;
+
+  result<void> reject(std::span<const std::byte> private_data);
+  ~pending_request();
+};
+
+struct listener_core {
+  // Requests not yet taken by next(); beyond it new ones are rejected.
+  static constexpr std::size_t most_pending = 4096;
+
+  worker_core* worker = nullptr;
+  reactor* home = nullptr;
+  transport::address bound;
+  std::shared_ptr<listener_anchor> anchor;
+  std::vector<std::pair<adapter_poller*, std::unique_ptr<transport::listener>>> listeners;
+  std::deque<ConnectionRequest> pending;
+  list<next_operation> waiting;
+  bool closed = false;
+
+  ~listener_core();
+  result<void> open(worker_core& w, const transport::address& where,
+                    const std::optional<transport::kind>& only);
+  void on_request(transport::cm_event event) noexcept;
+  void shut_down() noexcept;
+};
+
+}  // namespace cordma::detail

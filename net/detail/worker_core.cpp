@@ -1,0 +1,371 @@
+#include <cordma/net/detail/worker_core.hpp>
+
+#include <cordma/net/connect.hpp>
+#include <cordma/net/detail/listener_core.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace cordma::detail {
+
+using transport::completion;
+using transport::opcode;
+using transport::posted;
+
+// ---- adapter_poller ----
+
+std::size_t adapter_poller::poll() noexcept {
+  bool progressed = false;
+  const std::size_t n = adapter_->poll(batch_, progressed);
+  while (adapter_->has_events()) {
+    owner_.on_event(adapter_->next_event());
+    progressed = true;
+  }
+  for (std::size_t i = 0; i < n; ++i) owner_.on_completion(batch_[i]);
+  owner_.sweep();
+  return n + (progressed ? 1 : 0);
+}
+
+// ---- worker_core ----
+
+worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
+    : context_(std::move(context)), home_(home) {
+  grow();
+  for (const auto& d : context_->domains) {
+    result<std::unique_ptr<transport::adapter>> a = d->open(home_);
+    if (!a) throw_error(a.why());
+    adapters_.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
+  }
+  for (std::size_t i = 0; i < adapters_.size(); ++i) {
+    const result<void> added = home_.add(*adapters_[i]);
+    if (added) continue;
+    for (std::size_t k = 0; k < i; ++k) home_.remove(*adapters_[k]);
+    throw_error(added.why());
+  }
+}
+
+worker_core::~worker_core() {
+  for (const auto& a : adapters_) home_.remove(*a);
+  while (!listeners_.empty()) listeners_.back()->shut_down();
+  const failure gone{errc::shutdown, "the Worker was destroyed"};
+  endpoints_.for_each([&](endpoint_core& e) {
+    e.end(gone);
+    e.pair.reset();
+  });
+  for (const auto& e : graveyard_) e->pair.reset();
+  for (const auto& c : chunks_) {
+    for (slot& s : c->slots) {
+      if (!s.in_use) continue;
+      if (s.op != nullptr) {
+        s.op->slot_ = post_base::no_slot;
+        s.op->complete_failed(s.endpoint->flushed(transport::name(s.op->op_)));
+      }
+      for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
+    }
+  }
+  while (!endpoints_.empty()) endpoints_.pop_front().worker = nullptr;
+  for (const auto& e : graveyard_) e->worker = nullptr;
+}
+
+void worker_core::add(listener_core& l) noexcept { listeners_.push_back(&l); }
+
+void worker_core::grow() noexcept {
+  const auto base = static_cast<std::uint32_t>(chunks_.size()) * slots_per_chunk;
+  chunks_.push_back(std::make_unique<slot_chunk>());
+  for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
+    slot& s = chunks_.back()->slots[i];
+    s.next_free = first_free_;
+    first_free_ = base + i + 1;
+  }
+}
+
+std::uint32_t worker_core::take_slot() noexcept {
+  if (first_free_ == 0) grow();
+  const std::uint32_t index = first_free_ - 1;
+  slot& s = at(index);
+  first_free_ = s.next_free;
+  s.in_use = true;
+  ++in_flight;
+  return index;
+}
+
+void worker_core::free_slot(slot& s, std::uint32_t index) noexcept {
+  s.op = nullptr;
+  s.endpoint = nullptr;
+  s.in_use = false;
+  s.generation = (s.generation + 1) & generation_mask;
+  s.next_free = first_free_;
+  first_free_ = index + 1;
+  --in_flight;
+}
+
+Slice worker_core::atomic_word(std::uint32_t index) noexcept {
+  slot_chunk& c = *chunks_[index / slots_per_chunk];
+  return c.words.all().part((index % slots_per_chunk) * 8, 8);
+}
+
+// Atomics need eight registered bytes for the old value: every slot has its own.
+result<void> worker_core::prepare_words(std::uint32_t index) noexcept {
+  slot_chunk& c = *chunks_[index / slots_per_chunk];
+  if (c.words) return {};
+  result<MemoryRegion> words = allocate(context_, slots_per_chunk * 8, access::local_write);
+  if (!words) return words.why();
+  c.words = std::move(*words);
+  return {};
+}
+
+void worker_core::post(endpoint_core& e, post_base& op) noexcept {
+  const std::uint32_t index = take_slot();
+  slot& s = at(index);
+  const bool recv = op.is_recv();
+  const bool atomic = op.op_ == opcode::fetch_add || op.op_ == opcode::compare_swap;
+  if (atomic) [[unlikely]] {
+    const result<void> ready = prepare_words(index);
+    if (!ready) {
+      free_slot(s, index);
+      op.complete_failed(ready.why());
+      return;
+    }
+    op.segment_count_ = 0;
+    op.add(atomic_word(index));
+  }
+  const std::uint64_t id =
+      (std::uint64_t{id_type_request} << 56) | (std::uint64_t{s.generation} << 32) | index;
+  completion now;
+  if (post_now(e, op, id, now) == posted::done) {
+    ++e.counters.immediate;
+    if (atomic) std::memcpy(&op.operand_, atomic_word(index).data(), 8);
+    free_slot(s, index);
+    op.complete(now);
+    return;
+  }
+  s.op = &op;
+  s.endpoint = &e;
+  s.is_recv = recv;
+  op.slot_ = index;
+  op.set_phase(operation_base::phase::posted);
+  --(recv ? e.recv_credits : e.send_credits);
+}
+
+posted worker_core::post_now(endpoint_core& e, post_base& op, std::uint64_t id,
+                             completion& now) noexcept {
+  if (op.is_recv()) {
+    ++e.counters.recvs;
+    transport::recv_request r;
+    r.id = id;
+    r.segment_count = op.segment_count_;
+    r.segments = op.segments_.data();
+    return e.pair->post_recv(r, now);
+  }
+  ++e.counters.sends;
+  e.counters.bytes_sent += op.total_;
+  transport::send_request r;
+  r.id = id;
+  r.op = op.op_;
+  r.flags = op.flags_;
+  if (e.fence_next) [[unlikely]] {
+    r.flags |= transport::post_flag::fence;
+    e.fence_next = false;
+  }
+  if (e.batches != 0) [[unlikely]] {
+    r.flags |= transport::post_flag::more;
+    ++e.unrung;
+  } else {
+    ++e.counters.rings;
+  }
+  r.segment_count = op.segment_count_;
+  r.imm = op.imm_;
+  r.segments = op.segments_.data();
+  r.remote_addr = op.remote_addr_;
+  r.rkey = op.rkey_;
+  r.operand = op.operand_;
+  r.swap = op.swap_;
+  return e.pair->post_send(r, now);
+}
+
+void worker_core::on_completion(const completion& c) noexcept {
+  const auto index = static_cast<std::uint32_t>(c.id);
+  const auto generation = static_cast<std::uint32_t>(c.id >> 32) & generation_mask;
+  if ((c.id >> 56) != id_type_request || index >= chunks_.size() * slots_per_chunk ||
+      !at(index).in_use || at(index).generation != generation) {
+    ++stale_completions;
+    return;
+  }
+  slot& s = at(index);
+  endpoint_core& e = *s.endpoint;
+  post_base* const op = s.op;
+  const bool recv = s.is_recv;
+  if (op != nullptr) {
+    op->slot_ = post_base::no_slot;
+    if (op->op_ == opcode::fetch_add || op->op_ == opcode::compare_swap) {
+      std::memcpy(&op->operand_, atomic_word(index).data(), 8);
+    }
+  } else {
+    for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
+    s.pinned = 0;
+    s.lease.reset();
+  }
+  free_slot(s, index);
+  ++(recv ? e.recv_credits : e.send_credits);
+  if (op != nullptr) op->complete(c);
+  e.pump(recv);
+}
+
+void worker_core::detach(post_base& op) noexcept {
+  slot& s = at(std::exchange(op.slot_, post_base::no_slot));
+  s.op = nullptr;
+  s.pinned = 0;
+  if (op.lease_) {
+    s.lease = std::move(op.lease_);
+    return;
+  }
+  for (std::uint16_t i = 0; i < op.segment_count_; ++i) {
+    if (op.regions_[i] == nullptr) continue;
+    retain(*op.regions_[i]);
+    s.pins[s.pinned++] = op.regions_[i];
+  }
+}
+
+void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
+  e->handle_gone = true;
+  if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
+  e->end({errc::not_connected, "the Endpoint was destroyed"});
+  if (e->inflight() == 0) {
+    e->pair.reset();
+    return;
+  }
+  graveyard_.push_back(std::move(e));
+}
+
+void worker_core::sweep() noexcept {
+  if (graveyard_.empty()) [[likely]]
+    return;
+  std::erase_if(graveyard_, [](const auto& e) { return e->inflight() == 0; });
+}
+
+void worker_core::on_event(transport::cm_event event) noexcept {
+  using type = transport::cm_event::type;
+  if (event.what == type::connect_request) {
+    static_cast<listener_core*>(event.from->user)->on_request(std::move(event));
+    return;
+  }
+  auto* const e = static_cast<endpoint_core*>(event.pair->user);
+  if (event.what == type::disconnected) {
+    e->end(std::move(event.why));
+    return;
+  }
+  if (event.what == type::established) {
+    e->peer_data = std::move(event.data);
+    e->refresh_grant();
+    e->set_state(endpoint_state::connected);
+    if (e->connector != nullptr) {
+      std::exchange(e->connector, nullptr)->on_established();
+    } else {
+      e->pump(false);
+    }
+    return;
+  }
+  if (event.what == type::rejected) event.why.with_operation("connect");
+  if (e->connector != nullptr) {
+    std::exchange(e->connector, nullptr)->on_failed(std::move(event));
+  } else {
+    e->end(std::move(event.why));
+  }
+}
+
+// ---- endpoint_core ----
+
+endpoint_core::~endpoint_core() { CORDMA_ASSERT(worker == nullptr || inflight() == 0); }
+
+void endpoint_core::adopt(std::unique_ptr<transport::queue_pair> p, adapter_poller& via) {
+  pair = std::move(p);
+  pair->user = this;
+  caps = &via.domain().caps();
+  kind = static_cast<std::size_t>(caps->transport);
+  granted = pair->actual();
+  send_credits = granted.send_depth;
+  recv_credits = granted.recv_depth;
+}
+
+void endpoint_core::refresh_grant() noexcept {
+  const std::uint32_t sends = granted.send_depth - send_credits;
+  const std::uint32_t recvs = granted.recv_depth - recv_credits;
+  granted = pair->actual();
+  send_credits = granted.send_depth - sends;
+  recv_credits = granted.recv_depth - recvs;
+}
+
+void endpoint_core::post_or_queue(post_base& op) noexcept {
+  const bool recv = op.is_recv();
+  if (state == endpoint_state::closed || state == endpoint_state::closing) {
+    op.complete_failed(flushed(transport::name(op.op_)));
+    return;
+  }
+  list<post_base>& waiting = recv ? waiting_recvs : waiting_sends;
+  const std::uint32_t credits = recv ? recv_credits : send_credits;
+  const bool too_early = state == endpoint_state::connecting && !recv;
+  if (credits != 0 && waiting.empty() && !too_early) [[likely]] {
+    worker->post(*this, op);
+    return;
+  }
+  ++counters.waited;
+  op.set_phase(operation_base::phase::queued);
+  waiting.push_back(op);
+}
+
+void endpoint_core::pump(bool recvs) noexcept {
+  list<post_base>& waiting = recvs ? waiting_recvs : waiting_sends;
+  while (!waiting.empty() && (recvs ? recv_credits : send_credits) != 0) {
+    worker->post(*this, waiting.pop_front());
+  }
+  if (state == endpoint_state::closing && !recvs) begin_close();
+}
+
+void endpoint_core::ring() noexcept {
+  if (unrung == 0 || pair == nullptr) return;
+  unrung = 0;
+  ++counters.rings;
+  pair->ring();
+}
+
+void endpoint_core::begin_close() noexcept {
+  if (!waiting_sends.empty() || pair == nullptr) return;
+  ring();
+  pair->disconnect();
+}
+
+void endpoint_core::set_state(endpoint_state s) noexcept {
+  if (state == s) return;
+  state = s;
+  // Whoever waits for the end waits on; a list of its own, because a resumed one may wait again.
+  state_waiters.for_each([s](state_operation& w) {
+    if (w.kind_ == state_operation::kind::close && s != endpoint_state::closed) return;
+    w.unlink();
+    w.resolve(s);
+  });
+}
+
+void endpoint_core::end(failure why) noexcept {
+  if (!cause) cause = std::make_shared<const failure>(std::move(why));
+  if (state == endpoint_state::closed) return;
+  flush_waiting();
+  set_state(endpoint_state::closed);
+}
+
+void endpoint_core::flush_waiting() noexcept {
+  for (list<post_base>* waiting : {&waiting_sends, &waiting_recvs}) {
+    while (!waiting->empty()) {
+      post_base& op = waiting->pop_front();
+      op.complete_failed(flushed(transport::name(op.op_)));
+    }
+  }
+}
+
+failure endpoint_core::flushed(const char* operation) const noexcept {
+  failure why{errc::flushed};
+  why.with_operation(operation).with_cause(cause);
+  why.with_status(static_cast<std::uint16_t>(transport::wc_status::wr_flush_err), 0);
+  return why;
+}
+
+}  // namespace cordma::detail

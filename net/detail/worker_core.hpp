@@ -1,0 +1,160 @@
+// What stands behind Worker and Endpoint: slots, credits, and the way from a completion to a coroutine.
+#pragma once
+
+#include <cordma/net/detail/context_core.hpp>
+#include <cordma/net/detail/region_core.hpp>
+#include <cordma/net/endpoint.hpp>
+#include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/reactor.hpp>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cordma {
+class connect_operation;
+}
+
+namespace cordma::detail {
+
+struct listener_core;
+
+// One request in flight. The id of the request is {type : 8, generation : 24, index : 32}.
+struct slot {
+  post_base* op = nullptr;  // null: free, or detached
+  endpoint_core* endpoint = nullptr;
+  std::uint32_t generation = 0;
+  std::uint32_t next_free = 0;
+  std::uint8_t pinned = 0;
+  bool in_use = false;
+  bool is_recv = false;
+  // What a detached operation leaves behind until its completion is reaped.
+  Buffer lease;
+  std::array<region_core*, most_segments> pins{};
+};
+
+inline constexpr std::uint32_t slots_per_chunk = 256;
+inline constexpr std::uint32_t generation_mask = 0xFFFFFFU;
+inline constexpr std::uint8_t id_type_request = 1;
+
+struct slot_chunk {
+  std::array<slot, slots_per_chunk> slots;
+  MemoryRegion words;  // 8 bytes per slot: where atomics put the old value; made at first use
+};
+
+// Asks one adapter in every pass of the reactor.
+class adapter_poller final : public poller {
+ public:
+  adapter_poller(worker_core& owner, transport::domain& d, std::unique_ptr<transport::adapter> a)
+      : adapter_(std::move(a)), domain_(&d), owner_(owner) {}
+  std::size_t poll() noexcept override;
+  arm_state arm() noexcept override { return adapter_->arm(); }
+  void disarm() noexcept override { adapter_->disarm(); }
+  [[nodiscard]] int wait_fd() const noexcept override { return adapter_->wait_fd(); }
+  [[nodiscard]] bool edge_triggered() const noexcept override { return adapter_->edge_triggered(); }
+  [[nodiscard]] const char* name() const noexcept override {
+    return transport::name(domain_->caps().transport).data();
+  }
+  [[nodiscard]] transport::adapter& adapter() noexcept { return *adapter_; }
+  [[nodiscard]] transport::domain& domain() noexcept { return *domain_; }
+
+ private:
+  static constexpr std::size_t batch_size = 32;
+  std::unique_ptr<transport::adapter> adapter_;
+  transport::domain* domain_;
+  worker_core& owner_;
+  std::array<transport::completion, batch_size> batch_;
+};
+
+struct endpoint_core : list_node {
+  worker_core* worker = nullptr;  // null once the worker is gone
+  reactor* home = nullptr;
+  std::unique_ptr<transport::queue_pair> pair;
+  const transport::capabilities* caps = nullptr;
+  std::size_t kind = 0;
+  endpoint_state state = endpoint_state::connecting;
+  bool handle_gone = false;  // nobody holds it: goes when the last request came back
+  bool fence_next = false;
+  std::uint32_t batches = 0;
+  std::uint32_t unrung = 0;  // posts that a doorbell still has to show
+  std::uint32_t send_credits = 0;
+  std::uint32_t recv_credits = 0;
+  transport::queue_pair_options granted;
+  list<post_base> waiting_sends;
+  list<post_base> waiting_recvs;
+  list<state_operation> state_waiters;
+  std::shared_ptr<const failure> cause;
+  connect_operation* connector = nullptr;
+  endpoint_counters counters;
+  std::string reason;
+  std::vector<std::byte> peer_data;
+
+  ~endpoint_core();
+  void adopt(std::unique_ptr<transport::queue_pair> p, adapter_poller& via);
+  void refresh_grant() noexcept;
+  void post_or_queue(post_base& op) noexcept;
+  void pump(bool recvs) noexcept;
+  void ring() noexcept;
+  // Disconnects once nothing waits for credits any more.
+  void begin_close() noexcept;
+  void set_state(endpoint_state s) noexcept;
+  // The first cause counts; the later ones follow from it.
+  void end(failure why) noexcept;
+  void flush_waiting() noexcept;
+  [[nodiscard]] failure flushed(const char* operation) const noexcept;
+  [[nodiscard]] std::size_t inflight() const noexcept {
+    return granted.send_depth - send_credits + granted.recv_depth - recv_credits;
+  }
+};
+
+class worker_core {
+ public:
+  worker_core(std::shared_ptr<context_core> context, reactor& home);
+  ~worker_core();
+  worker_core(const worker_core&) = delete;
+  worker_core& operator=(const worker_core&) = delete;
+
+  [[nodiscard]] reactor& home() noexcept { return home_; }
+  [[nodiscard]] context_core& context() noexcept { return *context_; }
+  [[nodiscard]] std::vector<std::unique_ptr<adapter_poller>>& adapters() noexcept {
+    return adapters_;
+  }
+
+  void post(endpoint_core& endpoint, post_base& op) noexcept;
+  void on_completion(const transport::completion& c) noexcept;
+  void on_event(transport::cm_event event) noexcept;
+  void detach(post_base& op) noexcept;
+  [[nodiscard]] slot& at(std::uint32_t index) noexcept {
+    return chunks_[index / slots_per_chunk]->slots[index % slots_per_chunk];
+  }
+  // The handle is gone: aborts, and keeps the core until nothing is in flight.
+  void bury(std::unique_ptr<endpoint_core> endpoint) noexcept;
+  void sweep() noexcept;
+  void add(endpoint_core& e) noexcept { endpoints_.push_back(e); }
+  void add(listener_core& l) noexcept;
+
+  std::uint64_t stale_completions = 0;
+  std::size_t in_flight = 0;
+
+ private:
+  [[nodiscard]] std::uint32_t take_slot() noexcept;
+  void free_slot(slot& s, std::uint32_t index) noexcept;
+  void grow() noexcept;
+  [[nodiscard]] result<void> prepare_words(std::uint32_t index) noexcept;
+  [[nodiscard]] Slice atomic_word(std::uint32_t index) noexcept;
+  [[nodiscard]] transport::posted post_now(endpoint_core& endpoint, post_base& op, std::uint64_t id,
+                                           transport::completion& now) noexcept;
+
+  std::shared_ptr<context_core> context_;
+  reactor& home_;
+  std::vector<std::unique_ptr<slot_chunk>> chunks_;
+  std::uint32_t first_free_ = 0;  // index + 1; 0: none
+  list<endpoint_core> endpoints_;
+  std::vector<std::unique_ptr<endpoint_core>> graveyard_;
+  std::vector<listener_core*> listeners_;
+  std::vector<std::unique_ptr<adapter_poller>> adapters_;
+  friend struct listener_core;
+};
+
+}  // namespace cordma::detail

@@ -1,0 +1,223 @@
+#include <cordma/net/endpoint.hpp>
+
+#include <cordma/net/detail/worker_core.hpp>
+
+namespace cordma {
+
+using transport::opcode;
+
+std::string_view name(endpoint_state s) noexcept {
+  switch (s) {
+    case endpoint_state::connecting: return "connecting";
+    case endpoint_state::connected: return "connected";
+    case endpoint_state::closing: return "closing";
+    case endpoint_state::closed: return "closed";
+  }
+  return "?";
+}
+
+Endpoint::Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept : core_(std::move(core)) {}
+Endpoint::Endpoint(Endpoint&&) noexcept = default;
+
+Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
+  if (this != &other) {
+    Endpoint old(std::move(*this));
+    core_ = std::move(other.core_);
+    user_data = other.user_data;
+  }
+  return *this;
+}
+
+Endpoint::~Endpoint() {
+  if (core_ == nullptr) return;
+  if (core_->worker != nullptr) {
+    CORDMA_REQUIRE(core_->home->on_owner_thread());
+    core_->worker->bury(std::move(core_));
+  }
+}
+
+send_operation Endpoint::send(const Slice& message) noexcept {
+  send_operation op(*core_, opcode::send);
+  op.add(message);
+  return op;
+}
+
+send_operation Endpoint::send(std::span<const Slice> gathered) noexcept {
+  send_operation op(*core_, opcode::send);
+  op.add(gathered);
+  return op;
+}
+
+send_operation Endpoint::send_imm(const Slice& message, std::uint32_t imm) noexcept {
+  send_operation op(*core_, opcode::send_imm);
+  op.add(message);
+  op.set_imm(imm);
+  return op;
+}
+
+send_operation Endpoint::send_inline(std::span<const std::byte> message) noexcept {
+  send_operation op(*core_, opcode::send);
+  op.set_inline(message);
+  return op;
+}
+
+send_operation Endpoint::send(Buffer message, std::size_t bytes) noexcept {
+  send_operation op(*core_, opcode::send);
+  op.add(message.first(bytes));
+  op.lease(std::move(message));
+  return op;
+}
+
+recv_operation Endpoint::recv(const Slice& into) noexcept {
+  recv_operation op(*core_, opcode::recv);
+  op.add(into);
+  return op;
+}
+
+recv_operation Endpoint::recv(std::span<const Slice> scattered) noexcept {
+  recv_operation op(*core_, opcode::recv);
+  op.add(scattered);
+  return op;
+}
+
+message_operation Endpoint::recv(BufferPool& pool) noexcept {
+  message_operation op(*core_, opcode::recv);
+  result<Buffer> buffer = pool.take();
+  if (!buffer) {
+    op.refuse({errc::no_memory, "all buffers of the pool are on loan"});
+  } else {
+    op.add(buffer->all());
+    op.lease(std::move(*buffer));
+  }
+  return op;
+}
+
+namespace {
+
+std::uint64_t total(std::span<const Slice> slices) noexcept {
+  std::uint64_t sum = 0;
+  for (const Slice& s : slices) sum += s.size();
+  return sum;
+}
+
+}  // namespace
+
+send_operation Endpoint::write(const RemoteSlice& to, const Slice& data) noexcept {
+  send_operation op(*core_, opcode::write);
+  op.add(data);
+  op.target(to, data.size());
+  return op;
+}
+
+send_operation Endpoint::write(const RemoteSlice& to, std::span<const Slice> gathered) noexcept {
+  send_operation op(*core_, opcode::write);
+  op.add(gathered);
+  op.target(to, total(gathered));
+  return op;
+}
+
+send_operation Endpoint::write_imm(const RemoteSlice& to, const Slice& data,
+                                   std::uint32_t imm) noexcept {
+  send_operation op(*core_, opcode::write_imm);
+  op.add(data);
+  op.target(to, data.size());
+  op.set_imm(imm);
+  return op;
+}
+
+send_operation Endpoint::read(const RemoteSlice& from, const Slice& into) noexcept {
+  send_operation op(*core_, opcode::read);
+  op.add(into);
+  op.target(from, into.size());
+  return op;
+}
+
+send_operation Endpoint::read(const RemoteSlice& from, std::span<const Slice> scattered) noexcept {
+  send_operation op(*core_, opcode::read);
+  op.add(scattered);
+  op.target(from, total(scattered));
+  return op;
+}
+
+atomic_operation Endpoint::fetch_add(const RemoteSlice& word, std::uint64_t addend) noexcept {
+  atomic_operation op(*core_, opcode::fetch_add);
+  op.target(word, 8);
+  op.set_operands(addend, 0);
+  return op;
+}
+
+atomic_operation Endpoint::compare_swap(const RemoteSlice& word, std::uint64_t expected,
+                                        std::uint64_t desired) noexcept {
+  atomic_operation op(*core_, opcode::compare_swap);
+  op.target(word, 8);
+  op.set_operands(expected, desired);
+  return op;
+}
+
+void Endpoint::fence() noexcept { core_->fence_next = true; }
+
+send_operation Endpoint::flush() noexcept { return send_operation(*core_, opcode::flush); }
+
+Endpoint::Batch::Batch(detail::endpoint_core& endpoint) noexcept : endpoint_(endpoint) {
+  ++endpoint_.batches;
+}
+Endpoint::Batch::~Batch() {
+  if (--endpoint_.batches == 0) endpoint_.ring();
+}
+Endpoint::Batch Endpoint::batch() noexcept { return Batch(*core_); }
+
+state_operation Endpoint::close() noexcept {
+  return state_operation(*core_, state_operation::kind::close);
+}
+state_operation Endpoint::state_changed() noexcept {
+  return state_operation(*core_, state_operation::kind::any_change);
+}
+
+void Endpoint::abort() noexcept {
+  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  if (core_->state == endpoint_state::closed || core_->pair == nullptr) return;
+  core_->pair->abort();
+  core_->end({errc::not_connected, "aborted by this side"});
+}
+
+endpoint_state Endpoint::state() const noexcept { return core_->state; }
+const failure* Endpoint::first_cause() const noexcept { return core_->cause.get(); }
+const endpoint_options& Endpoint::actual() const noexcept { return core_->granted; }
+transport::kind Endpoint::transport() const noexcept { return core_->caps->transport; }
+const std::string& Endpoint::transport_reason() const noexcept { return core_->reason; }
+std::string Endpoint::local_address() const { return core_->pair->local_address(); }
+std::string Endpoint::peer_address() const { return core_->pair->peer_address(); }
+std::span<const std::byte> Endpoint::peer_data() const noexcept { return core_->peer_data; }
+std::size_t Endpoint::inflight() const noexcept { return core_->inflight(); }
+const endpoint_counters& Endpoint::counters() const noexcept { return core_->counters; }
+
+state_operation::state_operation(detail::endpoint_core& endpoint, kind what) noexcept
+    : operation(endpoint.home), endpoint_(&endpoint), kind_(what) {}
+
+void state_operation::do_start() noexcept {
+  if (!endpoint_->home->on_owner_thread()) {
+    failure_.emplace(errc::no_lock);
+    finish();
+    return;
+  }
+  if (kind_ == kind::close) {
+    if (endpoint_->state == endpoint_state::closed) {
+      resolve(endpoint_state::closed);
+      return;
+    }
+    if (endpoint_->state == endpoint_state::connected) {
+      endpoint_->set_state(endpoint_state::closing);
+      endpoint_->begin_close();
+    }
+  }
+  set_phase(phase::queued);
+  endpoint_->state_waiters.push_back(*this);
+}
+
+void state_operation::do_cancel() noexcept {
+  unlink();
+  failure_.emplace(errc::canceled);
+  finish();
+}
+
+}  // namespace cordma

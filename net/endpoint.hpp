@@ -1,0 +1,161 @@
+// Endpoint: one connection, and everything that can be awaited on it.
+#pragma once
+
+#include <cordma/net/operations.hpp>
+#include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/operation.hpp>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cordma {
+
+class Worker;
+
+using endpoint_options = transport::queue_pair_options;
+
+// connecting -> connected -> closing -> closed, or connected -> closed when the peer or the network
+// ends it.
+enum class endpoint_state : std::uint8_t { connecting, connected, closing, closed };
+[[nodiscard]] std::string_view name(endpoint_state s) noexcept;
+
+// Resolves with the new state at the next change. On cancellation: withdrawn, canceled.
+class [[nodiscard]] state_operation final : public operation<state_operation, endpoint_state> {
+ public:
+  // close: begins closing, and resolves only when the state is closed.
+  enum class kind : std::uint8_t { any_change, close };
+  state_operation(detail::endpoint_core& endpoint, kind what) noexcept;
+  state_operation(state_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  friend struct detail::endpoint_core;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  endpoint_state take() const noexcept { return state_; }
+  void resolve(endpoint_state s) noexcept {
+    state_ = s;
+    finish();
+  }
+
+  detail::endpoint_core* endpoint_;
+  std::optional<failure> failure_;
+  kind kind_;
+  endpoint_state state_ = endpoint_state::connecting;
+};
+
+// Counted since the connection was made.
+struct endpoint_counters {
+  std::uint64_t sends = 0;  // requests posted to the send queue, one-sided ones included
+  std::uint64_t recvs = 0;
+  std::uint64_t immediate = 0;  // of both: those that were complete when the post returned
+  std::uint64_t waited = 0;     // of both: those that waited for a free place in the queue
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t rings = 0;  // doorbells: posts that made something visible to the peer
+};
+
+// A handle, move-only; belongs to one Worker and may be used on its thread only (anything else fails
+// with no_lock). Destroying it aborts the connection: operations in flight end as flushed, and no
+// buffer is touched any more once they have. Errors of every operation:
+//   flushed        the connection ended first; cause() says why
+//   not_connected  closed by this side
+//   invalid_value  a slice from another Context, too many slices, a size above the limit
+//   no_lock        called from another thread
+// The queues never overflow: what does not fit waits its turn, in order.
+class Endpoint {
+ public:
+  Endpoint() noexcept = default;
+  explicit Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept;
+  Endpoint(Endpoint&&) noexcept;
+  Endpoint& operator=(Endpoint&&) noexcept;
+  ~Endpoint();
+  [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
+
+  // Two-sided. A message is received whole, by one receive, in the order of sending. The receive
+  // should be posted before the send (endpoint_options::rnr_retry says what happens otherwise). A
+  // message longer than its receive ends the connection: truncated on both sides.
+  // A send is done when its buffer is yours again; that the peer has it, only flush() or its reply
+  // tells.
+  send_operation send(const Slice& message) noexcept;
+  send_operation send(std::span<const Slice> gathered) noexcept;
+  send_operation send_imm(const Slice& message, std::uint32_t imm) noexcept;
+  // Unregistered bytes, copied before it is posted: at most inline_limit(), else invalid_value.
+  send_operation send_inline(std::span<const std::byte> message) noexcept;
+  recv_operation recv(const Slice& into) noexcept;
+  recv_operation recv(std::span<const Slice> scattered) noexcept;
+  // Into a buffer of the pool. no_memory when the pool is empty.
+  message_operation recv(BufferPool& pool) noexcept;
+  // From a buffer of a pool, which goes back when the send is done.
+  send_operation send(Buffer message, std::size_t bytes) noexcept;
+
+  // One-sided: the local slice(s) must be as long as `to`/`from`. remote_access where the peer's
+  // memory protection refuses. A write is done when the peer's transport has taken it without error;
+  // it is visible to the peer's program after flush(), or after a later message arrived there.
+  send_operation write(const RemoteSlice& to, const Slice& data) noexcept;
+  send_operation write(const RemoteSlice& to, std::span<const Slice> gathered) noexcept;
+  // Consumes a receive of the peer, which learns length and immediate; the data goes to `to`.
+  send_operation write_imm(const RemoteSlice& to, const Slice& data, std::uint32_t imm) noexcept;
+  send_operation read(const RemoteSlice& from, const Slice& into) noexcept;
+  send_operation read(const RemoteSlice& from, std::span<const Slice> scattered) noexcept;
+  // 8 bytes, aligned to 8 (else invalid_value), in the byte order of the owner's host. Returns the
+  // old value. Atomic with respect to all access through cordma.
+  atomic_operation fetch_add(const RemoteSlice& word, std::uint64_t addend) noexcept;
+  atomic_operation compare_swap(const RemoteSlice& word, std::uint64_t expected,
+                                std::uint64_t desired) noexcept;
+
+  // The next operation does not begin before earlier reads and atomics are done.
+  void fence() noexcept;
+  // Done when everything started before it is done here and visible at the target.
+  send_operation flush() noexcept;
+
+  // While it lives, what is started on this endpoint may stay invisible to the peer; destroying it
+  // makes all of it visible at once (one doorbell). Nests.
+  class Batch {
+   public:
+    explicit Batch(detail::endpoint_core& endpoint) noexcept;
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch();
+
+   private:
+    detail::endpoint_core& endpoint_;
+  };
+  [[nodiscard]] Batch batch() noexcept;
+
+  // Graceful: what was started is carried out, then the peer is told; resolves when closed on this
+  // side. Receives still waiting end as flushed. Idempotent.
+  state_operation close() noexcept;
+  // At once: everything in flight ends as flushed.
+  void abort() noexcept;
+  state_operation state_changed() noexcept;
+  [[nodiscard]] endpoint_state state() const noexcept;
+  // Why it ended; null while it has not.
+  [[nodiscard]] const failure* first_cause() const noexcept;
+
+  // What was granted, which may be more than was asked for.
+  [[nodiscard]] const endpoint_options& actual() const noexcept;
+  [[nodiscard]] transport::kind transport() const noexcept;
+  // Why this transport: one sentence for -v.
+  [[nodiscard]] const std::string& transport_reason() const noexcept;
+  [[nodiscard]] std::uint32_t inline_limit() const noexcept { return actual().inline_bytes; }
+  [[nodiscard]] std::string local_address() const;
+  [[nodiscard]] std::string peer_address() const;
+  // What the peer sent along with its accept, or with its request.
+  [[nodiscard]] std::span<const std::byte> peer_data() const noexcept;
+  // Requests posted and not yet complete.
+  [[nodiscard]] std::size_t inflight() const noexcept;
+  [[nodiscard]] const endpoint_counters& counters() const noexcept;
+
+  // Anything of the program's own; not used by the library.
+  void* user_data = nullptr;
+
+ private:
+  std::unique_ptr<detail::endpoint_core> core_;
+};
+
+}  // namespace cordma

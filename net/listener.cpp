@@ -1,0 +1,160 @@
+#include <cordma/net/listener.hpp>
+
+#include <cordma/net/detail/listener_core.hpp>
+
+#include <algorithm>
+
+namespace cordma {
+namespace detail {
+
+result<void> pending_request::reject(std::span<const std::byte> private_data) {
+  if (answered) return failure{errc::bad_state, "the request was answered before"};
+  if (anchor->worker == nullptr) return failure{errc::shutdown, "the Worker is gone"};
+  const std::uint32_t most = via->domain().caps().max_accept_data;
+  if (private_data.size() > most) {
+    return failure{errc::invalid_value, std::to_string(private_data.size()) +
+                                            " bytes of private data with a reject, the transport "
+                                            "carries " +
+                                            std::to_string(most)};
+  }
+  answered = true;
+  return via->adapter().reject(id, private_data);
+}
+
+pending_request::~pending_request() {
+  if (!answered && anchor->worker != nullptr) static_cast<void>(reject({}));
+}
+
+result<void> listener_core::open(worker_core& w, const transport::address& where,
+                                 const std::optional<transport::kind>& only) {
+  worker = &w;
+  home = &w.home();
+  bound = where;
+  anchor = std::make_shared<listener_anchor>();
+  anchor->worker = worker;
+  // The network's transports first: where port 0 is asked for they choose one that is free.
+  std::vector<adapter_poller*> order;
+  for (const auto& a : w.adapters()) {
+    const transport::kind k = a->domain().caps().transport;
+    if (only && *only != k) continue;
+    order.insert(k == transport::kind::shm ? order.end() : order.begin(), a.get());
+  }
+  if (order.empty()) {
+    return failure{errc::not_supported, "this Context does not have the transport asked for"};
+  }
+  for (adapter_poller* a : order) {
+    result<std::unique_ptr<transport::listener>> l = a->adapter().listen(bound);
+    if (!l) return l.why();
+    bound.port = (*l)->bound().port;
+    (*l)->user = this;
+    listeners.emplace_back(a, std::move(*l));
+  }
+  w.add(*this);
+  return {};
+}
+
+void listener_core::on_request(transport::cm_event event) noexcept {
+  const auto from = std::find_if(listeners.begin(), listeners.end(),
+                                 [&](const auto& l) { return l.second.get() == event.from; });
+  CORDMA_ASSERT(from != listeners.end());
+  auto request = std::make_unique<pending_request>();
+  request->anchor = anchor;
+  request->via = from->first;
+  request->id = event.request;
+  request->peer = std::move(event.peer);
+  request->data = std::move(event.data);
+  if (pending.size() >= most_pending) return;  // its destructor rejects it
+  if (waiting.empty()) {
+    pending.emplace_back(std::move(request));
+    return;
+  }
+  next_operation& op = waiting.pop_front();
+  op.request_ = ConnectionRequest(std::move(request));
+  op.finish();
+}
+
+void listener_core::shut_down() noexcept {
+  if (closed) return;
+  closed = true;
+  pending.clear();
+  listeners.clear();
+  while (!waiting.empty()) {
+    next_operation& op = waiting.pop_front();
+    op.failure_.emplace(errc::shutdown, "the Listener was closed");
+    op.finish();
+  }
+  if (worker != nullptr) std::erase(worker->listeners_, this);
+  worker = nullptr;
+}
+
+listener_core::~listener_core() { shut_down(); }
+
+}  // namespace detail
+
+ConnectionRequest::ConnectionRequest() noexcept = default;
+ConnectionRequest::ConnectionRequest(std::unique_ptr<detail::pending_request> pending) noexcept
+    : pending_(std::move(pending)) {}
+ConnectionRequest::ConnectionRequest(ConnectionRequest&&) noexcept = default;
+ConnectionRequest& ConnectionRequest::operator=(ConnectionRequest&&) noexcept = default;
+ConnectionRequest::~ConnectionRequest() = default;
+
+const std::string& ConnectionRequest::peer_address() const noexcept { return pending_->peer; }
+std::span<const std::byte> ConnectionRequest::private_data() const noexcept {
+  return pending_->data;
+}
+transport::kind ConnectionRequest::transport() const noexcept {
+  return pending_->via->domain().caps().transport;
+}
+
+connect_operation ConnectionRequest::accept(const connect_options& options) {
+  CORDMA_REQUIRE(pending_ != nullptr);
+  detail::worker_core* const worker = pending_->anchor->worker;
+  CORDMA_REQUIRE(worker != nullptr);
+  if (pending_->answered) {
+    return connect_operation(*worker, {errc::bad_state, "the request was answered before"});
+  }
+  pending_->answered = true;
+  return connect_operation(*worker, *pending_->via, pending_->id, options);
+}
+
+result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {
+  return pending_->reject(private_data);
+}
+
+next_operation::next_operation(detail::listener_core& listener) noexcept
+    : operation(listener.home), listener_(&listener) {}
+
+void next_operation::do_start() noexcept {
+  if (!home()->on_owner_thread()) {
+    failure_.emplace(errc::no_lock, "a Listener may only be used on the thread of its Worker");
+    finish();
+  } else if (listener_->closed) {
+    failure_.emplace(errc::shutdown, "the Listener was closed");
+    finish();
+  } else if (!listener_->pending.empty()) {
+    request_ = std::move(listener_->pending.front());
+    listener_->pending.pop_front();
+    finish();
+  } else {
+    set_phase(phase::queued);
+    listener_->waiting.push_back(*this);
+  }
+}
+
+void next_operation::do_cancel() noexcept {
+  unlink();
+  failure_.emplace(errc::canceled);
+  finish();
+}
+
+Listener::Listener() noexcept = default;
+Listener::Listener(std::unique_ptr<detail::listener_core> core) noexcept : core_(std::move(core)) {}
+Listener::Listener(Listener&&) noexcept = default;
+Listener& Listener::operator=(Listener&&) noexcept = default;
+Listener::~Listener() = default;
+
+next_operation Listener::next() noexcept { return next_operation(*core_); }
+void Listener::close() noexcept { core_->shut_down(); }
+const transport::address& Listener::bound() const noexcept { return core_->bound; }
+
+}  // namespace cordma

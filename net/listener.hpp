@@ -1,0 +1,85 @@
+// Listener and ConnectionRequest: the passive side of a connection.
+#pragma once
+
+#include <cordma/net/connect.hpp>
+#include <cordma/runtime/operation.hpp>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cordma {
+
+namespace detail {
+struct listener_core;
+struct pending_request;
+}  // namespace detail
+
+// A peer that asks to be connected. Move-only; answered once: by accept() or reject(). Destroying it
+// unanswered rejects it. Bound to the Worker of its Listener.
+class ConnectionRequest {
+ public:
+  ConnectionRequest() noexcept;
+  explicit ConnectionRequest(std::unique_ptr<detail::pending_request> pending) noexcept;
+  ConnectionRequest(ConnectionRequest&&) noexcept;
+  ConnectionRequest& operator=(ConnectionRequest&&) noexcept;
+  ~ConnectionRequest();
+
+  [[nodiscard]] const std::string& peer_address() const noexcept;
+  [[nodiscard]] std::span<const std::byte> private_data() const noexcept;
+  [[nodiscard]] transport::kind transport() const noexcept;
+
+  // `options.transport` is ignored. Errors: bad_state (answered already), connection_reset (the peer
+  // went away), invalid_value (more private data than max_accept_data), no_memory.
+  connect_operation accept(const connect_options& options = {});
+  // Up to max_accept_data bytes reach the peer with its error.
+  result<void> reject(std::span<const std::byte> private_data = {});
+
+ private:
+  std::unique_ptr<detail::pending_request> pending_;
+};
+
+// On cancellation: withdrawn, canceled. After close(): shutdown.
+class [[nodiscard]] next_operation final : public operation<next_operation, ConnectionRequest> {
+ public:
+  explicit next_operation(detail::listener_core& listener) noexcept;
+  next_operation(next_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  friend struct detail::listener_core;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  ConnectionRequest take() noexcept { return std::move(request_); }
+
+  detail::listener_core* listener_;
+  std::optional<failure> failure_;
+  ConnectionRequest request_;
+};
+
+// Listens on every transport of its Worker at once. Move-only; bound to its Worker's thread.
+// Destroying it closes it. Must not outlive operations of it that are awaited.
+class Listener {
+ public:
+  Listener() noexcept;
+  explicit Listener(std::unique_ptr<detail::listener_core> core) noexcept;
+  Listener(Listener&&) noexcept;
+  Listener& operator=(Listener&&) noexcept;
+  ~Listener();
+
+  // The next peer that asks. First come, first served.
+  next_operation next() noexcept;
+  // No new requests; those not yet answered are rejected; connections stay. Whoever awaits next()
+  // resumes with shutdown.
+  void close() noexcept;
+  // With the port chosen, where 0 was asked for.
+  [[nodiscard]] const transport::address& bound() const noexcept;
+
+ private:
+  std::unique_ptr<detail::listener_core> core_;
+};
+
+}  // namespace cordma

@@ -1,0 +1,112 @@
+#include <cordma/net/memory.hpp>
+
+#include <cordma/net/detail/blob.hpp>
+#include <cordma/net/detail/context_core.hpp>
+#include <cordma/net/detail/region_core.hpp>
+
+#include <string>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace cordma {
+namespace detail {
+
+void retain(region_core& region) noexcept {
+  region.references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void release(region_core& region) noexcept {
+  if (region.references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &region;
+}
+
+access rights_of(const region_core& region) noexcept { return region.range.rights; }
+
+std::uint32_t lkey_of(const region_core& region, std::size_t kind) noexcept {
+  return region.keys[kind].lkey;
+}
+
+region_core::~region_core() {
+  if (context != nullptr) {
+    for (const auto& d : context->domains) {
+      const auto k = static_cast<std::size_t>(d->caps().transport);
+      if (keys[k].lkey != 0) d->deregister_memory(keys[k].lkey);
+    }
+  }
+  if (owns_memory) {
+    ::munmap(range.addr, mapped_bytes);
+    if (range.shared_fd >= 0) ::close(range.shared_fd);
+  }
+}
+
+}  // namespace detail
+
+std::byte* MemoryRegion::data() const noexcept {
+  return core_ != nullptr ? core_->range.addr : nullptr;
+}
+std::size_t MemoryRegion::size() const noexcept {
+  return core_ != nullptr ? core_->range.length : 0;
+}
+access MemoryRegion::rights() const noexcept {
+  return core_ != nullptr ? core_->range.rights : access::local_read;
+}
+
+result<Slice> MemoryRegion::slice(std::size_t offset, std::size_t length) const {
+  if (offset > size() || length > size() - offset) {
+    return failure{errc::invalid_value, "slice of " + std::to_string(length) + " bytes at offset " +
+                                            std::to_string(offset) + " leaves the region of " +
+                                            std::to_string(size()) + " bytes"};
+  }
+  return Slice(core_, data() + offset, length);
+}
+
+result<std::vector<std::byte>> MemoryRegion::export_blob() const {
+  if (core_ == nullptr) return failure{errc::bad_state, "this MemoryRegion is empty"};
+  const auto remote =
+      static_cast<unsigned>(rights()) & static_cast<unsigned>(transport::all_remote);
+  if (remote == 0) {
+    return failure{errc::not_permitted,
+                   "the region grants no remote right: make it with access::remote_read, "
+                   "remote_write or remote_atomic to export it"};
+  }
+  detail::blob b;
+  b.addr = reinterpret_cast<std::uintptr_t>(data());
+  b.length = size();
+  b.rights = rights();
+  for (std::size_t k = 0; k < transport::kind_count; ++k) b.rkeys[k] = core_->keys[k].rkey;
+  std::vector<std::byte> bytes(RemoteMemory::blob_bytes);
+  detail::encode(b, std::span<std::byte, RemoteMemory::blob_bytes>(bytes));
+  return bytes;
+}
+
+result<void> MemoryRegion::deregister() {
+  if (core_ == nullptr) return {};
+  if (core_->references.load(std::memory_order_acquire) != 1) {
+    return failure{errc::in_use,
+                   "the region is still held by other handles, pool buffers or "
+                   "operations in flight"};
+  }
+  detail::release(*std::exchange(core_, nullptr));
+  return {};
+}
+
+result<RemoteSlice> RemoteSlice::slice(std::uint64_t offset, std::uint64_t length) const {
+  if (offset > size_ || length > size_ - offset) {
+    return failure{errc::invalid_value, "slice of " + std::to_string(length) + " bytes at offset " +
+                                            std::to_string(offset) +
+                                            " leaves the remote memory of " +
+                                            std::to_string(size_) + " bytes"};
+  }
+  return RemoteSlice(addr_ + offset, length, rkeys_);
+}
+
+result<RemoteMemory> RemoteMemory::import(std::span<const std::byte> bytes) {
+  const result<detail::blob> b = detail::decode(bytes);
+  if (!b) return b.why();
+  RemoteMemory memory;
+  memory.whole_ = RemoteSlice(b->addr, b->length, b->rkeys);
+  memory.rights_ = b->rights;
+  return memory;
+}
+
+}  // namespace cordma

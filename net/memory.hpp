@@ -1,0 +1,151 @@
+// Registered memory: MemoryRegion and Slice on this side, RemoteMemory and RemoteSlice on the other,
+// and the blob that travels between them.
+#pragma once
+
+#include <cordma/net/transport/types.hpp>
+#include <cordma/runtime/result.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace cordma {
+
+using transport::access;
+
+namespace detail {
+struct region_core;
+void retain(region_core& region) noexcept;
+void release(region_core& region) noexcept;
+[[nodiscard]] access rights_of(const region_core& region) noexcept;
+[[nodiscard]] std::uint32_t lkey_of(const region_core& region, std::size_t kind) noexcept;
+}  // namespace detail
+
+// A piece of a MemoryRegion: what operations take. 24 bytes, freely copied; keeps nothing alive: the
+// region must outlive every operation that uses the slice (an operation that is destroyed in flight
+// keeps the region alive itself). A default-constructed slice is empty and fits every operation.
+class Slice {
+ public:
+  Slice() noexcept = default;
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
+  // REQUIRES offset + length <= size().
+  [[nodiscard]] Slice part(std::size_t offset, std::size_t length) const noexcept {
+    CORDMA_REQUIRE_OP(offset, <=, size_);
+    CORDMA_REQUIRE_OP(length, <=, size_ - offset);
+    return Slice(region_, data_ + offset, length);
+  }
+  [[nodiscard]] Slice first(std::size_t length) const noexcept { return part(0, length); }
+
+  // Below: for the library.
+  Slice(detail::region_core* region, std::byte* data, std::size_t size) noexcept
+      : region_(region), data_(data), size_(size) {}
+  [[nodiscard]] detail::region_core* region() const noexcept { return region_; }
+
+ private:
+  detail::region_core* region_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+static_assert(sizeof(Slice) <= 32);
+
+// Memory registered with every transport of a Context. A handle: copies share one registration, the
+// last one ends it. Thread-safe. Made by Context::allocate() and Context::register_memory().
+class MemoryRegion {
+ public:
+  MemoryRegion() noexcept = default;
+  explicit MemoryRegion(detail::region_core* owned) noexcept : core_(owned) {}
+  MemoryRegion(const MemoryRegion& other) noexcept : core_(other.core_) {
+    if (core_ != nullptr) detail::retain(*core_);
+  }
+  MemoryRegion(MemoryRegion&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  MemoryRegion& operator=(MemoryRegion other) noexcept {
+    std::swap(core_, other.core_);
+    return *this;
+  }
+  ~MemoryRegion() {
+    if (core_ != nullptr) detail::release(*core_);
+  }
+
+  [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
+  [[nodiscard]] std::byte* data() const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data(), size()}; }
+  [[nodiscard]] access rights() const noexcept;
+  // The memory as an array of trivially copyable objects. REQUIRES data() aligned for T.
+  template <class T>
+  [[nodiscard]] std::span<T> as() const noexcept {
+    static_assert(std::is_trivially_copyable_v<T>);
+    CORDMA_REQUIRE_OP(reinterpret_cast<std::uintptr_t>(data()) % alignof(T), ==, 0);
+    return {reinterpret_cast<T*>(data()), size() / sizeof(T)};
+  }
+
+  // The whole, or a part: invalid_value where it does not lie inside.
+  [[nodiscard]] Slice all() const noexcept { return Slice(core_, data(), size()); }
+  operator Slice() const noexcept { return all(); }  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] result<Slice> slice(std::size_t offset, std::size_t length) const;
+
+  // The blob that lets a peer use this memory: versioned, length-checked, little-endian, 64 bytes.
+  // It carries the keys: whoever has it can use the rights granted. not_permitted where the region
+  // grants no remote right. Remote access ends when the registration does.
+  [[nodiscard]] result<std::vector<std::byte>> export_blob() const;
+
+  // Ends the registration now: from its return on remote access is refused. in_use while other
+  // handles, pool buffers or operations in flight hold it; the handle keeps it then.
+  result<void> deregister();
+
+ private:
+  detail::region_core* core_ = nullptr;
+};
+
+// A piece of remote memory: what one-sided operations take. A value.
+class RemoteSlice {
+ public:
+  RemoteSlice() noexcept = default;
+  RemoteSlice(std::uint64_t addr, std::uint64_t size,
+              const std::array<std::uint64_t, transport::kind_count>& rkeys) noexcept
+      : addr_(addr), size_(size), rkeys_(rkeys) {}
+  // In the owner's address space.
+  [[nodiscard]] std::uint64_t addr() const noexcept { return addr_; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint64_t rkey(transport::kind k) const noexcept {
+    return rkeys_[static_cast<std::size_t>(k)];
+  }
+  [[nodiscard]] result<RemoteSlice> slice(std::uint64_t offset, std::uint64_t length) const;
+
+ private:
+  std::uint64_t addr_ = 0;
+  std::uint64_t size_ = 0;
+  std::array<std::uint64_t, transport::kind_count> rkeys_{};  // 0: not exported on that transport
+};
+
+// Somebody else's MemoryRegion, as its blob describes it. A value without resources: it holds no
+// memory of the owner in place.
+class RemoteMemory {
+ public:
+  static constexpr std::size_t blob_bytes = 64;
+
+  RemoteMemory() noexcept = default;
+  // Never trusts the blob: invalid_value (truncated, damaged, with what was wrong),
+  // unsupported_version (naming theirs and ours).
+  [[nodiscard]] static result<RemoteMemory> import(std::span<const std::byte> blob);
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return whole_.size(); }
+  [[nodiscard]] access rights() const noexcept { return rights_; }
+  [[nodiscard]] RemoteSlice all() const noexcept { return whole_; }
+  operator RemoteSlice() const noexcept { return whole_; }  // NOLINT(google-explicit-constructor)
+  // invalid_value where the part does not lie inside.
+  [[nodiscard]] result<RemoteSlice> slice(std::uint64_t offset, std::uint64_t length) const {
+    return whole_.slice(offset, length);
+  }
+
+ private:
+  RemoteSlice whole_;
+  access rights_ = access::local_read;
+};
+
+}  // namespace cordma

@@ -1,0 +1,141 @@
+// The awaitables of an Endpoint. Each is an `operation` (runtime/operation.hpp): lazy, started by
+// awaiting or by start(), awaited once; `co_await op` throws, `co_await op.result()` does not.
+#pragma once
+
+#include <cordma/net/buffer_pool.hpp>
+#include <cordma/net/memory.hpp>
+#include <cordma/net/transport/types.hpp>
+#include <cordma/runtime/operation.hpp>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace cordma {
+
+// Local slices per operation, at most. What a transport really takes may be less: capabilities.
+inline constexpr std::size_t most_segments = 8;
+
+// What a receive got.
+struct Received {
+  std::size_t bytes = 0;  // of the message; for recv_write_imm: of the write, which is elsewhere
+  std::uint32_t imm = 0;  // host order; 0 where has_imm is false
+  bool has_imm = false;
+  transport::opcode op = transport::opcode::recv;  // recv or recv_write_imm
+};
+
+// What a receive into a pool got: the first `info().bytes` bytes of the buffer are the message.
+class Message {
+ public:
+  Message() noexcept = default;
+  Message(Buffer buffer, const Received& info) noexcept : buffer_(std::move(buffer)), info_(info) {}
+  [[nodiscard]] const Received& info() const noexcept { return info_; }
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept {
+    const bool here = buffer_ && info_.op == transport::opcode::recv;
+    return here ? buffer_.bytes().first(info_.bytes) : std::span<std::byte>{};
+  }
+  [[nodiscard]] Buffer& buffer() noexcept { return buffer_; }
+
+ private:
+  Buffer buffer_;
+  Received info_;
+};
+
+namespace detail {
+
+struct endpoint_core;
+class worker_core;
+
+// One request to a queue pair, in the frame of whoever awaits it. While it is posted, a slot of the
+// worker points to it; destroying it then detaches it: the slot keeps regions and leased buffer until
+// the completion is reaped.
+class post_base : public operation_base {
+ public:
+  post_base(endpoint_core& endpoint, transport::opcode op) noexcept;
+  post_base(post_base&& other) noexcept;
+  ~post_base();
+
+  void add(const Slice& s) noexcept;
+  void add(std::span<const Slice> s) noexcept;
+  void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
+  void set_imm(std::uint32_t imm) noexcept { imm_ = imm; }
+  void set_operands(std::uint64_t operand, std::uint64_t swap) noexcept {
+    operand_ = operand;
+    swap_ = swap;
+  }
+  void set_inline(std::span<const std::byte> bytes) noexcept;
+  void lease(Buffer&& buffer) noexcept;
+  void refuse(failure why) noexcept;
+
+ protected:
+  void start_post() noexcept;
+  void cancel_post() noexcept;
+  [[nodiscard]] const failure* failed() const noexcept { return failure_ ? &*failure_ : nullptr; }
+
+  friend class worker_core;
+  friend struct endpoint_core;
+
+  static constexpr std::uint32_t no_slot = 0xFFFFFFFFU;
+
+  void complete(const transport::completion& c) noexcept;
+  void complete_failed(failure why) noexcept;
+  [[nodiscard]] bool is_recv() const noexcept { return op_ == transport::opcode::recv; }
+
+  endpoint_core* endpoint_;
+  transport::opcode op_;
+  std::uint8_t flags_ = 0;
+  std::uint16_t segment_count_ = 0;
+  std::uint32_t slot_ = no_slot;
+  std::uint32_t imm_ = 0;
+  std::uint64_t total_ = 0;
+  std::uint64_t remote_addr_ = 0;
+  std::uint64_t rkey_ = 0;
+  std::uint64_t operand_ = 0;  // after an atomic: the old value
+  std::uint64_t swap_ = 0;
+  Received received_;
+  Buffer lease_;
+  std::optional<failure> failure_;
+  std::array<transport::segment, most_segments> segments_;
+  std::array<region_core*, most_segments> regions_;
+};
+
+}  // namespace detail
+
+// T: void (send, write, read, flush), Received, Message, std::uint64_t (the old value of an atomic).
+// The buffers are yours again when it is done. On cancellation: a request still queued for want of
+// credits is withdrawn (canceled); a posted one whose buffer is leased from a pool is left behind and
+// the awaiter resumes at once (canceled); any other posted one resumes when its completion arrives.
+template <class T>
+class [[nodiscard]] post_operation final
+    : public operation<post_operation<T>, T, detail::post_base> {
+  using base = operation<post_operation<T>, T, detail::post_base>;
+
+ public:
+  post_operation(detail::endpoint_core& endpoint, transport::opcode op) noexcept
+      : base(endpoint, op) {}
+  post_operation(post_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  void do_start() noexcept { this->start_post(); }
+  void do_cancel() noexcept { this->cancel_post(); }
+  [[nodiscard]] const failure* why() const noexcept { return this->failed(); }
+  T take() noexcept {
+    if constexpr (std::is_same_v<T, Received>) {
+      return this->received_;
+    } else if constexpr (std::is_same_v<T, Message>) {
+      return Message(std::move(this->lease_), this->received_);
+    } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+      return this->operand_;
+    }
+  }
+};
+
+using send_operation = post_operation<void>;
+using recv_operation = post_operation<Received>;
+using message_operation = post_operation<Message>;
+using atomic_operation = post_operation<std::uint64_t>;
+
+}  // namespace cordma
