@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace cordma {
@@ -21,6 +22,7 @@ struct connect_options {
   // Only this transport; empty: the first of the Context's that reaches the peer.
   std::optional<transport::kind> transport;
 };
+static_assert(std::is_trivially_destructible_v<connect_options>);
 
 // Resolves with the Endpoint. Errors: invalid_value (address, private data too long), unreachable
 // (nobody listens; the message lists what was tried on which transport), rejected (peer_data of the
