@@ -135,7 +135,11 @@ void post_base::cancel_post() noexcept {
     unlink();
     complete_failed(errc::canceled);
   } else if (lease_) {
-    endpoint_->worker->detach(*this);
+    if (is_recv()) {
+      endpoint_->worker->make_orphan(*this);
+    } else {
+      endpoint_->worker->detach(*this);
+    }
     complete_failed(errc::canceled);
   }
 }

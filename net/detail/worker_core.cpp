@@ -91,6 +91,8 @@ std::uint32_t worker_core::take_slot() noexcept {
 
 void worker_core::free_slot(slot& s, std::uint32_t index) noexcept {
   s.op = nullptr;
+  s.orphan = false;
+  s.arrived = false;
   s.endpoint = nullptr;
   s.in_use = false;
   s.generation = (s.generation + 1) & generation_mask;
@@ -195,6 +197,12 @@ void worker_core::on_completion(const completion& c) noexcept {
   endpoint_core& e = *s.endpoint;
   post_base* const op = s.op;
   const bool recv = s.is_recv;
+  if (s.orphan) [[unlikely]] {
+    ++e.recv_credits;
+    orphan_done(s, index, c);
+    e.pump(true);
+    return;
+  }
   if (op != nullptr) {
     op->slot_ = post_base::no_slot;
     if (op->op_ == opcode::fetch_add || op->op_ == opcode::compare_swap) {
@@ -226,8 +234,74 @@ void worker_core::detach(post_base& op) noexcept {
   }
 }
 
+void worker_core::make_orphan(post_base& op) noexcept {
+  const std::uint32_t index = std::exchange(op.slot_, post_base::no_slot);
+  slot& s = at(index);
+  endpoint_core& e = *op.endpoint_;
+  s.op = nullptr;
+  s.orphan = true;
+  s.lease = std::move(op.lease_);
+  s.next_free = 0;
+  if (e.last_orphan != 0) {
+    at(e.last_orphan - 1).next_free = index + 1;
+  } else {
+    e.first_orphan = index + 1;
+  }
+  e.last_orphan = index + 1;
+}
+
+bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
+  if (e.first_orphan == 0) return false;
+  const std::uint32_t index = e.first_orphan - 1;
+  slot& s = at(index);
+  drop_first_orphan(e);
+  op.lease_ = std::move(s.lease);  // the buffer it came with goes back to its pool
+  if (s.arrived) {
+    op.received_ = s.received;
+    free_slot(s, index);
+    op.finish();
+    return true;
+  }
+  s.orphan = false;
+  s.op = &op;
+  op.slot_ = index;
+  op.set_phase(operation_base::phase::posted);
+  return true;
+}
+
+void worker_core::drop_first_orphan(endpoint_core& e) noexcept {
+  e.first_orphan = at(e.first_orphan - 1).next_free;
+  if (e.first_orphan == 0) e.last_orphan = 0;
+}
+
+void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c) noexcept {
+  // Receives complete in the order of posting, so this is the oldest orphan that has not arrived;
+  // flushed ones end all of them.
+  if (c.status == transport::wc_status::success) {
+    s.arrived = true;
+    s.received = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
+    return;
+  }
+  endpoint_core& e = *s.endpoint;
+  std::uint32_t before = 0;
+  for (std::uint32_t at_index = e.first_orphan; at_index != index + 1;
+       at_index = at(at_index - 1).next_free) {
+    before = at_index;
+  }
+  (before != 0 ? at(before - 1).next_free : e.first_orphan) = s.next_free;
+  if (e.last_orphan == index + 1) e.last_orphan = before;
+  s.lease.reset();
+  free_slot(s, index);
+}
+
 void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
   e->handle_gone = true;
+  while (e->first_orphan != 0 && at(e->first_orphan - 1).arrived) {
+    const std::uint32_t index = e->first_orphan - 1;
+    drop_first_orphan(*e);
+    at(index).lease.reset();
+    free_slot(at(index), index);
+  }
   if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
   e->end({errc::not_connected, "the Endpoint was destroyed"});
   if (e->inflight() == 0) {
@@ -297,6 +371,7 @@ void endpoint_core::refresh_grant() noexcept {
 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
+  if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
   if (state == endpoint_state::closed || state == endpoint_state::closing) {
     op.complete_failed(flushed(transport::name(op.op_)));
     return;

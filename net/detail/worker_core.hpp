@@ -25,10 +25,15 @@ struct slot {
   post_base* op = nullptr;  // null: free, or detached
   endpoint_core* endpoint = nullptr;
   std::uint32_t generation = 0;
-  std::uint32_t next_free = 0;
+  std::uint32_t next_free = 0;  // index + 1; for orphans: the next orphan of the endpoint
   std::uint8_t pinned = 0;
   bool in_use = false;
   bool is_recv = false;
+  // A receive into a pool that was canceled while posted. Its message is not lost: the endpoint's
+  // next receive into a pool takes over the slot, whether or not the message is there yet.
+  bool orphan = false;
+  bool arrived = false;
+  Received received;
   // What a detached operation leaves behind until its completion is reaped.
   Buffer lease;
   std::array<region_core*, most_segments> pins{};
@@ -77,6 +82,8 @@ struct endpoint_core : list_node {
   bool handle_gone = false;  // nobody holds it: goes when the last request came back
   bool fence_next = false;
   std::uint32_t batches = 0;
+  std::uint32_t first_orphan = 0;  // slot index + 1, in the order of posting; 0: none
+  std::uint32_t last_orphan = 0;
   std::uint32_t unrung = 0;  // posts that a doorbell still has to show
   std::uint32_t send_credits = 0;
   std::uint32_t recv_credits = 0;
@@ -125,6 +132,9 @@ class worker_core {
   void on_completion(const transport::completion& c) noexcept;
   void on_event(transport::cm_event event) noexcept;
   void detach(post_base& op) noexcept;
+  void make_orphan(post_base& op) noexcept;
+  // True if `op` took over the oldest orphan of its endpoint.
+  bool adopt_orphan(endpoint_core& endpoint, post_base& op) noexcept;
   [[nodiscard]] slot& at(std::uint32_t index) noexcept {
     return chunks_[index / slots_per_chunk]->slots[index % slots_per_chunk];
   }
@@ -141,6 +151,8 @@ class worker_core {
   [[nodiscard]] std::uint32_t take_slot() noexcept;
   void free_slot(slot& s, std::uint32_t index) noexcept;
   void grow() noexcept;
+  void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
+  void drop_first_orphan(endpoint_core& endpoint) noexcept;
   [[nodiscard]] result<void> prepare_words(std::uint32_t index) noexcept;
   [[nodiscard]] Slice atomic_word(std::uint32_t index) noexcept;
   [[nodiscard]] transport::posted post_now(endpoint_core& endpoint, post_base& op, std::uint64_t id,
