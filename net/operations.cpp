@@ -90,6 +90,14 @@ void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept 
   }
 }
 
+void post_base::target_word(const RemoteSlice& word) noexcept {
+  constexpr std::uint64_t bytes = 8;
+  target(word, bytes);
+  if (word.addr() % bytes != 0) {
+    refuse({errc::invalid_value, "an atomic needs an address that is a multiple of 8"});
+  }
+}
+
 void post_base::set_inline(std::span<const std::byte> bytes) noexcept {
   if (bytes.size() > endpoint_->granted.inline_bytes) {
     refuse({errc::invalid_value,
