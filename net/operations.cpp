@@ -134,6 +134,10 @@ void post_base::start_post() noexcept {
                                               " bytes, the largest message is " +
                                               std::to_string(e.caps->max_message)});
   } else {
+    if (e.fence_next && !is_recv()) [[unlikely]] {
+      flags_ |= transport::post_flag::fence;
+      e.fence_next = false;
+    }
     e.post_or_queue(*this);
   }
 }
