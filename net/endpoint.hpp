@@ -64,6 +64,7 @@ struct endpoint_counters {
 // buffer is touched any more once they have. Errors of every operation:
 //   flushed        the connection ended first; cause() says why
 //   not_connected  closed by this side
+//   not_supported  the transport or the type of endpoint lacks this operation (capabilities)
 //   invalid_value  a slice from another Context, too many slices, a size above the limit
 //   no_lock        called from another thread
 // The queues never overflow: what does not fit waits its turn, in order.
