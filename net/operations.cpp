@@ -51,17 +51,17 @@ void post_base::add(const Slice& s) noexcept {
     refuse({errc::invalid_value, "a slice that belongs to no MemoryRegion"});
     return;
   }
-  const std::uint32_t lkey = lkey_of(*s.region(), endpoint_->kind);
-  if (lkey == 0) {
-    refuse({errc::invalid_value, "the slice's region belongs to a Context without this transport"});
+  if (s.region()->context != endpoint_->context) [[unlikely]] {
+    refuse({errc::invalid_value, "the slice's region belongs to another Context"});
     return;
   }
+  const std::uint32_t lkey = s.region()->keys[endpoint_->kind].lkey;
   if (s.size() > std::numeric_limits<std::uint32_t>::max()) {
     refuse({errc::invalid_value, "a slice of 4 GiB or more: split it"});
     return;
   }
   const bool lands_here = op_ == opcode::recv || op_ == opcode::read;
-  if (lands_here && !has(rights_of(*s.region()), access::local_write)) {
+  if (lands_here && !has(s.region()->range.rights, access::local_write)) {
     refuse({errc::not_permitted, "the region lacks access::local_write"});
     return;
   }
