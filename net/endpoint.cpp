@@ -200,15 +200,13 @@ void state_operation::do_start() noexcept {
     finish();
     return;
   }
-  if (kind_ == kind::close) {
-    if (endpoint_->state == endpoint_state::closed) {
-      resolve(endpoint_state::closed);
-      return;
-    }
-    if (endpoint_->state == endpoint_state::connected) {
-      endpoint_->set_state(endpoint_state::closing);
-      endpoint_->begin_close();
-    }
+  if (endpoint_->state == endpoint_state::closed) {
+    resolve(endpoint_state::closed);
+    return;
+  }
+  if (kind_ == kind::close && endpoint_->state == endpoint_state::connected) {
+    endpoint_->set_state(endpoint_state::closing);
+    endpoint_->begin_close();
   }
   set_phase(phase::queued);
   endpoint_->state_waiters.push_back(*this);
