@@ -307,7 +307,12 @@ void reactor::sleep_once() noexcept {
 void reactor::arm_timer_fd() noexcept {
   // One timerfd rather than a timeout, so that a foreign loop that waits on fd() is woken as well.
   if (timers_.empty() || sleeper_ != nullptr) return;
-  duration left = std::max(timers_.front()->when_ - clock_->now(), duration(1));
+  const time_point next = timers_.front()->when_;
+  // Set already, and not fired yet: what has fired is no longer the front. Saves a system call in
+  // every sleep of a worker whose keep-alive timers stand far off.
+  if (next == timer_set_for_) return;
+  timer_set_for_ = next;
+  const duration left = std::max(next - clock_->now(), duration(1));
   itimerspec spec{};
   spec.it_value.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
   spec.it_value.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);

@@ -250,6 +250,7 @@ class reactor {
   int epoll_fd_ = -1;
   int event_fd_ = -1;
   int timer_fd_ = -1;
+  time_point timer_set_for_{never};
   sleeper* sleeper_ = nullptr;
   std::atomic<const void*> owner_thread_;
   std::atomic<bool> running_{false};  // inside run_until()
