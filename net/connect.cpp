@@ -181,6 +181,7 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
   endpoint_ = std::make_unique<detail::endpoint_core>();
   endpoint_->worker = worker_;
   endpoint_->home = &worker_->home();
+  endpoint_->context = worker_->shared_context();
   endpoint_->adopt(std::move(pair), via);
   endpoint_->connector = this;
   worker_->add(*endpoint_);

@@ -141,7 +141,7 @@ send_operation Endpoint::read(const RemoteSlice& from, std::span<const Slice> sc
 
 atomic_operation Endpoint::fetch_add(const RemoteSlice& word, std::uint64_t addend) noexcept {
   atomic_operation op(*core_, opcode::fetch_add);
-  op.target(word, 8);
+  op.target_word(word);
   op.set_operands(addend, 0);
   return op;
 }
@@ -149,7 +149,7 @@ atomic_operation Endpoint::fetch_add(const RemoteSlice& word, std::uint64_t adde
 atomic_operation Endpoint::compare_swap(const RemoteSlice& word, std::uint64_t expected,
                                         std::uint64_t desired) noexcept {
   atomic_operation op(*core_, opcode::compare_swap);
-  op.target(word, 8);
+  op.target_word(word);
   op.set_operands(expected, desired);
   return op;
 }
@@ -200,15 +200,13 @@ void state_operation::do_start() noexcept {
     finish();
     return;
   }
-  if (kind_ == kind::close) {
-    if (endpoint_->state == endpoint_state::closed) {
-      resolve(endpoint_state::closed);
-      return;
-    }
-    if (endpoint_->state == endpoint_state::connected) {
-      endpoint_->set_state(endpoint_state::closing);
-      endpoint_->begin_close();
-    }
+  if (endpoint_->state == endpoint_state::closed) {
+    resolve(endpoint_state::closed);
+    return;
+  }
+  if (kind_ == kind::close && endpoint_->state == endpoint_state::connected) {
+    endpoint_->set_state(endpoint_state::closing);
+    endpoint_->begin_close();
   }
   set_phase(phase::queued);
   endpoint_->state_waiters.push_back(*this);

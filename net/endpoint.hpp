@@ -21,7 +21,8 @@ using endpoint_options = transport::queue_pair_options;
 enum class endpoint_state : std::uint8_t { connecting, connected, closing, closed };
 [[nodiscard]] std::string_view name(endpoint_state s) noexcept;
 
-// Resolves with the new state at the next change. On cancellation: withdrawn, canceled.
+// Resolves with the new state at the next change; at once where the state is closed, because nothing
+// comes after it. On cancellation: withdrawn, canceled.
 class [[nodiscard]] state_operation final : public operation<state_operation, endpoint_state> {
  public:
   // close: begins closing, and resolves only when the state is closed.
@@ -64,6 +65,7 @@ struct endpoint_counters {
 // buffer is touched any more once they have. Errors of every operation:
 //   flushed        the connection ended first; cause() says why
 //   not_connected  closed by this side
+//   not_supported  the transport or the type of endpoint lacks this operation (capabilities)
 //   invalid_value  a slice from another Context, too many slices, a size above the limit
 //   no_lock        called from another thread
 // The queues never overflow: what does not fit waits its turn, in order.

@@ -59,6 +59,7 @@ class post_base : public operation_base {
   void add(const Slice& s) noexcept;
   void add(std::span<const Slice> s) noexcept;
   void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
+  void target_word(const RemoteSlice& word) noexcept;
   void set_imm(std::uint32_t imm) noexcept { imm_ = imm; }
   void set_operands(std::uint64_t operand, std::uint64_t swap) noexcept {
     operand_ = operand;

@@ -165,10 +165,6 @@ posted worker_core::post_now(endpoint_core& e, post_base& op, std::uint64_t id,
   r.id = id;
   r.op = op.op_;
   r.flags = op.flags_;
-  if (e.fence_next) [[unlikely]] {
-    r.flags |= transport::post_flag::fence;
-    e.fence_next = false;
-  }
   if (e.batches != 0) [[unlikely]] {
     r.flags |= transport::post_flag::more;
     ++e.unrung;

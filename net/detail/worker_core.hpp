@@ -75,6 +75,7 @@ class adapter_poller final : public poller {
 struct endpoint_core : list_node {
   worker_core* worker = nullptr;  // null once the worker is gone
   reactor* home = nullptr;
+  std::shared_ptr<context_core> context;  // keeps `caps` alive, and tells whose memory fits
   std::unique_ptr<transport::queue_pair> pair;
   const transport::capabilities* caps = nullptr;
   std::size_t kind = 0;
@@ -124,6 +125,9 @@ class worker_core {
 
   [[nodiscard]] reactor& home() noexcept { return home_; }
   [[nodiscard]] context_core& context() noexcept { return *context_; }
+  [[nodiscard]] const std::shared_ptr<context_core>& shared_context() const noexcept {
+    return context_;
+  }
   [[nodiscard]] std::vector<std::unique_ptr<adapter_poller>>& adapters() noexcept {
     return adapters_;
   }
