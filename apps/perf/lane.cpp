@@ -27,14 +27,12 @@ lane::lane(cordma::Context& context, cordma::Endpoint& connection, const plan& p
   // Every flag of a write-lat has eight aligned bytes of its own, at the end of its message.
   const std::size_t stride = rounded(size < 8 ? 8 : size);
   const std::size_t area = stride * slots;
-  region_ = context.allocate(2 * area + 2 * control_bytes, cordma::transport::all_remote).value();
+  region_ = context.allocate(2 * area, cordma::transport::all_remote).value();
   const cordma::Slice all = region_.all();
   for (std::uint32_t i = 0; i < slots; ++i) {
     in_.push_back(all.part(i * stride, size));
     out_.push_back(all.part(area + i * stride, size));
   }
-  control_in_ = all.part(2 * area, control_bytes);
-  control_out_ = all.part(2 * area + control_bytes, control_bytes);
 }
 
 void lane::attach(std::span<const std::byte> blob) {

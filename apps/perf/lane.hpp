@@ -14,10 +14,8 @@
 
 namespace perf {
 
-inline constexpr std::size_t control_bytes = 8192;
-
-// Memory of a side: `slots` buffers for what comes in, as many for what goes out, and a control
-// buffer each way. The same layout on both sides, so that the client knows where things are.
+// Memory of a side: `slots` buffers for what comes in, and as many for what goes out. The same layout
+// on both sides, so that each knows where things are at the other.
 class lane {
  public:
   // Throws cordma::error (no_memory).
@@ -32,8 +30,6 @@ class lane {
   [[nodiscard]] const cordma::Slice& in(std::uint64_t i) const noexcept { return in_[i]; }
   [[nodiscard]] const cordma::Slice& out(std::uint64_t i) const noexcept { return out_[i]; }
   [[nodiscard]] const cordma::RemoteSlice& peer(std::uint64_t i) const noexcept { return peer_[i]; }
-  [[nodiscard]] cordma::Slice control_in() const { return control_in_; }
-  [[nodiscard]] cordma::Slice control_out() const { return control_out_; }
 
   cordma::Endpoint& endpoint;
   const plan what;
@@ -42,8 +38,8 @@ class lane {
   // the peer writes without this side's help, one where this side's transport has to carry it in.
   const int looks_per_turn;
   std::uint64_t number = 0;  // of the last message in ping-pong by remote writes, over all phases
-  histogram samples;  // ticks per round trip, or per operation where the shape is one_by_one
-  std::uint64_t wrong = 0;  // --check: messages that were not what they should have been
+  histogram samples;         // ticks per round trip, or per operation where the shape is one_by_one
+  std::uint64_t wrong = 0;   // --check: messages that were not what they should have been
   std::atomic<std::uint64_t> progress{0};  // operations done, for whoever watches
 
  private:
@@ -51,8 +47,6 @@ class lane {
   std::vector<cordma::Slice> in_;
   std::vector<cordma::Slice> out_;
   std::vector<cordma::RemoteSlice> peer_;
-  cordma::Slice control_in_;
-  cordma::Slice control_out_;
 };
 
 // --check: the contents of message number `i`, different for every message and place.

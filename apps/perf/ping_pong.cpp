@@ -1,8 +1,9 @@
 // Ping-pong, by messages and by remote writes.
 #include "op_ring.hpp"
 #include "tests.hpp"
-#include "think.hpp"
 #include "ticks.hpp"
+
+#include <cordma/runtime/sleep.hpp>
 
 #include <atomic>
 
@@ -156,7 +157,7 @@ cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
       if (looks < l.looks_per_turn) continue;
       looks = 0;
       require_connected(l.endpoint);
-      co_await yield();
+      co_await cordma::yield();
     }
   }
   if (count != 0) l.samples.record(ticks() - written_at);
@@ -175,7 +176,7 @@ cordma::task<void> look_and_write(lane& l, std::uint64_t count) {
       if (looks < l.looks_per_turn) continue;
       looks = 0;
       require_connected(l.endpoint);
-      co_await yield();
+      co_await cordma::yield();
     }
     start_write(l, writes, number);
     while (writes.full() || (!writes.empty() && writes.oldest().done())) {

@@ -26,9 +26,9 @@ enum class test : std::uint8_t {
 
 // How the two sides work together.
 enum class shape : std::uint8_t {
-  ping_pong,  // both act in turn; the time of one way is half of the round trip
-  one_by_one,  // the client acts, one operation at a time; the server only makes progress
-  in_flight,   // the client keeps `outstanding` operations started; the server only makes progress
+  ping_pong,    // both act in turn; the time of one way is half of the round trip
+  one_by_one,   // the client acts, one operation at a time; the server only makes progress
+  in_flight,    // the client keeps `outstanding` operations started; the server only makes progress
   to_receiver,  // the same, and the server receives
 };
 
@@ -54,12 +54,12 @@ inline constexpr std::uint32_t most_outstanding = 4096;                // operat
 
 struct plan {
   test what = test::send_lat;
-  std::uint64_t size = 8;                 // bytes per message
-  std::uint64_t iterations = 0;           // 0: as many as `duration_s` takes
-  std::optional<std::uint64_t> warmup;    // none: a tenth of the iterations
-  double duration_s = 1.0;                // seconds
-  std::uint32_t outstanding = 32;         // operations in flight
-  std::uint64_t think_us = 0;             // pause between round trips, microseconds
+  std::uint64_t size = 8;               // bytes per message
+  std::uint64_t iterations = 0;         // 0: as many as `duration_s` takes
+  std::optional<std::uint64_t> warmup;  // none: a tenth of the iterations
+  double duration_s = 1.0;              // seconds
+  std::uint32_t outstanding = 32;       // operations in flight
+  std::uint64_t think_us = 0;           // pause between round trips, microseconds
   cordma::wait_mode wait = cordma::wait_mode::polling;
   std::optional<cordma::transport::kind> transport;
   bool check = false;

@@ -15,8 +15,7 @@ namespace perf {
   asm volatile("mrs %0, cntvct_el0" : "=r"(value));
   return value;
 #else
-  return static_cast<std::uint64_t>(
-      std::chrono::steady_clock::now().time_since_epoch().count());
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 #endif
 }
 

@@ -26,7 +26,7 @@ struct usage {
 // Every field with its name in JSON.
 struct usage_field {
   const char* name;
-  std::int64_t usage::*value;
+  std::int64_t usage::* value;
 };
 inline constexpr usage_field usage_fields[] = {
     {"elapsed_ns", &usage::elapsed_ns},

@@ -255,8 +255,7 @@ void shm_queue_pair::end_socket() noexcept {
   if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
   // Unread packets would turn the peer's end of file into an error that hides our last words.
   received_packet p;
-  while (receive_packet(socket_.get(), p) == transfer::done) {
-  }
+  while (receive_packet(socket_.get(), p) == transfer::done) {}
   ::shutdown(socket_.get(), SHUT_RDWR);
   socket_.reset();
 }
