@@ -1,5 +1,5 @@
 // Many operations in flight: what limits is the transport, not the round trip.
-#include "op_ring.hpp"
+#include "../support/op_ring.hpp"
 #include "tests.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 template <class Operation, class Make, class Look>
 cordma::task<void> keep_in_flight(lane& l, std::uint64_t count, Make make, Look look) {
   using value = typename Operation::value_type;
-  op_ring<Operation> ring(l.what.outstanding);
+  support::op_ring<Operation> ring(l.what.outstanding);
   std::uint64_t started = 0;
   std::uint64_t done = 0;
   std::uint32_t start_slot = 0;

@@ -1,5 +1,5 @@
 // Ping-pong, by messages and by remote writes.
-#include "op_ring.hpp"
+#include "../support/op_ring.hpp"
 #include "tests.hpp"
 #include "ticks.hpp"
 
@@ -10,8 +10,8 @@
 namespace perf {
 namespace {
 
-using recv_ring = op_ring<cordma::recv_operation>;
-using write_ring = op_ring<cordma::send_operation>;
+using recv_ring = support::op_ring<cordma::recv_operation>;
+using write_ring = support::op_ring<cordma::send_operation>;
 
 constexpr std::uint32_t receives_ahead = 2;
 // A write may complete later than the answer to it arrives: so many are left to complete.

@@ -8,7 +8,7 @@
 #include <memory>
 #include <new>
 
-namespace perf {
+namespace support {
 
 // Room for `capacity` operations, allocated once. Destroying it destroys those in flight, each by
 // its own contract. Bound to one thread.
@@ -61,4 +61,4 @@ class op_ring {
   std::uint32_t live_ = 0;
 };
 
-}  // namespace perf
+}  // namespace support
