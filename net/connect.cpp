@@ -84,8 +84,10 @@ connect_operation::connect_operation(detail::worker_core& worker, detail::adapte
       accept_via_(&via),
       request_(request) {}
 
-connect_operation::connect_operation(detail::worker_core& worker, failure why)
-    : operation(&worker.home()), worker_(&worker), failure_(std::move(why)) {}
+connect_operation::connect_operation(detail::worker_core* worker, failure why)
+    : operation(worker != nullptr ? &worker->home() : nullptr),
+      worker_(worker),
+      failure_(std::move(why)) {}
 
 connect_operation::connect_operation(connect_operation&& other) noexcept
     : operation(std::move(other)),
@@ -211,6 +213,11 @@ void connect_operation::do_accept() noexcept {
 }
 
 Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }
+
+void connect_operation::on_worker_gone() noexcept {
+  endpoint_->connector = nullptr;
+  fail({errc::shutdown, "the Worker was destroyed"});
+}
 
 void connect_operation::on_established() noexcept { finish(); }
 

@@ -34,7 +34,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   connect_operation(detail::worker_core& worker, detail::adapter_poller& via, std::uint64_t request,
                     const connect_options& options);
   // Refused before it began.
-  connect_operation(detail::worker_core& worker, failure why);
+  connect_operation(detail::worker_core* worker, failure why);
   connect_operation(connect_operation&& other) noexcept;
   ~connect_operation();
 
@@ -53,6 +53,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
 
   void on_established() noexcept;
   void on_failed(transport::cm_event event) noexcept;
+  void on_worker_gone() noexcept;
   void try_next() noexcept;
   [[nodiscard]] bool admits(detail::adapter_poller& via) noexcept;
   void watch(std::unique_ptr<transport::queue_pair> pair, detail::adapter_poller& via);

@@ -30,8 +30,7 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   worker = &w;
   home = &w.home();
   bound = where;
-  anchor = std::make_shared<listener_anchor>();
-  anchor->worker = worker;
+  anchor = w.anchor();
   // The network's transports first: where port 0 is asked for they choose one that is free.
   std::vector<adapter_poller*> order;
   for (const auto& a : w.adapters()) {
@@ -109,9 +108,9 @@ transport::kind ConnectionRequest::transport() const noexcept {
 connect_operation ConnectionRequest::accept(const connect_options& options) {
   CORDMA_REQUIRE(pending_ != nullptr);
   detail::worker_core* const worker = pending_->anchor->worker;
-  CORDMA_REQUIRE(worker != nullptr);
+  if (worker == nullptr) return connect_operation(nullptr, {errc::shutdown, "the Worker is gone"});
   if (pending_->answered) {
-    return connect_operation(*worker, {errc::bad_state, "the request was answered before"});
+    return connect_operation(worker, {errc::bad_state, "the request was answered before"});
   }
   pending_->answered = true;
   return connect_operation(*worker, *pending_->via, pending_->id, options);
@@ -125,11 +124,11 @@ next_operation::next_operation(detail::listener_core& listener) noexcept
     : operation(listener.home), listener_(&listener) {}
 
 void next_operation::do_start() noexcept {
-  if (!home()->on_owner_thread()) {
-    failure_.emplace(errc::no_lock, "a Listener may only be used on the thread of its Worker");
-    finish();
-  } else if (listener_->closed) {
+  if (listener_->closed) {
     failure_.emplace(errc::shutdown, "the Listener was closed");
+    finish();
+  } else if (!home()->on_owner_thread()) {
+    failure_.emplace(errc::no_lock, "a Listener may only be used on the thread of its Worker");
     finish();
   } else if (!listener_->pending.empty()) {
     request_ = std::move(listener_->pending.front());

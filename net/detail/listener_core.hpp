@@ -10,13 +10,8 @@
 
 namespace cordma::detail {
 
-// Tells requests that outlive their Worker or Listener that it is gone.
-struct listener_anchor {
-  worker_core* worker = nullptr;
-};
-
 struct pending_request {
-  std::shared_ptr<listener_anchor> anchor;
+  std::shared_ptr<worker_anchor> anchor;
   adapter_poller* via = nullptr;
   std::uint64_t id = 0;
   std::string peer;
@@ -34,7 +29,7 @@ struct listener_core {
   worker_core* worker = nullptr;
   reactor* home = nullptr;
   transport::address bound;
-  std::shared_ptr<listener_anchor> anchor;
+  std::shared_ptr<worker_anchor> anchor;
   std::vector<std::pair<adapter_poller*, std::unique_ptr<transport::listener>>> listeners;
   std::deque<ConnectionRequest> pending;
   list<next_operation> waiting;

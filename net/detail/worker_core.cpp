@@ -29,7 +29,9 @@ std::size_t adapter_poller::poll() noexcept {
 // ---- worker_core ----
 
 worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
-    : context_(std::move(context)), home_(home) {
+    : context_(std::move(context)),
+      anchor_(std::make_shared<worker_anchor>(worker_anchor{this})),
+      home_(home) {
   grow();
   for (const auto& d : context_->domains) {
     result<std::unique_ptr<transport::adapter>> a = d->open(home_);
@@ -46,9 +48,14 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
 
 worker_core::~worker_core() {
   for (const auto& a : adapters_) home_.remove(*a);
-  while (!listeners_.empty()) listeners_.back()->shut_down();
+  anchor_->worker = nullptr;
+  while (!listeners_.empty()) {
+    listeners_.back()->home = nullptr;
+    listeners_.back()->shut_down();
+  }
   const failure gone{errc::shutdown, "the Worker was destroyed"};
   endpoints_.for_each([&](endpoint_core& e) {
+    if (e.connector != nullptr) e.connector->on_worker_gone();
     e.end(gone);
     e.pair.reset();
   });
@@ -63,7 +70,12 @@ worker_core::~worker_core() {
       for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     }
   }
-  while (!endpoints_.empty()) endpoints_.pop_front().worker = nullptr;
+  // The reactor may go right after: what outlives it must not ask it anything.
+  while (!endpoints_.empty()) {
+    endpoint_core& e = endpoints_.pop_front();
+    e.worker = nullptr;
+    e.home = nullptr;
+  }
   for (const auto& e : graveyard_) e->worker = nullptr;
 }
 

@@ -20,6 +20,11 @@ namespace cordma::detail {
 
 struct listener_core;
 
+// Tells what outlives its Worker that it is gone.
+struct worker_anchor {
+  worker_core* worker = nullptr;
+};
+
 // One request in flight. The id of the request is {type : 8, generation : 24, index : 32}.
 struct slot {
   post_base* op = nullptr;  // null: free, or detached
@@ -74,7 +79,7 @@ class adapter_poller final : public poller {
 
 struct endpoint_core : list_node {
   worker_core* worker = nullptr;  // null once the worker is gone
-  reactor* home = nullptr;
+  reactor* home = nullptr;        // likewise
   std::shared_ptr<context_core> context;  // keeps `caps` alive, and tells whose memory fits
   std::unique_ptr<transport::queue_pair> pair;
   const transport::capabilities* caps = nullptr;
@@ -128,6 +133,7 @@ class worker_core {
   [[nodiscard]] const std::shared_ptr<context_core>& shared_context() const noexcept {
     return context_;
   }
+  [[nodiscard]] const std::shared_ptr<worker_anchor>& anchor() const noexcept { return anchor_; }
   [[nodiscard]] std::vector<std::unique_ptr<adapter_poller>>& adapters() noexcept {
     return adapters_;
   }
@@ -163,6 +169,7 @@ class worker_core {
                                            transport::completion& now) noexcept;
 
   std::shared_ptr<context_core> context_;
+  std::shared_ptr<worker_anchor> anchor_;
   reactor& home_;
   std::vector<std::unique_ptr<slot_chunk>> chunks_;
   std::uint32_t first_free_ = 0;  // index + 1; 0: none
