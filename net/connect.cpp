@@ -1,5 +1,6 @@
 #include <cordma/net/connect.hpp>
 
+#include <cordma/net/detail/listener_core.hpp>
 #include <cordma/net/detail/worker_core.hpp>
 
 #include <charconv>
@@ -75,14 +76,14 @@ connect_operation::connect_operation(detail::worker_core& worker, std::string to
   }
 }
 
-connect_operation::connect_operation(detail::worker_core& worker, detail::adapter_poller& via,
-                                     std::uint64_t request, const connect_options& options)
+connect_operation::connect_operation(detail::worker_core& worker,
+                                     std::shared_ptr<detail::pending_request> request,
+                                     const connect_options& options)
     : operation(&worker.home()),
       worker_(&worker),
       options_(options),
       private_data_(options.private_data.begin(), options.private_data.end()),
-      accept_via_(&via),
-      request_(request) {}
+      request_(std::move(request)) {}
 
 connect_operation::connect_operation(detail::worker_core* worker, failure why)
     : operation(worker != nullptr ? &worker->home() : nullptr),
@@ -95,8 +96,7 @@ connect_operation::connect_operation(connect_operation&& other) noexcept
       to_(std::move(other.to_)),
       options_(other.options_),
       private_data_(std::move(other.private_data_)),
-      accept_via_(other.accept_via_),
-      request_(other.request_),
+      request_(std::move(other.request_)),
       next_adapter_(other.next_adapter_),
       endpoint_(std::move(other.endpoint_)),
       failure_(std::move(other.failure_)),
@@ -116,7 +116,7 @@ void connect_operation::drop_endpoint() noexcept {
 }
 
 void connect_operation::fail(failure why) noexcept {
-  failure_ = std::move(why.with_operation(accept_via_ != nullptr ? "accept" : "connect"));
+  failure_ = std::move(why.with_operation(request_ != nullptr ? "accept" : "connect"));
   finish();
 }
 
@@ -125,7 +125,7 @@ void connect_operation::do_start() noexcept {
     finish();
   } else if (!home()->on_owner_thread()) {
     fail({errc::no_lock, "a Worker may only be used on its own thread"});
-  } else if (accept_via_ != nullptr) {
+  } else if (request_ != nullptr) {
     set_phase(phase::posted);
     do_accept();
   } else {
@@ -188,14 +188,15 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
   endpoint_->connector = this;
   worker_->add(*endpoint_);
   endpoint_->reason = reason_ + std::string(name(endpoint_->caps->transport)) +
-                      (accept_via_ != nullptr ? ": chosen by the peer"
+                      (request_ != nullptr ? ": chosen by the peer"
                        : options_.transport   ? ": required"
                        : next_adapter_ == 1   ? ": the preferred one that reaches the peer"
                                               : ": after " + (tried_.empty() ? reason_ : tried_));
 }
 
 void connect_operation::do_accept() noexcept {
-  const transport::capabilities& caps = accept_via_->domain().caps();
+  detail::adapter_poller& via = *request_->via;
+  const transport::capabilities& caps = via.domain().caps();
   if (private_data_.size() > caps.max_accept_data) {
     fail({errc::invalid_value, std::to_string(private_data_.size()) +
                                    " bytes of private data with an accept, " +
@@ -203,13 +204,14 @@ void connect_operation::do_accept() noexcept {
                                    std::to_string(caps.max_accept_data)});
     return;
   }
+  request_->answered = true;
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
-      accept_via_->adapter().accept(request_, options_.endpoint, private_data_);
+      via.adapter().accept(request_->id, options_.endpoint, private_data_);
   if (!pair) {
     fail(pair.why());
     return;
   }
-  watch(std::move(*pair), *accept_via_);
+  watch(std::move(*pair), via);
 }
 
 Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }
@@ -222,7 +224,7 @@ void connect_operation::on_worker_gone() noexcept {
 void connect_operation::on_established() noexcept { finish(); }
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {
-  const bool next = accept_via_ == nullptr && event.why.code() == errc::unreachable;
+  const bool next = request_ == nullptr && event.why.code() == errc::unreachable;
   if (endpoint_ != nullptr) {
     tried_ += std::string(name(endpoint_->caps->transport)) + ": " + event.why.message() + "; ";
   }

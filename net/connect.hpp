@@ -12,6 +12,7 @@ namespace cordma {
 namespace detail {
 class adapter_poller;
 class worker_core;
+struct pending_request;
 }  // namespace detail
 
 struct connect_options {
@@ -30,8 +31,8 @@ static_assert(std::is_trivially_destructible_v<connect_options>);
 class [[nodiscard]] connect_operation final : public operation<connect_operation, Endpoint> {
  public:
   connect_operation(detail::worker_core& worker, std::string to, const connect_options& options);
-  // Answers a request of `via`'s adapter.
-  connect_operation(detail::worker_core& worker, detail::adapter_poller& via, std::uint64_t request,
+  // Accepts a request.
+  connect_operation(detail::worker_core& worker, std::shared_ptr<detail::pending_request> request,
                     const connect_options& options);
   // Refused before it began.
   connect_operation(detail::worker_core* worker, failure why);
@@ -65,8 +66,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   transport::address to_;
   connect_options options_;
   std::vector<std::byte> private_data_;
-  detail::adapter_poller* accept_via_ = nullptr;
-  std::uint64_t request_ = 0;
+  std::shared_ptr<detail::pending_request> request_;  // where it accepts; null where it connects
   std::size_t next_adapter_ = 0;
   std::unique_ptr<detail::endpoint_core> endpoint_;
   std::optional<failure> failure_;

@@ -56,7 +56,7 @@ void listener_core::on_request(transport::cm_event event) noexcept {
   const auto from = std::find_if(listeners.begin(), listeners.end(),
                                  [&](const auto& l) { return l.second.get() == event.from; });
   CORDMA_ASSERT(from != listeners.end());
-  auto request = std::make_unique<pending_request>();
+  auto request = std::make_shared<pending_request>();
   request->anchor = anchor;
   request->via = from->first;
   request->id = event.request;
@@ -91,7 +91,7 @@ listener_core::~listener_core() { shut_down(); }
 }  // namespace detail
 
 ConnectionRequest::ConnectionRequest() noexcept = default;
-ConnectionRequest::ConnectionRequest(std::unique_ptr<detail::pending_request> pending) noexcept
+ConnectionRequest::ConnectionRequest(std::shared_ptr<detail::pending_request> pending) noexcept
     : pending_(std::move(pending)) {}
 ConnectionRequest::ConnectionRequest(ConnectionRequest&&) noexcept = default;
 ConnectionRequest& ConnectionRequest::operator=(ConnectionRequest&&) noexcept = default;
@@ -109,14 +109,15 @@ connect_operation ConnectionRequest::accept(const connect_options& options) {
   CORDMA_REQUIRE(pending_ != nullptr);
   detail::worker_core* const worker = pending_->anchor->worker;
   if (worker == nullptr) return connect_operation(nullptr, {errc::shutdown, "the Worker is gone"});
-  if (pending_->answered) {
+  if (pending_->taken || pending_->answered) {
     return connect_operation(worker, {errc::bad_state, "the request was answered before"});
   }
-  pending_->answered = true;
-  return connect_operation(*worker, *pending_->via, pending_->id, options);
+  pending_->taken = true;
+  return connect_operation(*worker, pending_, options);
 }
 
 result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {
+  if (pending_->taken) return failure{errc::bad_state, "the request was accepted before"};
   return pending_->reject(private_data);
 }
 

@@ -10,13 +10,16 @@
 
 namespace cordma::detail {
 
+// Shared by the ConnectionRequest and the operation that accepts it; the last one to go rejects what
+// nobody answered.
 struct pending_request {
   std::shared_ptr<worker_anchor> anchor;
   adapter_poller* via = nullptr;
   std::uint64_t id = 0;
   std::string peer;
   std::vector<std::byte> data;
-  bool answered = false;
+  bool taken = false;     // accept() was called
+  bool answered = false;  // the transport was told
 
   result<void> reject(std::span<const std::byte> private_data);
   ~pending_request();
