@@ -4,6 +4,7 @@
 #include <cordma/net/detail/worker_core.hpp>
 
 #include <charconv>
+#include <new>
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -125,12 +126,22 @@ void connect_operation::do_start() noexcept {
     finish();
   } else if (!home()->on_owner_thread()) {
     fail({errc::no_lock, "a Worker may only be used on its own thread"});
-  } else if (request_ != nullptr) {
-    set_phase(phase::posted);
-    do_accept();
   } else {
     set_phase(phase::posted);
-    try_next();
+    advance();
+  }
+}
+
+void connect_operation::advance() noexcept {
+  try {
+    if (request_ != nullptr) {
+      do_accept();
+    } else {
+      try_next();
+    }
+  } catch (const std::bad_alloc&) {
+    drop_endpoint();
+    fail(errc::no_memory);
   }
 }
 
@@ -139,7 +150,7 @@ void connect_operation::do_cancel() noexcept {
   fail(errc::canceled);
 }
 
-bool connect_operation::admits(detail::adapter_poller& via) noexcept {
+bool connect_operation::admits(detail::adapter_poller& via) {
   const transport::capabilities& caps = via.domain().caps();
   if (options_.transport && *options_.transport != caps.transport) return false;
   if (caps.transport == transport::kind::shm && !is_this_host(to_.host)) {
@@ -154,7 +165,7 @@ bool connect_operation::admits(detail::adapter_poller& via) noexcept {
   return true;
 }
 
-void connect_operation::try_next() noexcept {
+void connect_operation::try_next() {
   auto& adapters = worker_->adapters();
   while (next_adapter_ < adapters.size()) {
     detail::adapter_poller& via = *adapters[next_adapter_++];
@@ -188,13 +199,13 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
   endpoint_->connector = this;
   worker_->add(*endpoint_);
   endpoint_->reason = reason_ + std::string(name(endpoint_->caps->transport)) +
-                      (request_ != nullptr ? ": chosen by the peer"
-                       : options_.transport   ? ": required"
-                       : next_adapter_ == 1   ? ": the preferred one that reaches the peer"
-                                              : ": after " + (tried_.empty() ? reason_ : tried_));
+                      (request_ != nullptr  ? ": chosen by the peer"
+                       : options_.transport ? ": required"
+                       : next_adapter_ == 1 ? ": the preferred one that reaches the peer"
+                                            : ": after " + (tried_.empty() ? reason_ : tried_));
 }
 
-void connect_operation::do_accept() noexcept {
+void connect_operation::do_accept() {
   detail::adapter_poller& via = *request_->via;
   const transport::capabilities& caps = via.domain().caps();
   if (private_data_.size() > caps.max_accept_data) {
@@ -224,17 +235,20 @@ void connect_operation::on_worker_gone() noexcept {
 void connect_operation::on_established() noexcept { finish(); }
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {
-  const bool next = request_ == nullptr && event.why.code() == errc::unreachable;
-  if (endpoint_ != nullptr) {
-    tried_ += std::string(name(endpoint_->caps->transport)) + ": " + event.why.message() + "; ";
-  }
   rejection_ = std::move(event.data);
-  drop_endpoint();
-  if (next) {
-    try_next();
-  } else {
+  const bool next = request_ == nullptr && event.why.code() == errc::unreachable;
+  if (!next) {
+    drop_endpoint();
     fail(std::move(event.why));
+    return;
   }
+  try {
+    tried_ += std::string(name(endpoint_->caps->transport)) + ": " + event.why.message() + "; ";
+  } catch (const std::bad_alloc&) {
+    tried_.clear();
+  }
+  drop_endpoint();
+  advance();
 }
 
 }  // namespace cordma

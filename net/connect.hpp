@@ -55,12 +55,14 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   void on_established() noexcept;
   void on_failed(transport::cm_event event) noexcept;
   void on_worker_gone() noexcept;
-  void try_next() noexcept;
-  [[nodiscard]] bool admits(detail::adapter_poller& via) noexcept;
+  // The next step; without memory for it the operation fails with no_memory.
+  void advance() noexcept;
+  void try_next();
+  [[nodiscard]] bool admits(detail::adapter_poller& via);
   void watch(std::unique_ptr<transport::queue_pair> pair, detail::adapter_poller& via);
   void fail(failure why) noexcept;
   void drop_endpoint() noexcept;
-  void do_accept() noexcept;
+  void do_accept();
 
   detail::worker_core* worker_;
   transport::address to_;

@@ -185,10 +185,10 @@ const failure* Endpoint::first_cause() const noexcept { return core_->cause.get(
 const endpoint_options& Endpoint::actual() const noexcept { return core_->granted; }
 transport::kind Endpoint::transport() const noexcept { return core_->caps->transport; }
 const std::string& Endpoint::transport_reason() const noexcept { return core_->reason; }
-std::string Endpoint::local_address() const { 
+std::string Endpoint::local_address() const {
   return core_->pair != nullptr ? core_->pair->local_address() : std::string();
 }
-std::string Endpoint::peer_address() const { 
+std::string Endpoint::peer_address() const {
   return core_->pair != nullptr ? core_->pair->peer_address() : std::string();
 }
 std::span<const std::byte> Endpoint::peer_data() const noexcept { return core_->peer_data; }

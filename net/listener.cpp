@@ -3,6 +3,7 @@
 #include <cordma/net/detail/listener_core.hpp>
 
 #include <algorithm>
+#include <new>
 
 namespace cordma {
 namespace detail {
@@ -56,9 +57,18 @@ void listener_core::on_request(transport::cm_event event) noexcept {
   const auto from = std::find_if(listeners.begin(), listeners.end(),
                                  [&](const auto& l) { return l.second.get() == event.from; });
   CORDMA_ASSERT(from != listeners.end());
+  try {
+    take_in(*from->first, std::move(event));
+  } catch (const std::bad_alloc&) {
+    // Refused is better than left waiting; that it may already have been is no harm.
+    static_cast<void>(from->first->adapter().reject(event.request, {}));
+  }
+}
+
+void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
   auto request = std::make_shared<pending_request>();
   request->anchor = anchor;
-  request->via = from->first;
+  request->via = &via;
   request->id = event.request;
   request->peer = std::move(event.peer);
   request->data = std::move(event.data);

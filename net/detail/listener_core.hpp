@@ -42,6 +42,7 @@ struct listener_core {
   result<void> open(worker_core& w, const transport::address& where,
                     const std::optional<transport::kind>& only);
   void on_request(transport::cm_event event) noexcept;
+  void take_in(adapter_poller& via, transport::cm_event event);
   void shut_down() noexcept;
 };
 

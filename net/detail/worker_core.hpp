@@ -78,8 +78,8 @@ class adapter_poller final : public poller {
 };
 
 struct endpoint_core : list_node {
-  worker_core* worker = nullptr;  // null once the worker is gone
-  reactor* home = nullptr;        // likewise
+  worker_core* worker = nullptr;          // null once the worker is gone
+  reactor* home = nullptr;                // likewise
   std::shared_ptr<context_core> context;  // keeps `caps` alive, and tells whose memory fits
   std::unique_ptr<transport::queue_pair> pair;
   const transport::capabilities* caps = nullptr;
@@ -103,7 +103,12 @@ struct endpoint_core : list_node {
   std::string reason;
   std::vector<std::byte> peer_data;
 
+  // Set aside while there is memory, so that ending for the want of it has a cause to name.
+  std::shared_ptr<failure> cause_storage = std::make_shared<failure>(errc::ok);
+  std::uint32_t reserved_slots = 0;
+
   ~endpoint_core();
+  // Throws std::bad_alloc.
   void adopt(std::unique_ptr<transport::queue_pair> p, adapter_poller& via);
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
@@ -152,15 +157,20 @@ class worker_core {
   void bury(std::unique_ptr<endpoint_core> endpoint) noexcept;
   void sweep() noexcept;
   void add(endpoint_core& e) noexcept { endpoints_.push_back(e); }
+  // Makes room for so many more requests in flight, so that posting never allocates. Throws
+  // std::bad_alloc. unreserve() gives the room back.
+  void reserve(std::uint32_t slots);
+  void unreserve(std::uint32_t slots) noexcept { reserved_slots_ -= slots; }
   void add(listener_core& l) noexcept;
 
   std::uint64_t stale_completions = 0;
   std::size_t in_flight = 0;
 
  private:
+  // no_slot where there is no memory for one more.
   [[nodiscard]] std::uint32_t take_slot() noexcept;
   void free_slot(slot& s, std::uint32_t index) noexcept;
-  void grow() noexcept;
+  void grow();
   void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   void drop_first_orphan(endpoint_core& endpoint) noexcept;
   [[nodiscard]] result<void> prepare_words(std::uint32_t index) noexcept;
@@ -173,8 +183,9 @@ class worker_core {
   reactor& home_;
   std::vector<std::unique_ptr<slot_chunk>> chunks_;
   std::uint32_t first_free_ = 0;  // index + 1; 0: none
+  std::uint64_t reserved_slots_ = 0;
   list<endpoint_core> endpoints_;
-  std::vector<std::unique_ptr<endpoint_core>> graveyard_;
+  list<endpoint_core> graveyard_;  // owned; no handle left, requests still in flight
   std::vector<listener_core*> listeners_;
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
   friend struct listener_core;
