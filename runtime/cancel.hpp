@@ -47,7 +47,10 @@ class cancel_source {
     }
   }
   // REQUIRES not yet requested: ask requested() first.
-  void attach(cancel_hook& hook) noexcept { hooks_.push_back(hook); }
+  void attach(cancel_hook& hook) noexcept {
+    CORDMA_REQUIRE(!requested_);
+    hooks_.push_back(hook);
+  }
 
  private:
   struct parent_hook : cancel_hook {

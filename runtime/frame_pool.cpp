@@ -2,6 +2,7 @@
 
 #include <array>
 #include <new>
+#include <utility>
 
 namespace cordma::frame_pool {
 namespace {
@@ -29,21 +30,39 @@ struct pool {
   }
 };
 
-thread_local pool mine;
+constinit thread_local pool mine;
+
+// Under AddressSanitizer frames go straight back to the heap: kept ones would hide the use of a
+// destroyed coroutine.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kept = 0;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr std::size_t kept = 0;
+#else
+constexpr std::size_t kept = kept_per_class;
+#endif
+#else
+constexpr std::size_t kept = kept_per_class;
+#endif
 
 constexpr std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / granule; }
 
 }  // namespace
 
 void* allocate(std::size_t bytes) {
-  ++mine.outstanding;
-  if (bytes > largest) return ::operator new(bytes);
-  size_class& c = mine.lists[class_of(bytes)];
-  if (c.head == nullptr) return ::operator new((class_of(bytes) + 1) * granule);
-  free_frame* f = c.head;
-  c.head = f->next;
-  --c.count;
-  return f;
+  size_class* const c = bytes > largest ? nullptr : &mine.lists[class_of(bytes)];
+  void* frame = nullptr;
+  if (c == nullptr) {
+    frame = ::operator new(bytes);
+  } else if (c->head == nullptr) {
+    frame = ::operator new((class_of(bytes) + 1) * granule);
+  } else {
+    frame = std::exchange(c->head, c->head->next);
+    --c->count;
+  }
+  ++mine.outstanding;  // last: operator new may have thrown
+  return frame;
 }
 
 void deallocate(void* frame, std::size_t bytes) noexcept {
@@ -53,7 +72,7 @@ void deallocate(void* frame, std::size_t bytes) noexcept {
     return;
   }
   size_class& c = mine.lists[class_of(bytes)];
-  if (c.count == kept_per_class) {
+  if (c.count == kept) {
     ::operator delete(frame);
     return;
   }

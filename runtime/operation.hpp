@@ -1,5 +1,7 @@
 // operation: what every awaitable of cordma is. Lazy; started by awaiting it or by start(); awaited
 // at most once; `co_await op` throws cordma::error, `co_await op.result()` returns result<T>.
+// Cancellation is looked at where an operation would have to wait: one that completes at once does
+// so in a canceled task too, so that such a task can still say good-bye.
 #pragma once
 
 #include <cordma/runtime/cancel.hpp>
@@ -24,21 +26,28 @@ class operation_base : public ready_item {
     done,    // the outcome is here
   };
   // Told once, from the ready list, when the outcome is here: for adapters that are no coroutines.
+  // It may destroy the operation.
   using observer = void (*)(operation_base&, void* context) noexcept;
 
   [[nodiscard]] phase state() const noexcept { return phase_; }
   [[nodiscard]] bool done() const noexcept { return phase_ == phase::done; }
+  // Instead of awaiting it. `context` is not null. An operation that is done already tells at once,
+  // through the ready list.
   void observe(observer who, void* context) noexcept {
     CORDMA_REQUIRE(!awaited());
+    CORDMA_REQUIRE(context != nullptr);
     observer_ = who;
     waiter_ = context;
+    if (done()) home_->ready(*this);
   }
 
  protected:
   explicit operation_base(reactor* home) noexcept
       : ready_item(&operation_base::resume), home_(home) {}
   operation_base(operation_base&& other) noexcept
-      : ready_item(std::move(other)), home_(other.home_), phase_(other.phase_) {
+      : ready_item(std::move(other)),
+        home_(other.home_),
+        phase_(std::exchange(other.phase_, phase::idle)) {
     CORDMA_REQUIRE(!other.awaited());
   }
 
@@ -91,7 +100,8 @@ class operation_base : public ready_item {
 //   void do_cancel()           queued: withdraw it, with errc::canceled; posted: by its contract
 //   const failure* why()       after done: null on success
 //   T take()                   after done and success: the value, moved out
-// and a destructor that detaches an operation in flight by its contract. Movable until awaited.
+// and a destructor that detaches an operation in flight by its contract. Movable until awaited; what
+// was moved from is idle. A home of null stands for the reactor of whoever awaits or starts it.
 // `Base` is operation_base, or a class derived from it that holds what Derived's do_ functions need.
 template <class Derived, class T, class Base = operation_base>
 class [[nodiscard]] operation : public Base {
@@ -107,14 +117,16 @@ class [[nodiscard]] operation : public Base {
   void start() & { start_now(); }
 
   [[nodiscard]] bool await_ready() noexcept {
-    if (phase::idle == this->state()) start_now();
-    if (!this->done()) return false;
-    return this->home() == nullptr || this->home()->may_continue_inline();
+    if (phase::idle == this->state()) {
+      if (this->home() == nullptr) return false;  // the awaiting task knows the reactor
+      start_now();
+    }
+    return this->done() && goes_on_inline();
   }
   template <class Promise>
     requires std::is_base_of_v<task_promise_base, Promise>
-  void await_suspend(std::coroutine_handle<Promise> h) noexcept {
-    suspend(h, h.promise().context);
+  bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+    return suspend(h, h.promise().context);
   }
   T await_resume() {
     if (const failure* f = self().why()) throw_error(*f);
@@ -127,8 +139,8 @@ class [[nodiscard]] operation : public Base {
     explicit result_awaiter(Derived& op) noexcept : op_(op) {}
     [[nodiscard]] bool await_ready() noexcept { return op_.await_ready(); }
     template <class Promise>
-    void await_suspend(std::coroutine_handle<Promise> h) noexcept {
-      op_.await_suspend(h);
+    bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+      return op_.await_suspend(h);
     }
     cordma::result<T> await_resume() { return op_.take_result(); }
 
@@ -161,24 +173,38 @@ class [[nodiscard]] operation : public Base {
   Derived& self() noexcept { return static_cast<Derived&>(*this); }
   void start_now() noexcept {
     CORDMA_REQUIRE(this->state() == phase::idle);
+    if (this->home() == nullptr) this->set_home(reactor::current());
+    CORDMA_REQUIRE(this->home() != nullptr);
     self().do_start();
   }
-  void suspend(std::coroutine_handle<> h, const task_context& context) noexcept {
+  // A failure for being on the wrong thread must not touch the reactor of the right one.
+  [[nodiscard]] bool goes_on_inline() noexcept {
+    return !this->home()->on_owner_thread() || this->home()->may_continue_inline();
+  }
+  // False where the awaiter goes on without suspending.
+  bool suspend(std::coroutine_handle<> h, const task_context& context) noexcept {
     CORDMA_REQUIRE(!this->awaited());
+    if (this->state() == phase::idle) {
+      this->set_home(context.home);
+      start_now();
+      if (this->done() && context.home->may_continue_inline()) return false;
+    }
     this->wait(h);
     if (this->done()) {
-      this->home()->ready(*this);
-      return;
+      context.home->ready(*this);
+      return true;
     }
-    if (context.cancel == nullptr) return;
+    cancel_source* const canceler = context.cancellation();
+    if (canceler == nullptr) return true;
     cancel_hook& link = this->link_cancel([](cancel_hook& c) noexcept {
       static_cast<Derived&>(operation_base::owner_of(c)).cancel();
     });
-    if (context.cancel->requested()) {
+    if (canceler->requested()) {
       cancel();
     } else {
-      context.cancel->attach(link);
+      canceler->attach(link);
     }
+    return true;
   }
 };
 

@@ -14,8 +14,6 @@
 namespace cordma {
 namespace {
 
-// Its address names the thread; never read or written.
-thread_local char thread_mark;
 thread_local reactor* current_reactor = nullptr;
 
 // With timers pending, the clock is read once in so many passes that found work, and so many that
@@ -23,6 +21,7 @@ thread_local reactor* current_reactor = nullptr;
 constexpr unsigned busy_turns_per_clock = 16;
 constexpr unsigned idle_turns_per_clock = 32;
 constexpr int most_ready_per_turn = 1024;
+constexpr int most_events_per_wait = 8;
 constexpr duration longest_measured_wake = std::chrono::microseconds(50);
 constexpr duration shortest_measured_wake = std::chrono::microseconds(2);
 
@@ -67,7 +66,7 @@ timer::~timer() {
 reactor::reactor(const reactor_options& options)
     : options_(options),
       clock_(options.time != nullptr ? options.time : &real_clock()),
-      owner_thread_(&thread_mark) {
+      owner_thread_(&detail::thread_mark) {
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -85,29 +84,42 @@ reactor::reactor(const reactor_options& options)
   pollers_.reserve(8);
   if (options_.mode == wait_mode::adaptive) {
     if (options_.spin_limit >= duration::zero()) {
-      wake_cost_ = options_.spin_limit;
-    } else {
+      spin_ = cordma::spin_budget(options_.spin_limit);
+    } else if (clock_ == &real_clock()) {
       measure_wake_cost();
     }
-    spin_budget_ = wake_cost_;
   }
 }
 
 reactor::~reactor() {
   CORDMA_REQUIRE(!in_turn_);
   for (timer* t : timers_) t->owner_ = nullptr;
+  for (inbox_item* item = inbox_.exchange(nullptr); item != nullptr;) {
+    inbox_item* next = item->next_;
+    if (item->drop_ != nullptr) item->drop_(*item);
+    item = next;
+  }
   ::close(epoll_fd_);
   ::close(event_fd_);
   ::close(timer_fd_);
 }
 
 reactor* reactor::current() noexcept { return current_reactor; }
-bool reactor::on_owner_thread() const noexcept { return owner_thread_ == &thread_mark; }
 
-void reactor::bind() noexcept {
-  CORDMA_REQUIRE(!in_turn_);
-  owner_thread_ = &thread_mark;
+result<void> reactor::claim() noexcept {
+  if (on_owner_thread()) {
+    if (!in_turn_ && !running_.load(std::memory_order_relaxed)) return {};
+    return failure{errc::bad_state,
+                   "a reactor cannot be run from inside one of its own coroutines"};
+  }
+  if (running_.load(std::memory_order_acquire)) {
+    return failure{errc::no_lock, "the reactor is running on another thread"};
+  }
+  owner_thread_.store(&detail::thread_mark, std::memory_order_relaxed);
+  return {};
 }
+
+void reactor::bind() noexcept { CORDMA_REQUIRE(claim().ok()); }
 
 bool reactor::turn() noexcept {
   CORDMA_REQUIRE(!in_turn_);
@@ -173,16 +185,19 @@ std::size_t reactor::run_ready() noexcept {
 }
 
 result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noexcept {
-  bind();
+  const result<void> mine = claim();
+  if (!mine) return mine;
+  struct running {
+    explicit running(std::atomic<bool>& f) noexcept : flag(f) { flag.store(true); }
+    ~running() { flag.store(false); }
+    std::atomic<bool>& flag;
+  } const guard(running_);
   stop_requested_ = false;
   stuck_ = false;
   while (!done(context)) {
     if (stop_requested_) return failure{errc::shutdown};
     if (turn()) {
-      if (idle_since_ != never) {
-        if (options_.mode == wait_mode::adaptive) adapt(clock_->now() - idle_since_);
-        idle_since_ = never;
-      }
+      if (idle_since_ != never) came_to_life();
       continue;
     }
     if (done(context)) break;
@@ -204,7 +219,7 @@ void reactor::idle() noexcept {
     case wait_mode::adaptive: break;
   }
   if (idle_since_ == never) idle_since_ = clock_->now();
-  if (spin_budget_ > duration::zero() && clock_->now() - idle_since_ < spin_budget_) {
+  if (spin_.get() > duration::zero() && clock_->now() - idle_since_ < spin_.get()) {
     relax();
     return;
   }
@@ -239,14 +254,15 @@ arm_state reactor::prepare_wait() noexcept {
     reactor* const outer = std::exchange(current_reactor, this);
     const std::size_t found = poll_all();
     current_reactor = outer;
-    if (found != 0 || !ready_.empty() || !inbox_empty() ||
+    // The other half of what post() does: both sides seq_cst, so that one of them sees the other.
+    if (found != 0 || !ready_.empty() || inbox_.load(std::memory_order_seq_cst) != nullptr ||
         wake_requested_.load(std::memory_order_seq_cst)) {
       ++counters_.late_work;
       state = arm_state::busy;
     }
   }
   if (state == arm_state::busy) {
-    finish_wait();
+    end_wait();
   } else {
     arm_timer_fd();
   }
@@ -255,9 +271,17 @@ arm_state reactor::prepare_wait() noexcept {
 
 void reactor::finish_wait() noexcept {
   if (!armed_) return;
+  // Whoever waited on fd() saw it readable and took nothing out of it: without this it would stay
+  // so for ever, for the eventfd and the timerfd are watched for edges and never read.
+  epoll_event events[most_events_per_wait];
+  epoll_wait(epoll_fd_, events, most_events_per_wait, 0);
+  end_wait();
+}
+
+void reactor::end_wait() noexcept {
   armed_ = false;
   sleeping_.store(false, std::memory_order_relaxed);
-  wake_requested_.store(false, std::memory_order_relaxed);
+  wake_requested_.exchange(false, std::memory_order_acq_rel);
   turns_to_clock_ = 0;
   for (poller* p : pollers_) p->disarm();
 }
@@ -265,25 +289,30 @@ void reactor::finish_wait() noexcept {
 void reactor::sleep_once() noexcept {
   if (prepare_wait() == arm_state::busy) return;
   ++counters_.sleeps;
-  bool woken = true;
+  slept_ = true;
   if (sleeper_ != nullptr) {
+    reactor* const outer = std::exchange(current_reactor, this);
     sleeper_->sleep(epoll_fd_, until_next_timer());
-  } else {
-    epoll_event events[4];
-    woken = epoll_wait(epoll_fd_, events, 4, -1) > 0;
-  }
-  if (woken) {
+    current_reactor = outer;
     ++counters_.wakeups;
-  } else {
-    ++counters_.spurious;
+    finish_wait();
+    return;
   }
-  finish_wait();
+  epoll_event events[most_events_per_wait];
+  const bool woken = epoll_wait(epoll_fd_, events, most_events_per_wait, -1) > 0;
+  ++(woken ? counters_.wakeups : counters_.spurious);
+  end_wait();
 }
 
 void reactor::arm_timer_fd() noexcept {
   // One timerfd rather than a timeout, so that a foreign loop that waits on fd() is woken as well.
   if (timers_.empty() || sleeper_ != nullptr) return;
-  duration left = std::max(timers_.front()->when_ - clock_->now(), duration(1));
+  const time_point next = timers_.front()->when_;
+  // Set already, and not fired yet: what has fired is no longer the front. Saves a system call in
+  // every sleep of a worker whose keep-alive timers stand far off.
+  if (next == timer_set_for_) return;
+  timer_set_for_ = next;
+  const duration left = std::max(next - clock_->now(), duration(1));
   itimerspec spec{};
   spec.it_value.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
   spec.it_value.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
@@ -295,38 +324,38 @@ duration reactor::until_next_timer() noexcept {
   return std::max(timers_.front()->when_ - clock_->now(), duration::zero());
 }
 
-// Grows the budget while a slightly longer spin would have saved a sleep, shrinks it while spinning
-// was in vain: never above the cost of a wake-up, so that the sum is at most twice the better mode.
-void reactor::adapt(duration gap) noexcept {
-  if (gap <= spin_budget_) return;
-  if (gap <= wake_cost_) {
-    spin_budget_ = wake_cost_;
-    return;
-  }
-  spin_budget_ = spin_budget_ / 2;
-  if (spin_budget_ < wake_cost_ / 16) spin_budget_ = duration::zero();
+void reactor::came_to_life() noexcept {
+  if (slept_) spin_.work_came_while_asleep(clock_->now() - idle_since_);
+  idle_since_ = never;
+  slept_ = false;
 }
 
 void reactor::measure_wake_cost() noexcept {
-  // CPU time of this thread over short sleeps: going to sleep, being woken, and the switch.
+  // Over short sleeps: the CPU time of this thread (going to sleep, being woken, the switch), and how
+  // late it runs again.
   constexpr int rounds = 8;
-  const auto cpu = [] {
+  constexpr long nap_ns = 20'000;
+  const auto read_clock = [](clockid_t which) {
     timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
+    clock_gettime(which, &t);
+    return duration(t.tv_sec * 1'000'000'000LL + t.tv_nsec);
   };
-  long long least = longest_measured_wake.count();
+  duration cpu = longest_measured_wake;
+  duration latency = longest_measured_wake;
   for (int i = 0; i < rounds; ++i) {
     itimerspec spec{};
-    spec.it_value.tv_nsec = 20'000;
+    spec.it_value.tv_nsec = nap_ns;
+    const duration set_at = read_clock(CLOCK_MONOTONIC);
     timerfd_settime(timer_fd_, 0, &spec, nullptr);
-    const long long before = cpu();
+    const duration before = read_clock(CLOCK_THREAD_CPUTIME_ID);
     epoll_event e{};
     epoll_wait(epoll_fd_, &e, 1, 5);
-    least = std::min(least, cpu() - before);
+    cpu = std::min(cpu, read_clock(CLOCK_THREAD_CPUTIME_ID) - before);
+    latency = std::min(latency, read_clock(CLOCK_MONOTONIC) - set_at - duration(nap_ns));
   }
   // The other half of a wake-up is the waker's: writing the eventfd and the interrupt it sends.
-  wake_cost_ = std::clamp(duration(least * 2), shortest_measured_wake, longest_measured_wake);
+  spin_ = cordma::spin_budget(std::clamp(cpu * 2, shortest_measured_wake, longest_measured_wake),
+                              std::max(latency, duration::zero()));
 }
 
 void reactor::post(inbox_item& item) noexcept {
@@ -349,17 +378,20 @@ void reactor::wake() noexcept {
 }
 
 result<void> reactor::add(poller& p) {
+  pollers_.push_back(&p);
   if (p.wait_fd() < 0) {
     if (options_.mode != wait_mode::polling) {
+      pollers_.pop_back();
       return failure{errc::not_supported, std::string("the ") + p.name() +
                                               " source cannot wake a sleeper: use a reactor in "
                                               "polling mode"};
     }
   } else if (watch(epoll_fd_, p.wait_fd(), p.edge_triggered()) != 0) {
-    return failure::from_os(errno,
+    const int saved = errno;
+    pollers_.pop_back();
+    return failure::from_os(saved,
                             std::string("watching the descriptor of the ") + p.name() + " source");
   }
-  pollers_.push_back(&p);
   return {};
 }
 

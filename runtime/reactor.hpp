@@ -4,8 +4,10 @@
 #include <cordma/runtime/clock.hpp>
 #include <cordma/runtime/list.hpp>
 #include <cordma/runtime/result.hpp>
+#include <cordma/runtime/spin_budget.hpp>
 
 #include <atomic>
+#include <concepts>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +19,11 @@
 namespace cordma {
 
 class reactor;
+
+namespace detail {
+// Its address names the thread; never read or written.
+inline constinit thread_local char thread_mark = 0;
+}  // namespace detail
 
 // How a reactor waits when it has nothing to do.
 enum class wait_mode : std::uint8_t {
@@ -47,15 +54,18 @@ class resume_item final : public ready_item {
   std::coroutine_handle<> handle;
 };
 
-// Work handed over from any thread. The owner keeps it alive until it ran.
+// Work handed over from any thread. The owner keeps it alive until it ran, or was dropped because the
+// reactor is destroyed with the item still in its inbox.
 class inbox_item {
  public:
   using function = void (*)(inbox_item&) noexcept;
-  explicit inbox_item(function run) noexcept : run_(run) {}
+  // `drop` is called instead of `run` in the reactor's destructor; null: nothing to tidy up.
+  explicit inbox_item(function run, function drop = nullptr) noexcept : run_(run), drop_(drop) {}
 
  private:
   friend class reactor;
   function run_;
+  function drop_;
   inbox_item* next_ = nullptr;
 };
 
@@ -135,8 +145,9 @@ struct reactor_options {
   void* before_sleep_context = nullptr;
 };
 
-// Bound to the thread that runs it (the creating thread until bind() or a first turn elsewhere);
-// only post() and wake() may be called from other threads. Never starts a thread.
+// Bound to the thread that runs it (the creating thread until claim(), bind() or run_until()
+// elsewhere); only post() and wake() may be called from other threads, and the rest checks that in
+// every build. Never starts a thread.
 class reactor {
  public:
   // Throws cordma::error (no_memory, operating_system) where descriptors cannot be had.
@@ -147,8 +158,13 @@ class reactor {
 
   // The reactor whose turn is running on this thread, or null.
   [[nodiscard]] static reactor* current() noexcept;
-  [[nodiscard]] bool on_owner_thread() const noexcept;
-  // Makes the calling thread the owner. REQUIRES that no turn is running.
+  [[nodiscard]] bool on_owner_thread() const noexcept {
+    return owner_thread_.load(std::memory_order_relaxed) == &detail::thread_mark;
+  }
+  // Makes the calling thread the owner. Errors: no_lock while another thread runs it; bad_state from
+  // inside one of its own turns.
+  [[nodiscard]] result<void> claim() noexcept;
+  // As claim(), where neither can happen: REQUIRES that it is not running.
   void bind() noexcept;
 
   [[nodiscard]] wait_mode mode() const noexcept { return options_.mode; }
@@ -156,19 +172,24 @@ class reactor {
   [[nodiscard]] time_point now() noexcept { return clock_->now(); }
   [[nodiscard]] const reactor_counters& counters() const noexcept { return counters_; }
   // Adaptive mode: the cost of one wake-up as measured at start, and the current budget of a spin.
-  [[nodiscard]] duration wake_cost() const noexcept { return wake_cost_; }
-  [[nodiscard]] duration spin_budget() const noexcept { return spin_budget_; }
+  [[nodiscard]] duration wake_cost() const noexcept { return spin_.wake_cost(); }
+  [[nodiscard]] duration spin_budget() const noexcept { return spin_.get(); }
 
   // One pass: pollers, inbox, timers, then what was ready. True if anything happened. Never waits.
   // REQUIRES not called from inside a turn.
   bool turn() noexcept;
   // Turns, and waits between them as the mode says, until `done(context)`; checked every pass.
-  // Returns shutdown after stop(); bad_state where, in virtual time, nothing can ever happen again.
+  // Returns shutdown after stop(); no_lock and bad_state as claim() does; bad_state as well where, in
+  // virtual time, nothing can ever happen again.
   result<void> run_until(bool (*done)(void*) noexcept, void* context) noexcept;
   // Ends run_until() at its next pass. Owner thread only (from others: post it).
   void stop() noexcept { stop_requested_ = true; }
 
-  void ready(ready_item& item) noexcept { ready_.push_back(item); }
+  // The item runs in the next pass. REQUIRES the owner thread.
+  void ready(ready_item& item) noexcept {
+    CORDMA_REQUIRE(on_owner_thread());
+    ready_.push_back(item);
+  }
   void add(timer& t, time_point when) noexcept;
   void remove(timer& t) noexcept;
   // not_supported where the mode may sleep and the poller cannot wake a sleeper, naming it.
@@ -179,8 +200,10 @@ class reactor {
 
   // Any thread. The item runs on the owner thread. Lock-free.
   void post(inbox_item& item) noexcept;
-  // Any thread; allocates. `work()` must not throw.
+  // Any thread; allocates. `work()` must not throw. Destroyed without having run where the reactor is
+  // destroyed first.
   template <class Work>
+    requires std::invocable<Work&>
   void post(Work work);
   // Any thread, and signal handlers: the current or next wait returns.
   void wake() noexcept;
@@ -205,7 +228,8 @@ class reactor {
   void idle() noexcept;
   void sleep_once() noexcept;
   bool skip_to_next_timer() noexcept;
-  void adapt(duration gap) noexcept;
+  void came_to_life() noexcept;
+  void end_wait() noexcept;
   void measure_wake_cost() noexcept;
   void arm_timer_fd() noexcept;
   [[nodiscard]] duration until_next_timer() noexcept;
@@ -226,16 +250,18 @@ class reactor {
   int epoll_fd_ = -1;
   int event_fd_ = -1;
   int timer_fd_ = -1;
+  time_point timer_set_for_{never};
   sleeper* sleeper_ = nullptr;
-  const void* owner_thread_;
+  std::atomic<const void*> owner_thread_;
+  std::atomic<bool> running_{false};  // inside run_until()
   bool in_turn_ = false;
   bool armed_ = false;
   bool stop_requested_ = false;
   bool stuck_ = false;
 
   time_point idle_since_{never};
-  duration wake_cost_{};
-  duration spin_budget_{};
+  bool slept_ = false;  // since idle_since_
+  cordma::spin_budget spin_;
   unsigned turns_to_clock_ = 0;  // turns until timers look at the clock again
   reactor_counters counters_;
 
@@ -245,13 +271,16 @@ class reactor {
 };
 
 template <class Work>
+  requires std::invocable<Work&>
 void reactor::post(Work work) {
   struct boxed final : inbox_item {
     explicit boxed(Work&& w)
-        : inbox_item([](inbox_item& i) noexcept {
-            std::unique_ptr<boxed> self(static_cast<boxed*>(&i));
-            self->work();
-          }),
+        : inbox_item(
+              [](inbox_item& i) noexcept {
+                std::unique_ptr<boxed> self(static_cast<boxed*>(&i));
+                self->work();
+              },
+              [](inbox_item& i) noexcept { delete static_cast<boxed*>(&i); }),
           work(std::move(w)) {}
     Work work;
   };

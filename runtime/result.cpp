@@ -35,7 +35,8 @@ std::string failure::describe() const {
 }
 
 error::error(failure why)
-    : std::system_error(make_error_code(why.code()), why.describe()), why_(std::move(why)) {}
+    : std::system_error(make_error_code(why.code())),
+      told_(std::make_shared<const told>(std::move(why))) {}
 
 void throw_error(failure why) { throw error(std::move(why)); }
 

@@ -66,15 +66,21 @@ class failure {
   std::shared_ptr<const failure> cause_;
 };
 
-// What `co_await operation` throws. what() is failure::describe().
+// What `co_await operation` throws. what() is failure::describe(). Copying never throws.
 class error : public std::system_error {
  public:
   explicit error(failure why);
-  [[nodiscard]] const failure& why() const noexcept { return why_; }
-  [[nodiscard]] errc condition() const noexcept { return why_.code(); }
+  [[nodiscard]] const failure& why() const noexcept { return told_->why; }
+  [[nodiscard]] errc condition() const noexcept { return told_->why.code(); }
+  [[nodiscard]] const char* what() const noexcept override { return told_->text.c_str(); }
 
  private:
-  failure why_;
+  struct told {
+    explicit told(failure&& f) : why(std::move(f)), text(why.describe()) {}
+    failure why;
+    std::string text;
+  };
+  std::shared_ptr<const told> told_;
 };
 
 [[noreturn]] void throw_error(failure why);

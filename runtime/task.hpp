@@ -5,6 +5,7 @@
 #include <cordma/runtime/cancel.hpp>
 #include <cordma/runtime/frame_pool.hpp>
 #include <cordma/runtime/reactor.hpp>
+#include <cordma/runtime/task_root.hpp>
 
 #include <coroutine>
 #include <exception>
@@ -14,10 +15,16 @@
 
 namespace cordma {
 
-// What flows down the chain of tasks. Both pointers outlive the task that holds them.
+// What flows down the chain of tasks. All it points to outlives the task that holds it.
 struct task_context {
   reactor* home = nullptr;          // where the task runs
   cancel_source* cancel = nullptr;  // null: nobody can cancel it
+  reactor* cancel_home = nullptr;   // the thread `cancel` is bound to
+
+  // What can cancel the task where it runs now: null while it is away from home (resume_on.hpp).
+  [[nodiscard]] cancel_source* cancellation() const noexcept {
+    return home == cancel_home ? cancel : nullptr;
+  }
 };
 
 // The part of every promise that awaiters may use. Bound to the thread of context.home.
@@ -30,9 +37,8 @@ class task_promise_base {
 
   task_context context;
 
-  // Called once, at the end, instead of resuming `continuation`, when set: roots use it.
-  void (*on_done)(task_promise_base&) noexcept = nullptr;
-  void* on_done_context = nullptr;
+  // Told at the end, where no coroutine awaits this one.
+  task_root* root = nullptr;
   std::coroutine_handle<> continuation;
   task_promise_base* awaiter = nullptr;
 
@@ -50,11 +56,10 @@ class task_promise_base {
   // Symmetric transfer to the awaiter; through the ready list where too much ran inline already
   // (fairness, and the stack of builds in which the transfer is no tail call).
   std::coroutine_handle<> finish() noexcept {
-    if (on_done != nullptr) {
-      on_done(*this);  // may destroy this frame
+    if (root != nullptr) {
+      root->ended(*context.home);  // may destroy this frame
       return std::noop_coroutine();
     }
-    if (awaiter == nullptr) return continuation;
     awaiter->context.home = context.home;  // a task may have moved to another reactor
     if (context.home->may_continue_inline()) return continuation;
     awaiter->turn_.handle = continuation;
@@ -82,6 +87,7 @@ class task_promise final : public task_promise_base {
   void return_value(U&& value) {
     value_.emplace(std::forward<U>(value));
   }
+  [[nodiscard]] const std::exception_ptr& exception() const noexcept { return exception_; }
   T take() {
     if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
     CORDMA_ASSERT(value_.has_value());
@@ -101,6 +107,7 @@ class task_promise<void> final : public task_promise_base {
   final_awaiter final_suspend() const noexcept { return {}; }
   void unhandled_exception() noexcept { exception_ = std::current_exception(); }
   void return_void() const noexcept {}
+  [[nodiscard]] const std::exception_ptr& exception() const noexcept { return exception_; }
   void take() {
     if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
   }
@@ -161,7 +168,7 @@ class [[nodiscard]] task {
   };
 
   awaiter operator co_await() const noexcept {
-    CORDMA_REQUIRE(handle_);
+    CORDMA_REQUIRE(handle_ && !handle_.done());
     return awaiter(handle_);
   }
 
@@ -193,40 +200,45 @@ class context_awaiter {
   task_promise_base* promise_ = nullptr;
 };
 
-inline void mark_done(task_promise_base& p) noexcept {
-  *static_cast<bool*>(p.on_done_context) = true;
-}
+class run_root final : public task_root {
+ public:
+  run_root() noexcept
+      : task_root([](task_root& r) noexcept { static_cast<run_root&>(r).done_ = true; }) {}
+  [[nodiscard]] bool done() const noexcept { return done_; }
+
+ private:
+  bool done_ = false;
+};
 }  // namespace detail
 
 // `task_context& c = co_await this_task();`
 [[nodiscard]] inline detail::context_awaiter this_task() noexcept { return {}; }
 
-// Starts `t` as a root: it begins at the reactor's next pass, `done` is called on its last suspension
-// (and may destroy it). The task stays with the caller. Scopes and reactors use this; programs use
-// run() and scope.
+// Starts `t` with nobody awaiting it: it begins in the next pass of `home`, and `root` is told at its
+// end. Both stay with the caller. Scopes and adapters use this; programs
+// use run() and scope.
 template <class T>
-void start_root(reactor& home, task<T>& t, cancel_source* cancel, resume_item& item,
-                void (*done)(task_promise_base&) noexcept, void* done_context) noexcept {
+void start_root(reactor& home, task<T>& t, cancel_source* cancel, task_root& root) noexcept {
   auto& p = t.handle().promise();
   p.context.home = &home;
   p.context.cancel = cancel;
-  p.on_done = done;
-  p.on_done_context = done_context;
-  item.handle = t.handle();
-  home.ready(item);
+  p.context.cancel_home = &home;
+  p.root = &root;
+  root.begin(home, t.handle());
 }
 
 // Runs the reactor on this thread until `main` is done; returns its value or throws what it threw.
-// Throws cordma::error(shutdown) after reactor::stop(), bad_state where virtual time finds that
-// nothing can happen any more: `main` is destroyed then, where it stands.
+// Throws cordma::error: shutdown after reactor::stop(), bad_state where virtual time finds that
+// nothing can happen any more (`main` is destroyed then, where it stands; REQUIRES that it is on no
+// other reactor just then); no_lock and bad_state as reactor::claim() does.
 template <class T>
 T run(reactor& r, task<T> main, cancel_source* cancel = nullptr) {
-  bool finished = false;
-  resume_item item;
-  r.bind();
-  start_root(r, main, cancel, item, &detail::mark_done, &finished);
-  const result<void> outcome =
-      r.run_until([](void* f) noexcept { return *static_cast<bool*>(f); }, &finished);
+  detail::run_root root;
+  const result<void> mine = r.claim();
+  if (!mine) throw_error(mine.why());
+  start_root(r, main, cancel, root);
+  const result<void> outcome = r.run_until(
+      [](void* f) noexcept { return static_cast<detail::run_root*>(f)->done(); }, &root);
   if (!outcome) throw_error(outcome.why());
   return main.handle().promise().take();
 }

@@ -1,0 +1,64 @@
+// task_root: who is told when a task ends that no coroutine awaits. Scopes, when_all, run() and the
+// adapters hold one per task they drive.
+#pragma once
+
+#include <cordma/runtime/reactor.hpp>
+
+#include <coroutine>
+#include <utility>
+
+namespace cordma {
+
+// Bound to the reactor it was started on; the task may end on another one (resume_on.hpp), and is
+// then reported here all the same. REQUIRES, when destroyed, that the task is not on its way back.
+class task_root : private ready_item, private inbox_item {
+ public:
+  // Called once, from the last suspension of the task or later; may destroy the task and the root.
+  using function = void (*)(task_root&) noexcept;
+
+  explicit task_root(function done) noexcept
+      : ready_item(&task_root::run_ready), inbox_item(&task_root::run_inbox), done_(done) {}
+  task_root(const task_root&) = delete;
+  task_root& operator=(const task_root&) = delete;
+  ~task_root() { CORDMA_REQUIRE(!away_); }
+
+  [[nodiscard]] reactor* home() const noexcept { return home_; }
+  // `first` is resumed in the next pass of `home`.
+  void begin(reactor& home, std::coroutine_handle<> first) noexcept {
+    home_ = &home;
+    first_ = first;
+    home.ready(*this);
+  }
+  // The task has ended on `where`, the reactor of this thread.
+  void ended(reactor& where) noexcept {
+    if (&where == home_) {
+      done_(*this);
+      return;
+    }
+    // By way of the ready list: the frame must be fully suspended before another thread sees it.
+    away_ = true;
+    where.ready(*this);
+  }
+
+ private:
+  static void run_ready(ready_item& item) noexcept {
+    auto& self = static_cast<task_root&>(item);
+    if (self.first_) {
+      std::exchange(self.first_, {}).resume();
+    } else {
+      self.home_->post(self);  // from here on the other thread owns it
+    }
+  }
+  static void run_inbox(inbox_item& item) noexcept {
+    auto& self = static_cast<task_root&>(item);
+    self.away_ = false;
+    self.done_(self);
+  }
+
+  function done_;
+  reactor* home_ = nullptr;
+  std::coroutine_handle<> first_;
+  bool away_ = false;
+};
+
+}  // namespace cordma
