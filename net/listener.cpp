@@ -42,6 +42,19 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   if (order.empty()) {
     return failure{errc::not_supported, "this Context does not have the transport asked for"};
   }
+  result<void> opened = open_all(order);
+  // The port that one transport found free may be taken on the next: ask for another.
+  for (int tries = 1; opened.code() == errc::in_use && where.port == 0 && tries < most_ports_tried;
+       ++tries) {
+    listeners.clear();
+    bound.port = 0;
+    opened = open_all(order);
+  }
+  if (opened) w.add(*this);
+  return opened;
+}
+
+result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) {
   for (adapter_poller* a : order) {
     result<std::unique_ptr<transport::listener>> l = a->adapter().listen(bound);
     if (!l) return l.why();
@@ -49,7 +62,6 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
     (*l)->user = this;
     listeners.emplace_back(a, std::move(*l));
   }
-  w.add(*this);
   return {};
 }
 

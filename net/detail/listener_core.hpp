@@ -29,6 +29,8 @@ struct listener_core {
   // Requests not yet taken by next(); beyond it new ones are rejected.
   static constexpr std::size_t most_pending = 4096;
 
+  static constexpr int most_ports_tried = 16;
+
   worker_core* worker = nullptr;
   reactor* home = nullptr;
   transport::address bound;
@@ -41,6 +43,7 @@ struct listener_core {
   ~listener_core();
   result<void> open(worker_core& w, const transport::address& where,
                     const std::optional<transport::kind>& only);
+  result<void> open_all(const std::vector<adapter_poller*>& order);
   void on_request(transport::cm_event event) noexcept;
   void take_in(adapter_poller& via, transport::cm_event event);
   void shut_down() noexcept;

@@ -84,7 +84,7 @@ worker_core::~worker_core() {
   }
 }
 
-void worker_core::add(listener_core& l) noexcept { listeners_.push_back(&l); }
+void worker_core::add(listener_core& l) { listeners_.push_back(&l); }
 
 void worker_core::reserve(std::uint32_t slots) {
   while (chunks_.size() * slots_per_chunk < reserved_slots_ + slots) grow();

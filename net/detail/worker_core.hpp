@@ -161,7 +161,7 @@ class worker_core {
   // std::bad_alloc. unreserve() gives the room back.
   void reserve(std::uint32_t slots);
   void unreserve(std::uint32_t slots) noexcept { reserved_slots_ -= slots; }
-  void add(listener_core& l) noexcept;
+  void add(listener_core& l);
 
   std::uint64_t stale_completions = 0;
   std::size_t in_flight = 0;
