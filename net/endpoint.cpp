@@ -176,6 +176,7 @@ state_operation Endpoint::state_changed() noexcept {
 void Endpoint::abort() noexcept {
   if (core_->state == endpoint_state::closed || core_->pair == nullptr) return;
   CORDMA_REQUIRE(core_->home->on_owner_thread());
+  core_->closed_here = true;
   core_->pair->abort();
   core_->end({errc::not_connected, "aborted by this side"});
 }
@@ -213,6 +214,7 @@ void state_operation::do_start() noexcept {
     return;
   }
   if (kind_ == kind::close && endpoint_->state == endpoint_state::connected) {
+    endpoint_->closed_here = true;
     endpoint_->set_state(endpoint_state::closing);
     endpoint_->begin_close();
   }

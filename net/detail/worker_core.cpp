@@ -414,8 +414,12 @@ void endpoint_core::refresh_grant() noexcept {
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
   if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
-  if (state == endpoint_state::closed || state == endpoint_state::closing) {
-    op.complete_failed(flushed(transport::name(op.op_)));
+  if (state == endpoint_state::closed || state == endpoint_state::closing) [[unlikely]] {
+    if (closed_here) {
+      op.complete_failed({errc::not_connected, "this side closed the connection"});
+    } else {
+      op.complete_failed(flushed(transport::name(op.op_)));
+    }
     return;
   }
   list<post_base>& waiting = recv ? waiting_recvs : waiting_sends;

@@ -86,6 +86,7 @@ struct endpoint_core : list_node {
   std::size_t kind = 0;
   endpoint_state state = endpoint_state::connecting;
   bool handle_gone = false;  // nobody holds it: goes when the last request came back
+  bool closed_here = false;  // by close() or abort(), rather than by the peer or an error
   bool fence_next = false;
   std::uint32_t batches = 0;
   std::uint32_t first_orphan = 0;  // slot index + 1, in the order of posting; 0: none
