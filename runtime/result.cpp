@@ -40,4 +40,15 @@ error::error(failure why)
 
 void throw_error(failure why) { throw error(std::move(why)); }
 
+bool is_canceled(const std::exception_ptr& thrown) noexcept {
+  if (!thrown) return false;
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const error& e) {
+    return e.condition() == errc::canceled;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace cordma

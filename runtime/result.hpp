@@ -4,6 +4,7 @@
 #include <cordma/runtime/check.hpp>
 #include <cordma/runtime/errc.hpp>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -84,6 +85,9 @@ class error : public std::system_error {
 };
 
 [[noreturn]] void throw_error(failure why);
+
+// Whether it is a cordma::error with errc::canceled. Costs a rethrow.
+[[nodiscard]] bool is_canceled(const std::exception_ptr& thrown) noexcept;
 
 // A value or a failure. value() throws cordma::error where there is none; operator* REQUIRES one.
 template <class T>

@@ -42,7 +42,12 @@ class task_promise_base {
   std::coroutine_handle<> continuation;
   task_promise_base* awaiter = nullptr;
 
+  // What the task threw; null before its end, and where it ended well.
+  [[nodiscard]] const std::exception_ptr& exception() const noexcept { return exception_; }
+  void unhandled_exception() noexcept { exception_ = std::current_exception(); }
+
  protected:
+  std::exception_ptr exception_;
   struct final_awaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <class Promise>
@@ -81,13 +86,11 @@ class task_promise final : public task_promise_base {
   task<T> get_return_object() noexcept;
   std::suspend_always initial_suspend() const noexcept { return {}; }
   final_awaiter final_suspend() const noexcept { return {}; }
-  void unhandled_exception() noexcept { exception_ = std::current_exception(); }
   template <class U>
     requires std::is_convertible_v<U&&, T>
   void return_value(U&& value) {
     value_.emplace(std::forward<U>(value));
   }
-  [[nodiscard]] const std::exception_ptr& exception() const noexcept { return exception_; }
   T take() {
     if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
     CORDMA_ASSERT(value_.has_value());
@@ -96,7 +99,6 @@ class task_promise final : public task_promise_base {
 
  private:
   std::optional<T> value_;
-  std::exception_ptr exception_;
 };
 
 template <>
@@ -105,15 +107,10 @@ class task_promise<void> final : public task_promise_base {
   task<void> get_return_object() noexcept;
   std::suspend_always initial_suspend() const noexcept { return {}; }
   final_awaiter final_suspend() const noexcept { return {}; }
-  void unhandled_exception() noexcept { exception_ = std::current_exception(); }
   void return_void() const noexcept {}
-  [[nodiscard]] const std::exception_ptr& exception() const noexcept { return exception_; }
   void take() {
     if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
   }
-
- private:
-  std::exception_ptr exception_;
 };
 
 }  // namespace detail

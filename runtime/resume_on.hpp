@@ -1,0 +1,132 @@
+// resume_on, run_on: the two ways for a task to reach another reactor's thread.
+#pragma once
+
+#include <cordma/runtime/task_group.hpp>
+
+namespace cordma {
+
+// On its way the coroutine belongs to nobody: REQUIRES that it is not destroyed then.
+class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_item {
+ public:
+  explicit resume_on_awaiter(reactor& target) noexcept
+      : ready_item(&resume_on_awaiter::run_ready),
+        inbox_item(&resume_on_awaiter::run_inbox),
+        target_(target) {}
+  resume_on_awaiter(const resume_on_awaiter&) = delete;
+  resume_on_awaiter& operator=(const resume_on_awaiter&) = delete;
+  ~resume_on_awaiter() { CORDMA_REQUIRE(where_ != place::between); }
+
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  template <class Promise>
+    requires std::is_base_of_v<task_promise_base, Promise>
+  bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+    reactor& here = *std::exchange(h.promise().context.home, &target_);
+    if (&here == &target_) return false;
+    handle_ = h;
+    here.ready(*this);
+    return true;
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  enum class place : std::uint8_t { leaving, between, arrived };
+
+  static void run_ready(ready_item& item) noexcept {
+    auto& self = static_cast<resume_on_awaiter&>(item);
+    if (self.where_ == place::arrived) {
+      self.handle_.resume();
+      return;
+    }
+    // Only now, fully suspended, may another thread see the coroutine.
+    self.where_ = place::between;
+    self.target_.post(self);
+  }
+  static void run_inbox(inbox_item& item) noexcept {
+    auto& self = static_cast<resume_on_awaiter&>(item);
+    self.where_ = place::arrived;
+    self.target_.ready(self);
+  }
+
+  reactor& target_;
+  std::coroutine_handle<> handle_;
+  place where_ = place::leaving;
+};
+
+// `co_await resume_on(other);` goes on on the thread of `other`, which must be running or be run; at
+// once where it is there already. Whoever awaits this task goes on there as well when it ends, up to
+// the next scope, when_all, when_any, with_timeout, run_on or run(): these come back. Away from home
+// a task is not canceled; it sees the request when it is back. Operations that wait on the first
+// reactor must not be awaited on the second.
+[[nodiscard]] inline resume_on_awaiter resume_on(reactor& target) noexcept {
+  return resume_on_awaiter(target);
+}
+
+namespace detail {
+
+// Cancellation across: a hook on this side, a source on the other, an inbox item between them.
+class remote_cancel final : private cancel_hook, private inbox_item {
+ public:
+  explicit remote_cancel(reactor& there) noexcept
+      : cancel_hook(&remote_cancel::requested),
+        inbox_item(&remote_cancel::arrived),
+        there_(there) {}
+
+  // Here, before leaving.
+  void listen(cancel_source* here) noexcept {
+    if (here == nullptr) return;
+    if (here->requested()) {
+      source_.request();
+    } else {
+      here->attach(*this);
+    }
+  }
+  // Here, when back: true if a message may still be on its way, which must arrive before this dies.
+  [[nodiscard]] bool stop_listening() noexcept {
+    cancel_hook::unlink();
+    return sent_;
+  }
+  // There.
+  [[nodiscard]] cancel_source& source() noexcept { return source_; }
+
+ private:
+  static void requested(cancel_hook& hook) noexcept {
+    auto& self = static_cast<remote_cancel&>(hook);
+    self.sent_ = true;
+    self.there_.post(static_cast<inbox_item&>(self));
+  }
+  static void arrived(inbox_item& item) noexcept {
+    static_cast<remote_cancel&>(item).source_.request();
+  }
+
+  reactor& there_;
+  cancel_source source_;
+  bool sent_ = false;  // this side's
+};
+
+}  // namespace detail
+
+// Runs `t` on the thread of `target` and comes back with its value or its error.
+// On cancellation: `t` is canceled there, and waited for.
+template <class T>
+[[nodiscard]] task<T> run_on(reactor& target, task<T> t) {
+  task_context& me = co_await this_task();
+  const task_context home = me;
+  detail::remote_cancel bridge(target);
+  if (me.home != &target) bridge.listen(me.cancellation());
+  co_await resume_on(target);
+  if (home.home != &target) {
+    me.cancel = &bridge.source();
+    me.cancel_home = &target;
+  }
+  co_await detail::end_of(t);
+  co_await resume_on(*home.home);
+  if (bridge.stop_listening()) {
+    // Inboxes are first in, first out: after one more round trip the message has arrived.
+    co_await resume_on(target);
+    co_await resume_on(*home.home);
+  }
+  me = home;
+  co_return t.handle().promise().take();
+}
+
+}  // namespace cordma

@@ -1,0 +1,91 @@
+// sleep_for, sleep_until, yield: letting time, or others, pass.
+#pragma once
+
+#include <cordma/runtime/operation.hpp>
+
+#include <optional>
+
+namespace cordma {
+
+// `from + by`, or `never` where that lies beyond the end of time.
+[[nodiscard]] constexpr time_point after(time_point from, duration by) noexcept {
+  if (by > duration::zero() && from > never - by) return never;
+  return from + by;
+}
+
+// Done when the clock of the reactor that awaits or starts it has reached a point in time.
+// On cancellation: canceled, at once. No allocation, no descriptor.
+class [[nodiscard]] sleep_operation final : public operation<sleep_operation, void> {
+ public:
+  explicit sleep_operation(time_point when) noexcept : operation(nullptr), when_(when) {}
+  explicit sleep_operation(duration time) noexcept : operation(nullptr), time_(time) {}
+  sleep_operation(sleep_operation&& other) noexcept
+      : operation(std::move(other)),
+        when_(other.when_),
+        time_(other.time_),
+        canceled_(other.canceled_) {
+    if (!other.timer_.pending()) return;
+    home()->remove(other.timer_);
+    home()->add(timer_, when_);
+  }
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  void do_start() noexcept {
+    if (time_) when_ = after(home()->now(), *time_);
+    if (when_ <= home()->now()) {
+      finish();
+      return;
+    }
+    set_phase(phase::queued);
+    home()->add(timer_, when_);
+  }
+  void do_cancel() noexcept {
+    home()->remove(timer_);
+    canceled_.emplace(errc::canceled);
+    canceled_->with_operation("sleep");
+    finish();
+  }
+  [[nodiscard]] const failure* why() const noexcept { return canceled_ ? &*canceled_ : nullptr; }
+  void take() noexcept {}
+
+  struct alarm final : timer {
+    explicit alarm(sleep_operation& o) noexcept
+        : timer([](timer& t) noexcept { static_cast<alarm&>(t).owner.finish(); }), owner(o) {}
+    sleep_operation& owner;
+  };
+
+  time_point when_{};
+  std::optional<duration> time_;
+  std::optional<failure> canceled_;
+  alarm timer_{*this};
+};
+
+// The time runs from the moment it is awaited or started. Zero and less: done at once.
+[[nodiscard]] inline sleep_operation sleep_for(duration time) noexcept {
+  return sleep_operation(time);
+}
+[[nodiscard]] inline sleep_operation sleep_until(time_point when) noexcept {
+  return sleep_operation(when);
+}
+
+// `co_await yield();` lets everything run that is ready now, and the pollers, before going on.
+// Cannot be canceled; it takes no time.
+class [[nodiscard]] yield_awaiter {
+ public:
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  template <class Promise>
+    requires std::is_base_of_v<task_promise_base, Promise>
+  void await_suspend(std::coroutine_handle<Promise> h) noexcept {
+    item_.handle = h;
+    h.promise().context.home->ready(item_);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  resume_item item_;
+};
+[[nodiscard]] inline yield_awaiter yield() noexcept { return yield_awaiter(); }
+
+}  // namespace cordma
