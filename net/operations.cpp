@@ -127,11 +127,10 @@ void post_base::start_post() noexcept {
                          ? "its Worker is gone"
                          : "endpoints may only be used on the thread of their Worker"});
   } else if (!is_recv() && !e.caps->supports(e.granted.type, op_)) {
-    complete_failed({errc::not_supported, "not available on " +
-                                              std::string(transport::name(e.granted.type)) +
-                                              " endpoints of the " +
-                                              std::string(transport::name(e.caps->transport)) +
-                                              " transport"});
+    complete_failed(
+        {errc::not_supported, "not available on " + std::string(transport::name(e.granted.type)) +
+                                  " endpoints of the " +
+                                  std::string(transport::name(e.caps->transport)) + " transport"});
   } else if (segment_count_ > e.granted.max_segments) {
     complete_failed({errc::invalid_value, std::to_string(segment_count_) + " slices, granted are " +
                                               std::to_string(e.granted.max_segments)});
