@@ -174,8 +174,9 @@ state_operation Endpoint::state_changed() noexcept {
 }
 
 void Endpoint::abort() noexcept {
-  CORDMA_REQUIRE(core_->home->on_owner_thread());
   if (core_->state == endpoint_state::closed || core_->pair == nullptr) return;
+  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  core_->closed_here = true;
   core_->pair->abort();
   core_->end({errc::not_connected, "aborted by this side"});
 }
@@ -185,8 +186,12 @@ const failure* Endpoint::first_cause() const noexcept { return core_->cause.get(
 const endpoint_options& Endpoint::actual() const noexcept { return core_->granted; }
 transport::kind Endpoint::transport() const noexcept { return core_->caps->transport; }
 const std::string& Endpoint::transport_reason() const noexcept { return core_->reason; }
-std::string Endpoint::local_address() const { return core_->pair->local_address(); }
-std::string Endpoint::peer_address() const { return core_->pair->peer_address(); }
+std::string Endpoint::local_address() const {
+  return core_->pair != nullptr ? core_->pair->local_address() : std::string();
+}
+std::string Endpoint::peer_address() const {
+  return core_->pair != nullptr ? core_->pair->peer_address() : std::string();
+}
 std::span<const std::byte> Endpoint::peer_data() const noexcept { return core_->peer_data; }
 std::size_t Endpoint::inflight() const noexcept { return core_->inflight(); }
 const endpoint_counters& Endpoint::counters() const noexcept { return core_->counters; }
@@ -195,8 +200,12 @@ state_operation::state_operation(detail::endpoint_core& endpoint, kind what) noe
     : operation(endpoint.home), endpoint_(&endpoint), kind_(what) {}
 
 void state_operation::do_start() noexcept {
+  if (endpoint_->worker == nullptr) {
+    resolve(endpoint_state::closed);
+    return;
+  }
   if (!endpoint_->home->on_owner_thread()) {
-    failure_.emplace(errc::no_lock);
+    failure_.emplace(errc::no_lock, "endpoints may only be used on the thread of their Worker");
     finish();
     return;
   }
@@ -205,6 +214,7 @@ void state_operation::do_start() noexcept {
     return;
   }
   if (kind_ == kind::close && endpoint_->state == endpoint_state::connected) {
+    endpoint_->closed_here = true;
     endpoint_->set_state(endpoint_state::closing);
     endpoint_->begin_close();
   }

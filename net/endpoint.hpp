@@ -63,8 +63,8 @@ struct endpoint_counters {
 // A handle, move-only; belongs to one Worker and may be used on its thread only (anything else fails
 // with no_lock). Destroying it aborts the connection: operations in flight end as flushed, and no
 // buffer is touched any more once they have. Errors of every operation:
-//   flushed        the connection ended first; cause() says why
-//   not_connected  closed by this side
+//   flushed        the connection ended before it was carried out; cause() says why
+//   not_connected  started after close() or abort() of this side
 //   not_supported  the transport or the type of endpoint lacks this operation (capabilities)
 //   invalid_value  a slice from another Context, too many slices, a size above the limit
 //   no_lock        called from another thread

@@ -17,11 +17,11 @@ struct pending_request;
 }  // namespace detail
 
 // A peer that asks to be connected. Move-only; answered once: by accept() or reject(). Destroying it
-// unanswered rejects it. Bound to the Worker of its Listener.
+// unanswered rejects it, and so does destroying the operation of accept() before it was started. Bound to the Worker of its Listener.
 class ConnectionRequest {
  public:
   ConnectionRequest() noexcept;
-  explicit ConnectionRequest(std::unique_ptr<detail::pending_request> pending) noexcept;
+  explicit ConnectionRequest(std::shared_ptr<detail::pending_request> pending) noexcept;
   ConnectionRequest(ConnectionRequest&&) noexcept;
   ConnectionRequest& operator=(ConnectionRequest&&) noexcept;
   ~ConnectionRequest();
@@ -37,7 +37,7 @@ class ConnectionRequest {
   result<void> reject(std::span<const std::byte> private_data = {});
 
  private:
-  std::unique_ptr<detail::pending_request> pending_;
+  std::shared_ptr<detail::pending_request> pending_;
 };
 
 // On cancellation: withdrawn, canceled. After close(): shutdown.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace cordma::detail {
 
@@ -29,7 +30,9 @@ std::size_t adapter_poller::poll() noexcept {
 // ---- worker_core ----
 
 worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
-    : context_(std::move(context)), home_(home) {
+    : context_(std::move(context)),
+      anchor_(std::make_shared<worker_anchor>(worker_anchor{this})),
+      home_(home) {
   grow();
   for (const auto& d : context_->domains) {
     result<std::unique_ptr<transport::adapter>> a = d->open(home_);
@@ -46,13 +49,18 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
 
 worker_core::~worker_core() {
   for (const auto& a : adapters_) home_.remove(*a);
-  while (!listeners_.empty()) listeners_.back()->shut_down();
+  anchor_->worker = nullptr;
+  while (!listeners_.empty()) {
+    listeners_.back()->home = nullptr;
+    listeners_.back()->shut_down();
+  }
   const failure gone{errc::shutdown, "the Worker was destroyed"};
   endpoints_.for_each([&](endpoint_core& e) {
+    if (e.connector != nullptr) e.connector->on_worker_gone();
     e.end(gone);
     e.pair.reset();
   });
-  for (const auto& e : graveyard_) e->pair.reset();
+  graveyard_.for_each([](endpoint_core& e) { e.pair.reset(); });
   for (const auto& c : chunks_) {
     for (slot& s : c->slots) {
       if (!s.in_use) continue;
@@ -63,13 +71,27 @@ worker_core::~worker_core() {
       for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     }
   }
-  while (!endpoints_.empty()) endpoints_.pop_front().worker = nullptr;
-  for (const auto& e : graveyard_) e->worker = nullptr;
+  // The reactor may go right after: what outlives it must not ask it anything.
+  while (!endpoints_.empty()) {
+    endpoint_core& e = endpoints_.pop_front();
+    e.worker = nullptr;
+    e.home = nullptr;
+  }
+  while (!graveyard_.empty()) {
+    endpoint_core* const e = &graveyard_.pop_front();
+    e->worker = nullptr;
+    delete e;
+  }
 }
 
-void worker_core::add(listener_core& l) noexcept { listeners_.push_back(&l); }
+void worker_core::add(listener_core& l) { listeners_.push_back(&l); }
 
-void worker_core::grow() noexcept {
+void worker_core::reserve(std::uint32_t slots) {
+  while (chunks_.size() * slots_per_chunk < reserved_slots_ + slots) grow();
+  reserved_slots_ += slots;
+}
+
+void worker_core::grow() {
   const auto base = static_cast<std::uint32_t>(chunks_.size()) * slots_per_chunk;
   chunks_.push_back(std::make_unique<slot_chunk>());
   for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
@@ -80,7 +102,14 @@ void worker_core::grow() noexcept {
 }
 
 std::uint32_t worker_core::take_slot() noexcept {
-  if (first_free_ == 0) grow();
+  // Only messages kept for a later receive can use up what was reserved.
+  if (first_free_ == 0) [[unlikely]] {
+    try {
+      grow();
+    } catch (const std::bad_alloc&) {
+      return post_base::no_slot;
+    }
+  }
   const std::uint32_t index = first_free_ - 1;
   slot& s = at(index);
   first_free_ = s.next_free;
@@ -110,14 +139,22 @@ Slice worker_core::atomic_word(std::uint32_t index) noexcept {
 result<void> worker_core::prepare_words(std::uint32_t index) noexcept {
   slot_chunk& c = *chunks_[index / slots_per_chunk];
   if (c.words) return {};
-  result<MemoryRegion> words = allocate(context_, slots_per_chunk * 8, access::local_write);
-  if (!words) return words.why();
-  c.words = std::move(*words);
-  return {};
+  try {
+    result<MemoryRegion> words = allocate(context_, slots_per_chunk * 8, access::local_write);
+    if (!words) return words.why();
+    c.words = std::move(*words);
+    return {};
+  } catch (const std::bad_alloc&) {
+    return errc::no_memory;
+  }
 }
 
 void worker_core::post(endpoint_core& e, post_base& op) noexcept {
   const std::uint32_t index = take_slot();
+  if (index == post_base::no_slot) [[unlikely]] {
+    op.complete_failed(errc::no_memory);
+    return;
+  }
   slot& s = at(index);
   const bool recv = op.is_recv();
   const bool atomic = op.op_ == opcode::fetch_add || op.op_ == opcode::compare_swap;
@@ -304,13 +341,16 @@ void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
     e->pair.reset();
     return;
   }
-  graveyard_.push_back(std::move(e));
+  e->unlink();
+  graveyard_.push_back(*e.release());
 }
 
 void worker_core::sweep() noexcept {
   if (graveyard_.empty()) [[likely]]
     return;
-  std::erase_if(graveyard_, [](const auto& e) { return e->inflight() == 0; });
+  graveyard_.for_each([](endpoint_core& e) {
+    if (e.inflight() == 0) delete &e;
+  });
 }
 
 void worker_core::on_event(transport::cm_event event) noexcept {
@@ -345,7 +385,11 @@ void worker_core::on_event(transport::cm_event event) noexcept {
 
 // ---- endpoint_core ----
 
-endpoint_core::~endpoint_core() { CORDMA_ASSERT(worker == nullptr || inflight() == 0); }
+endpoint_core::~endpoint_core() {
+  if (worker == nullptr) return;
+  CORDMA_ASSERT(inflight() == 0);
+  worker->unreserve(reserved_slots);
+}
 
 void endpoint_core::adopt(std::unique_ptr<transport::queue_pair> p, adapter_poller& via) {
   pair = std::move(p);
@@ -355,6 +399,8 @@ void endpoint_core::adopt(std::unique_ptr<transport::queue_pair> p, adapter_poll
   granted = pair->actual();
   send_credits = granted.send_depth;
   recv_credits = granted.recv_depth;
+  worker->reserve(granted.send_depth + granted.recv_depth);
+  reserved_slots = granted.send_depth + granted.recv_depth;
 }
 
 void endpoint_core::refresh_grant() noexcept {
@@ -368,8 +414,12 @@ void endpoint_core::refresh_grant() noexcept {
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
   if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
-  if (state == endpoint_state::closed || state == endpoint_state::closing) {
-    op.complete_failed(flushed(transport::name(op.op_)));
+  if (state == endpoint_state::closed || state == endpoint_state::closing) [[unlikely]] {
+    if (closed_here) {
+      op.complete_failed({errc::not_connected, "this side closed the connection"});
+    } else {
+      op.complete_failed(flushed(transport::name(op.op_)));
+    }
     return;
   }
   list<post_base>& waiting = recv ? waiting_recvs : waiting_sends;
@@ -417,7 +467,10 @@ void endpoint_core::set_state(endpoint_state s) noexcept {
 }
 
 void endpoint_core::end(failure why) noexcept {
-  if (!cause) cause = std::make_shared<const failure>(std::move(why));
+  if (!cause) {
+    *cause_storage = std::move(why);
+    cause = cause_storage;
+  }
   if (state == endpoint_state::closed) return;
   flush_waiting();
   set_state(endpoint_state::closed);
