@@ -223,6 +223,7 @@ void connect_operation::do_accept() {
     return;
   }
   watch(std::move(*pair), via);
+  endpoint_->peer_data = request_->data;
 }
 
 Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }

@@ -365,7 +365,7 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     return;
   }
   if (event.what == type::established) {
-    e->peer_data = std::move(event.data);
+    if (e->peer_data.empty()) e->peer_data = std::move(event.data);
     e->refresh_grant();
     e->set_state(endpoint_state::connected);
     if (e->connector != nullptr) {
