@@ -16,6 +16,7 @@ std::string_view name(endpoint_state s) noexcept {
   return "?";
 }
 
+Endpoint::Endpoint() noexcept = default;
 Endpoint::Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept : core_(std::move(core)) {}
 Endpoint::Endpoint(Endpoint&&) noexcept = default;
 

@@ -71,7 +71,7 @@ struct endpoint_counters {
 // The queues never overflow: what does not fit waits its turn, in order.
 class Endpoint {
  public:
-  Endpoint() noexcept = default;
+  Endpoint() noexcept;
   explicit Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept;
   Endpoint(Endpoint&&) noexcept;
   Endpoint& operator=(Endpoint&&) noexcept;
