@@ -69,8 +69,7 @@ TEST_CASE("I4: private data above the limit is refused on the side that has it")
     const std::vector<std::byte> too_much = some_bytes(on.caps().max_connect_data + 1, 1);
     connect_options to;
     to.private_data = too_much;
-    const result<Endpoint> refused =
-        co_await on.client().connect(on.reach(listener), to).result();
+    const result<Endpoint> refused = co_await on.client().connect(on.reach(listener), to).result();
     CHECK(refused.code() == errc::invalid_value);
 
     connect_operation connecting = on.client().connect(on.reach(listener)).start();
@@ -276,13 +275,11 @@ TEST_CASE("B5: depths are granted at least as asked, and what is too much is ref
     Listener listener = on.server().listen(on.server_address()).value();
     connect_options to;
     to.endpoint.send_depth = on.caps().max_send_depth + 1;
-    const result<Endpoint> too_deep =
-        co_await on.client().connect(on.reach(listener), to).result();
+    const result<Endpoint> too_deep = co_await on.client().connect(on.reach(listener), to).result();
     CHECK(too_deep.code() == errc::invalid_value);
     to.endpoint = endpoint_options{};
     to.endpoint.max_segments = on.caps().max_segments + 1;
-    const result<Endpoint> too_many =
-        co_await on.client().connect(on.reach(listener), to).result();
+    const result<Endpoint> too_many = co_await on.client().connect(on.reach(listener), to).result();
     CHECK(too_many.code() == errc::invalid_value);
   });
 }

@@ -58,9 +58,10 @@ TEST_CASE("I10: reads and writes of every size move exactly the bytes they name"
     MemoryRegion target = server_memory(on, largest + 128);
     const RemoteMemory remote = exported(target);
     std::uint64_t seed = 0;
-    for (std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{8},
-                             std::size_t{64}, std::size_t{4095}, std::size_t{4096}, std::size_t{8193},
-                             std::size_t{65535}, std::size_t{65536}, mib, mib + 1, largest}) {
+    for (std::size_t size :
+         {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{64},
+          std::size_t{4095}, std::size_t{4096}, std::size_t{8193}, std::size_t{65535},
+          std::size_t{65536}, mib, mib + 1, largest}) {
       for (std::size_t offset : {std::size_t{0}, std::size_t{1}, std::size_t{63}}) {
         CAPTURE(size);
         CAPTURE(offset);
@@ -111,7 +112,8 @@ TEST_CASE("A4, I2: an access needs its right on the region and on the connection
   stage s;
   s.play([](stage& on) -> task<> {
     for (unsigned region_bits = 0; region_bits < 8; ++region_bits) {
-      const auto region_rights = static_cast<cordma::access>(region_bits << 1U) | access::local_write;
+      const auto region_rights =
+          static_cast<cordma::access>(region_bits << 1U) | access::local_write;
       MemoryRegion target = server_memory(on, target_bytes, region_rights);
       const result<std::vector<std::byte>> blob = target.export_blob();
       CHECK(blob.ok() == (region_bits != 0));
@@ -126,8 +128,7 @@ TEST_CASE("A4, I2: an access needs its right on the region and on the connection
           CAPTURE(connection_bits);
           CAPTURE(transport::name(how));
           const cordma::access needed = granted_for(how);
-          const bool expected =
-              has(region_rights, needed) && has(server.remote_access, needed);
+          const bool expected = has(region_rights, needed) && has(server.remote_access, needed);
           wire w = co_await connect(on, {}, server);
           const RemoteSlice word = remote.slice(8, 8).value();
           const bool reached = co_await reaches(on, w, target, word, how);
@@ -202,7 +203,8 @@ TEST_CASE("C7: writes are gathered and reads are scattered, empty pieces include
   stage s;
   s.play([](stage& on) -> task<> {
     wire w = co_await connect(on);
-    const std::size_t granted = std::min<std::size_t>(w.client.actual().max_segments, most_segments);
+    const std::size_t granted =
+        std::min<std::size_t>(w.client.actual().max_segments, most_segments);
     MemoryRegion local = client_memory(on, 100'000);
     MemoryRegion back = client_memory(on, 100'000);
     MemoryRegion target = server_memory(on, 100'000);

@@ -33,13 +33,30 @@ TEST_CASE("I7: a message arrives whole, at every size from nothing to 8 MiB") {
     MemoryRegion out = client_memory(on, largest);
     MemoryRegion in = server_memory(on, largest);
     std::uint64_t seed = 1;
-    for (std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{7},
-                             std::size_t{8}, std::size_t{63}, std::size_t{64}, std::size_t{65},
-                             std::size_t{1023}, std::size_t{1024}, std::size_t{4095},
-                             std::size_t{4096}, std::size_t{4097}, std::size_t{8191},
-                             std::size_t{8192}, std::size_t{8193}, std::size_t{65535},
-                             std::size_t{65536}, std::size_t{65537}, mib - 1, mib, mib + 1,
-                             3 * mib + 5, largest}) {
+    for (std::size_t size : {std::size_t{0},
+                             std::size_t{1},
+                             std::size_t{2},
+                             std::size_t{7},
+                             std::size_t{8},
+                             std::size_t{63},
+                             std::size_t{64},
+                             std::size_t{65},
+                             std::size_t{1023},
+                             std::size_t{1024},
+                             std::size_t{4095},
+                             std::size_t{4096},
+                             std::size_t{4097},
+                             std::size_t{8191},
+                             std::size_t{8192},
+                             std::size_t{8193},
+                             std::size_t{65535},
+                             std::size_t{65536},
+                             std::size_t{65537},
+                             mib - 1,
+                             mib,
+                             mib + 1,
+                             3 * mib + 5,
+                             largest}) {
       CAPTURE(size);
       co_await pass_message(w.client, w.server, out.all().first(size), in, ++seed);
       co_await pass_message(w.server, w.client, in.all().first(size), out, ++seed);
@@ -147,12 +164,14 @@ TEST_CASE("C7: messages are gathered from and scattered to as many pieces as wer
     endpoint_options many;
     many.max_segments = std::min<std::uint32_t>(on.caps().max_segments, most_segments);
     wire w = co_await connect(on, many, many);
-    const std::size_t granted = std::min<std::size_t>(w.client.actual().max_segments, most_segments);
+    const std::size_t granted =
+        std::min<std::size_t>(w.client.actual().max_segments, most_segments);
     CHECK(granted >= many.max_segments);
     dice d(seed);
     MemoryRegion out = client_memory(on, 200'000);
     MemoryRegion in = server_memory(on, 200'000);
-    for (std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{3000}, std::size_t{200'000}}) {
+    for (std::size_t size :
+         {std::size_t{0}, std::size_t{1}, std::size_t{3000}, std::size_t{200'000}}) {
       for (std::size_t pieces = 1; pieces <= granted; ++pieces) {
         CAPTURE(size);
         CAPTURE(pieces);
@@ -177,7 +196,8 @@ TEST_CASE("C7: messages are gathered from and scattered to as many pieces as wer
 
 namespace {
 
-task<void> over_post(wire& w, const MemoryRegion& out, const MemoryRegion& in, bool receives_first) {
+task<void> over_post(wire& w, const MemoryRegion& out, const MemoryRegion& in,
+                     bool receives_first) {
   const std::span<std::uint64_t> values = out.as<std::uint64_t>();
   const std::span<std::uint64_t> got = in.as<std::uint64_t>();
   std::fill(got.begin(), got.end(), 0);
