@@ -174,6 +174,19 @@ state_operation Endpoint::state_changed() noexcept {
   return state_operation(*core_, state_operation::kind::any_change);
 }
 
+result<std::vector<std::byte>> Endpoint::descriptor() const {
+  if (core_->state != endpoint_state::connecting || core_->pair == nullptr) return errc::bad_state;
+  return core_->pair->descriptor();
+}
+
+result<void> Endpoint::connect(std::span<const std::byte> peer_descriptor) {
+  if (core_->state != endpoint_state::connecting || core_->pair == nullptr) {
+    return failure{errc::bad_state, "it was connected before"};
+  }
+  if (!core_->home->on_owner_thread()) return errc::no_lock;
+  return core_->pair->connect(peer_descriptor);
+}
+
 void Endpoint::abort() noexcept {
   if (core_->state == endpoint_state::closed || core_->pair == nullptr) return;
   CORDMA_REQUIRE(core_->home->on_owner_thread());
