@@ -45,6 +45,14 @@ bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexc
   return true;
 }
 
+// The hello is read first: closing a socket with something unread in it resets the connection, and
+// the client would never see the answer.
+void say_no(int socket) noexcept {
+  received_packet unread;
+  static_cast<void>(receive_packet(socket, unread));
+  static_cast<void>(send_packet(socket, make_refusal(packet::reject, errc::rejected, "")));
+}
+
 }  // namespace
 
 shm_listener::shm_listener(shm_adapter& home, bound_name name, address where, unique_fd spare)
@@ -52,7 +60,14 @@ shm_listener::shm_listener(shm_adapter& home, bound_name name, address where, un
 
 shm_listener::~shm_listener() {
   home_.unwatch(name_.socket.get(), *this);
+  // Who came and was not looked at yet is told no, instead of finding its socket closed.
+  for (int i = 0; i < most_accepts_per_look; ++i) {
+    const unique_fd socket = accept_one(name_.socket.get());
+    if (!socket) break;
+    say_no(socket.get());
+  }
   for (const auto& g : greetings_) {
+    say_no(g->socket.get());
     home_.unwatch(g->socket.get(), *g);
     home_.expect(-1);
   }
