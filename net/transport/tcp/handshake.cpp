@@ -28,14 +28,10 @@ failure differs(const decoded_hello& d, const std::string& peer) {
 
 std::uint32_t own_value(hello_field f) noexcept {
   switch (f) {
-    case hello_field::version:
-      return wire_version;
-    case hello_field::service:
-      return static_cast<std::uint32_t>(service::rc);
-    case hello_field::header_bytes:
-      return plain_header;
-    case hello_field::none:
-      break;
+    case hello_field::version: return wire_version;
+    case hello_field::service: return static_cast<std::uint32_t>(service::rc);
+    case hello_field::header_bytes: return plain_header;
+    case hello_field::none: break;
   }
   return 0;
 }
@@ -128,12 +124,9 @@ bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(f
 
 void connection::receive_hello() noexcept {
   switch (handshake_->reader.read(fd_.get())) {
-    case hello_reader::progress::more:
-      return;
-    case hello_reader::progress::decoded:
-      return answered(handshake_->reader.value);
-    case hello_reader::progress::closed:
-      break;
+    case hello_reader::progress::more: return;
+    case hello_reader::progress::decoded: return answered(handshake_->reader.value);
+    case hello_reader::progress::closed: break;
   }
   never_came_up(cm_event::type::failed,
                 failure{errc::connection_aborted,
