@@ -104,6 +104,7 @@ int pull(const options& o) {
       count(p, entry_kind::file), count(p, entry_kind::directory), count(p, entry_kind::link),
       static_cast<double>(p.bytes) / 1e6, p.seconds, static_cast<double>(p.bytes) / 1e6 / p.seconds,
       static_cast<unsigned long long>(p.reads));
+  std::printf("  %.2f s of that went into writing files\n", p.writing_s);
   if (p.left_out != 0) std::printf("  the server left %u entries out; it says which\n", p.left_out);
   if (p.changed != 0) {
     std::fprintf(stderr, "cordma-demo: %u files changed while they were read\n", p.changed);

@@ -76,6 +76,7 @@ class window_reader {
     filled_[newest_] = full_window{index, into};
     newest_ = (newest_ + 1) % shape_.count;
   }
+  [[nodiscard]] seconds writing() const noexcept { return writing_; }
   [[nodiscard]] bool idle() const noexcept { return reading_.empty(); }
 
   // Finishes the oldest read, hands its bytes on, and gives the window back.
@@ -89,7 +90,9 @@ class window_reader {
     cordma::send_operation told = server_.send_inline(free.done());
     // The bytes are here: the server may fill its window while they are written to files.
     told.start();
+    const auto began = steady_clock::now();
     into.write(w.bytes.data(), w.bytes.size());
+    writing_ += steady_clock::now() - began;
     co_await told;
     co_return w.bytes.size();
   }
@@ -115,6 +118,7 @@ class window_reader {
   std::vector<full_window> filled_;
   std::size_t oldest_ = 0;
   std::size_t newest_ = 0;
+  seconds writing_{0};
 };
 
 cordma::task<std::uint64_t> take_list(window_reader& from, pulled& result) {
@@ -178,6 +182,7 @@ cordma::task<pulled> pull_tree(cordma::Context& context, cordma::Worker& worker,
   co_await take_contents(from, into, progress, result);
   into.finish();
   result.seconds = seconds(steady_clock::now() - began).count();
+  result.writing_s = from.writing().count();
   co_await server.close();
   co_return result;
 }

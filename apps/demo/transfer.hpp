@@ -28,6 +28,7 @@ struct pulled {
   std::uint32_t left_out = 0;  // entries the server could not read
   std::uint32_t changed = 0;   // files that changed at the server meanwhile
   double seconds = 0;          // of list and contents, to the last file closed
+  double writing_s = 0;        // of them, writing files; the next windows fill meanwhile
   std::string transport;
   std::string reason;
 };
