@@ -1,8 +1,10 @@
 #include <cordma/net/connect.hpp>
 
+#include <cordma/net/detail/listener_core.hpp>
 #include <cordma/net/detail/worker_core.hpp>
 
 #include <charconv>
+#include <new>
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -75,17 +77,19 @@ connect_operation::connect_operation(detail::worker_core& worker, std::string to
   }
 }
 
-connect_operation::connect_operation(detail::worker_core& worker, detail::adapter_poller& via,
-                                     std::uint64_t request, const connect_options& options)
+connect_operation::connect_operation(detail::worker_core& worker,
+                                     std::shared_ptr<detail::pending_request> request,
+                                     const connect_options& options)
     : operation(&worker.home()),
       worker_(&worker),
       options_(options),
       private_data_(options.private_data.begin(), options.private_data.end()),
-      accept_via_(&via),
-      request_(request) {}
+      request_(std::move(request)) {}
 
-connect_operation::connect_operation(detail::worker_core& worker, failure why)
-    : operation(&worker.home()), worker_(&worker), failure_(std::move(why)) {}
+connect_operation::connect_operation(detail::worker_core* worker, failure why)
+    : operation(worker != nullptr ? &worker->home() : nullptr),
+      worker_(worker),
+      failure_(std::move(why)) {}
 
 connect_operation::connect_operation(connect_operation&& other) noexcept
     : operation(std::move(other)),
@@ -93,8 +97,7 @@ connect_operation::connect_operation(connect_operation&& other) noexcept
       to_(std::move(other.to_)),
       options_(other.options_),
       private_data_(std::move(other.private_data_)),
-      accept_via_(other.accept_via_),
-      request_(other.request_),
+      request_(std::move(other.request_)),
       next_adapter_(other.next_adapter_),
       endpoint_(std::move(other.endpoint_)),
       failure_(std::move(other.failure_)),
@@ -114,7 +117,7 @@ void connect_operation::drop_endpoint() noexcept {
 }
 
 void connect_operation::fail(failure why) noexcept {
-  failure_ = std::move(why.with_operation(accept_via_ != nullptr ? "accept" : "connect"));
+  failure_ = std::move(why.with_operation(request_ != nullptr ? "accept" : "connect"));
   finish();
 }
 
@@ -123,12 +126,26 @@ void connect_operation::do_start() noexcept {
     finish();
   } else if (!home()->on_owner_thread()) {
     fail({errc::no_lock, "a Worker may only be used on its own thread"});
-  } else if (accept_via_ != nullptr) {
-    set_phase(phase::posted);
-    do_accept();
   } else {
     set_phase(phase::posted);
-    try_next();
+    advance();
+  }
+}
+
+void connect_operation::advance() noexcept {
+  if (worker_->is_full()) {
+    fail({errc::full, "the Worker's limit of endpoints is reached"});
+    return;
+  }
+  try {
+    if (request_ != nullptr) {
+      do_accept();
+    } else {
+      try_next();
+    }
+  } catch (const std::bad_alloc&) {
+    drop_endpoint();
+    fail(errc::no_memory);
   }
 }
 
@@ -137,7 +154,7 @@ void connect_operation::do_cancel() noexcept {
   fail(errc::canceled);
 }
 
-bool connect_operation::admits(detail::adapter_poller& via) noexcept {
+bool connect_operation::admits(detail::adapter_poller& via) {
   const transport::capabilities& caps = via.domain().caps();
   if (options_.transport && *options_.transport != caps.transport) return false;
   if (caps.transport == transport::kind::shm && !is_this_host(to_.host)) {
@@ -152,7 +169,7 @@ bool connect_operation::admits(detail::adapter_poller& via) noexcept {
   return true;
 }
 
-void connect_operation::try_next() noexcept {
+void connect_operation::try_next() {
   auto& adapters = worker_->adapters();
   while (next_adapter_ < adapters.size()) {
     detail::adapter_poller& via = *adapters[next_adapter_++];
@@ -179,20 +196,19 @@ void connect_operation::try_next() noexcept {
 void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
                               detail::adapter_poller& via) {
   endpoint_ = std::make_unique<detail::endpoint_core>();
-  endpoint_->worker = worker_;
-  endpoint_->home = &worker_->home();
-  endpoint_->adopt(std::move(pair), via);
+  endpoint_->adopt(*worker_, std::move(pair), via);
   endpoint_->connector = this;
   worker_->add(*endpoint_);
   endpoint_->reason = reason_ + std::string(name(endpoint_->caps->transport)) +
-                      (accept_via_ != nullptr ? ": chosen by the peer"
-                       : options_.transport   ? ": required"
-                       : next_adapter_ == 1   ? ": the preferred one that reaches the peer"
-                                              : ": after " + (tried_.empty() ? reason_ : tried_));
+                      (request_ != nullptr  ? ": chosen by the peer"
+                       : options_.transport ? ": required"
+                       : next_adapter_ == 1 ? ": the preferred one that reaches the peer"
+                                            : ": after " + (tried_.empty() ? reason_ : tried_));
 }
 
-void connect_operation::do_accept() noexcept {
-  const transport::capabilities& caps = accept_via_->domain().caps();
+void connect_operation::do_accept() {
+  detail::adapter_poller& via = *request_->via;
+  const transport::capabilities& caps = via.domain().caps();
   if (private_data_.size() > caps.max_accept_data) {
     fail({errc::invalid_value, std::to_string(private_data_.size()) +
                                    " bytes of private data with an accept, " +
@@ -200,31 +216,41 @@ void connect_operation::do_accept() noexcept {
                                    std::to_string(caps.max_accept_data)});
     return;
   }
+  request_->answered = true;
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
-      accept_via_->adapter().accept(request_, options_.endpoint, private_data_);
+      via.adapter().accept(request_->id, options_.endpoint, private_data_);
   if (!pair) {
     fail(pair.why());
     return;
   }
-  watch(std::move(*pair), *accept_via_);
+  watch(std::move(*pair), via);
+  endpoint_->peer_data = request_->data;
 }
 
 Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }
 
+void connect_operation::on_worker_gone() noexcept {
+  endpoint_->connector = nullptr;
+  fail({errc::shutdown, "the Worker was destroyed"});
+}
+
 void connect_operation::on_established() noexcept { finish(); }
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {
-  const bool next = accept_via_ == nullptr && event.why.code() == errc::unreachable;
-  if (endpoint_ != nullptr) {
-    tried_ += std::string(name(endpoint_->caps->transport)) + ": " + event.why.message() + "; ";
-  }
   rejection_ = std::move(event.data);
-  drop_endpoint();
-  if (next) {
-    try_next();
-  } else {
+  const bool next = request_ == nullptr && event.why.code() == errc::unreachable;
+  if (!next) {
+    drop_endpoint();
     fail(std::move(event.why));
+    return;
   }
+  try {
+    tried_ += std::string(name(endpoint_->caps->transport)) + ": " + event.why.message() + "; ";
+  } catch (const std::bad_alloc&) {
+    tried_.clear();
+  }
+  drop_endpoint();
+  advance();
 }
 
 }  // namespace cordma

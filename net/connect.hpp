@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace cordma {
@@ -12,6 +13,7 @@ namespace cordma {
 namespace detail {
 class adapter_poller;
 class worker_core;
+struct pending_request;
 }  // namespace detail
 
 struct connect_options {
@@ -30,11 +32,11 @@ static_assert(std::is_trivially_destructible_v<connect_options>);
 class [[nodiscard]] connect_operation final : public operation<connect_operation, Endpoint> {
  public:
   connect_operation(detail::worker_core& worker, std::string to, const connect_options& options);
-  // Answers a request of `via`'s adapter.
-  connect_operation(detail::worker_core& worker, detail::adapter_poller& via, std::uint64_t request,
+  // Accepts a request.
+  connect_operation(detail::worker_core& worker, std::shared_ptr<detail::pending_request> request,
                     const connect_options& options);
   // Refused before it began.
-  connect_operation(detail::worker_core& worker, failure why);
+  connect_operation(detail::worker_core* worker, failure why);
   connect_operation(connect_operation&& other) noexcept;
   ~connect_operation();
 
@@ -53,19 +55,21 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
 
   void on_established() noexcept;
   void on_failed(transport::cm_event event) noexcept;
-  void try_next() noexcept;
-  [[nodiscard]] bool admits(detail::adapter_poller& via) noexcept;
+  void on_worker_gone() noexcept;
+  // The next step; without memory for it the operation fails with no_memory.
+  void advance() noexcept;
+  void try_next();
+  [[nodiscard]] bool admits(detail::adapter_poller& via);
   void watch(std::unique_ptr<transport::queue_pair> pair, detail::adapter_poller& via);
   void fail(failure why) noexcept;
   void drop_endpoint() noexcept;
-  void do_accept() noexcept;
+  void do_accept();
 
   detail::worker_core* worker_;
   transport::address to_;
   connect_options options_;
   std::vector<std::byte> private_data_;
-  detail::adapter_poller* accept_via_ = nullptr;
-  std::uint64_t request_ = 0;
+  std::shared_ptr<detail::pending_request> request_;  // where it accepts; null where it connects
   std::size_t next_adapter_ = 0;
   std::unique_ptr<detail::endpoint_core> endpoint_;
   std::optional<failure> failure_;

@@ -16,6 +16,7 @@ std::string_view name(endpoint_state s) noexcept {
   return "?";
 }
 
+Endpoint::Endpoint() noexcept = default;
 Endpoint::Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept : core_(std::move(core)) {}
 Endpoint::Endpoint(Endpoint&&) noexcept = default;
 
@@ -141,7 +142,7 @@ send_operation Endpoint::read(const RemoteSlice& from, std::span<const Slice> sc
 
 atomic_operation Endpoint::fetch_add(const RemoteSlice& word, std::uint64_t addend) noexcept {
   atomic_operation op(*core_, opcode::fetch_add);
-  op.target(word, 8);
+  op.target_word(word);
   op.set_operands(addend, 0);
   return op;
 }
@@ -149,7 +150,7 @@ atomic_operation Endpoint::fetch_add(const RemoteSlice& word, std::uint64_t adde
 atomic_operation Endpoint::compare_swap(const RemoteSlice& word, std::uint64_t expected,
                                         std::uint64_t desired) noexcept {
   atomic_operation op(*core_, opcode::compare_swap);
-  op.target(word, 8);
+  op.target_word(word);
   op.set_operands(expected, desired);
   return op;
 }
@@ -173,9 +174,23 @@ state_operation Endpoint::state_changed() noexcept {
   return state_operation(*core_, state_operation::kind::any_change);
 }
 
+result<std::vector<std::byte>> Endpoint::descriptor() const {
+  if (core_->state != endpoint_state::connecting || core_->pair == nullptr) return errc::bad_state;
+  return core_->pair->descriptor();
+}
+
+result<void> Endpoint::connect(std::span<const std::byte> peer_descriptor) {
+  if (core_->state != endpoint_state::connecting || core_->pair == nullptr) {
+    return failure{errc::bad_state, "it was connected before"};
+  }
+  if (!core_->home->on_owner_thread()) return errc::no_lock;
+  return core_->pair->connect(peer_descriptor);
+}
+
 void Endpoint::abort() noexcept {
-  CORDMA_REQUIRE(core_->home->on_owner_thread());
   if (core_->state == endpoint_state::closed || core_->pair == nullptr) return;
+  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  core_->closed_here = true;
   core_->pair->abort();
   core_->end({errc::not_connected, "aborted by this side"});
 }
@@ -185,8 +200,12 @@ const failure* Endpoint::first_cause() const noexcept { return core_->cause.get(
 const endpoint_options& Endpoint::actual() const noexcept { return core_->granted; }
 transport::kind Endpoint::transport() const noexcept { return core_->caps->transport; }
 const std::string& Endpoint::transport_reason() const noexcept { return core_->reason; }
-std::string Endpoint::local_address() const { return core_->pair->local_address(); }
-std::string Endpoint::peer_address() const { return core_->pair->peer_address(); }
+std::string Endpoint::local_address() const {
+  return core_->pair != nullptr ? core_->pair->local_address() : std::string();
+}
+std::string Endpoint::peer_address() const {
+  return core_->pair != nullptr ? core_->pair->peer_address() : std::string();
+}
 std::span<const std::byte> Endpoint::peer_data() const noexcept { return core_->peer_data; }
 std::size_t Endpoint::inflight() const noexcept { return core_->inflight(); }
 const endpoint_counters& Endpoint::counters() const noexcept { return core_->counters; }
@@ -195,20 +214,23 @@ state_operation::state_operation(detail::endpoint_core& endpoint, kind what) noe
     : operation(endpoint.home), endpoint_(&endpoint), kind_(what) {}
 
 void state_operation::do_start() noexcept {
+  if (endpoint_->worker == nullptr) {
+    resolve(endpoint_state::closed);
+    return;
+  }
   if (!endpoint_->home->on_owner_thread()) {
-    failure_.emplace(errc::no_lock);
+    failure_.emplace(errc::no_lock, "endpoints may only be used on the thread of their Worker");
     finish();
     return;
   }
-  if (kind_ == kind::close) {
-    if (endpoint_->state == endpoint_state::closed) {
-      resolve(endpoint_state::closed);
-      return;
-    }
-    if (endpoint_->state == endpoint_state::connected) {
-      endpoint_->set_state(endpoint_state::closing);
-      endpoint_->begin_close();
-    }
+  if (endpoint_->state == endpoint_state::closed) {
+    resolve(endpoint_state::closed);
+    return;
+  }
+  if (kind_ == kind::close && endpoint_->state == endpoint_state::connected) {
+    endpoint_->closed_here = true;
+    endpoint_->set_state(endpoint_state::closing);
+    endpoint_->begin_close();
   }
   set_phase(phase::queued);
   endpoint_->state_waiters.push_back(*this);

@@ -21,7 +21,8 @@ using endpoint_options = transport::queue_pair_options;
 enum class endpoint_state : std::uint8_t { connecting, connected, closing, closed };
 [[nodiscard]] std::string_view name(endpoint_state s) noexcept;
 
-// Resolves with the new state at the next change. On cancellation: withdrawn, canceled.
+// Resolves with the new state at the next change; at once where the state is closed, because nothing
+// comes after it. On cancellation: withdrawn, canceled.
 class [[nodiscard]] state_operation final : public operation<state_operation, endpoint_state> {
  public:
   // close: begins closing, and resolves only when the state is closed.
@@ -62,14 +63,15 @@ struct endpoint_counters {
 // A handle, move-only; belongs to one Worker and may be used on its thread only (anything else fails
 // with no_lock). Destroying it aborts the connection: operations in flight end as flushed, and no
 // buffer is touched any more once they have. Errors of every operation:
-//   flushed        the connection ended first; cause() says why
-//   not_connected  closed by this side
+//   flushed        the connection ended before it was carried out; cause() says why
+//   not_connected  started after close() or abort() of this side
+//   not_supported  the transport or the type of endpoint lacks this operation (capabilities)
 //   invalid_value  a slice from another Context, too many slices, a size above the limit
 //   no_lock        called from another thread
 // The queues never overflow: what does not fit waits its turn, in order.
 class Endpoint {
  public:
-  Endpoint() noexcept = default;
+  Endpoint() noexcept;
   explicit Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept;
   Endpoint(Endpoint&&) noexcept;
   Endpoint& operator=(Endpoint&&) noexcept;
@@ -126,6 +128,13 @@ class Endpoint {
     detail::endpoint_core& endpoint_;
   };
   [[nodiscard]] Batch batch() noexcept;
+
+  // For endpoints of Worker::prepare(): each side gives its descriptor to the other, by any means, and
+  // connects with what it got; then state_changed() resolves with connected, or with closed, and
+  // first_cause() says why. Whoever has a descriptor can connect: carry it safely. Errors: bad_state
+  // (connected before, or not from prepare()), invalid_value, unsupported_version, not_supported.
+  [[nodiscard]] result<std::vector<std::byte>> descriptor() const;
+  result<void> connect(std::span<const std::byte> peer_descriptor);
 
   // Graceful: what was started is carried out, then the peer is told; resolves when closed on this
   // side. Receives still waiting end as flushed. Idempotent.

@@ -1,8 +1,10 @@
 #include <cordma/net/listener.hpp>
 
 #include <cordma/net/detail/listener_core.hpp>
+#include <cordma/net/worker.hpp>
 
 #include <algorithm>
+#include <new>
 
 namespace cordma {
 namespace detail {
@@ -30,8 +32,7 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   worker = &w;
   home = &w.home();
   bound = where;
-  anchor = std::make_shared<listener_anchor>();
-  anchor->worker = worker;
+  anchor = w.anchor();
   // The network's transports first: where port 0 is asked for they choose one that is free.
   std::vector<adapter_poller*> order;
   for (const auto& a : w.adapters()) {
@@ -42,6 +43,19 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   if (order.empty()) {
     return failure{errc::not_supported, "this Context does not have the transport asked for"};
   }
+  result<void> opened = open_all(order);
+  // The port that one transport found free may be taken on the next: ask for another.
+  for (int tries = 1; opened.code() == errc::in_use && where.port == 0 && tries < most_ports_tried;
+       ++tries) {
+    listeners.clear();
+    bound.port = 0;
+    opened = open_all(order);
+  }
+  if (opened) w.add(*this);
+  return opened;
+}
+
+result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) {
   for (adapter_poller* a : order) {
     result<std::unique_ptr<transport::listener>> l = a->adapter().listen(bound);
     if (!l) return l.why();
@@ -49,7 +63,6 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
     (*l)->user = this;
     listeners.emplace_back(a, std::move(*l));
   }
-  w.add(*this);
   return {};
 }
 
@@ -57,9 +70,18 @@ void listener_core::on_request(transport::cm_event event) noexcept {
   const auto from = std::find_if(listeners.begin(), listeners.end(),
                                  [&](const auto& l) { return l.second.get() == event.from; });
   CORDMA_ASSERT(from != listeners.end());
-  auto request = std::make_unique<pending_request>();
+  try {
+    take_in(*from->first, std::move(event));
+  } catch (const std::bad_alloc&) {
+    // Refused is better than left waiting; that it may already have been is no harm.
+    static_cast<void>(from->first->adapter().reject(event.request, {}));
+  }
+}
+
+void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
+  auto request = std::make_shared<pending_request>();
   request->anchor = anchor;
-  request->via = from->first;
+  request->via = &via;
   request->id = event.request;
   request->peer = std::move(event.peer);
   request->data = std::move(event.data);
@@ -92,7 +114,7 @@ listener_core::~listener_core() { shut_down(); }
 }  // namespace detail
 
 ConnectionRequest::ConnectionRequest() noexcept = default;
-ConnectionRequest::ConnectionRequest(std::unique_ptr<detail::pending_request> pending) noexcept
+ConnectionRequest::ConnectionRequest(std::shared_ptr<detail::pending_request> pending) noexcept
     : pending_(std::move(pending)) {}
 ConnectionRequest::ConnectionRequest(ConnectionRequest&&) noexcept = default;
 ConnectionRequest& ConnectionRequest::operator=(ConnectionRequest&&) noexcept = default;
@@ -109,15 +131,39 @@ transport::kind ConnectionRequest::transport() const noexcept {
 connect_operation ConnectionRequest::accept(const connect_options& options) {
   CORDMA_REQUIRE(pending_ != nullptr);
   detail::worker_core* const worker = pending_->anchor->worker;
-  CORDMA_REQUIRE(worker != nullptr);
-  if (pending_->answered) {
-    return connect_operation(*worker, {errc::bad_state, "the request was answered before"});
+  if (worker == nullptr) return connect_operation(nullptr, {errc::shutdown, "the Worker is gone"});
+  if (pending_->taken || pending_->answered) {
+    return connect_operation(worker, {errc::bad_state, "the request was answered before"});
   }
-  pending_->answered = true;
-  return connect_operation(*worker, *pending_->via, pending_->id, options);
+  pending_->taken = true;
+  return connect_operation(*worker, pending_, options);
+}
+
+result<ConnectionRequest> ConnectionRequest::hand_over(Worker& to) {
+  if (pending_->taken || pending_->answered) {
+    return failure{errc::bad_state, "the request was answered or handed over before"};
+  }
+  if (pending_->anchor->worker == nullptr) return failure{errc::shutdown, "the Worker is gone"};
+  detail::worker_core& target = to.core();
+  for (const auto& via : target.adapters()) {
+    if (&via->domain() != &pending_->via->domain()) continue;
+    const result<std::uint64_t> id =
+        pending_->via->adapter().hand_over(pending_->id, via->adapter());
+    if (!id) return id.why();
+    pending_->answered = true;  // here; the other Worker's now
+    auto moved = std::make_shared<detail::pending_request>();
+    moved->anchor = target.anchor();
+    moved->via = via.get();
+    moved->id = *id;
+    moved->peer = pending_->peer;
+    moved->data = pending_->data;
+    return ConnectionRequest(std::move(moved));
+  }
+  return failure{errc::invalid_value, "that Worker belongs to another Context"};
 }
 
 result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {
+  if (pending_->taken) return failure{errc::bad_state, "the request was accepted before"};
   return pending_->reject(private_data);
 }
 
@@ -125,11 +171,11 @@ next_operation::next_operation(detail::listener_core& listener) noexcept
     : operation(listener.home), listener_(&listener) {}
 
 void next_operation::do_start() noexcept {
-  if (!home()->on_owner_thread()) {
-    failure_.emplace(errc::no_lock, "a Listener may only be used on the thread of its Worker");
-    finish();
-  } else if (listener_->closed) {
+  if (listener_->closed) {
     failure_.emplace(errc::shutdown, "the Listener was closed");
+    finish();
+  } else if (!home()->on_owner_thread()) {
+    failure_.emplace(errc::no_lock, "a Listener may only be used on the thread of its Worker");
     finish();
   } else if (!listener_->pending.empty()) {
     request_ = std::move(listener_->pending.front());

@@ -11,17 +11,19 @@
 
 namespace cordma {
 
+class Worker;
+
 namespace detail {
 struct listener_core;
 struct pending_request;
 }  // namespace detail
 
 // A peer that asks to be connected. Move-only; answered once: by accept() or reject(). Destroying it
-// unanswered rejects it. Bound to the Worker of its Listener.
+// unanswered rejects it, and so does destroying the operation of accept() before it was started. Bound to the Worker of its Listener.
 class ConnectionRequest {
  public:
   ConnectionRequest() noexcept;
-  explicit ConnectionRequest(std::unique_ptr<detail::pending_request> pending) noexcept;
+  explicit ConnectionRequest(std::shared_ptr<detail::pending_request> pending) noexcept;
   ConnectionRequest(ConnectionRequest&&) noexcept;
   ConnectionRequest& operator=(ConnectionRequest&&) noexcept;
   ~ConnectionRequest();
@@ -33,11 +35,15 @@ class ConnectionRequest {
   // `options.transport` is ignored. Errors: bad_state (answered already), connection_reset (the peer
   // went away), invalid_value (more private data than max_accept_data), no_memory.
   connect_operation accept(const connect_options& options = {});
+  // Gives the request to another Worker of the same Context, so that connections spread over threads:
+  // call it on this Worker's thread, carry the result to the other's (Worker::post), accept it there.
+  // Errors: bad_state (answered, or handed over before), not_supported by this transport.
+  [[nodiscard]] result<ConnectionRequest> hand_over(Worker& to);
   // Up to max_accept_data bytes reach the peer with its error.
   result<void> reject(std::span<const std::byte> private_data = {});
 
  private:
-  std::unique_ptr<detail::pending_request> pending_;
+  std::shared_ptr<detail::pending_request> pending_;
 };
 
 // On cancellation: withdrawn, canceled. After close(): shutdown.

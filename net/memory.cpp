@@ -20,12 +20,6 @@ void release(region_core& region) noexcept {
   if (region.references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &region;
 }
 
-access rights_of(const region_core& region) noexcept { return region.range.rights; }
-
-std::uint32_t lkey_of(const region_core& region, std::size_t kind) noexcept {
-  return region.keys[kind].lkey;
-}
-
 region_core::~region_core() {
   if (context != nullptr) {
     for (const auto& d : context->domains) {

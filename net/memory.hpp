@@ -20,8 +20,6 @@ namespace detail {
 struct region_core;
 void retain(region_core& region) noexcept;
 void release(region_core& region) noexcept;
-[[nodiscard]] access rights_of(const region_core& region) noexcept;
-[[nodiscard]] std::uint32_t lkey_of(const region_core& region, std::size_t kind) noexcept;
 }  // namespace detail
 
 // A piece of a MemoryRegion: what operations take. 24 bytes, freely copied; keeps nothing alive: the

@@ -51,17 +51,17 @@ void post_base::add(const Slice& s) noexcept {
     refuse({errc::invalid_value, "a slice that belongs to no MemoryRegion"});
     return;
   }
-  const std::uint32_t lkey = lkey_of(*s.region(), endpoint_->kind);
-  if (lkey == 0) {
-    refuse({errc::invalid_value, "the slice's region belongs to a Context without this transport"});
+  if (s.region()->context != endpoint_->context) [[unlikely]] {
+    refuse({errc::invalid_value, "the slice's region belongs to another Context"});
     return;
   }
+  const std::uint32_t lkey = s.region()->keys[endpoint_->kind].lkey;
   if (s.size() > std::numeric_limits<std::uint32_t>::max()) {
     refuse({errc::invalid_value, "a slice of 4 GiB or more: split it"});
     return;
   }
   const bool lands_here = op_ == opcode::recv || op_ == opcode::read;
-  if (lands_here && !has(rights_of(*s.region()), access::local_write)) {
+  if (lands_here && !has(s.region()->range.rights, access::local_write)) {
     refuse({errc::not_permitted, "the region lacks access::local_write"});
     return;
   }
@@ -87,6 +87,14 @@ void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept 
     refuse({errc::not_permitted, "the remote memory was not exported for the " +
                                      std::string(transport::name(endpoint_->caps->transport)) +
                                      " transport"});
+  }
+}
+
+void post_base::target_word(const RemoteSlice& word) noexcept {
+  constexpr std::uint64_t bytes = 8;
+  target(word, bytes);
+  if (word.addr() % bytes != 0) {
+    refuse({errc::invalid_value, "an atomic needs an address that is a multiple of 8"});
   }
 }
 
@@ -118,6 +126,11 @@ void post_base::start_post() noexcept {
                      e.worker == nullptr
                          ? "its Worker is gone"
                          : "endpoints may only be used on the thread of their Worker"});
+  } else if (!is_recv() && !e.caps->supports(e.granted.type, op_)) {
+    complete_failed(
+        {errc::not_supported, "not available on " + std::string(transport::name(e.granted.type)) +
+                                  " endpoints of the " +
+                                  std::string(transport::name(e.caps->transport)) + " transport"});
   } else if (segment_count_ > e.granted.max_segments) {
     complete_failed({errc::invalid_value, std::to_string(segment_count_) + " slices, granted are " +
                                               std::to_string(e.granted.max_segments)});
@@ -126,6 +139,10 @@ void post_base::start_post() noexcept {
                                               " bytes, the largest message is " +
                                               std::to_string(e.caps->max_message)});
   } else {
+    if (e.fence_next && !is_recv()) [[unlikely]] {
+      flags_ |= transport::post_flag::fence;
+      e.fence_next = false;
+    }
     e.post_or_queue(*this);
   }
 }
@@ -135,7 +152,11 @@ void post_base::cancel_post() noexcept {
     unlink();
     complete_failed(errc::canceled);
   } else if (lease_) {
-    endpoint_->worker->detach(*this);
+    if (is_recv()) {
+      endpoint_->worker->make_orphan(*this);
+    } else {
+      endpoint_->worker->detach(*this);
+    }
     complete_failed(errc::canceled);
   }
 }

@@ -59,6 +59,7 @@ class post_base : public operation_base {
   void add(const Slice& s) noexcept;
   void add(std::span<const Slice> s) noexcept;
   void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
+  void target_word(const RemoteSlice& word) noexcept;
   void set_imm(std::uint32_t imm) noexcept { imm_ = imm; }
   void set_operands(std::uint64_t operand, std::uint64_t swap) noexcept {
     operand_ = operand;
@@ -105,7 +106,10 @@ class post_base : public operation_base {
 // T: void (send, write, read, flush), Received, Message, std::uint64_t (the old value of an atomic).
 // The buffers are yours again when it is done. On cancellation: a request still queued for want of
 // credits is withdrawn (canceled); a posted one whose buffer is leased from a pool is left behind and
-// the awaiter resumes at once (canceled); any other posted one resumes when its completion arrives.
+// the awaiter resumes at once (canceled): a message that still arrives for it goes to the endpoint's
+// next receive into a pool; any other posted one resumes when its completion arrives.
+// Destroyed while posted, it is left behind for good: regions and leased buffer are kept until the
+// completion, and what arrives is dropped.
 template <class T>
 class [[nodiscard]] post_operation final
     : public operation<post_operation<T>, T, detail::post_base> {

@@ -32,6 +32,20 @@ struct pool {
 
 constinit thread_local pool mine;
 
+// Under AddressSanitizer frames go straight back to the heap: kept ones would hide the use of a
+// destroyed coroutine.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kept = 0;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr std::size_t kept = 0;
+#else
+constexpr std::size_t kept = kept_per_class;
+#endif
+#else
+constexpr std::size_t kept = kept_per_class;
+#endif
+
 constexpr std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / granule; }
 
 }  // namespace
@@ -58,7 +72,7 @@ void deallocate(void* frame, std::size_t bytes) noexcept {
     return;
   }
   size_class& c = mine.lists[class_of(bytes)];
-  if (c.count == kept_per_class) {
+  if (c.count == kept) {
     ::operator delete(frame);
     return;
   }

@@ -311,6 +311,8 @@ void reactor::sleep_once() noexcept {
 void reactor::arm_timer_fd() noexcept {
   // One timerfd rather than a timeout, so that a foreign loop that waits on fd() is woken as well.
   if (timers_.empty()) return;
+  // Set already, and not fired yet: saves a system call in every sleep of a worker whose keep-alive
+  // timers stand far off.
   const time_point when = timers_.front()->when_;
   const time_point now = clock_->now();
   if (when == timer_fd_set_to_ && when > now) return;

@@ -72,8 +72,9 @@ install_missing() {
 configure() {  # configure ARGUMENT...
   local compiler=clang++-19
   [ "$variant" != gcc ] || compiler=g++-12
-  cmake -G Ninja -S "$root" -B "$build" -DCMAKE_CXX_COMPILER=$compiler "$@" > "$build.log" 2>&1 ||
-    { cat "$build.log"; fail "CMake found the above wrong"; }
+  mkdir -p "$build"
+  cmake -G Ninja -S "$root" -B "$build" -DCMAKE_CXX_COMPILER=$compiler "$@" \
+    > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; fail "CMake found the above wrong"; }
 }
 
 run_fuzzers() {

@@ -10,18 +10,16 @@
 
 namespace cordma::detail {
 
-// Tells requests that outlive their Worker or Listener that it is gone.
-struct listener_anchor {
-  worker_core* worker = nullptr;
-};
-
+// Shared by the ConnectionRequest and the operation that accepts it; the last one to go rejects what
+// nobody answered.
 struct pending_request {
-  std::shared_ptr<listener_anchor> anchor;
+  std::shared_ptr<worker_anchor> anchor;
   adapter_poller* via = nullptr;
   std::uint64_t id = 0;
   std::string peer;
   std::vector<std::byte> data;
-  bool answered = false;
+  bool taken = false;     // accept() was called
+  bool answered = false;  // the transport was told
 
   result<void> reject(std::span<const std::byte> private_data);
   ~pending_request();
@@ -31,10 +29,12 @@ struct listener_core {
   // Requests not yet taken by next(); beyond it new ones are rejected.
   static constexpr std::size_t most_pending = 4096;
 
+  static constexpr int most_ports_tried = 16;
+
   worker_core* worker = nullptr;
   reactor* home = nullptr;
   transport::address bound;
-  std::shared_ptr<listener_anchor> anchor;
+  std::shared_ptr<worker_anchor> anchor;
   std::vector<std::pair<adapter_poller*, std::unique_ptr<transport::listener>>> listeners;
   std::deque<ConnectionRequest> pending;
   list<next_operation> waiting;
@@ -43,7 +43,9 @@ struct listener_core {
   ~listener_core();
   result<void> open(worker_core& w, const transport::address& where,
                     const std::optional<transport::kind>& only);
+  result<void> open_all(const std::vector<adapter_poller*>& order);
   void on_request(transport::cm_event event) noexcept;
+  void take_in(adapter_poller& via, transport::cm_event event);
   void shut_down() noexcept;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace cordma::detail {
 
@@ -29,7 +30,9 @@ std::size_t adapter_poller::poll() noexcept {
 // ---- worker_core ----
 
 worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
-    : context_(std::move(context)), home_(home) {
+    : context_(std::move(context)),
+      anchor_(std::make_shared<worker_anchor>(worker_anchor{this})),
+      home_(home) {
   grow();
   for (const auto& d : context_->domains) {
     result<std::unique_ptr<transport::adapter>> a = d->open(home_);
@@ -46,13 +49,18 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
 
 worker_core::~worker_core() {
   for (const auto& a : adapters_) home_.remove(*a);
-  while (!listeners_.empty()) listeners_.back()->shut_down();
+  anchor_->worker = nullptr;
+  while (!listeners_.empty()) {
+    listeners_.back()->home = nullptr;
+    listeners_.back()->shut_down();
+  }
   const failure gone{errc::shutdown, "the Worker was destroyed"};
   endpoints_.for_each([&](endpoint_core& e) {
+    if (e.connector != nullptr) e.connector->on_worker_gone();
     e.end(gone);
     e.pair.reset();
   });
-  for (const auto& e : graveyard_) e->pair.reset();
+  graveyard_.for_each([](endpoint_core& e) { e.pair.reset(); });
   for (const auto& c : chunks_) {
     for (slot& s : c->slots) {
       if (!s.in_use) continue;
@@ -63,13 +71,27 @@ worker_core::~worker_core() {
       for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     }
   }
-  while (!endpoints_.empty()) endpoints_.pop_front().worker = nullptr;
-  for (const auto& e : graveyard_) e->worker = nullptr;
+  // The reactor may go right after: what outlives it must not ask it anything.
+  while (!endpoints_.empty()) {
+    endpoint_core& e = endpoints_.pop_front();
+    e.worker = nullptr;
+    e.home = nullptr;
+  }
+  while (!graveyard_.empty()) {
+    endpoint_core* const e = &graveyard_.pop_front();
+    e->worker = nullptr;
+    delete e;
+  }
 }
 
-void worker_core::add(listener_core& l) noexcept { listeners_.push_back(&l); }
+void worker_core::add(listener_core& l) { listeners_.push_back(&l); }
 
-void worker_core::grow() noexcept {
+void worker_core::reserve(std::uint32_t slots) {
+  while (chunks_.size() * slots_per_chunk < reserved_slots_ + slots) grow();
+  reserved_slots_ += slots;
+}
+
+void worker_core::grow() {
   const auto base = static_cast<std::uint32_t>(chunks_.size()) * slots_per_chunk;
   chunks_.push_back(std::make_unique<slot_chunk>());
   for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
@@ -80,7 +102,14 @@ void worker_core::grow() noexcept {
 }
 
 std::uint32_t worker_core::take_slot() noexcept {
-  if (first_free_ == 0) grow();
+  // Only messages kept for a later receive can use up what was reserved.
+  if (first_free_ == 0) [[unlikely]] {
+    try {
+      grow();
+    } catch (const std::bad_alloc&) {
+      return post_base::no_slot;
+    }
+  }
   const std::uint32_t index = first_free_ - 1;
   slot& s = at(index);
   first_free_ = s.next_free;
@@ -91,6 +120,8 @@ std::uint32_t worker_core::take_slot() noexcept {
 
 void worker_core::free_slot(slot& s, std::uint32_t index) noexcept {
   s.op = nullptr;
+  s.orphan = false;
+  s.arrived = false;
   s.endpoint = nullptr;
   s.in_use = false;
   s.generation = (s.generation + 1) & generation_mask;
@@ -108,14 +139,22 @@ Slice worker_core::atomic_word(std::uint32_t index) noexcept {
 result<void> worker_core::prepare_words(std::uint32_t index) noexcept {
   slot_chunk& c = *chunks_[index / slots_per_chunk];
   if (c.words) return {};
-  result<MemoryRegion> words = allocate(context_, slots_per_chunk * 8, access::local_write);
-  if (!words) return words.why();
-  c.words = std::move(*words);
-  return {};
+  try {
+    result<MemoryRegion> words = allocate(context_, slots_per_chunk * 8, access::local_write);
+    if (!words) return words.why();
+    c.words = std::move(*words);
+    return {};
+  } catch (const std::bad_alloc&) {
+    return errc::no_memory;
+  }
 }
 
 void worker_core::post(endpoint_core& e, post_base& op) noexcept {
   const std::uint32_t index = take_slot();
+  if (index == post_base::no_slot) [[unlikely]] {
+    op.complete_failed(errc::no_memory);
+    return;
+  }
   slot& s = at(index);
   const bool recv = op.is_recv();
   const bool atomic = op.op_ == opcode::fetch_add || op.op_ == opcode::compare_swap;
@@ -163,10 +202,6 @@ posted worker_core::post_now(endpoint_core& e, post_base& op, std::uint64_t id,
   r.id = id;
   r.op = op.op_;
   r.flags = op.flags_;
-  if (e.fence_next) [[unlikely]] {
-    r.flags |= transport::post_flag::fence;
-    e.fence_next = false;
-  }
   if (e.batches != 0) [[unlikely]] {
     r.flags |= transport::post_flag::more;
     ++e.unrung;
@@ -195,6 +230,12 @@ void worker_core::on_completion(const completion& c) noexcept {
   endpoint_core& e = *s.endpoint;
   post_base* const op = s.op;
   const bool recv = s.is_recv;
+  if (s.orphan) [[unlikely]] {
+    ++e.recv_credits;
+    orphan_done(s, index, c);
+    e.pump(true);
+    return;
+  }
   if (op != nullptr) {
     op->slot_ = post_base::no_slot;
     if (op->op_ == opcode::fetch_add || op->op_ == opcode::compare_swap) {
@@ -226,21 +267,90 @@ void worker_core::detach(post_base& op) noexcept {
   }
 }
 
+void worker_core::make_orphan(post_base& op) noexcept {
+  const std::uint32_t index = std::exchange(op.slot_, post_base::no_slot);
+  slot& s = at(index);
+  endpoint_core& e = *op.endpoint_;
+  s.op = nullptr;
+  s.orphan = true;
+  s.lease = std::move(op.lease_);
+  s.next_free = 0;
+  if (e.last_orphan != 0) {
+    at(e.last_orphan - 1).next_free = index + 1;
+  } else {
+    e.first_orphan = index + 1;
+  }
+  e.last_orphan = index + 1;
+}
+
+bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
+  if (e.first_orphan == 0) return false;
+  const std::uint32_t index = e.first_orphan - 1;
+  slot& s = at(index);
+  drop_first_orphan(e);
+  op.lease_ = std::move(s.lease);  // the buffer it came with goes back to its pool
+  if (s.arrived) {
+    op.received_ = s.received;
+    free_slot(s, index);
+    op.finish();
+    return true;
+  }
+  s.orphan = false;
+  s.op = &op;
+  op.slot_ = index;
+  op.set_phase(operation_base::phase::posted);
+  return true;
+}
+
+void worker_core::drop_first_orphan(endpoint_core& e) noexcept {
+  e.first_orphan = at(e.first_orphan - 1).next_free;
+  if (e.first_orphan == 0) e.last_orphan = 0;
+}
+
+void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c) noexcept {
+  // Receives complete in the order of posting, so this is the oldest orphan that has not arrived;
+  // flushed ones end all of them.
+  if (c.status == transport::wc_status::success) {
+    s.arrived = true;
+    s.received = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
+    return;
+  }
+  endpoint_core& e = *s.endpoint;
+  std::uint32_t before = 0;
+  for (std::uint32_t at_index = e.first_orphan; at_index != index + 1;
+       at_index = at(at_index - 1).next_free) {
+    before = at_index;
+  }
+  (before != 0 ? at(before - 1).next_free : e.first_orphan) = s.next_free;
+  if (e.last_orphan == index + 1) e.last_orphan = before;
+  s.lease.reset();
+  free_slot(s, index);
+}
+
 void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
   e->handle_gone = true;
+  while (e->first_orphan != 0 && at(e->first_orphan - 1).arrived) {
+    const std::uint32_t index = e->first_orphan - 1;
+    drop_first_orphan(*e);
+    at(index).lease.reset();
+    free_slot(at(index), index);
+  }
   if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
   e->end({errc::not_connected, "the Endpoint was destroyed"});
   if (e->inflight() == 0) {
     e->pair.reset();
     return;
   }
-  graveyard_.push_back(std::move(e));
+  e->unlink();
+  graveyard_.push_back(*e.release());
 }
 
 void worker_core::sweep() noexcept {
   if (graveyard_.empty()) [[likely]]
     return;
-  std::erase_if(graveyard_, [](const auto& e) { return e->inflight() == 0; });
+  graveyard_.for_each([](endpoint_core& e) {
+    if (e.inflight() == 0) delete &e;
+  });
 }
 
 void worker_core::on_event(transport::cm_event event) noexcept {
@@ -255,7 +365,7 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     return;
   }
   if (event.what == type::established) {
-    e->peer_data = std::move(event.data);
+    if (e->peer_data.empty()) e->peer_data = std::move(event.data);
     e->refresh_grant();
     e->set_state(endpoint_state::connected);
     if (e->connector != nullptr) {
@@ -273,11 +383,49 @@ void worker_core::on_event(transport::cm_event event) noexcept {
   }
 }
 
+result<Endpoint> worker_core::prepare(const endpoint_options& options,
+                                      std::optional<transport::kind> over) {
+  if (is_full()) return failure{errc::full, "the Worker's limit of endpoints is reached"};
+  for (const auto& via : adapters_) {
+    const transport::kind k = via->domain().caps().transport;
+    if (over && *over != k) continue;
+    result<std::unique_ptr<transport::queue_pair>> pair = via->adapter().create(options);
+    if (pair.code() == errc::not_supported) continue;
+    if (!pair) return pair.why();
+    auto e = std::make_unique<endpoint_core>();
+    e->adopt(*this, std::move(*pair), *via);
+    add(*e);
+    e->reason = std::string(transport::name(k)) + ": connected by descriptors";
+    return Endpoint(std::move(e));
+  }
+  return failure{errc::not_supported, "no transport of this Worker connects by descriptors"};
+}
+
+std::vector<send_operation> worker_core::flush_all() {
+  std::vector<send_operation> flushes;
+  flushes.reserve(endpoint_count);
+  endpoints_.for_each([&flushes](endpoint_core& e) {
+    if (e.state != endpoint_state::connected) return;
+    flushes.push_back(send_operation(e, opcode::flush).start());
+  });
+  return flushes;
+}
+
 // ---- endpoint_core ----
 
-endpoint_core::~endpoint_core() { CORDMA_ASSERT(worker == nullptr || inflight() == 0); }
+endpoint_core::~endpoint_core() {
+  if (worker == nullptr) return;
+  CORDMA_ASSERT(inflight() == 0);
+  worker->unreserve(reserved_slots);
+  --worker->endpoint_count;
+}
 
-void endpoint_core::adopt(std::unique_ptr<transport::queue_pair> p, adapter_poller& via) {
+void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
+                          adapter_poller& via) {
+  worker = &owner;
+  home = &owner.home();
+  context = owner.shared_context();
+  ++owner.endpoint_count;
   pair = std::move(p);
   pair->user = this;
   caps = &via.domain().caps();
@@ -285,6 +433,8 @@ void endpoint_core::adopt(std::unique_ptr<transport::queue_pair> p, adapter_poll
   granted = pair->actual();
   send_credits = granted.send_depth;
   recv_credits = granted.recv_depth;
+  worker->reserve(granted.send_depth + granted.recv_depth);
+  reserved_slots = granted.send_depth + granted.recv_depth;
 }
 
 void endpoint_core::refresh_grant() noexcept {
@@ -297,8 +447,13 @@ void endpoint_core::refresh_grant() noexcept {
 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
-  if (state == endpoint_state::closed || state == endpoint_state::closing) {
-    op.complete_failed(flushed(transport::name(op.op_)));
+  if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
+  if (state == endpoint_state::closed || state == endpoint_state::closing) [[unlikely]] {
+    if (closed_here) {
+      op.complete_failed({errc::not_connected, "this side closed the connection"});
+    } else {
+      op.complete_failed(flushed(transport::name(op.op_)));
+    }
     return;
   }
   list<post_base>& waiting = recv ? waiting_recvs : waiting_sends;
@@ -346,7 +501,10 @@ void endpoint_core::set_state(endpoint_state s) noexcept {
 }
 
 void endpoint_core::end(failure why) noexcept {
-  if (!cause) cause = std::make_shared<const failure>(std::move(why));
+  if (!cause) {
+    *cause_storage = std::move(why);
+    cause = cause_storage;
+  }
   if (state == endpoint_state::closed) return;
   flush_waiting();
   set_state(endpoint_state::closed);

@@ -20,15 +20,25 @@ namespace cordma::detail {
 
 struct listener_core;
 
+// Tells what outlives its Worker that it is gone.
+struct worker_anchor {
+  worker_core* worker = nullptr;
+};
+
 // One request in flight. The id of the request is {type : 8, generation : 24, index : 32}.
 struct slot {
   post_base* op = nullptr;  // null: free, or detached
   endpoint_core* endpoint = nullptr;
   std::uint32_t generation = 0;
-  std::uint32_t next_free = 0;
+  std::uint32_t next_free = 0;  // index + 1; for orphans: the next orphan of the endpoint
   std::uint8_t pinned = 0;
   bool in_use = false;
   bool is_recv = false;
+  // A receive into a pool that was canceled while posted. Its message is not lost: the endpoint's
+  // next receive into a pool takes over the slot, whether or not the message is there yet.
+  bool orphan = false;
+  bool arrived = false;
+  Received received;
   // What a detached operation leaves behind until its completion is reaped.
   Buffer lease;
   std::array<region_core*, most_segments> pins{};
@@ -68,15 +78,19 @@ class adapter_poller final : public poller {
 };
 
 struct endpoint_core : list_node {
-  worker_core* worker = nullptr;  // null once the worker is gone
-  reactor* home = nullptr;
+  worker_core* worker = nullptr;          // null once the worker is gone
+  reactor* home = nullptr;                // likewise
+  std::shared_ptr<context_core> context;  // keeps `caps` alive, and tells whose memory fits
   std::unique_ptr<transport::queue_pair> pair;
   const transport::capabilities* caps = nullptr;
   std::size_t kind = 0;
   endpoint_state state = endpoint_state::connecting;
   bool handle_gone = false;  // nobody holds it: goes when the last request came back
+  bool closed_here = false;  // by close() or abort(), rather than by the peer or an error
   bool fence_next = false;
   std::uint32_t batches = 0;
+  std::uint32_t first_orphan = 0;  // slot index + 1, in the order of posting; 0: none
+  std::uint32_t last_orphan = 0;
   std::uint32_t unrung = 0;  // posts that a doorbell still has to show
   std::uint32_t send_credits = 0;
   std::uint32_t recv_credits = 0;
@@ -90,8 +104,13 @@ struct endpoint_core : list_node {
   std::string reason;
   std::vector<std::byte> peer_data;
 
+  // Set aside while there is memory, so that ending for the want of it has a cause to name.
+  std::shared_ptr<failure> cause_storage = std::make_shared<failure>(errc::ok);
+  std::uint32_t reserved_slots = 0;
+
   ~endpoint_core();
-  void adopt(std::unique_ptr<transport::queue_pair> p, adapter_poller& via);
+  // Throws std::bad_alloc; errc::full is for the caller to check first.
+  void adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p, adapter_poller& via);
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
@@ -117,6 +136,10 @@ class worker_core {
 
   [[nodiscard]] reactor& home() noexcept { return home_; }
   [[nodiscard]] context_core& context() noexcept { return *context_; }
+  [[nodiscard]] const std::shared_ptr<context_core>& shared_context() const noexcept {
+    return context_;
+  }
+  [[nodiscard]] const std::shared_ptr<worker_anchor>& anchor() const noexcept { return anchor_; }
   [[nodiscard]] std::vector<std::unique_ptr<adapter_poller>>& adapters() noexcept {
     return adapters_;
   }
@@ -125,33 +148,54 @@ class worker_core {
   void on_completion(const transport::completion& c) noexcept;
   void on_event(transport::cm_event event) noexcept;
   void detach(post_base& op) noexcept;
+  void make_orphan(post_base& op) noexcept;
+  // True if `op` took over the oldest orphan of its endpoint.
+  bool adopt_orphan(endpoint_core& endpoint, post_base& op) noexcept;
   [[nodiscard]] slot& at(std::uint32_t index) noexcept {
     return chunks_[index / slots_per_chunk]->slots[index % slots_per_chunk];
   }
   // The handle is gone: aborts, and keeps the core until nothing is in flight.
   void bury(std::unique_ptr<endpoint_core> endpoint) noexcept;
   void sweep() noexcept;
+  [[nodiscard]] bool is_full() const noexcept {
+    return most_endpoints != 0 && endpoint_count >= most_endpoints;
+  }
   void add(endpoint_core& e) noexcept { endpoints_.push_back(e); }
-  void add(listener_core& l) noexcept;
+  // Makes room for so many more requests in flight, so that posting never allocates. Throws
+  // std::bad_alloc. unreserve() gives the room back.
+  void reserve(std::uint32_t slots);
+  void unreserve(std::uint32_t slots) noexcept { reserved_slots_ -= slots; }
+  void add(listener_core& l);
 
+  // What Worker offers under these names.
+  result<Endpoint> prepare(const endpoint_options& options, std::optional<transport::kind> over);
+  [[nodiscard]] std::vector<send_operation> flush_all();
+
+  std::size_t most_endpoints = 0;  // 0: no limit
+  std::size_t endpoint_count = 0;
   std::uint64_t stale_completions = 0;
   std::size_t in_flight = 0;
 
  private:
+  // no_slot where there is no memory for one more.
   [[nodiscard]] std::uint32_t take_slot() noexcept;
   void free_slot(slot& s, std::uint32_t index) noexcept;
-  void grow() noexcept;
+  void grow();
+  void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
+  void drop_first_orphan(endpoint_core& endpoint) noexcept;
   [[nodiscard]] result<void> prepare_words(std::uint32_t index) noexcept;
   [[nodiscard]] Slice atomic_word(std::uint32_t index) noexcept;
   [[nodiscard]] transport::posted post_now(endpoint_core& endpoint, post_base& op, std::uint64_t id,
                                            transport::completion& now) noexcept;
 
   std::shared_ptr<context_core> context_;
+  std::shared_ptr<worker_anchor> anchor_;
   reactor& home_;
   std::vector<std::unique_ptr<slot_chunk>> chunks_;
   std::uint32_t first_free_ = 0;  // index + 1; 0: none
+  std::uint64_t reserved_slots_ = 0;
   list<endpoint_core> endpoints_;
-  std::vector<std::unique_ptr<endpoint_core>> graveyard_;
+  list<endpoint_core> graveyard_;  // owned; no handle left, requests still in flight
   std::vector<listener_core*> listeners_;
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
   friend struct listener_core;

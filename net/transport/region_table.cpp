@@ -100,6 +100,15 @@ region_table::pin region_table::resolve(std::uint64_t rkey, std::uint64_t addr,
   return held;
 }
 
+region_table::found region_table::look_up(std::uint64_t rkey) noexcept {
+  entry* const e = at(rkey & index_mask);
+  if (e == nullptr || rkey == 0) return {};
+  e->users.fetch_add(1, std::memory_order_seq_cst);
+  pin held(e, nullptr);
+  if (e->rkey.load(std::memory_order_seq_cst) != rkey) return {};
+  return {std::move(held), &e->range, static_cast<std::uint32_t>(rkey & index_mask) + 1};
+}
+
 const memory_range* region_table::local(std::uint32_t lkey) const noexcept {
   if (lkey == 0) return nullptr;
   const entry* const e = at(lkey - 1);

@@ -59,6 +59,15 @@ class region_table {
   [[nodiscard]] pin resolve(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length,
                             access wanted) noexcept;
 
+  // What is registered under a remote key, held in place: for owners whose peers map it themselves.
+  struct found {
+    pin hold;
+    const memory_range* range = nullptr;
+    std::uint32_t lkey = 0;
+    explicit operator bool() const noexcept { return range != nullptr; }
+  };
+  [[nodiscard]] found look_up(std::uint64_t rkey) noexcept;
+
   // The registered range behind a local key; null where there is none. Stable until remove().
   [[nodiscard]] const memory_range* local(std::uint32_t lkey) const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return used_.load(std::memory_order_relaxed); }

@@ -33,6 +33,8 @@ class IncludeDirections(unittest.TestCase):
         ("net/protocol/eager.cpp", "cordma/net/transport/transport.hpp"),
         ("net/engine/pacing.cpp", "cordma/runtime/clock.hpp"),
         ("net/worker.cpp", "cordma/net/protocol/eager.hpp"),
+        ("net/worker.cpp", "cordma/net/detail/worker_core.hpp"),
+        ("net/detail/worker_core.cpp", "cordma/net/transport/transport.hpp"),
         ("gpu/staging.cpp", "cordma/net/endpoint.hpp"),
         ("apps/info/main.cpp", "cordma/cordma.hpp"),
         ("bench/await.cpp", "cordma/runtime/task.hpp"),
@@ -52,7 +54,9 @@ class IncludeDirections(unittest.TestCase):
         ("net/engine/pacing.cpp", "cordma/net/transport/transport.hpp"),
         ("net/worker.cpp", "cordma/gpu/device.hpp"),
         ("net/worker.cpp", "cordma/net/transport/shm/ring.hpp"),
+        ("net/detail/worker_core.cpp", "cordma/net/transport/shm/ring.hpp"),
         ("gpu/staging.cpp", "cordma/net/transport/transport.hpp"),
+        ("gpu/staging.cpp", "cordma/net/detail/worker_core.hpp"),
         ("apps/info/main.cpp", "cordma/net/protocol/eager.hpp"),
         ("bench/await.cpp", "cordma/net/transport/transport.hpp"),
     ]

@@ -1,6 +1,7 @@
 """What all checks share: the files of the project, and C++ text without its comments and literals."""
 import pathlib
 import re
+import subprocess
 
 CODE = (".hpp", ".cpp")
 # Forms that break the rules on purpose, as a test of compilers.
@@ -11,17 +12,26 @@ def root_of(argv):
     return pathlib.Path(argv[1] if len(argv) > 1 else ".").resolve()
 
 
+def names(root):
+    """The project's files, relative to the root: what git has or would take; without git, what is
+    there outside of build folders."""
+    if (root / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root, text=True,
+                                capture_output=True)
+        if listed.returncode == 0:
+            return sorted(n for n in listed.stdout.split("\0") if n and (root / n).is_file())
+    built = re.compile(r"(\.git|\.cache|build|build-[^/]*|out)/|(.*/)?__pycache__/")
+    found = (p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
+    return sorted(n for n in found if not built.match(n))
+
+
 def files(root, suffixes=None):
-    """(path relative to the root, text) of every text file of the project, build folders left out."""
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        top = name.split("/")[0]
-        if top in (".git", "build", "out", ".cache") or top.startswith("build-") or "__pycache__" in name:
-            continue
-        if not path.is_file() or (suffixes and path.suffix not in suffixes):
+    """(name, text) of every text file of the project."""
+    for name in names(root):
+        if suffixes and not name.endswith(suffixes):
             continue
         try:
-            yield name, path.read_text()
+            yield name, (root / name).read_text()
         except UnicodeDecodeError:
             continue  # not text: a fuzzer's corpus
 

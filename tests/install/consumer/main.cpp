@@ -1,9 +1,12 @@
 // Uses the library and Asio's coroutines in one program, with what find_package(cordma) gives alone.
 #include <asio.hpp>
 
-#include <cordma/runtime/reactor.hpp>
+#include <cordma/cordma.hpp>
 
 #include <cstdio>
+#if __has_include(<cordma/runtime/asio.hpp>)
+#include <cordma/runtime/asio.hpp>
+#endif
 
 namespace {
 

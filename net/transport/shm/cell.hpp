@@ -1,0 +1,128 @@
+// What lies in the memory that the two ends of a connection share. Both processes run on one host,
+// so numbers are native, save immediates, which are big endian as on every wire.
+//
+//   channel file:  [control 4096][slot 0 8192][slot 1 8192][ring 0][ring 1]
+//
+// Ring, slot and control number 0 carry what the connecting side asks for, number 1 the opposite
+// way. Nothing read from here is trusted: it is copied once, then checked.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace cordma::transport::shm {
+
+inline constexpr std::size_t cell_bytes = 64;  // one cache line
+inline constexpr std::size_t page_bytes = 4096;
+inline constexpr std::uint32_t least_ring_bytes = 4096;
+inline constexpr std::uint32_t most_ring_bytes = 1U << 28;
+inline constexpr std::uint32_t most_segments = 16;  // per request
+
+enum class message : std::uint8_t {
+  send = 1,   // payload inline
+  send_imm,   // the same, with an immediate
+  fetch,      // payload: pieces; the receiver fetches them from the sender's memory
+  fetch_imm,  // the same, with an immediate
+  write_imm,  // no payload; `length` bytes were written elsewhere
+  serve,      // payload: service_request; the target accesses its memory itself
+  bye,        // the sender closed gracefully; the last message
+};
+
+namespace message_flag {
+inline constexpr std::uint8_t continues = 1;  // more fragments of this message follow
+inline constexpr std::uint8_t continued = 2;  // not the first fragment
+}  // namespace message_flag
+
+// A message begins at a cell boundary with this header; its payload follows at once and runs on
+// through the next cells. `stamp` and `length` are published last, as one 8-byte store.
+struct cell_header {
+  std::uint32_t stamp;   //  0: odd, twice the lap: valid when it is the one expected
+  std::uint32_t length;  //  4: bytes of payload; write_imm: bytes written
+  message what;          //  8
+  std::uint8_t flags;    //  9: message_flag
+  std::uint16_t pieces;  // 10: fetch only
+  std::uint32_t imm;     // 12: big endian
+};
+static_assert(sizeof(cell_header) == 16 && offsetof(cell_header, length) == 4);
+static_assert(offsetof(cell_header, what) == 8 && offsetof(cell_header, imm) == 12);
+inline constexpr std::size_t inline_payload = cell_bytes - sizeof(cell_header);
+static_assert(inline_payload == 48, "small messages travel in one cache line");
+
+[[nodiscard]] constexpr std::uint64_t cells_for(std::uint64_t payload) noexcept {
+  return (sizeof(cell_header) + payload + cell_bytes - 1) / cell_bytes;
+}
+
+// A part of a message that stays in the sender's memory.
+struct piece {
+  std::uint32_t lkey;    //  0: of a region offered over the socket; 0: private memory
+  std::uint32_t epoch;   //  4: of that region
+  std::uint64_t where;   //  8: offset in the region, or address in the sender's process
+  std::uint64_t length;  // 16: bytes
+};
+static_assert(sizeof(piece) == 24);
+inline constexpr std::size_t most_descriptor_bytes = most_segments * sizeof(piece);
+static_assert(cells_for(most_descriptor_bytes) * 8 <= least_ring_bytes / cell_bytes);
+
+enum class service_kind : std::uint32_t { write = 1, read, fetch_add, compare_swap };
+
+// What the target does for an initiator that cannot reach the memory itself. The answer comes in
+// the slot; one request is in flight per direction.
+struct service_request {
+  service_kind what;      //  0
+  std::uint32_t length;   //  4: bytes; a write's data follow this struct
+  std::uint64_t rkey;     //  8
+  std::uint64_t addr;     // 16
+  std::uint64_t operand;  // 24
+  std::uint64_t swap;     // 32
+};
+static_assert(sizeof(service_request) == 40);
+
+struct service_slot {
+  std::uint32_t status;  // wc_status
+  std::uint32_t unused;
+  std::uint64_t old_value;
+  std::byte reserved[48];
+  std::byte data[8192 - 64];
+};
+static_assert(sizeof(service_slot) == 8192 && offsetof(service_slot, data) == 64);
+
+enum class end_of_stream : std::uint32_t { open = 0, withdrawn = 1, graceful = 2 };
+
+// Every line has one writer. Pairs of lines, because processors fetch them in pairs.
+struct ring_control {
+  // By the consumer of the ring.
+  alignas(128) std::atomic<std::uint64_t> taken;  // cells taken out, ever; returned lazily
+  std::atomic<std::uint64_t> fetched;             // fetch messages whose data were copied, ever
+  std::atomic<std::uint64_t> served;              // service requests answered, ever
+  // By the producer.
+  alignas(128) std::atomic<std::uint32_t> waiting;  // it waits for one of the above to move
+  std::atomic<end_of_stream> ended;
+  // By the producer: it is inside memory that the consumer registered.
+  alignas(128) std::atomic<std::uint32_t> accessing;
+};
+static_assert(sizeof(ring_control) == 384);
+
+struct control_page {
+  ring_control direction[2];
+};
+static_assert(sizeof(control_page) <= page_bytes);
+
+inline constexpr std::size_t slots_at = page_bytes;
+inline constexpr std::size_t rings_at = slots_at + 2 * sizeof(service_slot);
+static_assert(rings_at % page_bytes == 0);
+[[nodiscard]] constexpr std::size_t channel_bytes(std::size_t ring_bytes) noexcept {
+  return rings_at + 2 * ring_bytes;
+}
+
+// One per adapter, seen by all its peers, writable only by itself.
+struct adapter_page {
+  alignas(128) std::atomic<std::uint32_t> may_sleep;  // 0: it only ever polls: no fence needed
+  alignas(128) std::atomic<std::uint32_t> nap;        // number of the sleep it is in; 0: awake
+};
+static_assert(sizeof(adapter_page) <= page_bytes);
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
+              std::atomic<end_of_stream>::is_always_lock_free);
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,244 @@
+#include <unistd.h>
+
+#include <cordma/net/transport/shm/shm_adapter.hpp>
+#include <cordma/net/transport/shm/shm_queue_pair.hpp>
+
+namespace cordma::transport::shm {
+namespace {
+
+// More would be a peer that asks faster than it reads answers.
+constexpr std::size_t most_unanswered = 1024;
+
+std::string versions(std::uint32_t mine, std::uint32_t theirs) {
+  return "mine is " + std::to_string(mine) + ", theirs is " + std::to_string(theirs);
+}
+
+}  // namespace
+
+void shm_queue_pair::on_socket() noexcept {
+  received_packet p;
+  while (socket_ && state_ != state::error && !dying_) {
+    const transfer t = receive_packet(socket_.get(), p);
+    if (t == transfer::again) return;
+    if (t == transfer::gone) {
+      lose_peer(failure(errc::connection_reset,
+                        peer_text() + (state_ == state::up ? " ended, or dropped the connection"
+                                                           : " ended during the handshake")));
+      return;
+    }
+    on_packet(p);
+  }
+}
+
+void shm_queue_pair::on_packet(received_packet& p) noexcept {
+  const header_verdict v = inspect(p.bytes());
+  const bool up = state_ == state::up;
+  if (v.is == header_verdict::what::version && !up) {
+    fail_connecting(
+        failure(errc::unsupported_version,
+                "the shm protocol version differs: " + versions(wire_version, v.theirs) +
+                    ": run the same release of cordma on both sides"));
+    return;
+  }
+  if (v.is == header_verdict::what::fine && !up && v.type == packet::accept) return on_accept(p);
+  if (v.is == header_verdict::what::fine && !up &&
+      (v.type == packet::reject || v.type == packet::refuse || v.type == packet::mismatch)) {
+    return on_refusal(v.type, p);
+  }
+  region_packet r{};
+  fault_packet f{};
+  if (v.is == header_verdict::what::fine && up) {
+    switch (v.type) {
+      case packet::reachable: peer_.reads_us = true; return;
+      case packet::region_request:
+        if (parse(p.bytes(), r)) return on_region_request(r);
+        break;
+      case packet::region_answer:
+      case packet::region_offer:
+        if (parse(p.bytes(), r)) return on_region(v.type, r, p);
+        break;
+      case packet::fault:
+        if (parse(p.bytes(), f)) return on_fault(f);
+        break;
+      default: break;
+    }
+  }
+  if (up) {
+    malformed("an unknown packet");
+  } else {
+    fail_connecting(failure(errc::connection_aborted, "the peer's answer was no answer"));
+  }
+}
+
+void shm_queue_pair::on_accept(received_packet& p) noexcept {
+  introduction i{};
+  if (!parse(p.bytes(), i) || p.lost_fds || p.fd_count != 3 || i.data_bytes > i.data.size()) {
+    fail_connecting(p.lost_fds ? failure(errc::no_memory,
+                                         "no file descriptor is left for the connection: raise "
+                                         "the limit with ulimit -n")
+                               : failure(errc::connection_aborted, "a malformed accept"));
+    return;
+  }
+  result<peer_terms> terms = read_terms(i, std::span(p.fds).first(3), peer_.who);
+  if (!terms) {
+    fail_connecting(terms.why());
+    return;
+  }
+  (*terms).reads_us = i.reads_peer != 0;
+  std::vector<std::byte> data(i.data.begin(), i.data.begin() + i.data_bytes);
+  establish(channel{}, std::move(*terms), std::move(data));
+  if (can_read_peer_) {
+    static_cast<void>(send_packet(socket_.get(), make_packet<bare_packet>(packet::reachable)));
+  }
+}
+
+void shm_queue_pair::on_refusal(packet type, received_packet& p) noexcept {
+  refusal r{};
+  if (!parse(p.bytes(), r) || r.data_bytes > r.data.size()) {
+    fail_connecting(failure(errc::connection_aborted, "a malformed refusal"));
+    return;
+  }
+  const std::string said = get_text(r.text);
+  if (type == packet::mismatch) {
+    // `mine` and `theirs` are the other side's words.
+    fail_connecting(
+        failure(errc::unsupported_version, said + " differs: " + versions(r.theirs, r.mine) +
+                                               ": run the same release of cordma on both sides"));
+  } else if (type == packet::refuse) {
+    const bool known = static_cast<int>(r.code) < errc_count && r.code != errc::ok;
+    fail_connecting(failure(known ? r.code : errc::connection_aborted,
+                            peer_text() + " refused the connection: " + said));
+  } else {
+    std::vector<std::byte> data(r.data.begin(), r.data.begin() + r.data_bytes);
+    fail_connecting(failure(errc::rejected, peer_text() + " rejected the connection"),
+                    std::move(data));
+  }
+}
+
+// The owner's side of a first access: what is behind this key, for this connection?
+void shm_queue_pair::on_region_request(const region_packet& q) noexcept {
+  auto a = make_packet<region_packet>(packet::region_answer);
+  a.rkey = q.rkey;
+  region_table& regions = domain_.regions();
+  const region_table::found held = regions.look_up(q.rkey);
+  unique_fd fd;
+  if (held) {
+    const memory_range& range = *held.range;
+    const std::uint32_t epoch = domain_.epoch(held.lkey);
+    a.rights = static_cast<access>(static_cast<unsigned>(range.rights) &
+                                   static_cast<unsigned>(options_.remote_access));
+    const bool changes =
+        has(a.rights, access::remote_write) || has(a.rights, access::remote_atomic);
+    const bool reads = has(a.rights, access::remote_read);
+    if (epoch % 2 == 1 && (changes || reads)) {
+      a.addr = reinterpret_cast<std::uintptr_t>(range.addr);
+      a.length = range.length;
+      a.lkey = held.lkey;
+      a.epoch = epoch;
+      if (range.shared_fd >= 0 && changes) fd.reset(::dup(range.shared_fd));
+      if (range.shared_fd >= 0 && !changes) fd = reopen_read_only(range.shared_fd);
+    }
+  }
+  const int raw = fd.get();
+  const std::span<const int> fds = fd ? std::span(&raw, 1) : std::span<const int>{};
+  if (send_packet(socket_.get(), a, fds) == transfer::done) return;
+  if (unanswered_.size() >= most_unanswered) {
+    malformed("too many questions at once");
+    return;
+  }
+  unanswered_.push_back(q);
+  settle();
+}
+
+// The socket was full; asked again from scratch, the region may have gone meanwhile.
+void shm_queue_pair::flush_answers() noexcept {
+  std::vector<region_packet> again;
+  again.swap(unanswered_);
+  for (const region_packet& q : again) {
+    if (state_ == state::up) on_region_request(q);
+  }
+}
+
+void shm_queue_pair::on_region(packet type, const region_packet& r, received_packet& p) noexcept {
+  const bool answer = type == packet::region_answer;
+  if (answer) {
+    if (asked_ == 0 || asked_ != r.rkey) {
+      malformed("an answer that nobody asked for");
+      return;
+    }
+    asked_ = 0;
+    home_.expect(-1);
+    if (r.length == 0) {
+      if (exec_ != tail_) {
+        fail_entry(sends_[exec_ & send_mask_], wc_status::rem_access_err,
+                   "the memory key is unknown to its owner, was deregistered, or grants nothing "
+                   "on this connection");
+      }
+      return;
+    }
+  }
+  if (r.lkey == 0 || r.lkey >= epoch_count || r.length == 0 || (!answer && p.fd_count != 1)) {
+    malformed("a description of memory that makes no sense");
+    return;
+  }
+  remote_region found;
+  found.key = answer ? r.rkey : offer_key(r.lkey, r.epoch);
+  found.addr = answer ? r.addr : 0;
+  found.length = r.length;
+  found.rights = r.rights;
+  found.epoch = r.epoch;
+  found.epoch_now =
+      reinterpret_cast<const std::atomic<std::uint32_t>*>(peer_.epochs.data()) + r.lkey;
+  const bool changes = has(r.rights, access::remote_write) || has(r.rights, access::remote_atomic);
+  if (p.fd_count == 1 && is_safe_to_map(p.fds[0].get(), r.length)) {
+    result<mapped_view> view = map_shared(
+        p.fds[0].get(), r.length, answer && changes ? protection::read_write : protection::read);
+    if (view) found.view = std::move(*view);
+  }
+  if (!answer && !found.view) {
+    fail_and_tell(errc::no_memory, wc_status::rem_op_err, no_position,
+                  "the memory of a message could not be mapped");
+    return;
+  }
+  (answer ? regions_ : offers_).add(std::move(found));
+}
+
+// True: the peer has, or will have before the next message, the region's memory. Its epoch is in
+// offered_epoch_. `blocked`: not yet, the socket is full.
+bool shm_queue_pair::offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept {
+  const std::uint32_t epoch = domain_.epoch(lkey);
+  if (offered_key_ == lkey && offered_epoch_ == epoch) return true;
+  std::uint32_t& known = offered_[lkey];
+  if (known != epoch) {
+    const unique_fd fd = reopen_read_only(range.shared_fd);
+    if (!fd) return false;
+    auto o = make_packet<region_packet>(packet::region_offer);
+    o.length = range.length;
+    o.lkey = lkey;
+    o.epoch = epoch;
+    const int raw = fd.get();
+    const transfer t = send_packet(socket_.get(), o, std::span(&raw, 1));
+    if (t != transfer::done) {
+      blocked = true;
+      return false;
+    }
+    known = epoch;
+  }
+  offered_key_ = lkey;
+  offered_epoch_ = epoch;
+  return true;
+}
+
+void shm_queue_pair::on_fault(const fault_packet& f) noexcept {
+  const bool known = static_cast<int>(f.code) < errc_count && f.code != errc::ok;
+  failure why(known ? f.code : errc::connection_reset,
+              peer_text() + " ended the connection: " + get_text(f.text));
+  if (f.status < wc_status_count && f.status != static_cast<unsigned>(wc_status::wr_flush_err)) {
+    why.with_status(f.status, 0);
+    dying_status_ = static_cast<wc_status>(f.status);
+    dying_position_ = f.position;
+  }
+  lose_peer(std::move(why));
+}
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,241 @@
+// Listening, connecting, accepting and rejecting: the adapter's half of connection management.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cordma/net/transport/shm/shm_adapter.hpp>
+#include <cordma/net/transport/shm/shm_listener.hpp>
+
+namespace cordma::transport::shm {
+namespace {
+
+constexpr int port_attempts = 256;
+constexpr std::uint32_t first_dynamic_port = 49152;
+constexpr std::uint32_t dynamic_ports = 65536 - first_dynamic_port;
+
+result<void> check_options(const queue_pair_options& o, const capabilities& c) {
+  if (o.type != service::rc) {
+    return failure{errc::not_supported, "shm has reliable connections only, not " +
+                                            std::string(name(o.type)) + ": use tcp or verbs"};
+  }
+  if (o.send_depth == 0 || o.send_depth > c.max_send_depth || o.recv_depth == 0 ||
+      o.recv_depth > c.max_recv_depth || o.max_segments == 0 || o.max_segments > c.max_segments ||
+      o.inline_bytes > c.max_inline) {
+    return failure{errc::invalid_value,
+                   "a queue pair's depths or limits are zero or above the capabilities of shm"};
+  }
+  return {};
+}
+
+result<bound_name> bind_any(const std::string& directory, bool any_user, address& where) {
+  if (where.port != 0) return bind_name(port_path(directory, where.port), any_user);
+  const result<std::uint64_t> start = random_number();
+  if (!start) return start.why();
+  for (std::uint64_t i = 0; i < port_attempts; ++i) {
+    where.port = static_cast<std::uint16_t>(first_dynamic_port + (*start + i) % dynamic_ports);
+    result<bound_name> b = bind_name(port_path(directory, where.port), any_user);
+    if (b || b.code() != errc::in_use) return b;
+  }
+  return failure{errc::in_use, "no free port was found in " + directory + ": name one"};
+}
+
+}  // namespace
+
+result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
+                              const peer_identity& who) {
+  peer_terms t;
+  if (i.cell_size != cell_bytes) {
+    return failure{errc::unsupported_version,
+                   "the size of a ring's cell differs: mine is 64, "
+                   "theirs is " +
+                       std::to_string(i.cell_size)};
+  }
+  if (!is_safe_to_map(fds[1].get(), page_bytes) || !is_safe_to_map(fds[2].get(), epochs_bytes)) {
+    return failure{errc::connection_aborted, "the peer's shared pages are not what they should be"};
+  }
+  result<mapped_view> page = map_shared(fds[1].get(), page_bytes, protection::read);
+  if (!page) return page.why();
+  result<mapped_view> epochs = map_shared(fds[2].get(), epochs_bytes, protection::read);
+  if (!epochs) return epochs.why();
+  t.doorbell = std::move(fds[0]);
+  t.page = std::move(*page);
+  t.epochs = std::move(*epochs);
+  t.who = who;
+  // A hostile number must not overflow when it is multiplied by the retries.
+  t.rnr_timer_ns = std::min<std::uint64_t>(i.rnr_timer_ns, std::uint64_t{1} << 55);
+  t.probe_address = i.probe_address;
+  t.probe_value = i.probe_value;
+  t.rnr_retry = i.rnr_retry;
+  t.fences_itself = i.fences_itself != 0;
+  return t;
+}
+
+result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
+  if (!is_this_host(where.host)) {
+    return failure{errc::unreachable, "\"" + where.host + "\" is not an address of this host"};
+  }
+  address bound = where;
+  result<bound_name> name = bind_any(domain_->directory(), domain_->options().any_user, bound);
+  if (!name) return name.why();
+  unique_fd spare(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int fd = (*name).socket.get();
+  auto l =
+      std::make_unique<shm_listener>(*this, std::move(*name), std::move(bound), std::move(spare));
+  const result<void> watched = watch(fd, *l);
+  if (!watched) return watched.why();
+  return std::unique_ptr<listener>(std::move(l));
+}
+
+result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
+                                                         const queue_pair_options& options,
+                                                         std::span<const std::byte> private_data) {
+  const result<void> fine = check_options(options, domain_->caps());
+  if (!fine) return fine.why();
+  const std::string path = port_path(domain_->directory(), to.port);
+  if (::access(path.c_str(), F_OK) != 0 || !is_this_host(to.host)) {
+    return failure{errc::unreachable, "nobody listens on " + to.text() + " by shared memory"};
+  }
+  return dial_out(path, options, private_data);
+}
+
+result<std::unique_ptr<queue_pair>> shm_adapter::dial_out(const std::string& path,
+                                                          const queue_pair_options& options,
+                                                          std::span<const std::byte> data) {
+  result<dial> d = dial_name(path);
+  if (!d) return d.why();
+  if ((*d).again) {
+    return failure{errc::again, "the backlog of " + path + " is full: try again later"};
+  }
+  const result<peer_identity> who = identify((*d).socket.get());
+  if (!who) return who.why();
+  if (!domain_->options().any_user && (*who).uid != ::geteuid()) {
+    return failure{errc::not_permitted, path + " belongs to user " + std::to_string((*who).uid) +
+                                            ": allow any user, or connect as that one"};
+  }
+  const std::uint32_t ring_bytes = domain_->options().ring_bytes;
+  const result<unique_fd> memory = create_shared("cordma-channel", channel_bytes(ring_bytes));
+  if (!memory) return memory.why();
+  result<channel> mapped = map_channel((*memory).get(), ring_bytes);
+  if (!mapped) return mapped.why();
+  auto q = std::make_unique<shm_queue_pair>(*this, side::connects, options, path);
+  const int socket = (*d).socket.get();
+  const result<void> started = q->start(std::move((*d).socket), std::move(*mapped), *who);
+  if (!started) return started.why();
+  const std::array<int, 4> fds{(*memory).get(), doorbell_.get(), page_fd_.get(),
+                               domain_->epochs_fd()};
+  const introduction hello = q->introduce(packet::hello, data);
+  if (send_packet(socket, hello, fds) != transfer::done) {
+    return failure{errc::unreachable, "whoever listened on " + path + " is gone"};
+  }
+  return std::unique_ptr<queue_pair>(std::move(q));
+}
+
+void shm_adapter::add_request(std::unique_ptr<connect_request> r) {
+  cm_event e;
+  e.what = cm_event::type::connect_request;
+  e.from = r->from;
+  e.request = domain_->next_request();
+  e.data.assign(r->hello.data.begin(), r->hello.data.begin() + r->hello.data_bytes);
+  e.peer = "shm:" + text(r->who);
+  requests_.emplace(e.request, std::move(r));
+  push(std::move(e));
+}
+
+void shm_adapter::drop_requests(const shm_listener* from) noexcept {
+  for (auto at = requests_.begin(); at != requests_.end();) {
+    if (at->second->from != from) {
+      ++at;
+      continue;
+    }
+    static_cast<void>(
+        send_packet(at->second->socket.get(), make_refusal(packet::reject, errc::rejected, "")));
+    at = requests_.erase(at);
+  }
+  std::erase_if(events_, [from](const cm_event& e) { return e.from == from; });
+  events_ready_ = !events_.empty();
+}
+
+std::unique_ptr<connect_request> shm_adapter::take_request(std::uint64_t id) {
+  std::unique_ptr<connect_request> r;
+  if (auto own = requests_.extract(id)) {
+    r = std::move(own.mapped());
+  } else {
+    const std::lock_guard lock(handed_mutex_);
+    if (auto handed = handed_.extract(id)) r = std::move(handed.mapped());
+  }
+  if (r != nullptr && hung_up(r->socket.get())) r.reset();  // it gave up waiting
+  return r;
+}
+
+result<std::unique_ptr<queue_pair>> shm_adapter::accept(std::uint64_t request,
+                                                        const queue_pair_options& options,
+                                                        std::span<const std::byte> private_data) {
+  const result<void> fine = check_options(options, domain_->caps());
+  if (!fine) return fine.why();
+  const std::unique_ptr<connect_request> r = take_request(request);
+  if (r == nullptr) {
+    return failure{errc::bad_state,
+                   "the connection request was answered before, or its client "
+                   "has gone"};
+  }
+  return accept_from(std::move(r->socket), r->hello, r->fds, r->who, r->path, options,
+                     private_data);
+}
+
+result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
+    unique_fd socket, const introduction& hello, std::span<unique_fd> fds, const peer_identity& who,
+    const std::string& path, const queue_pair_options& options, std::span<const std::byte> data) {
+  const auto refuse = [&](const failure& why) {
+    static_cast<void>(
+        send_packet(socket.get(), make_refusal(packet::refuse, why.code(), why.message())));
+    return why;
+  };
+  result<peer_terms> terms = read_terms(hello, fds.subspan(1, 3), who);
+  if (!terms) return refuse(terms.why());
+  result<channel> memory = map_channel(fds[0].get(), hello.ring_size);
+  if (!memory) return refuse(memory.why());
+  auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, options, path);
+  const int raw = socket.get();
+  q->adopt_socket(std::move(socket));
+  q->establish(std::move(*memory), std::move(*terms), {});
+  const std::array<int, 3> mine{doorbell_.get(), page_fd_.get(), domain_->epochs_fd()};
+  // A client that went meanwhile shows as the end of its socket.
+  static_cast<void>(send_packet(raw, q->introduce(packet::accept, data), mine));
+  return std::unique_ptr<queue_pair>(std::move(q));
+}
+
+result<void> shm_adapter::reject(std::uint64_t request, std::span<const std::byte> private_data) {
+  const std::unique_ptr<connect_request> r = take_request(request);
+  if (r == nullptr) {
+    return failure{errc::bad_state,
+                   "the connection request was answered before, or its client "
+                   "has gone"};
+  }
+  refusal no = make_refusal(packet::reject, errc::rejected, "");
+  no.data_bytes = static_cast<std::uint8_t>(std::min(private_data.size(), no.data.size()));
+  std::copy_n(private_data.data(), no.data_bytes, no.data.data());
+  static_cast<void>(send_packet(r->socket.get(), no));
+  return {};
+}
+
+result<std::uint64_t> shm_adapter::hand_over(std::uint64_t request, adapter& target) {
+  auto* const to = dynamic_cast<shm_adapter*>(&target);
+  if (to == nullptr || to->domain_ != domain_) {
+    return failure{errc::invalid_value, "a request can be handed over within one domain only"};
+  }
+  auto r = requests_.extract(request);
+  if (!r) return failure{errc::bad_state, "the connection request was answered before"};
+  const std::lock_guard lock(to->handed_mutex_);
+  r.mapped()->from = nullptr;
+  to->handed_.emplace(request, std::move(r.mapped()));
+  return request;
+}
+
+result<std::unique_ptr<queue_pair>> shm_adapter::create(const queue_pair_options& options) {
+  const result<void> fine = check_options(options, domain_->caps());
+  if (!fine) return fine.why();
+  return failure{errc::not_supported};
+}
+
+}  // namespace cordma::transport::shm

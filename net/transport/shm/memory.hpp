@@ -1,0 +1,82 @@
+// Descriptors, anonymous shared files, mappings and cross-process barriers, as values.
+#pragma once
+
+#include <cordma/net/transport/shm/cell.hpp>
+#include <cordma/runtime/result.hpp>
+#include <cstddef>
+#include <utility>
+
+namespace cordma::transport::shm {
+
+class unique_fd {
+ public:
+  unique_fd() noexcept = default;
+  explicit unique_fd(int fd) noexcept : fd_(fd) {}
+  unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  unique_fd& operator=(unique_fd&& other) noexcept {
+    if (this != &other) reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
+  ~unique_fd() { reset(); }
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  void reset(int fd = -1) noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+// Unmapped at the end of its life.
+class mapped_view {
+ public:
+  mapped_view() noexcept = default;
+  mapped_view(std::byte* at, std::size_t bytes) noexcept : at_(at), bytes_(bytes) {}
+  mapped_view(mapped_view&& other) noexcept
+      : at_(std::exchange(other.at_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  mapped_view& operator=(mapped_view&& other) noexcept {
+    std::swap(at_, other.at_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~mapped_view();
+  [[nodiscard]] std::byte* data() const noexcept { return at_; }
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
+  explicit operator bool() const noexcept { return at_ != nullptr; }
+
+ private:
+  std::byte* at_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// An anonymous file whose pages are there already (no SIGBUS later) and that cannot shrink.
+// no_memory where they cannot be had, naming what to raise.
+[[nodiscard]] result<unique_fd> create_shared(const char* name, std::size_t bytes);
+// From now on nobody can make a new writable mapping of it.
+void seal_against_writers(int fd) noexcept;
+// Whether touching the first `bytes` of what a peer sent cannot raise SIGBUS.
+[[nodiscard]] bool is_safe_to_map(int fd, std::size_t bytes) noexcept;
+// A descriptor of the same file without the right to write; empty where /proc is missing.
+[[nodiscard]] unique_fd reopen_read_only(int fd) noexcept;
+
+enum class protection : std::uint8_t { read, read_write };
+[[nodiscard]] result<mapped_view> map_shared(int fd, std::size_t bytes, protection how);
+
+// The shared memory of one connection; see cell.hpp.
+struct channel {
+  mapped_view view;
+  control_page* control = nullptr;
+  service_slot* slot[2] = {nullptr, nullptr};
+  std::byte* cells[2] = {nullptr, nullptr};  // each mapped twice in a row
+};
+[[nodiscard]] result<channel> map_channel(int fd, std::uint32_t ring_bytes);
+
+// A barrier that one side pays for both: run on every processor that executes a process which
+// called join_barriers(). False: not available here, both sides fence for themselves.
+[[nodiscard]] bool join_barriers() noexcept;
+[[nodiscard]] bool barrier_joined() noexcept;
+// The same for every process of the machine; milliseconds.
+[[nodiscard]] bool barrier_all() noexcept;
+
+[[nodiscard]] result<std::uint64_t> random_number();
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,385 @@
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cordma/net/transport/shm/shm_adapter.hpp>
+#include <cordma/net/transport/shm/shm_queue_pair.hpp>
+
+namespace cordma::transport::shm {
+
+shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_options& options,
+                               std::string path)
+    : domain_(home.of()),
+      home_(home),
+      side_(which),
+      options_(options),
+      path_(std::move(path)),
+      connect_timer_(
+          [](timer& t) noexcept {
+            static_cast<pair_timer&>(t).owner.fail_connecting(
+                failure(errc::timed_out, "the peer did not answer within the connect timeout"));
+          },
+          *this),
+      rnr_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_rnr_timeout(); },
+                 *this) {
+  const std::uint32_t recvs = std::bit_ceil(options_.recv_depth);
+  const std::uint32_t sends = std::bit_ceil(options_.send_depth);
+  recv_mask_ = recvs - 1;
+  send_mask_ = sends - 1;
+  recvs_ = std::make_unique<recv_entry[]>(recvs);
+  sends_ = std::make_unique<send_entry[]>(sends);
+  const std::size_t each = options_.max_segments;
+  segment_store_ = std::make_unique<segment[]>((std::size_t{recvs} + sends) * each);
+  for (std::size_t i = 0; i < recvs; ++i) recvs_[i].segments = &segment_store_[(sends + i) * each];
+  inline_store_ = std::make_unique<std::byte[]>(std::size_t{sends} * options_.inline_bytes);
+  const result<std::uint64_t> random = random_number();
+  probe_value_ = (random ? *random : 0) | 1;
+  home_.attach(*this);
+}
+
+shm_queue_pair::~shm_queue_pair() {
+  if (state_ == state::connecting || asked_ != 0) home_.expect(-1);
+  if (state_ == state::up) {
+    if (!said_bye_) out_control().ended.store(end_of_stream::withdrawn, std::memory_order_seq_cst);
+    if (closing_ && !said_bye_) {
+      auto p = make_packet<fault_packet>(packet::fault);
+      p.position = no_position;
+      p.code = errc::not_connected;
+      put_text(p.text, "closed before everything was sent");
+      static_cast<void>(send_packet(socket_.get(), p));
+    }
+  }
+  state_ = state::error;
+  end_socket();
+  if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
+  home_.drop_events(this);
+  home_.detach(*this);
+}
+
+std::string shm_queue_pair::local_address() const {
+  return "shm:process " + std::to_string(::getpid());
+}
+
+std::string shm_queue_pair::peer_address() const {
+  return "shm:" + path_ + " (" + peer_text() + ")";
+}
+
+ring_control& shm_queue_pair::out_control() const noexcept {
+  return memory_.control->direction[static_cast<std::size_t>(side_)];
+}
+ring_control& shm_queue_pair::in_control() const noexcept {
+  return memory_.control->direction[1 - static_cast<std::size_t>(side_)];
+}
+
+introduction shm_queue_pair::introduce(packet type,
+                                       std::span<const std::byte> data) const noexcept {
+  auto i = make_packet<introduction>(type);
+  i.cell_size = cell_bytes;
+  i.ring_size = domain_.options().ring_bytes;
+  i.rnr_timer_ns =
+      static_cast<std::uint64_t>(std::max<duration::rep>(options_.rnr_timer.count(), 0));
+  i.probe_address = reinterpret_cast<std::uintptr_t>(&probe_value_);
+  i.probe_value = probe_value_;
+  i.token = expected_token_;
+  i.pid = static_cast<std::uint32_t>(::getpid());
+  i.rnr_retry = options_.rnr_retry;
+  i.fences_itself = domain_.barriers() ? 0 : 1;
+  i.reads_peer = can_read_peer_ ? 1 : 0;
+  i.data_bytes = static_cast<std::uint8_t>(std::min(data.size(), i.data.size()));
+  std::copy_n(data.data(), i.data_bytes, i.data.data());
+  return i;
+}
+
+void shm_queue_pair::adopt_socket(unique_fd socket) {
+  socket_ = std::move(socket);
+  const result<void> watched = home_.watch(socket_.get(), *this);
+  if (!watched) lose_peer(watched.why());
+}
+
+result<void> shm_queue_pair::start(unique_fd socket, channel memory, const peer_identity& who) {
+  memory_ = std::move(memory);
+  peer_.who = who;
+  socket_ = std::move(socket);
+  const result<void> watched = home_.watch(socket_.get(), *this);
+  if (!watched) {
+    socket_.reset();
+    state_ = state::error;
+    return watched;
+  }
+  state_ = state::connecting;
+  home_.expect(1);
+  home_.home().add(connect_timer_, home_.home().now() + options_.connect_timeout);
+  return {};
+}
+
+// Whether the kernel lets us read the peer's memory, and it is the peer's.
+bool shm_queue_pair::probe() noexcept {
+  if (peer_.who.pid == 0) return false;
+  std::uint64_t seen = 0;
+  iovec local{&seen, sizeof seen};
+  iovec remote{reinterpret_cast<void*>(static_cast<std::uintptr_t>(peer_.probe_address)),
+               sizeof seen};
+  return ::process_vm_readv(peer_.who.pid, &local, 1, &remote, 1, 0) ==
+             static_cast<ssize_t>(sizeof seen) &&
+         seen == peer_.probe_value;
+}
+
+void shm_queue_pair::establish(channel memory, peer_terms terms, std::vector<std::byte> data) {
+  if (state_ == state::connecting) home_.expect(-1);
+  if (connect_timer_.pending()) home_.home().remove(connect_timer_);
+  if (memory.control != nullptr) memory_ = std::move(memory);
+  peer_ = std::move(terms);
+  peer_page_ = reinterpret_cast<adapter_page*>(peer_.page.data());
+  fences_ = !domain_.barriers();
+  can_read_peer_ = probe();
+  const std::size_t out = static_cast<std::size_t>(side_);
+  const auto ring_bytes = static_cast<std::uint32_t>((memory_.view.size() - rings_at) / 4);
+  writer_ = ring_writer(memory_.cells[out], ring_bytes, &out_control());
+  reader_ = ring_reader(memory_.cells[1 - out], ring_bytes, &in_control());
+  eager_ = std::min<std::uint64_t>(domain_.options().eager_bytes, ring_bytes / 4 - 64);
+  domain_.add({&in_control().accessing, socket_.get()});
+  state_ = state::up;
+  cm_event e;
+  e.what = cm_event::type::established;
+  e.pair = this;
+  e.data = std::move(data);
+  e.peer = peer_address();
+  home_.push(std::move(e));
+}
+
+void shm_queue_pair::event_taken(cm_event::type what) noexcept {
+  if (what == cm_event::type::established) {
+    announced_ = true;
+    open_ = state_ == state::up && !closing_;
+    settle();
+  } else if (what == cm_event::type::disconnected || what == cm_event::type::rejected ||
+             what == cm_event::type::failed) {
+    cause_out_ = true;
+  }
+}
+
+// Recomputes what the fast paths look at.
+void shm_queue_pair::settle() noexcept {
+  const bool up = state_ == state::up && announced_;
+  const bool sending = head_ != tail_ || (closing_ && up);
+  plain_ = up && !sending && !dying_ && !fetch_.active && unanswered_.empty();
+  if (state_ == state::up) set_waiting(sending);
+}
+
+std::size_t shm_queue_pair::poll(std::span<completion> out, bool& progressed) noexcept {
+  if (state_ == state::error) return hand_out_flushed(out);
+  if (state_ != state::up || !announced_) return 0;
+  std::size_t n = receive(out, progressed);
+  if (state_ != state::up) return n;
+  if (plain_) return n;
+  if (!unanswered_.empty()) flush_answers();
+  if (head_ != tail_) {
+    advance();
+    if (state_ == state::up) n += retire(out.subspan(n));
+  }
+  if (state_ == state::up && closing_) advance_close();
+  if (state_ == state::up && dying_ && n < out.size()) finish_dying();
+  if (state_ == state::up) settle();
+  return n;
+}
+
+bool shm_queue_pair::has_work() noexcept {
+  if (state_ == state::error) return cause_out_ && (head_ != tail_ || !receives_empty());
+  if (state_ != state::up || !announced_) return false;
+  if (fetch_.active) return true;
+  if (reader_.ready()) {
+    const message what = reader_.header().what;
+    const bool needs_receive = what >= message::send && what <= message::write_imm;
+    if (!receives_empty() || !needs_receive) return true;
+  }
+  if (dying_) return !reader_.ready();
+  if (head_ == tail_) return closing_ && said_bye_ && writer_.taken() >= bye_goal_;
+  if (exec_ != tail_ && !(closing_ && exec_ == close_mark_)) {
+    if (serve_sent_) {
+      if (out_control().served.load(std::memory_order_acquire) >= serves_sent_) return true;
+    } else if (asked_ == 0) {
+      const std::uint64_t known = writer_.known_taken();
+      if (writer_.taken() != known) return true;
+    }
+  }
+  if (head_ == exec_) return false;
+  send_entry& e = sends_[head_ & send_mask_];
+  return e.at == stage::finished ||
+         (e.at == stage::fetch &&
+          out_control().fetched.load(std::memory_order_acquire) >= e.goal) ||
+         (e.at == stage::flush && writer_.taken() >= e.goal);
+}
+
+void shm_queue_pair::disconnect() noexcept {
+  if (closing_ || state_ == state::error) return;
+  if (state_ != state::up) {
+    fail_connecting(failure(errc::not_connected, "closed before the connection was up"));
+    return;
+  }
+  closing_ = true;
+  open_ = false;
+  plain_ = false;
+  close_mark_ = tail_;
+  advance();
+  if (state_ == state::up) advance_close();
+}
+
+// What was posted before is carried out; then the last message goes out, and is taken.
+void shm_queue_pair::advance_close() noexcept {
+  if (!said_bye_) {
+    if (head_ != close_mark_ || !writer_.room(1)) return;
+    ring();
+    writer_.write(message::bye, 0, 0, 0, 0, 1, false);
+    out_control().ended.store(end_of_stream::graceful, std::memory_order_release);
+    said_bye_ = true;
+    bye_goal_ = writer_.position();
+    set_waiting(true);
+    wake_peer();
+  }
+  if (writer_.taken() >= bye_goal_) fail(failure(errc::not_connected, "closed by this side"));
+}
+
+void shm_queue_pair::abort() noexcept {
+  if (state_ == state::error) return;
+  if (state_ != state::up) {
+    fail_connecting(failure(errc::connection_reset, "aborted by this side"));
+    return;
+  }
+  fail(failure(errc::connection_reset, "aborted by this side"));
+}
+
+void shm_queue_pair::end_socket() noexcept {
+  if (!socket_) return;
+  home_.unwatch(socket_.get(), *this);
+  if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
+  drain(socket_.get());
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  socket_.reset();
+}
+
+void shm_queue_pair::fail(failure why, wc_status status) noexcept {
+  if (state_ != state::up) return;
+  state_ = state::error;
+  open_ = plain_ = false;
+  dying_ = false;
+  first_recv_status_ = status;
+  reader_.tell();
+  if (!said_bye_) out_control().ended.store(end_of_stream::withdrawn, std::memory_order_seq_cst);
+  wake_peer();
+  if (asked_ != 0) home_.expect(-1);
+  asked_ = 0;
+  if (rnr_timer_.pending()) home_.home().remove(rnr_timer_);
+  end_socket();
+  cm_event e;
+  e.what = cm_event::type::disconnected;
+  e.pair = this;
+  e.why = std::move(why);
+  e.peer = peer_address();
+  home_.push(std::move(e));
+}
+
+void shm_queue_pair::fail_and_tell(errc code, wc_status status, std::uint64_t position,
+                                   std::string text, wc_status mine) noexcept {
+  auto p = make_packet<fault_packet>(packet::fault);
+  p.position = position;
+  p.code = code;
+  p.status = static_cast<std::uint8_t>(status);
+  put_text(p.text, text);
+  static_cast<void>(send_packet(socket_.get(), p));
+  failure why(code, std::move(text));
+  const wc_status told = mine != wc_status::wr_flush_err ? mine : status;
+  if (told != wc_status::wr_flush_err) {
+    why.with_status(static_cast<std::uint16_t>(told), 0);
+  }
+  fail(std::move(why), mine);
+}
+
+void shm_queue_pair::malformed(const char* what) noexcept {
+  fail_and_tell(errc::connection_reset, wc_status::bad_resp_err, no_position,
+                peer_text() + " broke the protocol: " + what);
+}
+
+void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) noexcept {
+  if (state_ == state::error || state_ == state::up) return;
+  if (state_ == state::connecting) home_.expect(-1);
+  state_ = state::error;
+  if (connect_timer_.pending()) home_.home().remove(connect_timer_);
+  if (hidden_ != nullptr) home_.unwatch(hidden_->socket.get(), *this);
+  hidden_.reset();
+  end_socket();
+  cm_event e;
+  e.what = why.code() == errc::rejected ? cm_event::type::rejected : cm_event::type::failed;
+  e.pair = this;
+  e.why = std::move(why);
+  e.data = std::move(data);
+  e.peer = peer_address();
+  home_.push(std::move(e));
+}
+
+// The socket has ended. What lies in the ring is delivered first, see finish_dying().
+void shm_queue_pair::lose_peer(failure why) noexcept {
+  if (state_ != state::up) {
+    fail_connecting(std::move(why));
+    return;
+  }
+  if (dying_) return;
+  dying_ = true;
+  plain_ = false;
+  dying_why_ = std::move(why);
+  if (socket_) home_.unwatch(socket_.get(), *this);
+}
+
+void shm_queue_pair::finish_dying() noexcept {
+  if (said_bye_ && writer_.taken() >= bye_goal_) {
+    fail(failure(errc::not_connected, "closed by this side"));
+    return;
+  }
+  // A peer that closed gracefully and went: its messages wait for receives, as long as nobody
+  // waits for the peer itself.
+  const bool graceful =
+      in_control().ended.load(std::memory_order_acquire) == end_of_stream::graceful;
+  if (graceful && reader_.ready() && head_ == tail_ && !closing_ && !fetch_.active) return;
+  if (dying_position_ != no_position) {
+    for (std::uint32_t i = head_; i != exec_; ++i) {
+      send_entry& e = sends_[i & send_mask_];
+      if (e.position == dying_position_ && e.at == stage::fetch) e.status = dying_status_;
+    }
+    if (exec_ != tail_ && sends_[exec_ & send_mask_].offset != 0 &&
+        sends_[exec_ & send_mask_].position <= dying_position_) {
+      sends_[exec_ & send_mask_].status = dying_status_;
+    }
+  }
+  failure why = dying_why_ ? *dying_why_ : failure(errc::connection_reset);
+  if (graceful) why = failure(errc::not_connected, peer_text() + " closed the connection");
+  fail(std::move(why));
+}
+
+// In error: one completion for everything that was accepted, once the cause was told.
+std::size_t shm_queue_pair::hand_out_flushed(std::span<completion> out) noexcept {
+  if (!cause_out_) return 0;
+  std::size_t n = 0;
+  for (; n < out.size() && head_ != tail_; ++head_) {
+    const send_entry& e = sends_[head_ & send_mask_];
+    completion& c = out[n++] = completion{};
+    c.id = e.request.id;
+    c.op = e.request.op;
+    if (e.status != wc_status::success) {
+      c.status = e.status;
+    } else if (e.at == stage::finished) {
+      c.byte_len = static_cast<std::uint32_t>(e.total);
+    } else {
+      c.status = wc_status::wr_flush_err;
+    }
+  }
+  exec_ = head_;
+  for (; n < out.size() && !receives_empty(); ++recv_head_) {
+    completion& c = out[n++] = completion{};
+    c.id = first_receive().id;
+    c.op = opcode::recv;
+    c.status = std::exchange(first_recv_status_, wc_status::wr_flush_err);
+  }
+  return n;
+}
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,31 @@
+#include <cordma/net/transport/shm/remote_memory.hpp>
+
+namespace cordma::transport::shm {
+
+remote_region* remote_memory::find_slowly(std::uint64_t key) noexcept {
+  const auto at = all_.find(key);
+  if (at == all_.end()) return nullptr;
+  recent_[slot(key)] = at->second.get();
+  return at->second.get();
+}
+
+remote_region& remote_memory::add(remote_region r) {
+  recent_.fill(nullptr);
+  std::erase_if(all_, [](const auto& entry) { return !entry.second->valid(); });
+  const std::uint64_t key = r.key;
+  auto& place = all_[key];
+  place = std::make_unique<remote_region>(std::move(r));
+  return *place;
+}
+
+void remote_memory::erase(std::uint64_t key) noexcept {
+  recent_.fill(nullptr);
+  all_.erase(key);
+}
+
+void remote_memory::clear() noexcept {
+  recent_.fill(nullptr);
+  all_.clear();
+}
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,164 @@
+// A ring of cells in shared memory with one producer and one consumer. A cell is valid when it
+// bears the stamp of its lap, so the consumer polls one cache line and no shared counter. The
+// memory is mapped twice in a row: every message is contiguous.
+#pragma once
+
+#include <bit>
+#include <cordma/net/transport/shm/cell.hpp>
+#include <cordma/net/transport/shm/copy.hpp>
+#include <cstring>
+
+namespace cordma::transport::shm {
+
+[[nodiscard]] inline std::atomic_ref<std::uint64_t> stamp_word(std::byte* cell) noexcept {
+  return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(cell));
+}
+
+[[nodiscard]] inline std::uint64_t published_word(std::uint32_t stamp,
+                                                  std::uint32_t length) noexcept {
+  return std::bit_cast<std::uint64_t>(std::array<std::uint32_t, 2>{stamp, length});
+}
+
+// Bound to the thread of the producer.
+class ring_writer {
+ public:
+  ring_writer() noexcept = default;
+  ring_writer(std::byte* cells, std::uint32_t bytes, ring_control* control) noexcept
+      : cells_(cells),
+        mask_(bytes / cell_bytes - 1),
+        lap_shift_(static_cast<unsigned>(std::countr_zero(bytes / cell_bytes))),
+        limit_(bytes / cell_bytes),
+        control_(control) {}
+
+  // Cells written so far, ever.
+  [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+  // The payload that fits a message in the best case.
+  [[nodiscard]] std::uint64_t most_payload() const noexcept {
+    return mask_ * cell_bytes - sizeof(cell_header);
+  }
+  // Whether n cells can be written now. One more is kept free: its stamp is wiped, see write().
+  [[nodiscard]] bool room(std::uint64_t n) noexcept {
+    return position_ + n + 1 <= limit_ || refresh(n);
+  }
+  // The consumer's progress as it stands, or what is known where the peer lies.
+  [[nodiscard]] std::uint64_t taken() noexcept {
+    const std::uint64_t t = control_->taken.load(std::memory_order_acquire);
+    if (t > position_ || t + mask_ + 1 < limit_) {
+      broken_ = true;
+    } else {
+      limit_ = t + mask_ + 1;
+    }
+    return limit_ - mask_ - 1;
+  }
+  [[nodiscard]] std::uint64_t known_taken() const noexcept { return limit_ - mask_ - 1; }
+  // The peer's progress was impossible.
+  [[nodiscard]] bool broken() const noexcept { return broken_; }
+
+  // Where the payload of the next message goes. REQUIRES room for it.
+  [[nodiscard]] std::byte* payload() noexcept { return cell(position_) + sizeof(cell_header); }
+  // Completes the message. Withheld: not to be seen before release().
+  void write(message what, std::uint8_t flags, std::uint16_t pieces, std::uint32_t imm_be,
+             std::uint32_t length, std::uint64_t cells, bool withhold) noexcept {
+    std::byte* const at = cell(position_);
+    const std::uint64_t rest = std::uint64_t{static_cast<std::uint8_t>(what)} |
+                               std::uint64_t{flags} << 8 | std::uint64_t{pieces} << 16 |
+                               std::uint64_t{imm_be} << 32;
+    static_assert(std::endian::native == std::endian::little);
+    std::memcpy(at + 8, &rest, sizeof rest);
+    const std::uint64_t next = position_ + cells;
+    // The next header may lie where payload lay one lap ago, and payload may look like a stamp.
+    if (next < wipe_until_) stamp_word(cell(next)).store(0, std::memory_order_relaxed);
+    if (cells > 1) wipe_until_ = next + mask_ + 1;
+    const std::uint64_t word = published_word(stamp(position_), length);
+    if (withhold && withheld_ == nullptr) {
+      withheld_ = at;
+      withheld_word_ = word;
+    } else {
+      stamp_word(at).store(word, std::memory_order_release);
+      if (!withhold) release();
+    }
+    position_ = next;
+  }
+  [[nodiscard]] bool withholds() const noexcept { return withheld_ != nullptr; }
+  // Makes everything withheld visible: one store.
+  void release() noexcept {
+    if (withheld_ == nullptr) return;
+    stamp_word(withheld_).store(withheld_word_, std::memory_order_release);
+    withheld_ = nullptr;
+  }
+
+ private:
+  [[nodiscard]] std::byte* cell(std::uint64_t position) const noexcept {
+    return cells_ + (position & mask_) * cell_bytes;
+  }
+  [[nodiscard]] std::uint32_t stamp(std::uint64_t position) const noexcept {
+    return static_cast<std::uint32_t>(position >> lap_shift_ << 1) | 1U;
+  }
+  [[nodiscard]] bool refresh(std::uint64_t n) noexcept {
+    static_cast<void>(taken());
+    return position_ + n + 1 <= limit_;
+  }
+
+  std::byte* cells_ = nullptr;
+  std::uint64_t mask_ = 0;
+  unsigned lap_shift_ = 0;
+  bool broken_ = false;
+  std::uint64_t position_ = 0;
+  std::uint64_t limit_ = 0;       // position that may not be passed, as last known
+  std::uint64_t wipe_until_ = 0;  // below: a cell may hold payload of the lap before
+  std::byte* withheld_ = nullptr;
+  std::uint64_t withheld_word_ = 0;
+  ring_control* control_ = nullptr;
+};
+
+// Bound to the thread of the consumer.
+class ring_reader {
+ public:
+  ring_reader() noexcept = default;
+  ring_reader(std::byte* cells, std::uint32_t bytes, ring_control* control) noexcept
+      : cells_(cells),
+        at_(cells),
+        mask_(bytes / cell_bytes - 1),
+        lap_shift_(static_cast<unsigned>(std::countr_zero(bytes / cell_bytes))),
+        control_(control) {}
+
+  // Whether a message is there: one load of one cache line.
+  [[nodiscard]] bool ready() const noexcept {
+    return static_cast<std::uint32_t>(stamp_word(at_).load(std::memory_order_acquire)) == stamp_;
+  }
+  // REQUIRES ready(). A copy, so that what was checked is what is used.
+  [[nodiscard]] cell_header header() const noexcept {
+    std::array<std::uint64_t, 2> words{stamp_word(at_).load(std::memory_order_relaxed), 0};
+    std::memcpy(&words[1], at_ + 8, 8);
+    return std::bit_cast<cell_header>(words);
+  }
+  [[nodiscard]] const std::byte* payload() const noexcept { return at_ + sizeof(cell_header); }
+  [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+  [[nodiscard]] std::uint64_t most_payload() const noexcept {
+    return mask_ * cell_bytes - sizeof(cell_header);
+  }
+  // Steps over a message; tells the producer every quarter of the ring.
+  void take(std::uint64_t cells) noexcept {
+    position_ += cells;
+    at_ = cells_ + (position_ & mask_) * cell_bytes;
+    stamp_ = static_cast<std::uint32_t>(position_ >> lap_shift_ << 1) | 1U;
+    if (position_ - told_ > mask_ / 4) tell();
+  }
+  [[nodiscard]] bool untold() const noexcept { return told_ != position_; }
+  void tell() noexcept {
+    told_ = position_;
+    control_->taken.store(position_, std::memory_order_release);
+  }
+
+ private:
+  std::byte* cells_ = nullptr;
+  std::byte* at_ = nullptr;
+  std::uint32_t stamp_ = 1;
+  std::uint64_t mask_ = 0;
+  unsigned lap_shift_ = 0;
+  std::uint64_t position_ = 0;
+  std::uint64_t told_ = 0;
+  ring_control* control_ = nullptr;
+};
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,279 @@
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include <cordma/net/transport/shm/shm_adapter.hpp>
+#include <cordma/net/transport/shm/shm_queue_pair.hpp>
+
+namespace cordma::transport::shm {
+namespace {
+
+completion success(const send_request& r) noexcept {
+  completion c;
+  c.id = r.id;
+  c.op = r.op;
+  return c;
+}
+
+bool carries_imm(opcode op) noexcept { return op == opcode::send_imm || op == opcode::write_imm; }
+
+std::uint32_t wire_imm(const send_request& r) noexcept {
+  return carries_imm(r.op) ? htonl(r.imm) : 0;
+}
+
+}  // namespace
+
+posted shm_queue_pair::post_send(const send_request& request, completion& now) noexcept {
+  if (open_ && head_ == tail_) [[likely]] {
+    const std::uint64_t total = total_bytes(request.segments, request.segment_count);
+    if (request.op <= opcode::send_imm) {
+      if (total <= eager_ && writer_.room(cells_for(total)) &&
+          ((request.flags & post_flag::inline_data) != 0 ||
+           domain_.permits(request.segments, request.segment_count, false))) [[likely]] {
+        write_eager(request, total);
+        now = success(request);
+        return posted::done;
+      }
+    } else if (request.op != opcode::flush && request.op != opcode::write_imm && total != 0) {
+      remote_region* const region = regions_.find(request.rkey);
+      if (region != nullptr && region->view &&
+          access_now(request, total, *region) == wc_status::success) {
+        now = success(request);
+        now.byte_len = static_cast<std::uint32_t>(total);
+        return posted::done;
+      }
+    }
+  }
+  return post_slowly(request, now);
+}
+
+// REQUIRES room.
+void shm_queue_pair::write_eager(const send_request& r, std::uint64_t total) noexcept {
+  std::byte* const to = writer_.payload();
+  if (r.segment_count == 1) {
+    copy_bytes(to, r.segments[0].addr, total);
+  } else {
+    segment_cursor(r.segments, r.segment_count).gather(to, total);
+  }
+  const bool more = (r.flags & post_flag::more) != 0;
+  writer_.write(r.op == opcode::send ? message::send : message::send_imm, 0, 0, wire_imm(r),
+                static_cast<std::uint32_t>(total), cells_for(total), more);
+  published(more);
+}
+
+posted shm_queue_pair::post_slowly(const send_request& request, completion& now) noexcept {
+  CORDMA_REQUIRE_OP(tail_ - head_, <, options_.send_depth);
+  CORDMA_REQUIRE_OP(request.segment_count, <=, options_.max_segments);
+  CORDMA_REQUIRE(domain_.caps().supports(service::rc, request.op));
+  const std::uint32_t slot = tail_ & send_mask_;
+  send_entry& e = sends_[slot];
+  segment* const own = &segment_store_[std::size_t{slot} * options_.max_segments];
+  e = send_entry{};
+  e.request = request;
+  e.request.segments = own;
+  std::copy_n(request.segments, request.segment_count, own);
+  e.total = total_bytes(own, request.segment_count);
+  if ((request.flags & post_flag::inline_data) != 0) {
+    CORDMA_REQUIRE_OP(e.total, <=, options_.inline_bytes);
+    std::byte* to = &inline_store_[std::size_t{slot} * options_.inline_bytes];
+    for (std::size_t i = 0; i < request.segment_count; ++i) {
+      std::memcpy(to, own[i].addr, own[i].length);
+      own[i].addr = to;
+      to += own[i].length;
+    }
+  }
+  ++tail_;
+  plain_ = false;
+  if (open_) {
+    advance();
+    if (state_ == state::up && tail_ - head_ == 1 && e.at == stage::finished) {
+      ++head_;
+      settle();
+      now = success(e.request);
+      now.byte_len = static_cast<std::uint32_t>(e.total);
+      return posted::done;
+    }
+  }
+  return posted::pending;
+}
+
+void shm_queue_pair::ring() noexcept {
+  if (!writer_.withholds()) return;
+  writer_.release();
+  wake_peer();
+}
+
+// Carries out what can be carried out now, in order.
+void shm_queue_pair::advance() noexcept {
+  while (state_ == state::up && exec_ != tail_ && !(closing_ && exec_ == close_mark_)) {
+    if (!execute(sends_[exec_ & send_mask_])) break;
+    ++exec_;
+  }
+  if (state_ == state::up) settle();
+}
+
+// True: it left the stage `waiting`.
+bool shm_queue_pair::execute(send_entry& e) noexcept {
+  switch (e.request.op) {
+    case opcode::send:
+    case opcode::send_imm: return execute_send(e);
+    case opcode::flush:
+      ring();
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      e.goal = writer_.position();
+      e.at = stage::flush;
+      if (writer_.taken() >= e.goal) e.at = stage::finished;
+      return true;
+    default: return execute_access(e);
+  }
+}
+
+bool shm_queue_pair::execute_send(send_entry& e) noexcept {
+  const send_request& r = e.request;
+  const bool is_inline = (r.flags & post_flag::inline_data) != 0;
+  if (e.total > domain_.caps().max_message) {
+    fail_entry(e, wc_status::loc_len_err, "a message is longer than max_message");
+    return true;
+  }
+  if (!is_inline && !domain_.permits(r.segments, r.segment_count, false)) {
+    fail_entry(e, wc_status::loc_prot_err, "a send names memory that is not registered");
+    return true;
+  }
+  if (e.offset == 0) {
+    if (e.total <= eager_) {
+      if (!writer_.room(cells_for(e.total))) return blocked_for_room();
+      e.position = writer_.position();
+      write_eager(r, e.total);
+      e.at = stage::finished;
+      return true;
+    }
+    bool impossible = is_inline;
+    if (!is_inline) {
+      const bool moved = execute_fetch(e, impossible);
+      if (!impossible) return moved;
+    }
+  }
+  return execute_fragments(e);
+}
+
+// Through the ring, piece by piece: for memory that the receiver cannot reach.
+bool shm_queue_pair::execute_fragments(send_entry& e) noexcept {
+  const send_request& r = e.request;
+  while (e.offset < e.total) {
+    const std::uint64_t bytes = std::min(e.total - e.offset, eager_);
+    if (!writer_.room(cells_for(bytes))) return blocked_for_room();
+    if (e.offset == 0) e.position = writer_.position();
+    segment_cursor(r.segments, r.segment_count, e.offset).gather(writer_.payload(), bytes);
+    const bool last = e.offset + bytes == e.total;
+    unsigned flags = e.offset == 0 ? 0U : message_flag::continued;
+    if (!last) flags |= message_flag::continues;
+    e.offset += bytes;
+    writer_.write(r.op == opcode::send ? message::send : message::send_imm,
+                  static_cast<std::uint8_t>(flags), 0, wire_imm(r),
+                  static_cast<std::uint32_t>(bytes), cells_for(bytes), false);
+    wake_peer();
+  }
+  e.at = stage::finished;
+  return true;
+}
+
+// A descriptor in the ring; the receiver copies from our memory. `impossible`: some of it cannot
+// be reached from there.
+bool shm_queue_pair::execute_fetch(send_entry& e, bool& impossible) noexcept {
+  const send_request& r = e.request;
+  std::array<piece, most_segments> pieces;
+  std::uint32_t count = 0;
+  for (std::size_t i = 0; i < r.segment_count; ++i) {
+    const segment& s = r.segments[i];
+    if (s.length == 0) continue;
+    const memory_range& range = *domain_.regions().local(s.lkey);
+    bool blocked = false;
+    if (range.shared_fd >= 0 && offer(s.lkey, range, blocked)) {
+      pieces[count++] = {s.lkey, offered_epoch_, static_cast<std::uint64_t>(s.addr - range.addr),
+                         s.length};
+    } else if (blocked) {
+      return false;
+    } else if (peer_.reads_us) {
+      pieces[count++] = {0, 0, reinterpret_cast<std::uintptr_t>(s.addr), s.length};
+    } else {
+      impossible = true;
+      return false;
+    }
+  }
+  const std::uint64_t bytes = count * sizeof(piece);
+  if (!writer_.room(cells_for(bytes))) return blocked_for_room();
+  e.position = writer_.position();
+  std::memcpy(writer_.payload(), pieces.data(), bytes);
+  const bool more = (r.flags & post_flag::more) != 0;
+  writer_.write(r.op == opcode::send ? message::fetch : message::fetch_imm, 0,
+                static_cast<std::uint16_t>(count), wire_imm(r), static_cast<std::uint32_t>(bytes),
+                cells_for(bytes), more);
+  published(more);
+  e.goal = ++fetches_sent_;
+  e.at = stage::fetch;
+  return true;
+}
+
+// In the order of posting, as a NIC does.
+std::size_t shm_queue_pair::retire(std::span<completion> out) noexcept {
+  if (exec_ != head_) {
+    const std::uint64_t done = in_flight_fetched();
+    if (state_ != state::up) return 0;
+    std::size_t n = 0;
+    while (n < out.size() && head_ != exec_) {
+      send_entry& e = sends_[head_ & send_mask_];
+      if (e.at == stage::fetch && done >= e.goal) e.at = stage::finished;
+      if (e.at == stage::flush && writer_.taken() >= e.goal) e.at = stage::finished;
+      if (e.at != stage::finished) break;
+      out[n] = success(e.request);
+      out[n++].byte_len = static_cast<std::uint32_t>(e.total);
+      ++head_;
+    }
+    return n;
+  }
+  return 0;
+}
+
+std::uint64_t shm_queue_pair::in_flight_fetched() noexcept {
+  const std::uint64_t now = out_control().fetched.load(std::memory_order_acquire);
+  if (now > fetches_sent_ || now < fetched_known_) {
+    malformed("more messages fetched than were sent");
+    return 0;
+  }
+  return fetched_known_ = now;
+}
+
+void shm_queue_pair::fail_entry(send_entry& e, wc_status status, const char* why) noexcept {
+  e.status = status;
+  fail_and_tell(to_errc(status), wc_status::wr_flush_err, no_position, why);
+}
+
+bool shm_queue_pair::blocked_for_room() noexcept {
+  ring();  // what is withheld must not keep the peer from making room
+  if (writer_.broken()) malformed("impossible progress");
+  return false;
+}
+
+void shm_queue_pair::wake_sleeper() noexcept {
+  // Pairs with arm(): either it sees what was published, or we see its nap.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const std::uint32_t nap = peer_page_->nap.load(std::memory_order_relaxed);
+  if (nap == 0 || nap == last_nap_) return;
+  last_nap_ = nap;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = ::write(peer_.doorbell.get(), &one, sizeof one);
+}
+
+// After moving one of the consumer's counters.
+void shm_queue_pair::wake_waiter() noexcept {
+  if (peer_page_->may_sleep.load(std::memory_order_relaxed) == 0) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (in_control().waiting.load(std::memory_order_relaxed) != 0) wake_sleeper();
+}
+
+void shm_queue_pair::set_waiting(bool waits) noexcept {
+  if (waits == waiting_) return;
+  waiting_ = waits;
+  out_control().waiting.store(waits ? 1 : 0, std::memory_order_relaxed);
+}
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,202 @@
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cordma/net/transport/shm/shm_adapter.hpp>
+#include <cordma/net/transport/shm/shm_listener.hpp>
+
+namespace cordma::transport::shm {
+namespace {
+
+constexpr std::size_t hot_pairs = 8;      // polled every time
+constexpr std::size_t cold_per_poll = 8;  // of the others, in turn
+// Looking at sockets is a system call: once in so many polls, and in so many while an answer is
+// due.
+constexpr unsigned polls_per_look = 4096;
+constexpr unsigned polls_per_eager_look = 4;
+constexpr int sockets_per_look = 32;
+
+}  // namespace
+
+result<std::unique_ptr<adapter>> shm_adapter::open(std::shared_ptr<shm_domain> of, reactor& home) {
+  unique_fd watched(::epoll_create1(EPOLL_CLOEXEC));
+  unique_fd doorbell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!watched || !doorbell) {
+    return failure(errc::no_memory,
+                   "no file descriptor left for an shm adapter: raise the limit "
+                   "with ulimit -n")
+        .with_errno(errno);
+  }
+  epoll_event e{};
+  e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLET);
+  e.data.ptr = nullptr;
+  if (::epoll_ctl(watched.get(), EPOLL_CTL_ADD, doorbell.get(), &e) != 0) {
+    return failure::from_os(errno, "watching the doorbell");
+  }
+  result<unique_fd> page = create_shared("cordma-adapter", page_bytes);
+  if (!page) return page.why();
+  result<mapped_view> view = map_shared((*page).get(), page_bytes, protection::read_write);
+  if (!view) return view.why();
+  seal_against_writers((*page).get());
+  return std::unique_ptr<adapter>(
+      std::make_unique<shm_adapter>(std::move(of), home, std::move(watched), std::move(doorbell),
+                                    std::move(*page), std::move(*view)));
+}
+
+shm_adapter::shm_adapter(std::shared_ptr<shm_domain> of, reactor& home, unique_fd watched,
+                         unique_fd doorbell, unique_fd page_fd, mapped_view page)
+    : real_time_(&home.time() == &real_clock()),
+      page_(reinterpret_cast<adapter_page*>(page.data())),
+      domain_(std::move(of)),
+      home_(home),
+      watched_(std::move(watched)),
+      doorbell_(std::move(doorbell)),
+      page_fd_(std::move(page_fd)),
+      page_view_(std::move(page)) {
+  const bool sleeps = home_.mode() != wait_mode::polling;
+  page_->may_sleep.store(sleeps ? 1 : 0, std::memory_order_seq_cst);
+}
+
+shm_adapter::~shm_adapter() { CORDMA_REQUIRE(pairs_.empty()); }
+
+std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
+  std::size_t n = 0;
+  const std::size_t hot = sweep_ ? pairs_.size() : std::min(pairs_.size(), hot_pairs);
+  bool moved = false;
+  for (std::size_t i = 0; i < hot && n < out.size(); ++i) {
+    if (!pairs_[i]->quiet()) n += pairs_[i]->poll(out.subspan(n), moved);
+  }
+  if (pairs_.size() > hot_pairs && n < out.size()) {
+    if (sweep_) {
+      sweep_ = false;
+    } else {
+      n += poll_cold(out.subspan(n), moved);
+    }
+  }
+  if (time_to_look() && look_at_sockets()) moved = true;
+  if (moved) progressed = true;
+  return n;
+}
+
+// Whoever has something to do moves among the hot ones.
+std::size_t shm_adapter::poll_cold(std::span<completion> out, bool& progressed) noexcept {
+  std::size_t n = 0;
+  for (std::size_t k = 0; k < cold_per_poll && n < out.size(); ++k) {
+    if (++cold_at_ >= pairs_.size()) cold_at_ = hot_pairs;
+    shm_queue_pair* const q = pairs_[cold_at_];
+    if (q->quiet()) continue;
+    bool moved = false;
+    const std::size_t got = q->poll(out.subspan(n), moved);
+    n += got;
+    if (moved) progressed = true;
+    if (got != 0 || moved) {
+      victim_ = (victim_ + 1) % hot_pairs;
+      std::swap(pairs_[victim_], pairs_[cold_at_]);
+    }
+  }
+  return n;
+}
+
+bool shm_adapter::time_to_look() noexcept {
+  const unsigned every = expecting_ > 0 ? polls_per_eager_look : polls_per_look;
+  if (++polls_ < every && real_time_) [[likely]]
+    return false;
+  polls_ = 0;
+  return true;
+}
+
+bool shm_adapter::look_at_sockets() noexcept {
+  epoll_event events[sockets_per_look];
+  const int n = ::epoll_wait(watched_.get(), events, sockets_per_look, 0);
+  ready_.clear();
+  for (int i = 0; i < n; ++i) {
+    if (events[i].data.ptr != nullptr) {
+      ready_.push_back(static_cast<socket_handler*>(events[i].data.ptr));
+    }
+  }
+  const bool any = !ready_.empty();
+  for (std::size_t i = 0; i < ready_.size(); ++i) {
+    if (ready_[i] != nullptr) ready_[i]->on_socket();
+  }
+  ready_.clear();
+  return any;
+}
+
+arm_state shm_adapter::arm() noexcept {
+  if (page_->may_sleep.load(std::memory_order_relaxed) == 0) {
+    // A polling reactor that sleeps after all: from here on peers fence before they look.
+    page_->may_sleep.store(1, std::memory_order_seq_cst);
+    if (!barrier_all()) {
+      page_->may_sleep.store(0, std::memory_order_seq_cst);
+      return arm_state::busy;
+    }
+  }
+  if (events_ready_ || look_at_sockets()) return arm_state::busy;
+  for (shm_queue_pair* q : pairs_) q->tell();
+  if (++naps_ == 0) ++naps_;
+  page_->nap.store(naps_, std::memory_order_relaxed);
+  // Pairs with wake_sleeper(): either we see what was published, or they see our nap.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  sweep_ = true;
+  for (shm_queue_pair* q : pairs_) {
+    if (!q->has_work()) continue;
+    page_->nap.store(0, std::memory_order_relaxed);
+    return arm_state::busy;
+  }
+  return arm_state::armed;
+}
+
+void shm_adapter::disarm() noexcept {
+  page_->nap.store(0, std::memory_order_relaxed);
+  sweep_ = true;
+}
+
+cm_event shm_adapter::next_event() {
+  CORDMA_REQUIRE(!events_.empty());
+  cm_event e = std::move(events_.front());
+  events_.pop_front();
+  events_ready_ = !events_.empty();
+  if (e.pair != nullptr) static_cast<shm_queue_pair*>(e.pair)->event_taken(e.what);
+  return e;
+}
+
+void shm_adapter::push(cm_event e) {
+  events_.push_back(std::move(e));
+  events_ready_ = true;
+}
+
+void shm_adapter::drop_events(const queue_pair* of) noexcept {
+  std::erase_if(events_, [of](const cm_event& e) { return e.pair == of; });
+  events_ready_ = !events_.empty();
+}
+
+result<void> shm_adapter::watch(int fd, socket_handler& handler) noexcept {
+  epoll_event e{};
+  e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLRDHUP);
+  e.data.ptr = &handler;
+  if (::epoll_ctl(watched_.get(), EPOLL_CTL_ADD, fd, &e) != 0) {
+    return failure::from_os(errno, "watching a connection");
+  }
+  return {};
+}
+
+void shm_adapter::unwatch(int fd, socket_handler& handler) noexcept {
+  ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  std::replace(ready_.begin(), ready_.end(), &handler, static_cast<socket_handler*>(nullptr));
+}
+
+void shm_adapter::attach(shm_queue_pair& q) {
+  pairs_.push_back(&q);
+  sweep_ = true;
+}
+
+void shm_adapter::detach(shm_queue_pair& q) noexcept {
+  const auto at = std::find(pairs_.begin(), pairs_.end(), &q);
+  if (at == pairs_.end()) return;
+  *at = pairs_.back();
+  pairs_.pop_back();
+}
+
+}  // namespace cordma::transport::shm

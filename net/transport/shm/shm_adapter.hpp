@@ -1,0 +1,107 @@
+// One thread's queue pairs, listeners and events over shared memory.
+#pragma once
+
+#include <cordma/net/transport/shm/shm_domain.hpp>
+#include <cordma/net/transport/shm/shm_queue_pair.hpp>
+#include <cordma/net/transport/shm/socket.hpp>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace cordma::transport::shm {
+
+class shm_listener;
+
+// A client that said hello and has not been answered.
+struct connect_request {
+  unique_fd socket;
+  std::array<unique_fd, most_packet_fds> fds;
+  introduction hello{};
+  peer_identity who;
+  shm_listener* from = nullptr;
+  std::string path;
+};
+
+class shm_adapter final : public adapter {
+ public:
+  [[nodiscard]] static result<std::unique_ptr<adapter>> open(std::shared_ptr<shm_domain> of,
+                                                             reactor& home);
+  shm_adapter(std::shared_ptr<shm_domain> of, reactor& home, unique_fd watched, unique_fd doorbell,
+              unique_fd page_fd, mapped_view page);
+  ~shm_adapter() override;
+
+  std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
+  cm_event next_event() override;
+  [[nodiscard]] int wait_fd() const noexcept override { return watched_.get(); }
+  [[nodiscard]] bool edge_triggered() const noexcept override { return true; }
+  arm_state arm() noexcept override;
+  void disarm() noexcept override;
+  result<std::unique_ptr<listener>> listen(const address& where) override;
+  result<std::unique_ptr<queue_pair>> connect(const address& to, const queue_pair_options& options,
+                                              std::span<const std::byte> private_data) override;
+  result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
+                                             const queue_pair_options& options,
+                                             std::span<const std::byte> private_data) override;
+  result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
+  result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
+  result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+
+  // For listeners and queue pairs.
+  [[nodiscard]] shm_domain& of() noexcept { return *domain_; }
+  [[nodiscard]] reactor& home() noexcept { return home_; }
+  [[nodiscard]] int doorbell_fd() const noexcept { return doorbell_.get(); }
+  [[nodiscard]] int page_fd() const noexcept { return page_fd_.get(); }
+  result<void> watch(int fd, socket_handler& handler) noexcept;
+  void unwatch(int fd, socket_handler& handler) noexcept;
+  void attach(shm_queue_pair& q);
+  void detach(shm_queue_pair& q) noexcept;
+  // Sockets are looked at often while somebody waits for one.
+  void expect(int more) noexcept { expecting_ += more; }
+  void push(cm_event e);
+  void drop_events(const queue_pair* of) noexcept;
+  void add_request(std::unique_ptr<connect_request> r);
+  result<std::unique_ptr<queue_pair>> accept_from(unique_fd socket, const introduction& hello,
+                                                  std::span<unique_fd> fds,
+                                                  const peer_identity& who, const std::string& path,
+                                                  const queue_pair_options& options,
+                                                  std::span<const std::byte> data);
+  result<std::unique_ptr<queue_pair>> dial_out(const std::string& path,
+                                               const queue_pair_options& options,
+                                               std::span<const std::byte> data);
+  void drop_requests(const shm_listener* from) noexcept;
+
+ private:
+  [[nodiscard]] bool look_at_sockets() noexcept;
+  [[nodiscard]] bool time_to_look() noexcept;
+  std::size_t poll_cold(std::span<completion> out, bool& progressed) noexcept;
+  [[nodiscard]] std::unique_ptr<connect_request> take_request(std::uint64_t id);
+
+  std::vector<shm_queue_pair*> pairs_;  // the first hot_pairs are polled every time
+  std::size_t cold_at_ = 0;
+  std::size_t victim_ = 0;
+  bool sweep_ = false;  // poll everybody next time
+  unsigned polls_ = 0;
+  int expecting_ = 0;
+  bool real_time_ = true;
+  adapter_page* page_;
+  std::uint32_t naps_ = 0;
+  std::shared_ptr<shm_domain> domain_;
+  reactor& home_;
+  unique_fd watched_;  // epoll of the doorbell and all sockets
+  unique_fd doorbell_;
+  unique_fd page_fd_;
+  mapped_view page_view_;
+  std::vector<socket_handler*> ready_;  // of the look in progress; null: gone meanwhile
+  std::deque<cm_event> events_;
+  std::map<std::uint64_t, std::unique_ptr<connect_request>> requests_;
+  std::mutex handed_mutex_;
+  std::map<std::uint64_t, std::unique_ptr<connect_request>> handed_;
+};
+
+// What the peer said about itself, with descriptors mapped; why not, where something is wrong.
+[[nodiscard]] result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
+                                            const peer_identity& who);
+
+}  // namespace cordma::transport::shm

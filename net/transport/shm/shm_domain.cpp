@@ -1,0 +1,141 @@
+#include <fcntl.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cordma/net/transport/shm/shm_adapter.hpp>
+#include <cordma/net/transport/shm/shm_domain.hpp>
+#include <cordma/net/transport/shm/socket.hpp>
+#include <thread>
+
+namespace cordma::transport::shm {
+namespace {
+
+// A peer that was stopped in the middle of an access is not waited for any longer than this.
+constexpr duration longest_access = std::chrono::seconds(1);
+constexpr unsigned tries_between_looks = 256;
+
+capabilities describe() {
+  capabilities c;
+  c.transport = kind::shm;
+  std::uint32_t all = 0;
+  for (const opcode op : {opcode::send, opcode::send_imm, opcode::write, opcode::write_imm,
+                          opcode::read, opcode::fetch_add, opcode::compare_swap, opcode::flush}) {
+    all |= 1U << static_cast<unsigned>(op);
+  }
+  c.operations[static_cast<std::size_t>(service::rc)] = all;
+  c.max_send_depth = 1U << 15;
+  c.max_recv_depth = 1U << 15;
+  c.max_segments = most_segments;
+  c.max_inline = 1024;
+  c.max_read_depth = 1U << 15;
+  c.max_queue_pairs = 1U << 16;
+  c.max_message = std::uint64_t{1} << 30;
+  c.event_driven = true;
+  c.needs_target_progress = true;  // for the first access with a key, and for private memory
+  return c;
+}
+
+}  // namespace
+
+shm_domain::shm_domain(shm_options options, std::string directory, unique_fd epochs,
+                       mapped_view view)
+    : options_(std::move(options)),
+      directory_(std::move(directory)),
+      caps_(describe()),
+      epochs_fd_(std::move(epochs)),
+      epochs_view_(std::move(view)),
+      epochs_(reinterpret_cast<std::atomic<std::uint32_t>*>(epochs_view_.data())),
+      barriers_(join_barriers()) {}
+
+result<memory_keys> shm_domain::register_memory(const memory_range& range) {
+  memory_range kept = range;
+  if (range.shared_fd >= 0 && range.length != 0) {
+    // Peers map it: its pages must be there, and must stay.
+    int r = 0;
+    do {
+      r = ::fallocate(range.shared_fd, 0, 0, static_cast<off_t>(range.length));
+    } while (r != 0 && errno == EINTR);
+    if (r != 0 && (errno == ENOSPC || errno == ENOMEM)) {
+      return failure(errc::no_memory, "no memory for " + std::to_string(range.length) +
+                                          " bytes of shared memory: free some, or raise the "
+                                          "memory limit")
+          .with_errno(errno);
+    }
+    const bool sealed = ::fcntl(range.shared_fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0;
+    const bool safe = is_safe_to_map(range.shared_fd, range.length);
+    if (r != 0 || (!sealed && !safe) || !safe) kept.shared_fd = -1;
+  }
+  const result<memory_keys> keys = regions_.add(kept);
+  if (keys) {
+    CORDMA_ASSERT(keys.ok() && (*keys).lkey < epoch_count);
+    epochs_[(*keys).lkey].fetch_add(1, std::memory_order_release);  // now odd: registered
+  }
+  return keys;
+}
+
+void shm_domain::deregister_memory(std::uint32_t lkey) noexcept {
+  CORDMA_REQUIRE(lkey != 0 && lkey < epoch_count);
+  // Whoever looks from here on sees that it is over; whoever looked before is waited for.
+  epochs_[lkey].fetch_add(1, std::memory_order_seq_cst);
+  wait_for_accessors();
+  regions_.remove(lkey);
+}
+
+void shm_domain::wait_for_accessors() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (accessors_.empty()) return;
+  // Pairs with the compiler barrier in remote_access: they set `accessing`, then look at the epoch.
+  if (barriers_) static_cast<void>(barrier_joined());
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const time_point until = real_clock().now() + longest_access;
+  for (const accessor& a : accessors_) {
+    unsigned tries = 0;
+    while (a.accessing->load(std::memory_order_acquire) != 0) {
+      std::this_thread::yield();
+      if (++tries % tries_between_looks != 0) continue;
+      if (hung_up(a.socket) || real_clock().now() > until) break;
+    }
+  }
+}
+
+void shm_domain::add(const accessor& a) {
+  const std::lock_guard lock(mutex_);
+  accessors_.push_back(a);
+}
+
+void shm_domain::remove(const std::atomic<std::uint32_t>* accessing) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(accessors_, [&](const accessor& a) { return a.accessing == accessing; });
+}
+
+result<std::unique_ptr<adapter>> shm_domain::open(reactor& home) {
+  return shm_adapter::open(shared_from_this(), home);
+}
+
+}  // namespace cordma::transport::shm
+
+namespace cordma::transport {
+
+result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
+  namespace here = cordma::transport::shm;
+  shm_options o = options;
+  if (!std::has_single_bit(o.ring_bytes) || o.ring_bytes < here::least_ring_bytes ||
+      o.ring_bytes > here::most_ring_bytes) {
+    return failure{errc::invalid_value, "shm ring_bytes is " + std::to_string(o.ring_bytes) +
+                                            ": use a power of two from 4096 to 268435456"};
+  }
+  o.eager_bytes = std::min(o.eager_bytes, o.ring_bytes / 4 - 64);
+  result<std::string> directory = here::rendezvous_directory(o.directory, o.any_user);
+  if (!directory) return directory.why();
+  result<here::unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);
+  if (!epochs) return epochs.why();
+  result<here::mapped_view> view =
+      here::map_shared((*epochs).get(), here::epochs_bytes, here::protection::read_write);
+  if (!view) return view.why();
+  here::seal_against_writers((*epochs).get());
+  return std::shared_ptr<domain>(std::make_shared<here::shm_domain>(
+      std::move(o), std::move(*directory), std::move(*epochs), std::move(*view)));
+}
+
+}  // namespace cordma::transport

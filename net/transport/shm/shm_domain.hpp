@@ -1,0 +1,86 @@
+// Registered memory of one process, and what lets its peers see that a registration has ended.
+#pragma once
+
+#include <atomic>
+#include <cordma/net/transport/region_table.hpp>
+#include <cordma/net/transport/shm/memory.hpp>
+#include <cordma/net/transport/transport.hpp>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cordma::transport::shm {
+
+inline constexpr std::size_t epoch_count =
+    region_table::entries_per_chunk * region_table::most_chunks + 1;
+inline constexpr std::size_t epochs_bytes =
+    (epoch_count * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes * page_bytes;
+
+// Where one connection says that its peer is inside our memory.
+struct accessor {
+  const std::atomic<std::uint32_t>* accessing;
+  int socket;
+};
+
+// Thread-safe.
+class shm_domain final : public domain, public std::enable_shared_from_this<shm_domain> {
+ public:
+  shm_domain(shm_options options, std::string directory, unique_fd epochs, mapped_view view);
+
+  [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
+  result<memory_keys> register_memory(const memory_range& range) override;
+  void deregister_memory(std::uint32_t lkey) noexcept override;
+  result<std::unique_ptr<adapter>> open(reactor& home) override;
+
+  [[nodiscard]] const shm_options& options() const noexcept { return options_; }
+  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
+  [[nodiscard]] region_table& regions() noexcept { return regions_; }
+  [[nodiscard]] int epochs_fd() const noexcept { return epochs_fd_.get(); }
+  // Odd: registered. REQUIRES a key that register_memory() gave.
+  [[nodiscard]] std::uint32_t epoch(std::uint32_t lkey) const noexcept {
+    return epochs_[lkey].load(std::memory_order_acquire);
+  }
+  // Whether barrier_joined() orders this process's accesses.
+  [[nodiscard]] bool barriers() const noexcept { return barriers_; }
+  // Unique among the adapters of this domain.
+  [[nodiscard]] std::uint64_t next_request() noexcept {
+    return request_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  void add(const accessor& a);
+  void remove(const std::atomic<std::uint32_t>* accessing) noexcept;
+
+  // Where the local segments are allowed to be read from or, if `written`, written to.
+  [[nodiscard]] bool permits(const segment* segments, std::size_t count,
+                             bool written) const noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+      const segment& s = segments[i];
+      if (s.length == 0) continue;
+      const memory_range* const r = regions_.local(s.lkey);
+      if (r == nullptr || s.addr < r->addr ||
+          static_cast<std::size_t>(s.addr - r->addr) > r->length ||
+          s.length > r->length - static_cast<std::size_t>(s.addr - r->addr) ||
+          (written && !has(r->rights, access::local_write))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  void wait_for_accessors() noexcept;
+
+  const shm_options options_;
+  const std::string directory_;
+  capabilities caps_;
+  region_table regions_;
+  unique_fd epochs_fd_;
+  mapped_view epochs_view_;
+  std::atomic<std::uint32_t>* epochs_;
+  const bool barriers_;
+  std::atomic<std::uint64_t> request_{1};
+  std::mutex mutex_;
+  std::vector<accessor> accessors_;
+};
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,147 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cordma/net/transport/shm/shm_listener.hpp>
+
+namespace cordma::transport::shm {
+namespace {
+
+constexpr duration longest_greeting = std::chrono::seconds(5);
+constexpr int most_accepts_per_look = 64;
+
+// Its first packet, where it is a hello of this version; otherwise `answer` says why not.
+bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept {
+  const header_verdict v = inspect(p.bytes());
+  if (v.is == header_verdict::what::version) {
+    answer = make_refusal(packet::mismatch, errc::unsupported_version, "the shm protocol version");
+    answer.mine = wire_version;
+    answer.theirs = v.theirs;
+    return false;
+  }
+  if (v.is != header_verdict::what::fine || v.type != packet::hello || !parse(p.bytes(), hello) ||
+      hello.data_bytes > hello.data.size()) {
+    answer = make_refusal(packet::refuse, errc::connection_aborted, "a malformed hello");
+    return false;
+  }
+  if (hello.cell_size != cell_bytes) {
+    answer = make_refusal(packet::mismatch, errc::unsupported_version, "the size of a ring's cell");
+    answer.mine = cell_bytes;
+    answer.theirs = hello.cell_size;
+    return false;
+  }
+  if (p.lost_fds) {
+    answer = make_refusal(packet::refuse, errc::no_memory,
+                          "no file descriptor is left: raise its limit with ulimit -n");
+    return false;
+  }
+  if (p.fd_count != 4 || !std::has_single_bit(hello.ring_size) ||
+      hello.ring_size < least_ring_bytes || hello.ring_size > most_ring_bytes ||
+      !is_safe_to_map(p.fds[0].get(), channel_bytes(hello.ring_size))) {
+    answer = make_refusal(packet::refuse, errc::connection_aborted, "a hello without its memory");
+    return false;
+  }
+  return true;
+}
+
+// The hello is read first: closing a socket with something unread in it resets the connection, and
+// the client would never see the answer.
+void say_no(int socket) noexcept {
+  received_packet unread;
+  static_cast<void>(receive_packet(socket, unread));
+  static_cast<void>(send_packet(socket, make_refusal(packet::reject, errc::rejected, "")));
+}
+
+}  // namespace
+
+shm_listener::shm_listener(shm_adapter& home, bound_name name, address where, unique_fd spare)
+    : home_(home), name_(std::move(name)), where_(std::move(where)), spare_(std::move(spare)) {}
+
+shm_listener::~shm_listener() {
+  home_.unwatch(name_.socket.get(), *this);
+  // Who came and was not looked at yet is told no, instead of finding its socket closed.
+  for (int i = 0; i < most_accepts_per_look; ++i) {
+    const unique_fd socket = accept_one(name_.socket.get());
+    if (!socket) break;
+    say_no(socket.get());
+  }
+  for (const auto& g : greetings_) {
+    say_no(g->socket.get());
+    home_.unwatch(g->socket.get(), *g);
+    home_.expect(-1);
+  }
+  home_.drop_requests(this);
+}
+
+void shm_listener::on_socket() noexcept {
+  for (int i = 0; i < most_accepts_per_look; ++i) {
+    unique_fd socket = accept_one(name_.socket.get());
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) turn_away();
+      return;
+    }
+    auto g = std::make_unique<greeting>(*this, std::move(socket));
+    const result<peer_identity> who = identify(g->socket.get());
+    if (!who) continue;
+    g->who = *who;
+    if (!home_.of().options().any_user && g->who.uid != ::geteuid()) {
+      drain(g->socket.get());
+      static_cast<void>(
+          send_packet(g->socket.get(), make_refusal(packet::refuse, errc::not_permitted,
+                                                    "it serves processes of its own user only")));
+      continue;
+    }
+    if (!home_.watch(g->socket.get(), *g)) continue;
+    home_.expect(1);
+    home_.home().add(*g, home_.home().now() + longest_greeting);
+    greetings_.push_back(std::move(g));
+  }
+}
+
+// No descriptor is left: the client is told instead of hanging in the backlog.
+void shm_listener::turn_away() noexcept {
+  spare_.reset();
+  unique_fd socket = accept_one(name_.socket.get());
+  if (socket) {
+    static_cast<void>(send_packet(
+        socket.get(), make_refusal(packet::refuse, errc::no_memory,
+                                   "no file descriptor is left: raise its limit with ulimit -n")));
+    drain(socket.get());
+    socket.reset();
+  }
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+void shm_listener::drop(greeting& g) noexcept {
+  home_.unwatch(g.socket.get(), g);
+  home_.expect(-1);
+  std::erase_if(greetings_, [&g](const auto& each) { return each.get() == &g; });
+}
+
+void shm_listener::on_hello(greeting& g) noexcept {
+  received_packet p;
+  const transfer t = receive_packet(g.socket.get(), p);
+  if (t == transfer::again) return;
+  if (t == transfer::gone) return drop(g);
+  introduction hello{};
+  refusal answer{};
+  if (!check_hello(p, hello, answer)) {
+    static_cast<void>(send_packet(g.socket.get(), answer));
+    return drop(g);
+  }
+  auto r = std::make_unique<connect_request>();
+  home_.unwatch(g.socket.get(), g);
+  r->socket = std::move(g.socket);
+  r->fds = std::move(p.fds);
+  r->hello = hello;
+  r->who = g.who;
+  r->from = this;
+  r->path = name_.path;
+  home_.expect(-1);
+  home_.home().remove(g);
+  std::erase_if(greetings_, [&g](const auto& each) { return each.get() == &g; });
+  home_.add_request(std::move(r));
+}
+
+}  // namespace cordma::transport::shm

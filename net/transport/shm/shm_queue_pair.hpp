@@ -1,0 +1,268 @@
+// One connection over shared memory. Bound to its adapter's thread.
+//   queue_pair.cpp    life: set-up, failing, closing
+//   control.cpp       packets over the socket
+//   send_side.cpp     posting, eager and fetched messages, retiring
+//   remote_access.cpp reads, writes and atomics
+//   receive_side.cpp  taking messages out of the ring
+#pragma once
+
+#include <array>
+#include <cordma/net/transport/shm/remote_memory.hpp>
+#include <cordma/net/transport/shm/ring.hpp>
+#include <cordma/net/transport/shm/shm_domain.hpp>
+#include <cordma/net/transport/shm/socket.hpp>
+#include <cordma/net/transport/transport.hpp>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace cordma::transport::shm {
+
+class shm_adapter;
+
+// What a side learns about the other in the handshake.
+struct peer_terms {
+  unique_fd doorbell;  // written when the peer sleeps
+  mapped_view page;    // adapter_page
+  mapped_view epochs;  // of the peer's regions
+  peer_identity who;
+  std::uint64_t rnr_timer_ns = 0;
+  std::uint64_t probe_address = 0;
+  std::uint64_t probe_value = 0;
+  std::uint8_t rnr_retry = 7;
+  bool fences_itself = true;
+  bool reads_us = false;
+};
+
+enum class side : std::uint8_t { connects = 0, accepts = 1 };
+
+class shm_queue_pair final : public queue_pair, public socket_handler {
+ public:
+  shm_queue_pair(shm_adapter& home, side which, const queue_pair_options& options,
+                 std::string path);
+  ~shm_queue_pair() override;
+
+  [[nodiscard]] const queue_pair_options& actual() const noexcept override { return options_; }
+  [[nodiscard]] std::string local_address() const override;
+  [[nodiscard]] std::string peer_address() const override;
+  posted post_send(const send_request& request, completion& now) noexcept override;
+  posted post_recv(const recv_request& request, completion& now) noexcept override;
+  void ring() noexcept override;
+  void disconnect() noexcept override;
+  void abort() noexcept override;
+
+  // For the adapter and the handshake.
+  void on_socket() noexcept override;
+  // The connecting side: owns `socket` and waits for the answer.
+  result<void> start(unique_fd socket, channel memory, const peer_identity& who);
+  // Either side: the connection is up, the event is queued. `data` came with an accept.
+  void establish(channel memory, peer_terms terms, std::vector<std::byte> data);
+  void adopt_socket(unique_fd socket);
+  [[nodiscard]] introduction introduce(packet type, std::span<const std::byte> data) const noexcept;
+
+  // Hands out completions; sets `progressed` where anything else moved.
+  std::size_t poll(std::span<completion> out, bool& progressed) noexcept;
+  // Nothing at all to do: one load of a cell, and of what this thread wrote.
+  [[nodiscard]] bool quiet() const noexcept {
+    return plain_ && !reader_.ready() && !reader_.untold();
+  }
+  // Before sleeping: gives back ring space, and says whether poll() would find something.
+  void tell() noexcept;
+  [[nodiscard]] bool has_work() noexcept;
+  void event_taken(cm_event::type what) noexcept;
+
+ private:
+  enum class state : std::uint8_t { unconnected, connecting, up, error };
+  enum class stage : std::uint8_t { waiting, fetch, flush, finished };
+  enum class taking : std::uint8_t { delivered, consumed, blocked };
+  struct send_entry {
+    send_request request;        // its segments are ours
+    std::uint64_t total = 0;     // bytes
+    std::uint64_t offset = 0;    // bytes done, of fragments and served requests
+    std::uint64_t goal = 0;      // of `fetched` or `taken`
+    std::uint64_t position = 0;  // in the ring, where the message starts
+    wc_status status = wc_status::success;
+    stage at = stage::waiting;
+  };
+  struct recv_entry {
+    std::uint64_t id = 0;
+    std::uint64_t capacity = 0;  // bytes
+    const segment* segments = nullptr;
+    std::uint16_t count = 0;
+    bool permitted = true;
+  };
+  struct fetch_state {
+    std::array<piece, most_segments> pieces;
+    std::uint32_t count = 0;
+    std::uint32_t index = 0;
+    std::uint64_t in_piece = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t total = 0;
+    std::uint64_t position = 0;
+    std::uint32_t imm = 0;
+    bool has_imm = false;
+    bool active = false;
+  };
+  struct pair_timer : timer {
+    pair_timer(function f, shm_queue_pair& q) noexcept : timer(f), owner(q) {}
+    shm_queue_pair& owner;
+  };
+
+  // queue_pair.cpp
+  void fail(failure why, wc_status status = wc_status::wr_flush_err) noexcept;
+  void fail_and_tell(errc code, wc_status status, std::uint64_t position, std::string text,
+                     wc_status mine = wc_status::wr_flush_err) noexcept;
+  void malformed(const char* what) noexcept;
+  void fail_connecting(failure why, std::vector<std::byte> data = {}) noexcept;
+  void lose_peer(failure why) noexcept;
+  void end_socket() noexcept;
+  void advance_close() noexcept;
+  void finish_dying() noexcept;
+  std::size_t hand_out_flushed(std::span<completion> out) noexcept;
+  void settle() noexcept;
+  [[nodiscard]] bool probe() noexcept;
+  [[nodiscard]] std::string peer_text() const { return text(peer_.who); }
+  [[nodiscard]] ring_control& out_control() const noexcept;
+  [[nodiscard]] ring_control& in_control() const noexcept;
+
+  // control.cpp
+  void on_packet(received_packet& p) noexcept;
+  void on_accept(received_packet& p) noexcept;
+  void on_refusal(packet type, received_packet& p) noexcept;
+  void on_region_request(const region_packet& r) noexcept;
+  void on_region(packet type, const region_packet& r, received_packet& p) noexcept;
+  void on_fault(const fault_packet& f) noexcept;
+  [[nodiscard]] bool offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept;
+  void flush_answers() noexcept;
+
+  // send_side.cpp
+  posted post_slowly(const send_request& request, completion& now) noexcept;
+  void advance() noexcept;
+  [[nodiscard]] bool execute(send_entry& e) noexcept;
+  [[nodiscard]] bool execute_send(send_entry& e) noexcept;
+  [[nodiscard]] bool execute_fragments(send_entry& e) noexcept;
+  [[nodiscard]] bool execute_fetch(send_entry& e, bool& impossible) noexcept;
+  void write_eager(const send_request& r, std::uint64_t total) noexcept;
+  std::size_t retire(std::span<completion> out) noexcept;
+  [[nodiscard]] std::uint64_t in_flight_fetched() noexcept;
+  void fail_entry(send_entry& e, wc_status status, const char* why) noexcept;
+  void published(bool more) noexcept {
+    if (!more) wake_peer();
+  }
+  void wake_peer() noexcept {
+    if (peer_page_->may_sleep.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake_sleeper();
+  }
+  void wake_sleeper() noexcept;
+  void wake_waiter() noexcept;
+  void set_waiting(bool waits) noexcept;
+  [[nodiscard]] bool blocked_for_room() noexcept;
+
+  // remote_access.cpp
+  [[nodiscard]] bool execute_access(send_entry& e) noexcept;
+  [[nodiscard]] wc_status access_now(const send_request& r, std::uint64_t total,
+                                     remote_region& region) noexcept;
+  [[nodiscard]] wc_status check_access(const send_request& r, std::uint64_t total,
+                                       const remote_region& region) const noexcept;
+  [[nodiscard]] wc_status copy_through_kernel(const send_request& r, std::uint64_t total,
+                                              bool& impossible) noexcept;
+  [[nodiscard]] bool execute_served(send_entry& e) noexcept;
+  [[nodiscard]] bool send_service_request(send_entry& e) noexcept;
+  [[nodiscard]] bool execute_write_imm(send_entry& e) noexcept;
+  void ask(std::uint64_t rkey) noexcept;
+  void serve(const cell_header& h) noexcept;
+  [[nodiscard]] bool step_in(const remote_region& region) noexcept;
+  void step_out() noexcept;
+
+  // receive_side.cpp
+  std::size_t receive(std::span<completion> out, bool& progressed) noexcept;
+  taking take(const cell_header& h, completion& out) noexcept;
+  taking take_send(const cell_header& h, completion& out) noexcept;
+  taking take_fragment(const cell_header& h, completion& out) noexcept;
+  taking take_write_imm(const cell_header& h, completion& out) noexcept;
+  taking start_fetch(const cell_header& h) noexcept;
+  [[nodiscard]] bool fetch_some(completion& out) noexcept;
+  [[nodiscard]] bool fetch_piece(const piece& p, std::uint64_t bytes, recv_entry& r) noexcept;
+  taking no_receive() noexcept;
+  void too_long(recv_entry& r, std::uint64_t position) noexcept;
+  void not_allowed(recv_entry& r, std::uint64_t position) noexcept;
+  void on_rnr_timeout() noexcept;
+  [[nodiscard]] bool receives_empty() const noexcept { return recv_head_ == recv_tail_; }
+  [[nodiscard]] recv_entry& first_receive() noexcept { return recvs_[recv_head_ & recv_mask_]; }
+
+  // Hot.
+  ring_reader reader_;
+  bool plain_ = false;      // up, announced, nothing of our own outstanding: see settle()
+  bool open_ = false;       // up, announced, not closing, sends may bypass the queue
+  bool announced_ = false;  // the event `established` was taken
+  state state_ = state::connecting;
+  std::uint32_t recv_head_ = 0;
+  std::uint32_t recv_tail_ = 0;
+  std::uint32_t recv_mask_ = 0;
+  std::unique_ptr<recv_entry[]> recvs_;
+  ring_writer writer_;
+  std::uint64_t eager_ = 0;
+  std::uint32_t head_ = 0;  // oldest send not retired
+  std::uint32_t exec_ = 0;  // oldest send not carried out
+  std::uint32_t tail_ = 0;
+  std::uint32_t send_mask_ = 0;
+  std::unique_ptr<send_entry[]> sends_;
+  adapter_page* peer_page_ = nullptr;
+  shm_domain& domain_;
+  shm_adapter& home_;
+
+  const side side_;
+  bool closing_ = false;
+  bool said_bye_ = false;
+  bool heard_bye_ = false;
+  bool dying_ = false;
+  bool cause_out_ = false;  // the event `disconnected` was taken
+  bool waiting_ = false;    // what ring_control::waiting says
+  bool can_read_peer_ = false;
+  bool fences_ = false;
+  bool rnr_waiting_ = false;
+  bool serve_sent_ = false;
+  std::uint32_t close_mark_ = 0;
+  std::uint64_t bye_goal_ = 0;
+  std::uint32_t last_nap_ = 0;
+  std::uint64_t fetches_sent_ = 0;
+  std::uint64_t fetched_known_ = 0;
+  std::uint64_t fetches_done_ = 0;
+  std::uint64_t serves_sent_ = 0;
+  std::uint64_t served_ = 0;
+  std::uint64_t serve_length_ = 0;
+  std::uint64_t asked_ = 0;    // rkey whose answer we wait for
+  std::uint64_t partial_ = 0;  // bytes of a fragmented message received so far
+  bool in_partial_ = false;
+  fetch_state fetch_;
+
+  queue_pair_options options_;
+  std::string path_;
+  unique_fd socket_;
+  channel memory_;
+  peer_terms peer_;
+  remote_memory regions_;                                     // by rkey
+  remote_memory offers_;                                      // by offer_key()
+  std::unordered_map<std::uint32_t, std::uint32_t> offered_;  // lkey -> epoch
+  std::uint32_t offered_key_ = 0;
+  std::uint32_t offered_epoch_ = 0;
+  std::vector<region_packet> unanswered_;
+  std::unique_ptr<segment[]> segment_store_;
+  std::unique_ptr<std::byte[]> inline_store_;
+  std::optional<failure> dying_why_;
+  wc_status dying_status_ = wc_status::wr_flush_err;
+  std::uint64_t dying_position_ = no_position;
+  wc_status first_recv_status_ = wc_status::wr_flush_err;
+  pair_timer connect_timer_;
+  pair_timer rnr_timer_;
+  std::uint64_t probe_value_ = 0;
+  // Out of band.
+  std::unique_ptr<bound_name> hidden_;
+  std::uint64_t token_ = 0;
+  std::uint64_t expected_token_ = 0;
+};
+
+}  // namespace cordma::transport::shm

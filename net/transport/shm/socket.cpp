@@ -1,0 +1,286 @@
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cordma/net/transport/shm/socket.hpp>
+#include <cstdlib>
+
+namespace cordma::transport::shm {
+namespace {
+
+constexpr int listen_backlog = 4096;
+constexpr int lock_attempts = 16;
+constexpr int most_drained = 1024;  // packets
+
+result<sockaddr_un> socket_address(const std::string& path) {
+  sockaddr_un a{};
+  a.sun_family = AF_UNIX;
+  if (path.size() >= sizeof a.sun_path) {
+    return failure{errc::invalid_value, "the path of the rendezvous socket is too long (" +
+                                            std::to_string(path.size()) + " of at most " +
+                                            std::to_string(sizeof a.sun_path - 1) +
+                                            " bytes): use a shorter directory"};
+  }
+  path.copy(a.sun_path, sizeof a.sun_path - 1);
+  return a;
+}
+
+const sockaddr* generic(const sockaddr_un& a) noexcept {
+  return reinterpret_cast<const sockaddr*>(&a);
+}
+
+failure socket_failure(int os_errno, const std::string& what) {
+  if (os_errno == EMFILE || os_errno == ENFILE) {
+    return failure(errc::no_memory,
+                   what + ": no file descriptor is left: raise the limit with ulimit -n")
+        .with_errno(os_errno);
+  }
+  return failure::from_os(os_errno, what);
+}
+
+bool is_local_ip(int family, const void* ip) noexcept {
+  const unique_fd s(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!s) return false;
+  if (family == AF_INET) {
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    std::memcpy(&a.sin_addr, ip, sizeof a.sin_addr);
+    return ::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
+  }
+  sockaddr_in6 a{};
+  a.sin6_family = AF_INET6;
+  std::memcpy(&a.sin6_addr, ip, sizeof a.sin6_addr);
+  return ::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
+}
+
+bool resolves_here(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
+  bool here = false;
+  for (const addrinfo* a = found; a != nullptr && !here; a = a->ai_next) {
+    if (a->ai_family == AF_INET) {
+      sockaddr_in v4{};
+      std::memcpy(&v4, a->ai_addr, sizeof v4);
+      here = is_local_ip(AF_INET, &v4.sin_addr);
+    } else if (a->ai_family == AF_INET6) {
+      sockaddr_in6 v6{};
+      std::memcpy(&v6, a->ai_addr, sizeof v6);
+      here = is_local_ip(AF_INET6, &v6.sin6_addr);
+    }
+  }
+  ::freeaddrinfo(found);
+  return here;
+}
+
+// The lock file may be removed by its last owner between open() and flock(): look again.
+result<unique_fd> take_lock(const std::string& path, bool any_user) {
+  for (int i = 0; i < lock_attempts; ++i) {
+    unique_fd lock(
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, any_user ? 0666 : 0600));
+    if (!lock) return socket_failure(errno, "opening the lock file " + path);
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) return failure{errc::in_use};
+      return failure::from_os(errno, "locking " + path);
+    }
+    struct stat mine{};
+    struct stat named{};
+    if (::fstat(lock.get(), &mine) == 0 && ::stat(path.c_str(), &named) == 0 &&
+        mine.st_ino == named.st_ino) {
+      return lock;
+    }
+  }
+  return failure{errc::in_use};
+}
+
+}  // namespace
+
+result<peer_identity> identify(int socket) {
+  ucred c{};
+  socklen_t n = sizeof c;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &c, &n) != 0) {
+    return failure::from_os(errno, "asking who the peer is");
+  }
+  return peer_identity{c.pid, c.uid};
+}
+
+std::string text(const peer_identity& who) {
+  if (who.pid == 0) return "a process of another pid namespace";
+  return "process " + std::to_string(who.pid);
+}
+
+result<std::string> rendezvous_directory(const std::string& configured, bool any_user) {
+  const std::string path =
+      configured.empty() ? "/tmp/cordma-" + std::to_string(::geteuid()) : configured;
+  const result<sockaddr_un> longest = socket_address(path + "/65535.lock");
+  if (!longest) return longest.why();
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return failure::from_os(errno, "making the directory " + path + " for rendezvous sockets");
+  }
+  struct stat s{};
+  if (::lstat(path.c_str(), &s) != 0) return failure::from_os(errno, "looking at " + path);
+  if (!S_ISDIR(s.st_mode)) {
+    return failure{errc::invalid_value, path +
+                                            " is not a directory: choose another one for the "
+                                            "rendezvous sockets of shm"};
+  }
+  if (!any_user && (s.st_uid != ::geteuid() || (s.st_mode & 022) != 0)) {
+    return failure{errc::not_permitted,
+                   path +
+                       " can be written by other users, who could pose as peers: chmod 700 it, "
+                       "choose another directory, or allow any user"};
+  }
+  return path;
+}
+
+bool is_this_host(const std::string& host) {
+  if (host.empty() || host == "localhost") return true;
+  in_addr v4{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return is_local_ip(AF_INET, &v4);
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, host.c_str(), &v6) == 1) return is_local_ip(AF_INET6, &v6);
+  char own[256] = {};
+  if (::gethostname(own, sizeof own - 1) == 0 && host == own) return true;
+  return resolves_here(host);
+}
+
+bound_name::~bound_name() {
+  if (!lock || path.empty()) return;
+  // The lock goes last: whoever gets it finds neither socket nor lock file.
+  ::unlink(path.c_str());
+  ::unlink((path + ".lock").c_str());
+}
+
+std::string port_path(const std::string& directory, std::uint16_t port) {
+  return directory + "/" + std::to_string(port);
+}
+
+result<bound_name> bind_name(const std::string& path, bool any_user) {
+  const result<sockaddr_un> where = socket_address(path + ".lock");
+  if (!where) return where.why();
+  const result<sockaddr_un> at = socket_address(path);
+  result<unique_fd> lock = take_lock(path + ".lock", any_user);
+  if (!lock) {
+    if (lock.code() != errc::in_use) return lock.why();
+    return failure{errc::in_use, "a living process listens on " + path +
+                                     " already: choose another port, or stop it"};
+  }
+  bound_name b;
+  b.lock = std::move(*lock);
+  b.socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!b.socket) return socket_failure(errno, "making a rendezvous socket");
+  ::unlink(path.c_str());  // of a dead process: the lock is ours
+  b.path = path;
+  if (::bind(b.socket.get(), generic(*at), sizeof *at) != 0) {
+    return socket_failure(errno, "binding " + path);
+  }
+  if (::chmod(path.c_str(), any_user ? 0666 : 0600) != 0 ||
+      ::listen(b.socket.get(), listen_backlog) != 0) {
+    return socket_failure(errno, "listening on " + path);
+  }
+  return b;
+}
+
+result<dial> dial_name(const std::string& path) {
+  const result<sockaddr_un> at = socket_address(path);
+  if (!at) return at.why();
+  if (::access(path.c_str(), F_OK) != 0) {
+    return failure{errc::unreachable, "nobody listens on " + path};
+  }
+  dial d;
+  d.socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!d.socket) return socket_failure(errno, "making a rendezvous socket");
+  if (::connect(d.socket.get(), generic(*at), sizeof *at) == 0) return d;
+  if (errno == EAGAIN || errno == EINTR) {
+    d.again = true;
+    return d;
+  }
+  if (errno == ECONNREFUSED || errno == ENOENT) {
+    return failure(errc::unreachable, "nobody listens on " + path).with_errno(errno);
+  }
+  return failure::from_os(errno, "connecting to " + path);
+}
+
+unique_fd accept_one(int listening) noexcept {
+  return unique_fd(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+transfer send_packet(int socket, std::span<const std::byte> bytes,
+                     std::span<const int> fds) noexcept {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_packet_fds)> room{};
+  msghdr m{};
+  m.msg_iov = &part;
+  m.msg_iovlen = 1;
+  if (!fds.empty()) {
+    CORDMA_ASSERT(fds.size() <= most_packet_fds);
+    m.msg_control = room.data();
+    m.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* const c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(c), fds.data(), fds.size_bytes());
+  }
+  for (;;) {
+    if (::sendmsg(socket, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return transfer::done;
+    if (errno == EINTR) continue;
+    return errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS ? transfer::again
+                                                                        : transfer::gone;
+  }
+}
+
+transfer receive_packet(int socket, received_packet& into) noexcept {
+  into.size = 0;
+  into.fd_count = 0;
+  into.lost_fds = false;
+  iovec part{into.storage.data(), into.storage.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_packet_fds)> room{};
+  msghdr m{};
+  m.msg_iov = &part;
+  m.msg_iovlen = 1;
+  m.msg_control = room.data();
+  m.msg_controllen = room.size();
+  ssize_t n = 0;
+  do {
+    n = ::recvmsg(socket, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return errno == EAGAIN ? transfer::again : transfer::gone;
+  into.lost_fds = (m.msg_flags & MSG_CTRUNC) != 0;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+      unique_fd owned(fd);
+      if (into.fd_count < into.fds.size()) into.fds[into.fd_count++] = std::move(owned);
+    }
+  }
+  if (n == 0) return transfer::gone;
+  into.size = static_cast<std::size_t>(n);
+  return transfer::done;
+}
+
+void drain(int socket) noexcept {
+  received_packet p;
+  for (int i = 0; i < most_drained && receive_packet(socket, p) == transfer::done; ++i) {
+    p.fds = {};
+  }
+}
+
+bool hung_up(int socket) noexcept {
+  pollfd p{socket, POLLRDHUP, 0};
+  return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+}
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,130 @@
+// What the two ends say to each other over the rendezvous socket (SOCK_SEQPACKET: one packet per
+// struct). The first eight bytes never change between versions.
+#pragma once
+
+#include <array>
+#include <cordma/net/transport/shm/cell.hpp>
+#include <cordma/net/transport/types.hpp>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+namespace cordma::transport::shm {
+
+inline constexpr std::uint32_t wire_magic = 0x6d726473;  // "sdrm"
+inline constexpr std::uint16_t wire_version = 1;
+
+enum class packet : std::uint16_t {
+  hello = 1,       // introduction; descriptors: channel, doorbell, adapter page, epochs
+  accept,          // introduction; descriptors: doorbell, adapter page, epochs
+  reject,          // refusal, by the application
+  refuse,          // refusal, by the transport: `code` and `text` say why
+  mismatch,        // refusal: `text` names the field, `mine` and `theirs` its values
+  reachable,       // the sender of this can read the receiver's private memory
+  region_request,  // region_packet: what is behind this rkey?
+  region_answer,   // region_packet; a descriptor where it can be mapped
+  region_offer,    // region_packet and a descriptor: the peer may fetch messages from here
+  fault,           // fault_packet: the connection is over
+};
+
+struct packet_header {
+  std::uint32_t magic;
+  std::uint16_t version;
+  packet type;
+};
+static_assert(sizeof(packet_header) == 8);
+
+struct bare_packet {
+  packet_header head;
+};
+
+struct introduction {
+  packet_header head;
+  std::uint32_t cell_size;      //  8: must be equal on both sides
+  std::uint32_t ring_size;      // 12: hello only: bytes per direction
+  std::uint64_t rnr_timer_ns;   // 16: of the sender of messages
+  std::uint64_t probe_address;  // 24: of `probe_value` in the speaker's memory
+  std::uint64_t probe_value;    // 32
+  std::uint64_t token;          // 40: out-of-band connecting: what the descriptor said; else 0
+  std::uint32_t pid;            // 48: as the speaker knows itself; for messages only
+  std::uint8_t rnr_retry;       // 52
+  std::uint8_t fences_itself;   // 53: its accesses are ordered without barrier_joined()
+  std::uint8_t reads_peer;      // 54: accept only: the speaker can read the listener's memory
+  std::uint8_t data_bytes;      // 55
+  std::array<std::byte, 200> data;
+};
+static_assert(sizeof(introduction) == 256 && offsetof(introduction, data) == 56);
+
+struct refusal {
+  packet_header head;
+  errc code;
+  std::uint8_t data_bytes;
+  std::uint16_t unused;
+  std::uint32_t mine;
+  std::uint32_t theirs;
+  std::array<char, 160> text;
+  std::array<std::byte, 200> data;
+};
+static_assert(sizeof(refusal) == 380);
+
+struct region_packet {
+  packet_header head;
+  std::uint64_t rkey;
+  std::uint64_t addr;
+  std::uint64_t length;  // 0 in an answer: no such key
+  std::uint32_t lkey;    // of the owner: index of its epoch
+  std::uint32_t epoch;
+  access rights;
+  std::array<std::uint8_t, 7> unused;
+};
+static_assert(sizeof(region_packet) == 48);
+
+struct fault_packet {
+  packet_header head;
+  std::uint64_t position;  // in the receiver's outgoing ring: the message at fault; or none
+  errc code;
+  std::uint8_t status;  // wc_status for that message
+  std::array<char, 166> text;
+};
+static_assert(sizeof(fault_packet) == 184);
+inline constexpr std::uint64_t no_position = ~std::uint64_t{0};
+
+inline constexpr std::size_t most_packet_bytes = 512;
+inline constexpr std::size_t most_packet_fds = 4;
+
+template <class Packet>
+[[nodiscard]] Packet make_packet(packet type) noexcept {
+  Packet p{};
+  p.head = {wire_magic, wire_version, type};
+  return p;
+}
+
+template <std::size_t N>
+void put_text(std::array<char, N>& to, std::string_view from) noexcept {
+  const std::size_t n = from.size() < N - 1 ? from.size() : N - 1;
+  std::memcpy(to.data(), from.data(), n);
+  to[n] = '\0';
+}
+// Ends at the first zero or at the end, printable characters only: it came from elsewhere.
+[[nodiscard]] std::string get_text(std::span<const char> from);
+
+// False where the bytes are no packet of this type and version.
+template <class Packet>
+[[nodiscard]] bool parse(std::span<const std::byte> bytes, Packet& to) noexcept {
+  if (bytes.size() != sizeof(Packet)) return false;
+  std::memcpy(&to, bytes.data(), sizeof(Packet));
+  return true;
+}
+
+// The checks that come before any other; empty when the packet may be looked at.
+struct header_verdict {
+  enum class what : std::uint8_t { fine, malformed, version } is;
+  packet type;
+  std::uint32_t theirs;
+};
+[[nodiscard]] header_verdict inspect(std::span<const std::byte> bytes) noexcept;
+
+[[nodiscard]] refusal make_refusal(packet type, errc code, std::string_view text) noexcept;
+
+}  // namespace cordma::transport::shm

@@ -1,0 +1,159 @@
+// One thread's sockets: who is ready, whose turn it is, what is to be reported.
+#pragma once
+
+#include <cordma/net/transport/region_table.hpp>
+#include <cordma/net/transport/tcp/hello.hpp>
+#include <cordma/net/transport/tcp/socket.hpp>
+#include <cordma/runtime/list.hpp>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+namespace cordma::transport::tcp {
+
+class connection;
+class incoming;
+class tcp_listener;
+class tcp_adapter;
+
+// Has a socket in the adapter's epoll set.
+class watched {
+ public:
+  virtual void on_ready(std::uint32_t events) noexcept = 0;
+
+ protected:
+  watched() = default;
+  ~watched() = default;
+};
+
+struct connection_link : list_node {
+  explicit connection_link(connection& c) noexcept : owner(&c) {}
+  connection* owner;
+};
+
+// Thread-safe.
+class tcp_domain final : public domain, public std::enable_shared_from_this<tcp_domain> {
+ public:
+  explicit tcp_domain(const tcp_options& options);
+  ~tcp_domain() override;
+  [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
+  result<memory_keys> register_memory(const memory_range& range) override {
+    return regions_.add(range);
+  }
+  void deregister_memory(std::uint32_t lkey) noexcept override { regions_.remove(lkey); }
+  result<std::unique_ptr<adapter>> open(reactor& home) override;
+
+  [[nodiscard]] region_table& regions() noexcept { return regions_; }
+  [[nodiscard]] const tcp_options& options() const noexcept { return options_; }
+  // Options as they will be granted, or what is wrong with them.
+  [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked) const;
+  // Requests on their way from one adapter to another, under an id that holds in the whole domain.
+  [[nodiscard]] std::uint64_t next_request() noexcept { return ++last_request_; }
+  void leave(std::uint64_t request, std::unique_ptr<incoming> what);
+  [[nodiscard]] std::unique_ptr<incoming> collect(std::uint64_t request);
+
+ private:
+  capabilities caps_;
+  tcp_options options_;
+  region_table regions_;
+  std::atomic<std::uint64_t> last_request_{0};
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> in_transit_;
+};
+
+// Bound to one thread.
+class tcp_adapter final : public adapter {
+ public:
+  tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, socket_fd epoll);
+  ~tcp_adapter() override;
+
+  [[nodiscard]] std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
+  cm_event next_event() override;
+  [[nodiscard]] int wait_fd() const noexcept override { return epoll_.get(); }
+  // Level-triggered: as long as any socket has something, so has this.
+  [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
+  arm_state arm() noexcept override;
+  void disarm() noexcept override;
+
+  result<std::unique_ptr<listener>> listen(const address& where) override;
+  result<std::unique_ptr<queue_pair>> connect(const address& to, const queue_pair_options& options,
+                                              std::span<const std::byte> private_data) override;
+  result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
+                                             const queue_pair_options& options,
+                                             std::span<const std::byte> private_data) override;
+  result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
+  result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
+  result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+
+  // For the parts below: connections, listeners and handshakes of this adapter.
+  [[nodiscard]] reactor& home() noexcept { return home_; }
+  [[nodiscard]] tcp_domain& owner() noexcept { return *owner_; }
+  [[nodiscard]] region_table& regions() noexcept { return owner_->regions(); }
+  // Where bytes land before it is known what they are. Shared: empty between two calls.
+  [[nodiscard]] std::span<std::byte> staging() noexcept { return {staging_.get(), staging_bytes_}; }
+
+  result<void> watch(int fd, watched& who, std::uint32_t events) noexcept;
+  void rewatch(int fd, watched& who, std::uint32_t events) noexcept;
+  void push_event(cm_event event);
+  void drop_events(const queue_pair* pair, const listener* from) noexcept;
+  // The number of the poll that is running; 0 outside.
+  [[nodiscard]] std::uint64_t running_poll() const noexcept { return polling_ ? polls_ : 0; }
+
+  void mark_completed(connection& c) noexcept;
+  void mark_due(connection& c) noexcept;
+  void mark_active(connection& c) noexcept;
+  void mark_inactive(connection& c) noexcept;
+  void enlist() noexcept { ++connections_; }
+  void forget(connection& c) noexcept;
+  // While anybody waits for a handshake or for room in a socket, every poll looks at all sockets.
+  void add_waiting(int change) noexcept { waiting_ += change; }
+
+  void requested(incoming& from);
+  void gone(incoming& which) noexcept;
+  void begin_incoming(tcp_listener* from, socket_fd fd);
+  void orphan(const tcp_listener& from) noexcept;
+
+ private:
+  static constexpr std::size_t most_active = 4;
+  static constexpr unsigned most_misses = 64;     // then another than the only one is not active
+  static constexpr int most_ready = 64;           // sockets per look
+  static constexpr unsigned polls_per_look = 64;  // when all connections are active
+  static constexpr unsigned polls_per_wide_look = 8;    // when some are not
+  static constexpr unsigned polls_per_event_look = 16;  // event mode, when the active ones are busy
+
+  [[nodiscard]] bool try_active() noexcept;
+  bool look_at_all() noexcept;
+  [[nodiscard]] bool look_due(bool found) noexcept;
+  void do_due(bool now) noexcept;
+  [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
+  [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
+
+  std::shared_ptr<tcp_domain> owner_;
+  reactor& home_;
+  socket_fd epoll_;
+  std::size_t staging_bytes_;
+  std::unique_ptr<std::byte[]> staging_;
+  std::deque<cm_event> events_;
+  list<connection_link> completed_;
+  list<connection_link> due_;
+  // Tried directly in every poll; the others are found by looking at all sockets.
+  struct candidate {
+    connection* who;
+    unsigned misses;
+  };
+  std::array<candidate, most_active> active_{};
+  std::size_t active_count_ = 0;
+  std::size_t connections_ = 0;
+  int waiting_ = 0;
+  std::uint64_t polls_ = 0;
+  unsigned polls_to_look_ = 0;
+  unsigned skip_ = 0;  // polls that need not look: nothing came since the sockets were drained
+  bool polling_ = false;
+  bool found_elsewhere_ = false;  // the last look found work on a connection that is not active
+  const bool virtual_time_;
+  const bool may_skip_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
+};
+
+}  // namespace cordma::transport::tcp

@@ -1,0 +1,282 @@
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cordma/net/transport/tcp/connection.hpp>
+#include <cordma/net/transport/tcp/handshake.hpp>
+
+namespace cordma::transport::tcp {
+
+connection::connection(tcp_adapter& home, const queue_pair_options& granted)
+    : home_(home),
+      options_(granted),
+      sends_(granted.send_depth, granted.max_segments, granted.inline_bytes),
+      receives_(granted.recv_depth, granted.max_segments, 0),
+      answers_(granted.read_depth),
+      watch_timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_watch(); }),
+      rnr_timer_(*this, [](timer& t) noexcept {
+        connection& self = *static_cast<timed&>(t).owner;
+        self.rnr_ = rnr::idle;
+        self.transmit();
+      }) {
+  home_.enlist();
+}
+
+connection::~connection() {
+  close_socket();
+  home_.drop_events(this, nullptr);
+  home_.forget(*this);
+}
+
+std::string connection::local_address() const {
+  return fd_ ? local_of(fd_.get()).text() : std::string();
+}
+
+wc_status connection::check_local(segment_list list, access wanted, std::uint8_t flags) noexcept {
+  for (const segment& s : list) {
+    if (s.length == 0) continue;
+    if ((flags & post_flag::inline_data) != 0) continue;
+    const memory_range* const r = home_.regions().local(s.lkey);
+    if (r == nullptr || !has(r->rights, wanted)) return wc_status::loc_prot_err;
+    const auto start = reinterpret_cast<std::uintptr_t>(r->addr);
+    const auto at = reinterpret_cast<std::uintptr_t>(s.addr);
+    if (at < start || s.length > r->length || at - start > r->length - s.length) {
+      return wc_status::loc_prot_err;
+    }
+  }
+  return wc_status::success;
+}
+
+wc_status connection::check_request(const send_slot& s, segment_list list) noexcept {
+  const std::uint64_t bytes = total(list);
+  if (bytes > most_message) return wc_status::loc_len_err;
+  const bool atomic = s.op == opcode::fetch_add || s.op == opcode::compare_swap;
+  if (atomic && (list.empty() || list.front().length < sizeof(std::uint64_t))) {
+    return wc_status::loc_len_err;
+  }
+  return check_local(list, wants_answer(s.op) ? access::local_write : access::local_read, s.flags);
+}
+
+posted connection::post_send(const send_request& r, completion&) noexcept {
+  const std::uint32_t number = sends_.posted;
+  CORDMA_REQUIRE_OP(number - sends_.taken, <, sends_.capacity());
+  CORDMA_REQUIRE_OP(r.segment_count, <=, sends_.segments_per_slot());
+  CORDMA_REQUIRE(r.op <= opcode::flush);
+  send_slot& s = sends_[number];
+  const segment_list list{r.segments, r.segment_count};
+  segment* const stored = sends_.storage(number);
+  std::copy(list.begin(), list.end(), stored);
+  s = send_slot{.id = r.id,
+                .remote_addr = r.remote_addr,
+                .rkey = r.rkey,
+                .operand = r.operand,
+                .swap = r.swap,
+                .length = 0,
+                .imm = r.imm,
+                .op = r.op,
+                .flags = r.flags,
+                .segment_count = r.segment_count,
+                .status = wc_status::success,
+                .answered = false};
+  s.status = check_request(s, list);
+  s.length = static_cast<std::uint32_t>(total(list));
+  if (s.op == opcode::fetch_add || s.op == opcode::compare_swap) s.length = sizeof(std::uint64_t);
+  CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || s.length <= sends_.inline_bytes());
+  ++sends_.posted;
+  if (failed_) {
+    s.status = wc_status::wr_flush_err;
+    sends_.flush();
+    home_.mark_completed(*this);
+    return posted::pending;
+  }
+  if ((r.flags & post_flag::more) == 0) transmit();
+  const bool left_whole = sends_.sent - number == 1 &&
+                          !(partial_.what == outgoing::kind::request && partial_.number == number);
+  if ((r.flags & post_flag::inline_data) != 0 && !left_whole && !failed_) {
+    std::byte* const copy = sends_.inline_storage(number);
+    gather(list, {copy, s.length});
+    stored[0] = segment{copy, s.length, 0};
+    s.segment_count = 1;
+  }
+  return posted::pending;
+}
+
+posted connection::post_recv(const recv_request& r, completion&) noexcept {
+  const std::uint32_t number = receives_.posted;
+  CORDMA_REQUIRE_OP(number - receives_.taken, <, receives_.capacity());
+  CORDMA_REQUIRE_OP(r.segment_count, <=, receives_.segments_per_slot());
+  const segment_list list{r.segments, r.segment_count};
+  std::copy(list.begin(), list.end(), receives_.storage(number));
+  const std::uint64_t bytes = std::min<std::uint64_t>(total(list), UINT32_MAX);
+  recv_slot& s = receives_[number];
+  s = recv_slot{.id = r.id,
+                .length = static_cast<std::uint32_t>(bytes),
+                .byte_len = 0,
+                .imm = 0,
+                .segment_count = r.segment_count,
+                .op = opcode::recv,
+                .status = check_local(list, access::local_write, 0),
+                .has_imm = false};
+  ++receives_.posted;
+  if (failed_) {
+    s.status = wc_status::wr_flush_err;
+    receives_.done = receives_.posted;
+    home_.mark_completed(*this);
+  } else if (carrying() && credit_due()) {
+    home_.mark_due(*this);
+  }
+  return posted::pending;
+}
+
+std::size_t connection::take(std::span<completion> out) noexcept {
+  std::size_t n = 0;
+  const bool hold = failed_ && held_in_poll_ == home_.running_poll();
+  for (; n < out.size() && sends_.taken != sends_.done; ++n, ++sends_.taken) {
+    const send_slot& s = sends_[sends_.taken];
+    if (hold && s.status == wc_status::wr_flush_err) break;
+    const bool read = s.op == opcode::read && s.status == wc_status::success;
+    out[n] =
+        completion{.id = s.id, .byte_len = read ? s.length : 0, .status = s.status, .op = s.op};
+  }
+  for (; n < out.size() && receives_.taken != receives_.done; ++n, ++receives_.taken) {
+    const recv_slot& s = receives_[receives_.taken];
+    if (hold && s.status == wc_status::wr_flush_err) break;
+    out[n] = completion{.id = s.id,
+                        .byte_len = s.byte_len,
+                        .imm = s.imm,
+                        .status = s.status,
+                        .op = s.op,
+                        .has_imm = s.has_imm};
+  }
+  return n;
+}
+
+void connection::disconnect() noexcept {
+  switch (phase_) {
+    case phase::open:
+      phase_ = phase::closing;
+      last_request_ = sends_.posted;
+      transmit();
+      return;
+    case phase::idle:
+    case phase::expecting:
+    case phase::connecting:
+    case phase::greeting:
+      never_came_up(cm_event::type::failed,
+                    failure{errc::not_connected, "closed by this side before it was connected"},
+                    {});
+      return;
+    default: return;
+  }
+}
+
+void connection::abort() noexcept {
+  if (failed_) return close_socket();
+  if (!established_) return disconnect();
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  static_cast<void>(setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once,
+                               static_cast<socklen_t>(sizeof at_once)));
+  break_off(failure{errc::connection_reset, "the connection to " + peer_ + " was aborted here"});
+}
+
+void connection::close_socket() noexcept {
+  if (!fd_) return;
+  if (waiting_) home_.add_waiting(-1);
+  waiting_ = output_blocked_ = false;
+  home_.mark_inactive(*this);
+  fd_.reset();  // leaves the epoll set by that
+  phase_ = phase::dead;
+}
+
+failure connection::reset_by_peer(const char* how) const {
+  return failure{errc::connection_reset, "the connection to " + peer_ + " broke: " + how};
+}
+
+void connection::enter_error(failure why) noexcept {
+  if (failed_) return;
+  failed_ = true;
+  held_in_poll_ = home_.running_poll() != 0 ? home_.running_poll() : UINT64_MAX;
+  if (established_) {
+    cm_event e;
+    e.what = cm_event::type::disconnected;
+    e.pair = this;
+    e.why = std::move(why);
+    e.peer = peer_;
+    home_.push_event(std::move(e));
+  }
+  sends_.flush();
+  receives_.flush();
+  partial_.what = outgoing::kind::none;
+  home_.home().remove(rnr_timer_);
+  home_.mark_completed(*this);
+}
+
+void connection::break_off(failure why) noexcept {
+  enter_error(std::move(why));
+  close_socket();
+}
+
+void connection::fail_request(wc_status status) noexcept {
+  const std::uint32_t first = sends_.done;
+  const opcode op = sends_[first].op;
+  const std::string what = std::string(name(op)) + " to " + peer_ + " failed";
+  failure why{to_errc(status), what};
+  why.with_status(static_cast<std::uint16_t>(status), 0);
+  sends_[first].status = status;
+  ++sends_.done;
+  sends_.acked = sends_.done;
+  break_off(std::move(why));
+}
+
+void connection::never_came_up(cm_event::type what, failure why,
+                               std::span<const std::byte> data) noexcept {
+  if (failed_) return;
+  cm_event e;
+  e.what = what;
+  e.pair = this;
+  e.why = std::move(why);
+  e.data.assign(data.begin(), data.end());
+  e.peer = peer_;
+  home_.push_event(std::move(e));
+  home_.home().remove(watch_timer_);
+  break_off(errc::not_connected);
+  phase_ = phase::dead;
+  handshake_.reset();
+}
+
+// Called after every transmission: as long as the peer owes something, it is watched.
+void connection::watch_peer() noexcept {
+  const bool owed = sends_.done != sends_.sent || phase_ == phase::goodbye_sent ||
+                    phase_ == phase::finishing || phase_ == phase::draining;
+  if (!owed || !fd_ || watch_timer_.pending()) return;
+  silent_periods_ = 0;
+  activity_seen_ = activity_;
+  home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+}
+
+void connection::on_watch() noexcept {
+  if (phase_ == phase::connecting || phase_ == phase::greeting || phase_ == phase::expecting) {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout);
+    never_came_up(cm_event::type::failed,
+                  failure{errc::timed_out,
+                          peer_ + " did not answer within " + std::to_string(ms.count()) + " ms"},
+                  {});
+    return;
+  }
+  if (phase_ == phase::draining) return close_socket();
+  if (activity_ != activity_seen_) {
+    silent_periods_ = 0;
+    activity_seen_ = activity_;
+  } else if (++silent_periods_ >= 2) {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.peer_timeout);
+    if (phase_ == phase::finishing) return break_off(std::move(finish_why_));
+    break_off(failure{errc::connection_reset, peer_ + " has not answered for " +
+                                                  std::to_string(ms.count()) +
+                                                  " ms (peer_timeout) and is taken for dead"});
+    return;
+  }
+  const bool owed =
+      sends_.done != sends_.sent || phase_ == phase::goodbye_sent || phase_ == phase::finishing;
+  if (owed) home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+}
+
+}  // namespace cordma::transport::tcp

@@ -1,0 +1,213 @@
+// One reliable connection: two queues, one socket. What it promises is in README.md.
+#pragma once
+
+#include <cordma/net/transport/tcp/adapter.hpp>
+#include <cordma/net/transport/tcp/queues.hpp>
+
+namespace cordma::transport::tcp {
+
+// A frame that is being sent. Its header is fixed when its first byte leaves.
+struct outgoing {
+  enum class kind : std::uint8_t { none, request, answer, control };
+  kind what = kind::none;
+  frame_type type = frame_type::update;
+  std::uint8_t header_bytes = 0;
+  std::uint32_t number = 0;   // of the request
+  std::uint32_t payload = 0;  // bytes
+  std::uint64_t sent = 0;     // bytes of header and payload
+  std::size_t offered = 0;    // bytes of it in the batch that is being written
+  header_buffer header;
+  [[nodiscard]] std::uint64_t size() const noexcept {
+    return std::uint64_t{header_bytes} + payload;
+  }
+};
+
+struct out_batch;
+struct handshake;
+
+// Bound to the adapter's thread.
+class connection final : public queue_pair, public watched {
+ public:
+  connection(tcp_adapter& home, const queue_pair_options& granted);
+  ~connection() override;
+
+  [[nodiscard]] const queue_pair_options& actual() const noexcept override { return options_; }
+  [[nodiscard]] std::string local_address() const override;
+  [[nodiscard]] std::string peer_address() const override { return peer_; }
+  [[nodiscard]] posted post_send(const send_request& request, completion& now) noexcept override;
+  [[nodiscard]] posted post_recv(const recv_request& request, completion& now) noexcept override;
+  void ring() noexcept override { transmit(); }
+  void disconnect() noexcept override;
+  void abort() noexcept override;
+  result<std::vector<std::byte>> descriptor() override;
+  result<void> connect(std::span<const std::byte> peer_descriptor) override;
+
+  // Called by the adapter.
+  result<void> start(std::vector<socket_address> candidates, std::string peer, const hello& first);
+  // The accepting side: `fd` has said `theirs`, and gets `reply`.
+  result<void> adopt(socket_fd fd, const hello& theirs, hello reply);
+  void on_ready(std::uint32_t events) noexcept override;
+  // Takes what the socket has, up to a bound. True if anything came.
+  bool receive() noexcept;
+  // Whether the last receive() emptied the socket.
+  [[nodiscard]] bool drained() const noexcept { return drained_; }
+  // Acknowledgements and credits that no other frame took along. True when nothing is left to do.
+  enum class urgency : std::uint8_t { when_idle, now };
+  bool tend(urgency u) noexcept;
+  // Hands out completions; returns how many.
+  std::size_t take(std::span<completion> out) noexcept;
+  [[nodiscard]] bool has_completions() const noexcept {
+    return sends_.taken != sends_.done || receives_.taken != receives_.done;
+  }
+  [[nodiscard]] const token& own_token() const noexcept { return own_token_; }
+  [[nodiscard]] const token& peer_token() const noexcept { return peer_token_; }
+  [[nodiscard]] hello greeting(hello_kind kind) const noexcept;
+
+  connection_link completed_link{*this};
+  connection_link due_link{*this};
+
+ private:
+  enum class phase : std::uint8_t {
+    idle,       // created, to be connected out of band
+    expecting,  // the peer will come
+    connecting,
+    greeting,
+    open,
+    closing,       // disconnect() was called: goodbye follows what was posted
+    goodbye_sent,  // still serving the peer, until it says goodbye as well
+    finishing,     // one last frame has to leave, then the queue pair is in error
+    draining,      // in error; the peer has yet to see it
+    dead,          // in error, no socket
+  };
+  enum class destination : std::uint8_t { none, receive, region, answer };
+  struct timed : timer {
+    timed(connection& c, timer::function f) noexcept : timer(f), owner(&c) {}
+    connection* owner;
+  };
+  // The frame that is arriving.
+  struct arriving {
+    frame head;
+    destination into = destination::none;
+    std::uint32_t left = 0;    // bytes of payload
+    std::uint32_t offset = 0;  // bytes of payload that are in place
+    std::size_t saved = 0;     // bytes of a header that came in pieces
+    header_buffer pieces;
+  };
+
+  // connection.cpp: life and death
+  [[nodiscard]] bool carrying() const noexcept {
+    return phase_ == phase::open || phase_ == phase::closing || phase_ == phase::goodbye_sent;
+  }
+  [[nodiscard]] wc_status check_local(segment_list list, access wanted,
+                                      std::uint8_t flags) noexcept;
+  [[nodiscard]] wc_status check_request(const send_slot& s, segment_list list) noexcept;
+  void enter_error(failure why) noexcept;
+  void fail_request(wc_status status) noexcept;
+  void break_off(failure why) noexcept;
+  void never_came_up(cm_event::type what, failure why, std::span<const std::byte> data) noexcept;
+  void close_socket() noexcept;
+  void watch_peer() noexcept;
+  void on_watch() noexcept;
+  [[nodiscard]] failure reset_by_peer(const char* how) const;
+
+  // handshake.cpp: coming up
+  void try_next_candidate() noexcept;
+  void on_connected() noexcept;
+  void receive_hello() noexcept;
+  void answered(const decoded_hello& d) noexcept;
+  void came_up(const hello& theirs, std::span<const std::byte> data);
+  [[nodiscard]] bool send_hello(const hello& h) noexcept;
+
+  // output.cpp
+  void transmit() noexcept;
+  void plan(out_batch& b) noexcept;
+  [[nodiscard]] bool plan_answer(out_batch& b) noexcept;
+  [[nodiscard]] bool plan_request(out_batch& b) noexcept;
+  void plan_control(out_batch& b) noexcept;
+  void add_payload(out_batch& b, outgoing& f) noexcept;
+  void stamp(outgoing& f, frame& head) const noexcept;
+  [[nodiscard]] bool startable(std::uint32_t number, const out_batch& b) const noexcept;
+  void commit(out_batch& b, std::size_t written) noexcept;
+  void began(const outgoing& f) noexcept;
+  void finished(const outgoing& f) noexcept;
+  void finish() noexcept;
+  [[nodiscard]] bool anything_to_send() const noexcept;
+  void block_output() noexcept;
+  void unblock_output() noexcept;
+
+  // input.cpp
+  [[nodiscard]] bool receive_once() noexcept;
+  [[nodiscard]] std::size_t aim(io_list<16>& io, region_table::pin& held) noexcept;
+  void feed(std::span<const std::byte> bytes) noexcept;
+  void place(std::span<const std::byte> bytes) noexcept;
+  void arrived(std::size_t bytes) noexcept;
+  [[nodiscard]] std::size_t take_header(std::span<const std::byte> bytes) noexcept;
+  void on_frame(const frame& f) noexcept;
+  [[nodiscard]] bool on_counters(const frame& f) noexcept;
+  void on_message(const frame& f) noexcept;
+  void on_write(const frame& f) noexcept;
+  void on_read(const frame& f) noexcept;
+  void on_atomic(const frame& f) noexcept;
+  void on_answer(const frame& f) noexcept;
+  void on_nak(const frame& f) noexcept;
+  void on_probe_answer() noexcept;
+  void on_goodbye() noexcept;
+  void expect_payload(const frame& f, destination into) noexcept;
+  void payload_complete() noexcept;
+  void carried_out(std::uint32_t bytes) noexcept;
+  void complete_receive(const frame& f) noexcept;
+  void refuse(wc_status status, const char* what) noexcept;
+  void protocol_error(const char* what) noexcept;
+  void after_input() noexcept;
+  void end_of_stream() noexcept;
+  void finish_with(failure why) noexcept;
+  [[nodiscard]] bool credit_due() const noexcept;
+
+  tcp_adapter& home_;
+  queue_pair_options options_;
+  socket_fd fd_;
+  phase phase_ = phase::idle;
+  bool established_ = false;
+  bool failed_ = false;
+  bool drained_ = true;
+  bool output_blocked_ = false;
+  bool waiting_ = false;  // counted by the adapter as waiting
+  bool update_due_ = false;
+  bool probe_answer_due_ = false;
+  bool peer_said_goodbye_ = false;
+  bool prompt_ = false;  // the peer waits for its acknowledgement: nothing else will take it along
+  enum class rnr : std::uint8_t { idle, asked, resting } rnr_ = rnr::idle;
+  std::uint8_t refusals_ = 0;    // answers without credit to the request that is first in line
+  std::uint32_t asked_for_ = 0;  // the request that the probe under way is about
+  std::uint32_t idle_polls_ = 0;
+
+  send_queue sends_;
+  recv_queue receives_;
+  answer_queue answers_;
+  std::uint32_t last_request_ = 0;  // closing: the first that is not carried out any more
+  outgoing partial_;
+  arriving in_;
+  std::uint32_t last_payload_ = 0;  // bytes, of the frame before: what the next one may be like
+
+  std::uint32_t peer_recv_depth_ = 0;
+  std::uint32_t credits_ = 0;       // receives the peer has posted so far
+  std::uint32_t credits_used_ = 0;  // ... and those taken by requests sent
+  std::uint32_t executed_ = 0;      // requests of the peer carried out
+  std::uint32_t told_ack_ = 0;
+  std::uint32_t told_credit_ = 0;
+  std::uint32_t bytes_unacked_ = 0;
+
+  std::uint64_t held_in_poll_ = 0;  // flushed completions wait for the poll after this one
+  std::uint64_t activity_ = 0;      // transfers in either direction
+  std::uint64_t activity_seen_ = 0;
+  unsigned silent_periods_ = 0;
+  timed watch_timer_;
+  timed rnr_timer_;
+  std::string peer_;
+  failure finish_why_{errc::ok};
+  std::unique_ptr<handshake> handshake_;
+  token own_token_{};
+  token peer_token_{};
+};
+
+}  // namespace cordma::transport::tcp

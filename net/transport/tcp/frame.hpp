@@ -1,0 +1,237 @@
+// The wire format of the tcp transport, without I/O: what is sent after the handshake. Every frame
+// is a header, an extension where its type has one, and `length` bytes of payload where it carries
+// any. Integers are little-endian; the immediate is big-endian, as everywhere in RDMA.
+#pragma once
+
+#include <array>
+#include <cordma/net/transport/types.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace cordma::transport::tcp {
+
+inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint32_t most_message = 1U << 30;  // bytes of payload in one frame
+inline constexpr std::uint32_t most_depth = 4096;        // requests or receives outstanding
+inline constexpr std::uint32_t most_reads = 128;         // reads and atomics outstanding
+// Counters travel modulo 65536 and are told apart by their distance.
+static_assert(most_depth <= (1U << 15));
+
+template <class T>
+void store_le(std::byte* to, T value) noexcept {
+  for (std::size_t i = 0; i < sizeof(T); ++i) {
+    to[i] = static_cast<std::byte>((static_cast<std::uint64_t>(value) >> (8 * i)) & 0xff);
+  }
+}
+template <class T>
+[[nodiscard]] T load_le(const std::byte* from) noexcept {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i) {
+    value |= static_cast<std::uint64_t>(std::to_integer<std::uint8_t>(from[i])) << (8 * i);
+  }
+  return static_cast<T>(value);
+}
+inline void store_be32(std::byte* to, std::uint32_t value) noexcept {
+  for (unsigned i = 0; i < 4; ++i) to[i] = static_cast<std::byte>((value >> (24 - 8 * i)) & 0xff);
+}
+[[nodiscard]] inline std::uint32_t load_be32(const std::byte* from) noexcept {
+  std::uint32_t value = 0;
+  for (unsigned i = 0; i < 4; ++i) value = value << 8 | std::to_integer<std::uint32_t>(from[i]);
+  return value;
+}
+
+enum class frame_type : std::uint8_t {
+  // Requests, numbered from 0 in the order of sending and carried out in that order.
+  send = 1,          // payload
+  send_imm = 2,      // payload
+  write = 3,         // target; payload
+  write_imm = 4,     // target; payload
+  read = 5,          // target; `length` bytes are asked for, no payload
+  fetch_add = 6,     // target, operands; length 8, no payload
+  compare_swap = 7,  // target, operands; length 8, no payload
+  flush = 8,         // asks for the acknowledgement of everything before
+  // Answers, in the order of the requests.
+  read_response = 9,     // payload
+  atomic_response = 10,  // value
+  nak = 11,              // `request` failed with `status`: the last frame of its sender
+  // Control.
+  update = 12,        // acknowledgement and credit only
+  probe = 13,         // is there a receive for me?
+  probe_answer = 14,  // what `credit` says is the answer
+  goodbye = 15,       // no request follows from this side
+};
+
+struct frame {
+  frame_type type = frame_type::update;
+  wc_status status = wc_status::success;  // nak only
+  std::uint16_t ack = 0;                  // requests of the other side carried out, modulo 65536
+  std::uint16_t credit = 0;               // receives posted by this side so far, modulo 65536
+  std::uint16_t request = 0;              // answers: the request's number, modulo 65536
+  std::uint32_t length = 0;               // bytes
+  std::uint32_t imm = 0;                  // host order here
+  std::uint64_t remote_addr = 0;
+  std::uint64_t rkey = 0;
+  std::uint64_t operand = 0;  // atomic_response: the old value
+  std::uint64_t swap = 0;
+};
+
+//  0 type u8, 1 status u8, 2 ack u16, 4 credit u16, 6 request u16, 8 length u32, 12 imm u32 (BE)
+// 16 remote_addr u64, 24 rkey u64                       target
+// 32 operand u64, 40 swap u64                           operands
+// 16 value u64                                          value, of an atomic_response
+namespace frame_at {
+inline constexpr std::size_t type = 0, status = 1, ack = 2, credit = 4, request = 6, length = 8;
+inline constexpr std::size_t imm = 12, remote_addr = 16, rkey = 24, operand = 32, swap = 40;
+inline constexpr std::size_t value = 16;
+}  // namespace frame_at
+inline constexpr std::size_t plain_header = 16;
+inline constexpr std::size_t value_header = 24;
+inline constexpr std::size_t target_header = 32;
+inline constexpr std::size_t atomic_header = 48;
+inline constexpr std::size_t most_header = atomic_header;
+static_assert(frame_at::imm + sizeof(std::uint32_t) == plain_header);
+static_assert(frame_at::value == plain_header);
+static_assert(frame_at::value + sizeof(std::uint64_t) == value_header);
+static_assert(frame_at::remote_addr == plain_header);
+static_assert(frame_at::rkey + sizeof(std::uint64_t) == target_header);
+static_assert(frame_at::operand == target_header);
+static_assert(frame_at::swap + sizeof(std::uint64_t) == atomic_header);
+
+using header_buffer = std::array<std::byte, most_header>;
+
+// Header and extension, in bytes; 0 for a type that does not exist.
+[[nodiscard]] constexpr std::size_t header_size(frame_type type) noexcept {
+  switch (type) {
+    case frame_type::send:
+    case frame_type::send_imm:
+    case frame_type::flush:
+    case frame_type::read_response:
+    case frame_type::nak:
+    case frame_type::update:
+    case frame_type::probe:
+    case frame_type::probe_answer:
+    case frame_type::goodbye: return plain_header;
+    case frame_type::write:
+    case frame_type::write_imm:
+    case frame_type::read: return target_header;
+    case frame_type::fetch_add:
+    case frame_type::compare_swap: return atomic_header;
+    case frame_type::atomic_response: return value_header;
+  }
+  return 0;
+}
+[[nodiscard]] constexpr bool has_payload(frame_type type) noexcept {
+  return type == frame_type::send || type == frame_type::send_imm || type == frame_type::write ||
+         type == frame_type::write_imm || type == frame_type::read_response;
+}
+[[nodiscard]] constexpr bool has_imm(frame_type type) noexcept {
+  return type == frame_type::send_imm || type == frame_type::write_imm;
+}
+[[nodiscard]] constexpr bool is_atomic(frame_type type) noexcept {
+  return type == frame_type::fetch_add || type == frame_type::compare_swap;
+}
+[[nodiscard]] constexpr bool is_request(frame_type type) noexcept {
+  return type <= frame_type::flush;
+}
+[[nodiscard]] constexpr bool is_answer(frame_type type) noexcept {
+  return type == frame_type::read_response || type == frame_type::atomic_response ||
+         type == frame_type::nak;
+}
+// Requests are numbered as the operations are: one table, both ways.
+[[nodiscard]] constexpr frame_type to_frame_type(opcode op) noexcept {
+  return static_cast<frame_type>(static_cast<std::uint8_t>(op) + 1);
+}
+static_assert(to_frame_type(opcode::send) == frame_type::send);
+static_assert(to_frame_type(opcode::write_imm) == frame_type::write_imm);
+static_assert(to_frame_type(opcode::compare_swap) == frame_type::compare_swap);
+static_assert(to_frame_type(opcode::flush) == frame_type::flush);
+
+// Returns the bytes written.
+inline std::size_t encode(const frame& f, header_buffer& to) noexcept {
+  to[frame_at::type] = static_cast<std::byte>(f.type);
+  to[frame_at::status] = static_cast<std::byte>(f.status);
+  store_le(&to[frame_at::ack], f.ack);
+  store_le(&to[frame_at::credit], f.credit);
+  store_le(&to[frame_at::request], f.request);
+  store_le(&to[frame_at::length], f.length);
+  store_be32(&to[frame_at::imm], f.imm);
+  const std::size_t size = header_size(f.type);
+  if (size == value_header) store_le(&to[frame_at::value], f.operand);
+  if (size >= target_header) {
+    store_le(&to[frame_at::remote_addr], f.remote_addr);
+    store_le(&to[frame_at::rkey], f.rkey);
+  }
+  if (size == atomic_header) {
+    store_le(&to[frame_at::operand], f.operand);
+    store_le(&to[frame_at::swap], f.swap);
+  }
+  return size;
+}
+
+struct decoded {
+  enum class outcome : std::uint8_t { whole, partial, bad };
+  outcome what = outcome::partial;
+  std::size_t size = plain_header;  // whole: bytes used; partial: bytes needed to go on
+  const char* why = "";             // bad: what is wrong with it
+  frame value;
+};
+
+namespace detail {
+[[nodiscard]] inline const char* fault(const frame& f, std::uint8_t status) noexcept {
+  if (f.type == frame_type::nak) {
+    if (status == 0 || status >= wc_status_count) return "a nak without a known status";
+  } else if (status != 0) {
+    return "a status where there is none";
+  }
+  if (!is_answer(f.type) && f.request != 0) return "a request number where there is none";
+  if (!has_imm(f.type) && f.imm != 0) return "an immediate where there is none";
+  if (is_atomic(f.type)) return f.length == 8 ? nullptr : "an atomic of other than 8 bytes";
+  if (f.length > most_message) return "a length beyond the largest message";
+  const bool sized = has_payload(f.type) || f.type == frame_type::read;
+  return sized || f.length == 0 ? nullptr : "a length where there is no payload";
+}
+}  // namespace detail
+
+// Looks at the beginning of `bytes`; never beyond. The payload is not part of it.
+[[nodiscard]] inline decoded decode(std::span<const std::byte> bytes) noexcept {
+  decoded d;
+  if (bytes.empty()) return d;
+  frame& f = d.value;
+  f.type = static_cast<frame_type>(bytes[frame_at::type]);
+  d.size = header_size(f.type);
+  if (d.size == 0) {
+    d.what = decoded::outcome::bad;
+    d.why = "an unknown frame type";
+    return d;
+  }
+  if (bytes.size() < d.size) return d;
+  const std::byte* const p = bytes.data();
+  const auto status = std::to_integer<std::uint8_t>(p[frame_at::status]);
+  f.ack = load_le<std::uint16_t>(p + frame_at::ack);
+  f.credit = load_le<std::uint16_t>(p + frame_at::credit);
+  f.request = load_le<std::uint16_t>(p + frame_at::request);
+  f.length = load_le<std::uint32_t>(p + frame_at::length);
+  f.imm = load_be32(p + frame_at::imm);
+  if (d.size == value_header) f.operand = load_le<std::uint64_t>(p + frame_at::value);
+  if (d.size >= target_header) {
+    f.remote_addr = load_le<std::uint64_t>(p + frame_at::remote_addr);
+    f.rkey = load_le<std::uint64_t>(p + frame_at::rkey);
+  }
+  if (d.size == atomic_header) {
+    f.operand = load_le<std::uint64_t>(p + frame_at::operand);
+    f.swap = load_le<std::uint64_t>(p + frame_at::swap);
+  }
+  const char* const why = detail::fault(f, status);
+  if (why != nullptr) {
+    d.what = decoded::outcome::bad;
+    d.why = why;
+    return d;
+  }
+  f.status = static_cast<wc_status>(status);
+  d.what = decoded::outcome::whole;
+  return d;
+}
+
+}  // namespace cordma::transport::tcp

@@ -1,0 +1,206 @@
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cordma/net/transport/tcp/handshake.hpp>
+
+namespace cordma::transport::tcp {
+namespace {
+
+failure cannot_reach(int code, const std::string& peer) {
+  if (code == ECONNREFUSED) {
+    return failure{errc::unreachable, "nobody listens on " + peer +
+                                          ": start the service there, or check host and port"}
+        .with_errno(code);
+  }
+  if (code == ETIMEDOUT) {
+    return failure{errc::timed_out, peer + " does not answer: check the address and firewalls"}
+        .with_errno(code);
+  }
+  return failure::from_os(code, "connecting to " + peer);
+}
+
+failure differs(const decoded_hello& d, const std::string& peer) {
+  return failure{errc::unsupported_version,
+                 std::string("the handshake with ") + peer + " failed: " +
+                     std::string(name(d.field)) + ": mine " + std::to_string(d.mine) + ", theirs " +
+                     std::to_string(d.theirs) + ": run the same release on both sides"};
+}
+
+std::uint32_t own_value(hello_field f) noexcept {
+  switch (f) {
+    case hello_field::version: return wire_version;
+    case hello_field::service: return static_cast<std::uint32_t>(service::rc);
+    case hello_field::header_bytes: return plain_header;
+    case hello_field::none: break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+hello connection::greeting(hello_kind kind) const noexcept {
+  hello h;
+  h.kind = kind;
+  h.read_depth = options_.read_depth;
+  h.recv_depth = options_.recv_depth;
+  h.credit = static_cast<std::uint16_t>(receives_.posted);
+  h.own = own_token_;
+  h.peer = peer_token_;
+  return h;
+}
+
+result<void> connection::start(std::vector<socket_address> candidates, std::string peer,
+                               const hello& first) {
+  peer_ = std::move(peer);
+  handshake_ = std::make_unique<handshake>();
+  handshake_->candidates = std::move(candidates);
+  handshake_->first = first;
+  home_.home().add(watch_timer_, home_.home().now() + options_.connect_timeout);
+  phase_ = phase::connecting;
+  // What keeps this process from trying at all is told at once; what keeps the peer away, later.
+  const int family = handshake_->candidates.front().storage.ss_family;
+  result<socket_fd> first_socket = open_stream(family);
+  if (!first_socket && first_socket.code() == errc::no_memory) return first_socket.why();
+  if (first_socket) fd_ = std::move(*first_socket);
+  waiting_ = true;
+  home_.add_waiting(1);
+  try_next_candidate();
+  return {};
+}
+
+void connection::try_next_candidate() noexcept {
+  handshake& h = *handshake_;
+  while (h.next < h.candidates.size()) {
+    const socket_address& to = h.candidates[h.next++];
+    if (!fd_) {
+      result<socket_fd> opened = open_stream(to.storage.ss_family);
+      if (!opened) {
+        h.last = opened.why();
+        continue;
+      }
+      fd_ = std::move(*opened);
+    }
+    tune(fd_.get(), options_.peer_timeout);
+    int code = ::connect(fd_.get(), to.get(), to.length) == 0 ? 0 : errno;
+    if (code == 0 || code == EINPROGRESS) {
+      const result<void> watching = home_.watch(fd_.get(), *this, EPOLLOUT);
+      if (watching) return;
+      h.last = watching.why();
+    } else {
+      h.last = cannot_reach(code, peer_);
+    }
+    fd_.reset();
+  }
+  never_came_up(cm_event::type::failed, h.last, {});
+}
+
+void connection::on_connected() noexcept {
+  int code = take_error(fd_.get());
+  const socket_address own = local_of(fd_.get());
+  const socket_address other = peer_of(fd_.get());
+  // A socket that connects to a free port of its own range may meet itself.
+  if (code == 0 && own.length == other.length &&
+      std::memcmp(&own.storage, &other.storage, own.length) == 0) {
+    code = ECONNREFUSED;
+  }
+  if (code != 0) {
+    handshake_->last = cannot_reach(code, peer_);
+    fd_.reset();
+    return try_next_candidate();
+  }
+  hello& h = handshake_->first;
+  h.credit = static_cast<std::uint16_t>(receives_.posted);
+  told_credit_ = receives_.posted;
+  if (!send_hello(h)) {
+    return never_came_up(cm_event::type::failed,
+                         failure{errc::connection_aborted, peer_ + " hung up in the handshake"},
+                         {});
+  }
+  phase_ = phase::greeting;
+  home_.rewatch(fd_.get(), *this, EPOLLIN);
+}
+
+bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(fd_.get(), h); }
+
+void connection::receive_hello() noexcept {
+  switch (handshake_->reader.read(fd_.get())) {
+    case hello_reader::progress::more: return;
+    case hello_reader::progress::decoded: return answered(handshake_->reader.value);
+    case hello_reader::progress::closed: break;
+  }
+  never_came_up(cm_event::type::failed,
+                failure{errc::connection_aborted,
+                        peer_ + " hung up in the handshake: is it a cordma service?"},
+                {});
+}
+
+void connection::answered(const decoded_hello& d) noexcept {
+  const hello& h = d.value;
+  const std::span<const std::byte> data{h.data.data(), h.data_length};
+  if (d.what == decoded_hello::outcome::bad) {
+    return never_came_up(
+        cm_event::type::failed,
+        failure{errc::connection_aborted, peer_ + " answered the handshake wrongly: " + d.why}, {});
+  }
+  if (d.what == decoded_hello::outcome::other) {
+    return never_came_up(cm_event::type::failed, differs(d, peer_), {});
+  }
+  if (h.kind == hello_kind::mismatch) {
+    decoded_hello theirs = d;
+    theirs.field = h.field;
+    theirs.mine = own_value(h.field);
+    theirs.theirs = h.field_value;
+    return never_came_up(cm_event::type::failed, differs(theirs, peer_), {});
+  }
+  if (h.kind == hello_kind::accept) {
+    const hello theirs = h;  // the handshake it lies in goes away
+    return came_up(theirs, {theirs.data.data(), theirs.data_length});
+  }
+  if (handshake_->first.kind == hello_kind::attach) {
+    return never_came_up(cm_event::type::failed,
+                         failure{errc::connection_aborted,
+                                 peer_ + " does not know this descriptor: it is of another "
+                                         "queue pair, or the peer was restarted since"},
+                         {});
+  }
+  never_came_up(cm_event::type::rejected, failure{errc::rejected, peer_ + " rejected the request"},
+                data);
+}
+
+void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
+  options_.read_depth = std::min(options_.read_depth, theirs.read_depth);
+  peer_recv_depth_ = theirs.recv_depth;
+  credits_ = theirs.credit;
+  handshake_.reset();
+  home_.home().remove(watch_timer_);
+  if (waiting_) home_.add_waiting(-1);
+  waiting_ = false;
+  phase_ = phase::open;
+  established_ = true;
+  cm_event e;
+  e.what = cm_event::type::established;
+  e.pair = this;
+  e.data.assign(data.begin(), data.end());
+  e.peer = peer_;
+  home_.push_event(std::move(e));
+  home_.mark_active(*this);
+  if (credit_due()) home_.mark_due(*this);
+  transmit();
+}
+
+result<void> connection::adopt(socket_fd fd, const hello& theirs, hello reply) {
+  fd_ = std::move(fd);
+  peer_ = peer_of(fd_.get()).text();
+  tune(fd_.get(), options_.peer_timeout);
+  told_credit_ = receives_.posted;
+  reply.credit = static_cast<std::uint16_t>(receives_.posted);
+  if (!send_hello(reply)) {
+    return failure{errc::bad_state, "the client " + peer_ + " has hung up: its request is gone"};
+  }
+  const result<void> watching = home_.watch(fd_.get(), *this, EPOLLIN);
+  if (!watching) return watching.why();
+  came_up(theirs, {});
+  return {};
+}
+
+}  // namespace cordma::transport::tcp

@@ -1,0 +1,80 @@
+// The listening side: listeners, and connections that have not been accepted yet.
+#pragma once
+
+#include <cordma/net/transport/tcp/adapter.hpp>
+
+namespace cordma::transport::tcp {
+
+// Collects a hello, and not one byte more.
+struct hello_reader {
+  enum class progress : std::uint8_t { more, decoded, closed };
+  hello_buffer bytes;
+  std::size_t have = 0;
+  decoded_hello value;
+
+  [[nodiscard]] progress read(int fd) noexcept;
+};
+
+// Sends a hello into a socket that has just come up, so there is room for it.
+[[nodiscard]] bool send_whole_hello(int fd, const hello& h) noexcept;
+
+class tcp_listener final : public listener, public watched {
+ public:
+  tcp_listener(tcp_adapter& home, socket_fd fd, address bound);
+  ~tcp_listener() override;
+  [[nodiscard]] const address& bound() const noexcept override { return bound_; }
+  void on_ready(std::uint32_t events) noexcept override;
+
+ private:
+  static constexpr int most_accepts_per_poll = 16;
+  static constexpr duration pause_at_limit = std::chrono::milliseconds(50);
+  struct timed : timer {
+    explicit timed(tcp_listener& l) noexcept;
+    tcp_listener* owner;
+  };
+  tcp_adapter& home_;
+  socket_fd fd_;
+  address bound_;
+  timed resume_;
+};
+
+// A client that has connected: first it has to say hello, then somebody has to answer it.
+class incoming final : public watched {
+ public:
+  // A peer that connects and says nothing is dropped.
+  static constexpr duration hello_timeout = std::chrono::seconds(5);
+
+  incoming(tcp_adapter& home, tcp_listener* from, socket_fd fd, std::uint64_t id);
+  ~incoming();
+  incoming(const incoming&) = delete;
+  incoming& operator=(const incoming&) = delete;
+  [[nodiscard]] result<void> begin();
+  void on_ready(std::uint32_t events) noexcept override;
+
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] tcp_listener* from() const noexcept { return from_; }
+  [[nodiscard]] bool greeted() const noexcept { return greeted_; }
+  [[nodiscard]] const hello& greeting() const noexcept { return reader_.value.value; }
+  [[nodiscard]] std::string peer() const { return peer_of(fd_.get()).text(); }
+  void answer(const hello& h) noexcept;
+  // The socket, for the connection that it becomes; or to go to another adapter.
+  [[nodiscard]] socket_fd release() noexcept { return std::move(fd_); }
+  // Before it goes to another adapter: leaves this one's sockets.
+  void detach() noexcept;
+
+ private:
+  struct timed : timer {
+    explicit timed(incoming& i) noexcept;
+    incoming* owner;
+  };
+  void refuse(const decoded_hello& d) noexcept;
+  tcp_adapter* home_;
+  tcp_listener* from_;
+  socket_fd fd_;
+  std::uint64_t id_;
+  bool greeted_ = false;
+  hello_reader reader_;
+  timed deadline_;
+};
+
+}  // namespace cordma::transport::tcp

@@ -1,0 +1,80 @@
+// Scatter-gather lists: where byte `offset` of a message lies.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cordma/net/transport/types.hpp>
+#include <cstring>
+#include <span>
+
+namespace cordma::transport::tcp {
+
+using segment_list = std::span<const segment>;
+
+[[nodiscard]] inline std::uint64_t total(segment_list list) noexcept {
+  std::uint64_t bytes = 0;
+  for (const segment& s : list) bytes += s.length;
+  return bytes;
+}
+
+// Calls visit(addr, length) for the pieces of [offset, offset + length), until it returns false.
+// REQUIRES that the list has that many bytes.
+template <class Visit>
+void for_each_piece(segment_list list, std::uint64_t offset, std::size_t length, Visit visit) {
+  for (const segment& s : list) {
+    if (length == 0) return;
+    if (offset >= s.length) {
+      offset -= s.length;
+      continue;
+    }
+    const std::size_t n = std::min(static_cast<std::size_t>(s.length - offset), length);
+    if (!visit(s.addr + offset, n)) return;
+    offset = 0;
+    length -= n;
+  }
+}
+
+inline void scatter(segment_list list, std::uint64_t offset,
+                    std::span<const std::byte> from) noexcept {
+  const std::byte* next = from.data();
+  for_each_piece(list, offset, from.size(), [&next](std::byte* to, std::size_t n) noexcept {
+    std::memcpy(to, next, n);
+    next += n;
+    return true;
+  });
+}
+
+inline void gather(segment_list list, std::span<std::byte> to) noexcept {
+  std::byte* next = to.data();
+  for_each_piece(list, 0, to.size(), [&next](const std::byte* from, std::size_t n) noexcept {
+    std::memcpy(next, from, n);
+    next += n;
+    return true;
+  });
+}
+
+// An iovec array of fixed size under construction.
+template <std::size_t Most>
+struct io_list {
+  std::array<iovec, Most> at;
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+
+  [[nodiscard]] std::size_t room() const noexcept { return Most - count; }
+  void add(const std::byte* addr, std::size_t length) noexcept {
+    at[count++] = iovec{const_cast<std::byte*>(addr), length};
+    bytes += length;
+  }
+  // As much of [offset, offset + length) as there is room for, leaving `spare` entries free.
+  void add(segment_list list, std::uint64_t offset, std::size_t length,
+           std::size_t spare) noexcept {
+    for_each_piece(list, offset, length, [this, spare](std::byte* addr, std::size_t n) noexcept {
+      if (room() <= spare) return false;
+      add(addr, n);
+      return true;
+    });
+  }
+};
+
+}  // namespace cordma::transport::tcp

@@ -1,0 +1,170 @@
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cordma/net/transport/tcp/socket.hpp>
+#include <cstring>
+
+namespace cordma::transport::tcp {
+namespace {
+
+void set_option(int fd, int level, int option, int value) noexcept {
+  // Tuning only: a kernel without the option works as well.
+  static_cast<void>(setsockopt(fd, level, option, &value, sizeof value));
+}
+
+int seconds_of(duration d) noexcept {
+  const auto s = std::chrono::ceil<std::chrono::seconds>(d).count();
+  return static_cast<int>(std::clamp<long>(static_cast<long>(s), 1, 3600));
+}
+
+result<socket_fd> bind_listener(const socket_address& where, int backlog, const std::string& text) {
+  result<socket_fd> opened = open_stream(where.storage.ss_family);
+  if (!opened) return opened;
+  const int fd = opened->get();
+  set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (where.storage.ss_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (::bind(fd, where.get(), where.length) == 0 && ::listen(fd, backlog) == 0) return opened;
+  const int code = errno;
+  if (code == EADDRINUSE) {
+    return failure{errc::in_use, "somebody listens on " + text +
+                                     " already: stop it, or listen on another port (0 lets the "
+                                     "system choose one)"}
+        .with_errno(code);
+  }
+  if (code == EACCES) {
+    return failure{errc::not_permitted, "listening on " + text +
+                                            " is not permitted: ports below 1024 need "
+                                            "CAP_NET_BIND_SERVICE, use a higher one"}
+        .with_errno(code);
+  }
+  if (code == EADDRNOTAVAIL) {
+    return failure{errc::invalid_value, text +
+                                            " is no address of this machine: listen on one of "
+                                            "its own, or on none to listen on all"}
+        .with_errno(code);
+  }
+  return failure::from_os(code, "listening on " + text);
+}
+
+}  // namespace
+
+void socket_fd::reset() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+std::uint16_t socket_address::port() const noexcept {
+  if (storage.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
+  }
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
+}
+
+std::string socket_address::text() const {
+  char host[NI_MAXHOST] = "?";
+  if (length != 0) {
+    static_cast<void>(getnameinfo(get(), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST));
+  }
+  return address{.host = host, .port = port()}.text();
+}
+
+result<std::vector<socket_address>> resolve(const address& where, purpose why) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (why == purpose::listening ? AI_PASSIVE : 0);
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(where.port);
+  const char* const host = where.host.empty() ? nullptr : where.host.c_str();
+  const int code = getaddrinfo(host, port.c_str(), &hints, &found);
+  if (code != 0) {
+    const char* const reason = code == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(code);
+    return failure{errc::unreachable, "the host name \"" + where.host + "\" is not known here (" +
+                                          reason + "): check its spelling, or give an IP address"};
+  }
+  std::vector<socket_address> list;
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    socket_address s;
+    if (a->ai_addrlen > sizeof s.storage) continue;
+    std::memcpy(&s.storage, a->ai_addr, a->ai_addrlen);
+    s.length = a->ai_addrlen;
+    list.push_back(s);
+  }
+  freeaddrinfo(found);
+  if (why == purpose::listening) {
+    // "::" with v6only off serves both families, so it goes first.
+    const auto v6 = std::find_if(list.begin(), list.end(), [](const socket_address& s) {
+      return s.storage.ss_family == AF_INET6;
+    });
+    if (host == nullptr && v6 != list.end()) std::iter_swap(list.begin(), v6);
+  }
+  return list;
+}
+
+bool at_descriptor_limit(int os_errno) noexcept { return os_errno == EMFILE || os_errno == ENFILE; }
+
+failure descriptor_limit(int os_errno, const char* doing) {
+  if (!at_descriptor_limit(os_errno)) return failure::from_os(os_errno, doing);
+  return failure{errc::no_memory, std::string(doing) +
+                                      ": the limit of open files is reached: raise it with "
+                                      "ulimit -n, or close connections"}
+      .with_errno(os_errno);
+}
+
+result<socket_fd> open_stream(int family) {
+  socket_fd s(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!s) return descriptor_limit(errno, "opening a socket");
+  return s;
+}
+
+result<socket_fd> open_listener(const address& where, int backlog) {
+  const result<std::vector<socket_address>> found = resolve(where, purpose::listening);
+  if (!found) return found.why();
+  failure first{errc::ok};
+  for (const socket_address& s : *found) {
+    result<socket_fd> opened = bind_listener(s, backlog, where.text());
+    if (opened) return opened;
+    if (first.code() == errc::ok) first = opened.why();
+    // Only a missing address family is a reason to try the next one.
+    if (opened.code() != errc::not_supported && opened.code() != errc::invalid_value) break;
+  }
+  return first;
+}
+
+void tune(int fd, duration peer_timeout) noexcept {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(peer_timeout).count();
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+             static_cast<int>(std::clamp<long>(static_cast<long>(ms), 1, 3'600'000)));
+  // Unacknowledged data is watched by TCP_USER_TIMEOUT, silence by keepalives.
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds_of(peer_timeout / 2));
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds_of(peer_timeout / 5));
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+socket_address local_of(int fd) noexcept {
+  socket_address s;
+  s.length = sizeof s.storage;
+  if (getsockname(fd, s.get(), &s.length) != 0) s.length = 0;
+  return s;
+}
+
+socket_address peer_of(int fd) noexcept {
+  socket_address s;
+  s.length = sizeof s.storage;
+  if (getpeername(fd, s.get(), &s.length) != 0) s.length = 0;
+  return s;
+}
+
+int take_error(int fd) noexcept {
+  int code = 0;
+  socklen_t length = sizeof code;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length) != 0) return errno;
+  return code;
+}
+
+}  // namespace cordma::transport::tcp

@@ -1,0 +1,64 @@
+// Sockets: names to addresses, options, and errors that say what to do.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cordma/net/transport/transport.hpp>
+#include <utility>
+#include <vector>
+
+namespace cordma::transport::tcp {
+
+// Owns a descriptor; -1 is none.
+class socket_fd {
+ public:
+  socket_fd() noexcept = default;
+  explicit socket_fd(int fd) noexcept : fd_(fd) {}
+  socket_fd(socket_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  socket_fd& operator=(socket_fd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~socket_fd() { reset(); }
+  void reset() noexcept;
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+struct socket_address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  [[nodiscard]] const sockaddr* get() const noexcept {
+    return reinterpret_cast<const sockaddr*>(&storage);
+  }
+  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+  [[nodiscard]] std::uint16_t port() const noexcept;
+  // "10.0.0.1:7000", "[::1]:7000".
+  [[nodiscard]] std::string text() const;
+};
+
+enum class purpose : std::uint8_t { connecting, listening };
+// In the order in which they should be tried; never empty. unreachable where the name is unknown.
+[[nodiscard]] result<std::vector<socket_address>> resolve(const address& where, purpose why);
+
+// A non-blocking stream socket. no_memory at the limit of descriptors, saying what to do.
+[[nodiscard]] result<socket_fd> open_stream(int family);
+[[nodiscard]] result<socket_fd> open_listener(const address& where, int backlog);
+[[nodiscard]] failure descriptor_limit(int os_errno, const char* doing);
+[[nodiscard]] bool at_descriptor_limit(int os_errno) noexcept;
+
+// No delay, and the kernel's own watch over a silent peer.
+void tune(int fd, duration peer_timeout) noexcept;
+
+[[nodiscard]] socket_address local_of(int fd) noexcept;
+[[nodiscard]] socket_address peer_of(int fd) noexcept;
+// Takes the pending error of a socket; 0 = none.
+[[nodiscard]] int take_error(int fd) noexcept;
+
+}  // namespace cordma::transport::tcp

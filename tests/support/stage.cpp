@@ -1,0 +1,92 @@
+#include <support/stage.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace cordma::test {
+
+struct backdrop {};
+
+transport::kind transport_under_test() {
+  const char* const named = std::getenv("CORDMA_TEST_TRANSPORT");
+  return parse_transport(named != nullptr ? named : "shm").value();
+}
+
+stage::stage(const stage_options& options, transport::kind over)
+    : over_(over), behind_(std::make_unique<backdrop>()) {
+  reactor_options r;
+  r.mode = options.mode;
+  r.before_sleep = options.before_sleep;
+  r.before_sleep_context = options.before_sleep_context;
+  loop_ = std::make_unique<reactor>(r);
+  context_options c;
+  c.transports = {over};
+  client_context_.emplace(c);
+  server_context_.emplace(c);
+  client_ = std::make_unique<Worker>(*client_context_, *loop_);
+  server_ = std::make_unique<Worker>(*server_context_, *loop_);
+}
+
+stage::~stage() = default;
+
+std::string stage::server_address(std::uint16_t port) const {
+  return "127.0.0.1:" + std::to_string(port);
+}
+
+std::string stage::reach(const Listener& listener) const { return listener.bound().text(); }
+
+void stage::settle(int passes) {
+  for (int i = 0; i < passes; ++i) loop_->turn();
+}
+
+task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {
+  Listener listener = s.server().listen(s.server_address()).value();
+  connect_options to;
+  to.endpoint = client;
+  connect_operation connecting = s.client().connect(s.reach(listener), to).start();
+  ConnectionRequest request = co_await listener.next();
+  connect_options accept;
+  accept.endpoint = server;
+  Endpoint accepted = co_await request.accept(accept);
+  Endpoint connected = co_await connecting;
+  co_return wire(std::move(connected), std::move(accepted));
+}
+
+MemoryRegion client_memory(stage& s, std::size_t bytes, access rights) {
+  return s.client_context().allocate(bytes, rights).value();
+}
+
+MemoryRegion server_memory(stage& s, std::size_t bytes, access rights) {
+  return s.server_context().allocate(bytes, rights).value();
+}
+
+RemoteMemory exported(const MemoryRegion& region) {
+  const std::vector<std::byte> blob = region.export_blob().value();
+  return RemoteMemory::import(blob).value();
+}
+
+namespace {
+// Changes with every byte, and with a period far above any buffer's.
+std::byte pattern(std::uint64_t seed, std::size_t i) noexcept {
+  const std::uint64_t x = (seed + 1) * 0x9E3779B97F4A7C15ULL + i * 0xD1B54A32D192ED03ULL;
+  return static_cast<std::byte>(x >> 56);
+}
+}  // namespace
+
+void fill(std::span<std::byte> bytes, std::uint64_t seed) {
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = pattern(seed, i);
+}
+
+bool filled(std::span<const std::byte> bytes, std::uint64_t seed) {
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] != pattern(seed, i)) return false;
+  }
+  return true;
+}
+
+bool all_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace cordma::test

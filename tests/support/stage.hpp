@@ -1,0 +1,116 @@
+// Two hosts with a Worker each, on one reactor, over the transport under test: where most tests of
+// net/ play. On sim the hosts are simulated and time is virtual.
+#pragma once
+
+#include <cordma/cordma.hpp>
+#include <cordma/runtime/sleep.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cordma::test {
+
+// What CORDMA_TEST_TRANSPORT names; shm where it is not set.
+[[nodiscard]] transport::kind transport_under_test();
+
+struct stage_options {
+  wait_mode mode = wait_mode::polling;
+  void (*before_sleep)(void*) noexcept = nullptr;
+  void* before_sleep_context = nullptr;
+};
+
+// What only the chosen transport needs: nothing, or a simulated network.
+struct backdrop;
+
+class stage {
+ public:
+  explicit stage(const stage_options& options = {}, transport::kind over = transport_under_test());
+  stage(const stage&) = delete;
+  stage& operator=(const stage&) = delete;
+  ~stage();
+
+  [[nodiscard]] transport::kind over() const noexcept { return over_; }
+  [[nodiscard]] reactor& loop() noexcept { return *loop_; }
+  [[nodiscard]] Context& client_context() noexcept { return *client_context_; }
+  [[nodiscard]] Context& server_context() noexcept { return *server_context_; }
+  [[nodiscard]] Worker& client() noexcept { return *client_; }
+  [[nodiscard]] Worker& server() noexcept { return *server_; }
+  [[nodiscard]] const transport::capabilities& caps() const noexcept {
+    return *client_context_->find(over_);
+  }
+  // Where the server may listen: "host:0".
+  [[nodiscard]] std::string server_address(std::uint16_t port = 0) const;
+  // Where the server is reached that listens there.
+  [[nodiscard]] std::string reach(const Listener& listener) const;
+
+  // Runs a coroutine lambda without captures to its end.
+  template <class Story, class... Args>
+  auto play(Story story, Args... args) {
+    return cordma::run(*loop_, story(*this, args...));
+  }
+  // Lets everything happen that can happen by itself: no coroutine runs meanwhile that is not ready.
+  void settle(int passes = 64);
+
+  void drop_client() { client_.reset(); }
+  void drop_server() { server_.reset(); }
+  void drop_contexts() {
+    client_context_.reset();
+    server_context_.reset();
+  }
+
+ private:
+  transport::kind over_;
+  std::unique_ptr<backdrop> behind_;
+  std::unique_ptr<reactor> loop_;
+  std::optional<Context> client_context_;
+  std::optional<Context> server_context_;
+  std::unique_ptr<Worker> client_;
+  std::unique_ptr<Worker> server_;
+};
+
+// A connection, by its two ends.
+class wire {
+ public:
+  wire(Endpoint c, Endpoint s) noexcept : client(std::move(c)), server(std::move(s)) {}
+  Endpoint client;
+  Endpoint server;
+};
+[[nodiscard]] task<wire> connect(stage& s, endpoint_options client = {},
+                                 endpoint_options server = {});
+
+// Registered memory on each side, with every right unless told otherwise.
+inline constexpr access every_right = access::local_write | transport::all_remote;
+[[nodiscard]] MemoryRegion client_memory(stage& s, std::size_t bytes, access rights = every_right);
+[[nodiscard]] MemoryRegion server_memory(stage& s, std::size_t bytes, access rights = every_right);
+// As the other side sees it.
+[[nodiscard]] RemoteMemory exported(const MemoryRegion& region);
+
+// Bytes that tell where they belong: a function of `seed` and of the place.
+void fill(std::span<std::byte> bytes, std::uint64_t seed);
+[[nodiscard]] bool filled(std::span<const std::byte> bytes, std::uint64_t seed);
+[[nodiscard]] bool all_zero(std::span<const std::byte> bytes);
+
+// xorshift64*: a sequence that a seed replays.
+class dice {
+ public:
+  explicit dice(std::uint64_t seed) noexcept : state_(seed * 2 + 1) {}
+  [[nodiscard]] std::uint64_t next() noexcept {
+    state_ ^= state_ >> 12;
+    state_ ^= state_ << 25;
+    state_ ^= state_ >> 27;
+    return state_ * 0x2545F4914F6CDD1DULL;
+  }
+  // 0 ... bound - 1
+  [[nodiscard]] std::size_t below(std::size_t bound) noexcept { return next() % bound; }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace cordma::test
