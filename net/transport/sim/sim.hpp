@@ -31,7 +31,7 @@ struct link_options {
 struct network_options {
   std::uint64_t seed = 1;
   std::uint32_t mtu = 1024;  // payload bytes per packet, 256 ... 4096
-  link_options link;  // of every pair of hosts until set_link(); a host reaches itself cleanly
+  link_options link{};  // of every pair of hosts until set_link(); a host reaches itself cleanly
   std::uint32_t max_queue_pairs = 4096;  // per adapter; then connecting fails with `full`
 };
 
