@@ -1,11 +1,6 @@
 // A network in one process: hosts, links and faults on one reactor, in virtual time. Queue pairs
 // behave packet by packet as those of an RDMA NIC do, and one seed decides everything that is left to
-// chance, so that whatever happened once happens again.
-//
-//   virtual_clock time;
-//   reactor loop({.time = &time});
-//   sim::network net({.seed = 42, .link = {.delay = 5us, .loss = 0.01}}, loop);
-//   std::shared_ptr<domain> a = net.make_domain("a");   // addresses are "a:7471"
+// chance, so that whatever happened once happens again. README.md shows a test that uses it.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
