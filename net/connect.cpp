@@ -133,6 +133,10 @@ void connect_operation::do_start() noexcept {
 }
 
 void connect_operation::advance() noexcept {
+  if (worker_->is_full()) {
+    fail({errc::full, "the Worker's limit of endpoints is reached"});
+    return;
+  }
   try {
     if (request_ != nullptr) {
       do_accept();
@@ -192,10 +196,7 @@ void connect_operation::try_next() {
 void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
                               detail::adapter_poller& via) {
   endpoint_ = std::make_unique<detail::endpoint_core>();
-  endpoint_->worker = worker_;
-  endpoint_->home = &worker_->home();
-  endpoint_->context = worker_->shared_context();
-  endpoint_->adopt(std::move(pair), via);
+  endpoint_->adopt(*worker_, std::move(pair), via);
   endpoint_->connector = this;
   worker_->add(*endpoint_);
   endpoint_->reason = reason_ + std::string(name(endpoint_->caps->transport)) +
@@ -223,6 +224,7 @@ void connect_operation::do_accept() {
     return;
   }
   watch(std::move(*pair), via);
+  endpoint_->peer_data = request_->data;
 }
 
 Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }

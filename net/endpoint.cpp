@@ -16,6 +16,7 @@ std::string_view name(endpoint_state s) noexcept {
   return "?";
 }
 
+Endpoint::Endpoint() noexcept = default;
 Endpoint::Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept : core_(std::move(core)) {}
 Endpoint::Endpoint(Endpoint&&) noexcept = default;
 
@@ -171,6 +172,19 @@ state_operation Endpoint::close() noexcept {
 }
 state_operation Endpoint::state_changed() noexcept {
   return state_operation(*core_, state_operation::kind::any_change);
+}
+
+result<std::vector<std::byte>> Endpoint::descriptor() const {
+  if (core_->state != endpoint_state::connecting || core_->pair == nullptr) return errc::bad_state;
+  return core_->pair->descriptor();
+}
+
+result<void> Endpoint::connect(std::span<const std::byte> peer_descriptor) {
+  if (core_->state != endpoint_state::connecting || core_->pair == nullptr) {
+    return failure{errc::bad_state, "it was connected before"};
+  }
+  if (!core_->home->on_owner_thread()) return errc::no_lock;
+  return core_->pair->connect(peer_descriptor);
 }
 
 void Endpoint::abort() noexcept {

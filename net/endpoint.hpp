@@ -71,7 +71,7 @@ struct endpoint_counters {
 // The queues never overflow: what does not fit waits its turn, in order.
 class Endpoint {
  public:
-  Endpoint() noexcept = default;
+  Endpoint() noexcept;
   explicit Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept;
   Endpoint(Endpoint&&) noexcept;
   Endpoint& operator=(Endpoint&&) noexcept;
@@ -128,6 +128,13 @@ class Endpoint {
     detail::endpoint_core& endpoint_;
   };
   [[nodiscard]] Batch batch() noexcept;
+
+  // For endpoints of Worker::prepare(): each side gives its descriptor to the other, by any means, and
+  // connects with what it got; then state_changed() resolves with connected, or with closed, and
+  // first_cause() says why. Whoever has a descriptor can connect: carry it safely. Errors: bad_state
+  // (connected before, or not from prepare()), invalid_value, unsupported_version, not_supported.
+  [[nodiscard]] result<std::vector<std::byte>> descriptor() const;
+  result<void> connect(std::span<const std::byte> peer_descriptor);
 
   // Graceful: what was started is carried out, then the peer is told; resolves when closed on this
   // side. Receives still waiting end as flushed. Idempotent.

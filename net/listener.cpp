@@ -1,6 +1,7 @@
 #include <cordma/net/listener.hpp>
 
 #include <cordma/net/detail/listener_core.hpp>
+#include <cordma/net/worker.hpp>
 
 #include <algorithm>
 #include <new>
@@ -136,6 +137,29 @@ connect_operation ConnectionRequest::accept(const connect_options& options) {
   }
   pending_->taken = true;
   return connect_operation(*worker, pending_, options);
+}
+
+result<ConnectionRequest> ConnectionRequest::hand_over(Worker& to) {
+  if (pending_->taken || pending_->answered) {
+    return failure{errc::bad_state, "the request was answered or handed over before"};
+  }
+  if (pending_->anchor->worker == nullptr) return failure{errc::shutdown, "the Worker is gone"};
+  detail::worker_core& target = to.core();
+  for (const auto& via : target.adapters()) {
+    if (&via->domain() != &pending_->via->domain()) continue;
+    const result<std::uint64_t> id =
+        pending_->via->adapter().hand_over(pending_->id, via->adapter());
+    if (!id) return id.why();
+    pending_->answered = true;  // here; the other Worker's now
+    auto moved = std::make_shared<detail::pending_request>();
+    moved->anchor = target.anchor();
+    moved->via = via.get();
+    moved->id = *id;
+    moved->peer = pending_->peer;
+    moved->data = pending_->data;
+    return ConnectionRequest(std::move(moved));
+  }
+  return failure{errc::invalid_value, "that Worker belongs to another Context"};
 }
 
 result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {

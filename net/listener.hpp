@@ -11,6 +11,8 @@
 
 namespace cordma {
 
+class Worker;
+
 namespace detail {
 struct listener_core;
 struct pending_request;
@@ -33,6 +35,10 @@ class ConnectionRequest {
   // `options.transport` is ignored. Errors: bad_state (answered already), connection_reset (the peer
   // went away), invalid_value (more private data than max_accept_data), no_memory.
   connect_operation accept(const connect_options& options = {});
+  // Gives the request to another Worker of the same Context, so that connections spread over threads:
+  // call it on this Worker's thread, carry the result to the other's (Worker::post), accept it there.
+  // Errors: bad_state (answered, or handed over before), not_supported by this transport.
+  [[nodiscard]] result<ConnectionRequest> hand_over(Worker& to);
   // Up to max_accept_data bytes reach the peer with its error.
   result<void> reject(std::span<const std::byte> private_data = {});
 

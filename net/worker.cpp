@@ -3,6 +3,9 @@
 #include <cordma/net/detail/listener_core.hpp>
 #include <cordma/net/detail/worker_core.hpp>
 
+#include <cstring>
+#include <functional>
+
 namespace cordma {
 
 Worker::Worker(Context& context, const reactor_options& options)
@@ -31,8 +34,64 @@ result<Listener> Worker::listen(std::string_view where, const listen_options& op
   return Listener(std::move(core));
 }
 
+result<Endpoint> Worker::prepare(const endpoint_options& options,
+                                 std::optional<transport::kind> over) {
+  if (!loop_->on_owner_thread()) {
+    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+  }
+  return core_->prepare(options, over);
+}
+
+task<void> Worker::flush() {
+  std::vector<send_operation> flushes = core_->flush_all();
+  std::optional<failure> first;
+  for (send_operation& op : flushes) {
+    const result<void> r = co_await op.result();
+    if (!r && !first) first = r.why();
+  }
+  if (first) throw_error(*first);
+}
+
+copy_operation Worker::copy(const Slice& to, const Slice& from) noexcept {
+  return copy_operation(*core_, to, from);
+}
+
+void Worker::limit_endpoints(std::size_t most) noexcept { core_->most_endpoints = most; }
+
 worker_counters Worker::counters() const noexcept {
-  return {.stale_completions = core_->stale_completions, .inflight = core_->in_flight};
+  return {.stale_completions = core_->stale_completions,
+          .inflight = core_->in_flight,
+          .endpoints = core_->endpoint_count};
+}
+
+copy_operation::copy_operation(detail::worker_core& worker, const Slice& to,
+                               const Slice& from) noexcept
+    : operation(&worker.home()), worker_(&worker), to_(to), from_(from) {}
+
+void copy_operation::do_start() noexcept {
+  const auto foreign = [this](const Slice& s) {
+    return s.size() != 0 &&
+           (s.region() == nullptr || s.region()->context != worker_->shared_context());
+  };
+  const std::less<const std::byte*> before;
+  const bool apart = !before(to_.data(), from_.data() + from_.size()) ||
+                     !before(from_.data(), to_.data() + to_.size());
+  if (!home()->on_owner_thread()) {
+    failure_.emplace(errc::no_lock, "a Worker may only be used on its own thread");
+  } else if (to_.size() != from_.size()) {
+    failure_.emplace(errc::invalid_value, "the two slices differ in length");
+  } else if (foreign(to_) || foreign(from_)) {
+    failure_.emplace(errc::invalid_value,
+                     "a slice that belongs to no MemoryRegion of this Context");
+  } else if (to_.size() != 0 && !has(to_.region()->range.rights, access::local_write)) {
+    failure_.emplace(errc::not_permitted, "the region lacks access::local_write");
+  } else if (to_.size() != 0 && !apart) {
+    failure_.emplace(errc::invalid_value, "the two slices overlap");
+  } else if (to_.size() != 0) {
+    std::memcpy(to_.data(), from_.data(), to_.size());
+  }
+  if (failure_) failure_->with_operation("copy");
+  finish();
 }
 
 }  // namespace cordma

@@ -16,10 +16,33 @@ namespace cordma {
 struct worker_counters {
   std::uint64_t stale_completions = 0;  // of requests nobody waits for any more; dropped
   std::size_t inflight = 0;             // requests posted and not complete, over all endpoints
+  std::size_t endpoints = 0;            // alive: connecting, connected, or closed and not destroyed
 };
 
 struct listen_options {
   std::optional<transport::kind> transport;  // empty: every transport of the Context
+};
+
+// Memory to memory on this host. Done when it returns; awaited like everything else, because not
+// every engine will be a memcpy. Errors: invalid_value (lengths differ, the two overlap, memory of
+// another Context), not_permitted (the target lacks local_write), no_lock.
+class [[nodiscard]] copy_operation final : public operation<copy_operation, void> {
+ public:
+  copy_operation(detail::worker_core& worker, const Slice& to, const Slice& from) noexcept;
+  copy_operation(copy_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  void do_start() noexcept;
+  void do_cancel() noexcept {}
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  void take() noexcept {}
+
+  detail::worker_core* worker_;
+  Slice to_;
+  Slice from_;
+  std::optional<failure> failure_;
 };
 
 // Bound to one thread, like the reactor it owns or borrows: only post() and wake() may be called from
@@ -49,6 +72,21 @@ class Worker {
   // not_permitted, no_memory.
   [[nodiscard]] result<Listener> listen(std::string_view where, const listen_options& options = {});
 
+  // An Endpoint that is connected by descriptors, which the program carries: see
+  // Endpoint::descriptor(). Empty `over`: the first transport that can. Errors: not_supported,
+  // invalid_value, no_memory, full.
+  [[nodiscard]] result<Endpoint> prepare(const endpoint_options& options = {},
+                                         std::optional<transport::kind> over = {});
+
+  // Done when everything started on every connected endpoint is done and visible at its target.
+  // Allocates once. Throws the first error after waiting for all.
+  [[nodiscard]] task<void> flush();
+  copy_operation copy(const Slice& to, const Slice& from) noexcept;
+
+  // From now on connect() and accept() fail with `full` while so many endpoints live; a request that
+  // is not accepted for it is rejected. 0: no limit of our own.
+  void limit_endpoints(std::size_t most) noexcept;
+
   // Any thread: `work()` runs on this Worker's thread. Allocates; must not throw.
   template <class Work>
   void post(Work work) {
@@ -58,6 +96,9 @@ class Worker {
   void wake() noexcept { loop_->wake(); }
 
   [[nodiscard]] worker_counters counters() const noexcept;
+
+  // For the library.
+  [[nodiscard]] detail::worker_core& core() noexcept { return *core_; }
 
  private:
   std::unique_ptr<cordma::reactor> owned_;

@@ -8,14 +8,17 @@ namespace cordma {
 
 // Bound to one reactor. Two ways to use it:
 //
-//   task_context& me = co_await this_task();    or, where nothing is spawned after an error:
-//   scope s(me);                                task<void> serve(scope& s, int port);
-//   s.spawn(first());                           co_await in_scope(serve, port);
-//   co_await s.join();
+///   task_context& me = co_await this_task();
+///   scope s(me);
+///   s.spawn(first());
+///   co_await s.join();
+//
+// or, where something may throw between spawn and join: a coroutine `task<void> serve(scope& s, int
+// port)`, awaited as `co_await in_scope(serve, port);`, which joins whatever happens.
 //
 // Destroyed before it is joined (the coroutine that holds it is destroyed, or an error leaves it),
 // a scope destroys its tasks where they stand, and with them the operations they wait for, each by
-// its own contract. REQUIRES that none of them is on another reactor then. in_scope() always joins.
+// its own contract. REQUIRES that none of them is on another reactor then.
 class scope {
  public:
   // Canceled with the task whose context this is.

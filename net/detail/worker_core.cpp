@@ -365,7 +365,7 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     return;
   }
   if (event.what == type::established) {
-    e->peer_data = std::move(event.data);
+    if (e->peer_data.empty()) e->peer_data = std::move(event.data);
     e->refresh_grant();
     e->set_state(endpoint_state::connected);
     if (e->connector != nullptr) {
@@ -383,15 +383,49 @@ void worker_core::on_event(transport::cm_event event) noexcept {
   }
 }
 
+result<Endpoint> worker_core::prepare(const endpoint_options& options,
+                                      std::optional<transport::kind> over) {
+  if (is_full()) return failure{errc::full, "the Worker's limit of endpoints is reached"};
+  for (const auto& via : adapters_) {
+    const transport::kind k = via->domain().caps().transport;
+    if (over && *over != k) continue;
+    result<std::unique_ptr<transport::queue_pair>> pair = via->adapter().create(options);
+    if (pair.code() == errc::not_supported) continue;
+    if (!pair) return pair.why();
+    auto e = std::make_unique<endpoint_core>();
+    e->adopt(*this, std::move(*pair), *via);
+    add(*e);
+    e->reason = std::string(transport::name(k)) + ": connected by descriptors";
+    return Endpoint(std::move(e));
+  }
+  return failure{errc::not_supported, "no transport of this Worker connects by descriptors"};
+}
+
+std::vector<send_operation> worker_core::flush_all() {
+  std::vector<send_operation> flushes;
+  flushes.reserve(endpoint_count);
+  endpoints_.for_each([&flushes](endpoint_core& e) {
+    if (e.state != endpoint_state::connected) return;
+    flushes.push_back(send_operation(e, opcode::flush).start());
+  });
+  return flushes;
+}
+
 // ---- endpoint_core ----
 
 endpoint_core::~endpoint_core() {
   if (worker == nullptr) return;
   CORDMA_ASSERT(inflight() == 0);
   worker->unreserve(reserved_slots);
+  --worker->endpoint_count;
 }
 
-void endpoint_core::adopt(std::unique_ptr<transport::queue_pair> p, adapter_poller& via) {
+void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
+                          adapter_poller& via) {
+  worker = &owner;
+  home = &owner.home();
+  context = owner.shared_context();
+  ++owner.endpoint_count;
   pair = std::move(p);
   pair->user = this;
   caps = &via.domain().caps();

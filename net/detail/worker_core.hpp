@@ -109,8 +109,8 @@ struct endpoint_core : list_node {
   std::uint32_t reserved_slots = 0;
 
   ~endpoint_core();
-  // Throws std::bad_alloc.
-  void adopt(std::unique_ptr<transport::queue_pair> p, adapter_poller& via);
+  // Throws std::bad_alloc; errc::full is for the caller to check first.
+  void adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p, adapter_poller& via);
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
@@ -157,6 +157,9 @@ class worker_core {
   // The handle is gone: aborts, and keeps the core until nothing is in flight.
   void bury(std::unique_ptr<endpoint_core> endpoint) noexcept;
   void sweep() noexcept;
+  [[nodiscard]] bool is_full() const noexcept {
+    return most_endpoints != 0 && endpoint_count >= most_endpoints;
+  }
   void add(endpoint_core& e) noexcept { endpoints_.push_back(e); }
   // Makes room for so many more requests in flight, so that posting never allocates. Throws
   // std::bad_alloc. unreserve() gives the room back.
@@ -164,6 +167,12 @@ class worker_core {
   void unreserve(std::uint32_t slots) noexcept { reserved_slots_ -= slots; }
   void add(listener_core& l);
 
+  // What Worker offers under these names.
+  result<Endpoint> prepare(const endpoint_options& options, std::optional<transport::kind> over);
+  [[nodiscard]] std::vector<send_operation> flush_all();
+
+  std::size_t most_endpoints = 0;  // 0: no limit
+  std::size_t endpoint_count = 0;
   std::uint64_t stale_completions = 0;
   std::size_t in_flight = 0;
 

@@ -66,7 +66,8 @@ TEST_CASE("a scope is joined when the last of its tasks has ended") {
 
 namespace {
 task<void> one_fails(event* e, int* canceled, bool* late) {
-  scope s(co_await this_task());
+  task_context& me = co_await this_task();
+  scope s(me);
   s.spawn(wait_and_note_cancel(e, canceled));
   s.spawn(throw_after(2ms, "first"));
   s.spawn(end_late(10ms, late));
@@ -88,7 +89,8 @@ TEST_CASE("the first error cancels the siblings, is thrown by join, and only whe
 
 namespace {
 task<void> cancel_own_children(event* e, int* canceled) {
-  scope s(co_await this_task());
+  task_context& me = co_await this_task();
+  scope s(me);
   s.spawn(wait_and_note_cancel(e, canceled));
   s.spawn(wait_and_note_cancel(e, canceled));
   co_await yield();
@@ -98,7 +100,8 @@ task<void> cancel_own_children(event* e, int* canceled) {
 }
 
 task<void> join_children(event* e, int* canceled) {
-  scope s(co_await this_task());
+  task_context& me = co_await this_task();
+  scope s(me);
   s.spawn(wait_and_note_cancel(e, canceled));
   s.spawn(wait_and_note_cancel(e, canceled));
   co_await s.join();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cordma/cordma.hpp>
+#include <cordma/runtime/sleep.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -45,6 +45,14 @@ bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexc
   return true;
 }
 
+// The hello is read first: closing a socket with something unread in it resets the connection, and
+// the client would never see the answer.
+void say_no(int socket) noexcept {
+  received_packet unread;
+  static_cast<void>(receive_packet(socket, unread));
+  static_cast<void>(send_packet(socket, make_refusal(packet::reject, errc::rejected, "")));
+}
+
 }  // namespace
 
 shm_listener::shm_listener(shm_adapter& home, bound_name name, address where, unique_fd spare)
@@ -52,7 +60,14 @@ shm_listener::shm_listener(shm_adapter& home, bound_name name, address where, un
 
 shm_listener::~shm_listener() {
   home_.unwatch(name_.socket.get(), *this);
+  // Who came and was not looked at yet is told no, instead of finding its socket closed.
+  for (int i = 0; i < most_accepts_per_look; ++i) {
+    const unique_fd socket = accept_one(name_.socket.get());
+    if (!socket) break;
+    say_no(socket.get());
+  }
   for (const auto& g : greetings_) {
+    say_no(g->socket.get());
     home_.unwatch(g->socket.get(), *g);
     home_.expect(-1);
   }
@@ -71,6 +86,7 @@ void shm_listener::on_socket() noexcept {
     if (!who) continue;
     g->who = *who;
     if (!home_.of().options().any_user && g->who.uid != ::geteuid()) {
+      drain(g->socket.get());
       static_cast<void>(
           send_packet(g->socket.get(), make_refusal(packet::refuse, errc::not_permitted,
                                                     "it serves processes of its own user only")));
@@ -86,11 +102,13 @@ void shm_listener::on_socket() noexcept {
 // No descriptor is left: the client is told instead of hanging in the backlog.
 void shm_listener::turn_away() noexcept {
   spare_.reset();
-  const unique_fd socket = accept_one(name_.socket.get());
+  unique_fd socket = accept_one(name_.socket.get());
   if (socket) {
     static_cast<void>(send_packet(
         socket.get(), make_refusal(packet::refuse, errc::no_memory,
                                    "no file descriptor is left: raise its limit with ulimit -n")));
+    drain(socket.get());
+    socket.reset();
   }
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }

@@ -1,0 +1,231 @@
+// Coroutines that go away while their operations are in flight.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/runtime/scope.hpp>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr std::size_t small = 64;
+constexpr std::size_t large = 300'000;
+
+task<> receive_pooled(Endpoint* at, BufferPool* pool, int* resumed) {
+  const result<Message> m = co_await at->recv(*pool).result();
+  ++*resumed;
+  CHECK_FALSE(m.ok());
+}
+
+// The region is this coroutine's own: when it is destroyed, only the request in flight holds it.
+task<> receive_into(Endpoint* at, MemoryRegion mine, int* resumed) {
+  const result<Received> m = co_await at->recv(mine).result();
+  ++*resumed;
+  CHECK_FALSE(m.ok());
+}
+
+task<> send_pooled(Endpoint* at, Buffer message, std::size_t bytes) {
+  fill(message.bytes().first(bytes), bytes);
+  send_operation op = at->send(std::move(message), bytes);
+  static_cast<void>(co_await op.result());
+}
+
+}  // namespace
+
+TEST_CASE(
+    "D1: a coroutine destroyed with a receive into a pool outstanding; the data comes, the buffer "
+    "returns once") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    for (std::size_t size : {small, large}) {
+      CAPTURE(size);
+      wire w = co_await connect(on);
+      MemoryRegion out = client_memory(on, size);
+      BufferPool pool(on.server_context(), size, 4);
+      int resumed = 0;
+      task_context& me = co_await this_task();
+      {
+        scope gone(me);
+        gone.spawn(receive_pooled(&w.server, &pool, &resumed));
+        while (pool.available() == 4) co_await yield();
+        for (int i = 0; i < 3; ++i) co_await yield();
+      }
+      CHECK(pool.available() == 3);  // the request in flight keeps it
+      fill(out.bytes(), 1);
+      co_await w.client.send(out);  // lands in the buffer nobody waits for
+      message_operation next = w.server.recv(pool).start();
+      fill(out.bytes(), 2);
+      co_await w.client.send(out);
+      {
+        const Message m = co_await next;
+        CHECK(m.info().bytes == size);
+        CHECK(filled(m.bytes(), 2));
+      }
+      CHECK(resumed == 0);
+      CHECK(pool.available() == 4);
+    }
+  });
+}
+
+TEST_CASE(
+    "D1: a coroutine destroyed with its own memory in flight; the memory lives until the data "
+    "came") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    for (std::size_t size : {small, large}) {
+      CAPTURE(size);
+      wire w = co_await connect(on);
+      MemoryRegion out = client_memory(on, size);
+      MemoryRegion in = server_memory(on, size);
+      int resumed = 0;
+      task_context& me = co_await this_task();
+      {
+        scope gone(me);
+        gone.spawn(receive_into(&w.server, server_memory(on, size), &resumed));
+        for (int i = 0; i < 3; ++i) co_await yield();
+      }
+      co_await w.client.send(out);
+      recv_operation next = w.server.recv(in).start();
+      fill(out.bytes(), 2);
+      co_await w.client.send(out);
+      co_await next;
+      CHECK(filled(in.bytes(), 2));
+      CHECK(resumed == 0);
+    }
+  });
+}
+
+TEST_CASE("D1: a coroutine destroyed while sending from a pool; the message arrives whole") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    for (std::size_t size : {small, large}) {
+      CAPTURE(size);
+      wire w = co_await connect(on);
+      MemoryRegion in = server_memory(on, size);
+      BufferPool pool(on.client_context(), size, 1);
+      task_context& me = co_await this_task();
+      {
+        scope gone(me);
+        gone.spawn(send_pooled(&w.client, pool.take().value(), size));
+        co_await yield();
+      }
+      recv_operation receiving = w.server.recv(in).start();
+      const Received got = co_await receiving;
+      CHECK(got.bytes == size);
+      CHECK(filled(in.bytes(), size));
+      while (pool.available() == 0) co_await yield();
+      CHECK(pool.available() == 1);
+    }
+  });
+}
+
+TEST_CASE("D1: an endpoint destroyed with everything in flight returns every buffer once") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    for (int passes : {0, 1, 5}) {
+      CAPTURE(passes);
+      wire w = co_await connect(on);
+      BufferPool pool(on.client_context(), large, 8);
+      MemoryRegion target = server_memory(on, large);
+      MemoryRegion local = client_memory(on, large);
+      const RemoteMemory remote = exported(target);
+      {
+        std::vector<send_operation> sends;
+        for (int i = 0; i < 4; ++i)
+          sends.push_back(w.client.send(pool.take().value(), large).start());
+        std::vector<message_operation> recvs;
+        for (int i = 0; i < 4; ++i) recvs.push_back(w.client.recv(pool).start());
+        send_operation reading = w.client.read(remote, local).start();
+        for (int i = 0; i < passes; ++i) co_await yield();
+        w.client = Endpoint();
+        for (send_operation& op : sends) {
+          const result<void> r = co_await op.result();
+          if (!r.ok()) CHECK(r.code() == errc::flushed);
+        }
+        for (message_operation& op : recvs) {
+          const result<Message> r = co_await op.result();
+          CHECK(r.code() == errc::flushed);
+        }
+        static_cast<void>(co_await reading.result());
+      }
+      CHECK(pool.available() == 8);
+    }
+  });
+}
+
+namespace {
+
+// One message, and one receive that is canceled some passes after both are under way. Whoever wins,
+// the message is received exactly once, by this receive or by the next.
+task<> race_once(wire& w, BufferPool& pool, Slice out, std::uint64_t number, dice& d,
+                 std::uint64_t& canceled) {
+  *reinterpret_cast<std::uint64_t*>(out.data()) = number;
+  const bool receive_first = d.below(2) == 0;
+  std::optional<send_operation> sending;
+  if (!receive_first) sending.emplace(w.client.send(out).start());
+  message_operation receiving = w.server.recv(pool).start();
+  if (receive_first) sending.emplace(w.client.send(out).start());
+  for (std::size_t i = d.below(4); i > 0; --i) co_await yield();
+  receiving.cancel();
+  result<Message> got = co_await receiving.result();
+  if (!got.ok()) {
+    CHECK(got.code() == errc::canceled);
+    ++canceled;
+    message_operation again = w.server.recv(pool);
+    got = co_await again.result();
+  }
+  CHECK(got.ok());
+  if (got.ok()) CHECK(*reinterpret_cast<std::uint64_t*>(got->bytes().data()) == number);
+  co_await *sending;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "K10: canceling against matching, 1e5 times: exactly one outcome, and no message is lost") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::uint64_t seed = 20;
+    constexpr std::uint64_t rounds = 100'000;
+    CAPTURE(seed);
+    wire w = co_await connect(on);
+    BufferPool pool(on.server_context(), 64, 4);
+    MemoryRegion out = client_memory(on, 8);
+    dice d(seed);
+    std::uint64_t canceled = 0;
+    for (std::uint64_t i = 0; i < rounds; ++i) co_await race_once(w, pool, out, i, d, canceled);
+    CHECK(canceled > 0);
+    CHECK(canceled < rounds);
+    CHECK(pool.available() == 4);
+    CHECK(w.client.inflight() == 0);
+    CHECK(w.server.inflight() == 0);
+  });
+}
+
+TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what is posted is not") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    endpoint_options shallow;
+    shallow.recv_depth = 1;
+    wire w = co_await connect(on, {}, shallow);
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, 8 * 8);
+    std::vector<recv_operation> recvs;
+    const std::size_t depth = w.server.actual().recv_depth;
+    for (std::size_t i = 0; i < depth + 2; ++i)
+      recvs.push_back(w.server.recv(in.all().first(8)).start());
+    recvs[depth].cancel();
+    CHECK(recvs[depth].done());
+    recvs[0].cancel();
+    CHECK_FALSE(recvs[0].done());
+    for (std::size_t i = 0; i < depth + 1; ++i) co_await w.client.send(out);
+    const result<Received> withdrawn = co_await recvs[depth].result();
+    CHECK(withdrawn.code() == errc::canceled);
+    for (std::size_t i = 0; i < depth + 2; ++i) {
+      if (i == depth) continue;
+      const Received got = co_await recvs[i];
+      CHECK(got.bytes == 8);
+    }
+  });
+}

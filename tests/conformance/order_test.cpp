@@ -1,0 +1,172 @@
+// Batches, fences and flushes: when a peer sees what.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <optional>
+
+using namespace cordma;
+using namespace cordma::test;
+
+TEST_CASE("D14: 64 operations in a batch are one doorbell, and nothing is seen before it") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    MemoryRegion out = client_memory(on, 64 * 8);
+    MemoryRegion in = server_memory(on, 64 * 8);
+    for (std::size_t i = 0; i < 64; ++i) out.as<std::uint64_t>()[i] = i + 1;
+    std::vector<recv_operation> recvs;
+    std::vector<send_operation> sends;
+    for (std::size_t i = 0; i < 64; ++i) {
+      recvs.push_back(w.server.recv(in.all().part(i * 8, 8)).start());
+    }
+    const std::uint64_t rings = w.client.counters().rings;
+    {
+      const Endpoint::Batch together = w.client.batch();
+      for (std::size_t i = 0; i < 64; ++i) {
+        sends.push_back(w.client.send(out.all().part(i * 8, 8)).start());
+      }
+      CHECK(w.client.counters().rings == rings);
+      CHECK(all_zero(in.bytes()));
+      for (recv_operation& op : recvs) CHECK_FALSE(op.done());
+    }
+    CHECK(w.client.counters().rings == rings + 1);
+    for (send_operation& op : sends) co_await op;
+    for (recv_operation& op : recvs) co_await op;
+    for (std::size_t i = 0; i < 64; ++i) CHECK(in.as<std::uint64_t>()[i] == i + 1);
+  });
+}
+
+TEST_CASE("D14: a batch longer than the queue goes out in order") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    endpoint_options shallow;
+    shallow.send_depth = 4;
+    wire w = co_await connect(on, shallow, {});
+    MemoryRegion out = client_memory(on, 64 * 8);
+    MemoryRegion in = server_memory(on, 64 * 8);
+    std::vector<send_operation> sends;
+    std::vector<recv_operation> recvs;
+    for (std::size_t i = 0; i < 64; ++i) {
+      recvs.push_back(w.server.recv(in.all().part(i * 8, 8)).start());
+    }
+    {
+      const Endpoint::Batch outer = w.client.batch();
+      const Endpoint::Batch inner = w.client.batch();
+      for (std::size_t i = 0; i < 64; ++i) {
+        out.as<std::uint64_t>()[i] = i + 1;
+        sends.push_back(w.client.send(out.all().part(i * 8, 8)).start());
+      }
+    }
+    for (send_operation& op : sends) co_await op;
+    for (recv_operation& op : recvs) co_await op;
+    for (std::size_t i = 0; i < 64; ++i) CHECK(in.as<std::uint64_t>()[i] == i + 1);
+  });
+}
+
+TEST_CASE("K9: after 1000 writes and a flush the peer sees every byte") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    for (std::size_t size : {std::size_t{8}, std::size_t{1000}, std::size_t{20'000}}) {
+      CAPTURE(size);
+      wire w = co_await connect(on);
+      MemoryRegion data = client_memory(on, 1000 * size);
+      MemoryRegion target = server_memory(on, 1000 * size);
+      const RemoteMemory remote = exported(target);
+      fill(data.bytes(), size);
+      std::vector<send_operation> writes;
+      writes.reserve(1000);
+      for (std::size_t i = 0; i < 1000; ++i) {
+        const RemoteSlice to = remote.slice(i * size, size).value();
+        writes.push_back(w.client.write(to, data.all().part(i * size, size)).start());
+      }
+      co_await w.client.flush();
+      CHECK(filled(target.bytes(), size));
+      for (send_operation& op : writes) {
+        CHECK(op.done());
+        co_await op;
+      }
+    }
+  });
+}
+
+TEST_CASE("K9: a flush behind a failed operation ends with its cause") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    MemoryRegion data = client_memory(on, 8);
+    MemoryRegion target = server_memory(on, 64, access::local_write | access::remote_read);
+    const RemoteSlice word = exported(target).slice(0, 8).value();
+    send_operation refused = w.client.write(word, data).start();
+    const result<void> flushed = co_await w.client.flush().result();
+    const result<void> written = co_await refused.result();
+    CHECK(written.code() == errc::remote_access);
+    REQUIRE_FALSE(flushed.ok());
+    CHECK(flushed.why().first_cause().code() == errc::remote_access);
+  });
+}
+
+TEST_CASE("K9: a write behind a fence does not overtake the read before it") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    constexpr std::size_t size = 100'000;
+    MemoryRegion old_bytes = client_memory(on, size);
+    MemoryRegion new_bytes = client_memory(on, size);
+    MemoryRegion target = server_memory(on, size);
+    const RemoteMemory remote = exported(target);
+    for (std::uint64_t round = 0; round < 50; ++round) {
+      fill(target.bytes(), round);
+      fill(new_bytes.bytes(), round + 1000);
+      send_operation reading = w.client.read(remote, old_bytes).start();
+      w.client.fence();
+      send_operation writing = w.client.write(remote, new_bytes).start();
+      co_await writing;
+      co_await reading;
+      co_await w.client.flush();
+      CHECK(filled(old_bytes.bytes(), round));
+      CHECK(filled(target.bytes(), round + 1000));
+    }
+  });
+}
+
+TEST_CASE("I10: more reads than may be in flight wait their turn") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    endpoint_options few;
+    few.read_depth = 1;
+    wire w = co_await connect(on, few, few);
+    constexpr std::size_t size = 5000;
+    MemoryRegion local = client_memory(on, size * 300);
+    MemoryRegion target = server_memory(on, size);
+    const RemoteMemory remote = exported(target);
+    fill(target.bytes(), 4);
+    std::vector<send_operation> reads;
+    for (std::size_t i = 0; i < 300; ++i) {
+      reads.push_back(w.client.read(remote, local.all().part(i * size, size)).start());
+    }
+    for (send_operation& op : reads) co_await op;
+    for (std::size_t i = 0; i < 300; ++i) {
+      CHECK(filled(local.bytes().subspan(i * size, size), 4));
+    }
+  });
+}
+
+TEST_CASE("K7: a million awaits that complete at once do not grow the stack") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    std::vector<std::byte> beyond(w.client.inline_limit() + 1);
+    std::uint64_t refused = 0;
+    const char* low = nullptr;
+    const char* high = nullptr;
+    for (int i = 0; i < 1'000'000; ++i) {
+      const result<void> r = co_await w.client.send_inline(beyond).result();
+      if (r.code() == errc::invalid_value) ++refused;
+      const char* const here = static_cast<const char*>(__builtin_frame_address(0));
+      if (low == nullptr || here < low) low = here;
+      if (high == nullptr || here > high) high = here;
+    }
+    CHECK(refused == 1'000'000);
+    CHECK(high - low < 16 * 1024);
+  });
+}
