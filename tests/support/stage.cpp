@@ -36,8 +36,12 @@ std::string stage::server_address(std::uint16_t port) const {
 
 std::string stage::reach(const Listener& listener) const { return listener.bound().text(); }
 
-void stage::settle(int passes) {
-  for (int i = 0; i < passes; ++i) loop_->turn();
+task<> moment(stage& s) {
+  if (s.over() == transport::kind::sim) {
+    co_await sleep_for(std::chrono::microseconds(2));
+  } else {
+    co_await yield();
+  }
 }
 
 task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {
