@@ -31,6 +31,8 @@ class operation_base : public ready_item {
 
   [[nodiscard]] phase state() const noexcept { return phase_; }
   [[nodiscard]] bool done() const noexcept { return phase_ == phase::done; }
+  // Null until it is started, where it takes the reactor of whoever starts it.
+  [[nodiscard]] reactor* home() const noexcept { return home_; }
   // Instead of awaiting it. `context` is not null. An operation that is done already tells at once,
   // through the ready list.
   void observe(observer who, void* context) noexcept {
@@ -52,7 +54,6 @@ class operation_base : public ready_item {
   }
 
   [[nodiscard]] bool awaited() const noexcept { return waiter_ != nullptr; }
-  [[nodiscard]] reactor* home() const noexcept { return home_; }
   void set_home(reactor* home) noexcept { home_ = home; }
   void set_phase(phase p) noexcept { phase_ = p; }
   // The outcome is stored: whoever waits is put on the ready list. Exactly once.
@@ -176,6 +177,7 @@ class [[nodiscard]] operation : public Base {
     if (this->home() == nullptr) this->set_home(reactor::current());
     CORDMA_REQUIRE(this->home() != nullptr);
     self().do_start();
+    if (!this->done() && this->home()->on_owner_thread()) this->home()->stir();
   }
   // A failure for being on the wrong thread must not touch the reactor of the right one.
   [[nodiscard]] bool goes_on_inline() noexcept {

@@ -93,12 +93,16 @@ reactor::reactor(const reactor_options& options)
 
 reactor::~reactor() {
   CORDMA_REQUIRE(!in_turn_);
-  for (timer* t : timers_) t->owner_ = nullptr;
   for (inbox_item* item = inbox_.exchange(nullptr); item != nullptr;) {
     inbox_item* next = item->next_;
     if (item->drop_ != nullptr) item->drop_(*item);
     item = next;
   }
+  while (!residents_.empty()) {
+    resident& r = residents_.pop_front();
+    r.drop_(r);
+  }
+  for (timer* t : timers_) t->owner_ = nullptr;
   ::close(epoll_fd_);
   ::close(event_fd_);
   ::close(timer_fd_);
@@ -292,7 +296,7 @@ void reactor::sleep_once() noexcept {
   slept_ = true;
   if (sleeper_ != nullptr) {
     reactor* const outer = std::exchange(current_reactor, this);
-    sleeper_->sleep(epoll_fd_, until_next_timer());
+    sleeper_->sleep(epoll_fd_);
     current_reactor = outer;
     ++counters_.wakeups;
     finish_wait();
@@ -306,22 +310,18 @@ void reactor::sleep_once() noexcept {
 
 void reactor::arm_timer_fd() noexcept {
   // One timerfd rather than a timeout, so that a foreign loop that waits on fd() is woken as well.
-  if (timers_.empty() || sleeper_ != nullptr) return;
-  const time_point next = timers_.front()->when_;
-  // Set already, and not fired yet: what has fired is no longer the front. Saves a system call in
-  // every sleep of a worker whose keep-alive timers stand far off.
-  if (next == timer_set_for_) return;
-  timer_set_for_ = next;
-  const duration left = std::max(next - clock_->now(), duration(1));
+  if (timers_.empty()) return;
+  // Set already, and not fired yet: saves a system call in every sleep of a worker whose keep-alive
+  // timers stand far off.
+  const time_point when = timers_.front()->when_;
+  const time_point now = clock_->now();
+  if (when == timer_fd_set_to_ && when > now) return;
+  timer_fd_set_to_ = when;
+  const duration left = std::max(when - now, duration(1));
   itimerspec spec{};
   spec.it_value.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
   spec.it_value.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
   timerfd_settime(timer_fd_, 0, &spec, nullptr);
-}
-
-duration reactor::until_next_timer() noexcept {
-  if (timers_.empty()) return duration::max();
-  return std::max(timers_.front()->when_ - clock_->now(), duration::zero());
 }
 
 void reactor::came_to_life() noexcept {
@@ -377,10 +377,14 @@ void reactor::wake() noexcept {
   errno = saved;
 }
 
+void reactor::wake_once() noexcept {
+  if (!wake_requested_.load(std::memory_order_relaxed)) wake();
+}
+
 result<void> reactor::add(poller& p) {
   pollers_.push_back(&p);
   if (p.wait_fd() < 0) {
-    if (options_.mode != wait_mode::polling) {
+    if (p.wait_fd() == poller::cannot_wake && options_.mode != wait_mode::polling) {
       pollers_.pop_back();
       return failure{errc::not_supported, std::string("the ") + p.name() +
                                               " source cannot wake a sleeper: use a reactor in "
@@ -414,6 +418,7 @@ void reactor::add(timer& t, time_point when) noexcept {
   t.place_ = timers_.size();
   timers_.push_back(&t);
   sift_up(t.place_);
+  if (armed_ && timers_.front() == &t) arm_timer_fd();
 }
 
 void reactor::remove(timer& t) noexcept {

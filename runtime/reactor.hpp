@@ -106,7 +106,9 @@ class poller {
   virtual arm_state arm() noexcept = 0;
   // Undoes arm(); called before the next poll() whether or not the fd fired.
   virtual void disarm() noexcept {}
-  // Constant for life; -1 = this poller cannot wake a sleeper (only legal in polling mode).
+  static constexpr int cannot_wake = -1;  // only legal in polling mode
+  static constexpr int is_sleeper = -2;   // it is what sleeps for the reactor: see sleeper
+  // A descriptor, constant for life, or one of the above.
   [[nodiscard]] virtual int wait_fd() const noexcept = 0;
   // Whether wait_fd is to be watched for edges: then nobody need read it to clear it.
   [[nodiscard]] virtual bool edge_triggered() const noexcept { return false; }
@@ -118,8 +120,20 @@ class poller {
 class sleeper {
  public:
   virtual ~sleeper() = default;
-  // Returns when `fd` is readable, after `timeout`, or whenever it did something of its own.
-  virtual void sleep(int fd, duration timeout) noexcept = 0;
+  // Returns when `fd` is readable (timers of the reactor make it so), or whenever it did something
+  // of its own.
+  virtual void sleep(int fd) noexcept = 0;
+};
+
+// Lives on a reactor until it ends by itself or the reactor is destroyed: then it is dropped.
+class resident : public list_node {
+ public:
+  using function = void (*)(resident&) noexcept;
+  explicit resident(function drop) noexcept : drop_(drop) {}
+
+ private:
+  friend class reactor;
+  function drop_;
 };
 
 struct reactor_counters {
@@ -189,7 +203,18 @@ class reactor {
   void ready(ready_item& item) noexcept {
     CORDMA_REQUIRE(on_owner_thread());
     ready_.push_back(item);
+    stir();
   }
+  // Whoever does something on the owner thread while a foreign loop waits for fd() says so: the wait
+  // ends. Costs nothing otherwise.
+  void stir() noexcept {
+    if (armed_) wake_once();
+  }
+  // A poller that asks the kernel only now and then asks in the next pass.
+  void expect_work() noexcept { work_expected_ = true; }
+  [[nodiscard]] bool take_expectation() noexcept { return std::exchange(work_expected_, false); }
+  // Drops `r` when the reactor is destroyed, unless it was unlinked before.
+  void keep(resident& r) noexcept { residents_.push_back(r); }
   void add(timer& t, time_point when) noexcept;
   void remove(timer& t) noexcept;
   // not_supported where the mode may sleep and the poller cannot wake a sleeper, naming it.
@@ -232,7 +257,7 @@ class reactor {
   void end_wait() noexcept;
   void measure_wake_cost() noexcept;
   void arm_timer_fd() noexcept;
-  [[nodiscard]] duration until_next_timer() noexcept;
+  void wake_once() noexcept;
   [[nodiscard]] bool inbox_empty() const noexcept {
     return inbox_.load(std::memory_order_acquire) == nullptr;
   }
@@ -243,6 +268,7 @@ class reactor {
   reactor_options options_;
   clock* clock_;
   list<ready_item> ready_;
+  list<resident> residents_;
   std::vector<poller*> pollers_;
   std::vector<timer*> timers_;  // a binary heap, the earliest first
   std::uint64_t timer_sequence_ = 0;
@@ -250,7 +276,6 @@ class reactor {
   int epoll_fd_ = -1;
   int event_fd_ = -1;
   int timer_fd_ = -1;
-  time_point timer_set_for_{never};
   sleeper* sleeper_ = nullptr;
   std::atomic<const void*> owner_thread_;
   std::atomic<bool> running_{false};  // inside run_until()
@@ -258,6 +283,8 @@ class reactor {
   bool armed_ = false;
   bool stop_requested_ = false;
   bool stuck_ = false;
+  bool work_expected_ = false;
+  time_point timer_fd_set_to_{never};
 
   time_point idle_since_{never};
   bool slept_ = false;  // since idle_since_

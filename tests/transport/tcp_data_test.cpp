@@ -171,7 +171,7 @@ TEST_CASE("tcp: random sizes and segment lists arrive byte by byte [seed 42]") {
     tp::send_request r = request(opcode::send, 1, out[0]);
     r.segment_count = parts;
     r.segments = out.data();
-    const unsigned kind = random() % 3;
+    const auto kind = random() % 3;
     if (kind == 0) {
       CHECK(c.right->post_recv({.id = 2, .segment_count = pieces, .segments = in.data()}, now) ==
             tp::posted::pending);

@@ -22,10 +22,9 @@ inline constexpr int most_polls = 2'000'000;
 
 // A registered buffer.
 struct memory {
-  memory(tp::domain& owner, std::size_t bytes, tp::access rights = tp::access::local_write)
-      : domain(&owner), bytes(bytes) {
-    keys = owner.register_memory({.addr = this->bytes.data(), .length = bytes, .rights = rights})
-               .value();
+  memory(tp::domain& owner, std::size_t size, tp::access rights = tp::access::local_write)
+      : domain(&owner), bytes(size) {
+    keys = owner.register_memory({.addr = bytes.data(), .length = size, .rights = rights}).value();
   }
   memory(const memory&) = delete;
   memory& operator=(const memory&) = delete;

@@ -49,9 +49,7 @@ void shm_queue_pair::on_packet(received_packet& p) noexcept {
   fault_packet f{};
   if (v.is == header_verdict::what::fine && up) {
     switch (v.type) {
-      case packet::reachable:
-        peer_.reads_us = true;
-        return;
+      case packet::reachable: peer_.reads_us = true; return;
       case packet::region_request:
         if (parse(p.bytes(), r)) return on_region_request(r);
         break;
@@ -62,8 +60,7 @@ void shm_queue_pair::on_packet(received_packet& p) noexcept {
       case packet::fault:
         if (parse(p.bytes(), f)) return on_fault(f);
         break;
-      default:
-        break;
+      default: break;
     }
   }
   if (up) {

@@ -253,10 +253,7 @@ void shm_queue_pair::end_socket() noexcept {
   if (!socket_) return;
   home_.unwatch(socket_.get(), *this);
   if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
-  // Unread packets would turn the peer's end of file into an error that hides our last words.
-  received_packet p;
-  while (receive_packet(socket_.get(), p) == transfer::done) {
-  }
+  drain(socket_.get());
   ::shutdown(socket_.get(), SHUT_RDWR);
   socket_.reset();
 }

@@ -66,16 +66,11 @@ std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed)
 shm_queue_pair::taking shm_queue_pair::take(const cell_header& h, completion& out) noexcept {
   switch (h.what) {
     case message::send:
-    case message::send_imm:
-      return take_send(h, out);
+    case message::send_imm: return take_send(h, out);
     case message::fetch:
-    case message::fetch_imm:
-      return start_fetch(h);
-    case message::write_imm:
-      return take_write_imm(h, out);
-    case message::serve:
-      serve(h);
-      return taking::consumed;
+    case message::fetch_imm: return start_fetch(h);
+    case message::write_imm: return take_write_imm(h, out);
+    case message::serve: serve(h); return taking::consumed;
     case message::bye:
       reader_.take(1);
       heard_bye_ = true;

@@ -115,8 +115,7 @@ void shm_queue_pair::advance() noexcept {
 bool shm_queue_pair::execute(send_entry& e) noexcept {
   switch (e.request.op) {
     case opcode::send:
-    case opcode::send_imm:
-      return execute_send(e);
+    case opcode::send_imm: return execute_send(e);
     case opcode::flush:
       ring();
       std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -124,8 +123,7 @@ bool shm_queue_pair::execute(send_entry& e) noexcept {
       e.at = stage::flush;
       if (writer_.taken() >= e.goal) e.at = stage::finished;
       return true;
-    default:
-      return execute_access(e);
+    default: return execute_access(e);
   }
 }
 

@@ -86,6 +86,7 @@ void shm_listener::on_socket() noexcept {
     if (!who) continue;
     g->who = *who;
     if (!home_.of().options().any_user && g->who.uid != ::geteuid()) {
+      drain(g->socket.get());
       static_cast<void>(
           send_packet(g->socket.get(), make_refusal(packet::refuse, errc::not_permitted,
                                                     "it serves processes of its own user only")));
@@ -101,11 +102,13 @@ void shm_listener::on_socket() noexcept {
 // No descriptor is left: the client is told instead of hanging in the backlog.
 void shm_listener::turn_away() noexcept {
   spare_.reset();
-  const unique_fd socket = accept_one(name_.socket.get());
+  unique_fd socket = accept_one(name_.socket.get());
   if (socket) {
     static_cast<void>(send_packet(
         socket.get(), make_refusal(packet::refuse, errc::no_memory,
                                    "no file descriptor is left: raise its limit with ulimit -n")));
+    drain(socket.get());
+    socket.reset();
   }
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }

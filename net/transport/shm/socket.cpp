@@ -18,6 +18,7 @@ namespace {
 
 constexpr int listen_backlog = 4096;
 constexpr int lock_attempts = 16;
+constexpr int most_drained = 1024;  // packets
 
 result<sockaddr_un> socket_address(const std::string& path) {
   sockaddr_un a{};
@@ -120,6 +121,8 @@ std::string text(const peer_identity& who) {
 result<std::string> rendezvous_directory(const std::string& configured, bool any_user) {
   const std::string path =
       configured.empty() ? "/tmp/cordma-" + std::to_string(::geteuid()) : configured;
+  const result<sockaddr_un> longest = socket_address(path + "/65535.lock");
+  if (!longest) return longest.why();
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return failure::from_os(errno, "making the directory " + path + " for rendezvous sockets");
   }
@@ -266,6 +269,13 @@ transfer receive_packet(int socket, received_packet& into) noexcept {
   if (n == 0) return transfer::gone;
   into.size = static_cast<std::size_t>(n);
   return transfer::done;
+}
+
+void drain(int socket) noexcept {
+  received_packet p;
+  for (int i = 0; i < most_drained && receive_packet(socket, p) == transfer::done; ++i) {
+    p.fds = {};
+  }
 }
 
 bool hung_up(int socket) noexcept {

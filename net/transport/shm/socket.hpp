@@ -75,6 +75,9 @@ struct received_packet {
   }
 };
 [[nodiscard]] transfer receive_packet(int socket, received_packet& into) noexcept;
+// Reads and forgets what is there: closing a socket with unread packets would turn the peer's end
+// of file into an error that hides our last words.
+void drain(int socket) noexcept;
 // Whether the other end is gone, without reading anything.
 [[nodiscard]] bool hung_up(int socket) noexcept;
 

@@ -165,8 +165,7 @@ void connection::disconnect() noexcept {
                     failure{errc::not_connected, "closed by this side before it was connected"},
                     {});
       return;
-    default:
-      return;
+    default: return;
   }
 }
 

@@ -112,17 +112,13 @@ using header_buffer = std::array<std::byte, most_header>;
     case frame_type::update:
     case frame_type::probe:
     case frame_type::probe_answer:
-    case frame_type::goodbye:
-      return plain_header;
+    case frame_type::goodbye: return plain_header;
     case frame_type::write:
     case frame_type::write_imm:
-    case frame_type::read:
-      return target_header;
+    case frame_type::read: return target_header;
     case frame_type::fetch_add:
-    case frame_type::compare_swap:
-      return atomic_header;
-    case frame_type::atomic_response:
-      return value_header;
+    case frame_type::compare_swap: return atomic_header;
+    case frame_type::atomic_response: return value_header;
   }
   return 0;
 }

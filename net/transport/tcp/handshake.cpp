@@ -28,14 +28,10 @@ failure differs(const decoded_hello& d, const std::string& peer) {
 
 std::uint32_t own_value(hello_field f) noexcept {
   switch (f) {
-    case hello_field::version:
-      return wire_version;
-    case hello_field::service:
-      return static_cast<std::uint32_t>(service::rc);
-    case hello_field::header_bytes:
-      return plain_header;
-    case hello_field::none:
-      break;
+    case hello_field::version: return wire_version;
+    case hello_field::service: return static_cast<std::uint32_t>(service::rc);
+    case hello_field::header_bytes: return plain_header;
+    case hello_field::none: break;
   }
   return 0;
 }
@@ -63,11 +59,11 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
   phase_ = phase::connecting;
   // What keeps this process from trying at all is told at once; what keeps the peer away, later.
   const int family = handshake_->candidates.front().storage.ss_family;
-  const result<socket_fd> possible = open_stream(family);
-  if (!possible && possible.code() == errc::no_memory) return possible.why();
+  result<socket_fd> first_socket = open_stream(family);
+  if (!first_socket && first_socket.code() == errc::no_memory) return first_socket.why();
+  if (first_socket) fd_ = std::move(*first_socket);
   waiting_ = true;
   home_.add_waiting(1);
-  fd_.reset();
   try_next_candidate();
   return {};
 }
@@ -76,21 +72,24 @@ void connection::try_next_candidate() noexcept {
   handshake& h = *handshake_;
   while (h.next < h.candidates.size()) {
     const socket_address& to = h.candidates[h.next++];
-    result<socket_fd> opened = open_stream(to.storage.ss_family);
-    if (!opened) {
-      h.last = opened.why();
-      continue;
+    if (!fd_) {
+      result<socket_fd> opened = open_stream(to.storage.ss_family);
+      if (!opened) {
+        h.last = opened.why();
+        continue;
+      }
+      fd_ = std::move(*opened);
     }
-    fd_ = std::move(*opened);
     tune(fd_.get(), options_.peer_timeout);
     int code = ::connect(fd_.get(), to.get(), to.length) == 0 ? 0 : errno;
     if (code == 0 || code == EINPROGRESS) {
       const result<void> watching = home_.watch(fd_.get(), *this, EPOLLOUT);
       if (watching) return;
       h.last = watching.why();
-      continue;
+    } else {
+      h.last = cannot_reach(code, peer_);
     }
-    h.last = cannot_reach(code, peer_);
+    fd_.reset();
   }
   never_came_up(cm_event::type::failed, h.last, {});
 }
@@ -125,12 +124,9 @@ bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(f
 
 void connection::receive_hello() noexcept {
   switch (handshake_->reader.read(fd_.get())) {
-    case hello_reader::progress::more:
-      return;
-    case hello_reader::progress::decoded:
-      return answered(handshake_->reader.value);
-    case hello_reader::progress::closed:
-      break;
+    case hello_reader::progress::more: return;
+    case hello_reader::progress::decoded: return answered(handshake_->reader.value);
+    case hello_reader::progress::closed: break;
   }
   never_came_up(cm_event::type::failed,
                 failure{errc::connection_aborted,

@@ -29,14 +29,10 @@ enum class hello_kind : std::uint8_t {
 enum class hello_field : std::uint8_t { none = 0, version = 1, service = 2, header_bytes = 3 };
 [[nodiscard]] constexpr std::string_view name(hello_field f) noexcept {
   switch (f) {
-    case hello_field::none:
-      return "none";
-    case hello_field::version:
-      return "version";
-    case hello_field::service:
-      return "service";
-    case hello_field::header_bytes:
-      return "frame header bytes";
+    case hello_field::none: return "none";
+    case hello_field::version: return "version";
+    case hello_field::service: return "service";
+    case hello_field::header_bytes: return "frame header bytes";
   }
   return "?";
 }

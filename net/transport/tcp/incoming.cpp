@@ -83,12 +83,9 @@ void incoming::on_ready(std::uint32_t) noexcept {
   // Once greeted, the client has nothing to say: it gave up, or breaks the rules.
   if (greeted_) return home_->gone(*this);
   switch (reader_.read(fd_.get())) {
-    case hello_reader::progress::more:
-      return;
-    case hello_reader::progress::closed:
-      return home_->gone(*this);
-    case hello_reader::progress::decoded:
-      break;
+    case hello_reader::progress::more: return;
+    case hello_reader::progress::closed: return home_->gone(*this);
+    case hello_reader::progress::decoded: break;
   }
   const decoded_hello& d = reader_.value;
   if (d.what != decoded_hello::outcome::whole || !opens(d.value.kind)) {

@@ -72,19 +72,14 @@ std::size_t connection::aim(io_list<16>& io, region_table::pin& held) noexcept {
   if (in_.into == destination::none || !carrying()) return 0;
   const std::size_t n = std::min<std::size_t>(in_.left, most_direct);
   switch (in_.into) {
-    case destination::receive:
-      io.add(receives_.segments(receives_.done), in_.offset, n, 1);
-      break;
-    case destination::answer:
-      io.add(sends_.segments(sends_.next_answer), in_.offset, n, 1);
-      break;
+    case destination::receive: io.add(receives_.segments(receives_.done), in_.offset, n, 1); break;
+    case destination::answer: io.add(sends_.segments(sends_.next_answer), in_.offset, n, 1); break;
     case destination::region:
       held = home_.regions().resolve(in_.head.rkey, in_.head.remote_addr + in_.offset, n,
                                      access::remote_write);
       if (held) io.add(held.data(), n);
       break;
-    case destination::none:
-      break;
+    case destination::none: break;
   }
   return io.bytes;
 }
@@ -116,8 +111,7 @@ void connection::place(std::span<const std::byte> bytes) noexcept {
       std::memcpy(held.data(), bytes.data(), bytes.size());
       break;
     }
-    case destination::none:
-      break;
+    case destination::none: break;
   }
   arrived(bytes.size());
 }
@@ -156,33 +150,20 @@ void connection::on_frame(const frame& f) noexcept {
   if (peer_said_goodbye_ && is_request(f.type)) return protocol_error("goes on after its goodbye");
   switch (f.type) {
     case frame_type::send:
-    case frame_type::send_imm:
-      return on_message(f);
+    case frame_type::send_imm: return on_message(f);
     case frame_type::write:
-    case frame_type::write_imm:
-      return on_write(f);
-    case frame_type::read:
-      return on_read(f);
+    case frame_type::write_imm: return on_write(f);
+    case frame_type::read: return on_read(f);
     case frame_type::fetch_add:
-    case frame_type::compare_swap:
-      return on_atomic(f);
-    case frame_type::flush:
-      prompt_ = true;
-      return carried_out(0);
+    case frame_type::compare_swap: return on_atomic(f);
+    case frame_type::flush: prompt_ = true; return carried_out(0);
     case frame_type::read_response:
-    case frame_type::atomic_response:
-      return on_answer(f);
-    case frame_type::nak:
-      return on_nak(f);
-    case frame_type::update:
-      return;
-    case frame_type::probe:
-      probe_answer_due_ = true;
-      return;
-    case frame_type::probe_answer:
-      return on_probe_answer();
-    case frame_type::goodbye:
-      return on_goodbye();
+    case frame_type::atomic_response: return on_answer(f);
+    case frame_type::nak: return on_nak(f);
+    case frame_type::update: return;
+    case frame_type::probe: probe_answer_due_ = true; return;
+    case frame_type::probe_answer: return on_probe_answer();
+    case frame_type::goodbye: return on_goodbye();
   }
 }
 
@@ -212,9 +193,7 @@ void connection::payload_complete() noexcept {
   const destination into = std::exchange(in_.into, destination::none);
   const frame& f = in_.head;
   switch (into) {
-    case destination::receive:
-      complete_receive(f);
-      return carried_out(f.length);
+    case destination::receive: complete_receive(f); return carried_out(f.length);
     case destination::region:
       if (f.type == frame_type::write_imm) complete_receive(f);
       prompt_ = true;
@@ -225,8 +204,7 @@ void connection::payload_complete() noexcept {
       --sends_.reads;
       if (sends_.settle()) home_.mark_completed(*this);
       return;
-    case destination::none:
-      return;
+    case destination::none: return;
   }
 }
 

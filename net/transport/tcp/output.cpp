@@ -312,9 +312,7 @@ void connection::finished(const outgoing& f) noexcept {
       rnr_ = rnr::asked;
       asked_for_ = sends_.sent;
       return;
-    case frame_type::probe_answer:
-      probe_answer_due_ = false;
-      return;
+    case frame_type::probe_answer: probe_answer_due_ = false; return;
     case frame_type::goodbye:
       if (phase_ == phase::finishing) return finish();
       phase_ = phase::goodbye_sent;
@@ -322,8 +320,7 @@ void connection::finished(const outgoing& f) noexcept {
         break_off(failure{errc::not_connected, "the connection to " + peer_ + " was closed"});
       }
       return;
-    default:
-      return;
+    default: return;
   }
 }
 

@@ -1,0 +1,111 @@
+// An echo service and its client.
+//
+//   example-echo                           both at once, in two threads, over shared memory
+//   example-echo --serve 127.0.0.1:18700   the service; ends with Ctrl-C
+//   example-echo 127.0.0.1:18700 hello     the client: sends each word and prints what comes back
+//
+// To learn from: a listener, a coroutine per connection in a scope, messages in pooled buffers.
+#include <cordma/cordma.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <future>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t longest_message = 4096;  // bytes
+
+// One connection, until the client closes it. What is spawned takes its arguments by value: it
+// outlives the call. A Context is a handle, cheap to copy.
+cordma::task<void> echo(cordma::Context context, cordma::ConnectionRequest request) {
+  cordma::Endpoint client = co_await request.accept();
+  cordma::BufferPool buffers(context, longest_message, 16);
+  for (;;) {
+    // .result() gives the error as a value; without it, it would be thrown. That the client is gone
+    // is no error here: it is how a conversation ends.
+    cordma::result<cordma::Message> message = co_await client.recv(buffers).result();
+    if (!message) co_return;
+    const std::size_t bytes = message->bytes().size();
+    // The same buffer goes out again, and back to its pool when it is sent: nothing is copied.
+    co_await client.send(std::move(message->buffer()), bytes);
+  }
+}
+
+cordma::task<void> serve(cordma::Context context, cordma::Listener& listener, int clients) {
+  cordma::task_context& me = co_await cordma::this_task();
+  cordma::scope connections(me);  // whatever happens, they end before this coroutine does
+  for (int i = 0; i < clients; ++i) {
+    cordma::ConnectionRequest request = co_await listener.next();
+    connections.spawn(echo(context, std::move(request)));
+  }
+  co_await connections.join();
+}
+
+cordma::task<void> ask(cordma::Context& context, cordma::Worker& worker, std::string address,
+                       std::vector<std::string> words) {
+  cordma::Endpoint service = co_await worker.connect(address);
+  std::printf("connected over %s\n", cordma::transport::name(service.transport()).data());
+  // Memory that takes part in communication is registered once, not for every message.
+  cordma::MemoryRegion memory = context.allocate(2 * longest_message).value();
+  for (const std::string& word : words) {
+    const cordma::Slice question = memory.slice(0, word.size()).value();
+    const cordma::Slice room = memory.slice(longest_message, longest_message).value();
+    std::memcpy(question.data(), word.data(), word.size());
+    cordma::recv_operation answer = service.recv(room);
+    answer.start();  // posted before the question is out, so that the answer finds it
+    co_await service.send(question);
+    const cordma::Received got = co_await answer;
+    std::printf("%.*s\n", static_cast<int>(got.bytes), reinterpret_cast<char*>(room.data()));
+  }
+  co_await service.close();
+}
+
+void run_service(const std::string& where, int clients, std::promise<std::string>* address) {
+  cordma::Context context;
+  cordma::Worker worker(context);  // belongs to the thread that made it
+  cordma::Listener listener = worker.listen(where).value();
+  std::printf("listening on %s\n", listener.bound().text().c_str());
+  std::fflush(stdout);
+  if (address != nullptr) address->set_value(listener.bound().text());
+  worker.run(serve(context, listener, clients));
+}
+
+void run_client(const std::string& address, std::vector<std::string> words) {
+  cordma::Context context;
+  cordma::Worker worker(context);
+  worker.run(ask(context, worker, address, std::move(words)));
+}
+
+void run_both() {
+  std::promise<std::string> listening;
+  std::thread service([&] { run_service("127.0.0.1:0", 1, &listening); });
+  run_client(listening.get_future().get(), {"hello", "from", "the", "other", "thread"});
+  service.join();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) {
+    run_both();
+  } else if (words[0] == "--serve" && words.size() == 2) {
+    run_service(words[1], std::numeric_limits<int>::max(), nullptr);
+  } else if (words[0] != "--help" && !words[0].starts_with("-") && words.size() > 1) {
+    run_client(words[0], std::vector<std::string>(words.begin() + 1, words.end()));
+  } else {
+    std::puts(
+        "example-echo [--serve HOST:PORT | HOST:PORT WORD...]; without any: both, in threads");
+    return words[0] == "--help" ? 0 : 2;
+  }
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "example-echo: %s\n", e.what());
+  return 1;
+}

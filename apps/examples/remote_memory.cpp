@@ -1,0 +1,115 @@
+// One process uses the memory of another: writes it, reads it, and counts in it.
+//
+//   example-remote_memory                           owner and user as two threads
+//   example-remote_memory --own 127.0.0.1:18701     the owner: prints what it finds in its memory
+//   example-remote_memory 127.0.0.1:18701           the user
+//
+// To learn from: exporting and importing memory, one-sided operations, rights, flush.
+#include <cordma/cordma.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <future>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using cordma::transport::access;
+
+constexpr std::size_t text_bytes = 4096;
+
+// The owner: its code takes no part in what the user does to its memory.
+cordma::task<void> own(cordma::Context& context, cordma::Listener& listener) {
+  // A counter of eight bytes, and room for a text behind it. Rights are granted explicitly.
+  const access rights = access::remote_read | access::remote_write | access::remote_atomic;
+  cordma::MemoryRegion memory = context.allocate(8 + text_bytes, rights).value();
+  // The blob is all a peer needs, and whoever has it has the rights: hand it out with care.
+  const std::vector<std::byte> blob = memory.export_blob().value();
+
+  cordma::ConnectionRequest request = co_await listener.next();
+  cordma::connect_options options;
+  options.private_data = blob;  // travels with the answer to the connection request
+  cordma::Endpoint user = co_await request.accept(options);
+
+  // A message tells that the user is done: one-sided operations tell the owner nothing.
+  cordma::MemoryRegion word = context.allocate(8).value();
+  co_await user.recv(word);
+  const char* const text = reinterpret_cast<const char*>(memory.data() + 8);
+  std::printf("owner: the counter is %llu, the text is \"%s\"\n",
+              static_cast<unsigned long long>(memory.as<std::uint64_t>().front()), text);
+  co_await user.close();
+}
+
+cordma::task<void> use(cordma::Context& context, cordma::Worker& worker, std::string address) {
+  cordma::Endpoint owner = co_await worker.connect(address);
+  // A RemoteMemory is checked when it is imported; what it cannot be used for is an error.
+  const cordma::RemoteMemory memory = cordma::RemoteMemory::import(owner.peer_data()).value();
+  const cordma::RemoteSlice counter = memory.slice(0, 8).value();
+  const cordma::RemoteSlice text = memory.slice(8, text_bytes).value();
+
+  cordma::MemoryRegion local = context.allocate(2 * text_bytes).value();
+  const cordma::Slice out = local.slice(0, text_bytes).value();
+  const cordma::Slice in = local.slice(text_bytes, text_bytes).value();
+  std::snprintf(reinterpret_cast<char*>(out.data()), out.size(), "written from afar");
+
+  co_await owner.write(text, out);
+  co_await owner.flush();  // from here on it is visible to the owner's program
+  co_await owner.read(text, in);
+  std::printf("user: read back \"%s\"\n", reinterpret_cast<char*>(in.data()));
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t before = co_await owner.fetch_add(counter, 10);
+    std::printf("user: the counter was %llu\n", static_cast<unsigned long long>(before));
+  }
+  // Outside of what was exported there is nothing to be had; this is found out before it is sent.
+  const cordma::result<cordma::RemoteSlice> outside = memory.slice(text_bytes, 100);
+  std::printf("user: beyond the end: %s\n", outside ? "?" : outside.why().message().c_str());
+
+  co_await owner.send(local.slice(0, 8).value());
+  co_await owner.close();
+}
+
+void run_owner(const std::string& where, std::promise<std::string>* address) {
+  cordma::Context context;
+  cordma::Worker worker(context);
+  cordma::Listener listener = worker.listen(where).value();
+  std::printf("listening on %s\n", listener.bound().text().c_str());
+  std::fflush(stdout);
+  if (address != nullptr) address->set_value(listener.bound().text());
+  worker.run(own(context, listener));
+}
+
+void run_user(const std::string& address) {
+  cordma::Context context;
+  cordma::Worker worker(context);
+  worker.run(use(context, worker, address));
+}
+
+void run_both() {
+  std::promise<std::string> listening;
+  std::thread owner([&] { run_owner("127.0.0.1:0", &listening); });
+  run_user(listening.get_future().get());
+  owner.join();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) {
+    run_both();
+  } else if (words[0] == "--own" && words.size() == 2) {
+    run_owner(words[1], nullptr);
+  } else if (!words[0].starts_with("-") && words.size() == 1) {
+    run_user(words[0]);
+  } else {
+    std::puts("example-remote_memory [--own HOST:PORT | HOST:PORT]; without any: both, in threads");
+    return words[0] == "--help" ? 0 : 2;
+  }
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "example-remote_memory: %s\n", e.what());
+  return 1;
+}

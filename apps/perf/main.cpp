@@ -1,0 +1,166 @@
+// cordma-perf: what messages, remote memory and atomics cost over each transport.
+#include "options.hpp"
+#include "outcome.hpp"
+#include "processes.hpp"
+#include "session.hpp"
+
+#include <cordma/runtime/scope.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include <unistd.h>
+
+namespace perf {
+namespace {
+
+cordma::context_options only(const plan& p) {
+  cordma::context_options o;
+  if (p.transport) o.transports = {*p.transport};
+  return o;
+}
+
+// Serves clients one after the other: two at once would measure each other.
+cordma::task<void> serve_clients(cordma::Context& context, cordma::Worker& worker,
+                                 cordma::Listener& listener, bool once) {
+  for (;;) {
+    cordma::ConnectionRequest request = co_await listener.next();
+    const std::string peer = request.peer_address();
+    std::string trouble;
+    try {
+      co_await serve(context, worker, std::move(request));
+    } catch (const cordma::error& e) {
+      trouble = e.what();
+    }
+    if (!trouble.empty()) {
+      std::fprintf(stderr, "cordma-perf: client %s: %s\n", peer.c_str(), trouble.c_str());
+    }
+    if (once) {
+      if (!trouble.empty()) cordma::throw_error(cordma::errc::io_failed);
+      co_return;
+    }
+  }
+}
+
+int run_server(const options& o, const plan& p, bool once,
+               const server_process::tell_address& listening) {
+  try {
+    const std::string trouble = pin_to(o.server_cpu);
+    if (!trouble.empty()) throw std::runtime_error(trouble);
+    cordma::Context context(only(p));
+    cordma::reactor_options how;
+    how.mode = p.wait;
+    cordma::Worker worker(context, how);
+    cordma::listen_options where;
+    where.transport = p.transport;
+    cordma::Listener listener = worker.listen(o.address, where).value();
+    listening(listener.bound().text());
+    worker.run(serve_clients(context, worker, listener, once));
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "cordma-perf: server: %s\n", e.what());
+    return exit_failed;
+  }
+}
+
+outcome run_client(const std::string& address, const plan& p, const options& o) {
+  cordma::Context context(only(p));
+  cordma::reactor_options how;
+  how.mode = p.wait;
+  cordma::Worker worker(context, how);
+  progress_line progress(::isatty(STDERR_FILENO) != 0 ? progress_line::mode::on_terminal
+                                                      : progress_line::mode::silent);
+  outcome result = worker.run(measure(context, worker, address, p, progress));
+  static_cast<void>(o);
+  return result;
+}
+
+// A server of its own for every run, so that it waits as the client does.
+outcome run_both(const plan& p, const options& o) {
+  server_process server([&](const server_process::tell_address& listening) {
+    return run_server(o, p, true, listening);
+  });
+  if (server.address().empty()) throw std::runtime_error("the server ended before it listened");
+  outcome result = run_client(server.address(), p, o);
+  const int code = server.wait();
+  if (code != 0) result.complaints.push_back("the server ended with " + std::to_string(code));
+  return result;
+}
+
+// Figures go to standard output unless JSON does.
+class reporter {
+ public:
+  explicit reporter(const options& o) : options_(o), out_(o.json == "-" ? stderr : stdout) {}
+
+  void show(const outcome& o) {
+    if (options_.json != "-" || options_.verbose) {
+      if (outcomes_.empty()) std::fputs(table_heading().c_str(), out_);
+      std::fputs(table_row(o).c_str(), out_);
+    }
+    if (options_.verbose) std::fputs(details(o).c_str(), out_);
+    for (const std::string& c : o.complaints) {
+      std::fprintf(stderr, "cordma-perf: not valid: %s\n", c.c_str());
+    }
+    std::fflush(out_);
+    outcomes_.push_back(o);
+  }
+  // False, having said so, where the file cannot be written.
+  [[nodiscard]] bool write_json() const {
+    if (options_.json.empty()) return true;
+    const std::string text = to_json(outcomes_, options_.plans.size() > 1);
+    if (options_.json == "-") return std::fputs(text.c_str(), stdout) >= 0;
+    std::ofstream file(options_.json);
+    if (file << text << std::flush) return true;
+    std::fprintf(stderr, "cordma-perf: cannot write %s: %s\n", options_.json.c_str(),
+                 std::strerror(errno));
+    return false;
+  }
+
+ private:
+  const options& options_;
+  std::FILE* out_;
+  std::vector<outcome> outcomes_;
+};
+
+int run_plans(const options& o) {
+  const std::string trouble = pin_to(o.client_cpu);
+  if (!trouble.empty()) {
+    std::fprintf(stderr, "cordma-perf: %s\n", trouble.c_str());
+    return exit_failed;
+  }
+  reporter report(o);
+  int code = 0;
+  for (const plan& p : o.plans) {
+    try {
+      const outcome result = o.what == role::both ? run_both(p, o) : run_client(o.address, p, o);
+      report.show(result);
+      if (!result.valid()) code = exit_failed;
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "cordma-perf: %s: %s\n", std::string(facts(p.what).name).c_str(),
+                   e.what());
+      code = exit_failed;
+    }
+  }
+  return report.write_json() ? code : exit_failed;
+}
+
+int run(const options& o) {
+  if (o.what != role::server) return run_plans(o);
+  return run_server(o, o.plans.front(), o.once, [](const std::string& address) {
+    std::printf("listening on %s\n", address.c_str());
+    std::fflush(stdout);
+  });
+}
+
+}  // namespace
+}  // namespace perf
+
+int main(int argc, char** argv) {
+  const perf::parsed command = perf::parse_options(argc, argv);
+  if (command.exit_code) {
+    std::fputs(command.text.c_str(), *command.exit_code == 0 ? stdout : stderr);
+    return *command.exit_code;
+  }
+  return perf::run(command.chosen);
+}

@@ -1,0 +1,193 @@
+// Ping-pong, by messages and by remote writes.
+#include "../support/op_ring.hpp"
+#include "tests.hpp"
+#include "ticks.hpp"
+
+#include <cordma/runtime/sleep.hpp>
+
+#include <atomic>
+
+namespace perf {
+namespace {
+
+using recv_ring = support::op_ring<cordma::recv_operation>;
+using write_ring = support::op_ring<cordma::send_operation>;
+
+constexpr std::uint32_t receives_ahead = 2;
+// A write may complete later than the answer to it arrives: so many are left to complete.
+constexpr std::uint32_t writes_behind = 8;
+
+void post_receive(lane& l, recv_ring& ring, std::uint64_t i) {
+  cordma::Endpoint& endpoint = l.endpoint;
+  const cordma::Slice& into = l.in(i % receives_ahead);
+  ring.start([&] { return endpoint.recv(into); });
+}
+
+void check_received(lane& l, const cordma::Received& got, std::uint64_t i) {
+  const auto message = l.in(i % receives_ahead).bytes();
+  if (got.bytes != message.size() || !matches(message, i)) ++l.wrong;
+}
+
+// Where a message ends, its writer puts its number: in eight bytes, or in one where it has no more.
+class flag {
+ public:
+  explicit flag(std::span<std::byte> message) noexcept
+      : wide_(message.size() >= 8 && message.size() % 8 == 0),
+        at_(message.data() + message.size() - (wide_ ? 8 : 1)) {}
+  void set(std::uint64_t number) const noexcept {
+    if (wide_) {
+      word().store(number, std::memory_order_release);
+    } else {
+      byte().store(static_cast<std::uint8_t>(number), std::memory_order_release);
+    }
+  }
+  [[nodiscard]] bool is(std::uint64_t number) const noexcept {
+    if (wide_) return word().load(std::memory_order_acquire) == number;
+    return byte().load(std::memory_order_acquire) == static_cast<std::uint8_t>(number);
+  }
+
+ private:
+  [[nodiscard]] std::atomic_ref<std::uint64_t> word() const noexcept {
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at_));
+  }
+  [[nodiscard]] std::atomic_ref<std::uint8_t> byte() const noexcept {
+    return std::atomic_ref<std::uint8_t>(*reinterpret_cast<std::uint8_t*>(at_));
+  }
+  bool wide_;
+  std::byte* at_;
+};
+
+void start_write(lane& l, write_ring& ring, std::uint64_t number) {
+  cordma::Endpoint& endpoint = l.endpoint;
+  const cordma::Slice& from = l.out(number % l.slots);
+  const cordma::RemoteSlice& to = l.peer(0);
+  flag(from.bytes()).set(number);
+  ring.start([&] { return endpoint.write(to, from); });
+}
+
+// Nobody tells a program that looks at its own memory that its peer is gone.
+void require_connected(const cordma::Endpoint& endpoint) {
+  if (endpoint.state() == cordma::endpoint_state::connected) return;
+  const cordma::failure* const cause = endpoint.first_cause();
+  cordma::throw_error(cause != nullptr ? *cause : cordma::failure{cordma::errc::not_connected});
+}
+
+}  // namespace
+
+cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
+  recv_ring receives(receives_ahead);
+  const bool check = l.what.check;
+  for (std::uint64_t i = 0; i < receives_ahead && i < count; ++i) post_receive(l, receives, i);
+  std::uint64_t sent_at = ticks();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (check) fill(l.out(0).bytes(), i);
+    cordma::send_operation send = l.endpoint.send(l.out(0));
+    send.start();
+    // While the message travels: the next receive, the clock, the sample.
+    if (i != 0) {
+      if (i + 1 < count) post_receive(l, receives, i + 1);
+      const std::uint64_t now = ticks();
+      l.samples.record(now - sent_at);
+      sent_at = now;
+      l.progress.store(i, std::memory_order_relaxed);
+    }
+    const cordma::Received got = co_await receives.oldest();
+    receives.pop();
+    co_await send;
+    if (check) check_received(l, got, i);
+  }
+  if (count != 0) l.samples.record(ticks() - sent_at);
+}
+
+cordma::task<void> send_wait_think(lane& l, std::uint64_t count) {
+  recv_ring receives(1);
+  const auto pause = std::chrono::microseconds(l.what.think_us);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    post_receive(l, receives, i);
+    if (l.what.check) fill(l.out(0).bytes(), i);
+    const std::uint64_t sent_at = ticks();
+    cordma::send_operation send = l.endpoint.send(l.out(0));
+    send.start();
+    const cordma::Received got = co_await receives.oldest();
+    l.samples.record(ticks() - sent_at);
+    receives.pop();
+    co_await send;
+    if (l.what.check) check_received(l, got, i);
+    l.progress.store(i, std::memory_order_relaxed);
+    co_await cordma::sleep_for(pause);
+  }
+}
+
+cordma::task<void> echo(lane& l, std::uint64_t count) {
+  recv_ring receives(receives_ahead);
+  const bool check = l.what.check;
+  for (std::uint64_t i = 0; i < receives_ahead && i < count; ++i) post_receive(l, receives, i);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const cordma::Received got = co_await receives.oldest();
+    receives.pop();
+    if (check) {
+      check_received(l, got, i);
+      fill(l.out(0).bytes(), i);
+    }
+    cordma::send_operation send = l.endpoint.send(l.out(0));
+    send.start();
+    if (i + receives_ahead < count) post_receive(l, receives, i + receives_ahead);
+    co_await send;
+  }
+}
+
+cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
+  write_ring writes(writes_behind);
+  const flag mine(l.in(0).bytes());
+  std::uint64_t written_at = ticks();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t number = ++l.number;
+    start_write(l, writes, number);
+    while (writes.full() || (!writes.empty() && writes.oldest().done())) {
+      co_await writes.oldest();
+      writes.pop();
+    }
+    if (i != 0) {
+      const std::uint64_t now = ticks();
+      l.samples.record(now - written_at);
+      written_at = now;
+      l.progress.store(i, std::memory_order_relaxed);
+    }
+    for (int looks = 1; !mine.is(number); ++looks) {
+      if (looks < l.looks_per_turn) continue;
+      looks = 0;
+      require_connected(l.endpoint);
+      co_await cordma::yield();
+    }
+  }
+  if (count != 0) l.samples.record(ticks() - written_at);
+  while (!writes.empty()) {
+    co_await writes.oldest();
+    writes.pop();
+  }
+}
+
+cordma::task<void> look_and_write(lane& l, std::uint64_t count) {
+  write_ring writes(writes_behind);
+  const flag mine(l.in(0).bytes());
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t number = ++l.number;
+    for (int looks = 1; !mine.is(number); ++looks) {
+      if (looks < l.looks_per_turn) continue;
+      looks = 0;
+      require_connected(l.endpoint);
+      co_await cordma::yield();
+    }
+    start_write(l, writes, number);
+    while (writes.full() || (!writes.empty() && writes.oldest().done())) {
+      co_await writes.oldest();
+      writes.pop();
+    }
+  }
+  while (!writes.empty()) {
+    co_await writes.oldest();
+    writes.pop();
+  }
+}
+
+}  // namespace perf

@@ -1,0 +1,44 @@
+#include "plan.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace perf {
+namespace {
+
+constexpr std::uint32_t latency_slots = 16;
+
+constexpr std::array<test_facts, 9> table{{
+    {test::send_lat, "send-lat", shape::ping_pong, 8, "messages in ping-pong: time of one way"},
+    {test::send_bw, "send-bw", shape::to_receiver, 65536, "messages in one direction: GB/s"},
+    {test::send_rate, "send-rate", shape::to_receiver, 8, "messages in one direction: M/s"},
+    {test::write_lat, "write-lat", shape::ping_pong, 8,
+     "remote writes in ping-pong, each side looking at its own memory: time of one way"},
+    {test::write_bw, "write-bw", shape::in_flight, 65536, "remote writes: GB/s"},
+    {test::read_lat, "read-lat", shape::one_by_one, 8, "remote reads, one by one: time of each"},
+    {test::read_bw, "read-bw", shape::in_flight, 65536, "remote reads: GB/s"},
+    {test::fetch_add_lat, "fetch-add-lat", shape::one_by_one, 8,
+     "remote fetch-and-adds, one by one: time of each"},
+    {test::fetch_add_rate, "fetch-add-rate", shape::in_flight, 8, "remote fetch-and-adds: M/s"},
+}};
+
+}  // namespace
+
+std::span<const test_facts> all_tests() noexcept { return table; }
+
+const test_facts& facts(test t) noexcept { return table[static_cast<std::size_t>(t)]; }
+
+std::optional<test> parse_test(std::string_view name) noexcept {
+  const auto* const at = std::ranges::find(table, name, &test_facts::name);
+  if (at == table.end()) return std::nullopt;
+  return at->id;
+}
+
+// Without --check the same memory serves every message, as in ucx_perftest: what is measured is the
+// transport and not the cache.
+std::uint32_t slots(const plan& p) noexcept {
+  if (facts(p.what).latency()) return latency_slots;
+  return p.check ? p.outstanding : 1;
+}
+
+}  // namespace perf

@@ -1,0 +1,44 @@
+// What a phase costs one side.
+#pragma once
+
+#include <cordma/runtime/reactor.hpp>
+
+#include <cstdint>
+
+namespace perf {
+
+// Since the process began, or, as a difference, during a phase.
+struct usage {
+  std::int64_t elapsed_ns = 0;
+  std::int64_t cpu_ns = 0;  // user and system, all threads
+  std::int64_t voluntary_switches = 0;
+  std::int64_t involuntary_switches = 0;
+  std::int64_t turns = 0;
+  std::int64_t arms = 0;
+  std::int64_t sleeps = 0;
+  std::int64_t wakeups = 0;
+  std::int64_t spurious = 0;
+  std::int64_t late_work = 0;
+};
+[[nodiscard]] usage take_usage(const cordma::reactor& loop) noexcept;
+[[nodiscard]] usage operator-(const usage& later, const usage& earlier) noexcept;
+
+// Every field with its name in JSON.
+struct usage_field {
+  const char* name;
+  std::int64_t usage::* value;
+};
+inline constexpr usage_field usage_fields[] = {
+    {"elapsed_ns", &usage::elapsed_ns},
+    {"cpu_ns", &usage::cpu_ns},
+    {"voluntary_switches", &usage::voluntary_switches},
+    {"involuntary_switches", &usage::involuntary_switches},
+    {"turns", &usage::turns},
+    {"arms", &usage::arms},
+    {"sleeps", &usage::sleeps},
+    {"wakeups", &usage::wakeups},
+    {"spurious", &usage::spurious},
+    {"late_work", &usage::late_work},
+};
+
+}  // namespace perf

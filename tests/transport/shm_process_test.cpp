@@ -1,0 +1,385 @@
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <functional>
+
+#include "shm_harness.hpp"
+
+namespace cordma::transport::shm_test {
+namespace {
+
+constexpr std::uint16_t port = 4711;
+
+shm_options in(const scratch& s) {
+  shm_options o;
+  o.directory = s.path;
+  return o;
+}
+
+// Runs `work` in a child; its return value is the exit status. Killed with the object.
+struct child {
+  pid_t pid;
+  explicit child(const std::function<int()>& work) : pid(::fork()) {
+    if (pid == 0) ::_exit(work());
+  }
+  child(const child&) = delete;
+  child& operator=(const child&) = delete;
+  ~child() {
+    if (pid > 0) {
+      ::kill(pid, SIGKILL);
+      static_cast<void>(wait());
+    }
+  }
+  int wait() {
+    int status = -1;
+    ::waitpid(pid, &status, 0);
+    pid = -1;
+    return status;
+  }
+};
+
+// In a child: connects to the parent as soon as it listens. Null: it never did.
+bool connect_child(host& h, const queue_pair_options& o = {}) {
+  for (long i = 0; i < patience; ++i) {
+    auto q = h.a->connect({"", port}, o, {});
+    if (!q) continue;
+    h.q = std::move(*q);
+    return pump(h, [&] { return h.saw(cm_event::type::established) != nullptr; });
+  }
+  return false;
+}
+
+struct raw_memory {  // for children, where doctest is not to be used
+  std::vector<std::byte> store;
+  memory_keys keys;
+  raw_memory(domain& d, std::size_t n) : store(n) {
+    keys = *d.register_memory({store.data(), n, everything, -1});
+  }
+  [[nodiscard]] segment at(std::size_t o, std::size_t n) {
+    return {store.data() + o, static_cast<std::uint32_t>(n), keys.lkey};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("shm: 1,000,000 messages from another process, in order and whole") {
+  scratch dir;
+  constexpr std::uint64_t total = 1'000'000;
+  child sender([&] {
+    host h(in(dir));
+    raw_memory m(*h.d, 4096);
+    if (!connect_child(h)) return 1;
+    for (std::uint64_t i = 0; i < total; ++i) {
+      std::memcpy(m.store.data(), &i, 8);
+      h.done.clear();
+      h.send(i, m.at(0, i % 1000 == 0 ? 4000 : 8 + i % 60));
+      while (h.done.empty()) h.poll();
+    }
+    h.q->disconnect();
+    return pump(h, [&] { return h.saw(cm_event::type::disconnected) != nullptr; }) ? 0 : 2;
+  });
+  host h(in(dir));
+  memory m(*h.d, 64 * 4096, everything, true);
+  h.l = std::move(*h.a->listen({"", port}));
+  REQUIRE(pump(h, [&] { return h.saw(cm_event::type::established) != nullptr; }));
+  std::uint64_t posted_receives = 0;
+  std::uint64_t got = 0;
+  std::uint64_t wrong = 0;
+  for (long i = 0; i < patience && got < total; ++i) {
+    while (posted_receives - got < 64 && posted_receives < total) {
+      h.recv(posted_receives, m.at(posted_receives % 64 * 4096, 4096));
+      ++posted_receives;
+    }
+    h.poll();
+    for (const completion& c : h.done) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, m.data + got % 64 * 4096, 8);
+      const std::size_t n = got % 1000 == 0 ? 4000 : 8 + got % 60;
+      if (c.id != got || value != got || c.byte_len != n) ++wrong;
+      ++got;
+    }
+    h.done.clear();
+  }
+  CHECK(got == total);
+  CHECK(wrong == 0);
+  CHECK(pump(h, [&] { return h.saw(cm_event::type::disconnected) != nullptr; }));
+  CHECK(sender.wait() == 0);
+}
+
+TEST_CASE("shm: a peer killed with -9 is noticed in every phase") {
+  for (const char* phase : {"idle", "sending", "fetched", "half open", "accessing"}) {
+    CAPTURE(phase);
+    const std::string what = phase;
+    scratch dir;
+    child victim([&] {
+      host h(in(dir));
+      raw_memory m(*h.d, 1 << 20);
+      if (what == "half open") {
+        for (long i = 0; i < patience && !h.q; ++i) {
+          auto q = h.a->connect({"", port}, {}, {});
+          if (q) h.q = std::move(*q);
+        }
+        for (;;) ::pause();
+      }
+      if (!connect_child(h)) return 1;
+      if (what == "fetched") h.send(1, m.at(0, 1 << 20));
+      if (what == "idle") ::pause();
+      for (std::uint64_t i = 0;; ++i) {
+        h.poll();
+        h.done.clear();
+        if (what == "sending" && i % 64 == 0 && i < 64 * 100) h.send(i, m.at(0, 8));
+      }
+      return 0;
+    });
+    host h(in(dir));
+    memory m(*h.d, 1 << 20, everything, true);
+    if (what == "half open") h.accepts = false;
+    h.l = std::move(*h.a->listen({"", port}));
+    if (what == "half open") {
+      REQUIRE(pump(h, [&] { return h.request != 0; }));
+      ::kill(victim.pid, SIGKILL);
+      victim.wait();
+      CHECK(h.a->accept(h.request, {}, {}).code() == errc::bad_state);
+      continue;
+    }
+    REQUIRE(pump(h, [&] { return h.saw(cm_event::type::established) != nullptr; }));
+    const pid_t pid = victim.pid;
+    if (what == "sending") {
+      h.recv(1, m.at(0, 64));
+      REQUIRE(pump(h, [&] { return h.find(1) != nullptr; }));
+    }
+    std::uint64_t outstanding = 0;
+    for (std::uint64_t i = 100; i < 110; ++i, ++outstanding) h.send(i, m.at(0, 100'000));
+    if (what == "accessing") {
+      h.rma(200, opcode::read, m.at(0, 8), 4096, 12345);
+      ++outstanding;
+    }
+    ::kill(pid, SIGKILL);
+    victim.wait();
+    if (what == "fetched") {
+      h.recv(2, m.at(0, 1 << 20));
+      ++outstanding;
+    }
+    REQUIRE(pump(h, [&] { return h.saw(cm_event::type::disconnected) != nullptr; }));
+    const failure& why = h.saw(cm_event::type::disconnected)->why;
+    const bool refused_first = what == "accessing" && why.code() == errc::remote_access;
+    if (!refused_first) {
+      CHECK(why.code() == errc::connection_reset);
+      CHECK(why.message().find(std::to_string(pid)) != std::string::npos);
+    }
+    REQUIRE(pump(h, [&] { return h.done.size() >= outstanding; }));
+    for (int i = 0; i < 1000; ++i) h.poll();
+    CHECK(h.done.size() == outstanding + (what == "sending" ? 1 : 0));
+    // Others can connect.
+    h.events.clear();
+    h.q.reset();
+    host other(in(dir));
+    other.q = std::move(*other.a->connect({"", port}, {}, {}));
+    CHECK(pump(h, other, [&] { return other.saw(cm_event::type::established) != nullptr; }));
+  }
+}
+
+TEST_CASE("shm: a sleeping adapter is woken by a message, and by the death of its peer") {
+  scratch dir;
+  child peer([&] {
+    host h(in(dir), wait_mode::event);
+    raw_memory m(*h.d, 64);
+    if (!connect_child(h)) return 1;
+    h.recv(1, m.at(0, 8));
+    if (!pump(h, [&] { return h.find(1) != nullptr; })) return 2;
+    h.send(2, m.at(0, 8));
+    for (;;) ::pause();
+  });
+  host h(in(dir), wait_mode::event);
+  memory m(*h.d, 4096, everything, true);
+  h.l = std::move(*h.a->listen({"", port}));
+  const int waiter = ::epoll_create1(EPOLL_CLOEXEC);
+  epoll_event e{};
+  e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLET);
+  ::epoll_ctl(waiter, EPOLL_CTL_ADD, h.a->wait_fd(), &e);
+  const auto sleep_until = [&](auto done) {
+    while (!done()) {
+      h.poll();
+      if (done()) return;
+      if (h.a->arm() == arm_state::armed) {
+        h.poll();
+        if (!done()) static_cast<void>(::epoll_wait(waiter, &e, 1, -1));
+      }
+      h.a->disarm();
+    }
+  };
+  sleep_until([&] { return h.saw(cm_event::type::established) != nullptr; });
+  h.recv(1, m.at(0, 8));
+  h.send(5, m.at(0, 8));
+  sleep_until([&] { return h.find(1) != nullptr; });
+  ::kill(peer.pid, SIGKILL);
+  sleep_until([&] { return h.saw(cm_event::type::disconnected) != nullptr; });
+  CHECK(h.saw(cm_event::type::disconnected)->why.code() == errc::connection_reset);
+  ::close(waiter);
+}
+
+TEST_CASE("shm: eight client processes, both directions") {
+  scratch dir;
+  std::vector<std::unique_ptr<child>> clients;
+  for (int k = 0; k < 8; ++k) {
+    clients.push_back(std::make_unique<child>([&dir, k] {
+      host h(in(dir));
+      raw_memory m(*h.d, 4096);
+      if (!connect_child(h)) return 1;
+      for (std::uint64_t i = 0; i < 100; ++i) {
+        m.store[0] = static_cast<std::byte>(k);
+        h.recv(2 * i, m.at(64, 64));
+        h.send(2 * i + 1, m.at(0, 64));
+        if (!pump(h, [&] { return h.find(2 * i) != nullptr; })) return 2;
+        if (m.store[64] != static_cast<std::byte>(k + 100)) return 3;
+      }
+      h.q->disconnect();
+      return pump(h, [&] { return h.saw(cm_event::type::disconnected) != nullptr; }) ? 0 : 4;
+    }));
+  }
+  host h(in(dir));
+  h.accepts = false;
+  memory m(*h.d, 8 * 128, everything, true);
+  h.l = std::move(*h.a->listen({"", port}));
+  std::vector<std::unique_ptr<queue_pair>> pairs;
+  std::size_t ended = 0;
+  std::size_t answered = 0;
+  const auto receive = [&](std::size_t k) {
+    const segment s = m.at(k * 128, 64);
+    completion now;
+    return pairs[k]->post_recv({k, 1, &s, nullptr}, now) == posted::done;
+  };
+  const auto answer = [&](std::size_t k) {
+    m.data[k * 128 + 64] = static_cast<std::byte>(static_cast<int>(m.data[k * 128]) + 100);
+    const segment s = m.at(k * 128 + 64, 64);
+    send_request r;
+    r.id = 1000;
+    r.segments = &s;
+    r.segment_count = 1;
+    completion now;
+    static_cast<void>(pairs[k]->post_send(r, now));
+    ++answered;
+  };
+  for (long i = 0; i < patience && ended < 8; ++i) {
+    h.poll();
+    while (!h.events.empty()) {
+      const cm_event e = std::move(h.events.front());
+      h.events.pop_front();
+      if (e.what == cm_event::type::connect_request) {
+        pairs.push_back(std::move(*h.a->accept(e.request, {}, {})));
+        static_cast<void>(receive(pairs.size() - 1));
+      }
+      if (e.what == cm_event::type::disconnected) ++ended;
+    }
+    for (const completion& c : h.done) {
+      if (c.id >= 8 || c.status != wc_status::success) continue;
+      do answer(c.id);
+      while (receive(c.id));
+    }
+    h.done.clear();
+  }
+  CHECK(ended == 8);
+  CHECK(answered == 800);
+  pairs.clear();
+  for (auto& c : clients) CHECK(c->wait() == 0);
+}
+
+TEST_CASE("shm: counters and locks shared by four processes hold [atomics]") {
+  scratch dir;
+  host h(in(dir));
+  memory m(*h.d, 4096, everything, true);
+  h.accepts = false;
+  h.l = std::move(*h.a->listen({"", port}));
+  const std::uint64_t addr = m.address();
+  const std::uint64_t rkey = m.keys.rkey;
+  std::vector<std::unique_ptr<child>> clients;
+  for (int k = 0; k < 4; ++k) {
+    clients.push_back(std::make_unique<child>([&, addr, rkey] {
+      host c(in(dir));
+      raw_memory r(*c.d, 4096);
+      if (!connect_child(c)) return 1;
+      for (std::uint64_t i = 0; i < 20'000; ++i) {
+        c.done.clear();
+        if (c.rma(i, opcode::fetch_add, r.at(0, 8), addr, rkey, 1) == posted::pending &&
+            !pump(c, [&] { return !c.done.empty(); })) {
+          return 2;
+        }
+        if (c.done[0].status != wc_status::success) return 3;
+      }
+      return 0;
+    }));
+  }
+  std::vector<std::unique_ptr<queue_pair>> pairs;
+  std::size_t ended = 0;
+  for (long i = 0; i < patience && ended < 4; ++i) {
+    h.poll();
+    while (!h.events.empty()) {
+      const cm_event e = std::move(h.events.front());
+      h.events.pop_front();
+      if (e.what == cm_event::type::connect_request) {
+        pairs.push_back(std::move(*h.a->accept(e.request, {}, {})));
+      }
+      if (e.what == cm_event::type::disconnected) ++ended;
+    }
+  }
+  std::uint64_t sum = 0;
+  std::memcpy(&sum, m.data, 8);
+  CHECK(sum == 80'000);
+  for (auto& c : clients) CHECK(c->wait() == 0);
+}
+
+// Run again, in a process that may not reach into others: see below.
+TEST_CASE("shm: in a sandbox without process_vm_readv and process_vm_writev" *
+          doctest::skip(true)) {
+  couple c;
+  memory from(*c.client.d, 300'000, everything, false);
+  memory to(*c.server.d, 300'000, everything, false);
+  fill(from.at(0, 300'000), 8);
+  c.server.recv(1, to.at(0, 300'000));
+  c.client.send(2, from.at(0, 300'000));
+  REQUIRE(pump(c.server, c.client,
+               [&] { return c.server.find(1) != nullptr && c.client.find(2) != nullptr; }));
+  CHECK(same(from.at(0, 300'000), to.at(0, 300'000)));
+  std::memset(to.data, 0, 300'000);
+  c.server.recv(9, to.at(0, 0));
+  c.client.rma(3, opcode::write_imm, from.at(0, 290'000), to.address(8), to.keys.rkey, 0, 0, 77);
+  REQUIRE(pump(c.server, c.client, [&] { return c.server.find(9) != nullptr; }));
+  CHECK(c.server.find(9)->imm == 77);
+  CHECK(std::memcmp(to.data + 8, from.data, 290'000) == 0);
+  std::memset(from.data, 0, 300'000);
+  c.client.rma(4, opcode::read, from.at(0, 290'000), to.address(8), to.keys.rkey);
+  c.client.rma(5, opcode::fetch_add, from.at(290'000, 8), to.address(0), to.keys.rkey, 5);
+  REQUIRE(pump(c.server, c.client, [&] { return c.client.find(5) != nullptr; }));
+  CHECK(std::memcmp(to.data + 8, from.data, 290'000) == 0);
+  CHECK(to.data[0] == std::byte{5});
+  c.client.rma(6, opcode::read, from.at(0, 8), to.address(299'999), to.keys.rkey);
+  REQUIRE(c.both_down());
+  REQUIRE(pump(c.client, [&] { return c.client.find(6) != nullptr; }));
+  CHECK(c.client.find(6)->status == wc_status::rem_access_err);
+}
+
+TEST_CASE("shm: everything works where the kernel forbids to reach into other processes") {
+  child sandbox([] {
+    const std::array<sock_filter, 5> code{
+        sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 2, 0),
+        sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 1, 0),
+        sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1)};
+    const sock_fprog program{static_cast<unsigned short>(code.size()),
+                             const_cast<sock_filter*>(code.data())};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 90;
+    if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 91;
+    ::execl("/proc/self/exe", "tests", "--no-skip", "--test-case=shm: in a sandbox without*",
+            "--minimal", static_cast<char*>(nullptr));
+    return 92;
+  });
+  CHECK(sandbox.wait() == 0);
+}
+
+}  // namespace cordma::transport::shm_test
