@@ -14,6 +14,10 @@
 #include <utility>
 #include <vector>
 
+namespace cordma::transport::sim {
+class network;
+}
+
 namespace cordma::test {
 
 // What CORDMA_TEST_TRANSPORT names; shm where it is not set.
@@ -48,6 +52,9 @@ class stage {
   [[nodiscard]] std::string server_address(std::uint16_t port = 0) const;
   // Where the server is reached that listens there.
   [[nodiscard]] std::string reach(const Listener& listener) const;
+
+  // REQUIRES sim.
+  [[nodiscard]] transport::sim::network& net() noexcept;
 
   // Runs a coroutine lambda without captures to its end.
   template <class Story, class... Args>
