@@ -1,0 +1,11 @@
+// Counts what the whole program takes from the heap, by replacing operator new.
+#pragma once
+
+#include <cstdint>
+
+namespace cordma::test {
+
+// Calls of any operator new so far, on every thread.
+[[nodiscard]] std::uint64_t allocations() noexcept;
+
+}  // namespace cordma::test
