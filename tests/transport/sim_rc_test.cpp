@@ -271,6 +271,7 @@ TEST_CASE("sim rc: a message waits for its receive, as often as was agreed") {
   CHECK(w.now() - start < 4ms);
   CHECK(w.net.counters().rnr_naks == 4);
 
+  w.settle();
   link_pair patient = join_up(w);
   send(*patient.client, 2, mine.part(0, 8));
   w.pass(500ms);

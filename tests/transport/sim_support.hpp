@@ -61,8 +61,8 @@ class party final : public poller {
 // Registered memory of one party.
 class block {
  public:
-  block(party& p, std::size_t bytes, access rights = every_right)
-      : owner_(p.dom), bytes(bytes), keys(p.reg(this->bytes, rights)) {}
+  block(party& p, std::size_t size, access rights = every_right)
+      : owner_(p.dom), bytes(size), keys(p.reg(bytes, rights)) {}
   block(const block&) = delete;
   block& operator=(const block&) = delete;
   ~block() { owner_->deregister_memory(keys.lkey); }

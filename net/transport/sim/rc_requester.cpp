@@ -244,8 +244,9 @@ void rc_requester::restart_timer() noexcept {
   }
   const duration patience = pair_.options().peer_timeout;
   const duration trip = pair_.net().round_trip(pair_.id().host, pair_.peer().host);
-  duration wait = std::min(std::max(patience / timeout_share, 2 * trip), patience / 2);
-  for (unsigned i = 0; i < backoff_ && wait < patience; ++i) wait *= 2;
+  duration wait = std::max(patience / first_wait_share, 2 * trip);
+  const duration longest = std::max(patience / longest_wait_share, wait);
+  for (unsigned i = 0; i < backoff_ && wait < longest; ++i) wait = std::min(wait * 2, longest);
   retry_at_ = std::max(pair_.net().now(), departure_) + wait;
 }
 

@@ -27,8 +27,9 @@ class rc_requester {
   // Packets on their way, counting responses; and how many pass between two requests for an ack.
   static constexpr std::uint64_t window = 64;
   static constexpr std::uint64_t ack_every = 16;
-  // Retransmission begins after 1/255 of the peer timeout and doubles: the eighth try ends it.
-  static constexpr int timeout_share = 255;
+  // Retransmission begins after 1/255 of the peer timeout and doubles, up to 1/16 of it.
+  static constexpr int first_wait_share = 255;
+  static constexpr int longest_wait_share = 16;
   static constexpr std::uint8_t rnr_for_ever = 7;
   static constexpr std::uint64_t no_psn = ~std::uint64_t{0};
 

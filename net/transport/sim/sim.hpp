@@ -1,11 +1,6 @@
 // A network in one process: hosts, links and faults on one reactor, in virtual time. Queue pairs
 // behave packet by packet as those of an RDMA NIC do, and one seed decides everything that is left to
-// chance, so that whatever happened once happens again.
-//
-//   virtual_clock time;
-//   reactor loop({.time = &time});
-//   sim::network net({.seed = 42, .link = {.delay = 5us, .loss = 0.01}}, loop);
-//   std::shared_ptr<domain> a = net.make_domain("a");   // addresses are "a:7471"
+// chance, so that whatever happened once happens again. README.md shows a test that uses it.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -31,7 +26,7 @@ struct link_options {
 struct network_options {
   std::uint64_t seed = 1;
   std::uint32_t mtu = 1024;  // payload bytes per packet, 256 ... 4096
-  link_options link;  // of every pair of hosts until set_link(); a host reaches itself cleanly
+  link_options link{};  // of every pair of hosts until set_link(); a host reaches itself cleanly
   std::uint32_t max_queue_pairs = 4096;  // per adapter; then connecting fails with `full`
 };
 
