@@ -42,7 +42,8 @@ task<void> until_set(event* e) { co_await e->wait(); }
 
 asio::awaitable<int> inside_asio(reactor* r, event* e) {
   co_await async(*r, sleep_for(50us), asio::use_awaitable);
-  asio::steady_timer timer(co_await asio::this_coro::executor, 50us);
+  const auto executor = co_await asio::this_coro::executor;
+  asio::steady_timer timer(executor, 50us);
   co_await timer.async_wait(asio::use_awaitable);
   const int n = co_await async(*r, number_after(10us, 20), asio::use_awaitable);
   try {
@@ -209,6 +210,7 @@ TEST_CASE("the handler runs on its own executor's thread, and is canceled from t
   CHECK(where == std::this_thread::get_id());
   CHECK(n == 6);
   CHECK(canceled);
+  rdma.ask([] {});  // it has left asio::dispatch, so that `app` may go
 }
 
 TEST_CASE("canceling from another thread races with completion a thousand times, safely") {

@@ -1,0 +1,394 @@
+#include <cordma/runtime/event.hpp>
+#include <cordma/runtime/sleep.hpp>
+#include <cordma/runtime/spin_budget.hpp>
+#include <cordma/runtime/timeout.hpp>
+
+#include <pthread.h>
+#include <sched.h>
+#include <atomic>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "virtual_loop.hpp"
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+// A completion queue as the reactor sees one: a count that another thread raises, and a descriptor
+// that becomes readable once, for the first completion after arming.
+class fake_queue final : public poller {
+ public:
+  fake_queue() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  ~fake_queue() override { ::close(fd_); }
+
+  // Any thread.
+  void complete() {
+    completions_.fetch_add(1);
+    if (armed_.exchange(false)) {
+      const std::uint64_t one = 1;
+      CHECK(::write(fd_, &one, sizeof one) == sizeof one);
+    }
+  }
+  [[nodiscard]] std::uint64_t reaped() const { return reaped_; }
+
+  event* on_completion = nullptr;
+
+ private:
+  std::size_t poll() noexcept override {
+    const std::uint64_t n = completions_.load();
+    if (n == reaped_) return 0;
+    const std::uint64_t found = n - reaped_;
+    reaped_ = n;
+    if (on_completion != nullptr) on_completion->set();
+    return found;
+  }
+  arm_state arm() noexcept override {
+    armed_.store(true);
+    return arm_state::armed;
+  }
+  void disarm() noexcept override {
+    armed_.store(false);
+    std::uint64_t ignored = 0;
+    [[maybe_unused]] const auto n = ::read(fd_, &ignored, sizeof ignored);
+  }
+  [[nodiscard]] int wait_fd() const noexcept override { return fd_; }
+  [[nodiscard]] const char* name() const noexcept override { return "fake"; }
+
+  int fd_;
+  std::atomic<std::uint64_t> completions_{0};
+  std::atomic<bool> armed_{false};
+  std::uint64_t reaped_ = 0;
+};
+
+task<void> consume(event* e, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    co_await e->wait();
+    e->reset();
+  }
+}
+
+// Keeps the calling thread on the n-th processor it may use, where there is one, for its lifetime:
+// two threads that share a processor never meet in a window of a few hundred nanoseconds.
+class on_processor {
+ public:
+  explicit on_processor(int n) {
+    CPU_ZERO(&before_);
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &before_) && n-- == 0) CPU_SET(cpu, &one);
+    }
+    if (CPU_COUNT(&one) == 1) ::sched_setaffinity(0, sizeof one, &one);
+  }
+  ~on_processor() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  on_processor(const on_processor&) = delete;
+  on_processor& operator=(const on_processor&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+// Some tens of nanoseconds each.
+void linger(int steps) {
+  for (volatile int left = steps * 16; left > 0; left = left - 1) {}
+}
+
+// Lets the other thread go from inside the first or the second window before a sleep, in turns.
+struct window {
+  std::atomic<int> permits{0};
+  int calls = 0;
+  static void entered(void* p) noexcept {
+    auto& self = *static_cast<window*>(p);
+    const int round = self.calls++ / 2;
+    if (self.calls % 2 != round % 2) return;
+    self.permits.store(self.permits.load() + 1);
+    linger(round % 61);
+  }
+};
+
+}  // namespace
+
+// The other thread completes exactly one request per sleep, let loose in the window between the last
+// drain and the sleep; both sides linger for moments that vary, so that every part of it is hit. A
+// lost one hangs the test, and ctest's limit ends it.
+TEST_CASE("no completion is lost between the last drain and the sleep, 100 000 times") {
+  constexpr int rounds = 100'000;
+  fake_queue queue;
+  event e;
+  queue.on_completion = &e;
+  window w;
+  reactor_options options;
+  options.mode = wait_mode::event;
+  options.before_sleep = &window::entered;
+  options.before_sleep_context = &w;
+  reactor r(options);
+  REQUIRE(r.add(queue).ok());
+  std::atomic<bool> over{false};
+  std::thread peer([&queue, &w, &over] {
+    const on_processor second(1);
+    for (int i = 0; !over.load(); ++i) {
+      for (int spins = 0; w.permits.load() <= i && !over.load(); ++spins) {
+        if (spins > 10'000) std::this_thread::yield();
+      }
+      for (volatile int delay = i % 97 * 8; delay > 0; delay = delay - 1) {}
+      queue.complete();
+    }
+  });
+  const on_processor first(0);  // after the thread was made, which would inherit it
+  run(r, consume(&e, rounds));
+  over.store(true);
+  peer.join();
+  CHECK(queue.reaped() >= rounds);
+  const reactor_counters& n = r.counters();
+  MESSAGE("arms " << n.arms << ", sleeps " << n.sleeps << ", found in the window " << n.late_work);
+  CHECK(n.arms > 0);
+  r.remove(queue);
+}
+
+// The same, exactly in the window: the hook itself completes the request.
+TEST_CASE("what completes inside the window is found, 100 000 times, and never slept on") {
+  constexpr int rounds = 100'000;
+  fake_queue queue;
+  event e;
+  queue.on_completion = &e;
+  for (const int which : {0, 1}) {
+    CAPTURE(which);
+    struct hook {
+      fake_queue* queue;
+      int which;
+      int calls = 0;
+    } h{&queue, which};
+    reactor_options options;
+    options.mode = wait_mode::event;
+    options.before_sleep = [](void* p) noexcept {
+      auto& self = *static_cast<hook*>(p);
+      if (self.calls++ % 2 == self.which) self.queue->complete();
+    };
+    options.before_sleep_context = &h;
+    reactor r(options);
+    REQUIRE(r.add(queue).ok());
+    run(r, consume(&e, rounds));
+    CHECK(r.counters().sleeps == 0);
+    r.remove(queue);
+  }
+}
+
+namespace {
+reactor* signaled_reactor = nullptr;
+bool is_set(void* flag) noexcept { return static_cast<std::atomic<bool>*>(flag)->load(); }
+}  // namespace
+
+TEST_CASE("wake() from another thread and from a signal handler ends a wait") {
+  for (const bool by_signal : {false, true}) {
+    CAPTURE(by_signal);
+    static std::atomic<bool> flag{false};
+    flag.store(false);
+    std::atomic<bool> about_to_sleep{false};
+    reactor_options options;
+    options.mode = wait_mode::event;
+    options.before_sleep = [](void* p) noexcept {
+      auto& f = *static_cast<std::atomic<bool>*>(p);
+      f.store(true);
+      f.notify_one();
+    };
+    options.before_sleep_context = &about_to_sleep;
+    reactor r(options);
+    signaled_reactor = &r;
+    std::signal(SIGUSR1, [](int) {
+      flag.store(true);
+      signaled_reactor->wake();
+    });
+    const pthread_t sleeper = ::pthread_self();
+    std::thread waker([&about_to_sleep, by_signal, sleeper, &r] {
+      about_to_sleep.wait(false);
+      if (by_signal) {
+        ::pthread_kill(sleeper, SIGUSR1);
+      } else {
+        flag.store(true);
+        r.wake();
+      }
+    });
+    CHECK(r.run_until(&is_set, &flag).ok());
+    waker.join();
+    std::signal(SIGUSR1, SIG_DFL);
+    signaled_reactor = nullptr;
+  }
+}
+
+TEST_CASE("a wake() before the wait is not lost, and does not make later waits spin") {
+  reactor r({.mode = wait_mode::event});
+  r.wake();
+  CHECK(r.prepare_wait() == arm_state::busy);
+  // The descriptor may still be readable once; after that it is quiet.
+  for (int i = 0; i < 3; ++i) {
+    r.turn();
+    REQUIRE(r.prepare_wait() == arm_state::armed);
+    r.finish_wait();
+  }
+  event e;
+  driven<void> d(r, with_timeout(200us, e.wait()));
+  CHECK(r.run_until([](void* p) noexcept { return static_cast<driven<void>*>(p)->ended(); }, &d)
+            .ok());
+  CHECK(r.counters().sleeps <= 3);
+}
+
+TEST_CASE("polling finds nothing without a system call, and counts it as idle") {
+  reactor r({.mode = wait_mode::polling});
+  const auto before = r.counters();
+  for (int i = 0; i < 100; ++i) CHECK(!r.turn());
+  CHECK(r.counters().idle_turns == before.idle_turns + 100);
+  CHECK(r.counters().sleeps == 0);
+}
+
+TEST_CASE("a poller that cannot wake a sleeper is refused where the reactor may sleep") {
+  class blind final : public poller {
+    std::size_t poll() noexcept override { return 0; }
+    arm_state arm() noexcept override { return arm_state::armed; }
+    [[nodiscard]] int wait_fd() const noexcept override { return cannot_wake; }
+    [[nodiscard]] const char* name() const noexcept override { return "blind"; }
+  } b;
+  reactor sleepy({.mode = wait_mode::event});
+  const result<void> refused = sleepy.add(b);
+  CHECK(refused.code() == errc::not_supported);
+  CHECK(refused.why().message().find("blind") != std::string::npos);
+  reactor awake({.mode = wait_mode::polling});
+  CHECK(awake.add(b).ok());
+  awake.remove(b);
+}
+
+TEST_CASE("virtual time jumps from timer to timer, and a deadlock is an error") {
+  virtual_loop v;
+  event e;
+  v.run(with_timeout(24h, sleep_for(23h)));
+  CHECK(v.time.now() == time_point(23h));
+  struct local {
+    static task<void> wait(event* e) { co_await e->wait(); }
+  };
+  try {
+    v.run(local::wait(&e));
+    CHECK(false);
+  } catch (const error& err) {
+    CHECK(err.condition() == errc::bad_state);
+  }
+}
+
+TEST_CASE("timers of one instant fire in the order of adding, removed ones never") {
+  struct noting final : timer {
+    noting(int n, std::vector<int>* log)
+        : timer([](timer& t) noexcept {
+            auto& self = static_cast<noting&>(t);
+            self.log_->push_back(self.n_);
+          }),
+          n_(n),
+          log_(log) {}
+    int n_;
+    std::vector<int>* log_;
+  };
+  virtual_loop v;
+  std::vector<int> log;
+  {
+    std::vector<std::unique_ptr<noting>> timers;
+    for (int i = 0; i < 100; ++i) {
+      timers.push_back(std::make_unique<noting>(i, &log));
+      v.loop.add(*timers.back(), time_point(duration(i % 7)));
+    }
+    for (std::size_t i = 0; i < 100; i += 3) timers[i].reset();
+    for (int t = 0; t < 7; ++t) v.pass(duration(1));
+  }
+  std::vector<int> expected;
+  for (int t = 0; t < 7; ++t) {
+    for (int i = 0; i < 100; ++i) {
+      if (i % 7 == t && i % 3 != 0) expected.push_back(i);
+    }
+  }
+  CHECK(log == expected);
+}
+
+TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost of a wake-up") {
+  constexpr duration cost = 10us;
+  constexpr duration latency = 50us;
+  spin_budget b(cost, latency);
+  CHECK(b.get() == cost);
+  SUBCASE("rare arrivals: spinning is given up") {
+    for (int i = 0; i < 10; ++i) b.work_came_while_asleep(1ms);
+    CHECK(b.get() == duration::zero());
+    SUBCASE("and taken up again when they come close, though the sleep itself was longer") {
+      b.work_came_while_asleep(latency + 3us);
+      CHECK(b.get() == cost);
+    }
+  }
+  SUBCASE("arrivals a little later than the budget: it grows back to the cost, no further") {
+    b.work_came_while_asleep(1ms);
+    CHECK(b.get() == cost / 2);
+    b.work_came_while_asleep(latency + cost);
+    CHECK(b.get() == cost);
+  }
+  SUBCASE("the loss against the better of the two modes stays below a factor of two") {
+    // The price of one wait: polling pays the gap, event pays the wake-up, adaptive its spin and then
+    // the wake-up. Gaps from a tenth to a hundred times the cost.
+    for (const int tenths : {1, 3, 5, 9, 10, 11, 15, 20, 50, 100, 1000}) {
+      const duration gap = cost * tenths / 10;
+      spin_budget s(cost, latency);
+      duration spent{};
+      constexpr int waits = 1000;
+      for (int i = 0; i < waits; ++i) {
+        if (gap <= s.get()) {
+          spent += gap;
+        } else {
+          spent += s.get() + cost;
+          s.work_came_while_asleep(gap + latency);
+        }
+      }
+      CAPTURE(tenths);
+      CHECK(spent <= 2 * std::min(gap, cost) * waits + 2 * cost);
+    }
+  }
+}
+
+namespace {
+task<int> ready_at_once(int i) { co_return i; }
+[[gnu::noinline]] std::uintptr_t here() {
+  return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+}
+task<void> a_million(event* set, std::uintptr_t* lowest) {
+  *lowest = here();
+  for (int i = 0; i < 1'000'000; ++i) {
+    co_await set->wait();
+    const int n = co_await ready_at_once(i);
+    if (n != i) co_return;
+    *lowest = std::min(*lowest, here());
+  }
+}
+}  // namespace
+
+TEST_CASE("a million awaits that complete at once do not grow the stack") {
+  virtual_loop v;
+  event e;
+  e.set();
+  std::uintptr_t lowest = 0;
+  const std::uintptr_t top = here();
+  v.run(a_million(&e, &lowest));
+  // At most what one turn may run inline, in builds where the transfer is no tail call.
+  CHECK(top - lowest < 512 * 1024);
+}
+
+TEST_CASE("a busy chain of awaits does not starve the pollers") {
+  fake_queue queue;
+  reactor r({.mode = wait_mode::polling});
+  REQUIRE(r.add(queue).ok());
+  event e;
+  e.set();
+  std::uintptr_t ignored = 0;
+  const auto before = r.counters().turns;
+  run(r, a_million(&e, &ignored));
+  CHECK(r.counters().turns - before > 1'000'000 / 256);
+  r.remove(queue);
+}

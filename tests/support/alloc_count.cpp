@@ -1,0 +1,49 @@
+#include <support/alloc_count.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::atomic<std::uint64_t> counted{0};
+std::atomic<std::uint64_t> failing{0};  // the allocation of this number fails; 0: none
+
+void count() {
+  const std::uint64_t number = counted.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (number == failing.load(std::memory_order_relaxed)) throw std::bad_alloc();
+}
+
+void* take(std::size_t bytes) {
+  count();
+  if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+  throw std::bad_alloc();
+}
+void* take(std::size_t bytes, std::align_val_t alignment) {
+  count();
+  const auto a = static_cast<std::size_t>(alignment);
+  if (void* p = std::aligned_alloc(a, (bytes + a - 1) / a * a)) return p;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+std::uint64_t cordma::test::allocations() noexcept {
+  return counted.load(std::memory_order_relaxed);
+}
+
+void cordma::test::fail_allocation(std::uint64_t n) noexcept {
+  failing.store(n == 0 ? 0 : counted.load(std::memory_order_relaxed) + n);
+}
+
+bool cordma::test::allocation_failed() noexcept {
+  return failing.load() != 0 && counted.load() >= failing.load();
+}
+
+// The nothrow and array forms of the standard library call these.
+void* operator new(std::size_t bytes) { return take(bytes); }
+void* operator new(std::size_t bytes, std::align_val_t a) { return take(bytes, a); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }

@@ -1,0 +1,16 @@
+// Counts what the whole program takes from the heap, by replacing operator new; and makes it fail.
+#pragma once
+
+#include <cstdint>
+
+namespace cordma::test {
+
+// Calls of any operator new so far, on every thread.
+[[nodiscard]] std::uint64_t allocations() noexcept;
+
+// The n-th allocation from now on throws std::bad_alloc (1 = the next), once. 0: none does.
+void fail_allocation(std::uint64_t n) noexcept;
+// Whether the allocation that was to fail has come.
+[[nodiscard]] bool allocation_failed() noexcept;
+
+}  // namespace cordma::test
