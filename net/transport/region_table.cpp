@@ -100,7 +100,7 @@ region_table::pin region_table::resolve(std::uint64_t rkey, std::uint64_t addr,
   return held;
 }
 
-region_table::found region_table::look_up(std::uint64_t rkey) noexcept {
+region_table::registration region_table::look_up(std::uint64_t rkey) noexcept {
   entry* const e = at(rkey & index_mask);
   if (e == nullptr || rkey == 0) return {};
   e->users.fetch_add(1, std::memory_order_seq_cst);

@@ -60,13 +60,13 @@ class region_table {
                             access wanted) noexcept;
 
   // What is registered under a remote key, held in place: for owners whose peers map it themselves.
-  struct found {
+  struct registration {
     pin hold;
     const memory_range* range = nullptr;
     std::uint32_t lkey = 0;
     explicit operator bool() const noexcept { return range != nullptr; }
   };
-  [[nodiscard]] found look_up(std::uint64_t rkey) noexcept;
+  [[nodiscard]] registration look_up(std::uint64_t rkey) noexcept;
 
   // The registered range behind a local key; null where there is none. Stable until remove().
   [[nodiscard]] const memory_range* local(std::uint32_t lkey) const noexcept;

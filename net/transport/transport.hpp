@@ -75,6 +75,11 @@ class queue_pair {
   }
   // service::ud: this port as others address it, and groups.
   virtual result<datagram_peer> self() { return errc::not_supported; }
+  // Where a datagram goes that is meant for everybody who joined; this port's qkey.
+  virtual result<datagram_peer> group(const address& name) {
+    static_cast<void>(name);
+    return errc::not_supported;
+  }
   virtual result<void> join(const address& group) {
     static_cast<void>(group);
     return errc::not_supported;

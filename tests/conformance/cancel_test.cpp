@@ -48,8 +48,8 @@ TEST_CASE(
       {
         scope gone(me);
         gone.spawn(receive_pooled(&w.server, &pool, &resumed));
-        while (pool.available() == 4) co_await yield();
-        for (int i = 0; i < 3; ++i) co_await yield();
+        while (pool.available() == 4) co_await moment(on);
+        for (int i = 0; i < 3; ++i) co_await moment(on);
       }
       CHECK(pool.available() == 3);  // the request in flight keeps it
       fill(out.bytes(), 1);
@@ -83,7 +83,7 @@ TEST_CASE(
       {
         scope gone(me);
         gone.spawn(receive_into(&w.server, server_memory(on, size), &resumed));
-        for (int i = 0; i < 3; ++i) co_await yield();
+        for (int i = 0; i < 3; ++i) co_await moment(on);
       }
       co_await w.client.send(out);
       recv_operation next = w.server.recv(in).start();
@@ -108,13 +108,13 @@ TEST_CASE("D1: a coroutine destroyed while sending from a pool; the message arri
       {
         scope gone(me);
         gone.spawn(send_pooled(&w.client, pool.take().value(), size));
-        co_await yield();
+        co_await moment(on);
       }
       recv_operation receiving = w.server.recv(in).start();
       const Received got = co_await receiving;
       CHECK(got.bytes == size);
       CHECK(filled(in.bytes(), size));
-      while (pool.available() == 0) co_await yield();
+      while (pool.available() == 0) co_await moment(on);
       CHECK(pool.available() == 1);
     }
   });
@@ -137,7 +137,7 @@ TEST_CASE("D1: an endpoint destroyed with everything in flight returns every buf
         std::vector<message_operation> recvs;
         for (int i = 0; i < 4; ++i) recvs.push_back(w.client.recv(pool).start());
         send_operation reading = w.client.read(remote, local).start();
-        for (int i = 0; i < passes; ++i) co_await yield();
+        for (int i = 0; i < passes; ++i) co_await moment(on);
         w.client = Endpoint();
         for (send_operation& op : sends) {
           const result<void> r = co_await op.result();
@@ -158,7 +158,7 @@ namespace {
 
 // One message, and one receive that is canceled some passes after both are under way. Whoever wins,
 // the message is received exactly once, by this receive or by the next.
-task<> race_once(wire& w, BufferPool& pool, Slice out, std::uint64_t number, dice& d,
+task<> race_once(stage& on, wire& w, BufferPool& pool, Slice out, std::uint64_t number, dice& d,
                  std::uint64_t& canceled) {
   *reinterpret_cast<std::uint64_t*>(out.data()) = number;
   const bool receive_first = d.below(2) == 0;
@@ -166,7 +166,7 @@ task<> race_once(wire& w, BufferPool& pool, Slice out, std::uint64_t number, dic
   if (!receive_first) sending.emplace(w.client.send(out).start());
   message_operation receiving = w.server.recv(pool).start();
   if (receive_first) sending.emplace(w.client.send(out).start());
-  for (std::size_t i = d.below(4); i > 0; --i) co_await yield();
+  for (std::size_t i = d.below(4); i > 0; --i) co_await moment(on);
   receiving.cancel();
   result<Message> got = co_await receiving.result();
   if (!got.ok()) {
@@ -194,7 +194,7 @@ TEST_CASE(
     MemoryRegion out = client_memory(on, 8);
     dice d(seed);
     std::uint64_t canceled = 0;
-    for (std::uint64_t i = 0; i < rounds; ++i) co_await race_once(w, pool, out, i, d, canceled);
+    for (std::uint64_t i = 0; i < rounds; ++i) co_await race_once(on, w, pool, out, i, d, canceled);
     CHECK(canceled > 0);
     CHECK(canceled < rounds);
     CHECK(pool.available() == 4);

@@ -200,7 +200,7 @@ TEST_CASE("I5: closing a listener rejects what waits, resumes who waits, and lea
       wires.emplace_back(std::move(client), std::move(server));
     }
     connect_operation queued = on.client().connect(on.reach(listener)).start();
-    for (int i = 0; i < 200; ++i) co_await yield();
+    for (int i = 0; i < 200; ++i) co_await moment(on);
     listener.close();
     const result<Endpoint> unanswered = co_await queued.result();
     CHECK(unanswered.code() == errc::rejected);
@@ -224,7 +224,7 @@ TEST_CASE("K10: connecting is withdrawn when it is canceled, and the server goes
     for (int passes : {0, 1, 2, 5, 20, 100}) {
       CAPTURE(passes);
       connect_operation connecting = on.client().connect(on.reach(listener)).start();
-      for (int i = 0; i < passes; ++i) co_await yield();
+      for (int i = 0; i < passes; ++i) co_await moment(on);
       connecting.cancel();
       const result<Endpoint> r = co_await connecting.result();
       CHECK(r.code() == errc::canceled);
@@ -233,11 +233,11 @@ TEST_CASE("K10: connecting is withdrawn when it is canceled, and the server goes
     connect_operation connecting = on.client().connect(on.reach(listener)).start();
     while (!connecting.done()) {
       next_operation coming = listener.next().start();
-      while (!coming.done() && !connecting.done()) co_await yield();
+      while (!coming.done() && !connecting.done()) co_await moment(on);
       if (!coming.done()) break;
       ConnectionRequest request = co_await coming;
       const result<Endpoint> accepted = co_await request.accept().result();
-      for (int i = 0; i < 200; ++i) co_await yield();
+      for (int i = 0; i < 200; ++i) co_await moment(on);
       if (accepted.ok() && connecting.done()) CHECK(accepted->state() == endpoint_state::connected);
     }
     Endpoint client = co_await connecting;

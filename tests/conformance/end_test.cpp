@@ -54,7 +54,7 @@ task<> stop_after_eight(stage& on, stop how) {
     receives.spawn(receive_one(&w.server, in.all().part(i * 8, 8), &t));
   }
   for (std::size_t i = 0; i < 8; ++i) co_await w.client.send(out.all().part(i * 8, 8));
-  while (t.done < 8) co_await yield();
+  while (t.done < 8) co_await moment(on);
   CHECK(t.resumed == 8);
   CHECK(w.server.state() == endpoint_state::connected);
   switch (how) {

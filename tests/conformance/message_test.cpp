@@ -248,7 +248,7 @@ TEST_CASE("I8: with rnr_retry 7 a message waits for a receive that comes late") 
     for (std::size_t size : {std::size_t{8}, std::size_t{100'000}}) {
       fill(out.bytes(), size);
       send_operation sending = w.client.send(out.all().first(size)).start();
-      for (int i = 0; i < 100; ++i) co_await yield();
+      for (int i = 0; i < 100; ++i) co_await moment(on);
       recv_operation late = w.server.recv(in).start();
       const Received got = co_await late;
       co_await sending;

@@ -7,14 +7,20 @@
 namespace {
 
 std::atomic<std::uint64_t> counted{0};
+std::atomic<std::uint64_t> failing{0};  // the allocation of this number fails; 0: none
+
+void count() {
+  const std::uint64_t number = counted.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (number == failing.load(std::memory_order_relaxed)) throw std::bad_alloc();
+}
 
 void* take(std::size_t bytes) {
-  counted.fetch_add(1, std::memory_order_relaxed);
+  count();
   if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
   throw std::bad_alloc();
 }
 void* take(std::size_t bytes, std::align_val_t alignment) {
-  counted.fetch_add(1, std::memory_order_relaxed);
+  count();
   const auto a = static_cast<std::size_t>(alignment);
   if (void* p = std::aligned_alloc(a, (bytes + a - 1) / a * a)) return p;
   throw std::bad_alloc();
@@ -24,6 +30,14 @@ void* take(std::size_t bytes, std::align_val_t alignment) {
 
 std::uint64_t cordma::test::allocations() noexcept {
   return counted.load(std::memory_order_relaxed);
+}
+
+void cordma::test::fail_allocation(std::uint64_t n) noexcept {
+  failing.store(n == 0 ? 0 : counted.load(std::memory_order_relaxed) + n);
+}
+
+bool cordma::test::allocation_failed() noexcept {
+  return failing.load() != 0 && counted.load() >= failing.load();
 }
 
 bool cordma::test::counts_allocations() noexcept {

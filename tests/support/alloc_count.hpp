@@ -1,4 +1,4 @@
-// Counts what the whole program takes from the heap, by replacing operator new.
+// Counts what the whole program takes from the heap, by replacing operator new; and makes it fail.
 #pragma once
 
 #include <cstdint>
@@ -10,5 +10,10 @@ namespace cordma::test {
 
 // False in sanitized builds, whose operator new cannot be replaced: nothing is counted then.
 [[nodiscard]] bool counts_allocations() noexcept;
+
+// The n-th allocation from now on throws std::bad_alloc (1 = the next), once. 0: none does.
+void fail_allocation(std::uint64_t n) noexcept;
+// Whether the allocation that was to fail has come.
+[[nodiscard]] bool allocation_failed() noexcept;
 
 }  // namespace cordma::test

@@ -1,12 +1,16 @@
 #include <support/stage.hpp>
 
+#include <cordma/net/transport/sim/sim.hpp>
+
 #include <algorithm>
 #include <cstdlib>
-#include <stdexcept>
 
 namespace cordma::test {
 
-struct backdrop {};
+struct backdrop {
+  virtual_clock time;
+  std::optional<transport::sim::network> net;
+};
 
 transport::kind transport_under_test() {
   const char* const named = std::getenv("CORDMA_TEST_TRANSPORT");
@@ -19,11 +23,21 @@ stage::stage(const stage_options& options, transport::kind over)
   r.mode = options.mode;
   r.before_sleep = options.before_sleep;
   r.before_sleep_context = options.before_sleep_context;
+  const bool simulated = over == transport::kind::sim;
+  if (simulated) r.time = &behind_->time;
   loop_ = std::make_unique<reactor>(r);
-  context_options c;
-  c.transports = {over};
-  client_context_.emplace(c);
-  server_context_.emplace(c);
+  if (simulated) behind_->net.emplace(transport::sim::network_options{}, *loop_);
+  const auto host = [&](const char* named) {
+    context_options c;
+    if (simulated) {
+      c.domains.push_back(behind_->net->make_domain(named));
+    } else {
+      c.transports = {over};
+    }
+    return c;
+  };
+  client_context_.emplace(host("client"));
+  server_context_.emplace(host("server"));
   client_ = std::make_unique<Worker>(*client_context_, *loop_);
   server_ = std::make_unique<Worker>(*server_context_, *loop_);
 }
@@ -31,13 +45,22 @@ stage::stage(const stage_options& options, transport::kind over)
 stage::~stage() = default;
 
 std::string stage::server_address(std::uint16_t port) const {
-  return "127.0.0.1:" + std::to_string(port);
+  return (over_ == transport::kind::sim ? "server:" : "127.0.0.1:") + std::to_string(port);
 }
 
 std::string stage::reach(const Listener& listener) const { return listener.bound().text(); }
 
-void stage::settle(int passes) {
-  for (int i = 0; i < passes; ++i) loop_->turn();
+transport::sim::network& stage::net() noexcept {
+  CORDMA_REQUIRE(behind_->net.has_value());
+  return *behind_->net;
+}
+
+task<> moment(stage& s) {
+  if (s.over() == transport::kind::sim) {
+    co_await sleep_for(std::chrono::microseconds(2));
+  } else {
+    co_await yield();
+  }
 }
 
 task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {

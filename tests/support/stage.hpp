@@ -14,6 +14,10 @@
 #include <utility>
 #include <vector>
 
+namespace cordma::transport::sim {
+class network;
+}
+
 namespace cordma::test {
 
 // What CORDMA_TEST_TRANSPORT names; shm where it is not set.
@@ -49,13 +53,14 @@ class stage {
   // Where the server is reached that listens there.
   [[nodiscard]] std::string reach(const Listener& listener) const;
 
+  // REQUIRES sim.
+  [[nodiscard]] transport::sim::network& net() noexcept;
+
   // Runs a coroutine lambda without captures to its end.
   template <class Story, class... Args>
   auto play(Story story, Args... args) {
     return cordma::run(*loop_, story(*this, args...));
   }
-  // Lets everything happen that can happen by itself: no coroutine runs meanwhile that is not ready.
-  void settle(int passes = 64);
 
   void drop_client() { client_.reset(); }
   void drop_server() { server_.reset(); }
@@ -83,6 +88,9 @@ class wire {
 };
 [[nodiscard]] task<wire> connect(stage& s, endpoint_options client = {},
                                  endpoint_options server = {});
+
+// Lets others run, and time pass where it is virtual: for loops that wait for something to be seen.
+[[nodiscard]] task<> moment(stage& s);
 
 // Registered memory on each side, with every right unless told otherwise.
 inline constexpr access every_right = access::local_write | transport::all_remote;

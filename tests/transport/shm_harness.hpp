@@ -12,11 +12,13 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace cordma::transport::shm_test {
 
-inline constexpr long patience = 20'000'000;  // polls
+inline constexpr long patience = 200'000'000;  // polls
+inline constexpr long polls_per_yield = 256;   // so that a peer gets the processor, too
 
 // A directory for rendezvous sockets that goes with the test.
 struct scratch {
@@ -188,6 +190,7 @@ template <class Until>
     if (until()) return true;
     x.poll();
     y.poll();
+    if (i % polls_per_yield == 0) std::this_thread::yield();
   }
   return false;
 }
@@ -196,6 +199,7 @@ template <class Until>
   for (long i = 0; i < patience; ++i) {
     if (until()) return true;
     x.poll();
+    if (i % polls_per_yield == 0) std::this_thread::yield();
   }
   return false;
 }

@@ -78,7 +78,10 @@ TEST_CASE("shm: 1,000,000 messages from another process, in order and whole") {
       std::memcpy(m.store.data(), &i, 8);
       h.done.clear();
       h.send(i, m.at(0, i % 1000 == 0 ? 4000 : 8 + i % 60));
-      while (h.done.empty()) h.poll();
+      while (h.done.empty()) {
+        h.poll();
+        std::this_thread::yield();
+      }
     }
     h.q->disconnect();
     return pump(h, [&] { return h.saw(cm_event::type::disconnected) != nullptr; }) ? 0 : 2;
@@ -96,6 +99,7 @@ TEST_CASE("shm: 1,000,000 messages from another process, in order and whole") {
       ++posted_receives;
     }
     h.poll();
+    if (i % polls_per_yield == 0) std::this_thread::yield();
     for (const completion& c : h.done) {
       std::uint64_t value = 0;
       std::memcpy(&value, m.data + got % 64 * 4096, 8);
@@ -105,9 +109,9 @@ TEST_CASE("shm: 1,000,000 messages from another process, in order and whole") {
     }
     h.done.clear();
   }
-  CHECK(got == total);
+  REQUIRE(got == total);
   CHECK(wrong == 0);
-  CHECK(pump(h, [&] { return h.saw(cm_event::type::disconnected) != nullptr; }));
+  REQUIRE(pump(h, [&] { return h.saw(cm_event::type::disconnected) != nullptr; }));
   CHECK(sender.wait() == 0);
 }
 
@@ -267,6 +271,7 @@ TEST_CASE("shm: eight client processes, both directions") {
   };
   for (long i = 0; i < patience && ended < 8; ++i) {
     h.poll();
+    if (i % polls_per_yield == 0) std::this_thread::yield();
     while (!h.events.empty()) {
       const cm_event e = std::move(h.events.front());
       h.events.pop_front();
@@ -318,6 +323,7 @@ TEST_CASE("shm: counters and locks shared by four processes hold [atomics]") {
   std::size_t ended = 0;
   for (long i = 0; i < patience && ended < 4; ++i) {
     h.poll();
+    if (i % polls_per_yield == 0) std::this_thread::yield();
     while (!h.events.empty()) {
       const cm_event e = std::move(h.events.front());
       h.events.pop_front();

@@ -16,6 +16,7 @@ std::string versions(std::uint32_t mine, std::uint32_t theirs) {
 }  // namespace
 
 void shm_queue_pair::on_socket() noexcept {
+  if (hidden_ != nullptr && side_ == side::accepts) return on_hidden_name();
   received_packet p;
   while (socket_ && state_ != state::error && !dying_) {
     const transfer t = receive_packet(socket_.get(), p);
@@ -120,7 +121,7 @@ void shm_queue_pair::on_region_request(const region_packet& q) noexcept {
   auto a = make_packet<region_packet>(packet::region_answer);
   a.rkey = q.rkey;
   region_table& regions = domain_.regions();
-  const region_table::found held = regions.look_up(q.rkey);
+  const region_table::registration held = regions.look_up(q.rkey);
   unique_fd fd;
   if (held) {
     const memory_range& range = *held.range;

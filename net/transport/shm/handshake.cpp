@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_listener.hpp>
@@ -41,6 +42,39 @@ result<bound_name> bind_any(const std::string& directory, bool any_user, address
 }
 
 }  // namespace
+
+bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept {
+  const header_verdict v = inspect(p.bytes());
+  if (v.is == header_verdict::what::version) {
+    answer = make_refusal(packet::mismatch, errc::unsupported_version, "the shm protocol version");
+    answer.mine = wire_version;
+    answer.theirs = v.theirs;
+    return false;
+  }
+  if (v.is != header_verdict::what::fine || v.type != packet::hello || !parse(p.bytes(), hello) ||
+      hello.data_bytes > hello.data.size()) {
+    answer = make_refusal(packet::refuse, errc::connection_aborted, "a malformed hello");
+    return false;
+  }
+  if (hello.cell_size != cell_bytes) {
+    answer = make_refusal(packet::mismatch, errc::unsupported_version, "the size of a ring's cell");
+    answer.mine = cell_bytes;
+    answer.theirs = hello.cell_size;
+    return false;
+  }
+  if (p.lost_fds) {
+    answer = make_refusal(packet::refuse, errc::no_memory,
+                          "no file descriptor is left: raise its limit with ulimit -n");
+    return false;
+  }
+  if (p.fd_count != 4 || !std::has_single_bit(hello.ring_size) ||
+      hello.ring_size < least_ring_bytes || hello.ring_size > most_ring_bytes ||
+      !is_safe_to_map(p.fds[0].get(), channel_bytes(hello.ring_size))) {
+    answer = make_refusal(packet::refuse, errc::connection_aborted, "a hello without its memory");
+    return false;
+  }
+  return true;
+}
 
 result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
                               const peer_identity& who) {
@@ -96,12 +130,14 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   if (::access(path.c_str(), F_OK) != 0 || !is_this_host(to.host)) {
     return failure{errc::unreachable, "nobody listens on " + to.text() + " by shared memory"};
   }
-  return dial_out(path, options, private_data);
+  auto q = std::make_unique<shm_queue_pair>(*this, side::connects, options, path);
+  const result<void> dialed = dial_for(*q, path, private_data);
+  if (!dialed) return dialed.why();
+  return std::unique_ptr<queue_pair>(std::move(q));
 }
 
-result<std::unique_ptr<queue_pair>> shm_adapter::dial_out(const std::string& path,
-                                                          const queue_pair_options& options,
-                                                          std::span<const std::byte> data) {
+result<void> shm_adapter::dial_for(shm_queue_pair& q, const std::string& path,
+                                   std::span<const std::byte> data) {
   result<dial> d = dial_name(path);
   if (!d) return d.why();
   if ((*d).again) {
@@ -118,17 +154,14 @@ result<std::unique_ptr<queue_pair>> shm_adapter::dial_out(const std::string& pat
   if (!memory) return memory.why();
   result<channel> mapped = map_channel((*memory).get(), ring_bytes);
   if (!mapped) return mapped.why();
-  auto q = std::make_unique<shm_queue_pair>(*this, side::connects, options, path);
   const int socket = (*d).socket.get();
-  const result<void> started = q->start(std::move((*d).socket), std::move(*mapped), *who);
-  if (!started) return started.why();
+  const result<void> started = q.start(std::move((*d).socket), std::move(*mapped), *who);
+  if (!started) return started;
   const std::array<int, 4> fds{(*memory).get(), doorbell_.get(), page_fd_.get(),
                                domain_->epochs_fd()};
-  const introduction hello = q->introduce(packet::hello, data);
-  if (send_packet(socket, hello, fds) != transfer::done) {
-    return failure{errc::unreachable, "whoever listened on " + path + " is gone"};
-  }
-  return std::unique_ptr<queue_pair>(std::move(q));
+  // A listener that went meanwhile may have said why: the answer is looked for in any case.
+  static_cast<void>(send_packet(socket, q.introduce(packet::hello, data), fds));
+  return {};
 }
 
 void shm_adapter::add_request(std::unique_ptr<connect_request> r) {
@@ -235,7 +268,10 @@ result<std::uint64_t> shm_adapter::hand_over(std::uint64_t request, adapter& tar
 result<std::unique_ptr<queue_pair>> shm_adapter::create(const queue_pair_options& options) {
   const result<void> fine = check_options(options, domain_->caps());
   if (!fine) return fine.why();
-  return failure{errc::not_supported};
+  auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, options, "");
+  const result<void> opened = q->open_hidden();
+  if (!opened) return opened.why();
+  return std::unique_ptr<queue_pair>(std::move(q));
 }
 
 }  // namespace cordma::transport::shm

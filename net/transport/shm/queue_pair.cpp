@@ -51,6 +51,7 @@ shm_queue_pair::~shm_queue_pair() {
     }
   }
   state_ = state::error;
+  close_hidden();
   end_socket();
   if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
   home_.drop_events(this);
@@ -81,7 +82,7 @@ introduction shm_queue_pair::introduce(packet type,
       static_cast<std::uint64_t>(std::max<duration::rep>(options_.rnr_timer.count(), 0));
   i.probe_address = reinterpret_cast<std::uintptr_t>(&probe_value_);
   i.probe_value = probe_value_;
-  i.token = expected_token_;
+  i.token = common_token_;
   i.pid = static_cast<std::uint32_t>(::getpid());
   i.rnr_retry = options_.rnr_retry;
   i.fences_itself = domain_.barriers() ? 0 : 1;
@@ -305,8 +306,7 @@ void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) n
   if (state_ == state::connecting) home_.expect(-1);
   state_ = state::error;
   if (connect_timer_.pending()) home_.home().remove(connect_timer_);
-  if (hidden_ != nullptr) home_.unwatch(hidden_->socket.get(), *this);
-  hidden_.reset();
+  close_hidden();
   end_socket();
   cm_event e;
   e.what = why.code() == errc::rejected ? cm_event::type::rejected : cm_event::type::failed;

@@ -67,9 +67,9 @@ class shm_adapter final : public adapter {
                                                   const peer_identity& who, const std::string& path,
                                                   const queue_pair_options& options,
                                                   std::span<const std::byte> data);
-  result<std::unique_ptr<queue_pair>> dial_out(const std::string& path,
-                                               const queue_pair_options& options,
-                                               std::span<const std::byte> data);
+  // Connects `q` to whoever listens on `path`.
+  result<void> dial_for(shm_queue_pair& q, const std::string& path,
+                        std::span<const std::byte> data);
   void drop_requests(const shm_listener* from) noexcept;
 
  private:
@@ -100,6 +100,8 @@ class shm_adapter final : public adapter {
   std::map<std::uint64_t, std::unique_ptr<connect_request>> handed_;
 };
 
+// Whether a first packet is a hello that can be answered; otherwise `answer` says why not.
+[[nodiscard]] bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept;
 // What the peer said about itself, with descriptors mapped; why not, where something is wrong.
 [[nodiscard]] result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
                                             const peer_identity& who);

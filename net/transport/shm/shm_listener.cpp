@@ -11,40 +11,6 @@ namespace {
 constexpr duration longest_greeting = std::chrono::seconds(5);
 constexpr int most_accepts_per_look = 64;
 
-// Its first packet, where it is a hello of this version; otherwise `answer` says why not.
-bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept {
-  const header_verdict v = inspect(p.bytes());
-  if (v.is == header_verdict::what::version) {
-    answer = make_refusal(packet::mismatch, errc::unsupported_version, "the shm protocol version");
-    answer.mine = wire_version;
-    answer.theirs = v.theirs;
-    return false;
-  }
-  if (v.is != header_verdict::what::fine || v.type != packet::hello || !parse(p.bytes(), hello) ||
-      hello.data_bytes > hello.data.size()) {
-    answer = make_refusal(packet::refuse, errc::connection_aborted, "a malformed hello");
-    return false;
-  }
-  if (hello.cell_size != cell_bytes) {
-    answer = make_refusal(packet::mismatch, errc::unsupported_version, "the size of a ring's cell");
-    answer.mine = cell_bytes;
-    answer.theirs = hello.cell_size;
-    return false;
-  }
-  if (p.lost_fds) {
-    answer = make_refusal(packet::refuse, errc::no_memory,
-                          "no file descriptor is left: raise its limit with ulimit -n");
-    return false;
-  }
-  if (p.fd_count != 4 || !std::has_single_bit(hello.ring_size) ||
-      hello.ring_size < least_ring_bytes || hello.ring_size > most_ring_bytes ||
-      !is_safe_to_map(p.fds[0].get(), channel_bytes(hello.ring_size))) {
-    answer = make_refusal(packet::refuse, errc::connection_aborted, "a hello without its memory");
-    return false;
-  }
-  return true;
-}
-
 // The hello is read first: closing a socket with something unread in it resets the connection, and
 // the client would never see the answer.
 void say_no(int socket) noexcept {

@@ -4,6 +4,7 @@
 //   send_side.cpp     posting, eager and fetched messages, retiring
 //   remote_access.cpp reads, writes and atomics
 //   receive_side.cpp  taking messages out of the ring
+//   out_of_band.cpp   connecting by descriptors
 #pragma once
 
 #include <array>
@@ -53,6 +54,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   void ring() noexcept override;
   void disconnect() noexcept override;
   void abort() noexcept override;
+  result<std::vector<std::byte>> descriptor() override;
+  result<void> connect(std::span<const std::byte> peer_descriptor) override;
 
   // For the adapter and the handshake.
   void on_socket() noexcept override;
@@ -62,6 +65,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   void establish(channel memory, peer_terms terms, std::vector<std::byte> data);
   void adopt_socket(unique_fd socket);
   [[nodiscard]] introduction introduce(packet type, std::span<const std::byte> data) const noexcept;
+
+  // To be connected by descriptors: makes a hidden name to be reached by.
+  result<void> open_hidden();
 
   // Hands out completions; sets `progressed` where anything else moved.
   std::size_t poll(std::span<completion> out, bool& progressed) noexcept;
@@ -137,6 +143,12 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   void on_fault(const fault_packet& f) noexcept;
   [[nodiscard]] bool offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept;
   void flush_answers() noexcept;
+
+  // out_of_band.cpp
+  result<void> wait_for_peer();
+  void on_hidden_name() noexcept;
+  void on_hidden_hello() noexcept;
+  void close_hidden() noexcept;
 
   // send_side.cpp
   posted post_slowly(const send_request& request, completion& now) noexcept;
@@ -214,7 +226,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   shm_domain& domain_;
   shm_adapter& home_;
 
-  const side side_;
+  side side_;
   bool closing_ = false;
   bool said_bye_ = false;
   bool heard_bye_ = false;
@@ -261,8 +273,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   std::uint64_t probe_value_ = 0;
   // Out of band.
   std::unique_ptr<bound_name> hidden_;
-  std::uint64_t token_ = 0;
-  std::uint64_t expected_token_ = 0;
+  std::uint64_t token_ = 0;         // our descriptor's
+  std::uint64_t common_token_ = 0;  // of both descriptors
 };
 
 }  // namespace cordma::transport::shm

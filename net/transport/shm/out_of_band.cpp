@@ -1,0 +1,185 @@
+// Connecting by descriptors that the user carries: each side has a hidden name; the one with the
+// smaller token dials the other.
+#include <unistd.h>
+
+#include <cordma/net/transport/shm/shm_adapter.hpp>
+#include <cordma/net/transport/shm/shm_queue_pair.hpp>
+#include <cstdio>
+
+namespace cordma::transport::shm {
+namespace {
+
+// Little-endian, and of the same host anyway. The checksum covers everything before it.
+struct descriptor_blob {
+  std::uint32_t magic;         //   0
+  std::uint16_t version;       //   4: from here on may change with it
+  std::uint16_t path_bytes;    //   6
+  std::uint64_t token;         //   8
+  std::array<char, 104> path;  //  16
+  std::uint64_t checksum;      // 120
+};
+static_assert(sizeof(descriptor_blob) == 128 && offsetof(descriptor_blob, checksum) == 120);
+constexpr std::uint32_t descriptor_magic = 0x64726473;  // "sdrd"
+
+// FNV-1a.
+std::uint64_t checksum(const descriptor_blob& b) noexcept {
+  std::uint64_t h = 0xcbf29ce484222325U;
+  for (const std::byte x :
+       std::as_bytes(std::span(&b, 1)).first(offsetof(descriptor_blob, checksum))) {
+    h = (h ^ static_cast<std::uint64_t>(x)) * 0x100000001b3U;
+  }
+  return h;
+}
+
+result<descriptor_blob> read_descriptor(std::span<const std::byte> bytes) {
+  descriptor_blob b{};
+  if (bytes.size() < 6) {
+    return failure{errc::connection_aborted, "the peer's descriptor is too short: it was cut off"};
+  }
+  std::memcpy(&b, bytes.data(), std::min(bytes.size(), sizeof b));
+  if (b.magic != descriptor_magic) {
+    return failure{errc::connection_aborted, "these bytes are no descriptor of an shm queue pair"};
+  }
+  if (b.version == wire_version && bytes.size() == sizeof b && b.checksum == checksum(b) &&
+      b.path_bytes < b.path.size()) {
+    return b;
+  }
+  if (b.version != wire_version && bytes.size() == sizeof b && b.checksum == checksum(b)) {
+    return failure{errc::unsupported_version,
+                   "the version of the peer's descriptor differs: mine is " +
+                       std::to_string(wire_version) + ", theirs is " + std::to_string(b.version)};
+  }
+  return failure{errc::connection_aborted,
+                 "the peer's descriptor is damaged: its checksum or its length is wrong"};
+}
+
+}  // namespace
+
+result<void> shm_queue_pair::open_hidden() {
+  const result<std::uint64_t> token = random_number();
+  if (!token) return token.why();
+  token_ = *token;
+  char name[32];
+  std::snprintf(name, sizeof name, "/q%016llx", static_cast<unsigned long long>(*token));
+  result<bound_name> bound = bind_name(domain_.directory() + name, domain_.options().any_user);
+  if (!bound) return bound.why();
+  hidden_ = std::make_unique<bound_name>(std::move(*bound));
+  path_ = hidden_->path;
+  state_ = state::unconnected;
+  return {};
+}
+
+result<std::vector<std::byte>> shm_queue_pair::descriptor() {
+  if (state_ != state::unconnected) {
+    return failure{errc::bad_state,
+                   "a descriptor is for queue pairs from create(), before they "
+                   "are connected"};
+  }
+  descriptor_blob b{};
+  b.magic = descriptor_magic;
+  b.version = wire_version;
+  b.token = token_;
+  if (path_.size() >= b.path.size()) {
+    return failure{errc::invalid_value, "the directory of rendezvous sockets has too long a path"};
+  }
+  b.path_bytes = static_cast<std::uint16_t>(path_.size());
+  path_.copy(b.path.data(), b.path.size() - 1);
+  b.checksum = checksum(b);
+  const auto bytes = std::as_bytes(std::span(&b, 1));
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+result<void> shm_queue_pair::connect(std::span<const std::byte> peer_descriptor) {
+  if (state_ != state::unconnected) {
+    return failure{errc::bad_state, "this queue pair was connected before"};
+  }
+  const result<descriptor_blob> read = read_descriptor(peer_descriptor);
+  if (!read) return read.why();
+  const descriptor_blob b = *read;
+  if (b.token == token_) {
+    return failure{errc::invalid_value,
+                   "this is the queue pair's own descriptor: give it to the "
+                   "peer, and the peer's to this side"};
+  }
+  const std::uint64_t low = std::min(token_, b.token);
+  const std::uint64_t high = std::max(token_, b.token);
+  common_token_ = (low ^ (high << 29 | high >> 35)) | 1;
+  const std::string peer(b.path.data(), b.path_bytes);
+  if (token_ > b.token) {
+    path_ = peer;
+    return wait_for_peer();
+  }
+  side_ = side::connects;
+  const result<void> dialed = home_.dial_for(*this, peer, {});
+  if (!dialed) {
+    side_ = side::accepts;
+    return dialed;
+  }
+  path_ = peer;
+  close_hidden();
+  return {};
+}
+
+result<void> shm_queue_pair::wait_for_peer() {
+  const result<void> watched = home_.watch(hidden_->socket.get(), *this);
+  if (!watched) return watched;
+  state_ = state::connecting;
+  home_.expect(1);
+  home_.home().add(connect_timer_, home_.home().now() + options_.connect_timeout);
+  return {};
+}
+
+void shm_queue_pair::on_hidden_name() noexcept {
+  if (!socket_) {
+    socket_ = accept_one(hidden_->socket.get());
+    if (!socket_) return;
+    const result<peer_identity> who = identify(socket_.get());
+    if (!who || (!domain_.options().any_user && (*who).uid != ::geteuid()) ||
+        !home_.watch(socket_.get(), *this)) {
+      socket_.reset();
+      return;
+    }
+    peer_.who = *who;
+  }
+  on_hidden_hello();
+}
+
+void shm_queue_pair::on_hidden_hello() noexcept {
+  received_packet p;
+  const transfer t = receive_packet(socket_.get(), p);
+  if (t == transfer::again) return;
+  introduction hello{};
+  refusal answer{};
+  bool fine = t == transfer::done;
+  if (fine && !check_hello(p, hello, answer)) {
+    static_cast<void>(send_packet(socket_.get(), answer));
+    fine = false;
+  }
+  if (!fine || hello.token != common_token_) {  // a stranger: the peer may still come
+    home_.unwatch(socket_.get(), *this);
+    drain(socket_.get());
+    socket_.reset();
+    return;
+  }
+  result<peer_terms> terms = read_terms(hello, std::span(p.fds).subspan(1, 3), peer_.who);
+  result<channel> memory = map_channel(p.fds[0].get(), hello.ring_size);
+  if (!terms || !memory) {
+    const failure why = terms ? memory.why() : terms.why();
+    static_cast<void>(
+        send_packet(socket_.get(), make_refusal(packet::refuse, why.code(), why.message())));
+    fail_connecting(why);
+    return;
+  }
+  close_hidden();
+  establish(std::move(*memory), std::move(*terms), {});
+  const std::array<int, 3> mine{home_.doorbell_fd(), home_.page_fd(), domain_.epochs_fd()};
+  static_cast<void>(send_packet(socket_.get(), introduce(packet::accept, {}), mine));
+}
+
+void shm_queue_pair::close_hidden() noexcept {
+  if (hidden_ == nullptr) return;
+  home_.unwatch(hidden_->socket.get(), *this);
+  hidden_.reset();
+}
+
+}  // namespace cordma::transport::shm

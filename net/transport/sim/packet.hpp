@@ -1,0 +1,146 @@
+// What travels: typed headers instead of bytes, because nothing outside this process reads them, and
+// a payload copied when the packet is sent, as a NIC does.
+#pragma once
+
+#include <cordma/net/transport/types.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace cordma::transport::sim {
+
+inline constexpr std::uint32_t least_mtu = 256;
+inline constexpr std::uint32_t most_mtu = 4096;
+// Ethernet, IP, UDP and RDMA headers with their checksums, for the time a packet takes to send.
+inline constexpr std::uint32_t header_bytes = 66;
+inline constexpr std::uint32_t most_connect_data = 56;
+inline constexpr std::uint32_t most_accept_data = 196;
+static_assert(most_accept_data <= least_mtu, "private data fits a packet");
+
+// One life of one queue pair on one life of one host. `number` 0: the host's connection manager;
+// `instance` 0: whichever life the host is in.
+struct endpoint_id {
+  std::uint32_t host = 0;
+  std::uint32_t instance = 0;
+  std::uint32_t number = 0;
+  friend bool operator==(const endpoint_id&, const endpoint_id&) = default;
+};
+
+enum class packet_kind : std::uint8_t {
+  // RC and UC requests
+  send,
+  write,
+  read_request,
+  atomic_request,
+  flush_request,
+  // RC answers
+  ack,
+  nak,
+  read_response,
+  atomic_response,
+  // UD
+  datagram,
+  // connection management
+  connect,
+  accept,
+  ready,
+  refuse,
+  attach,
+  attach_ack,
+  bye,
+  bye_ack,
+};
+[[nodiscard]] constexpr bool is_request(packet_kind k) noexcept {
+  return k <= packet_kind::flush_request;
+}
+[[nodiscard]] constexpr bool is_answer(packet_kind k) noexcept {
+  return k >= packet_kind::ack && k <= packet_kind::atomic_response;
+}
+
+enum class nak_code : std::uint8_t {
+  none,
+  sequence,   // a packet is missing: go back to psn
+  not_ready,  // no receive for psn
+  access,     // the last three end the connection
+  invalid,
+  operation,
+};
+
+// What the two sides of a connection tell each other before it is one.
+struct handshake {
+  service type = service::rc;
+  std::uint16_t port = 0;
+  std::uint32_t read_depth = 0;
+  std::uint64_t first_psn = 0;
+  errc why = errc::ok;            // refuse
+  bool graceful = false;          // bye
+  nak_code nak = nak_code::none;  // bye of a responder that failed: the NAK may have been lost
+  std::uint64_t nak_psn = 0;
+};
+
+struct packet {
+  packet_kind kind = packet_kind::send;
+  opcode op = opcode::send;
+  nak_code nak = nak_code::none;
+  bool first = false;  // of its message
+  bool last = false;
+  bool ack_requested = false;
+  bool has_imm = false;
+  endpoint_id from;
+  endpoint_id to;
+  std::uint64_t psn = 0;     // 24 bits on a real wire; never wraps here
+  std::uint32_t length = 0;  // bytes of payload
+  std::uint32_t count = 0;   // read_request: responses asked for
+  std::uint32_t imm = 0;
+  std::uint32_t qkey = 0;
+  std::uint64_t total = 0;        // bytes of the whole write, or asked for by this read_request
+  std::uint64_t remote_addr = 0;  // of this packet's bytes
+  std::uint64_t rkey = 0;
+  std::uint64_t operand = 0;  // atomic_response: the old value
+  std::uint64_t swap = 0;
+  handshake cm;
+
+  std::byte* payload = nullptr;
+  packet* next_free = nullptr;
+};
+
+// Packets are never given back to the heap before the pool goes: none is allocated once warm.
+class packet_pool {
+ public:
+  explicit packet_pool(std::uint32_t payload_bytes) noexcept : payload_bytes_(payload_bytes) {}
+  // Blank but for the payload.
+  [[nodiscard]] packet& take() {
+    if (free_ == nullptr) grow();
+    packet& p = *free_;
+    free_ = p.next_free;
+    std::byte* const payload = p.payload;
+    p = packet{};
+    p.payload = payload;
+    return p;
+  }
+  void give(packet& p) noexcept {
+    p.next_free = free_;
+    free_ = &p;
+  }
+
+ private:
+  static constexpr std::size_t packets_per_chunk = 64;
+  struct chunk {
+    std::array<packet, packets_per_chunk> packets;
+    std::unique_ptr<std::byte[]> payloads;
+  };
+  void grow() {
+    auto c = std::make_unique<chunk>();
+    c->payloads = std::make_unique<std::byte[]>(packets_per_chunk * payload_bytes_);
+    for (std::size_t i = 0; i < packets_per_chunk; ++i) {
+      c->packets[i].payload = c->payloads.get() + i * payload_bytes_;
+      give(c->packets[i]);
+    }
+    chunks_.push_back(std::move(c));
+  }
+  std::uint32_t payload_bytes_;
+  packet* free_ = nullptr;
+  std::vector<std::unique_ptr<chunk>> chunks_;
+};
+
+}  // namespace cordma::transport::sim

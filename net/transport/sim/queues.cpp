@@ -1,0 +1,105 @@
+#include <cordma/net/transport/sim/queues.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace cordma::transport::sim {
+namespace {
+
+// Visits the pieces of the list that bytes offset ... offset + n fall on.
+template <class Visit>
+void each_piece(std::span<const segment> list, std::uint64_t offset, std::size_t n,
+                Visit visit) noexcept {
+  for (const segment& s : list) {
+    if (n == 0) return;
+    if (offset >= s.length) {
+      offset -= s.length;
+      continue;
+    }
+    const std::size_t piece = std::min<std::size_t>(n, s.length - offset);
+    visit(s.addr + offset, piece);
+    n -= piece;
+    offset = 0;
+  }
+  CORDMA_ASSERT(n == 0);
+}
+
+}  // namespace
+
+void gather(std::span<const segment> from, std::uint64_t offset, std::byte* to,
+            std::size_t n) noexcept {
+  each_piece(from, offset, n, [&to](const std::byte* piece, std::size_t length) {
+    std::memcpy(to, piece, length);
+    to += length;
+  });
+}
+
+void scatter(std::span<const segment> to, std::uint64_t offset, const std::byte* from,
+             std::size_t n) noexcept {
+  each_piece(to, offset, n, [&from](std::byte* piece, std::size_t length) {
+    std::memcpy(piece, from, length);
+    from += length;
+  });
+}
+
+bool covered(const region_table& regions, std::span<const segment> list, access right) noexcept {
+  for (const segment& s : list) {
+    if (s.length == 0) continue;
+    const memory_range* const r = regions.local(s.lkey);
+    if (r == nullptr || !has(r->rights, right)) return false;
+    const auto start = reinterpret_cast<std::uintptr_t>(r->addr);
+    const auto at = reinterpret_cast<std::uintptr_t>(s.addr);
+    if (at < start || s.length > r->length || at - start > r->length - s.length) return false;
+  }
+  return true;
+}
+
+send_queue::send_queue(const queue_pair_options& o)
+    : ring_(o.send_depth),
+      segments_(std::size_t{o.send_depth} * o.max_segments),
+      inline_bytes_(std::size_t{o.send_depth} * o.inline_bytes),
+      max_segments_(o.max_segments),
+      max_inline_(o.inline_bytes) {}
+
+send_entry& send_queue::push(const send_request& r) noexcept {
+  CORDMA_REQUIRE_OP(posted_ - completed_, <, ring_.size());
+  CORDMA_REQUIRE_OP(r.segment_count, <=, max_segments_);
+  const std::size_t place = posted_ % ring_.size();
+  send_entry& e = ring_[place];
+  e = send_entry{};
+  e.request = r;
+  segment* const copy = segments_.data() + place * max_segments_;
+  std::copy_n(r.segments, r.segment_count, copy);
+  e.segments = {copy, r.segment_count};
+  for (const segment& s : e.segments) e.length += s.length;
+  if (r.to != nullptr) e.to = *r.to;
+  if ((r.flags & post_flag::inline_data) != 0 && e.length != 0) {
+    CORDMA_REQUIRE_OP(e.length, <=, max_inline_);
+    std::byte* const held = inline_bytes_.data() + place * max_inline_;
+    gather(e.segments, 0, held, e.length);
+    copy[0] = {held, static_cast<std::uint32_t>(e.length), 0};
+    e.segments = {copy, 1};
+  }
+  ++posted_;
+  return e;
+}
+
+recv_queue::recv_queue(const queue_pair_options& o)
+    : ring_(o.recv_depth),
+      segments_(std::size_t{o.recv_depth} * o.max_segments),
+      max_segments_(o.max_segments) {}
+
+void recv_queue::push(const recv_request& r) noexcept {
+  CORDMA_REQUIRE_OP(posted_ - completed_, <, ring_.size());
+  CORDMA_REQUIRE_OP(r.segment_count, <=, max_segments_);
+  const std::size_t place = posted_ % ring_.size();
+  recv_entry& e = ring_[place];
+  e = {.id = r.id, .from = r.from, .segments = {}, .capacity = 0};
+  segment* const copy = segments_.data() + place * max_segments_;
+  std::copy_n(r.segments, r.segment_count, copy);
+  e.segments = {copy, r.segment_count};
+  for (const segment& s : e.segments) e.capacity += s.length;
+  ++posted_;
+}
+
+}  // namespace cordma::transport::sim

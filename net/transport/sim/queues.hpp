@@ -1,0 +1,79 @@
+// The two work queues of a queue pair: fixed rings of requests with copies of their segment lists.
+#pragma once
+
+#include <cordma/net/transport/region_table.hpp>
+#include <cordma/runtime/check.hpp>
+
+#include <span>
+#include <vector>
+
+namespace cordma::transport::sim {
+
+// Bytes offset ... offset + n of a list, out of it or into it.
+void gather(std::span<const segment> from, std::uint64_t offset, std::byte* to,
+            std::size_t n) noexcept;
+void scatter(std::span<const segment> to, std::uint64_t offset, const std::byte* from,
+             std::size_t n) noexcept;
+// Whether every non-empty segment lies in a region of its key that has the right.
+[[nodiscard]] bool covered(const region_table& regions, std::span<const segment> list,
+                           access right) noexcept;
+
+struct send_entry {
+  send_request request;  // but for its pointers
+  datagram_peer to;
+  std::span<const segment> segments;
+  std::uint64_t length = 0;             // bytes
+  std::uint64_t first_psn = 0;          // valid once admitted
+  std::uint32_t packets = 0;            // PSNs it takes: of its own packets or of the responses
+  bool admitted = false;                // begun; has its PSNs
+  wc_status doom = wc_status::success;  // fails with this when its turn comes
+  time_point departure{};               // UC, UD: when its last packet has left
+};
+
+// REQUIRES everywhere that the caller accounts, as the interface says.
+class send_queue {
+ public:
+  explicit send_queue(const queue_pair_options& o);
+  send_entry& push(const send_request& r) noexcept;
+  [[nodiscard]] send_entry& at(std::uint64_t index) noexcept { return ring_[index % ring_.size()]; }
+  // Entries completed() ... posted() - 1 are outstanding.
+  [[nodiscard]] std::uint64_t posted() const noexcept { return posted_; }
+  [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
+  [[nodiscard]] bool empty() const noexcept { return posted_ == completed_; }
+  [[nodiscard]] send_entry& front() noexcept { return at(completed_); }
+  void pop() noexcept { ++completed_; }
+
+ private:
+  std::vector<send_entry> ring_;
+  std::vector<segment> segments_;
+  std::vector<std::byte> inline_bytes_;
+  std::size_t max_segments_;
+  std::size_t max_inline_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t completed_ = 0;
+};
+
+struct recv_entry {
+  std::uint64_t id = 0;
+  datagram_peer* from = nullptr;
+  std::span<const segment> segments;
+  std::uint64_t capacity = 0;  // bytes
+};
+
+class recv_queue {
+ public:
+  explicit recv_queue(const queue_pair_options& o);
+  void push(const recv_request& r) noexcept;
+  [[nodiscard]] bool empty() const noexcept { return posted_ == completed_; }
+  [[nodiscard]] recv_entry& front() noexcept { return ring_[completed_ % ring_.size()]; }
+  void pop() noexcept { ++completed_; }
+
+ private:
+  std::vector<recv_entry> ring_;
+  std::vector<segment> segments_;
+  std::size_t max_segments_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t completed_ = 0;
+};
+
+}  // namespace cordma::transport::sim

@@ -1,0 +1,157 @@
+#include <cordma/net/transport/sim/rc_responder.hpp>
+#include <cordma/net/transport/sim/sim_pair.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace cordma::transport::sim {
+
+void rc_responder::start(std::uint64_t first_psn, std::uint32_t resources) {
+  expected_ = first_psn;
+  atomics_.assign(std::max(resources, 1U), {});
+}
+
+void rc_responder::on_request(const packet& p) noexcept {
+  if (p.psn < expected_) return again(p);
+  if (failed_ != nak_code::none) return nak(failed_);
+  if (p.psn == expected_) {
+    nak_sent_ = false;
+    return execute(p);
+  }
+  if (nak_sent_) return;
+  nak_sent_ = true;
+  ++pair_.net().counters.sequence_naks;
+  nak(nak_code::sequence);
+}
+
+void rc_responder::execute(const packet& p) noexcept {
+  switch (p.kind) {
+    case packet_kind::send:
+    case packet_kind::write: return on_message(p);
+    case packet_kind::read_request: return on_read(p);
+    case packet_kind::atomic_request: return on_atomic(p);
+    default:  // flush: everything before it has been executed
+      ++expected_;
+      return ack();
+  }
+}
+
+// Seen before: the answer was lost, or the network copied the packet.
+void rc_responder::again(const packet& p) noexcept {
+  ++pair_.net().counters.duplicates;
+  if (p.kind == packet_kind::read_request) return on_read(p);
+  if (p.kind != packet_kind::atomic_request) return ack();
+  for (const result_of_atomic& r : atomics_) {
+    if (!r.valid || r.psn != p.psn) continue;
+    ++pair_.net().counters.replayed_atomics;
+    return answer_atomic(r.psn, r.value);
+  }
+}
+
+void rc_responder::on_message(const packet& p) noexcept {
+  switch (in_.take(p)) {
+    case inbound::outcome::done:
+      ++expected_;
+      if (p.ack_requested) ack();
+      return;
+    case inbound::outcome::not_ready:
+      ++pair_.net().counters.rnr_naks;
+      nak_sent_ = true;  // what follows is dropped until this one comes again
+      return nak(nak_code::not_ready);
+    case inbound::outcome::access:
+      return refuse(nak_code::access, {errc::connection_reset, "a write of the peer was refused"});
+    case inbound::outcome::too_long: {
+      pair_.complete_recv(wc_status::loc_len_err, p, 0);
+      failure why{errc::truncated, "a message was longer than the receive posted for it"};
+      why.with_status(static_cast<std::uint16_t>(wc_status::loc_len_err), 0);
+      return refuse(nak_code::invalid, std::move(why));
+    }
+    case inbound::outcome::unusable: {
+      pair_.complete_recv(wc_status::loc_prot_err, p, 0);
+      failure why{errc::not_permitted, "a receive names memory that may not be written"};
+      why.with_status(static_cast<std::uint16_t>(wc_status::loc_prot_err), 0);
+      return refuse(nak_code::operation, std::move(why));
+    }
+  }
+}
+
+// Reads change nothing, so one that was seen before is simply executed again. It may ask for more
+// than it did then: the pieces of a long read are cut anew after a loss.
+void rc_responder::on_read(const packet& p) noexcept {
+  region_table::pin source;
+  if (p.total != 0) {
+    if (has(pair_.options().remote_access, access::remote_read)) {
+      source = pair_.home().regions.resolve(p.rkey, p.remote_addr, p.total, access::remote_read);
+    }
+    if (!source) {
+      if (p.psn < expected_) return;  // its memory is gone: the peer will ask for something new
+      return refuse(nak_code::access, {errc::connection_reset, "a read of the peer was refused"});
+    }
+  }
+  expected_ = std::max(expected_, p.psn + p.count);
+  const std::uint64_t mtu = pair_.mtu();
+  for (std::uint32_t i = 0; i < p.count; ++i) {
+    packet& r = pair_.new_packet(packet_kind::read_response);
+    r.psn = p.psn + i;
+    r.length = static_cast<std::uint32_t>(std::min(mtu, p.total - i * mtu));
+    if (r.length != 0) std::memcpy(r.payload, source.data() + i * mtu, r.length);
+    pair_.net().transmit(r);
+  }
+}
+
+void rc_responder::on_atomic(const packet& p) noexcept {
+  if (p.remote_addr % sizeof(std::uint64_t) != 0) {
+    return refuse(nak_code::invalid,
+                  {errc::connection_reset, "an atomic of the peer was not aligned"});
+  }
+  region_table::pin target;
+  if (has(pair_.options().remote_access, access::remote_atomic)) {
+    target = pair_.home().regions.resolve(p.rkey, p.remote_addr, sizeof(std::uint64_t),
+                                          access::remote_atomic);
+  }
+  if (!target) {
+    return refuse(nak_code::access, {errc::connection_reset, "an atomic of the peer was refused"});
+  }
+  std::atomic_ref<std::uint64_t> word(
+      *reinterpret_cast<std::uint64_t*>(static_cast<std::uintptr_t>(p.remote_addr)));
+  std::uint64_t old = p.operand;
+  if (p.op == opcode::fetch_add) {
+    old = word.fetch_add(p.operand);
+  } else {
+    word.compare_exchange_strong(old, p.swap);
+  }
+  atomics_[next_atomic_] = {.psn = p.psn, .value = old, .valid = true};
+  next_atomic_ = (next_atomic_ + 1) % atomics_.size();
+  ++expected_;
+  answer_atomic(p.psn, old);
+}
+
+void rc_responder::ack() noexcept {
+  packet& p = pair_.new_packet(packet_kind::ack);
+  p.psn = expected_ - 1;
+  pair_.net().transmit(p);
+}
+
+void rc_responder::nak(nak_code code) noexcept {
+  packet& p = pair_.new_packet(packet_kind::nak);
+  p.nak = code;
+  p.psn = expected_;
+  pair_.net().transmit(p);
+}
+
+void rc_responder::answer_atomic(std::uint64_t psn, std::uint64_t value) noexcept {
+  packet& p = pair_.new_packet(packet_kind::atomic_response);
+  p.psn = psn;
+  p.operand = value;
+  pair_.net().transmit(p);
+}
+
+// Ends this side too. The peer learns it from the NAK, which is repeated as often as it asks.
+void rc_responder::refuse(nak_code code, failure why) noexcept {
+  failed_ = code;
+  nak(code);
+  pair_.fail(std::move(why), farewell::silent);
+}
+
+}  // namespace cordma::transport::sim

@@ -1,0 +1,48 @@
+// The receiving half of RC: executes each request once and in order, and answers it as often as it
+// is asked.
+#pragma once
+
+#include <cordma/net/transport/sim/inbound.hpp>
+#include <cordma/net/transport/sim/packet.hpp>
+#include <cordma/runtime/result.hpp>
+
+#include <vector>
+
+namespace cordma::transport::sim {
+
+class rc_responder {
+ public:
+  rc_responder(sim_pair& p, inbound& in) noexcept : pair_(p), in_(in) {}
+  // `resources`: how many atomics the peer may have in flight; their results are kept.
+  void start(std::uint64_t first_psn, std::uint32_t resources);
+  void on_request(const packet& p) noexcept;
+  // Why it answers nothing new any more. What was carried out before is still answered again.
+  [[nodiscard]] nak_code failed() const noexcept { return failed_; }
+  [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
+
+ private:
+  struct result_of_atomic {
+    std::uint64_t psn = 0;
+    std::uint64_t value = 0;
+    bool valid = false;
+  };
+  void execute(const packet& p) noexcept;
+  void again(const packet& p) noexcept;
+  void on_message(const packet& p) noexcept;
+  void on_read(const packet& p) noexcept;
+  void on_atomic(const packet& p) noexcept;
+  void ack() noexcept;
+  void nak(nak_code code) noexcept;
+  void answer_atomic(std::uint64_t psn, std::uint64_t value) noexcept;
+  void refuse(nak_code code, failure why) noexcept;
+
+  sim_pair& pair_;
+  inbound& in_;
+  std::uint64_t expected_ = 0;
+  bool nak_sent_ = false;  // for expected_: one is enough
+  nak_code failed_ = nak_code::none;
+  std::vector<result_of_atomic> atomics_;
+  std::size_t next_atomic_ = 0;
+};
+
+}  // namespace cordma::transport::sim

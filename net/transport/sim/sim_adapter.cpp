@@ -1,0 +1,234 @@
+#include <cordma/net/transport/sim/sim_adapter.hpp>
+#include <cordma/net/transport/sim/sim_pair.hpp>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace cordma::transport::sim {
+namespace {
+
+constexpr std::size_t first_ring = 256;
+// What nobody posts: flipped into the id of a completion that is to be corrupted.
+constexpr std::uint64_t garbage = 0x5AA55AA5DEADBEEFULL;
+
+}  // namespace
+
+// ---- domain ----
+
+result<memory_keys> sim_domain::register_memory(const memory_range& range) {
+  const result<void> paid = host_->charge();
+  if (!paid) return paid.why();
+  return host_->regions.add(range);
+}
+
+result<std::unique_ptr<adapter>> sim_domain::open(reactor& home) {
+  CORDMA_REQUIRE(&home == &net_->home());
+  const result<void> paid = host_->charge();
+  if (!paid) return paid.why();
+  // Never written to: every event of the network is a timer of the reactor.
+  const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) {
+    return failure::from_os(errno,
+                            "opening a sim adapter needs a file descriptor (raise the "
+                            "limit with ulimit -n)");
+  }
+  return std::unique_ptr<adapter>(std::make_unique<sim_adapter>(shared_from_this(), fd));
+}
+
+// ---- listener ----
+
+sim_listener::~sim_listener() { owner_.remove(*this); }
+
+// ---- adapter ----
+
+sim_adapter::sim_adapter(std::shared_ptr<sim_domain> of, int event_fd)
+    : domain_(std::move(of)), event_fd_(event_fd), ring_(first_ring) {}
+
+sim_adapter::~sim_adapter() {
+  CORDMA_REQUIRE(pairs_ == 0);
+  home().refuse_all(nullptr, this);
+  ::close(event_fd_);
+}
+
+std::size_t sim_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
+  host& h = home();
+  if (h.stalled(domain_->net_->now())) {
+    events_ready_ = false;
+    return 0;
+  }
+  std::size_t n = 0;
+  while (n < out.size() && done_count_ != 0 && !event_is_next()) {
+    out[n] = ring_[first_done_].what;
+    if (h.completions_left != 0 && --h.completions_left == 0) {
+      ++domain_->net_->faults.corrupted_completions;
+      out[n].id ^= garbage;
+    }
+    first_done_ = (first_done_ + 1) & (ring_.size() - 1);
+    --done_count_;
+    ++n;
+  }
+  // Alone: whether the caller looks at events or at completions first, the order is kept.
+  events_ready_ = n == 0 && event_is_next();
+  if (events_ready_) progressed = true;
+  return n;
+}
+
+cm_event sim_adapter::next_event() {
+  CORDMA_REQUIRE(events_ready_);
+  cm_event e = std::move(events_.front().what);
+  events_.pop_front();
+  events_ready_ = event_is_next();
+  return e;
+}
+
+arm_state sim_adapter::arm() noexcept {
+  const bool nothing = done_count_ == 0 && events_.empty();
+  return nothing || home().stalled(domain_->net_->now()) ? arm_state::armed : arm_state::busy;
+}
+
+void sim_adapter::push(std::uint32_t number, const completion& c) noexcept {
+  if (done_count_ == ring_.size()) grow();
+  ring_[(first_done_ + done_count_) & (ring_.size() - 1)] = {order_++, number, c};
+  ++done_count_;
+}
+
+void sim_adapter::push(cm_event e) { events_.push_back({order_++, std::move(e)}); }
+
+void sim_adapter::grow() {
+  std::vector<finished> larger(ring_.size() * 2);
+  for (std::size_t i = 0; i < done_count_; ++i) {
+    larger[i] = ring_[(first_done_ + i) & (ring_.size() - 1)];
+  }
+  ring_ = std::move(larger);
+  first_done_ = 0;
+}
+
+void sim_adapter::remove(sim_pair& p) noexcept {
+  --pairs_;
+  const std::size_t mask = ring_.size() - 1;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < done_count_; ++i) {
+    const finished& f = ring_[(first_done_ + i) & mask];
+    if (f.number != p.id().number) ring_[(first_done_ + kept++) & mask] = f;
+  }
+  done_count_ = kept;
+  std::erase_if(events_, [&p](const happened& h) { return h.what.pair == &p; });
+  events_ready_ = events_ready_ && event_is_next();
+}
+
+void sim_adapter::remove(const sim_listener& l) noexcept {
+  home().free_port(l.bound().port);
+  home().refuse_all(&l, nullptr);
+  std::erase_if(events_, [&l](const happened& h) { return h.what.from == &l; });
+  events_ready_ = events_ready_ && event_is_next();
+}
+
+result<void> sim_adapter::check(const queue_pair_options& o) const {
+  const capabilities& c = home().caps();
+  if (o.send_depth == 0 || o.send_depth > c.max_send_depth || o.recv_depth > c.max_recv_depth ||
+      o.max_segments == 0 || o.max_segments > c.max_segments || o.inline_bytes > c.max_inline ||
+      o.read_depth > c.max_read_depth) {
+    return failure{errc::invalid_value,
+                   "a depth, segment count or inline size is zero or above "
+                   "what the capabilities of sim allow"};
+  }
+  if (pairs_ >= c.max_queue_pairs) {
+    return failure{errc::full, "this adapter has its " + std::to_string(c.max_queue_pairs) +
+                                   " queue pairs (network_options.max_queue_pairs)"};
+  }
+  if (!home().has_slot()) {
+    return failure{errc::full, "host " + home().name() + " has its " +
+                                   std::to_string(host::most_pairs) + " queue pairs"};
+  }
+  return home().charge();
+}
+
+result<std::unique_ptr<listener>> sim_adapter::listen(const address& where) {
+  if (!where.host.empty() && where.host != home().name()) {
+    return failure{errc::not_found,
+                   "host " + home().name() + " does not own the address " + where.text()};
+  }
+  const result<void> paid = home().charge();
+  if (!paid) return paid.why();
+  const result<std::uint16_t> port = home().take_port(where.port);
+  if (!port) return port.why();
+  auto l = std::make_unique<sim_listener>(*this, address{home().name(), port.value()});
+  home().open_port(*l);
+  return std::unique_ptr<listener>(std::move(l));
+}
+
+result<std::unique_ptr<queue_pair>> sim_adapter::connect(const address& to,
+                                                         const queue_pair_options& options,
+                                                         std::span<const std::byte> data) {
+  CORDMA_REQUIRE_OP(data.size(), <=, most_connect_data);
+  if (options.type == service::ud) {
+    return failure{errc::invalid_value, "datagram ports are not connected: create() one"};
+  }
+  const std::uint32_t peer = to.host.empty() ? home().index() : domain_->net_->find(to.host);
+  if (peer == fabric::no_host) {
+    return failure{errc::unreachable, "there is no host " + to.host + " in this network"};
+  }
+  const result<void> fits = check(options);
+  if (!fits) return fits.why();
+  auto p = std::make_unique<sim_pair>(*this, options);
+  p->begin_connect(peer, to.port, data);
+  return std::unique_ptr<queue_pair>(std::move(p));
+}
+
+host::request* sim_adapter::own_request(std::uint64_t id) noexcept {
+  host::request* const r = home().find_request(id);
+  const bool mine = r != nullptr && r->is == host::request::state::waiting && r->owner == this;
+  return mine ? r : nullptr;
+}
+
+result<std::unique_ptr<queue_pair>> sim_adapter::accept(std::uint64_t request,
+                                                        const queue_pair_options& options,
+                                                        std::span<const std::byte> data) {
+  CORDMA_REQUIRE_OP(data.size(), <=, most_accept_data);
+  host::request* const r = own_request(request);
+  if (r == nullptr) return failure{errc::bad_state, "the request was answered or is gone"};
+  if (options.type != r->theirs.type) {
+    return failure{errc::invalid_value, "the client asks for service " +
+                                            std::string(name(r->theirs.type)) + ", not " +
+                                            std::string(name(options.type))};
+  }
+  const result<void> fits = check(options);
+  if (!fits) return fits.why();
+  auto p = std::make_unique<sim_pair>(*this, options);
+  r->is = host::request::state::accepted;
+  p->begin_accept(*r, data);
+  home().answered(request);
+  return std::unique_ptr<queue_pair>(std::move(p));
+}
+
+result<void> sim_adapter::reject(std::uint64_t request, std::span<const std::byte> data) {
+  CORDMA_REQUIRE_OP(data.size(), <=, most_accept_data);
+  if (own_request(request) == nullptr) {
+    return failure{errc::bad_state, "the request was answered or is gone"};
+  }
+  home().refuse(request, errc::rejected, data);
+  return {};
+}
+
+result<std::uint64_t> sim_adapter::hand_over(std::uint64_t request, adapter& target) {
+  auto* const to = dynamic_cast<sim_adapter*>(&target);
+  if (to == nullptr || to->domain_->host_ != domain_->host_) {
+    return failure{errc::not_supported, "only adapters of one host hand requests over"};
+  }
+  host::request* const r = own_request(request);
+  if (r == nullptr) return failure{errc::bad_state, "the request was answered or is gone"};
+  r->owner = to;
+  r->from = nullptr;
+  return request;
+}
+
+result<std::unique_ptr<queue_pair>> sim_adapter::create(const queue_pair_options& options) {
+  const result<void> fits = check(options);
+  if (!fits) return fits.why();
+  return std::unique_ptr<queue_pair>(std::make_unique<sim_pair>(*this, options));
+}
+
+}  // namespace cordma::transport::sim

@@ -1,0 +1,99 @@
+// The adapters, listeners and domains of simulated hosts.
+#pragma once
+
+#include <cordma/net/transport/sim/fabric.hpp>
+
+#include <deque>
+
+namespace cordma::transport::sim {
+
+class sim_pair;
+
+class sim_domain final : public domain, public std::enable_shared_from_this<sim_domain> {
+ public:
+  sim_domain(std::shared_ptr<fabric> net, std::shared_ptr<host> of)
+      : net_(std::move(net)), host_(std::move(of)) {}
+  [[nodiscard]] const capabilities& caps() const noexcept override { return host_->caps(); }
+  result<memory_keys> register_memory(const memory_range& range) override;
+  void deregister_memory(std::uint32_t lkey) noexcept override { host_->regions.remove(lkey); }
+  result<std::unique_ptr<adapter>> open(reactor& home) override;
+
+ private:
+  friend class sim_adapter;
+  std::shared_ptr<fabric> net_;
+  std::shared_ptr<host> host_;
+};
+
+class sim_listener final : public listener {
+ public:
+  sim_listener(sim_adapter& owner, address bound) : owner_(owner), bound_(std::move(bound)) {}
+  ~sim_listener() override;
+  [[nodiscard]] const address& bound() const noexcept override { return bound_; }
+  [[nodiscard]] sim_adapter& owner() noexcept { return owner_; }
+
+ private:
+  sim_adapter& owner_;
+  address bound_;
+};
+
+// Completions and events leave in the order in which they came about: none overtakes the other.
+class sim_adapter final : public adapter {
+ public:
+  sim_adapter(std::shared_ptr<sim_domain> of, int event_fd);
+  ~sim_adapter() override;
+
+  std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
+  cm_event next_event() override;
+  [[nodiscard]] int wait_fd() const noexcept override { return event_fd_; }
+  [[nodiscard]] bool edge_triggered() const noexcept override { return true; }
+  arm_state arm() noexcept override;
+  void disarm() noexcept override {}
+  result<std::unique_ptr<listener>> listen(const address& where) override;
+  result<std::unique_ptr<queue_pair>> connect(const address& to, const queue_pair_options& options,
+                                              std::span<const std::byte> private_data) override;
+  result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
+                                             const queue_pair_options& options,
+                                             std::span<const std::byte> private_data) override;
+  result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
+  result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
+  result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+
+  // For queue pairs and the connection manager.
+  [[nodiscard]] const std::shared_ptr<host>& share_host() const noexcept { return domain_->host_; }
+  void push(std::uint32_t number, const completion& c) noexcept;
+  void push(cm_event e);
+  void add(sim_pair&) noexcept { ++pairs_; }
+  // Nothing of it is reported any more.
+  void remove(sim_pair& p) noexcept;
+  void remove(const sim_listener& l) noexcept;
+
+ private:
+  struct finished {
+    std::uint64_t order;
+    std::uint32_t number;  // of the queue pair
+    completion what;
+  };
+  struct happened {
+    std::uint64_t order;
+    cm_event what;
+  };
+  [[nodiscard]] result<void> check(const queue_pair_options& o) const;
+  [[nodiscard]] host& home() const noexcept { return *domain_->host_; }
+  [[nodiscard]] host::request* own_request(std::uint64_t id) noexcept;
+  [[nodiscard]] bool event_is_next() const noexcept {
+    return !events_.empty() &&
+           (done_count_ == 0 || events_.front().order < ring_[first_done_].order);
+  }
+  void grow();
+
+  std::shared_ptr<sim_domain> domain_;
+  int event_fd_;
+  std::uint32_t pairs_ = 0;
+  std::uint64_t order_ = 0;
+  std::vector<finished> ring_;  // a power of two
+  std::size_t first_done_ = 0;
+  std::size_t done_count_ = 0;
+  std::deque<happened> events_;
+};
+
+}  // namespace cordma::transport::sim

@@ -1,0 +1,144 @@
+// Every order of destruction is a right one.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/runtime/scope.hpp>
+
+#include <array>
+#include <functional>
+#include <optional>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr std::size_t size = 12'000;
+
+// Operations in flight and the memory they use, which outlives them.
+struct traffic {
+  traffic(stage& on, wire& w, const RemoteMemory& remote)
+      : client_local(client_memory(on, size)),
+        server_local(server_memory(on, size)),
+        pool(on.client_context(), size, 4) {
+    for (int i = 0; i < 3; ++i) {
+      sends.push_back(w.client.send(client_local).start());
+      sends.push_back(w.client.write(remote, client_local).start());
+      sends.push_back(w.client.read(remote, client_local).start());
+      sends.push_back(w.client.send(pool.take().value(), size).start());
+      recvs.push_back(w.server.recv(server_local).start());
+      atomics.push_back(w.client.fetch_add(remote.slice(0, 8).value(), 1).start());
+    }
+    messages.push_back(w.client.recv(pool).start());
+    states.push_back(w.client.state_changed().start());
+    states.push_back(w.server.state_changed().start());
+  }
+  MemoryRegion client_local;
+  MemoryRegion server_local;
+  BufferPool pool;
+  std::vector<send_operation> sends;
+  std::vector<recv_operation> recvs;
+  std::vector<atomic_operation> atomics;
+  std::vector<message_operation> messages;
+  std::vector<state_operation> states;
+};
+
+struct shared {
+  explicit shared(stage& on, Endpoint& e)
+      : pool(on.server_context(), size, 8), arrivals(on.server(), pool, 4) {
+    CHECK(arrivals.attach(e).ok());
+    next.emplace(arrivals.next().start());
+  }
+  BufferPool pool;
+  SharedReceive arrivals;
+  std::optional<arrival_operation> next;
+};
+
+task<> wait_for_message(Endpoint* e, MemoryRegion into) {
+  static_cast<void>(co_await e->recv(into).result());
+}
+
+// All kinds of objects, alive and busy, each with a way to destroy it.
+struct world {
+  explicit world(stage& on) {
+    wires = on.play([](stage& s) -> task<std::vector<wire>> {
+      std::vector<wire> made;
+      for (int i = 0; i < 3; ++i) {
+        wire w = co_await connect(s);
+        made.push_back(std::move(w));
+      }
+      co_return made;
+    });
+    target.emplace(server_memory(on, size));
+    const RemoteMemory remote = exported(*target);
+    for (std::size_t i = 0; i < 2; ++i) busy[i].emplace(on, wires[i], remote);
+    queue.emplace(on, wires[2].server);
+    extra = client_memory(on, size);
+    extra_sends.push_back(wires[2].client.send(extra).start());
+    waiting.emplace(on.loop());
+    waiting->spawn(wait_for_message(&wires[2].client, client_memory(on, size)));
+    listener.emplace(on.server().listen(on.server_address()).value());
+    for (int i = 0; i < 2; ++i) {
+      connecting.push_back(on.client().connect(on.reach(*listener)).start());
+    }
+    request = on.play(
+        [](stage&, Listener* l) -> task<ConnectionRequest> { co_return co_await l->next(); },
+        &*listener);
+    coming.emplace(listener->next().start());
+    coming_too.emplace(listener->next().start());
+  }
+
+  std::vector<std::function<void()>> destroyers(stage& on) {
+    std::vector<std::function<void()>> d;
+    for (std::size_t i = 0; i < 3; ++i) {
+      d.emplace_back([this, i] { wires[i].client = Endpoint(); });
+      d.emplace_back([this, i] { wires[i].server = Endpoint(); });
+    }
+    d.emplace_back([this] { busy[0].reset(); });
+    d.emplace_back([this] { busy[1].reset(); });
+    d.emplace_back([this] { queue.reset(); });
+    d.emplace_back([this] { extra_sends.clear(); });
+    d.emplace_back([this] { waiting.reset(); });
+    d.emplace_back([this] { target.reset(); });
+    d.emplace_back([this] { listener.reset(); });
+    d.emplace_back([this] { connecting.clear(); });
+    d.emplace_back([this] { request = ConnectionRequest(); });
+    d.emplace_back([this] { coming.reset(); });
+    d.emplace_back([this] { coming_too.reset(); });
+    d.emplace_back([&on] { on.drop_client(); });
+    d.emplace_back([&on] { on.drop_server(); });
+    d.emplace_back([&on] { on.drop_contexts(); });
+    return d;
+  }
+
+  std::vector<wire> wires;
+  std::optional<MemoryRegion> target;
+  std::array<std::optional<traffic>, 2> busy;
+  std::optional<shared> queue;
+  MemoryRegion extra;
+  std::vector<send_operation> extra_sends;
+  std::optional<scope> waiting;
+  std::optional<Listener> listener;
+  std::vector<connect_operation> connecting;
+  ConnectionRequest request;
+  std::optional<next_operation> coming;
+  std::optional<next_operation> coming_too;
+};
+
+}  // namespace
+
+TEST_CASE("G2: all objects destroyed in 1000 random orders with traffic in flight") {
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    CAPTURE(seed);
+    dice d(seed);
+    stage s;
+    world w(s);
+    std::vector<std::function<void()>> order = w.destroyers(s);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[d.below(i)]);
+    for (const std::function<void()>& destroy : order) {
+      for (std::size_t passes = d.below(4); passes > 0; --passes) s.loop().turn();
+      destroy();
+    }
+    for (int i = 0; i < 10; ++i) s.loop().turn();
+  }
+}

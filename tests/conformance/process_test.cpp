@@ -1,0 +1,422 @@
+// Peers that are processes of their own. sim is one process by nature and leaves these out.
+#include <doctest/doctest.h>
+#include <support/process.hpp>
+#include <support/stage.hpp>
+
+#include <cordma/runtime/scope.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+bool one_process_by_nature() {
+  if (transport_under_test() != transport::kind::sim) return false;
+  MESSAGE("left out: the simulator is one process by nature");
+  return true;
+}
+
+// What a process of its own has: one Context, one Worker.
+struct host {
+  explicit host(wait_mode mode = wait_mode::polling)
+      : context(options()), worker(context, reactor_options{.mode = mode}) {}
+  static context_options options() {
+    context_options o;
+    o.transports = {transport_under_test()};
+    return o;
+  }
+  Context context;
+  Worker worker;
+};
+
+constexpr int clients = 8;
+constexpr std::uint64_t messages_each = 2000;
+
+struct parcel {
+  std::uint64_t client;
+  std::uint64_t number;
+};
+
+task<int> client_story(host& h, std::string server, std::uint64_t id) {
+  Endpoint e = co_await h.worker.connect(server);
+  MemoryRegion memory = h.context.allocate(2 * sizeof(parcel)).value();
+  const std::span<parcel> parcels = memory.as<parcel>();
+  for (std::uint64_t i = 0; i < messages_each; ++i) {
+    parcels[0] = {id, i};
+    recv_operation answer = e.recv(memory.all().part(sizeof(parcel), sizeof(parcel))).start();
+    co_await e.send(memory.all().first(sizeof(parcel)));
+    co_await answer;
+    if (parcels[1].client != id || parcels[1].number != i) co_return 2;
+  }
+  co_await e.close();
+  co_return 0;
+}
+
+int client_life(wire_to_peer& parent, std::uint64_t id, wait_mode mode) {
+  const std::string server = parent.hear();
+  host h(mode);
+  const int status = h.worker.run(client_story(h, server, id));
+  return status;
+}
+
+task<> serve_clients(host& h, Listener& listener, std::vector<child_process>& children) {
+  h.worker.limit_endpoints(clients);
+  BufferPool pool(h.context, sizeof(parcel), clients * 8);
+  SharedReceive arrivals(h.worker, pool, 4);
+  std::vector<Endpoint> endpoints;
+  endpoints.reserve(clients);
+  for (int i = 0; i < clients; ++i) {
+    ConnectionRequest request = co_await listener.next();
+    Endpoint accepted = co_await request.accept();
+    endpoints.push_back(std::move(accepted));
+    CHECK(arrivals.attach(endpoints.back()).ok());
+  }
+  // One more than there is room for.
+  children.back().wire().tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  {
+    ConnectionRequest request = co_await listener.next();
+    const result<Endpoint> ninth = co_await request.accept().result();
+    CHECK(ninth.code() == errc::full);
+  }
+  // Each endpoint speaks for one client, and its messages come in order.
+  std::vector<std::uint64_t> owner(clients, ~std::uint64_t{0});
+  std::vector<std::uint64_t> next(clients, 0);
+  std::uint64_t wrong = 0;
+  int ended = 0;
+  while (ended < clients) {
+    Arrival a = co_await arrivals.next();
+    const auto which = static_cast<std::size_t>(a.from() - endpoints.data());
+    REQUIRE(which < static_cast<std::size_t>(clients));
+    if (a.ended() != nullptr) {
+      ++ended;
+      CHECK(a.ended()->code() == errc::flushed);
+      continue;
+    }
+    parcel p{};
+    std::memcpy(&p, a.message().bytes().data(), sizeof p);
+    if (owner[which] == ~std::uint64_t{0}) owner[which] = p.client;
+    if (owner[which] != p.client || next[which]++ != p.number) ++wrong;
+    Buffer answer = std::move(a.message().buffer());
+    co_await a.from()->send(std::move(answer), sizeof p);
+  }
+  CHECK(wrong == 0);
+  for (std::uint64_t n : next) CHECK(n == messages_each);
+  std::sort(owner.begin(), owner.end());
+  for (std::size_t i = 0; i < owner.size(); ++i) CHECK(owner[i] == i);
+}
+
+int ninth_life(wire_to_peer& parent) {
+  const std::string server = parent.hear();
+  host h;
+  connect_operation connecting = h.worker.connect(server);
+  const result<Endpoint> r = h.worker.run([](connect_operation* op) -> task<result<Endpoint>> {
+    co_return co_await op->result();
+  }(&connecting));
+  return r.code() == errc::rejected ? 0 : 3;
+}
+
+void eight_clients(wait_mode mode) {
+  std::vector<child_process> children;
+  for (std::uint64_t id = 0; id < clients; ++id) {
+    children.emplace_back([id, mode](wire_to_peer& p) { return client_life(p, id, mode); });
+  }
+  children.emplace_back([](wire_to_peer& p) { return ninth_life(p); });
+  {
+    host h(mode);
+    Listener listener = h.worker.listen("127.0.0.1:0").value();
+    for (int i = 0; i < clients; ++i) {
+      children[static_cast<std::size_t>(i)].wire().tell("127.0.0.1:" +
+                                                        std::to_string(listener.bound().port));
+    }
+    h.worker.run(serve_clients(h, listener, children));
+  }
+  for (child_process& c : children) CHECK(c.join() == 0);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "I6: eight client processes, both directions, each message told apart; the ninth is refused "
+    "[event]") {
+  if (one_process_by_nature()) return;
+  eight_clients(wait_mode::event);
+}
+
+TEST_CASE(
+    "I6: eight client processes, both directions, each message told apart; the ninth is refused "
+    "[adaptive]") {
+  if (one_process_by_nature()) return;
+  eight_clients(wait_mode::adaptive);
+}
+
+namespace {
+
+constexpr std::size_t big = std::size_t{16} << 20;
+
+// What the peer is in the middle of when it is killed.
+enum class phase : std::uint8_t {
+  asking,
+  connected,
+  receiving,
+  sending,
+  reading,
+  writing,
+  atomics
+};
+constexpr std::array<phase, 7> phases{phase::asking,  phase::connected, phase::receiving,
+                                      phase::sending, phase::reading,   phase::writing,
+                                      phase::atomics};
+
+task<int> victim_story(host& h, wire_to_peer& parent, std::string server, phase p) {
+  connect_operation connecting = h.worker.connect(server).start();
+  if (p == phase::asking) {
+    for (int i = 0; i < 100; ++i) co_await yield();
+    parent.tell("asked");
+  }
+  Endpoint e = co_await connecting;
+  MemoryRegion memory =
+      h.context.allocate(big, access::local_write | transport::all_remote).value();
+  const std::vector<std::byte> blob = memory.export_blob().value();
+  MemoryRegion letter = h.context.allocate(blob.size()).value();
+  std::memcpy(letter.data(), blob.data(), blob.size());
+  co_await e.send(letter);
+  parent.tell("connected");
+  for (;;) {
+    if (p == phase::sending) {
+      co_await e.send(memory);
+    } else if (p == phase::receiving) {
+      co_await e.recv(memory);
+    } else {
+      co_await yield();
+    }
+  }
+}
+
+int victim_life(wire_to_peer& parent, phase p) {
+  const std::string server = parent.hear();
+  host h;
+  return h.worker.run(victim_story(h, parent, server, p));
+}
+
+task<> counted(send_operation op, int* resumed, int* failed) {
+  const result<void> r = co_await op.result();
+  ++*resumed;
+  if (!r.ok()) ++*failed;
+}
+
+task<> counted_receive(recv_operation op, int* resumed, int* failed) {
+  const result<Received> r = co_await op.result();
+  ++*resumed;
+  if (!r.ok()) ++*failed;
+}
+
+task<> counted_atomics(Endpoint* e, RemoteSlice word, int* resumed, int* failed) {
+  for (;;) {
+    const result<std::uint64_t> r = co_await e->fetch_add(word, 1).result();
+    if (r.ok()) continue;
+    ++*resumed;
+    ++*failed;
+    co_return;
+  }
+}
+
+task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
+  ConnectionRequest request = co_await listener.next();
+  if (p == phase::asking) {
+    while (!victim.wire().hear_now()) co_await yield();
+    victim.kill();
+    // The request may still look good; what comes of it has an end all the same.
+    const result<Endpoint> accepted = co_await request.accept().result();
+    if (!accepted.ok()) co_return;
+    MemoryRegion room = h.context.allocate(64).value();
+    Endpoint& e = const_cast<Endpoint&>(*accepted);
+    const result<Received> r = co_await e.recv(room).result();
+    CHECK(r.code() == errc::flushed);
+    co_return;
+  }
+  Endpoint e = co_await request.accept();
+  MemoryRegion memory = h.context.allocate(2 * big).value();
+  const Slice lower = memory.all().first(big);
+  const Slice upper = memory.all().part(big, big);
+  co_await e.recv(lower);
+  const RemoteMemory theirs =
+      RemoteMemory::import(memory.bytes().first(RemoteMemory::blob_bytes)).value();
+  int resumed = 0;
+  int failed = 0;
+  task_context& me = co_await this_task();
+  scope awaiters(me);
+  int expected = 1;
+  if (p == phase::reading) {
+    for (int i = 0; i < 8; ++i) awaiters.spawn(counted(e.read(theirs, lower), &resumed, &failed));
+    expected = 8;
+  } else if (p == phase::writing) {
+    for (int i = 0; i < 8; ++i) awaiters.spawn(counted(e.write(theirs, lower), &resumed, &failed));
+    expected = 8;
+  } else if (p == phase::receiving) {
+    for (int i = 0; i < 8; ++i) awaiters.spawn(counted(e.send(lower), &resumed, &failed));
+    expected = 8;
+  } else if (p == phase::atomics) {
+    awaiters.spawn(counted_atomics(&e, theirs.slice(0, 8).value(), &resumed, &failed));
+  } else {
+    awaiters.spawn(counted_receive(e.recv(lower), &resumed, &failed));
+    awaiters.spawn(counted_receive(e.recv(upper), &resumed, &failed));
+    awaiters.spawn(counted(e.flush(), &resumed, &failed));
+    expected = 3;
+  }
+  while (!victim.wire().hear_now()) co_await yield();
+  for (int i = 0; i < 3; ++i) co_await yield();
+  victim.kill();
+  co_await awaiters.join();
+  CHECK(resumed == expected);
+  while (e.state() != endpoint_state::closed) co_await e.state_changed();
+  REQUIRE(e.first_cause() != nullptr);
+  CHECK(e.first_cause()->code() == errc::connection_reset);
+  const result<void> after = co_await e.send(lower).result();
+  CHECK(after.code() == errc::flushed);
+}
+
+}  // namespace
+
+TEST_CASE("K10: a peer killed with -9 in any phase: all awaiters resolve, and the server goes on") {
+  if (one_process_by_nature()) return;
+  for (wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+    std::vector<child_process> victims;
+    for (phase p : phases) {
+      victims.emplace_back([p](wire_to_peer& w) { return victim_life(w, p); });
+    }
+    host h(mode);
+    Listener listener = h.worker.listen("127.0.0.1:0").value();
+    for (std::size_t i = 0; i < phases.size(); ++i) {
+      CAPTURE(static_cast<int>(phases[i]));
+      CAPTURE(name(mode));
+      victims[i].wire().tell("127.0.0.1:" + std::to_string(listener.bound().port));
+      h.worker.run(survive(h, listener, victims[i], phases[i]));
+    }
+    CHECK(h.worker.counters().inflight == 0);
+  }
+}
+
+namespace {
+
+task<int> doomed_server_story(host& h, wire_to_peer& parent, Listener& listener, bool answer) {
+  ConnectionRequest request = co_await listener.next();
+  if (!answer) {
+    parent.tell("asked");
+    for (;;) co_await yield();
+  }
+  Endpoint e = co_await request.accept();
+  parent.tell("accepted");
+  MemoryRegion room = h.context.allocate(64).value();
+  co_await e.recv(room);
+  co_return 0;
+}
+
+int doomed_server_life(wire_to_peer& parent, bool answer) {
+  host h;
+  Listener listener = h.worker.listen("127.0.0.1:0").value();
+  parent.tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  return h.worker.run(doomed_server_story(h, parent, listener, answer));
+}
+
+task<> outlive_server(host& h, child_process& server, bool answer) {
+  const std::string address = server.wire().hear();
+  connect_operation connecting = h.worker.connect(address).start();
+  while (!server.wire().hear_now()) co_await yield();
+  if (!answer) server.kill();
+  const result<Endpoint> r = co_await connecting.result();
+  CHECK(r.ok() == answer);
+  if (!answer) {
+    const bool told = r.code() == errc::connection_reset || r.code() == errc::connection_aborted ||
+                      r.code() == errc::unreachable;
+    CHECK(told);
+    co_return;
+  }
+  Endpoint& e = const_cast<Endpoint&>(*r);
+  MemoryRegion room = h.context.allocate(64).value();
+  recv_operation waiting = e.recv(room).start();
+  server.kill();
+  const result<Received> ended = co_await waiting.result();
+  CHECK(ended.code() == errc::flushed);
+  CHECK(e.first_cause()->code() == errc::connection_reset);
+}
+
+}  // namespace
+
+TEST_CASE("K10: a server killed with -9 before and after it answered: the client learns it") {
+  if (one_process_by_nature()) return;
+  for (const bool answer : {false, true}) {
+    CAPTURE(answer);
+    child_process server([answer](wire_to_peer& w) { return doomed_server_life(w, answer); });
+    host h;
+    h.worker.run(outlive_server(h, server, answer));
+  }
+}
+
+namespace {
+
+constexpr std::size_t kept_bytes = std::size_t{4} << 20;
+
+int written_to_life(wire_to_peer& parent) {
+  host h;
+  Listener listener = h.worker.listen("127.0.0.1:0").value();
+  MemoryRegion memory = h.context.allocate(kept_bytes, every_right).value();
+  parent.tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  h.worker.run([](host* at, Listener* l, MemoryRegion* m, wire_to_peer* p) -> task<> {
+    ConnectionRequest request = co_await l->next();
+    const std::vector<std::byte> blob = m->export_blob().value();
+    connect_options with;
+    with.private_data = blob;
+    Endpoint e = co_await request.accept(with);
+    static_cast<void>(at);
+    // Told by the pipe, not by the connection.
+    std::optional<std::string> word;
+    while (!word) {
+      co_await yield();
+      word = p->hear_now();
+    }
+    p->tell(filled(m->bytes(), 77) ? "all there" : "bytes are missing");
+    co_await e.close();
+  }(&h, &listener, &memory, &parent));
+  return 0;
+}
+
+task<> write_all(host& h, child_process& peer) {
+  const std::string address = peer.wire().hear();
+  Endpoint e = co_await h.worker.connect(address);
+  const RemoteMemory theirs = RemoteMemory::import(e.peer_data()).value();
+  MemoryRegion mine = h.context.allocate(kept_bytes).value();
+  fill(mine.bytes(), 77);
+  constexpr std::size_t count = 1000;
+  constexpr std::size_t each = kept_bytes / count;
+  std::vector<send_operation> writes;
+  for (std::size_t i = 0; i <= count; ++i) {
+    const std::size_t at = i * each;
+    const std::size_t length = i < count ? each : kept_bytes - at;
+    writes.push_back(
+        e.write(theirs.slice(at, length).value(), mine.all().part(at, length)).start());
+  }
+  co_await e.flush();
+  peer.wire().tell("look");
+  for (send_operation& op : writes) co_await op;
+  std::optional<std::string> word;
+  while (!word) {
+    co_await yield();
+    word = peer.wire().hear_now();
+  }
+  CHECK(*word == "all there");
+}
+
+}  // namespace
+
+TEST_CASE("K9: 1000 writes, a flush, and the peer process, told by a pipe, sees every byte") {
+  if (one_process_by_nature()) return;
+  child_process peer([](wire_to_peer& w) { return written_to_life(w); });
+  host h;
+  h.worker.run(write_all(h, peer));
+  CHECK(peer.join() == 0);
+}

@@ -1,0 +1,110 @@
+// What the data path takes from the heap once it is warm: nothing, on every transport.
+#include <doctest/doctest.h>
+#include <support/alloc_count.hpp>
+#include <support/stage.hpp>
+
+#include <algorithm>
+#include <array>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr std::array<transport::kind, 3> transports{transport::kind::shm, transport::kind::tcp,
+                                                    transport::kind::sim};
+constexpr int warm_up = 2000;
+constexpr int counted = 20'000;
+
+struct ground {
+  wire& ends;
+  Slice out;
+  Slice in;
+  RemoteSlice remote;
+  BufferPool& pool;
+};
+
+using round = task<> (*)(ground&);
+
+task<> message(ground& g) {
+  recv_operation receiving = g.ends.server.recv(g.in).start();
+  co_await g.ends.client.send(g.out);
+  co_await receiving;
+}
+
+task<> pooled_message(ground& g) {
+  message_operation receiving = g.ends.server.recv(g.pool).start();
+  co_await g.ends.client.send(g.out);
+  const Message m = co_await receiving;
+  CHECK(m.info().bytes == g.out.size());
+}
+
+task<> late_receive(ground& g) {
+  send_operation sending = g.ends.client.send(g.out).start();
+  co_await g.ends.server.recv(g.in);
+  co_await sending;
+}
+
+task<> write_and_flush(ground& g) {
+  co_await g.ends.client.write(g.remote, g.out);
+  co_await g.ends.client.flush();
+}
+
+task<> read_back(ground& g) { co_await g.ends.client.read(g.remote, g.out); }
+
+task<> add_one(ground& g) {
+  const RemoteSlice word(
+      g.remote.addr(), 8,
+      {g.remote.rkey(transport::kind::shm), g.remote.rkey(transport::kind::tcp),
+       g.remote.rkey(transport::kind::sim), g.remote.rkey(transport::kind::verbs)});
+  co_await g.ends.client.fetch_add(word, 1);
+}
+
+struct named_round {
+  const char* name;
+  round run;
+};
+constexpr std::array<named_round, 6> rounds{{{"send and recv", message},
+                                             {"send and recv into a pool", pooled_message},
+                                             {"send ahead of recv", late_receive},
+                                             {"write and flush", write_and_flush},
+                                             {"read", read_back},
+                                             {"fetch_add", add_one}}};
+
+task<> measure(ground& g, named_round what) {
+  for (int i = 0; i < warm_up; ++i) co_await what.run(g);
+  const std::uint64_t before = allocations();
+  for (int i = 0; i < counted; ++i) co_await what.run(g);
+  const std::uint64_t taken = allocations() - before;
+  CHECK(taken == 0);
+}
+
+void measure_all(transport::kind over, std::size_t bytes) {
+  CAPTURE(transport::name(over));
+  CAPTURE(bytes);
+  stage s({}, over);
+  s.play(
+      [](stage& on, std::size_t size) -> task<> {
+        wire w = co_await connect(on);
+        MemoryRegion out = client_memory(on, size);
+        MemoryRegion in = server_memory(on, size);
+        const RemoteMemory remote = exported(in);
+        BufferPool pool(on.server_context(), size, 4);
+        ground g(w, out, in, remote, pool);
+        for (const named_round& r : rounds) {
+          CAPTURE(r.name);
+          co_await measure(g, r);
+        }
+      },
+      bytes);
+}
+
+}  // namespace
+
+TEST_CASE("C10, D6: a warm operation takes nothing from the heap [8 B]") {
+  for (transport::kind over : transports) measure_all(over, 8);
+}
+
+TEST_CASE("C10, D6: a warm operation takes nothing from the heap [16 KiB]") {
+  for (transport::kind over : transports) measure_all(over, 16 * 1024);
+}

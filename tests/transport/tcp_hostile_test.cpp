@@ -1,0 +1,284 @@
+// Peers that lie, babble or fall silent: only their own connection suffers.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cordma/net/transport/tcp/hello.hpp>
+
+#include "tcp_support.hpp"
+
+using namespace tcp_test;
+namespace wire = cordma::transport::tcp;
+
+namespace {
+
+// A socket that speaks for itself.
+struct raw_peer {
+  explicit raw_peer(std::uint16_t port) : fd(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  }
+  raw_peer(const raw_peer&) = delete;
+  raw_peer& operator=(const raw_peer&) = delete;
+  ~raw_peer() { ::close(fd); }
+  void say(std::span<const std::byte> bytes) const {
+    REQUIRE(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(bytes.size()));
+  }
+  void say(const wire::hello& h) const {
+    wire::hello_buffer b;
+    const std::size_t n = wire::encode(h, b);
+    say({b.data(), n});
+  }
+  void say(const wire::frame& f) const {
+    wire::header_buffer b;
+    const std::size_t n = wire::encode(f, b);
+    say({b.data(), n});
+  }
+  // Whether the other side has hung up; what it said before is dropped.
+  [[nodiscard]] bool hung_up() const {
+    std::array<char, 512> b;
+    const ssize_t n = ::recv(fd, b.data(), b.size(), MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN);
+  }
+  int fd;
+};
+
+// A healthy connection, and a raw one that has been accepted beside it.
+struct attacked : connected {
+  attacked() : peer(listener->bound().port) {
+    wire::hello h;
+    h.read_depth = 1;
+    h.recv_depth = 16;
+    h.credit = 16;
+    peer.say(h);
+    victim = std::move(*b.adapter->accept(event(b).request, {}, {}));
+    CHECK(event(b).what == tp::cm_event::type::established);
+  }
+  void expect_broken(std::string_view why) {
+    const tp::cm_event e = event(b);
+    CHECK(e.what == tp::cm_event::type::disconnected);
+    CHECK(e.pair == victim.get());
+    CHECK(e.why.code() == errc::connection_reset);
+    CHECK(e.why.message().find(why) != std::string::npos);
+    expect_others_unharmed();
+  }
+  void expect_others_unharmed() {
+    settle(10);
+    b.done.clear();
+    memory m(*domain, 8);
+    post_recv(*right, 1, m.all());
+    const tp::segment s = m.all();
+    post(*left, request(opcode::send, 2, s));
+    CHECK(next(b).status == wc_status::success);
+    CHECK(next(a).status == wc_status::success);
+  }
+  raw_peer peer;
+  std::unique_ptr<tp::queue_pair> victim;
+};
+
+wire::frame frame_of(wire::frame_type type, std::uint32_t length = 0) {
+  wire::frame f;
+  f.type = type;
+  f.length = length;
+  f.credit = 16;  // as its hello said
+  return f;
+}
+
+}  // namespace
+
+TEST_CASE("tcp: garbage instead of a handshake is dropped, the listener is unharmed") {
+  connected c;
+  const auto drop = [&c](const raw_peer& p) { c.until([&p] { return p.hung_up(); }); };
+  {
+    raw_peer p(c.listener->bound().port);
+    p.say(std::vector<std::byte>(1000, std::byte{'x'}));
+    drop(p);
+  }
+  {
+    raw_peer p(c.listener->bound().port);
+    wire::hello_buffer b;
+    const std::size_t n = wire::encode(wire::hello{}, b);
+    wire::store_le(&b[wire::hello_at::data], std::uint16_t{197});  // oversized private data
+    p.say({b.data(), n});
+    drop(p);
+  }
+  {
+    raw_peer p(c.listener->bound().port);
+    wire::hello h;
+    h.data_length = 57;  // too much for a request
+    p.say(h);
+    drop(p);
+  }
+  auto again = std::move(*c.a.adapter->connect(c.listener->bound(), {}, {}));
+  CHECK(c.event(c.b).what == tp::cm_event::type::connect_request);
+}
+
+TEST_CASE("tcp: a half-open handshake is dropped after a while [virtual time]") {
+  cordma::virtual_clock time;
+  connected c({}, {}, {.mode = cordma::wait_mode::polling, .time = &time});
+  raw_peer p(c.listener->bound().port);
+  p.say(std::array<std::byte, 1>{std::byte{'c'}});
+  c.settle(50);
+  CHECK(!p.hung_up());
+  time.advance_to(time.now() + std::chrono::seconds(5));
+  c.until([&p] { return p.hung_up(); });
+}
+
+TEST_CASE("tcp: a client that hangs up before it is answered is gone") {
+  connected c;
+  std::uint64_t id = 0;
+  {
+    raw_peer p(c.listener->bound().port);
+    p.say(wire::hello{});
+    id = c.event(c.b).request;
+  }
+  c.settle();
+  CHECK(c.b.adapter->accept(id, {}, {}).code() == errc::bad_state);
+}
+
+TEST_CASE("tcp: another version or parameter is named, with mine and theirs") {
+  rig r;
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof at;
+  REQUIRE(::bind(fd, reinterpret_cast<const sockaddr*>(&at), length) == 0);
+  REQUIRE(::listen(fd, 4) == 0);
+  REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &length) == 0);
+  for (const bool version : {true, false}) {
+    auto q =
+        std::move(*r.a.adapter->connect({.host = "127.0.0.1", .port = ntohs(at.sin_port)}, {}, {}));
+    const int peer = ::accept(fd, nullptr, nullptr);
+    wire::hello h;
+    h.kind = version ? wire::hello_kind::accept : wire::hello_kind::mismatch;
+    if (version) h.version = 9;
+    if (!version) h.field = wire::hello_field::service;
+    if (!version) h.field_value = 2;
+    wire::hello_buffer b;
+    const std::size_t n = wire::encode(h, b);
+    REQUIRE(::send(peer, b.data(), n, 0) == static_cast<ssize_t>(n));
+    const tp::cm_event e = r.event(r.a);
+    CHECK(e.what == tp::cm_event::type::failed);
+    CHECK(e.why.code() == errc::unsupported_version);
+    const char* const expected =
+        version ? "version: mine 1, theirs 9" : "service: mine 0, theirs 2";
+    CHECK(e.why.message().find(expected) != std::string::npos);
+    ::close(peer);
+  }
+  ::close(fd);
+}
+
+TEST_CASE("tcp: a client of another version is told so") {
+  connected c;
+  raw_peer p(c.listener->bound().port);
+  wire::hello h;
+  h.version = 2;
+  p.say(h);
+  std::array<std::byte, wire::most_hello> b{};
+  ssize_t n = 0;
+  c.until([&] { return (n = ::recv(p.fd, b.data(), b.size(), MSG_DONTWAIT)) > 0; });
+  const wire::decoded_hello d = wire::decode_hello({b.data(), static_cast<std::size_t>(n)});
+  CHECK(d.value.kind == wire::hello_kind::mismatch);
+  CHECK(d.value.field == wire::hello_field::version);
+  CHECK(d.value.field_value == wire::wire_version);
+}
+
+TEST_CASE("tcp: an unknown frame breaks off that connection only") {
+  attacked c;
+  c.peer.say(std::vector<std::byte>(16, std::byte{99}));
+  c.expect_broken("unknown frame type");
+}
+
+TEST_CASE("tcp: a message nobody granted a receive for breaks off that connection only") {
+  attacked c;
+  c.peer.say(frame_of(wire::frame_type::send, 4));
+  c.expect_broken("more than was granted");
+}
+
+TEST_CASE("tcp: a length beyond any message breaks off that connection only") {
+  attacked c;
+  c.peer.say(frame_of(wire::frame_type::send, 0xffffffffU));
+  c.expect_broken("beyond the largest message");
+}
+
+TEST_CASE("tcp: a lying length followed by nothing ends with the connection") {
+  attacked c;
+  memory in(*c.domain, 1 << 20);
+  post_recv(*c.victim, 1, in.all());
+  c.settle(50);
+  c.peer.say(frame_of(wire::frame_type::send, 1 << 20));
+  c.peer.say(std::vector<std::byte>(1000, std::byte{1}));
+  ::shutdown(c.peer.fd, SHUT_WR);
+  c.expect_broken("the peer is gone");
+}
+
+TEST_CASE("tcp: answers to questions never asked break off that connection only") {
+  for (const auto type : {wire::frame_type::read_response, wire::frame_type::atomic_response,
+                          wire::frame_type::nak, wire::frame_type::probe_answer}) {
+    attacked c;
+    wire::frame f = frame_of(type);
+    if (type == wire::frame_type::nak) f.status = wc_status::rem_access_err;
+    c.peer.say(f);
+    c.expect_broken("breaks the protocol");
+  }
+}
+
+TEST_CASE("tcp: acknowledging what was never sent breaks off that connection only") {
+  attacked c;
+  wire::frame f = frame_of(wire::frame_type::update);
+  f.ack = 5;
+  c.peer.say(f);
+  c.expect_broken("acknowledges or grants");
+}
+
+TEST_CASE("tcp: acknowledging a message before it has left does not give its buffer back") {
+  attacked c;
+  memory own(*c.domain, 64U << 20);
+  const tp::segment s = own.all();
+  post(*c.victim, request(opcode::send, 1, s));  // the raw peer reads nothing: it gets stuck
+  c.settle(50);
+  wire::frame f = frame_of(wire::frame_type::update);
+  f.ack = 1;
+  c.peer.say(f);
+  const tp::cm_event e = c.event(c.b);
+  CHECK(e.why.message().find("acknowledges") != std::string::npos);
+  CHECK(c.next(c.b).status == wc_status::wr_flush_err);
+}
+
+TEST_CASE("tcp: more reads than agreed break off that connection only") {
+  attacked c;  // agreed: one; the socket of the raw peer is full before the second is answered
+  memory remote(*c.domain, 64U << 20, tp::all_remote);
+  wire::frame f = frame_of(wire::frame_type::read, 64U << 20);
+  f.remote_addr = remote.addr();
+  f.rkey = remote.keys.rkey;
+  c.peer.say(f);
+  c.peer.say(f);
+  c.expect_broken("more than was agreed");
+}
+
+TEST_CASE("tcp: frames that come byte by byte are understood") {
+  attacked c;
+  memory in(*c.domain, 16);
+  post_recv(*c.victim, 1, in.all());
+  wire::header_buffer b;
+  wire::frame f = frame_of(wire::frame_type::send_imm, 3);
+  f.imm = 77;
+  const std::size_t n = wire::encode(f, b);
+  for (std::size_t i = 0; i < n; ++i) {
+    c.peer.say({&b[i], 1});
+    c.settle(20);
+  }
+  for (int i = 1; i <= 3; ++i) {
+    c.peer.say(std::array<std::byte, 1>{static_cast<std::byte>(i)});
+    c.settle(20);
+  }
+  const tp::completion got = c.next(c.b);
+  CHECK(got.byte_len == 3);
+  CHECK(got.imm == 77);
+  CHECK(in.bytes[2] == std::byte{3});
+}
