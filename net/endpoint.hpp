@@ -15,6 +15,7 @@ namespace cordma {
 class Worker;
 
 using endpoint_options = transport::queue_pair_options;
+static_assert(std::is_trivially_destructible_v<endpoint_options>);
 
 // connecting -> connected -> closing -> closed, or connected -> closed when the peer or the network
 // ends it.

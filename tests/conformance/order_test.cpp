@@ -41,7 +41,7 @@ TEST_CASE("D14: a batch longer than the queue goes out in order") {
   s.play([](stage& on) -> task<> {
     endpoint_options shallow;
     shallow.send_depth = 4;
-    wire w = co_await connect(on, shallow, {});
+    wire w = co_await connect(on, shallow, endpoint_options());
     MemoryRegion out = client_memory(on, 64 * 8);
     MemoryRegion in = server_memory(on, 64 * 8);
     std::vector<send_operation> sends;
