@@ -87,7 +87,9 @@ class Endpoint {
   send_operation send(const Slice& message) noexcept;
   send_operation send(std::span<const Slice> gathered) noexcept;
   send_operation send_imm(const Slice& message, std::uint32_t imm) noexcept;
-  // Unregistered bytes, copied before it is posted: at most inline_limit(), else invalid_value.
+  // Unregistered bytes, copied when it is posted, which is when it starts unless the queue is full
+  // (state() tells: queued): then they are yours when it is done. At most inline_limit(), else
+  // invalid_value.
   send_operation send_inline(std::span<const std::byte> message) noexcept;
   recv_operation recv(const Slice& into) noexcept;
   recv_operation recv(std::span<const Slice> scattered) noexcept;
