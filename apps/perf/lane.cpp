@@ -12,8 +12,11 @@ constexpr std::uint8_t value_at(std::uint64_t i, std::size_t place) noexcept {
 }
 
 int looks(const cordma::Context& context, const cordma::Endpoint& connection) {
+  constexpr int many = 2000;
+  // Shared memory needs the peer's help for the first access only.
+  if (connection.transport() == cordma::transport::kind::shm) return many;
   const auto* const caps = context.find(connection.transport());
-  return caps == nullptr || caps->needs_target_progress ? 1 : 2000;
+  return caps == nullptr || caps->needs_target_progress ? 1 : many;
 }
 
 }  // namespace

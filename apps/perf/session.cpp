@@ -14,11 +14,20 @@ constexpr double warm_share = 0.1;         // of the duration goes to warming up
 constexpr double longest_warm_s = 0.2;     // but not more than this
 constexpr double fastest_growth = 16;      // of the guess from round to round
 
-cordma::endpoint_options depths(std::uint32_t outstanding) noexcept {
+// Room for the window, as far as every transport that may be chosen has it; the rest waits its turn.
+cordma::endpoint_options depths(const cordma::Context& context, std::uint32_t outstanding) {
   cordma::endpoint_options o;
-  o.send_depth = std::max(o.send_depth, outstanding);
-  o.recv_depth = std::max(o.recv_depth, outstanding);
-  o.read_depth = std::max(o.read_depth, outstanding);
+  std::uint32_t sends = outstanding;
+  std::uint32_t receives = outstanding;
+  std::uint32_t reads = outstanding;
+  for (const cordma::transport::capabilities& c : context.transports()) {
+    sends = std::min(sends, c.max_send_depth);
+    receives = std::min(receives, c.max_recv_depth);
+    reads = std::min(reads, c.max_read_depth);
+  }
+  o.send_depth = std::max(o.send_depth, sends);
+  o.recv_depth = std::max(o.recv_depth, receives);
+  o.read_depth = std::max(o.read_depth, reads);
   return o;
 }
 
@@ -135,7 +144,7 @@ cordma::task<outcome> measure(cordma::Context& context, cordma::Worker& worker, 
                               plan what, progress_line& progress) {
   const auto hello = greeting(what.outstanding);
   cordma::connect_options options;
-  options.endpoint = depths(what.outstanding);
+  options.endpoint = depths(context, what.outstanding);
   options.private_data = hello;
   options.transport = what.transport;
   cordma::Endpoint endpoint = co_await worker.connect(std::move(address), options);
@@ -208,7 +217,7 @@ std::unique_ptr<lane> prepare(cordma::Context& context, cordma::Endpoint& endpoi
 cordma::task<void> serve(cordma::Context& context, cordma::Worker& worker,
                          cordma::ConnectionRequest request) {
   cordma::connect_options options;
-  options.endpoint = depths(outstanding_of(request.private_data()));
+  options.endpoint = depths(context, outstanding_of(request.private_data()));
   cordma::Endpoint endpoint = co_await request.accept(options);
   channel control(context, endpoint);
   cordma::recv_operation first = control.expect();

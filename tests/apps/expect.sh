@@ -1,0 +1,46 @@
+# Sourced by the scripts beside it: running programs and looking at what they said.
+set -euo pipefail
+programs=$1
+work=$(mktemp -d)
+background=()
+cleanup() {
+  local process
+  for process in "${background[@]}"; do kill "$process" 2> /dev/null || true; done
+  chmod -R u+w "$work" 2> /dev/null || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+
+# expect CODE REGEX PROGRAM ARGUMENT...: it ends with CODE and prints, on either stream, a line that
+# matches.
+expect() {
+  local code=$1 regex=$2 program=$3 got=0
+  shift 3
+  timeout 120 "$programs/$program" "$@" > "$work/output" 2>&1 || got=$?
+  if [ "$got" -ne "$code" ]; then
+    cat "$work/output" >&2
+    fail "$program $* ended with $got, not $code"
+  fi
+  if ! grep -Eq -e "$regex" "$work/output"; then
+    cat "$work/output" >&2
+    fail "$program $* printed no line like: $regex"
+  fi
+}
+
+# serve PROGRAM ARGUMENT...: starts it in the background; sets `address` once it listens.
+serve() {
+  local program=$1 waited=0
+  shift
+  "$programs/$program" "$@" > "$work/served" 2>&1 &
+  server=$!
+  background+=("$server")
+  until address=$(sed -n 's/^listening on //p' "$work/served") && [ -n "$address" ]; do
+    if ! kill -0 "$server" 2> /dev/null || [ $((waited += 1)) -gt 600 ]; then
+      cat "$work/served" >&2
+      fail "$program $* does not listen"
+    fi
+    sleep 0.05
+  done
+}

@@ -1,0 +1,38 @@
+# Every test of cordma-perf in every waiting mode over one transport, every byte checked.
+source "$(dirname "$0")/expect.sh"
+transport=$2
+
+tests=send-lat,send-bw,send-rate,write-lat,write-bw,read-lat,read-bw,fetch-add-lat,fetch-add-rate
+expect 0 '^fetch-add-rate ' cordma-perf --local --transport "$transport" --test $tests \
+  --wait polling,event,adaptive --iterations 50 --check
+rows=$(grep -cE "^[a-z-]+ +$transport +(polling|event|adaptive) " "$work/output")
+[ "$rows" -eq 27 ] || fail "27 runs should have made 27 rows, not $rows"
+
+# Sizes at and around the borders: of inline data, of a flag, of what is sent at once.
+expect 0 '^send-lat ' cordma-perf --local --transport "$transport" --test send-lat,write-lat \
+  --size 1,7,8,9,64,65,4096,8193,65537 --wait adaptive --iterations 20 --check
+for outstanding in 1 5 300; do
+  expect 0 '^write-bw ' cordma-perf --local --transport "$transport" \
+    --test send-bw,read-bw,write-bw --size 1,100000 --outstanding $outstanding --wait adaptive \
+    --iterations 40 --check
+done
+
+# What a script reads.
+"$programs/cordma-perf" --local --transport "$transport" --wait event --think-us 10 \
+  --iterations 20 --json - > "$work/json" 2> "$work/errors"
+python3 - "$work/json" "$transport" <<'PYTHON' || fail "the JSON is not what it should be"
+import json
+import sys
+
+figures = json.load(open(sys.argv[1]))
+assert figures["valid"] is True and figures["transport"] == sys.argv[2], figures
+assert figures["test"] == "send-lat" and figures["wait"] == "event" and figures["size"] == 8
+assert figures["iterations"] == 20 and figures["think_us"] == 10
+times = figures["one_way_us"]
+assert 0 < times["p50"] <= times["p99"] <= times["p999"] <= times["max"], times
+assert figures["cpu_ns_per_message"]["client"] > 0 and figures["cpu_ns_per_message"]["server"] > 0
+for side in ("client", "server"):
+    assert {"wakeups", "arms", "sleeps", "voluntary_switches", "involuntary_switches"} <= \
+        figures[side].keys()
+assert figures["client"]["sleeps"] > 0
+PYTHON

@@ -1,0 +1,19 @@
+# cordma-perf as a server and a client that know only an address.
+source "$(dirname "$0")/expect.sh"
+
+serve cordma-perf --listen 127.0.0.1:0 --wait adaptive
+for transport in shm tcp; do
+  expect 0 "over $transport: " cordma-perf "$address" --transport $transport --wait adaptive \
+    --test send-lat,read-bw --iterations 50 --check --verbose
+done
+# A client that is none of this kind is told so, and the server goes on.
+expect 0 'is no cordma-perf of this version' example-echo "$address" "no greeting of mine"
+expect 0 '^send-rate ' cordma-perf "$address" --test send-rate --iterations 100 --wait adaptive
+kill -0 "$server" || fail "the server is gone"
+
+# The address is taken now; the sentence says by what.
+expect 1 'in_use' cordma-perf --listen "$address"
+
+serve cordma-perf --listen 127.0.0.1:0 --once --wait event
+expect 0 '^send-lat ' cordma-perf "$address" --iterations 10 --wait event
+wait "$server" || fail "the server of --once did not end well"

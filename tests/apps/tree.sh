@@ -1,0 +1,42 @@
+# A tree with everything that trees have comes over as it is, over both transports.
+source "$(dirname "$0")/expect.sh"
+
+tree=$work/tree
+mkdir -p "$tree/empty directory" "$tree/deep/er/still" "$tree/guarded"
+printf 'hello\n' > "$tree/deep/er/still/hello"
+: > "$tree/nothing in it"
+head -c 3333333 /dev/urandom > "$tree/more than three windows"
+for i in $(seq 300); do printf '%s' "$i" > "$tree/deep/$i"; done
+printf 'x' > "$tree/deep/a name with \"quotes\", ünïcode and
+a line end"
+ln -s ../nowhere "$tree/deep/dangling"
+ln -s deep "$tree/link to a directory"
+chmod 0640 "$tree/deep/1"
+chmod 0751 "$tree/deep/2"
+printf 'inside' > "$tree/guarded/file"
+chmod 0555 "$tree/guarded"
+mkfifo "$tree/pipe"
+
+serve cordma-demo serve --tree "$tree" --listen 127.0.0.1:0
+grep -q 'left out: pipe: neither file' "$work/served" || fail "the pipe was not named"
+for transport in shm tcp; do
+  for wait in polling event adaptive; do
+    into=$work/$transport-$wait
+    expect 0 'verified: all 3[0-9][0-9] entries are identical' cordma-demo pull "$address" \
+      --transport $transport --wait $wait --into "$into" --compare "$tree"
+    grep -q 'pulled 305 files, 5 directories, 2 links' "$work/output" || fail "the counts are wrong"
+    [ "$(stat -c %a "$into/guarded")" = 555 ] || fail "permissions of a directory were lost"
+    [ "$(readlink "$into/deep/dangling")" = ../nowhere ] || fail "a link was lost"
+  done
+done
+
+# Differences are found and named; a target that is in use is left alone.
+printf 'hullo\n' > "$tree/deep/er/still/hello"
+mkdir "$work/old" && cp -a "$work/shm-event/." "$work/old/"
+expect 1 'differs: deep/er/still/hello is there with two contents' cordma-demo pull "$address" \
+  --into "$work/new" --compare "$work/old"
+expect 1 'is not an empty directory' cordma-demo pull "$address" --into "$work/new"
+expect 1 'unreachable' cordma-demo pull 127.0.0.1:1 --into "$work/never"
+expect 2 '--help lists' cordma-demo pull
+expect 2 '--help lists' cordma-demo serve --tree /nonexistent
+kill -0 "$server" || fail "the server is gone"
