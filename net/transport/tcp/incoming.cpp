@@ -2,8 +2,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <new>
 #include <cordma/net/transport/tcp/incoming.hpp>
+#include <new>
 
 namespace cordma::transport::tcp {
 
