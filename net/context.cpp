@@ -3,8 +3,10 @@
 #include <cordma/net/detail/context_core.hpp>
 #include <cordma/net/detail/region_core.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -38,11 +40,35 @@ result<void> register_everywhere(detail::region_core& region) {
   return {};
 }
 
+// Bytes that this machine, or the container, could have at the very most. fallocate() on a memfd does
+// not fail beyond it: the kernel kills somebody instead, most likely us.
+std::uint64_t memory_there_is() {
+  const auto pages = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 0L));
+  std::uint64_t most = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  for (const char* file :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream in(file);
+    std::uint64_t limit = 0;
+    if (in >> limit) most = std::min(most, limit);
+  }
+  return most;
+}
+
 result<void> map_shared(detail::region_core& region, std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t mapped = (bytes + page - 1) / page * page;
   if (bytes == 0 || mapped < bytes) {
     return failure{errc::invalid_value, "cannot allocate " + std::to_string(bytes) + " bytes"};
+  }
+  // Small ones are not worth looking up the limit for.
+  constexpr std::size_t unquestioned = std::size_t{16} << 20;
+  if (const std::uint64_t most = mapped > unquestioned ? memory_there_is() : mapped;
+      mapped > most) {
+    return failure{errc::no_memory,
+                   "cannot allocate " + std::to_string(bytes) +
+                       " bytes: this machine, or the memory limit of this container, "
+                       "has " +
+                       std::to_string(most)};
   }
   const int fd = ::memfd_create("cordma-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)

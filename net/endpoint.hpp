@@ -15,6 +15,7 @@ namespace cordma {
 class Worker;
 
 using endpoint_options = transport::queue_pair_options;
+static_assert(std::is_trivially_destructible_v<endpoint_options>);
 
 // connecting -> connected -> closing -> closed, or connected -> closed when the peer or the network
 // ends it.
@@ -86,7 +87,9 @@ class Endpoint {
   send_operation send(const Slice& message) noexcept;
   send_operation send(std::span<const Slice> gathered) noexcept;
   send_operation send_imm(const Slice& message, std::uint32_t imm) noexcept;
-  // Unregistered bytes, copied before it is posted: at most inline_limit(), else invalid_value.
+  // Unregistered bytes, copied when it is posted, which is when it starts unless the queue is full
+  // (state() tells: queued): then they are yours when it is done. At most inline_limit(), else
+  // invalid_value.
   send_operation send_inline(std::span<const std::byte> message) noexcept;
   recv_operation recv(const Slice& into) noexcept;
   recv_operation recv(std::span<const Slice> scattered) noexcept;

@@ -208,7 +208,7 @@ TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what i
   s.play([](stage& on) -> task<> {
     endpoint_options shallow;
     shallow.recv_depth = 1;
-    wire w = co_await connect(on, {}, shallow);
+    wire w = co_await connect(on, endpoint_options(), shallow);
     MemoryRegion out = client_memory(on, 8);
     MemoryRegion in = server_memory(on, 8 * 8);
     std::vector<recv_operation> recvs;

@@ -145,7 +145,7 @@ TEST_CASE("K10: a graceful close carries out what was started, whoever closes") 
         CAPTURE(size);
         endpoint_options shallow;
         shallow.send_depth = 4;
-        wire w = co_await connect(on, shallow, {});
+        wire w = co_await connect(on, shallow, endpoint_options());
         MemoryRegion out = client_memory(on, size);
         MemoryRegion in = server_memory(on, size * 20);
         fill(out.bytes(), size);
@@ -185,7 +185,7 @@ TEST_CASE("I8: a message that finds no receive fails as remote_not_ready after t
       endpoint_options impatient;
       impatient.rnr_retry = 2;
       impatient.rnr_timer = std::chrono::milliseconds(2);
-      wire w = co_await connect(on, impatient, {});
+      wire w = co_await connect(on, impatient, endpoint_options());
       MemoryRegion out = client_memory(on, size);
       send_operation sending = w.client.send(out).start();
       const result<void> flushed = co_await w.client.flush().result();

@@ -129,7 +129,7 @@ TEST_CASE("A4, I2: an access needs its right on the region and on the connection
           CAPTURE(transport::name(how));
           const cordma::access needed = granted_for(how);
           const bool expected = has(region_rights, needed) && has(server.remote_access, needed);
-          wire w = co_await connect(on, {}, server);
+          wire w = co_await connect(on, endpoint_options(), server);
           const RemoteSlice word = remote.slice(8, 8).value();
           const bool reached = co_await reaches(on, w, target, word, how);
           CHECK(reached == expected);
@@ -284,7 +284,7 @@ TEST_CASE("I11: fetch-add and compare-swap return the old value and change the w
       CHECK(second == 0x0102030405060718ULL);
       const std::uint64_t third = co_await w.client.compare_swap(word, 41, 1);
       CHECK(third == 42);
-      const std::uint64_t fourth = co_await w.client.fetch_add(word, ~std::uint64_t{0});
+      const std::uint64_t fourth = co_await w.client.fetch_add(word, ~0ULL);
       CHECK(fourth == 42);
       const std::uint64_t fifth = co_await w.client.fetch_add(word, 0);
       CHECK(fifth == 41);

@@ -41,7 +41,7 @@ TEST_CASE("D14: a batch longer than the queue goes out in order") {
   s.play([](stage& on) -> task<> {
     endpoint_options shallow;
     shallow.send_depth = 4;
-    wire w = co_await connect(on, shallow, {});
+    wire w = co_await connect(on, shallow, endpoint_options());
     MemoryRegion out = client_memory(on, 64 * 8);
     MemoryRegion in = server_memory(on, 64 * 8);
     std::vector<send_operation> sends;
@@ -185,5 +185,23 @@ TEST_CASE("K7: a million awaits that complete at once do not grow the stack") {
     }
     CHECK(refused == 1'000'000);
     CHECK(high - low < 16 * 1024);
+  });
+}
+
+TEST_CASE("I10: a read after many thousand operations that want no answer gets its own") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    MemoryRegion local = client_memory(on, 8);
+    MemoryRegion target = server_memory(on, 8);
+    const RemoteMemory remote = exported(target);
+    for (int round = 0; round < 5; ++round) {
+      for (int i = 0; i < 5000 + round; ++i) co_await w.client.write(remote, local);
+      co_await w.client.flush();
+      fill(target.bytes(), 3);
+      co_await w.client.read(remote, local);
+      CHECK(filled(local.bytes(), 3));
+      co_await w.client.fetch_add(remote, 1);
+    }
   });
 }

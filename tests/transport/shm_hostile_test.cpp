@@ -35,7 +35,7 @@ void serve(rogue& r, shm::service_request q, std::uint32_t length) {
 
 constexpr std::uint32_t whole = sizeof(shm::service_request);
 
-std::vector<lie> lies() {
+std::vector<lie> lies_about_messages() {
   return {
       {"an unknown kind", [](rogue& r, host&, memory&) { r.cell(message{77}, 0, 0, 8); }},
       {"kind 0", [](rogue& r, host&, memory&) { r.cell(message{0}, 0, 0, 8); }},
@@ -61,6 +61,11 @@ std::vector<lie> lies() {
        [](rogue& r, host&, memory&) { r.cell(message::fetch, 0, 17, 17 * 24); }},
       {"a descriptor that contradicts itself",
        [](rogue& r, host&, memory&) { r.cell(message::fetch, 0, 2, 24); }},
+  };
+}
+
+std::vector<lie> lies_about_memory() {
+  return {
       {"memory that was never offered",
        [](rogue& r, host&, memory&) { fetch(r, {{5, 1, 0, 100}}); }},
       {"pieces whose sum overflows",
@@ -97,6 +102,11 @@ std::vector<lie> lies() {
          auto fd = shm::create_shared("answer", 4096);
          share(r, shm::packet::region_answer, 4096, (*fd).get());
        }},
+  };
+}
+
+std::vector<lie> lies_about_access() {
+  return {
       {"an access request without its body",
        [](rogue& r, host&, memory&) { r.cell(message::serve, 0, 0, 3); }},
       {"an access request of an unknown kind",
@@ -142,6 +152,14 @@ std::vector<lie> lies() {
          static_cast<void>(shm::send_packet(r.socket.get(), f));
        }},
   };
+}
+
+std::vector<lie> lies() {
+  std::vector<lie> all = lies_about_messages();
+  for (const auto& more : {lies_about_memory(), lies_about_access()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cordma/net/transport/tcp/incoming.hpp>
+#include <new>
 
 namespace cordma::transport::tcp {
 
@@ -45,7 +46,11 @@ void tcp_listener::on_ready(std::uint32_t) noexcept {
   for (int i = 0; i < most_accepts_per_poll; ++i) {
     socket_fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
-      home_.begin_incoming(this, std::move(fd));
+      try {
+        home_.begin_incoming(this, std::move(fd));
+      } catch (const std::bad_alloc&) {
+        // The client finds its socket closed, which is an answer.
+      }
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;

@@ -299,8 +299,8 @@ void connection::on_atomic(const frame& f) noexcept {
 
 void connection::on_answer(const frame& f) noexcept {
   std::uint32_t& next = sends_.next_answer;
-  // Everything before `done` has its answer, and its slots may hold later requests by now.
-  if (sends_.sent - next > sends_.sent - sends_.done) next = sends_.done;
+  // Where nothing wanted an answer for long, it stands at slots that have been used again since.
+  if (static_cast<std::int32_t>(sends_.done - next) > 0) next = sends_.done;
   while (next != sends_.sent && !wants_answer(sends_[next].op)) ++next;
   if (next == sends_.sent || low(next) != f.request) return protocol_error("answers nothing asked");
   const send_slot& s = sends_[next];

@@ -1,0 +1,26 @@
+// RemoteMemory::import never trusts what it is given, and accepts only what export_blob() writes.
+#include <cordma/net/detail/blob.hpp>
+#include <cordma/net/memory.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span<const std::byte> in(reinterpret_cast<const std::byte*>(data), size);
+  const cordma::result<cordma::RemoteMemory> memory = cordma::RemoteMemory::import(in);
+  const cordma::result<cordma::detail::blob> decoded = cordma::detail::decode(in);
+  if (memory.ok() != decoded.ok()) std::abort();
+  if (!decoded.ok()) {
+    if (decoded.why().message().empty()) std::abort();
+    return 0;
+  }
+  // Whatever is accepted is written again byte by byte.
+  std::array<std::byte, cordma::detail::blob::bytes> again{};
+  cordma::detail::encode(*decoded, again);
+  if (!std::equal(again.begin(), again.end(), in.begin(), in.end())) std::abort();
+  if (memory->slice(0, memory->size()).ok() != true) std::abort();
+  if (memory->slice(1, memory->size()).ok()) std::abort();
+  return 0;
+}

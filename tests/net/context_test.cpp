@@ -1,0 +1,186 @@
+// Configuration of a Context, addresses, and calls from the wrong thread.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+// Sets a variable of the environment while it lives.
+class environment {
+ public:
+  environment(const char* name, const char* value) : name_(name) {
+    const char* const old = std::getenv(name);
+    if (old != nullptr) old_ = old;
+    ::setenv(name, value, 1);
+  }
+  environment(const environment&) = delete;
+  environment& operator=(const environment&) = delete;
+  ~environment() {
+    if (old_) {
+      ::setenv(name_, old_->c_str(), 1);
+    } else {
+      ::unsetenv(name_);
+    }
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+errc code_of_context(const context_options& o, std::string& why) {
+  try {
+    const Context c(o);
+  } catch (const error& e) {
+    why = e.what();
+    return e.condition();
+  }
+  return errc::ok;
+}
+
+}  // namespace
+
+TEST_CASE("I4: addresses are read as they are written") {
+  struct row {
+    const char* text;
+    const char* host;
+    int port;
+  };
+  for (const row& r :
+       {row{"host:1", "host", 1}, row{":7471", "", 7471}, row{"10.0.0.1:0", "10.0.0.1", 0},
+        row{"[::1]:65535", "::1", 65535}, row{"[fe80::1%eth0]:5", "fe80::1%eth0", 5}}) {
+    CAPTURE(r.text);
+    const transport::address a = parse_address(r.text).value();
+    CHECK(a.host == r.host);
+    CHECK(a.port == r.port);
+    CHECK(parse_address(a.text()).value().host == a.host);
+  }
+  for (const char* bad : {"", ":", "host", "host:", "host:x", "host:65536", "host:-1", "host:1 ",
+                          "host: 1", "host:99999999999999999999", "[::1]"}) {
+    CAPTURE(bad);
+    const result<transport::address> r = parse_address(bad);
+    REQUIRE(r.code() == errc::invalid_value);
+    CHECK(r.why().message().find("host:port") != std::string::npos);
+  }
+}
+
+TEST_CASE("B1: CORDMA_TRANSPORT chooses, and what it cannot mean is said") {
+  std::string why;
+  {
+    const environment e("CORDMA_TRANSPORT", "tcp");
+    const Context c;
+    CHECK(c.transports().size() == 1);
+    CHECK(c.find(transport::kind::tcp) != nullptr);
+    CHECK(c.find(transport::kind::shm) == nullptr);
+  }
+  {
+    const environment e("CORDMA_TRANSPORT", "tcp,shm");
+    const Context c;
+    REQUIRE(c.transports().size() == 2);
+    CHECK(c.transports()[0].transport == transport::kind::tcp);
+  }
+  {
+    const environment e("CORDMA_TRANSPORT", "token-ring");
+    CHECK(code_of_context({}, why) == errc::invalid_value);
+    CHECK(why.find("CORDMA_TRANSPORT") != std::string::npos);
+    CHECK(why.find("token-ring") != std::string::npos);
+  }
+  {
+    const environment e("CORDMA_TRANSPORT", "verbs");
+    CHECK(code_of_context({}, why) == errc::not_supported);
+  }
+  {
+    // Code is stronger than the environment.
+    const environment e("CORDMA_TRANSPORT", "token-ring");
+    context_options o;
+    o.transports = {transport::kind::tcp};
+    CHECK(code_of_context(o, why) == errc::ok);
+  }
+}
+
+TEST_CASE("B1: what was left out by default is listed with its reason") {
+  const environment e("CORDMA_TRANSPORT", "auto");
+  const Context c;
+  bool verbs_listed = false;
+  for (const auto& [kind, reason] : c.missing()) {
+    if (kind == transport::kind::verbs) verbs_listed = true;
+    CHECK_FALSE(reason.message().empty());
+  }
+  CHECK(verbs_listed == (c.find(transport::kind::verbs) == nullptr));
+}
+
+TEST_CASE("D2: every call from a thread that is not the Worker's is no_lock, and harms nothing") {
+  stage s({}, transport::kind::tcp);
+  wire w = s.play([](stage& on) -> task<wire> {
+    wire made = co_await connect(on);
+    co_return made;
+  });
+  MemoryRegion memory = client_memory(s, 64);
+  const RemoteMemory remote = exported(server_memory(s, 64));
+  Listener listener = s.server().listen("127.0.0.1:0").value();
+  std::thread stranger([&] {
+    const auto code = [](auto op) {
+      op.start();
+      return op.take_result().code();
+    };
+    CHECK(code(w.client.send(memory)) == errc::no_lock);
+    CHECK(code(w.client.recv(memory)) == errc::no_lock);
+    CHECK(code(w.client.write(remote, memory)) == errc::no_lock);
+    CHECK(code(w.client.read(remote, memory)) == errc::no_lock);
+    CHECK(code(w.client.fetch_add(remote.slice(0, 8).value(), 1)) == errc::no_lock);
+    CHECK(code(w.client.flush()) == errc::no_lock);
+    CHECK(code(w.client.close()) == errc::no_lock);
+    CHECK(code(w.client.state_changed()) == errc::no_lock);
+    CHECK(code(s.client().connect("127.0.0.1:1")) == errc::no_lock);
+    CHECK(code(listener.next()) == errc::no_lock);
+    CHECK(code(s.client().copy(memory, memory)) == errc::no_lock);
+    CHECK(s.client().listen("127.0.0.1:0").code() == errc::no_lock);
+    CHECK(s.client().prepare().code() == errc::no_lock);
+  });
+  stranger.join();
+  s.play(
+      [](stage& on, wire* ends) -> task<> {
+        MemoryRegion out = client_memory(on, 8);
+        MemoryRegion in = server_memory(on, 8);
+        recv_operation receiving = ends->server.recv(in).start();
+        co_await ends->client.send(out);
+        co_await receiving;
+      },
+      &w);
+}
+
+TEST_CASE("K2: eight threads with a Worker each share one Context") {
+  context_options o;
+  o.transports = {transport::kind::shm, transport::kind::tcp};
+  Context context(o);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&context] {
+      Worker mine(context, reactor_options{.mode = wait_mode::event});
+      mine.run([](Context* c, Worker* on) -> task<> {
+        Listener listener = on->listen("127.0.0.1:0").value();
+        const std::string to = "127.0.0.1:" + std::to_string(listener.bound().port);
+        connect_operation connecting = on->connect(to).start();
+        ConnectionRequest request = co_await listener.next();
+        Endpoint server = co_await request.accept();
+        Endpoint client = co_await connecting;
+        for (int round = 0; round < 100; ++round) {
+          MemoryRegion out = c->allocate(1000).value();
+          MemoryRegion in = c->allocate(1000).value();
+          fill(out.bytes(), static_cast<std::uint64_t>(round));
+          recv_operation receiving = server.recv(in).start();
+          co_await client.send(out);
+          co_await receiving;
+          CHECK(filled(in.bytes(), static_cast<std::uint64_t>(round)));
+        }
+      }(&context, &mine));
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
