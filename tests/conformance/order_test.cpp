@@ -151,23 +151,6 @@ TEST_CASE("I10: more reads than may be in flight wait their turn") {
   });
 }
 
-TEST_CASE("I10: a read behind more writes than the queue is deep gets its answer") {
-  stage s;
-  s.play([](stage& on) -> task<> {
-    wire w = co_await connect(on);
-    MemoryRegion local = client_memory(on, 64);
-    MemoryRegion target = server_memory(on, 64);
-    const RemoteMemory remote = exported(target);
-    const std::uint32_t depth = w.client.actual().send_depth;
-    for (std::uint32_t writes : {depth - 1, depth, depth + 1, 3 * depth + 7}) {
-      for (std::uint32_t i = 0; i < writes; ++i) co_await w.client.write(remote, local);
-      co_await w.client.read(remote, local);
-      const std::uint64_t old = co_await w.client.fetch_add(remote.slice(0, 8).value(), 0);
-      CHECK(old == local.as<std::uint64_t>().front());
-    }
-  });
-}
-
 TEST_CASE("K7: a million awaits that complete at once do not grow the stack") {
   stage s;
   s.play([](stage& on) -> task<> {
