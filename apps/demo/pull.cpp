@@ -56,7 +56,8 @@ class window_reader {
 
   // The next message of the server; a window that is full by then is being read already.
   cordma::task<cordma::Message> next_message() {
-    cordma::Message got = co_await arriving_.oldest();
+    auto& oldest = arriving_.oldest();
+    cordma::Message got = co_await oldest;
     arriving_.pop();
     listen();
     co_return got;
@@ -81,7 +82,8 @@ class window_reader {
 
   // Finishes the oldest read, hands its bytes on, and gives the window back.
   cordma::task<std::size_t> take(tree_writer& into) {
-    co_await reading_.oldest();
+    auto& oldest = reading_.oldest();
+    co_await oldest;
     reading_.pop();
     const full_window w = filled_[oldest_];
     oldest_ = (oldest_ + 1) % shape_.count;

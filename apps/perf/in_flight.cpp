@@ -28,10 +28,12 @@ cordma::task<void> keep_in_flight(lane& l, std::uint64_t count, Make make, Look 
     }
     do {
       if constexpr (std::is_void_v<value>) {
-        co_await ring.oldest();
+        auto& oldest = ring.oldest();
+        co_await oldest;
         look(l, done_slot, done);
       } else {
-        const value outcome = co_await ring.oldest();
+        auto& oldest = ring.oldest();
+        const value outcome = co_await oldest;
         look(l, done_slot, done, outcome);
       }
       ring.pop();

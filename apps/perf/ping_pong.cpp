@@ -91,7 +91,8 @@ cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
       sent_at = now;
       l.progress.store(i, std::memory_order_relaxed);
     }
-    const cordma::Received got = co_await receives.oldest();
+    auto& oldest = receives.oldest();
+    const cordma::Received got = co_await oldest;
     receives.pop();
     co_await send;
     if (check) check_received(l, got, i);
@@ -108,7 +109,8 @@ cordma::task<void> send_wait_think(lane& l, std::uint64_t count) {
     const std::uint64_t sent_at = ticks();
     cordma::send_operation send = l.endpoint.send(l.out(0));
     send.start();
-    const cordma::Received got = co_await receives.oldest();
+    auto& oldest = receives.oldest();
+    const cordma::Received got = co_await oldest;
     l.samples.record(ticks() - sent_at);
     receives.pop();
     co_await send;
@@ -123,7 +125,8 @@ cordma::task<void> echo(lane& l, std::uint64_t count) {
   const bool check = l.what.check;
   for (std::uint64_t i = 0; i < receives_ahead && i < count; ++i) post_receive(l, receives, i);
   for (std::uint64_t i = 0; i < count; ++i) {
-    const cordma::Received got = co_await receives.oldest();
+    auto& oldest = receives.oldest();
+    const cordma::Received got = co_await oldest;
     receives.pop();
     if (check) {
       check_received(l, got, i);
@@ -144,7 +147,8 @@ cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
     const std::uint64_t number = ++l.number;
     start_write(l, writes, number);
     while (writes.full() || (!writes.empty() && writes.oldest().done())) {
-      co_await writes.oldest();
+      auto& oldest = writes.oldest();
+      co_await oldest;
       writes.pop();
     }
     if (i != 0) {
@@ -162,7 +166,8 @@ cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
   }
   if (count != 0) l.samples.record(ticks() - written_at);
   while (!writes.empty()) {
-    co_await writes.oldest();
+    auto& oldest = writes.oldest();
+    co_await oldest;
     writes.pop();
   }
 }
@@ -180,12 +185,14 @@ cordma::task<void> look_and_write(lane& l, std::uint64_t count) {
     }
     start_write(l, writes, number);
     while (writes.full() || (!writes.empty() && writes.oldest().done())) {
-      co_await writes.oldest();
+      auto& oldest = writes.oldest();
+      co_await oldest;
       writes.pop();
     }
   }
   while (!writes.empty()) {
-    co_await writes.oldest();
+    auto& oldest = writes.oldest();
+    co_await oldest;
     writes.pop();
   }
 }
