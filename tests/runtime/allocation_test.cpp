@@ -59,7 +59,8 @@ task<void> everything(tools* t) {
   co_await when_all(child(1us), nap(2us), sleep_for(1us));
   co_await with_timeout(1h, nap(1us));
   co_await with_timeout(1h, sleep_for(1us));
-  co_await with_stop({}, nap(1us));
+  std::stop_token nobody;
+  co_await with_stop(nobody, nap(1us));
   const result<void> r = co_await sleep_for(1us).result();
   CHECK(r.ok());
   mutex::guard g = co_await t->m.lock();

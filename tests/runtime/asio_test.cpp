@@ -42,7 +42,8 @@ task<void> until_set(event* e) { co_await e->wait(); }
 
 asio::awaitable<int> inside_asio(reactor* r, event* e) {
   co_await async(*r, sleep_for(50us), asio::use_awaitable);
-  asio::steady_timer timer(co_await asio::this_coro::executor, 50us);
+  const auto executor = co_await asio::this_coro::executor;
+  asio::steady_timer timer(executor, 50us);
   co_await timer.async_wait(asio::use_awaitable);
   const int n = co_await async(*r, number_after(10us, 20), asio::use_awaitable);
   try {

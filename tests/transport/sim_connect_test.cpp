@@ -123,6 +123,23 @@ TEST_CASE("sim connect: a host connects to itself") {
   CHECK(m.holds(1, 8, 8));
 }
 
+TEST_CASE("sim connect: a client that is gone before the answer is a failure at the server") {
+  world w({.link = {.loss = 0.3}});
+  auto door = w.b().device->listen({"", 9}).value();
+  auto client = w.a().device->connect({"b", 9}, {}, {}).value();
+  REQUIRE(w.until([&] { return !w.b().events.empty(); }));
+  client.reset();
+  auto server = w.b().device->accept(w.b().events[0].request, {}, {}).value();
+  block n(w.b(), 8);
+  recv(*server, 1, n.part(0, 8));
+  REQUIRE(w.until([&] { return w.b().events.size() == 2 && w.b().done.size() == 1; }));
+  CHECK(w.b().events[1].what == event_type::failed);
+  CHECK(w.b().events[1].why.code() == errc::connection_reset);
+  CHECK(w.b().done[0].status == wc_status::wr_flush_err);
+  w.settle();
+  CHECK(w.a().events.empty());
+}
+
 TEST_CASE("sim connect: too many queue pairs are refused") {
   world w({.max_queue_pairs = 1});
   auto first = w.a().device->connect({"b", 1}, {}, {}).value();

@@ -95,7 +95,7 @@ class fabric final : public std::enable_shared_from_this<fabric> {
       return a.when != b.when ? a.when > b.when : a.order > b.order;
     }
   };
-  struct group {
+  struct multicast {
     std::string name;
     std::vector<endpoint_id> members;
   };
@@ -121,7 +121,7 @@ class fabric final : public std::enable_shared_from_this<fabric> {
   packet_pool pool_;
   std::vector<std::shared_ptr<host>> hosts_;
   std::deque<std::vector<link>> links_;  // [from][to]
-  std::vector<group> groups_;
+  std::vector<multicast> groups_;
   std::vector<event> heap_;
   std::uint64_t order_ = 0;
   bool running_ = false;

@@ -76,14 +76,9 @@ sim_pair* host::find(std::uint32_t number) noexcept {
 std::uint32_t host::add(sim_pair& p) {
   // The slot unused for longest, so that numbers come back late.
   if (free_slots_.empty()) {
-    CORDMA_REQUIRE_OP(slots_.size(), <, std::size_t{1} << slot_bits);
+    CORDMA_REQUIRE(has_slot());
+    free_slots_.push_back(static_cast<std::uint32_t>(slots_.size()));
     slots_.emplace_back();
-    try {
-      free_slots_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
-    } catch (...) {
-      slots_.pop_back();
-      throw;
-    }
   }
   const std::uint32_t place = free_slots_.front();
   free_slots_.pop_front();

@@ -52,7 +52,11 @@ class host {
   static constexpr std::uint32_t slot_bits =
       14;  // of a queue pair number; the rest tells lives apart
   [[nodiscard]] sim_pair* find(std::uint32_t number) noexcept;
-  // 0: all slots are taken.
+  static constexpr std::size_t most_pairs = std::size_t{1} << slot_bits;
+  [[nodiscard]] bool has_slot() const noexcept {
+    return !free_slots_.empty() || slots_.size() < most_pairs;
+  }
+  // Its number. REQUIRES has_slot().
   [[nodiscard]] std::uint32_t add(sim_pair& p);
   void remove(std::uint32_t number) noexcept;
   template <class Visit>

@@ -139,6 +139,10 @@ result<void> sim_adapter::check(const queue_pair_options& o) const {
     return failure{errc::full, "this adapter has its " + std::to_string(c.max_queue_pairs) +
                                    " queue pairs (network_options.max_queue_pairs)"};
   }
+  if (!home().has_slot()) {
+    return failure{errc::full, "host " + home().name() + " has its " +
+                                   std::to_string(host::most_pairs) + " queue pairs"};
+  }
   return home().charge();
 }
 

@@ -1,0 +1,99 @@
+#include "protocol.hpp"
+
+#include <cordma/runtime/result.hpp>
+
+namespace demo {
+namespace {
+
+constexpr std::size_t blob_bytes = 64;
+
+[[noreturn]] void refuse(std::string why) {
+  cordma::throw_error({cordma::errc::invalid_value, "the peer sent " + std::move(why)});
+}
+
+}  // namespace
+
+writer& writer::number(std::uint64_t value, int width) {
+  for (int i = 0; i < width; ++i) out_.push_back(static_cast<std::byte>(value >> (8 * i)));
+  return *this;
+}
+
+writer& writer::text(std::string_view value) {
+  u32(static_cast<std::uint32_t>(value.size()));
+  return bytes(std::as_bytes(std::span(value)));
+}
+
+writer& writer::bytes(std::span<const std::byte> value) {
+  out_.insert(out_.end(), value.begin(), value.end());
+  return *this;
+}
+
+std::uint64_t reader::number(int width) {
+  std::uint64_t value = 0;
+  int shift = 0;
+  for (const std::byte b : bytes(static_cast<std::size_t>(width))) {
+    value |= static_cast<std::uint64_t>(b) << shift;
+    shift += 8;
+  }
+  return value;
+}
+
+std::span<const std::byte> reader::bytes(std::size_t count) {
+  if (count > in_.size()) refuse("a message that ends too early");
+  const auto taken = in_.first(count);
+  in_ = in_.subspan(count);
+  return taken;
+}
+
+std::string reader::text() {
+  const std::uint32_t length = u32();
+  const auto taken = bytes(length);
+  return {reinterpret_cast<const char*>(taken.data()), taken.size()};
+}
+
+void reader::expect(message_kind kind) {
+  const std::uint8_t got = u8();
+  if (got != static_cast<std::uint8_t>(kind)) {
+    refuse("message kind " + std::to_string(got) + " where " +
+           std::to_string(static_cast<int>(kind)) + " was due");
+  }
+}
+
+std::vector<std::byte> encode(const windows& w) {
+  writer out;
+  out.u32(w.count).u32(w.bytes).bytes(w.blob);
+  return {out.done().begin(), out.done().end()};
+}
+
+windows decode_windows(std::span<const std::byte> data) {
+  reader in(data);
+  windows w;
+  w.count = in.u32();
+  w.bytes = in.u32();
+  const auto blob = in.bytes(blob_bytes);
+  w.blob.assign(blob.begin(), blob.end());
+  if (w.count == 0 || w.count > most_windows || w.bytes == 0 || w.bytes > largest_window) {
+    refuse("windows of an impossible size: is it a tree server?");
+  }
+  return w;
+}
+
+void encode(writer& out, const entry& e) {
+  out.u8(static_cast<std::uint8_t>(e.kind)).u32(e.mode).u64(e.size).text(e.path).text(e.target);
+}
+
+entry decode_entry(reader& in) {
+  entry e;
+  const std::uint8_t kind = in.u8();
+  if (kind < 1 || kind > 3) refuse("an entry of kind " + std::to_string(kind));
+  e.kind = static_cast<entry_kind>(kind);
+  e.mode = in.u32();
+  e.size = in.u64();
+  e.path = in.text();
+  e.target = in.text();
+  if (!stays_inside(e.path)) refuse("the path \"" + e.path + "\", which leads out of the tree");
+  if (e.mode > 07777) refuse("permissions that do not exist");
+  return e;
+}
+
+}  // namespace demo

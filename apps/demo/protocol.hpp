@@ -1,0 +1,87 @@
+// What server and client of the tree say to each other.
+//
+//   connection   accept data: the exported windows (64-byte blob), their number, the bytes of each
+//   server       list_part ..., list_end       every entry of the tree, in order
+//   server       window_filled                 so many bytes of the stream stand in window i
+//   client                                     reads window i by a one-sided read
+//   client       window_free                   window i may be filled again
+//   server       stream_end                    after the last window: how many files changed meanwhile
+//   client       good_bye
+//
+// The stream is the contents of all files, one behind the other, in the order of the list. All
+// integers are little-endian.
+#pragma once
+
+#include "tree.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace demo {
+
+inline constexpr std::size_t longest_message = 32768;  // bytes
+inline constexpr std::uint32_t most_windows = 64;
+inline constexpr std::uint32_t largest_window = 64U << 20;  // bytes
+
+enum class message_kind : std::uint8_t {
+  list_part = 1,
+  list_end = 2,
+  window_filled = 3,
+  window_free = 4,
+  stream_end = 5,
+  good_bye = 6,
+};
+
+// Appends to a text.
+class writer {
+ public:
+  explicit writer(message_kind kind) { u8(static_cast<std::uint8_t>(kind)); }
+  writer() = default;
+  writer& u8(std::uint8_t value) { return number(value, 1); }
+  writer& u32(std::uint32_t value) { return number(value, 4); }
+  writer& u64(std::uint64_t value) { return number(value, 8); }
+  writer& text(std::string_view value);
+  writer& bytes(std::span<const std::byte> value);
+  [[nodiscard]] std::span<const std::byte> done() const noexcept { return out_; }
+
+ private:
+  writer& number(std::uint64_t value, int width);
+  std::vector<std::byte> out_;
+};
+
+// Takes apart; throws cordma::error (invalid_value) where the bytes end too early.
+class reader {
+ public:
+  explicit reader(std::span<const std::byte> in) noexcept : in_(in) {}
+  [[nodiscard]] std::uint8_t u8() { return static_cast<std::uint8_t>(number(1)); }
+  [[nodiscard]] std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
+  [[nodiscard]] std::uint64_t u64() { return number(8); }
+  [[nodiscard]] std::string text();
+  [[nodiscard]] std::span<const std::byte> bytes(std::size_t count);
+  [[nodiscard]] bool empty() const noexcept { return in_.empty(); }
+  // The first byte of a message. Throws where it is another kind.
+  void expect(message_kind kind);
+
+ private:
+  [[nodiscard]] std::uint64_t number(int width);
+  std::span<const std::byte> in_;
+};
+
+// The shape of the server's windows, with their blob.
+struct windows {
+  std::vector<std::byte> blob;
+  std::uint32_t count = 0;
+  std::uint32_t bytes = 0;  // of each
+};
+[[nodiscard]] std::vector<std::byte> encode(const windows& w);
+[[nodiscard]] windows decode_windows(std::span<const std::byte> data);
+
+void encode(writer& out, const entry& e);
+// Throws where the entry is none: an unknown kind, a path that leads out of the tree.
+[[nodiscard]] entry decode_entry(reader& in);
+
+}  // namespace demo

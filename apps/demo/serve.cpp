@@ -1,0 +1,187 @@
+#include "../support/op_ring.hpp"
+#include "protocol.hpp"
+#include "transfer.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace demo {
+namespace fs = std::filesystem;
+namespace {
+
+// The contents of all files as one stream. A file that got shorter is filled up with zeros and
+// counted; what was added to it is left out.
+class contents {
+ public:
+  contents(fs::path root, const std::vector<entry>& entries)
+      : root_(std::move(root)), entries_(entries) {}
+  contents(const contents&) = delete;
+  contents& operator=(const contents&) = delete;
+  ~contents() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  // As much of `into` as there is left; 0 at the end.
+  [[nodiscard]] std::size_t fill(std::span<std::byte> into) {
+    std::size_t filled = 0;
+    while (filled < into.size() && open_next()) {
+      const std::uint64_t left = entries_[next_].size - offset_;
+      const auto part = into.subspan(filled, std::min<std::uint64_t>(left, into.size() - filled));
+      read_exactly(part);
+      filled += part.size();
+      offset_ += part.size();
+      if (offset_ == entries_[next_].size) close_current();
+    }
+    return filled;
+  }
+  [[nodiscard]] std::uint32_t changed() const noexcept { return changed_; }
+
+ private:
+  // False when there is no file left that has contents.
+  bool open_next() {
+    if (opened_) return true;
+    while (next_ < entries_.size() && entries_[next_].size == 0) ++next_;
+    if (next_ == entries_.size()) return false;
+    fd_ = ::open((root_ / entries_[next_].path).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    opened_ = true;
+    whole_ = true;
+    offset_ = 0;
+    return true;
+  }
+  void close_current() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+    opened_ = false;
+    ++next_;
+  }
+  void read_exactly(std::span<std::byte> into) {
+    std::size_t got = 0;
+    while (got < into.size() && fd_ >= 0) {
+      const ssize_t n = ::read(fd_, into.data() + got, into.size() - got);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      got += static_cast<std::size_t>(n);
+    }
+    if (got == into.size()) return;
+    std::memset(into.data() + got, 0, into.size() - got);
+    if (whole_) ++changed_;
+    whole_ = false;
+  }
+
+  fs::path root_;
+  const std::vector<entry>& entries_;
+  std::size_t next_ = 0;
+  std::uint64_t offset_ = 0;
+  int fd_ = -1;
+  bool opened_ = false;
+  bool whole_ = true;
+  std::uint32_t changed_ = 0;
+};
+
+// One connection, with what it needs. Sends are awaited one by one: they are few.
+class service {
+ public:
+  service(cordma::Context& context, cordma::Endpoint& client)
+      : client_(client), messages_(context, longest_message, 2 + window_count) {}
+
+  cordma::task<void> send(writer message) {
+    cordma::Buffer buffer = messages_.take().value();
+    const auto bytes = message.done();
+    std::memcpy(buffer.data(), bytes.data(), bytes.size());
+    co_await client_.send(std::move(buffer), bytes.size());
+  }
+
+  cordma::task<void> send_list(const scanned& tree) {
+    std::size_t next = 0;
+    while (next < tree.entries.size()) {
+      writer part(message_kind::list_part);
+      writer grown = part;
+      for (; next < tree.entries.size(); ++next) {
+        encode(grown, tree.entries[next]);
+        if (grown.done().size() > longest_message) break;
+        part = grown;
+      }
+      co_await send(std::move(part));
+    }
+    writer end(message_kind::list_end);
+    end.u64(tree.bytes).u32(static_cast<std::uint32_t>(tree.left_out.size()));
+    co_await send(std::move(end));
+  }
+
+  // Fills windows as long as there is something to fill them with.
+  cordma::task<void> send_contents(const cordma::MemoryRegion& memory, contents& stream) {
+    std::vector<std::uint32_t> free(window_count);
+    std::iota(free.rbegin(), free.rend(), 0U);
+    std::uint32_t out = 0;  // windows the client has
+    bool more = true;
+    while (more || out != 0) {
+      if (!more || free.empty()) {
+        const std::uint32_t index = co_await next_free();
+        free.push_back(index);
+        --out;
+        continue;
+      }
+      const cordma::Slice window =
+          memory.all().part(std::size_t{free.back()} * window_bytes, window_bytes);
+      const std::size_t bytes = stream.fill(window.bytes());
+      more = bytes != 0;
+      if (!more) continue;
+      writer filled(message_kind::window_filled);
+      filled.u32(free.back()).u32(static_cast<std::uint32_t>(bytes));
+      co_await send(std::move(filled));
+      free.pop_back();
+      ++out;
+    }
+  }
+
+ private:
+  cordma::task<std::uint32_t> next_free() {
+    const cordma::Message got = co_await client_.recv(messages_);
+    reader in(got.bytes());
+    in.expect(message_kind::window_free);
+    const std::uint32_t index = in.u32();
+    if (index >= window_count) cordma::throw_error({cordma::errc::invalid_value, "no such window"});
+    co_return index;
+  }
+
+  cordma::Endpoint& client_;
+  cordma::BufferPool messages_;
+};
+
+}  // namespace
+
+cordma::task<void> serve_tree(cordma::Context context, cordma::ConnectionRequest request,
+                              fs::path root) {
+  const scanned tree = scan(root);
+  cordma::MemoryRegion memory =
+      context
+          .allocate(std::size_t{window_count} * window_bytes,
+                    cordma::transport::access::remote_read | cordma::transport::access::local_write)
+          .value();
+  windows shape;
+  shape.blob = memory.export_blob().value();
+  shape.count = window_count;
+  shape.bytes = window_bytes;
+  const std::vector<std::byte> data = encode(shape);
+  cordma::connect_options options;
+  options.private_data = data;
+  cordma::Endpoint client = co_await request.accept(options);
+  service s(context, client);
+  co_await s.send_list(tree);
+  contents stream(root, tree.entries);
+  co_await s.send_contents(memory, stream);
+  writer end(message_kind::stream_end);
+  end.u32(stream.changed());
+  co_await s.send(std::move(end));
+  // The client closes; what it says before is only that it has seen everything.
+  const cordma::endpoint_state last = co_await client.state_changed();
+  static_cast<void>(last);
+}
+
+}  // namespace demo

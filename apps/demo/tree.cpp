@@ -1,0 +1,211 @@
+#include "tree.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace demo {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr mode_t permission_bits = 07777;
+
+[[noreturn]] void fail(const std::string& what, const fs::path& path) {
+  throw std::runtime_error(what + " " + path.string() + ": " + std::strerror(errno));
+}
+
+// A descriptor that closes itself.
+class file {
+ public:
+  explicit file(const fs::path& path) noexcept
+      : fd_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)) {}
+  file(const file&) = delete;
+  file& operator=(const file&) = delete;
+  ~file() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void add(scanned& found, const fs::path& root, const fs::path& path) {
+  const std::string relative = path.lexically_relative(root).string();
+  struct stat s{};
+  if (::lstat(path.c_str(), &s) != 0) {
+    found.left_out.push_back(relative + ": " + std::strerror(errno));
+    return;
+  }
+  entry e;
+  e.path = relative;
+  e.mode = s.st_mode & permission_bits;
+  if (S_ISDIR(s.st_mode)) {
+    e.kind = entry_kind::directory;
+  } else if (S_ISLNK(s.st_mode)) {
+    e.kind = entry_kind::link;
+    e.target = fs::read_symlink(path).string();
+  } else if (!S_ISREG(s.st_mode)) {
+    found.left_out.push_back(relative + ": neither file, directory nor link");
+    return;
+  } else if (::access(path.c_str(), R_OK) != 0) {
+    found.left_out.push_back(relative + ": " + std::strerror(errno));
+    return;
+  } else {
+    e.size = static_cast<std::uint64_t>(s.st_size);
+    found.bytes += e.size;
+  }
+  found.entries.push_back(std::move(e));
+}
+
+bool same_contents(const fs::path& left, const fs::path& right) {
+  const file a(left);
+  const file b(right);
+  if (a.fd() < 0 || b.fd() < 0) return false;
+  std::array<char, 65536> from_a;
+  std::array<char, 65536> from_b;
+  for (off_t at = 0;;) {
+    const ssize_t n = ::pread(a.fd(), from_a.data(), from_a.size(), at);
+    const ssize_t m = ::pread(b.fd(), from_b.data(), from_b.size(), at);
+    if (n < 0 || n != m) return false;
+    if (n == 0) return true;
+    if (std::memcmp(from_a.data(), from_b.data(), static_cast<std::size_t>(n)) != 0) return false;
+    at += n;
+  }
+}
+
+// Empty where there is none.
+std::string difference(const fs::path& left, const fs::path& right, const entry& e) {
+  struct stat a{};
+  struct stat b{};
+  if (::lstat(left.c_str(), &a) != 0) return left.string() + ": " + std::strerror(errno);
+  if (::lstat(right.c_str(), &b) != 0) return right.string() + ": " + std::strerror(errno);
+  const std::string both = e.path + " is ";
+  if ((a.st_mode & S_IFMT) != (b.st_mode & S_IFMT)) return both + "of two kinds";
+  if (e.kind == entry_kind::link) {
+    return fs::read_symlink(left) == fs::read_symlink(right) ? "" : both + "a link to two targets";
+  }
+  if ((a.st_mode & permission_bits) != (b.st_mode & permission_bits)) {
+    return both + "there with two permissions";
+  }
+  if (e.kind == entry_kind::directory) return {};
+  if (a.st_size != b.st_size) return both + "there with two sizes";
+  return same_contents(left, right) ? "" : both + "there with two contents";
+}
+
+}  // namespace
+
+scanned scan(const fs::path& root) {
+  scanned found;
+  std::error_code trouble;
+  fs::recursive_directory_iterator at(root, fs::directory_options::skip_permission_denied, trouble);
+  if (trouble) throw std::runtime_error("cannot read " + root.string() + ": " + trouble.message());
+  for (const fs::directory_entry& e : at) add(found, root, e.path());
+  return found;
+}
+
+bool stays_inside(const std::string& path) noexcept {
+  if (path.empty() || path.front() == '/' || path.back() == '/') return false;
+  if (path.find('\0') != std::string::npos) return false;
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t slash = std::min(path.find('/', at), path.size());
+    const std::string_view part = std::string_view(path).substr(at, slash - at);
+    if (part.empty() || part == "." || part == "..") return false;
+    at = slash + 1;
+  }
+  return true;
+}
+
+std::vector<std::string> differences(const fs::path& left, const fs::path& right,
+                                     const std::vector<entry>& entries, std::size_t most) {
+  std::vector<std::string> found;
+  for (const entry& e : entries) {
+    std::string d = difference(left / e.path, right / e.path, e);
+    if (!d.empty()) found.push_back(std::move(d));
+    if (found.size() == most) break;
+  }
+  return found;
+}
+
+tree_writer::tree_writer(fs::path root, const std::vector<entry>& entries)
+    : root_(std::move(root)), entries_(entries) {
+  std::error_code trouble;
+  fs::create_directories(root_, trouble);
+  if (trouble || !fs::is_empty(root_, trouble) || trouble) {
+    throw std::runtime_error(root_.string() + " is not an empty directory" +
+                             (trouble ? ": " + trouble.message() : std::string()));
+  }
+  open_next();
+}
+
+tree_writer::~tree_writer() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+// Makes everything up to the next file that has contents.
+void tree_writer::open_next() {
+  for (; next_ < entries_.size(); ++next_) {
+    const entry& e = entries_[next_];
+    const fs::path path = root_ / e.path;
+    if (e.kind == entry_kind::link) continue;
+    if (e.kind == entry_kind::directory) {
+      if (::mkdir(path.c_str(), 0700) != 0) fail("cannot make", path);
+      continue;
+    }
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd_ < 0) fail("cannot make", path);
+    left_ = e.size;
+    if (left_ != 0) return;
+    close_current();
+  }
+}
+
+void tree_writer::close_current() {
+  const fs::path path = root_ / entries_[next_].path;
+  const bool kept = ::fchmod(fd_, static_cast<mode_t>(entries_[next_].mode)) == 0;
+  const bool closed = ::close(fd_) == 0;
+  fd_ = -1;
+  if (!kept || !closed) fail("cannot finish", path);
+}
+
+void tree_writer::write(const void* data, std::size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes != 0) {
+    if (fd_ < 0) throw std::runtime_error("the server sent more than its list of files has");
+    const std::size_t here = std::min<std::uint64_t>(bytes, left_);
+    const ssize_t n = ::write(fd_, at, here);
+    if (n < 0) fail("cannot write", root_ / entries_[next_].path);
+    at += n;
+    bytes -= static_cast<std::size_t>(n);
+    left_ -= static_cast<std::uint64_t>(n);
+    if (left_ != 0) continue;
+    close_current();
+    ++next_;
+    open_next();
+  }
+}
+
+void tree_writer::finish() {
+  if (next_ != entries_.size()) throw std::runtime_error("the server sent less than it has listed");
+  for (const entry& e : entries_) {
+    const fs::path path = root_ / e.path;
+    if (e.kind == entry_kind::link && ::symlink(e.target.c_str(), path.c_str()) != 0) {
+      fail("cannot link", path);
+    }
+  }
+  for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {
+    const fs::path path = root_ / e->path;
+    if (e->kind == entry_kind::directory &&
+        ::chmod(path.c_str(), static_cast<mode_t>(e->mode)) != 0) {
+      fail("cannot set the permissions of", path);
+    }
+  }
+}
+
+}  // namespace demo

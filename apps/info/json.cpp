@@ -1,0 +1,60 @@
+#include "facts.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace info {
+namespace {
+
+namespace transport = cordma::transport;
+using nlohmann::ordered_json;
+
+ordered_json to_object(const transport::capabilities& c) {
+  ordered_json services = ordered_json::object();
+  for (const auto s : {transport::service::rc, transport::service::uc, transport::service::ud}) {
+    const std::vector<std::string> ops = operations(c, s);
+    if (!ops.empty()) services[std::string(transport::name(s))] = ops;
+  }
+  return {{"transport", transport::name(c.transport)},
+          {"services", services},
+          {"max_message", c.max_message},
+          {"max_inline", c.max_inline},
+          {"max_segments", c.max_segments},
+          {"max_send_depth", c.max_send_depth},
+          {"max_recv_depth", c.max_recv_depth},
+          {"max_read_depth", c.max_read_depth},
+          {"max_queue_pairs", c.max_queue_pairs},
+          {"max_datagram", c.max_datagram},
+          {"event_driven", c.event_driven},
+          {"needs_target_progress", c.needs_target_progress}};
+}
+
+}  // namespace
+
+std::string to_json(const facts& f) {
+  ordered_json j{
+      {"version", CORDMA_VERSION}, {"kernel", f.kernel}, {"machine", f.machine}, {"cpus", f.cpus}};
+  j["transports"] = ordered_json::array();
+  for (const auto& c : f.transports) j["transports"].push_back(to_object(c));
+  j["missing"] = ordered_json::array();
+  for (const auto& [kind, why] : f.missing) {
+    j["missing"].push_back({{"transport", transport::name(kind)}, {"why", why}});
+  }
+  j["rdma_devices"] = ordered_json::array();
+  for (const rdma_device& d : f.devices) {
+    j["rdma_devices"].push_back({{"name", d.name}, {"link", d.link}, {"state", d.state}});
+  }
+  if (!f.no_device.empty()) j["no_rdma_device"] = f.no_device;
+  j["limits"] = ordered_json::array();
+  for (const limit& l : f.limits) {
+    ordered_json one{{"name", l.name}, {"unit", l.unit}};
+    one["value"] = l.value ? ordered_json(*l.value) : ordered_json(nullptr);
+    j["limits"].push_back(std::move(one));
+  }
+  j["configuration"] = ordered_json::array();
+  for (const setting& s : f.settings) {
+    j["configuration"].push_back({{"key", s.key}, {"value", s.value}, {"source", s.source}});
+  }
+  return j.dump(2) + "\n";
+}
+
+}  // namespace info

@@ -1,0 +1,37 @@
+// cordma-info: what cordma finds on this machine, and why it will use what it will use.
+#include "facts.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+int main(int argc, char** argv) {
+  CLI::App app("Shows transports, devices, limits and the configuration in effect.", "cordma-info");
+  bool json = false;
+  bool brief = false;
+  bool version = false;
+  app.add_flag("--json", json, "as JSON");
+  app.add_flag("--brief", brief, "three lines");
+  app.add_flag("--version", version, "print the version");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);
+    std::fprintf(stderr, "cordma-info: %s; --help lists all options\n", e.what());
+    return 2;
+  }
+  try {
+    if (version) {
+      std::puts("cordma-info " CORDMA_VERSION);
+      return 0;
+    }
+    const info::facts f = info::collect();
+    const std::string text = json    ? info::to_json(f)
+                             : brief ? info::to_brief_text(f)
+                                     : info::to_text(f);
+    return std::fputs(text.c_str(), stdout) >= 0 ? 0 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "cordma-info: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,83 @@
+#include "facts.hpp"
+
+#include <sstream>
+
+namespace info {
+namespace {
+
+namespace transport = cordma::transport;
+
+// 1536 as "1536", 1048576 as "1 Mi".
+std::string amount(std::uint64_t value) {
+  constexpr std::string_view units = " KMGTPE";
+  std::size_t unit = 0;
+  while (value >= 1024 && value % 1024 == 0 && unit + 1 < units.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  std::string text = std::to_string(value);
+  if (unit != 0) text += std::string(" ") + units[unit] + "i";
+  return text;
+}
+
+void show(std::ostream& out, const transport::capabilities& c) {
+  out << "  " << transport::name(c.transport) << '\n';
+  for (const auto s : {transport::service::rc, transport::service::uc, transport::service::ud}) {
+    const std::vector<std::string> ops = operations(c, s);
+    if (ops.empty()) continue;
+    out << "    " << transport::name(s) << ":";
+    for (const std::string& op : ops) out << ' ' << op;
+    out << '\n';
+  }
+  out << "    message " << amount(c.max_message) << "B, inline " << c.max_inline << " B, slices "
+      << c.max_segments << ", queue " << c.max_send_depth << " sends and " << c.max_recv_depth
+      << " receives, reads in flight " << c.max_read_depth << '\n'
+      << "    waits " << (c.event_driven ? "polling or sleeping" : "polling only")
+      << "; one-sided operations "
+      << (c.needs_target_progress ? "need the target's worker to run"
+                                  : "do not involve the target's program")
+      << '\n';
+}
+
+std::string devices_line(const facts& f) {
+  if (f.devices.empty()) return f.no_device;
+  std::string text;
+  for (const rdma_device& d : f.devices) {
+    text += (text.empty() ? "" : "; ") + d.name + " (" + d.link + ", " + d.state + ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const facts& f) {
+  std::ostringstream out;
+  out << "cordma " CORDMA_VERSION " on " << f.kernel << ", " << f.machine << ", " << f.cpus
+      << " CPUs\n\nTransports, in the order of preference\n";
+  for (const auto& c : f.transports) show(out, c);
+  for (const auto& [kind, why] : f.missing) {
+    out << "  " << transport::name(kind) << ": not here: " << why << '\n';
+  }
+  out << "\nRDMA devices\n  " << devices_line(f) << "\n\nLimits\n";
+  for (const limit& l : f.limits) {
+    out << "  " << l.name << ": " << (l.value ? amount(*l.value) + " " + l.unit : "unlimited")
+        << "\n    " << l.why << '\n';
+  }
+  out << "\nConfiguration\n";
+  for (const setting& s : f.settings) {
+    out << "  " << s.key << " = " << s.value << "  (" << s.source << ")\n    " << s.what << '\n';
+  }
+  return out.str();
+}
+
+std::string to_brief_text(const facts& f) {
+  std::ostringstream out;
+  out << "cordma " CORDMA_VERSION " on " << f.kernel << ", " << f.machine << ", " << f.cpus
+      << " CPUs\ntransports:";
+  for (const auto& c : f.transports) out << ' ' << transport::name(c.transport);
+  for (const auto& [kind, why] : f.missing) out << "; not " << transport::name(kind) << ": " << why;
+  out << "\nRDMA: " << devices_line(f) << '\n';
+  return out.str();
+}
+
+}  // namespace info
