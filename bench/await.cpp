@@ -23,13 +23,13 @@ std::atomic<std::uint64_t> heap_calls{0};
 
 }  // namespace
 
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
+[[gnu::weak, gnu::noinline]] void* operator new(std::size_t bytes) {
   heap_calls.fetch_add(1, std::memory_order_relaxed);
   if (void* p = std::malloc(bytes)) return p;
   throw std::bad_alloc();
 }
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::weak, gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::weak, gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 

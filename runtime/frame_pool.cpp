@@ -83,5 +83,6 @@ void deallocate(void* frame, std::size_t bytes) noexcept {
 }
 
 std::int64_t outstanding() noexcept { return mine.outstanding; }
+bool keeps_frames() noexcept { return kept > 0; }
 
 }  // namespace cordma::frame_pool

@@ -21,4 +21,7 @@ void deallocate(void* frame, std::size_t bytes) noexcept;
 // thread whose coroutines never migrate.
 [[nodiscard]] std::int64_t outstanding() noexcept;
 
+// False in builds with AddressSanitizer, where every frame comes from the heap and goes back to it.
+[[nodiscard]] bool keeps_frames() noexcept;
+
 }  // namespace cordma::frame_pool

@@ -119,8 +119,12 @@ TEST_CASE("an asio::awaitable awaits operations and tasks of cordma, on the same
   service s(wait_mode::event);
   event e;
   std::future<int> answer = asio::co_spawn(s.io(), inside_asio(&s.loop, &e), asio::use_future);
-  run(s.loop, number_after(1ms, 0));
-  REQUIRE(answer.wait_for(0s) == std::future_status::ready);
+  const result<void> ran = s.loop.run_until(
+      [](void* f) noexcept {
+        return static_cast<std::future<int>*>(f)->wait_for(0s) == std::future_status::ready;
+      },
+      &answer);
+  REQUIRE(ran.ok());
   CHECK(answer.get() == 21);
 }
 

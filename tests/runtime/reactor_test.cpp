@@ -78,12 +78,12 @@ task<void> consume(event* e, int rounds) {
 // two threads that share a processor never meet in a window of a few hundred nanoseconds.
 class on_processor {
  public:
-  explicit on_processor(int n) {
+  explicit on_processor(std::size_t n) {
     CPU_ZERO(&before_);
     ::sched_getaffinity(0, sizeof before_, &before_);
     cpu_set_t one;
     CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
       if (CPU_ISSET(cpu, &before_) && n-- == 0) CPU_SET(cpu, &one);
     }
     if (CPU_COUNT(&one) == 1) ::sched_setaffinity(0, sizeof one, &one);
@@ -98,7 +98,7 @@ class on_processor {
 
 // Some tens of nanoseconds each.
 void linger(int steps) {
-  for (volatile int left = steps * 16; left > 0; left = left - 1) {}
+  for (int left = steps * 16; left > 0; --left) std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
 // Lets the other thread go from inside the first or the second window before a sleep, in turns.
@@ -138,7 +138,7 @@ TEST_CASE("no completion is lost between the last drain and the sleep, 100 000 t
       for (int spins = 0; w.permits.load() <= i && !over.load(); ++spins) {
         if (spins > 10'000) std::this_thread::yield();
       }
-      for (volatile int delay = i % 97 * 8; delay > 0; delay = delay - 1) {}
+      linger(i % 97);
       queue.complete();
     }
   });

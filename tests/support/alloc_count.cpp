@@ -40,10 +40,19 @@ bool cordma::test::allocation_failed() noexcept {
   return failing.load() != 0 && counted.load() >= failing.load();
 }
 
-// The nothrow and array forms of the standard library call these.
-void* operator new(std::size_t bytes) { return take(bytes); }
-void* operator new(std::size_t bytes, std::align_val_t a) { return take(bytes, a); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+bool cordma::test::counts_allocations() noexcept {
+  const std::uint64_t before = allocations();
+  ::operator delete(::operator new(1));
+  return allocations() != before;
+}
+
+// The nothrow and array forms of the standard library call these. Weak, because the sanitizers bring
+// their own, which must win.
+[[gnu::weak]] void* operator new(std::size_t bytes) { return take(bytes); }
+[[gnu::weak]] void* operator new(std::size_t bytes, std::align_val_t a) { return take(bytes, a); }
+[[gnu::weak]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::weak]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::weak]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::weak]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  std::free(p);
+}

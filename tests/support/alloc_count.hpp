@@ -8,6 +8,9 @@ namespace cordma::test {
 // Calls of any operator new so far, on every thread.
 [[nodiscard]] std::uint64_t allocations() noexcept;
 
+// False in sanitized builds, whose operator new cannot be replaced: nothing is counted then.
+[[nodiscard]] bool counts_allocations() noexcept;
+
 // The n-th allocation from now on throws std::bad_alloc (1 = the next), once. 0: none does.
 void fail_allocation(std::uint64_t n) noexcept;
 // Whether the allocation that was to fail has come.
