@@ -37,6 +37,8 @@ posted shm_queue_pair::post_recv(const recv_request& request, completion& now) n
     const cell_header h = reader_.header();
     if (h.what <= message::send_imm && h.flags == 0 && r.permitted && h.length <= capacity &&
         h.length <= reader_.most_payload() && take_send(h, now) == taking::delivered) {
+      // Nobody may poll after this for long, and the sender may be waiting for it to be taken.
+      if (!reader_.ready()) tell();
       return posted::done;
     }
   }

@@ -100,6 +100,10 @@ std::size_t shm_adapter::poll_cold(std::span<completion> out, bool& progressed) 
 }
 
 bool shm_adapter::time_to_look() noexcept {
+  // arm() has just looked. Looking again would take the doorbell's edge away from the sleeper: what
+  // rang it may have come after the rings were polled.
+  if (page_->nap.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    return false;
   const unsigned every = expecting_ > 0 ? polls_per_eager_look : polls_per_look;
   if (++polls_ < every && real_time_) [[likely]]
     return false;
