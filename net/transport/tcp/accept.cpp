@@ -116,6 +116,7 @@ void tcp_adapter::begin_incoming(tcp_listener* from, socket_fd fd) {
 
 void tcp_adapter::requested(incoming& from) {
   const hello& h = from.greeting();
+  if (h.kind == hello_kind::attach || from.from() == attach_listener_.get()) return attach(from);
   cm_event e;
   e.what = cm_event::type::connect_request;
   e.from = from.from();
@@ -137,12 +138,5 @@ void tcp_adapter::orphan(const tcp_listener& from) noexcept {
     return true;
   });
 }
-
-result<std::unique_ptr<queue_pair>> tcp_adapter::create(const queue_pair_options&) {
-  return errc::not_supported;
-}
-
-result<std::vector<std::byte>> connection::descriptor() { return errc::not_supported; }
-result<void> connection::connect(std::span<const std::byte>) { return errc::not_supported; }
 
 }  // namespace cordma::transport::tcp

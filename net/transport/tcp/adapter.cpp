@@ -19,6 +19,7 @@ tcp_adapter::tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, socke
 
 tcp_adapter::~tcp_adapter() {
   incoming_.clear();
+  attach_listener_.reset();
   CORDMA_REQUIRE_OP(connections_, ==, 0U);
 }
 
@@ -190,6 +191,7 @@ void tcp_adapter::mark_inactive(connection& c) noexcept {
 
 void tcp_adapter::forget(connection& c) noexcept {
   mark_inactive(c);
+  std::erase(by_token_, &c);
   --connections_;
 }
 

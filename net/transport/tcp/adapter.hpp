@@ -109,6 +109,11 @@ class tcp_adapter final : public adapter {
   // While anybody waits for a handshake or for room in a socket, every poll looks at all sockets.
   void add_waiting(int change) noexcept { waiting_ += change; }
 
+  // Connecting out of band: a listener of the adapter's own, and who is called by which token.
+  result<std::uint16_t> attach_port();
+  void attach(incoming& caller) noexcept;
+  void find_caller(connection& c) noexcept;
+
   void requested(incoming& from);
   void gone(incoming& which) noexcept;
   void begin_incoming(tcp_listener* from, socket_fd fd);
@@ -154,6 +159,8 @@ class tcp_adapter final : public adapter {
   const bool virtual_time_;
   const bool may_skip_;
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
+  std::unique_ptr<tcp_listener> attach_listener_;
+  std::vector<connection*> by_token_;  // those made by create()
 };
 
 }  // namespace cordma::transport::tcp

@@ -60,7 +60,11 @@ class connection final : public queue_pair, public watched {
     return sends_.taken != sends_.done || receives_.taken != receives_.done;
   }
   [[nodiscard]] const token& own_token() const noexcept { return own_token_; }
-  [[nodiscard]] const token& peer_token() const noexcept { return peer_token_; }
+  void name_by(const token& own) noexcept { own_token_ = own; }
+  [[nodiscard]] bool idle() const noexcept { return phase_ == phase::idle; }
+  [[nodiscard]] bool expects(const token& peer) const noexcept {
+    return phase_ == phase::expecting && peer_token_ == peer;
+  }
   [[nodiscard]] hello greeting(hello_kind kind) const noexcept;
 
   connection_link completed_link{*this};

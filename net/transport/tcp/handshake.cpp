@@ -157,11 +157,15 @@ void connection::answered(const decoded_hello& d) noexcept {
     return came_up(theirs, {theirs.data.data(), theirs.data_length});
   }
   if (handshake_->first.kind == hello_kind::attach) {
-    return never_came_up(cm_event::type::failed,
-                         failure{errc::connection_aborted,
-                                 peer_ + " does not know this descriptor: it is of another "
-                                         "queue pair, or the peer was restarted since"},
-                         {});
+    // Perhaps somebody else has this address and port; the peer has others.
+    handshake_->last =
+        failure{errc::connection_aborted, peer_ +
+                                              " does not know this descriptor: it is of "
+                                              "another queue pair, or the peer was restarted"};
+    handshake_->reader = {};
+    fd_.reset();
+    phase_ = phase::connecting;
+    return try_next_candidate();
   }
   never_came_up(cm_event::type::rejected, failure{errc::rejected, peer_ + " rejected the request"},
                 data);

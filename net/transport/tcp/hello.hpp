@@ -3,6 +3,7 @@
 // apart.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cordma/net/transport/tcp/frame.hpp>
 #include <string>
