@@ -77,8 +77,13 @@ std::uint32_t host::add(sim_pair& p) {
   // The slot unused for longest, so that numbers come back late.
   if (free_slots_.empty()) {
     CORDMA_REQUIRE(has_slot());
-    free_slots_.push_back(static_cast<std::uint32_t>(slots_.size()));
     slots_.emplace_back();
+    try {
+      free_slots_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+    } catch (...) {
+      slots_.pop_back();
+      throw;
+    }
   }
   const std::uint32_t place = free_slots_.front();
   free_slots_.pop_front();
