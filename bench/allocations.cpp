@@ -106,11 +106,12 @@ cordma::task<void> accept_into(cordma::Listener* listener, side* server) {
 // Runs one kind of operation warm, then counts.
 template <class Make>
 row count(cordma::Worker& worker, const char* name, std::uint64_t operations, Make make) {
-  const std::uint64_t warm = operations / 2 + 100;
-  worker.run(make(warm));
+  row r{name, operations, 0};
+  worker.run(make(operations / 2 + 100));
   const std::uint64_t before = allocations;
   worker.run(make(operations));
-  return {name, operations, allocations - before};
+  r.allocations = allocations - before;
+  return r;
 }
 
 std::vector<row> measure(cordma::Context& context, cordma::Worker& worker, const std::string& where,
