@@ -109,7 +109,8 @@ remote_memory() {
 }
 
 start_server() {
-  "$bin/cordma-demo" serve --tree "$tree" > "$work/server" &
+  : > "$work/server"
+  "$bin/cordma-demo" serve --tree "$tree" >> "$work/server" &
   server=$!
   local waited=0
   until address=$(sed -n 's/^listening on //p' "$work/server") && [ -n "$address" ]; do

@@ -2,6 +2,7 @@
 
 #include <cordma/net/detail/context_core.hpp>
 #include <cordma/net/detail/region_core.hpp>
+#include <cordma/net/settings.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -119,20 +120,16 @@ result<std::vector<kind>> parse_transports(std::string_view text) {
   return kinds;
 }
 
-Context::Context(const context_options& options) : core_(std::make_shared<detail::context_core>()) {
+Context::Context(const context_options& from_code)
+    : core_(std::make_shared<detail::context_core>()) {
+  const settings configured(from_code);
+  const context_options options = configured.options();
+  core_->configuration = configured.effective();
+  core_->configuration_warnings = configured.warnings();
   core_->domains = options.domains;
+  if (from_code.transports.empty() && !options.domains.empty()) return;  // what was handed in
   std::vector<kind> wanted = options.transports;
-  bool by_name = !wanted.empty();
-  if (!by_name && !options.domains.empty()) return;  // only what was handed in
-  const char* const env = std::getenv("CORDMA_TRANSPORT");
-  if (!by_name && env != nullptr && *env != '\0' && std::string_view(env) != "auto") {
-    result<std::vector<kind>> parsed = parse_transports(env);
-    if (!parsed) {
-      throw_error({errc::invalid_value, "CORDMA_TRANSPORT: " + parsed.why().message()});
-    }
-    wanted = std::move(*parsed);
-    by_name = true;
-  }
+  const bool by_name = !wanted.empty();
   if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
   for (kind k : wanted) {
     result<std::shared_ptr<transport::domain>> d = make(k, options);
@@ -185,5 +182,13 @@ const transport::capabilities* Context::find(kind k) const noexcept {
 }
 
 std::vector<std::pair<kind, failure>> Context::missing() const { return core_->missing; }
+
+const std::vector<config_entry>& Context::configuration() const noexcept {
+  return core_->configuration;
+}
+
+const std::vector<std::string>& Context::configuration_warnings() const noexcept {
+  return core_->configuration_warnings;
+}
 
 }  // namespace cordma

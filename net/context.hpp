@@ -3,6 +3,7 @@
 
 #include <cordma/net/memory.hpp>
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/config.hpp>
 #include <cordma/runtime/result.hpp>
 
 #include <memory>
@@ -18,6 +19,8 @@ namespace detail {
 struct context_core;
 }
 
+// What is left at its default here may be set by the environment (CORDMA_SHM_RING_BYTES for
+// shm.ring_bytes, and so on) or by the JSON file that CORDMA_CONFIG names; see configuration().
 struct context_options {
   // The transports to use, in the order of preference; empty: CORDMA_TRANSPORT (a list such as
   // "shm,tcp"), else all that this machine has: shm, verbs, tcp. One that is named and cannot be had
@@ -54,6 +57,10 @@ class Context {
   [[nodiscard]] const transport::capabilities* find(transport::kind k) const noexcept;
   // Transports that were wanted and left out, and why: for tools that explain.
   [[nodiscard]] std::vector<std::pair<transport::kind, failure>> missing() const;
+
+  // Every setting with its value and where that came from, and what was odd about the environment.
+  [[nodiscard]] const std::vector<config_entry>& configuration() const noexcept;
+  [[nodiscard]] const std::vector<std::string>& configuration_warnings() const noexcept;
 
   // For the library.
   [[nodiscard]] const std::shared_ptr<detail::context_core>& core() const noexcept { return core_; }

@@ -77,12 +77,6 @@ std::string what_to_do() {
          "eth0";
 }
 
-setting environment(const char* key, const char* fallback, const char* what) {
-  const char* const value = std::getenv(key);
-  if (value != nullptr && *value != '\0') return {key, value, "environment", what};
-  return {key, fallback, "default", what};
-}
-
 }  // namespace
 
 facts collect() {
@@ -101,8 +95,8 @@ facts collect() {
   f.devices = devices();
   if (f.devices.empty()) f.no_device = what_to_do();
   f.limits = limits();
-  f.settings.push_back(environment("CORDMA_TRANSPORT", "auto",
-                                   "transports to use, in the order of preference, e.g. shm,tcp"));
+  f.settings = context.configuration();
+  f.warnings = context.configuration_warnings();
   return f;
 }
 

@@ -18,13 +18,6 @@ struct limit {
   std::string why;  // who needs it; what to do where it is low
 };
 
-struct setting {
-  std::string key;  // as in the environment
-  std::string value;
-  std::string source;  // "default" or "environment"
-  std::string what;
-};
-
 struct rdma_device {
   std::string name;
   std::string state;  // of its first port, as the kernel words it
@@ -40,7 +33,8 @@ struct facts {
   std::vector<rdma_device> devices;
   std::string no_device;  // what to do; empty where there is one
   std::vector<limit> limits;
-  std::vector<setting> settings;
+  std::vector<cordma::config_entry> settings;
+  std::vector<std::string> warnings;  // about the environment
 };
 // Throws cordma::error where the configuration is wrong.
 [[nodiscard]] facts collect();

@@ -51,9 +51,17 @@ std::string to_json(const facts& f) {
     j["limits"].push_back(std::move(one));
   }
   j["configuration"] = ordered_json::array();
-  for (const setting& s : f.settings) {
-    j["configuration"].push_back({{"key", s.key}, {"value", s.value}, {"source", s.source}});
+  for (const cordma::config_entry& e : f.settings) {
+    j["configuration"].push_back({{"key", e.key},
+                                  {"environment", e.environment},
+                                  {"value", e.value},
+                                  {"default", e.default_value},
+                                  {"allowed", e.allowed},
+                                  {"source", cordma::name(e.source)},
+                                  {"place", e.place},
+                                  {"help", e.help}});
   }
+  j["warnings"] = f.warnings;
   return j.dump(2) + "\n";
 }
 

@@ -63,10 +63,13 @@ std::string to_text(const facts& f) {
     out << "  " << l.name << ": " << (l.value ? amount(*l.value) + " " + l.unit : "unlimited")
         << "\n    " << l.why << '\n';
   }
-  out << "\nConfiguration\n";
-  for (const setting& s : f.settings) {
-    out << "  " << s.key << " = " << s.value << "  (" << s.source << ")\n    " << s.what << '\n';
+  out << "\nConfiguration: code, then the environment, then the file CORDMA_CONFIG names\n";
+  for (const cordma::config_entry& e : f.settings) {
+    out << "  " << e.key << " = " << (e.value.empty() ? "\"\"" : e.value) << "  ("
+        << cordma::name(e.source) << (e.place.empty() ? "" : " " + e.place) << ")\n    " << e.help
+        << "; " << e.environment << (e.allowed.empty() ? "" : ": " + e.allowed) << '\n';
   }
+  for (const std::string& w : f.warnings) out << "  note: " << w << '\n';
   return out.str();
 }
 

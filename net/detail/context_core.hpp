@@ -3,6 +3,7 @@
 
 #include <cordma/net/memory.hpp>
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/config.hpp>
 
 #include <memory>
 #include <string>
@@ -14,6 +15,8 @@ struct context_core {
   std::vector<std::shared_ptr<transport::domain>> domains;
   // Transports that were wanted and could not be had, with the reason.
   std::vector<std::pair<transport::kind, failure>> missing;
+  std::vector<config_entry> configuration;
+  std::vector<std::string> configuration_warnings;
 
   [[nodiscard]] transport::domain* find(transport::kind k) const noexcept {
     for (const auto& d : domains) {

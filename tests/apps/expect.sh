@@ -33,7 +33,8 @@ expect() {
 serve() {
   local program=$1 waited=0
   shift
-  "$programs/$program" "$@" > "$work/served" 2>&1 &
+  : > "$work/served"  # before it starts: what is read below is this one's
+  "$programs/$program" "$@" >> "$work/served" 2>&1 &
   server=$!
   background+=("$server")
   until address=$(sed -n 's/^listening on //p' "$work/served") && [ -n "$address" ]; do

@@ -3,11 +3,23 @@ source "$(dirname "$0")/expect.sh"
 
 expect 0 '^  shm$' cordma-info
 expect 0 'verbs: not here: ' cordma-info
-expect 0 'CORDMA_TRANSPORT = auto  \(default\)' cordma-info
+expect 0 '^  transport = auto  \(default\)' cordma-info
 expect 0 '^transports: shm tcp' cordma-info --brief
 expect 2 '--help lists all options' cordma-info --nonsense
-CORDMA_TRANSPORT=tcp expect 0 'CORDMA_TRANSPORT = tcp  \(environment\)' cordma-info
+CORDMA_TRANSPORT=tcp expect 0 'transport = tcp  \(environment CORDMA_TRANSPORT\)' cordma-info
 CORDMA_TRANSPORT=smoke expect 1 'CORDMA_TRANSPORT: .*smoke' cordma-info
+# A file is weaker than the environment; what is wrong in it is named, with its place.
+printf '{"tcp": {"backlog": 7}, "shm": {"ring_bytes": "64k"}}' > "$work/settings"
+export CORDMA_CONFIG=$work/settings
+expect 0 'tcp.backlog = 7  \(file .*/settings\)' cordma-info
+CORDMA_TCP_BACKLOG=9 expect 0 'tcp.backlog = 9  \(environment CORDMA_TCP_BACKLOG\)' cordma-info
+CORDMA_TPC_BACKLOG=9 expect 0 'note: CORDMA_TPC_BACKLOG is no setting.*CORDMA_TCP_BACKLOG' cordma-info
+printf '{"tcp": {"backlog": "many"}}' > "$work/settings"
+expect 1 'settings: tcp.backlog: .*many' cordma-info
+printf '{"tcp": {' > "$work/settings"
+expect 1 'invalid_value: .*settings' cordma-info
+CORDMA_CONFIG=/nonexistent/settings expect 1 'not_found: .*/nonexistent/settings' cordma-info
+unset CORDMA_CONFIG
 "$programs/cordma-info" --json | python3 -c '
 import json, sys
 facts = json.load(sys.stdin)

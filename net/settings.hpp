@@ -1,0 +1,43 @@
+// The settings of a Context: what code, the environment and a file say, in this order of strength,
+// and where each value came from. Programs meet it through Context::configuration().
+#pragma once
+
+#include <cordma/net/context.hpp>
+#include <cordma/runtime/config.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cordma {
+
+// A value. `transport`, `shm.*`, `tcp.*`; CORDMA_SHM_RING_BYTES is shm.ring_bytes, and so on.
+class settings {
+ public:
+  // A field of `from_code` that differs from its default counts as set by code. Then the file that
+  // CORDMA_CONFIG names, if it does, and the environment are read. Throws cordma::error, naming
+  // key, value, place and what is allowed: invalid_value, not_found, not_permitted.
+  explicit settings(const context_options& from_code);
+
+  // `from_code` with everything that code left open filled in.
+  [[nodiscard]] context_options options() const;
+  [[nodiscard]] std::vector<config_entry> effective() const { return table_.effective(); }
+  // CORDMA_* variables that name no setting.
+  [[nodiscard]] const std::vector<std::string>& warnings() const noexcept {
+    return table_.warnings();
+  }
+
+ private:
+  void take_from_code();
+
+  context_options code_;
+  config table_;
+  config_key<std::vector<std::string>> transport_;
+  config_key<std::string> shm_directory_;
+  config_key<std::uint64_t> shm_ring_bytes_;
+  config_key<std::uint64_t> shm_eager_bytes_;
+  config_key<bool> shm_any_user_;
+  config_key<std::uint64_t> tcp_buffer_bytes_;
+  config_key<std::uint64_t> tcp_backlog_;
+};
+
+}  // namespace cordma
