@@ -33,6 +33,7 @@ std::size_t asio_host::ask() noexcept {
   ++polls_;
   passes_left_ = options_.passes;
   last_ask_ = home_.now();
+  if (io_.stopped()) io_.restart();  // somebody's stop() is not ours
   return io_.poll();
 }
 

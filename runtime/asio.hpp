@@ -35,7 +35,7 @@ struct asio_host_options {
 // An io_context that lives on a reactor's thread: timers, sockets and whole Asio libraries beside
 // RDMA. The reactor runs it, and sleeps in it. Bound to the thread of the reactor, which must use the
 // real clock and be run by run() or run_until(), and must outlive the host. A handler that throws
-// ends the program.
+// ends the program; io_context::stop() has no effect beyond the pass it is called in.
 class asio_host final : private poller, private sleeper {
  public:
   // Throws cordma::error: not_supported where the reactor's time is not real.

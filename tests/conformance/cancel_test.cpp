@@ -177,7 +177,8 @@ task<> race_once(stage& on, wire& w, BufferPool& pool, Slice out, std::uint64_t 
   }
   CHECK(got.ok());
   if (got.ok()) CHECK(*reinterpret_cast<std::uint64_t*>(got->bytes().data()) == number);
-  co_await *sending;
+  send_operation& sent = *sending;
+  co_await sent;
 }
 
 }  // namespace
@@ -224,7 +225,8 @@ TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what i
     CHECK(withdrawn.code() == errc::canceled);
     for (std::size_t i = 0; i < depth + 2; ++i) {
       if (i == depth) continue;
-      const Received got = co_await recvs[i];
+      recv_operation& receiving = recvs[i];
+      const Received got = co_await receiving;
       CHECK(got.bytes == 8);
     }
   });

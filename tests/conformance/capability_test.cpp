@@ -51,7 +51,8 @@ task<errc> round_trip(stage& on, wire& w, opcode op) {
   }
   if (code != errc::ok) co_return code;
   if (receives) {
-    const Received got = co_await *receiving;
+    recv_operation& started = *receiving;
+    const Received got = co_await started;
     CHECK(got.bytes == 8);
     CHECK(got.has_imm == (op != opcode::send));
     CHECK(filled(op == opcode::write_imm ? target.bytes() : room.bytes(), 1));

@@ -294,7 +294,8 @@ TEST_CASE("I11: fetch-add and compare-swap return the old value and change the w
     words[1] = 0;
     for (int i = 0; i < 1000; ++i) many.push_back(w.client.fetch_add(counter, 1).start());
     for (std::uint64_t i = 0; i < many.size(); ++i) {
-      const std::uint64_t old = co_await many[i];
+      atomic_operation& one = many[i];
+      const std::uint64_t old = co_await one;
       CHECK(old == i);
     }
     CHECK(words[1] == 1000);

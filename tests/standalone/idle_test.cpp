@@ -75,8 +75,10 @@ TEST_CASE("D3: a whole session starts no thread, and nothing moves while nobody 
     CHECK(threads() == before);
     s.play(
         [](stage&, recv_operation* r, send_operation* t) -> task<> {
-          co_await *r;
-          co_await *t;
+          recv_operation& received = *r;
+          send_operation& sent = *t;
+          co_await received;
+          co_await sent;
         },
         &receiving, &sending);
     CHECK(threads() == before);
