@@ -6,7 +6,7 @@
 //   client                                     reads window i by a one-sided read
 //   client       window_free                   window i may be filled again
 //   server       stream_end                    after the last window: how many files changed meanwhile
-//   client       good_bye
+//   client                                     closes
 //
 // The stream is the contents of all files, one behind the other, in the order of the list. All
 // integers are little-endian.
@@ -33,7 +33,6 @@ enum class message_kind : std::uint8_t {
   window_filled = 3,
   window_free = 4,
   stream_end = 5,
-  good_bye = 6,
 };
 
 // Appends to a text.

@@ -64,16 +64,14 @@ int run_server(const options& o, const plan& p, bool once,
   }
 }
 
-outcome run_client(const std::string& address, const plan& p, const options& o) {
+outcome run_client(const std::string& address, const plan& p) {
   cordma::Context context(only(p));
   cordma::reactor_options how;
   how.mode = p.wait;
   cordma::Worker worker(context, how);
   progress_line progress(::isatty(STDERR_FILENO) != 0 ? progress_line::mode::on_terminal
                                                       : progress_line::mode::silent);
-  outcome result = worker.run(measure(context, worker, address, p, progress));
-  static_cast<void>(o);
-  return result;
+  return worker.run(measure(context, worker, address, p, progress));
 }
 
 // A server of its own for every run, so that it waits as the client does.
@@ -82,7 +80,7 @@ outcome run_both(const plan& p, const options& o) {
     return run_server(o, p, true, listening);
   });
   if (server.address().empty()) throw std::runtime_error("the server ended before it listened");
-  outcome result = run_client(server.address(), p, o);
+  outcome result = run_client(server.address(), p);
   const int code = server.wait();
   if (code != 0) result.complaints.push_back("the server ended with " + std::to_string(code));
   return result;
@@ -133,7 +131,7 @@ int run_plans(const options& o) {
   int code = 0;
   for (const plan& p : o.plans) {
     try {
-      const outcome result = o.what == role::both ? run_both(p, o) : run_client(o.address, p, o);
+      const outcome result = o.what == role::both ? run_both(p, o) : run_client(o.address, p);
       report.show(result);
       if (!result.valid()) code = exit_failed;
     } catch (const std::exception& e) {
