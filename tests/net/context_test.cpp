@@ -96,11 +96,17 @@ TEST_CASE("B1: CORDMA_TRANSPORT chooses, and what it cannot mean is said") {
     CHECK(code_of_context({}, why) == errc::not_supported);
   }
   {
-    // Code is stronger than the environment.
-    const environment e("CORDMA_TRANSPORT", "token-ring");
+    // Code is stronger than the environment; a value that means nothing is an error all the same.
     context_options o;
     o.transports = {transport::kind::tcp};
-    CHECK(code_of_context(o, why) == errc::ok);
+    {
+      const environment e("CORDMA_TRANSPORT", "shm");
+      const Context c(o);
+      REQUIRE(c.transports().size() == 1);
+      CHECK(c.transports()[0].transport == transport::kind::tcp);
+    }
+    const environment e("CORDMA_TRANSPORT", "token-ring");
+    CHECK(code_of_context(o, why) == errc::invalid_value);
   }
 }
 
