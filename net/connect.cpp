@@ -101,6 +101,7 @@ connect_operation::connect_operation(connect_operation&& other) noexcept
       next_adapter_(other.next_adapter_),
       endpoint_(std::move(other.endpoint_)),
       failure_(std::move(other.failure_)),
+      lacks_service_only_(other.lacks_service_only_),
       tried_(std::move(other.tried_)),
       reason_(std::move(other.reason_)),
       rejection_(std::move(other.rejection_)) {
@@ -162,6 +163,7 @@ bool connect_operation::admits(detail::adapter_poller& via) {
     return false;
   }
   if (private_data_.size() > caps.max_connect_data) {
+    lacks_service_only_ = false;
     tried_ += std::string(name(caps.transport)) + ": " + std::to_string(private_data_.size()) +
               " bytes of private data, it carries " + std::to_string(caps.max_connect_data) + "; ";
     return false;
@@ -185,11 +187,15 @@ void connect_operation::try_next() {
       fail(pair.why());
       return;
     }
+    if (pair.code() == errc::unreachable) lacks_service_only_ = false;
     tried_ += std::string(kind) + ": " + pair.why().message() + "; ";
   }
   const bool too_much = tried_.find("private data") != std::string::npos;
+  const bool lacks_service = !tried_.empty() && lacks_service_only_;
   if (tried_.empty()) tried_ = reason_ + "no transport of this Context is admitted; ";
-  fail({too_much ? errc::invalid_value : errc::unreachable,
+  fail({lacks_service ? errc::not_supported
+        : too_much    ? errc::invalid_value
+                      : errc::unreachable,
         to_.text() + " cannot be reached: " + tried_.substr(0, tried_.size() - 2)});
 }
 
@@ -249,6 +255,7 @@ void connect_operation::on_failed(transport::cm_event event) noexcept {
   } catch (const std::bad_alloc&) {
     tried_.clear();
   }
+  lacks_service_only_ = false;
   drop_endpoint();
   advance();
 }

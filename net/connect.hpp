@@ -26,9 +26,10 @@ struct connect_options {
 static_assert(std::is_trivially_destructible_v<connect_options>);
 
 // Resolves with the Endpoint. Errors: invalid_value (address, private data too long), unreachable
-// (nobody listens; the message lists what was tried on which transport), rejected (peer_data of the
-// rejection in the message), timed_out, unsupported_version, no_memory. On cancellation: withdrawn
-// at once, canceled.
+// (nobody listens; the message lists what was tried on which transport), not_supported (no transport
+// that may be used has the service endpoint.type), rejected (peer_data of the rejection in the
+// message), timed_out, unsupported_version, no_memory. On cancellation: withdrawn at once, canceled.
+// Accepting demands the service that the client asked for: any other is invalid_value.
 class [[nodiscard]] connect_operation final : public operation<connect_operation, Endpoint> {
  public:
   connect_operation(detail::worker_core& worker, std::string to, const connect_options& options);
@@ -73,6 +74,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   std::size_t next_adapter_ = 0;
   std::unique_ptr<detail::endpoint_core> endpoint_;
   std::optional<failure> failure_;
+  bool lacks_service_only_ = true;  // so far every transport failed for want of the service alone
   std::string tried_;
   std::string reason_;
   std::vector<std::byte> rejection_;

@@ -4,6 +4,7 @@
 #include <cordma/net/buffer_pool.hpp>
 #include <cordma/net/connect.hpp>
 #include <cordma/net/context.hpp>
+#include <cordma/net/datagram.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/listener.hpp>
 #include <cordma/net/memory.hpp>

@@ -9,16 +9,17 @@ namespace cordma::detail {
 
 using transport::opcode;
 
-post_base::post_base(endpoint_core& endpoint, opcode op) noexcept
-    : operation_base(endpoint.home), endpoint_(&endpoint), op_(op) {}
+post_base::post_base(endpoint_core& endpoint, opcode op, aside needs) noexcept
+    : operation_base(endpoint.home), aside_(needs), op_(op), endpoint_(&endpoint) {}
 
 post_base::post_base(post_base&& other) noexcept
     : operation_base(std::move(other)),
-      endpoint_(other.endpoint_),
+      aside_(other.aside_),
       op_(other.op_),
       flags_(other.flags_),
       segment_count_(other.segment_count_),
       slot_(std::exchange(other.slot_, no_slot)),
+      endpoint_(other.endpoint_),
       imm_(other.imm_),
       total_(other.total_),
       remote_addr_(other.remote_addr_),
@@ -169,7 +170,8 @@ void post_base::complete(const transport::completion& c) noexcept {
       failure why{transport::to_errc(c.status)};
       why.with_status(static_cast<std::uint16_t>(c.status), c.vendor_err)
           .with_operation(transport::name(op_));
-      endpoint_->end(why);
+      // A datagram port survives what one request dies of.
+      if (endpoint_->granted.type != transport::service::ud) endpoint_->end(why);
       complete_failed(std::move(why));
     }
     return;

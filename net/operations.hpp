@@ -52,7 +52,11 @@ class worker_core;
 // the completion is reaped.
 class post_base : public operation_base {
  public:
-  post_base(endpoint_core& endpoint, transport::opcode op) noexcept;
+  // What a request needs beside its slot: eight registered bytes for the old value of an atomic, or
+  // room for the other end of a datagram. One test for both keeps all other requests free of them.
+  enum class aside : std::uint8_t { nothing, word, peer };
+
+  post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept;
   post_base(post_base&& other) noexcept;
   ~post_base();
 
@@ -83,11 +87,12 @@ class post_base : public operation_base {
   void complete_failed(failure why) noexcept;
   [[nodiscard]] bool is_recv() const noexcept { return op_ == transport::opcode::recv; }
 
-  endpoint_core* endpoint_;
+  aside aside_;
   transport::opcode op_;
   std::uint8_t flags_ = 0;
   std::uint16_t segment_count_ = 0;
   std::uint32_t slot_ = no_slot;
+  endpoint_core* endpoint_;
   std::uint32_t imm_ = 0;
   std::uint64_t total_ = 0;
   std::uint64_t remote_addr_ = 0;
@@ -99,6 +104,18 @@ class post_base : public operation_base {
   std::optional<failure> failure_;
   std::array<transport::segment, most_segments> segments_;
   std::array<region_core*, most_segments> regions_;
+};
+
+// A request of a datagram port. `peer_` is where it goes; after a receive, where it came from: until
+// then the transport writes to memory of the slot, which outlives this.
+class datagram_base : public post_base {
+ public:
+  datagram_base(endpoint_core& endpoint, transport::opcode op,
+                const transport::datagram_peer& peer) noexcept;
+
+ protected:
+  friend class worker_core;
+  transport::datagram_peer peer_;
 };
 
 }  // namespace detail
@@ -117,7 +134,9 @@ class [[nodiscard]] post_operation final
 
  public:
   post_operation(detail::endpoint_core& endpoint, transport::opcode op) noexcept
-      : base(endpoint, op) {}
+      : base(endpoint, op,
+             std::is_same_v<T, std::uint64_t> ? detail::post_base::aside::word
+                                              : detail::post_base::aside::nothing) {}
   post_operation(post_operation&&) noexcept = default;
 
  private:

@@ -42,6 +42,14 @@ result<Endpoint> Worker::prepare(const endpoint_options& options,
   return core_->prepare(options, over);
 }
 
+result<DatagramEndpoint> Worker::datagram(const endpoint_options& options,
+                                          std::optional<transport::kind> over) {
+  if (!loop_->on_owner_thread()) {
+    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+  }
+  return core_->datagram(options, over);
+}
+
 task<void> Worker::flush() {
   std::vector<send_operation> flushes = core_->flush_all();
   std::optional<failure> first;

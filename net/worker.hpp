@@ -3,6 +3,7 @@
 
 #include <cordma/net/connect.hpp>
 #include <cordma/net/context.hpp>
+#include <cordma/net/datagram.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/listener.hpp>
 #include <cordma/runtime/reactor.hpp>
@@ -78,8 +79,15 @@ class Worker {
   [[nodiscard]] result<Endpoint> prepare(const endpoint_options& options = {},
                                          std::optional<transport::kind> over = {});
 
-  // Done when everything started on every connected endpoint is done and visible at its target.
-  // Allocates once. Throws the first error after waiting for all.
+  // A port for datagrams; `options.type` is ud whatever it says, `options.qkey` the key that senders
+  // must hold. Empty `over`: the first transport that has datagrams. Errors: not_supported (none
+  // has), invalid_value, no_memory, full, no_lock.
+  [[nodiscard]] result<DatagramEndpoint> datagram(const endpoint_options& options = {},
+                                                  std::optional<transport::kind> over = {});
+
+  // Done when everything started on every connected rc endpoint is done and visible at its target;
+  // uc endpoints and datagram ports have nobody to ask. Allocates once. Throws the first error after
+  // waiting for all.
   [[nodiscard]] task<void> flush();
   copy_operation copy(const Slice& to, const Slice& from) noexcept;
 

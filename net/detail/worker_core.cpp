@@ -1,6 +1,7 @@
 #include <cordma/net/detail/worker_core.hpp>
 
 #include <cordma/net/connect.hpp>
+#include <cordma/net/datagram.hpp>
 #include <cordma/net/detail/listener_core.hpp>
 
 #include <algorithm>
@@ -94,6 +95,7 @@ void worker_core::reserve(std::uint32_t slots) {
 void worker_core::grow() {
   const auto base = static_cast<std::uint32_t>(chunks_.size()) * slots_per_chunk;
   chunks_.push_back(std::make_unique<slot_chunk>());
+  if (has_peers_) make_peers();
   for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
     slot& s = chunks_.back()->slots[i];
     s.next_free = first_free_;
@@ -149,6 +151,33 @@ result<void> worker_core::prepare_words(std::uint32_t index) noexcept {
   }
 }
 
+void worker_core::make_peers() {
+  for (const auto& c : chunks_) {
+    if (c->peers == nullptr) c->peers = std::make_unique<decltype(c->peers)::element_type>();
+  }
+  has_peers_ = true;
+}
+
+result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept {
+  if (op.aside_ == post_base::aside::peer) {
+    peer_of(index) = static_cast<datagram_base&>(op).peer_;
+    return {};
+  }
+  result<void> ready = prepare_words(index);
+  if (!ready) return ready;
+  op.segment_count_ = 0;
+  op.add(atomic_word(index));
+  return ready;
+}
+
+void worker_core::take_aside(post_base& op, std::uint32_t index) noexcept {
+  if (op.aside_ == post_base::aside::peer) {
+    static_cast<datagram_base&>(op).peer_ = peer_of(index);
+  } else {
+    std::memcpy(&op.operand_, atomic_word(index).data(), 8);
+  }
+}
+
 void worker_core::post(endpoint_core& e, post_base& op) noexcept {
   const std::uint32_t index = take_slot();
   if (index == post_base::no_slot) [[unlikely]] {
@@ -157,23 +186,23 @@ void worker_core::post(endpoint_core& e, post_base& op) noexcept {
   }
   slot& s = at(index);
   const bool recv = op.is_recv();
-  const bool atomic = op.op_ == opcode::fetch_add || op.op_ == opcode::compare_swap;
-  if (atomic) [[unlikely]] {
-    const result<void> ready = prepare_words(index);
+  const bool plain = op.aside_ == post_base::aside::nothing;
+  transport::datagram_peer* peer = nullptr;
+  if (!plain) [[unlikely]] {
+    const result<void> ready = set_aside(op, index);
     if (!ready) {
       free_slot(s, index);
       op.complete_failed(ready.why());
       return;
     }
-    op.segment_count_ = 0;
-    op.add(atomic_word(index));
+    if (op.aside_ == post_base::aside::peer) peer = &peer_of(index);
   }
   const std::uint64_t id =
       (std::uint64_t{id_type_request} << 56) | (std::uint64_t{s.generation} << 32) | index;
   completion now;
-  if (post_now(e, op, id, now) == posted::done) {
+  if (post_now(e, op, id, peer, now) == posted::done) {
     ++e.counters.immediate;
-    if (atomic) std::memcpy(&op.operand_, atomic_word(index).data(), 8);
+    if (!plain) take_aside(op, index);
     free_slot(s, index);
     op.complete(now);
     return;
@@ -187,13 +216,14 @@ void worker_core::post(endpoint_core& e, post_base& op) noexcept {
 }
 
 posted worker_core::post_now(endpoint_core& e, post_base& op, std::uint64_t id,
-                             completion& now) noexcept {
+                             transport::datagram_peer* peer, completion& now) noexcept {
   if (op.is_recv()) {
     ++e.counters.recvs;
     transport::recv_request r;
     r.id = id;
     r.segment_count = op.segment_count_;
     r.segments = op.segments_.data();
+    r.from = peer;
     return e.pair->post_recv(r, now);
   }
   ++e.counters.sends;
@@ -215,6 +245,7 @@ posted worker_core::post_now(endpoint_core& e, post_base& op, std::uint64_t id,
   r.rkey = op.rkey_;
   r.operand = op.operand_;
   r.swap = op.swap_;
+  r.to = peer;
   return e.pair->post_send(r, now);
 }
 
@@ -238,9 +269,8 @@ void worker_core::on_completion(const completion& c) noexcept {
   }
   if (op != nullptr) {
     op->slot_ = post_base::no_slot;
-    if (op->op_ == opcode::fetch_add || op->op_ == opcode::compare_swap) {
-      std::memcpy(&op->operand_, atomic_word(index).data(), 8);
-    }
+    if (op->aside_ != post_base::aside::nothing) [[unlikely]]
+      take_aside(*op, index);
   } else {
     for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     s.pinned = 0;
@@ -385,20 +415,51 @@ void worker_core::on_event(transport::cm_event event) noexcept {
 
 result<Endpoint> worker_core::prepare(const endpoint_options& options,
                                       std::optional<transport::kind> over) {
-  if (is_full()) return failure{errc::full, "the Worker's limit of endpoints is reached"};
+  if (options.type == transport::service::ud) {
+    return failure{errc::invalid_value, "a datagram port is not connected: see Worker::datagram()"};
+  }
   for (const auto& via : adapters_) {
     const transport::kind k = via->domain().caps().transport;
     if (over && *over != k) continue;
-    result<std::unique_ptr<transport::queue_pair>> pair = via->adapter().create(options);
-    if (pair.code() == errc::not_supported) continue;
-    if (!pair) return pair.why();
-    auto e = std::make_unique<endpoint_core>();
-    e->adopt(*this, std::move(*pair), *via);
-    add(*e);
-    e->reason = std::string(transport::name(k)) + ": connected by descriptors";
-    return Endpoint(std::move(e));
+    result<std::unique_ptr<endpoint_core>> e = create(options, *via);
+    if (e.code() == errc::not_supported) continue;
+    if (!e) return e.why();
+    (*e)->reason = std::string(transport::name(k)) + ": connected by descriptors";
+    return Endpoint(std::move(*e));
   }
   return failure{errc::not_supported, "no transport of this Worker connects by descriptors"};
+}
+
+result<DatagramEndpoint> worker_core::datagram(endpoint_options options,
+                                               std::optional<transport::kind> over) {
+  options.type = transport::service::ud;
+  std::string asked;
+  for (const auto& via : adapters_) {
+    const transport::capabilities& caps = via->domain().caps();
+    if (over && *over != caps.transport) continue;
+    asked += (asked.empty() ? "" : ", ") + std::string(transport::name(caps.transport));
+    if (!caps.supports(options.type, opcode::send)) continue;
+    make_peers();
+    result<std::unique_ptr<endpoint_core>> e = create(options, *via);
+    if (!e) return e.why();
+    (*e)->set_state(endpoint_state::connected);
+    return DatagramEndpoint(std::move(*e));
+  }
+  return failure{errc::not_supported,
+                 asked.empty()
+                     ? "this Worker has no such transport"
+                     : "no datagrams on " + asked + ": these transports carry connections only"};
+}
+
+result<std::unique_ptr<endpoint_core>> worker_core::create(const endpoint_options& options,
+                                                           adapter_poller& via) {
+  if (is_full()) return failure{errc::full, "the Worker's limit of endpoints is reached"};
+  result<std::unique_ptr<transport::queue_pair>> pair = via.adapter().create(options);
+  if (!pair) return pair.why();
+  auto e = std::make_unique<endpoint_core>();
+  e->adopt(*this, std::move(*pair), via);
+  add(*e);
+  return e;
 }
 
 std::vector<send_operation> worker_core::flush_all() {
@@ -406,6 +467,7 @@ std::vector<send_operation> worker_core::flush_all() {
   flushes.reserve(endpoint_count);
   endpoints_.for_each([&flushes](endpoint_core& e) {
     if (e.state != endpoint_state::connected) return;
+    if (!e.caps->supports(e.granted.type, opcode::flush)) return;
     flushes.push_back(send_operation(e, opcode::flush).start());
   });
   return flushes;

@@ -14,7 +14,8 @@
 
 namespace cordma {
 class connect_operation;
-}
+class DatagramEndpoint;
+}  // namespace cordma
 
 namespace cordma::detail {
 
@@ -51,6 +52,8 @@ inline constexpr std::uint8_t id_type_request = 1;
 struct slot_chunk {
   std::array<slot, slots_per_chunk> slots;
   MemoryRegion words;  // 8 bytes per slot: where atomics put the old value; made at first use
+  // Who is at the other end of a slot's datagram; there once the worker has a datagram port.
+  std::unique_ptr<std::array<transport::datagram_peer, slots_per_chunk>> peers;
 };
 
 // Asks one adapter in every pass of the reactor.
@@ -169,6 +172,7 @@ class worker_core {
 
   // What Worker offers under these names.
   result<Endpoint> prepare(const endpoint_options& options, std::optional<transport::kind> over);
+  result<DatagramEndpoint> datagram(endpoint_options options, std::optional<transport::kind> over);
   [[nodiscard]] std::vector<send_operation> flush_all();
 
   std::size_t most_endpoints = 0;  // 0: no limit
@@ -185,7 +189,18 @@ class worker_core {
   void drop_first_orphan(endpoint_core& endpoint) noexcept;
   [[nodiscard]] result<void> prepare_words(std::uint32_t index) noexcept;
   [[nodiscard]] Slice atomic_word(std::uint32_t index) noexcept;
+  // Throws std::bad_alloc.
+  void make_peers();
+  [[nodiscard]] transport::datagram_peer& peer_of(std::uint32_t index) noexcept {
+    return (*chunks_[index / slots_per_chunk]->peers)[index % slots_per_chunk];
+  }
+  // What a request needs beside its slot, ahead of posting it and after its completion.
+  [[nodiscard]] result<void> set_aside(post_base& op, std::uint32_t index) noexcept;
+  void take_aside(post_base& op, std::uint32_t index) noexcept;
+  [[nodiscard]] result<std::unique_ptr<endpoint_core>> create(const endpoint_options& options,
+                                                              adapter_poller& via);
   [[nodiscard]] transport::posted post_now(endpoint_core& endpoint, post_base& op, std::uint64_t id,
+                                           transport::datagram_peer* peer,
                                            transport::completion& now) noexcept;
 
   std::shared_ptr<context_core> context_;
@@ -194,6 +209,7 @@ class worker_core {
   std::vector<std::unique_ptr<slot_chunk>> chunks_;
   std::uint32_t first_free_ = 0;  // index + 1; 0: none
   std::uint64_t reserved_slots_ = 0;
+  bool has_peers_ = false;
   list<endpoint_core> endpoints_;
   list<endpoint_core> graveyard_;  // owned; no handle left, requests still in flight
   std::vector<listener_core*> listeners_;

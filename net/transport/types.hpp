@@ -128,7 +128,7 @@ struct send_request {
   std::uint64_t rkey = 0;
   std::uint64_t operand = 0;  // the addend, or the value expected by compare_swap
   std::uint64_t swap = 0;
-  const datagram_peer* to = nullptr;  // service::ud only
+  const datagram_peer* to = nullptr;  // service::ud only; valid until the completion
 };
 
 struct recv_request {

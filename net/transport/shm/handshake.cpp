@@ -17,8 +17,8 @@ constexpr std::uint32_t dynamic_ports = 65536 - first_dynamic_port;
 
 result<void> check_options(const queue_pair_options& o, const capabilities& c) {
   if (o.type != service::rc) {
-    return failure{errc::not_supported, "shm has reliable connections only, not " +
-                                            std::string(name(o.type)) + ": use tcp or verbs"};
+    return failure{errc::not_supported,
+                   "shm has reliable connections (rc) only, no " + std::string(name(o.type))};
   }
   if (o.send_depth == 0 || o.send_depth > c.max_send_depth || o.recv_depth == 0 ||
       o.recv_depth > c.max_recv_depth || o.max_segments == 0 || o.max_segments > c.max_segments ||

@@ -1,0 +1,109 @@
+#include <cordma/net/datagram.hpp>
+
+#include <cordma/net/detail/worker_core.hpp>
+
+#include <string>
+
+namespace cordma {
+
+using transport::opcode;
+
+namespace detail {
+
+datagram_base::datagram_base(endpoint_core& endpoint, opcode op,
+                             const transport::datagram_peer& peer) noexcept
+    : post_base(endpoint, op, aside::peer), peer_(peer) {}
+
+}  // namespace detail
+
+DatagramEndpoint::DatagramEndpoint() noexcept = default;
+DatagramEndpoint::DatagramEndpoint(std::unique_ptr<detail::endpoint_core> core) noexcept
+    : core_(std::move(core)) {}
+DatagramEndpoint::DatagramEndpoint(DatagramEndpoint&&) noexcept = default;
+
+DatagramEndpoint& DatagramEndpoint::operator=(DatagramEndpoint&& other) noexcept {
+  if (this != &other) {
+    DatagramEndpoint old(std::move(*this));
+    core_ = std::move(other.core_);
+  }
+  return *this;
+}
+
+DatagramEndpoint::~DatagramEndpoint() {
+  if (core_ == nullptr || core_->worker == nullptr) return;
+  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  core_->worker->bury(std::move(core_));
+}
+
+namespace {
+
+bool is_open(const detail::endpoint_core& e) noexcept {
+  return e.pair != nullptr && e.state != endpoint_state::closed;
+}
+
+datagram_send_operation outgoing(detail::endpoint_core& e, opcode op, const datagram_peer& peer,
+                                 const Slice& message) noexcept {
+  datagram_send_operation sending(e, op, peer);
+  if (message.size() > e.caps->max_datagram) {
+    sending.refuse({errc::invalid_value, std::to_string(message.size()) +
+                                             " bytes, the longest datagram is " +
+                                             std::to_string(e.caps->max_datagram)});
+  } else {
+    sending.add(message);
+  }
+  return sending;
+}
+
+}  // namespace
+
+result<datagram_peer> DatagramEndpoint::self() const {
+  if (!is_open(*core_)) return errc::bad_state;
+  return core_->pair->self();
+}
+
+datagram_send_operation DatagramEndpoint::send_to(const datagram_peer& peer,
+                                                  const Slice& message) noexcept {
+  return outgoing(*core_, opcode::send, peer, message);
+}
+
+datagram_send_operation DatagramEndpoint::send_imm_to(const datagram_peer& peer,
+                                                      const Slice& message,
+                                                      std::uint32_t imm) noexcept {
+  datagram_send_operation op = outgoing(*core_, opcode::send_imm, peer, message);
+  op.set_imm(imm);
+  return op;
+}
+
+datagram_recv_operation DatagramEndpoint::recv_from(const Slice& into) noexcept {
+  datagram_recv_operation op(*core_, opcode::recv, datagram_peer{});
+  op.add(into);
+  return op;
+}
+
+result<datagram_peer> DatagramEndpoint::group(const transport::address& name) const {
+  if (!is_open(*core_)) return errc::bad_state;
+  return core_->pair->group(name);
+}
+
+result<void> DatagramEndpoint::join(const transport::address& group) {
+  if (!is_open(*core_)) return errc::bad_state;
+  return core_->pair->join(group);
+}
+
+result<void> DatagramEndpoint::leave(const transport::address& group) {
+  if (!is_open(*core_)) return errc::bad_state;
+  return core_->pair->leave(group);
+}
+
+state_operation DatagramEndpoint::close() noexcept {
+  return state_operation(*core_, state_operation::kind::close);
+}
+
+endpoint_state DatagramEndpoint::state() const noexcept { return core_->state; }
+std::size_t DatagramEndpoint::max_datagram() const noexcept { return core_->caps->max_datagram; }
+const endpoint_options& DatagramEndpoint::actual() const noexcept { return core_->granted; }
+transport::kind DatagramEndpoint::transport() const noexcept { return core_->caps->transport; }
+std::size_t DatagramEndpoint::inflight() const noexcept { return core_->inflight(); }
+const endpoint_counters& DatagramEndpoint::counters() const noexcept { return core_->counters; }
+
+}  // namespace cordma

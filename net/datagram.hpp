@@ -1,0 +1,106 @@
+// DatagramEndpoint: one port that talks to many peers, message by message, without a promise.
+#pragma once
+
+#include <cordma/net/endpoint.hpp>
+#include <cordma/net/operations.hpp>
+
+#include <memory>
+
+namespace cordma {
+
+// Where a datagram goes to or comes from. A value, to be copied and carried; what is in it is the
+// transport's own.
+using transport::datagram_peer;
+
+// What recv_from() got.
+struct Datagram {
+  std::size_t bytes = 0;
+  datagram_peer from;
+  std::uint32_t imm = 0;  // host order; 0 where has_imm is false
+  bool has_imm = false;
+};
+
+// T: void (send_to, send_imm_to) or Datagram (recv_from). The buffer is yours again when it is done.
+// On cancellation: still queued for want of credits, it is withdrawn (canceled); posted, it resumes
+// when its completion arrives. Destroyed while posted, it is left behind for good: its region is kept
+// until the completion, and what arrives is dropped.
+template <class T>
+class [[nodiscard]] datagram_operation final
+    : public operation<datagram_operation<T>, T, detail::datagram_base> {
+  using base = operation<datagram_operation<T>, T, detail::datagram_base>;
+
+ public:
+  datagram_operation(detail::endpoint_core& endpoint, transport::opcode op,
+                     const datagram_peer& peer) noexcept
+      : base(endpoint, op, peer) {}
+  datagram_operation(datagram_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  void do_start() noexcept { this->start_post(); }
+  void do_cancel() noexcept { this->cancel_post(); }
+  [[nodiscard]] const failure* why() const noexcept { return this->failed(); }
+  T take() noexcept {
+    if constexpr (std::is_same_v<T, Datagram>) {
+      return {.bytes = this->received_.bytes,
+              .from = this->peer_,
+              .imm = this->received_.imm,
+              .has_imm = this->received_.has_imm};
+    }
+  }
+};
+
+using datagram_send_operation = datagram_operation<void>;
+using datagram_recv_operation = datagram_operation<Datagram>;
+
+// A handle, move-only; belongs to one Worker and may be used on its thread only (anything else fails
+// with no_lock). Made by Worker::datagram(). A datagram is lost, doubled or overtaken without anybody
+// being told: no error follows. It is lost for certain where the peer has posted no receive, or one
+// too small, or holds another qkey. One-sided operations and flush do not exist here. A request that
+// fails ends alone; the port goes on. Destroying it: what is in flight ends as flushed.
+class DatagramEndpoint {
+ public:
+  DatagramEndpoint() noexcept;
+  explicit DatagramEndpoint(std::unique_ptr<detail::endpoint_core> core) noexcept;
+  DatagramEndpoint(DatagramEndpoint&&) noexcept;
+  DatagramEndpoint& operator=(DatagramEndpoint&&) noexcept;
+  ~DatagramEndpoint();
+  [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
+
+  // Below, all REQUIRE an endpoint: not default-constructed, not moved from.
+
+  // This port as others address it, its qkey included: carry it to them. bad_state once closed.
+  [[nodiscard]] result<datagram_peer> self() const;
+
+  // Done when the message has left. Errors: invalid_value, before anything is posted, where it is
+  // longer than max_datagram() or the slice is of another Context.
+  datagram_send_operation send_to(const datagram_peer& peer, const Slice& message) noexcept;
+  datagram_send_operation send_imm_to(const datagram_peer& peer, const Slice& message,
+                                      std::uint32_t imm) noexcept;
+  // One datagram, from anybody: `from` answers it. Errors: not_permitted (the region lacks
+  // local_write), invalid_value.
+  datagram_recv_operation recv_from(const Slice& into) noexcept;
+
+  // What is sent to group(name) reaches everybody who joined it, the sender as well, and who holds
+  // this port's qkey. Errors: invalid_value (no name), not_found (left without having joined),
+  // bad_state.
+  [[nodiscard]] result<datagram_peer> group(const transport::address& name) const;
+  result<void> join(const transport::address& group);
+  result<void> leave(const transport::address& group);
+
+  // What was started is carried out first; then receives still waiting end as flushed.
+  state_operation close() noexcept;
+  [[nodiscard]] endpoint_state state() const noexcept;
+
+  [[nodiscard]] std::size_t max_datagram() const noexcept;  // bytes
+  [[nodiscard]] const endpoint_options& actual() const noexcept;
+  [[nodiscard]] transport::kind transport() const noexcept;
+  [[nodiscard]] std::size_t inflight() const noexcept;
+  [[nodiscard]] const endpoint_counters& counters() const noexcept;
+
+ private:
+  std::unique_ptr<detail::endpoint_core> core_;
+};
+
+}  // namespace cordma

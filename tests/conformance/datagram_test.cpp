@@ -1,0 +1,335 @@
+// Datagram ports: one port and many peers, and what is lost is lost in silence.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/net/transport/sim/sim.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <deque>
+
+using namespace cordma;
+using namespace cordma::test;
+using transport::opcode;
+using transport::service;
+
+namespace {
+
+constexpr std::uint32_t shared_key = 11;
+
+endpoint_options with_key(std::uint32_t qkey) {
+  endpoint_options o;
+  o.qkey = qkey;
+  return o;
+}
+
+bool has_datagrams(stage& on) {
+  if (on.caps().supports(service::ud, opcode::send)) return true;
+  const result<DatagramEndpoint> none = on.client().datagram();
+  REQUIRE(none.code() == errc::not_supported);
+  CHECK(none.why().message().find(transport::name(on.over())) != std::string::npos);
+  MESSAGE("left out: this transport carries connections only");
+  return false;
+}
+
+// A host of its own in the simulated network, with one port.
+struct station {
+  station(stage& on, const std::string& name, std::size_t bytes)
+      : context(of(on, name)),
+        worker(context, on.loop()),
+        port(worker.datagram(with_key(shared_key)).value()),
+        memory(context.allocate(bytes, access::local_write).value()) {}
+  static context_options of(stage& on, const std::string& name) {
+    context_options c;
+    c.domains.push_back(on.net().make_domain(name));
+    return c;
+  }
+  Context context;
+  Worker worker;
+  DatagramEndpoint port;
+  MemoryRegion memory;
+};
+
+task<> settle(stage& on) {
+  for (int i = 0; i < 200; ++i) co_await moment(on);
+}
+
+template <class T>
+concept reads_remote_memory =
+    requires(T port, RemoteSlice remote, Slice local) { port.read(remote, local); };
+template <class T>
+concept writes_remote_memory =
+    requires(T port, RemoteSlice remote, Slice local) { port.write(remote, local); };
+template <class T>
+concept flushes = requires(T port) { port.flush(); };
+
+static_assert(reads_remote_memory<Endpoint> && !reads_remote_memory<DatagramEndpoint>);
+static_assert(writes_remote_memory<Endpoint> && !writes_remote_memory<DatagramEndpoint>);
+static_assert(flushes<Endpoint> && !flushes<DatagramEndpoint>);
+
+}  // namespace
+
+TEST_CASE("L7: one port talks to 1 to 8 peers, and answers each by the address it came from") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    DatagramEndpoint hub = on.server().datagram(with_key(shared_key)).value();
+    MemoryRegion room = server_memory(on, 512);
+    const datagram_peer of_hub = hub.self().value();
+    std::deque<station> peers;
+    while (peers.size() < 8) {
+      peers.emplace_back(on, "peer" + std::to_string(peers.size()), 1024);
+      CAPTURE(peers.size());
+      for (std::size_t i = 0; i < peers.size(); ++i) {
+        station& peer = peers[i];
+        const Slice out = peer.memory.all().first(512);
+        const Slice in = peer.memory.all().part(512, 512);
+        fill(out.bytes(), i);
+        datagram_recv_operation asked = hub.recv_from(room).start();
+        co_await peer.port.send_imm_to(of_hub, out, 7);
+        const Datagram got = co_await asked;
+        CHECK(got.bytes == 512);
+        CHECK(got.has_imm);
+        CHECK(got.imm == 7);
+        CHECK(filled(room.bytes(), i));
+        CHECK(got.from.queue_pair == peer.port.self().value().queue_pair);
+        datagram_recv_operation answered = peer.port.recv_from(in).start();
+        co_await hub.send_to(got.from, room);
+        const Datagram answer = co_await answered;
+        CHECK(answer.from.queue_pair == of_hub.queue_pair);
+        CHECK_FALSE(answer.has_imm);
+        CHECK(filled(in.bytes(), i));
+      }
+    }
+  });
+}
+
+TEST_CASE("L7: the longest datagram goes through, one byte more is refused and never posted") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
+    DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
+    const std::size_t most = a.max_datagram();
+    REQUIRE(most > 0);
+    MemoryRegion out = client_memory(on, most + 1);
+    MemoryRegion in = server_memory(on, most + 1);
+    fill(out.bytes(), 3);
+    const datagram_peer to = b.self().value();
+    datagram_recv_operation receiving = b.recv_from(in).start();
+    const result<void> refused = co_await a.send_to(to, out).result();
+    CHECK(refused.code() == errc::invalid_value);
+    CHECK(a.counters().sends == 0);
+    co_await a.send_to(to, out.all().first(most));
+    const Datagram got = co_await receiving;
+    CHECK(got.bytes == most);
+    CHECK(filled(in.bytes().first(most), 3));
+    CHECK(a.counters().sends == 1);
+    MemoryRegion foreign = server_memory(on, 8);
+    const result<void> elsewhere = co_await a.send_to(to, foreign).result();
+    CHECK(elsewhere.code() == errc::invalid_value);
+    MemoryRegion fixed = server_memory(on, 8, access::local_read);
+    const result<Datagram> unwritable = co_await b.recv_from(fixed).result();
+    CHECK(unwritable.code() == errc::not_permitted);
+    CHECK(a.state() == endpoint_state::connected);
+  });
+}
+
+TEST_CASE("L7: a wrong key, no receive and a receive too small drop the datagram in silence") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
+    DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
+    MemoryRegion out = client_memory(on, 64);
+    MemoryRegion in = server_memory(on, 64);
+    const datagram_peer to = b.self().value();
+    co_await a.send_to(to, out);  // no receive
+    co_await settle(on);
+    CHECK(on.net().counters().ud_no_receive == 1);
+    datagram_recv_operation receiving = b.recv_from(in.all().first(32)).start();
+    co_await a.send_to(to, out);  // too small
+    co_await settle(on);
+    CHECK(on.net().counters().ud_no_receive == 2);
+    datagram_peer stranger = to;
+    stranger.qkey = shared_key + 1;
+    co_await a.send_to(stranger, out);
+    co_await settle(on);
+    CHECK(on.net().counters().ud_wrong_qkey == 1);
+    CHECK_FALSE(receiving.done());
+    co_await a.send_to(to, out.all().first(32));
+    const Datagram got = co_await receiving;
+    CHECK(got.bytes == 32);
+  });
+}
+
+TEST_CASE("L7: what is sent to a group reaches its three members, and nobody who left") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    const transport::address name{"239.0.0.1", 0};
+    DatagramEndpoint speaker = on.client().datagram(with_key(shared_key)).value();
+    MemoryRegion out = client_memory(on, 64);
+    std::deque<station> members;
+    for (int i = 0; i < 3; ++i) {
+      members.emplace_back(on, "member" + std::to_string(i), 64);
+      CHECK(members.back().port.join(name).ok());
+    }
+    const datagram_peer everybody = speaker.group(name).value();
+    std::vector<datagram_recv_operation> receiving;
+    for (station& m : members) receiving.push_back(m.port.recv_from(m.memory).start());
+    fill(out.bytes(), 5);
+    co_await speaker.send_to(everybody, out);
+    for (std::size_t i = 0; i < 3; ++i) {
+      datagram_recv_operation& op = receiving[i];
+      const Datagram got = co_await op;
+      CHECK(got.bytes == 64);
+      CHECK(got.from.queue_pair == speaker.self().value().queue_pair);
+      CHECK(filled(members[i].memory.bytes(), 5));
+    }
+    CHECK(members[0].port.leave(name).ok());
+    CHECK(members[0].port.leave(name).code() == errc::not_found);
+    CHECK(speaker.join(transport::address{"", 0}).code() == errc::invalid_value);
+    receiving.clear();
+    for (station& m : members) receiving.push_back(m.port.recv_from(m.memory).start());
+    co_await speaker.send_to(everybody, out);
+    datagram_recv_operation& last = receiving[2];
+    co_await last;
+    co_await settle(on);
+    CHECK_FALSE(receiving[0].done());
+    CHECK(receiving[1].done());
+  });
+}
+
+TEST_CASE("L7: loss is seen as loss: sends succeed, fewer arrive, and nothing ends") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    constexpr std::size_t count = 2000;
+    CAPTURE(on.net().seed());
+    on.net().set_links({.bits_per_second = 100'000'000, .loss = 0.1});
+    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
+    endpoint_options deep = with_key(shared_key);
+    deep.recv_depth = 16;  // more than these wait for a place
+    deep.send_depth = 16;
+    DatagramEndpoint b = on.server().datagram(deep).value();
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, count * 8);
+    const datagram_peer to = b.self().value();
+    std::vector<datagram_recv_operation> receiving;
+    receiving.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      receiving.push_back(b.recv_from(in.all().part(i * 8, 8)).start());
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      out.as<std::uint64_t>()[0] = i + 1;
+      co_await a.send_to(to, out);
+    }
+    co_await settle(on);
+    std::size_t arrived = 0;
+    std::uint64_t last = 0;
+    for (const datagram_recv_operation& op : receiving) {
+      if (!op.done()) continue;
+      const std::uint64_t number = in.as<std::uint64_t>()[arrived++];
+      CHECK(number > last);
+      last = number;
+    }
+    CHECK(arrived == count - on.net().faults().lost);
+    CHECK(arrived > count / 2);
+    CHECK(arrived < count);
+    CHECK(a.state() == endpoint_state::connected);
+    CHECK(b.state() == endpoint_state::connected);
+  });
+}
+
+TEST_CASE("L7: a receive destroyed while posted swallows one datagram and touches nothing freed") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
+    DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, 8);
+    const datagram_peer to = b.self().value();
+    {
+      MemoryRegion gone = server_memory(on, 8);
+      datagram_recv_operation abandoned = b.recv_from(gone).start();
+      CHECK(b.inflight() == 1);
+    }
+    CHECK(b.inflight() == 1);
+    co_await a.send_to(to, out);  // lands in what is kept for it
+    co_await settle(on);
+    CHECK(b.inflight() == 0);
+    datagram_recv_operation receiving = b.recv_from(in).start();
+    co_await a.send_to(to, out);
+    const Datagram got = co_await receiving;
+    CHECK(got.from.queue_pair == a.self().value().queue_pair);
+  });
+}
+
+TEST_CASE("L7: canceling withdraws what waits for a place; closing flushes what is posted") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    endpoint_options shallow = with_key(shared_key);
+    shallow.recv_depth = 1;
+    DatagramEndpoint b = on.server().datagram(shallow).value();
+    MemoryRegion in = server_memory(on, 8);
+    std::vector<datagram_recv_operation> receiving;
+    const std::size_t depth = b.actual().recv_depth;
+    for (std::size_t i = 0; i < depth + 1; ++i) receiving.push_back(b.recv_from(in).start());
+    receiving[depth].cancel();
+    CHECK(receiving[depth].done());
+    receiving[0].cancel();
+    CHECK_FALSE(receiving[0].done());
+    co_await b.close();
+    for (std::size_t i = 0; i < depth + 1; ++i) {
+      datagram_recv_operation& op = receiving[i];
+      const result<Datagram> r = co_await op.result();
+      CHECK(r.code() == (i == depth ? errc::canceled : errc::flushed));
+    }
+    CHECK(b.state() == endpoint_state::closed);
+    CHECK(b.self().code() == errc::bad_state);
+    const result<Datagram> late = co_await b.recv_from(in).result();
+    CHECK(late.code() == errc::not_connected);
+  });
+}
+
+TEST_CASE("L7: a request that fails ends alone; the port serves its other peers") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
+    DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, 8);
+    const datagram_peer to = b.self().value();
+    on.net().fail_request("client", 1, transport::wc_status::loc_qp_op_err);
+    const result<void> failed = co_await a.send_to(to, out).result();
+    CHECK_FALSE(failed.ok());
+    CHECK(a.state() == endpoint_state::connected);
+    datagram_recv_operation receiving = b.recv_from(in).start();
+    co_await a.send_to(to, out);
+    co_await receiving;
+    co_await on.client().flush();  // has nobody to ask, and says so by not failing
+  });
+}
+
+TEST_CASE("L7: a datagram port is not connected, and an Endpoint is no datagram port") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_datagrams(on)) co_return;
+    endpoint_options ud;
+    ud.type = service::ud;
+    CHECK(on.client().prepare(ud).code() == errc::invalid_value);
+    Listener listener = on.server().listen(on.server_address()).value();
+    connect_options to;
+    to.endpoint = ud;
+    const result<Endpoint> r = co_await on.client().connect(on.reach(listener), to).result();
+    CHECK(r.code() == errc::invalid_value);
+    on.client().limit_endpoints(1);
+    DatagramEndpoint first = on.client().datagram().value();
+    CHECK(on.client().datagram().code() == errc::full);
+    first = DatagramEndpoint();
+    CHECK(on.client().counters().endpoints == 0);
+  });
+}

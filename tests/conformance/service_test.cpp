@@ -1,0 +1,212 @@
+// The services beside rc: what each carries, and what an unreliable connection promises.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/net/transport/sim/sim.hpp>
+
+#include <array>
+#include <optional>
+
+using namespace cordma;
+using namespace cordma::test;
+using transport::opcode;
+using transport::service;
+
+namespace {
+
+constexpr std::array<opcode, 8> posted_operations{
+    opcode::send, opcode::send_imm,  opcode::write,        opcode::write_imm,
+    opcode::read, opcode::fetch_add, opcode::compare_swap, opcode::flush};
+
+endpoint_options of(service type) {
+  endpoint_options o;
+  o.type = type;
+  return o;
+}
+
+bool has_uc(stage& on) {
+  if (on.caps().supports(service::uc, opcode::send)) return true;
+  MESSAGE("left out: this transport has reliable connections only");
+  return false;
+}
+
+task<> settle(stage& on) {
+  for (int i = 0; i < 200; ++i) co_await moment(on);
+}
+
+struct outcome {
+  errc code = errc::ok;
+  bool moved = false;  // bytes, where they belong
+};
+
+task<outcome> execute_atomic(wire& w, opcode op, MemoryRegion target) {
+  const RemoteMemory remote = exported(target);
+  atomic_operation atomic =
+      op == opcode::fetch_add ? w.client.fetch_add(remote, 5) : w.client.compare_swap(remote, 0, 5);
+  const result<std::uint64_t> old = co_await atomic.result();
+  co_return outcome{.code = old.code(), .moved = target.as<std::uint64_t>()[0] == 5};
+}
+
+send_operation make(Endpoint& e, opcode op, const RemoteSlice& remote, const Slice& local) {
+  switch (op) {
+    case opcode::send: return e.send(local);
+    case opcode::send_imm: return e.send_imm(local, 9);
+    case opcode::write: return e.write(remote, local);
+    case opcode::write_imm: return e.write_imm(remote, local, 9);
+    case opcode::read: return e.read(remote, local);
+    default: return e.flush();
+  }
+}
+
+// One cell of the matrix.
+task<outcome> execute(stage& on, wire& w, opcode op) {
+  MemoryRegion local = client_memory(on, 8);
+  MemoryRegion target = server_memory(on, 8);
+  MemoryRegion room = server_memory(on, 8);
+  if (op == opcode::fetch_add || op == opcode::compare_swap) {
+    outcome atomic = co_await execute_atomic(w, op, target);
+    co_return atomic;
+  }
+  const RemoteMemory remote = exported(target);
+  fill(local.bytes(), 1);
+  if (op == opcode::read) fill(target.bytes(), 2);
+  recv_operation receiving = w.server.recv(room).start();
+  const result<void> r = co_await make(w.client, op, remote, local).result();
+  co_await settle(on);
+  outcome o;
+  o.code = r.code();
+  const bool consumes = op == opcode::send || op == opcode::send_imm || op == opcode::write_imm;
+  CHECK(receiving.done() == (consumes && r.ok()));
+  switch (op) {
+    case opcode::send:
+    case opcode::send_imm: o.moved = filled(room.bytes(), 1); break;
+    case opcode::write:
+    case opcode::write_imm: o.moved = filled(target.bytes(), 1); break;
+    case opcode::read: o.moved = filled(local.bytes(), 2); break;
+    default: o.moved = r.ok(); break;
+  }
+  co_return o;
+}
+
+}  // namespace
+
+TEST_CASE("L1: every operation of every connected service moves bytes or is refused unposted") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    for (service type : {service::rc, service::uc}) {
+      if (!on.caps().supports(type, opcode::send)) continue;
+      for (opcode op : posted_operations) {
+        CAPTURE(transport::name(type));
+        CAPTURE(transport::name(op));
+        const bool legal = on.caps().supports(type, op);
+        wire w = co_await connect(on, of(type), of(type));
+        const outcome o = co_await execute(on, w, op);
+        CHECK(o.code == (legal ? errc::ok : errc::not_supported));
+        CHECK(o.moved == legal);
+        CHECK(w.client.counters().sends == (legal ? 1 : 0));
+        CHECK(w.client.state() == endpoint_state::connected);
+      }
+    }
+  });
+}
+
+TEST_CASE("L8: connecting with a service the transport lacks is not_supported, and names it") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Listener listener = on.server().listen(on.server_address()).value();
+    connect_options to;
+    to.endpoint = of(service::uc);
+    if (on.caps().supports(service::uc, opcode::send)) {
+      // An accept answers with the same service, or not at all.
+      connect_operation connecting = on.client().connect(on.reach(listener), to).start();
+      ConnectionRequest request = co_await listener.next();
+      const result<Endpoint> other = co_await request.accept().result();
+      CHECK(other.code() == errc::invalid_value);
+      co_return;
+    }
+    const result<Endpoint> r = co_await on.client().connect(on.reach(listener), to).result();
+    REQUIRE(r.code() == errc::not_supported);
+    CHECK(r.why().message().find("uc") != std::string::npos);
+    CHECK(r.why().message().find(transport::name(on.over())) != std::string::npos);
+  });
+}
+
+namespace {
+
+constexpr std::size_t message_bytes = 3500;  // several packets
+constexpr std::size_t message_count = 1000;
+
+struct lossy_run {
+  std::size_t errors = 0;
+  std::size_t arrived = 0;
+  std::size_t torn = 0;
+  std::size_t out_of_order = 0;
+};
+
+task<lossy_run> send_over_loss(stage& on) {
+  lossy_run run;
+  wire w = co_await connect(on, of(service::uc), of(service::uc));
+  on.net().set_links({.bits_per_second = 1'000'000'000, .loss = 0.01});
+  MemoryRegion out = client_memory(on, message_bytes);
+  MemoryRegion in = server_memory(on, message_bytes * message_count);
+  std::vector<recv_operation> receiving;
+  receiving.reserve(message_count);
+  for (std::size_t i = 0; i < message_count; ++i) {
+    receiving.push_back(w.server.recv(in.all().part(i * message_bytes, message_bytes)).start());
+  }
+  for (std::size_t i = 0; i < message_count; ++i) {
+    fill(out.bytes(), i);
+    const auto number = static_cast<std::uint32_t>(i);
+    const result<void> sent = co_await w.client.send_imm(out, number).result();
+    if (!sent.ok()) ++run.errors;
+  }
+  co_await settle(on);
+  std::int64_t last = -1;
+  for (std::size_t i = 0; i < message_count; ++i) {
+    recv_operation& op = receiving[i];
+    if (!op.done()) break;
+    const Received got = co_await op;
+    ++run.arrived;
+    const std::span<std::byte> bytes = in.bytes().subspan(i * message_bytes, message_bytes);
+    if (got.bytes != message_bytes || !filled(bytes, got.imm)) ++run.torn;
+    if (static_cast<std::int64_t>(got.imm) <= last) ++run.out_of_order;
+    last = got.imm;
+  }
+  CHECK(w.client.state() == endpoint_state::connected);
+  CHECK(w.server.state() == endpoint_state::connected);
+  co_return run;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "L8: under 1 % loss no send fails, some messages are missing, none is torn, order holds") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_uc(on)) co_return;
+    const lossy_run run = co_await send_over_loss(on);
+    CAPTURE(on.net().seed());
+    CAPTURE(on.net().faults().text());
+    CHECK(run.errors == 0);
+    CHECK(run.arrived < message_count);
+    CHECK(run.arrived > message_count / 2);
+    CHECK(run.arrived + on.net().counters().uc_dropped <= message_count);
+    CHECK(run.torn == 0);
+    CHECK(run.out_of_order == 0);
+  });
+}
+
+TEST_CASE("L8: a uc connection that ends says so to everything that waits") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    if (!has_uc(on)) co_return;
+    wire w = co_await connect(on, of(service::uc), of(service::uc));
+    MemoryRegion in = server_memory(on, 8);
+    recv_operation receiving = w.server.recv(in).start();
+    co_await on.client().flush();  // there is nobody to ask on uc
+    co_await w.client.close();
+    const result<Received> r = co_await receiving.result();
+    CHECK(r.code() == errc::flushed);
+    CHECK(w.server.state() == endpoint_state::closed);
+  });
+}
