@@ -218,7 +218,8 @@ result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noe
 void reactor::idle() noexcept {
   if (skip_to_next_timer()) return;
   switch (options_.mode) {
-    case wait_mode::polling: relax(); return;
+    // No pause: a pass without work takes longer than one, and the next message pays for it.
+    case wait_mode::polling: return;
     case wait_mode::event: sleep_once(); return;
     case wait_mode::adaptive: break;
   }
