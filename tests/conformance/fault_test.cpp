@@ -154,7 +154,7 @@ TEST_CASE("D4: the values of when_all stand in the order of its arguments, howev
       }
       const std::vector<std::uint64_t> values = co_await when_all(std::move(tasks));
       for (std::size_t i = 0; i < width; ++i) CHECK(values[i] == i * 1000 + round);
-      for (std::size_t i = 0; i < width; ++i) shuffled += finished[i] != i ? 1 : 0;
+      for (std::size_t i = 0; i < width; ++i) shuffled += finished[i] != i ? 1U : 0U;
     }
     CHECK(shuffled > rounds);  // the network did its part
   });

@@ -3,6 +3,8 @@
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
+#include <algorithm>
+
 using namespace cordma;
 using namespace cordma::test;
 
