@@ -162,6 +162,11 @@ bool connect_operation::admits(detail::adapter_poller& via) {
     reason_ += "shm: " + to_.host + " is another host; ";
     return false;
   }
+  if (via.broken()) {
+    lacks_service_only_ = false;
+    tried_ += via.why_broken().message() + "; ";
+    return false;
+  }
   if (private_data_.size() > caps.max_connect_data) {
     lacks_service_only_ = false;
     tried_ += std::string(name(caps.transport)) + ": " + std::to_string(private_data_.size()) +
@@ -220,6 +225,10 @@ void connect_operation::do_accept() {
                                    " bytes of private data with an accept, " +
                                    std::string(name(caps.transport)) + " carries " +
                                    std::to_string(caps.max_accept_data)});
+    return;
+  }
+  if (via.broken()) {
+    fail(via.why_broken());
     return;
   }
   request_->answered = true;

@@ -68,6 +68,7 @@ void Worker::limit_endpoints(std::size_t most) noexcept { core_->most_endpoints 
 
 worker_counters Worker::counters() const noexcept {
   return {.stale_completions = core_->stale_completions,
+          .corrupt_completions = core_->corrupt_completions,
           .inflight = core_->in_flight,
           .endpoints = core_->endpoint_count};
 }

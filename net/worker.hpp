@@ -16,8 +16,12 @@ namespace cordma {
 
 struct worker_counters {
   std::uint64_t stale_completions = 0;  // of requests nobody waits for any more; dropped
-  std::size_t inflight = 0;             // requests posted and not complete, over all endpoints
-  std::size_t endpoints = 0;            // alive: connecting, connected, or closed and not destroyed
+  // Of requests that never were. Nobody is resumed with what they say: all connections of that
+  // transport end, everything in flight on them is flushed once, and this Worker makes no new ones
+  // with it.
+  std::uint64_t corrupt_completions = 0;
+  std::size_t inflight = 0;   // requests posted and not complete, over all endpoints
+  std::size_t endpoints = 0;  // alive: connecting, connected, or closed and not destroyed
 };
 
 struct listen_options {

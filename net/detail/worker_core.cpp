@@ -23,9 +23,15 @@ std::size_t adapter_poller::poll() noexcept {
     owner_.on_event(adapter_->next_event());
     progressed = true;
   }
-  for (std::size_t i = 0; i < n; ++i) owner_.on_completion(batch_[i]);
+  for (std::size_t i = 0; i < n; ++i) owner_.on_completion(*this, batch_[i]);
   owner_.sweep();
   return n + (progressed ? 1 : 0);
+}
+
+failure adapter_poller::why_broken() const {
+  return {errc::shutdown,
+          "the completion queue of " + std::string(transport::name(domain_->caps().transport)) +
+              " told of a request that nobody made, and cannot be believed any more"};
 }
 
 // ---- worker_core ----
@@ -77,6 +83,7 @@ worker_core::~worker_core() {
     endpoint_core& e = endpoints_.pop_front();
     e.worker = nullptr;
     e.home = nullptr;
+    e.via = nullptr;
   }
   while (!graveyard_.empty()) {
     endpoint_core* const e = &graveyard_.pop_front();
@@ -249,14 +256,50 @@ posted worker_core::post_now(endpoint_core& e, post_base& op, std::uint64_t id,
   return e.pair->post_send(r, now);
 }
 
-void worker_core::on_completion(const completion& c) noexcept {
+void worker_core::on_completion(adapter_poller& via, const completion& c) noexcept {
   const auto index = static_cast<std::uint32_t>(c.id);
   const auto generation = static_cast<std::uint32_t>(c.id >> 32) & generation_mask;
-  if ((c.id >> 56) != id_type_request || index >= chunks_.size() * slots_per_chunk ||
-      !at(index).in_use || at(index).generation != generation) {
+  const bool possible = (c.id >> 56) == id_type_request && index < chunks_.size() * slots_per_chunk;
+  if (possible && at(index).in_use && at(index).generation == generation) [[likely]] {
+    complete(index, c);
+    return;
+  }
+  // Stale: there was such a request, and its slot has moved on.
+  const std::uint32_t age = possible ? (at(index).generation - generation) & generation_mask : 0;
+  if (via.broken() || (age != 0 && age <= generation_mask / 2)) {
     ++stale_completions;
     return;
   }
+  ++corrupt_completions;
+  give_up(via);
+}
+
+void worker_core::give_up(adapter_poller& via) noexcept {
+  via.set_broken();
+  const failure why = via.why_broken();
+  const auto end = [&](endpoint_core& e) {
+    if (e.via != &via) return;
+    e.end(why);
+    e.pair.reset();  // touches no buffer any more
+  };
+  endpoints_.for_each(end);
+  graveyard_.for_each(end);
+  completion flushed;
+  flushed.status = transport::wc_status::wr_flush_err;
+  for (std::uint32_t i = 0; i < chunks_.size() * slots_per_chunk; ++i) {
+    const slot& s = at(i);
+    if (s.in_use && !s.arrived && s.endpoint->via == &via) complete(i, flushed);
+  }
+  endpoints_.for_each([&](endpoint_core& e) {
+    if (e.via != &via || e.connector == nullptr) return;
+    transport::cm_event failed;
+    failed.what = transport::cm_event::type::failed;
+    failed.why = why;
+    std::exchange(e.connector, nullptr)->on_failed(std::move(failed));
+  });
+}
+
+void worker_core::complete(std::uint32_t index, const completion& c) noexcept {
   slot& s = at(index);
   endpoint_core& e = *s.endpoint;
   post_base* const op = s.op;
@@ -454,6 +497,7 @@ result<DatagramEndpoint> worker_core::datagram(endpoint_options options,
 result<std::unique_ptr<endpoint_core>> worker_core::create(const endpoint_options& options,
                                                            adapter_poller& via) {
   if (is_full()) return failure{errc::full, "the Worker's limit of endpoints is reached"};
+  if (via.broken()) return via.why_broken();
   result<std::unique_ptr<transport::queue_pair>> pair = via.adapter().create(options);
   if (!pair) return pair.why();
   auto e = std::make_unique<endpoint_core>();
@@ -483,14 +527,15 @@ endpoint_core::~endpoint_core() {
 }
 
 void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
-                          adapter_poller& via) {
+                          adapter_poller& made_with) {
   worker = &owner;
   home = &owner.home();
   context = owner.shared_context();
   ++owner.endpoint_count;
   pair = std::move(p);
   pair->user = this;
-  caps = &via.domain().caps();
+  via = &made_with;
+  caps = &made_with.domain().caps();
   kind = static_cast<std::size_t>(caps->transport);
   granted = pair->actual();
   send_credits = granted.send_depth;

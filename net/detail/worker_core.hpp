@@ -71,12 +71,17 @@ class adapter_poller final : public poller {
   }
   [[nodiscard]] transport::adapter& adapter() noexcept { return *adapter_; }
   [[nodiscard]] transport::domain& domain() noexcept { return *domain_; }
+  // Its completion queue told of a request that never was: nothing it tells can be believed.
+  [[nodiscard]] bool broken() const noexcept { return broken_; }
+  void set_broken() noexcept { broken_ = true; }
+  [[nodiscard]] failure why_broken() const;
 
  private:
   static constexpr std::size_t batch_size = 32;
   std::unique_ptr<transport::adapter> adapter_;
   transport::domain* domain_;
   worker_core& owner_;
+  bool broken_ = false;
   std::array<transport::completion, batch_size> batch_;
 };
 
@@ -85,6 +90,7 @@ struct endpoint_core : list_node {
   reactor* home = nullptr;                // likewise
   std::shared_ptr<context_core> context;  // keeps `caps` alive, and tells whose memory fits
   std::unique_ptr<transport::queue_pair> pair;
+  adapter_poller* via = nullptr;  // null once the worker is gone
   const transport::capabilities* caps = nullptr;
   std::size_t kind = 0;
   endpoint_state state = endpoint_state::connecting;
@@ -113,7 +119,8 @@ struct endpoint_core : list_node {
 
   ~endpoint_core();
   // Throws std::bad_alloc; errc::full is for the caller to check first.
-  void adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p, adapter_poller& via);
+  void adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
+             adapter_poller& made_with);
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
@@ -148,7 +155,7 @@ class worker_core {
   }
 
   void post(endpoint_core& endpoint, post_base& op) noexcept;
-  void on_completion(const transport::completion& c) noexcept;
+  void on_completion(adapter_poller& via, const transport::completion& c) noexcept;
   void on_event(transport::cm_event event) noexcept;
   void detach(post_base& op) noexcept;
   void make_orphan(post_base& op) noexcept;
@@ -178,12 +185,17 @@ class worker_core {
   std::size_t most_endpoints = 0;  // 0: no limit
   std::size_t endpoint_count = 0;
   std::uint64_t stale_completions = 0;
+  std::uint64_t corrupt_completions = 0;
   std::size_t in_flight = 0;
 
  private:
   // no_slot where there is no memory for one more.
   [[nodiscard]] std::uint32_t take_slot() noexcept;
   void free_slot(slot& s, std::uint32_t index) noexcept;
+  // Of the request in this slot.
+  void complete(std::uint32_t index, const transport::completion& c) noexcept;
+  // Ends all that was made with `via`: every request in flight is flushed, once.
+  void give_up(adapter_poller& via) noexcept;
   void grow();
   void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   void drop_first_orphan(endpoint_core& endpoint) noexcept;

@@ -103,7 +103,7 @@ TEST_CASE("L1: every operation of every connected service moves bytes or is refu
         const outcome o = co_await execute(on, w, op);
         CHECK(o.code == (legal ? errc::ok : errc::not_supported));
         CHECK(o.moved == legal);
-        CHECK(w.client.counters().sends == (legal ? 1 : 0));
+        CHECK(w.client.counters().sends == (legal ? 1U : 0U));
         CHECK(w.client.state() == endpoint_state::connected);
       }
     }

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
-#include <algorithm>
+#include <array>
 
 using namespace cordma;
 using namespace cordma::test;
