@@ -93,27 +93,17 @@ message_operation Endpoint::recv(BufferPool& pool) noexcept {
   return op;
 }
 
-namespace {
-
-std::uint64_t total(std::span<const Slice> slices) noexcept {
-  std::uint64_t sum = 0;
-  for (const Slice& s : slices) sum += s.size();
-  return sum;
-}
-
-}  // namespace
-
 send_operation Endpoint::write(const RemoteSlice& to, const Slice& data) noexcept {
   send_operation op(*core_, opcode::write);
   op.add(data);
-  op.target(to, data.size());
+  op.target(to);
   return op;
 }
 
 send_operation Endpoint::write(const RemoteSlice& to, std::span<const Slice> gathered) noexcept {
   send_operation op(*core_, opcode::write);
   op.add(gathered);
-  op.target(to, total(gathered));
+  op.target(to);
   return op;
 }
 
@@ -121,7 +111,7 @@ send_operation Endpoint::write_imm(const RemoteSlice& to, const Slice& data,
                                    std::uint32_t imm) noexcept {
   send_operation op(*core_, opcode::write_imm);
   op.add(data);
-  op.target(to, data.size());
+  op.target(to);
   op.set_imm(imm);
   return op;
 }
@@ -129,14 +119,14 @@ send_operation Endpoint::write_imm(const RemoteSlice& to, const Slice& data,
 send_operation Endpoint::read(const RemoteSlice& from, const Slice& into) noexcept {
   send_operation op(*core_, opcode::read);
   op.add(into);
-  op.target(from, into.size());
+  op.target(from);
   return op;
 }
 
 send_operation Endpoint::read(const RemoteSlice& from, std::span<const Slice> scattered) noexcept {
   send_operation op(*core_, opcode::read);
   op.add(scattered);
-  op.target(from, total(scattered));
+  op.target(from);
   return op;
 }
 

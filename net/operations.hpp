@@ -58,16 +58,19 @@ class post_base : public operation_base {
 
   post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept;
   post_base(post_base&& other) noexcept;
-  ~post_base();
+  ~post_base() {
+    if (slot_ != no_slot) leave_slot();
+  }
 
   void add(const Slice& s) noexcept;
   void add(std::span<const Slice> s) noexcept;
-  void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
+  // As long as the slices added so far.
+  void target(const RemoteSlice& remote) noexcept { target(remote, total_); }
   void target_word(const RemoteSlice& word) noexcept;
-  void set_imm(std::uint32_t imm) noexcept { imm_ = imm; }
+  void set_imm(std::uint32_t imm) noexcept { request_.imm = imm; }
   void set_operands(std::uint64_t operand, std::uint64_t swap) noexcept {
-    operand_ = operand;
-    swap_ = swap;
+    request_.operand = operand;
+    request_.swap = swap;
   }
   void set_inline(std::span<const std::byte> bytes) noexcept;
   void lease(Buffer&& buffer) noexcept;
@@ -75,6 +78,11 @@ class post_base : public operation_base {
 
  protected:
   void start_post() noexcept;
+  // Why it cannot be carried out, as it stands; ok where it can.
+  [[nodiscard]] failure obstacle() const noexcept;
+  void refuse_slice(const Slice& s) noexcept;
+  void leave_slot() noexcept;
+  void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void cancel_post() noexcept;
   [[nodiscard]] const failure* failed() const noexcept { return failure_ ? &*failure_ : nullptr; }
 
@@ -84,21 +92,18 @@ class post_base : public operation_base {
   static constexpr std::uint32_t no_slot = 0xFFFFFFFFU;
 
   void complete(const transport::completion& c) noexcept;
+  void complete_badly(const transport::completion& c) noexcept;
   void complete_failed(failure why) noexcept;
-  [[nodiscard]] bool is_recv() const noexcept { return op_ == transport::opcode::recv; }
+  [[nodiscard]] bool is_recv() const noexcept { return request_.op == transport::opcode::recv; }
+  [[nodiscard]] const char* op_name() const noexcept { return transport::name(request_.op); }
 
   aside aside_;
-  transport::opcode op_;
-  std::uint8_t flags_ = 0;
-  std::uint16_t segment_count_ = 0;
   std::uint32_t slot_ = no_slot;
   endpoint_core* endpoint_;
-  std::uint32_t imm_ = 0;
-  std::uint64_t total_ = 0;
-  std::uint64_t remote_addr_ = 0;
-  std::uint64_t rkey_ = 0;
-  std::uint64_t operand_ = 0;  // after an atomic: the old value
-  std::uint64_t swap_ = 0;
+  // As it goes to the transport; id and segments are filled in when it is posted. After an atomic,
+  // operand is the old value.
+  transport::send_request request_;
+  std::uint64_t total_ = 0;  // bytes
   Received received_;
   Buffer lease_;
   std::optional<failure> failure_;
@@ -151,7 +156,7 @@ class [[nodiscard]] post_operation final
     } else if constexpr (std::is_same_v<T, Message>) {
       return Message(std::move(this->lease_), this->received_);
     } else if constexpr (std::is_same_v<T, std::uint64_t>) {
-      return this->operand_;
+      return this->request_.operand;
     }
   }
 };

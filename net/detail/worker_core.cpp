@@ -73,7 +73,7 @@ worker_core::~worker_core() {
       if (!s.in_use) continue;
       if (s.op != nullptr) {
         s.op->slot_ = post_base::no_slot;
-        s.op->complete_failed(s.endpoint->flushed(transport::name(s.op->op_)));
+        s.op->complete_failed(s.endpoint->flushed(s.op->op_name()));
       }
       for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     }
@@ -110,35 +110,6 @@ void worker_core::grow() {
   }
 }
 
-std::uint32_t worker_core::take_slot() noexcept {
-  // Only messages kept for a later receive can use up what was reserved.
-  if (first_free_ == 0) [[unlikely]] {
-    try {
-      grow();
-    } catch (const std::bad_alloc&) {
-      return post_base::no_slot;
-    }
-  }
-  const std::uint32_t index = first_free_ - 1;
-  slot& s = at(index);
-  first_free_ = s.next_free;
-  s.in_use = true;
-  ++in_flight;
-  return index;
-}
-
-void worker_core::free_slot(slot& s, std::uint32_t index) noexcept {
-  s.op = nullptr;
-  s.orphan = false;
-  s.arrived = false;
-  s.endpoint = nullptr;
-  s.in_use = false;
-  s.generation = (s.generation + 1) & generation_mask;
-  s.next_free = first_free_;
-  first_free_ = index + 1;
-  --in_flight;
-}
-
 Slice worker_core::atomic_word(std::uint32_t index) noexcept {
   slot_chunk& c = *chunks_[index / slots_per_chunk];
   return c.words.all().part((index % slots_per_chunk) * 8, 8);
@@ -172,7 +143,7 @@ result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept
   }
   result<void> ready = prepare_words(index);
   if (!ready) return ready;
-  op.segment_count_ = 0;
+  op.request_.segment_count = 0;
   op.add(atomic_word(index));
   return ready;
 }
@@ -181,97 +152,8 @@ void worker_core::take_aside(post_base& op, std::uint32_t index) noexcept {
   if (op.aside_ == post_base::aside::peer) {
     static_cast<datagram_base&>(op).peer_ = peer_of(index);
   } else {
-    std::memcpy(&op.operand_, atomic_word(index).data(), 8);
+    std::memcpy(&op.request_.operand, atomic_word(index).data(), 8);
   }
-}
-
-void worker_core::post(endpoint_core& e, post_base& op) noexcept {
-  const std::uint32_t index = take_slot();
-  if (index == post_base::no_slot) [[unlikely]] {
-    op.complete_failed(errc::no_memory);
-    return;
-  }
-  slot& s = at(index);
-  const bool recv = op.is_recv();
-  const bool plain = op.aside_ == post_base::aside::nothing;
-  transport::datagram_peer* peer = nullptr;
-  if (!plain) [[unlikely]] {
-    const result<void> ready = set_aside(op, index);
-    if (!ready) {
-      free_slot(s, index);
-      op.complete_failed(ready.why());
-      return;
-    }
-    if (op.aside_ == post_base::aside::peer) peer = &peer_of(index);
-  }
-  const std::uint64_t id =
-      (std::uint64_t{id_type_request} << 56) | (std::uint64_t{s.generation} << 32) | index;
-  completion now;
-  if (post_now(e, op, id, peer, now) == posted::done) {
-    ++e.counters.immediate;
-    if (!plain) take_aside(op, index);
-    free_slot(s, index);
-    op.complete(now);
-    return;
-  }
-  s.op = &op;
-  s.endpoint = &e;
-  s.is_recv = recv;
-  op.slot_ = index;
-  op.set_phase(operation_base::phase::posted);
-  --(recv ? e.recv_credits : e.send_credits);
-}
-
-posted worker_core::post_now(endpoint_core& e, post_base& op, std::uint64_t id,
-                             transport::datagram_peer* peer, completion& now) noexcept {
-  if (op.is_recv()) {
-    ++e.counters.recvs;
-    transport::recv_request r;
-    r.id = id;
-    r.segment_count = op.segment_count_;
-    r.segments = op.segments_.data();
-    r.from = peer;
-    return e.pair->post_recv(r, now);
-  }
-  ++e.counters.sends;
-  e.counters.bytes_sent += op.total_;
-  transport::send_request r;
-  r.id = id;
-  r.op = op.op_;
-  r.flags = op.flags_;
-  if (e.batches != 0) [[unlikely]] {
-    r.flags |= transport::post_flag::more;
-    ++e.unrung;
-  } else {
-    ++e.counters.rings;
-  }
-  r.segment_count = op.segment_count_;
-  r.imm = op.imm_;
-  r.segments = op.segments_.data();
-  r.remote_addr = op.remote_addr_;
-  r.rkey = op.rkey_;
-  r.operand = op.operand_;
-  r.swap = op.swap_;
-  r.to = peer;
-  return e.pair->post_send(r, now);
-}
-
-void worker_core::on_completion(adapter_poller& via, const completion& c) noexcept {
-  const auto index = static_cast<std::uint32_t>(c.id);
-  const auto generation = static_cast<std::uint32_t>(c.id >> 32) & generation_mask;
-  const bool possible = (c.id >> 56) == id_type_request && index < chunks_.size() * slots_per_chunk;
-  if (possible && at(index).in_use && at(index).generation == generation) [[likely]] {
-    complete(index, c);
-    return;
-  }
-  // Stale: there was such a request, and its slot has moved on.
-  const std::uint32_t age = possible ? (at(index).generation - generation) & generation_mask : 0;
-  if (via.broken() || (age != 0 && age <= generation_mask / 2)) {
-    ++stale_completions;
-    return;
-  }
-  ++corrupt_completions;
-  give_up(via);
 }
 
 void worker_core::give_up(adapter_poller& via) noexcept {
@@ -287,8 +169,8 @@ void worker_core::give_up(adapter_poller& via) noexcept {
   completion flushed;
   flushed.status = transport::wc_status::wr_flush_err;
   for (std::uint32_t i = 0; i < chunks_.size() * slots_per_chunk; ++i) {
-    const slot& s = at(i);
-    if (s.in_use && !s.arrived && s.endpoint->via == &via) complete(i, flushed);
+    slot& s = at(i);
+    if (s.in_use && !s.arrived && s.endpoint->via == &via) complete(s, i, flushed);
   }
   endpoints_.for_each([&](endpoint_core& e) {
     if (e.via != &via || e.connector == nullptr) return;
@@ -299,32 +181,6 @@ void worker_core::give_up(adapter_poller& via) noexcept {
   });
 }
 
-void worker_core::complete(std::uint32_t index, const completion& c) noexcept {
-  slot& s = at(index);
-  endpoint_core& e = *s.endpoint;
-  post_base* const op = s.op;
-  const bool recv = s.is_recv;
-  if (s.orphan) [[unlikely]] {
-    ++e.recv_credits;
-    orphan_done(s, index, c);
-    e.pump(true);
-    return;
-  }
-  if (op != nullptr) {
-    op->slot_ = post_base::no_slot;
-    if (op->aside_ != post_base::aside::nothing) [[unlikely]]
-      take_aside(*op, index);
-  } else {
-    for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
-    s.pinned = 0;
-    s.lease.reset();
-  }
-  free_slot(s, index);
-  ++(recv ? e.recv_credits : e.send_credits);
-  if (op != nullptr) op->complete(c);
-  e.pump(recv);
-}
-
 void worker_core::detach(post_base& op) noexcept {
   slot& s = at(std::exchange(op.slot_, post_base::no_slot));
   s.op = nullptr;
@@ -333,7 +189,7 @@ void worker_core::detach(post_base& op) noexcept {
     s.lease = std::move(op.lease_);
     return;
   }
-  for (std::uint16_t i = 0; i < op.segment_count_; ++i) {
+  for (std::uint16_t i = 0; i < op.request_.segment_count; ++i) {
     if (op.regions_[i] == nullptr) continue;
     retain(*op.regions_[i]);
     s.pins[s.pinned++] = op.regions_[i];
@@ -552,37 +408,6 @@ void endpoint_core::refresh_grant() noexcept {
   recv_credits = granted.recv_depth - recvs;
 }
 
-void endpoint_core::post_or_queue(post_base& op) noexcept {
-  const bool recv = op.is_recv();
-  if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
-  if (state == endpoint_state::closed || state == endpoint_state::closing) [[unlikely]] {
-    if (closed_here) {
-      op.complete_failed({errc::not_connected, "this side closed the connection"});
-    } else {
-      op.complete_failed(flushed(transport::name(op.op_)));
-    }
-    return;
-  }
-  list<post_base>& waiting = recv ? waiting_recvs : waiting_sends;
-  const std::uint32_t credits = recv ? recv_credits : send_credits;
-  const bool too_early = state == endpoint_state::connecting && !recv;
-  if (credits != 0 && waiting.empty() && !too_early) [[likely]] {
-    worker->post(*this, op);
-    return;
-  }
-  ++counters.waited;
-  op.set_phase(operation_base::phase::queued);
-  waiting.push_back(op);
-}
-
-void endpoint_core::pump(bool recvs) noexcept {
-  list<post_base>& waiting = recvs ? waiting_recvs : waiting_sends;
-  while (!waiting.empty() && (recvs ? recv_credits : send_credits) != 0) {
-    worker->post(*this, waiting.pop_front());
-  }
-  if (state == endpoint_state::closing && !recvs) begin_close();
-}
-
 void endpoint_core::ring() noexcept {
   if (unrung == 0 || pair == nullptr) return;
   unrung = 0;
@@ -621,7 +446,7 @@ void endpoint_core::flush_waiting() noexcept {
   for (list<post_base>* waiting : {&waiting_sends, &waiting_recvs}) {
     while (!waiting->empty()) {
       post_base& op = waiting->pop_front();
-      op.complete_failed(flushed(transport::name(op.op_)));
+      op.complete_failed(flushed(op.op_name()));
     }
   }
 }

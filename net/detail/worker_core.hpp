@@ -189,11 +189,11 @@ class worker_core {
   std::size_t in_flight = 0;
 
  private:
-  // no_slot where there is no memory for one more.
-  [[nodiscard]] std::uint32_t take_slot() noexcept;
+  // False where there is no memory for one more.
+  [[nodiscard]] bool has_free_slot() noexcept;
   void free_slot(slot& s, std::uint32_t index) noexcept;
   // Of the request in this slot.
-  void complete(std::uint32_t index, const transport::completion& c) noexcept;
+  void complete(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   // Ends all that was made with `via`: every request in flight is flushed, once.
   void give_up(adapter_poller& via) noexcept;
   void grow();
@@ -211,9 +211,16 @@ class worker_core {
   void take_aside(post_base& op, std::uint32_t index) noexcept;
   [[nodiscard]] result<std::unique_ptr<endpoint_core>> create(const endpoint_options& options,
                                                               adapter_poller& via);
-  [[nodiscard]] transport::posted post_now(endpoint_core& endpoint, post_base& op, std::uint64_t id,
-                                           transport::datagram_peer* peer,
-                                           transport::completion& now) noexcept;
+  void post_with_aside(endpoint_core& endpoint, post_base& op, std::uint32_t index) noexcept;
+  [[nodiscard]] transport::posted post_in(std::uint32_t index, endpoint_core& endpoint,
+                                          post_base& op, transport::datagram_peer* peer,
+                                          transport::completion& now) noexcept;
+  [[nodiscard]] transport::posted post_recv(endpoint_core& endpoint, const post_base& op,
+                                            transport::datagram_peer* peer,
+                                            transport::completion& now) noexcept;
+  [[nodiscard]] transport::posted post_send(endpoint_core& endpoint, post_base& op,
+                                            const transport::datagram_peer* peer,
+                                            transport::completion& now) noexcept;
 
   std::shared_ptr<context_core> context_;
   std::shared_ptr<worker_anchor> anchor_;
@@ -228,5 +235,22 @@ class worker_core {
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
   friend struct listener_core;
 };
+
+inline post_base::post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept
+    : operation_base(endpoint.home), aside_(needs), endpoint_(&endpoint) {
+  request_.op = op;
+}
+
+inline void worker_core::free_slot(slot& s, std::uint32_t index) noexcept {
+  s.op = nullptr;
+  s.orphan = false;
+  s.arrived = false;
+  s.endpoint = nullptr;
+  s.in_use = false;
+  s.generation = (s.generation + 1) & generation_mask;
+  s.next_free = first_free_;
+  first_free_ = index + 1;
+  --in_flight;
+}
 
 }  // namespace cordma::detail

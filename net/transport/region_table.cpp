@@ -26,13 +26,6 @@ region_table::~region_table() {
   for (auto& c : chunks_) delete c.load(std::memory_order_relaxed);
 }
 
-region_table::entry* region_table::at(std::size_t index) const noexcept {
-  const std::size_t c = index / entries_per_chunk;
-  if (c >= most_chunks) return nullptr;
-  chunk* const found = chunks_[c].load(std::memory_order_acquire);
-  return found != nullptr ? &(*found)[index % entries_per_chunk] : nullptr;
-}
-
 result<memory_keys> region_table::add(const memory_range& range) {
   const auto addr = reinterpret_cast<std::uintptr_t>(range.addr);
   if (range.addr == nullptr || range.length == 0 || addr + range.length < addr) {
@@ -107,13 +100,6 @@ region_table::registration region_table::look_up(std::uint64_t rkey) noexcept {
   pin held(e, nullptr);
   if (e->rkey.load(std::memory_order_seq_cst) != rkey) return {};
   return {std::move(held), &e->range, static_cast<std::uint32_t>(rkey & index_mask) + 1};
-}
-
-const memory_range* region_table::local(std::uint32_t lkey) const noexcept {
-  if (lkey == 0) return nullptr;
-  const entry* const e = at(lkey - 1);
-  if (e == nullptr || e->rkey.load(std::memory_order_acquire) == 0) return nullptr;
-  return &e->range;
 }
 
 }  // namespace cordma::transport

@@ -92,4 +92,17 @@ class region_table {
   std::array<std::atomic<chunk*>, most_chunks> chunks_{};
 };
 
+inline region_table::entry* region_table::at(std::size_t index) const noexcept {
+  const std::size_t c = index / entries_per_chunk;
+  if (c >= most_chunks) return nullptr;
+  chunk* const found = chunks_[c].load(std::memory_order_acquire);
+  return found != nullptr ? &(*found)[index % entries_per_chunk] : nullptr;
+}
+
+inline const memory_range* region_table::local(std::uint32_t lkey) const noexcept {
+  const entry* const e = at(std::size_t{lkey} - 1);  // 0 is far above every index
+  if (e == nullptr || e->rkey.load(std::memory_order_acquire) == 0) return nullptr;
+  return &e->range;
+}
+
 }  // namespace cordma::transport

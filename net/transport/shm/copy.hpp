@@ -7,11 +7,11 @@
 
 namespace cordma::transport::shm {
 
-// For the few bytes of a small message, where calling memcpy costs more than copying.
-inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n) noexcept {
-  if (n == 8) {
-    std::memcpy(to, from, 8);
-  } else if (n > 64) {
+// For the few bytes of a small message, where calling memcpy costs more than copying. Out of line,
+// so that who copies a word needs no registers for the rest.
+[[gnu::noinline]] inline void copy_some(std::byte* to, const std::byte* from,
+                                        std::size_t n) noexcept {
+  if (n > 64) {
     std::memcpy(to, from, n);
   } else if (n >= 16) {
     std::size_t i = 0;
@@ -29,11 +29,24 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n) noex
   }
 }
 
-[[nodiscard]] inline std::uint64_t total_bytes(const segment* segments,
-                                               std::size_t count) noexcept {
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+  if (n == 8) {
+    std::memcpy(to, from, 8);
+  } else {
+    copy_some(to, from, n);
+  }
+}
+
+[[nodiscard, gnu::noinline]] inline std::uint64_t sum_of_lengths(const segment* segments,
+                                                                 std::size_t count) noexcept {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < count; ++i) sum += segments[i].length;
   return sum;
+}
+
+[[nodiscard]] inline std::uint64_t total_bytes(const segment* segments,
+                                               std::size_t count) noexcept {
+  return count == 1 ? segments[0].length : sum_of_lengths(segments, count);
 }
 
 // Walks through a list of segments. Stepping past the end is the caller's mistake.
@@ -45,7 +58,7 @@ class segment_cursor {
     offset_ = static_cast<std::uint32_t>(skip);
   }
   // Segments -> contiguous.
-  void gather(std::byte* to, std::uint64_t n) noexcept {
+  [[gnu::noinline]] void gather(std::byte* to, std::uint64_t n) noexcept {
     while (n != 0) {
       const std::uint32_t part = step(n);
       copy_bytes(to, at_->addr + offset_, part);
@@ -55,7 +68,7 @@ class segment_cursor {
     }
   }
   // Contiguous -> segments.
-  void scatter(const std::byte* from, std::uint64_t n) noexcept {
+  [[gnu::noinline]] void scatter(const std::byte* from, std::uint64_t n) noexcept {
     while (n != 0) {
       const std::uint32_t part = step(n);
       copy_bytes(at_->addr + offset_, from, part);

@@ -13,36 +13,56 @@ constexpr std::uint64_t most_fetched_per_poll = 1U << 20;  // bytes
 
 }  // namespace
 
+[[gnu::always_inline]] inline void shm_queue_pair::deliver(const cell_header& h, std::uint64_t id,
+                                                           const segment* to, std::size_t count,
+                                                           completion& out) noexcept {
+  if (count == 1) {
+    copy_bytes(to[0].addr, reader_.payload(), h.length);
+  } else {
+    segment_cursor(to, count).scatter(reader_.payload(), h.length);
+  }
+  out.id = id;
+  out.byte_len = h.length;
+  out.vendor_err = 0;
+  out.status = wc_status::success;
+  out.op = opcode::recv;
+  out.has_imm = h.what == message::send_imm;
+  out.imm = out.has_imm ? ntohl(h.imm) : 0;
+  reader_.take(cells_for(h.length));
+}
+
 posted shm_queue_pair::post_recv(const recv_request& request, completion& now) noexcept {
-  const std::uint32_t slot = recv_tail_ & recv_mask_;
   CORDMA_REQUIRE_OP(recv_tail_ - recv_head_, <, options_.recv_depth);
   CORDMA_REQUIRE_OP(request.segment_count, <=, options_.max_segments);
-  recv_entry& r = recvs_[slot];
-  r.id = request.id;
-  r.count = request.segment_count;
-  auto* const own = const_cast<segment*>(r.segments);
-  std::uint64_t capacity = 0;
-  for (std::size_t i = 0; i < r.count; ++i) {
-    own[i] = request.segments[i];
-    capacity += own[i].length;
-  }
-  r.capacity = capacity;
-  r.permitted = domain_.permits(own, r.count, true);
-  const bool first = recv_tail_++ == recv_head_;
   if (rnr_waiting_) [[unlikely]] {
     home_.home().remove(rnr_timer_);
     rnr_waiting_ = false;
   }
-  if (first && plain_ && !fetch_.active && reader_.ready()) {
-    const cell_header h = reader_.header();
-    if (h.what <= message::send_imm && h.flags == 0 && r.permitted && h.length <= capacity &&
-        h.length <= reader_.most_payload() && take_send(h, now) == taking::delivered) {
-      // Nobody may poll after this for long, and the sender may be waiting for it to be taken.
-      if (!reader_.ready()) tell();
-      return posted::done;
-    }
+  if (receives_empty() && plain_ && reader_.ready() && take_at_once(request, now)) {
+    return posted::done;
   }
+  recv_entry& r = recvs_[recv_tail_++ & recv_mask_];
+  r.id = request.id;
+  r.count = request.segment_count;
+  auto* const own = const_cast<segment*>(r.segments);
+  for (std::size_t i = 0; i < r.count; ++i) own[i] = request.segments[i];
+  r.capacity = total_bytes(own, r.count);
+  r.permitted = domain_.permits(own, r.count, true);
   return posted::pending;
+}
+
+// Into a receive that need not be stored: the oldest message waits for it.
+bool shm_queue_pair::take_at_once(const recv_request& r, completion& out) noexcept {
+  const cell_header h = reader_.header();
+  if (h.what > message::send_imm || h.flags != 0 || in_partial_ ||
+      h.length > reader_.most_payload() || h.length > total_bytes(r.segments, r.segment_count) ||
+      !domain_.permits(r.segments, r.segment_count, true)) {
+    return false;
+  }
+  deliver(h, r.id, r.segments, r.segment_count, out);
+  // Nobody may poll after this for long, and the sender may be waiting for it to be taken.
+  if (!reader_.ready()) tell();
+  return true;
 }
 
 std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed) noexcept {
@@ -98,20 +118,8 @@ shm_queue_pair::taking shm_queue_pair::take_send(const cell_header& h, completio
     }
     return taking::blocked;
   }
-  if (r.count == 1) {
-    copy_bytes(r.segments[0].addr, reader_.payload(), h.length);
-  } else {
-    segment_cursor(r.segments, r.count).scatter(reader_.payload(), h.length);
-  }
-  out.id = r.id;
-  out.byte_len = h.length;
-  out.vendor_err = 0;
-  out.status = wc_status::success;
-  out.op = opcode::recv;
-  out.has_imm = h.what == message::send_imm;
-  out.imm = out.has_imm ? ntohl(h.imm) : 0;
+  deliver(h, r.id, r.segments, r.count, out);
   ++recv_head_;
-  reader_.take(cells_for(h.length));
   return taking::delivered;
 }
 

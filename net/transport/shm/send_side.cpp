@@ -22,6 +22,21 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
 
 }  // namespace
 
+// REQUIRES room.
+[[gnu::always_inline]] inline void shm_queue_pair::write_eager(const send_request& r,
+                                                               std::uint64_t total) noexcept {
+  std::byte* const to = writer_.payload();
+  if (r.segment_count == 1) {
+    copy_bytes(to, r.segments[0].addr, total);
+  } else {
+    segment_cursor(r.segments, r.segment_count).gather(to, total);
+  }
+  const bool more = (r.flags & post_flag::more) != 0;
+  writer_.write(r.op == opcode::send ? message::send : message::send_imm, 0, 0, wire_imm(r),
+                static_cast<std::uint32_t>(total), cells_for(total), more);
+  published(more);
+}
+
 posted shm_queue_pair::post_send(const send_request& request, completion& now) noexcept {
   if (open_ && head_ == tail_) [[likely]] {
     const std::uint64_t total = total_bytes(request.segments, request.segment_count);
@@ -44,20 +59,6 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
     }
   }
   return post_slowly(request, now);
-}
-
-// REQUIRES room.
-void shm_queue_pair::write_eager(const send_request& r, std::uint64_t total) noexcept {
-  std::byte* const to = writer_.payload();
-  if (r.segment_count == 1) {
-    copy_bytes(to, r.segments[0].addr, total);
-  } else {
-    segment_cursor(r.segments, r.segment_count).gather(to, total);
-  }
-  const bool more = (r.flags & post_flag::more) != 0;
-  writer_.write(r.op == opcode::send ? message::send : message::send_imm, 0, 0, wire_imm(r),
-                static_cast<std::uint32_t>(total), cells_for(total), more);
-  published(more);
 }
 
 posted shm_queue_pair::post_slowly(const send_request& request, completion& now) noexcept {

@@ -82,6 +82,12 @@ void shm_domain::deregister_memory(std::uint32_t lkey) noexcept {
   regions_.remove(lkey);
 }
 
+bool shm_domain::permits_all(const segment* segments, std::size_t count,
+                             bool written) const noexcept {
+  return std::all_of(segments, segments + count,
+                     [&](const segment& s) { return permits(s, written); });
+}
+
 void shm_domain::wait_for_accessors() noexcept {
   const std::lock_guard lock(mutex_);
   if (accessors_.empty()) return;

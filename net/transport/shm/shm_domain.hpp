@@ -53,21 +53,20 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   // Where the local segments are allowed to be read from or, if `written`, written to.
   [[nodiscard]] bool permits(const segment* segments, std::size_t count,
                              bool written) const noexcept {
-    for (std::size_t i = 0; i < count; ++i) {
-      const segment& s = segments[i];
-      if (s.length == 0) continue;
-      const memory_range* const r = regions_.local(s.lkey);
-      if (r == nullptr || s.addr < r->addr ||
-          static_cast<std::size_t>(s.addr - r->addr) > r->length ||
-          s.length > r->length - static_cast<std::size_t>(s.addr - r->addr) ||
-          (written && !has(r->rights, access::local_write))) {
-        return false;
-      }
-    }
-    return true;
+    return count == 1 ? permits(segments[0], written) : permits_all(segments, count, written);
   }
 
  private:
+  [[nodiscard]] bool permits(const segment& s, bool written) const noexcept {
+    if (s.length == 0) return true;
+    const memory_range* const r = regions_.local(s.lkey);
+    if (r == nullptr) return false;
+    const auto offset = static_cast<std::size_t>(s.addr - r->addr);  // huge where it lies before
+    return offset <= r->length && s.length <= r->length - offset &&
+           (!written || has(r->rights, access::local_write));
+  }
+  [[nodiscard]] bool permits_all(const segment* segments, std::size_t count,
+                                 bool written) const noexcept;
   void wait_for_accessors() noexcept;
 
   const shm_options options_;

@@ -192,6 +192,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   // receive_side.cpp
   std::size_t receive(std::span<completion> out, bool& progressed) noexcept;
   taking take(const cell_header& h, completion& out) noexcept;
+  [[nodiscard]] bool take_at_once(const recv_request& r, completion& out) noexcept;
+  void deliver(const cell_header& h, std::uint64_t id, const segment* to, std::size_t count,
+               completion& out) noexcept;
   taking take_send(const cell_header& h, completion& out) noexcept;
   taking take_fragment(const cell_header& h, completion& out) noexcept;
   taking take_write_imm(const cell_header& h, completion& out) noexcept;
