@@ -2,6 +2,7 @@
 # Shows what cordma does, from a fresh Debian 12 machine on. See --help.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/.ci/packages.sh"
 
 usage() {
   cat <<'TEXT'
@@ -39,25 +40,6 @@ done
 
 packages=(cmake ninja-build liburing-dev libasio-dev nlohmann-json3-dev libcli11-dev)
 command -v clang++-19 g++ > /dev/null || packages+=(g++)
-
-install_missing() {
-  local missing=() package as_root=()
-  command -v dpkg-query > /dev/null || { echo "not a Debian system; needed: ${packages[*]}"; return; }
-  for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
-      missing+=("$package")
-  done
-  [ ${#missing[@]} -gt 0 ] || return 0
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo > /dev/null || fail "missing packages: ${missing[*]}; install them, or run as root"
-    as_root=(sudo)
-  fi
-  echo "installing: ${missing[*]}"
-  "${as_root[@]}" apt-get update -q > /dev/null
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -q -y --no-install-recommends "${missing[@]}" > /dev/null ||
-    fail "could not install: ${missing[*]}"
-}
 
 build_programs() {
   local compiler=clang++-19 log=$build.log
@@ -129,7 +111,7 @@ pull() {  # pull TRANSPORT
 started=$SECONDS
 title "Building"
 if [ -n "$own_build" ]; then
-  install_missing
+  install_packages "${packages[@]}" || exit
   build_programs
   echo "built in $((SECONDS - started)) s"
 fi

@@ -38,9 +38,6 @@ class [[nodiscard]] datagram_operation final
  private:
   template <class, class, class>
   friend class operation;
-  void do_start() noexcept { this->start_post(); }
-  void do_cancel() noexcept { this->cancel_post(); }
-  [[nodiscard]] const failure* why() const noexcept { return this->failed(); }
   T take() noexcept {
     if constexpr (std::is_same_v<T, Datagram>) {
       return {.bytes = this->received_.bytes,

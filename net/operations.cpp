@@ -127,7 +127,7 @@ failure post_base::obstacle() const noexcept {
                                    std::to_string(e.caps->max_message)};
 }
 
-void post_base::cancel_post() noexcept {
+void post_base::do_cancel() noexcept {
   if (state() == phase::queued) {
     unlink();
     complete_failed(errc::canceled);

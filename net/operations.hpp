@@ -77,20 +77,21 @@ class post_base : public operation_base {
   void refuse(failure why) noexcept;
 
  protected:
-  void start_post() noexcept;
-  // Why it cannot be carried out, as it stands; ok where it can.
-  [[nodiscard]] failure obstacle() const noexcept;
-  void refuse_slice(const Slice& s) noexcept;
-  void leave_slot() noexcept;
-  void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
-  void cancel_post() noexcept;
-  [[nodiscard]] const failure* failed() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  // What operation asks of every kind.
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
 
   friend class worker_core;
   friend struct endpoint_core;
 
   static constexpr std::uint32_t no_slot = 0xFFFFFFFFU;
 
+  // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
+  [[nodiscard]] failure obstacle() const noexcept;
+  void refuse_slice(const Slice& s) noexcept;
+  void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
+  void leave_slot() noexcept;
   void complete(const transport::completion& c) noexcept;
   void complete_badly(const transport::completion& c) noexcept;
   void complete_failed(failure why) noexcept;
@@ -147,9 +148,6 @@ class [[nodiscard]] post_operation final
  private:
   template <class, class, class>
   friend class operation;
-  void do_start() noexcept { this->start_post(); }
-  void do_cancel() noexcept { this->cancel_post(); }
-  [[nodiscard]] const failure* why() const noexcept { return this->failed(); }
   T take() noexcept {
     if constexpr (std::is_same_v<T, Received>) {
       return this->received_;

@@ -2,6 +2,7 @@
 # Builds cordma and runs its tests, from a fresh Debian 12 machine on. See --help.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/.ci/packages.sh"
 
 usage() {
   cat <<'TEXT'
@@ -51,24 +52,6 @@ case $variant in
   *) packages+=(clang-19 libclang-rt-19-dev llvm-19) ;;
 esac
 
-install_missing() {
-  local missing=() package as_root=()
-  command -v dpkg-query > /dev/null || { echo "not a Debian system; needed: ${packages[*]}"; return; }
-  for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
-      missing+=("$package")
-  done
-  [ ${#missing[@]} -gt 0 ] || return 0
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo > /dev/null || fail "missing packages: ${missing[*]}; install them, or run as root"
-    as_root=(sudo)
-  fi
-  echo "installing: ${missing[*]}"
-  "${as_root[@]}" apt-get update -q
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -q -y --no-install-recommends "${missing[@]}"
-}
-
 configure() {  # configure ARGUMENT...
   local compiler=clang++-19
   [ "$variant" != gcc ] || compiler=g++-12
@@ -96,7 +79,7 @@ run_fuzzers() {
   echo "fuzzed ${#targets[@]} targets for $share s each, no finding"
 }
 
-install_missing
+install_packages "${packages[@]}" || exit
 build=$root/build-$variant
 export PATH=$PATH:/usr/lib/llvm-19/bin  # llvm-symbolizer: sanitizers' reports name lines with it
 started=$SECONDS

@@ -134,7 +134,7 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   waiting.push_back(op);
 }
 
-void post_base::start_post() noexcept {
+void post_base::do_start() noexcept {
   endpoint_core& e = *endpoint_;
   const bool possible = !failure_ && e.worker != nullptr && e.home->on_owner_thread() &&
                         (is_recv() || e.caps->supports(e.granted.type, request_.op)) &&
