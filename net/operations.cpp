@@ -118,6 +118,24 @@ void post_base::set_inline(std::span<const std::byte> bytes) noexcept {
 
 void post_base::lease(Buffer&& buffer) noexcept { lease_ = std::move(buffer); }
 
+void post_base::renew(const Slice& buffer) noexcept {
+  start_over();
+  const bool one_sided = op_ == opcode::write || op_ == opcode::write_imm || op_ == opcode::read;
+  if (one_sided && rkey_ == 0) return;  // it never had a place to go to, and still says so
+  const std::uint64_t before = total_;
+  lease_.reset();
+  failure_.reset();
+  flags_ = 0;
+  segment_count_ = 0;
+  total_ = 0;
+  add(buffer);
+  if (one_sided && total_ != before) {
+    refuse({errc::invalid_value,
+            std::to_string(total_) + " bytes, the remote slice has " + std::to_string(before)});
+    total_ = before;
+  }
+}
+
 void post_base::start_post() noexcept {
   endpoint_core& e = *endpoint_;
   if (failure_) {
