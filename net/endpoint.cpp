@@ -24,7 +24,7 @@ Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
   if (this != &other) {
     Endpoint old(std::move(*this));
     core_ = std::move(other.core_);
-    user_data = other.user_data;
+    user_data_holder::operator=(other);
   }
   return *this;
 }

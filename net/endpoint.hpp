@@ -3,6 +3,7 @@
 
 #include <cordma/net/operations.hpp>
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/net/user_data.hpp>
 #include <cordma/runtime/operation.hpp>
 
 #include <memory>
@@ -70,7 +71,7 @@ struct endpoint_counters {
 //   invalid_value  a slice from another Context, too many slices, a size above the limit
 //   no_lock        called from another thread
 // The queues never overflow: what does not fit waits its turn, in order.
-class Endpoint {
+class Endpoint : public user_data_holder {
  public:
   Endpoint() noexcept;
   explicit Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept;
@@ -162,9 +163,6 @@ class Endpoint {
   // Requests posted and not yet complete.
   [[nodiscard]] std::size_t inflight() const noexcept;
   [[nodiscard]] const endpoint_counters& counters() const noexcept;
-
-  // Anything of the program's own; not used by the library.
-  void* user_data = nullptr;
 
  private:
   std::unique_ptr<detail::endpoint_core> core_;

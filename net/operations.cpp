@@ -107,6 +107,25 @@ void post_base::set_inline(std::span<const std::byte> bytes) noexcept {
 
 void post_base::lease(Buffer&& buffer) noexcept { lease_ = std::move(buffer); }
 
+void post_base::renew(const Slice& buffer) noexcept {
+  start_over();
+  const bool one_sided = request_.op == opcode::write || request_.op == opcode::write_imm ||
+                         request_.op == opcode::read;
+  if (one_sided && request_.rkey == 0) return;  // it never had a place to go to, and still says so
+  const std::uint64_t before = total_;
+  lease_.reset();
+  failure_.reset();
+  request_.flags = 0;
+  request_.segment_count = 0;
+  total_ = 0;
+  add(buffer);
+  if (one_sided && total_ != before) {
+    refuse({errc::invalid_value,
+            std::to_string(total_) + " bytes, the remote slice has " + std::to_string(before)});
+    total_ = before;
+  }
+}
+
 failure post_base::obstacle() const noexcept {
   const endpoint_core& e = *endpoint_;
   if (e.worker == nullptr) return {errc::shutdown, "its Worker is gone"};

@@ -75,6 +75,7 @@ class post_base : public operation_base {
   void set_inline(std::span<const std::byte> bytes) noexcept;
   void lease(Buffer&& buffer) noexcept;
   void refuse(failure why) noexcept;
+  void renew(const Slice& buffer) noexcept;
 
  protected:
   // What operation asks of every kind.
@@ -144,6 +145,16 @@ class [[nodiscard]] post_operation final
              std::is_same_v<T, std::uint64_t> ? detail::post_base::aside::word
                                               : detail::post_base::aside::nothing) {}
   post_operation(post_operation&&) noexcept = default;
+
+  // The same request once more, with this memory: for loops that keep a few operations and never make
+  // new ones. Await or start it as if it were new. Endpoint, remote memory and immediate stay; a
+  // one-sided request keeps its length (else invalid_value). REQUIRES done(), and that its awaiter was
+  // resumed.
+  void again(const Slice& buffer) noexcept
+    requires(std::is_void_v<T> || std::is_same_v<T, Received>)
+  {
+    this->renew(buffer);
+  }
 
  private:
   template <class, class, class>

@@ -18,6 +18,20 @@ Worker::Worker(Context& context, reactor& shared)
 
 Worker::~Worker() = default;
 
+result<std::size_t> Worker::poll(std::size_t most) {
+  CORDMA_REQUIRE_OP(most, >, 0);
+  if (!loop_->on_owner_thread()) {
+    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+  }
+  if (reactor::current() == loop_) {
+    return failure{errc::bad_state, "a coroutine cannot poll the loop that runs it: co_await"};
+  }
+  core_->may_complete = most;
+  result<std::size_t> happened = loop_->poll();
+  core_->may_complete = detail::worker_core::no_limit;
+  return happened;
+}
+
 connect_operation Worker::connect(std::string to, const connect_options& options) {
   return connect_operation(*core_, std::move(to), options);
 }

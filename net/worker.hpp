@@ -6,6 +6,7 @@
 #include <cordma/net/datagram.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/listener.hpp>
+#include <cordma/net/user_data.hpp>
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/task.hpp>
 
@@ -52,7 +53,7 @@ class [[nodiscard]] copy_operation final : public operation<copy_operation, void
 
 // Bound to one thread, like the reactor it owns or borrows: only post() and wake() may be called from
 // others. Endpoints, listeners and requests may outlive it; they are closed then.
-class Worker {
+class Worker : public user_data_holder {
  public:
   // With a reactor of its own. Throws cordma::error: no_memory, not_supported (a transport that
   // cannot wake a sleeper, in a mode that sleeps).
@@ -70,6 +71,13 @@ class Worker {
   T run(task<T> main) {
     return cordma::run(*loop_, std::move(main));
   }
+
+  // One pass of this thread's loop by hand, for programs that have a loop of their own. At most
+  // `most` requests of this Worker complete in it, not counting those that were complete when they
+  // were posted; events of connections, timers and what was ready come on top. Never waits. How many
+  // things happened; 0: nothing was there. Errors: bad_state (from inside a coroutine of this loop),
+  // no_lock. REQUIRES most > 0.
+  [[nodiscard]] result<std::size_t> poll(std::size_t most = 32);
 
   // "host:port"; see connect_operation. The address is copied.
   connect_operation connect(std::string to, const connect_options& options = {});

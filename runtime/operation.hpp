@@ -53,6 +53,15 @@ class operation_base : public ready_item {
     CORDMA_REQUIRE(!other.awaited());
   }
 
+  // As if it were new. REQUIRES done(), and that whoever awaited it was resumed.
+  void start_over() noexcept {
+    CORDMA_REQUIRE(done());
+    CORDMA_REQUIRE(!linked());
+    phase_ = phase::idle;
+    waiter_ = nullptr;
+    observer_ = nullptr;
+  }
+
   [[nodiscard]] bool awaited() const noexcept { return waiter_ != nullptr; }
   void set_home(reactor* home) noexcept { home_ = home; }
   void set_phase(phase p) noexcept { phase_ = p; }

@@ -128,6 +128,16 @@ void reactor::bind() noexcept { CORDMA_REQUIRE(claim().ok()); }
 bool reactor::turn() noexcept {
   CORDMA_REQUIRE(!in_turn_);
   CORDMA_REQUIRE(on_owner_thread());
+  return pass() != 0;
+}
+
+result<std::size_t> reactor::poll() noexcept {
+  if (!on_owner_thread()) return errc::no_lock;
+  if (in_turn_) return errc::bad_state;
+  return pass();
+}
+
+std::size_t reactor::pass() noexcept {
   in_turn_ = true;
   reactor* const outer = std::exchange(current_reactor, this);
   inline_budget_ = inline_budget_per_turn;
@@ -139,7 +149,7 @@ bool reactor::turn() noexcept {
   in_turn_ = false;
   ++counters_.turns;
   if (work == 0) ++counters_.idle_turns;
-  return work != 0;
+  return work;
 }
 
 std::size_t reactor::poll_all() noexcept {

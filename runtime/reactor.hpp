@@ -192,6 +192,9 @@ class reactor {
   // One pass: pollers, inbox, timers, then what was ready. True if anything happened. Never waits.
   // REQUIRES not called from inside a turn.
   bool turn() noexcept;
+  // The same, for whoever turns by hand: how many things happened, 0 where nothing was there. Errors:
+  // bad_state from inside a turn, no_lock from a thread that does not own it.
+  result<std::size_t> poll() noexcept;
   // Turns, and waits between them as the mode says, until `done(context)`; checked every pass.
   // Returns shutdown after stop(); no_lock and bad_state as claim() does; bad_state as well where, in
   // virtual time, nothing can ever happen again.
@@ -246,6 +249,7 @@ class reactor {
  private:
   static constexpr int inline_budget_per_turn = 256;
 
+  std::size_t pass() noexcept;
   std::size_t poll_all() noexcept;
   std::size_t run_inbox() noexcept;
   std::size_t fire_timers() noexcept;

@@ -18,7 +18,9 @@ using transport::posted;
 
 std::size_t adapter_poller::poll() noexcept {
   bool progressed = false;
-  const std::size_t n = adapter_->poll(batch_, progressed);
+  const std::size_t room = std::min(batch_.size(), owner_.may_complete);
+  const std::size_t n = adapter_->poll(std::span(batch_).first(room), progressed);
+  if (owner_.may_complete != worker_core::no_limit) owner_.may_complete -= n;
   while (adapter_->has_events()) {
     owner_.on_event(adapter_->next_event());
     progressed = true;

@@ -182,7 +182,9 @@ class worker_core {
   result<DatagramEndpoint> datagram(endpoint_options options, std::optional<transport::kind> over);
   [[nodiscard]] std::vector<send_operation> flush_all();
 
-  std::size_t most_endpoints = 0;  // 0: no limit
+  static constexpr std::size_t no_limit = ~std::size_t{0};
+  std::size_t may_complete = no_limit;  // requests, in this pass of the loop
+  std::size_t most_endpoints = 0;       // 0: no limit
   std::size_t endpoint_count = 0;
   std::uint64_t stale_completions = 0;
   std::uint64_t corrupt_completions = 0;

@@ -1,0 +1,148 @@
+// Slots, operations and places for data of the program's own, used again.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/net/detail/worker_core.hpp>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+// The completion that a transport would hand out for the request in this slot, at this generation.
+transport::completion forged(std::uint32_t index, std::uint32_t generation) {
+  transport::completion c;
+  c.id = (std::uint64_t{detail::id_type_request} << 56) | (std::uint64_t{generation} << 32) | index;
+  c.op = transport::opcode::recv;
+  c.byte_len = 3;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "A3: a completion of the slot's former request is dropped, not taken for its present one") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, 8);
+    detail::worker_core& core = on.server().core();
+    detail::adapter_poller& via = *core.adapters().front();
+    constexpr std::uint32_t rounds = 20;
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      recv_operation present = w.server.recv(in).start();
+      REQUIRE(on.server().counters().inflight == 1);
+      std::uint32_t index = 0;
+      while (!core.at(index).in_use) ++index;
+      const std::uint32_t generation = core.at(index).generation;
+      if (round != 0) {
+        const std::uint64_t before = on.server().counters().stale_completions;
+        for (std::uint32_t age = 1; age <= round; ++age) {
+          core.on_completion(via, forged(index, (generation - age) & detail::generation_mask));
+        }
+        CHECK(on.server().counters().stale_completions == before + round);
+      }
+      CHECK_FALSE(present.done());
+      fill(out.bytes(), round);
+      co_await w.client.send(out);
+      const Received got = co_await present;
+      CHECK(got.bytes == 8);
+      CHECK(filled(in.bytes(), round));
+      CHECK(core.at(index).generation == ((generation + 1) & detail::generation_mask));
+    }
+    CHECK(on.server().counters().corrupt_completions == 0);
+    CHECK(w.server.state() == endpoint_state::connected);
+  });
+}
+
+TEST_CASE("A3: a slot's generation wraps around, and tells old from new across it") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, 8);
+    detail::worker_core& core = on.server().core();
+    for (std::uint32_t i = 0; i < detail::slots_per_chunk; ++i) {
+      core.at(i).generation = detail::generation_mask;
+    }
+    recv_operation last = w.server.recv(in).start();
+    co_await w.client.send(out);
+    co_await last;
+    recv_operation first = w.server.recv(in).start();
+    std::uint32_t index = 0;
+    while (!core.at(index).in_use) ++index;
+    REQUIRE(core.at(index).generation == 0);
+    core.on_completion(*core.adapters().front(), forged(index, detail::generation_mask));
+    CHECK(on.server().counters().stale_completions == 1);
+    CHECK_FALSE(first.done());
+    co_await w.client.send(out);
+    co_await first;
+  });
+}
+
+TEST_CASE("A3: data of the program's own is found again by its type, and moves with its endpoint") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    struct session {
+      int number;
+    };
+    session mine{.number = 7};
+    wire w = co_await connect(on);
+    CHECK(w.client.user_data<session>() == nullptr);
+    w.client.set_user_data(&mine);
+    CHECK(w.client.user_data<session>() == &mine);
+    CHECK(w.client.user_data<int>() == nullptr);
+    CHECK(w.client.user_data<const session>() == nullptr);
+    Endpoint moved = std::move(w.client);
+    CHECK(moved.user_data<session>()->number == 7);
+    w.client = std::move(moved);
+    CHECK(w.client.user_data<session>() == &mine);
+    CHECK(w.server.user_data<session>() == nullptr);
+    w.client.set_user_data<session>(nullptr);
+    CHECK(w.client.user_data<session>() == nullptr);
+    on.client().set_user_data(&mine.number);
+    CHECK(on.client().user_data<int>() == &mine.number);
+    CHECK(on.server().user_data<int>() == nullptr);
+  });
+}
+
+TEST_CASE("D12: an operation is used again with other memory, and refuses what does not fit") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    MemoryRegion here = client_memory(on, 64);
+    MemoryRegion there = server_memory(on, 64);
+    MemoryRegion foreign = server_memory(on, 64);
+    const RemoteMemory remote = exported(there);
+    send_operation writing = w.client.write(remote, here);
+    MemoryRegion other = client_memory(on, 64);
+    for (std::uint64_t round = 0; round < 10; ++round) {
+      MemoryRegion& from = round % 2 == 0 ? here : other;
+      fill(from.bytes(), round);
+      if (round != 0) writing.again(from);
+      CHECK(writing.state() == operation_base::phase::idle);
+      co_await writing;
+      co_await w.client.flush();
+      CHECK(filled(there.bytes(), round));
+    }
+    for (const Slice& unfit : {here.all().first(63), foreign.all()}) {
+      writing.again(unfit);
+      const result<void> r = co_await writing.result();
+      CHECK(r.code() == errc::invalid_value);
+    }
+    writing.again(here);
+    co_await writing;
+    send_operation nowhere = w.client.write(RemoteSlice(8, 64, {}), here);
+    for (int round = 0; round < 2; ++round) {
+      const result<void> r = co_await nowhere.result();
+      CHECK(r.code() == errc::not_permitted);
+      nowhere.again(here);
+    }
+    // What failed with its connection says so again.
+    w.client.abort();
+    writing.again(here);
+    const result<void> late = co_await writing.result();
+    CHECK(late.code() == errc::not_connected);
+  });
+}
