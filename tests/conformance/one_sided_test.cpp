@@ -1,5 +1,6 @@
 // One-sided means that the target's program has no part in it: it is stopped, and access goes on.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
@@ -73,11 +74,8 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
 
 }  // namespace
 
-TEST_CASE("I10: a stopped target process: shm reads and writes on, tcp waits and then goes on") {
-  if (transport_under_test() == transport::kind::sim) {
-    MESSAGE("left out: the simulator is one process by nature");
-    return;
-  }
+TEST_CASE("I10: a stopped target process: shm reads and writes on, tcp waits and then goes on" *
+          not_on(transport::kind::sim, "the simulator is one process by nature")) {
   child_process target([](wire_to_peer& w) { return target_life(w); });
   Context context(under_test());
   Worker worker(context, reactor_options{.mode = wait_mode::polling});

@@ -1,5 +1,6 @@
 // Peers that are processes of their own. sim is one process by nature and leaves these out.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
@@ -15,11 +16,7 @@ using namespace cordma::test;
 
 namespace {
 
-bool one_process_by_nature() {
-  if (transport_under_test() != transport::kind::sim) return false;
-  MESSAGE("left out: the simulator is one process by nature");
-  return true;
-}
+constexpr const char* one_process = "the simulator is one process by nature";
 
 // What a process of its own has: one Context, one Worker.
 struct host {
@@ -142,15 +139,15 @@ void eight_clients(wait_mode mode) {
 
 TEST_CASE(
     "I6: eight client processes, both directions, each message told apart; the ninth is refused "
-    "[event]") {
-  if (one_process_by_nature()) return;
+    "[event]" *
+    not_on(transport::kind::sim, one_process)) {
   eight_clients(wait_mode::event);
 }
 
 TEST_CASE(
     "I6: eight client processes, both directions, each message told apart; the ninth is refused "
-    "[adaptive]") {
-  if (one_process_by_nature()) return;
+    "[adaptive]" *
+    not_on(transport::kind::sim, one_process)) {
   eight_clients(wait_mode::adaptive);
 }
 
@@ -282,8 +279,8 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
 
 }  // namespace
 
-TEST_CASE("K10: a peer killed with -9 in any phase: all awaiters resolve, and the server goes on") {
-  if (one_process_by_nature()) return;
+TEST_CASE("K10: a peer killed with -9 in any phase: all awaiters resolve, and the server goes on" *
+          not_on(transport::kind::sim, one_process)) {
   for (wait_mode mode : {wait_mode::polling, wait_mode::event}) {
     std::vector<child_process> victims;
     for (phase p : phases) {
@@ -347,8 +344,8 @@ task<> outlive_server(host& h, child_process& server, bool answer) {
 
 }  // namespace
 
-TEST_CASE("K10: a server killed with -9 before and after it answered: the client learns it") {
-  if (one_process_by_nature()) return;
+TEST_CASE("K10: a server killed with -9 before and after it answered: the client learns it" *
+          not_on(transport::kind::sim, one_process)) {
   for (const bool answer : {false, true}) {
     CAPTURE(answer);
     child_process server([answer](wire_to_peer& w) { return doomed_server_life(w, answer); });
@@ -413,8 +410,8 @@ task<> write_all(host& h, child_process& peer) {
 
 }  // namespace
 
-TEST_CASE("K9: 1000 writes, a flush, and the peer process, told by a pipe, sees every byte") {
-  if (one_process_by_nature()) return;
+TEST_CASE("K9: 1000 writes, a flush, and the peer process, told by a pipe, sees every byte" *
+          not_on(transport::kind::sim, one_process)) {
   child_process peer([](wire_to_peer& w) { return written_to_life(w); });
   host h;
   h.worker.run(write_all(h, peer));

@@ -1,5 +1,6 @@
 // Waiting without losing a wake-up. sim sleeps on no descriptor, its time is virtual: left out there.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <atomic>
@@ -11,11 +12,7 @@ using namespace cordma::test;
 
 namespace {
 
-bool virtual_by_nature() {
-  if (transport_under_test() != transport::kind::sim) return false;
-  MESSAGE("left out: the simulator never sleeps, its time is virtual");
-  return true;
-}
+constexpr const char* virtual_time = "the simulator never sleeps, its time is virtual";
 
 struct party {
   explicit party(const reactor_options& r) : context(only()), worker(context, r) {}
@@ -110,15 +107,14 @@ void hunt(wait_mode mode, std::uint64_t rounds) {
 
 }  // namespace
 
-TEST_CASE(
-    "D7: one message between the last look and the sleep, 1e5 times: none is missed [event]") {
-  if (virtual_by_nature()) return;
+TEST_CASE("D7: one message between the last look and the sleep, 1e5 times: none is missed [event]" *
+          not_on(transport::kind::sim, virtual_time)) {
   hunt(wait_mode::event, 100'000);
 }
 
 TEST_CASE(
-    "D7: one message between the last look and the sleep, 2e4 times: none is missed [adaptive]") {
-  if (virtual_by_nature()) return;
+    "D7: one message between the last look and the sleep, 2e4 times: none is missed [adaptive]" *
+    not_on(transport::kind::sim, virtual_time)) {
   hunt(wait_mode::adaptive, 20'000);
 }
 
@@ -165,8 +161,8 @@ task<> ask(party& p, std::string address, std::uint64_t rounds) {
 
 }  // namespace
 
-TEST_CASE("D7: two threads that sleep after every message always wake each other") {
-  if (virtual_by_nature()) return;
+TEST_CASE("D7: two threads that sleep after every message always wake each other" *
+          not_on(transport::kind::sim, virtual_time)) {
   for (wait_mode mode : {wait_mode::event, wait_mode::adaptive, wait_mode::polling}) {
     CAPTURE(name(mode));
     const std::uint64_t rounds = mode == wait_mode::polling ? 200 : 20'000;
@@ -188,8 +184,8 @@ TEST_CASE("D7: two threads that sleep after every message always wake each other
   }
 }
 
-TEST_CASE("D6: the three modes of waiting carry the same traffic") {
-  if (virtual_by_nature()) return;
+TEST_CASE("D6: the three modes of waiting carry the same traffic" *
+          not_on(transport::kind::sim, virtual_time)) {
   for (wait_mode mode : {wait_mode::polling, wait_mode::event, wait_mode::adaptive}) {
     CAPTURE(name(mode));
     stage s(stage_options{.mode = mode});
@@ -220,8 +216,8 @@ TEST_CASE("D6: the three modes of waiting carry the same traffic") {
   }
 }
 
-TEST_CASE("K3: a request is handed to the Worker of another thread, which accepts it") {
-  if (virtual_by_nature()) return;
+TEST_CASE("K3: a request is handed to the Worker of another thread, which accepts it" *
+          not_on(transport::kind::sim, virtual_time)) {
   Context context(party::only());
   Worker front(context);
   std::atomic<bool> echoed{false};
@@ -243,7 +239,8 @@ TEST_CASE("K3: a request is handed to the Worker of another thread, which accept
   while (!coming.done()) front.loop().turn();
   ConnectionRequest request = coming.take_result().value();
   result<ConnectionRequest> moved = request.hand_over(*back.load());
-  if (moved.ok()) {
+  REQUIRE(moved.ok());
+  {
     CHECK(request.reject().code() == errc::bad_state);
     struct accepted_there {
       ConnectionRequest request;
@@ -263,9 +260,6 @@ TEST_CASE("K3: a request is handed to the Worker of another thread, which accept
       gone.store(true);
     });
     while (!gone.load()) front.loop().turn();
-  } else {
-    CHECK(moved.code() == errc::not_supported);
-    MESSAGE("left out: this transport does not hand requests over");
   }
   echoed.store(true);
   other.join();
