@@ -18,19 +18,6 @@ namespace {
 
 constexpr const char* one_process = "the simulator is one process by nature";
 
-// What a process of its own has: one Context, one Worker.
-struct host {
-  explicit host(wait_mode mode = wait_mode::polling)
-      : context(options()), worker(context, reactor_options{.mode = mode}) {}
-  static context_options options() {
-    context_options o;
-    o.transports = {transport_under_test()};
-    return o;
-  }
-  Context context;
-  Worker worker;
-};
-
 constexpr int clients = 8;
 constexpr std::uint64_t messages_each = 2000;
 
@@ -222,7 +209,50 @@ task<> counted_atomics(Endpoint* e, RemoteSlice word, int* resumed, int* failed)
   }
 }
 
-task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
+// A connection to a process that nothing happens to: messages go to and fro all the time.
+struct bystander {
+  Endpoint endpoint;
+  std::uint64_t echoed = 0;
+  std::uint64_t wrong = 0;
+  bool enough = false;
+};
+
+task<int> echo_story(host& h, std::string server) {
+  Endpoint e = co_await h.worker.connect(server);
+  MemoryRegion room = h.context.allocate(8).value();
+  for (;;) {
+    const result<Received> r = co_await e.recv(room).result();
+    if (!r.ok()) co_return r.why().first_cause().code() == errc::not_connected ? 0 : 4;
+    co_await e.send(room);
+  }
+}
+
+int echo_life(wire_to_peer& parent, wait_mode mode) {
+  const std::string server = parent.hear();
+  host h(mode);
+  return h.worker.run(echo_story(h, server));
+}
+
+task<> keep_talking(host& h, bystander* with) {
+  MemoryRegion words = h.context.allocate(16).value();
+  while (!with->enough) {
+    words.as<std::uint64_t>()[0] = with->echoed + 1;
+    recv_operation answer = with->endpoint.recv(words.all().part(8, 8)).start();
+    co_await with->endpoint.send(words.all().first(8));
+    co_await answer;
+    if (words.as<std::uint64_t>()[1] != with->echoed + 1) ++with->wrong;
+    ++with->echoed;
+  }
+  co_await with->endpoint.close();
+}
+
+// Waits until some more messages went to and fro.
+task<> more_talk(const bystander& with) {
+  const std::uint64_t goal = with.echoed + 5;
+  while (with.echoed < goal) co_await yield();
+}
+
+task<> survive(host& h, Listener& listener, child_process& victim, phase p, const bystander& well) {
   ConnectionRequest request = co_await listener.next();
   if (p == phase::asking) {
     while (!victim.wire().hear_now()) co_await yield();
@@ -266,7 +296,7 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
     expected = 3;
   }
   while (!victim.wire().hear_now()) co_await yield();
-  for (int i = 0; i < 3; ++i) co_await yield();
+  co_await more_talk(well);  // in the middle of it all
   victim.kill();
   co_await awaiters.join();
   CHECK(resumed == expected);
@@ -279,22 +309,52 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
 
 }  // namespace
 
-TEST_CASE("K10: a peer killed with -9 in any phase: all awaiters resolve, and the server goes on" *
-          not_on(transport::kind::sim, one_process)) {
+namespace {
+
+task<> survive_all(host& h, Listener& listener, child_process& healthy,
+                   std::vector<child_process>& victims) {
+  const std::string address = "127.0.0.1:" + std::to_string(listener.bound().port);
+  bystander well;
+  healthy.wire().tell(address);
+  {
+    ConnectionRequest request = co_await listener.next();
+    Endpoint accepted = co_await request.accept();
+    well.endpoint = std::move(accepted);
+  }
+  task_context& me = co_await this_task();
+  scope meanwhile(me);
+  meanwhile.spawn(keep_talking(h, &well));
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    CAPTURE(static_cast<int>(phases[i]));
+    victims[i].wire().tell(address);
+    co_await survive(h, listener, victims[i], phases[i], well);
+    co_await more_talk(well);
+    CHECK(well.endpoint.state() == endpoint_state::connected);
+  }
+  well.enough = true;
+  co_await meanwhile.join();
+  CHECK(well.wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "K10: a peer killed with -9 in any phase: all awaiters resolve, and a healthy peer's messages "
+    "go "
+    "to and fro throughout" *
+    not_on(transport::kind::sim, one_process)) {
   for (wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+    CAPTURE(name(mode));
     std::vector<child_process> victims;
     for (phase p : phases) {
       victims.emplace_back([p](wire_to_peer& w) { return victim_life(w, p); });
     }
+    child_process healthy([mode](wire_to_peer& w) { return echo_life(w, mode); });
     host h(mode);
     Listener listener = h.worker.listen("127.0.0.1:0").value();
-    for (std::size_t i = 0; i < phases.size(); ++i) {
-      CAPTURE(static_cast<int>(phases[i]));
-      CAPTURE(name(mode));
-      victims[i].wire().tell("127.0.0.1:" + std::to_string(listener.bound().port));
-      h.worker.run(survive(h, listener, victims[i], phases[i]));
-    }
+    h.worker.run(survive_all(h, listener, healthy, victims));
     CHECK(h.worker.counters().inflight == 0);
+    CHECK(healthy.join() == 0);
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace cordma::test {
 
-// A decorator: TEST_CASE("..." * not_on(transport::kind::sim, "its time is virtual")).
+// A decorator of a case, behind its name: "..." * not_on(transport::kind::sim, "its time is virtual")
 class applies {
  public:
   applies(bool here, const char* otherwise) noexcept : here_(here), reason_(otherwise) {}
