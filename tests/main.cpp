@@ -1,2 +1,5 @@
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
+
+int main(int argc, char** argv) { return cordma::test::run_cases(argc, argv); }

@@ -167,7 +167,8 @@ struct queue_pair_options {
   // as in verbs. Then the sender fails with rnr_retry_exc_err.
   std::uint8_t rnr_retry = 7;
   duration rnr_timer = std::chrono::milliseconds(1);
-  // A peer that does not answer for this long is dead (timeout and retry count of verbs in one).
+  // A peer that owes an answer and shows no sign of life for this long is dead (timeout and retry
+  // count of verbs in one). A process that is stopped, or does not poll, shows none.
   duration peer_timeout = std::chrono::seconds(5);
   duration connect_timeout = std::chrono::seconds(5);
   std::uint32_t qkey = 0;  // service::ud

@@ -1,5 +1,6 @@
 // Datagram ports: one port and many peers, and what is lost is lost in silence.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/transport/sim/sim.hpp>
@@ -22,14 +23,7 @@ endpoint_options with_key(std::uint32_t qkey) {
   return o;
 }
 
-bool has_datagrams(stage& on) {
-  if (on.caps().supports(service::ud, opcode::send)) return true;
-  const result<DatagramEndpoint> none = on.client().datagram();
-  REQUIRE(none.code() == errc::not_supported);
-  CHECK(none.why().message().find(transport::name(on.over())) != std::string::npos);
-  MESSAGE("left out: this transport carries connections only");
-  return false;
-}
+constexpr const char* connections_only = "this transport carries connections only";
 
 // A host of its own in the simulated network, with one port.
 struct station {
@@ -68,10 +62,22 @@ static_assert(flushes<Endpoint> && !flushes<DatagramEndpoint>);
 
 }  // namespace
 
-TEST_CASE("L7: one port talks to 1 to 8 peers, and answers each by the address it came from") {
+TEST_CASE("L7: a transport has datagrams, or refuses a port for them by its name") {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
+    const result<DatagramEndpoint> port = on.client().datagram();
+    CHECK(port.ok() == on.caps().supports(service::ud, opcode::send));
+    CHECK(port.ok() == (on.over() == transport::kind::sim));
+    if (port.ok()) co_return;
+    CHECK(port.code() == errc::not_supported);
+    CHECK(port.why().message().find(transport::name(on.over())) != std::string::npos);
+  });
+}
+
+TEST_CASE("L7: one port talks to 1 to 8 peers, and answers each by the address it came from" *
+          only_on(transport::kind::sim, connections_only)) {
+  stage s;
+  s.play([](stage& on) -> task<> {
     DatagramEndpoint hub = on.server().datagram(with_key(shared_key)).value();
     MemoryRegion room = server_memory(on, 512);
     const datagram_peer of_hub = hub.self().value();
@@ -103,10 +109,10 @@ TEST_CASE("L7: one port talks to 1 to 8 peers, and answers each by the address i
   });
 }
 
-TEST_CASE("L7: the longest datagram goes through, one byte more is refused and never posted") {
+TEST_CASE("L7: the longest datagram goes through, one byte more is refused and never posted" *
+          only_on(transport::kind::sim, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
     DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
     DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
     const std::size_t most = a.max_datagram();
@@ -134,10 +140,10 @@ TEST_CASE("L7: the longest datagram goes through, one byte more is refused and n
   });
 }
 
-TEST_CASE("L7: a wrong key, no receive and a receive too small drop the datagram in silence") {
+TEST_CASE("L7: a wrong key, no receive and a receive too small drop the datagram in silence" *
+          only_on(transport::kind::sim, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
     DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
     DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
     MemoryRegion out = client_memory(on, 64);
@@ -162,10 +168,10 @@ TEST_CASE("L7: a wrong key, no receive and a receive too small drop the datagram
   });
 }
 
-TEST_CASE("L7: what is sent to a group reaches its three members, and nobody who left") {
+TEST_CASE("L7: what is sent to a group reaches its three members, and nobody who left" *
+          only_on(transport::kind::sim, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
     const transport::address name{"239.0.0.1", 0};
     DatagramEndpoint speaker = on.client().datagram(with_key(shared_key)).value();
     MemoryRegion out = client_memory(on, 64);
@@ -200,10 +206,10 @@ TEST_CASE("L7: what is sent to a group reaches its three members, and nobody who
   });
 }
 
-TEST_CASE("L7: loss is seen as loss: sends succeed, fewer arrive, and nothing ends") {
+TEST_CASE("L7: loss is seen as loss: sends succeed, fewer arrive, and nothing ends" *
+          only_on(transport::kind::sim, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
     constexpr std::size_t count = 2000;
     CAPTURE(on.net().seed());
     on.net().set_links({.bits_per_second = 100'000'000, .loss = 0.1});
@@ -241,10 +247,10 @@ TEST_CASE("L7: loss is seen as loss: sends succeed, fewer arrive, and nothing en
   });
 }
 
-TEST_CASE("L7: a receive destroyed while posted swallows one datagram and touches nothing freed") {
+TEST_CASE("L7: a receive destroyed while posted swallows one datagram and touches nothing freed" *
+          only_on(transport::kind::sim, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
     DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
     DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
     MemoryRegion out = client_memory(on, 8);
@@ -266,10 +272,10 @@ TEST_CASE("L7: a receive destroyed while posted swallows one datagram and touche
   });
 }
 
-TEST_CASE("L7: canceling withdraws what waits for a place; closing flushes what is posted") {
+TEST_CASE("L7: canceling withdraws what waits for a place; closing flushes what is posted" *
+          only_on(transport::kind::sim, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
     endpoint_options shallow = with_key(shared_key);
     shallow.recv_depth = 1;
     DatagramEndpoint b = on.server().datagram(shallow).value();
@@ -294,10 +300,10 @@ TEST_CASE("L7: canceling withdraws what waits for a place; closing flushes what 
   });
 }
 
-TEST_CASE("L7: a request that fails ends alone; the port serves its other peers") {
+TEST_CASE("L7: a request that fails ends alone; the port serves its other peers" *
+          only_on(transport::kind::sim, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
     DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
     DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
     MemoryRegion out = client_memory(on, 8);
@@ -314,10 +320,10 @@ TEST_CASE("L7: a request that fails ends alone; the port serves its other peers"
   });
 }
 
-TEST_CASE("L7: a datagram port is not connected, and an Endpoint is no datagram port") {
+TEST_CASE("L7: a datagram port is not connected, and an Endpoint is no datagram port" *
+          only_on(transport::kind::sim, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_datagrams(on)) co_return;
     endpoint_options ud;
     ud.type = service::ud;
     CHECK(on.client().prepare(ud).code() == errc::invalid_value);

@@ -198,3 +198,22 @@ TEST_CASE("I8: a message that finds no receive fails as remote_not_ready after t
     }
   });
 }
+
+TEST_CASE("K10: what the peer received before it closed is sent, not flushed [8 bytes, 1 MiB]") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    for (const std::size_t size : {std::size_t{8}, std::size_t{1} << 20}) {
+      CAPTURE(size);
+      wire w = co_await connect(on);
+      MemoryRegion out = client_memory(on, size);
+      MemoryRegion in = server_memory(on, size);
+      recv_operation receiving = w.server.recv(in).start();
+      send_operation sending = w.client.send(out).start();
+      co_await receiving;
+      state_operation closing = w.server.close().start();
+      const result<void> sent = co_await sending.result();
+      CHECK(sent.ok());
+      co_await closing;
+    }
+  });
+}

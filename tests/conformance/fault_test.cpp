@@ -1,5 +1,6 @@
 // What only a simulated network does on demand: broken completion queues, chance, and exact time.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/transport/sim/sim.hpp>
@@ -11,11 +12,7 @@ using namespace cordma::test;
 
 namespace {
 
-bool is_simulated(stage& on) {
-  if (on.over() == transport::kind::sim) return true;
-  MESSAGE("left out: only the simulator injects this");
-  return false;
-}
+constexpr const char* injected = "only the simulator injects this";
 
 struct tally {
   int started = 0;
@@ -104,16 +101,13 @@ task<> break_completion(stage& on, std::uint32_t n) {
 
 }  // namespace
 
-TEST_CASE("D10: a completion of a request that never was ends every waiter once, with an error") {
+TEST_CASE("D10: a completion of a request that never was ends every waiter once, with an error" *
+          only_on(transport::kind::sim, injected)) {
   for (std::uint32_t n = 1; n <= 6; ++n) {
     CAPTURE(n);
     stage s;
-    s.play(
-        [](stage& on, std::uint32_t which) -> task<> {
-          if (!is_simulated(on)) co_return;
-          co_await break_completion(on, which);
-        },
-        n);
+    s.play([](stage& on, std::uint32_t which) -> task<> { co_await break_completion(on, which); },
+           n);
   }
 }
 
@@ -128,10 +122,10 @@ task<std::uint64_t> add_one(Endpoint* at, RemoteSlice word, std::size_t number,
 
 }  // namespace
 
-TEST_CASE("D4: the values of when_all stand in the order of its arguments, however they complete") {
+TEST_CASE("D4: the values of when_all stand in the order of its arguments, however they complete" *
+          only_on(transport::kind::sim, injected)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!is_simulated(on)) co_return;
     constexpr std::size_t width = 8;
     constexpr std::uint64_t rounds = 50;
     CAPTURE(on.net().seed());
@@ -160,10 +154,10 @@ TEST_CASE("D4: the values of when_all stand in the order of its arguments, howev
   });
 }
 
-TEST_CASE("I8: a message without a receive fails after exactly rnr_retry times rnr_timer") {
+TEST_CASE("I8: a message without a receive fails after exactly rnr_retry times rnr_timer" *
+          only_on(transport::kind::sim, injected)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!is_simulated(on)) co_return;
     constexpr duration round_trip = std::chrono::microseconds(10);
     on.net().set_links({.delay = round_trip / 2});
     for (std::uint8_t retries : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{6}}) {

@@ -1,5 +1,6 @@
 // One-sided means that the target's program has no part in it: it is stopped, and access goes on.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
@@ -12,12 +13,6 @@ namespace {
 
 constexpr std::size_t bytes = 100'000;
 
-context_options under_test() {
-  context_options o;
-  o.transports = {transport_under_test()};
-  return o;
-}
-
 task<> offer(Listener& listener, const MemoryRegion& memory) {
   ConnectionRequest request = co_await listener.next();
   const std::vector<std::byte> blob = memory.export_blob().value();
@@ -28,7 +23,7 @@ task<> offer(Listener& listener, const MemoryRegion& memory) {
 }
 
 int target_life(wire_to_peer& parent) {
-  Context context(under_test());
+  Context context(host::only());
   Worker worker(context, reactor_options{.mode = wait_mode::polling});
   Listener listener = worker.listen("127.0.0.1:0").value();
   MemoryRegion memory = context.allocate(bytes, every_right).value();
@@ -73,13 +68,10 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
 
 }  // namespace
 
-TEST_CASE("I10: a stopped target process: shm reads and writes on, tcp waits and then goes on") {
-  if (transport_under_test() == transport::kind::sim) {
-    MESSAGE("left out: the simulator is one process by nature");
-    return;
-  }
+TEST_CASE("I10: a stopped target process: shm reads and writes on, tcp waits and then goes on" *
+          not_on(transport::kind::sim, "the simulator is one process by nature")) {
   child_process target([](wire_to_peer& w) { return target_life(w); });
-  Context context(under_test());
+  Context context(host::only());
   Worker worker(context, reactor_options{.mode = wait_mode::polling});
   worker.run(access_stopped(context, worker, target));
   CHECK(target.join() == 0);

@@ -1,5 +1,6 @@
 // Peers that are processes of their own. sim is one process by nature and leaves these out.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
@@ -15,24 +16,7 @@ using namespace cordma::test;
 
 namespace {
 
-bool one_process_by_nature() {
-  if (transport_under_test() != transport::kind::sim) return false;
-  MESSAGE("left out: the simulator is one process by nature");
-  return true;
-}
-
-// What a process of its own has: one Context, one Worker.
-struct host {
-  explicit host(wait_mode mode = wait_mode::polling)
-      : context(options()), worker(context, reactor_options{.mode = mode}) {}
-  static context_options options() {
-    context_options o;
-    o.transports = {transport_under_test()};
-    return o;
-  }
-  Context context;
-  Worker worker;
-};
+constexpr const char* one_process = "the simulator is one process by nature";
 
 constexpr int clients = 8;
 constexpr std::uint64_t messages_each = 2000;
@@ -142,15 +126,15 @@ void eight_clients(wait_mode mode) {
 
 TEST_CASE(
     "I6: eight client processes, both directions, each message told apart; the ninth is refused "
-    "[event]") {
-  if (one_process_by_nature()) return;
+    "[event]" *
+    not_on(transport::kind::sim, one_process)) {
   eight_clients(wait_mode::event);
 }
 
 TEST_CASE(
     "I6: eight client processes, both directions, each message told apart; the ninth is refused "
-    "[adaptive]") {
-  if (one_process_by_nature()) return;
+    "[adaptive]" *
+    not_on(transport::kind::sim, one_process)) {
   eight_clients(wait_mode::adaptive);
 }
 
@@ -225,7 +209,50 @@ task<> counted_atomics(Endpoint* e, RemoteSlice word, int* resumed, int* failed)
   }
 }
 
-task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
+// A connection to a process that nothing happens to: messages go to and fro all the time.
+struct bystander {
+  Endpoint endpoint;
+  std::uint64_t echoed = 0;
+  std::uint64_t wrong = 0;
+  bool enough = false;
+};
+
+task<int> echo_story(host& h, std::string server) {
+  Endpoint e = co_await h.worker.connect(server);
+  MemoryRegion room = h.context.allocate(8).value();
+  for (;;) {
+    const result<Received> r = co_await e.recv(room).result();
+    if (!r.ok()) co_return r.why().first_cause().code() == errc::not_connected ? 0 : 4;
+    co_await e.send(room);
+  }
+}
+
+int echo_life(wire_to_peer& parent, wait_mode mode) {
+  const std::string server = parent.hear();
+  host h(mode);
+  return h.worker.run(echo_story(h, server));
+}
+
+task<> keep_talking(host& h, bystander* with) {
+  MemoryRegion words = h.context.allocate(16).value();
+  while (!with->enough) {
+    words.as<std::uint64_t>()[0] = with->echoed + 1;
+    recv_operation answer = with->endpoint.recv(words.all().part(8, 8)).start();
+    co_await with->endpoint.send(words.all().first(8));
+    co_await answer;
+    if (words.as<std::uint64_t>()[1] != with->echoed + 1) ++with->wrong;
+    ++with->echoed;
+  }
+  co_await with->endpoint.close();
+}
+
+// Waits until some more messages went to and fro.
+task<> more_talk(const bystander& with) {
+  const std::uint64_t goal = with.echoed + 5;
+  while (with.echoed < goal) co_await yield();
+}
+
+task<> survive(host& h, Listener& listener, child_process& victim, phase p, const bystander& well) {
   ConnectionRequest request = co_await listener.next();
   if (p == phase::asking) {
     while (!victim.wire().hear_now()) co_await yield();
@@ -269,7 +296,7 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
     expected = 3;
   }
   while (!victim.wire().hear_now()) co_await yield();
-  for (int i = 0; i < 3; ++i) co_await yield();
+  co_await more_talk(well);  // in the middle of it all
   victim.kill();
   co_await awaiters.join();
   CHECK(resumed == expected);
@@ -282,22 +309,52 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
 
 }  // namespace
 
-TEST_CASE("K10: a peer killed with -9 in any phase: all awaiters resolve, and the server goes on") {
-  if (one_process_by_nature()) return;
+namespace {
+
+task<> survive_all(host& h, Listener& listener, child_process& healthy,
+                   std::vector<child_process>& victims) {
+  const std::string address = "127.0.0.1:" + std::to_string(listener.bound().port);
+  bystander well;
+  healthy.wire().tell(address);
+  {
+    ConnectionRequest request = co_await listener.next();
+    Endpoint accepted = co_await request.accept();
+    well.endpoint = std::move(accepted);
+  }
+  task_context& me = co_await this_task();
+  scope meanwhile(me);
+  meanwhile.spawn(keep_talking(h, &well));
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    CAPTURE(static_cast<int>(phases[i]));
+    victims[i].wire().tell(address);
+    co_await survive(h, listener, victims[i], phases[i], well);
+    co_await more_talk(well);
+    CHECK(well.endpoint.state() == endpoint_state::connected);
+  }
+  well.enough = true;
+  co_await meanwhile.join();
+  CHECK(well.wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "K10: a peer killed with -9 in any phase: all awaiters resolve, and a healthy peer's messages "
+    "go "
+    "to and fro throughout" *
+    not_on(transport::kind::sim, one_process)) {
   for (wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+    CAPTURE(name(mode));
     std::vector<child_process> victims;
     for (phase p : phases) {
       victims.emplace_back([p](wire_to_peer& w) { return victim_life(w, p); });
     }
+    child_process healthy([mode](wire_to_peer& w) { return echo_life(w, mode); });
     host h(mode);
     Listener listener = h.worker.listen("127.0.0.1:0").value();
-    for (std::size_t i = 0; i < phases.size(); ++i) {
-      CAPTURE(static_cast<int>(phases[i]));
-      CAPTURE(name(mode));
-      victims[i].wire().tell("127.0.0.1:" + std::to_string(listener.bound().port));
-      h.worker.run(survive(h, listener, victims[i], phases[i]));
-    }
+    h.worker.run(survive_all(h, listener, healthy, victims));
     CHECK(h.worker.counters().inflight == 0);
+    CHECK(healthy.join() == 0);
   }
 }
 
@@ -347,8 +404,8 @@ task<> outlive_server(host& h, child_process& server, bool answer) {
 
 }  // namespace
 
-TEST_CASE("K10: a server killed with -9 before and after it answered: the client learns it") {
-  if (one_process_by_nature()) return;
+TEST_CASE("K10: a server killed with -9 before and after it answered: the client learns it" *
+          not_on(transport::kind::sim, one_process)) {
   for (const bool answer : {false, true}) {
     CAPTURE(answer);
     child_process server([answer](wire_to_peer& w) { return doomed_server_life(w, answer); });
@@ -413,8 +470,8 @@ task<> write_all(host& h, child_process& peer) {
 
 }  // namespace
 
-TEST_CASE("K9: 1000 writes, a flush, and the peer process, told by a pipe, sees every byte") {
-  if (one_process_by_nature()) return;
+TEST_CASE("K9: 1000 writes, a flush, and the peer process, told by a pipe, sees every byte" *
+          not_on(transport::kind::sim, one_process)) {
   child_process peer([](wire_to_peer& w) { return written_to_life(w); });
   host h;
   h.worker.run(write_all(h, peer));

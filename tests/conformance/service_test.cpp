@@ -1,5 +1,6 @@
 // The services beside rc: what each carries, and what an unreliable connection promises.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/transport/sim/sim.hpp>
@@ -24,11 +25,7 @@ endpoint_options of(service type) {
   return o;
 }
 
-bool has_uc(stage& on) {
-  if (on.caps().supports(service::uc, opcode::send)) return true;
-  MESSAGE("left out: this transport has reliable connections only");
-  return false;
-}
+constexpr const char* reliable_only = "this transport has reliable connections only";
 
 task<> settle(stage& on) {
   for (int i = 0; i < 200; ++i) co_await moment(on);
@@ -179,11 +176,10 @@ task<lossy_run> send_over_loss(stage& on) {
 
 }  // namespace
 
-TEST_CASE(
-    "L8: under 1 % loss no send fails, some messages are missing, none is torn, order holds") {
+TEST_CASE("L8: under 1 % loss no send fails, some messages are missing, none is torn, order holds" *
+          only_on(transport::kind::sim, reliable_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_uc(on)) co_return;
     const lossy_run run = co_await send_over_loss(on);
     CAPTURE(on.net().seed());
     CAPTURE(on.net().faults().text());
@@ -196,10 +192,10 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("L8: a uc connection that ends says so to everything that waits") {
+TEST_CASE("L8: a uc connection that ends says so to everything that waits" *
+          only_on(transport::kind::sim, reliable_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!has_uc(on)) co_return;
     wire w = co_await connect(on, of(service::uc), of(service::uc));
     MemoryRegion in = server_memory(on, 8);
     recv_operation receiving = w.server.recv(in).start();

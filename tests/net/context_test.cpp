@@ -121,46 +121,6 @@ TEST_CASE("B1: what was left out by default is listed with its reason") {
   CHECK(verbs_listed == (c.find(transport::kind::verbs) == nullptr));
 }
 
-TEST_CASE("D2: every call from a thread that is not the Worker's is no_lock, and harms nothing") {
-  stage s({}, transport::kind::tcp);
-  wire w = s.play([](stage& on) -> task<wire> {
-    wire made = co_await connect(on);
-    co_return made;
-  });
-  MemoryRegion memory = client_memory(s, 64);
-  const RemoteMemory remote = exported(server_memory(s, 64));
-  Listener listener = s.server().listen("127.0.0.1:0").value();
-  std::thread stranger([&] {
-    const auto code = [](auto op) {
-      op.start();
-      return op.take_result().code();
-    };
-    CHECK(code(w.client.send(memory)) == errc::no_lock);
-    CHECK(code(w.client.recv(memory)) == errc::no_lock);
-    CHECK(code(w.client.write(remote, memory)) == errc::no_lock);
-    CHECK(code(w.client.read(remote, memory)) == errc::no_lock);
-    CHECK(code(w.client.fetch_add(remote.slice(0, 8).value(), 1)) == errc::no_lock);
-    CHECK(code(w.client.flush()) == errc::no_lock);
-    CHECK(code(w.client.close()) == errc::no_lock);
-    CHECK(code(w.client.state_changed()) == errc::no_lock);
-    CHECK(code(s.client().connect("127.0.0.1:1")) == errc::no_lock);
-    CHECK(code(listener.next()) == errc::no_lock);
-    CHECK(code(s.client().copy(memory, memory)) == errc::no_lock);
-    CHECK(s.client().listen("127.0.0.1:0").code() == errc::no_lock);
-    CHECK(s.client().prepare().code() == errc::no_lock);
-  });
-  stranger.join();
-  s.play(
-      [](stage& on, wire* ends) -> task<> {
-        MemoryRegion out = client_memory(on, 8);
-        MemoryRegion in = server_memory(on, 8);
-        recv_operation receiving = ends->server.recv(in).start();
-        co_await ends->client.send(out);
-        co_await receiving;
-      },
-      &w);
-}
-
 TEST_CASE("K2: eight threads with a Worker each share one Context") {
   context_options o;
   o.transports = {transport::kind::shm, transport::kind::tcp};

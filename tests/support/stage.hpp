@@ -23,6 +23,20 @@ namespace cordma::test {
 // What CORDMA_TEST_TRANSPORT names; shm where it is not set.
 [[nodiscard]] transport::kind transport_under_test();
 
+// What a process, or a thread, of its own has: one Context, one Worker.
+struct host {
+  explicit host(const reactor_options& options = {.mode = wait_mode::polling})
+      : context(only()), worker(context, options) {}
+  explicit host(wait_mode mode) : host(reactor_options{.mode = mode}) {}
+  static context_options only() {
+    context_options o;
+    o.transports = {transport_under_test()};
+    return o;
+  }
+  Context context;
+  Worker worker;
+};
+
 struct stage_options {
   wait_mode mode = wait_mode::polling;
   void (*before_sleep)(void*) noexcept = nullptr;

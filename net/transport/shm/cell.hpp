@@ -95,6 +95,7 @@ struct ring_control {
   alignas(128) std::atomic<std::uint64_t> taken;  // cells taken out, ever; returned lazily
   std::atomic<std::uint64_t> fetched;             // fetch messages whose data were copied, ever
   std::atomic<std::uint64_t> served;              // service requests answered, ever
+  std::atomic<std::uint64_t> held_up;  // looks at the ring that ended before a message, ever
   // By the producer.
   alignas(128) std::atomic<std::uint32_t> waiting;  // it waits for one of the above to move
   std::atomic<end_of_stream> ended;

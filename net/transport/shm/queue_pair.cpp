@@ -22,7 +22,8 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
           },
           *this),
       rnr_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_rnr_timeout(); },
-                 *this) {
+                 *this),
+      watch_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_watch(); }, *this) {
   const std::uint32_t recvs = std::bit_ceil(options_.recv_depth);
   const std::uint32_t sends = std::bit_ceil(options_.send_depth);
   recv_mask_ = recvs - 1;
@@ -224,6 +225,41 @@ void shm_queue_pair::disconnect() noexcept {
   close_mark_ = tail_;
   advance();
   if (state_ == state::up) advance_close();
+  watch_peer();
+}
+
+// As long as the peer owes something it is watched: its counters move, or it is dead. Nothing is
+// owed for what is complete when it is posted, so that the fast paths know nothing of this.
+void shm_queue_pair::watch_peer() noexcept {
+  if (state_ != state::up || dying_ || watch_timer_.pending()) return;
+  signs_seen_ = signs_of_life();
+  suspected_ = false;
+  home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+}
+
+std::uint64_t shm_queue_pair::signs_of_life() const noexcept {
+  const ring_control& c = out_control();
+  return c.taken.load(std::memory_order_relaxed) + c.fetched.load(std::memory_order_relaxed) +
+         c.served.load(std::memory_order_relaxed) + c.held_up.load(std::memory_order_relaxed);
+}
+
+void shm_queue_pair::on_watch() noexcept {
+  if (state_ != state::up || dying_ || (head_ == tail_ && !closing_)) return;
+  if (signs_of_life() != signs_seen_) {
+    watch_peer();
+    return;
+  }
+  if (suspected_) {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.peer_timeout);
+    fail(failure(errc::connection_reset, peer_text() + " has not answered for " +
+                                             std::to_string(ms.count()) +
+                                             " ms (peer_timeout) and is taken for dead"));
+    return;
+  }
+  // It may sleep, with a message in its ring that has no receive. Woken, it looks, and that shows.
+  suspected_ = true;
+  ring_doorbell();
+  home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
 }
 
 // What was posted before is carried out; then the last message goes out, and is taken.
@@ -267,10 +303,12 @@ void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   first_recv_status_ = status;
   reader_.tell();
   if (!said_bye_) out_control().ended.store(end_of_stream::withdrawn, std::memory_order_seq_cst);
+  finish_taken();
   wake_peer();
   if (asked_ != 0) home_.expect(-1);
   asked_ = 0;
   if (rnr_timer_.pending()) home_.home().remove(rnr_timer_);
+  if (watch_timer_.pending()) home_.home().remove(watch_timer_);
   end_socket();
   cm_event e;
   e.what = cm_event::type::disconnected;

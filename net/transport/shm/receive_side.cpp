@@ -222,7 +222,10 @@ bool shm_queue_pair::fetch_some(completion& out) noexcept {
       f.in_piece = 0;
     }
   }
-  if (f.index < f.count) return false;
+  if (f.index < f.count) {
+    hold_up();
+    return false;
+  }
   // A sender that failed meanwhile has its buffers back: what was copied may be anything.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (in_control().ended.load(std::memory_order_acquire) == end_of_stream::withdrawn) {
@@ -292,7 +295,14 @@ bool shm_queue_pair::fetch_piece(const piece& p, std::uint64_t bytes, recv_entry
   return true;
 }
 
+// Tells the sender that this side looked, and that it is not the message's turn yet.
+void shm_queue_pair::hold_up() noexcept {
+  std::atomic<std::uint64_t>& looks = in_control().held_up;
+  looks.store(looks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 shm_queue_pair::taking shm_queue_pair::no_receive() noexcept {
+  hold_up();
   if (rnr_waiting_ || peer_.rnr_retry >= 7) return taking::blocked;
   rnr_waiting_ = true;
   const auto wait = duration(static_cast<duration::rep>(peer_.rnr_timer_ns)) * peer_.rnr_retry;

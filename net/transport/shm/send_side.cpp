@@ -94,6 +94,7 @@ posted shm_queue_pair::post_slowly(const send_request& request, completion& now)
       return posted::done;
     }
   }
+  watch_peer();
   return posted::pending;
 }
 
@@ -243,6 +244,17 @@ std::uint64_t shm_queue_pair::in_flight_fetched() noexcept {
   return fetched_known_ = now;
 }
 
+// What the peer has taken is done, whatever ended the connection afterwards.
+void shm_queue_pair::finish_taken() noexcept {
+  const std::uint64_t fetched = out_control().fetched.load(std::memory_order_acquire);
+  for (std::uint32_t i = head_; i != exec_; ++i) {
+    send_entry& e = sends_[i & send_mask_];
+    const bool taken = (e.at == stage::fetch && fetched <= fetches_sent_ && fetched >= e.goal) ||
+                       (e.at == stage::flush && writer_.taken() >= e.goal);
+    if (taken) e.at = stage::finished;
+  }
+}
+
 void shm_queue_pair::fail_entry(send_entry& e, wc_status status, const char* why) noexcept {
   e.status = status;
   fail_and_tell(to_errc(status), wc_status::wr_flush_err, no_position, why);
@@ -260,6 +272,10 @@ void shm_queue_pair::wake_sleeper() noexcept {
   const std::uint32_t nap = peer_page_->nap.load(std::memory_order_relaxed);
   if (nap == 0 || nap == last_nap_) return;
   last_nap_ = nap;
+  ring_doorbell();
+}
+
+void shm_queue_pair::ring_doorbell() noexcept {
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto n = ::write(peer_.doorbell.get(), &one, sizeof one);
 }

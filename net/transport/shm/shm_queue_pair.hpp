@@ -130,6 +130,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   std::size_t hand_out_flushed(std::span<completion> out) noexcept;
   void settle() noexcept;
   [[nodiscard]] bool probe() noexcept;
+  void watch_peer() noexcept;
+  void on_watch() noexcept;
+  [[nodiscard]] std::uint64_t signs_of_life() const noexcept;
   [[nodiscard]] std::string peer_text() const { return text(peer_.who); }
   [[nodiscard]] ring_control& out_control() const noexcept;
   [[nodiscard]] ring_control& in_control() const noexcept;
@@ -160,6 +163,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   void write_eager(const send_request& r, std::uint64_t total) noexcept;
   std::size_t retire(std::span<completion> out) noexcept;
   [[nodiscard]] std::uint64_t in_flight_fetched() noexcept;
+  void finish_taken() noexcept;
   void fail_entry(send_entry& e, wc_status status, const char* why) noexcept;
   void published(bool more) noexcept {
     if (!more) wake_peer();
@@ -169,6 +173,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
       wake_sleeper();
   }
   void wake_sleeper() noexcept;
+  void ring_doorbell() noexcept;
   void wake_waiter() noexcept;
   void set_waiting(bool waits) noexcept;
   [[nodiscard]] bool blocked_for_room() noexcept;
@@ -204,6 +209,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   taking no_receive() noexcept;
   void too_long(recv_entry& r, std::uint64_t position) noexcept;
   void not_allowed(recv_entry& r, std::uint64_t position) noexcept;
+  void hold_up() noexcept;
   void on_rnr_timeout() noexcept;
   [[nodiscard]] bool receives_empty() const noexcept { return recv_head_ == recv_tail_; }
   [[nodiscard]] recv_entry& first_receive() noexcept { return recvs_[recv_head_ & recv_mask_]; }
@@ -273,6 +279,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   wc_status first_recv_status_ = wc_status::wr_flush_err;
   pair_timer connect_timer_;
   pair_timer rnr_timer_;
+  pair_timer watch_timer_;  // runs while the peer owes something; see watch_peer()
+  std::uint64_t signs_seen_ = 0;
+  bool suspected_ = false;  // nothing was seen of it for half its time
   std::uint64_t probe_value_ = 0;
   // Out of band.
   std::unique_ptr<bound_name> hidden_;

@@ -243,14 +243,18 @@ void connection::never_came_up(cm_event::type what, failure why,
   handshake_.reset();
 }
 
-// Called after every transmission: as long as the peer owes something, it is watched.
+// Called after every transmission, and where nothing may leave: as long as the peer owes something,
+// be it a receive, it is watched.
 void connection::watch_peer() noexcept {
-  const bool owed = sends_.done != sends_.sent || phase_ == phase::goodbye_sent ||
-                    phase_ == phase::finishing || phase_ == phase::draining;
-  if (!owed || !fd_ || watch_timer_.pending()) return;
+  if (!owes_something() || !fd_ || watch_timer_.pending()) return;
   silent_periods_ = 0;
   activity_seen_ = activity_;
   home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+}
+
+bool connection::owes_something() const noexcept {
+  return sends_.done != sends_.posted || phase_ == phase::goodbye_sent ||
+         phase_ == phase::finishing || phase_ == phase::draining;
 }
 
 void connection::on_watch() noexcept {
@@ -274,9 +278,13 @@ void connection::on_watch() noexcept {
                                                   " ms (peer_timeout) and is taken for dead"});
     return;
   }
-  const bool owed =
-      sends_.done != sends_.sent || phase_ == phase::goodbye_sent || phase_ == phase::finishing;
-  if (owed) home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+  if (!owes_something()) return;
+  home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+  if (silent_periods_ == 0) return;
+  // A peer that is only asked for a receive owes no answer: it is asked whether it has one.
+  question_due_ = true;
+  transmit();
+  activity_seen_ = activity_;
 }
 
 }  // namespace cordma::transport::tcp

@@ -111,6 +111,7 @@ class connection final : public queue_pair, public watched {
   void never_came_up(cm_event::type what, failure why, std::span<const std::byte> data) noexcept;
   void close_socket() noexcept;
   void watch_peer() noexcept;
+  [[nodiscard]] bool owes_something() const noexcept;
   void on_watch() noexcept;
   [[nodiscard]] failure reset_by_peer(const char* how) const;
 
@@ -178,6 +179,7 @@ class connection final : public queue_pair, public watched {
   bool waiting_ = false;  // counted by the adapter as waiting
   bool update_due_ = false;
   bool probe_answer_due_ = false;
+  bool question_due_ = false;  // nothing was heard while a message waits for a receive
   bool peer_said_goodbye_ = false;
   bool prompt_ = false;  // the peer waits for its acknowledgement: nothing else will take it along
   enum class rnr : std::uint8_t { idle, asked, resting } rnr_ = rnr::idle;

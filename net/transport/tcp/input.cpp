@@ -327,6 +327,7 @@ void connection::on_probe_answer() noexcept {
   if (rnr_ != rnr::asked) return protocol_error("answers no question");
   rnr_ = rnr::idle;
   if (credits_ != credits_used_ || asked_for_ != sends_.sent) return;
+  if (options_.rnr_retry >= 7) return;  // asked only whether it is alive
   if (++refusals_ > options_.rnr_retry) {
     // Fails in its turn: reads before it may still be under way.
     sends_[sends_.sent].status = wc_status::rnr_retry_exc_err;

@@ -70,7 +70,8 @@ void connection::transmit() noexcept {
     if (!anything_to_send()) return;
     out_batch b;
     plan(b);
-    if (failed_ || b.io.bytes == 0) return;
+    if (failed_) return;
+    if (b.io.bytes == 0) return watch_peer();
     const ssize_t n = b.write(fd_.get());
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -216,10 +217,10 @@ void connection::plan_control(out_batch& b) noexcept {
   frame head;
   const bool all_done = phase_ == phase::finishing || sends_.done == last_request_;
   const bool leaving = phase_ == phase::closing || phase_ == phase::finishing;
-  const bool stalled = rnr_ == rnr::idle && options_.rnr_retry < 7 && carrying() &&
-                       sends_.sent != sends_.posted && takes_receive(sends_[sends_.sent].op) &&
-                       sends_[sends_.sent].status == wc_status::success &&
-                       credits_ == credits_used_;
+  const bool stalled =
+      rnr_ == rnr::idle && (options_.rnr_retry < 7 || question_due_) && carrying() &&
+      sends_.sent != sends_.posted && takes_receive(sends_[sends_.sent].op) &&
+      sends_[sends_.sent].status == wc_status::success && credits_ == credits_used_;
   if (leaving && all_done) {
     head.type = frame_type::goodbye;
   } else if (probe_answer_due_) {
@@ -310,6 +311,7 @@ void connection::finished(const outgoing& f) noexcept {
   switch (f.type) {
     case frame_type::probe:
       rnr_ = rnr::asked;
+      question_due_ = false;
       asked_for_ = sends_.sent;
       return;
     case frame_type::probe_answer: probe_answer_due_ = false; return;

@@ -1,0 +1,143 @@
+// One Context for many threads, each with a Worker of its own; and what a foreign thread may not do.
+#include <doctest/doctest.h>
+#include <support/applies.hpp>
+#include <support/stage.hpp>
+
+#include <cordma/runtime/scope.hpp>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr std::size_t workers = 8;
+constexpr std::uint64_t rounds = 300;
+constexpr std::size_t size = 5000;
+
+// What the threads tell each other: where each listens.
+struct ring_of_workers {
+  Context context{host::only()};
+  std::array<std::atomic<int>, workers> ports{};
+  std::atomic<std::uint64_t> wrong{0};
+};
+
+// Each round takes memory from the Context that all share, and gives it back.
+task<> speak(ring_of_workers* ring, Endpoint* to, std::uint64_t number) {
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    MemoryRegion out = ring->context.allocate(size).value();
+    MemoryRegion in = ring->context.allocate(size).value();
+    fill(out.bytes(), number * rounds + round);
+    recv_operation answer = to->recv(in).start();
+    co_await to->send(out);
+    co_await answer;
+    if (!filled(in.bytes(), number * rounds + round)) ++ring->wrong;
+  }
+  co_await to->close();
+}
+
+task<> echo(ring_of_workers* ring, Endpoint* from) {
+  MemoryRegion room = ring->context.allocate(size).value();
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    co_await from->recv(room);
+    co_await from->send(room);
+  }
+  while (from->state() != endpoint_state::closed) co_await from->state_changed();
+}
+
+task<> one_of_the_ring(ring_of_workers& ring, Worker& worker, std::size_t number) {
+  Listener listener = worker.listen("127.0.0.1:0").value();
+  ring.ports[number].store(listener.bound().port);
+  ring.ports[number].notify_all();
+  std::atomic<int>& next = ring.ports[(number + 1) % workers];
+  next.wait(0);
+  const std::string address = "127.0.0.1:" + std::to_string(next.load());
+  connect_operation connecting = worker.connect(address).start();
+  ConnectionRequest request = co_await listener.next();
+  Endpoint from = co_await request.accept();
+  Endpoint to = co_await connecting;
+  task_context& me = co_await this_task();
+  scope talk(me);
+  talk.spawn(speak(&ring, &to, number));
+  talk.spawn(echo(&ring, &from));
+  co_await talk.join();
+}
+
+}  // namespace
+
+TEST_CASE("D2: eight Workers on eight threads share one Context, and each talks to the next" *
+          not_on(transport::kind::sim,
+                 "a simulated network lives on one reactor, and so in one thread")) {
+  for (wait_mode mode : {wait_mode::event, wait_mode::adaptive}) {
+    CAPTURE(name(mode));
+    ring_of_workers ring;
+    std::vector<std::thread> threads;
+    for (std::size_t number = 0; number < workers; ++number) {
+      threads.emplace_back([&ring, number, mode] {
+        Worker worker(ring.context, reactor_options{.mode = mode});
+        worker.run(one_of_the_ring(ring, worker, number));
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    CHECK(ring.wrong.load() == 0);
+  }
+}
+
+namespace {
+
+template <class Operation>
+errc outcome_of(Operation op) {
+  op.start();
+  REQUIRE(op.done());
+  return op.take_result().code();
+}
+
+}  // namespace
+
+TEST_CASE("D2: a call from a foreign thread is no_lock, changes nothing and harms nobody") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    MemoryRegion out = client_memory(on, 64);
+    MemoryRegion in = server_memory(on, 64);
+    const RemoteMemory remote = exported(in);
+    const RemoteSlice word = remote.slice(0, 8).value();
+    const std::string address = on.server_address();
+    Listener listener = on.server().listen(address).value();
+    const endpoint_counters before = w.client.counters();
+    std::vector<errc> got;
+    std::thread foreign([&] {
+      got.push_back(outcome_of(w.client.send(out)));
+      got.push_back(outcome_of(w.client.recv(out)));
+      got.push_back(outcome_of(w.client.write(remote, out)));
+      got.push_back(outcome_of(w.client.read(remote, out)));
+      got.push_back(outcome_of(w.client.fetch_add(word, 1)));
+      got.push_back(outcome_of(w.client.flush()));
+      got.push_back(outcome_of(w.client.state_changed()));
+      got.push_back(outcome_of(w.client.close()));
+      got.push_back(outcome_of(on.client().connect(address)));
+      got.push_back(outcome_of(listener.next()));
+      got.push_back(outcome_of(on.client().copy(out, out)));
+      got.push_back(on.client().listen(address).code());
+      got.push_back(on.client().prepare().code());
+      got.push_back(on.client().datagram().code());
+    });
+    foreign.join();
+    CHECK(got.size() == 14);
+    for (const errc code : got) CHECK(code == errc::no_lock);
+    CHECK(w.client.counters().sends == before.sends);
+    CHECK(w.client.counters().recvs == before.recvs);
+    CHECK(w.client.state() == endpoint_state::connected);
+    fill(out.bytes(), 6);
+    recv_operation receiving = w.server.recv(in).start();
+    co_await w.client.send(out);
+    co_await receiving;
+    CHECK(filled(in.bytes(), 6));
+  });
+}

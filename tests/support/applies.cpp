@@ -1,0 +1,125 @@
+#include <support/applies.hpp>
+#include <support/stage.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fnmatch.h>
+
+namespace cordma::test {
+namespace {
+
+constexpr int skipped_status = 77;  // ctest's SKIP_RETURN_CODE
+
+struct left_out {
+  std::string name;
+  std::string file;
+  std::string reason;
+};
+
+std::vector<left_out>& all_left_out() {
+  static std::vector<left_out> all;
+  return all;
+}
+
+int cases_run = 0;
+
+struct counting : doctest::IReporter {
+  explicit counting(const doctest::ContextOptions&) {}
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_start(const doctest::TestCaseData&) override { ++cases_run; }
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+
+std::string here() { return std::string(transport::name(transport_under_test())); }
+
+void print(const left_out& one) {
+  std::printf("not applicable on %s: %s (%s)\n", here().c_str(), one.name.c_str(),
+              one.reason.c_str());
+}
+
+// "process" of ".../process_test.cpp".
+std::string stem_of(const std::string& file) {
+  const std::size_t slash = file.rfind('/') + 1;
+  return file.substr(slash, file.rfind("_test.cpp") - slash);
+}
+
+// A test of ctest for each case left out, in ctest's own language.
+int declare(const char* program, const char* into) {
+  std::FILE* const out = std::fopen(into, "w");
+  if (out == nullptr) return 1;
+  for (const left_out& one : all_left_out()) {
+    const std::string test = "conformance." + here() + "." + stem_of(one.file) + ": " + one.name;
+    std::fprintf(out, "add_test([==[%s]==] \"%s\" [==[--left-out=%s]==])\n", test.c_str(), program,
+                 one.name.c_str());
+    std::fprintf(out,
+                 "set_tests_properties([==[%s]==] PROPERTIES SKIP_RETURN_CODE %d "
+                 "LABELS \"conformance;%s\" ENVIRONMENT CORDMA_TEST_TRANSPORT=%s)\n",
+                 test.c_str(), skipped_status, here().c_str(), here().c_str());
+  }
+  return std::fclose(out) == 0 ? 0 : 1;
+}
+
+int tell(std::string_view name) {
+  for (const left_out& one : all_left_out()) {
+    if (one.name != name) continue;
+    print(one);
+    return skipped_status;
+  }
+  std::printf("no case of this name is left out on %s\n", here().c_str());
+  return 1;
+}
+
+}  // namespace
+
+REGISTER_LISTENER("counting", 1, counting);
+
+void applies::fill(doctest::detail::TestCase& about) const {
+  if (here_) return;
+  about.m_skip = true;
+  all_left_out().push_back({about.m_name, about.m_file.c_str(), reason_});
+}
+
+applies not_on(transport::kind where, const char* reason) {
+  return {transport_under_test() != where, reason};
+}
+
+applies only_on(transport::kind where, const char* reason) {
+  return {transport_under_test() == where, reason};
+}
+
+int run_cases(int argc, char** argv) {
+  std::string files = "*";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const auto value = [&](std::string_view option) -> const char* {
+      return argument.starts_with(option) ? argv[i] + option.size() : nullptr;
+    };
+    if (const char* into = value("--declare-left-out=")) return declare(argv[0], into);
+    if (const char* name = value("--left-out=")) return tell(name);
+    if (const char* pattern = value("--source-file=")) files = pattern;
+  }
+  doctest::Context context(argc, argv);
+  const int status = context.run();
+  bool any = false;
+  for (const left_out& one : all_left_out()) {
+    if (::fnmatch(files.c_str(), one.file.c_str(), 0) != 0) continue;
+    print(one);
+    any = true;
+  }
+  return status == 0 && any && cases_run == 0 ? skipped_status : status;
+}
+
+}  // namespace cordma::test
