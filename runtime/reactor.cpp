@@ -67,6 +67,8 @@ reactor::reactor(const reactor_options& options)
     : options_(options),
       clock_(options.time != nullptr ? options.time : &real_clock()),
       owner_thread_(&detail::thread_mark) {
+  timers_.reserve(64);
+  pollers_.reserve(8);
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -80,8 +82,6 @@ reactor::reactor(const reactor_options& options)
                                  "creating a reactor needs three file descriptors "
                                  "(raise the limit with ulimit -n)"));
   }
-  timers_.reserve(64);
-  pollers_.reserve(8);
   if (options_.mode == wait_mode::adaptive) {
     if (options_.spin_limit >= duration::zero()) {
       spin_ = cordma::spin_budget(options_.spin_limit);

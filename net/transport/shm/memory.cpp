@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cordma/net/transport/shm/memory.hpp>
+#include <cstdio>
 #include <string>
 
 namespace cordma::transport::shm {
@@ -69,9 +70,7 @@ bool is_safe_to_map(int fd, std::size_t bytes) noexcept {
 
 unique_fd reopen_read_only(int fd) noexcept {
   char path[40];
-  const std::string text = "/proc/self/fd/" + std::to_string(fd);
-  text.copy(path, sizeof path - 1);
-  path[text.size()] = '\0';
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   return unique_fd(::open(path, O_RDONLY | O_CLOEXEC));
 }
 

@@ -55,6 +55,7 @@ shm_adapter::shm_adapter(std::shared_ptr<shm_domain> of, reactor& home, unique_f
       doorbell_(std::move(doorbell)),
       page_fd_(std::move(page_fd)),
       page_view_(std::move(page)) {
+  ready_.reserve(sockets_per_look);
   const bool sleeps = home_.mode() != wait_mode::polling;
   page_->may_sleep.store(sleeps ? 1 : 0, std::memory_order_seq_cst);
 }
@@ -158,21 +159,24 @@ void shm_adapter::disarm() noexcept {
 }
 
 cm_event shm_adapter::next_event() {
-  CORDMA_REQUIRE(!events_.empty());
-  cm_event e = std::move(events_.front());
-  events_.pop_front();
+  cm_event e = events_.take();
   events_ready_ = !events_.empty();
   if (e.pair != nullptr) static_cast<shm_queue_pair*>(e.pair)->event_taken(e.what);
   return e;
 }
 
 void shm_adapter::push(cm_event e) {
-  events_.push_back(std::move(e));
+  events_.push(std::move(e));
+  events_ready_ = true;
+}
+
+void shm_adapter::report(cm_event e) noexcept {
+  events_.report(std::move(e));
   events_ready_ = true;
 }
 
 void shm_adapter::drop_events(const queue_pair* of) noexcept {
-  std::erase_if(events_, [of](const cm_event& e) { return e.pair == of; });
+  events_.drop([of](const cm_event& e) { return e.pair == of; });
   events_ready_ = !events_.empty();
 }
 

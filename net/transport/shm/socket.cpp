@@ -9,7 +9,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cordma/net/transport/shm/socket.hpp>
 #include <cstdlib>
 
@@ -113,9 +115,11 @@ result<peer_identity> identify(int socket) {
   return peer_identity{c.pid, c.uid};
 }
 
-std::string text(const peer_identity& who) {
-  if (who.pid == 0) return "a process of another pid namespace";
-  return "process " + std::to_string(who.pid);
+peer_name::peer_name(const peer_identity& who) noexcept {
+  const std::string_view named = who.pid == 0 ? "a process of another pid namespace" : "process ";
+  char* end = std::copy(named.begin(), named.end(), text_.data());
+  if (who.pid != 0) end = std::to_chars(end, text_.data() + text_.size(), who.pid).ptr;
+  size_ = static_cast<std::size_t>(end - text_.data());
 }
 
 result<std::string> rendezvous_directory(const std::string& configured, bool any_user) {
@@ -154,10 +158,10 @@ bool is_this_host(const std::string& host) {
 }
 
 bound_name::~bound_name() {
-  if (!lock || path.empty()) return;
+  if (!lock) return;
   // The lock goes last: whoever gets it finds neither socket nor lock file.
   ::unlink(path.c_str());
-  ::unlink((path + ".lock").c_str());
+  ::unlink(lock_path.c_str());
 }
 
 std::string port_path(const std::string& directory, std::uint16_t port) {
@@ -168,18 +172,19 @@ result<bound_name> bind_name(const std::string& path, bool any_user) {
   const result<sockaddr_un> where = socket_address(path + ".lock");
   if (!where) return where.why();
   const result<sockaddr_un> at = socket_address(path);
-  result<unique_fd> lock = take_lock(path + ".lock", any_user);
+  bound_name b;
+  b.path = path;
+  b.lock_path = path + ".lock";
+  result<unique_fd> lock = take_lock(b.lock_path, any_user);
   if (!lock) {
     if (lock.code() != errc::in_use) return lock.why();
     return failure{errc::in_use, "a living process listens on " + path +
                                      " already: choose another port, or stop it"};
   }
-  bound_name b;
   b.lock = std::move(*lock);
   b.socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!b.socket) return socket_failure(errno, "making a rendezvous socket");
   ::unlink(path.c_str());  // of a dead process: the lock is ours
-  b.path = path;
   if (::bind(b.socket.get(), generic(*at), sizeof *at) != 0) {
     return socket_failure(errno, "binding " + path);
   }

@@ -23,7 +23,16 @@ struct peer_identity {
   unsigned uid = 0;
 };
 [[nodiscard]] result<peer_identity> identify(int socket);
-[[nodiscard]] std::string text(const peer_identity& who);
+// "process 7", as text that takes no memory.
+class peer_name {
+ public:
+  explicit peer_name(const peer_identity& who) noexcept;
+  operator std::string_view() const noexcept { return {text_.data(), size_}; }  // NOLINT
+
+ private:
+  std::array<char, 40> text_;
+  std::size_t size_;
+};
 
 // The directory, made where it is missing. not_permitted where it belongs to somebody else.
 [[nodiscard]] result<std::string> rendezvous_directory(const std::string& configured,
@@ -36,6 +45,7 @@ struct bound_name {
   unique_fd socket;
   unique_fd lock;
   std::string path;
+  std::string lock_path;
   bound_name() = default;
   bound_name(bound_name&& other) noexcept = default;
   bound_name& operator=(bound_name&&) = delete;
