@@ -78,9 +78,7 @@ reactor::reactor(const reactor_options& options)
     for (int fd : {epoll_fd_, event_fd_, timer_fd_}) {
       if (fd >= 0) ::close(fd);
     }
-    throw_error(failure::from_os(saved,
-                                 "creating a reactor needs three file descriptors "
-                                 "(raise the limit with ulimit -n)"));
+    throw_error(failure::from_os(saved, "creating a reactor, which needs three file descriptors"));
   }
   if (options_.mode == wait_mode::adaptive) {
     if (options_.spin_limit >= duration::zero()) {
@@ -394,8 +392,8 @@ result<void> reactor::add(poller& p) {
   } else if (watch(epoll_fd_, p.wait_fd(), p.edge_triggered()) != 0) {
     const int saved = errno;
     pollers_.pop_back();
-    return failure::from_os(saved,
-                            std::string("watching the descriptor of the ") + p.name() + " source");
+    return failure::from_os(saved, {"watching the descriptor of the ", p.name(),
+                                    " source (limit: fs.epoll.max_user_watches)"});
   }
   return {};
 }

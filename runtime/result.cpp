@@ -1,9 +1,24 @@
 #include <cordma/runtime/result.hpp>
 
-#include <cstring>
+#include <cerrno>
 #include <new>
 
 namespace cordma {
+
+namespace {
+
+const char* advice(int os_errno) noexcept {
+  switch (os_errno) {
+    case EMFILE: return ": raise the limit of open files (ulimit -n)";
+    case ENFILE: return ": raise the system's limit of open files (fs.file-max)";
+    case ENOMEM: return ": free memory, or raise the memory limits (container, ulimit -v)";
+    case ENOSPC: return ": free space there, or raise its limit";
+    case EFBIG: return ": raise the limit of file sizes (ulimit -f), which holds for memory too";
+    default: return "";
+  }
+}
+
+}  // namespace
 
 failure::failure(errc code, std::string message) noexcept : code_(code) {
   try {
@@ -31,6 +46,7 @@ failure failure::from_os(int os_errno, std::initializer_list<std::string_view> w
     for (const std::string_view part : what) text += part;
     text += ": ";
     text += std::generic_category().message(os_errno);
+    text += advice(os_errno);
     f.message_ = std::make_shared<const std::string>(std::move(text));
   } catch (const std::bad_alloc&) {
     // The number says it as well.

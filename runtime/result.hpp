@@ -28,7 +28,8 @@ class failure {
   // The sentence from its parts: for code that must not throw.
   [[nodiscard]] static failure of(errc code,
                                   std::initializer_list<std::string_view> parts) noexcept;
-  // From a system call: the code follows from `os_errno`; `what` names the call and its object.
+  // From a system call: the code follows from `os_errno`; `what` names the call and its object. Where
+  // a resource ran out, what to do about it is added.
   [[nodiscard]] static failure from_os(int os_errno, std::string_view what) noexcept {
     return from_os(os_errno, std::initializer_list<std::string_view>{what});
   }

@@ -210,7 +210,9 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
     if (view) found.view = std::move(*view);
   }
   if (!answer && !found.view) {
-    fail_and_tell(failure(errc::no_memory, "the memory of a message could not be mapped"),
+    fail_and_tell(failure(errc::no_memory,
+                          "the memory of a message could not be mapped: raise vm.max_map_count or "
+                          "the address space limit (ulimit -v)"),
                   wc_status::rem_op_err, no_position);
     return;
   }

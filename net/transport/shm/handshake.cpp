@@ -45,7 +45,9 @@ result<bound_name> bind_any(const std::string& directory, bool any_user, address
 
 void refuse_for_memory(int socket) noexcept {
   static_cast<void>(send_packet(
-      socket, make_refusal(packet::refuse, errc::no_memory, "it has no memory for a connection")));
+      socket,
+      make_refusal(packet::refuse, errc::no_memory,
+                   "it has no memory for a connection: free memory there, or raise its limits")));
 }
 
 bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept {
@@ -111,7 +113,9 @@ result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
 }
 
 result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
-  if (!is_this_host(where.host)) {
+  const result<bool> here = is_this_host(where.host);
+  if (!here) return here.why();
+  if (!*here) {
     return failure{errc::unreachable, "\"" + where.host + "\" is not an address of this host"};
   }
   address bound = where;
@@ -132,8 +136,12 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   const result<void> fine = check_options(options, domain_->caps());
   if (!fine) return fine.why();
   const std::string path = port_path(domain_->directory(), to.port);
-  if (::access(path.c_str(), F_OK) != 0 || !is_this_host(to.host)) {
-    return failure{errc::unreachable, "nobody listens on " + to.text() + " by shared memory"};
+  const result<bool> here = is_this_host(to.host);
+  if (!here) return here.why();
+  if (::access(path.c_str(), F_OK) != 0 || !*here) {
+    return failure{errc::unreachable, "nobody listens on " + to.text() +
+                                          " by shared memory: start the service as this user on "
+                                          "this host, or check the port"};
   }
   auto q = std::make_unique<shm_queue_pair>(*this, side::connects, options, path);
   const result<void> dialed = dial_for(*q, path, private_data);

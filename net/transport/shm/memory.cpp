@@ -2,6 +2,7 @@
 #include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,6 +45,11 @@ mapped_view::~mapped_view() {
 }
 
 result<unique_fd> create_shared(const char* name, std::size_t bytes) {
+  // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {
+    return no_room(EFBIG, name, bytes);
+  }
   unique_fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return no_room(errno, name, bytes);
   int r = 0;
@@ -80,7 +86,7 @@ result<mapped_view> map_shared(int fd, std::size_t bytes, protection how) {
   if (at == MAP_FAILED) {
     const int saved = errno;
     return failure(errc::no_memory, "mapping " + std::to_string(bytes) +
-                                        " bytes of a peer's memory failed: raise vm.max_map_count "
+                                        " bytes of shared memory failed: raise vm.max_map_count "
                                         "or the address space limit (ulimit -v)")
         .with_errno(saved);
   }

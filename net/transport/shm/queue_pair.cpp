@@ -302,11 +302,13 @@ void shm_queue_pair::malformed(const char* what) noexcept {
 
 void shm_queue_pair::starve() noexcept {
   if (state_ == state::up) {
-    fail_and_tell(failure(errc::no_memory, "no memory is left to go on with the connection"),
+    fail_and_tell(failure(errc::no_memory,
+                          "no memory is left to go on with the connection: free some, or raise "
+                          "the memory limit"),
                   wc_status::wr_flush_err, no_position);
   } else {
-    fail_connecting(
-        failure::of(errc::no_memory, {"no memory is left to connect with ", peer_text()}));
+    fail_connecting(failure::of(errc::no_memory, {"no memory is left to connect with ", peer_text(),
+                                                  ": free some, or raise the memory limit"}));
   }
 }
 

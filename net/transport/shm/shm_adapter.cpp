@@ -33,7 +33,7 @@ result<std::unique_ptr<adapter>> shm_adapter::open(std::shared_ptr<shm_domain> o
   e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLET);
   e.data.ptr = nullptr;
   if (::epoll_ctl(watched.get(), EPOLL_CTL_ADD, doorbell.get(), &e) != 0) {
-    return failure::from_os(errno, "watching the doorbell");
+    return failure::from_os(errno, "watching the doorbell (limit: fs.epoll.max_user_watches)");
   }
   result<unique_fd> page = create_shared("cordma-adapter", page_bytes);
   if (!page) return page.why();
@@ -185,7 +185,7 @@ result<void> shm_adapter::watch(int fd, socket_handler& handler) noexcept {
   e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLRDHUP);
   e.data.ptr = &handler;
   if (::epoll_ctl(watched_.get(), EPOLL_CTL_ADD, fd, &e) != 0) {
-    return failure::from_os(errno, "watching a connection");
+    return failure::from_os(errno, "watching a connection (limit: fs.epoll.max_user_watches)");
   }
   return {};
 }

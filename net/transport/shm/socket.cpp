@@ -48,9 +48,10 @@ failure socket_failure(int os_errno, const std::string& what) {
   return failure::from_os(os_errno, what);
 }
 
-bool is_local_ip(int family, const void* ip) noexcept {
+result<bool> is_local_ip(int family, const void* ip) {
   const unique_fd s(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!s) return false;
+  if (!s && errno == EAFNOSUPPORT) return false;
+  if (!s) return socket_failure(errno, "looking whether an address is of this host");
   if (family == AF_INET) {
     sockaddr_in a{};
     a.sin_family = AF_INET;
@@ -63,13 +64,13 @@ bool is_local_ip(int family, const void* ip) noexcept {
   return ::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
 }
 
-bool resolves_here(const std::string& host) {
+result<bool> resolves_here(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
-  bool here = false;
-  for (const addrinfo* a = found; a != nullptr && !here; a = a->ai_next) {
+  result<bool> here = false;
+  for (const addrinfo* a = found; a != nullptr && here && !*here; a = a->ai_next) {
     if (a->ai_family == AF_INET) {
       sockaddr_in v4{};
       std::memcpy(&v4, a->ai_addr, sizeof v4);
@@ -146,7 +147,7 @@ result<std::string> rendezvous_directory(const std::string& configured, bool any
   return path;
 }
 
-bool is_this_host(const std::string& host) {
+result<bool> is_this_host(const std::string& host) {
   if (host.empty() || host == "localhost") return true;
   in_addr v4{};
   if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return is_local_ip(AF_INET, &v4);
@@ -199,7 +200,7 @@ result<dial> dial_name(const std::string& path) {
   const result<sockaddr_un> at = socket_address(path);
   if (!at) return at.why();
   if (::access(path.c_str(), F_OK) != 0) {
-    return failure{errc::unreachable, "nobody listens on " + path};
+    return failure{errc::unreachable, "nobody listens on " + path + ": start the service"};
   }
   dial d;
   d.socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -210,7 +211,9 @@ result<dial> dial_name(const std::string& path) {
     return d;
   }
   if (errno == ECONNREFUSED || errno == ENOENT) {
-    return failure(errc::unreachable, "nobody listens on " + path).with_errno(errno);
+    const int saved = errno;
+    return failure(errc::unreachable, "nobody listens on " + path + ": start the service")
+        .with_errno(saved);
   }
   return failure::from_os(errno, "connecting to " + path);
 }

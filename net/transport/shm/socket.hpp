@@ -37,8 +37,9 @@ class peer_name {
 // The directory, made where it is missing. not_permitted where it belongs to somebody else.
 [[nodiscard]] result<std::string> rendezvous_directory(const std::string& configured,
                                                        bool any_user);
-// Whether a listener's host names this machine; may resolve it.
-[[nodiscard]] bool is_this_host(const std::string& host);
+// Whether a listener's host names this machine; may resolve it. no_memory where no socket is left to
+// find it out.
+[[nodiscard]] result<bool> is_this_host(const std::string& host);
 
 // A listening socket and the lock that makes the name its own; both go with the process.
 struct bound_name {

@@ -132,7 +132,7 @@ result<void> tcp_adapter::watch(int fd, watched& who, std::uint32_t events) noex
   e.events = events;
   e.data.ptr = &who;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &e) == 0) return {};
-  return failure::from_os(errno, "watching a socket");
+  return failure::from_os(errno, "watching a socket (limit: fs.epoll.max_user_watches)");
 }
 
 void tcp_adapter::rewatch(int fd, watched& who, std::uint32_t events) noexcept {

@@ -260,7 +260,8 @@ void connection::never_came_up(failure why, std::vector<std::byte> data) noexcep
 }
 
 void connection::starve() noexcept {
-  never_came_up(failure::of(errc::no_memory, {"no memory is left to connect to ", peer_}));
+  never_came_up(failure::of(errc::no_memory, {"no memory is left to connect to ", peer_,
+                                              ": free some, or raise the memory limit"}));
 }
 
 // Called after every transmission: as long as the peer owes something, it is watched.
