@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -22,18 +25,18 @@ using namespace cordma::test;
 
 namespace {
 
-// Lowers a soft limit as long as it lives.
-class lowered {
+// Sets a soft limit as long as it lives.
+class soft_limit {
  public:
-  lowered(__rlimit_resource what, rlim_t to) : what_(what) {
+  soft_limit(__rlimit_resource what, rlim_t to) : what_(what) {
     REQUIRE(::getrlimit(what_, &before_) == 0);
     rlimit tight = before_;
     tight.rlim_cur = to;
     REQUIRE(::setrlimit(what_, &tight) == 0);
   }
-  lowered(const lowered&) = delete;
-  lowered& operator=(const lowered&) = delete;
-  ~lowered() { ::setrlimit(what_, &before_); }
+  soft_limit(const soft_limit&) = delete;
+  soft_limit& operator=(const soft_limit&) = delete;
+  ~soft_limit() { ::setrlimit(what_, &before_); }
 
  private:
   __rlimit_resource what_;
@@ -83,6 +86,41 @@ int listen_where_nothing_fits(const std::string& directory) {
   return adapter->listen({"", 4711}).ok() ? 0 : 8;
 }
 
+// The locks of an eighth of the ports that tcp chooses from, as if living processes listened there.
+class taken_ports {
+ public:
+  explicit taken_ports(const std::string& directory) : directory_(directory) {
+    std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+    range >> first_ >> last_;
+    for (unsigned port = first_; port <= last_; ++port) {
+      if (!takes(port)) continue;
+      const int fd = ::open(name(port).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+      REQUIRE(fd >= 0);
+      REQUIRE(::flock(fd, LOCK_EX | LOCK_NB) == 0);
+      locks_.push_back(fd);
+    }
+  }
+  taken_ports(const taken_ports&) = delete;
+  taken_ports& operator=(const taken_ports&) = delete;
+  ~taken_ports() {
+    for (const int fd : locks_) ::close(fd);
+    for (unsigned port = first_; port <= last_; ++port) {
+      if (takes(port)) ::unlink(name(port).c_str());
+    }
+  }
+  // Of both parities: the kernel prefers one.
+  [[nodiscard]] static bool takes(unsigned port) { return port / 2 % 8 == 0; }
+
+ private:
+  [[nodiscard]] std::string name(unsigned port) const {
+    return directory_ + "/" + std::to_string(port) + ".lock";
+  }
+  std::string directory_;
+  unsigned first_ = 0;
+  unsigned last_ = 0;
+  std::vector<int> locks_;
+};
+
 }  // namespace
 
 TEST_CASE("memory beyond the limit of file sizes is no_memory, not SIGXFSZ [shm, tcp]") {
@@ -93,7 +131,7 @@ TEST_CASE("memory beyond the limit of file sizes is no_memory, not SIGXFSZ [shm,
     s.play([](stage& on, wire* x) -> task<> { return use(on, x); }, &w);
     const std::size_t open_before = open_descriptors();
     {
-      const lowered files(RLIMIT_FSIZE, 1 << 20);
+      const soft_limit files(RLIMIT_FSIZE, 1 << 20);
       const result<MemoryRegion> refused = s.client_context().allocate(std::size_t{1} << 21);
       CHECK(refused.code() == errc::no_memory);
       CHECK(has(refused.why().message(), "ulimit -f"));
@@ -109,7 +147,7 @@ TEST_CASE(
   const std::size_t open_before = open_descriptors();
   std::string why;
   {
-    const lowered files(RLIMIT_FSIZE, 4096);
+    const soft_limit files(RLIMIT_FSIZE, 4096);
     CHECK(opening(transport::kind::shm, why) == errc::no_memory);
   }
   CHECK(has(why, "ulimit -f"));
@@ -133,7 +171,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a session needs no locked memory, and locks none [shm, tcp]") {
-  const lowered locked(RLIMIT_MEMLOCK, 0);
+  const soft_limit locked(RLIMIT_MEMLOCK, 0);
   for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {
     CAPTURE(transport::name(over));
     stage s({}, over);
@@ -143,4 +181,27 @@ TEST_CASE("a session needs no locked memory, and locks none [shm, tcp]") {
     s.play([](stage& on, wire* x) -> task<> { return use(on, x); }, &w);
     s.play(session);
   }
+}
+
+TEST_CASE(
+    "port 0 is a port that is free on every transport, though others are taken on one of them") {
+  char name[] = "/tmp/cordma-test-XXXXXX";
+  REQUIRE(::mkdtemp(name) != nullptr);
+  rlimit most{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &most) == 0);
+  {
+    const soft_limit descriptors(RLIMIT_NOFILE, most.rlim_max);  // as many as there may be
+    const taken_ports taken(name);
+    context_options both;
+    both.transports = {transport::kind::shm, transport::kind::tcp};
+    both.shm.directory = name;
+    Context context(both);
+    Worker worker(context);
+    for (int i = 0; i < 200; ++i) {  // so that what tcp finds free is taken on shm at times
+      const result<Listener> l = worker.listen("127.0.0.1:0");
+      REQUIRE(l.ok());
+      CHECK_FALSE(taken_ports::takes(l->bound().port));
+    }
+  }
+  CHECK(::rmdir(name) == 0);
 }
