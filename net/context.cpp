@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace cordma {
@@ -71,17 +72,21 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
                        "has " +
                        std::to_string(most)};
   }
+  // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
+  rlimit largest{};
+  if (::getrlimit(RLIMIT_FSIZE, &largest) == 0 && mapped > largest.rlim_cur) {
+    return failure::from_os(EFBIG,
+                            {"allocating ", std::to_string(bytes), " bytes of shared memory"});
+  }
   const int fd = ::memfd_create("cordma-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0)
-    return failure::from_os(errno, "creating shared memory (raise the limit with ulimit -n)");
+  if (fd < 0) return failure::from_os(errno, "creating shared memory");
   region.owns_memory = true;
   region.range.shared_fd = fd;
   // fallocate, not ftruncate: what the machine cannot give is an error now, not a SIGBUS later.
   const int no_space = ::posix_fallocate(fd, 0, static_cast<off_t>(mapped));
   if (no_space != 0) {
-    return failure::from_os(no_space, "allocating " + std::to_string(bytes) +
-                                          " bytes of shared memory (free memory, or raise the "
-                                          "memory limit of this container)");
+    return failure::from_os(no_space,
+                            {"allocating ", std::to_string(bytes), " bytes of shared memory"});
   }
   ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   void* const at = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -136,8 +141,8 @@ Context::Context(const context_options& from_code)
     if (d) {
       core_->domains.push_back(std::move(*d));
     } else if (by_name) {
-      throw_error({errc::not_supported,
-                   "transport " + std::string(name(k)) + " was asked for: " + d.why().message()});
+      throw_error(
+          failure::of(d.code(), {"transport ", name(k), " was asked for: ", d.why().message()}));
     } else {
       core_->missing.emplace_back(k, d.why());
     }

@@ -90,6 +90,7 @@ errc from_errno(int os_errno) noexcept {
     case EFAULT: return errc::invalid_value;
     case ENOMEM:
     case ENOSPC:
+    case EFBIG:
     case EMFILE:
     case ENFILE:
     case ENOBUFS: return errc::no_memory;

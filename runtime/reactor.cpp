@@ -67,6 +67,8 @@ reactor::reactor(const reactor_options& options)
     : options_(options),
       clock_(options.time != nullptr ? options.time : &real_clock()),
       owner_thread_(&detail::thread_mark) {
+  timers_.reserve(64);
+  pollers_.reserve(8);
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -76,12 +78,8 @@ reactor::reactor(const reactor_options& options)
     for (int fd : {epoll_fd_, event_fd_, timer_fd_}) {
       if (fd >= 0) ::close(fd);
     }
-    throw_error(failure::from_os(saved,
-                                 "creating a reactor needs three file descriptors "
-                                 "(raise the limit with ulimit -n)"));
+    throw_error(failure::from_os(saved, "creating a reactor, which needs three file descriptors"));
   }
-  timers_.reserve(64);
-  pollers_.reserve(8);
   if (options_.mode == wait_mode::adaptive) {
     if (options_.spin_limit >= duration::zero()) {
       spin_ = cordma::spin_budget(options_.spin_limit);
@@ -404,8 +402,8 @@ result<void> reactor::add(poller& p) {
   } else if (watch(epoll_fd_, p.wait_fd(), p.edge_triggered()) != 0) {
     const int saved = errno;
     pollers_.pop_back();
-    return failure::from_os(saved,
-                            std::string("watching the descriptor of the ") + p.name() + " source");
+    return failure::from_os(saved, {"watching the descriptor of the ", p.name(),
+                                    " source (limit: fs.epoll.max_user_watches)"});
   }
   return {};
 }

@@ -1,15 +1,62 @@
 #include <cordma/runtime/result.hpp>
 
-#include <cstring>
+#include <cerrno>
+#include <new>
 
 namespace cordma {
 
-failure failure::from_os(int os_errno, std::string what) {
-  what += ": ";
-  what += std::generic_category().message(os_errno);
-  failure f{from_errno(os_errno), std::move(what)};
+namespace {
+
+const char* advice(int os_errno) noexcept {
+  switch (os_errno) {
+    case EMFILE: return ": raise the limit of open files (ulimit -n)";
+    case ENFILE: return ": raise the system's limit of open files (fs.file-max)";
+    case ENOMEM: return ": free memory, or raise the memory limits (container, ulimit -v)";
+    case ENOSPC: return ": free space there, or raise its limit";
+    case EFBIG: return ": raise the limit of file sizes (ulimit -f), which holds for memory too";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+failure::failure(errc code, std::string message) noexcept : code_(code) {
+  try {
+    message_ = std::make_shared<const std::string>(std::move(message));
+  } catch (const std::bad_alloc&) {
+    // The code alone has to do.
+  }
+}
+
+failure failure::of(errc code, std::initializer_list<std::string_view> parts) noexcept {
+  try {
+    std::string text;
+    for (const std::string_view part : parts) text += part;
+    return {code, std::move(text)};
+  } catch (const std::bad_alloc&) {
+    return code;
+  }
+}
+
+failure failure::from_os(int os_errno, std::initializer_list<std::string_view> what) noexcept {
+  failure f = from_errno(os_errno);
   f.with_errno(os_errno);
+  try {
+    std::string text;
+    for (const std::string_view part : what) text += part;
+    text += ": ";
+    text += std::generic_category().message(os_errno);
+    text += advice(os_errno);
+    f.message_ = std::make_shared<const std::string>(std::move(text));
+  } catch (const std::bad_alloc&) {
+    // The number says it as well.
+  }
   return f;
+}
+
+const std::string& failure::message() const noexcept {
+  static const std::string none;
+  return message_ == nullptr ? none : *message_;
 }
 
 const failure& failure::first_cause() const noexcept {
@@ -24,7 +71,7 @@ std::string failure::describe() const {
     if (f != this) text += "; because: ";
     if (*f->operation_ != '\0') text.append(f->operation_).append(": ");
     text.append(name(f->code_)).append(": ");
-    text.append(f->message_.empty() ? sentence(f->code_) : std::string_view(f->message_));
+    text.append(f->message().empty() ? sentence(f->code_) : std::string_view(f->message()));
     if (f->wc_status_ != 0) {
       text.append(" (completion status ").append(std::to_string(f->wc_status_));
       if (f->vendor_err_ != 0) text.append(", vendor code ").append(std::to_string(f->vendor_err_));

@@ -5,27 +5,40 @@
 #include <cordma/runtime/errc.hpp>
 
 #include <exception>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <variant>
 
 namespace cordma {
 
-// A value; immutable once built, freely copied between threads. Building one from codes alone does
-// not allocate, so the data path can report failures without memory.
+// A value; immutable once built, freely copied between threads. Building one never throws: from codes
+// alone it does not allocate, and a sentence for which there is no memory is left out, so that
+// running out of memory does not end the code that reports it. Copying does not allocate.
 class failure {
  public:
   failure(errc code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor)
   // `message`: one sentence that says what happened, where, and what to do about it.
-  failure(errc code, std::string message) noexcept : code_(code), message_(std::move(message)) {}
+  failure(errc code, std::string message) noexcept;
+  failure(errc code, const char* message) noexcept : failure(of(code, {message})) {}
 
-  // From a system call: the code follows from `os_errno`; `what` names the call and its object.
-  [[nodiscard]] static failure from_os(int os_errno, std::string what);
+  // The sentence from its parts: for code that must not throw.
+  [[nodiscard]] static failure of(errc code,
+                                  std::initializer_list<std::string_view> parts) noexcept;
+  // From a system call: the code follows from `os_errno`; `what` names the call and its object. Where
+  // a resource ran out, what to do about it is added.
+  [[nodiscard]] static failure from_os(int os_errno, std::string_view what) noexcept {
+    return from_os(os_errno, std::initializer_list<std::string_view>{what});
+  }
+  [[nodiscard]] static failure from_os(int os_errno,
+                                       std::initializer_list<std::string_view> what) noexcept;
 
   [[nodiscard]] errc code() const noexcept { return code_; }
-  [[nodiscard]] const std::string& message() const noexcept { return message_; }
+  // Empty where the code says it all.
+  [[nodiscard]] const std::string& message() const noexcept;
   // The public operation that failed ("send", "connect", ...), or "" where none did.
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   // The completion status and vendor code of the transport (ibv_wc_status numbering), else 0.
@@ -63,7 +76,7 @@ class failure {
   std::uint32_t vendor_err_ = 0;
   int os_errno_ = 0;
   const char* operation_ = "";
-  std::string message_;
+  std::shared_ptr<const std::string> message_;
   std::shared_ptr<const failure> cause_;
 };
 

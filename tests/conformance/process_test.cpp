@@ -1,6 +1,7 @@
 // Peers that are processes of their own. sim is one process by nature and leaves these out.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
+#include <support/fd_count.hpp>
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
@@ -10,6 +11,12 @@
 #include <array>
 #include <cstring>
 #include <functional>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cstdio>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -150,11 +157,12 @@ enum class phase : std::uint8_t {
   sending,
   reading,
   writing,
-  atomics
+  atomics,
+  closing
 };
-constexpr std::array<phase, 7> phases{phase::asking,  phase::connected, phase::receiving,
+constexpr std::array<phase, 8> phases{phase::asking,  phase::connected, phase::receiving,
                                       phase::sending, phase::reading,   phase::writing,
-                                      phase::atomics};
+                                      phase::atomics, phase::closing};
 
 task<int> victim_story(host& h, wire_to_peer& parent, std::string server, phase p) {
   connect_operation connecting = h.worker.connect(server).start();
@@ -169,6 +177,13 @@ task<int> victim_story(host& h, wire_to_peer& parent, std::string server, phase 
   MemoryRegion letter = h.context.allocate(blob.size()).value();
   std::memcpy(letter.data(), blob.data(), blob.size());
   co_await e.send(letter);
+  if (p == phase::closing) {
+    // Closing carries out first what was posted, and for this nobody posts a receive.
+    send_operation held_up = e.send(memory).start();
+    state_operation closing = e.close().start();
+    parent.tell("closing");
+    co_await closing;
+  }
   parent.tell("connected");
   for (;;) {
     if (p == phase::sending) {
@@ -287,7 +302,7 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p, cons
   } else if (p == phase::receiving) {
     for (int i = 0; i < 8; ++i) awaiters.spawn(counted(e.send(lower), &resumed, &failed));
     expected = 8;
-  } else if (p == phase::atomics) {
+  } else if (p == phase::atomics || p == phase::closing) {
     awaiters.spawn(counted_atomics(&e, theirs.slice(0, 8).value(), &resumed, &failed));
   } else {
     awaiters.spawn(counted_receive(e.recv(lower), &resumed, &failed));
@@ -355,6 +370,71 @@ TEST_CASE(
     h.worker.run(survive_all(h, listener, healthy, victims));
     CHECK(h.worker.counters().inflight == 0);
     CHECK(healthy.join() == 0);
+  }
+}
+
+namespace {
+
+// Knocks, and says nothing, or a few bytes that are no hello yet; lives until it is killed.
+int stranger_life(wire_to_peer& parent, std::size_t said) {
+  const auto port = static_cast<std::uint16_t>(std::stoi(parent.hear()));
+  const bool local = transport_under_test() == transport::kind::shm;
+  const int fd = local ? ::socket(AF_UNIX, SOCK_SEQPACKET, 0) : ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::snprintf(name.sun_path, sizeof name.sun_path, "/tmp/cordma-%u/%u", ::geteuid(),
+                unsigned{port});
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(port);
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const auto* const where =
+      local ? reinterpret_cast<const sockaddr*>(&name) : reinterpret_cast<const sockaddr*>(&at);
+  if (::connect(fd, where, local ? sizeof name : sizeof at) != 0) return 2;
+  constexpr std::array<char, 4> bytes{};
+  if (said != 0 && ::send(fd, bytes.data(), said, 0) != static_cast<ssize_t>(said)) return 3;
+  parent.tell("knocked");
+  static_cast<void>(parent.hear());
+  return 0;
+}
+
+task<> serve_after(host& h, Listener& listener, child_process& stranger) {
+  next_operation coming = listener.next().start();
+  stranger.wire().tell(std::to_string(listener.bound().port));
+  while (!stranger.wire().hear_now()) co_await yield();
+  for (int i = 0; i < 3; ++i) co_await yield();
+  CHECK_FALSE(coming.done());
+  stranger.kill();
+  connect_operation connecting =
+      h.worker.connect("127.0.0.1:" + std::to_string(listener.bound().port)).start();
+  ConnectionRequest request = co_await coming;
+  Endpoint server = co_await request.accept();
+  Endpoint client = co_await connecting;
+  MemoryRegion memory = h.context.allocate(16).value();
+  recv_operation receiving = server.recv(memory.all().part(8, 8)).start();
+  co_await client.send(memory.all().first(8));
+  co_await receiving;
+  // The stranger's socket is gone by now, too.
+  CHECK(h.worker.counters().inflight == 0);
+}
+
+}  // namespace
+
+TEST_CASE("K10: a client killed with -9 before its hello, or within it: the server goes on") {
+  if (one_process_by_nature()) return;
+  for (const wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+    for (const std::size_t said : {std::size_t{0}, std::size_t{4}}) {
+      CAPTURE(name(mode));
+      CAPTURE(said);
+      // A packet of four bytes is a malformed hello, which shm has a test of its own for.
+      if (said != 0 && transport_under_test() == transport::kind::shm) continue;
+      child_process stranger([said](wire_to_peer& w) { return stranger_life(w, said); });
+      host h(mode);
+      Listener listener = h.worker.listen("127.0.0.1:0").value();
+      const std::size_t open_before = open_descriptors();
+      h.worker.run(serve_after(h, listener, stranger));
+      CHECK(open_descriptors() == open_before);
+    }
   }
 }
 

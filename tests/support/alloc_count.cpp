@@ -7,11 +7,15 @@
 namespace {
 
 std::atomic<std::uint64_t> counted{0};
-std::atomic<std::uint64_t> failing{0};  // the allocation of this number fails; 0: none
+std::atomic<std::uint64_t> first_failing{0};  // allocations from this number on fail; 0: none
+std::atomic<std::uint64_t> last_failing{0};
 
 void count() {
   const std::uint64_t number = counted.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (number == failing.load(std::memory_order_relaxed)) throw std::bad_alloc();
+  const std::uint64_t first = first_failing.load(std::memory_order_relaxed);
+  if (first != 0 && number >= first && number <= last_failing.load(std::memory_order_relaxed)) {
+    throw std::bad_alloc();
+  }
 }
 
 void* take(std::size_t bytes) {
@@ -32,12 +36,14 @@ std::uint64_t cordma::test::allocations() noexcept {
   return counted.load(std::memory_order_relaxed);
 }
 
-void cordma::test::fail_allocation(std::uint64_t n) noexcept {
-  failing.store(n == 0 ? 0 : counted.load(std::memory_order_relaxed) + n);
+void cordma::test::fail_allocation(std::uint64_t n, failing how) noexcept {
+  const std::uint64_t first = n == 0 ? 0 : counted.load(std::memory_order_relaxed) + n;
+  last_failing.store(how == failing::once ? first : UINT64_MAX);
+  first_failing.store(first);
 }
 
 bool cordma::test::allocation_failed() noexcept {
-  return failing.load() != 0 && counted.load() >= failing.load();
+  return first_failing.load() != 0 && counted.load() >= first_failing.load();
 }
 
 bool cordma::test::counts_allocations() noexcept {

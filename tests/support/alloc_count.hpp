@@ -11,8 +11,9 @@ namespace cordma::test {
 // False in sanitized builds, whose operator new cannot be replaced: nothing is counted then.
 [[nodiscard]] bool counts_allocations() noexcept;
 
-// The n-th allocation from now on throws std::bad_alloc (1 = the next), once. 0: none does.
-void fail_allocation(std::uint64_t n) noexcept;
+// The n-th allocation from now on throws std::bad_alloc (1 = the next). 0: none does.
+enum class failing : std::uint8_t { once, from_then_on };
+void fail_allocation(std::uint64_t n, failing how = failing::once) noexcept;
 // Whether the allocation that was to fail has come.
 [[nodiscard]] bool allocation_failed() noexcept;
 

@@ -2,6 +2,7 @@
 #include <linux/seccomp.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -113,6 +114,66 @@ TEST_CASE("shm: 1,000,000 messages from another process, in order and whole") {
   CHECK(wrong == 0);
   REQUIRE(pump(h, [&] { return h.saw(cm_event::type::disconnected) != nullptr; }));
   CHECK(sender.wait() == 0);
+}
+
+namespace {
+
+constexpr uid_t stranger = 65534;  // nobody
+
+// Connects as another user; whether it came up, or how it failed.
+int connect_as_stranger(const shm_options& o) {
+  if (::setresgid(stranger, stranger, stranger) != 0 ||
+      ::setresuid(stranger, stranger, stranger) != 0) {
+    return 100;
+  }
+  try {
+    host h(o);
+    if (connect_child(h)) return 0;
+    const cm_event* const failed = h.saw(cm_event::type::failed);
+    return failed != nullptr ? static_cast<int>(failed->why.code()) : 101;
+  } catch (const error& e) {
+    return static_cast<int>(e.condition());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("shm: a process of another user is refused, and served where any user is allowed") {
+  if (::geteuid() != 0) {
+    MESSAGE("left out: becoming another user needs root");
+    return;
+  }
+  for (const bool any_user : {false, true}) {
+    CAPTURE(any_user);
+    scratch dir;
+    shm_options serving = in(dir);
+    serving.any_user = any_user;
+    shm_options asking = in(dir);
+    asking.any_user = true;
+    child client([&] { return connect_as_stranger(asking); });
+    host h(serving);
+    h.l = std::move(*h.a->listen({"", port}));
+    // Whom the directory lets in is for the directory to say; here it is for the server.
+    REQUIRE(::chmod(dir.path.c_str(), 0777) == 0);
+    REQUIRE(::chmod((dir.path + "/" + std::to_string(port)).c_str(), 0666) == 0);
+    int status = 0;
+    REQUIRE(pump(h, [&] { return ::waitpid(client.pid, &status, WNOHANG) == client.pid; }));
+    client.pid = -1;
+    const int expected = any_user ? 0 : static_cast<int>(errc::not_permitted);
+    CHECK(WEXITSTATUS(status) == expected);
+    CHECK((h.saw(cm_event::type::connect_request) != nullptr || h.q != nullptr) == any_user);
+  }
+}
+
+TEST_CASE("shm: a directory that others can write is refused, saying what to do") {
+  scratch dir;
+  REQUIRE(::chmod(dir.path.c_str(), 0777) == 0);
+  const auto refused = make_shm(in(dir));
+  REQUIRE(refused.code() == errc::not_permitted);
+  CHECK(refused.why().message().find("chmod 700") != std::string::npos);
+  shm_options open_to_all = in(dir);
+  open_to_all.any_user = true;
+  CHECK(make_shm(open_to_all).ok());
 }
 
 // What the process does that is going to be killed.

@@ -2,6 +2,7 @@
 
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
+#include <new>
 
 namespace cordma::transport::shm {
 namespace {
@@ -16,22 +17,30 @@ std::string versions(std::uint32_t mine, std::uint32_t theirs) {
 }  // namespace
 
 void shm_queue_pair::on_socket() noexcept {
-  if (hidden_ != nullptr && side_ == side::accepts) return on_hidden_name();
+  try {
+    if (hidden_ != nullptr && side_ == side::accepts) return on_hidden_name();
+    take_packets();
+  } catch (const std::bad_alloc&) {
+    starve();
+  }
+}
+
+void shm_queue_pair::take_packets() {
   received_packet p;
   while (socket_ && state_ != state::error && !dying_) {
     const transfer t = receive_packet(socket_.get(), p);
     if (t == transfer::again) return;
     if (t == transfer::gone) {
-      lose_peer(failure(errc::connection_reset,
-                        peer_text() + (state_ == state::up ? " ended, or dropped the connection"
-                                                           : " ended during the handshake")));
+      lose_peer(failure::of(errc::connection_reset,
+                            {peer_text(), state_ == state::up ? " ended, or dropped the connection"
+                                                              : " ended during the handshake"}));
       return;
     }
     on_packet(p);
   }
 }
 
-void shm_queue_pair::on_packet(received_packet& p) noexcept {
+void shm_queue_pair::on_packet(received_packet& p) {
   const header_verdict v = inspect(p.bytes());
   const bool up = state_ == state::up;
   if (v.is == header_verdict::what::version && !up) {
@@ -71,7 +80,7 @@ void shm_queue_pair::on_packet(received_packet& p) noexcept {
   }
 }
 
-void shm_queue_pair::on_accept(received_packet& p) noexcept {
+void shm_queue_pair::on_accept(received_packet& p) {
   introduction i{};
   if (!parse(p.bytes(), i) || p.lost_fds || p.fd_count != 3 || i.data_bytes > i.data.size()) {
     fail_connecting(p.lost_fds ? failure(errc::no_memory,
@@ -93,7 +102,7 @@ void shm_queue_pair::on_accept(received_packet& p) noexcept {
   }
 }
 
-void shm_queue_pair::on_refusal(packet type, received_packet& p) noexcept {
+void shm_queue_pair::on_refusal(packet type, received_packet& p) {
   refusal r{};
   if (!parse(p.bytes(), r) || r.data_bytes > r.data.size()) {
     fail_connecting(failure(errc::connection_aborted, "a malformed refusal"));
@@ -107,17 +116,17 @@ void shm_queue_pair::on_refusal(packet type, received_packet& p) noexcept {
                                                ": run the same release of cordma on both sides"));
   } else if (type == packet::refuse) {
     const bool known = static_cast<int>(r.code) < errc_count && r.code != errc::ok;
-    fail_connecting(failure(known ? r.code : errc::connection_aborted,
-                            peer_text() + " refused the connection: " + said));
+    fail_connecting(failure::of(known ? r.code : errc::connection_aborted,
+                                {peer_text(), " refused the connection: ", said}));
   } else {
     std::vector<std::byte> data(r.data.begin(), r.data.begin() + r.data_bytes);
-    fail_connecting(failure(errc::rejected, peer_text() + " rejected the connection"),
+    fail_connecting(failure::of(errc::rejected, {peer_text(), " rejected the connection"}),
                     std::move(data));
   }
 }
 
 // The owner's side of a first access: what is behind this key, for this connection?
-void shm_queue_pair::on_region_request(const region_packet& q) noexcept {
+void shm_queue_pair::on_region_request(const region_packet& q) {
   auto a = make_packet<region_packet>(packet::region_answer);
   a.rkey = q.rkey;
   region_table& regions = domain_.regions();
@@ -155,12 +164,16 @@ void shm_queue_pair::on_region_request(const region_packet& q) noexcept {
 void shm_queue_pair::flush_answers() noexcept {
   std::vector<region_packet> again;
   again.swap(unanswered_);
-  for (const region_packet& q : again) {
-    if (state_ == state::up) on_region_request(q);
+  try {
+    for (const region_packet& q : again) {
+      if (state_ == state::up) on_region_request(q);
+    }
+  } catch (const std::bad_alloc&) {
+    starve();
   }
 }
 
-void shm_queue_pair::on_region(packet type, const region_packet& r, received_packet& p) noexcept {
+void shm_queue_pair::on_region(packet type, const region_packet& r, received_packet& p) {
   const bool answer = type == packet::region_answer;
   if (answer) {
     if (asked_ == 0 || asked_ != r.rkey) {
@@ -197,8 +210,10 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
     if (view) found.view = std::move(*view);
   }
   if (!answer && !found.view) {
-    fail_and_tell(errc::no_memory, wc_status::rem_op_err, no_position,
-                  "the memory of a message could not be mapped");
+    fail_and_tell(failure(errc::no_memory,
+                          "the memory of a message could not be mapped: raise vm.max_map_count or "
+                          "the address space limit (ulimit -v)"),
+                  wc_status::rem_op_err, no_position);
     return;
   }
   (answer ? regions_ : offers_).add(std::move(found));
@@ -209,8 +224,8 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
 bool shm_queue_pair::offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept {
   const std::uint32_t epoch = domain_.epoch(lkey);
   if (offered_key_ == lkey && offered_epoch_ == epoch) return true;
-  std::uint32_t& known = offered_[lkey];
-  if (known != epoch) {
+  const auto known = offered_.find(lkey);
+  if (known == offered_.end() || known->second != epoch) {
     const unique_fd fd = reopen_read_only(range.shared_fd);
     if (!fd) return false;
     auto o = make_packet<region_packet>(packet::region_offer);
@@ -223,17 +238,21 @@ bool shm_queue_pair::offer(std::uint32_t lkey, const memory_range& range, bool& 
       blocked = true;
       return false;
     }
-    known = epoch;
+    try {
+      offered_[lkey] = epoch;
+    } catch (const std::bad_alloc&) {
+      // It is offered again with the next message.
+    }
   }
   offered_key_ = lkey;
   offered_epoch_ = epoch;
   return true;
 }
 
-void shm_queue_pair::on_fault(const fault_packet& f) noexcept {
+void shm_queue_pair::on_fault(const fault_packet& f) {
   const bool known = static_cast<int>(f.code) < errc_count && f.code != errc::ok;
-  failure why(known ? f.code : errc::connection_reset,
-              peer_text() + " ended the connection: " + get_text(f.text));
+  failure why = failure::of(known ? f.code : errc::connection_reset,
+                            {peer_text(), " ended the connection: ", get_text(f.text)});
   if (f.status < wc_status_count && f.status != static_cast<unsigned>(wc_status::wr_flush_err)) {
     why.with_status(f.status, 0);
     dying_status_ = static_cast<wc_status>(f.status);

@@ -43,6 +43,13 @@ result<bound_name> bind_any(const std::string& directory, bool any_user, address
 
 }  // namespace
 
+void refuse_for_memory(int socket) noexcept {
+  static_cast<void>(send_packet(
+      socket,
+      make_refusal(packet::refuse, errc::no_memory,
+                   "it has no memory for a connection: free memory there, or raise its limits")));
+}
+
 bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept {
   const header_verdict v = inspect(p.bytes());
   if (v.is == header_verdict::what::version) {
@@ -106,7 +113,9 @@ result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
 }
 
 result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
-  if (!is_this_host(where.host)) {
+  const result<bool> here = is_this_host(where.host);
+  if (!here) return here.why();
+  if (!*here) {
     return failure{errc::unreachable, "\"" + where.host + "\" is not an address of this host"};
   }
   address bound = where;
@@ -127,8 +136,12 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   const result<void> fine = check_options(options, domain_->caps());
   if (!fine) return fine.why();
   const std::string path = port_path(domain_->directory(), to.port);
-  if (::access(path.c_str(), F_OK) != 0 || !is_this_host(to.host)) {
-    return failure{errc::unreachable, "nobody listens on " + to.text() + " by shared memory"};
+  const result<bool> here = is_this_host(to.host);
+  if (!here) return here.why();
+  if (::access(path.c_str(), F_OK) != 0 || !*here) {
+    return failure{errc::unreachable, "nobody listens on " + to.text() +
+                                          " by shared memory: start the service as this user on "
+                                          "this host, or check the port"};
   }
   auto q = std::make_unique<shm_queue_pair>(*this, side::connects, options, path);
   const result<void> dialed = dial_for(*q, path, private_data);
@@ -164,15 +177,22 @@ result<void> shm_adapter::dial_for(shm_queue_pair& q, const std::string& path,
   return {};
 }
 
-void shm_adapter::add_request(std::unique_ptr<connect_request> r) {
+connect_request& shm_adapter::add_request(std::unique_ptr<connect_request> r) {
   cm_event e;
   e.what = cm_event::type::connect_request;
   e.from = r->from;
   e.request = domain_->next_request();
   e.data.assign(r->hello.data.begin(), r->hello.data.begin() + r->hello.data_bytes);
-  e.peer = "shm:" + text(r->who);
-  requests_.emplace(e.request, std::move(r));
-  push(std::move(e));
+  e.peer = "shm:";
+  e.peer += peer_name(r->who);
+  const auto at = requests_.emplace(e.request, std::move(r)).first;
+  try {
+    push(std::move(e));
+  } catch (const std::bad_alloc&) {
+    requests_.erase(at);
+    throw;
+  }
+  return *at->second;
 }
 
 void shm_adapter::drop_requests(const shm_listener* from) noexcept {
@@ -185,7 +205,7 @@ void shm_adapter::drop_requests(const shm_listener* from) noexcept {
         send_packet(at->second->socket.get(), make_refusal(packet::reject, errc::rejected, "")));
     at = requests_.erase(at);
   }
-  std::erase_if(events_, [from](const cm_event& e) { return e.from == from; });
+  events_.drop([from](const cm_event& e) { return e.from == from; });
   events_ready_ = !events_.empty();
 }
 
@@ -212,13 +232,18 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept(std::uint64_t request,
                    "the connection request was answered before, or its client "
                    "has gone"};
   }
-  return accept_from(std::move(r->socket), r->hello, r->fds, r->who, r->path, options,
-                     private_data);
+  try {
+    return accept_from(r->socket, r->hello, r->fds, r->who, r->path, options, private_data);
+  } catch (const std::bad_alloc&) {
+    if (r->socket) refuse_for_memory(r->socket.get());
+    throw;
+  }
 }
 
 result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
-    unique_fd socket, const introduction& hello, std::span<unique_fd> fds, const peer_identity& who,
-    const std::string& path, const queue_pair_options& options, std::span<const std::byte> data) {
+    unique_fd& socket, const introduction& hello, std::span<unique_fd> fds,
+    const peer_identity& who, const std::string& path, const queue_pair_options& options,
+    std::span<const std::byte> data) {
   const auto refuse = [&](const failure& why) {
     static_cast<void>(
         send_packet(socket.get(), make_refusal(packet::refuse, why.code(), why.message())));
@@ -230,7 +255,11 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
   if (!memory) return refuse(memory.why());
   auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, options, path);
   const int raw = socket.get();
-  q->adopt_socket(std::move(socket));
+  const result<void> adopted = q->adopt_socket(std::move(socket));
+  if (!adopted) {
+    refuse_for_memory(raw);
+    return adopted.why();
+  }
   q->establish(std::move(*memory), std::move(*terms), {});
   const std::array<int, 3> mine{doorbell_.get(), page_fd_.get(), domain_->epochs_fd()};
   // A client that went meanwhile shows as the end of its socket.
@@ -261,7 +290,7 @@ result<std::uint64_t> shm_adapter::hand_over(std::uint64_t request, adapter& tar
   if (!r) return failure{errc::bad_state, "the connection request was answered before"};
   const std::lock_guard lock(to->handed_mutex_);
   r.mapped()->from = nullptr;
-  to->handed_.emplace(request, std::move(r.mapped()));
+  to->handed_.insert(std::move(r));
   return request;
 }
 

@@ -2,12 +2,14 @@
 #include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cordma/net/transport/shm/memory.hpp>
+#include <cstdio>
 #include <string>
 
 namespace cordma::transport::shm {
@@ -43,6 +45,11 @@ mapped_view::~mapped_view() {
 }
 
 result<unique_fd> create_shared(const char* name, std::size_t bytes) {
+  // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {
+    return no_room(EFBIG, name, bytes);
+  }
   unique_fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return no_room(errno, name, bytes);
   int r = 0;
@@ -69,9 +76,7 @@ bool is_safe_to_map(int fd, std::size_t bytes) noexcept {
 
 unique_fd reopen_read_only(int fd) noexcept {
   char path[40];
-  const std::string text = "/proc/self/fd/" + std::to_string(fd);
-  text.copy(path, sizeof path - 1);
-  path[text.size()] = '\0';
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   return unique_fd(::open(path, O_RDONLY | O_CLOEXEC));
 }
 
@@ -81,7 +86,7 @@ result<mapped_view> map_shared(int fd, std::size_t bytes, protection how) {
   if (at == MAP_FAILED) {
     const int saved = errno;
     return failure(errc::no_memory, "mapping " + std::to_string(bytes) +
-                                        " bytes of a peer's memory failed: raise vm.max_map_count "
+                                        " bytes of shared memory failed: raise vm.max_map_count "
                                         "or the address space limit (ulimit -v)")
         .with_errno(saved);
   }

@@ -129,7 +129,7 @@ result<void> shm_queue_pair::wait_for_peer() {
   return {};
 }
 
-void shm_queue_pair::on_hidden_name() noexcept {
+void shm_queue_pair::on_hidden_name() {
   if (!socket_) {
     socket_ = accept_one(hidden_->socket.get());
     if (!socket_) return;
@@ -144,7 +144,7 @@ void shm_queue_pair::on_hidden_name() noexcept {
   on_hidden_hello();
 }
 
-void shm_queue_pair::on_hidden_hello() noexcept {
+void shm_queue_pair::on_hidden_hello() {
   received_packet p;
   const transfer t = receive_packet(socket_.get(), p);
   if (t == transfer::again) return;

@@ -12,6 +12,7 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
                                std::string path)
     : domain_(home.of()),
       home_(home),
+      events_room_(home.events()),
       side_(which),
       options_(options),
       path_(std::move(path)),
@@ -64,7 +65,7 @@ std::string shm_queue_pair::local_address() const {
 }
 
 std::string shm_queue_pair::peer_address() const {
-  return "shm:" + path_ + " (" + peer_text() + ")";
+  return "shm:" + path_ + " (" + std::string(peer_text()) + ")";
 }
 
 ring_control& shm_queue_pair::out_control() const noexcept {
@@ -93,10 +94,9 @@ introduction shm_queue_pair::introduce(packet type,
   return i;
 }
 
-void shm_queue_pair::adopt_socket(unique_fd socket) {
+result<void> shm_queue_pair::adopt_socket(unique_fd socket) noexcept {
   socket_ = std::move(socket);
-  const result<void> watched = home_.watch(socket_.get(), *this);
-  if (!watched) lose_peer(watched.why());
+  return home_.watch(socket_.get(), *this);
 }
 
 result<void> shm_queue_pair::start(unique_fd socket, channel memory, const peer_identity& who) {
@@ -128,6 +128,9 @@ bool shm_queue_pair::probe() noexcept {
 }
 
 void shm_queue_pair::establish(channel memory, peer_terms terms, std::vector<std::byte> data) {
+  const channel& used = memory.control != nullptr ? memory : memory_;
+  const auto& incoming = used.control->direction[1 - static_cast<std::size_t>(side_)];
+  domain_.add({&incoming.accessing, socket_.get()});
   if (state_ == state::connecting) home_.expect(-1);
   if (connect_timer_.pending()) home_.home().remove(connect_timer_);
   if (memory.control != nullptr) memory_ = std::move(memory);
@@ -140,14 +143,12 @@ void shm_queue_pair::establish(channel memory, peer_terms terms, std::vector<std
   writer_ = ring_writer(memory_.cells[out], ring_bytes, &out_control());
   reader_ = ring_reader(memory_.cells[1 - out], ring_bytes, &in_control());
   eager_ = std::min<std::uint64_t>(domain_.options().eager_bytes, ring_bytes / 4 - 64);
-  domain_.add({&in_control().accessing, socket_.get()});
   state_ = state::up;
   cm_event e;
   e.what = cm_event::type::established;
   e.pair = this;
   e.data = std::move(data);
-  e.peer = peer_address();
-  home_.push(std::move(e));
+  home_.report(std::move(e));
 }
 
 void shm_queue_pair::event_taken(cm_event::type what) noexcept {
@@ -314,19 +315,17 @@ void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   e.what = cm_event::type::disconnected;
   e.pair = this;
   e.why = std::move(why);
-  e.peer = peer_address();
-  home_.push(std::move(e));
+  home_.report(std::move(e));
 }
 
-void shm_queue_pair::fail_and_tell(errc code, wc_status status, std::uint64_t position,
-                                   std::string text, wc_status mine) noexcept {
+void shm_queue_pair::fail_and_tell(failure why, wc_status status, std::uint64_t position,
+                                   wc_status mine) noexcept {
   auto p = make_packet<fault_packet>(packet::fault);
   p.position = position;
-  p.code = code;
+  p.code = why.code();
   p.status = static_cast<std::uint8_t>(status);
-  put_text(p.text, text);
+  put_text(p.text, why.message());
   static_cast<void>(send_packet(socket_.get(), p));
-  failure why(code, std::move(text));
   const wc_status told = mine != wc_status::wr_flush_err ? mine : status;
   if (told != wc_status::wr_flush_err) {
     why.with_status(static_cast<std::uint16_t>(told), 0);
@@ -335,8 +334,20 @@ void shm_queue_pair::fail_and_tell(errc code, wc_status status, std::uint64_t po
 }
 
 void shm_queue_pair::malformed(const char* what) noexcept {
-  fail_and_tell(errc::connection_reset, wc_status::bad_resp_err, no_position,
-                peer_text() + " broke the protocol: " + what);
+  fail_and_tell(failure::of(errc::connection_reset, {peer_text(), " broke the protocol: ", what}),
+                wc_status::bad_resp_err, no_position);
+}
+
+void shm_queue_pair::starve() noexcept {
+  if (state_ == state::up) {
+    fail_and_tell(failure(errc::no_memory,
+                          "no memory is left to go on with the connection: free some, or raise "
+                          "the memory limit"),
+                  wc_status::wr_flush_err, no_position);
+  } else {
+    fail_connecting(failure::of(errc::no_memory, {"no memory is left to connect with ", peer_text(),
+                                                  ": free some, or raise the memory limit"}));
+  }
 }
 
 void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) noexcept {
@@ -351,8 +362,7 @@ void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) n
   e.pair = this;
   e.why = std::move(why);
   e.data = std::move(data);
-  e.peer = peer_address();
-  home_.push(std::move(e));
+  home_.report(std::move(e));
 }
 
 // The socket has ended. What lies in the ring is delivered first, see finish_dying().
@@ -389,7 +399,7 @@ void shm_queue_pair::finish_dying() noexcept {
     }
   }
   failure why = dying_why_ ? *dying_why_ : failure(errc::connection_reset);
-  if (graceful) why = failure(errc::not_connected, peer_text() + " closed the connection");
+  if (graceful) why = failure::of(errc::not_connected, {peer_text(), " closed the connection"});
   fail(std::move(why));
 }
 

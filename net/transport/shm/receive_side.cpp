@@ -2,6 +2,7 @@
 #include <sys/uio.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
 
@@ -96,7 +97,7 @@ shm_queue_pair::taking shm_queue_pair::take(const cell_header& h, completion& ou
     case message::bye:
       reader_.take(1);
       heard_bye_ = true;
-      fail(failure(errc::not_connected, peer_text() + " closed the connection"));
+      fail(failure::of(errc::not_connected, {peer_text(), " closed the connection"}));
       return taking::blocked;
   }
   malformed("a message of an unknown kind");
@@ -229,7 +230,7 @@ bool shm_queue_pair::fetch_some(completion& out) noexcept {
   // A sender that failed meanwhile has its buffers back: what was copied may be anything.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (in_control().ended.load(std::memory_order_acquire) == end_of_stream::withdrawn) {
-    lose_peer(failure(errc::connection_reset, peer_text() + " withdrew a message in flight"));
+    lose_peer(failure::of(errc::connection_reset, {peer_text(), " withdrew a message in flight"}));
     finish_dying();
     return false;
   }
@@ -267,8 +268,8 @@ bool shm_queue_pair::fetch_piece(const piece& p, std::uint64_t bytes, recv_entry
       return true;
     }
     step_out();
-    lose_peer(failure(errc::connection_reset,
-                      peer_text() + " deregistered the memory of a message in flight"));
+    lose_peer(failure::of(errc::connection_reset,
+                          {peer_text(), " deregistered the memory of a message in flight"}));
     finish_dying();
     return false;
   }
@@ -283,9 +284,10 @@ bool shm_queue_pair::fetch_piece(const piece& p, std::uint64_t bytes, recv_entry
     iovec source{remote.iov_base, part.size()};
     const ssize_t n = ::process_vm_readv(peer_.who.pid, &local, 1, &source, 1, 0);
     if (n != static_cast<ssize_t>(part.size())) {
-      lose_peer(failure(errc::connection_reset, "reading a message of " + peer_text() +
-                                                    " failed: it ended, or freed the buffer")
-                    .with_errno(n < 0 ? errno : 0));
+      const int why = n < 0 ? errno : 0;
+      lose_peer(failure::of(errc::connection_reset, {"reading a message of ", peer_text(),
+                                                     " failed: it ended, or freed the buffer"})
+                    .with_errno(why));
       finish_dying();
       return false;
     }
@@ -313,23 +315,25 @@ shm_queue_pair::taking shm_queue_pair::no_receive() noexcept {
 void shm_queue_pair::on_rnr_timeout() noexcept {
   rnr_waiting_ = false;
   if (state_ != state::up || !receives_empty() || !reader_.ready()) return;
-  fail_and_tell(errc::remote_not_ready, wc_status::rnr_retry_exc_err, reader_.position(),
-                "no receive was posted in time for a message: post receives earlier, or raise "
-                "rnr_retry");
+  fail_and_tell(failure(errc::remote_not_ready,
+                        "no receive was posted in time for a message: post receives earlier, or "
+                        "raise rnr_retry"),
+                wc_status::rnr_retry_exc_err, reader_.position());
 }
 
 void shm_queue_pair::too_long(recv_entry& r, std::uint64_t position) noexcept {
-  const std::uint64_t capacity = r.capacity;
-  fail_and_tell(errc::truncated, wc_status::rem_inv_req_err, position,
-                "a message is longer than the receive of " + std::to_string(capacity) +
-                    " bytes posted for it",
-                wc_status::loc_len_err);
+  std::array<char, 24> bytes;
+  const char* const end = std::to_chars(bytes.begin(), bytes.end(), r.capacity).ptr;
+  fail_and_tell(
+      failure::of(errc::truncated, {"a message is longer than the receive of ",
+                                    std::string_view(bytes.begin(), end), " bytes posted for it"}),
+      wc_status::rem_inv_req_err, position, wc_status::loc_len_err);
 }
 
 void shm_queue_pair::not_allowed(recv_entry&, std::uint64_t position) noexcept {
-  fail_and_tell(errc::not_permitted, wc_status::rem_op_err, position,
-                "a receive names memory that is not registered for local_write",
-                wc_status::loc_prot_err);
+  fail_and_tell(
+      failure(errc::not_permitted, "a receive names memory that is not registered for local_write"),
+      wc_status::rem_op_err, position, wc_status::loc_prot_err);
 }
 
 void shm_queue_pair::tell() noexcept {

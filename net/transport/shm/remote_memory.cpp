@@ -13,8 +13,9 @@ remote_region& remote_memory::add(remote_region r) {
   recent_.fill(nullptr);
   std::erase_if(all_, [](const auto& entry) { return !entry.second->valid(); });
   const std::uint64_t key = r.key;
+  auto made = std::make_unique<remote_region>(std::move(r));
   auto& place = all_[key];
-  place = std::make_unique<remote_region>(std::move(r));
+  place = std::move(made);
   return *place;
 }
 

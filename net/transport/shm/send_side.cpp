@@ -257,7 +257,7 @@ void shm_queue_pair::finish_taken() noexcept {
 
 void shm_queue_pair::fail_entry(send_entry& e, wc_status status, const char* why) noexcept {
   e.status = status;
-  fail_and_tell(to_errc(status), wc_status::wr_flush_err, no_position, why);
+  fail_and_tell(failure(to_errc(status), why), wc_status::wr_flush_err, no_position);
 }
 
 bool shm_queue_pair::blocked_for_room() noexcept {

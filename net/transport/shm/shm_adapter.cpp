@@ -33,7 +33,7 @@ result<std::unique_ptr<adapter>> shm_adapter::open(std::shared_ptr<shm_domain> o
   e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLET);
   e.data.ptr = nullptr;
   if (::epoll_ctl(watched.get(), EPOLL_CTL_ADD, doorbell.get(), &e) != 0) {
-    return failure::from_os(errno, "watching the doorbell");
+    return failure::from_os(errno, "watching the doorbell (limit: fs.epoll.max_user_watches)");
   }
   result<unique_fd> page = create_shared("cordma-adapter", page_bytes);
   if (!page) return page.why();
@@ -55,6 +55,7 @@ shm_adapter::shm_adapter(std::shared_ptr<shm_domain> of, reactor& home, unique_f
       doorbell_(std::move(doorbell)),
       page_fd_(std::move(page_fd)),
       page_view_(std::move(page)) {
+  ready_.reserve(sockets_per_look);
   const bool sleeps = home_.mode() != wait_mode::polling;
   page_->may_sleep.store(sleeps ? 1 : 0, std::memory_order_seq_cst);
 }
@@ -158,21 +159,24 @@ void shm_adapter::disarm() noexcept {
 }
 
 cm_event shm_adapter::next_event() {
-  CORDMA_REQUIRE(!events_.empty());
-  cm_event e = std::move(events_.front());
-  events_.pop_front();
+  cm_event e = events_.take();
   events_ready_ = !events_.empty();
   if (e.pair != nullptr) static_cast<shm_queue_pair*>(e.pair)->event_taken(e.what);
   return e;
 }
 
 void shm_adapter::push(cm_event e) {
-  events_.push_back(std::move(e));
+  events_.push(std::move(e));
+  events_ready_ = true;
+}
+
+void shm_adapter::report(cm_event e) noexcept {
+  events_.report(std::move(e));
   events_ready_ = true;
 }
 
 void shm_adapter::drop_events(const queue_pair* of) noexcept {
-  std::erase_if(events_, [of](const cm_event& e) { return e.pair == of; });
+  events_.drop([of](const cm_event& e) { return e.pair == of; });
   events_ready_ = !events_.empty();
 }
 
@@ -181,7 +185,7 @@ result<void> shm_adapter::watch(int fd, socket_handler& handler) noexcept {
   e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLRDHUP);
   e.data.ptr = &handler;
   if (::epoll_ctl(watched_.get(), EPOLL_CTL_ADD, fd, &e) != 0) {
-    return failure::from_os(errno, "watching a connection");
+    return failure::from_os(errno, "watching a connection (limit: fs.epoll.max_user_watches)");
   }
   return {};
 }

@@ -1,10 +1,10 @@
 // One thread's queue pairs, listeners and events over shared memory.
 #pragma once
 
+#include <cordma/net/transport/event_queue.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -59,10 +59,16 @@ class shm_adapter final : public adapter {
   void detach(shm_queue_pair& q) noexcept;
   // Sockets are looked at often while somebody waits for one.
   void expect(int more) noexcept { expecting_ += more; }
+  // Of a listener. Throws std::bad_alloc.
   void push(cm_event e);
+  // Of a queue pair.
+  void report(cm_event e) noexcept;
+  [[nodiscard]] event_queue& events() noexcept { return events_; }
   void drop_events(const queue_pair* of) noexcept;
-  void add_request(std::unique_ptr<connect_request> r);
-  result<std::unique_ptr<queue_pair>> accept_from(unique_fd socket, const introduction& hello,
+  // Throws std::bad_alloc.
+  connect_request& add_request(std::unique_ptr<connect_request> r);
+  // Throws std::bad_alloc. `socket` is taken where the connection comes up.
+  result<std::unique_ptr<queue_pair>> accept_from(unique_fd& socket, const introduction& hello,
                                                   std::span<unique_fd> fds,
                                                   const peer_identity& who, const std::string& path,
                                                   const queue_pair_options& options,
@@ -94,12 +100,14 @@ class shm_adapter final : public adapter {
   unique_fd page_fd_;
   mapped_view page_view_;
   std::vector<socket_handler*> ready_;  // of the look in progress; null: gone meanwhile
-  std::deque<cm_event> events_;
+  event_queue events_;
   std::map<std::uint64_t, std::unique_ptr<connect_request>> requests_;
   std::mutex handed_mutex_;
   std::map<std::uint64_t, std::unique_ptr<connect_request>> handed_;
 };
 
+// Tells a client that there is no memory for its connection.
+void refuse_for_memory(int socket) noexcept;
 // Whether a first packet is a hello that can be answered; otherwise `answer` says why not.
 [[nodiscard]] bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept;
 // What the peer said about itself, with descriptors mapped; why not, where something is wrong.

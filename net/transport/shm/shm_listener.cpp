@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cordma/net/transport/shm/shm_listener.hpp>
+#include <new>
 
 namespace cordma::transport::shm {
 namespace {
@@ -47,22 +48,34 @@ void shm_listener::on_socket() noexcept {
       if (errno == EMFILE || errno == ENFILE) turn_away();
       return;
     }
-    auto g = std::make_unique<greeting>(*this, std::move(socket));
-    const result<peer_identity> who = identify(g->socket.get());
-    if (!who) continue;
-    g->who = *who;
-    if (!home_.of().options().any_user && g->who.uid != ::geteuid()) {
-      drain(g->socket.get());
-      static_cast<void>(
-          send_packet(g->socket.get(), make_refusal(packet::refuse, errc::not_permitted,
-                                                    "it serves processes of its own user only")));
-      continue;
+    try {
+      greet(socket);
+    } catch (const std::bad_alloc&) {
+      drain(socket.get());
+      refuse_for_memory(socket.get());
     }
-    if (!home_.watch(g->socket.get(), *g)) continue;
-    home_.expect(1);
-    home_.home().add(*g, home_.home().now() + longest_greeting);
-    greetings_.push_back(std::move(g));
   }
+}
+
+void shm_listener::greet(unique_fd& socket) {
+  const result<peer_identity> who = identify(socket.get());
+  if (!who) return;
+  if (!home_.of().options().any_user && (*who).uid != ::geteuid()) {
+    drain(socket.get());
+    static_cast<void>(
+        send_packet(socket.get(), make_refusal(packet::refuse, errc::not_permitted,
+                                               "it serves processes of its own user only")));
+    return;
+  }
+  greetings_.reserve(greetings_.size() + 1);
+  auto g = std::make_unique<greeting>(*this, std::move(socket), *who);
+  if (!home_.watch(g->socket.get(), *g)) {
+    drain(g->socket.get());
+    return refuse_for_memory(g->socket.get());
+  }
+  home_.expect(1);
+  home_.home().add(*g, home_.home().now() + longest_greeting);
+  greetings_.push_back(std::move(g));
 }
 
 // No descriptor is left: the client is told instead of hanging in the backlog.
@@ -89,25 +102,30 @@ void shm_listener::on_hello(greeting& g) noexcept {
   received_packet p;
   const transfer t = receive_packet(g.socket.get(), p);
   if (t == transfer::again) return;
-  if (t == transfer::gone) return drop(g);
+  try {
+    if (t == transfer::done) take_hello(g, p);
+  } catch (const std::bad_alloc&) {
+    refuse_for_memory(g.socket.get());
+  }
+  drop(g);
+}
+
+void shm_listener::take_hello(greeting& g, received_packet& p) {
   introduction hello{};
   refusal answer{};
   if (!check_hello(p, hello, answer)) {
     static_cast<void>(send_packet(g.socket.get(), answer));
-    return drop(g);
+    return;
   }
   auto r = std::make_unique<connect_request>();
-  home_.unwatch(g.socket.get(), g);
-  r->socket = std::move(g.socket);
   r->fds = std::move(p.fds);
   r->hello = hello;
   r->who = g.who;
   r->from = this;
   r->path = name_.path;
-  home_.expect(-1);
-  home_.home().remove(g);
-  std::erase_if(greetings_, [&g](const auto& each) { return each.get() == &g; });
-  home_.add_request(std::move(r));
+  connect_request& kept = home_.add_request(std::move(r));
+  home_.unwatch(g.socket.get(), g);
+  kept.socket = std::move(g.socket);
 }
 
 }  // namespace cordma::transport::shm

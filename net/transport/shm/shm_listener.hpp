@@ -18,22 +18,25 @@ class shm_listener final : public listener, public socket_handler {
  private:
   // A client between its connect and its hello.
   struct greeting final : socket_handler, timer {
-    greeting(shm_listener& l, unique_fd s)
+    greeting(shm_listener& l, unique_fd s, const peer_identity& w)
         : timer([](timer& t) noexcept {
             auto& g = static_cast<greeting&>(t);
             g.owner.drop(g);
           }),
           owner(l),
-          socket(std::move(s)) {}
+          socket(std::move(s)),
+          who(w) {}
     void on_socket() noexcept override { owner.on_hello(*this); }
     shm_listener& owner;
     unique_fd socket;
     peer_identity who;
   };
+  // Throw std::bad_alloc; the client is the caller's then.
+  void greet(unique_fd& socket);
+  void take_hello(greeting& g, received_packet& p);
   void on_hello(greeting& g) noexcept;
   void drop(greeting& g) noexcept;
   void turn_away() noexcept;
-  void refuse(greeting& g, errc code, std::string_view why) noexcept;
 
   shm_adapter& home_;
   bound_name name_;

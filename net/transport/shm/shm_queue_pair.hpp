@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <cordma/net/transport/event_queue.hpp>
 #include <cordma/net/transport/shm/remote_memory.hpp>
 #include <cordma/net/transport/shm/ring.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
@@ -62,8 +63,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   // The connecting side: owns `socket` and waits for the answer.
   result<void> start(unique_fd socket, channel memory, const peer_identity& who);
   // Either side: the connection is up, the event is queued. `data` came with an accept.
+  // Throws std::bad_alloc, and nothing has changed then.
   void establish(channel memory, peer_terms terms, std::vector<std::byte> data);
-  void adopt_socket(unique_fd socket);
+  [[nodiscard]] result<void> adopt_socket(unique_fd socket) noexcept;
   [[nodiscard]] introduction introduce(packet type, std::span<const std::byte> data) const noexcept;
 
   // To be connected by descriptors: makes a hidden name to be reached by.
@@ -119,8 +121,10 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
 
   // queue_pair.cpp
   void fail(failure why, wc_status status = wc_status::wr_flush_err) noexcept;
-  void fail_and_tell(errc code, wc_status status, std::uint64_t position, std::string text,
+  void fail_and_tell(failure why, wc_status status, std::uint64_t position,
                      wc_status mine = wc_status::wr_flush_err) noexcept;
+  // There was no memory to go on.
+  void starve() noexcept;
   void malformed(const char* what) noexcept;
   void fail_connecting(failure why, std::vector<std::byte> data = {}) noexcept;
   void lose_peer(failure why) noexcept;
@@ -133,24 +137,26 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   void watch_peer() noexcept;
   void on_watch() noexcept;
   [[nodiscard]] std::uint64_t signs_of_life() const noexcept;
-  [[nodiscard]] std::string peer_text() const { return text(peer_.who); }
+  [[nodiscard]] peer_name peer_text() const noexcept { return peer_name(peer_.who); }
   [[nodiscard]] ring_control& out_control() const noexcept;
   [[nodiscard]] ring_control& in_control() const noexcept;
 
   // control.cpp
-  void on_packet(received_packet& p) noexcept;
-  void on_accept(received_packet& p) noexcept;
-  void on_refusal(packet type, received_packet& p) noexcept;
-  void on_region_request(const region_packet& r) noexcept;
-  void on_region(packet type, const region_packet& r, received_packet& p) noexcept;
-  void on_fault(const fault_packet& f) noexcept;
+  // Throw std::bad_alloc.
+  void take_packets();
+  void on_packet(received_packet& p);
+  void on_accept(received_packet& p);
+  void on_refusal(packet type, received_packet& p);
+  void on_region_request(const region_packet& r);
+  void on_region(packet type, const region_packet& r, received_packet& p);
+  void on_fault(const fault_packet& f);
   [[nodiscard]] bool offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept;
   void flush_answers() noexcept;
 
   // out_of_band.cpp
   result<void> wait_for_peer();
-  void on_hidden_name() noexcept;
-  void on_hidden_hello() noexcept;
+  void on_hidden_name();
+  void on_hidden_hello();
   void close_hidden() noexcept;
 
   // send_side.cpp
@@ -219,7 +225,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   bool plain_ = false;      // up, announced, nothing of our own outstanding: see settle()
   bool open_ = false;       // up, announced, not closing, sends may bypass the queue
   bool announced_ = false;  // the event `established` was taken
-  state state_ = state::connecting;
+  state state_ = state::unconnected;
   std::uint32_t recv_head_ = 0;
   std::uint32_t recv_tail_ = 0;
   std::uint32_t recv_mask_ = 0;
@@ -234,6 +240,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   adapter_page* peer_page_ = nullptr;
   shm_domain& domain_;
   shm_adapter& home_;
+  event_queue::room events_room_;
 
   side side_;
   bool closing_ = false;

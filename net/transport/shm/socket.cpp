@@ -9,7 +9,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cordma/net/transport/shm/socket.hpp>
 #include <cstdlib>
 
@@ -46,9 +48,10 @@ failure socket_failure(int os_errno, const std::string& what) {
   return failure::from_os(os_errno, what);
 }
 
-bool is_local_ip(int family, const void* ip) noexcept {
+result<bool> is_local_ip(int family, const void* ip) {
   const unique_fd s(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!s) return false;
+  if (!s && errno == EAFNOSUPPORT) return false;
+  if (!s) return socket_failure(errno, "looking whether an address is of this host");
   if (family == AF_INET) {
     sockaddr_in a{};
     a.sin_family = AF_INET;
@@ -61,13 +64,13 @@ bool is_local_ip(int family, const void* ip) noexcept {
   return ::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
 }
 
-bool resolves_here(const std::string& host) {
+result<bool> resolves_here(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
-  bool here = false;
-  for (const addrinfo* a = found; a != nullptr && !here; a = a->ai_next) {
+  result<bool> here = false;
+  for (const addrinfo* a = found; a != nullptr && here && !*here; a = a->ai_next) {
     if (a->ai_family == AF_INET) {
       sockaddr_in v4{};
       std::memcpy(&v4, a->ai_addr, sizeof v4);
@@ -113,9 +116,11 @@ result<peer_identity> identify(int socket) {
   return peer_identity{c.pid, c.uid};
 }
 
-std::string text(const peer_identity& who) {
-  if (who.pid == 0) return "a process of another pid namespace";
-  return "process " + std::to_string(who.pid);
+peer_name::peer_name(const peer_identity& who) noexcept {
+  const std::string_view named = who.pid == 0 ? "a process of another pid namespace" : "process ";
+  char* end = std::copy(named.begin(), named.end(), text_.data());
+  if (who.pid != 0) end = std::to_chars(end, text_.data() + text_.size(), who.pid).ptr;
+  size_ = static_cast<std::size_t>(end - text_.data());
 }
 
 result<std::string> rendezvous_directory(const std::string& configured, bool any_user) {
@@ -142,7 +147,7 @@ result<std::string> rendezvous_directory(const std::string& configured, bool any
   return path;
 }
 
-bool is_this_host(const std::string& host) {
+result<bool> is_this_host(const std::string& host) {
   if (host.empty() || host == "localhost") return true;
   in_addr v4{};
   if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return is_local_ip(AF_INET, &v4);
@@ -154,10 +159,10 @@ bool is_this_host(const std::string& host) {
 }
 
 bound_name::~bound_name() {
-  if (!lock || path.empty()) return;
+  if (!lock) return;
   // The lock goes last: whoever gets it finds neither socket nor lock file.
   ::unlink(path.c_str());
-  ::unlink((path + ".lock").c_str());
+  ::unlink(lock_path.c_str());
 }
 
 std::string port_path(const std::string& directory, std::uint16_t port) {
@@ -168,18 +173,19 @@ result<bound_name> bind_name(const std::string& path, bool any_user) {
   const result<sockaddr_un> where = socket_address(path + ".lock");
   if (!where) return where.why();
   const result<sockaddr_un> at = socket_address(path);
-  result<unique_fd> lock = take_lock(path + ".lock", any_user);
+  bound_name b;
+  b.path = path;
+  b.lock_path = path + ".lock";
+  result<unique_fd> lock = take_lock(b.lock_path, any_user);
   if (!lock) {
     if (lock.code() != errc::in_use) return lock.why();
     return failure{errc::in_use, "a living process listens on " + path +
                                      " already: choose another port, or stop it"};
   }
-  bound_name b;
   b.lock = std::move(*lock);
   b.socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!b.socket) return socket_failure(errno, "making a rendezvous socket");
   ::unlink(path.c_str());  // of a dead process: the lock is ours
-  b.path = path;
   if (::bind(b.socket.get(), generic(*at), sizeof *at) != 0) {
     return socket_failure(errno, "binding " + path);
   }
@@ -194,7 +200,7 @@ result<dial> dial_name(const std::string& path) {
   const result<sockaddr_un> at = socket_address(path);
   if (!at) return at.why();
   if (::access(path.c_str(), F_OK) != 0) {
-    return failure{errc::unreachable, "nobody listens on " + path};
+    return failure{errc::unreachable, "nobody listens on " + path + ": start the service"};
   }
   dial d;
   d.socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -205,7 +211,9 @@ result<dial> dial_name(const std::string& path) {
     return d;
   }
   if (errno == ECONNREFUSED || errno == ENOENT) {
-    return failure(errc::unreachable, "nobody listens on " + path).with_errno(errno);
+    const int saved = errno;
+    return failure(errc::unreachable, "nobody listens on " + path + ": start the service")
+        .with_errno(saved);
   }
   return failure::from_os(errno, "connecting to " + path);
 }

@@ -23,19 +23,30 @@ struct peer_identity {
   unsigned uid = 0;
 };
 [[nodiscard]] result<peer_identity> identify(int socket);
-[[nodiscard]] std::string text(const peer_identity& who);
+// "process 7", as text that takes no memory.
+class peer_name {
+ public:
+  explicit peer_name(const peer_identity& who) noexcept;
+  operator std::string_view() const noexcept { return {text_.data(), size_}; }  // NOLINT
+
+ private:
+  std::array<char, 40> text_;
+  std::size_t size_;
+};
 
 // The directory, made where it is missing. not_permitted where it belongs to somebody else.
 [[nodiscard]] result<std::string> rendezvous_directory(const std::string& configured,
                                                        bool any_user);
-// Whether a listener's host names this machine; may resolve it.
-[[nodiscard]] bool is_this_host(const std::string& host);
+// Whether a listener's host names this machine; may resolve it. no_memory where no socket is left to
+// find it out.
+[[nodiscard]] result<bool> is_this_host(const std::string& host);
 
 // A listening socket and the lock that makes the name its own; both go with the process.
 struct bound_name {
   unique_fd socket;
   unique_fd lock;
   std::string path;
+  std::string lock_path;
   bound_name() = default;
   bound_name(bound_name&& other) noexcept = default;
   bound_name& operator=(bound_name&&) = delete;

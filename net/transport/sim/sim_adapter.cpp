@@ -31,9 +31,7 @@ result<std::unique_ptr<adapter>> sim_domain::open(reactor& home) {
   // Never written to: every event of the network is a timer of the reactor.
   const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (fd < 0) {
-    return failure::from_os(errno,
-                            "opening a sim adapter needs a file descriptor (raise the "
-                            "limit with ulimit -n)");
+    return failure::from_os(errno, "opening a sim adapter, which needs a file descriptor");
   }
   return std::unique_ptr<adapter>(std::make_unique<sim_adapter>(shared_from_this(), fd));
 }

@@ -105,9 +105,7 @@ std::size_t tcp_adapter::hand_out(std::span<completion> out) noexcept {
 }
 
 cm_event tcp_adapter::next_event() {
-  CORDMA_REQUIRE(!events_.empty());
-  cm_event e = std::move(events_.front());
-  events_.pop_front();
+  cm_event e = events_.take();
   events_ready_ = !events_.empty();
   return e;
 }
@@ -134,7 +132,7 @@ result<void> tcp_adapter::watch(int fd, watched& who, std::uint32_t events) noex
   e.events = events;
   e.data.ptr = &who;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &e) == 0) return {};
-  return failure::from_os(errno, "watching a socket");
+  return failure::from_os(errno, "watching a socket (limit: fs.epoll.max_user_watches)");
 }
 
 void tcp_adapter::rewatch(int fd, watched& who, std::uint32_t events) noexcept {
@@ -145,12 +143,17 @@ void tcp_adapter::rewatch(int fd, watched& who, std::uint32_t events) noexcept {
 }
 
 void tcp_adapter::push_event(cm_event event) {
-  events_.push_back(std::move(event));
+  events_.push(std::move(event));
+  events_ready_ = true;
+}
+
+void tcp_adapter::report(cm_event event) noexcept {
+  events_.report(std::move(event));
   events_ready_ = true;
 }
 
 void tcp_adapter::drop_events(const queue_pair* pair, const listener* from) noexcept {
-  std::erase_if(events_, [pair, from](const cm_event& e) {
+  events_.drop([pair, from](const cm_event& e) {
     return (pair != nullptr && e.pair == pair) || (from != nullptr && e.from == from);
   });
   events_ready_ = !events_.empty();

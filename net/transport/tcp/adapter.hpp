@@ -1,11 +1,11 @@
 // One thread's sockets: who is ready, whose turn it is, what is to be reported.
 #pragma once
 
+#include <cordma/net/transport/event_queue.hpp>
 #include <cordma/net/transport/region_table.hpp>
 #include <cordma/net/transport/tcp/hello.hpp>
 #include <cordma/net/transport/tcp/socket.hpp>
 #include <cordma/runtime/list.hpp>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -95,7 +95,11 @@ class tcp_adapter final : public adapter {
 
   result<void> watch(int fd, watched& who, std::uint32_t events) noexcept;
   void rewatch(int fd, watched& who, std::uint32_t events) noexcept;
+  // Of a listener. Throws std::bad_alloc.
   void push_event(cm_event event);
+  // Of a queue pair.
+  void report(cm_event event) noexcept;
+  [[nodiscard]] event_queue& events() noexcept { return events_; }
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
   // The number of the poll that is running; 0 outside.
   [[nodiscard]] std::uint64_t running_poll() const noexcept { return polling_ ? polls_ : 0; }
@@ -139,7 +143,7 @@ class tcp_adapter final : public adapter {
   socket_fd epoll_;
   std::size_t staging_bytes_;
   std::unique_ptr<std::byte[]> staging_;
-  std::deque<cm_event> events_;
+  event_queue events_;
   list<connection_link> completed_;
   list<connection_link> due_;
   // Tried directly in every poll; the others are found by looking at all sockets.

@@ -1,13 +1,33 @@
 #include <sys/epoll.h>
 
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cordma/net/transport/tcp/connection.hpp>
 #include <cordma/net/transport/tcp/handshake.hpp>
 
 namespace cordma::transport::tcp {
+namespace {
+
+// In digits, without memory.
+class milliseconds_text {
+ public:
+  explicit milliseconds_text(duration d) noexcept
+      : end_(std::to_chars(digits_.begin(), digits_.end(),
+                           std::chrono::duration_cast<std::chrono::milliseconds>(d).count())
+                 .ptr) {}
+  [[nodiscard]] std::string_view text() const noexcept { return {digits_.begin(), end_}; }
+
+ private:
+  std::array<char, 24> digits_;
+  const char* end_;
+};
+
+}  // namespace
 
 connection::connection(tcp_adapter& home, const queue_pair_options& granted)
     : home_(home),
+      events_room_(home.events()),
       options_(granted),
       sends_(granted.send_depth, granted.max_segments, granted.inline_bytes),
       receives_(granted.recv_depth, granted.max_segments, 0),
@@ -161,9 +181,8 @@ void connection::disconnect() noexcept {
     case phase::expecting:
     case phase::connecting:
     case phase::greeting:
-      never_came_up(cm_event::type::failed,
-                    failure{errc::not_connected, "closed by this side before it was connected"},
-                    {});
+      never_came_up(
+          failure::of(errc::not_connected, {"closed by this side before it was connected"}));
       return;
     default: return;
   }
@@ -175,7 +194,8 @@ void connection::abort() noexcept {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   static_cast<void>(setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once,
                                static_cast<socklen_t>(sizeof at_once)));
-  break_off(failure{errc::connection_reset, "the connection to " + peer_ + " was aborted here"});
+  break_off(
+      failure::of(errc::connection_reset, {"the connection to ", peer_, " was aborted here"}));
 }
 
 void connection::close_socket() noexcept {
@@ -187,8 +207,8 @@ void connection::close_socket() noexcept {
   phase_ = phase::dead;
 }
 
-failure connection::reset_by_peer(const char* how) const {
-  return failure{errc::connection_reset, "the connection to " + peer_ + " broke: " + how};
+failure connection::reset_by_peer(const char* how) const noexcept {
+  return failure::of(errc::connection_reset, {"the connection to ", peer_, " broke: ", how});
 }
 
 void connection::enter_error(failure why) noexcept {
@@ -200,8 +220,7 @@ void connection::enter_error(failure why) noexcept {
     e.what = cm_event::type::disconnected;
     e.pair = this;
     e.why = std::move(why);
-    e.peer = peer_;
-    home_.push_event(std::move(e));
+    home_.report(std::move(e));
   }
   sends_.flush();
   receives_.flush();
@@ -218,8 +237,7 @@ void connection::break_off(failure why) noexcept {
 void connection::fail_request(wc_status status) noexcept {
   const std::uint32_t first = sends_.done;
   const opcode op = sends_[first].op;
-  const std::string what = std::string(name(op)) + " to " + peer_ + " failed";
-  failure why{to_errc(status), what};
+  failure why = failure::of(to_errc(status), {name(op), " to ", peer_, " failed"});
   why.with_status(static_cast<std::uint16_t>(status), 0);
   sends_[first].status = status;
   ++sends_.done;
@@ -227,20 +245,23 @@ void connection::fail_request(wc_status status) noexcept {
   break_off(std::move(why));
 }
 
-void connection::never_came_up(cm_event::type what, failure why,
-                               std::span<const std::byte> data) noexcept {
+void connection::never_came_up(failure why, std::vector<std::byte> data) noexcept {
   if (failed_) return;
   cm_event e;
-  e.what = what;
+  e.what = why.code() == errc::rejected ? cm_event::type::rejected : cm_event::type::failed;
   e.pair = this;
   e.why = std::move(why);
-  e.data.assign(data.begin(), data.end());
-  e.peer = peer_;
-  home_.push_event(std::move(e));
+  e.data = std::move(data);
+  home_.report(std::move(e));
   home_.home().remove(watch_timer_);
   break_off(errc::not_connected);
   phase_ = phase::dead;
   handshake_.reset();
+}
+
+void connection::starve() noexcept {
+  never_came_up(failure::of(errc::no_memory, {"no memory is left to connect to ", peer_,
+                                              ": free some, or raise the memory limit"}));
 }
 
 // Called after every transmission, and where nothing may leave: as long as the peer owes something,
@@ -259,11 +280,9 @@ bool connection::owes_something() const noexcept {
 
 void connection::on_watch() noexcept {
   if (phase_ == phase::connecting || phase_ == phase::greeting || phase_ == phase::expecting) {
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout);
-    never_came_up(cm_event::type::failed,
-                  failure{errc::timed_out,
-                          peer_ + " did not answer within " + std::to_string(ms.count()) + " ms"},
-                  {});
+    const milliseconds_text ms(options_.connect_timeout);
+    never_came_up(
+        failure::of(errc::timed_out, {peer_, " did not answer within ", ms.text(), " ms"}));
     return;
   }
   if (phase_ == phase::draining) return close_socket();
@@ -271,11 +290,10 @@ void connection::on_watch() noexcept {
     silent_periods_ = 0;
     activity_seen_ = activity_;
   } else if (++silent_periods_ >= 2) {
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.peer_timeout);
+    const milliseconds_text ms(options_.peer_timeout);
     if (phase_ == phase::finishing) return break_off(std::move(finish_why_));
-    break_off(failure{errc::connection_reset, peer_ + " has not answered for " +
-                                                  std::to_string(ms.count()) +
-                                                  " ms (peer_timeout) and is taken for dead"});
+    break_off(failure::of(errc::connection_reset, {peer_, " has not answered for ", ms.text(),
+                                                   " ms (peer_timeout) and is taken for dead"}));
     return;
   }
   if (!owes_something()) return;

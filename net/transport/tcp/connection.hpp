@@ -47,6 +47,8 @@ class connection final : public queue_pair, public watched {
   // The accepting side: `fd` has said `theirs`, and gets `reply`.
   result<void> adopt(socket_fd fd, const hello& theirs, hello reply);
   void on_ready(std::uint32_t events) noexcept override;
+  // There was no memory to come up with.
+  void starve() noexcept;
   // Takes what the socket has, up to a bound. True if anything came.
   bool receive() noexcept;
   // Whether the last receive() emptied the socket.
@@ -108,18 +110,18 @@ class connection final : public queue_pair, public watched {
   void enter_error(failure why) noexcept;
   void fail_request(wc_status status) noexcept;
   void break_off(failure why) noexcept;
-  void never_came_up(cm_event::type what, failure why, std::span<const std::byte> data) noexcept;
+  void never_came_up(failure why, std::vector<std::byte> data = {}) noexcept;
   void close_socket() noexcept;
   void watch_peer() noexcept;
   [[nodiscard]] bool owes_something() const noexcept;
   void on_watch() noexcept;
-  [[nodiscard]] failure reset_by_peer(const char* how) const;
+  [[nodiscard]] failure reset_by_peer(const char* how) const noexcept;
 
   // handshake.cpp: coming up
   void try_next_candidate() noexcept;
   void on_connected() noexcept;
-  void receive_hello() noexcept;
-  void answered(const decoded_hello& d) noexcept;
+  void receive_hello();
+  void answered(const decoded_hello& d);
   void came_up(const hello& theirs, std::span<const std::byte> data);
   [[nodiscard]] bool send_hello(const hello& h) noexcept;
 
@@ -169,6 +171,7 @@ class connection final : public queue_pair, public watched {
   [[nodiscard]] bool credit_due() const noexcept;
 
   tcp_adapter& home_;
+  event_queue::room events_room_;
   queue_pair_options options_;
   socket_fd fd_;
   phase phase_ = phase::idle;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cordma/net/transport/tcp/descriptor.hpp>
 #include <cordma/net/transport/tcp/handshake.hpp>
+#include <new>
 
 namespace cordma::transport::tcp {
 namespace {
@@ -208,8 +209,12 @@ void tcp_adapter::attach(incoming& caller) noexcept {
   caller.detach();
   socket_fd fd = caller.release();
   gone(caller);
-  // If the caller has hung up meanwhile it will call again, or connect_timeout ends it.
-  static_cast<void>(c.adopt(std::move(fd), theirs, c.greeting(hello_kind::accept)));
+  try {
+    // If the caller has hung up meanwhile it will call again, or connect_timeout ends it.
+    static_cast<void>(c.adopt(std::move(fd), theirs, c.greeting(hello_kind::accept)));
+  } catch (const std::bad_alloc&) {
+    c.starve();
+  }
 }
 
 void tcp_adapter::find_caller(connection& c) noexcept {

@@ -6,17 +6,17 @@
 namespace cordma::transport::tcp {
 namespace {
 
-failure cannot_reach(int code, const std::string& peer) {
+failure cannot_reach(int code, std::string_view peer) noexcept {
   if (code == ECONNREFUSED) {
-    return failure{errc::unreachable, "nobody listens on " + peer +
-                                          ": start the service there, or check host and port"}
+    return failure::of(errc::unreachable, {"nobody listens on ", peer,
+                                           ": start the service there, or check host and port"})
         .with_errno(code);
   }
   if (code == ETIMEDOUT) {
-    return failure{errc::timed_out, peer + " does not answer: check the address and firewalls"}
+    return failure::of(errc::timed_out, {peer, " does not answer: check the address and firewalls"})
         .with_errno(code);
   }
-  return failure::from_os(code, "connecting to " + peer);
+  return failure::from_os(code, {"connecting to ", peer});
 }
 
 failure differs(const decoded_hello& d, const std::string& peer) {
@@ -91,7 +91,7 @@ void connection::try_next_candidate() noexcept {
     }
     fd_.reset();
   }
-  never_came_up(cm_event::type::failed, h.last, {});
+  never_came_up(h.last);
 }
 
 void connection::on_connected() noexcept {
@@ -112,9 +112,8 @@ void connection::on_connected() noexcept {
   h.credit = static_cast<std::uint16_t>(receives_.posted);
   told_credit_ = receives_.posted;
   if (!send_hello(h)) {
-    return never_came_up(cm_event::type::failed,
-                         failure{errc::connection_aborted, peer_ + " hung up in the handshake"},
-                         {});
+    return never_came_up(
+        failure::of(errc::connection_aborted, {peer_, " hung up in the handshake"}));
   }
   phase_ = phase::greeting;
   home_.rewatch(fd_.get(), *this, EPOLLIN);
@@ -122,35 +121,32 @@ void connection::on_connected() noexcept {
 
 bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(fd_.get(), h); }
 
-void connection::receive_hello() noexcept {
+void connection::receive_hello() {
   switch (handshake_->reader.read(fd_.get())) {
     case hello_reader::progress::more: return;
     case hello_reader::progress::decoded: return answered(handshake_->reader.value);
     case hello_reader::progress::closed: break;
   }
-  never_came_up(cm_event::type::failed,
-                failure{errc::connection_aborted,
-                        peer_ + " hung up in the handshake: is it a cordma service?"},
-                {});
+  never_came_up(failure::of(errc::connection_aborted,
+                            {peer_, " hung up in the handshake: is it a cordma service?"}));
 }
 
-void connection::answered(const decoded_hello& d) noexcept {
+void connection::answered(const decoded_hello& d) {
   const hello& h = d.value;
   const std::span<const std::byte> data{h.data.data(), h.data_length};
   if (d.what == decoded_hello::outcome::bad) {
     return never_came_up(
-        cm_event::type::failed,
-        failure{errc::connection_aborted, peer_ + " answered the handshake wrongly: " + d.why}, {});
+        failure::of(errc::connection_aborted, {peer_, " answered the handshake wrongly: ", d.why}));
   }
   if (d.what == decoded_hello::outcome::other) {
-    return never_came_up(cm_event::type::failed, differs(d, peer_), {});
+    return never_came_up(differs(d, peer_));
   }
   if (h.kind == hello_kind::mismatch) {
     decoded_hello theirs = d;
     theirs.field = h.field;
     theirs.mine = own_value(h.field);
     theirs.theirs = h.field_value;
-    return never_came_up(cm_event::type::failed, differs(theirs, peer_), {});
+    return never_came_up(differs(theirs, peer_));
   }
   if (h.kind == hello_kind::accept) {
     const hello theirs = h;  // the handshake it lies in goes away
@@ -167,11 +163,15 @@ void connection::answered(const decoded_hello& d) noexcept {
     phase_ = phase::connecting;
     return try_next_candidate();
   }
-  never_came_up(cm_event::type::rejected, failure{errc::rejected, peer_ + " rejected the request"},
-                data);
+  never_came_up(failure::of(errc::rejected, {peer_, " rejected the request"}),
+                {data.begin(), data.end()});
 }
 
 void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
+  cm_event e;
+  e.what = cm_event::type::established;
+  e.pair = this;
+  e.data.assign(data.begin(), data.end());
   options_.read_depth = std::min(options_.read_depth, theirs.read_depth);
   peer_recv_depth_ = theirs.recv_depth;
   credits_ = theirs.credit;
@@ -181,12 +181,7 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   waiting_ = false;
   phase_ = phase::open;
   established_ = true;
-  cm_event e;
-  e.what = cm_event::type::established;
-  e.pair = this;
-  e.data.assign(data.begin(), data.end());
-  e.peer = peer_;
-  home_.push_event(std::move(e));
+  home_.report(std::move(e));
   home_.mark_active(*this);
   if (credit_due()) home_.mark_due(*this);
   transmit();
@@ -198,11 +193,15 @@ result<void> connection::adopt(socket_fd fd, const hello& theirs, hello reply) {
   tune(fd_.get(), options_.peer_timeout);
   told_credit_ = receives_.posted;
   reply.credit = static_cast<std::uint16_t>(receives_.posted);
+  const result<void> watching = home_.watch(fd_.get(), *this, EPOLLIN);
+  if (!watching) {
+    fd_.reset();
+    return watching.why();
+  }
   if (!send_hello(reply)) {
+    fd_.reset();
     return failure{errc::bad_state, "the client " + peer_ + " has hung up: its request is gone"};
   }
-  const result<void> watching = home_.watch(fd_.get(), *this, EPOLLIN);
-  if (!watching) return watching.why();
   came_up(theirs, {});
   return {};
 }

@@ -100,7 +100,11 @@ void incoming::on_ready(std::uint32_t) noexcept {
   greeted_ = true;
   home_->add_waiting(-1);
   home_->home().remove(deadline_);
-  home_->requested(*this);
+  try {
+    home_->requested(*this);
+  } catch (const std::bad_alloc&) {
+    home_->gone(*this);  // the client finds its socket closed
+  }
 }
 
 void incoming::refuse(const decoded_hello& d) noexcept {

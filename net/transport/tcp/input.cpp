@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cordma/net/transport/tcp/connection.hpp>
+#include <new>
 
 namespace cordma::transport::tcp {
 namespace {
@@ -24,7 +25,13 @@ std::uint16_t low(std::uint32_t counter) noexcept { return static_cast<std::uint
 
 void connection::on_ready(std::uint32_t events) noexcept {
   if (phase_ == phase::connecting) return on_connected();
-  if (phase_ == phase::greeting) return receive_hello();
+  if (phase_ == phase::greeting) {
+    try {
+      return receive_hello();
+    } catch (const std::bad_alloc&) {
+      return starve();
+    }
+  }
   if ((events & EPOLLOUT) != 0 && output_blocked_) unblock_output();
   if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0 && fd_) receive();
 }
@@ -339,7 +346,7 @@ void connection::on_probe_answer() noexcept {
 
 void connection::on_goodbye() noexcept {
   peer_said_goodbye_ = true;
-  failure why{errc::not_connected, "the connection was closed by " + peer_};
+  failure why = failure::of(errc::not_connected, {"the connection was closed by ", peer_});
   if (phase_ == phase::goodbye_sent) return break_off(std::move(why));
   if (phase_ == phase::open) finish_with(std::move(why));
 }
@@ -360,22 +367,23 @@ void connection::refuse(wc_status status, const char* what) noexcept {
                        .addr = 0,
                        .rkey = 0,
                        .value = 0});
-  failure why{to_errc(status), peer_ + " " + what};
+  failure why = failure::of(to_errc(status), {peer_, " ", what});
   why.with_status(static_cast<std::uint16_t>(status), 0);
   finish_with(std::move(why));
 }
 
 void connection::protocol_error(const char* what) noexcept {
-  break_off(failure{
+  break_off(failure::of(
       errc::connection_reset,
-      "the connection to " + peer_ + " was broken off: it breaks the protocol (" + what + ")"});
+      {"the connection to ", peer_, " was broken off: it breaks the protocol (", what, ")"}));
 }
 
 void connection::end_of_stream() noexcept {
   if (phase_ == phase::draining) return close_socket();
   if (phase_ == phase::finishing) return break_off(std::move(finish_why_));
   if (phase_ == phase::goodbye_sent || peer_said_goodbye_) {
-    return break_off(failure{errc::not_connected, "the connection to " + peer_ + " was closed"});
+    return break_off(
+        failure::of(errc::not_connected, {"the connection to ", peer_, " was closed"}));
   }
   break_off(reset_by_peer("the peer is gone"));
 }

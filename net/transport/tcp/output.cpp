@@ -255,7 +255,7 @@ void connection::add_payload(out_batch& b, outgoing& f) noexcept {
     if (!b.pins[b.pinned]) {
       // In the middle of a frame there is no place for a nak, and wrong bytes are no way out.
       return break_off(
-          failure{errc::remote_access, "memory was deregistered while " + peer_ + " read it"});
+          failure::of(errc::remote_access, {"memory was deregistered while ", peer_, " read it"}));
     }
     b.io.add(b.pins[b.pinned++].data(), left);
   }
@@ -319,7 +319,7 @@ void connection::finished(const outgoing& f) noexcept {
       if (phase_ == phase::finishing) return finish();
       phase_ = phase::goodbye_sent;
       if (peer_said_goodbye_) {
-        break_off(failure{errc::not_connected, "the connection to " + peer_ + " was closed"});
+        break_off(failure::of(errc::not_connected, {"the connection to ", peer_, " was closed"}));
       }
       return;
     default: return;

@@ -106,15 +106,15 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
 
 bool at_descriptor_limit(int os_errno) noexcept { return os_errno == EMFILE || os_errno == ENFILE; }
 
-failure descriptor_limit(int os_errno, const char* doing) {
+failure descriptor_limit(int os_errno, const char* doing) noexcept {
   if (!at_descriptor_limit(os_errno)) return failure::from_os(os_errno, doing);
-  return failure{errc::no_memory, std::string(doing) +
-                                      ": the limit of open files is reached: raise it with "
-                                      "ulimit -n, or close connections"}
+  return failure::of(errc::no_memory, {doing,
+                                       ": the limit of open files is reached: raise it with "
+                                       "ulimit -n, or close connections"})
       .with_errno(os_errno);
 }
 
-result<socket_fd> open_stream(int family) {
+result<socket_fd> open_stream(int family) noexcept {
   socket_fd s(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!s) return descriptor_limit(errno, "opening a socket");
   return s;

@@ -48,9 +48,9 @@ enum class purpose : std::uint8_t { connecting, listening };
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& where, purpose why);
 
 // A non-blocking stream socket. no_memory at the limit of descriptors, saying what to do.
-[[nodiscard]] result<socket_fd> open_stream(int family);
+[[nodiscard]] result<socket_fd> open_stream(int family) noexcept;
 [[nodiscard]] result<socket_fd> open_listener(const address& where, int backlog);
-[[nodiscard]] failure descriptor_limit(int os_errno, const char* doing);
+[[nodiscard]] failure descriptor_limit(int os_errno, const char* doing) noexcept;
 [[nodiscard]] bool at_descriptor_limit(int os_errno) noexcept;
 
 // No delay, and the kernel's own watch over a silent peer.

@@ -1,0 +1,207 @@
+// Limits of the process and of the file system: what cannot be had is an error that says what to raise, and
+// what needs none of it works on.
+#include <doctest/doctest.h>
+#include <support/fd_count.hpp>
+#include <support/process.hpp>
+#include <support/stage.hpp>
+
+#include <cerrno>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "session.hpp"
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+// Sets a soft limit as long as it lives.
+class soft_limit {
+ public:
+  soft_limit(__rlimit_resource what, rlim_t to) : what_(what) {
+    REQUIRE(::getrlimit(what_, &before_) == 0);
+    rlimit tight = before_;
+    tight.rlim_cur = to;
+    REQUIRE(::setrlimit(what_, &tight) == 0);
+  }
+  soft_limit(const soft_limit&) = delete;
+  soft_limit& operator=(const soft_limit&) = delete;
+  ~soft_limit() { ::setrlimit(what_, &before_); }
+
+ private:
+  __rlimit_resource what_;
+  rlimit before_{};
+};
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+errc opening(transport::kind over, std::string& why) {
+  try {
+    const stage s({}, over);
+    return errc::ok;
+  } catch (const error& e) {
+    why = e.what();
+    return e.condition();
+  }
+}
+
+std::string locked_memory() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.starts_with("VmLck:")) return line;
+  }
+  return "no VmLck";
+}
+
+// In a file system of its own with one page and no room for another file. 77: not allowed here.
+int listen_where_nothing_fits(const std::string& directory) {
+  if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
+  ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+  if (::mount("none", directory.c_str(), "tmpfs", 0, "mode=700,size=4k,nr_inodes=1") != 0)
+    return 77;
+  auto domain = transport::make_shm({.directory = directory}).value();
+  reactor home;
+  auto adapter = domain->open(home).value();
+  const auto refused = adapter->listen({"", 4711});
+  if (refused.ok() || refused.code() != errc::no_memory) return 1;
+  if (!has(refused.why().message(), directory.c_str())) return 2;
+  if (!has(refused.why().message(), "free space")) return 3;
+  // One inode more than the directory and the lock need: now the socket does not fit.
+  if (::mount("none", directory.c_str(), "tmpfs", MS_REMOUNT, "nr_inodes=2") != 0) return 4;
+  const auto half = adapter->listen({"", 4711});
+  if (half.ok() || half.code() != errc::no_memory) return 5;
+  if (::access((directory + "/4711.lock").c_str(), F_OK) == 0) return 6;
+  if (::mount("none", directory.c_str(), "tmpfs", MS_REMOUNT, "nr_inodes=8") != 0) return 7;
+  return adapter->listen({"", 4711}).ok() ? 0 : 8;
+}
+
+// The locks of an eighth of the ports that tcp chooses from, as if living processes listened there.
+class taken_ports {
+ public:
+  explicit taken_ports(const std::string& directory) : directory_(directory) {
+    std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+    range >> first_ >> last_;
+    for (unsigned port = first_; port <= last_; ++port) {
+      if (!takes(port)) continue;
+      const int fd = ::open(name(port).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+      REQUIRE(fd >= 0);
+      REQUIRE(::flock(fd, LOCK_EX | LOCK_NB) == 0);
+      locks_.push_back(fd);
+    }
+  }
+  taken_ports(const taken_ports&) = delete;
+  taken_ports& operator=(const taken_ports&) = delete;
+  ~taken_ports() {
+    for (const int fd : locks_) ::close(fd);
+    for (unsigned port = first_; port <= last_; ++port) {
+      if (takes(port)) ::unlink(name(port).c_str());
+    }
+  }
+  // Of both parities: the kernel prefers one.
+  [[nodiscard]] static bool takes(unsigned port) { return port / 2 % 8 == 0; }
+
+ private:
+  [[nodiscard]] std::string name(unsigned port) const {
+    return directory_ + "/" + std::to_string(port) + ".lock";
+  }
+  std::string directory_;
+  unsigned first_ = 0;
+  unsigned last_ = 0;
+  std::vector<int> locks_;
+};
+
+}  // namespace
+
+TEST_CASE("memory beyond the limit of file sizes is no_memory, not SIGXFSZ [shm, tcp]") {
+  for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {
+    CAPTURE(transport::name(over));
+    stage s({}, over);
+    wire w = s.play([](stage& on) -> task<wire> { return connect(on); });
+    s.play([](stage& on, wire* x) -> task<> { return use(on, x); }, &w);
+    const std::size_t open_before = open_descriptors();
+    {
+      const soft_limit files(RLIMIT_FSIZE, 1 << 20);
+      const result<MemoryRegion> refused = s.client_context().allocate(std::size_t{1} << 21);
+      CHECK(refused.code() == errc::no_memory);
+      CHECK(has(refused.why().message(), "ulimit -f"));
+      CHECK(open_descriptors() == open_before);
+      s.play([](stage& on, wire* x) -> task<> { return use(on, x); }, &w);
+    }
+    CHECK(s.client_context().allocate(std::size_t{1} << 21).ok());
+  }
+}
+
+TEST_CASE(
+    "a Context whose transport's memory is beyond the limit of file sizes is no_memory [shm]") {
+  const std::size_t open_before = open_descriptors();
+  std::string why;
+  {
+    const soft_limit files(RLIMIT_FSIZE, 4096);
+    CHECK(opening(transport::kind::shm, why) == errc::no_memory);
+  }
+  CHECK(has(why, "ulimit -f"));
+  CHECK(open_descriptors() == open_before);
+  CHECK(opening(transport::kind::shm, why) == errc::ok);
+}
+
+TEST_CASE(
+    "a directory without room for a rendezvous socket: no_memory, nothing left behind [shm]") {
+  char name[] = "/tmp/cordma-test-XXXXXX";
+  REQUIRE(::mkdtemp(name) != nullptr);
+  const std::string directory = name;
+  child_process tried([&](wire_to_peer&) { return listen_where_nothing_fits(directory); });
+  const int status = tried.join();
+  ::rmdir(name);
+  if (status == 77) {
+    MESSAGE("left out: mounting is not allowed here; standalone.system_call_failure has ENOSPC");
+    return;
+  }
+  CHECK(status == 0);
+}
+
+TEST_CASE("a session needs no locked memory, and locks none [shm, tcp]") {
+  const soft_limit locked(RLIMIT_MEMLOCK, 0);
+  for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {
+    CAPTURE(transport::name(over));
+    stage s({}, over);
+    wire w = s.play([](stage& on) -> task<wire> { return connect(on); });
+    MemoryRegion registered = client_memory(s, std::size_t{1} << 20);
+    CHECK(locked_memory() == "VmLck:\t       0 kB");
+    s.play([](stage& on, wire* x) -> task<> { return use(on, x); }, &w);
+    s.play(session);
+  }
+}
+
+TEST_CASE(
+    "port 0 is a port that is free on every transport, though others are taken on one of them") {
+  char name[] = "/tmp/cordma-test-XXXXXX";
+  REQUIRE(::mkdtemp(name) != nullptr);
+  rlimit most{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &most) == 0);
+  {
+    const soft_limit descriptors(RLIMIT_NOFILE, most.rlim_max);  // as many as there may be
+    const taken_ports taken(name);
+    context_options both;
+    both.transports = {transport::kind::shm, transport::kind::tcp};
+    both.shm.directory = name;
+    Context context(both);
+    Worker worker(context);
+    for (int i = 0; i < 200; ++i) {  // so that what tcp finds free is taken on shm at times
+      const result<Listener> l = worker.listen("127.0.0.1:0");
+      REQUIRE(l.ok());
+      CHECK_FALSE(taken_ports::takes(l->bound().port));
+    }
+  }
+  CHECK(::rmdir(name) == 0);
+}

@@ -1,0 +1,67 @@
+// A whole session on a stage, for tests in which something is not to be had, and what may become of it.
+#pragma once
+
+#include <support/stage.hpp>
+
+#include <array>
+#include <stdexcept>
+#include <string>
+
+namespace cordma::test {
+
+// Bytes: a message that is copied, and one that is fetched where a transport fetches.
+inline constexpr std::array<std::size_t, 2> session_sizes{8, 20'000};
+// As connect(), and it ends where one side ends: a request that was lost is nobody's to wait for.
+inline task<wire> connect_in_time(stage& on) {
+  Listener listener = on.server().listen(on.server_address()).value();
+  connect_operation connecting = on.client().connect(on.reach(listener)).start();
+  next_operation coming = listener.next().start();
+  while (!coming.done() && !connecting.done()) co_await moment(on);
+  if (!coming.done()) {
+    Endpoint client = co_await connecting;
+    throw std::logic_error("connected without a request");
+  }
+  ConnectionRequest request = co_await coming;
+  Endpoint server = co_await request.accept();
+  Endpoint client = co_await connecting;
+  co_return wire(std::move(client), std::move(server));
+}
+
+inline task<> use(stage& on, wire* w) {
+  MemoryRegion out = client_memory(on, session_sizes.back());
+  MemoryRegion in = server_memory(on, session_sizes.back());
+  const RemoteMemory remote = exported(in);
+  for (const std::size_t size : session_sizes) {
+    fill(out.bytes().first(size), size);
+    recv_operation receiving = w->server.recv(in.all().first(size)).start();
+    co_await w->client.send(out.all().first(size));
+    co_await receiving;
+    if (!filled(in.bytes().first(size), size)) throw std::logic_error("wrong bytes");
+    co_await w->client.write(remote.slice(0, size).value(), out.all().first(size));
+    co_await w->client.read(remote.slice(0, size).value(), out.all().first(size));
+  }
+  co_await w->client.fetch_add(remote.slice(0, 8).value(), 1);
+  co_await w->client.flush();
+}
+
+inline task<> session(stage& on) {
+  wire w = co_await connect_in_time(on);
+  co_await use(on, &w);
+  co_await w.client.close();
+}
+
+struct outcome {
+  bool came = false;  // what was to fail
+  bool failed = false;
+  bool memory = false;  // what was reported is that there was none
+  bool loss = false;    // ... or that the connection was lost
+  std::string why;
+};
+
+// Whether the peer of who ran out may report this: it has only lost its connection.
+inline bool is_loss(errc code) {
+  return code == errc::connection_reset || code == errc::connection_aborted ||
+         code == errc::not_connected || code == errc::rejected;
+}
+
+}  // namespace cordma::test

@@ -1,0 +1,206 @@
+// G3: the n-th call of a system call fails, for every n: while Contexts and Workers are made, and during a
+// whole session. It ends with an error that says what to do, or it does without; a connection that
+// was up before carries on, the next session goes well, and nothing is left behind.
+#include <doctest/doctest.h>
+#include <support/fd_count.hpp>
+#include <support/stage.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <string_view>
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "session.hpp"
+
+namespace {
+
+struct system_call {
+  const char* name;
+  int os_errno;  // what it fails with
+};
+
+constexpr std::array<system_call, 12> all_calls{{{"socket", EMFILE},
+                                                 {"accept4", EMFILE},
+                                                 {"epoll_create1", EMFILE},
+                                                 {"epoll_ctl", ENOSPC},
+                                                 {"eventfd", EMFILE},
+                                                 {"memfd_create", EMFILE},
+                                                 {"fallocate", ENOSPC},
+                                                 {"posix_fallocate", ENOSPC},
+                                                 {"mmap", ENOMEM},
+                                                 {"open", EMFILE},
+                                                 {"open", ENOSPC},
+                                                 {"bind", ENOSPC}}};
+
+struct {
+  system_call failing{"", 0};
+  int left = 0;  // calls until the one that fails; 0: none does
+  bool came = false;
+} plan;
+
+// Whether this call is to fail; errno says how.
+bool fails(std::string_view name) {
+  if (plan.left == 0 || name != plan.failing.name || --plan.left != 0) return false;
+  plan.came = true;
+  errno = plan.failing.os_errno;
+  return true;
+}
+
+long raw(long number, long a, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+  return ::syscall(number, a, b, c, d, e, f);
+}
+int raw_int(long number, long a, long b = 0, long c = 0, long d = 0) {
+  return static_cast<int>(raw(number, a, b, c, d));
+}
+long word(const void* p) { return static_cast<long>(reinterpret_cast<std::uintptr_t>(p)); }
+
+}  // namespace
+
+// They stand before those of the C library.
+extern "C" {
+int socket(int family, int type, int protocol) noexcept {
+  return fails("socket") ? -1 : raw_int(SYS_socket, family, type, protocol);
+}
+int accept4(int fd, sockaddr* a, socklen_t* n, int flags) {
+  return fails("accept4") ? -1 : raw_int(SYS_accept4, fd, word(a), word(n), flags);
+}
+int bind(int fd, const sockaddr* a, socklen_t n) noexcept {
+  const bool fails_now = a->sa_family == AF_UNIX && fails("bind");  // only they take space
+  return fails_now ? -1 : raw_int(SYS_bind, fd, word(a), n);
+}
+int epoll_create1(int flags) noexcept {
+  return fails("epoll_create1") ? -1 : raw_int(SYS_epoll_create1, flags);
+}
+int epoll_ctl(int epoll, int op, int fd, epoll_event* e) noexcept {
+  if (op == EPOLL_CTL_ADD && fails("epoll_ctl")) return -1;
+  return raw_int(SYS_epoll_ctl, epoll, op, fd, word(e));
+}
+int eventfd(unsigned value, int flags) noexcept {
+  return fails("eventfd") ? -1 : raw_int(SYS_eventfd2, value, flags);
+}
+int memfd_create(const char* name, unsigned flags) noexcept {
+  return fails("memfd_create") ? -1 : raw_int(SYS_memfd_create, word(name), flags);
+}
+int fallocate(int fd, int mode, off_t at, off_t bytes) {
+  return fails("fallocate") ? -1 : raw_int(SYS_fallocate, fd, mode, at, bytes);
+}
+int posix_fallocate(int fd, off_t at, off_t bytes) {
+  if (fails("posix_fallocate")) return errno;
+  return raw(SYS_fallocate, fd, 0, at, bytes) == 0 ? 0 : errno;
+}
+void* mmap(void* at, std::size_t bytes, int rights, int flags, int fd, off_t from) noexcept {
+  if (fails("mmap")) return MAP_FAILED;
+  return reinterpret_cast<void*>(
+      raw(SYS_mmap, word(at), static_cast<long>(bytes), rights, flags, fd, from));
+}
+int open(const char* path, int flags, ...) {
+  std::va_list more;
+  va_start(more, flags);
+  const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
+  va_end(more);
+  return fails("open") ? -1 : raw_int(SYS_openat, AT_FDCWD, word(path), flags, mode);
+}
+}
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr int most = 200;  // calls; no session makes as many
+
+template <class Play>
+outcome attempt(system_call what, int n, Play play) {
+  plan = {what, n, false};
+  outcome o;
+  try {
+    play();
+  } catch (const error& e) {
+    const errc code = e.why().first_cause().code();
+    o.failed = true;
+    o.memory = code == errc::no_memory;
+    o.loss = is_loss(code);
+    o.why = e.what();
+  }
+  o.came = plan.came;
+  plan.left = 0;
+  return o;
+}
+
+bool says_what_to_do(const std::string& why) {
+  constexpr std::array<std::string_view, 4> advice{"raise", "free", "close",
+                                                   "make the rings smaller"};
+  return std::any_of(advice.begin(), advice.end(),
+                     [&](std::string_view a) { return why.find(a) != std::string::npos; });
+}
+
+void check(const outcome& o) {
+  CAPTURE(o.why);
+  CHECK((o.came || !o.failed));
+  CHECK((!o.failed || o.memory || o.loss));
+  if (o.memory) CHECK(says_what_to_do(o.why));
+}
+
+void fail_each_of_opening(transport::kind over, system_call what) {
+  const std::size_t open_before = open_descriptors();
+  int n = 1;
+  for (bool came = true; came && n < most; ++n) {
+    CAPTURE(n);
+    const outcome o = attempt(what, n, [over] { const stage s({}, over); });
+    check(o);
+    CHECK(open_descriptors() == open_before);
+    came = o.came;
+  }
+  CHECK(n < most);
+}
+
+// How many sessions did not go well.
+int fail_each_of_session(transport::kind over, system_call what) {
+  stage s({}, over);
+  wire healthy = s.play([](stage& on) -> task<wire> { return connect(on); });
+  s.play([](stage& on, wire* w) -> task<> { return use(on, w); }, &healthy);
+  s.play(session);
+  const std::size_t open_before = open_descriptors();
+  int n = 1;
+  int failures = 0;
+  for (bool came = true; came && n < most; ++n) {
+    CAPTURE(n);
+    const outcome o = attempt(what, n, [&s] { s.play(session); });
+    check(o);
+    failures += o.failed ? 1 : 0;
+    s.play([](stage& on, wire* w) -> task<> { return use(on, w); }, &healthy);
+    s.play(session);
+    CHECK(open_descriptors() == open_before);
+    came = o.came;
+  }
+  CHECK(n < most);
+  return failures;
+}
+
+void fail_each(transport::kind over) {
+  int failures = 0;
+  for (const system_call& what : all_calls) {
+    CAPTURE(std::string(what.name));
+    CAPTURE(what.os_errno);
+    fail_each_of_opening(over, what);
+    failures += fail_each_of_session(over, what);
+  }
+  CHECK(failures > 10);
+}
+
+}  // namespace
+
+TEST_CASE("G3: the n-th call of a system call fails, for every n [shm]") {
+  fail_each(transport::kind::shm);
+}
+TEST_CASE("G3: the n-th call of a system call fails, for every n [tcp]") {
+  fail_each(transport::kind::tcp);
+}
