@@ -1,0 +1,38 @@
+# Sourced inside the virtual machine: running a command so that nothing of it stays.
+
+exec {never}<> <(:)  # reading from it with a time limit waits without a process
+
+# What every process of ours is doing, for a command that does not end.
+report_processes() {
+  local task
+  for task in /proc/[0-9]*/task/[0-9]*; do
+    [ -s "${task%/task/*}/cmdline" ] || continue
+    printf '%s %s: %s in %s\n' "${task#/proc/}" "$(cat "$task/comm")" \
+      "$(tr '\0' ' ' < "${task%/task/*}/cmdline")" "$(head -n 1 "$task/stack")"
+  done 2> /dev/null
+}
+
+# contained SECONDS COMMAND...: its exit code; where it took longer, 124, and `stopped` is set. The
+# command has its own process ids: what it leaves running ends with it.
+contained() {
+  local limit=$1 code=0 process watchdog
+  shift
+  # shellcheck disable=SC2016
+  unshare --pid --fork --kill-child --mount-proc -- bash -c '"$@"; exit "$?"' bash "$@" \
+    < /dev/null {never}>&- &
+  process=$!
+  {
+    read -rt "$limit" -u "$never" _
+    echo "soft-roce: still running after $limit s:"
+    report_processes
+    kill -KILL "$process"
+    exit 9
+  } >&2 &
+  watchdog=$!
+  wait "$process" 2> /dev/null || code=$?
+  kill "$watchdog" 2> /dev/null
+  stopped=''
+  wait "$watchdog" 2> /dev/null
+  [ $? -ne 9 ] || stopped=yes code=124
+  return "$code"
+}
