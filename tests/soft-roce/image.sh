@@ -1,5 +1,7 @@
+# shellcheck shell=bash
 # Sourced by run.sh: the kernel and the initramfs of the virtual machines, made once and kept.
-# Uses its `here`, `offline`, `fail` and `skip`; sets `image`, the folder of vmlinuz and initramfs.
+# Uses its `here`, `run`, `offline`, `fail` and `skip`; sets `image`, the folder of vmlinuz and initramfs.
+# shellcheck disable=SC2154
 
 packages=(qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-providers ibverbs-utils
   rdmacm-utils perftest iproute2 util-linux)

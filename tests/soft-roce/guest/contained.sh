@@ -1,17 +1,20 @@
+# shellcheck shell=bash
 # Sourced inside the virtual machine: running a command so that nothing of it stays.
 
 exec {never}<> <(:)  # reading from it with a time limit waits without a process
 
-# What every process of ours is doing, for a command that does not end.
+# What every thread of a contained command is doing, for one that does not end.
 report_processes() {
-  local task
+  local task ours
+  ours=$(readlink /proc/self/ns/pid)
   for task in /proc/[0-9]*/task/[0-9]*; do
-    [ -s "${task%/task/*}/cmdline" ] || continue
-    printf '%s %s: %s in %s\n' "${task#/proc/}" "$(cat "$task/comm")" \
-      "$(tr '\0' ' ' < "${task%/task/*}/cmdline")" "$(head -n 1 "$task/stack")"
+    [ "$(readlink "$task/ns/pid")" != "$ours" ] || continue
+    printf '%s (%s) in %s: %s\n' "${task#/proc/}" "$(cat "$task/comm")" "$(head -n 1 "$task/stack")" \
+      "$(tr '\0' ' ' < "${task%/task/*}/cmdline" | tail -c 150)"
   done 2> /dev/null
 }
 
+# shellcheck disable=SC2034  # `stopped` is for the caller
 # contained SECONDS COMMAND...: its exit code; where it took longer, 124, and `stopped` is set. The
 # command has its own process ids: what it leaves running ends with it.
 contained() {

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # The first process of the virtual machine once it has its root: sets up the network and rxe0, runs the
 # command of the job, writes its exit code, and switches the machine off. When it fails itself, there
 # is no exit code, and why stands in the kernel's log.
@@ -8,10 +9,12 @@ switch_off() {
   while :; do moment; done  # until it is off
 }
 control=/run/soft-roce
-# What run.sh wrote: host peer self_number peer_number hosts cwd tools limit netem share
-. "$control/job"
+host='' peer='' self_number='' peer_number='' hosts='' cwd='' tools='' limit='' netem='' share=''
+# shellcheck source=/dev/null
+. "$control/job"  # run.sh wrote it: values for all of these
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-. "$(dirname "$tools")/guest/contained.sh"
+# shellcheck source=tests/soft-roce/guest/contained.sh
+. "$tools/../guest/contained.sh"
 
 fail() { echo "soft-roce start: $*" > /dev/console; exit 1; }
 
