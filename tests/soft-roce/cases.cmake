@@ -1,0 +1,45 @@
+# Tests that run where there is an RDMA device. A batch of cases shares one boot of a virtual machine: that
+# boot is a test of its own, soft-roce.boot_<batch>, and the fixture of the tests of its cases.
+
+# cordma_soft_roce_case(batch name [SECONDS s] COMMAND ...): the test soft-roce.<name>. The command's words
+# may hold generator expressions, e.g. $<TARGET_FILE:program>; the current folder is the build's.
+function(cordma_soft_roce_case batch name)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "SECONDS" "COMMAND")
+  if(NOT arg_SECONDS)
+    set(arg_SECONDS 60)
+  endif()
+  set(line "check '${name}' ${arg_SECONDS}")
+  foreach(word IN LISTS arg_COMMAND)
+    string(REPLACE "'" "'\\''" word "${word}")
+    string(APPEND line " '${word}'")
+  endforeach()
+  set_property(GLOBAL APPEND_STRING PROPERTY cordma_soft_roce_${batch} "${line}\n")
+  cordma_test(soft-roce.${name} LABELS soft-roce
+    COMMAND bash "${PROJECT_SOURCE_DIR}/tests/soft-roce/cases.sh" result
+      "${PROJECT_BINARY_DIR}/soft-roce/${batch}" "${name}")
+  set_tests_properties(soft-roce.${name} PROPERTIES FIXTURES_REQUIRED soft_roce_${batch})
+endfunction()
+
+# cordma_soft_roce_batch(batch [SECONDS s]): after its cases; all of them together take s seconds at most.
+function(cordma_soft_roce_batch batch)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS" "")
+  if(NOT arg_SECONDS)
+    set(arg_SECONDS 300)
+  endif()
+  get_property(lines GLOBAL PROPERTY cordma_soft_roce_${batch})
+  set(cases "${PROJECT_BINARY_DIR}/soft-roce/${batch}.cases")
+  file(GENERATE OUTPUT "${cases}" CONTENT "${lines}")
+  cordma_soft_roce_machine(boot_${batch} SECONDS ${arg_SECONDS}
+    COMMAND bash "${PROJECT_SOURCE_DIR}/tests/soft-roce/cases.sh" run "${cases}"
+      "${PROJECT_BINARY_DIR}/soft-roce/${batch}" --offline --timeout ${arg_SECONDS})
+  set_tests_properties(soft-roce.boot_${batch} PROPERTIES FIXTURES_SETUP soft_roce_${batch})
+endfunction()
+
+# cordma_soft_roce_machine(name SECONDS s COMMAND ...): a test that boots machines itself, s seconds beside
+# the boot; no two of them run side by side.
+function(cordma_soft_roce_machine name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS" "COMMAND")
+  math(EXPR limit "${arg_SECONDS} + 300")
+  cordma_test(soft-roce.${name} TIMEOUT ${limit} LABELS soft-roce COMMAND ${arg_COMMAND})
+  set_tests_properties(soft-roce.${name} PROPERTIES RESOURCE_LOCK soft_roce PROCESSORS 2)
+endfunction()

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# What run.sh and cases.sh promise: harness.sh CHECK
+set -euo pipefail
+checks=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+roce=$(dirname "$checks")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  tail -n 100 "$work/out" "$work/err" >&2
+  exit 1
+}
+# ends CODE SCRIPT ARGUMENT...: it ends with CODE; its streams lie in $work/out and $work/err then. Where
+# there can be no machine, the check is skipped.
+ends() {
+  local code=$1 script=$2 got=0
+  shift 2
+  bash "$roce/$script" "$@" > "$work/out" 2> "$work/err" || got=$?
+  [ "$got" -ne 77 ] || [ "$code" -eq 77 ] || { cat "$work/err"; exit 77; }
+  [ "$got" -eq "$code" ] || fail "$script $* ended with $got, not $code"
+}
+says() { grep -Eq -e "$2" "$work/$1" || fail "no line like '$2' on $1"; }  # says STREAM REGEX
+
+options() {
+  ends 0 run.sh --help
+  says out '--netem RULE'
+  ends 125 run.sh
+  says err 'no command'
+  ends 125 run.sh --nonsense
+  says err "unknown option '--nonsense'"
+  ends 125 run.sh --timeout soon -- true
+  says err "needs a number of at least 1, not 'soon'"
+  ends 125 run.sh --hosts 2 -- true
+  says err 'COMMAND_B'
+  ends 125 run.sh --netem 'loss 1%' -- true
+  says err 'needs --hosts 2'
+}
+
+skip() {
+  XDG_CACHE_HOME=$work ends 77 run.sh --offline -- true
+  says err 'soft-roce: skipped: .*run.sh --prepare'
+  echo 'check one 5 true' > "$work/cases"
+  XDG_CACHE_HOME=$work ends 77 cases.sh run "$work/cases" "$work/results" --offline
+  ends 77 cases.sh result "$work/results" one
+  says out 'soft-roce: skipped'
+}
+
+exit_code() {
+  cd "$checks"
+  export CORDMA_TEST_WORD='two words' OTHER_WORD=other
+  mkdir "$work/share"
+  # shellcheck disable=SC2016
+  ends 7 run.sh --offline --env OTHER_WORD --share "$work/share" --log "$work/kernel" -- bash -c '
+    echo "$PWD|$CORDMA_TEST_WORD|$OTHER_WORD|$1"
+    echo to stderr >&2
+    echo kept > "$CORDMA_SHARE/kept"
+    head -c 3000000 /dev/zero | tr "\0" "x"; echo
+    echo a word to the kernel > /dev/kmsg
+    sleep 1000 &
+    exit 7' bash 'an argument'
+  says out "^${checks}[|]two words[|]other[|]an argument$"
+  says err '^to stderr$'
+  says err 'soft-roce: the command ended with 7'
+  says err 'a word to the kernel'
+  says err "the kernel's log"
+  [ "$(wc -c < "$work/out")" -gt 3000000 ] || fail "not all of the output came out"
+  [ "$(cat "$work/share/kept")" = kept ] || fail "nothing on the share"
+  grep -q 'a word to the kernel' "$work/kernel" || fail "--log does not hold the log"
+}
+
+hang() {
+  ends 124 run.sh --offline --timeout 5 -- bash -c 'echo begun; sleep 987'
+  says out '^begun$'
+  says err 'it took more than 5 s'
+  says err 'sleep 987'
+}
+
+broken_machine() {
+  CORDMA_SOFT_ROCE_BOOT_LIMIT=30 ends 125 run.sh --offline --memory 24 -- true
+  says err 'the machine broke down'
+  ends 125 run.sh --offline -- bash -c 'echo begun; echo c > /proc/sysrq-trigger'
+  says out '^begun$'
+  says err 'sysrq triggered crash'
+}
+
+cases() {
+  cat > "$work/cases" << 'TEXT'
+check good 20 echo 'two  spaces'
+check bad 20 bash -c 'echo said; echo the kernel heard > /dev/kmsg; exit 3'
+check slow 2 sleep 100
+check leaves_a_process 20 bash -c 'sleep 654 & exit 0'
+check nothing_is_left 20 bash -c '! pgrep -f "[s]leep 654"'
+check unusable 20 bash -c 'echo because; exit 77'
+check fatal 20 bash -c 'echo c > /proc/sysrq-trigger'
+check after 20 true
+TEXT
+  ends 125 cases.sh run "$work/cases" "$work/results" --offline
+  says out '^bad: 3,'
+  ends 0 cases.sh result "$work/results" good
+  says out '^two  spaces$'
+  ends 3 cases.sh result "$work/results" bad
+  says out '^said$'
+  says out 'the kernel heard'
+  ends 124 cases.sh result "$work/results" slow
+  says out 'sleep 100'
+  ends 0 cases.sh result "$work/results" nothing_is_left
+  ends 77 cases.sh result "$work/results" unusable
+  ends 125 cases.sh result "$work/results" fatal
+  ends 125 cases.sh result "$work/results" after
+}
+
+two_hosts() {
+  ends 5 run.sh --offline --hosts 2 --netem 'loss 2% delay 1ms' --timeout 180 \
+    -- bash "$checks/two_hosts_a.sh" -- bash "$checks/two_hosts_b.sh"
+  says out '^a[|] .*packets lost on the way from a: [1-9]'
+  says err 'the command of host b ended with 5'
+  grep '65536' "$work/out"
+}
+
+"$1"

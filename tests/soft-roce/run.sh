@@ -1,0 +1,222 @@
+#!/usr/bin/env bash
+# Runs a command where there is an RDMA device: in a virtual machine with Soft-RoCE. See --help.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+usage() {
+  cat <<'TEXT'
+bash tests/soft-roce/run.sh [options] -- COMMAND...
+bash tests/soft-roce/run.sh --hosts 2 [options] -- COMMAND_A... -- COMMAND_B...
+bash tests/soft-roce/run.sh --prepare       only installs and builds what a run needs
+
+Boots the stock Debian kernel in qemu, with this machine's files as its own and the RDMA device rxe0 over
+the network interface wire0 (IPv4, IPv6, MTU 4200), and runs COMMAND there, in the current folder. What it
+prints comes out here as it goes; its exit code becomes this one. What it writes is gone afterwards, save
+under --share. To run many commands in one boot, give a script as COMMAND, or cases.sh (see README.md).
+
+  --timeout S    COMMAND may take S seconds; default: 300
+  --env NAME     pass this environment variable on, beside all CORDMA_*, PATH, HOME and LANG; repeatable
+  --share DIR    DIR can be written from the inside too, under the same path; default: a temporary one
+  --log FILE     keep the kernel's log in FILE (FILE.b for the second machine). On failure it is shown
+  --cpus N       processors of a machine; default: 2
+  --memory MIB   memory of a machine, also for what COMMAND writes; default: 2048
+  --hosts 2      two machines on one wire, each with its own command. Both stay up until both commands
+                 ended; A's exit code counts, and B's where A's is 0. Lines start with "a| " and "b| "
+  --netem RULE   with --hosts 2: what the wire does to packets, both ways, as tc-netem(8) writes it:
+                 --netem "loss 1% delay 1ms"
+  --offline      nothing is installed or fetched; what is missing makes a skip
+  --help         this text
+
+For COMMAND the environment holds
+  CORDMA_HOST_NAME                          a or b
+  CORDMA_HOST_SELF, CORDMA_HOST_PEER        IPv4 addresses; with one machine both are its own
+  CORDMA_HOST_SELF_V6, CORDMA_HOST_PEER_V6  IPv6 addresses
+  CORDMA_RDMA_DEVICE, CORDMA_NETDEV         rxe0 and wire0
+  CORDMA_SHARE                              the folder of --share
+and in PATH the tools of tests/soft-roce/tools: barrier, note, on, rdma-counts, rdma-counter.
+
+Exit codes: COMMAND's own; 124: it was stopped after --timeout; 125: the machine did not boot or broke
+down, or an option was wrong; 77: skipped, the packages cannot be had here. Every line of this script
+starts with "soft-roce:", and a COMMAND that failed is named in one, so that the codes cannot be confused.
+The images are kept in ${XDG_CACHE_HOME:-~/.cache}/cordma/soft-roce. Root is needed only to install.
+TEXT
+}
+
+say() { printf 'soft-roce: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 125; }
+skip() { say "skipped: $*"; exit 77; }
+wrong() { fail "$*; --help lists the options"; }
+
+timeout=300 share='' log='' cpus=2 memory=2048 hosts=1 netem='' offline='' prepare='' names=()
+boot_limit=${CORDMA_SOFT_ROCE_BOOT_LIMIT:-180}  # seconds; a machine takes 10 where nothing else runs
+number() {  # number OPTION VALUE
+  [[ ${2-} =~ ^[1-9][0-9]{0,5}$ ]] || wrong "$1 needs a number of at least 1, not '${2-}'"
+}
+value() { [ -n "${2-}" ] || wrong "$1 needs a value"; }  # value OPTION VALUE
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  case $1 in
+    --timeout) number "$1" "${2-}"; timeout=$2; shift ;;
+    --env) value "$1" "${2-}"; names+=("$2"); shift ;;
+    --share) value "$1" "${2-}"; share=$2; shift ;;
+    --log) value "$1" "${2-}"; log=$2; shift ;;
+    --cpus) number "$1" "${2-}"; cpus=$2; shift ;;
+    --memory) number "$1" "${2-}"; memory=$2; shift ;;
+    --hosts) [[ ${2-} =~ ^[12]$ ]] || wrong "--hosts is 1 or 2, not '${2-}'"; hosts=$2; shift ;;
+    --netem) value "$1" "${2-}"; netem=$2; shift ;;
+    --offline) offline=yes ;;
+    --prepare) prepare=yes ;;
+    --help | -h) usage; exit 0 ;;
+    *) wrong "unknown option '$1'" ;;
+  esac
+  shift
+done
+
+command_a=() command_b=()
+if [ -z "$prepare" ]; then
+  [ $# -gt 1 ] || wrong "no command; it stands after --"
+  shift
+  while [ $# -gt 0 ] && { [ "$hosts" = 1 ] || [ "$1" != -- ]; }; do command_a+=("$1"); shift; done
+  [ $# -eq 0 ] || { shift; command_b=("$@"); }
+  [ ${#command_a[@]} -gt 0 ] || wrong "no command for host a"
+  [ "$hosts" = 1 ] || [ ${#command_b[@]} -gt 0 ] || wrong "--hosts 2 takes: -- COMMAND_A -- COMMAND_B"
+  [ "$hosts" = 2 ] || [ -z "$netem" ] || wrong "--netem needs --hosts 2: one machine has no wire"
+fi
+
+# Everything of this run lies in one folder, and nothing of it outlives the run.
+run=$(mktemp -d "${TMPDIR:-/tmp}/soft-roce-XXXXXX")
+processes=()
+# shellcheck disable=SC2317  # the trap calls it
+cleanup() {
+  local process
+  for process in "${processes[@]}"; do kill "$process" 2> /dev/null || true; done
+  wait
+  rm -rf "$run"
+}
+trap cleanup EXIT
+trap 'exit 125' INT TERM HUP
+
+# shellcheck source=tests/soft-roce/image.sh
+. "$here/image.sh"
+install_missing
+prepare_image
+[ -z "$prepare" ] || { say "ready: $image"; exit 0; }
+
+# Emulated processors share one clock counter; the kernel does not believe it, and the next best clock
+# takes a system call to read.
+accelerator=tcg,thread=multi clock=tsc=reliable
+if grep -Eqw 'vmx|svm' /proc/cpuinfo && (: <> /dev/kvm) 2> /dev/null; then accelerator=kvm clock=''; fi
+
+[ -n "$share" ] || share=$run/share
+mkdir -p "$share"
+share=$(cd "$share" && pwd -P)
+mkdir -p "$share/.hosts/a" "$share/.hosts/b"
+rm -rf "$share"/.hosts/*/* "$share/.notes"
+
+# What guest/start.sh reads: the job as shell assignments, words and environment ended by NUL.
+write_job() {  # write_job HOST PEER SELF_NUMBER PEER_NUMBER COMMAND...
+  local control=$run/control-$1 host=$1 peer=$2 self_number=$3 peer_number=$4 cwd=$PWD tools=$here/tools
+  local name limit=$timeout
+  shift 4
+  mkdir "$control"
+  printf '%s\n' "$here/guest/start.sh" > "$control/start"
+  declare -p host peer self_number peer_number hosts cwd tools limit netem share |
+    sed 's/^declare -[^ ]* //' > "$control/job"
+  printf '%s\0' "$@" > "$control/command"
+  printf 'PATH=%s\0' "$tools:$PATH:/usr/sbin:/sbin" > "$control/environment"
+  for name in HOME LANG "${!CORDMA_@}" "${names[@]}"; do
+    [ -z "${!name+set}" ] || printf '%s=%s\0' "$name" "${!name}"
+  done >> "$control/environment"
+}
+
+show() { if [ "$hosts" = 1 ]; then cat; else sed -u "s/^/$1| /"; fi; }  # show HOST
+
+boot() {  # boot HOST MAC_END: starts the machine; its process goes to machine[HOST]
+  local host=$1 control=$run/control-$1 wire=()
+  mkfifo "$control/out" "$control/err"
+  show "$host" < "$control/out" & readers+=("$!")
+  show "$host" < "$control/err" >&2 & readers+=("$!")
+  if [ "$hosts" = 2 ]; then
+    wire=(-netdev "stream,id=wire,addr.type=unix,addr.path=$run/wire,server=$([ "$1" = a ] && echo on || echo off)"
+      -device "virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$2,romfile=")
+  fi
+  timeout -k 5 $((boot_limit + timeout + 30)) qemu-system-x86_64 \
+    -nodefaults -no-user-config -display none -no-reboot \
+    -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
+    -kernel "$image/vmlinuz" -initrd "$image/initramfs" \
+    -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off $clock" \
+    -serial "file:$control/kernel.log" \
+    -virtfs local,path=/,mount_tag=hostroot,security_model=none,readonly=on,multidevs=remap \
+    -virtfs "local,path=$control,mount_tag=control,security_model=none" \
+    -virtfs "local,path=$share,mount_tag=share,security_model=none" \
+    -device virtio-serial-pci -chardev "file,id=out,path=$control/out" \
+    -chardev "file,id=err,path=$control/err" \
+    -device virtserialport,nr=1,chardev=out -device virtserialport,nr=2,chardev=err \
+    "${wire[@]}" < /dev/null > "$control/qemu.log" 2>&1 &
+  machine[$host]=$!
+  processes+=("$!")
+  # The other machine stays up until this one has ended, in whatever way.
+  { tail --pid="$!" -f /dev/null; : > "$share/.hosts/$host/gone"; : > "$share/.hosts/$host/ended"; } &
+}
+
+# Waits for the machine to reach its command within the boot limit, then for its end.
+await() {  # await HOST
+  local host=$1 control=$run/control-$1 waited=0
+  until [ -e "$control/started" ]; do
+    kill -0 "${machine[$host]}" 2> /dev/null || break
+    if [ $((waited += 1)) -gt $((boot_limit * 10)) ]; then
+      say "host $host has not started its command within $boot_limit s"
+      kill "${machine[$host]}"
+      break
+    fi
+    sleep 0.1
+  done
+  wait "${machine[$host]}" || true
+}
+
+outcome() {  # outcome HOST: sets `code`, with a word on everything that is not 0
+  local host=$1 control=$run/control-$1 of=''
+  [ "$hosts" = 1 ] || of=" of host $host"
+  if [ -s "$control/exit" ]; then
+    code=$(cat "$control/exit")
+    if [ -e "$control/stopped" ]; then
+      say "the command$of was stopped: it took more than $timeout s (--timeout)"
+      code=124
+    elif [ "$code" -ne 0 ]; then
+      say "the command$of ended with $code"
+    fi
+  else
+    say "the machine$of broke down; qemu said: $(tail -n 3 "$control/qemu.log")"
+    code=125
+  fi
+  [ -z "$log" ] || cp "$control/kernel.log" "$log$([ "$host" = a ] || echo .b)" || true
+  [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || {
+    say "the kernel's log$of:"
+    tail -n 60 "$control/kernel.log" | tr -d '\r' >&2 || true
+  }
+}
+
+readers=()
+declare -A machine
+write_job a "$([ "$hosts" = 1 ] && echo a || echo b)" 1 "$hosts" "${command_a[@]}"
+boot a 1
+if [ "$hosts" = 2 ]; then
+  write_job b a 2 1 "${command_b[@]}"
+  until [ -S "$run/wire" ]; do
+    kill -0 "${machine[a]}" 2> /dev/null || break
+    sleep 0.05
+  done
+  boot b 2
+fi
+await a
+[ "$hosts" = 1 ] || await b
+# A machine that never opened its outputs left their readers waiting.
+for fifo in "$run"/control-*/{out,err}; do : <> "$fifo"; done
+wait "${readers[@]}" || true
+
+outcome a
+result=$code
+if [ "$hosts" = 2 ]; then
+  outcome b
+  [ "$result" -ne 0 ] || result=$code
+fi
+exit "$result"
