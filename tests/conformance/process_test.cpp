@@ -420,8 +420,8 @@ task<> serve_after(host& h, Listener& listener, child_process& stranger) {
 
 }  // namespace
 
-TEST_CASE("K10: a client killed with -9 before its hello, or within it: the server goes on") {
-  if (one_process_by_nature()) return;
+TEST_CASE("K10: a client killed with -9 before its hello, or within it: the server goes on" *
+          not_on(transport::kind::sim, one_process)) {
   for (const wait_mode mode : {wait_mode::polling, wait_mode::event}) {
     for (const std::size_t said : {std::size_t{0}, std::size_t{4}}) {
       CAPTURE(name(mode));

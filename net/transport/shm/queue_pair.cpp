@@ -252,9 +252,9 @@ void shm_queue_pair::on_watch() noexcept {
   }
   if (suspected_) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.peer_timeout);
-    fail(failure(errc::connection_reset, peer_text() + " has not answered for " +
-                                             std::to_string(ms.count()) +
-                                             " ms (peer_timeout) and is taken for dead"));
+    const std::string text = std::to_string(ms.count());  // short: allocates nothing
+    fail(failure::of(errc::connection_reset, {peer_text(), " has not answered for ", text,
+                                              " ms (peer_timeout) and is taken for dead"}));
     return;
   }
   // It may sleep, with a message in its ring that has no receive. Woken, it looks, and that shows.
