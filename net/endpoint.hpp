@@ -99,6 +99,11 @@ class Endpoint : public user_data_holder {
   // From a buffer of a pool, which goes back when the send is done.
   send_operation send(Buffer message, std::size_t bytes) noexcept;
 
+  // From now on the first 8 bytes of `word` hold how many receives were posted here, ever: who may
+  // read them never needs to send too early; see receive_credits. Errors: invalid_value (less than 8
+  // bytes, or of another Context), no_lock.
+  result<void> publish_receives(const MemoryRegion& word);
+
   // One-sided: the local slice(s) must be as long as `to`/`from`. remote_access where the peer's
   // memory protection refuses. A write is done when the peer's transport has taken it without error;
   // it is visible to the peer's program after flush(), or after a later message arrived there.

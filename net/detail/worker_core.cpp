@@ -5,6 +5,7 @@
 #include <cordma/net/detail/listener_core.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -233,7 +234,10 @@ posted worker_core::post_now(endpoint_core& e, post_base& op, std::uint64_t id,
     r.segment_count = op.segment_count_;
     r.segments = op.segments_.data();
     r.from = peer;
-    return e.pair->post_recv(r, now);
+    const posted done = e.pair->post_recv(r, now);
+    if (e.posted_word) [[unlikely]]
+      e.tell_posted();
+    return done;
   }
   ++e.counters.sends;
   e.counters.bytes_sent += op.total_;
@@ -590,6 +594,11 @@ void endpoint_core::ring() noexcept {
   unrung = 0;
   ++counters.rings;
   pair->ring();
+}
+
+void endpoint_core::tell_posted() noexcept {
+  const std::atomic_ref<std::uint64_t> word(*posted_word.as<std::uint64_t>().data());
+  word.store(counters.recvs, std::memory_order_release);
 }
 
 void endpoint_core::begin_close() noexcept {
