@@ -235,7 +235,7 @@ const std::array table{
     cell("DatagramEndpoint.join", port_in, [](g_& g) { return g.port.join({"all", 0}); },                       {none,  ok,    ok,    bad,   none,  bad}),
     cell("DatagramEndpoint.leave", port_in, [](g_& g) { return g.port.leave({"all", 0}); },                     {none,  missing, missing, bad, none, bad}),
     cell("DatagramEndpoint.close", port_in, [](g_& g) { return g.port.close(); },                               {none,  ok,    ok,    ok,    none,  ok}),
-    cell("SharedReceive.attach", shared_in, [](g_& g) { return g.shared->attach(g.e); },                        {none,  ok,    none,  none,  none,  ok}),
+    cell("SharedReceive.attach", shared_in, [](g_& g) { return g.shared->attach(g.e); },                        {none,  ok,    none,  none,  none,  invalid}),
     cell("SharedReceive.next", shared_in, [](g_& g) { return g.shared->next(); },                               {none,  waits, none,  none,  none,  waits}),
     cell("Worker.loop", worker_in, [](g_& g) { return &g.on.client().loop(); },                                 {none,  ok,    none,  none,  none,  ok}),
     cell("Worker.run", worker_in, [](g_& g) { return run_inside(g.on.client()); },                              {none,  bad,   none,  none,  none,  bad}),
