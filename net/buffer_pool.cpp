@@ -2,27 +2,80 @@
 
 #include <cordma/net/context.hpp>
 
+#include <string>
+
 namespace cordma {
 namespace {
 
 constexpr std::size_t alignment = 64;
-thread_local char thread_mark;  // its address names the thread
-
-// Takes over what other threads gave back.
-void collect(detail::pool_core& pool) noexcept {
-  std::uint32_t head = pool.returned_head.exchange(0, std::memory_order_acquire);
-  while (head != 0) {
-    const std::uint32_t after = pool.next[head - 1];
-    pool.next[head - 1] = pool.free_head;
-    pool.free_head = head;
-    ++pool.available;
-    head = after;
-  }
-}
 
 }  // namespace
 
+// What is done for those who wait, on the pool's thread.
+struct buffer_waiters {
+  // Takes over what other threads gave back, and gives it to who waits, first come first served.
+  static void collect(detail::pool_core& pool) noexcept {
+    std::uint32_t head = pool.returned_head.exchange(0, std::memory_order_seq_cst);
+    while (head != 0) {
+      const std::uint32_t index = std::exchange(head, pool.next[head - 1]) - 1;
+      if (!hand_on(pool, index)) put_back(pool, index);
+    }
+  }
+  static void put_back(detail::pool_core& pool, std::uint32_t index) noexcept {
+    pool.next[index] = pool.free_head;
+    pool.free_head = index + 1;
+    ++pool.available;
+  }
+  static Buffer lend(detail::pool_core& pool, std::uint32_t index) noexcept {
+    pool.taken[index] = true;
+    pool.references.fetch_add(1, std::memory_order_relaxed);
+    return Buffer(&pool, index);
+  }
+  // False where nobody waits.
+  static bool hand_on(detail::pool_core& pool, std::uint32_t index) noexcept {
+    if (pool.waiting.empty()) return false;
+    buffer_operation& first = pool.waiting.pop_front();
+    first.buffer_ = lend(pool, index);
+    first.finish();
+    if (pool.waiting.empty()) stand_down(pool);
+    return true;
+  }
+  // Both sides seq_cst: either the other thread sees the alarm, or this one the buffer.
+  static void set_alarm(detail::pool_core& pool) noexcept {
+    pool.waiter_home = pool.waiting.front().home();
+    auto off = detail::pool_alarm::off;
+    pool.alarm.compare_exchange_strong(off, detail::pool_alarm::set);
+    collect(pool);
+  }
+  static void stand_down(detail::pool_core& pool) noexcept {
+    auto set = detail::pool_alarm::set;
+    pool.alarm.compare_exchange_strong(set, detail::pool_alarm::off);
+  }
+  static void on_alarm(detail::pool_core& pool) noexcept {
+    pool.alarm.store(detail::pool_alarm::off);
+    collect(pool);
+    if (!pool.waiting.empty()) set_alarm(pool);
+  }
+  static void shut_down(detail::pool_core& pool) noexcept {
+    while (!pool.waiting.empty()) {
+      buffer_operation& op = pool.waiting.pop_front();
+      op.failure_.emplace(errc::shutdown, "the BufferPool was destroyed");
+      op.finish();
+    }
+    stand_down(pool);
+  }
+};
+
 namespace detail {
+pool_bell::pool_bell(pool_core& rung_for) noexcept
+    : inbox_item(
+          [](inbox_item& i) noexcept {
+            pool_core& p = static_cast<pool_bell&>(i).pool;
+            buffer_waiters::on_alarm(p);
+            release(p);
+          },
+          [](inbox_item& i) noexcept { release(static_cast<pool_bell&>(i).pool); }),
+      pool(rung_for) {}
 
 void release(pool_core& pool) noexcept {
   if (pool.references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &pool;
@@ -31,21 +84,67 @@ void release(pool_core& pool) noexcept {
 void give_back(pool_core& pool, std::uint32_t index) noexcept {
   CORDMA_REQUIRE(pool.taken[index]);
   pool.taken[index] = false;
-  if (pool.owner_thread == &thread_mark) {
-    pool.next[index] = pool.free_head;
-    pool.free_head = index + 1;
-    ++pool.available;
-  } else {
-    std::uint32_t head = pool.returned_head.load(std::memory_order_relaxed);
-    do {
-      pool.next[index] = head;
-    } while (!pool.returned_head.compare_exchange_weak(head, index + 1, std::memory_order_release,
-                                                       std::memory_order_relaxed));
+  if (pool.owner_thread == &detail::thread_mark) {
+    if (!buffer_waiters::hand_on(pool, index)) buffer_waiters::put_back(pool, index);
+    release(pool);
+    return;
   }
-  release(pool);
+  std::uint32_t head = pool.returned_head.load(std::memory_order_relaxed);
+  do {
+    pool.next[index] = head;
+  } while (!pool.returned_head.compare_exchange_weak(head, index + 1, std::memory_order_seq_cst,
+                                                     std::memory_order_relaxed));
+  auto set = pool_alarm::set;
+  if (pool.alarm.compare_exchange_strong(set, pool_alarm::rung)) {
+    pool.waiter_home->post(pool.bell);  // with the reference of this buffer
+  } else {
+    release(pool);
+  }
 }
 
 }  // namespace detail
+
+result<Slice> Buffer::slice(std::size_t offset, std::size_t length) const {
+  if (offset > size() || length > size() - offset) {
+    return failure{errc::invalid_value, "slice of " + std::to_string(length) + " bytes at offset " +
+                                            std::to_string(offset) + " leaves the buffer of " +
+                                            std::to_string(size()) + " bytes"};
+  }
+  return all().part(offset, length);
+}
+
+buffer_operation::~buffer_operation() {
+  if (state() != phase::queued) return;
+  unlink();
+  if (pool_->waiting.empty()) buffer_waiters::stand_down(*pool_);
+}
+
+void buffer_operation::do_start() noexcept {
+  if (pool_->owner_thread != &detail::thread_mark) {
+    failure_.emplace(errc::no_lock, "a BufferPool may only be used on its own thread");
+    finish();
+    return;
+  }
+  if (pool_->free_head == 0) buffer_waiters::collect(*pool_);
+  if (pool_->free_head != 0) {
+    const std::uint32_t index = pool_->free_head - 1;
+    pool_->free_head = pool_->next[index];
+    --pool_->available;
+    buffer_ = buffer_waiters::lend(*pool_, index);
+    finish();
+    return;
+  }
+  set_phase(phase::queued);
+  pool_->waiting.push_back(*this);
+  buffer_waiters::set_alarm(*pool_);
+}
+
+void buffer_operation::do_cancel() noexcept {
+  unlink();
+  if (pool_->waiting.empty()) buffer_waiters::stand_down(*pool_);
+  failure_.emplace(errc::canceled);
+  finish();
+}
 
 BufferPool::BufferPool(Context& context, std::size_t buffer_bytes, std::uint32_t count,
                        access rights) {
@@ -65,29 +164,29 @@ BufferPool::BufferPool(Context& context, std::size_t buffer_bytes, std::uint32_t
   for (std::uint32_t i = 0; i < count; ++i) core->next[i] = i + 1 < count ? i + 2 : 0;
   core->free_head = 1;
   core->available = count;
-  core->owner_thread = &thread_mark;
+  core->owner_thread = &detail::thread_mark;
   core_ = core.release();
 }
 
 BufferPool::~BufferPool() {
-  if (core_ != nullptr) detail::release(*core_);
+  if (core_ == nullptr) return;
+  buffer_waiters::shut_down(*core_);
+  detail::release(*core_);
 }
 
 result<Buffer> BufferPool::take() noexcept {
   detail::pool_core& pool = *core_;
-  CORDMA_REQUIRE(pool.owner_thread == &thread_mark);
-  if (pool.free_head == 0) collect(pool);
+  CORDMA_REQUIRE(pool.owner_thread == &detail::thread_mark);
+  if (pool.free_head == 0) buffer_waiters::collect(pool);
   if (pool.free_head == 0) return errc::no_memory;
   const std::uint32_t index = pool.free_head - 1;
   pool.free_head = pool.next[index];
   --pool.available;
-  pool.taken[index] = true;
-  pool.references.fetch_add(1, std::memory_order_relaxed);
-  return Buffer(&pool, index);
+  return buffer_waiters::lend(pool, index);
 }
 
 std::uint32_t BufferPool::available() noexcept {
-  collect(*core_);
+  buffer_waiters::collect(*core_);
   return core_->available;
 }
 

@@ -2,17 +2,34 @@
 #pragma once
 
 #include <cordma/net/memory.hpp>
+#include <cordma/runtime/operation.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace cordma {
 
 class Context;
+class buffer_operation;
 
 namespace detail {
+
+// Whether somebody waits for a buffer, as threads see it that give one back.
+enum class pool_alarm : std::uint8_t {
+  off,
+  set,   // tell waiter_home
+  rung,  // it was told; the item is on its way
+};
+
+struct pool_core;
+// Tells the pool's thread that a buffer came back; holds a reference on its way.
+struct pool_bell final : inbox_item {
+  explicit pool_bell(pool_core& rung_for) noexcept;
+  pool_core& pool;
+};
 
 // Lives until the pool and the last buffer are gone.
 struct pool_core {
@@ -27,6 +44,10 @@ struct pool_core {
   const void* owner_thread = nullptr;
   std::atomic<std::uint32_t> returned_head{0};  // given back by other threads
   std::atomic<std::uint32_t> references{1};
+  list<buffer_operation> waiting;  // owner thread
+  reactor* waiter_home = nullptr;  // written by the owner thread before it sets the alarm
+  std::atomic<pool_alarm> alarm{pool_alarm::off};
+  pool_bell bell{*this};
 };
 void give_back(pool_core& pool, std::uint32_t index) noexcept;
 void release(pool_core& pool) noexcept;
@@ -62,6 +83,8 @@ class Buffer {
     return Slice(pool_->region.all().region(), data(), size());
   }
   [[nodiscard]] Slice first(std::size_t length) const noexcept { return all().first(length); }
+  // invalid_value where it does not lie inside.
+  [[nodiscard]] result<Slice> slice(std::size_t offset, std::size_t length) const;
   // Gives it back now.
   void reset() noexcept {
     if (pool_ != nullptr) detail::give_back(*std::exchange(pool_, nullptr), index_);
@@ -72,7 +95,30 @@ class Buffer {
   std::uint32_t index_ = 0;
 };
 
-// Bound to the thread that made it (take()); buffers may be given back anywhere. Never allocates
+// Resolves with a buffer: at once where one is free and nobody waits, else when one comes back, from
+// whatever thread; first come, first served. Errors: shutdown (the pool was destroyed meanwhile),
+// no_lock. On cancellation: withdrawn, canceled. REQUIRES that the pool lives when it is started.
+class [[nodiscard]] buffer_operation final : public operation<buffer_operation, Buffer> {
+ public:
+  explicit buffer_operation(detail::pool_core& pool) noexcept : operation(nullptr), pool_(&pool) {}
+  buffer_operation(buffer_operation&&) noexcept = default;
+  ~buffer_operation();
+
+ private:
+  friend struct buffer_waiters;
+  template <class, class, class>
+  friend class operation;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  Buffer take() noexcept { return std::move(buffer_); }
+
+  detail::pool_core* pool_;
+  std::optional<failure> failure_;
+  Buffer buffer_;
+};
+
+// Bound to the thread that made it (take(), get()); buffers may be given back anywhere. Never allocates
 // after construction. Buffers may outlive the pool.
 class BufferPool {
  public:
@@ -89,6 +135,9 @@ class BufferPool {
 
   // no_memory when all are on loan.
   [[nodiscard]] result<Buffer> take() noexcept;
+  // Waits for one instead. Threads that give a buffer back while somebody waits post to the waiter's
+  // reactor, which must outlive that.
+  buffer_operation get() noexcept { return buffer_operation(*core_); }
   [[nodiscard]] std::size_t buffer_bytes() const noexcept { return core_->buffer_bytes; }
   [[nodiscard]] std::uint32_t count() const noexcept { return core_->count; }
   [[nodiscard]] std::uint32_t available() noexcept;

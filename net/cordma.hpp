@@ -8,7 +8,9 @@
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/listener.hpp>
 #include <cordma/net/memory.hpp>
+#include <cordma/net/receive_credits.hpp>
 #include <cordma/net/shared_receive.hpp>
+#include <cordma/net/typed_endpoint.hpp>
 #include <cordma/net/worker.hpp>
 #include <cordma/runtime/operation.hpp>
 #include <cordma/runtime/reactor.hpp>

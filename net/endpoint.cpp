@@ -93,6 +93,19 @@ message_operation Endpoint::recv(BufferPool& pool) noexcept {
   return op;
 }
 
+result<void> Endpoint::publish_receives(const MemoryRegion& word) {
+  if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;
+  const detail::region_core* const region = word.all().region();
+  const bool aligned = reinterpret_cast<std::uintptr_t>(word.data()) % 8 == 0;
+  if (region == nullptr || region->context != core_->context || word.size() < 8 || !aligned) {
+    return failure{errc::invalid_value,
+                   "it takes 8 aligned bytes of a MemoryRegion of the same Context"};
+  }
+  core_->posted_word = word;
+  core_->tell_posted();
+  return {};
+}
+
 send_operation Endpoint::write(const RemoteSlice& to, const Slice& data) noexcept {
   send_operation op(*core_, opcode::write);
   op.add(data);
@@ -221,6 +234,14 @@ void state_operation::do_start() noexcept {
     endpoint_->closed_here = true;
     endpoint_->set_state(endpoint_state::closing);
     endpoint_->begin_close();
+  }
+  // Not connected yet: there is nobody to carry anything out, and nobody to tell.
+  if (kind_ == kind::close && endpoint_->state == endpoint_state::connecting) {
+    endpoint_->closed_here = true;
+    endpoint_->pair->abort();
+    endpoint_->end({errc::not_connected, "closed before it was connected"});
+    resolve(endpoint_state::closed);
+    return;
   }
   set_phase(phase::queued);
   endpoint_->state_waiters.push_back(*this);

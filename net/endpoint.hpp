@@ -99,6 +99,11 @@ class Endpoint : public user_data_holder {
   // From a buffer of a pool, which goes back when the send is done.
   send_operation send(Buffer message, std::size_t bytes) noexcept;
 
+  // From now on the first 8 bytes of `word` hold how many receives were posted here, ever: who may
+  // read them never needs to send too early; see receive_credits. Errors: invalid_value (less than 8
+  // bytes, or of another Context), no_lock.
+  result<void> publish_receives(const MemoryRegion& word);
+
   // One-sided: the local slice(s) must be as long as `to`/`from`. remote_access where the peer's
   // memory protection refuses. A write is done when the peer's transport has taken it without error;
   // it is visible to the peer's program after flush(), or after a later message arrived there.
@@ -136,12 +141,14 @@ class Endpoint : public user_data_holder {
   // For endpoints of Worker::prepare(): each side gives its descriptor to the other, by any means, and
   // connects with what it got; then state_changed() resolves with connected, or with closed, and
   // first_cause() says why. Whoever has a descriptor can connect: carry it safely. Errors: bad_state
-  // (connected before, or not from prepare()), invalid_value, unsupported_version, not_supported.
+  // (connected before, or not from prepare()), connection_aborted (damaged, cut off, or of another
+  // kind), invalid_value (its own), unsupported_version, unreachable, no_lock, not_supported.
   [[nodiscard]] result<std::vector<std::byte>> descriptor() const;
   result<void> connect(std::span<const std::byte> peer_descriptor);
 
   // Graceful: what was started is carried out, then the peer is told; resolves when closed on this
-  // side. Receives still waiting end as flushed. Idempotent.
+  // side. Receives still waiting end as flushed. Where it was never connected there is nobody to tell:
+  // all that waits ends as flushed, at once. Idempotent.
   state_operation close() noexcept;
   // At once: everything in flight ends as flushed.
   void abort() noexcept;

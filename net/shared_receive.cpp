@@ -160,6 +160,10 @@ result<void> SharedReceive::attach(Endpoint& endpoint) {
   if (!core_->home->on_owner_thread()) {
     return failure{errc::no_lock, "a SharedReceive may only be used on the thread of its Worker"};
   }
+  const state_operation probe = endpoint.state_changed();  // never started: it tells the loop
+  if (probe.home() != core_->home) {
+    return failure{errc::invalid_value, "the Endpoint is not of this SharedReceive's loop"};
+  }
   auto s = std::make_unique<detail::shared_source>();
   s->queue = core_.get();
   s->endpoint = &endpoint;

@@ -66,7 +66,7 @@ class SharedReceive {
   ~SharedReceive();
 
   // REQUIRES that the Endpoint stays where it is until its end has come, and that nobody else
-  // receives on it. Errors: invalid_value (of another Worker), no_lock, no_memory.
+  // receives on it. Errors: invalid_value (of another loop, or its Worker is gone), no_lock.
   result<void> attach(Endpoint& endpoint);
   [[nodiscard]] std::size_t attached() const noexcept;
 

@@ -36,11 +36,14 @@ inline bool worker_core::has_free_slot() noexcept {
 inline posted worker_core::post_recv(endpoint_core& e, const post_base& op,
                                      transport::datagram_peer* peer, completion& now) noexcept {
   ++e.counters.recvs;
-  return e.pair->post_recv({.id = op.request_.id,
-                            .segment_count = op.request_.segment_count,
-                            .segments = op.request_.segments,
-                            .from = peer},
-                           now);
+  const posted done = e.pair->post_recv({.id = op.request_.id,
+                                         .segment_count = op.request_.segment_count,
+                                         .segments = op.request_.segments,
+                                         .from = peer},
+                                        now);
+  if (e.posted_word) [[unlikely]]
+    e.tell_posted();
+  return done;
 }
 
 inline posted worker_core::post_send(endpoint_core& e, post_base& op,

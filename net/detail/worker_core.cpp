@@ -5,6 +5,7 @@
 #include <cordma/net/detail/listener_core.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -415,6 +416,11 @@ void endpoint_core::ring() noexcept {
   unrung = 0;
   ++counters.rings;
   pair->ring();
+}
+
+void endpoint_core::tell_posted() noexcept {
+  const std::atomic_ref<std::uint64_t> word(*posted_word.as<std::uint64_t>().data());
+  word.store(counters.recvs, std::memory_order_release);
 }
 
 void endpoint_core::begin_close() noexcept {

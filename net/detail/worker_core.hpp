@@ -112,6 +112,7 @@ struct endpoint_core : list_node {
   endpoint_counters counters;
   std::string reason;
   std::vector<std::byte> peer_data;
+  MemoryRegion posted_word;  // empty: the peer is not told how many receives were posted
 
   // Set aside while there is memory, so that ending for the want of it has a cause to name.
   std::shared_ptr<failure> cause_storage = std::make_shared<failure>(errc::ok);
@@ -125,6 +126,7 @@ struct endpoint_core : list_node {
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
   void ring() noexcept;
+  void tell_posted() noexcept;
   // Disconnects once nothing waits for credits any more.
   void begin_close() noexcept;
   void set_state(endpoint_state s) noexcept;

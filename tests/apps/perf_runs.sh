@@ -36,3 +36,18 @@ for side in ("client", "server"):
         figures[side].keys()
 assert figures["client"]["sleeps"] > 0
 PYTHON
+
+# What a remote read costs its target: nothing over shm, a wake-up for each where the target serves it.
+"$programs/cordma-perf" --local --transport "$transport" --test read-lat --wait event \
+  --iterations 1000 --json - > "$work/json" 2> "$work/errors"
+python3 - "$work/json" "$transport" <<'PYTHON' || fail "the target's cost is not what it should be"
+import json
+import sys
+
+server = json.load(open(sys.argv[1]))["server"]
+assert {"cpu_ns", "cpu_percent", "wakeups", "turns"} <= server.keys(), server
+if sys.argv[2] == "shm":
+    assert server["wakeups"] <= 5 and server["turns"] <= 50, server
+else:
+    assert server["turns"] >= 1000, server
+PYTHON

@@ -5,6 +5,9 @@
 #include <support/stage.hpp>
 
 #include <algorithm>
+#include <string>
+
+#include <time.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -66,7 +69,97 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
   co_await e.close();
 }
 
+constexpr int accesses = 2000;
+
+// What the target's thread did between two messages.
+struct effort {
+  std::uint64_t turns = 0;
+  std::uint64_t wakeups = 0;
+  std::int64_t cpu_ns = 0;
+};
+
+effort so_far(reactor& loop) {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return {.turns = loop.counters().turns,
+          .wakeups = loop.counters().wakeups,
+          .cpu_ns = t.tv_sec * 1'000'000'000LL + t.tv_nsec};
+}
+
+// Sleeps whenever it has nothing to do; the messages mark when accesses begin and end.
+task<effort> be_accessed(Context& context, Worker& worker, Listener& listener) {
+  ConnectionRequest request = co_await listener.next();
+  MemoryRegion memory = context.allocate(bytes, every_right).value();
+  MemoryRegion room = context.allocate(8).value();
+  const std::vector<std::byte> blob = memory.export_blob().value();
+  connect_options with;
+  with.private_data = blob;
+  Endpoint e = co_await request.accept(with);
+  co_await e.recv(room);
+  co_await e.send(room);
+  const effort before = so_far(worker.loop());
+  co_await e.recv(room);
+  const effort after = so_far(worker.loop());
+  while (e.state() != endpoint_state::closed) co_await e.state_changed();
+  co_return effort{.turns = after.turns - before.turns,
+                   .wakeups = after.wakeups - before.wakeups,
+                   .cpu_ns = after.cpu_ns - before.cpu_ns};
+}
+
+int measured_life(wire_to_peer& parent) {
+  Context context(under_test());
+  Worker worker(context, reactor_options{.mode = wait_mode::event});
+  Listener listener = worker.listen("127.0.0.1:0").value();
+  parent.tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  const effort e = worker.run(be_accessed(context, worker, listener));
+  parent.tell(std::to_string(e.turns));
+  parent.tell(std::to_string(e.wakeups));
+  parent.tell(std::to_string(e.cpu_ns));
+  return 0;
+}
+
+task<> access_often(Context& context, Worker& worker, std::string address) {
+  Endpoint e = co_await worker.connect(std::move(address));
+  const RemoteMemory theirs = RemoteMemory::import(e.peer_data()).value();
+  MemoryRegion mine = context.allocate(bytes).value();
+  const RemoteSlice word = theirs.slice(0, 8).value();
+  co_await e.read(theirs, mine);  // the first access with a key may ask the target
+  co_await e.send(mine.all().first(8));
+  co_await e.recv(mine.all().first(8));
+  for (int i = 0; i < accesses; ++i) {
+    co_await e.write(theirs, mine);
+    co_await e.read(theirs, mine);
+    co_await e.fetch_add(word, 1);
+  }
+  co_await e.send(mine.all().first(8));
+  co_await e.close();
+}
+
 }  // namespace
+
+TEST_CASE(
+    "L9: reads, writes and atomics cost the target's thread nothing on shm, a turn each on tcp" *
+    not_on(transport::kind::sim, "the simulator is one thread by nature")) {
+  child_process target([](wire_to_peer& w) { return measured_life(w); });
+  Context context(under_test());
+  Worker worker(context, reactor_options{.mode = wait_mode::polling});
+  worker.run(access_often(context, worker, target.wire().hear()));
+  const std::uint64_t turns = std::stoull(target.wire().hear());
+  const std::uint64_t wakeups = std::stoull(target.wire().hear());
+  const std::string cpu_ns = target.wire().hear();
+  MESSAGE("for 6000 accesses the target's thread made " << turns << " turns, woke " << wakeups
+                                                        << " times and used " << cpu_ns << " ns");
+  CHECK(target.join() == 0);
+  if (transport_under_test() == transport::kind::shm) {
+    // Going to sleep after the first mark, and waking for the second.
+    CHECK(wakeups <= 3);
+    CHECK(turns <= 20);
+  } else {
+    // A request that is awaited is a turn of the target at least: it serves them.
+    CHECK(context.find(transport::kind::tcp)->needs_target_progress);
+    CHECK(turns >= 2 * accesses);
+  }
+}
 
 TEST_CASE("I10: a stopped target process: shm reads and writes on, tcp waits and then goes on" *
           not_on(transport::kind::sim, "the simulator is one process by nature")) {

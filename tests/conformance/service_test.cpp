@@ -206,3 +206,30 @@ TEST_CASE("L8: a uc connection that ends says so to everything that waits" *
     CHECK(w.server.state() == endpoint_state::closed);
   });
 }
+
+TEST_CASE("L1: a typed endpoint carries what its service does, and takes no endpoint of another") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on, of(service::rc), of(service::rc));
+    MemoryRegion local = client_memory(on, 8);
+    MemoryRegion target = server_memory(on, 8);
+    const RemoteMemory remote = exported(target);
+    CHECK(uc_endpoint::from(std::move(w.client)).code() == errc::invalid_value);
+    REQUIRE(w.client);  // left as it was
+    rc_endpoint typed = rc_endpoint::from(std::move(w.client)).value();
+    const std::uint64_t old = co_await typed.fetch_add(remote, 3);
+    CHECK(old == 0);
+    co_await typed.read(remote, local);
+    CHECK(local.as<std::uint64_t>()[0] == 3);
+    recv_operation receiving = w.server.recv(target).start();
+    co_await typed.send(local);
+    co_await receiving;
+    if (!has_uc(on)) co_return;
+    wire u = co_await connect(on, of(service::uc), of(service::uc));
+    uc_endpoint unreliable = uc_endpoint::from(std::move(u.client)).value();
+    fill(local.bytes(), 4);
+    co_await unreliable.write(remote, local);
+    co_await settle(on);
+    CHECK(filled(target.bytes(), 4));
+  });
+}

@@ -109,6 +109,20 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("I6: an endpoint of another loop is not attached") {
+  stage s;
+  stage elsewhere;
+  wire w = elsewhere.play([](stage& on) -> task<wire> {
+    wire made = co_await connect(on);
+    co_return made;
+  });
+  BufferPool pool(s.client_context(), 64, 4);
+  SharedReceive arrivals(s.client(), pool, 2);
+  CHECK(arrivals.attach(w.client).code() == errc::invalid_value);
+  CHECK(arrivals.attached() == 0);
+  CHECK(pool.available() == 4);
+}
+
 TEST_CASE("I6: without buffers receives wait, and go on when there are some again") {
   stage s;
   s.play([](stage& on) -> task<> {

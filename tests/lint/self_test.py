@@ -7,6 +7,7 @@ import unittest
 import coro_lint
 import include_directions
 import leftovers
+import lifecycle
 import sizes
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -198,6 +199,32 @@ class Leftovers(unittest.TestCase):
         for name, texts in self.CLEAN.items():
             for text in texts:
                 self.assertEqual(planted(leftovers.check, {name: text}), [], (name, text))
+
+
+class Lifecycle(unittest.TestCase):
+    HEADER = """class Worker {
+ public:
+  Worker(const Worker&) = delete;
+  [[nodiscard]] int count() const noexcept { return n_; }
+  template <class T>
+  T run(task<T> main) {
+    return loop_->run(std::move(main));
+  }
+  void wake() noexcept;  // not a call(): it is in a comment
+ private:
+  void hidden();
+};"""
+
+    def found(self, rows):
+        return list(lifecycle.findings("".join(f'cell("{row}", 0)' for row in rows),
+                                       {"Worker": self.HEADER}))
+
+    def test_a_whole_table(self):
+        self.assertEqual(self.found(["Worker.run", "Worker.wake"]), [])
+
+    def test_a_call_without_a_row_and_a_row_without_a_call(self):
+        self.assertEqual(len(self.found(["Worker.run"])), 1)
+        self.assertEqual(len(self.found(["Worker.run", "Worker.wake", "Worker.hidden"])), 1)
 
 
 if __name__ == "__main__":

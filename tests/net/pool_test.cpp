@@ -3,6 +3,9 @@
 #include <support/alloc_count.hpp>
 #include <support/stage.hpp>
 
+#include <cordma/runtime/scope.hpp>
+
+#include <atomic>
 #include <set>
 #include <thread>
 
@@ -78,4 +81,142 @@ TEST_CASE("C10: a pool of nothing is refused") {
   Context context = only_tcp();
   CHECK_THROWS_AS(BufferPool(context, 0, 1), error);
   CHECK_THROWS_AS(BufferPool(context, 1, 0), error);
+}
+
+namespace {
+
+// Loops on the threads they are made on.
+task<> take_in_turn(BufferPool* pool, int number, std::vector<int>* order) {
+  const Buffer mine = co_await pool->get();
+  order->push_back(number);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "C8: n gets succeed, those after wait, and resume first come first served as buffers return") {
+  Context context = only_tcp();
+  reactor loop({.mode = wait_mode::polling});
+  run(loop, [](Context* c, reactor* on) -> task<> {
+    constexpr int count = 4;
+    BufferPool pool(*c, 64, count);
+    std::vector<Buffer> taken;
+    for (int i = 0; i < count; ++i) {
+      buffer_operation op = pool.get().start();
+      CHECK(op.done());
+      Buffer b = co_await op;
+      taken.push_back(std::move(b));
+    }
+    CHECK(pool.take().code() == errc::no_memory);
+    std::vector<int> order;
+    scope waiting(*on);
+    for (int i = 0; i < 6; ++i) waiting.spawn(take_in_turn(&pool, i, &order));
+    for (int i = 0; i < 10; ++i) co_await yield();
+    CHECK(order.empty());
+    taken.pop_back();
+    CHECK(pool.take().code() == errc::no_memory);  // it is the first waiter's
+    // Each who got the buffer gives it back at its end, and so to the next.
+    for (int i = 0; i < 100; ++i) co_await yield();
+    CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5});
+    CHECK(pool.available() == 1);
+    co_await waiting.join();
+  }(&context, &loop));
+}
+
+TEST_CASE(
+    "C8: who no longer waits is passed over: canceled, destroyed, or given up with its pool") {
+  Context context = only_tcp();
+  reactor loop({.mode = wait_mode::polling});
+  run(loop, [](Context* c) -> task<> {
+    std::optional<BufferPool> pool;
+    pool.emplace(*c, 64, 1);
+    Buffer only = pool->take().value();
+    buffer_operation canceled = pool->get().start();
+    std::optional<buffer_operation> destroyed;
+    destroyed.emplace(pool->get().start());
+    buffer_operation third = pool->get().start();
+    buffer_operation fourth = pool->get().start();
+    canceled.cancel();
+    destroyed.reset();
+    only.reset();
+    CHECK(third.done());
+    CHECK_FALSE(fourth.done());
+    CHECK(canceled.take_result().code() == errc::canceled);
+    {
+      const Buffer got = co_await third;
+      CHECK(got);
+      pool.reset();
+      const result<Buffer> late = co_await fourth.result();
+      CHECK(late.code() == errc::shutdown);
+    }
+  }(&context));
+}
+
+TEST_CASE("C8: a buffer that another thread gives back wakes who waits for it, 2000 times") {
+  Context context = only_tcp();
+  for (wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+    reactor loop({.mode = mode});
+    run(loop, [](Context* c) -> task<> {
+      BufferPool pool(*c, 64, 2);
+      std::atomic<Buffer*> to_give{nullptr};
+      std::atomic<bool> over{false};
+      std::thread other([&] {
+        while (!over.load()) {
+          Buffer* const b = to_give.exchange(nullptr);
+          if (b != nullptr) delete b;
+        }
+      });
+      for (int round = 0; round < 1000; ++round) {
+        Buffer mine = pool.take().value();
+        Buffer away = co_await pool.get();
+        buffer_operation waits = pool.get().start();
+        CHECK_FALSE(waits.done());
+        to_give.store(new Buffer(std::move(away)));
+        const Buffer back = co_await waits;
+      }
+      over.store(true);
+      other.join();
+      CHECK(pool.available() == 2);
+    }(&context));
+  }
+}
+
+TEST_CASE("C8: a range that leaves the buffer, and a pool of another thread, are refused") {
+  Context context = only_tcp();
+  BufferPool pool(context, 100, 2);
+  const Buffer b = pool.take().value();
+  CHECK(b.slice(0, 100).value().size() == 100);
+  CHECK(b.slice(100, 0).ok());
+  CHECK(b.slice(40, 60).value().data() == b.data() + 40);
+  for (const auto& [offset, length] : {std::pair<std::size_t, std::size_t>{0, 101},
+                                       {101, 0},
+                                       {1, 100},
+                                       {~std::size_t{0}, 2},
+                                       {2, ~std::size_t{0}}}) {
+    CHECK(b.slice(offset, length).code() == errc::invalid_value);
+  }
+  std::thread([&pool] {
+    reactor elsewhere({.mode = wait_mode::polling});
+    run(elsewhere, [](BufferPool* p) -> task<> {
+      const result<Buffer> r = co_await p->get().result();
+      CHECK(r.code() == errc::no_lock);
+    }(&pool));
+  }).join();
+}
+
+TEST_CASE("C8: waiting for a buffer takes nothing from the heap") {
+  Context context = only_tcp();
+  reactor loop({.mode = wait_mode::polling});
+  run(loop, [](Context* c) -> task<> {
+    BufferPool pool(*c, 64, 1);
+    std::uint64_t before = 0;
+    for (int i = 0; i < 10'000; ++i) {
+      if (i == 100) before = allocations();
+      Buffer first = pool.take().value();
+      buffer_operation waits = pool.get().start();
+      first.reset();
+      const Buffer second = co_await waits;
+    }
+    CHECK(allocations() == before);
+  }(&context));
 }

@@ -1,0 +1,90 @@
+"""What a connection's service does not carry must not compile, and what it carries must.
+
+Every cell of the matrix of endpoints and operations is compiled alone: a legal one is compiled, an
+illegal one is refused, and for its own sake (the compiler speaks of the call, and of nothing else).
+"""
+import argparse
+import concurrent.futures
+import itertools
+import pathlib
+import re
+import subprocess
+import sys
+
+CALLS = {
+    "send": "e.send(s)",
+    "send_imm": "e.send_imm(s, 1)",
+    "recv": "e.recv(s)",
+    "write": "e.write(r, s)",
+    "write_imm": "e.write_imm(r, s, 1)",
+    "read": "e.read(r, s)",
+    "fetch_add": "e.fetch_add(r, 1)",
+    "compare_swap": "e.compare_swap(r, 1, 2)",
+    "flush": "e.flush()",
+    "send_to": "e.send_to({}, s)",
+    "recv_from": "e.recv_from(s)",
+}
+CONNECTED = {"send", "send_imm", "recv", "write", "write_imm"}
+LEGAL = {
+    "rc_endpoint": CONNECTED | {"read", "fetch_add", "compare_swap", "flush"},
+    "uc_endpoint": CONNECTED,
+    "DatagramEndpoint": {"send_to", "recv_from"},
+}
+TEMPLATE = """#include <cordma/net/datagram.hpp>
+#include <cordma/net/typed_endpoint.hpp>
+void use(cordma::{type}& e, const cordma::Slice& s, const cordma::RemoteSlice& r) {{
+  static_cast<void>(s);
+  static_cast<void>(r);
+  static_cast<void>({call});
+}}
+"""
+REFUSAL = re.compile(r"no matching (member )?function|invalid reference to function"
+                     r"|no member named|has no member named")
+
+
+def compiles(options, name, text):
+    source = pathlib.Path(options.folder) / f"{name}.cpp"
+    source.write_text(text)
+    command = [options.compiler, "-std=c++20", "-fsyntax-only", f"-I{options.include}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    return done.returncode == 0, errors
+
+
+def wrong(options, cell):
+    kind, op = cell
+    legal = op in LEGAL[kind]
+    ok, errors = compiles(options, f"{kind}-{op}", TEMPLATE.format(type=kind, call=CALLS[op]))
+    if legal:
+        return None if ok else f"{kind}: {op} should compile: {errors[:1]}"
+    if ok:
+        return f"{kind}: {op} compiles, and should not"
+    if len(errors) != 1 or not REFUSAL.search(errors[0]):
+        return f"{kind}: {op} is refused for another reason: {errors[:2]}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--include", required=True)
+    parser.add_argument("--folder", required=True)
+    options = parser.parse_args()
+    pathlib.Path(options.folder).mkdir(parents=True, exist_ok=True)
+    cells = list(itertools.product(LEGAL, CALLS))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = [w for w in pool.map(lambda c: wrong(options, c), cells) if w]
+    # A datagram port is no connection, whatever is called on it.
+    text = "#include <cordma/net/typed_endpoint.hpp>\n" \
+           "cordma::typed_endpoint<cordma::transport::service::ud>* port;\n"
+    ok, errors = compiles(options, "typed-ud", text)
+    if ok or "constraint" not in errors[0]:
+        found.append(f"typed_endpoint<ud> is not refused as it should be: {errors[:1]}")
+    print(f"{len(cells)} cells, {sum(len(v) for v in LEGAL.values())} of them legal")
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

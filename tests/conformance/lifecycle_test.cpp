@@ -1,0 +1,282 @@
+// Every call in every state of its object, against one table. lint.lifecycle holds the table to the
+// headers: a call that is added there does not pass until it has a row here.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+enum class state {
+  fresh,    // made, and not yet what it is for: not connected, empty
+  open,     // in use
+  closing,  // close() has begun
+  closed,   // by this side; answered, deregistered, all on loan
+  ended,    // by the peer
+  orphan,   // its Worker is gone
+};
+constexpr std::array<std::string_view, 6> state_names{"fresh",  "open",  "closing",
+                                                      "closed", "ended", "orphan"};
+
+// One of each, in the state that is asked for where the test of its class makes it so.
+struct ground {
+  stage& on;
+  state in;
+  MemoryRegion local = client_memory(on, 64);
+  MemoryRegion target = server_memory(on, 64);
+  RemoteMemory remote = exported(target);
+  RemoteSlice word = remote.slice(0, 8).value();
+  BufferPool pool{on.client_context(), 64, 8};
+  Endpoint e = {};
+  Endpoint peer = {};
+  std::optional<recv_operation> receiving = {};
+  std::optional<state_operation> closing = {};
+  Listener listener = {};
+  ConnectionRequest request = {};
+  std::optional<connect_operation> connecting = {};
+  MemoryRegion region = {};
+  std::optional<BufferPool> scarce = {};
+  std::vector<Buffer> taken = {};
+  DatagramEndpoint port = {};
+  datagram_peer self = {};
+  std::optional<SharedReceive> shared = {};
+};
+
+using setup = task<bool> (*)(ground&);  // false: this transport has no such object
+
+task<bool> endpoint_in(ground& g) {
+  if (g.in == state::fresh) {
+    g.e = g.on.client().prepare().value();
+    co_return true;
+  }
+  wire w = co_await connect(g.on);
+  g.e = std::move(w.client);
+  g.peer = std::move(w.server);
+  g.receiving.emplace(g.peer.recv(g.target).start());
+  if (g.in == state::closing) g.closing.emplace(g.e.close().start());
+  if (g.in == state::closed) co_await g.e.close();
+  if (g.in == state::ended) {
+    g.peer = Endpoint();
+    while (g.e.state() != endpoint_state::closed) co_await g.e.state_changed();
+  }
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+task<bool> listener_in(ground& g) {
+  g.listener = g.on.server().listen(g.on.server_address()).value();
+  if (g.in == state::closed) g.listener.close();
+  if (g.in == state::orphan) g.on.drop_server();
+  co_return true;
+}
+
+task<bool> request_in(ground& g) {
+  g.listener = g.on.server().listen(g.on.server_address()).value();
+  g.connecting.emplace(g.on.client().connect(g.on.reach(g.listener)).start());
+  g.request = co_await g.listener.next();
+  if (g.in == state::closed) g.request.reject().value();
+  if (g.in == state::orphan) g.on.drop_server();
+  co_return true;
+}
+
+task<bool> region_in(ground& g) {
+  if (g.in != state::fresh) g.region = client_memory(g.on, 64);
+  if (g.in == state::closed) g.region.deregister().value();
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+task<bool> pool_in(ground& g) {
+  g.scarce.emplace(g.on.client_context(), 64, 1);
+  if (g.in == state::closed) g.taken.push_back(g.scarce->take().value());
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+task<bool> port_in(ground& g) {
+  result<DatagramEndpoint> made = g.on.client().datagram();
+  CHECK(made.code() == (g.on.caps().max_datagram != 0 ? errc::ok : errc::not_supported));
+  if (!made) co_return false;
+  g.port = std::move(*made);
+  g.self = g.port.self().value();
+  if (g.in == state::closing) g.closing.emplace(g.port.close().start());
+  if (g.in == state::closed) co_await g.port.close();
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+task<bool> shared_in(ground& g) {
+  const state wanted = std::exchange(g.in, state::open);
+  co_await endpoint_in(g);
+  g.in = wanted;
+  g.shared.emplace(g.on.client(), g.pool, 1);
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+task<bool> worker_in(ground& g) {
+  if (g.in == state::orphan) g.on.drop_contexts();
+  co_return true;
+}
+
+result<void> run_inside(Worker& w) {
+  try {
+    w.run([]() -> task<> { co_return; }());
+  } catch (const error& e) {
+    return e.why();
+  }
+  return {};
+}
+
+result<void> datagram_as_said(ground& g) {
+  const errc code = g.on.client().datagram().code();
+  const bool has = g.on.caps().max_datagram != 0;
+  return code == (has ? errc::ok : errc::not_supported) ? errc::ok : code;
+}
+
+// "waits": nothing happens for as long as nobody does anything.
+task<std::string> outcome(ground& g, std::string_view expected, operation_base& op) {
+  if (expected == "waits") {
+    for (int i = 0; i < 20; ++i) co_await moment(g.on);
+  } else {
+    while (!op.done()) co_await moment(g.on);
+  }
+  co_return op.done() ? "" : "waits";
+}
+
+template <class Call>
+task<std::string> attempt(ground& g, std::string_view expected) {
+  using returned = decltype(Call()(g));
+  if constexpr (std::is_void_v<returned>) {
+    Call()(g);
+    co_return "ok";
+  } else if constexpr (std::is_base_of_v<operation_base, returned>) {
+    returned op = Call()(g);
+    op.start();
+    std::string waited = co_await outcome(g, expected, op);
+    if (waited.empty()) waited = name(op.take_result().code());
+    co_return waited;
+  } else if constexpr (requires(returned r) { r.code(); }) {
+    co_return std::string(name(Call()(g).code()));
+  } else {
+    static_cast<void>(Call()(g));
+    co_return "ok";
+  }
+}
+
+struct row {
+  std::string_view method;
+  setup prepare;
+  task<std::string> (*attempt)(ground&, std::string_view expected);
+  // fresh, open, closing, closed, ended, orphan; "": there is no such state.
+  std::array<std::string_view, 6> expected;
+};
+
+template <class Call>
+constexpr row cell(std::string_view method, setup prepare, Call,
+                   std::array<std::string_view, 6> expected) {
+  return {method, prepare, &attempt<Call>, expected};
+}
+
+using g_ = ground;
+constexpr auto all_zero_descriptor = [] { return std::array<std::byte, 16>{}; }();
+constexpr std::string_view ok = "ok", waits = "waits", gone = "not_connected", cut = "flushed",
+                           down = "shutdown", bad = "bad_state", none = "",
+                           aborted = "connection_aborted", invalid = "invalid_value",
+                           missing = "not_found", empty = "no_memory";
+
+const std::array table{
+    // clang-format off
+    //                                                                                                          fresh  open   closing closed ended  orphan
+    cell("Endpoint.send", endpoint_in, [](g_& g) { return g.e.send(g.local); },                                 {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.send", endpoint_in, [](g_& g) { return g.e.send(g.pool.take().value(), 8); },                {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.send_imm", endpoint_in, [](g_& g) { return g.e.send_imm(g.local, 1); },                      {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.send_inline", endpoint_in, [](g_& g) { return g.e.send_inline(g.local.bytes().first(8)); },  {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.recv", endpoint_in, [](g_& g) { return g.e.recv(g.local); },                                 {waits, waits, gone,  gone,  cut,   down}),
+    cell("Endpoint.recv", endpoint_in, [](g_& g) { return g.e.recv(g.pool); },                                  {waits, waits, gone,  gone,  cut,   down}),
+    cell("Endpoint.publish_receives", endpoint_in, [](g_& g) { return g.e.publish_receives(g.local); },         {ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Endpoint.write", endpoint_in, [](g_& g) { return g.e.write(g.remote, g.local); },                     {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.write_imm", endpoint_in, [](g_& g) { return g.e.write_imm(g.remote, g.local, 1); },          {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.read", endpoint_in, [](g_& g) { return g.e.read(g.remote, g.local); },                       {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.fetch_add", endpoint_in, [](g_& g) { return g.e.fetch_add(g.word, 1); },                     {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.compare_swap", endpoint_in, [](g_& g) { return g.e.compare_swap(g.word, 0, 1); },            {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.fence", endpoint_in, [](g_& g) { g.e.fence(); },                                             {ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Endpoint.flush", endpoint_in, [](g_& g) { return g.e.flush(); },                                      {waits, ok,    gone,  gone,  cut,   down}),
+    cell("Endpoint.batch", endpoint_in, [](g_& g) { const Endpoint::Batch b = g.e.batch(); },                   {ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Endpoint.descriptor", endpoint_in, [](g_& g) { return g.e.descriptor(); },                            {ok,    bad,   bad,   bad,   bad,   bad}),
+    cell("Endpoint.connect", endpoint_in, [](g_& g) { return g.e.connect(all_zero_descriptor); },               {aborted, bad, bad,   bad,   bad,   bad}),
+    cell("Endpoint.close", endpoint_in, [](g_& g) { return g.e.close(); },                                      {ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Endpoint.abort", endpoint_in, [](g_& g) { g.e.abort(); },                                             {ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Endpoint.state_changed", endpoint_in, [](g_& g) { return g.e.state_changed(); },                      {waits, waits, ok,    ok,    ok,    ok}),
+    cell("Endpoint.local_address", endpoint_in, [](g_& g) { return g.e.local_address(); },                      {ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Endpoint.peer_address", endpoint_in, [](g_& g) { return g.e.peer_address(); },                        {ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
+    cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),
+    cell("ConnectionRequest.accept", request_in, [](g_& g) { return g.request.accept(); },                      {none,  ok,    none,  bad,   none,  down}),
+    cell("ConnectionRequest.hand_over", request_in, [](g_& g) { return g.request.hand_over(g.on.client()); },   {none,  invalid, none, bad,  none,  down}),
+    cell("ConnectionRequest.reject", request_in, [](g_& g) { return g.request.reject(); },                      {none,  ok,    none,  bad,   none,  down}),
+    cell("MemoryRegion.slice", region_in, [](g_& g) { return g.region.slice(8, 8); },                           {invalid, ok,  none,  invalid, none, ok}),
+    cell("MemoryRegion.export_blob", region_in, [](g_& g) { return g.region.export_blob(); },                   {bad,   ok,    none,  bad,   none,  ok}),
+    cell("MemoryRegion.deregister", region_in, [](g_& g) { return g.region.deregister(); },                     {ok,    ok,    none,  ok,    none,  ok}),
+    cell("BufferPool.take", pool_in, [](g_& g) { return g.scarce->take(); },                                    {none,  ok,    none,  empty, none,  ok}),
+    cell("BufferPool.get", pool_in, [](g_& g) { return g.scarce->get(); },                                      {none,  ok,    none,  waits, none,  ok}),
+    cell("BufferPool.available", pool_in, [](g_& g) { return g.scarce->available(); },                          {none,  ok,    none,  ok,    none,  ok}),
+    cell("DatagramEndpoint.self", port_in, [](g_& g) { return g.port.self(); },                                 {none,  ok,    ok,    bad,   none,  bad}),
+    cell("DatagramEndpoint.send_to", port_in, [](g_& g) { return g.port.send_to(g.self, g.local); },            {none,  ok,    gone,  gone,  none,  down}),
+    cell("DatagramEndpoint.send_imm_to", port_in, [](g_& g) { return g.port.send_imm_to(g.self, g.local, 1); }, {none,  ok,    gone,  gone,  none,  down}),
+    cell("DatagramEndpoint.recv_from", port_in, [](g_& g) { return g.port.recv_from(g.local); },                {none,  waits, gone,  gone,  none,  down}),
+    cell("DatagramEndpoint.group", port_in, [](g_& g) { return g.port.group({"all", 0}); },                     {none,  ok,    ok,    bad,   none,  bad}),
+    cell("DatagramEndpoint.join", port_in, [](g_& g) { return g.port.join({"all", 0}); },                       {none,  ok,    ok,    bad,   none,  bad}),
+    cell("DatagramEndpoint.leave", port_in, [](g_& g) { return g.port.leave({"all", 0}); },                     {none,  missing, missing, bad, none, bad}),
+    cell("DatagramEndpoint.close", port_in, [](g_& g) { return g.port.close(); },                               {none,  ok,    ok,    ok,    none,  ok}),
+    cell("SharedReceive.attach", shared_in, [](g_& g) { return g.shared->attach(g.e); },                        {none,  ok,    none,  none,  none,  invalid}),
+    cell("SharedReceive.next", shared_in, [](g_& g) { return g.shared->next(); },                               {none,  waits, none,  none,  none,  waits}),
+    cell("Worker.loop", worker_in, [](g_& g) { return &g.on.client().loop(); },                                 {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.run", worker_in, [](g_& g) { return run_inside(g.on.client()); },                              {none,  bad,   none,  none,  none,  bad}),
+    cell("Worker.poll", worker_in, [](g_& g) { return g.on.client().poll(); },                                  {none,  bad,   none,  none,  none,  bad}),
+    cell("Worker.connect", worker_in, [](g_& g) { return g.on.client().connect("nonsense"); },                  {none,  invalid, none, none, none,  invalid}),
+    cell("Worker.listen", worker_in, [](g_& g) { return g.on.server().listen(g.on.server_address()); },         {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.prepare", worker_in, [](g_& g) { return g.on.client().prepare(); },                            {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.datagram", worker_in, [](g_& g) { return datagram_as_said(g); },                               {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.flush", worker_in, [](g_& g) { static_cast<void>(g.on.client().flush()); },                    {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.copy", worker_in, [](g_& g) { return g.on.client().copy(g.local.all().first(8), g.local.all().part(8, 8)); }, {none, ok, none, none, none, ok}),
+    cell("Worker.limit_endpoints", worker_in, [](g_& g) { g.on.client().limit_endpoints(1); },                  {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.post", worker_in, [](g_& g) { g.on.client().post([] {}); },                                    {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.wake", worker_in, [](g_& g) { g.on.client().wake(); },                                         {none,  ok,    none,  none,  none,  ok}),
+    cell("Context.allocate", worker_in, [](g_& g) { return g.on.client_context().allocate(8); },                {none,  ok,    none,  none,  none,  none}),
+    cell("Context.register_memory", worker_in, [](g_& g) { return g.on.client_context().register_memory(g.local.bytes(), access::local_write); }, {none, ok, none, none, none, none}),
+    cell("Context.transports", worker_in, [](g_& g) { return g.on.client_context().transports(); },             {none,  ok,    none,  none,  none,  none}),
+    cell("Context.missing", worker_in, [](g_& g) { return g.on.client_context().missing(); },                   {none,  ok,    none,  none,  none,  none}),
+    // clang-format on
+};
+
+}  // namespace
+
+TEST_CASE("G1: every call of every class in every state does what the table says") {
+  std::size_t cells = 0;
+  for (const row& r : table) {
+    for (std::size_t i = 0; i < r.expected.size(); ++i) {
+      if (r.expected[i].empty()) continue;
+      CAPTURE(r.method);
+      CAPTURE(state_names[i]);
+      stage s;
+      s.play(
+          [](stage& on, const row* cell, std::size_t in) -> task<> {
+            ground g{.on = on, .in = static_cast<state>(in)};
+            const bool there = co_await cell->prepare(g);
+            if (!there) co_return;
+            const std::string happened = co_await cell->attempt(g, cell->expected[in]);
+            CHECK(happened == cell->expected[in]);
+          },
+          &r, i);
+      ++cells;
+    }
+  }
+  CHECK(cells > 200);
+}
