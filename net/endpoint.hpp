@@ -163,6 +163,9 @@ class Endpoint {
   [[nodiscard]] std::size_t inflight() const noexcept;
   [[nodiscard]] const endpoint_counters& counters() const noexcept;
 
+  // For the library.
+  [[nodiscard]] detail::endpoint_core& core() noexcept { return *core_; }
+
   // Anything of the program's own; not used by the library.
   void* user_data = nullptr;
 

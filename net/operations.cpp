@@ -10,7 +10,10 @@ namespace cordma::detail {
 using transport::opcode;
 
 post_base::post_base(endpoint_core& endpoint, opcode op, aside needs) noexcept
-    : operation_base(endpoint.home), aside_(needs), op_(op), endpoint_(&endpoint) {}
+    : operation_base(endpoint.home),
+      aside_(needs == aside::nothing ? endpoint.plain_needs : needs),
+      op_(op),
+      endpoint_(&endpoint) {}
 
 post_base::post_base(post_base&& other) noexcept
     : operation_base(std::move(other)),
@@ -72,6 +75,13 @@ void post_base::add(const Slice& s) noexcept {
   total_ += s.size();
 }
 
+void post_base::find_keys() noexcept {
+  for (std::uint16_t i = 0; i < segment_count_; ++i) {
+    if (regions_[i] != nullptr) segments_[i].lkey = regions_[i]->keys[endpoint_->kind].lkey;
+  }
+  aside_ = aside::nothing;
+}
+
 void post_base::add(std::span<const Slice> slices) noexcept {
   for (const Slice& s : slices) add(s);
 }
@@ -84,7 +94,10 @@ void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept 
   }
   remote_addr_ = remote.addr();
   rkey_ = remote.rkey(endpoint_->caps->transport);
-  if (rkey_ == 0) {
+  if (rkey_ == 0 && endpoint_->wiring != nullptr) {
+    refuse({errc::not_connected,
+            "a one-sided operation needs a connection: await state_changed() first"});
+  } else if (rkey_ == 0) {
     refuse({errc::not_permitted, "the remote memory was not exported for the " +
                                      std::string(transport::name(endpoint_->caps->transport)) +
                                      " transport"});

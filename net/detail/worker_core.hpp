@@ -14,6 +14,7 @@
 
 namespace cordma {
 class connect_operation;
+struct connect_options;
 class DatagramEndpoint;
 }  // namespace cordma
 
@@ -112,6 +113,10 @@ struct endpoint_core : list_node {
   endpoint_counters counters;
   std::string reason;
   std::vector<std::byte> peer_data;
+  // Of Worker::endpoint(), until it is connected: makes the connection that this endpoint takes over.
+  std::unique_ptr<connect_operation> wiring;
+  post_base::aside plain_needs = post_base::aside::nothing;  // of a send or a receive; see there
+  bool counted = false;                                      // in worker_core::endpoint_count
 
   // Set aside while there is memory, so that ending for the want of it has a cause to name.
   std::shared_ptr<failure> cause_storage = std::make_shared<failure>(errc::ok);
@@ -121,6 +126,11 @@ struct endpoint_core : list_node {
   // Throws std::bad_alloc; errc::full is for the caller to check first.
   void adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
              adapter_poller& made_with);
+  // wiring.cpp: before it is connected, what is started waits.
+  void start_wiring(worker_core& owner, const std::string& to, const connect_options& options);
+  void on_wired() noexcept;
+  void take_over(endpoint_core& made) noexcept;
+  void start_waiting() noexcept;
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
@@ -180,6 +190,7 @@ class worker_core {
   // What Worker offers under these names.
   result<Endpoint> prepare(const endpoint_options& options, std::optional<transport::kind> over);
   result<DatagramEndpoint> datagram(endpoint_options options, std::optional<transport::kind> over);
+  result<Endpoint> endpoint(const std::string& to, const connect_options& options);
   [[nodiscard]] std::vector<send_operation> flush_all();
 
   std::size_t most_endpoints = 0;  // 0: no limit
@@ -196,6 +207,7 @@ class worker_core {
   void complete(std::uint32_t index, const transport::completion& c) noexcept;
   // Ends all that was made with `via`: every request in flight is flushed, once.
   void give_up(adapter_poller& via) noexcept;
+  void drop_wirings();
   void grow();
   void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   void drop_first_orphan(endpoint_core& endpoint) noexcept;
