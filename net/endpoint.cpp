@@ -1,5 +1,6 @@
 #include <cordma/net/endpoint.hpp>
 
+#include <cordma/net/connect.hpp>
 #include <cordma/net/detail/worker_core.hpp>
 
 namespace cordma {
@@ -191,10 +192,12 @@ result<void> Endpoint::connect(std::span<const std::byte> peer_descriptor) {
 }
 
 void Endpoint::abort() noexcept {
-  if (core_->state == endpoint_state::closed || core_->pair == nullptr) return;
+  const bool unwired = core_->wiring != nullptr;
+  if (core_->state == endpoint_state::closed || (core_->pair == nullptr && !unwired)) return;
   CORDMA_REQUIRE(core_->home->on_owner_thread());
   core_->closed_here = true;
-  core_->pair->abort();
+  core_->wiring.reset();
+  if (!unwired) core_->pair->abort();
   core_->end({errc::not_connected, "aborted by this side"});
 }
 
@@ -230,7 +233,10 @@ void state_operation::do_start() noexcept {
     resolve(endpoint_state::closed);
     return;
   }
-  if (kind_ == kind::close && endpoint_->state == endpoint_state::connected) {
+  const bool opened =
+      endpoint_->state == endpoint_state::connected ||
+      (endpoint_->state == endpoint_state::connecting && endpoint_->wiring != nullptr);
+  if (kind_ == kind::close && opened) {
     endpoint_->closed_here = true;
     endpoint_->set_state(endpoint_state::closing);
     endpoint_->begin_close();

@@ -171,6 +171,9 @@ class Endpoint : public user_data_holder {
   [[nodiscard]] std::size_t inflight() const noexcept;
   [[nodiscard]] const endpoint_counters& counters() const noexcept;
 
+  // For the library.
+  [[nodiscard]] detail::endpoint_core& core() noexcept { return *core_; }
+
  private:
   std::unique_ptr<detail::endpoint_core> core_;
 };

@@ -47,6 +47,13 @@ void post_base::add(const Slice& s) noexcept {
   total_ += s.size();
 }
 
+void post_base::find_keys() noexcept {
+  for (std::uint16_t i = 0; i < request_.segment_count; ++i) {
+    if (regions_[i] != nullptr) segments_[i].lkey = regions_[i]->keys[endpoint_->kind].lkey;
+  }
+  aside_ = aside::nothing;
+}
+
 void post_base::refuse_slice(const Slice& s) noexcept {
   if (s.region() == nullptr) {
     if (s.size() != 0) refuse({errc::invalid_value, "a slice that belongs to no MemoryRegion"});
@@ -73,7 +80,10 @@ void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept 
   }
   request_.remote_addr = remote.addr();
   request_.rkey = remote.rkey(endpoint_->caps->transport);
-  if (request_.rkey == 0) [[unlikely]] {
+  if (request_.rkey == 0 && endpoint_->wiring != nullptr) {
+    refuse({errc::not_connected,
+            "a one-sided operation needs a connection: await state_changed() first"});
+  } else if (request_.rkey == 0) [[unlikely]] {
     refuse({errc::not_permitted, "the remote memory was not exported for the " +
                                      std::string(transport::name(endpoint_->caps->transport)) +
                                      " transport"});

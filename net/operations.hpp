@@ -53,8 +53,9 @@ class worker_core;
 class post_base : public operation_base {
  public:
   // What a request needs beside its slot: eight registered bytes for the old value of an atomic, or
-  // room for the other end of a datagram. One test for both keeps all other requests free of them.
-  enum class aside : std::uint8_t { nothing, word, peer };
+  // room for the other end of a datagram; or its memory's keys, where it was made before its endpoint
+  // had a transport. One test for all keeps other requests free of them.
+  enum class aside : std::uint8_t { nothing, word, peer, keys };
 
   post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept;
   post_base(post_base&& other) noexcept;
@@ -91,6 +92,7 @@ class post_base : public operation_base {
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
   [[nodiscard]] failure obstacle() const noexcept;
   void refuse_slice(const Slice& s) noexcept;
+  void find_keys() noexcept;
   void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void leave_slot() noexcept;
   void complete(const transport::completion& c) noexcept;

@@ -36,6 +36,13 @@ connect_operation Worker::connect(std::string to, const connect_options& options
   return connect_operation(*core_, std::move(to), options);
 }
 
+result<Endpoint> Worker::endpoint(std::string to, const connect_options& options) {
+  if (!loop_->on_owner_thread()) {
+    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+  }
+  return core_->endpoint(to, options);
+}
+
 result<Listener> Worker::listen(std::string_view where, const listen_options& options) {
   if (!loop_->on_owner_thread()) {
     return failure{errc::no_lock, "a Worker may only be used on its own thread"};

@@ -81,6 +81,13 @@ class Worker : public user_data_holder {
 
   // "host:port"; see connect_operation. The address is copied.
   connect_operation connect(std::string to, const connect_options& options = {});
+  // The same without waiting: an Endpoint that is connecting, and that can be used at once. Two-sided
+  // messages, receives and flushes started meanwhile wait, and are carried out in order once it is
+  // connected; where connecting fails, they end as flushed and first_cause() says why. One-sided
+  // operations need the transport to be known: until state_changed() they fail with not_connected,
+  // and transport(), actual() and the addresses mean nothing. `options.private_data` is copied. The
+  // address may be that of a Listener on this very Worker. Errors: no_lock.
+  [[nodiscard]] result<Endpoint> endpoint(std::string to, const connect_options& options = {});
   // "host:port", ":0". Errors: invalid_value, in_use (port taken: says by what transport),
   // not_permitted, no_memory.
   [[nodiscard]] result<Listener> listen(std::string_view where, const listen_options& options = {});

@@ -96,7 +96,7 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op, std::uint32_t
   auto* const peer = op.aside_ == post_base::aside::peer ? &peer_of(index) : nullptr;
   completion now;
   if (post_in(index, e, op, peer, now) != posted::done) return;
-  take_aside(op, index);
+  if (op.aside_ != post_base::aside::nothing) take_aside(op, index);
   op.complete(now);
 }
 

@@ -64,6 +64,7 @@ worker_core::~worker_core() {
     listeners_.back()->home = nullptr;
     listeners_.back()->shut_down();
   }
+  drop_wirings();
   const failure gone{errc::shutdown, "the Worker was destroyed"};
   endpoints_.for_each([&](endpoint_core& e) {
     if (e.connector != nullptr) e.connector->on_worker_gone();
@@ -140,6 +141,10 @@ void worker_core::make_peers() {
 }
 
 result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept {
+  if (op.aside_ == post_base::aside::keys) {
+    op.find_keys();
+    return {};
+  }
   if (op.aside_ == post_base::aside::peer) {
     peer_of(index) = static_cast<datagram_base&>(op).peer_;
     return {};
@@ -382,7 +387,7 @@ endpoint_core::~endpoint_core() {
   if (worker == nullptr) return;
   CORDMA_ASSERT(inflight() == 0);
   worker->unreserve(reserved_slots);
-  --worker->endpoint_count;
+  if (counted) --worker->endpoint_count;
 }
 
 void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
@@ -391,6 +396,7 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   home = &owner.home();
   context = owner.shared_context();
   ++owner.endpoint_count;
+  counted = true;
   pair = std::move(p);
   pair->user = this;
   via = &made_with;

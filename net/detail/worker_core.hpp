@@ -14,6 +14,7 @@
 
 namespace cordma {
 class connect_operation;
+struct connect_options;
 class DatagramEndpoint;
 }  // namespace cordma
 
@@ -113,6 +114,10 @@ struct endpoint_core : list_node {
   std::string reason;
   std::vector<std::byte> peer_data;
   MemoryRegion posted_word;  // empty: the peer is not told how many receives were posted
+  // Of Worker::endpoint(), until it is connected: makes the connection that this endpoint takes over.
+  std::unique_ptr<connect_operation> wiring;
+  post_base::aside plain_needs = post_base::aside::nothing;  // of a send or a receive; see there
+  bool counted = false;                                      // in worker_core::endpoint_count
 
   // Set aside while there is memory, so that ending for the want of it has a cause to name.
   std::shared_ptr<failure> cause_storage = std::make_shared<failure>(errc::ok);
@@ -122,6 +127,11 @@ struct endpoint_core : list_node {
   // Throws std::bad_alloc; errc::full is for the caller to check first.
   void adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
              adapter_poller& made_with);
+  // wiring.cpp: before it is connected, what is started waits.
+  void start_wiring(worker_core& owner, const std::string& to, const connect_options& options);
+  void on_wired() noexcept;
+  void take_over(endpoint_core& made) noexcept;
+  void start_waiting() noexcept;
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
@@ -182,6 +192,7 @@ class worker_core {
   // What Worker offers under these names.
   result<Endpoint> prepare(const endpoint_options& options, std::optional<transport::kind> over);
   result<DatagramEndpoint> datagram(endpoint_options options, std::optional<transport::kind> over);
+  result<Endpoint> endpoint(const std::string& to, const connect_options& options);
   [[nodiscard]] std::vector<send_operation> flush_all();
 
   static constexpr std::size_t no_limit = ~std::size_t{0};
@@ -200,6 +211,7 @@ class worker_core {
   void complete(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   // Ends all that was made with `via`: every request in flight is flushed, once.
   void give_up(adapter_poller& via) noexcept;
+  void drop_wirings();
   void grow();
   void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   void drop_first_orphan(endpoint_core& endpoint) noexcept;
@@ -241,7 +253,9 @@ class worker_core {
 };
 
 inline post_base::post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept
-    : operation_base(endpoint.home), aside_(needs), endpoint_(&endpoint) {
+    : operation_base(endpoint.home),
+      aside_(needs == aside::nothing ? endpoint.plain_needs : needs),
+      endpoint_(&endpoint) {
   request_.op = op;
 }
 
