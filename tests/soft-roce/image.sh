@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154
 
 packages=(qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-providers ibverbs-utils
-  rdmacm-utils perftest iproute2 util-linux)
+  rdmacm-utils perftest iproute2 util-linux python3)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cordma/soft-roce
 # rdma_rxe asks the crypto API for "crc32" when a link is added; no module dependency says so.
 modules=(crc32_generic rdma_rxe rdma_ucm ib_uverbs ib_umad 9p 9pnet_virtio virtio_pci virtio_net

@@ -103,9 +103,11 @@ install_missing
 prepare_image
 [ -z "$prepare" ] || { say "ready: $image"; exit 0; }
 
-# Emulated processors share one clock counter; the kernel does not believe it, and the next best clock
-# takes a system call to read.
-accelerator=tcg,thread=multi clock=tsc=reliable
+# Emulated processors share this machine's clock counter. The kernel would not believe it, and the next best
+# clock takes a system call to read; nor can it measure the counter's frequency on a busy machine: it was
+# seen to be wrong eightfold, and every time limit with it.
+accelerator=tcg,thread=multi clock=''
+if khz=$(python3 "$here/tsc_khz.py"); then clock="tsc=reliable tsc_early_khz=$khz"; fi
 if grep -Eqw 'vmx|svm' /proc/cpuinfo && (: <> /dev/kvm) 2> /dev/null; then accelerator=kvm clock=''; fi
 
 [ -n "$share" ] || share=$run/share
