@@ -18,6 +18,8 @@ bash tests/run.sh [options]     builds everything and runs all tests; ends with 
 
 Each variant has its build folder: build-clang, build-gcc, build-asan, build-tsan, build-fuzz.
 Missing Debian packages are installed (as root or by sudo); where nothing is missing, nothing is.
+The tests on real RDMA (soft-roce.*) boot virtual machines. Where qemu or the kernel cannot be had, each of
+them is reported as skipped, and the reason stands above.
 TEXT
 }
 
@@ -44,8 +46,8 @@ while [ $# -gt 0 ]; do
 done
 [ "$variant" != fuzz ] || [ -z "$filter" ] || fail "--filter chooses tests; --fuzz runs none"
 
-packages=(cmake ninja-build ccache python3 liburing-dev libasio-dev doctest-dev nlohmann-json3-dev
-  libcli11-dev clang-format-19)
+packages=(cmake ninja-build ccache python3 liburing-dev libibverbs-dev librdmacm-dev libasio-dev doctest-dev
+  nlohmann-json3-dev libcli11-dev clang-format-19)
 case $variant in
   gcc) packages+=(g++-12) ;;
   clang) packages+=(clang-19) ;;
@@ -80,6 +82,10 @@ run_fuzzers() {
 }
 
 install_packages "${packages[@]}" || exit
+# What a sanitizer would find is found without the kernel's RDMA; emulated and sanitized is too slow.
+case $variant in
+  clang | gcc) bash "$root/tests/soft-roce/run.sh" --prepare || [ $? -eq 77 ] ;;
+esac
 build=$root/build-$variant
 export PATH=$PATH:/usr/lib/llvm-19/bin  # llvm-symbolizer: sanitizers' reports name lines with it
 started=$SECONDS

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154
 
 packages=(qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-providers ibverbs-utils
-  rdmacm-utils perftest iproute2 util-linux)
+  rdmacm-utils perftest iproute2 util-linux python3)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cordma/soft-roce
 # rdma_rxe asks the crypto API for "crc32" when a link is added; no module dependency says so.
 modules=(crc32_generic rdma_rxe rdma_ucm ib_uverbs ib_umad 9p 9pnet_virtio virtio_pci virtio_net
@@ -15,13 +15,10 @@ as_root() {  # as_root COMMAND...: where that takes a password, it does not happ
 }
 
 install_missing() {
-  local missing=() package
+  local missing
   [ "$(uname -m)" = x86_64 ] || skip "the virtual machine is an x86-64 one; this is $(uname -m)"
   command -v dpkg-query > /dev/null || skip "not a Debian system; needed: ${packages[*]}"
-  for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
-      missing+=("$package")
-  done
+  mapfile -t missing < <(missing_packages "${packages[@]}")
   [ ${#missing[@]} -gt 0 ] || return 0
   [ -z "$offline" ] || skip "missing packages: ${missing[*]}; run.sh --prepare installs them"
   echo "soft-roce: installing: ${missing[*]}" >&2
