@@ -54,11 +54,11 @@ bool cordma::test::counts_allocations() noexcept {
 
 // The nothrow and array forms of the standard library call these. Weak, because the sanitizers bring
 // their own, which must win.
-[[gnu::weak]] void* operator new(std::size_t bytes) { return take(bytes); }
-[[gnu::weak]] void* operator new(std::size_t bytes, std::align_val_t a) { return take(bytes, a); }
-[[gnu::weak]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::weak]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::weak]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::weak]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+void* operator new(std::size_t bytes) { return take(bytes); }
+void* operator new(std::size_t bytes, std::align_val_t a) { return take(bytes, a); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
   std::free(p);
 }

@@ -128,9 +128,14 @@ int connect_as_stranger(const shm_options& o) {
   }
   try {
     host h(o);
-    if (connect_child(h)) return 0;
-    const cm_event* const failed = h.saw(cm_event::type::failed);
-    return failed != nullptr ? static_cast<int>(failed->why.code()) : 101;
+    for (long i = 0; i < patience && !h.q; ++i) {
+      auto q = h.a->connect({"", port}, {}, {});
+      if (q) h.q = std::move(*q);
+    }
+    const auto came_up = [&] { return h.saw(cm_event::type::established) != nullptr; };
+    const auto failed = [&] { return h.saw(cm_event::type::failed) != nullptr; };
+    if (!pump(h, [&] { return came_up() || failed(); })) return 101;
+    return came_up() ? 0 : static_cast<int>(h.saw(cm_event::type::failed)->why.code());
   } catch (const error& e) {
     return static_cast<int>(e.condition());
   }
