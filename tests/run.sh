@@ -11,7 +11,7 @@ bash tests/run.sh [options]     builds everything and runs all tests; ends with 
   --asan            under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan            under ThreadSanitizer
   --gcc             with g++-12 in place of clang++-19
-  --fuzz SECONDS    no tests: fuzzes, the time shared among all targets
+  --fuzz SECONDS    no tests: fuzzes, every target for so long, as many at a time as there are jobs
   --filter REGEX    only the tests whose name matches (ctest -R)
   --jobs N          compile and test N at a time; default: the number of processors
   --help            this text
@@ -62,23 +62,33 @@ configure() {  # configure ARGUMENT...
     > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; fail "CMake found the above wrong"; }
 }
 
+fuzz_one() {  # fuzz_one TARGET: leaves NAME.log, and NAME.broken where something was found
+  local name=${1##*/fuzz_}
+  mkdir -p "$build/corpus/$name"
+  rm -f "$build/$name.broken"
+  # New inputs go to the build folder; the committed corpus is only read.
+  "$1" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -verbosity=0 -artifact_prefix="$build/$name-" "$build/corpus/$name" \
+    "$root/tests/fuzz/corpus/$name" > "$build/$name.log" 2>&1 || touch "$build/$name.broken"
+}
+
 run_fuzzers() {
-  local targets=("$build"/bin/fuzz_*) target name share broken=()
+  local targets=("$build"/bin/fuzz_*) target name broken=()
   [ -e "${targets[0]}" ] || fail "no fuzz targets: tests/fuzz/*_fuzz.cpp is empty"
-  share=$((fuzz_seconds / ${#targets[@]}))
-  [ "$share" -ge 1 ] || share=1
+  for target in "${targets[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+    fuzz_one "$target" &
+  done
+  wait
   for target in "${targets[@]}"; do
     name=${target##*/fuzz_}
-    echo "=== $name for $share s"
-    mkdir -p "$build/corpus/$name"
-    # New inputs go to the build folder; the committed corpus is only read.
-    "$target" -max_total_time="$share" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-      -verbosity=0 -artifact_prefix="$build/$name-" "$build/corpus/$name" \
-      "$root/tests/fuzz/corpus/$name" || broken+=("$name")
+    echo "=== $name for $fuzz_seconds s"
+    cat "$build/$name.log"
+    [ ! -e "$build/$name.broken" ] || broken+=("$name")
   done
   [ ${#broken[@]} -eq 0 ] ||
     fail "broken: ${broken[*]}; replay with $build/bin/fuzz_NAME $build/NAME-<crash file>"
-  echo "fuzzed ${#targets[@]} targets for $share s each, no finding"
+  echo "fuzzed ${#targets[@]} targets for $fuzz_seconds s each, no finding"
 }
 
 install_packages "${packages[@]}" || exit

@@ -26,7 +26,11 @@ stage::stage(const stage_options& options, transport::kind over)
   const bool simulated = over == transport::kind::sim;
   if (simulated) r.time = &behind_->time;
   loop_ = std::make_unique<reactor>(r);
-  if (simulated) behind_->net.emplace(transport::sim::network_options{}, *loop_);
+  if (simulated) {
+    transport::sim::network_options n;
+    if (options.most_endpoints != 0) n.max_queue_pairs = options.most_endpoints;
+    behind_->net.emplace(n, *loop_);
+  }
   const auto host = [&](const char* named) {
     context_options c;
     if (simulated) {

@@ -41,6 +41,7 @@ struct stage_options {
   wait_mode mode = wait_mode::polling;
   void (*before_sleep)(void*) noexcept = nullptr;
   void* before_sleep_context = nullptr;
+  std::uint32_t most_endpoints = 0;  // of a simulated adapter; 0: what it has by itself
 };
 
 // What only the chosen transport needs: nothing, or a simulated network.
