@@ -3,6 +3,8 @@
 
 #include <support/stage.hpp>
 
+#include <cordma/runtime/sleep.hpp>
+
 #include <array>
 #include <stdexcept>
 #include <string>
@@ -11,12 +13,14 @@ namespace cordma::test {
 
 // Bytes: a message that is copied, and one that is fetched where a transport fetches.
 inline constexpr std::array<std::size_t, 2> session_sizes{8, 20'000};
+
 // As connect(), and it ends where one side ends: a request that was lost is nobody's to wait for.
+// For transports of real time. Waits without allocating, so that all allocations are of the library.
 inline task<wire> connect_in_time(stage& on) {
   Listener listener = on.server().listen(on.server_address()).value();
   connect_operation connecting = on.client().connect(on.reach(listener)).start();
   next_operation coming = listener.next().start();
-  while (!coming.done() && !connecting.done()) co_await moment(on);
+  while (!coming.done() && !connecting.done()) co_await yield();
   if (!coming.done()) {
     Endpoint client = co_await connecting;
     throw std::logic_error("connected without a request");

@@ -59,6 +59,4 @@ void* operator new(std::size_t bytes, std::align_val_t a) { return take(bytes, a
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
-  std::free(p);
-}
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cordma/net/transport/tcp/socket.hpp>
 #include <cstring>
+#include <memory>
 
 namespace cordma::transport::tcp {
 namespace {
@@ -85,6 +86,7 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
     return failure{errc::unreachable, "the host name \"" + where.host + "\" is not known here (" +
                                           reason + "): check its spelling, or give an IP address"};
   }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
   std::vector<socket_address> list;
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     socket_address s;
@@ -93,7 +95,6 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
     s.length = a->ai_addrlen;
     list.push_back(s);
   }
-  freeaddrinfo(found);
   if (why == purpose::listening) {
     // "::" with v6only off serves both families, so it goes first.
     const auto v6 = std::find_if(list.begin(), list.end(), [](const socket_address& s) {
