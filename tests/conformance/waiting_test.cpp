@@ -102,11 +102,6 @@ void hunt(wait_mode mode, std::uint64_t rounds) {
 }  // namespace
 
 TEST_CASE("D7: one message between the last look and the sleep, 1e5 times: none is missed [event]" *
-          not_on(transport::kind::sim, one_loop)) {
-  hunt(wait_mode::event, 100'000);
-}
-
-TEST_CASE("D7: one message between the last look and the sleep, 1e5 times: none is missed [event]" *
           not_on(transport::kind::sim, simulated_below)) {
   hunt(wait_mode::event, 100'000);
 }
