@@ -107,7 +107,7 @@ task<effort> be_accessed(Context& context, Worker& worker, Listener& listener) {
 }
 
 int measured_life(wire_to_peer& parent) {
-  Context context(under_test());
+  Context context(host::only());
   Worker worker(context, reactor_options{.mode = wait_mode::event});
   Listener listener = worker.listen("127.0.0.1:0").value();
   parent.tell("127.0.0.1:" + std::to_string(listener.bound().port));
@@ -141,7 +141,7 @@ TEST_CASE(
     "L9: reads, writes and atomics cost the target's thread nothing on shm, a turn each on tcp" *
     not_on(transport::kind::sim, "the simulator is one thread by nature")) {
   child_process target([](wire_to_peer& w) { return measured_life(w); });
-  Context context(under_test());
+  Context context(host::only());
   Worker worker(context, reactor_options{.mode = wait_mode::polling});
   worker.run(access_often(context, worker, target.wire().hear()));
   const std::uint64_t turns = std::stoull(target.wire().hear());
