@@ -242,6 +242,7 @@ const std::array table{
     cell("Worker.poll", worker_in, [](g_& g) { return g.on.client().poll(); },                                  {none,  bad,   none,  none,  none,  bad}),
     cell("Worker.connect", worker_in, [](g_& g) { return g.on.client().connect("nonsense"); },                  {none,  invalid, none, none, none,  invalid}),
     cell("Worker.listen", worker_in, [](g_& g) { return g.on.server().listen(g.on.server_address()); },         {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.endpoint", worker_in, [](g_& g) { return g.on.client().endpoint("nonsense"); },                {none,  ok,    none,  none,  none,  ok}),
     cell("Worker.prepare", worker_in, [](g_& g) { return g.on.client().prepare(); },                            {none,  ok,    none,  none,  none,  ok}),
     cell("Worker.datagram", worker_in, [](g_& g) { return datagram_as_said(g); },                               {none,  ok,    none,  none,  none,  ok}),
     cell("Worker.flush", worker_in, [](g_& g) { static_cast<void>(g.on.client().flush()); },                    {none,  ok,    none,  none,  none,  ok}),

@@ -13,7 +13,7 @@ CLASSES = {"Context": "context", "Worker": "worker", "Listener": "listener",
            "ConnectionRequest": "listener", "Endpoint": "endpoint", "MemoryRegion": "memory",
            "BufferPool": "buffer_pool", "DatagramEndpoint": "datagram",
            "SharedReceive": "shared_receive"}
-FOR_THE_LIBRARY = {"Worker.core", "Context.core"}
+FOR_THE_LIBRARY = {"Worker.core", "Context.core", "Endpoint.core"}
 ROW = re.compile(r'\bcell\("(\w+\.\w+)"')
 
 
