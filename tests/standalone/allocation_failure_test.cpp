@@ -81,7 +81,6 @@ void fail_each_of_session(transport::kind over, failing how) {
 }
 
 void each_manner(void (*run)(transport::kind, failing), transport::kind over) {
-  REQUIRE(counts_allocations());
   for (const failing how : manners) {
     CAPTURE(how == failing::once);
     run(over, how);

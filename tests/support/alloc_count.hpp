@@ -5,11 +5,21 @@
 
 namespace cordma::test {
 
+// Whether this program runs under ASan or TSan, which make it many times slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+
 // Calls of any operator new so far, on every thread.
 [[nodiscard]] std::uint64_t allocations() noexcept;
-
-// False in sanitized builds, whose operator new cannot be replaced: nothing is counted then.
-[[nodiscard]] bool counts_allocations() noexcept;
 
 // The n-th allocation from now on throws std::bad_alloc (1 = the next). 0: none does.
 enum class failing : std::uint8_t { once, from_then_on };
