@@ -26,9 +26,9 @@ result<std::shared_ptr<transport::domain>> make(kind k, const context_options& o
       return failure{errc::not_supported,
                      "the simulator is not chosen by name: pass a domain of "
                      "sim::network in context_options::domains"};
-    case kind::verbs: break;
+    case kind::verbs: return transport::make_verbs(options.verbs);
   }
-  return failure{errc::not_supported, "this build has no verbs transport"};
+  return failure{errc::not_supported, "there is no such transport"};
 }
 
 result<void> register_everywhere(detail::region_core& region) {

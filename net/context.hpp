@@ -30,6 +30,7 @@ struct context_options {
   std::vector<std::shared_ptr<transport::domain>> domains;
   transport::shm_options shm;
   transport::tcp_options tcp;
+  transport::verbs_options verbs;
 };
 
 // "shm", "tcp", "sim", "verbs"; anything else is invalid_value, saying what is known.
