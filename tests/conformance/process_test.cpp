@@ -77,7 +77,7 @@ task<> serve_clients(host& h, Listener& listener, std::vector<child_process>& ch
     CHECK(arrivals.attach(endpoints.back()).ok());
   }
   // One more than there is room for.
-  children.back().wire().tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  children.back().wire().tell(own_host() + ":" + std::to_string(listener.bound().port));
   {
     ConnectionRequest request = co_await listener.next();
     const result<Endpoint> ninth = co_await request.accept().result();
@@ -128,9 +128,9 @@ void eight_clients(wait_mode mode) {
   children.emplace_back([](wire_to_peer& p) { return ninth_life(p); });
   {
     host h(mode);
-    Listener listener = h.worker.listen("127.0.0.1:0").value();
+    Listener listener = h.worker.listen(own_host() + ":0").value();
     for (int i = 0; i < clients; ++i) {
-      children[static_cast<std::size_t>(i)].wire().tell("127.0.0.1:" +
+      children[static_cast<std::size_t>(i)].wire().tell(own_host() + ":" +
                                                         std::to_string(listener.bound().port));
     }
     h.worker.run(serve_clients(h, listener, children));
@@ -156,7 +156,11 @@ TEST_CASE(
 
 namespace {
 
-constexpr std::size_t big = std::size_t{16} << 20;
+// Long enough to be in the middle of.
+std::size_t big_in(const Context& context) {
+  const std::uint64_t most = context.find(transport_under_test())->max_message;
+  return std::min<std::uint64_t>(std::uint64_t{16} << 20, most);
+}
 
 // What the peer is in the middle of when it is killed.
 enum class phase : std::uint8_t {
@@ -180,7 +184,7 @@ task<int> victim_story(host& h, wire_to_peer& parent, std::string server, phase 
   }
   Endpoint e = co_await connecting;
   MemoryRegion memory =
-      h.context.allocate(big, access::local_write | transport::all_remote).value();
+      h.context.allocate(big_in(h.context), access::local_write | transport::all_remote).value();
   const std::vector<std::byte> blob = memory.export_blob().value();
   MemoryRegion letter = h.context.allocate(blob.size()).value();
   std::memcpy(letter.data(), blob.data(), blob.size());
@@ -240,6 +244,7 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p) {
     co_return;
   }
   Endpoint e = co_await request.accept();
+  const std::size_t big = big_in(h.context);
   MemoryRegion memory = h.context.allocate(2 * big).value();
   const Slice lower = memory.all().first(big);
   const Slice upper = memory.all().part(big, big);
@@ -290,11 +295,11 @@ TEST_CASE("K10: a peer killed with -9 in any phase: all awaiters resolve, and th
       victims.emplace_back([p](wire_to_peer& w) { return victim_life(w, p); });
     }
     host h(mode);
-    Listener listener = h.worker.listen("127.0.0.1:0").value();
+    Listener listener = h.worker.listen(own_host() + ":0").value();
     for (std::size_t i = 0; i < phases.size(); ++i) {
       CAPTURE(static_cast<int>(phases[i]));
       CAPTURE(name(mode));
-      victims[i].wire().tell("127.0.0.1:" + std::to_string(listener.bound().port));
+      victims[i].wire().tell(own_host() + ":" + std::to_string(listener.bound().port));
       h.worker.run(survive(h, listener, victims[i], phases[i]));
     }
     CHECK(h.worker.counters().inflight == 0);
@@ -318,8 +323,8 @@ task<int> doomed_server_story(host& h, wire_to_peer& parent, Listener& listener,
 
 int doomed_server_life(wire_to_peer& parent, bool answer) {
   host h;
-  Listener listener = h.worker.listen("127.0.0.1:0").value();
-  parent.tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  Listener listener = h.worker.listen(own_host() + ":0").value();
+  parent.tell(own_host() + ":" + std::to_string(listener.bound().port));
   return h.worker.run(doomed_server_story(h, parent, listener, answer));
 }
 
@@ -363,9 +368,9 @@ constexpr std::size_t kept_bytes = std::size_t{4} << 20;
 
 int written_to_life(wire_to_peer& parent) {
   host h;
-  Listener listener = h.worker.listen("127.0.0.1:0").value();
+  Listener listener = h.worker.listen(own_host() + ":0").value();
   MemoryRegion memory = h.context.allocate(kept_bytes, every_right).value();
-  parent.tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  parent.tell(own_host() + ":" + std::to_string(listener.bound().port));
   h.worker.run([](host* at, Listener* l, MemoryRegion* m, wire_to_peer* p) -> task<> {
     ConnectionRequest request = co_await l->next();
     const std::vector<std::byte> blob = m->export_blob().value();

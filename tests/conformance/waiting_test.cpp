@@ -72,8 +72,8 @@ task<> hunted(party& p, Endpoint& e, hunter& h, std::uint64_t rounds) {
 
 // Both ends on this thread, each turning its own loop.
 std::pair<Endpoint, Endpoint> join(party& a, party& b) {
-  Listener listener = b.worker.listen("127.0.0.1:0").value();
-  const std::string address = "127.0.0.1:" + std::to_string(listener.bound().port);
+  Listener listener = b.worker.listen(own_host() + ":0").value();
+  const std::string address = own_host() + ":" + std::to_string(listener.bound().port);
   connect_operation connecting = a.worker.connect(address).start();
   next_operation coming = listener.next().start();
   const auto until = [&](const auto& op) {
@@ -173,7 +173,7 @@ TEST_CASE("D7: two threads that sleep after every message always wake each other
     std::atomic<int> port{0};
     std::thread server([&port, mode, rounds] {
       party p(reactor_options{.mode = mode});
-      Listener listener = p.worker.listen("127.0.0.1:0").value();
+      Listener listener = p.worker.listen(own_host() + ":0").value();
       port.store(listener.bound().port);
       port.notify_one();
       p.worker.run(serve(&p, &listener, rounds));
@@ -181,7 +181,7 @@ TEST_CASE("D7: two threads that sleep after every message always wake each other
     port.wait(0);
     {
       party p(reactor_options{.mode = mode});
-      p.worker.run(ask(p, "127.0.0.1:" + std::to_string(port.load()), rounds));
+      p.worker.run(ask(p, own_host() + ":" + std::to_string(port.load()), rounds));
       if (mode == wait_mode::event) CHECK(p.worker.loop().counters().sleeps > 0);
     }
     server.join();
@@ -236,9 +236,9 @@ TEST_CASE("K3: a request is handed to the Worker of another thread, which accept
     }
   });
   back.wait(nullptr);
-  Listener listener = front.listen("127.0.0.1:0").value();
+  Listener listener = front.listen(own_host() + ":0").value();
   connect_operation connecting =
-      front.connect("127.0.0.1:" + std::to_string(listener.bound().port)).start();
+      front.connect(own_host() + ":" + std::to_string(listener.bound().port)).start();
   next_operation coming = listener.next().start();
   while (!coming.done()) front.loop().turn();
   ConnectionRequest request = coming.take_result().value();
