@@ -43,6 +43,10 @@ struct device {
   [[nodiscard]] bool is_ethernet() const noexcept {
     return port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   }
+  // The kernel's rdma_rxe, which differs from hardware in places: see README.md.
+  [[nodiscard]] bool is_soft_roce() const noexcept {
+    return attributes.orig_attr.vendor_id == 0xFFFFFF;
+  }
   // The GID for what is not routed by rdma_cm: the one asked for, else one of the family of `like`
   // (null: any), RoCE v2 before v1, IPv4 before IPv6, global before link-local. Null: there is none.
   [[nodiscard]] const ibv_gid_entry* choose_gid(int index, const gid_bytes* like) const noexcept;

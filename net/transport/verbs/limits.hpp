@@ -13,7 +13,7 @@ inline constexpr std::uint32_t most_segments = 16;        // per request
 inline constexpr std::uint32_t most_reads = 128;          // reads and atomics in flight
 inline constexpr std::uint32_t most_pairs = 1U << 20;     // queue pairs of an adapter
 inline constexpr std::size_t most_gids = 1024;            // entries looked at
-inline constexpr std::size_t post_list_length = 32;       // requests behind one doorbell
+inline constexpr std::size_t post_list_length = 128;      // requests behind one doorbell
 inline constexpr int completions_per_poll = 32;           // taken from a completion queue at once
 inline constexpr std::uint32_t control_depth = 64;        // control datagrams each way
 

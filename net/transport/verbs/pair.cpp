@@ -40,6 +40,11 @@ ibv_wr_opcode to_opcode(opcode op) noexcept {
 
 bool sends_payload(opcode op) noexcept { return op <= opcode::write_imm; }
 
+// Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
+std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
+  return rkey <= UINT32_MAX ? static_cast<std::uint32_t>(rkey) : 0;
+}
+
 access right_for(opcode op) noexcept {
   switch (op) {
     case opcode::write:
@@ -142,7 +147,7 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
     wr.num_sge = 1;
     sges[0].length = slot.length = sizeof(std::uint64_t);
     wr.wr.atomic.remote_addr = r.remote_addr;
-    wr.wr.atomic.rkey = static_cast<std::uint32_t>(r.rkey);
+    wr.wr.atomic.rkey = to_rkey(r.rkey);
     wr.wr.atomic.compare_add = r.operand;
     wr.wr.atomic.swap = r.swap;
   } else if (datagrams()) {
@@ -157,7 +162,7 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
     return wr.wr.ud.ah != nullptr;
   } else {
     wr.wr.rdma.remote_addr = r.op == opcode::flush ? 0 : r.remote_addr;
-    wr.wr.rdma.rkey = static_cast<std::uint32_t>(r.op == opcode::flush ? 0 : r.rkey);
+    wr.wr.rdma.rkey = r.op == opcode::flush ? 0 : to_rkey(r.rkey);
   }
   return true;
 }
@@ -280,12 +285,17 @@ void verbs_pair::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
   if (wc.status != IBV_WC_SUCCESS) enter_error(reset("it does not answer any more"));
 }
 
-// What the device says, in the words that hold for all transports. The peer's queue pair refuses what
-// the connection has no right to as an invalid request; Soft-RoCE calls a message too long so, too.
+// What the device says, in the words that hold for all transports. A queue pair refuses what the
+// connection has no right to as an invalid request. Soft-RoCE has words of its own for a message that
+// is longer than its receive.
 wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
-  if (status != wc_status::rem_inv_req_err) return status;
-  if (op == opcode::recv) return wc_status::loc_len_err;
-  return has(theirs_.rights, right_for(op)) ? status : wc_status::rem_access_err;
+  if (status == wc_status::rem_inv_req_err && !has(theirs_.rights, right_for(op))) {
+    return wc_status::rem_access_err;
+  }
+  if (!home_.owner().hardware().is_soft_roce()) return status;
+  if (op == opcode::recv && status == wc_status::loc_qp_op_err) return wc_status::loc_len_err;
+  const bool send = op == opcode::send || op == opcode::send_imm;
+  return send && status == wc_status::rem_op_err ? wc_status::rem_inv_req_err : status;
 }
 
 void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
