@@ -128,7 +128,9 @@ struct world {
 }  // namespace
 
 TEST_CASE("G2: all objects destroyed in 1000 random orders with traffic in flight") {
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+  // Devices are tested in an emulated machine, and there each order takes a third of a second.
+  const std::uint64_t orders = transport_under_test() == transport::kind::verbs ? 200 : 1000;
+  for (std::uint64_t seed = 1; seed <= orders; ++seed) {
     CAPTURE(seed);
     dice d(seed);
     stage s;

@@ -1,6 +1,6 @@
 // service::ud: one port that talks to many peers, and to groups.
 #include <cordma/net/transport/verbs/control_port.hpp>
-#include <cordma/net/transport/verbs/header_store.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
 
 #include <cordma/net/transport/crc32.hpp>
@@ -60,8 +60,9 @@ file announce_membership(const gid_bytes& group, unsigned interface_index) {
 }  // namespace
 
 result<void> verbs_pair::open_port() {
-  headers_ = std::make_unique<header_store>(home_.owner().pd(), receives_.capacity());
-  if (headers_->region == nullptr) {
+  room_ = std::make_unique<datagram_room>(home_.owner().pd(), receives_.depth(),
+                                          home_.owner().caps().max_datagram);
+  if (room_->region == nullptr) {
     return failure::from_os(errno, "registering room for the headers of datagrams");
   }
   const int code = start_datagrams(qp_.get());
@@ -69,6 +70,33 @@ result<void> verbs_pair::open_port() {
   path_ = datagram_path(home_.owner(), nullptr);
   phase_ = phase::open;
   return {};
+}
+
+int verbs_pair::post_datagram(std::uint32_t place) noexcept {
+  datagram_room::kept& k = room_->receives[place];
+  ibv_recv_wr wr{};
+  wr.wr_id = pack({.what = work::receive,
+                   .generation = place_.generation,
+                   .place = place_.index,
+                   .number = place});
+  wr.sg_list = k.segments.data();
+  wr.num_sge = static_cast<int>(k.count);
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_recv(qp_.get(), &wr, &bad);
+}
+
+// False: what came is longer than the receive. It is lost, and the receive waits for the next one.
+bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept {
+  const datagram_room::kept& k = room_->receives[place];
+  const std::uint32_t bytes = wc.byte_len - std::min<std::uint32_t>(wc.byte_len, grh_bytes);
+  if (bytes > k.length) return post_datagram(place) != 0;
+  receives_[place].byte_len = bytes;
+  if (k.from != nullptr) {
+    const std::span<const std::byte, grh_bytes> header(room_->header(place), grh_bytes);
+    const datagram_address from{.gid = sender_of(header), .lid = wc.slid};
+    *k.from = encode(from, wc.src_qp, options_.qkey);
+  }
+  return true;
 }
 
 result<datagram_peer> verbs_pair::self() {

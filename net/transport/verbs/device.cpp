@@ -233,7 +233,7 @@ capabilities describe(const device& d, const verbs_options& options) {
   };
   // A queue pair's completions must fit into one completion queue.
   c.max_send_depth = c.max_recv_depth = at_most(std::min(a.max_qp_wr, a.max_cqe / 2), most_depth);
-  c.max_segments = at_most(a.max_sge - 1, most_segments);  // one is for the header of datagrams
+  c.max_segments = at_most(a.max_sge - static_cast<int>(datagram_extra), most_segments);
   c.max_inline = d.max_inline;
   c.max_read_depth = at_most(std::min(a.max_qp_rd_atom, a.max_qp_init_rd_atom), most_reads);
   c.max_queue_pairs = at_most(a.max_qp, most_pairs);

@@ -1,6 +1,6 @@
 // The life of a queue pair between coming up and going away: errors, closing, probing.
 #include <cordma/net/transport/verbs/control_port.hpp>
-#include <cordma/net/transport/verbs/header_store.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
 
 #include <algorithm>
@@ -94,8 +94,8 @@ void verbs_pair::revoke() noexcept {
   qp_.reset();
   if (queue_ != nullptr) home_.drain(queue_);
   for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;
-  for (std::uint32_t i = receives_.done; i != receives_.posted; ++i) {
-    receives_[i].on_device = false;
+  for (std::uint32_t i = 0; i < receives_.depth(); ++i) {
+    if (receives_[i].on_device) finish(i, wc_status::wr_flush_err);
   }
   settle();
 }

@@ -1,7 +1,7 @@
 // Connecting by descriptors that the user carries, without rdma_cm.
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
-#include <cordma/net/transport/verbs/header_store.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
 
 #include <algorithm>

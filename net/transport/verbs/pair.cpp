@@ -1,6 +1,6 @@
 #include <cordma/net/transport/verbs/pair.hpp>
 
-#include <cordma/net/transport/verbs/header_store.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
 
 #include <arpa/inet.h>
 
@@ -79,7 +79,7 @@ result<void> verbs_pair::make() {
   init.cap.max_send_wr = options_.send_depth + 1;  // one for probing
   init.cap.max_recv_wr = options_.recv_depth;
   init.cap.max_send_sge = options_.max_segments;
-  init.cap.max_recv_sge = options_.max_segments + (datagrams() ? 1U : 0U);
+  init.cap.max_recv_sge = options_.max_segments + (datagrams() ? datagram_extra : 0U);
   init.cap.max_inline_data = options_.inline_bytes;
   init.qp_type = datagrams()                       ? IBV_QPT_UD
                  : options_.type == service::uc ? IBV_QPT_UC
@@ -129,9 +129,8 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   if (r.op != opcode::flush) {
     wr.num_sge = r.segment_count;
     for (std::size_t i = 0; i < r.segment_count; ++i) {
-      const segment& s = r.segments[i];
-      sges[i] = {reinterpret_cast<std::uintptr_t>(s.addr), s.length, s.lkey};
-      total += s.length;
+      sges[i] = to_sge(r.segments[i]);
+      total += r.segments[i].length;
     }
   }
   send_slot& slot = sends_[number];
@@ -230,43 +229,41 @@ void verbs_pair::ring() noexcept {
 }
 
 posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
-  const std::uint32_t number = receives_.posted;
-  CORDMA_REQUIRE_OP(number - receives_.taken, <, options_.recv_depth);
+  CORDMA_REQUIRE(!receives_.full());
   CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
-  recv_slot& slot = receives_[number];
-  slot = recv_slot{.id = r.id,
-                   .byte_len = 0,
-                   .imm = 0,
-                   .vendor_err = 0,
-                   .op = opcode::recv,
-                   .status = wc_status::success,
-                   .has_imm = false,
-                   .on_device = !failed_,
-                   .from = r.from};
-  ++receives_.posted;
+  const std::uint32_t place = receives_.reserve();
+  receives_[place] = recv_slot{.id = r.id,
+                               .byte_len = 0,
+                               .imm = 0,
+                               .vendor_err = 0,
+                               .op = opcode::recv,
+                               .status = wc_status::success,
+                               .has_imm = false,
+                               .on_device = false};
   if (failed_) {
-    settle();
+    finish(place, wc_status::wr_flush_err);
     return posted::pending;
   }
-  std::array<ibv_sge, most_segments + 1> sges;
-  std::size_t n = 0;
-  if (datagrams()) sges[n++] = headers_->segment(receives_.place(number));
-  for (std::size_t i = 0; i < r.segment_count; ++i) {
-    const segment& s = r.segments[i];
-    sges[n++] = {reinterpret_cast<std::uintptr_t>(s.addr), s.length, s.lkey};
+  receives_[place].on_device = true;
+  int code = 0;
+  if (datagrams()) {
+    room_->keep(place, r);
+    code = post_datagram(place);
+  } else {
+    std::array<ibv_sge, most_segments> sges;
+    for (std::size_t i = 0; i < r.segment_count; ++i) sges[i] = to_sge(r.segments[i]);
+    ibv_recv_wr wr{};
+    wr.wr_id = pack({.what = work::receive,
+                     .generation = place_.generation,
+                     .place = place_.index,
+                     .number = place});
+    wr.sg_list = sges.data();
+    wr.num_sge = r.segment_count;
+    ibv_recv_wr* bad = nullptr;
+    code = ibv_post_recv(qp_.get(), &wr, &bad);
   }
-  ibv_recv_wr wr{};
-  wr.wr_id = pack({.what = work::receive,
-                   .generation = place_.generation,
-                   .place = place_.index,
-                   .number = number});
-  wr.sg_list = sges.data();
-  wr.num_sge = static_cast<int>(n);
-  ibv_recv_wr* bad = nullptr;
-  const int code = ibv_post_recv(qp_.get(), &wr, &bad);
   if (code != 0) [[unlikely]] {
-    slot.on_device = false;
-    slot.status = wc_status::general_err;
+    finish(place, wc_status::general_err);
     enter_error(failure{errc::driver, "the RDMA device did not take a receive"}.with_errno(code));
   }
   return posted::pending;
@@ -318,8 +315,8 @@ void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
   if (phase_ == phase::closing) advance_close();
 }
 
-void verbs_pair::on_receive(std::uint32_t number, const ibv_wc& wc) noexcept {
-  if (((number - receives_.done) & twenty_bits) != 0 || receives_.idle()) {
+void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
+  if (place >= receives_.depth() || !receives_[place].on_device) {
     return enter_error({errc::driver, "the device completed a receive that was never posted"});
   }
   if (phase_ == phase::accepting && wc.status == IBV_WC_SUCCESS) {
@@ -327,26 +324,25 @@ void verbs_pair::on_receive(std::uint32_t number, const ibv_wc& wc) noexcept {
     rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
     came_up({});
   }
-  const std::uint32_t place = receives_.place(receives_.done);
-  recv_slot& slot = receives_[receives_.done++];
-  slot.on_device = false;
-  slot.status = told(opcode::recv, to_status(wc.status));
-  if (slot.status != wc_status::success) {
+  recv_slot& slot = receives_[place];
+  const wc_status status = told(opcode::recv, to_status(wc.status));
+  if (status == wc_status::success) {
+    if (datagrams() && !take_datagram(place, wc)) return;
+    if (!datagrams()) slot.byte_len = wc.byte_len;
+    slot.op = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
+    slot.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+    slot.imm = slot.has_imm ? ntohl(wc.imm_data) : 0;
+  } else {
     slot.vendor_err = wc.vendor_err;
-    if (!datagrams()) fail_request(slot.status, opcode::recv, wc.vendor_err);
-    return settle();
   }
-  slot.byte_len = wc.byte_len;
-  slot.op = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
-  slot.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
-  slot.imm = slot.has_imm ? ntohl(wc.imm_data) : 0;
-  if (datagrams()) {
-    slot.byte_len -= std::min<std::uint32_t>(slot.byte_len, grh_bytes);
-    if (slot.from != nullptr) {
-      const datagram_address from{.gid = sender_of(headers_->at(place)), .lid = wc.slid};
-      *slot.from = encode(from, wc.src_qp, options_.qkey);
-    }
-  }
+  finish(place, status);
+  if (status != wc_status::success) fail_request(status, opcode::recv, wc.vendor_err);
+}
+
+void verbs_pair::finish(std::uint32_t place, wc_status status) noexcept {
+  receives_[place].on_device = false;
+  receives_[place].status = status;
+  receives_.finish(place);
   settle();
 }
 
@@ -355,10 +351,6 @@ void verbs_pair::settle() noexcept {
   while (!sends_.idle() && !sends_[sends_.done].on_device) {
     send_slot& slot = sends_[sends_.done++];
     if (failed_ && slot.status == wc_status::success) slot.status = wc_status::wr_flush_err;
-  }
-  while (!receives_.idle() && !receives_[receives_.done].on_device) {
-    recv_slot& slot = receives_[receives_.done++];
-    if (slot.status == wc_status::success) slot.status = wc_status::wr_flush_err;
   }
   if (has_completions()) home_.mark_completed(completed_link_);
   if (failed_ && !outstanding() && phase_ == phase::dead) home_.home().remove(timer_);
@@ -375,8 +367,8 @@ std::size_t verbs_pair::take(std::span<completion> out) noexcept {
                         .status = s.status,
                         .op = s.op};
   }
-  for (; n < out.size() && receives_.taken != receives_.done; ++n, ++receives_.taken) {
-    const recv_slot& s = receives_[receives_.taken];
+  for (; n < out.size() && receives_.any_finished(); ++n) {
+    const recv_slot& s = receives_.take();
     out[n] = completion{.id = s.id,
                         .byte_len = s.byte_len,
                         .imm = s.imm,

@@ -27,18 +27,14 @@ struct recv_slot {
   wc_status status;
   bool has_imm;
   bool on_device;
-  datagram_peer* from;
 };
 
-// taken <= done <= posted, as distances of running numbers.
-template <class Slot>
-class ring {
+// The send queue: requests end in order. taken <= done <= posted, as distances of running numbers.
+class send_ring {
  public:
-  explicit ring(std::uint32_t depth)
-      : mask_(std::bit_ceil(std::max(depth, 1U)) - 1), at_(new Slot[mask_ + std::size_t{1}]) {}
-  [[nodiscard]] Slot& operator[](std::uint32_t number) noexcept { return at_[number & mask_]; }
-  [[nodiscard]] std::uint32_t capacity() const noexcept { return mask_ + 1; }
-  [[nodiscard]] std::uint32_t place(std::uint32_t number) const noexcept { return number & mask_; }
+  explicit send_ring(std::uint32_t depth)
+      : mask_(std::bit_ceil(std::max(depth, 1U)) - 1), at_(new send_slot[mask_ + std::size_t{1}]) {}
+  [[nodiscard]] send_slot& operator[](std::uint32_t number) noexcept { return at_[number & mask_]; }
   [[nodiscard]] bool idle() const noexcept { return done == posted; }
   std::uint32_t posted = 0;
   std::uint32_t done = 0;   // have their final status
@@ -46,8 +42,48 @@ class ring {
 
  private:
   std::uint32_t mask_;
-  std::unique_ptr<Slot[]> at_;
+  std::unique_ptr<send_slot[]> at_;
 };
+
+// The receive queue: a table, because a datagram port gives a receive back to the device when what
+// came does not fit into it, and then others end first.
+class recv_table {
+ public:
+  explicit recv_table(std::uint32_t depth)
+      : depth_(depth), slots_(new recv_slot[depth]()), free_(new std::uint32_t[depth]),
+        finished_(new std::uint32_t[depth]) {
+    for (std::uint32_t i = 0; i < depth; ++i) free_[i] = depth - 1 - i;
+    free_count_ = depth;
+  }
+  [[nodiscard]] std::uint32_t depth() const noexcept { return depth_; }
+  [[nodiscard]] bool full() const noexcept { return free_count_ == 0; }
+  [[nodiscard]] recv_slot& operator[](std::uint32_t place) noexcept { return slots_[place]; }
+  [[nodiscard]] std::uint32_t reserve() noexcept { return free_[--free_count_]; }
+  void finish(std::uint32_t place) noexcept {
+    finished_[(first_ + count_++) % depth_] = place;
+  }
+  [[nodiscard]] bool idle() const noexcept { return free_count_ + count_ == depth_; }
+  [[nodiscard]] bool any_finished() const noexcept { return count_ != 0; }
+  // REQUIRES any_finished(); the slot stays readable until the next reserve().
+  [[nodiscard]] const recv_slot& take() noexcept {
+    const std::uint32_t place = finished_[first_];
+    first_ = (first_ + 1) % depth_;
+    --count_;
+    free_[free_count_++] = place;
+    return slots_[place];
+  }
+
+ private:
+  std::uint32_t depth_;
+  std::unique_ptr<recv_slot[]> slots_;
+  std::unique_ptr<std::uint32_t[]> free_;
+  std::unique_ptr<std::uint32_t[]> finished_;
+  std::uint32_t free_count_ = 0;
+  std::uint32_t first_ = 0;
+  std::uint32_t count_ = 0;
+};
+
+struct datagram_room;
 
 // Bound to the adapter's thread.
 class verbs_pair final : public queue_pair {
@@ -85,7 +121,7 @@ class verbs_pair final : public queue_pair {
   void on_completion(const work_id& id, const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t take(std::span<completion> out) noexcept;
   [[nodiscard]] bool has_completions() const noexcept {
-    return sends_.taken != sends_.done || receives_.taken != receives_.done;
+    return sends_.taken != sends_.done || receives_.any_finished();
   }
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
   [[nodiscard]] std::uint32_t peer_control() const noexcept { return theirs_.control_pair; }
@@ -124,7 +160,10 @@ class verbs_pair final : public queue_pair {
                           std::uint32_t number) noexcept;
   void post(post_list& l) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
-  void on_receive(std::uint32_t number, const ibv_wc& wc) noexcept;
+  void on_receive(std::uint32_t place, const ibv_wc& wc) noexcept;
+  void finish(std::uint32_t place, wc_status status) noexcept;
+  [[nodiscard]] int post_datagram(std::uint32_t place) noexcept;
+  [[nodiscard]] bool take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept;
   [[nodiscard]] wc_status told(opcode op, wc_status status) const noexcept;
   void settle() noexcept;
   [[nodiscard]] bool outstanding() const noexcept { return !sends_.idle() || !receives_.idle(); }
@@ -181,8 +220,8 @@ class verbs_pair final : public queue_pair {
   std::uint32_t peer_reads_ = 0;
   ibv_ah_attr path_{};
   ibv_ah* to_control_ = nullptr;
-  verbs::ring<send_slot> sends_;
-  verbs::ring<recv_slot> receives_;
+  send_ring sends_;
+  recv_table receives_;
   pair_link completed_link_{*this};
   timed timer_;   // the end of patience: connecting, closing, flushing
   timed repeat_;  // control datagrams that may get lost; probing
@@ -193,8 +232,7 @@ class verbs_pair final : public queue_pair {
   std::unique_ptr<handshake> handshake_;
   std::optional<pair_descriptor> own_descriptor_;
   std::uint64_t peer_token_ = 0;
-  struct header_store;
-  std::unique_ptr<header_store> headers_;  // service::ud: what comes ahead of each datagram
+  std::unique_ptr<datagram_room> room_;  // service::ud
   std::vector<std::pair<gid_bytes, file>> groups_;
 };
 
