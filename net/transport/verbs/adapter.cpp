@@ -310,8 +310,7 @@ void verbs_adapter::drop_events(const queue_pair* pair, const listener* from) no
 control_port* verbs_adapter::control() {
   if (control_ == nullptr && !without_control_) {
     auto made = std::make_unique<control_port>(*this);
-    // Set first: completions of it may be taken while it is made.
-    without_control_ = !made->make().ok();
+    without_control_ = !made->make().ok();  // asked once
     if (!without_control_) control_ = std::move(made);
   }
   return control_.get();

@@ -212,7 +212,7 @@ result<void> verbs_adapter::reject(std::uint64_t request, std::span<const std::b
 }
 
 result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& target) {
-  const auto* const other = dynamic_cast<const verbs_adapter*>(&target);
+  auto* const other = dynamic_cast<verbs_adapter*>(&target);
   if (other == nullptr || other->owner_ != owner_) {
     return failure{errc::invalid_value,
                    "a request can only go to another adapter of the same verbs domain"};
@@ -220,6 +220,8 @@ result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& t
   std::unique_ptr<incoming> client = claim(request);
   if (client == nullptr) return no_such_request();
   client->from = nullptr;
+  // Here, where every event of it was acknowledged; from now on the other adapter hears of it.
+  if (other != this && rdma_migrate_id(client->id.get(), other->cm()) != 0) return no_such_request();
   owner_->leave(request, std::move(client));
   return request;
 }
@@ -248,7 +250,7 @@ bool verbs_adapter::read_cm() noexcept {
       on_request(news, at != listeners_.end() ? at->second : nullptr);
     } else if (token.what == cm_token::kind::request) {
       // Whatever is told about a request that nobody answered: the client has gone.
-      incoming_.erase(token.number);
+      static_cast<void>(claim(token.number));
     } else if (token.what == cm_token::kind::pair) {
       verbs_pair* const p_found = find(static_cast<std::uint32_t>(token.number));
       if (p_found != nullptr) p_found->on_news(news);

@@ -124,6 +124,9 @@ void verbs_domain::enter(verbs_adapter& a) {
 void verbs_domain::leave(verbs_adapter& a) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(adapters_, &a);
+  // Identifiers go before the channel that their events come by.
+  std::erase_if(in_transit_,
+                [&a](const auto& entry) { return entry.second->id->channel == a.cm(); });
 }
 
 void verbs_domain::read_async_events() noexcept {

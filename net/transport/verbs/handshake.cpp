@@ -153,7 +153,9 @@ void verbs_pair::on_resolved() {
   }
   if (rdma_resolve_route(id_.get(), to_milliseconds(options_.connect_timeout)) != 0) {
     const int code = errno;
-    next_or_fail(failure{errc::unreachable, "no RDMA route to " + peer_}.with_errno(code));
+    next_or_fail(failure{errc::unreachable, "no RDMA device leads to " + peer_ + " (" +
+                                                std::strerror(code) + ")"}
+                     .with_errno(code));
   }
 }
 
@@ -238,9 +240,6 @@ void verbs_pair::on_refusal(const cm_news& news) {
 result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> data) {
   peer_ = client.peer;
   id_ = std::move(client.id);
-  if (id_->channel != home_.cm() && rdma_migrate_id(id_.get(), home_.cm()) != 0) {
-    return failure{errc::bad_state, "the client " + peer_ + " has hung up: its request is gone"};
-  }
   id_->context = cm_token{cm_token::kind::pair, number_}.packed();
   agree(client.theirs, client.peer_reads);
   const result<void> ready = make_ready(client.peer_pair);
