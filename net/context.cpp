@@ -181,6 +181,11 @@ const transport::capabilities* Context::find(kind k) const noexcept {
   return d != nullptr ? &d->caps() : nullptr;
 }
 
+std::string Context::own_host(kind k) const {
+  const transport::domain* const d = core_->find(k);
+  return d != nullptr ? d->own_host() : "127.0.0.1";
+}
+
 std::vector<std::pair<kind, failure>> Context::missing() const { return core_->missing; }
 
 const std::vector<config_entry>& Context::configuration() const noexcept {

@@ -195,6 +195,8 @@ class domain {
   virtual ~domain() = default;
 
   [[nodiscard]] virtual const capabilities& caps() const noexcept = 0;
+  // An address of this host by which it reaches itself over this transport.
+  [[nodiscard]] virtual std::string own_host() const { return "127.0.0.1"; }
   // no_memory (with what to raise), invalid_value.
   virtual result<memory_keys> register_memory(const memory_range& range) = 0;
   // From its return on, remote access with the rkey fails with rem_access_err and changes nothing.

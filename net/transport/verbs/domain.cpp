@@ -60,6 +60,13 @@ verbs_domain::~verbs_domain() {
   regions_.clear();
 }
 
+std::string verbs_domain::own_host() const {
+  const ibv_gid_entry* const own = device_.choose_gid(options_.gid_index, nullptr);
+  if (own == nullptr) return domain::own_host();
+  const std::string text = to_text(own->gid);
+  return text.find(':') == std::string::npos ? text : "[" + text + "]";
+}
+
 result<memory_keys> verbs_domain::register_memory(const memory_range& range) {
   const auto start = reinterpret_cast<std::uintptr_t>(range.addr);
   if (range.length == 0 || start + range.length < start) {

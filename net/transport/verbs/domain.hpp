@@ -27,6 +27,7 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   ~verbs_domain() override;
 
   [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
+  [[nodiscard]] std::string own_host() const override;
   result<memory_keys> register_memory(const memory_range& range) override;
   void deregister_memory(std::uint32_t lkey) noexcept override;
   result<std::unique_ptr<adapter>> open(reactor& home) override;
