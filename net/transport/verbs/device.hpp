@@ -47,6 +47,10 @@ struct device {
   [[nodiscard]] bool is_soft_roce() const noexcept {
     return attributes.orig_attr.vendor_id == 0xFFFFFF;
   }
+  // Times that a request is repeated: Soft-RoCE takes the largest number for ever.
+  [[nodiscard]] std::uint8_t retries(std::uint8_t asked) const noexcept {
+    return is_soft_roce() && asked == 7 ? 6 : asked;
+  }
   // The GID for what is not routed by rdma_cm: the one asked for, else one of the family of `like`
   // (null: any), RoCE v2 before v1, IPv4 before IPv6, global before link-local. Null: there is none.
   [[nodiscard]] const ibv_gid_entry* choose_gid(int index, const gid_bytes* like) const noexcept;

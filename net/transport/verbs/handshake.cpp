@@ -307,11 +307,11 @@ result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
 
 result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
   const verbs_options& options = home_.owner().options();
-  timeout_code_ = options.timeout != 0
-                      ? options.timeout
-                      : timeout_code(options_.peer_timeout, options.retry_count);
+  const std::uint8_t retries = home_.owner().hardware().retries(options.retry_count);
+  timeout_code_ =
+      options.timeout != 0 ? options.timeout : timeout_code(options_.peer_timeout, retries);
   attr.timeout = timeout_code_;
-  attr.retry_cnt = options.retry_count;
+  attr.retry_cnt = retries;
   attr.rnr_retry = options_.rnr_retry;
   attr.max_rd_atomic = static_cast<std::uint8_t>(options_.read_depth);
   if (options_.type == service::uc) {
@@ -334,7 +334,7 @@ std::vector<property> verbs_pair::properties() const {
           {"service_level", number(path_.sl)},
           {"traffic_class", number(path_.grh.traffic_class)},
           {"timeout", number(timeout_code_)},
-          {"retry_count", number(home_.owner().options().retry_count)},
+          {"retry_count", number(d.retries(home_.owner().options().retry_count))},
           {"rnr_timer", number(theirs_.rnr_timer)}};
 }
 
