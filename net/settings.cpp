@@ -11,7 +11,7 @@ constexpr std::uint64_t least_buffer = 4096;          // bytes
 constexpr std::uint64_t largest_buffer = 1ULL << 30;  // bytes
 constexpr std::uint64_t largest_backlog = 65535;      // connections
 constexpr int most_gid_index = 65535;
-constexpr std::uint64_t largest_depth = 65536;      // requests
+constexpr std::uint64_t largest_depth = 65536;       // requests
 constexpr std::uint64_t largest_queue = 1ULL << 22;  // completions
 constexpr const char* file_variable = "CORDMA_CONFIG";
 
@@ -41,9 +41,7 @@ result<int> parse_gid_index(const std::string& text) {
                                           std::to_string(most_gid_index)};
 }
 
-std::string format_gid_index(int index) {
-  return index < 0 ? by_route : std::to_string(index);
-}
+std::string format_gid_index(int index) { return index < 0 ? by_route : std::to_string(index); }
 
 // As subnet managers print it, 0x8001, or in decimal.
 result<std::uint16_t> parse_pkey(const std::string& text) {
@@ -55,8 +53,8 @@ result<std::uint16_t> parse_pkey(const std::string& text) {
   if (first != last && status == std::errc{} && end == last && value <= 0xFFFF) {
     return static_cast<std::uint16_t>(value);
   }
-  return failure{errc::invalid_value, "verbs.pkey: \"" + text +
-                                          "\" is no partition key: write it as 0x8001 or 32769"};
+  return failure{errc::invalid_value,
+                 "verbs.pkey: \"" + text + "\" is no partition key: write it as 0x8001 or 32769"};
 }
 
 }  // namespace
@@ -96,8 +94,9 @@ void settings::declare_verbs() {
   const transport::verbs_options initial;
   verbs_device_ = table_.add_text("verbs.device", initial.device,
                                   "as in mlx5_0 or mlx5_0:1; empty: the first with an active port");
-  verbs_gid_index_ = table_.add_text("verbs.gid_index", format_gid_index(initial.gid_index),
-                                     "place in the port's table of GIDs; route: by the way to the peer");
+  verbs_gid_index_ =
+      table_.add_text("verbs.gid_index", format_gid_index(initial.gid_index),
+                      "place in the port's table of GIDs; route: by the way to the peer");
   verbs_pkey_ = table_.add_text("verbs.pkey", "0xffff", "the partition, as in 0x8001");
   verbs_service_level_ = table_.add_number("verbs.service_level", initial.service_level,
                                            "priority on InfiniBand, 802.1p on Ethernet", 0, 15);

@@ -44,7 +44,7 @@ done
 [ "$variant" != fuzz ] || [ -z "$filter" ] || fail "--filter chooses tests; --fuzz runs none"
 
 packages=(cmake ninja-build ccache python3 liburing-dev libasio-dev doctest-dev nlohmann-json3-dev
-  libcli11-dev clang-format-19)
+  libcli11-dev clang-format-19 libibverbs-dev librdmacm-dev)
 case $variant in
   gcc) packages+=(g++-12) ;;
   clang) packages+=(clang-19) ;;

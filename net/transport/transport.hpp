@@ -222,20 +222,20 @@ struct tcp_options {
 
 // What operators set for a fabric; zero, or what is written here, leaves it to the device and the route.
 struct verbs_options {
-  std::string device;                // "mlx5_0" or "mlx5_0:1"; empty: the first with an active port
-  int gid_index = -1;                // of the port's table; -1: by the route to the peer
-  std::uint16_t pkey = 0xffff;       // the partition
-  std::uint8_t service_level = 0;    // 0 ... 15
-  std::uint8_t traffic_class = 0;    // DSCP and ECN bits of RoCE v2
-  std::uint32_t mtu = 0;             // bytes, at most; 0: what the path carries
-  std::uint8_t timeout = 0;          // of an acknowledgement, 4.096 us * 2^n; 0: from peer_timeout
-  std::uint8_t retry_count = 7;      // times that a request without acknowledgement is repeated
-  std::uint8_t rnr_timer = 0;        // code 1 ... 31 of the specification; 0: from rnr_timer
-  std::uint32_t send_depth = 0;      // of every queue pair, at least; 0: as the program says
-  std::uint32_t recv_depth = 0;      // likewise
-  std::uint32_t max_inline = 256;    // bytes that a request may carry in itself, at most
-  std::uint32_t cq_entries = 4096;   // of a completion queue; another is made when it is spoken for
-  bool relaxed_ordering = false;     // let the device reorder its writes to registered memory
+  std::string device;               // "mlx5_0" or "mlx5_0:1"; empty: the first with an active port
+  int gid_index = -1;               // of the port's table; -1: by the route to the peer
+  std::uint16_t pkey = 0xffff;      // the partition
+  std::uint8_t service_level = 0;   // 0 ... 15
+  std::uint8_t traffic_class = 0;   // DSCP and ECN bits of RoCE v2
+  std::uint32_t mtu = 0;            // bytes, at most; 0: what the path carries
+  std::uint8_t timeout = 0;         // of an acknowledgement, 4.096 us * 2^n; 0: from peer_timeout
+  std::uint8_t retry_count = 7;     // times that a request without acknowledgement is repeated
+  std::uint8_t rnr_timer = 0;       // code 1 ... 31 of the specification; 0: from rnr_timer
+  std::uint32_t send_depth = 0;     // of every queue pair, at least; 0: as the program says
+  std::uint32_t recv_depth = 0;     // likewise
+  std::uint32_t max_inline = 256;   // bytes that a request may carry in itself, at most
+  std::uint32_t cq_entries = 4096;  // of a completion queue; another is made when it is spoken for
+  bool relaxed_ordering = false;    // let the device reorder its writes to registered memory
 };
 // not_supported: the build lacks it, or this machine has no device with an active port. not_found: what
 // the options name is not there.

@@ -93,7 +93,8 @@ TEST_CASE("I4: a rejection reaches the client with its reason") {
   stage s;
   s.play([](stage& on) -> task<> {
     Listener listener = on.server().listen(on.server_address()).value();
-    for (std::size_t size : {std::size_t{0}, std::size_t{20}, std::size_t{on.caps().max_accept_data}}) {
+    for (std::size_t size :
+         {std::size_t{0}, std::size_t{20}, std::size_t{on.caps().max_accept_data}}) {
       const std::vector<std::byte> reason = some_bytes(size, size);
       connect_operation connecting = on.client().connect(on.reach(listener)).start();
       ConnectionRequest request = co_await listener.next();

@@ -72,7 +72,8 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
 
 }  // namespace
 
-TEST_CASE("I10: a stopped target process: shm and verbs read and write on, tcp waits and then goes on") {
+TEST_CASE(
+    "I10: a stopped target process: shm and verbs read and write on, tcp waits and then goes on") {
   if (transport_under_test() == transport::kind::sim) {
     MESSAGE("left out: the simulator is one process by nature");
     return;

@@ -125,8 +125,8 @@ TEST_CASE("descriptors: every field comes back, and every flipped bit is noticed
 
 TEST_CASE("who sent a datagram: an IPv4 header, a GRH, and one that looks like both") {
   std::array<std::byte, grh_bytes> v4{};
-  constexpr std::array<unsigned, 20> header{0x45, 0, 0, 60, 0x1C, 0x46, 0x40, 0, 64, 17,
-                                            0,    0, 10, 77, 0,   1,    10,   77, 0, 2};
+  constexpr std::array<unsigned, 20> header{0x45, 0, 0,  60, 0x1C, 0x46, 0x40, 0,  64, 17,
+                                            0,    0, 10, 77, 0,    1,    10,   77, 0,  2};
   for (std::size_t i = 0; i < header.size(); ++i) v4[20 + i] = static_cast<std::byte>(header[i]);
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < header.size(); i += 2) sum += (header[i] << 8) | header[i + 1];

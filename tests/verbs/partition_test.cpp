@@ -38,8 +38,8 @@ task<> fall_silent(Worker* worker, Context* context, Endpoint e, bool cuts) {
   co_await receiving;
   recv_operation waiting = e.recv(memory.all().first(8)).start();
   if (cuts) {
-    const std::string cut = "tc qdisc replace dev " +
-                            named("CORDMA_NETDEV") + " root netem loss 100%";
+    const std::string cut =
+        "tc qdisc replace dev " + named("CORDMA_NETDEV") + " root netem loss 100%";
     REQUIRE(std::system(cut.c_str()) == 0);
   }
   const time_point cut_at = worker->loop().now();
@@ -78,7 +78,8 @@ task<> ask(Worker* worker, Context* context) {
 
 }  // namespace
 
-TEST_CASE("K10: an idle connection notices that the wire is cut, on both sides, without a request") {
+TEST_CASE(
+    "K10: an idle connection notices that the wire is cut, on both sides, without a request") {
   Context context(only_verbs());
   Worker worker(context, reactor_options{.mode = wait_mode::event});
   if (named("CORDMA_HOST_NAME") == "b") {

@@ -73,8 +73,8 @@ TEST_CASE("L5: of a batch, the request that fails is told to its own awaiter") {
     {
       const Endpoint::Batch together = w.client.batch();
       for (std::size_t i = 0; i < 100; ++i) {
-        const RemoteSlice to = i == bad ? unwritable.slice(0, 8).value()
-                                        : remote.slice(i * 8, 8).value();
+        const RemoteSlice to =
+            i == bad ? unwritable.slice(0, 8).value() : remote.slice(i * 8, 8).value();
         writes.push_back(w.client.write(to, data).start());
       }
     }

@@ -124,7 +124,9 @@ TEST_CASE("I1: read depths that differ are negotiated to the smaller one") {
   CHECK(w.server.actual().read_depth == 2);
 }
 
-TEST_CASE("I1: a GID, partition, port or device that is not there is not_found, and what is there is said") {
+TEST_CASE(
+    "I1: a GID, partition, port or device that is not there is not_found, and what is there is "
+    "said") {
   transport::verbs_options o;
   o.gid_index = 200;
   refuses(o, errc::not_found, "it has 0 (");
@@ -147,9 +149,10 @@ TEST_CASE("I1: a GID, partition, port or device that is not there is not_found, 
 
 TEST_CASE("B4: the device's report has its ports, GIDs and limits, in the words of ibv_devinfo") {
   const std::string report = transport::describe_rdma_devices();
-  for (const char* line : {"hca_id:\trxe0", "transport:", "max_qp_wr:", "max_cqe:", "atomic_cap:",
-                           "port:\t1", "PORT_ACTIVE (4)", "active_mtu:", "link_layer:", "GID[  1]:",
-                           "RoCE v2", "PKey[  0]:\t\t0xffff"}) {
+  for (const char* line :
+       {"hca_id:\trxe0", "transport:", "max_qp_wr:", "max_cqe:", "atomic_cap:", "port:\t1",
+        "PORT_ACTIVE (4)", "active_mtu:", "link_layer:", "GID[  1]:", "RoCE v2",
+        "PKey[  0]:\t\t0xffff"}) {
     CAPTURE(line);
     CHECK(report.find(line) != std::string::npos);
   }

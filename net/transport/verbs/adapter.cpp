@@ -41,10 +41,12 @@ result<void> verbs_adapter::prepare() {
   make_nonblocking(channel_->fd);
   cm_.reset(rdma_create_event_channel());
   if (cm_ == nullptr) {
-    return failure::from_os(errno, "opening /dev/infiniband/rdma_cm (is the module rdma_ucm loaded?)");
+    return failure::from_os(errno,
+                            "opening /dev/infiniband/rdma_cm (is the module rdma_ucm loaded?)");
   }
   make_nonblocking(cm_->fd);
-  for (const auto& [fd, what] : {std::pair{channel_->fd, watch_channel}, {cm_->fd, watch_cm},
+  for (const auto& [fd, what] : {std::pair{channel_->fd, watch_channel},
+                                 {cm_->fd, watch_cm},
                                  {owner_->context()->async_fd, watch_device},
                                  {told_fd_.get(), watch_told}}) {
     const result<void> watching = watch(fd, what);
@@ -81,15 +83,16 @@ result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
   const auto most = static_cast<std::uint32_t>(owner_->hardware().attributes.orig_attr.max_cqe);
   auto q = std::make_unique<completion_queue>();
   const std::uint32_t entries = std::min(std::max(least, owner_->options().cq_entries), most);
-  q->queue.reset(ibv_create_cq(owner_->context(), static_cast<int>(entries), this, channel_.get(), 0));
+  q->queue.reset(
+      ibv_create_cq(owner_->context(), static_cast<int>(entries), this, channel_.get(), 0));
   if (q->queue == nullptr) {
     return failure::from_os(errno, "making a completion queue of " + std::to_string(entries) +
                                        " entries on " + owner_->hardware().name);
   }
   q->entries = static_cast<std::uint32_t>(q->queue->cqe);
   if (q->entries < least) {
-    return failure{errc::full, "a completion queue of " + owner_->hardware().name + " has at most " +
-                                   std::to_string(q->entries) + " entries, and " +
+    return failure{errc::full, "a completion queue of " + owner_->hardware().name +
+                                   " has at most " + std::to_string(q->entries) + " entries, and " +
                                    std::to_string(least) + " are needed: ask for smaller depths"};
   }
   armed_ = false;
@@ -118,8 +121,7 @@ void verbs_adapter::release(ibv_cq* queue, std::uint32_t completions) noexcept {
 void verbs_adapter::drain(ibv_cq* queue) noexcept {
   for (const auto& q : queues_) {
     if (q->queue.get() != queue) continue;
-    while (take_from(*q) == static_cast<std::size_t>(completions_per_poll)) {
-    }
+    while (take_from(*q) == static_cast<std::size_t>(completions_per_poll)) {}
   }
 }
 
@@ -245,7 +247,8 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
     return;
   }
   if (e.what != IBV_EVENT_CQ_ERR && e.what != IBV_EVENT_DEVICE_FATAL) return;
-  const failure why{errc::driver, std::string("the RDMA device reports: ") + ibv_event_type_str(e.what)};
+  const failure why{errc::driver,
+                    std::string("the RDMA device reports: ") + ibv_event_type_str(e.what)};
   for (const seat& s : seats_) {
     if (s.pair != nullptr) s.pair->device_gone(why);
   }
@@ -326,9 +329,9 @@ std::size_t verbs_adapter::handle_hash::operator()(const handle_key& k) const no
 }
 
 ibv_ah* verbs_adapter::handle_to(const ibv_ah_attr& where) noexcept {
-  const handle_key key{
-      .gid = to_bytes(where.grh.dgid),
-      .rest = (std::uint32_t{where.dlid} << 16) | (std::uint32_t{where.grh.sgid_index} << 8) | where.sl};
+  const handle_key key{.gid = to_bytes(where.grh.dgid),
+                       .rest = (std::uint32_t{where.dlid} << 16) |
+                               (std::uint32_t{where.grh.sgid_index} << 8) | where.sl};
   const auto at = handles_.find(key);
   if (at != handles_.end()) return at->second.get();
   if (handles_.size() >= most_handles) return nullptr;

@@ -15,8 +15,7 @@ namespace cordma::transport::verbs {
 namespace {
 
 failure no_such_request() {
-  return {errc::bad_state,
-          "the connection request was answered before, or the client has gone"};
+  return {errc::bad_state, "the connection request was answered before, or the client has gone"};
 }
 
 result<void> fits(std::span<const std::byte> data, std::size_t most) {
@@ -36,11 +35,12 @@ hello of_kind(hello_kind kind) noexcept { return {.kind = kind, .mtu = 1}; }
 failure cannot_listen(int code, const address& where) {
   switch (code) {
     case EADDRINUSE:
-      return failure{errc::in_use, where.text() + ": somebody listens there already"}.with_errno(code);
+      return failure{errc::in_use, where.text() + ": somebody listens there already"}.with_errno(
+          code);
     case EADDRNOTAVAIL:
     case ENODEV:
-      return failure{errc::unreachable, "no RDMA device has the address " + where.text()}.with_errno(
-          code);
+      return failure{errc::unreachable, "no RDMA device has the address " + where.text()}
+          .with_errno(code);
     default: return failure::from_os(code, "listening on " + where.text() + " by rdma_cm");
   }
 }
@@ -54,7 +54,8 @@ result<std::vector<socket_address>> resolve(const address& a, bool passive) {
   hints.ai_flags = passive ? AI_PASSIVE : 0;
   addrinfo* found = nullptr;
   const std::string port = std::to_string(a.port);
-  const int code = getaddrinfo(a.host.empty() ? nullptr : a.host.c_str(), port.c_str(), &hints, &found);
+  const int code =
+      getaddrinfo(a.host.empty() ? nullptr : a.host.c_str(), port.c_str(), &hints, &found);
   if (code != 0) {
     return failure{errc::unreachable,
                    "the host \"" + a.host + "\" is not known: " + gai_strerror(code)};
@@ -75,7 +76,8 @@ std::string to_text(const sockaddr* a) {
   address out;
   out.port = port_of(a);
   if (a->sa_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(a)->sin_addr, text.data(), text.size());
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(a)->sin_addr, text.data(),
+              text.size());
   } else if (a->sa_family == AF_INET6) {
     inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr, text.data(),
               text.size());
@@ -189,10 +191,10 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::accept(std::uint64_t request,
     return why;
   };
   if (options.type != client->theirs.type) {
-    return turn_away({errc::invalid_value,
-                      "the client asks for service " +
-                          std::string(transport::name(client->theirs.type)) + ", not " +
-                          std::string(transport::name(options.type))});
+    return turn_away({errc::invalid_value, "the client asks for service " +
+                                               std::string(transport::name(client->theirs.type)) +
+                                               ", not " +
+                                               std::string(transport::name(options.type))});
   }
   auto made = std::make_unique<verbs_pair>(*this, *granted);
   const result<void> ready = made->make();
@@ -221,7 +223,8 @@ result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& t
   if (client == nullptr) return no_such_request();
   client->from = nullptr;
   // Here, where every event of it was acknowledged; from now on the other adapter hears of it.
-  if (other != this && rdma_migrate_id(client->id.get(), other->cm()) != 0) return no_such_request();
+  if (other != this && rdma_migrate_id(client->id.get(), other->cm()) != 0)
+    return no_such_request();
   owner_->leave(request, std::move(client));
   return request;
 }

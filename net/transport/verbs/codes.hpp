@@ -10,8 +10,8 @@ namespace cordma::transport::verbs {
 
 // IBTA, table 45 "RNR NAK timer": code to microseconds. Code 0 is the longest.
 inline constexpr std::array<std::uint32_t, 32> rnr_microseconds{
-    655'360, 10,     20,     30,     40,     60,     80,      120,     160,     240,    320,
-    480,     640,    960,    1'280,  1'920,  2'560,  3'840,   5'120,   7'680,   10'240, 15'360,
+    655'360, 10,     20,     30,     40,     60,      80,      120,     160,     240,    320,
+    480,     640,    960,    1'280,  1'920,  2'560,   3'840,   5'120,   7'680,   10'240, 15'360,
     20'480,  30'720, 40'960, 61'440, 81'920, 122'880, 163'840, 245'760, 327'680, 491'520};
 
 // The code of the shortest timer that is at least so long; the longest there is, otherwise.
@@ -37,9 +37,7 @@ inline constexpr std::uint8_t longest_timeout = 31;
 // ibv_mtu: 1 = 256 bytes ... 5 = 4096 bytes.
 inline constexpr std::uint8_t smallest_mtu_code = 1;
 inline constexpr std::uint8_t largest_mtu_code = 5;
-[[nodiscard]] constexpr std::uint32_t mtu_bytes(std::uint8_t code) noexcept {
-  return 128U << code;
-}
+[[nodiscard]] constexpr std::uint32_t mtu_bytes(std::uint8_t code) noexcept { return 128U << code; }
 // 0 for what is no MTU.
 [[nodiscard]] constexpr std::uint8_t mtu_code(std::uint32_t bytes) noexcept {
   for (std::uint8_t code = smallest_mtu_code; code <= largest_mtu_code; ++code) {

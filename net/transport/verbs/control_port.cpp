@@ -62,8 +62,8 @@ result<void> control_port::make() {
   attr.pkey_index = d.hardware().pkey_index;
   attr.port_num = d.hardware().port;
   attr.qkey = control_qkey;
-  int code = ibv_modify_qp(qp_.get(), &attr,
-                           IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  int code =
+      ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
   if (code == 0) code = start_datagrams(qp_.get());
   if (code != 0) return failure::from_os(code, "starting the control port");
   for (std::uint32_t i = 0; i < control_depth; ++i) receive(i);

@@ -45,14 +45,12 @@ file announce_membership(const gid_bytes& group, unsigned interface_index) {
     ip_mreqn r{};
     std::memcpy(&r.imr_multiaddr, &group[12], sizeof r.imr_multiaddr);
     r.imr_ifindex = static_cast<int>(interface_index);
-    static_cast<void>(
-        ::setsockopt(socket_file.get(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r));
+    static_cast<void>(::setsockopt(socket_file.get(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r));
   } else {
     ipv6_mreq r{};
     std::memcpy(&r.ipv6mr_multiaddr, group.data(), group.size());
     r.ipv6mr_interface = interface_index;
-    static_cast<void>(
-        ::setsockopt(socket_file.get(), IPPROTO_IPV6, IPV6_JOIN_GROUP, &r, sizeof r));
+    static_cast<void>(::setsockopt(socket_file.get(), IPPROTO_IPV6, IPV6_JOIN_GROUP, &r, sizeof r));
   }
   return socket_file;
 }

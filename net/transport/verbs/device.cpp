@@ -25,7 +25,7 @@ struct device_list {
 };
 
 struct filter {
-  std::string name;    // empty: any
+  std::string name;   // empty: any
   unsigned port = 0;  // 0: the first active one
 };
 
@@ -76,7 +76,8 @@ result<void> load_gids(device& d, int wanted) {
   std::string there;
   for (const ibv_gid_entry& e : d.gids) {
     if (e.gid_index == static_cast<std::uint32_t>(wanted)) return {};
-    there += (there.empty() ? "" : ", ") + std::to_string(e.gid_index) + " (" + to_text(e.gid) + ")";
+    there +=
+        (there.empty() ? "" : ", ") + std::to_string(e.gid_index) + " (" + to_text(e.gid) + ")";
   }
   return failure{errc::not_found, "verbs.gid_index " + std::to_string(wanted) + ": port " +
                                       std::to_string(d.port) + " of " + d.name +
@@ -134,8 +135,9 @@ int rank(const ibv_gid_entry& e, const gid_bytes* like) noexcept {
 }  // namespace
 
 owned<ibv_mr> register_bytes(ibv_pd* pd, void* at, std::size_t bytes, unsigned flags) {
-  const int access_flags = static_cast<int>(flags);
-  return owned<ibv_mr>(ibv_reg_mr(pd, at, bytes, access_flags));
+  // The call that knows optional flags and leaves out those that the kernel does not.
+  return owned<ibv_mr>(
+      ibv_reg_mr_iova2(pd, at, bytes, reinterpret_cast<std::uintptr_t>(at), flags));
 }
 
 gid_bytes to_bytes(const ibv_gid& gid) noexcept {
@@ -177,9 +179,10 @@ result<device> open_device(const verbs_options& options) {
   if (!wanted) return wanted.why();
   const device_list list;
   if (list.count == 0) {
-    return failure{errc::not_supported,
-                   "no RDMA device is here: load its driver, or make a Soft-RoCE one with `rdma link "
-                   "add rxe0 type rxe netdev <interface>`"};
+    return failure{
+        errc::not_supported,
+        "no RDMA device is here: load its driver, or make a Soft-RoCE one with `rdma link "
+        "add rxe0 type rxe netdev <interface>`"};
   }
   std::string tried;
   for (int i = 0; i < list.count; ++i) {

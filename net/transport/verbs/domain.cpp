@@ -32,11 +32,11 @@ failure beyond(const char* what, std::uint64_t asked, std::uint64_t most) {
 }
 
 failure cannot_register(int code, const memory_range& range) {
-  const std::string what = "registering " + std::to_string(range.length) + " bytes with the RDMA device";
+  const std::string what =
+      "registering " + std::to_string(range.length) + " bytes with the RDMA device";
   rlimit limit{};
-  const bool short_of_locked_memory = code == ENOMEM &&
-                                      ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
-                                      limit.rlim_cur != RLIM_INFINITY;
+  const bool short_of_locked_memory =
+      code == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   if (short_of_locked_memory) {
     return failure{errc::no_memory,
                    what + ": the limit of locked memory is " + std::to_string(limit.rlim_cur) +
@@ -75,7 +75,8 @@ result<memory_keys> verbs_domain::register_memory(const memory_range& range) {
   const unsigned flags = to_flags(normalized(range.rights), options_.relaxed_ordering);
   owned<ibv_mr> mr = register_bytes(pd_.get(), range.addr, range.length, flags);
   if (mr == nullptr) return cannot_register(errno, range);
-  const bool remote = (static_cast<unsigned>(range.rights) & static_cast<unsigned>(all_remote)) != 0;
+  const bool remote =
+      (static_cast<unsigned>(range.rights) & static_cast<unsigned>(all_remote)) != 0;
   const memory_keys keys{.lkey = mr->lkey, .rkey = remote ? mr->rkey : 0U};
   const std::lock_guard lock(mutex_);
   regions_.emplace(keys.lkey, std::move(mr));

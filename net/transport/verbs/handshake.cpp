@@ -73,8 +73,7 @@ result<void> verbs_pair::try_candidate(const socket_address& to) {
   id_.reset(id);
   std::uint8_t tos = options.traffic_class;
   if (tos != 0) {
-    static_cast<void>(
-        rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
+    static_cast<void>(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
   }
   socket_address from;
   if (options.gid_index >= 0) {
@@ -153,8 +152,8 @@ void verbs_pair::on_resolved() {
   }
   if (rdma_resolve_route(id_.get(), to_milliseconds(options_.connect_timeout)) != 0) {
     const int code = errno;
-    next_or_fail(failure{errc::unreachable, "no RDMA device leads to " + peer_ + " (" +
-                                                std::strerror(code) + ")"}
+    next_or_fail(failure{errc::unreachable,
+                         "no RDMA device leads to " + peer_ + " (" + std::strerror(code) + ")"}
                      .with_errno(code));
   }
 }
@@ -207,33 +206,36 @@ void verbs_pair::on_refusal(const cm_news& news) {
                          {errc::connection_aborted, "the client " + peer_ + " has gone"}, {});
   }
   if (news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_no_listener) {
-    return next_or_fail({errc::unreachable, "nobody listens on " + peer_ +
-                                                ": start the service there, or check host and port"});
+    return next_or_fail(
+        {errc::unreachable,
+         "nobody listens on " + peer_ + ": start the service there, or check host and port"});
   }
   if (news.what == RDMA_CM_EVENT_UNREACHABLE) {
     return never_came_up(cm_event::type::failed,
-                         {errc::timed_out, peer_ + " does not answer: check address and fabric"}, {});
+                         {errc::timed_out, peer_ + " does not answer: check address and fabric"},
+                         {});
   }
   const decoded_hello d = decode(news.bytes());
   if (d.what == decoded_hello::outcome::good && d.value.kind == hello_kind::reject) {
-    return never_came_up(cm_event::type::rejected, {errc::rejected, peer_ + " rejected the request"},
-                         d.user);
+    return never_came_up(cm_event::type::rejected,
+                         {errc::rejected, peer_ + " rejected the request"}, d.user);
   }
   const bool good = d.what == decoded_hello::outcome::good;
   if (d.what == decoded_hello::outcome::other_version ||
       (good && d.value.kind == hello_kind::mismatch)) {
-    return never_came_up(cm_event::type::failed,
-                         {errc::unsupported_version,
-                          "the handshake with " + peer_ + " failed: version: mine " +
-                              std::to_string(wire_version) + ", theirs " +
-                              std::to_string(d.value.version) +
-                              ", or another service than theirs: run the same release on both sides"},
-                         {});
+    return never_came_up(
+        cm_event::type::failed,
+        {errc::unsupported_version,
+         "the handshake with " + peer_ + " failed: version: mine " + std::to_string(wire_version) +
+             ", theirs " + std::to_string(d.value.version) +
+             ", or another service than theirs: run the same release on both sides"},
+        {});
   }
   const std::string how = news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_by_consumer
                               ? " hung up in the handshake"
-                              : " refused the handshake (" + std::string(rdma_event_str(news.what)) +
-                                    ", status " + std::to_string(news.status) + ")";
+                              : " refused the handshake (" +
+                                    std::string(rdma_event_str(news.what)) + ", status " +
+                                    std::to_string(news.status) + ")";
   never_came_up(cm_event::type::failed, {errc::connection_aborted, peer_ + how}, {});
 }
 

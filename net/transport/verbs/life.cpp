@@ -47,8 +47,9 @@ void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_
   if (status == wc_status::wr_flush_err) {
     return enter_error(reset("the device put it into error"));
   }
-  std::string what = op == opcode::recv ? "a message from " + peer_ + " could not be received"
-                                        : std::string(transport::name(op)) + " to " + peer_ + " failed";
+  std::string what = op == opcode::recv
+                         ? "a message from " + peer_ + " could not be received"
+                         : std::string(transport::name(op)) + " to " + peer_ + " failed";
   failure why{to_errc(status), std::move(what)};
   why.with_status(static_cast<std::uint16_t>(status), vendor_err);
   enter_error(std::move(why));
@@ -201,11 +202,12 @@ void verbs_pair::on_word(const control_message& m) noexcept {
       return;
     case word::unknown:
       if (phase_ == phase::attaching) {
-        return never_came_up(cm_event::type::failed,
-                             {errc::connection_aborted,
-                              peer_ + " does not know this descriptor: it is of another queue pair, "
-                                      "or the peer was restarted"},
-                             {});
+        return never_came_up(
+            cm_event::type::failed,
+            {errc::connection_aborted,
+             peer_ + " does not know this descriptor: it is of another queue pair, "
+                     "or the peer was restarted"},
+            {});
       }
       if (carrying() && id_ == nullptr) enter_error(reset("the peer ended it"));
       return;
@@ -215,9 +217,7 @@ void verbs_pair::on_word(const control_message& m) noexcept {
   peer_said_goodbye_ = true;
   switch (phase_) {
     case phase::accepting: came_up({}); [[fallthrough]];
-    case phase::open:
-      say(word::goodbye);
-      return enter_error(closed);
+    case phase::open: say(word::goodbye); return enter_error(closed);
     case phase::goodbye_sent: return enter_error(closed);
     case phase::dead: return say(word::goodbye);
     default: return;
@@ -248,13 +248,16 @@ void verbs_pair::on_timer() noexcept {
   switch (phase_) {
     case phase::dead: return revoke();
     case phase::goodbye_sent:
-      return enter_error({errc::not_connected, "the connection to " + peer_ + " was closed here; no answer to the goodbye within " + ms(options_.peer_timeout)});
+      return enter_error(
+          {errc::not_connected, "the connection to " + peer_ +
+                                    " was closed here; no answer to the goodbye within " +
+                                    ms(options_.peer_timeout)});
     default: break;
   }
-  never_came_up(cm_event::type::failed,
-                failure{errc::timed_out,
-                        peer_ + " did not answer within " + ms(options_.connect_timeout)},
-                {});
+  never_came_up(
+      cm_event::type::failed,
+      failure{errc::timed_out, peer_ + " did not answer within " + ms(options_.connect_timeout)},
+      {});
 }
 
 void verbs_pair::on_repeat() noexcept {
@@ -285,10 +288,8 @@ void verbs_pair::probe() noexcept {
   const bool may_read = has(theirs_.rights, access::remote_read);
   if (!may_read && !has(theirs_.rights, access::remote_write)) return;
   ibv_send_wr wr{};
-  wr.wr_id = pack({.what = work::probe,
-                   .generation = place_.generation,
-                   .place = place_.index,
-                   .number = 0});
+  wr.wr_id = pack(
+      {.what = work::probe, .generation = place_.generation, .place = place_.index, .number = 0});
   wr.opcode = may_read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;

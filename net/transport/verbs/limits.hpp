@@ -8,15 +8,15 @@
 
 namespace cordma::transport::verbs {
 
-inline constexpr std::uint32_t most_depth = 1U << 16;     // requests in one queue
-inline constexpr std::uint32_t most_segments = 16;        // per request
-inline constexpr std::uint32_t datagram_extra = 2;        // of them: for header and overflow
-inline constexpr std::uint32_t most_reads = 128;          // reads and atomics in flight
-inline constexpr std::uint32_t most_pairs = 1U << 20;     // queue pairs of an adapter
-inline constexpr std::size_t most_gids = 1024;            // entries looked at
-inline constexpr std::size_t post_list_length = 128;      // requests behind one doorbell
-inline constexpr int completions_per_poll = 32;           // taken from a completion queue at once
-inline constexpr std::uint32_t control_depth = 64;        // control datagrams each way
+inline constexpr std::uint32_t most_depth = 1U << 16;  // requests in one queue
+inline constexpr std::uint32_t most_segments = 16;     // per request
+inline constexpr std::uint32_t datagram_extra = 2;     // of them: for header and overflow
+inline constexpr std::uint32_t most_reads = 128;       // reads and atomics in flight
+inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adapter
+inline constexpr std::size_t most_gids = 1024;         // entries looked at
+inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
+inline constexpr int completions_per_poll = 32;        // taken from a completion queue at once
+inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
 
 // wr_id: what it is 4 bits, generation of the queue pair 20, its place in the adapter's table 20,
 // running number of the request 20. A completion whose generation has passed is dropped.

@@ -44,8 +44,8 @@ result<std::vector<std::byte>> verbs_pair::descriptor() {
   const ibv_gid_entry* const gid =
       domain.hardware().choose_gid(domain.options().gid_index, nullptr);
   if (gid == nullptr && domain.hardware().is_ethernet()) {
-    return failure{errc::unreachable, domain.hardware().name +
-                                          " has no GID: give its network interface an address"};
+    return failure{errc::unreachable,
+                   domain.hardware().name + " has no GID: give its network interface an address"};
   }
   struct {
     std::uint64_t token;
@@ -76,7 +76,8 @@ result<void> verbs_pair::connect(std::span<const std::byte> peer_descriptor) {
   const result<pair_descriptor> d = decode_descriptor(peer_descriptor);
   if (!d) return d.why();
   if (!own_descriptor_) {
-    return failure{errc::bad_state, "ask for this side's descriptor first, and give it to the peer"};
+    return failure{errc::bad_state,
+                   "ask for this side's descriptor first, and give it to the peer"};
   }
   if (d->token == own_descriptor_->token) {
     return failure{errc::connection_aborted,

@@ -81,9 +81,7 @@ result<void> verbs_pair::make() {
   init.cap.max_send_sge = options_.max_segments;
   init.cap.max_recv_sge = options_.max_segments + (datagrams() ? datagram_extra : 0U);
   init.cap.max_inline_data = options_.inline_bytes;
-  init.qp_type = datagrams()                       ? IBV_QPT_UD
-                 : options_.type == service::uc ? IBV_QPT_UC
-                                                : IBV_QPT_RC;
+  init.qp_type = datagrams() ? IBV_QPT_UD : options_.type == service::uc ? IBV_QPT_UC : IBV_QPT_RC;
   qp_.reset(ibv_create_qp(domain.pd(), &init));
   if (qp_ == nullptr) {
     return failure::from_os(errno, "making a queue pair on " + domain.hardware().name);
@@ -110,7 +108,8 @@ result<void> verbs_pair::make() {
     mask |= IBV_QP_ACCESS_FLAGS;
   }
   const int code = ibv_modify_qp(qp_.get(), &attr, mask);
-  if (code != 0) return failure::from_os(code, "preparing a queue pair on " + domain.hardware().name);
+  if (code != 0)
+    return failure::from_os(code, "preparing a queue pair on " + domain.hardware().name);
   return {};
 }
 
@@ -179,8 +178,7 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
                              .status = wc_status::success,
                              .on_device = false};
   ++sends_.posted;
-  const bool by_counting =
-      r.op == opcode::flush && !has(theirs_.rights, access::remote_read);
+  const bool by_counting = r.op == opcode::flush && !has(theirs_.rights, access::remote_read);
   if (failed_ || by_counting) {
     if (!failed_) ring();  // what is before it has to end some time
     settle();
@@ -191,8 +189,10 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
   ibv_sge* const sges = &l.segments[l.count * most_segments];
   if (!fill(l.requests[l.count], sges, r, number)) {
     // No way to that peer. Its turn comes when those before it are done.
-    if (l.count == 0) home_.drop_list(*this);
-    else post(l);
+    if (l.count == 0)
+      home_.drop_list(*this);
+    else
+      post(l);
     sends_[number].status = wc_status::loc_qp_op_err;
     settle();
     return posted::pending;

@@ -50,7 +50,9 @@ class send_ring {
 class recv_table {
  public:
   explicit recv_table(std::uint32_t depth)
-      : depth_(depth), slots_(new recv_slot[depth]()), free_(new std::uint32_t[depth]),
+      : depth_(depth),
+        slots_(new recv_slot[depth]()),
+        free_(new std::uint32_t[depth]),
         finished_(new std::uint32_t[depth]) {
     for (std::uint32_t i = 0; i < depth; ++i) free_[i] = depth - 1 - i;
     free_count_ = depth;
@@ -59,9 +61,7 @@ class recv_table {
   [[nodiscard]] bool full() const noexcept { return free_count_ == 0; }
   [[nodiscard]] recv_slot& operator[](std::uint32_t place) noexcept { return slots_[place]; }
   [[nodiscard]] std::uint32_t reserve() noexcept { return free_[--free_count_]; }
-  void finish(std::uint32_t place) noexcept {
-    finished_[(first_ + count_++) % depth_] = place;
-  }
+  void finish(std::uint32_t place) noexcept { finished_[(first_ + count_++) % depth_] = place; }
   [[nodiscard]] bool idle() const noexcept { return free_count_ + count_ == depth_; }
   [[nodiscard]] bool any_finished() const noexcept { return count_ != 0; }
   // REQUIRES any_finished(); the slot stays readable until the next reserve().

@@ -4,8 +4,10 @@
 #include <endian.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <initializer_list>
 
 namespace cordma::transport {
@@ -250,7 +252,7 @@ void add_device(text& out, ibv_device* device) {
   const owned<ibv_context> context(ibv_open_device(device));
   ibv_device_attr_ex x{};
   if (context == nullptr || ibv_query_device_ex(context.get(), nullptr, &x) != 0) {
-    out.line(1, "cannot be opened: %m");
+    out.line(1, "cannot be opened: %s", std::strerror(errno));
     return;
   }
   const ibv_device_attr& a = x.orig_attr;

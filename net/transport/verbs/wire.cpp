@@ -20,7 +20,8 @@ void store(std::byte* at, T value, std::size_t bytes = sizeof(T)) noexcept {
 template <std::unsigned_integral T>
 [[nodiscard]] T load(const std::byte* at, std::size_t bytes = sizeof(T)) noexcept {
   std::uint64_t value = 0;
-  for (std::size_t i = bytes; i-- > 0;) value = (value << 8) | std::to_integer<std::uint64_t>(at[i]);
+  for (std::size_t i = bytes; i-- > 0;)
+    value = (value << 8) | std::to_integer<std::uint64_t>(at[i]);
   return static_cast<T>(value);
 }
 
@@ -59,9 +60,9 @@ private_data encode(const hello& h, std::span<const std::byte> user) noexcept {
   const std::size_t most = h.kind == hello_kind::request ? most_request_data : most_accept_data;
   CORDMA_REQUIRE_OP(user.size(), <=, most);
   p.bytes[0] = static_cast<std::byte>(hello_magic | h.version);
-  p.bytes[1] = static_cast<std::byte>(static_cast<unsigned>(h.kind) |
-                                      (static_cast<unsigned>(h.type) << 2) |
-                                      (static_cast<unsigned>(h.mtu) << 4));
+  p.bytes[1] =
+      static_cast<std::byte>(static_cast<unsigned>(h.kind) | (static_cast<unsigned>(h.type) << 2) |
+                             (static_cast<unsigned>(h.mtu) << 4));
   p.bytes[2] = static_cast<std::byte>((h.rnr_timer & 31U) | (unsigned{to_bits(h.rights)} << 5));
   p.bytes[3] = static_cast<std::byte>(user.size());
   store(&p.bytes[4], h.control_pair, 3);

@@ -63,8 +63,8 @@ struct decoded_hello {
 // ---- datagrams between control ports ----
 // Little-endian: magic 4, version 1, kind 1, zero 2, to pair 4, from pair 4, to token 8, from token 8.
 enum class word : std::uint8_t {
-  goodbye = 1,  // what was posted is carried out, nothing more will come
-  attach = 2,   // out of band: I am connected to you
+  goodbye = 1,   // what was posted is carried out, nothing more will come
+  attach = 2,    // out of band: I am connected to you
   attached = 3,  // ... and I to you
   unknown = 4    // there is no such queue pair here, or not any more
 };
