@@ -27,9 +27,9 @@ result<std::shared_ptr<transport::domain>> make(kind k, const context_options& o
       return failure{errc::not_supported,
                      "the simulator is not chosen by name: pass a domain of "
                      "sim::network in context_options::domains"};
-    case kind::verbs: break;
+    case kind::verbs: return transport::make_verbs(options.verbs);
   }
-  return failure{errc::not_supported, "this build has no verbs transport"};
+  return failure{errc::not_supported, "there is no such transport"};
 }
 
 result<void> register_everywhere(detail::region_core& region) {
@@ -184,6 +184,11 @@ std::vector<transport::capabilities> Context::transports() const {
 const transport::capabilities* Context::find(kind k) const noexcept {
   const transport::domain* d = core_->find(k);
   return d != nullptr ? &d->caps() : nullptr;
+}
+
+std::string Context::own_host(kind k) const {
+  const transport::domain* const d = core_->find(k);
+  return d != nullptr ? d->own_host() : "127.0.0.1";
 }
 
 std::vector<std::pair<kind, failure>> Context::missing() const { return core_->missing; }

@@ -30,6 +30,7 @@ struct context_options {
   std::vector<std::shared_ptr<transport::domain>> domains;
   transport::shm_options shm;
   transport::tcp_options tcp;
+  transport::verbs_options verbs;
 };
 
 // "shm", "tcp", "sim", "verbs"; anything else is invalid_value, saying what is known.
@@ -55,6 +56,8 @@ class Context {
   [[nodiscard]] std::vector<transport::capabilities> transports() const;
   // Null where this context does not have it. Lives as long as the context.
   [[nodiscard]] const transport::capabilities* find(transport::kind k) const noexcept;
+  // An address of this host by which it reaches itself over this transport: for examples and tests.
+  [[nodiscard]] std::string own_host(transport::kind k) const;
   // Transports that were wanted and left out, and why: for tools that explain.
   [[nodiscard]] std::vector<std::pair<transport::kind, failure>> missing() const;
 

@@ -204,6 +204,10 @@ void Endpoint::abort() noexcept {
 endpoint_state Endpoint::state() const noexcept { return core_->state; }
 const failure* Endpoint::first_cause() const noexcept { return core_->cause.get(); }
 const endpoint_options& Endpoint::actual() const noexcept { return core_->granted; }
+std::vector<transport::property> Endpoint::properties() const {
+  if (core_->pair == nullptr) return {};
+  return core_->pair->properties();
+}
 transport::kind Endpoint::transport() const noexcept { return core_->caps->transport; }
 const std::string& Endpoint::transport_reason() const noexcept { return core_->reason; }
 std::string Endpoint::local_address() const {

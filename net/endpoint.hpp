@@ -159,6 +159,8 @@ class Endpoint : public user_data_holder {
 
   // What was granted, which may be more than was asked for.
   [[nodiscard]] const endpoint_options& actual() const noexcept;
+  // What else was agreed to, in the transport's own words ("path_mtu", "1024"); empty once closed.
+  [[nodiscard]] std::vector<transport::property> properties() const;
   [[nodiscard]] transport::kind transport() const noexcept;
   // Why this transport: one sentence for -v.
   [[nodiscard]] const std::string& transport_reason() const noexcept;

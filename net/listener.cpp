@@ -56,13 +56,19 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
 }
 
 result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) {
+  result<void> none = errc::unreachable;
   for (adapter_poller* a : order) {
     result<std::unique_ptr<transport::listener>> l = a->adapter().listen(bound);
+    if (l.code() == errc::unreachable) {  // not an address of this transport's network
+      if (none.why().message().empty()) none = l.why();
+      continue;
+    }
     if (!l) return l.why();
     bound.port = (*l)->bound().port;
     (*l)->user = this;
     listeners.emplace_back(a, std::move(*l));
   }
+  if (listeners.empty()) return none;
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include <cordma/net/settings.hpp>
 #include <cordma/runtime/units.hpp>
 
+#include <charconv>
 #include <cstdlib>
 
 namespace cordma {
@@ -9,6 +10,9 @@ namespace {
 constexpr std::uint64_t least_buffer = 4096;          // bytes
 constexpr std::uint64_t largest_buffer = 1ULL << 30;  // bytes
 constexpr std::uint64_t largest_backlog = 65535;      // connections
+constexpr int most_gid_index = 65535;
+constexpr std::uint64_t largest_depth = 65536;       // requests
+constexpr std::uint64_t largest_queue = 1ULL << 22;  // completions
 constexpr const char* file_variable = "CORDMA_CONFIG";
 
 void demand(const result<void>& outcome) {
@@ -21,6 +25,36 @@ std::string joined(const std::vector<transport::kind>& kinds) {
     text += (text.empty() ? "" : ",") + std::string(transport::name(k));
   }
   return text;
+}
+
+constexpr const char* by_route = "route";
+
+// "route", or a place in the table of GIDs.
+result<int> parse_gid_index(const std::string& text) {
+  if (text == by_route) return -1;
+  int value = -1;
+  const char* const last = text.data() + text.size();
+  const auto [end, status] = std::from_chars(text.data(), last, value);
+  if (status == std::errc{} && end == last && value >= 0 && value <= most_gid_index) return value;
+  return failure{errc::invalid_value, "verbs.gid_index: \"" + text +
+                                          "\" will not do: write route, or a number from 0 to " +
+                                          std::to_string(most_gid_index)};
+}
+
+std::string format_gid_index(int index) { return index < 0 ? by_route : std::to_string(index); }
+
+// As subnet managers print it, 0x8001, or in decimal.
+result<std::uint16_t> parse_pkey(const std::string& text) {
+  const bool hex = text.starts_with("0x") || text.starts_with("0X");
+  unsigned value = 0;
+  const char* const first = text.data() + (hex ? 2 : 0);
+  const char* const last = text.data() + text.size();
+  const auto [end, status] = std::from_chars(first, last, value, hex ? 16 : 10);
+  if (first != last && status == std::errc{} && end == last && value <= 0xFFFF) {
+    return static_cast<std::uint16_t>(value);
+  }
+  return failure{errc::invalid_value,
+                 "verbs.pkey: \"" + text + "\" is no partition key: write it as 0x8001 or 32769"};
 }
 
 }  // namespace
@@ -44,12 +78,52 @@ settings::settings(const context_options& from_code) : code_(from_code) {
                                       "staging of a connection", least_buffer, largest_buffer);
   tcp_backlog_ = table_.add_number("tcp.backlog", static_cast<std::uint64_t>(initial.tcp.backlog),
                                    "connections that may wait to be accepted", 1, largest_backlog);
+  declare_verbs();
   table_.ignore_variable(file_variable);
   if (const char* const file = std::getenv(file_variable); file != nullptr && *file != '\0') {
     demand(table_.read_file(file));
   }
   demand(table_.read_environment());
   take_from_code();
+  take_verbs_from_code();
+  static_cast<void>(parse_gid_index(table_.get(verbs_gid_index_)).value());
+  static_cast<void>(parse_pkey(table_.get(verbs_pkey_)).value());
+}
+
+void settings::declare_verbs() {
+  const transport::verbs_options initial;
+  verbs_device_ = table_.add_text("verbs.device", initial.device,
+                                  "as in mlx5_0 or mlx5_0:1; empty: the first with an active port");
+  verbs_gid_index_ =
+      table_.add_text("verbs.gid_index", format_gid_index(initial.gid_index),
+                      "place in the port's table of GIDs; route: by the way to the peer");
+  verbs_pkey_ = table_.add_text("verbs.pkey", "0xffff", "the partition, as in 0x8001");
+  verbs_service_level_ = table_.add_number("verbs.service_level", initial.service_level,
+                                           "priority on InfiniBand, 802.1p on Ethernet", 0, 15);
+  verbs_traffic_class_ = table_.add_number("verbs.traffic_class", initial.traffic_class,
+                                           "DSCP and ECN bits of RoCE v2", 0, 255);
+  verbs_mtu_ = table_.add_size("verbs.mtu", initial.mtu,
+                               "path MTU at most, 256 to 4k; 0: what the path carries", 0, 4096);
+  verbs_timeout_ = table_.add_number(
+      "verbs.timeout", initial.timeout,
+      "wait for an acknowledgement, 4.096 us * 2^n; 0: from the endpoint's peer_timeout", 0, 31);
+  verbs_retry_count_ = table_.add_number("verbs.retry_count", initial.retry_count,
+                                         "repetitions without acknowledgement", 0, 7);
+  verbs_rnr_timer_ = table_.add_number(
+      "verbs.rnr_timer", initial.rnr_timer,
+      "code of the pause where no receive is posted; 0: from the endpoint's rnr_timer", 0, 31);
+  verbs_send_depth_ = table_.add_number("verbs.send_depth", initial.send_depth,
+                                        "of every endpoint, at least", 0, largest_depth);
+  verbs_recv_depth_ = table_.add_number("verbs.recv_depth", initial.recv_depth,
+                                        "of every endpoint, at least", 0, largest_depth);
+  verbs_max_inline_ = table_.add_size("verbs.max_inline", initial.max_inline,
+                                      "carried within a request, at most", 0, least_buffer);
+  verbs_cq_entries_ = table_.add_number(
+      "verbs.cq_entries", initial.cq_entries,
+      "of a completion queue; another is made when it is spoken for", 256, largest_queue);
+  verbs_relaxed_ordering_ =
+      table_.add_flag("verbs.relaxed_ordering", initial.relaxed_ordering,
+                      "let the device reorder its writes to registered memory");
 }
 
 void settings::take_from_code() {
@@ -75,6 +149,51 @@ void settings::take_from_code() {
   }
 }
 
+void settings::take_verbs_from_code() {
+  const transport::verbs_options initial;
+  const transport::verbs_options& o = code_.verbs;
+  const auto set = [this](const char* key, auto value, auto otherwise) {
+    if (value != otherwise) demand(table_.set(key, std::to_string(value)));
+  };
+  if (o.device != initial.device) demand(table_.set("verbs.device", o.device));
+  if (o.gid_index != initial.gid_index) {
+    demand(table_.set("verbs.gid_index", format_gid_index(o.gid_index)));
+  }
+  set("verbs.pkey", o.pkey, initial.pkey);
+  set("verbs.service_level", o.service_level, initial.service_level);
+  set("verbs.traffic_class", o.traffic_class, initial.traffic_class);
+  set("verbs.mtu", o.mtu, initial.mtu);
+  set("verbs.timeout", o.timeout, initial.timeout);
+  set("verbs.retry_count", o.retry_count, initial.retry_count);
+  set("verbs.rnr_timer", o.rnr_timer, initial.rnr_timer);
+  set("verbs.send_depth", o.send_depth, initial.send_depth);
+  set("verbs.recv_depth", o.recv_depth, initial.recv_depth);
+  set("verbs.max_inline", o.max_inline, initial.max_inline);
+  set("verbs.cq_entries", o.cq_entries, initial.cq_entries);
+  if (o.relaxed_ordering != initial.relaxed_ordering) {
+    demand(table_.set("verbs.relaxed_ordering", o.relaxed_ordering ? "true" : "false"));
+  }
+}
+
+transport::verbs_options settings::verbs() const {
+  transport::verbs_options o;
+  o.device = table_.get(verbs_device_);
+  o.gid_index = parse_gid_index(table_.get(verbs_gid_index_)).value();
+  o.pkey = parse_pkey(table_.get(verbs_pkey_)).value();
+  o.service_level = static_cast<std::uint8_t>(table_.get(verbs_service_level_));
+  o.traffic_class = static_cast<std::uint8_t>(table_.get(verbs_traffic_class_));
+  o.mtu = static_cast<std::uint32_t>(table_.get(verbs_mtu_));
+  o.timeout = static_cast<std::uint8_t>(table_.get(verbs_timeout_));
+  o.retry_count = static_cast<std::uint8_t>(table_.get(verbs_retry_count_));
+  o.rnr_timer = static_cast<std::uint8_t>(table_.get(verbs_rnr_timer_));
+  o.send_depth = static_cast<std::uint32_t>(table_.get(verbs_send_depth_));
+  o.recv_depth = static_cast<std::uint32_t>(table_.get(verbs_recv_depth_));
+  o.max_inline = static_cast<std::uint32_t>(table_.get(verbs_max_inline_));
+  o.cq_entries = static_cast<std::uint32_t>(table_.get(verbs_cq_entries_));
+  o.relaxed_ordering = table_.get(verbs_relaxed_ordering_);
+  return o;
+}
+
 context_options settings::options() const {
   context_options o = code_;
   const std::vector<std::string> names = table_.get(transport_);
@@ -88,6 +207,7 @@ context_options settings::options() const {
   o.shm.any_user = table_.get(shm_any_user_);
   o.tcp.buffer_bytes = static_cast<std::uint32_t>(table_.get(tcp_buffer_bytes_));
   o.tcp.backlog = static_cast<int>(table_.get(tcp_backlog_));
+  o.verbs = verbs();
   return o;
 }
 

@@ -10,7 +10,7 @@
 
 namespace cordma {
 
-// A value. `transport`, `shm.*`, `tcp.*`; CORDMA_SHM_RING_BYTES is shm.ring_bytes, and so on.
+// A value. `transport`, `shm.*`, `tcp.*`, `verbs.*`; CORDMA_SHM_RING_BYTES is shm.ring_bytes, and so on.
 class settings {
  public:
   // A field of `from_code` that differs from its default counts as set by code. Then the file that
@@ -27,7 +27,10 @@ class settings {
   }
 
  private:
+  void declare_verbs();
   void take_from_code();
+  void take_verbs_from_code();
+  [[nodiscard]] transport::verbs_options verbs() const;
 
   context_options code_;
   config table_;
@@ -38,6 +41,20 @@ class settings {
   config_key<bool> shm_any_user_;
   config_key<std::uint64_t> tcp_buffer_bytes_;
   config_key<std::uint64_t> tcp_backlog_;
+  config_key<std::string> verbs_device_;
+  config_key<std::string> verbs_gid_index_;
+  config_key<std::string> verbs_pkey_;
+  config_key<std::uint64_t> verbs_service_level_;
+  config_key<std::uint64_t> verbs_traffic_class_;
+  config_key<std::uint64_t> verbs_mtu_;
+  config_key<std::uint64_t> verbs_timeout_;
+  config_key<std::uint64_t> verbs_retry_count_;
+  config_key<std::uint64_t> verbs_rnr_timer_;
+  config_key<std::uint64_t> verbs_send_depth_;
+  config_key<std::uint64_t> verbs_recv_depth_;
+  config_key<std::uint64_t> verbs_max_inline_;
+  config_key<std::uint64_t> verbs_cq_entries_;
+  config_key<bool> verbs_relaxed_ordering_;
 };
 
 }  // namespace cordma

@@ -66,7 +66,9 @@ std::vector<rdma_device> devices() {
   return found;
 }
 
-std::string what_to_do() {
+}  // namespace
+
+std::string no_device_text() {
   std::error_code none;
   const bool drivers = fs::exists(rdma_class, none);
   return std::string("no RDMA device found (") + rdma_class +
@@ -76,8 +78,6 @@ std::string what_to_do() {
          "netdev "
          "eth0";
 }
-
-}  // namespace
 
 facts collect() {
   facts f;
@@ -93,7 +93,7 @@ facts collect() {
   f.transports = context.transports();
   for (const auto& [kind, why] : context.missing()) f.missing.emplace_back(kind, why.message());
   f.devices = devices();
-  if (f.devices.empty()) f.no_device = what_to_do();
+  if (f.devices.empty()) f.no_device = no_device_text();
   f.limits = limits();
   f.settings = context.configuration();
   f.warnings = context.configuration_warnings();

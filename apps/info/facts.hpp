@@ -39,6 +39,9 @@ struct facts {
 // Throws cordma::error where the configuration is wrong.
 [[nodiscard]] facts collect();
 
+// What to do where there is no RDMA device.
+[[nodiscard]] std::string no_device_text();
+
 [[nodiscard]] std::string to_text(const facts& f);
 [[nodiscard]] std::string to_brief_text(const facts& f);
 [[nodiscard]] std::string to_json(const facts& f);

@@ -9,9 +9,11 @@ int main(int argc, char** argv) {
   CLI::App app("Shows transports, devices, limits and the configuration in effect.", "cordma-info");
   bool json = false;
   bool brief = false;
+  bool devices = false;
   bool version = false;
   app.add_flag("--json", json, "as JSON");
   app.add_flag("--brief", brief, "three lines");
+  app.add_flag("--devices", devices, "RDMA devices with ports, GIDs and limits, as ibv_devinfo -v");
   app.add_flag("--version", version, "print the version");
   try {
     app.parse(argc, argv);
@@ -24,6 +26,11 @@ int main(int argc, char** argv) {
     if (version) {
       std::puts("cordma-info " CORDMA_VERSION);
       return 0;
+    }
+    if (devices) {
+      const std::string report = cordma::transport::describe_rdma_devices();
+      if (report.empty()) std::puts(info::no_device_text().c_str());
+      return std::fputs(report.c_str(), stdout) >= 0 ? 0 : 1;
     }
     const info::facts f = info::collect();
     const std::string text = json    ? info::to_json(f)

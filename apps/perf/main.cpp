@@ -54,7 +54,9 @@ int run_server(const options& o, const plan& p, bool once,
     cordma::Worker worker(context, how);
     cordma::listen_options where;
     where.transport = p.transport;
-    cordma::Listener listener = worker.listen(o.address, where).value();
+    const bool beside = o.what == role::both && p.transport.has_value();
+    const std::string at = beside ? context.own_host(*p.transport) + ":0" : o.address;
+    cordma::Listener listener = worker.listen(at, where).value();
     listening(listener.bound().text());
     worker.run(serve_clients(context, worker, listener, once));
     return 0;

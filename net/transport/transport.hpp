@@ -38,6 +38,12 @@ struct memory_keys {
   std::uint64_t rkey = 0;  // unguessable on software transports; 32 bits used on verbs
 };
 
+// Something worth telling that only one transport has: "path_mtu", "1024".
+struct property {
+  std::string name;
+  std::string value;
+};
+
 class queue_pair {
  public:
   queue_pair() = default;
@@ -59,6 +65,9 @@ class queue_pair {
   [[nodiscard]] virtual posted post_recv(const recv_request& request, completion& now) noexcept = 0;
   // Makes everything posted with post_flag::more visible.
   virtual void ring() noexcept {}
+
+  // What was agreed to beyond actual(), by name: for people and their tools. May allocate.
+  [[nodiscard]] virtual std::vector<property> properties() const { return {}; }
 
   // Graceful: what was posted is carried out first, then the peer is told. Everything left is
   // flushed; the event `disconnected` ends it on both sides. Idempotent.
@@ -186,6 +195,8 @@ class domain {
   virtual ~domain() = default;
 
   [[nodiscard]] virtual const capabilities& caps() const noexcept = 0;
+  // An address of this host by which it reaches itself over this transport.
+  [[nodiscard]] virtual std::string own_host() const { return "127.0.0.1"; }
   // no_memory (with what to raise), invalid_value.
   virtual result<memory_keys> register_memory(const memory_range& range) = 0;
   // From its return on, remote access with the rkey fails with rem_access_err and changes nothing.
@@ -208,5 +219,29 @@ struct tcp_options {
   int backlog = 128;
 };
 [[nodiscard]] result<std::shared_ptr<domain>> make_tcp(const tcp_options& options);
+
+// What operators set for a fabric; zero, or what is written here, leaves it to the device and the route.
+struct verbs_options {
+  std::string device;               // "mlx5_0" or "mlx5_0:1"; empty: the first with an active port
+  int gid_index = -1;               // of the port's table; -1: by the route to the peer
+  std::uint16_t pkey = 0xffff;      // the partition
+  std::uint8_t service_level = 0;   // 0 ... 15
+  std::uint8_t traffic_class = 0;   // DSCP and ECN bits of RoCE v2
+  std::uint32_t mtu = 0;            // bytes, at most; 0: what the path carries
+  std::uint8_t timeout = 0;         // of an acknowledgement, 4.096 us * 2^n; 0: from peer_timeout
+  std::uint8_t retry_count = 7;     // times that a request without acknowledgement is repeated
+  std::uint8_t rnr_timer = 0;       // code 1 ... 31 of the specification; 0: from rnr_timer
+  std::uint32_t send_depth = 0;     // of every queue pair, at least; 0: as the program says
+  std::uint32_t recv_depth = 0;     // likewise
+  std::uint32_t max_inline = 256;   // bytes that a request may carry in itself, at most
+  std::uint32_t cq_entries = 4096;  // of a completion queue; another is made when it is spoken for
+  bool relaxed_ordering = false;    // let the device reorder its writes to registered memory
+};
+// not_supported: the build lacks it, or this machine has no device with an active port. not_found: what
+// the options name is not there.
+[[nodiscard]] result<std::shared_ptr<domain>> make_verbs(const verbs_options& options);
+// Every RDMA device of this machine with ports, GIDs, limits and abilities, as `ibv_devinfo -v` prints
+// them; empty where there is none.
+[[nodiscard]] std::string describe_rdma_devices();
 
 }  // namespace cordma::transport

@@ -2,10 +2,15 @@
 source "$(dirname "$0")/expect.sh"
 
 expect 0 '^  shm$' cordma-info
-expect 0 'verbs: not here: ' cordma-info
+[ -d /sys/class/infiniband ] || expect 0 'verbs: not here: ' cordma-info
 expect 0 '^  transport = auto  \(default\)' cordma-info
-expect 0 '^transports: shm tcp' cordma-info --brief
+expect 0 '^transports: shm (verbs )?tcp' cordma-info --brief
 expect 2 '--help lists all options' cordma-info --nonsense
+if [ -d /sys/class/infiniband ]; then
+  expect 0 '^hca_id:' cordma-info --devices
+else
+  expect 0 'no RDMA device found' cordma-info --devices
+fi
 CORDMA_TRANSPORT=tcp expect 0 'transport = tcp  \(environment CORDMA_TRANSPORT\)' cordma-info
 CORDMA_TRANSPORT=smoke expect 1 'CORDMA_TRANSPORT: .*smoke' cordma-info
 # A file is weaker than the environment; what is wrong in it is named, with its place.

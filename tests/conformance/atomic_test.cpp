@@ -69,7 +69,7 @@ int contender_life(wire_to_peer& parent, std::uint64_t who) {
 
 task<> serve_contenders(host& h, Listener& listener, MemoryRegion& memory,
                         std::vector<child_process>& children) {
-  const std::string address = "127.0.0.1:" + std::to_string(listener.bound().port);
+  const std::string address = own_host() + ":" + std::to_string(listener.bound().port);
   const std::vector<std::byte> blob = memory.export_blob().value();
   connect_options with;
   with.private_data = blob;
@@ -96,7 +96,7 @@ TEST_CASE(
     children.emplace_back([who](wire_to_peer& w) { return contender_life(w, who); });
   }
   host h(wait_mode::event);
-  Listener listener = h.worker.listen("127.0.0.1:0").value();
+  Listener listener = h.worker.listen(own_host() + ":0").value();
   MemoryRegion memory = h.context.allocate(sizeof(shared_words), every_right).value();
   std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{0});
   h.worker.run(serve_contenders(h, listener, memory, children));

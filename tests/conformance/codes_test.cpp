@@ -63,8 +63,8 @@ task<errc> connect_to_a_full_backlog(stage&) {
   o.shm.directory = folder;
   Context context(o);
   Worker worker(context, *me.home);
-  connect_operation takes_the_place = worker.connect("127.0.0.1:7").start();
-  const result<Endpoint> r = co_await worker.connect("127.0.0.1:7").result();
+  connect_operation takes_the_place = worker.connect(own_host() + ":7").start();
+  const result<Endpoint> r = co_await worker.connect(own_host() + ":7").result();
   ::close(fd);
   std::filesystem::remove_all(folder);
   co_return r.code();

@@ -36,8 +36,10 @@ TEST_CASE("I4: private data travels with the request and with the accept, up to 
   s.play([](stage& on) -> task<> {
     const std::size_t with_request = on.caps().max_connect_data;
     const std::size_t with_accept = on.caps().max_accept_data;
-    CHECK(with_request >= 56);
-    CHECK(with_accept >= 196);
+    // What rdma_cm carries, less what verbs says itself.
+    const bool by_rdma_cm = on.over() == transport::kind::verbs;
+    CHECK(with_request >= (by_rdma_cm ? 48 : 56));
+    CHECK(with_accept >= (by_rdma_cm ? 140 : 196));
     Listener listener = on.server().listen(on.server_address()).value();
     for (const bool full : {false, true}) {
       const std::vector<std::byte> asked = some_bytes(full ? with_request : 0, 1);
@@ -93,7 +95,8 @@ TEST_CASE("I4: a rejection reaches the client with its reason") {
   stage s;
   s.play([](stage& on) -> task<> {
     Listener listener = on.server().listen(on.server_address()).value();
-    for (std::size_t size : {std::size_t{0}, std::size_t{20}, std::size_t{196}}) {
+    for (std::size_t size :
+         {std::size_t{0}, std::size_t{20}, std::size_t{on.caps().max_accept_data}}) {
       const std::vector<std::byte> reason = some_bytes(size, size);
       connect_operation connecting = on.client().connect(on.reach(listener)).start();
       ConnectionRequest request = co_await listener.next();
@@ -211,7 +214,10 @@ TEST_CASE("I5: closing a listener rejects what waits, resumes who waits, and lea
     for (int i = 0; i < 200; ++i) co_await moment(on);
     listener.close();
     const result<Endpoint> unanswered = co_await queued.result();
-    CHECK(unanswered.code() == errc::rejected);
+    // On verbs it may still be on its way, and then finds nobody.
+    const bool too_late =
+        on.over() == transport::kind::verbs && unanswered.code() == errc::unreachable;
+    CHECK((too_late || unanswered.code() == errc::rejected));
     for (wire& w : wires) co_await echo_once(on, w);
 
     Listener other = on.server().listen(on.server_address()).value();

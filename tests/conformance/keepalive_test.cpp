@@ -107,7 +107,7 @@ struct peer_ends {
 };
 
 task<> meet(Listener& listener, child_process& child, peer_ends& ends) {
-  child.wire().tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  child.wire().tell(own_host() + ":" + std::to_string(listener.bound().port));
   connect_options with;
   with.endpoint = impatient();
   for (Endpoint* e : {&ends.data, &ends.orders}) {
@@ -168,7 +168,7 @@ TEST_CASE(
     child_process stopped([mode](wire_to_peer& w) { return peer_life(w, mode); });
     child_process patient([mode](wire_to_peer& w) { return peer_life(w, mode); });
     host h(mode);
-    Listener listener = h.worker.listen("127.0.0.1:0").value();
+    Listener listener = h.worker.listen(own_host() + ":0").value();
     h.worker.run(tell_apart(h, listener, stopped, patient));
     CHECK(patient.join() == 0);
   }
@@ -178,6 +178,6 @@ TEST_CASE("K10: closing a connection to a stopped process ends after peer_timeou
           not_on(transport::kind::sim, one_process)) {
   child_process stopped([](wire_to_peer& w) { return peer_life(w, wait_mode::polling); });
   host h;
-  Listener listener = h.worker.listen("127.0.0.1:0").value();
+  Listener listener = h.worker.listen(own_host() + ":0").value();
   h.worker.run(close_to(listener, stopped));
 }

@@ -68,7 +68,7 @@ task<> serve_clients(host& h, Listener& listener, std::vector<child_process>& ch
     CHECK(arrivals.attach(endpoints.back()).ok());
   }
   // One more than there is room for.
-  children.back().wire().tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  children.back().wire().tell(own_host() + ":" + std::to_string(listener.bound().port));
   {
     ConnectionRequest request = co_await listener.next();
     const result<Endpoint> ninth = co_await request.accept().result();
@@ -119,9 +119,9 @@ void eight_clients(wait_mode mode) {
   children.emplace_back([](wire_to_peer& p) { return ninth_life(p); });
   {
     host h(mode);
-    Listener listener = h.worker.listen("127.0.0.1:0").value();
+    Listener listener = h.worker.listen(own_host() + ":0").value();
     for (int i = 0; i < clients; ++i) {
-      children[static_cast<std::size_t>(i)].wire().tell("127.0.0.1:" +
+      children[static_cast<std::size_t>(i)].wire().tell(own_host() + ":" +
                                                         std::to_string(listener.bound().port));
     }
     h.worker.run(serve_clients(h, listener, children));
@@ -147,7 +147,11 @@ TEST_CASE(
 
 namespace {
 
-constexpr std::size_t big = std::size_t{16} << 20;
+// Long enough to be in the middle of.
+std::size_t big_in(const Context& context) {
+  const std::uint64_t most = context.find(transport_under_test())->max_message;
+  return std::min<std::uint64_t>(std::uint64_t{16} << 20, most);
+}
 
 // What the peer is in the middle of when it is killed.
 enum class phase : std::uint8_t {
@@ -172,7 +176,7 @@ task<int> victim_story(host& h, wire_to_peer& parent, std::string server, phase 
   }
   Endpoint e = co_await connecting;
   MemoryRegion memory =
-      h.context.allocate(big, access::local_write | transport::all_remote).value();
+      h.context.allocate(big_in(h.context), access::local_write | transport::all_remote).value();
   const std::vector<std::byte> blob = memory.export_blob().value();
   MemoryRegion letter = h.context.allocate(blob.size()).value();
   std::memcpy(letter.data(), blob.data(), blob.size());
@@ -282,6 +286,7 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p, cons
     co_return;
   }
   Endpoint e = co_await request.accept();
+  const std::size_t big = big_in(h.context);
   MemoryRegion memory = h.context.allocate(2 * big).value();
   const Slice lower = memory.all().first(big);
   const Slice upper = memory.all().part(big, big);
@@ -328,7 +333,7 @@ namespace {
 
 task<> survive_all(host& h, Listener& listener, child_process& healthy,
                    std::vector<child_process>& victims) {
-  const std::string address = "127.0.0.1:" + std::to_string(listener.bound().port);
+  const std::string address = own_host() + ":" + std::to_string(listener.bound().port);
   bystander well;
   healthy.wire().tell(address);
   {
@@ -366,7 +371,7 @@ TEST_CASE(
     }
     child_process healthy([mode](wire_to_peer& w) { return echo_life(w, mode); });
     host h(mode);
-    Listener listener = h.worker.listen("127.0.0.1:0").value();
+    Listener listener = h.worker.listen(own_host() + ":0").value();
     h.worker.run(survive_all(h, listener, healthy, victims));
     CHECK(h.worker.counters().inflight == 0);
     CHECK(healthy.join() == 0);
@@ -406,7 +411,7 @@ task<> serve_after(host& h, Listener& listener, child_process& stranger) {
   CHECK_FALSE(coming.done());
   stranger.kill();
   connect_operation connecting =
-      h.worker.connect("127.0.0.1:" + std::to_string(listener.bound().port)).start();
+      h.worker.connect(own_host() + ":" + std::to_string(listener.bound().port)).start();
   ConnectionRequest request = co_await coming;
   Endpoint server = co_await request.accept();
   Endpoint client = co_await connecting;
@@ -430,7 +435,7 @@ TEST_CASE("K10: a client killed with -9 before its hello, or within it: the serv
       if (said != 0 && transport_under_test() == transport::kind::shm) continue;
       child_process stranger([said](wire_to_peer& w) { return stranger_life(w, said); });
       host h(mode);
-      Listener listener = h.worker.listen("127.0.0.1:0").value();
+      Listener listener = h.worker.listen(own_host() + ":0").value();
       const std::size_t open_before = open_descriptors();
       h.worker.run(serve_after(h, listener, stranger));
       CHECK(open_descriptors() == open_before);
@@ -455,8 +460,8 @@ task<int> doomed_server_story(host& h, wire_to_peer& parent, Listener& listener,
 
 int doomed_server_life(wire_to_peer& parent, bool answer) {
   host h;
-  Listener listener = h.worker.listen("127.0.0.1:0").value();
-  parent.tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  Listener listener = h.worker.listen(own_host() + ":0").value();
+  parent.tell(own_host() + ":" + std::to_string(listener.bound().port));
   return h.worker.run(doomed_server_story(h, parent, listener, answer));
 }
 
@@ -500,9 +505,9 @@ constexpr std::size_t kept_bytes = std::size_t{4} << 20;
 
 int written_to_life(wire_to_peer& parent) {
   host h;
-  Listener listener = h.worker.listen("127.0.0.1:0").value();
+  Listener listener = h.worker.listen(own_host() + ":0").value();
   MemoryRegion memory = h.context.allocate(kept_bytes, every_right).value();
-  parent.tell("127.0.0.1:" + std::to_string(listener.bound().port));
+  parent.tell(own_host() + ":" + std::to_string(listener.bound().port));
   h.worker.run([](host* at, Listener* l, MemoryRegion* m, wire_to_peer* p) -> task<> {
     ConnectionRequest request = co_await l->next();
     const std::vector<std::byte> blob = m->export_blob().value();

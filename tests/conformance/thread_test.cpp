@@ -52,12 +52,12 @@ task<> echo(ring_of_workers* ring, Endpoint* from) {
 }
 
 task<> one_of_the_ring(ring_of_workers& ring, Worker& worker, std::size_t number) {
-  Listener listener = worker.listen("127.0.0.1:0").value();
+  Listener listener = worker.listen(own_host() + ":0").value();
   ring.ports[number].store(listener.bound().port);
   ring.ports[number].notify_all();
   std::atomic<int>& next = ring.ports[(number + 1) % workers];
   next.wait(0);
-  const std::string address = "127.0.0.1:" + std::to_string(next.load());
+  const std::string address = own_host() + ":" + std::to_string(next.load());
   connect_operation connecting = worker.connect(address).start();
   ConnectionRequest request = co_await listener.next();
   Endpoint from = co_await request.accept();

@@ -1,6 +1,7 @@
 #include <support/applies.hpp>
 #include <support/stage.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -94,6 +95,11 @@ void applies::fill(doctest::detail::TestCase& about) const {
 
 applies not_on(transport::kind where, const char* reason) {
   return {transport_under_test() != where, reason};
+}
+
+applies not_on(std::initializer_list<transport::kind> where, const char* reason) {
+  const bool among = std::find(where.begin(), where.end(), transport_under_test()) != where.end();
+  return {!among, reason};
 }
 
 applies only_on(transport::kind where, const char* reason) {

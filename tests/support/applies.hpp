@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <initializer_list>
+
 namespace cordma::test {
 
 // A decorator of a case, behind its name: "..." * not_on(transport::kind::sim, "its time is virtual")
@@ -20,6 +22,7 @@ class applies {
 };
 
 [[nodiscard]] applies not_on(transport::kind where, const char* reason);
+[[nodiscard]] applies not_on(std::initializer_list<transport::kind> where, const char* reason);
 [[nodiscard]] applies only_on(transport::kind where, const char* reason);
 
 // What main() does around doctest's run; see tests/README.md.

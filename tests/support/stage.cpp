@@ -17,6 +17,12 @@ transport::kind transport_under_test() {
   return parse_transport(named != nullptr ? named : "shm").value();
 }
 
+std::string own_host() {
+  const char* const named = std::getenv("CORDMA_HOST_SELF");
+  if (transport_under_test() != transport::kind::verbs || named == nullptr) return "127.0.0.1";
+  return named;
+}
+
 stage::stage(const stage_options& options, transport::kind over)
     : over_(over), behind_(std::make_unique<backdrop>()) {
   reactor_options r;
@@ -49,7 +55,7 @@ stage::stage(const stage_options& options, transport::kind over)
 stage::~stage() = default;
 
 std::string stage::server_address(std::uint16_t port) const {
-  return (over_ == transport::kind::sim ? "server:" : "127.0.0.1:") + std::to_string(port);
+  return (over_ == transport::kind::sim ? "server" : own_host()) + ":" + std::to_string(port);
 }
 
 std::string stage::reach(const Listener& listener) const { return listener.bound().text(); }

@@ -23,6 +23,10 @@ namespace cordma::test {
 // What CORDMA_TEST_TRANSPORT names; shm where it is not set.
 [[nodiscard]] transport::kind transport_under_test();
 
+// An address of this host that the transport under test reaches: loopback, or on verbs that of the RDMA
+// device, which CORDMA_HOST_SELF names.
+[[nodiscard]] std::string own_host();
+
 // What a process, or a thread, of its own has: one Context, one Worker.
 struct host {
   explicit host(const reactor_options& options = {.mode = wait_mode::polling})

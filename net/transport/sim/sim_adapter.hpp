@@ -11,6 +11,7 @@ class sim_pair;
 
 class sim_domain final : public domain, public std::enable_shared_from_this<sim_domain> {
  public:
+  [[nodiscard]] std::string own_host() const override { return host_->name(); }
   sim_domain(std::shared_ptr<fabric> net, std::shared_ptr<host> of)
       : net_(std::move(net)), host_(std::move(of)) {}
   [[nodiscard]] const capabilities& caps() const noexcept override { return host_->caps(); }

@@ -6,21 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cordma/net/transport/crc32.hpp>
 #include <cordma/net/transport/tcp/descriptor.hpp>
 #include <cordma/net/transport/tcp/handshake.hpp>
 #include <new>
 
 namespace cordma::transport::tcp {
 namespace {
-
-std::uint32_t crc32(std::span<const std::byte> bytes) noexcept {
-  std::uint32_t crc = 0xffffffffU;
-  for (const std::byte b : bytes) {
-    crc ^= std::to_integer<std::uint32_t>(b);
-    for (int i = 0; i < 8; ++i) crc = (crc >> 1) ^ (0xedb88320U & (0U - (crc & 1U)));
-  }
-  return ~crc;
-}
 
 failure broken(const char* what) {
   return failure{errc::connection_aborted, std::string("the peer's descriptor is damaged (") +

@@ -1,0 +1,20 @@
+// The checksum of what users carry by hand: descriptors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace cordma::transport {
+
+// IEEE 802.3 polynomial, reflected, as zlib and Ethernet use it. Not for the data path.
+[[nodiscard]] constexpr std::uint32_t crc32(std::span<const std::byte> bytes) noexcept {
+  std::uint32_t crc = 0xffffffffU;
+  for (const std::byte b : bytes) {
+    crc ^= static_cast<std::uint32_t>(b);
+    for (int i = 0; i < 8; ++i) crc = (crc >> 1) ^ (0xedb88320U & (0U - (crc & 1U)));
+  }
+  return ~crc;
+}
+
+}  // namespace cordma::transport

@@ -1,0 +1,348 @@
+#include <cordma/net/transport/verbs/adapter.hpp>
+
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/pair.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace cordma::transport::verbs {
+namespace {
+
+constexpr std::size_t most_handles = 1U << 16;  // peers that datagrams went to
+constexpr int most_ready = 8;
+
+void make_nonblocking(int fd) noexcept { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+}  // namespace
+
+file::~file() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+verbs_adapter::verbs_adapter(std::shared_ptr<verbs_domain> owner, reactor& home)
+    : owner_(std::move(owner)), home_(home) {}
+
+result<void> verbs_adapter::prepare() {
+  epoll_ = file(::epoll_create1(EPOLL_CLOEXEC));
+  told_fd_ = file(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll_ || !told_fd_) {
+    return failure::from_os(errno, "opening a verbs adapter (raise the limit with ulimit -n)");
+  }
+  channel_.reset(ibv_create_comp_channel(owner_->context()));
+  if (channel_ == nullptr) return failure::from_os(errno, "making a completion channel");
+  make_nonblocking(channel_->fd);
+  cm_.reset(rdma_create_event_channel());
+  if (cm_ == nullptr) {
+    return failure::from_os(errno,
+                            "opening /dev/infiniband/rdma_cm (is the module rdma_ucm loaded?)");
+  }
+  make_nonblocking(cm_->fd);
+  for (const auto& [fd, what] : {std::pair{channel_->fd, watch_channel},
+                                 {cm_->fd, watch_cm},
+                                 {owner_->context()->async_fd, watch_device},
+                                 {told_fd_.get(), watch_told}}) {
+    const result<void> watching = watch(fd, what);
+    if (!watching) return watching;
+  }
+  const result<completion_queue*> first = make_queue(owner_->options().cq_entries);
+  if (!first) return first.why();
+  owner_->enter(*this);
+  return {};
+}
+
+verbs_adapter::~verbs_adapter() {
+  owner_->leave(*this);
+  incoming_.clear();
+  control_.reset();
+  handles_.clear();
+  CORDMA_REQUIRE_OP(by_number_.size(), ==, 0U);
+  for (const auto& q : queues_) {
+    if (q->unacknowledged != 0) ibv_ack_cq_events(q->queue.get(), q->unacknowledged);
+  }
+}
+
+result<void> verbs_adapter::watch(int fd, std::uint64_t what) noexcept {
+  epoll_event e{};
+  e.events = EPOLLIN;
+  e.data.u64 = what;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &e) == 0) return {};
+  return failure::from_os(errno, "watching a descriptor of the RDMA device");
+}
+
+// ---- completion queues ----
+
+result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
+  const auto most = static_cast<std::uint32_t>(owner_->hardware().attributes.orig_attr.max_cqe);
+  auto q = std::make_unique<completion_queue>();
+  const std::uint32_t entries = std::min(std::max(least, owner_->options().cq_entries), most);
+  q->queue.reset(
+      ibv_create_cq(owner_->context(), static_cast<int>(entries), this, channel_.get(), 0));
+  if (q->queue == nullptr) {
+    return failure::from_os(errno, "making a completion queue of " + std::to_string(entries) +
+                                       " entries on " + owner_->hardware().name);
+  }
+  q->entries = static_cast<std::uint32_t>(q->queue->cqe);
+  if (q->entries < least) {
+    return failure{errc::full, "a completion queue of " + owner_->hardware().name +
+                                   " has at most " + std::to_string(q->entries) + " entries, and " +
+                                   std::to_string(least) + " are needed: ask for smaller depths"};
+  }
+  armed_ = false;
+  queues_.push_back(std::move(q));
+  return queues_.back().get();
+}
+
+result<ibv_cq*> verbs_adapter::promise(std::uint32_t completions) {
+  for (const auto& q : queues_) {
+    if (q->entries - q->promised < completions) continue;
+    q->promised += completions;
+    return q->queue.get();
+  }
+  const result<completion_queue*> made = make_queue(completions);
+  if (!made) return made.why();
+  (*made)->promised += completions;
+  return (*made)->queue.get();
+}
+
+void verbs_adapter::release(ibv_cq* queue, std::uint32_t completions) noexcept {
+  for (const auto& q : queues_) {
+    if (q->queue.get() == queue) q->promised -= completions;
+  }
+}
+
+void verbs_adapter::drain(ibv_cq* queue) noexcept {
+  for (const auto& q : queues_) {
+    if (q->queue.get() != queue) continue;
+    while (take_from(*q) == static_cast<std::size_t>(completions_per_poll)) {}
+  }
+}
+
+std::size_t verbs_adapter::take_from(completion_queue& q) noexcept {
+  std::array<ibv_wc, completions_per_poll> taken;
+  const int n = ibv_poll_cq(q.queue.get(), completions_per_poll, taken.data());
+  for (int i = 0; i < n; ++i) on_completion(taken[static_cast<std::size_t>(i)]);
+  if (n > 0) taken_since_armed_ = true;
+  return static_cast<std::size_t>(std::max(n, 0));
+}
+
+void verbs_adapter::on_completion(const ibv_wc& wc) noexcept {
+  const work_id id = unpack(wc.wr_id);
+  if (id.what == work::control_send || id.what == work::control_receive) {
+    if (control_ != nullptr) control_->on_completion(id, wc);
+    return;
+  }
+  if (id.place >= seats_.size()) return;
+  const seat& s = seats_[id.place];
+  if (s.pair == nullptr || s.generation != id.generation) return;  // of one that is gone
+  s.pair->on_completion(id, wc);
+}
+
+std::size_t verbs_adapter::hand_out(std::span<completion> out) noexcept {
+  std::size_t n = 0;
+  list<pair_link> again;
+  while (n < out.size() && !completed_.empty()) {
+    pair_link& link = completed_.pop_front();
+    n += link.owner->take(out.subspan(n));
+    if (link.owner->has_completions()) again.push_back(link);
+  }
+  completed_.splice_back(again);
+  return n;
+}
+
+std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
+  bool found = false;
+  if (waiting_ > 0 || polls_to_look_ == 0) {
+    polls_to_look_ = polls_per_look;
+    found = look();
+  } else {
+    --polls_to_look_;
+  }
+  for (const auto& q : queues_) {
+    if (take_from(*q) != 0) found = true;
+  }
+  if (found || !events_.empty()) progressed = true;
+  return completed_.empty() ? 0 : hand_out(out);
+}
+
+// ---- waiting ----
+
+arm_state verbs_adapter::arm() noexcept {
+  if (staged_.owner != nullptr) staged_.owner->ring();
+  if (!completed_.empty() || !events_.empty()) return arm_state::busy;
+  if (taken_since_armed_ && armed_) read_channel();  // the notification for what was taken already
+  taken_since_armed_ = false;
+  if (armed_) return arm_state::armed;
+  for (const auto& q : queues_) {
+    if (ibv_req_notify_cq(q->queue.get(), 0) != 0) return arm_state::busy;
+  }
+  armed_ = true;
+  return arm_state::armed;
+}
+
+void verbs_adapter::read_channel() noexcept {
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) {
+    armed_ = false;
+    for (const auto& q : queues_) {
+      if (q->queue.get() != queue || ++q->unacknowledged < acknowledged_at_once) continue;
+      ibv_ack_cq_events(queue, std::exchange(q->unacknowledged, 0U));
+    }
+  }
+}
+
+bool verbs_adapter::look() noexcept {
+  std::array<epoll_event, most_ready> ready;
+  const int n = ::epoll_wait(epoll_.get(), ready.data(), most_ready, 0);
+  bool found = false;
+  for (int i = 0; i < n; ++i) {
+    switch (ready[static_cast<std::size_t>(i)].data.u64) {
+      case watch_channel: read_channel(); break;
+      case watch_cm: found = read_cm() || found; break;
+      case watch_device: owner_->read_async_events(); break;
+      default: read_told(); break;
+    }
+  }
+  return found;
+}
+
+// ---- asynchronous events of the device ----
+
+void verbs_adapter::tell(const async_event& event) noexcept {
+  {
+    const std::lock_guard lock(told_mutex_);
+    try {
+      told_.push_back(event);
+    } catch (const std::bad_alloc&) {
+      return;  // what it is about shows in completions as well
+    }
+  }
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(told_fd_.get(), &one, sizeof one));
+}
+
+void verbs_adapter::read_told() noexcept {
+  std::uint64_t count = 0;
+  static_cast<void>(!::read(told_fd_.get(), &count, sizeof count));
+  std::vector<async_event> events;
+  {
+    const std::lock_guard lock(told_mutex_);
+    events.swap(told_);
+  }
+  for (const async_event& e : events) on_told(e);
+}
+
+void verbs_adapter::on_told(const async_event& e) noexcept {
+  if (e.pair != 0) {
+    verbs_pair* const p = find(e.pair);
+    if (p != nullptr) p->on_async(e.what);
+    return;
+  }
+  if (e.what != IBV_EVENT_CQ_ERR && e.what != IBV_EVENT_DEVICE_FATAL) return;
+  const failure why{errc::driver,
+                    std::string("the RDMA device reports: ") + ibv_event_type_str(e.what)};
+  for (const seat& s : seats_) {
+    if (s.pair != nullptr) s.pair->device_gone(why);
+  }
+}
+
+// ---- queue pairs and events ----
+
+verbs_adapter::place verbs_adapter::enter(verbs_pair& p) {
+  if (free_seats_.empty()) {
+    free_seats_.reserve(seats_.size() + 1);  // so that leaving never allocates
+    seats_.push_back({&p, 1});
+    return {static_cast<std::uint32_t>(seats_.size() - 1), 1};
+  }
+  const std::uint32_t index = free_seats_.back();
+  free_seats_.pop_back();
+  seats_[index].pair = &p;
+  return {index, seats_[index].generation};
+}
+
+void verbs_adapter::leave(verbs_pair& p, const place& at, std::uint32_t number) noexcept {
+  seats_[at.index].pair = nullptr;
+  seats_[at.index].generation = (at.generation + 1) & twenty_bits;
+  free_seats_.push_back(at.index);
+  const auto named = by_number_.find(number);
+  if (named != by_number_.end() && named->second == &p) by_number_.erase(named);
+}
+
+verbs_pair* verbs_adapter::find(std::uint32_t number) noexcept {
+  const auto at = by_number_.find(number);
+  return at != by_number_.end() ? at->second : nullptr;
+}
+
+post_list& verbs_adapter::list_for(verbs_pair& p) noexcept {
+  if (staged_.owner != nullptr && staged_.owner != &p) staged_.owner->ring();
+  if (staged_.owner == nullptr) {
+    staged_.owner = &p;
+    staged_.count = 0;
+  }
+  return staged_;
+}
+
+cm_event verbs_adapter::next_event() {
+  CORDMA_REQUIRE(!events_.empty());
+  cm_event e = std::move(events_.front());
+  events_.pop_front();
+  events_ready_ = !events_.empty();
+  return e;
+}
+
+void verbs_adapter::push_event(cm_event event) {
+  events_.push_back(std::move(event));
+  events_ready_ = true;
+}
+
+void verbs_adapter::drop_events(const queue_pair* pair, const listener* from) noexcept {
+  std::erase_if(events_, [pair, from](const cm_event& e) {
+    return (pair != nullptr && e.pair == pair) || (from != nullptr && e.from == from);
+  });
+  events_ready_ = !events_.empty();
+}
+
+control_port* verbs_adapter::control() {
+  if (control_ == nullptr && !without_control_) {
+    auto made = std::make_unique<control_port>(*this);
+    without_control_ = !made->make().ok();  // asked once
+    if (!without_control_) control_ = std::move(made);
+  }
+  return control_.get();
+}
+
+std::size_t verbs_adapter::handle_hash::operator()(const handle_key& k) const noexcept {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  std::memcpy(&low, &k.gid[0], sizeof low);
+  std::memcpy(&high, &k.gid[8], sizeof high);
+  return static_cast<std::size_t>((low ^ (high * 0x9E3779B97F4A7C15ULL) ^ k.rest) *
+                                  0xD1B54A32D192ED03ULL);
+}
+
+ibv_ah* verbs_adapter::handle_to(const ibv_ah_attr& where) noexcept {
+  const handle_key key{.gid = to_bytes(where.grh.dgid),
+                       .rest = (std::uint32_t{where.dlid} << 16) |
+                               (std::uint32_t{where.grh.sgid_index} << 8) | where.sl};
+  const auto at = handles_.find(key);
+  if (at != handles_.end()) return at->second.get();
+  if (handles_.size() >= most_handles) return nullptr;
+  ibv_ah_attr attr = where;
+  owned<ibv_ah> made(ibv_create_ah(owner_->pd(), &attr));
+  if (made == nullptr) return nullptr;
+  try {
+    return handles_.emplace(key, std::move(made)).first->second.get();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+}  // namespace cordma::transport::verbs

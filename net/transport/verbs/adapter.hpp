@@ -1,0 +1,196 @@
+// One thread's completion queues, connections and events.
+#pragma once
+
+#include <cordma/net/transport/verbs/connecting.hpp>
+#include <cordma/net/transport/verbs/domain.hpp>
+#include <cordma/net/transport/verbs/limits.hpp>
+#include <cordma/runtime/list.hpp>
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace cordma::transport::verbs {
+
+class verbs_pair;
+class control_port;
+
+struct pair_link : list_node {
+  explicit pair_link(verbs_pair& p) noexcept : owner(&p) {}
+  verbs_pair* owner;
+};
+
+// A completion queue, and how much of it is spoken for.
+struct completion_queue {
+  owned<ibv_cq> queue;
+  std::uint32_t entries = 0;
+  std::uint32_t promised = 0;
+  unsigned unacknowledged = 0;  // events read from the channel
+};
+
+// Requests of one queue pair that go behind one doorbell.
+struct post_list {
+  verbs_pair* owner = nullptr;
+  std::uint32_t first = 0;  // its running number
+  std::size_t count = 0;
+  std::array<ibv_send_wr, post_list_length> requests{};
+  std::array<ibv_sge, post_list_length * most_segments> segments{};
+};
+
+// A descriptor of the operating system.
+class file {
+ public:
+  explicit file(int fd = -1) noexcept : fd_(fd) {}
+  file(file&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  file& operator=(file&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~file();
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+// Bound to one thread, but for tell().
+class verbs_adapter final : public adapter {
+ public:
+  verbs_adapter(std::shared_ptr<verbs_domain> owner, reactor& home);
+  ~verbs_adapter() override;
+  [[nodiscard]] result<void> prepare();
+
+  [[nodiscard]] std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
+  cm_event next_event() override;
+  [[nodiscard]] int wait_fd() const noexcept override { return epoll_.get(); }
+  [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
+  arm_state arm() noexcept override;
+  void disarm() noexcept override { polls_to_look_ = 0; }
+
+  result<std::unique_ptr<listener>> listen(const address& where) override;
+  result<std::unique_ptr<queue_pair>> connect(const address& to, const queue_pair_options& options,
+                                              std::span<const std::byte> private_data) override;
+  result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
+                                             const queue_pair_options& options,
+                                             std::span<const std::byte> private_data) override;
+  result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
+  result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
+  result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+
+  // From any thread: an asynchronous event of the device that concerns this adapter.
+  void tell(const async_event& event) noexcept;
+
+  // For queue pairs, listeners and the control port of this adapter.
+  [[nodiscard]] reactor& home() noexcept { return home_; }
+  [[nodiscard]] verbs_domain& owner() noexcept { return *owner_; }
+  [[nodiscard]] rdma_event_channel* cm() noexcept { return cm_.get(); }
+  // Room for so many completions at a time: no completion queue ever overflows. full, no_memory.
+  [[nodiscard]] result<ibv_cq*> promise(std::uint32_t completions);
+  void release(ibv_cq* queue, std::uint32_t completions) noexcept;
+  // Takes what is in the queue, so that nothing of a destroyed queue pair takes up promised room.
+  void drain(ibv_cq* queue) noexcept;
+  struct place {
+    std::uint32_t index = 0;
+    std::uint32_t generation = 0;
+  };
+  [[nodiscard]] place enter(verbs_pair& p);
+  void leave(verbs_pair& p, const place& at, std::uint32_t number) noexcept;
+  void name(std::uint32_t number, verbs_pair& p) { by_number_[number] = &p; }
+  void mark_completed(pair_link& l) noexcept {
+    if (!l.linked()) completed_.push_back(l);
+  }
+  void push_event(cm_event event);
+  void drop_events(const queue_pair* pair, const listener* from) noexcept;
+  // While anybody waits for rdma_cm, every poll looks at it.
+  void add_waiting(int change) noexcept { waiting_ += change; }
+  // The list of this queue pair, after posting that of another.
+  [[nodiscard]] post_list& list_for(verbs_pair& p) noexcept;
+  [[nodiscard]] bool has_list(const verbs_pair& p) const noexcept { return staged_.owner == &p; }
+  void drop_list(const verbs_pair& p) noexcept {
+    if (has_list(p)) staged_.owner = nullptr;
+  }
+  // Null where the device has no datagrams.
+  [[nodiscard]] control_port* control();
+  // Kept for the life of the adapter. Null where the device refuses.
+  [[nodiscard]] ibv_ah* handle_to(const ibv_ah_attr& where) noexcept;
+  void forget(const verbs_listener& l) noexcept;
+  [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
+
+ private:
+  static constexpr unsigned polls_per_look = 64;
+  static constexpr unsigned acknowledged_at_once = 64;
+  static constexpr std::uint64_t watch_channel = 0, watch_cm = 1, watch_device = 2, watch_told = 3;
+
+  [[nodiscard]] result<void> watch(int fd, std::uint64_t what) noexcept;
+  bool look() noexcept;
+  void read_channel() noexcept;
+  bool read_cm() noexcept;
+  void read_told() noexcept;
+  void on_told(const async_event& e) noexcept;
+  void on_news(const cm_news& news);
+  void on_request(const cm_news& news, verbs_listener* from);
+  std::size_t take_from(completion_queue& q) noexcept;
+  void on_completion(const ibv_wc& wc) noexcept;
+  [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
+  [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
+  [[nodiscard]] result<completion_queue*> make_queue(std::uint32_t least);
+
+  std::shared_ptr<verbs_domain> owner_;
+  reactor& home_;
+  file epoll_;
+  file told_fd_;
+  owned<ibv_comp_channel> channel_;
+  owned_channel cm_;
+  std::vector<std::unique_ptr<completion_queue>> queues_;
+  bool armed_ = false;
+  bool taken_since_armed_ = false;
+  unsigned polls_to_look_ = 0;
+  int waiting_ = 0;
+
+  struct seat {
+    verbs_pair* pair = nullptr;
+    std::uint32_t generation = 0;
+  };
+  std::vector<seat> seats_;
+  std::vector<std::uint32_t> free_seats_;
+  std::unordered_map<std::uint32_t, verbs_pair*> by_number_;
+  list<pair_link> completed_;
+  post_list staged_;
+  std::deque<cm_event> events_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
+  std::unordered_map<std::uint64_t, verbs_listener*> listeners_;
+  std::uint64_t last_listener_ = 0;
+  struct handle_key {
+    gid_bytes gid;
+    std::uint32_t rest;  // LID 16, index of the own GID 8, service level 8
+    bool operator==(const handle_key&) const = default;
+  };
+  struct handle_hash {
+    std::size_t operator()(const handle_key& k) const noexcept;
+  };
+  std::unordered_map<handle_key, owned<ibv_ah>, handle_hash> handles_;
+  std::unique_ptr<control_port> control_;
+  bool without_control_ = false;
+  std::mutex told_mutex_;
+  std::vector<async_event> told_;
+};
+
+class verbs_listener final : public listener {
+ public:
+  verbs_listener(verbs_adapter& home, std::uint64_t number, owned_id id, address bound) noexcept
+      : home_(home), number_(number), id_(std::move(id)), bound_(std::move(bound)) {}
+  ~verbs_listener() override;
+  [[nodiscard]] const address& bound() const noexcept override { return bound_; }
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+
+ private:
+  verbs_adapter& home_;
+  std::uint64_t number_;
+  owned_id id_;
+  address bound_;
+};
+
+}  // namespace cordma::transport::verbs

@@ -1,0 +1,294 @@
+// The adapter's side of rdma_cm: listening, connecting, answering.
+#include <cordma/net/transport/verbs/adapter.hpp>
+
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/pair.hpp>
+
+#include <arpa/inet.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace cordma::transport::verbs {
+namespace {
+
+failure no_such_request() {
+  return {errc::bad_state, "the connection request was answered before, or the client has gone"};
+}
+
+result<void> fits(std::span<const std::byte> data, std::size_t most) {
+  if (data.size() <= most) return {};
+  return failure{errc::invalid_value, std::to_string(data.size()) +
+                                          " bytes of private data are too many: at most " +
+                                          std::to_string(most) + " go with this message"};
+}
+
+void refuse(rdma_cm_id* id, const hello& h, std::span<const std::byte> data) noexcept {
+  const private_data bytes = encode(h, data);
+  rdma_reject(id, bytes.bytes.data(), bytes.length);
+}
+
+hello of_kind(hello_kind kind) noexcept { return {.kind = kind, .mtu = 1}; }
+
+failure cannot_listen(int code, const address& where) {
+  switch (code) {
+    case EADDRINUSE:
+      return failure{errc::in_use, where.text() + ": somebody listens there already"}.with_errno(
+          code);
+    case EADDRNOTAVAIL:
+    case ENODEV:
+      return failure{errc::unreachable, "no RDMA device has the address " + where.text()}
+          .with_errno(code);
+    default: return failure::from_os(code, "listening on " + where.text() + " by rdma_cm");
+  }
+}
+
+}  // namespace
+
+result<std::vector<socket_address>> resolve(const address& a, bool passive) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = passive ? AI_PASSIVE : 0;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(a.port);
+  const int code =
+      getaddrinfo(a.host.empty() ? nullptr : a.host.c_str(), port.c_str(), &hints, &found);
+  if (code != 0) {
+    return failure{errc::unreachable,
+                   "the host \"" + a.host + "\" is not known: " + gai_strerror(code)};
+  }
+  std::vector<socket_address> all;
+  for (const addrinfo* i = found; i != nullptr; i = i->ai_next) {
+    socket_address s;
+    std::memcpy(&s.storage, i->ai_addr, i->ai_addrlen);
+    s.length = i->ai_addrlen;
+    all.push_back(s);
+  }
+  freeaddrinfo(found);
+  return all;
+}
+
+std::string to_text(const sockaddr* a) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  address out;
+  out.port = port_of(a);
+  if (a->sa_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(a)->sin_addr, text.data(),
+              text.size());
+  } else if (a->sa_family == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr, text.data(),
+              text.size());
+  }
+  out.host = text.data();
+  return out.text();
+}
+
+std::uint16_t port_of(const sockaddr* a) noexcept {
+  return a->sa_family == AF_INET ? ntohs(reinterpret_cast<const sockaddr_in*>(a)->sin_port)
+                                 : ntohs(reinterpret_cast<const sockaddr_in6*>(a)->sin6_port);
+}
+
+socket_address to_address(const ibv_gid& gid) {
+  socket_address s;
+  if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(&gid))) {
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    std::memcpy(&a.sin_addr, &gid.raw[12], sizeof a.sin_addr);
+    std::memcpy(&s.storage, &a, s.length = sizeof a);
+  } else {
+    sockaddr_in6 a{};
+    a.sin6_family = AF_INET6;
+    std::memcpy(&a.sin6_addr, gid.raw, sizeof a.sin6_addr);
+    std::memcpy(&s.storage, &a, s.length = sizeof a);
+  }
+  return s;
+}
+
+verbs_listener::~verbs_listener() {
+  id_.reset();
+  home_.forget(*this);
+}
+
+void verbs_adapter::forget(const verbs_listener& l) noexcept {
+  listeners_.erase(l.number());
+  drop_events(nullptr, &l);
+  std::erase_if(incoming_, [&l](const auto& entry) {
+    incoming& i = *entry.second;
+    if (i.from != &l) return false;
+    refuse(i.id.get(), of_kind(hello_kind::reject), {});
+    return true;
+  });
+}
+
+result<std::unique_ptr<listener>> verbs_adapter::listen(const address& where) {
+  result<std::vector<socket_address>> places = resolve(where, true);
+  if (!places) return places.why();
+  const std::uint64_t number = ++last_listener_;
+  rdma_cm_id* raw = nullptr;
+  const cm_token token{cm_token::kind::listener, number};
+  if (rdma_create_id(cm_.get(), &raw, token.packed(), RDMA_PS_TCP) != 0) {
+    return failure::from_os(errno, "making an rdma_cm identifier");
+  }
+  owned_id id(raw);
+  socket_address at = places->front();
+  if (where.host.empty()) {  // every address of both families
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(where.port);
+    std::memcpy(&at.storage, &any, at.length = sizeof any);
+  }
+  if (rdma_bind_addr(raw, at.get()) != 0 ||
+      rdma_listen(raw, static_cast<int>(post_list_length * 4)) != 0) {
+    return cannot_listen(errno, where);
+  }
+  const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(raw))};
+  auto made = std::make_unique<verbs_listener>(*this, number, std::move(id), bound);
+  listeners_.emplace(number, made.get());
+  return std::unique_ptr<listener>(std::move(made));
+}
+
+result<std::unique_ptr<queue_pair>> verbs_adapter::connect(const address& to,
+                                                           const queue_pair_options& options,
+                                                           std::span<const std::byte> data) {
+  if (options.type == service::ud) {
+    return failure{errc::invalid_value, "datagram ports are not connected: create() one"};
+  }
+  const result<queue_pair_options> granted = owner_->grant(options);
+  if (!granted) return granted.why();
+  const result<void> small_enough = fits(data, most_request_data);
+  if (!small_enough) return small_enough.why();
+  result<std::vector<socket_address>> candidates = resolve(to, false);
+  if (!candidates) return candidates.why();
+  auto made = std::make_unique<verbs_pair>(*this, *granted);
+  const result<void> ready = made->make();
+  if (!ready) return ready.why();
+  made->begin(std::move(*candidates), to.text(), data);
+  return std::unique_ptr<queue_pair>(std::move(made));
+}
+
+std::unique_ptr<incoming> verbs_adapter::claim(std::uint64_t request) {
+  const auto at = incoming_.find(request);
+  if (at == incoming_.end()) return owner_->collect(request);
+  std::unique_ptr<incoming> found = std::move(at->second);
+  incoming_.erase(at);
+  return found;
+}
+
+result<std::unique_ptr<queue_pair>> verbs_adapter::accept(std::uint64_t request,
+                                                          const queue_pair_options& options,
+                                                          std::span<const std::byte> data) {
+  const result<queue_pair_options> granted = owner_->grant(options);
+  if (!granted) return granted.why();
+  const result<void> small_enough = fits(data, most_accept_data);
+  if (!small_enough) return small_enough.why();
+  const std::unique_ptr<incoming> client = claim(request);
+  if (client == nullptr) return no_such_request();
+  const auto turn_away = [&client](failure why) {
+    if (client->id != nullptr) refuse(client->id.get(), of_kind(hello_kind::reject), {});
+    return why;
+  };
+  if (options.type != client->theirs.type) {
+    return turn_away({errc::invalid_value, "the client asks for service " +
+                                               std::string(transport::name(client->theirs.type)) +
+                                               ", not " +
+                                               std::string(transport::name(options.type))});
+  }
+  auto made = std::make_unique<verbs_pair>(*this, *granted);
+  const result<void> ready = made->make();
+  if (!ready) return turn_away(ready.why());
+  const result<void> answered = made->answer(*client, data);
+  if (!answered) return answered.why();
+  return std::unique_ptr<queue_pair>(std::move(made));
+}
+
+result<void> verbs_adapter::reject(std::uint64_t request, std::span<const std::byte> data) {
+  const result<void> small_enough = fits(data, most_accept_data);
+  if (!small_enough) return small_enough;
+  const std::unique_ptr<incoming> client = claim(request);
+  if (client == nullptr) return no_such_request();
+  refuse(client->id.get(), of_kind(hello_kind::reject), data);
+  return {};
+}
+
+result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& target) {
+  auto* const other = dynamic_cast<verbs_adapter*>(&target);
+  if (other == nullptr || other->owner_ != owner_) {
+    return failure{errc::invalid_value,
+                   "a request can only go to another adapter of the same verbs domain"};
+  }
+  std::unique_ptr<incoming> client = claim(request);
+  if (client == nullptr) return no_such_request();
+  client->from = nullptr;
+  // Here, where every event of it was acknowledged; from now on the other adapter hears of it.
+  if (other != this && rdma_migrate_id(client->id.get(), other->cm()) != 0)
+    return no_such_request();
+  owner_->leave(request, std::move(client));
+  return request;
+}
+
+bool verbs_adapter::read_cm() noexcept {
+  bool found = false;
+  rdma_cm_event* raw = nullptr;
+  while (rdma_get_cm_event(cm_.get(), &raw) == 0) {
+    found = true;
+    const rdma_conn_param& p = raw->param.conn;
+    cm_news news;
+    news.what = raw->event;
+    news.status = raw->status;
+    news.id = raw->id;
+    news.listen_id = raw->listen_id;
+    news.peer_pair = p.qp_num;
+    news.responder_resources = p.responder_resources;
+    news.initiator_depth = p.initiator_depth;
+    const std::size_t length = std::min<std::size_t>(p.private_data_len, news.data.bytes.size());
+    if (p.private_data != nullptr) std::memcpy(news.data.bytes.data(), p.private_data, length);
+    news.data.length = static_cast<std::uint8_t>(p.private_data != nullptr ? length : 0);
+    const cm_token token = cm_token::of(raw->listen_id != nullptr ? raw->listen_id : raw->id);
+    rdma_ack_cm_event(raw);  // first: identifiers cannot be destroyed before
+    if (news.what == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      const auto at = listeners_.find(token.number);
+      on_request(news, at != listeners_.end() ? at->second : nullptr);
+    } else if (token.what == cm_token::kind::request) {
+      // Whatever is told about a request that nobody answered: the client has gone.
+      static_cast<void>(claim(token.number));
+    } else if (token.what == cm_token::kind::pair) {
+      verbs_pair* const p_found = find(static_cast<std::uint32_t>(token.number));
+      if (p_found != nullptr) p_found->on_news(news);
+    }
+  }
+  return found;
+}
+
+void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
+  owned_id id(news.id);
+  const device& own = owner_->hardware();
+  const bool ours = id->verbs != nullptr && own.name == ibv_get_device_name(id->verbs->device) &&
+                    id->port_num == own.port;
+  const decoded_hello d = decode(news.bytes());
+  if (from == nullptr || !ours || d.what != decoded_hello::outcome::good) {
+    const bool other = d.what == decoded_hello::outcome::other_version;
+    return refuse(id.get(), of_kind(other ? hello_kind::mismatch : hello_kind::reject), {});
+  }
+  auto client = std::make_unique<incoming>();
+  client->number = owner_->next_request();
+  id->context = cm_token{cm_token::kind::request, client->number}.packed();
+  client->from = from;
+  client->theirs = d.value;
+  client->peer_pair = news.peer_pair;
+  client->peer_reads = std::min(news.responder_resources, news.initiator_depth);
+  client->peer = to_text(rdma_get_peer_addr(id.get()));
+  client->id = std::move(id);
+  cm_event e;
+  e.what = cm_event::type::connect_request;
+  e.from = from;
+  e.request = client->number;
+  e.data.assign(d.user.begin(), d.user.end());
+  e.peer = client->peer;
+  incoming_.emplace(client->number, std::move(client));
+  push_event(std::move(e));
+}
+
+}  // namespace cordma::transport::verbs

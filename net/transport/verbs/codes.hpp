@@ -1,0 +1,52 @@
+// How verbs writes down durations and sizes: five-bit timer codes, exponents, MTU codes. Pure.
+#pragma once
+
+#include <cordma/runtime/clock.hpp>
+
+#include <array>
+#include <cstdint>
+
+namespace cordma::transport::verbs {
+
+// IBTA, table 45 "RNR NAK timer": code to microseconds. Code 0 is the longest.
+inline constexpr std::array<std::uint32_t, 32> rnr_microseconds{
+    655'360, 10,     20,     30,     40,     60,      80,      120,     160,     240,    320,
+    480,     640,    960,    1'280,  1'920,  2'560,   3'840,   5'120,   7'680,   10'240, 15'360,
+    20'480,  30'720, 40'960, 61'440, 81'920, 122'880, 163'840, 245'760, 327'680, 491'520};
+
+// The code of the shortest timer that is at least so long; the longest there is, otherwise.
+[[nodiscard]] constexpr std::uint8_t rnr_code(duration at_least) noexcept {
+  for (std::uint8_t code = 1; code < rnr_microseconds.size(); ++code) {
+    if (std::chrono::microseconds(rnr_microseconds[code]) >= at_least) return code;
+  }
+  return 0;
+}
+
+// Local ACK timeout: 4.096 us * 2^code, tried 1 + retries times before the peer is taken for dead.
+inline constexpr std::uint8_t longest_timeout = 31;
+[[nodiscard]] constexpr duration ack_timeout(std::uint8_t code) noexcept {
+  return std::chrono::nanoseconds(4096) * (std::int64_t{1} << code);
+}
+// The largest code with which all tries together last no longer than `whole`; at least 1.
+[[nodiscard]] constexpr std::uint8_t timeout_code(duration whole, std::uint8_t retries) noexcept {
+  std::uint8_t code = 1;
+  while (code < longest_timeout && ack_timeout(code + 1) * (1 + retries) <= whole) ++code;
+  return code;
+}
+
+// ibv_mtu: 1 = 256 bytes ... 5 = 4096 bytes.
+inline constexpr std::uint8_t smallest_mtu_code = 1;
+inline constexpr std::uint8_t largest_mtu_code = 5;
+[[nodiscard]] constexpr std::uint32_t mtu_bytes(std::uint8_t code) noexcept { return 128U << code; }
+// 0 for what is no MTU.
+[[nodiscard]] constexpr std::uint8_t mtu_code(std::uint32_t bytes) noexcept {
+  for (std::uint8_t code = smallest_mtu_code; code <= largest_mtu_code; ++code) {
+    if (mtu_bytes(code) == bytes) return code;
+  }
+  return 0;
+}
+
+static_assert(mtu_bytes(1) == 256 && mtu_bytes(5) == 4096);
+static_assert(rnr_code(std::chrono::milliseconds(1)) == 14);
+
+}  // namespace cordma::transport::verbs

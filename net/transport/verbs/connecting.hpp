@@ -1,0 +1,81 @@
+// What a connection is before it is one: identifiers of rdma_cm, requests, addresses.
+#pragma once
+
+#include <cordma/net/transport/verbs/device.hpp>
+#include <cordma/net/transport/verbs/wire.hpp>
+
+#include <rdma/rdma_cma.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cordma::transport::verbs {
+
+class verbs_listener;
+
+struct cm_releaser {
+  void operator()(rdma_cm_id* id) const noexcept { rdma_destroy_id(id); }
+  void operator()(rdma_event_channel* c) const noexcept { rdma_destroy_event_channel(c); }
+};
+using owned_id = std::unique_ptr<rdma_cm_id, cm_releaser>;
+using owned_channel = std::unique_ptr<rdma_event_channel, cm_releaser>;
+
+// What an rdma_cm_id belongs to. Its context holds this as a number, never a pointer: an event for what
+// has gone is dropped.
+struct cm_token {
+  enum class kind : std::uint8_t { none, pair, request, listener };
+  kind what = kind::none;
+  std::uint64_t number = 0;  // 60 bits
+  [[nodiscard]] void* packed() const noexcept {
+    return reinterpret_cast<void*>((std::uint64_t{static_cast<std::uint8_t>(what)} << 60) | number);
+  }
+  [[nodiscard]] static cm_token of(const rdma_cm_id* id) noexcept {
+    const auto value = reinterpret_cast<std::uint64_t>(id->context);
+    return {static_cast<kind>(value >> 60), value & ((std::uint64_t{1} << 60) - 1)};
+  }
+};
+
+// An event of rdma_cm, copied so that it can be acknowledged before anything is done about it.
+struct cm_news {
+  rdma_cm_event_type what = RDMA_CM_EVENT_ADDR_ERROR;
+  int status = 0;
+  rdma_cm_id* id = nullptr;
+  rdma_cm_id* listen_id = nullptr;
+  std::uint32_t peer_pair = 0;
+  std::uint8_t responder_resources = 0;
+  std::uint8_t initiator_depth = 0;
+  private_data data;
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+    return {data.bytes.data(), data.length};
+  }
+};
+
+// A client that has yet to be answered.
+struct incoming {
+  std::uint64_t number = 0;
+  owned_id id;
+  verbs_listener* from = nullptr;
+  hello theirs;
+  std::uint32_t peer_pair = 0;
+  std::uint32_t peer_reads = 0;
+  std::string peer;
+};
+
+struct socket_address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+  [[nodiscard]] const sockaddr* get() const noexcept {
+    return reinterpret_cast<const sockaddr*>(&storage);
+  }
+};
+// Every address of a name, in the order of preference; an empty host: any address to listen on, this
+// host to connect to. unreachable, naming host and reason.
+[[nodiscard]] result<std::vector<socket_address>> resolve(const address& a, bool passive);
+[[nodiscard]] std::string to_text(const sockaddr* a);
+[[nodiscard]] std::uint16_t port_of(const sockaddr* a) noexcept;
+// The address that a GID stands for, to bind to.
+[[nodiscard]] socket_address to_address(const ibv_gid& gid);
+
+}  // namespace cordma::transport::verbs

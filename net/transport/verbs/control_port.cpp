@@ -1,0 +1,137 @@
+#include <cordma/net/transport/verbs/control_port.hpp>
+
+#include <cordma/net/transport/verbs/pair.hpp>
+
+#include <cerrno>
+
+namespace cordma::transport::verbs {
+namespace {
+
+constexpr std::uint8_t hops = 64;
+
+}  // namespace
+
+int start_datagrams(ibv_qp* qp) noexcept {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RTR;
+  const int code = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+  if (code != 0) return code;
+  attr.qp_state = IBV_QPS_RTS;
+  attr.sq_psn = 0;
+  return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+ibv_ah_attr datagram_path(const verbs_domain& d, const gid_bytes* like) noexcept {
+  ibv_ah_attr path{};
+  const verbs_options& options = d.options();
+  const ibv_gid_entry* const own = d.hardware().choose_gid(options.gid_index, like);
+  path.port_num = d.hardware().port;
+  path.sl = options.service_level;
+  path.is_global = d.hardware().is_ethernet() ? 1 : 0;
+  path.grh.sgid_index = own != nullptr ? static_cast<std::uint8_t>(own->gid_index) : 0;
+  path.grh.hop_limit = hops;
+  path.grh.traffic_class = options.traffic_class;
+  return path;
+}
+
+control_port::~control_port() {
+  qp_.reset();
+  if (queue_ == nullptr) return;
+  home_.drain(queue_);
+  home_.release(queue_, 2 * control_depth);
+}
+
+result<void> control_port::make() {
+  verbs_domain& d = home_.owner();
+  region_ = register_bytes(d.pd(), memory_.get(), sizeof(buffers), IBV_ACCESS_LOCAL_WRITE);
+  if (region_ == nullptr) return failure::from_os(errno, "registering the control port's buffers");
+  const result<ibv_cq*> queue = home_.promise(2 * control_depth);
+  if (!queue) return queue.why();
+  queue_ = *queue;
+  ibv_qp_init_attr init{};
+  init.qp_context = &home_;
+  init.send_cq = init.recv_cq = queue_;
+  init.cap.max_send_wr = init.cap.max_recv_wr = control_depth;
+  init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+  init.qp_type = IBV_QPT_UD;
+  init.sq_sig_all = 1;
+  qp_.reset(ibv_create_qp(d.pd(), &init));
+  if (qp_ == nullptr) return failure{errc::not_supported, "this RDMA device has no datagrams"};
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.pkey_index = d.hardware().pkey_index;
+  attr.port_num = d.hardware().port;
+  attr.qkey = control_qkey;
+  int code =
+      ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  if (code == 0) code = start_datagrams(qp_.get());
+  if (code != 0) return failure::from_os(code, "starting the control port");
+  for (std::uint32_t i = 0; i < control_depth; ++i) receive(i);
+  return {};
+}
+
+void control_port::receive(std::uint32_t place) noexcept {
+  ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory_->in[place].data()), received_bytes,
+              region_->lkey};
+  ibv_recv_wr wr{};
+  wr.wr_id = pack({.what = work::control_receive, .number = place});
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  static_cast<void>(ibv_post_recv(qp_.get(), &wr, &bad));
+}
+
+void control_port::send(const control_message& m, ibv_ah* to, std::uint32_t to_port) noexcept {
+  if (sent_ - done_ == control_depth) return;
+  auto& out = memory_->out[sent_ % control_depth];
+  encode(m, out);
+  ibv_sge sge{reinterpret_cast<std::uintptr_t>(out.data()), control_bytes, region_->lkey};
+  ibv_send_wr wr{};
+  wr.wr_id = pack({.what = work::control_send});
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_SEND;
+  wr.wr.ud.ah = to;
+  wr.wr.ud.remote_qpn = to_port;
+  wr.wr.ud.remote_qkey = control_qkey;
+  ibv_send_wr* bad = nullptr;
+  if (ibv_post_send(qp_.get(), &wr, &bad) == 0) ++sent_;
+}
+
+void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
+  if (id.what == work::control_send) {
+    ++done_;
+    return;
+  }
+  if (wc.status != IBV_WC_SUCCESS) return;  // the port is going away
+  const auto& in = memory_->in[id.number % control_depth];
+  const std::span<const std::byte, received_bytes> all(in);
+  control_message m;
+  if (wc.byte_len == received_bytes && decode(all.subspan<grh_bytes>(), m)) {
+    verbs_pair* const p = home_.find(m.to_pair);
+    if (p != nullptr && p->peer_control() == wc.src_qp) {
+      p->on_word(m);
+    } else if (p == nullptr && m.what != word::unknown) {
+      answer_unknown(m, wc, all.first<grh_bytes>());
+    }
+  }
+  receive(id.number);
+}
+
+void control_port::answer_unknown(const control_message& m, const ibv_wc& wc,
+                                  std::span<const std::byte, grh_bytes> header) noexcept {
+  const gid_bytes sender = sender_of(header);
+  ibv_ah_attr path = datagram_path(home_.owner(), &sender);
+  path.grh.dgid = to_gid(sender);
+  path.dlid = wc.slid;
+  ibv_ah* const to = home_.handle_to(path);
+  if (to == nullptr) return;
+  send({.what = m.what == word::goodbye ? word::goodbye : word::unknown,
+        .to_pair = m.from_pair,
+        .from_pair = m.to_pair,
+        .to_token = m.from_token,
+        .from_token = m.to_token},
+       to, wc.src_qp);
+}
+
+}  // namespace cordma::transport::verbs

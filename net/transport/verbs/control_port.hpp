@@ -1,0 +1,44 @@
+// A small datagram port of the adapter's own: how queue pairs say what no request can say.
+#pragma once
+
+#include <cordma/net/transport/verbs/adapter.hpp>
+
+namespace cordma::transport::verbs {
+
+// Bound to the adapter's thread. What it sends may be lost; whoever wants an answer repeats.
+class control_port {
+ public:
+  explicit control_port(verbs_adapter& home) noexcept : home_(home) {}
+  ~control_port();
+  // not_supported where the device has no datagrams; no_memory.
+  [[nodiscard]] result<void> make();
+  [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
+  // Dropped where too many are under way.
+  void send(const control_message& m, ibv_ah* to, std::uint32_t to_port) noexcept;
+  void on_completion(const work_id& id, const ibv_wc& wc) noexcept;
+
+ private:
+  static constexpr std::size_t received_bytes = grh_bytes + control_bytes;
+  struct buffers {
+    std::array<std::array<std::byte, control_bytes>, control_depth> out{};
+    std::array<std::array<std::byte, received_bytes>, control_depth> in{};
+  };
+  void receive(std::uint32_t place) noexcept;
+  void answer_unknown(const control_message& m, const ibv_wc& wc,
+                      std::span<const std::byte, grh_bytes> header) noexcept;
+
+  verbs_adapter& home_;
+  ibv_cq* queue_ = nullptr;
+  std::unique_ptr<buffers> memory_ = std::make_unique<buffers>();
+  owned<ibv_mr> region_;
+  owned<ibv_qp> qp_;
+  std::uint32_t sent_ = 0;
+  std::uint32_t done_ = 0;
+};
+
+// Brings a datagram queue pair from INIT to where it sends. 0, or errno.
+[[nodiscard]] int start_datagrams(ibv_qp* qp) noexcept;
+// Where datagrams to this GID or LID go out, by the domain's options.
+[[nodiscard]] ibv_ah_attr datagram_path(const verbs_domain& d, const gid_bytes* like) noexcept;
+
+}  // namespace cordma::transport::verbs

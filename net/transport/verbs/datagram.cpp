@@ -1,0 +1,146 @@
+// service::ud: one port that talks to many peers, and to groups.
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
+#include <cordma/net/transport/verbs/pair.hpp>
+
+#include <cordma/net/transport/crc32.hpp>
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+
+namespace cordma::transport::verbs {
+namespace {
+
+// A multicast address stands for itself. Any other name gets one out of 239.192.0.0/14, which is for
+// use within an organization (RFC 2365), by its checksum.
+gid_bytes group_gid(const address& name) noexcept {
+  gid_bytes gid{};
+  in6_addr v6{};
+  if (inet_pton(AF_INET6, name.host.c_str(), &v6) == 1 && IN6_IS_ADDR_MULTICAST(&v6)) {
+    std::memcpy(gid.data(), &v6, sizeof v6);
+    return gid;
+  }
+  in_addr v4{};
+  if (inet_pton(AF_INET, name.host.c_str(), &v4) != 1 || !IN_MULTICAST(ntohl(v4.s_addr))) {
+    const std::string text = name.text();
+    const std::uint32_t sum = crc32(std::as_bytes(std::span(text)));
+    v4.s_addr = htonl(0xEFC00000U | (sum & 0x3FFFFU));
+  }
+  gid[10] = gid[11] = std::byte{0xFF};
+  std::memcpy(&gid[12], &v4, sizeof v4);
+  return gid;
+}
+
+// Switches and the kernel hear of a membership through a socket; the device only filters.
+file announce_membership(const gid_bytes& group, unsigned interface_index) {
+  const bool v4 = group[0] == std::byte{0};
+  file socket_file(::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket_file) return socket_file;
+  if (v4) {
+    ip_mreqn r{};
+    std::memcpy(&r.imr_multiaddr, &group[12], sizeof r.imr_multiaddr);
+    r.imr_ifindex = static_cast<int>(interface_index);
+    static_cast<void>(::setsockopt(socket_file.get(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r));
+  } else {
+    ipv6_mreq r{};
+    std::memcpy(&r.ipv6mr_multiaddr, group.data(), group.size());
+    r.ipv6mr_interface = interface_index;
+    static_cast<void>(::setsockopt(socket_file.get(), IPPROTO_IPV6, IPV6_JOIN_GROUP, &r, sizeof r));
+  }
+  return socket_file;
+}
+
+}  // namespace
+
+result<void> verbs_pair::open_port() {
+  room_ = std::make_unique<datagram_room>(home_.owner().pd(), receives_.depth(),
+                                          home_.owner().caps().max_datagram);
+  if (room_->region == nullptr) {
+    return failure::from_os(errno, "registering room for the headers of datagrams");
+  }
+  const int code = start_datagrams(qp_.get());
+  if (code != 0) return failure::from_os(code, "starting a datagram port");
+  path_ = datagram_path(home_.owner(), nullptr);
+  phase_ = phase::open;
+  return {};
+}
+
+int verbs_pair::post_datagram(std::uint32_t place) noexcept {
+  datagram_room::kept& k = room_->receives[place];
+  ibv_recv_wr wr{};
+  wr.wr_id = pack({.what = work::receive,
+                   .generation = place_.generation,
+                   .place = place_.index,
+                   .number = place});
+  wr.sg_list = k.segments.data();
+  wr.num_sge = static_cast<int>(k.count);
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_recv(qp_.get(), &wr, &bad);
+}
+
+// False: what came is longer than the receive. It is lost, and the receive waits for the next one.
+bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept {
+  const datagram_room::kept& k = room_->receives[place];
+  const std::uint32_t bytes = wc.byte_len - std::min<std::uint32_t>(wc.byte_len, grh_bytes);
+  if (bytes > k.length) return post_datagram(place) != 0;
+  receives_[place].byte_len = bytes;
+  if (k.from != nullptr) {
+    const std::span<const std::byte, grh_bytes> header(room_->header(place), grh_bytes);
+    const datagram_address from{.gid = sender_of(header), .lid = wc.slid};
+    *k.from = encode(from, wc.src_qp, options_.qkey);
+  }
+  return true;
+}
+
+result<datagram_peer> verbs_pair::self() {
+  if (!datagrams()) return errc::not_supported;
+  const device& d = home_.owner().hardware();
+  datagram_address own{.lid = d.port_attributes.lid};
+  const ibv_gid_entry* const gid = d.choose_gid(home_.owner().options().gid_index, nullptr);
+  if (gid != nullptr) own.gid = to_bytes(gid->gid);
+  return encode(own, number_, options_.qkey);
+}
+
+result<datagram_peer> verbs_pair::group(const address& name) {
+  if (!datagrams()) return errc::not_supported;
+  if (name.host.empty()) return failure{errc::invalid_value, "a group needs a name"};
+  const datagram_address to{.gid = group_gid(name), .group = true};
+  return encode(to, group_pair, options_.qkey);
+}
+
+result<void> verbs_pair::join(const address& name) {
+  if (!datagrams()) return errc::not_supported;
+  if (name.host.empty()) return failure{errc::invalid_value, "a group needs a name"};
+  const gid_bytes gid = group_gid(name);
+  const auto member = [&gid](const auto& g) { return g.first == gid; };
+  if (std::any_of(groups_.begin(), groups_.end(), member)) return {};
+  const device& d = home_.owner().hardware();
+  const ibv_gid_entry* const own = d.choose_gid(home_.owner().options().gid_index, &gid);
+  file announced = announce_membership(gid, own != nullptr ? own->ndev_ifindex : 0);
+  const ibv_gid raw = to_gid(gid);
+  const int code = ibv_attach_mcast(qp_.get(), &raw, 0);
+  if (code != 0) return failure::from_os(code, "joining the group " + name.text());
+  groups_.emplace_back(gid, std::move(announced));
+  return {};
+}
+
+result<void> verbs_pair::leave(const address& name) {
+  if (!datagrams()) return errc::not_supported;
+  const gid_bytes gid = group_gid(name);
+  const auto at = std::find_if(groups_.begin(), groups_.end(),
+                               [&gid](const auto& g) { return g.first == gid; });
+  if (at == groups_.end()) {
+    return failure{errc::not_found, "this port has not joined " + name.text()};
+  }
+  const ibv_gid raw = to_gid(gid);
+  static_cast<void>(ibv_detach_mcast(qp_.get(), &raw, 0));
+  groups_.erase(at);
+  return {};
+}
+
+}  // namespace cordma::transport::verbs

@@ -1,0 +1,55 @@
+// What a datagram port keeps for its receives: room for the header ahead of each datagram and for what
+// does not fit, and where each receive lands, so that it can be posted again.
+#pragma once
+
+#include <cordma/net/transport/verbs/device.hpp>
+#include <cordma/net/transport/verbs/limits.hpp>
+
+namespace cordma::transport::verbs {
+
+[[nodiscard]] inline ibv_sge to_sge(const segment& s) noexcept {
+  return {reinterpret_cast<std::uintptr_t>(s.addr), s.length, s.lkey};
+}
+
+struct datagram_room {
+  datagram_room(ibv_pd* pd, std::uint32_t depth, std::uint32_t longest)
+      : overflow_bytes(longest),
+        bytes(new std::byte[std::size_t{depth} * grh_bytes + longest]()),
+        region(register_bytes(pd, bytes.get(), std::size_t{depth} * grh_bytes + longest,
+                              IBV_ACCESS_LOCAL_WRITE)),
+        overflow(bytes.get() + std::size_t{depth} * grh_bytes),
+        receives(new kept[depth]()) {}
+
+  struct kept {
+    datagram_peer* from;
+    std::uint32_t length;  // bytes, of all segments
+    std::uint32_t count;
+    std::array<ibv_sge, most_segments + datagram_extra> segments;
+  };
+  void keep(std::uint32_t place, const recv_request& r) noexcept {
+    kept& k = receives[place];
+    k.from = r.from;
+    k.length = 0;
+    k.count = 0;
+    k.segments[k.count++] = {reinterpret_cast<std::uintptr_t>(header(place)), grh_bytes,
+                             region->lkey};
+    for (std::size_t i = 0; i < r.segment_count; ++i) {
+      k.segments[k.count++] = to_sge(r.segments[i]);
+      k.length += r.segments[i].length;
+    }
+    // Shared by all receives: nobody reads it.
+    k.segments[k.count++] = {reinterpret_cast<std::uintptr_t>(overflow), overflow_bytes,
+                             region->lkey};
+  }
+  [[nodiscard]] std::byte* header(std::uint32_t place) const noexcept {
+    return bytes.get() + std::size_t{place} * grh_bytes;
+  }
+
+  std::uint32_t overflow_bytes;
+  std::unique_ptr<std::byte[]> bytes;
+  owned<ibv_mr> region;  // null: no memory
+  std::byte* overflow;
+  std::unique_ptr<kept[]> receives;
+};
+
+}  // namespace cordma::transport::verbs

@@ -1,0 +1,253 @@
+#include <cordma/net/transport/verbs/device.hpp>
+
+#include <cordma/net/transport/verbs/codes.hpp>
+#include <cordma/net/transport/verbs/limits.hpp>
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+namespace cordma::transport::verbs {
+namespace {
+
+struct device_list {
+  device_list() noexcept : all(ibv_get_device_list(&count)) {}
+  device_list(const device_list&) = delete;
+  device_list& operator=(const device_list&) = delete;
+  ~device_list() {
+    if (all != nullptr) ibv_free_device_list(all);
+  }
+  int count = 0;
+  ibv_device** all;
+};
+
+struct filter {
+  std::string name;   // empty: any
+  unsigned port = 0;  // 0: the first active one
+};
+
+result<filter> parse_filter(const std::string& text) {
+  filter f;
+  const std::size_t colon = text.find(':');
+  f.name = text.substr(0, colon);
+  if (colon == std::string::npos) return f;
+  const char* const first = text.data() + colon + 1;
+  const char* const last = text.data() + text.size();
+  const auto [end, status] = std::from_chars(first, last, f.port);
+  if (status != std::errc{} || end != last || f.port == 0 || f.port > 255) {
+    return failure{errc::invalid_value,
+                   "verbs.device \"" + text + "\": write a device, or device:port as in mlx5_0:1"};
+  }
+  return f;
+}
+
+std::string names(const device_list& list) {
+  std::string text;
+  for (int i = 0; i < list.count; ++i) {
+    text += (text.empty() ? "" : ", ") + std::string(ibv_get_device_name(list.all[i]));
+  }
+  return text;
+}
+
+bool find_active_port(device& d, unsigned wanted) {
+  const unsigned count = d.attributes.orig_attr.phys_port_cnt;
+  for (unsigned port = 1; port <= count; ++port) {
+    if (wanted != 0 && wanted != port) continue;
+    const auto number = static_cast<std::uint8_t>(port);
+    if (ibv_query_port(d.context.get(), number, &d.port_attributes) != 0) continue;
+    if (d.port_attributes.state != IBV_PORT_ACTIVE) continue;
+    d.port = number;
+    return true;
+  }
+  return false;
+}
+
+result<void> load_gids(device& d, int wanted) {
+  std::vector<ibv_gid_entry> all(most_gids);
+  const ssize_t n = ibv_query_gid_table(d.context.get(), all.data(), all.size(), 0);
+  for (ssize_t i = 0; i < n; ++i) {
+    const ibv_gid_entry& e = all[static_cast<std::size_t>(i)];
+    if (e.port_num == d.port) d.gids.push_back(e);
+  }
+  if (wanted < 0) return {};
+  std::string there;
+  for (const ibv_gid_entry& e : d.gids) {
+    if (e.gid_index == static_cast<std::uint32_t>(wanted)) return {};
+    there +=
+        (there.empty() ? "" : ", ") + std::to_string(e.gid_index) + " (" + to_text(e.gid) + ")";
+  }
+  return failure{errc::not_found, "verbs.gid_index " + std::to_string(wanted) + ": port " +
+                                      std::to_string(d.port) + " of " + d.name +
+                                      " has no such GID; it has " +
+                                      (there.empty() ? "none" : there)};
+}
+
+result<void> find_pkey(device& d, std::uint16_t wanted) {
+  constexpr std::uint16_t membership = 0x8000;  // full or limited: either will do
+  for (int i = 0; i < d.port_attributes.pkey_tbl_len; ++i) {
+    __be16 value = 0;
+    if (ibv_query_pkey(d.context.get(), d.port, i, &value) != 0) continue;
+    if (((ntohs(value) ^ wanted) & ~membership & 0xFFFF) != 0) continue;
+    d.pkey_index = static_cast<std::uint16_t>(i);
+    return {};
+  }
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "0x%04x", static_cast<unsigned>(wanted));
+  return failure{errc::not_found, "verbs.pkey " + std::string(text.data()) + ": port " +
+                                      std::to_string(d.port) + " of " + d.name +
+                                      " is not in that partition (see cordma-info --devices)"};
+}
+
+// No attribute tells how much a queue pair takes inline: it is found by making one.
+std::uint32_t try_inline(const device& d, std::uint32_t most) {
+  const owned<ibv_pd> pd(ibv_alloc_pd(d.context.get()));
+  const owned<ibv_cq> cq(ibv_create_cq(d.context.get(), 16, nullptr, nullptr, 0));
+  if (pd == nullptr || cq == nullptr) return 0;
+  for (std::uint32_t bytes = most; bytes != 0; bytes /= 2) {
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq.get();
+    init.cap.max_send_wr = init.cap.max_recv_wr = 1;
+    init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+    init.cap.max_inline_data = bytes;
+    init.qp_type = IBV_QPT_RC;
+    const owned<ibv_qp> qp(ibv_create_qp(pd.get(), &init));
+    if (qp != nullptr) return bytes;
+  }
+  return 0;
+}
+
+int rank(const ibv_gid_entry& e, const gid_bytes* like) noexcept {
+  const bool v4 = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(&e.gid));
+  const bool local = IN6_IS_ADDR_LINKLOCAL(reinterpret_cast<const in6_addr*>(&e.gid));
+  int points = 0;
+  if (like != nullptr) {
+    const bool peer_v4 = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(like));
+    const bool peer_local = IN6_IS_ADDR_LINKLOCAL(reinterpret_cast<const in6_addr*>(like));
+    points += (v4 == peer_v4 ? 16 : 0) + (local == peer_local ? 8 : 0);
+  }
+  points += e.gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 0;
+  return points + (v4 ? 2 : 0) + (local ? 0 : 1);
+}
+
+}  // namespace
+
+owned<ibv_mr> register_bytes(ibv_pd* pd, void* at, std::size_t bytes, unsigned flags) {
+  // The call that knows optional flags and leaves out those that the kernel does not.
+  return owned<ibv_mr>(
+      ibv_reg_mr_iova2(pd, at, bytes, reinterpret_cast<std::uintptr_t>(at), flags));
+}
+
+gid_bytes to_bytes(const ibv_gid& gid) noexcept {
+  gid_bytes bytes;
+  std::memcpy(bytes.data(), gid.raw, bytes.size());
+  return bytes;
+}
+
+ibv_gid to_gid(const gid_bytes& bytes) noexcept {
+  ibv_gid gid;
+  std::memcpy(gid.raw, bytes.data(), bytes.size());
+  return gid;
+}
+
+std::string to_text(const ibv_gid& gid) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(&gid))) {
+    inet_ntop(AF_INET, &gid.raw[12], text.data(), text.size());
+  } else {
+    inet_ntop(AF_INET6, gid.raw, text.data(), text.size());
+  }
+  return text.data();
+}
+
+const ibv_gid_entry* device::choose_gid(int index, const gid_bytes* like) const noexcept {
+  const ibv_gid_entry* best = nullptr;
+  for (const ibv_gid_entry& e : gids) {
+    if (index >= 0) {
+      if (e.gid_index == static_cast<std::uint32_t>(index)) return &e;
+    } else if (best == nullptr || rank(e, like) > rank(*best, like)) {
+      best = &e;
+    }
+  }
+  return best;
+}
+
+result<device> open_device(const verbs_options& options) {
+  const result<filter> wanted = parse_filter(options.device);
+  if (!wanted) return wanted.why();
+  const device_list list;
+  if (list.count == 0) {
+    return failure{
+        errc::not_supported,
+        "no RDMA device is here: load its driver, or make a Soft-RoCE one with `rdma link "
+        "add rxe0 type rxe netdev <interface>`"};
+  }
+  std::string tried;
+  for (int i = 0; i < list.count; ++i) {
+    device d;
+    d.name = ibv_get_device_name(list.all[i]);
+    if (!wanted->name.empty() && wanted->name != d.name) continue;
+    d.context.reset(ibv_open_device(list.all[i]));
+    if (d.context == nullptr) {
+      tried += "; " + d.name + " cannot be opened: " + std::strerror(errno);
+      continue;
+    }
+    if (ibv_query_device_ex(d.context.get(), nullptr, &d.attributes) != 0 ||
+        !find_active_port(d, wanted->port)) {
+      tried += "; " + d.name + " has no active port" +
+               (wanted->port != 0 ? " " + std::to_string(wanted->port) : std::string());
+      continue;
+    }
+    const result<void> gids = load_gids(d, options.gid_index);
+    if (!gids) return gids.why();
+    const result<void> pkey = find_pkey(d, options.pkey);
+    if (!pkey) return pkey.why();
+    d.max_inline = try_inline(d, options.max_inline);
+    return d;
+  }
+  if (tried.empty()) {
+    return failure{errc::not_found, "verbs.device \"" + options.device +
+                                        "\" is not here; this machine has " + names(list)};
+  }
+  return failure{errc::not_supported, "no RDMA device can be used: " + tried.substr(2)};
+}
+
+capabilities describe(const device& d, const verbs_options& options) {
+  const ibv_device_attr& a = d.attributes.orig_attr;
+  capabilities c;
+  c.transport = kind::verbs;
+  const auto grant = [&c](service s, std::initializer_list<opcode> ops) {
+    for (const opcode op : ops) {
+      c.operations[static_cast<std::size_t>(s)] |= 1U << static_cast<unsigned>(op);
+    }
+  };
+  grant(service::rc, {opcode::send, opcode::send_imm, opcode::write, opcode::write_imm,
+                      opcode::read, opcode::flush, opcode::recv, opcode::recv_write_imm});
+  if (a.atomic_cap != IBV_ATOMIC_NONE) {
+    grant(service::rc, {opcode::fetch_add, opcode::compare_swap});
+  }
+  grant(service::uc, {opcode::send, opcode::send_imm, opcode::write, opcode::write_imm,
+                      opcode::recv, opcode::recv_write_imm});
+  grant(service::ud, {opcode::send, opcode::send_imm, opcode::recv});
+  const auto at_most = [](int device_has, std::uint32_t we_have) {
+    return std::min(static_cast<std::uint32_t>(std::max(device_has, 0)), we_have);
+  };
+  // A queue pair's completions must fit into one completion queue.
+  c.max_send_depth = c.max_recv_depth = at_most(std::min(a.max_qp_wr, a.max_cqe / 2), most_depth);
+  c.max_segments = at_most(a.max_sge - static_cast<int>(datagram_extra), most_segments);
+  c.max_inline = d.max_inline;
+  c.max_read_depth = at_most(std::min(a.max_qp_rd_atom, a.max_qp_init_rd_atom), most_reads);
+  c.max_queue_pairs = at_most(a.max_qp, most_pairs);
+  c.max_message = d.port_attributes.max_msg_sz;
+  c.max_datagram = mtu_bytes(static_cast<std::uint8_t>(d.port_attributes.active_mtu));
+  if (options.mtu != 0) c.max_datagram = std::min(c.max_datagram, options.mtu);
+  c.max_connect_data = most_request_data;
+  c.max_accept_data = most_accept_data;
+  c.event_driven = true;
+  c.needs_target_progress = false;
+  return c;
+}
+
+}  // namespace cordma::transport::verbs

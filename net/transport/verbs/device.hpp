@@ -1,0 +1,70 @@
+// The RDMA device behind a domain: found, opened, and asked what it can do.
+#pragma once
+
+#include <cordma/net/transport/transport.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cordma::transport::verbs {
+
+// Gives back what libibverbs gave, each with its own call.
+struct releaser {
+  void operator()(ibv_context* c) const noexcept { ibv_close_device(c); }
+  void operator()(ibv_pd* p) const noexcept { ibv_dealloc_pd(p); }
+  void operator()(ibv_mr* m) const noexcept { ibv_dereg_mr(m); }
+  void operator()(ibv_cq* q) const noexcept { ibv_destroy_cq(q); }
+  void operator()(ibv_qp* q) const noexcept { ibv_destroy_qp(q); }
+  void operator()(ibv_ah* a) const noexcept { ibv_destroy_ah(a); }
+  void operator()(ibv_comp_channel* c) const noexcept { ibv_destroy_comp_channel(c); }
+};
+template <class T>
+using owned = std::unique_ptr<T, releaser>;
+
+using gid_bytes = std::array<std::byte, 16>;
+[[nodiscard]] gid_bytes to_bytes(const ibv_gid& gid) noexcept;
+[[nodiscard]] ibv_gid to_gid(const gid_bytes& bytes) noexcept;
+
+// What was chosen by the options; the attributes are those of the moment of opening.
+struct device {
+  owned<ibv_context> context;
+  std::string name;
+  ibv_device_attr_ex attributes{};
+  std::uint8_t port = 1;
+  ibv_port_attr port_attributes{};
+  std::vector<ibv_gid_entry> gids;  // of this port
+  std::uint16_t pkey_index = 0;
+  std::uint32_t max_inline = 0;  // bytes; found by trying
+
+  [[nodiscard]] bool is_ethernet() const noexcept {
+    return port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+  }
+  // The kernel's rdma_rxe, which differs from hardware in places: see README.md.
+  [[nodiscard]] bool is_soft_roce() const noexcept {
+    return attributes.orig_attr.vendor_id == 0xFFFFFF;
+  }
+  // Times that a request is repeated: Soft-RoCE takes the largest number for ever.
+  [[nodiscard]] std::uint8_t retries(std::uint8_t asked) const noexcept {
+    return is_soft_roce() && asked == 7 ? 6 : asked;
+  }
+  // The GID for what is not routed by rdma_cm: the one asked for, else one of the family of `like`
+  // (null: any), RoCE v2 before v1, IPv4 before IPv6, global before link-local. Null: there is none.
+  [[nodiscard]] const ibv_gid_entry* choose_gid(int index, const gid_bytes* like) const noexcept;
+};
+
+// not_supported: no device, or none with an active port. not_found: the options name a device, port,
+// GID or P_Key that is not there; the sentence lists what is.
+[[nodiscard]] result<device> open_device(const verbs_options& options);
+[[nodiscard]] capabilities describe(const device& d, const verbs_options& options);
+
+// Registered with these IBV_ACCESS_* flags; null, and errno, where the device refuses.
+[[nodiscard]] owned<ibv_mr> register_bytes(ibv_pd* pd, void* at, std::size_t bytes, unsigned flags);
+
+// For messages: "192.0.2.1" of a v4-mapped GID, else IPv6 notation.
+[[nodiscard]] std::string to_text(const ibv_gid& gid);
+
+}  // namespace cordma::transport::verbs

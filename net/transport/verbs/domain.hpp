@@ -1,0 +1,65 @@
+// A device, its protection domain and the memory registered with it.
+#pragma once
+
+#include <cordma/net/transport/verbs/device.hpp>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace cordma::transport::verbs {
+
+class verbs_adapter;
+struct incoming;
+
+// An asynchronous event of the device, on its way to the adapter it concerns.
+struct async_event {
+  ibv_event_type what;
+  std::uint32_t pair = 0;  // queue pair number, where it is about one
+};
+
+// Thread-safe.
+class verbs_domain final : public domain, public std::enable_shared_from_this<verbs_domain> {
+ public:
+  verbs_domain(device d, owned<ibv_pd> pd, const verbs_options& options);
+  ~verbs_domain() override;
+
+  [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
+  [[nodiscard]] std::string own_host() const override;
+  result<memory_keys> register_memory(const memory_range& range) override;
+  void deregister_memory(std::uint32_t lkey) noexcept override;
+  result<std::unique_ptr<adapter>> open(reactor& home) override;
+
+  [[nodiscard]] const device& hardware() const noexcept { return device_; }
+  [[nodiscard]] ibv_context* context() const noexcept { return device_.context.get(); }
+  [[nodiscard]] ibv_pd* pd() const noexcept { return pd_.get(); }
+  [[nodiscard]] const verbs_options& options() const noexcept { return options_; }
+  // Options as they will be granted, or what is wrong with them.
+  [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked) const;
+
+  // Asynchronous events come on one descriptor per device. Whichever adapter finds it readable reads
+  // it, and everybody concerned is told.
+  void enter(verbs_adapter& a);
+  void leave(verbs_adapter& a) noexcept;
+  void read_async_events() noexcept;
+
+  // Connection requests on their way from one adapter to another, under ids of the whole domain.
+  [[nodiscard]] std::uint64_t next_request() noexcept { return ++last_request_; }
+  void leave(std::uint64_t request, std::unique_ptr<incoming> what);
+  [[nodiscard]] std::unique_ptr<incoming> collect(std::uint64_t request);
+
+ private:
+  device device_;
+  owned<ibv_pd> pd_;
+  verbs_options options_;
+  capabilities caps_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint32_t, owned<ibv_mr>> regions_;  // by lkey
+  std::vector<verbs_adapter*> adapters_;
+  std::atomic<std::uint64_t> last_request_{0};
+  std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> in_transit_;
+};
+
+}  // namespace cordma::transport::verbs

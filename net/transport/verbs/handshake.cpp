@@ -1,0 +1,343 @@
+// Coming up through rdma_cm: resolving, asking, answering, and the steps of the queue pair.
+#include <cordma/net/transport/verbs/codes.hpp>
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/pair.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace cordma::transport::verbs {
+namespace {
+
+// Of the reasons for which the connection manager rejects (IBTA, 12.6.7.2).
+constexpr int reject_no_listener = 8;   // invalid service ID
+constexpr int reject_by_consumer = 28;  // somebody called rdma_reject(), or went away
+
+int to_milliseconds(duration d) noexcept {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+}
+
+result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
+  const int code = ibv_modify_qp(qp, &attr, mask);
+  if (code == 0) return {};
+  return failure::from_os(code, what);
+}
+
+}  // namespace
+
+hello verbs_pair::greeting(hello_kind kind) const noexcept {
+  const verbs_domain& domain = home_.owner();
+  const verbs_options& options = domain.options();
+  const auto active = static_cast<std::uint8_t>(domain.hardware().port_attributes.active_mtu);
+  control_port* const control = home_.control();
+  return {.kind = kind,
+          .type = options_.type,
+          .mtu = options.mtu != 0 ? std::min(mtu_code(options.mtu), active) : active,
+          .rnr_timer = options.rnr_timer != 0 ? options.rnr_timer : rnr_code(options_.rnr_timer),
+          .rights = options_.remote_access,
+          .control_pair = control != nullptr ? control->number() : 0};
+}
+
+void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
+                       std::span<const std::byte> data) {
+  peer_ = std::move(peer);
+  handshake_ = std::make_unique<handshake>();
+  handshake_->candidates = std::move(candidates);
+  handshake_->data.assign(data.begin(), data.end());
+  phase_ = phase::resolving;
+  set_waiting(true);
+  home_.home().add(timer_, home_.home().now() + options_.connect_timeout);
+  try_next_candidate();
+}
+
+void verbs_pair::try_next_candidate() noexcept {
+  phase_ = phase::resolving;
+  while (handshake_->next < handshake_->candidates.size()) {
+    id_.reset();
+    const result<void> trying = try_candidate(handshake_->candidates[handshake_->next++]);
+    if (trying) return;
+    handshake_->last = trying.why();
+  }
+  never_came_up(cm_event::type::failed, handshake_->last, {});
+}
+
+result<void> verbs_pair::try_candidate(const socket_address& to) {
+  const verbs_domain& domain = home_.owner();
+  const verbs_options& options = domain.options();
+  const cm_token token{cm_token::kind::pair, number_};
+  rdma_cm_id* id = nullptr;
+  if (rdma_create_id(home_.cm(), &id, token.packed(), RDMA_PS_TCP) != 0) {
+    return failure::from_os(errno, "making an rdma_cm identifier");
+  }
+  id_.reset(id);
+  std::uint8_t tos = options.traffic_class;
+  if (tos != 0) {
+    static_cast<void>(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
+  }
+  socket_address from;
+  if (options.gid_index >= 0) {
+    from = to_address(domain.hardware().choose_gid(options.gid_index, nullptr)->gid);
+    if (from.get()->sa_family != to.get()->sa_family) {
+      return failure{errc::unreachable, to_text(to.get()) +
+                                            " is of another address family than the GID that "
+                                            "verbs.gid_index names"};
+    }
+  }
+  socket_address target = to;
+  const int patience = to_milliseconds(options_.connect_timeout);
+  if (rdma_resolve_addr(id, from.length != 0 ? from.get() : nullptr, target.get(), patience) != 0) {
+    return failure{errc::unreachable, "no RDMA device leads to " + to_text(to.get()) + " (" +
+                                          std::strerror(errno) + ")"}
+        .with_errno(errno);
+  }
+  return {};
+}
+
+void verbs_pair::next_or_fail(failure why) noexcept {
+  handshake_->last = std::move(why);
+  try_next_candidate();
+}
+
+void verbs_pair::on_news(const cm_news& news) {
+  switch (news.what) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      if (phase_ == phase::resolving) on_resolved();
+      return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      if (phase_ == phase::resolving) request();
+      return;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+      if (phase_ != phase::resolving) return;
+      return next_or_fail(failure{errc::unreachable, "no RDMA device leads to " + peer_ + " (" +
+                                                         std::strerror(-news.status) + ")"}
+                              .with_errno(-news.status));
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+      if (phase_ == phase::requesting) on_response(news);
+      return;
+    case RDMA_CM_EVENT_ESTABLISHED:
+      if (phase_ == phase::accepting) came_up({});
+      return;
+    case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+      if (phase_ == phase::requesting || phase_ == phase::accepting) on_refusal(news);
+      return;
+    case RDMA_CM_EVENT_DISCONNECTED:
+      if (phase_ == phase::accepting) return on_refusal(news);
+      if (phase_ == phase::goodbye_sent) {
+        return enter_error({errc::not_connected, "the connection to " + peer_ + " was closed"});
+      }
+      if (carrying()) enter_error(reset("the peer ended it, or is gone"));
+      return;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      if (established_) return enter_error(reset("the RDMA device was removed"));
+      return never_came_up(cm_event::type::failed,
+                           {errc::unreachable, "the RDMA device was removed"}, {});
+    default: return;  // ADDR_CHANGE, TIMEWAIT_EXIT: nothing to be done
+  }
+}
+
+void verbs_pair::on_resolved() {
+  const device& own = home_.owner().hardware();
+  const bool same = id_->verbs != nullptr && own.name == ibv_get_device_name(id_->verbs->device) &&
+                    own.port == id_->port_num;
+  if (!same) {
+    const std::string over =
+        id_->verbs != nullptr ? ibv_get_device_name(id_->verbs->device) : "no device";
+    return next_or_fail({errc::unreachable, peer_ + " is reached by " + over +
+                                                ", and this Context uses " + own.name + ":" +
+                                                std::to_string(own.port) + " (verbs.device)"});
+  }
+  if (rdma_resolve_route(id_.get(), to_milliseconds(options_.connect_timeout)) != 0) {
+    const int code = errno;
+    next_or_fail(failure{errc::unreachable,
+                         "no RDMA device leads to " + peer_ + " (" + std::strerror(code) + ")"}
+                     .with_errno(code));
+  }
+}
+
+void verbs_pair::request() {
+  const private_data data = encode(greeting(hello_kind::request), handshake_->data);
+  rdma_conn_param p{};
+  p.private_data = data.bytes.data();
+  p.private_data_len = data.length;
+  p.responder_resources = static_cast<std::uint8_t>(options_.read_depth);
+  p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
+  p.flow_control = 1;
+  p.retry_count = home_.owner().options().retry_count;
+  p.rnr_retry_count = options_.rnr_retry;
+  p.qp_num = number_;
+  phase_ = phase::requesting;
+  if (rdma_connect(id_.get(), &p) != 0) {
+    const int code = errno;
+    next_or_fail(failure::from_os(code, "asking " + peer_ + " for a connection"));
+  }
+}
+
+void verbs_pair::agree(const hello& theirs, std::uint32_t reads) noexcept {
+  theirs_ = theirs;
+  mtu_ = std::min(greeting(hello_kind::accept).mtu, theirs.mtu);
+  options_.read_depth = std::max(std::min(options_.read_depth, reads), 1U);
+}
+
+void verbs_pair::on_response(const cm_news& news) {
+  const decoded_hello d = decode(news.bytes());
+  if (d.what != decoded_hello::outcome::good || d.value.kind != hello_kind::accept) {
+    rdma_reject(id_.get(), nullptr, 0);
+    return never_came_up(cm_event::type::failed,
+                         {errc::connection_aborted,
+                          peer_ + " answered the handshake wrongly: is it a cordma service?"},
+                         {});
+  }
+  agree(d.value, news.responder_resources);
+  result<void> ready = make_ready(news.peer_pair);
+  if (ready && rdma_establish(id_.get()) != 0) {
+    ready = failure::from_os(errno, "completing the connection to " + peer_);
+  }
+  if (!ready) return never_came_up(cm_event::type::failed, ready.why(), {});
+  came_up(d.user);
+}
+
+void verbs_pair::on_refusal(const cm_news& news) {
+  if (phase_ == phase::accepting) {
+    return never_came_up(cm_event::type::failed,
+                         {errc::connection_aborted, "the client " + peer_ + " has gone"}, {});
+  }
+  if (news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_no_listener) {
+    return next_or_fail(
+        {errc::unreachable,
+         "nobody listens on " + peer_ + ": start the service there, or check host and port"});
+  }
+  if (news.what == RDMA_CM_EVENT_UNREACHABLE) {
+    return never_came_up(cm_event::type::failed,
+                         {errc::timed_out, peer_ + " does not answer: check address and fabric"},
+                         {});
+  }
+  const decoded_hello d = decode(news.bytes());
+  if (d.what == decoded_hello::outcome::good && d.value.kind == hello_kind::reject) {
+    return never_came_up(cm_event::type::rejected,
+                         {errc::rejected, peer_ + " rejected the request"}, d.user);
+  }
+  const bool good = d.what == decoded_hello::outcome::good;
+  if (d.what == decoded_hello::outcome::other_version ||
+      (good && d.value.kind == hello_kind::mismatch)) {
+    return never_came_up(
+        cm_event::type::failed,
+        {errc::unsupported_version,
+         "the handshake with " + peer_ + " failed: version: mine " + std::to_string(wire_version) +
+             ", theirs " + std::to_string(d.value.version) +
+             ", or another service than theirs: run the same release on both sides"},
+        {});
+  }
+  const std::string how = news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_by_consumer
+                              ? " hung up in the handshake"
+                              : " refused the handshake (" +
+                                    std::string(rdma_event_str(news.what)) + ", status " +
+                                    std::to_string(news.status) + ")";
+  never_came_up(cm_event::type::failed, {errc::connection_aborted, peer_ + how}, {});
+}
+
+result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> data) {
+  peer_ = client.peer;
+  id_ = std::move(client.id);
+  id_->context = cm_token{cm_token::kind::pair, number_}.packed();
+  agree(client.theirs, client.peer_reads);
+  const result<void> ready = make_ready(client.peer_pair);
+  if (!ready) return ready;
+  hello mine = greeting(hello_kind::accept);
+  mine.mtu = mtu_;
+  const private_data reply = encode(mine, data);
+  rdma_conn_param p{};
+  p.private_data = reply.bytes.data();
+  p.private_data_len = reply.length;
+  p.responder_resources = static_cast<std::uint8_t>(options_.read_depth);
+  p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
+  p.flow_control = 1;
+  p.rnr_retry_count = options_.rnr_retry;
+  p.qp_num = number_;
+  if (rdma_accept(id_.get(), &p) != 0) {
+    return failure{errc::bad_state, "the client " + peer_ + " has hung up: its request is gone"}
+        .with_errno(errno);
+  }
+  phase_ = phase::accepting;
+  set_waiting(true);
+  home_.home().add(timer_, home_.home().now() + options_.connect_timeout);
+  return {};
+}
+
+result<void> verbs_pair::make_ready(std::uint32_t peer_number) {
+  peer_number_ = peer_number;
+  ibv_qp_attr attr{};
+  int mask = 0;
+  attr.qp_state = IBV_QPS_RTR;
+  if (rdma_init_qp_attr(id_.get(), &attr, &mask) != 0) {
+    return failure::from_os(errno, "the path to " + peer_);
+  }
+  const result<void> receiving = to_receive(attr, mask);
+  if (!receiving) return receiving;
+  attr = ibv_qp_attr{};
+  mask = 0;
+  attr.qp_state = IBV_QPS_RTS;
+  if (rdma_init_qp_attr(id_.get(), &attr, &mask) != 0) {
+    return failure::from_os(errno, "the path to " + peer_);
+  }
+  return to_send(attr, mask);
+}
+
+// `attr` comes from rdma_cm or a descriptor; what both sides agreed on and what the operator set has
+// the last word.
+result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
+  const verbs_options& options = home_.owner().options();
+  mtu_ = std::min(mtu_, static_cast<std::uint8_t>(attr.path_mtu));
+  attr.path_mtu = static_cast<ibv_mtu>(mtu_);
+  attr.max_dest_rd_atomic = static_cast<std::uint8_t>(options_.read_depth);
+  // The side that has no receive names the pause; it is the one that the other side asked for.
+  attr.min_rnr_timer = theirs_.rnr_timer;
+  if (options.service_level != 0) attr.ah_attr.sl = options.service_level;
+  if (options.traffic_class != 0) attr.ah_attr.grh.traffic_class = options.traffic_class;
+  // Rights and depths of the peer are those of this side's options, not of rdma_cm.
+  mask &= ~IBV_QP_ACCESS_FLAGS;
+  if (options_.type == service::uc) mask &= ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  const result<void> done = modify(qp_.get(), attr, mask, "preparing the queue pair to receive");
+  if (!done) return done;
+  path_ = attr.ah_attr;
+  if (theirs_.control_pair != 0 && home_.control() != nullptr) to_control_ = home_.handle_to(path_);
+  return {};
+}
+
+result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
+  const verbs_options& options = home_.owner().options();
+  const std::uint8_t retries = home_.owner().hardware().retries(options.retry_count);
+  timeout_code_ =
+      options.timeout != 0 ? options.timeout : timeout_code(options_.peer_timeout, retries);
+  attr.timeout = timeout_code_;
+  attr.retry_cnt = retries;
+  attr.rnr_retry = options_.rnr_retry;
+  attr.max_rd_atomic = static_cast<std::uint8_t>(options_.read_depth);
+  if (options_.type == service::uc) {
+    mask &= ~(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+  return modify(qp_.get(), attr, mask, "preparing the queue pair to send");
+}
+
+std::vector<property> verbs_pair::properties() const {
+  const device& d = home_.owner().hardware();
+  const auto number = [](auto value) { return std::to_string(static_cast<unsigned>(value)); };
+  return {{"device", d.name},
+          {"port", number(d.port)},
+          {"pair", number(number_)},
+          {"peer_pair", number(peer_number_)},
+          {"path_mtu", number(mtu_ != 0 ? mtu_bytes(mtu_) : 0U)},
+          {"gid_index", number(path_.grh.sgid_index)},
+          {"peer_gid", to_text(path_.grh.dgid)},
+          {"pkey_index", number(d.pkey_index)},
+          {"service_level", number(path_.sl)},
+          {"traffic_class", number(path_.grh.traffic_class)},
+          {"timeout", number(timeout_code_)},
+          {"retry_count", number(d.retries(home_.owner().options().retry_count))},
+          {"rnr_timer", number(theirs_.rnr_timer)}};
+}
+
+}  // namespace cordma::transport::verbs

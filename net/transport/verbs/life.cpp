@@ -1,0 +1,299 @@
+// The life of a queue pair between coming up and going away: errors, closing, probing.
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
+#include <cordma/net/transport/verbs/pair.hpp>
+
+#include <algorithm>
+#include <exception>
+
+namespace cordma::transport::verbs {
+namespace {
+
+// What a device may take to hand back the requests of a queue pair in error, before it is taken away.
+constexpr duration flush_patience = std::chrono::milliseconds(500);
+constexpr duration first_repeat = std::chrono::milliseconds(20);
+constexpr duration longest_repeat = std::chrono::milliseconds(500);
+
+}  // namespace
+
+verbs_pair::~verbs_pair() {
+  set_waiting(false);
+  home_.drop_list(*this);
+  home_.drop_events(this, nullptr);
+  if (placed_) home_.leave(*this, place_, number_);
+  qp_.reset();
+  id_.reset();
+  if (queue_ == nullptr) return;
+  home_.drain(queue_);
+  home_.release(queue_, options_.send_depth + options_.recv_depth + 1);
+}
+
+std::string verbs_pair::local_address() const {
+  return id_ != nullptr ? to_text(rdma_get_local_addr(id_.get())) : std::string();
+}
+
+void verbs_pair::set_waiting(bool on) noexcept {
+  if (waiting_ == on) return;
+  waiting_ = on;
+  home_.add_waiting(on ? 1 : -1);
+}
+
+failure verbs_pair::reset(const char* how) const {
+  return {errc::connection_reset, "the connection to " + peer_ + " broke: " + how};
+}
+
+void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept {
+  if (failed_) return;
+  if (status == wc_status::wr_flush_err) {
+    return enter_error(reset("the device put it into error"));
+  }
+  std::string what = op == opcode::recv
+                         ? "a message from " + peer_ + " could not be received"
+                         : std::string(transport::name(op)) + " to " + peer_ + " failed";
+  failure why{to_errc(status), std::move(what)};
+  why.with_status(static_cast<std::uint16_t>(status), vendor_err);
+  enter_error(std::move(why));
+}
+
+// From here on nothing more is carried out. What is on the device comes back flushed by itself; where
+// it does not, revoke() fetches it.
+void verbs_pair::enter_error(failure why) noexcept {
+  if (failed_) return;
+  failed_ = true;
+  set_waiting(false);
+  phase_ = phase::dead;
+  home_.home().remove(repeat_);
+  home_.home().remove(timer_);
+  if (home_.has_list(*this)) {
+    const post_list& l = home_.list_for(*this);
+    for (std::uint32_t i = 0; i < l.count; ++i) sends_[l.first + i].on_device = false;
+    home_.drop_list(*this);
+  }
+  if (established_ || datagrams()) {
+    cm_event e;
+    e.what = cm_event::type::disconnected;
+    e.pair = this;
+    e.why = std::move(why);
+    e.peer = peer_;
+    home_.push_event(std::move(e));
+  }
+  if (qp_ != nullptr) {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    static_cast<void>(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE));
+  }
+  // The peer learns it at once, whether or not it was told goodbye.
+  if (id_ != nullptr && established_) rdma_disconnect(id_.get());
+  if (id_ == nullptr && established_ && !datagrams() && !peer_said_goodbye_) say(word::unknown);
+  settle();
+  if (outstanding()) home_.home().add(timer_, home_.home().now() + flush_patience);
+}
+
+// Takes the queue pair away from the device: nothing touches a buffer after that, and what has not come
+// back is flushed.
+void verbs_pair::revoke() noexcept {
+  qp_.reset();
+  if (queue_ != nullptr) home_.drain(queue_);
+  for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;
+  for (std::uint32_t i = 0; i < receives_.depth(); ++i) {
+    if (receives_[i].on_device) finish(i, wc_status::wr_flush_err);
+  }
+  settle();
+}
+
+void verbs_pair::never_came_up(cm_event::type what, failure why,
+                               std::span<const std::byte> data) noexcept {
+  if (failed_) return;
+  cm_event e;
+  e.what = what;
+  e.pair = this;
+  e.why = std::move(why);
+  e.data.assign(data.begin(), data.end());
+  e.peer = peer_;
+  home_.push_event(std::move(e));
+  handshake_.reset();
+  enter_error(errc::not_connected);
+  id_.reset();
+  revoke();
+}
+
+void verbs_pair::came_up(std::span<const std::byte> data) {
+  phase_ = phase::open;
+  established_ = true;
+  set_waiting(false);
+  handshake_.reset();
+  home_.home().remove(timer_);
+  home_.home().remove(repeat_);
+  cm_event e;
+  e.what = cm_event::type::established;
+  e.pair = this;
+  e.data.assign(data.begin(), data.end());
+  e.peer = peer_;
+  home_.push_event(std::move(e));
+  watch_peer();
+}
+
+void verbs_pair::abort() noexcept {
+  if (!established_ && !failed_ && !datagrams()) return disconnect();
+  enter_error({errc::connection_reset, "the connection to " + peer_ + " was aborted here"});
+  revoke();
+}
+
+void verbs_pair::disconnect() noexcept {
+  switch (phase_) {
+    case phase::open:
+      phase_ = phase::closing;
+      ring();
+      return advance_close();
+    case phase::idle:
+    case phase::resolving:
+    case phase::requesting:
+    case phase::accepting:
+    case phase::attaching:
+      return never_came_up(
+          cm_event::type::failed,
+          failure{errc::not_connected, "closed by this side before it was connected"}, {});
+    default: return;
+  }
+}
+
+void verbs_pair::advance_close() noexcept {
+  if (phase_ != phase::closing || !sends_.idle()) return;
+  const failure closed{errc::not_connected, "the connection to " + peer_ + " was closed here"};
+  if (datagrams()) return enter_error({errc::not_connected, "this side closed the port"});
+  if (to_control_ == nullptr) return enter_error(closed);
+  phase_ = phase::goodbye_sent;
+  set_waiting(true);
+  home_.home().remove(repeat_);
+  repeat_after_ = first_repeat;
+  home_.home().add(timer_, home_.home().now() + options_.peer_timeout);
+  say_goodbye();
+  if (peer_said_goodbye_) enter_error(closed);
+}
+
+void verbs_pair::say_goodbye() noexcept {
+  say(word::goodbye);
+  home_.home().add(repeat_, home_.home().now() + repeat_after_);
+  repeat_after_ = std::min(repeat_after_ * 2, longest_repeat);
+}
+
+void verbs_pair::say(word what) noexcept {
+  if (to_control_ == nullptr) return;
+  const control_message m{.what = what,
+                          .to_pair = peer_number_,
+                          .from_pair = number_,
+                          .to_token = peer_token_,
+                          .from_token = own_descriptor_ ? own_descriptor_->token : 0};
+  home_.control()->send(m, to_control_, theirs_.control_pair);
+}
+
+void verbs_pair::on_word(const control_message& m) noexcept {
+  const bool from_peer = m.from_pair == peer_number_ && m.from_token == peer_token_ &&
+                         m.to_token == (own_descriptor_ ? own_descriptor_->token : 0);
+  if (!from_peer) return;
+  switch (m.what) {
+    case word::attach:
+      // Answered as often as it is asked: the answer before may be lost.
+      if (phase_ == phase::attaching || carrying()) say(word::attached);
+      if (phase_ == phase::attaching) came_up({});
+      return;
+    case word::attached:
+      if (phase_ == phase::attaching) came_up({});
+      return;
+    case word::unknown:
+      if (phase_ == phase::attaching) {
+        return never_came_up(
+            cm_event::type::failed,
+            {errc::connection_aborted,
+             peer_ + " does not know this descriptor: it is of another queue pair, "
+                     "or the peer was restarted"},
+            {});
+      }
+      if (carrying() && id_ == nullptr) enter_error(reset("the peer ended it"));
+      return;
+    case word::goodbye: break;
+  }
+  const failure closed{errc::not_connected, "the connection was closed by " + peer_};
+  peer_said_goodbye_ = true;
+  switch (phase_) {
+    case phase::accepting: came_up({}); [[fallthrough]];
+    case phase::open: say(word::goodbye); return enter_error(closed);
+    case phase::goodbye_sent: return enter_error(closed);
+    case phase::dead: return say(word::goodbye);
+    default: return;
+  }
+}
+
+void verbs_pair::on_async(ibv_event_type what) noexcept {
+  switch (what) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+      // The completion that says more precisely what happened is usually there already.
+      if (queue_ != nullptr) home_.drain(queue_);
+      enter_error(reset(ibv_event_type_str(what)));
+      return;
+    case IBV_EVENT_COMM_EST:
+      if (phase_ != phase::accepting) return;
+      rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
+      return came_up({});
+    default: return;
+  }
+}
+
+void verbs_pair::on_timer() noexcept {
+  const auto ms = [](duration d) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(d).count()) + " ms";
+  };
+  switch (phase_) {
+    case phase::dead: return revoke();
+    case phase::goodbye_sent:
+      return enter_error(
+          {errc::not_connected, "the connection to " + peer_ +
+                                    " was closed here; no answer to the goodbye within " +
+                                    ms(options_.peer_timeout)});
+    default: break;
+  }
+  never_came_up(
+      cm_event::type::failed,
+      failure{errc::timed_out, peer_ + " did not answer within " + ms(options_.connect_timeout)},
+      {});
+}
+
+void verbs_pair::on_repeat() noexcept {
+  switch (phase_) {
+    case phase::goodbye_sent: return say_goodbye();
+    case phase::attaching:
+      say(word::attach);
+      home_.home().add(repeat_, home_.home().now() + repeat_after_);
+      repeat_after_ = std::min(repeat_after_ * 2, longest_repeat);
+      return;
+    case phase::open: {
+      const bool silent = activity_ == activity_seen_ && sends_.idle() && !probing_;
+      if (silent) probe();
+      return watch_peer();
+    }
+    default: return;
+  }
+}
+
+// An idle connection notices nothing of a peer that is gone: it is asked, by its NIC, once in a while.
+void verbs_pair::watch_peer() noexcept {
+  if (failed_ || options_.type != service::rc) return;
+  activity_seen_ = activity_;
+  home_.home().add(repeat_, home_.home().now() + options_.peer_timeout);
+}
+
+void verbs_pair::probe() noexcept {
+  const bool may_read = has(theirs_.rights, access::remote_read);
+  if (!may_read && !has(theirs_.rights, access::remote_write)) return;
+  ibv_send_wr wr{};
+  wr.wr_id = pack(
+      {.what = work::probe, .generation = place_.generation, .place = place_.index, .number = 0});
+  wr.opcode = may_read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  ibv_send_wr* bad = nullptr;
+  probing_ = ibv_post_send(qp_.get(), &wr, &bad) == 0;
+}
+
+}  // namespace cordma::transport::verbs

@@ -1,0 +1,53 @@
+// The bounds of the verbs transport, and how requests are named towards the device.
+#pragma once
+
+#include <cordma/net/transport/verbs/wire.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cordma::transport::verbs {
+
+inline constexpr std::uint32_t most_depth = 1U << 16;  // requests in one queue
+inline constexpr std::uint32_t most_segments = 16;     // per request
+inline constexpr std::uint32_t datagram_extra = 2;     // of them: for header and overflow
+inline constexpr std::uint32_t most_reads = 128;       // reads and atomics in flight
+inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adapter
+inline constexpr std::size_t most_gids = 1024;         // entries looked at
+inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
+inline constexpr int completions_per_poll = 32;        // taken from a completion queue at once
+inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
+
+// wr_id: what it is 4 bits, generation of the queue pair 20, its place in the adapter's table 20,
+// running number of the request 20. A completion whose generation has passed is dropped.
+enum class work : std::uint8_t {
+  none = 0,
+  send = 1,
+  receive = 2,
+  probe = 3,  // whether an idle peer is still there
+  control_send = 4,
+  control_receive = 5
+};
+inline constexpr std::uint32_t twenty_bits = (1U << 20) - 1;
+static_assert(most_pairs <= twenty_bits + 1);
+static_assert(most_depth * 2 <= twenty_bits + 1, "a running number names one request in flight");
+
+struct work_id {
+  work what = work::none;
+  std::uint32_t generation = 0;
+  std::uint32_t place = 0;
+  std::uint32_t number = 0;
+};
+[[nodiscard]] constexpr std::uint64_t pack(const work_id& w) noexcept {
+  return (std::uint64_t{static_cast<std::uint8_t>(w.what)} << 60) |
+         (std::uint64_t{w.generation & twenty_bits} << 40) |
+         (std::uint64_t{w.place & twenty_bits} << 20) | (w.number & twenty_bits);
+}
+[[nodiscard]] constexpr work_id unpack(std::uint64_t id) noexcept {
+  return {.what = static_cast<work>(id >> 60),
+          .generation = static_cast<std::uint32_t>(id >> 40) & twenty_bits,
+          .place = static_cast<std::uint32_t>(id >> 20) & twenty_bits,
+          .number = static_cast<std::uint32_t>(id) & twenty_bits};
+}
+
+}  // namespace cordma::transport::verbs

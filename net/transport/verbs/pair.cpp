@@ -1,0 +1,383 @@
+#include <cordma/net/transport/verbs/pair.hpp>
+
+#include <cordma/net/transport/verbs/datagram_room.hpp>
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace cordma::transport::verbs {
+namespace {
+
+static_assert(static_cast<int>(wc_status::wr_flush_err) == IBV_WC_WR_FLUSH_ERR);
+static_assert(static_cast<int>(wc_status::rem_access_err) == IBV_WC_REM_ACCESS_ERR);
+static_assert(static_cast<int>(wc_status::rnr_retry_exc_err) == IBV_WC_RNR_RETRY_EXC_ERR);
+static_assert(static_cast<int>(wc_status::tm_rndv_incomplete) == IBV_WC_TM_RNDV_INCOMPLETE);
+
+wc_status to_status(ibv_wc_status s) noexcept {
+  const auto number = static_cast<std::size_t>(s);
+  return number < wc_status_count ? static_cast<wc_status>(number) : wc_status::general_err;
+}
+
+ibv_wr_opcode to_opcode(opcode op) noexcept {
+  switch (op) {
+    case opcode::send: return IBV_WR_SEND;
+    case opcode::send_imm: return IBV_WR_SEND_WITH_IMM;
+    case opcode::write: return IBV_WR_RDMA_WRITE;
+    case opcode::write_imm: return IBV_WR_RDMA_WRITE_WITH_IMM;
+    case opcode::read: return IBV_WR_RDMA_READ;
+    case opcode::fetch_add: return IBV_WR_ATOMIC_FETCH_AND_ADD;
+    case opcode::compare_swap: return IBV_WR_ATOMIC_CMP_AND_SWP;
+    // A read of nothing: it needs no key, and its answer comes behind everything before it.
+    case opcode::flush: return IBV_WR_RDMA_READ;
+    case opcode::recv:
+    case opcode::recv_write_imm: break;
+  }
+  return IBV_WR_SEND;
+}
+
+bool sends_payload(opcode op) noexcept { return op <= opcode::write_imm; }
+
+// Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
+std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
+  return rkey <= UINT32_MAX ? static_cast<std::uint32_t>(rkey) : 0;
+}
+
+access right_for(opcode op) noexcept {
+  switch (op) {
+    case opcode::write:
+    case opcode::write_imm: return access::remote_write;
+    case opcode::read: return access::remote_read;
+    case opcode::fetch_add:
+    case opcode::compare_swap: return access::remote_atomic;
+    default: return access::local_read;
+  }
+}
+
+}  // namespace
+
+verbs_pair::verbs_pair(verbs_adapter& home, const queue_pair_options& granted)
+    : home_(home),
+      options_(granted),
+      sends_(granted.send_depth),
+      receives_(granted.recv_depth),
+      timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_timer(); }),
+      repeat_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_repeat(); }) {}
+
+result<void> verbs_pair::make() {
+  const verbs_domain& domain = home_.owner();
+  result<ibv_cq*> queue = home_.promise(options_.send_depth + options_.recv_depth + 1);
+  if (!queue) return queue.why();
+  queue_ = *queue;
+  place_ = home_.enter(*this);
+  placed_ = true;
+  ibv_qp_init_attr init{};
+  init.qp_context = &home_;
+  init.send_cq = init.recv_cq = queue_;
+  init.cap.max_send_wr = options_.send_depth + 1;  // one for probing
+  init.cap.max_recv_wr = options_.recv_depth;
+  init.cap.max_send_sge = options_.max_segments;
+  init.cap.max_recv_sge = options_.max_segments + (datagrams() ? datagram_extra : 0U);
+  init.cap.max_inline_data = options_.inline_bytes;
+  init.qp_type = datagrams() ? IBV_QPT_UD : options_.type == service::uc ? IBV_QPT_UC : IBV_QPT_RC;
+  qp_.reset(ibv_create_qp(domain.pd(), &init));
+  if (qp_ == nullptr) {
+    return failure::from_os(errno, "making a queue pair on " + domain.hardware().name);
+  }
+  number_ = qp_->qp_num;
+  home_.name(number_, *this);
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.pkey_index = domain.hardware().pkey_index;
+  attr.port_num = domain.hardware().port;
+  int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+  if (datagrams()) {
+    attr.qkey = options_.qkey;
+    mask |= IBV_QP_QKEY;
+  } else {
+    const bool rc = options_.type == service::rc;
+    unsigned flags = 0;
+    if (has(options_.remote_access, access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE;
+    if (rc && has(options_.remote_access, access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
+    if (rc && has(options_.remote_access, access::remote_atomic)) {
+      flags |= IBV_ACCESS_REMOTE_ATOMIC;
+    }
+    attr.qp_access_flags = flags;
+    mask |= IBV_QP_ACCESS_FLAGS;
+  }
+  const int code = ibv_modify_qp(qp_.get(), &attr, mask);
+  if (code != 0)
+    return failure::from_os(code, "preparing a queue pair on " + domain.hardware().name);
+  return {};
+}
+
+// ---- posting ----
+
+bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
+                      std::uint32_t number) noexcept {
+  wr = ibv_send_wr{};
+  wr.wr_id = pack({.what = work::send,
+                   .generation = place_.generation,
+                   .place = place_.index,
+                   .number = number});
+  wr.opcode = to_opcode(r.op);
+  wr.sg_list = sges;
+  std::uint64_t total = 0;
+  if (r.op != opcode::flush) {
+    wr.num_sge = r.segment_count;
+    for (std::size_t i = 0; i < r.segment_count; ++i) {
+      sges[i] = to_sge(r.segments[i]);
+      total += r.segments[i].length;
+    }
+  }
+  send_slot& slot = sends_[number];
+  slot.length = static_cast<std::uint32_t>(total);
+  if ((r.flags & post_flag::fence) != 0 && options_.type == service::rc) {
+    wr.send_flags |= IBV_SEND_FENCE;
+  }
+  const bool small = sends_payload(r.op) && total != 0 && total <= options_.inline_bytes;
+  CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || small);
+  if (small) wr.send_flags |= IBV_SEND_INLINE;
+  if (r.op == opcode::send_imm || r.op == opcode::write_imm) wr.imm_data = htonl(r.imm);
+  if (r.op == opcode::fetch_add || r.op == opcode::compare_swap) {
+    wr.num_sge = 1;
+    sges[0].length = slot.length = sizeof(std::uint64_t);
+    wr.wr.atomic.remote_addr = r.remote_addr;
+    wr.wr.atomic.rkey = to_rkey(r.rkey);
+    wr.wr.atomic.compare_add = r.operand;
+    wr.wr.atomic.swap = r.swap;
+  } else if (datagrams()) {
+    datagram_address to;
+    if (!decode(*r.to, to)) return false;
+    ibv_ah_attr where = path_;
+    where.grh.dgid = to_gid(to.gid);
+    where.dlid = to.lid;
+    wr.wr.ud.ah = home_.handle_to(where);
+    wr.wr.ud.remote_qpn = to.group ? group_pair : r.to->queue_pair;
+    wr.wr.ud.remote_qkey = r.to->qkey;
+    return wr.wr.ud.ah != nullptr;
+  } else {
+    wr.wr.rdma.remote_addr = r.op == opcode::flush ? 0 : r.remote_addr;
+    wr.wr.rdma.rkey = r.op == opcode::flush ? 0 : to_rkey(r.rkey);
+  }
+  return true;
+}
+
+posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
+  const std::uint32_t number = sends_.posted;
+  CORDMA_REQUIRE_OP(number - sends_.taken, <, options_.send_depth);
+  CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
+  CORDMA_REQUIRE(r.op <= opcode::flush);
+  ++activity_;
+  sends_[number] = send_slot{.id = r.id,
+                             .length = 0,
+                             .vendor_err = 0,
+                             .op = r.op,
+                             .status = wc_status::success,
+                             .on_device = false};
+  ++sends_.posted;
+  const bool by_counting = r.op == opcode::flush && !has(theirs_.rights, access::remote_read);
+  if (failed_ || by_counting) {
+    if (!failed_) ring();  // what is before it has to end some time
+    settle();
+    return posted::pending;
+  }
+  post_list& l = home_.list_for(*this);
+  if (l.count == 0) l.first = number;
+  ibv_sge* const sges = &l.segments[l.count * most_segments];
+  if (!fill(l.requests[l.count], sges, r, number)) {
+    // No way to that peer. Its turn comes when those before it are done.
+    if (l.count == 0)
+      home_.drop_list(*this);
+    else
+      post(l);
+    sends_[number].status = wc_status::loc_qp_op_err;
+    settle();
+    return posted::pending;
+  }
+  sends_[number].on_device = true;
+  ++l.count;
+  const bool more = (r.flags & post_flag::more) != 0 && (r.flags & post_flag::inline_data) == 0;
+  if (!more || l.count == post_list_length) post(l);
+  return posted::pending;
+}
+
+void verbs_pair::post(post_list& l) noexcept {
+  const std::size_t count = l.count;
+  const std::uint32_t first = l.first;
+  for (std::size_t i = 0; i + 1 < count; ++i) l.requests[i].next = &l.requests[i + 1];
+  l.requests[count - 1].next = nullptr;
+  // The completion of the last one stands for all of the list: they end in order.
+  l.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
+  home_.drop_list(*this);
+  ibv_send_wr* bad = nullptr;
+  const int code = ibv_post_send(qp_.get(), l.requests.data(), &bad);
+  if (code == 0) [[likely]]
+    return;
+  const auto posted_ones = bad != nullptr ? static_cast<std::size_t>(bad - l.requests.data()) : 0;
+  for (std::size_t i = posted_ones; i < count; ++i) {
+    sends_[first + static_cast<std::uint32_t>(i)].on_device = false;
+  }
+  sends_[first + static_cast<std::uint32_t>(posted_ones)].status = wc_status::general_err;
+  enter_error(failure{errc::driver, "the RDMA device did not take a request"}.with_errno(code));
+}
+
+void verbs_pair::ring() noexcept {
+  if (home_.has_list(*this)) post(home_.list_for(*this));
+}
+
+posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
+  CORDMA_REQUIRE(!receives_.full());
+  CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
+  const std::uint32_t place = receives_.reserve();
+  receives_[place] = recv_slot{.id = r.id,
+                               .byte_len = 0,
+                               .imm = 0,
+                               .vendor_err = 0,
+                               .op = opcode::recv,
+                               .status = wc_status::success,
+                               .has_imm = false,
+                               .on_device = false};
+  if (failed_) {
+    finish(place, wc_status::wr_flush_err);
+    return posted::pending;
+  }
+  receives_[place].on_device = true;
+  int code = 0;
+  if (datagrams()) {
+    room_->keep(place, r);
+    code = post_datagram(place);
+  } else {
+    std::array<ibv_sge, most_segments> sges;
+    for (std::size_t i = 0; i < r.segment_count; ++i) sges[i] = to_sge(r.segments[i]);
+    ibv_recv_wr wr{};
+    wr.wr_id = pack({.what = work::receive,
+                     .generation = place_.generation,
+                     .place = place_.index,
+                     .number = place});
+    wr.sg_list = sges.data();
+    wr.num_sge = r.segment_count;
+    ibv_recv_wr* bad = nullptr;
+    code = ibv_post_recv(qp_.get(), &wr, &bad);
+  }
+  if (code != 0) [[unlikely]] {
+    finish(place, wc_status::general_err);
+    enter_error(failure{errc::driver, "the RDMA device did not take a receive"}.with_errno(code));
+  }
+  return posted::pending;
+}
+
+// ---- completions ----
+
+void verbs_pair::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
+  ++activity_;
+  switch (id.what) {
+    case work::send: return on_send(id.number, wc);
+    case work::receive: return on_receive(id.number, wc);
+    default: break;
+  }
+  probing_ = false;
+  if (wc.status != IBV_WC_SUCCESS) enter_error(reset("it does not answer any more"));
+}
+
+// What the device says, in the words that hold for all transports. A queue pair refuses what the
+// connection has no right to as an invalid request. Soft-RoCE has words of its own for a message that
+// is longer than its receive.
+wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
+  if (status == wc_status::rem_inv_req_err && !has(theirs_.rights, right_for(op))) {
+    return wc_status::rem_access_err;
+  }
+  if (!home_.owner().hardware().is_soft_roce()) return status;
+  if (op == opcode::recv && status == wc_status::loc_qp_op_err) return wc_status::loc_len_err;
+  const bool send = op == opcode::send || op == opcode::send_imm;
+  return send && status == wc_status::rem_op_err ? wc_status::rem_inv_req_err : status;
+}
+
+void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
+  const std::uint32_t ahead = (number - sends_.done) & twenty_bits;
+  if (ahead >= sends_.posted - sends_.done) {
+    return enter_error({errc::driver, "the device completed a request that was never posted"});
+  }
+  // Those before it asked for no completion of their own: having none, they succeeded.
+  for (std::uint32_t i = 0; i < ahead; ++i) {
+    sends_[sends_.done++].on_device = false;
+  }
+  send_slot& slot = sends_[sends_.done++];
+  slot.on_device = false;
+  slot.status = told(slot.op, to_status(wc.status));
+  if (slot.status != wc_status::success) {
+    slot.vendor_err = wc.vendor_err;
+    if (!datagrams()) fail_request(slot.status, slot.op, wc.vendor_err);
+  }
+  settle();
+  if (phase_ == phase::closing) advance_close();
+}
+
+void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
+  if (place >= receives_.depth() || !receives_[place].on_device) {
+    return enter_error({errc::driver, "the device completed a receive that was never posted"});
+  }
+  if (phase_ == phase::accepting && wc.status == IBV_WC_SUCCESS) {
+    // Faster than the client's last word, and as good.
+    rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
+    came_up({});
+  }
+  recv_slot& slot = receives_[place];
+  const wc_status status = told(opcode::recv, to_status(wc.status));
+  if (status == wc_status::success) {
+    if (datagrams() && !take_datagram(place, wc)) return;
+    if (!datagrams()) slot.byte_len = wc.byte_len;
+    slot.op = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
+    slot.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+    slot.imm = slot.has_imm ? ntohl(wc.imm_data) : 0;
+  } else {
+    slot.vendor_err = wc.vendor_err;
+  }
+  finish(place, status);
+  if (status != wc_status::success) fail_request(status, opcode::recv, wc.vendor_err);
+}
+
+void verbs_pair::finish(std::uint32_t place, wc_status status) noexcept {
+  receives_[place].on_device = false;
+  receives_[place].status = status;
+  receives_.finish(place);
+  settle();
+}
+
+// What the device does not know of ends when everything before it has.
+void verbs_pair::settle() noexcept {
+  while (!sends_.idle() && !sends_[sends_.done].on_device) {
+    send_slot& slot = sends_[sends_.done++];
+    if (failed_ && slot.status == wc_status::success) slot.status = wc_status::wr_flush_err;
+  }
+  if (has_completions()) home_.mark_completed(completed_link_);
+  if (failed_ && !outstanding() && phase_ == phase::dead) home_.home().remove(timer_);
+}
+
+std::size_t verbs_pair::take(std::span<completion> out) noexcept {
+  std::size_t n = 0;
+  for (; n < out.size() && sends_.taken != sends_.done; ++n, ++sends_.taken) {
+    const send_slot& s = sends_[sends_.taken];
+    const bool read = s.op == opcode::read && s.status == wc_status::success;
+    out[n] = completion{.id = s.id,
+                        .byte_len = read ? s.length : 0,
+                        .vendor_err = s.vendor_err,
+                        .status = s.status,
+                        .op = s.op};
+  }
+  for (; n < out.size() && receives_.any_finished(); ++n) {
+    const recv_slot& s = receives_.take();
+    out[n] = completion{.id = s.id,
+                        .byte_len = s.byte_len,
+                        .imm = s.imm,
+                        .vendor_err = s.vendor_err,
+                        .status = s.status,
+                        .op = s.op,
+                        .has_imm = s.has_imm};
+  }
+  return n;
+}
+
+}  // namespace cordma::transport::verbs

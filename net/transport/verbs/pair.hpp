@@ -1,0 +1,239 @@
+// One queue pair: connected (RC, UC) or a datagram port (UD). What it promises is in README.md.
+#pragma once
+
+#include <cordma/net/transport/verbs/adapter.hpp>
+
+#include <bit>
+#include <memory>
+#include <optional>
+
+namespace cordma::transport::verbs {
+
+struct send_slot {
+  std::uint64_t id;
+  std::uint32_t length;  // bytes
+  std::uint32_t vendor_err;
+  opcode op;
+  wc_status status;
+  bool on_device;  // the device owes a completion, or one of a later request that stands for it
+};
+
+struct recv_slot {
+  std::uint64_t id;
+  std::uint32_t byte_len;
+  std::uint32_t imm;
+  std::uint32_t vendor_err;
+  opcode op;
+  wc_status status;
+  bool has_imm;
+  bool on_device;
+};
+
+// The send queue: requests end in order. taken <= done <= posted, as distances of running numbers.
+class send_ring {
+ public:
+  explicit send_ring(std::uint32_t depth)
+      : mask_(std::bit_ceil(std::max(depth, 1U)) - 1), at_(new send_slot[mask_ + std::size_t{1}]) {}
+  [[nodiscard]] send_slot& operator[](std::uint32_t number) noexcept { return at_[number & mask_]; }
+  [[nodiscard]] bool idle() const noexcept { return done == posted; }
+  std::uint32_t posted = 0;
+  std::uint32_t done = 0;   // have their final status
+  std::uint32_t taken = 0;  // reported
+
+ private:
+  std::uint32_t mask_;
+  std::unique_ptr<send_slot[]> at_;
+};
+
+// The receive queue: a table, because a datagram port gives a receive back to the device when what
+// came does not fit into it, and then others end first.
+class recv_table {
+ public:
+  explicit recv_table(std::uint32_t depth)
+      : depth_(depth),
+        slots_(new recv_slot[depth]()),
+        free_(new std::uint32_t[depth]),
+        finished_(new std::uint32_t[depth]) {
+    for (std::uint32_t i = 0; i < depth; ++i) free_[i] = depth - 1 - i;
+    free_count_ = depth;
+  }
+  [[nodiscard]] std::uint32_t depth() const noexcept { return depth_; }
+  [[nodiscard]] bool full() const noexcept { return free_count_ == 0; }
+  [[nodiscard]] recv_slot& operator[](std::uint32_t place) noexcept { return slots_[place]; }
+  [[nodiscard]] std::uint32_t reserve() noexcept { return free_[--free_count_]; }
+  void finish(std::uint32_t place) noexcept { finished_[(first_ + count_++) % depth_] = place; }
+  [[nodiscard]] bool idle() const noexcept { return free_count_ + count_ == depth_; }
+  [[nodiscard]] bool any_finished() const noexcept { return count_ != 0; }
+  // REQUIRES any_finished(); the slot stays readable until the next reserve().
+  [[nodiscard]] const recv_slot& take() noexcept {
+    const std::uint32_t place = finished_[first_];
+    first_ = (first_ + 1) % depth_;
+    --count_;
+    free_[free_count_++] = place;
+    return slots_[place];
+  }
+
+ private:
+  std::uint32_t depth_;
+  std::unique_ptr<recv_slot[]> slots_;
+  std::unique_ptr<std::uint32_t[]> free_;
+  std::unique_ptr<std::uint32_t[]> finished_;
+  std::uint32_t free_count_ = 0;
+  std::uint32_t first_ = 0;
+  std::uint32_t count_ = 0;
+};
+
+struct datagram_room;
+
+// Bound to the adapter's thread.
+class verbs_pair final : public queue_pair {
+ public:
+  verbs_pair(verbs_adapter& home, const queue_pair_options& granted);
+  ~verbs_pair() override;
+  // The queue pair on the device, ready to receive into; full, no_memory.
+  [[nodiscard]] result<void> make();
+
+  [[nodiscard]] const queue_pair_options& actual() const noexcept override { return options_; }
+  [[nodiscard]] std::string local_address() const override;
+  [[nodiscard]] std::string peer_address() const override { return peer_; }
+  [[nodiscard]] std::vector<property> properties() const override;
+  [[nodiscard]] posted post_send(const send_request& request, completion& now) noexcept override;
+  [[nodiscard]] posted post_recv(const recv_request& request, completion& now) noexcept override;
+  void ring() noexcept override;
+  void disconnect() noexcept override;
+  void abort() noexcept override;
+  result<std::vector<std::byte>> descriptor() override;
+  result<void> connect(std::span<const std::byte> peer_descriptor) override;
+  result<datagram_peer> self() override;
+  result<datagram_peer> group(const address& name) override;
+  result<void> join(const address& group) override;
+  result<void> leave(const address& group) override;
+
+  // Called by the adapter.
+  void begin(std::vector<socket_address> candidates, std::string peer,
+             std::span<const std::byte> data);
+  [[nodiscard]] result<void> answer(incoming& client, std::span<const std::byte> data);
+  // service::ud: to where it sends and receives.
+  [[nodiscard]] result<void> open_port();
+  void on_news(const cm_news& news);
+  void on_word(const control_message& m) noexcept;
+  void on_async(ibv_event_type what) noexcept;
+  void on_completion(const work_id& id, const ibv_wc& wc) noexcept;
+  [[nodiscard]] std::size_t take(std::span<completion> out) noexcept;
+  [[nodiscard]] bool has_completions() const noexcept {
+    return sends_.taken != sends_.done || receives_.any_finished();
+  }
+  [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
+  [[nodiscard]] std::uint32_t peer_control() const noexcept { return theirs_.control_pair; }
+  void device_gone(const failure& why) noexcept { enter_error(why); }
+
+ private:
+  enum class phase : std::uint8_t {
+    idle,        // made; to be connected out of band
+    resolving,   // rdma_cm looks for the device and the path
+    requesting,  // the peer is asked
+    accepting,   // the client's last word is missing
+    attaching,   // out of band: the peer has yet to say that it is connected as well
+    open,
+    closing,       // disconnect() was called: goodbye follows what was posted
+    goodbye_sent,  // until the peer answers
+    dead,          // in error
+  };
+  struct timed : timer {
+    timed(verbs_pair& p, timer::function f) noexcept : timer(f), owner(&p) {}
+    verbs_pair* owner;
+  };
+  // Needed until the connection is up.
+  struct handshake {
+    std::vector<socket_address> candidates;
+    std::size_t next = 0;
+    failure last{errc::unreachable};
+    std::vector<std::byte> data;
+  };
+
+  // pair.cpp: requests and completions
+  [[nodiscard]] bool carrying() const noexcept {
+    return phase_ == phase::open || phase_ == phase::closing || phase_ == phase::goodbye_sent;
+  }
+  [[nodiscard]] bool datagrams() const noexcept { return options_.type == service::ud; }
+  [[nodiscard]] bool fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
+                          std::uint32_t number) noexcept;
+  void post(post_list& l) noexcept;
+  void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
+  void on_receive(std::uint32_t place, const ibv_wc& wc) noexcept;
+  void finish(std::uint32_t place, wc_status status) noexcept;
+  [[nodiscard]] int post_datagram(std::uint32_t place) noexcept;
+  [[nodiscard]] bool take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept;
+  [[nodiscard]] wc_status told(opcode op, wc_status status) const noexcept;
+  void settle() noexcept;
+  [[nodiscard]] bool outstanding() const noexcept { return !sends_.idle() || !receives_.idle(); }
+
+  // life.cpp: errors, closing, probing
+  void enter_error(failure why) noexcept;
+  void fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept;
+  void revoke() noexcept;
+  void never_came_up(cm_event::type what, failure why, std::span<const std::byte> data) noexcept;
+  void came_up(std::span<const std::byte> data);
+  void say_goodbye() noexcept;
+  void advance_close() noexcept;
+  void say(word what) noexcept;
+  void on_timer() noexcept;
+  void on_repeat() noexcept;
+  void watch_peer() noexcept;
+  void probe() noexcept;
+  void set_waiting(bool on) noexcept;
+  [[nodiscard]] failure reset(const char* how) const;
+
+  // handshake.cpp: coming up
+  void try_next_candidate() noexcept;
+  [[nodiscard]] result<void> try_candidate(const socket_address& to);
+  void next_or_fail(failure why) noexcept;
+  void on_resolved();
+  void request();
+  void on_response(const cm_news& news);
+  void on_refusal(const cm_news& news);
+  [[nodiscard]] hello greeting(hello_kind kind) const noexcept;
+  void agree(const hello& theirs, std::uint32_t reads) noexcept;
+  [[nodiscard]] result<void> make_ready(std::uint32_t peer_number);
+  [[nodiscard]] result<void> to_receive(ibv_qp_attr attr, int mask);
+  [[nodiscard]] result<void> to_send(ibv_qp_attr attr, int mask);
+  [[nodiscard]] result<void> attach_to(const pair_descriptor& d);
+
+  verbs_adapter& home_;
+  queue_pair_options options_;
+  ibv_cq* queue_ = nullptr;
+  owned<ibv_qp> qp_;
+  owned_id id_;
+  std::uint32_t number_ = 0;
+  verbs_adapter::place place_;
+  bool placed_ = false;
+  phase phase_ = phase::idle;
+  bool established_ = false;
+  bool failed_ = false;
+  bool waiting_ = false;  // counted by the adapter as waiting
+  bool peer_said_goodbye_ = false;
+  bool probing_ = false;
+  std::uint8_t timeout_code_ = 0;
+  std::uint8_t mtu_ = 0;
+  hello theirs_;
+  std::uint32_t peer_number_ = 0;
+  std::uint32_t peer_reads_ = 0;
+  ibv_ah_attr path_{};
+  ibv_ah* to_control_ = nullptr;
+  send_ring sends_;
+  recv_table receives_;
+  pair_link completed_link_{*this};
+  timed timer_;   // the end of patience: connecting, closing, flushing
+  timed repeat_;  // control datagrams that may get lost; probing
+  duration repeat_after_{};
+  std::uint32_t activity_ = 0;
+  std::uint32_t activity_seen_ = 0;
+  std::string peer_;
+  std::unique_ptr<handshake> handshake_;
+  std::optional<pair_descriptor> own_descriptor_;
+  std::uint64_t peer_token_ = 0;
+  std::unique_ptr<datagram_room> room_;  // service::ud
+  std::vector<std::pair<gid_bytes, file>> groups_;
+};
+
+}  // namespace cordma::transport::verbs

@@ -1,0 +1,112 @@
+// Completion queues that never overflow, and requests that ask for no completion of their own.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cstdlib>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+task<> many_connections(stage& on, std::size_t count) {
+  std::vector<wire> wires;
+  for (std::size_t i = 0; i < count; ++i) {
+    wire w = co_await connect(on);
+    wires.push_back(std::move(w));
+  }
+  constexpr std::size_t each = 100;  // within the default depth
+  MemoryRegion out = client_memory(on, 8);
+  MemoryRegion in = server_memory(on, 8);
+  std::vector<recv_operation> recvs;
+  std::vector<send_operation> sends;
+  for (wire& w : wires) {
+    for (std::size_t i = 0; i < each; ++i) recvs.push_back(w.server.recv(in).start());
+    for (std::size_t i = 0; i < each; ++i) sends.push_back(w.client.send(out).start());
+  }
+  // All of it in flight, and nobody polls: it is the kernel that fills the completion queues.
+  for (send_operation& op : sends) co_await op;
+  for (recv_operation& op : recvs) co_await op;
+  for (wire& w : wires) CHECK(w.client.state() == endpoint_state::connected);
+}
+
+}  // namespace
+
+TEST_CASE("L4: sixty connections with full queues share completion queues that never overflow") {
+  for (const char* entries : {"256", "4096"}) {
+    CAPTURE(entries);
+    ::setenv("CORDMA_VERBS_CQ_ENTRIES", entries, 1);
+    stage s;
+    s.play([](stage& on) -> task<> { co_await many_connections(on, 60); });
+  }
+  ::unsetenv("CORDMA_VERBS_CQ_ENTRIES");
+}
+
+TEST_CASE("L4: connections that come and go give their room in the completion queue back") {
+  ::setenv("CORDMA_VERBS_CQ_ENTRIES", "1024", 1);
+  stage s;
+  ::unsetenv("CORDMA_VERBS_CQ_ENTRIES");
+  s.play([](stage& on) -> task<> {
+    for (int i = 0; i < 100; ++i) {
+      wire w = co_await connect(on);
+      MemoryRegion in = server_memory(on, 8);
+      recv_operation abandoned = w.server.recv(in).start();
+      w.client.abort();
+      const result<Received> r = co_await abandoned.result();
+      CHECK(r.code() == errc::flushed);
+    }
+  });
+}
+
+TEST_CASE("L5: of a batch, the request that fails is told to its own awaiter") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::size_t bad = 41;  // in the middle of what is behind one doorbell
+    wire w = co_await connect(on);
+    MemoryRegion data = client_memory(on, 8);
+    MemoryRegion target = server_memory(on, 100 * 8);
+    const RemoteMemory remote = exported(target);
+    MemoryRegion closed = server_memory(on, 8, access::local_write | access::remote_read);
+    const RemoteMemory unwritable = exported(closed);
+    fill(data.bytes(), 3);
+    std::vector<send_operation> writes;
+    {
+      const Endpoint::Batch together = w.client.batch();
+      for (std::size_t i = 0; i < 100; ++i) {
+        const RemoteSlice to =
+            i == bad ? unwritable.slice(0, 8).value() : remote.slice(i * 8, 8).value();
+        writes.push_back(w.client.write(to, data).start());
+      }
+    }
+    for (std::size_t i = 0; i < 100; ++i) {
+      CAPTURE(i);
+      send_operation& op = writes[i];
+      const result<void> r = co_await op.result();
+      CHECK(r.code() == (i < bad ? errc::ok : i == bad ? errc::remote_access : errc::flushed));
+    }
+    CHECK(all_zero(target.bytes().subspan((bad + 1) * 8)));
+    CHECK(all_zero(closed.bytes()));
+  });
+}
+
+TEST_CASE("L5: depth 64, batches of 16, fifty thousand writes: the queue is never too full") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    endpoint_options o;
+    o.send_depth = 64;
+    wire w = co_await connect(on, o, o);
+    MemoryRegion data = client_memory(on, 64);
+    MemoryRegion target = server_memory(on, 64);
+    const RemoteMemory remote = exported(target);
+    for (int round = 0; round < 3125; ++round) {
+      std::vector<send_operation> writes;
+      {
+        const Endpoint::Batch together = w.client.batch();
+        for (int i = 0; i < 16; ++i) writes.push_back(w.client.write(remote, data).start());
+      }
+      for (send_operation& op : writes) co_await op;
+    }
+    CHECK(w.client.state() == endpoint_state::connected);
+    CHECK(w.client.inflight() == 0);
+  });
+}

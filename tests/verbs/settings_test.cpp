@@ -1,0 +1,159 @@
+// What operators set is what connections get, can be read back, and is refused where it cannot be had.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <algorithm>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+context_options with(transport::verbs_options o) {
+  context_options c;
+  c.transports = {transport::kind::verbs};
+  c.verbs = std::move(o);
+  return c;
+}
+
+std::string property_of(const Endpoint& e, std::string_view name) {
+  const std::vector<transport::property> all = e.properties();
+  const auto at = std::find_if(all.begin(), all.end(),
+                               [&](const transport::property& p) { return p.name == name; });
+  REQUIRE(at != all.end());
+  return at->value;
+}
+
+// Two Contexts on one reactor.
+struct pair_of_hosts {
+  pair_of_hosts(transport::verbs_options for_client, transport::verbs_options for_server)
+      : client_context(with(std::move(for_client))),
+        server_context(with(std::move(for_server))),
+        client(client_context, loop),
+        server(server_context, loop) {}
+  reactor loop;
+  Context client_context;
+  Context server_context;
+  Worker client;
+  Worker server;
+};
+
+task<wire> join(pair_of_hosts* h, endpoint_options options) {
+  Listener listener = h->server.listen(own_host() + ":0").value();
+  connect_options to;
+  to.endpoint = options;
+  const std::string where = own_host() + ":" + std::to_string(listener.bound().port);
+  connect_operation connecting = h->client.connect(where, to).start();
+  ConnectionRequest request = co_await listener.next();
+  Endpoint server = co_await request.accept(to);
+  Endpoint client = co_await connecting;
+  co_return wire(std::move(client), std::move(server));
+}
+
+void refuses(transport::verbs_options o, errc code, std::string_view saying) {
+  const result<std::shared_ptr<transport::domain>> r = transport::make_verbs(o);
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.code() == code);
+  CAPTURE(r.why().message());
+  CHECK(r.why().message().find(saying) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("I1: settings reach the queue pair and can be read back") {
+  transport::verbs_options o;
+  o.gid_index = 1;
+  o.mtu = 512;
+  o.service_level = 3;
+  o.traffic_class = 96;
+  o.timeout = 15;
+  o.retry_count = 5;
+  o.rnr_timer = 12;
+  o.send_depth = 300;
+  o.recv_depth = 200;
+  o.relaxed_ordering = true;
+  pair_of_hosts h(o, o);
+  const wire w = cordma::run(h.loop, join(&h, endpoint_options()));
+  for (const Endpoint* e : {&w.client, &w.server}) {
+    CHECK(property_of(*e, "device") == "rxe0");
+    CHECK(property_of(*e, "gid_index") == "1");
+    CHECK(property_of(*e, "path_mtu") == "512");
+    CHECK(property_of(*e, "service_level") == "3");
+    CHECK(property_of(*e, "traffic_class") == "96");
+    CHECK(property_of(*e, "timeout") == "15");
+    CHECK(property_of(*e, "retry_count") == "5");
+    CHECK(property_of(*e, "rnr_timer") == "12");
+    CHECK(e->actual().send_depth >= 300);
+    CHECK(e->actual().recv_depth >= 200);
+  }
+  CHECK(property_of(w.client, "pair") == property_of(w.server, "peer_pair"));
+}
+
+TEST_CASE("I1: path MTUs that differ are negotiated to the smaller one, and data passes") {
+  transport::verbs_options small;
+  small.mtu = 256;
+  transport::verbs_options large;
+  large.mtu = 2048;
+  for (const bool client_is_small : {true, false}) {
+    CAPTURE(client_is_small);
+    pair_of_hosts h(client_is_small ? small : large, client_is_small ? large : small);
+    wire w = cordma::run(h.loop, join(&h, endpoint_options()));
+    CHECK(property_of(w.client, "path_mtu") == "256");
+    CHECK(property_of(w.server, "path_mtu") == "256");
+    MemoryRegion out = h.client_context.allocate(5000).value();
+    MemoryRegion in = h.server_context.allocate(5000).value();
+    fill(out.bytes(), 4);
+    cordma::run(h.loop, [](wire* ends, Slice from, Slice to) -> task<> {
+      recv_operation receiving = ends->server.recv(to).start();
+      co_await ends->client.send(from);
+      co_await receiving;
+      recv_operation back = ends->client.recv(from).start();
+      co_await ends->server.send(to);
+      co_await back;
+    }(&w, out.all(), in.all()));
+    CHECK(filled(in.bytes(), 4));
+  }
+}
+
+TEST_CASE("I1: read depths that differ are negotiated to the smaller one") {
+  pair_of_hosts h({}, {});
+  endpoint_options few;
+  few.read_depth = 2;
+  const wire w = cordma::run(h.loop, join(&h, few));
+  CHECK(w.client.actual().read_depth == 2);
+  CHECK(w.server.actual().read_depth == 2);
+}
+
+TEST_CASE(
+    "I1: a GID, partition, port or device that is not there is not_found, and what is there is "
+    "said") {
+  transport::verbs_options o;
+  o.gid_index = 200;
+  refuses(o, errc::not_found, "it has 0 (");
+  o = {};
+  o.pkey = 0x1234;
+  refuses(o, errc::not_found, "verbs.pkey 0x1234");
+  o = {};
+  o.device = "mlx5_7";
+  refuses(o, errc::not_found, "this machine has rxe0");
+  o = {};
+  o.device = "rxe0:7";
+  refuses(o, errc::not_supported, "rxe0 has no active port 7");
+  o = {};
+  o.device = "rxe0:x";
+  refuses(o, errc::invalid_value, "device:port");
+  o = {};
+  o.mtu = 1500;
+  refuses(o, errc::invalid_value, "no RDMA MTU");
+}
+
+TEST_CASE("B4: the device's report has its ports, GIDs and limits, in the words of ibv_devinfo") {
+  const std::string report = transport::describe_rdma_devices();
+  for (const char* line :
+       {"hca_id:\trxe0", "transport:", "max_qp_wr:", "max_cqe:", "atomic_cap:", "port:\t1",
+        "PORT_ACTIVE (4)", "active_mtu:", "link_layer:", "GID[  1]:", "RoCE v2",
+        "PKey[  0]:\t\t0xffff"}) {
+    CAPTURE(line);
+    CHECK(report.find(line) != std::string::npos);
+  }
+}
