@@ -216,6 +216,7 @@ const std::array table{
     cell("Endpoint.state_changed", endpoint_in, [](g_& g) { return g.e.state_changed(); },                      {waits, waits, ok,    ok,    ok,    ok}),
     cell("Endpoint.local_address", endpoint_in, [](g_& g) { return g.e.local_address(); },                      {ok,    ok,    ok,    ok,    ok,    ok}),
     cell("Endpoint.peer_address", endpoint_in, [](g_& g) { return g.e.peer_address(); },                        {ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Endpoint.properties", endpoint_in, [](g_& g) { return g.e.properties(); },                            {ok,    ok,    ok,    ok,    ok,    ok}),
     cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
     cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),
     cell("ConnectionRequest.accept", request_in, [](g_& g) { return g.request.accept(); },                      {none,  ok,    none,  bad,   none,  down}),

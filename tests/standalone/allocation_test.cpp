@@ -84,8 +84,9 @@ task<> measure(ground& g, named_round what) {
   const int rounds_counted = on_device ? counted_on_device : counted;
   for (int i = 0; i < rounds_counted; ++i) co_await what.run(g);
   const std::uint64_t taken = allocations() - before;
+  const auto frames = static_cast<std::uint64_t>(rounds_counted);
   // A sanitizer wants the frame of every round from the heap, to watch over it.
-  CHECK(taken == (frame_pool::keeps_frames() ? 0 : rounds_counted));
+  CHECK(taken == (frame_pool::keeps_frames() ? 0 : frames));
 }
 
 void measure_all(transport::kind over, std::size_t bytes) {
