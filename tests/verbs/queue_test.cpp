@@ -78,6 +78,22 @@ TEST_CASE("L4: connections that come and go give their room in the completion qu
   });
 }
 
+TEST_CASE("L7: a datagram port that goes while it is in groups leaves nothing on the device") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    { const DatagramEndpoint first = on.client().datagram().value(); }
+    const std::string before = on_device("qp");
+    {
+      DatagramEndpoint port = on.client().datagram().value();
+      CHECK(port.join({"239.0.0.1", 0}).ok());
+      CHECK(port.join({"some name", 7}).ok());
+      CHECK(on_device("qp") != before);
+    }
+    CHECK(on_device("qp") == before);
+    co_return;
+  });
+}
+
 TEST_CASE("L5: of a batch, the request that fails is told to its own awaiter") {
   stage s;
   s.play([](stage& on) -> task<> {
