@@ -45,7 +45,9 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
   CHECK(filled(mine.bytes(), 1));
   std::fill(mine.bytes().begin(), mine.bytes().end(), std::byte{0});
   target.stop_it();
-  if (!context.find(e.transport())->needs_target_progress) {
+  // What shm needs the target for is memory that is not the library's.
+  const bool needs_target = context.find(e.transport())->needs_target_progress;
+  if (e.transport() == transport::kind::shm || !needs_target) {
     co_await e.read(theirs, mine);
     CHECK(filled(mine.bytes(), 1));
     fill(mine.bytes(), 2);

@@ -93,6 +93,7 @@ TEST_CASE("B1: CORDMA_TRANSPORT chooses, and what it cannot mean is said") {
   }
   {
     const environment e("CORDMA_TRANSPORT", "verbs");
+    const environment none("CORDMA_VERBS_DEVICE", "no_such_device");
     CHECK(code_of_context({}, why) == errc::not_supported);
   }
   {
@@ -108,6 +109,37 @@ TEST_CASE("B1: CORDMA_TRANSPORT chooses, and what it cannot mean is said") {
     const environment e("CORDMA_TRANSPORT", "token-ring");
     CHECK(code_of_context(o, why) == errc::invalid_value);
   }
+}
+
+TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest is listed") {
+  std::string why;
+  for (const auto& [name, value] : {std::pair{"CORDMA_VERBS_GID_INDEX", "first"},
+                                    {"CORDMA_VERBS_GID_INDEX", "-2"},
+                                    {"CORDMA_VERBS_PKEY", "0x12345"},
+                                    {"CORDMA_VERBS_PKEY", "0x"},
+                                    {"CORDMA_VERBS_SERVICE_LEVEL", "16"},
+                                    {"CORDMA_VERBS_TIMEOUT", "32"},
+                                    {"CORDMA_VERBS_RETRY_COUNT", "8"}}) {
+    CAPTURE(std::string(name));
+    const environment e(name, value);
+    CHECK(code_of_context({}, why) == errc::invalid_value);
+    CHECK(why.find(value) != std::string::npos);
+  }
+  const environment by_environment("CORDMA_VERBS_PKEY", "0x8001");
+  context_options o;
+  o.verbs.gid_index = 3;
+  o.verbs.mtu = 1024;
+  const Context c(o);
+  const auto value_of = [&c](std::string_view key) {
+    for (const config_entry& e : c.configuration()) {
+      if (e.key == key) return e.value;
+    }
+    return std::string("not listed");
+  };
+  CHECK(value_of("verbs.pkey") == "0x8001");
+  CHECK(value_of("verbs.gid_index") == "3");
+  CHECK(value_of("verbs.mtu") == "1k");
+  CHECK(value_of("verbs.retry_count") == "7");
 }
 
 TEST_CASE("B1: what was left out by default is listed with its reason") {

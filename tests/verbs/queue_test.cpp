@@ -2,7 +2,10 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <string>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -30,6 +33,20 @@ task<> many_connections(stage& on, std::size_t count) {
   for (wire& w : wires) CHECK(w.client.state() == endpoint_state::connected);
 }
 
+// What the kernel counts on the device: "0: rxe0: pd 2 cq 3 qp 5 ...".
+std::string on_device(const std::string& what) {
+  FILE* const told = ::popen("rdma resource show", "r");
+  REQUIRE(told != nullptr);
+  std::array<char, 256> line{};
+  std::string all;
+  while (std::fgets(line.data(), line.size(), told) != nullptr) all += line.data();
+  REQUIRE(::pclose(told) == 0);
+  const std::size_t at = all.find(" " + what + " ");
+  REQUIRE(at != std::string::npos);
+  const std::size_t from = at + what.size() + 2;
+  return all.substr(from, all.find(' ', from) - from);
+}
+
 }  // namespace
 
 TEST_CASE("L4: sixty connections with full queues share completion queues that never overflow") {
@@ -47,6 +64,8 @@ TEST_CASE("L4: connections that come and go give their room in the completion qu
   stage s;
   ::unsetenv("CORDMA_VERBS_CQ_ENTRIES");
   s.play([](stage& on) -> task<> {
+    { const wire first = co_await connect(on); }
+    const std::string queues = on_device("cq");
     for (int i = 0; i < 100; ++i) {
       wire w = co_await connect(on);
       MemoryRegion in = server_memory(on, 8);
@@ -55,6 +74,23 @@ TEST_CASE("L4: connections that come and go give their room in the completion qu
       const result<Received> r = co_await abandoned.result();
       CHECK(r.code() == errc::flushed);
     }
+    CHECK(on_device("cq") == queues);
+  });
+}
+
+TEST_CASE("L7: a datagram port that goes while it is in groups leaves nothing on the device") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    { const DatagramEndpoint first = on.client().datagram().value(); }
+    const std::string before = on_device("qp");
+    {
+      DatagramEndpoint port = on.client().datagram().value();
+      CHECK(port.join({"239.0.0.1", 0}).ok());
+      CHECK(port.join({"some name", 7}).ok());
+      CHECK(on_device("qp") != before);
+    }
+    CHECK(on_device("qp") == before);
+    co_return;
   });
 }
 

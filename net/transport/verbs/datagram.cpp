@@ -129,6 +129,15 @@ result<void> verbs_pair::join(const address& name) {
   return {};
 }
 
+// A queue pair that is in a group cannot be destroyed.
+void verbs_pair::leave_groups() noexcept {
+  for (const auto& [gid, announced] : groups_) {
+    const ibv_gid raw = to_gid(gid);
+    static_cast<void>(ibv_detach_mcast(qp_.get(), &raw, 0));
+  }
+  groups_.clear();
+}
+
 result<void> verbs_pair::leave(const address& name) {
   if (!datagrams()) return errc::not_supported;
   const gid_bytes gid = group_gid(name);

@@ -21,6 +21,7 @@ verbs_pair::~verbs_pair() {
   home_.drop_list(*this);
   home_.drop_events(this, nullptr);
   if (placed_) home_.leave(*this, place_, number_);
+  leave_groups();
   qp_.reset();
   id_.reset();
   if (queue_ == nullptr) return;
@@ -92,6 +93,7 @@ void verbs_pair::enter_error(failure why) noexcept {
 // Takes the queue pair away from the device: nothing touches a buffer after that, and what has not come
 // back is flushed.
 void verbs_pair::revoke() noexcept {
+  leave_groups();
   qp_.reset();
   if (queue_ != nullptr) home_.drain(queue_);
   for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;

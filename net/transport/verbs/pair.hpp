@@ -168,6 +168,9 @@ class verbs_pair final : public queue_pair {
   void settle() noexcept;
   [[nodiscard]] bool outstanding() const noexcept { return !sends_.idle() || !receives_.idle(); }
 
+  // datagram.cpp
+  void leave_groups() noexcept;
+
   // life.cpp: errors, closing, probing
   void enter_error(failure why) noexcept;
   void fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept;
