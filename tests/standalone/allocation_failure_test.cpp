@@ -3,6 +3,7 @@
 // that was up before carries on, the next session goes well, and nothing is left behind.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
+#include <support/applies.hpp>
 #include <support/fd_count.hpp>
 #include <support/stage.hpp>
 
@@ -16,6 +17,7 @@ using namespace cordma::test;
 
 namespace {
 
+const applies heap_can_fail{counts_allocations, "TSan's operator new cannot be made to fail"};
 constexpr std::array<failing, 2> manners{failing::once, failing::from_then_on};
 constexpr std::uint64_t most = 5000;  // allocations; no session takes as many
 
@@ -89,15 +91,17 @@ void each_manner(void (*run)(transport::kind, failing), transport::kind over) {
 
 }  // namespace
 
-TEST_CASE("G3: the n-th allocation of making Contexts and Workers fails, for every n [shm]") {
+TEST_CASE("G3: the n-th allocation of making Contexts and Workers fails, for every n [shm]" *
+          heap_can_fail) {
   each_manner(fail_each_of_opening, transport::kind::shm);
 }
-TEST_CASE("G3: the n-th allocation of making Contexts and Workers fails, for every n [tcp]") {
+TEST_CASE("G3: the n-th allocation of making Contexts and Workers fails, for every n [tcp]" *
+          heap_can_fail) {
   each_manner(fail_each_of_opening, transport::kind::tcp);
 }
-TEST_CASE("G3: the n-th allocation of a session fails, for every n [shm]") {
+TEST_CASE("G3: the n-th allocation of a session fails, for every n [shm]" * heap_can_fail) {
   each_manner(fail_each_of_session, transport::kind::shm);
 }
-TEST_CASE("G3: the n-th allocation of a session fails, for every n [tcp]") {
+TEST_CASE("G3: the n-th allocation of a session fails, for every n [tcp]" * heap_can_fail) {
   each_manner(fail_each_of_session, transport::kind::tcp);
 }

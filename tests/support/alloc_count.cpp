@@ -46,10 +46,12 @@ bool cordma::test::allocation_failed() noexcept {
   return first_failing.load() != 0 && counted.load() >= first_failing.load();
 }
 
-// The nothrow and array forms of the standard library call these; a sanitizer sees malloc() below.
+#if !CORDMA_UNDER_TSAN
+// The nothrow and array forms of the standard library call these; ASan sees malloc() below.
 void* operator new(std::size_t bytes) { return take(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t a) { return take(bytes, a); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#endif

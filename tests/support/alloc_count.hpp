@@ -5,18 +5,23 @@
 
 namespace cordma::test {
 
-// Whether this program runs under ASan or TSan, which make it many times slower.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+// Sanitizers make a program many times slower, and TSan brings an operator new that must win.
+#if !defined(__has_feature)
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define CORDMA_UNDER_TSAN 1
+#else
+#define CORDMA_UNDER_TSAN 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 inline constexpr bool sanitized = true;
 #else
-inline constexpr bool sanitized = false;
+inline constexpr bool sanitized = CORDMA_UNDER_TSAN;
 #endif
-#else
-inline constexpr bool sanitized = false;
-#endif
+
+// False under TSan: nothing is counted then, and nothing fails.
+inline constexpr bool counts_allocations = !CORDMA_UNDER_TSAN;
 
 // Calls of any operator new so far, on every thread.
 [[nodiscard]] std::uint64_t allocations() noexcept;
