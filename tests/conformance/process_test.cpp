@@ -322,7 +322,13 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p, cons
   CHECK(resumed == expected);
   while (e.state() != endpoint_state::closed) co_await e.state_changed();
   REQUIRE(e.first_cause() != nullptr);
-  CHECK(e.first_cause()->code() == errc::connection_reset);
+  // On a device the kernel may take a dead process's memory away before its connections. Soft-RoCE
+  // tells a receive whose memory has gone like one that is too short.
+  const errc cause = e.first_cause()->code();
+  const bool into_memory = p != phase::connected && p != phase::sending;
+  const bool refused = cause == errc::remote_access || cause == errc::truncated;
+  const bool memory_went_first = e.transport() == transport::kind::verbs && into_memory && refused;
+  CHECK((memory_went_first || cause == errc::connection_reset));
   const result<void> after = co_await e.send(lower).result();
   CHECK(after.code() == errc::flushed);
 }

@@ -333,10 +333,23 @@ ibv_ah* verbs_adapter::handle_to(const ibv_ah_attr& where) noexcept {
                        .rest = (std::uint32_t{where.dlid} << 16) |
                                (std::uint32_t{where.grh.sgid_index} << 8) | where.sl};
   const auto at = handles_.find(key);
-  if (at != handles_.end()) return at->second.get();
+  return at != handles_.end() ? at->second.get() : keep_handle(key, where);
+}
+
+ibv_ah* verbs_adapter::handle_to(const datagram_address& peer) noexcept {
+  const handle_key key{.gid = peer.gid, .rest = (std::uint32_t{peer.lid} << 16) | 0xFFFFU};
+  const auto at = handles_.find(key);
+  if (at != handles_.end()) [[likely]]
+    return at->second.get();
+  ibv_ah_attr path = datagram_path(*owner_, &peer.gid);
+  path.grh.dgid = to_gid(peer.gid);
+  path.dlid = peer.lid;
+  return keep_handle(key, path);
+}
+
+ibv_ah* verbs_adapter::keep_handle(const handle_key& key, ibv_ah_attr where) noexcept {
   if (handles_.size() >= most_handles) return nullptr;
-  ibv_ah_attr attr = where;
-  owned<ibv_ah> made(ibv_create_ah(owner_->pd(), &attr));
+  owned<ibv_ah> made(ibv_create_ah(owner_->pd(), &where));
   if (made == nullptr) return nullptr;
   try {
     return handles_.emplace(key, std::move(made)).first->second.get();

@@ -116,6 +116,8 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] control_port* control();
   // Kept for the life of the adapter. Null where the device refuses.
   [[nodiscard]] ibv_ah* handle_to(const ibv_ah_attr& where) noexcept;
+  // For datagrams: goes out by the own GID that suits theirs.
+  [[nodiscard]] ibv_ah* handle_to(const datagram_address& peer) noexcept;
   void forget(const verbs_listener& l) noexcept;
   [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
 
@@ -123,6 +125,13 @@ class verbs_adapter final : public adapter {
   static constexpr unsigned polls_per_look = 64;
   static constexpr unsigned acknowledged_at_once = 64;
   static constexpr std::uint64_t watch_channel = 0, watch_cm = 1, watch_device = 2, watch_told = 3;
+
+  struct handle_key {
+    gid_bytes gid;
+    std::uint32_t
+        rest;  // LID 16, index of the own GID 8, service level 8; the last two 0xFFFF: any
+    bool operator==(const handle_key&) const = default;
+  };
 
   [[nodiscard]] result<void> watch(int fd, std::uint64_t what) noexcept;
   bool look() noexcept;
@@ -136,6 +145,7 @@ class verbs_adapter final : public adapter {
   void on_completion(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
+  [[nodiscard]] ibv_ah* keep_handle(const handle_key& key, ibv_ah_attr where) noexcept;
   [[nodiscard]] result<completion_queue*> make_queue(std::uint32_t least);
 
   std::shared_ptr<verbs_domain> owner_;
@@ -163,11 +173,6 @@ class verbs_adapter final : public adapter {
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
   std::unordered_map<std::uint64_t, verbs_listener*> listeners_;
   std::uint64_t last_listener_ = 0;
-  struct handle_key {
-    gid_bytes gid;
-    std::uint32_t rest;  // LID 16, index of the own GID 8, service level 8
-    bool operator==(const handle_key&) const = default;
-  };
   struct handle_hash {
     std::size_t operator()(const handle_key& k) const noexcept;
   };

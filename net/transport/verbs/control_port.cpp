@@ -121,10 +121,7 @@ void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
 void control_port::answer_unknown(const control_message& m, const ibv_wc& wc,
                                   std::span<const std::byte, grh_bytes> header) noexcept {
   const gid_bytes sender = sender_of(header);
-  ibv_ah_attr path = datagram_path(home_.owner(), &sender);
-  path.grh.dgid = to_gid(sender);
-  path.dlid = wc.slid;
-  ibv_ah* const to = home_.handle_to(path);
+  ibv_ah* const to = home_.handle_to(datagram_address{.gid = sender, .lid = wc.slid});
   if (to == nullptr) return;
   send({.what = m.what == word::goodbye ? word::goodbye : word::unknown,
         .to_pair = m.from_pair,

@@ -151,10 +151,7 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   } else if (datagrams()) {
     datagram_address to;
     if (!decode(*r.to, to)) return false;
-    ibv_ah_attr where = path_;
-    where.grh.dgid = to_gid(to.gid);
-    where.dlid = to.lid;
-    wr.wr.ud.ah = home_.handle_to(where);
+    wr.wr.ud.ah = home_.handle_to(to);
     wr.wr.ud.remote_qpn = to.group ? group_pair : r.to->queue_pair;
     wr.wr.ud.remote_qkey = r.to->qkey;
     return wr.wr.ud.ah != nullptr;
