@@ -170,7 +170,8 @@ bool connect_operation::admits(detail::adapter_poller& via) {
   if (private_data_.size() > caps.max_connect_data) {
     lacks_service_only_ = false;
     tried_ += std::string(name(caps.transport)) + ": " + std::to_string(private_data_.size()) +
-              " bytes of private data, it carries " + std::to_string(caps.max_connect_data) + "; ";
+              " bytes of private data, it carries " + std::to_string(caps.max_connect_data) +
+              ": send the rest as a message; ";
     return false;
   }
   return true;
@@ -211,8 +212,9 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
   endpoint_->connector = this;
   worker_->add(*endpoint_);
   endpoint_->reason = reason_ + std::string(name(endpoint_->caps->transport)) +
-                      (request_ != nullptr  ? ": chosen by the peer"
-                       : options_.transport ? ": required"
+                      (request_ != nullptr               ? ": chosen by the peer"
+                       : options_.transport              ? ": required"
+                       : worker_->adapters().size() == 1 ? ": the only one of this Context"
                        : next_adapter_ == 1 ? ": the preferred one that reaches the peer"
                                             : ": after " + (tried_.empty() ? reason_ : tried_));
 }
@@ -221,10 +223,10 @@ void connect_operation::do_accept() {
   detail::adapter_poller& via = *request_->via;
   const transport::capabilities& caps = via.domain().caps();
   if (private_data_.size() > caps.max_accept_data) {
-    fail({errc::invalid_value, std::to_string(private_data_.size()) +
-                                   " bytes of private data with an accept, " +
-                                   std::string(name(caps.transport)) + " carries " +
-                                   std::to_string(caps.max_accept_data)});
+    fail({errc::invalid_value,
+          std::to_string(private_data_.size()) + " bytes of private data with an accept, " +
+              std::string(name(caps.transport)) + " carries " +
+              std::to_string(caps.max_accept_data) + ": send the rest as a message"});
     return;
   }
   if (via.broken()) {

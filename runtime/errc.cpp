@@ -44,8 +44,10 @@ constexpr std::array<entry, errc_count> table{{
     {errc::flushed, "flushed", "not carried out because the connection ended first"},
     {errc::rejected, "rejected", "rejected by the peer"},
     {errc::unreachable, "unreachable", "unreachable"},
-    {errc::truncated, "truncated", "the message is longer than the receive"},
-    {errc::remote_access, "remote_access", "refused by the peer's memory protection"},
+    {errc::truncated, "truncated", "the message is longer than the receive: post larger ones"},
+    {errc::remote_access, "remote_access",
+     "refused by the peer's memory protection: check rights and range, and that the "
+     "region is still registered there"},
     {errc::remote_not_ready, "remote_not_ready", "the peer posted no receive in time"},
 }};
 

@@ -12,6 +12,7 @@
 #include <cordma/runtime/asio.hpp>
 
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -64,7 +65,9 @@ asio::awaitable<void> gateway(cordma::Context* context, cordma::Worker* worker,
     try {
       co_await serve(std::move(client), &backend, memory.all());
     } catch (const std::system_error& e) {
-      if (e.code() != asio::error::eof) throw;  // end of file: the client is done
+      // The end of this client: end of file, where all is well. The backend is everybody's.
+      if (backend.state() != cordma::endpoint_state::connected) throw;
+      if (e.code() != asio::error::eof) std::printf("gateway: client: %s\n", e.what());
     }
   }
 }
@@ -126,7 +129,13 @@ int main(int argc, char** argv) try {
     std::puts("example-asio_service [PORT]; without: a client in the same program, and an end");
     return word == "--help" ? 0 : 2;
   }
-  run(word.empty() ? 0 : static_cast<unsigned short>(std::stoi(word)), !word.empty());
+  unsigned short port = 0;
+  const char* const end = word.data() + word.size();
+  if (!word.empty() && std::from_chars(word.data(), end, port).ptr != end) {
+    std::fprintf(stderr, "example-asio_service: \"%s\" is no port: use 1 to 65535\n", word.c_str());
+    return 2;
+  }
+  run(port, !word.empty());
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "example-asio_service: %s\n", e.what());

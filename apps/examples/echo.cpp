@@ -21,19 +21,23 @@ namespace {
 
 constexpr std::size_t longest_message = 4096;  // bytes
 
-// One connection, until the client closes it. What is spawned takes its arguments by value: it
+// One connection, until the client closes it, or dies: that ends this conversation, and no other. What is spawned takes its arguments by value: it
 // outlives the call. A Context is a handle, cheap to copy.
 cordma::task<void> echo(cordma::Context context, cordma::ConnectionRequest request) {
-  cordma::Endpoint client = co_await request.accept();
+  // .result() gives the error as a value; without it, it would be thrown, and in a scope end the
+  // other conversations as well. A client that is gone is no error here.
+  cordma::result<cordma::Endpoint> accepted = co_await request.accept().result();
+  if (!accepted) co_return;
+  cordma::Endpoint& client = *accepted;
   cordma::BufferPool buffers(context, longest_message, 16);
   for (;;) {
-    // .result() gives the error as a value; without it, it would be thrown. That the client is gone
-    // is no error here: it is how a conversation ends.
     cordma::result<cordma::Message> message = co_await client.recv(buffers).result();
     if (!message) co_return;
     const std::size_t bytes = message->bytes().size();
     // The same buffer goes out again, and back to its pool when it is sent: nothing is copied.
-    co_await client.send(std::move(message->buffer()), bytes);
+    const cordma::result<void> sent =
+        co_await client.send(std::move(message->buffer()), bytes).result();
+    if (!sent) co_return;
   }
 }
 

@@ -5,6 +5,16 @@
 
 #include <cstdio>
 
+namespace {
+
+int print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  std::perror("cordma-info: standard output");
+  return 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app("Shows transports, devices, limits and the configuration in effect.", "cordma-info");
   bool json = false;
@@ -24,19 +34,17 @@ int main(int argc, char** argv) {
   }
   try {
     if (version) {
-      std::puts("cordma-info " CORDMA_VERSION);
-      return 0;
+      return print("cordma-info " CORDMA_VERSION "\n");
     }
     if (devices) {
       const std::string report = cordma::transport::describe_rdma_devices();
-      if (report.empty()) std::puts(info::no_device_text().c_str());
-      return std::fputs(report.c_str(), stdout) >= 0 ? 0 : 1;
+      return print(report.empty() ? info::no_device_text() + "\n" : report);
     }
     const info::facts f = info::collect();
     const std::string text = json    ? info::to_json(f)
                              : brief ? info::to_brief_text(f)
                                      : info::to_text(f);
-    return std::fputs(text.c_str(), stdout) >= 0 ? 0 : 1;
+    return print(text);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "cordma-info: %s\n", e.what());
     return 1;

@@ -43,7 +43,8 @@ std::uint32_t checksum(std::span<const std::byte> in) noexcept {
 }
 
 failure damaged(const std::string& what) {
-  return {errc::invalid_value, "not a usable memory blob: " + what};
+  return {errc::invalid_value,
+          "not a usable memory blob: " + what + "; have it exported and sent again"};
 }
 
 }  // namespace
@@ -75,7 +76,8 @@ result<blob> decode(std::span<const std::byte> in) {
   if (version != blob::version) {
     return failure{errc::unsupported_version, "memory blob of version " + std::to_string(version) +
                                                   ", this build reads version " +
-                                                  std::to_string(blob::version)};
+                                                  std::to_string(blob::version) +
+                                                  ": run the same release on both sides"};
   }
   if (in.size() != blob::bytes || get<std::uint16_t>(&in[6]) != blob::bytes) {
     return damaged(std::to_string(in.size()) + " bytes instead of " + std::to_string(blob::bytes));

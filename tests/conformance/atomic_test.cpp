@@ -67,7 +67,7 @@ int contender_life(wire_to_peer& parent, std::uint64_t who) {
   return h.worker.run(contend(h, parent, who));
 }
 
-task<> serve_contenders(host& h, Listener& listener, MemoryRegion& memory,
+task<> serve_contenders(Listener& listener, MemoryRegion& memory,
                         std::vector<child_process>& children) {
   const std::string address = own_host() + ":" + std::to_string(listener.bound().port);
   const std::vector<std::byte> blob = memory.export_blob().value();
@@ -99,7 +99,7 @@ TEST_CASE(
   Listener listener = h.worker.listen(own_host() + ":0").value();
   MemoryRegion memory = h.context.allocate(sizeof(shared_words), every_right).value();
   std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{0});
-  h.worker.run(serve_contenders(h, listener, memory, children));
+  h.worker.run(serve_contenders(listener, memory, children));
   for (child_process& c : children) CHECK(c.join() == 0);
   const shared_words& words = memory.as<shared_words>()[0];
   CHECK(words.lock == 0);

@@ -172,7 +172,8 @@ task<> hunted_on_sim(real_time_network& on, sim_hunter& h, std::uint64_t rounds)
     h.due = true;
     const Received got = co_await receiving;
     if (got.bytes != 8 || room.as<std::uint64_t>()[0] != i) FAIL("message ", i, " is another");
-    co_await *h.sending;
+    send_operation& sent = *h.sending;
+    co_await sent;
   }
 }
 

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <functional>
 
+#include <support/applies.hpp>
+
 #include "shm_harness.hpp"
 
 namespace cordma::transport::shm_test {
@@ -143,11 +145,8 @@ int connect_as_stranger(const shm_options& o) {
 
 }  // namespace
 
-TEST_CASE("shm: a process of another user is refused, and served where any user is allowed") {
-  if (::geteuid() != 0) {
-    MESSAGE("left out: becoming another user needs root");
-    return;
-  }
+TEST_CASE("shm: a process of another user is refused, and served where any user is allowed" *
+          test::applies(::geteuid() == 0, "becoming another user needs root")) {
   for (const bool any_user : {false, true}) {
     CAPTURE(any_user);
     scratch dir;

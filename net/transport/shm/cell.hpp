@@ -17,7 +17,7 @@ inline constexpr std::size_t cell_bytes = 64;  // one cache line
 inline constexpr std::size_t page_bytes = 4096;
 inline constexpr std::uint32_t least_ring_bytes = 4096;
 inline constexpr std::uint32_t most_ring_bytes = 1U << 28;
-inline constexpr std::uint32_t most_segments = 16;  // per request
+inline constexpr std::uint32_t most_segments = 8;  // per request, as net/ has it
 
 enum class message : std::uint8_t {
   send = 1,   // payload inline

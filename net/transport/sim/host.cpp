@@ -24,7 +24,7 @@ capabilities make_caps(std::uint32_t mtu, std::uint32_t max_queue_pairs) noexcep
                   bits_of({opcode::send, opcode::send_imm})};
   c.max_send_depth = 16384;
   c.max_recv_depth = 16384;
-  c.max_segments = 16;
+  c.max_segments = 8;
   c.max_inline = 256;
   c.max_read_depth = 128;
   c.max_queue_pairs = max_queue_pairs;

@@ -9,7 +9,7 @@
 namespace cordma::transport::verbs {
 
 inline constexpr std::uint32_t most_depth = 1U << 16;  // requests in one queue
-inline constexpr std::uint32_t most_segments = 16;     // per request
+inline constexpr std::uint32_t most_segments = 8;      // per request
 inline constexpr std::uint32_t datagram_extra = 2;     // of them: for header and overflow
 inline constexpr std::uint32_t most_reads = 128;       // reads and atomics in flight
 inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adapter
