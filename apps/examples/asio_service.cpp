@@ -108,6 +108,8 @@ void run(unsigned short port, bool keep_serving) {
   cordma::Worker worker(context, reactor);
   cordma::Listener listener = worker.listen("127.0.0.1:0").value();
   tcp::acceptor acceptor(io, tcp::endpoint(asio::ip::address_v4::loopback(), port));
+  std::printf("listening on 127.0.0.1:%d\n", acceptor.local_endpoint().port());
+  std::fflush(stdout);
 
   cordma::async(reactor, capitalize(&context, &listener), stop_on_error);
   asio::co_spawn(io, gateway(&context, &worker, listener.bound().text(), &acceptor), stop_on_error);
@@ -131,8 +133,10 @@ int main(int argc, char** argv) try {
   }
   unsigned short port = 0;
   const char* const end = word.data() + word.size();
-  if (!word.empty() && std::from_chars(word.data(), end, port).ptr != end) {
-    std::fprintf(stderr, "example-asio_service: \"%s\" is no port: use 1 to 65535\n", word.c_str());
+  const auto [stopped, status] = std::from_chars(word.data(), end, port);
+  if (!word.empty() && (status != std::errc{} || stopped != end)) {
+    std::fprintf(stderr, "example-asio_service: \"%s\" is no port: use 0 (any) to 65535\n",
+                 word.c_str());
     return 2;
   }
   run(port, !word.empty());

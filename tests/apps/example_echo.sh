@@ -12,3 +12,14 @@ expect 0 '^second word$' example-echo "$address" first "second word"
 CORDMA_TRANSPORT=tcp expect 0 '^connected over tcp$' example-echo "$address" again
 expect 1 'example-echo: ' example-echo "$address" "$(head -c 6000 /dev/zero | tr '\0' x)"
 expect 0 '^still here$' example-echo "$address" "still here"
+
+# A client that is killed ends its own conversation, and nobody else's.
+for transport in shm tcp shm tcp; do
+  exec 3< <(CORDMA_TRANSPORT=$transport exec "$programs/example-echo" "$address" $(seq 20000) 2> /dev/null)
+  victim=$!
+  read -r _ <&3  # what it prints comes in blocks: it is in the middle
+  kill -9 "$victim"
+  exec 3<&-
+  CORDMA_TRANSPORT=$transport expect 0 '^still here$' example-echo "$address" "still here"
+done
+kill -0 "$server" || fail "the service has ended"

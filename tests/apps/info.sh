@@ -32,3 +32,5 @@ assert {t["transport"] for t in facts["transports"]} >= {"shm", "tcp"}
 assert facts["rdma_devices"] or "no RDMA device found" in facts["no_rdma_device"]
 assert all({"key", "value", "source"} <= s.keys() for s in facts["configuration"])
 ' || fail "the JSON is not what it should be"
+"$programs/cordma-info" > /dev/full 2> "$work/output" && fail "a full disk is no error"
+grep -q 'standard output' "$work/output" || fail "a full disk is not named"
