@@ -28,7 +28,10 @@ constexpr auto mark = SYS_getppid;  // nobody else calls it
 int poll_in_vain(kind over) {
   stage s({}, over);
   wire w = s.play([](stage& on) -> task<wire> {
-    wire made = co_await connect(on);
+    endpoint_options
+        patient;  // tcp looks after its peer by a timer, and a timer is something found
+    patient.peer_timeout = std::chrono::hours(1);
+    wire made = co_await connect(on, patient, patient);
     MemoryRegion out = client_memory(on, 8);
     MemoryRegion in = server_memory(on, 8);
     recv_operation receiving = made.server.recv(in).start();
