@@ -63,6 +63,32 @@ TEST_CASE("D14: a batch longer than the queue goes out in order") {
   });
 }
 
+TEST_CASE("D14: what of a batch found no room goes out after it, with nobody ringing again") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::size_t size = 4096;
+    constexpr std::size_t many = 200;  // several times what a transport buffers
+    endpoint_options deep;
+    deep.send_depth = many;  // all of them are the transport's when the batch ends
+    wire w = co_await connect(on, deep, endpoint_options());
+    MemoryRegion out = client_memory(on, size);
+    MemoryRegion in = server_memory(on, size);
+    fill(out.bytes(), 5);
+    std::vector<send_operation> sends;
+    {
+      const Endpoint::Batch together = w.client.batch();
+      for (std::size_t i = 0; i < many; ++i) sends.push_back(w.client.send(out).start());
+    }
+    for (std::size_t i = 0; i < many; ++i) {
+      recv_operation receiving = w.server.recv(in);
+      const Received got = co_await receiving;
+      CHECK(got.bytes == size);
+    }
+    for (send_operation& op : sends) co_await op;
+    CHECK(filled(in.bytes(), 5));
+  });
+}
+
 TEST_CASE("K9: after 1000 writes and a flush the peer sees every byte") {
   stage s;
   s.play([](stage& on) -> task<> {

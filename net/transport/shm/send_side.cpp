@@ -99,6 +99,11 @@ posted shm_queue_pair::post_slowly(const send_request& request, completion& now)
 }
 
 void shm_queue_pair::ring() noexcept {
+  // What found no room is carried out by some later poll, and nobody will ring for it then.
+  for (std::uint32_t i = exec_; i != tail_; ++i) {
+    std::uint8_t& flags = sends_[i & send_mask_].request.flags;
+    flags = static_cast<std::uint8_t>(flags & ~unsigned{post_flag::more});
+  }
   if (!writer_.withholds()) return;
   writer_.release();
   wake_peer();
