@@ -11,9 +11,10 @@ namespace perf {
 namespace {
 
 using recv_ring = support::op_ring<cordma::recv_operation>;
-using write_ring = support::op_ring<cordma::send_operation>;
+using send_ring = support::op_ring<cordma::send_operation>;
 
 constexpr std::uint32_t receives_ahead = 2;
+constexpr std::uint32_t sends_at_once = 2;  // one under way, one built
 // A write may complete later than the answer to it arrives: so many are left to complete.
 constexpr std::uint32_t writes_behind = 8;
 
@@ -57,12 +58,17 @@ class flag {
   std::byte* at_;
 };
 
-void start_write(lane& l, write_ring& ring, std::uint64_t number) {
+// Requests are built while there is nothing to do but wait, and started when their turn comes.
+void prepare_send(lane& l, send_ring& ring) {
+  cordma::Endpoint& endpoint = l.endpoint;
+  ring.prepare([&] { return endpoint.send(l.out(0)); });
+}
+
+void prepare_write(lane& l, send_ring& ring, std::uint64_t number) {
   cordma::Endpoint& endpoint = l.endpoint;
   const cordma::Slice& from = l.out(number % l.slots);
-  const cordma::RemoteSlice& to = l.peer(0);
   flag(from.bytes()).set(number);
-  ring.start([&] { return endpoint.write(to, from); });
+  ring.prepare([&] { return endpoint.write(l.peer(0), from); });
 }
 
 // Nobody tells a program that looks at its own memory that its peer is gone.
@@ -76,13 +82,14 @@ void require_connected(const cordma::Endpoint& endpoint) {
 
 cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
   recv_ring receives(receives_ahead);
+  send_ring sends(sends_at_once);
   const bool check = l.what.check;
   for (std::uint64_t i = 0; i < receives_ahead && i < count; ++i) post_receive(l, receives, i);
+  prepare_send(l, sends);
   std::uint64_t sent_at = ticks();
   for (std::uint64_t i = 0; i < count; ++i) {
     if (check) fill(l.out(0).bytes(), i);
-    cordma::send_operation send = l.endpoint.send(l.out(0));
-    send.start();
+    sends.start_newest();
     // While the message travels: the next receive, the clock, the sample.
     if (i != 0) {
       if (i + 1 < count) post_receive(l, receives, i + 1);
@@ -91,10 +98,13 @@ cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
       sent_at = now;
       l.progress.store(i, std::memory_order_relaxed);
     }
+    prepare_send(l, sends);
     auto& oldest = receives.oldest();
     const cordma::Received got = co_await oldest;
     receives.pop();
-    co_await send;
+    auto& sent = sends.oldest();
+    co_await sent;
+    sends.pop();
     if (check) check_received(l, got, i);
   }
   if (count != 0) l.samples.record(ticks() - sent_at);
@@ -122,30 +132,34 @@ cordma::task<void> send_wait_think(lane& l, std::uint64_t count) {
 
 cordma::task<void> echo(lane& l, std::uint64_t count) {
   recv_ring receives(receives_ahead);
+  send_ring sends(sends_at_once);
   const bool check = l.what.check;
   for (std::uint64_t i = 0; i < receives_ahead && i < count; ++i) post_receive(l, receives, i);
   for (std::uint64_t i = 0; i < count; ++i) {
+    prepare_send(l, sends);
     auto& oldest = receives.oldest();
     const cordma::Received got = co_await oldest;
-    receives.pop();
     if (check) {
       check_received(l, got, i);
       fill(l.out(0).bytes(), i);
     }
-    cordma::send_operation send = l.endpoint.send(l.out(0));
-    send.start();
+    sends.start_newest();
+    receives.pop();
     if (i + receives_ahead < count) post_receive(l, receives, i + receives_ahead);
-    co_await send;
+    auto& sent = sends.oldest();
+    co_await sent;
+    sends.pop();
   }
 }
 
 cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
-  write_ring writes(writes_behind);
+  send_ring writes(writes_behind);
   const flag mine(l.in(0).bytes());
+  if (count != 0) prepare_write(l, writes, l.number + 1);
   std::uint64_t written_at = ticks();
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t number = ++l.number;
-    start_write(l, writes, number);
+    writes.start_newest();
     while (writes.full() || (!writes.empty() && writes.oldest().done())) {
       auto& oldest = writes.oldest();
       co_await oldest;
@@ -157,6 +171,7 @@ cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
       written_at = now;
       l.progress.store(i, std::memory_order_relaxed);
     }
+    if (i + 1 < count) prepare_write(l, writes, number + 1);
     for (int looks = 1; !mine.is(number); ++looks) {
       if (looks < l.looks_per_turn) continue;
       looks = 0;
@@ -173,17 +188,18 @@ cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
 }
 
 cordma::task<void> look_and_write(lane& l, std::uint64_t count) {
-  write_ring writes(writes_behind);
+  send_ring writes(writes_behind);
   const flag mine(l.in(0).bytes());
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t number = ++l.number;
+    prepare_write(l, writes, number);
     for (int looks = 1; !mine.is(number); ++looks) {
       if (looks < l.looks_per_turn) continue;
       looks = 0;
       require_connected(l.endpoint);
       co_await cordma::yield();
     }
-    start_write(l, writes, number);
+    writes.start_newest();
     while (writes.full() || (!writes.empty() && writes.oldest().done())) {
       auto& oldest = writes.oldest();
       co_await oldest;

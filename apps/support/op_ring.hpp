@@ -28,12 +28,18 @@ class op_ring {
   // `make()` returns the operation, which is built in its place and started there.
   template <class Make>
   void start(Make make) {
+    prepare(make);
+    start_newest();
+  }
+  // The two halves of start(): what is built while there is time starts at once when it has to.
+  template <class Make>
+  void prepare(Make make) {
     CORDMA_REQUIRE(!full());
-    auto* const made = ::new (static_cast<void*>(cells_[next_].bytes)) Operation(make());
+    newest_ = ::new (static_cast<void*>(cells_[next_].bytes)) Operation(make());
     next_ = after(next_);
     ++live_;
-    made->start();
   }
+  void start_newest() { newest_->start(); }
   // REQUIRES !empty(). Await it by a name of its own: GCC 12 would copy what a call returns.
   [[nodiscard]] Operation& oldest() noexcept {
     return *std::launder(reinterpret_cast<Operation*>(cells_[oldest_].bytes));
@@ -55,6 +61,7 @@ class op_ring {
   }
 
   std::unique_ptr<cell[]> cells_;
+  Operation* newest_ = nullptr;
   std::uint32_t capacity_;
   std::uint32_t oldest_ = 0;
   std::uint32_t next_ = 0;
