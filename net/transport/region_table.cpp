@@ -73,11 +73,6 @@ void region_table::remove(std::uint32_t lkey) noexcept {
   free_.push_back(lkey - 1);
 }
 
-void region_table::pin::release() noexcept {
-  if (entry_ != nullptr) entry_->users.fetch_sub(1, std::memory_order_release);
-  entry_ = nullptr;
-}
-
 region_table::pin region_table::resolve(std::uint64_t rkey, std::uint64_t addr,
                                         std::uint64_t length, access wanted) noexcept {
   entry* const e = at(rkey & index_mask);

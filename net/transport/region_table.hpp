@@ -51,7 +51,7 @@ class region_table {
    private:
     friend class region_table;
     pin(entry* e, std::byte* addr) noexcept : entry_(e), addr_(addr) {}
-    void release() noexcept;
+    void release() noexcept;  // inline: most pins are empty, and go by the dozen
     entry* entry_ = nullptr;
     std::byte* addr_ = nullptr;
   };
@@ -91,6 +91,11 @@ class region_table {
   std::atomic<std::size_t> used_{0};
   std::array<std::atomic<chunk*>, most_chunks> chunks_{};
 };
+
+inline void region_table::pin::release() noexcept {
+  if (entry_ != nullptr) entry_->users.fetch_sub(1, std::memory_order_release);
+  entry_ = nullptr;
+}
 
 inline region_table::entry* region_table::at(std::size_t index) const noexcept {
   const std::size_t c = index / entries_per_chunk;

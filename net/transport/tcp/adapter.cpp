@@ -15,7 +15,8 @@ tcp_adapter::tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, socke
       staging_bytes_(std::max<std::size_t>(owner_->options().buffer_bytes, 4096)),
       staging_(new std::byte[staging_bytes_]),
       virtual_time_(&home.time() != &real_clock()),
-      may_skip_(home.mode() == wait_mode::event && !virtual_time_) {}
+      may_skip_(home.mode() == wait_mode::event && !virtual_time_),
+      only_polls_(home.mode() == wait_mode::polling && !virtual_time_) {}
 
 tcp_adapter::~tcp_adapter() {
   incoming_.clear();
@@ -51,10 +52,33 @@ bool tcp_adapter::try_active() noexcept {
       // It may have left the set meanwhile.
       if (i < active_count_ && active_[i].who == &who) active_[i].misses = 0;
     } else if (++c.misses > most_misses && active_count_ > 1) {
-      mark_inactive(who);
+      retire(i);
     }
   }
   return found;
+}
+
+void tcp_adapter::retire(std::size_t place) noexcept {
+  connection& who = *active_[place].who;
+  mark_inactive(who);
+  if (!who.follow()) active_[active_count_++] = {&who, 0};
+}
+
+bool tcp_adapter::tries(const connection& c) const noexcept {
+  if (!only_polls_ || connections_ > most_active) return false;
+  return std::any_of(active_.begin(), active_.begin() + active_count_,
+                     [&c](const candidate& a) { return a.who == &c; });
+}
+
+bool tcp_adapter::follow_active() noexcept {
+  bool all = true;
+  for (std::size_t i = 0; i < active_count_; ++i) all = active_[i].who->follow().ok() && all;
+  return all;
+}
+
+// From more of them than are tried on, all are followed: whoever is tried changes too often.
+void tcp_adapter::enlist() noexcept {
+  if (++connections_ == most_active + 1) static_cast<void>(follow_active());
 }
 
 bool tcp_adapter::look_due(bool found) noexcept {
@@ -111,6 +135,14 @@ cm_event tcp_adapter::next_event() {
 }
 
 arm_state tcp_adapter::arm() noexcept {
+  // A polling reactor that sleeps after all.
+  if (only_polls_) {
+    only_polls_ = false;
+    if (!follow_active()) {
+      only_polls_ = true;
+      return arm_state::busy;
+    }
+  }
   do_due(true);
   if (!completed_.empty() || !due_.empty() || !events_.empty()) return arm_state::busy;
   for (std::size_t i = 0; i < active_count_; ++i) {
@@ -140,6 +172,10 @@ void tcp_adapter::rewatch(int fd, watched& who, std::uint32_t events) noexcept {
   e.events = events;
   e.data.ptr = &who;
   CORDMA_ASSERT(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &e) == 0);
+}
+
+bool tcp_adapter::unwatch(int fd) noexcept {
+  return ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0;
 }
 
 void tcp_adapter::push_event(cm_event event) {
@@ -176,12 +212,13 @@ void tcp_adapter::mark_active(connection& c) noexcept {
   }
   if (active_count_ < most_active) {
     active_[active_count_++] = {&c, 0};
+    static_cast<void>(c.follow());
     return;
   }
   const auto idlest =
       std::max_element(active_.begin(), active_.end(),
                        [](const candidate& a, const candidate& b) { return a.misses < b.misses; });
-  if (idlest->misses != 0) *idlest = {&c, 0};
+  if (idlest->misses != 0 && idlest->who->follow()) *idlest = {&c, 0};
 }
 
 void tcp_adapter::mark_inactive(connection& c) noexcept {

@@ -95,6 +95,7 @@ class tcp_adapter final : public adapter {
 
   result<void> watch(int fd, watched& who, std::uint32_t events) noexcept;
   void rewatch(int fd, watched& who, std::uint32_t events) noexcept;
+  bool unwatch(int fd) noexcept;
   // Of a listener. Throws std::bad_alloc.
   void push_event(cm_event event);
   // Of a queue pair.
@@ -107,8 +108,15 @@ class tcp_adapter final : public adapter {
   void mark_completed(connection& c) noexcept;
   void mark_due(connection& c) noexcept;
   void mark_active(connection& c) noexcept;
+  // By a look at all sockets, which event mode does before it sleeps anyway.
+  void found_active(connection& c) noexcept {
+    if (!may_skip_) mark_active(c);
+  }
+  // Whether every poll reads its socket anyway, so that the epoll set need not have it: the kernel
+  // then has nobody to tell of each message.
+  [[nodiscard]] bool tries(const connection& c) const noexcept;
   void mark_inactive(connection& c) noexcept;
-  void enlist() noexcept { ++connections_; }
+  void enlist() noexcept;
   void forget(connection& c) noexcept;
   // While anybody waits for a handshake or for room in a socket, every poll looks at all sockets.
   void add_waiting(int change) noexcept { waiting_ += change; }
@@ -132,6 +140,9 @@ class tcp_adapter final : public adapter {
   static constexpr unsigned polls_per_event_look = 16;  // event mode, when the active ones are busy
 
   [[nodiscard]] bool try_active() noexcept;
+  void retire(std::size_t place) noexcept;
+  // False where the epoll set did not take one of them.
+  [[nodiscard]] bool follow_active() noexcept;
   bool look_at_all() noexcept;
   [[nodiscard]] bool look_due(bool found) noexcept;
   void do_due(bool now) noexcept;
@@ -162,6 +173,7 @@ class tcp_adapter final : public adapter {
   bool found_elsewhere_ = false;  // the last look found work on a connection that is not active
   const bool virtual_time_;
   const bool may_skip_;
+  bool only_polls_;  // nobody has slept on the epoll set yet
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
   std::unique_ptr<tcp_listener> attach_listener_;
   std::vector<connection*> by_token_;  // those made by create()

@@ -204,6 +204,7 @@ void connection::close_socket() noexcept {
   waiting_ = output_blocked_ = false;
   home_.mark_inactive(*this);
   fd_.reset();  // leaves the epoll set by that
+  followed_ = 0;
   phase_ = phase::dead;
 }
 

@@ -56,6 +56,9 @@ class connection final : public queue_pair, public watched {
   // Acknowledgements and credits that no other frame took along. True when nothing is left to do.
   enum class urgency : std::uint8_t { when_idle, now };
   bool tend(urgency u) noexcept;
+  // Has the epoll set wait for what is to be known of the socket. Fails only where the set had not got
+  // it; then all stays as it was.
+  result<void> follow() noexcept;
   // Hands out completions; returns how many.
   std::size_t take(std::span<completion> out) noexcept;
   [[nodiscard]] bool has_completions() const noexcept {
@@ -179,7 +182,8 @@ class connection final : public queue_pair, public watched {
   bool failed_ = false;
   bool drained_ = true;
   bool output_blocked_ = false;
-  bool waiting_ = false;  // counted by the adapter as waiting
+  bool waiting_ = false;        // counted by the adapter as waiting
+  std::uint32_t followed_ = 0;  // events that the epoll set waits for; 0: it has not got the socket
   bool update_due_ = false;
   bool probe_answer_due_ = false;
   bool question_due_ = false;  // nothing was heard while a message waits for a receive

@@ -84,6 +84,7 @@ void connection::try_next_candidate() noexcept {
     int code = ::connect(fd_.get(), to.get(), to.length) == 0 ? 0 : errno;
     if (code == 0 || code == EINPROGRESS) {
       const result<void> watching = home_.watch(fd_.get(), *this, EPOLLOUT);
+      followed_ = EPOLLOUT;
       if (watching) return;
       h.last = watching.why();
     } else {
@@ -117,6 +118,7 @@ void connection::on_connected() noexcept {
   }
   phase_ = phase::greeting;
   home_.rewatch(fd_.get(), *this, EPOLLIN);
+  followed_ = EPOLLIN;
 }
 
 bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(fd_.get(), h); }
@@ -194,6 +196,7 @@ result<void> connection::adopt(socket_fd fd, const hello& theirs, hello reply) {
   told_credit_ = receives_.posted;
   reply.credit = static_cast<std::uint16_t>(receives_.posted);
   const result<void> watching = home_.watch(fd_.get(), *this, EPOLLIN);
+  followed_ = EPOLLIN;
   if (!watching) {
     fd_.reset();
     return watching.why();

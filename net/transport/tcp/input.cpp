@@ -33,7 +33,8 @@ void connection::on_ready(std::uint32_t events) noexcept {
     }
   }
   if ((events & EPOLLOUT) != 0 && output_blocked_) unblock_output();
-  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0 && fd_) receive();
+  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0 || !fd_) return;
+  if (receive() && fd_ && established_) home_.found_active(*this);
 }
 
 bool connection::receive() noexcept {

@@ -93,7 +93,8 @@ void connection::block_output() noexcept {
   if (!waiting_) {
     waiting_ = true;
     home_.add_waiting(1);
-    home_.rewatch(fd_.get(), *this, EPOLLIN | EPOLLOUT);
+    const result<void> following = follow();
+    if (!following) return break_off(following.why());
   }
   watch_peer();
 }
@@ -104,7 +105,24 @@ void connection::unblock_output() noexcept {
   if (output_blocked_ || !waiting_ || !fd_) return;
   waiting_ = false;
   home_.add_waiting(-1);
-  home_.rewatch(fd_.get(), *this, EPOLLIN);
+  static_cast<void>(follow());  // asks for less than before: that cannot fail
+}
+
+result<void> connection::follow() noexcept {
+  const std::uint32_t wanted = waiting_             ? std::uint32_t{EPOLLIN | EPOLLOUT}
+                               : home_.tries(*this) ? 0
+                                                    : EPOLLIN;
+  if (!fd_ || wanted == followed_) return {};
+  if (followed_ == 0) {
+    result<void> watching = home_.watch(fd_.get(), *this, wanted);
+    if (!watching) return watching;
+  } else if (wanted == 0) {
+    if (!home_.unwatch(fd_.get())) return {};
+  } else {
+    home_.rewatch(fd_.get(), *this, wanted);
+  }
+  followed_ = wanted;
+  return {};
 }
 
 void connection::plan(out_batch& b) noexcept {
