@@ -2,6 +2,7 @@
 
 Every cell of the matrix of endpoints and operations is compiled alone: a legal one is compiled, an
 illegal one is refused, and for its own sake (the compiler speaks of the call, and of nothing else).
+So is what would use a buffer or an operation again that has gone elsewhere.
 """
 import argparse
 import concurrent.futures
@@ -82,7 +83,7 @@ def wrong_reuse(options, what):
     ok, errors = compiles(options, what.replace(" ", "-"), text)
     if ok:
         return f"{what}: compiles, and should not"
-    if len(errors) != 1 or not REUSE_REFUSAL.search(errors[0]):
+    if not all(REUSE_REFUSAL.search(e) for e in errors):
         return f"{what}: is refused for another reason: {errors[:2]}"
     return None
 

@@ -317,8 +317,8 @@ TEST_CASE("timers of one instant fire in the order of adding, removed ones never
 namespace {
 
 // Notes when it fired, and may be set again.
-struct alarm final : timer {
-  alarm() : timer([](timer& t) noexcept { static_cast<alarm&>(t).fired->push_back(&t); }) {}
+struct noted final : timer {
+  noted() : timer([](timer& t) noexcept { static_cast<noted&>(t).fired->push_back(&t); }) {}
   std::vector<const timer*>* fired = nullptr;
 };
 
@@ -332,7 +332,7 @@ TEST_CASE("any number of timers fires in order, whatever is set again or removed
     virtual_loop v;
     std::vector<const timer*> fired;
     fired.reserve(count);
-    std::vector<alarm> alarms(count);
+    std::vector<noted> alarms(count);
     std::map<std::pair<time_point, int>, const timer*> expected;
     std::vector<std::pair<time_point, int>> place(count, {time_point{}, -1});
     int order = 0;
