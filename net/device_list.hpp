@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cordma {
@@ -48,7 +49,8 @@ class device_list {
   [[nodiscard]] static device_list snapshot(const std::filesystem::path& sys = "/sys");
 
   // In the order of device names and port numbers.
-  [[nodiscard]] const std::vector<device_port>& ports() const noexcept { return ports_; }
+  [[nodiscard]] const std::vector<device_port>& ports() const& noexcept { return ports_; }
+  [[nodiscard]] std::vector<device_port> ports() && noexcept { return std::move(ports_); }
 
   // Each finds the first that fits, an active port before others. not_found says what is there instead,
   // invalid_value what is wrong with the text.
