@@ -195,7 +195,11 @@ int run(int argc, char** argv) {
   app.add_option("--iterations", iterations, "operations of each kind")
       ->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--json", json, "FILE, or - for standard output");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
   const std::vector<row> rows = measure_on(transport, iterations);
   if (json == "-") {
     std::fputs(to_json(transport, rows).c_str(), stdout);

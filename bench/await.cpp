@@ -196,7 +196,11 @@ int main(int argc, char** argv) {
   app.add_option("-w,--width", width, "coroutines side by side; 1 pays a whole pass per operation")
       ->check(CLI::Range(1, 1000));
   app.add_option("--json", json_to, "write JSON to this file, - for standard output");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
 
   std::vector<double> await_ns;
   std::vector<double> callback_ns;

@@ -54,7 +54,8 @@ void release(pool_core& pool) noexcept;
 
 }  // namespace detail
 
-// One buffer on loan. Move-only; goes back to its pool when destroyed, on any thread.
+// One buffer on loan. Move-only; goes back to its pool when destroyed, on any thread. What was moved
+// from, or given back, is empty: of no bytes, and an error (invalid_value) to every operation.
 class Buffer {
  public:
   Buffer() noexcept = default;
@@ -73,14 +74,14 @@ class Buffer {
 
   [[nodiscard]] explicit operator bool() const noexcept { return pool_ != nullptr; }
   [[nodiscard]] std::byte* data() const noexcept {
-    return pool_->region.data() + std::size_t{index_} * pool_->stride;
+    return pool_ == nullptr ? nullptr : pool_->region.data() + std::size_t{index_} * pool_->stride;
   }
   [[nodiscard]] std::size_t size() const noexcept {
     return pool_ == nullptr ? 0 : pool_->buffer_bytes;
   }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data(), size()}; }
   [[nodiscard]] Slice all() const noexcept {
-    return Slice(pool_->region.all().region(), data(), size());
+    return pool_ == nullptr ? Slice() : Slice(pool_->region.all().region(), data(), size());
   }
   [[nodiscard]] Slice first(std::size_t length) const noexcept { return all().first(length); }
   // invalid_value where it does not lie inside.
@@ -94,6 +95,7 @@ class Buffer {
   detail::pool_core* pool_ = nullptr;
   std::uint32_t index_ = 0;
 };
+static_assert(sizeof(Buffer) <= 32);
 
 // Resolves with a buffer: at once where one is free and nobody waits, else when one comes back, from
 // whatever thread; first come, first served. Errors: shutdown (the pool was destroyed meanwhile),

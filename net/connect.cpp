@@ -101,7 +101,7 @@ connect_operation::connect_operation(connect_operation&& other) noexcept
       next_adapter_(other.next_adapter_),
       endpoint_(std::move(other.endpoint_)),
       failure_(std::move(other.failure_)),
-      lacks_service_only_(other.lacks_service_only_),
+      outcome_(other.outcome_),
       tried_(std::move(other.tried_)),
       reason_(std::move(other.reason_)),
       rejection_(std::move(other.rejection_)) {
@@ -163,26 +163,29 @@ bool connect_operation::admits(detail::adapter_poller& via) {
     return false;
   }
   if (via.broken()) {
-    lacks_service_only_ = false;
-    tried_ += via.why_broken().message() + "; ";
+    note(caps.transport, errc::unreachable, via.why_broken().message());
     return false;
   }
   if (private_data_.size() > caps.max_connect_data) {
-    lacks_service_only_ = false;
-    tried_ += std::string(name(caps.transport)) + ": " + std::to_string(private_data_.size()) +
-              " bytes of private data, it carries " + std::to_string(caps.max_connect_data) +
-              ": send the rest as a message; ";
+    note(caps.transport, errc::invalid_value,
+         std::to_string(private_data_.size()) + " bytes of private data, it carries " +
+             std::to_string(caps.max_connect_data) + ": send the rest as a message");
     return false;
   }
   return true;
 }
 
+void connect_operation::note(transport::kind k, errc code, std::string_view said) {
+  if (outcome_ != errc::invalid_value && code != errc::not_supported) outcome_ = code;
+  tried_.append(name(k)).append(": ").append(said).append("; ");
+}
+
 void connect_operation::try_next() {
   auto& adapters = worker_->adapters();
+  if (next_adapter_ == 0) reason_ = worker_->context().left_out(options_.transport);
   while (next_adapter_ < adapters.size()) {
     detail::adapter_poller& via = *adapters[next_adapter_++];
     if (!admits(via)) continue;
-    const std::string_view kind = name(via.domain().caps().transport);
     cordma::result<std::unique_ptr<transport::queue_pair>> pair =
         via.adapter().connect(to_, options_.endpoint, private_data_);
     if (pair) {
@@ -193,16 +196,14 @@ void connect_operation::try_next() {
       fail(pair.why());
       return;
     }
-    if (pair.code() == errc::unreachable) lacks_service_only_ = false;
-    tried_ += std::string(kind) + ": " + pair.why().message() + "; ";
+    note(via.domain().caps().transport, pair.code(), pair.why().message());
   }
-  const bool too_much = tried_.find("private data") != std::string::npos;
-  const bool lacks_service = !tried_.empty() && lacks_service_only_;
-  if (tried_.empty()) tried_ = reason_ + "no transport of this Context is admitted; ";
-  fail({lacks_service ? errc::not_supported
-        : too_much    ? errc::invalid_value
-                      : errc::unreachable,
-        to_.text() + " cannot be reached: " + tried_.substr(0, tried_.size() - 2)});
+  if (tried_.empty()) {
+    outcome_ = errc::unreachable;
+    tried_ = "no transport of this Context is admitted; ";
+  }
+  tried_.insert(0, reason_);
+  fail({outcome_, to_.text() + " cannot be reached: " + tried_.substr(0, tried_.size() - 2)});
 }
 
 void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
@@ -215,8 +216,8 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
                       (request_ != nullptr               ? ": chosen by the peer"
                        : options_.transport              ? ": required"
                        : worker_->adapters().size() == 1 ? ": the only one of this Context"
-                       : next_adapter_ == 1 ? ": the preferred one that reaches the peer"
-                                            : ": after " + (tried_.empty() ? reason_ : tried_));
+                       : tried_.empty() ? ": the preferred one that reaches the peer"
+                                        : ": after " + tried_);
 }
 
 void connect_operation::do_accept() {
@@ -262,11 +263,10 @@ void connect_operation::on_failed(transport::cm_event event) noexcept {
     return;
   }
   try {
-    tried_ += std::string(name(endpoint_->caps->transport)) + ": " + event.why.message() + "; ";
+    note(endpoint_->caps->transport, errc::unreachable, event.why.message());
   } catch (const std::bad_alloc&) {
     tried_.clear();
   }
-  lacks_service_only_ = false;
   drop_endpoint();
   advance();
 }

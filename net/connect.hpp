@@ -63,6 +63,8 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   [[nodiscard]] bool admits(detail::adapter_poller& via);
   void watch(std::unique_ptr<transport::queue_pair> pair, detail::adapter_poller& via);
   void fail(failure why) noexcept;
+  // What one transport said.
+  void note(transport::kind k, errc code, std::string_view said);
   void drop_endpoint() noexcept;
   void do_accept();
 
@@ -74,7 +76,9 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   std::size_t next_adapter_ = 0;
   std::unique_ptr<detail::endpoint_core> endpoint_;
   std::optional<failure> failure_;
-  bool lacks_service_only_ = true;  // so far every transport failed for want of the service alone
+  // Of all that was tried: not_supported while each lacked the service alone, invalid_value once one
+  // cannot carry what was asked for.
+  errc outcome_ = errc::not_supported;
   std::string tried_;
   std::string reason_;
   std::vector<std::byte> rejection_;

@@ -23,13 +23,22 @@ result<std::shared_ptr<transport::domain>> make(kind k, const context_options& o
   switch (k) {
     case kind::shm: return transport::make_shm(options.shm);
     case kind::tcp: return transport::make_tcp(options.tcp);
-    case kind::sim:
-      return failure{errc::not_supported,
-                     "the simulator is not chosen by name: pass a domain of "
-                     "sim::network in context_options::domains"};
     case kind::verbs: return transport::make_verbs(options.verbs);
+    case kind::sim: break;  // settings have refused it
   }
   return failure{errc::not_supported, "there is no such transport"};
+}
+
+// " with shm.directory = /x (environment CORDMA_SHM_DIRECTORY)"; empty where nobody set anything.
+std::string as_set(kind k, const std::vector<config_entry>& configuration) {
+  std::string set;
+  for (const config_entry& e : configuration) {
+    if (e.source == config_source::default_value) continue;
+    if (!e.key.starts_with(std::string(transport::name(k)) + ".")) continue;
+    set += (set.empty() ? "" : ", ") + e.key + " = " + e.value + " (" +
+           std::string(name(e.source)) + (e.place.empty() ? "" : " " + e.place) + ")";
+  }
+  return set.empty() ? set : " with " + set;
 }
 
 result<void> register_everywhere(detail::region_core& region) {
@@ -110,7 +119,7 @@ result<kind> parse_transport(std::string_view text) {
     if (text == transport::name(k)) return k;
   }
   return failure{errc::invalid_value,
-                 "transport \"" + std::string(text) + "\" is unknown: use shm, tcp, sim or verbs"};
+                 "transport \"" + std::string(text) + "\" is unknown: use shm, tcp or verbs"};
 }
 
 result<std::vector<kind>> parse_transports(std::string_view text) {
@@ -140,16 +149,33 @@ Context::Context(const context_options& from_code)
     result<std::shared_ptr<transport::domain>> d = make(k, options);
     if (d) {
       core_->domains.push_back(std::move(*d));
-    } else if (by_name) {
-      throw_error(
-          failure::of(d.code(), {"transport ", name(k), " was asked for: ", d.why().message()}));
-    } else {
-      core_->missing.emplace_back(k, d.why());
+      continue;
     }
+    // What this machine does not have is nobody's mistake; a setting that cannot be followed is one.
+    const bool has_it = d.code() != errc::not_supported && d.code() != errc::no_memory;
+    const std::string set = has_it ? as_set(k, core_->configuration) : std::string();
+    if (by_name) {
+      throw_error(failure::of(d.code(),
+                              {"transport ", name(k), set, " was asked for: ", d.why().message()}));
+    }
+    if (!set.empty()) {
+      throw_error(failure::of(
+          d.code(), {"transport ", name(k), set, " cannot be used: ", d.why().message()}));
+    }
+    core_->missing.emplace_back(k, d.why());
   }
   if (core_->domains.empty()) {
     throw_error({errc::not_supported, "no transport can be used on this machine"});
   }
+}
+
+std::string detail::context_core::left_out(const std::optional<kind>& only) const {
+  std::string text;
+  for (const auto& [k, why] : missing) {
+    const bool told = only ? *only == k : why.code() != errc::not_supported;
+    if (told) text += std::string(transport::name(k)) + " is left out: " + why.message() + "; ";
+  }
+  return text;
 }
 
 result<MemoryRegion> detail::allocate(const std::shared_ptr<context_core>& context,

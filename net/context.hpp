@@ -24,7 +24,8 @@ struct context_core;
 struct context_options {
   // The transports to use, in the order of preference; empty: CORDMA_TRANSPORT (a list such as
   // "shm,tcp"), else all that this machine has: shm, verbs, tcp. One that is named and cannot be had
-  // is an error; one that is merely available by default and cannot be had is left out.
+  // is an error, and so is one whose own settings (shm.directory) somebody made and that cannot be
+  // had with them; one that is merely available by default and cannot be had is left out.
   std::vector<transport::kind> transports;
   // Further domains, preferred above the rest: a simulated host (sim.hpp), for instance.
   std::vector<std::shared_ptr<transport::domain>> domains;
@@ -33,7 +34,8 @@ struct context_options {
   transport::verbs_options verbs;
 };
 
-// "shm", "tcp", "sim", "verbs"; anything else is invalid_value, saying what is known.
+// "shm", "tcp", "verbs", and "sim", which no user can ask for by name; anything else is invalid_value,
+// saying what can be asked for.
 [[nodiscard]] result<transport::kind> parse_transport(std::string_view text);
 // A list of them, separated by commas.
 [[nodiscard]] result<std::vector<transport::kind>> parse_transports(std::string_view text);
@@ -43,7 +45,8 @@ struct context_options {
 class Context {
  public:
   // Throws cordma::error: invalid_value (bad configuration, naming key and value), not_supported (a
-  // transport that was asked for by name), no_memory.
+  // transport that was asked for by name), no_memory; what a transport says to its settings, such as
+  // not_permitted for shm.directory.
   explicit Context(const context_options& options = {});
 
   // Memory of the library's own: page-aligned, zeroed, shareable with peers on this host, so that

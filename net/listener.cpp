@@ -41,7 +41,8 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
     order.insert(k == transport::kind::shm ? order.end() : order.begin(), a.get());
   }
   if (order.empty()) {
-    return failure{errc::not_supported, "this Context does not have the transport asked for"};
+    return failure{errc::not_supported, w.context().left_out(only) +
+                                            "this Context does not have the transport asked for"};
   }
   result<void> opened = open_all(order);
   // The port that one transport found free may be taken on the next: ask for another.

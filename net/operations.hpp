@@ -25,7 +25,8 @@ struct Received {
   transport::opcode op = transport::opcode::recv;  // recv or recv_write_imm
 };
 
-// What a receive into a pool got: the first `info().bytes` bytes of the buffer are the message.
+// What a receive into a pool got: the first `info().bytes` bytes of the buffer are the message. Once
+// the buffer was moved on, bytes() is empty.
 class Message {
  public:
   Message() noexcept = default;

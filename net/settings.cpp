@@ -1,6 +1,7 @@
 #include <cordma/net/settings.hpp>
 #include <cordma/runtime/units.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -63,7 +64,7 @@ settings::settings(const context_options& from_code) : code_(from_code) {
   const context_options initial;
   transport_ =
       table_.add_list("transport", {"auto"}, "the transports to use, in the order of preference",
-                      {"auto", "shm", "tcp", "sim", "verbs"});
+                      {"auto", "shm", "tcp", "verbs"});
   shm_directory_ = table_.add_text("shm.directory", initial.shm.directory,
                                    "where processes meet; empty: a folder of this user in /tmp");
   shm_ring_bytes_ = table_.add_size("shm.ring_bytes", initial.shm.ring_bytes,
@@ -128,6 +129,11 @@ void settings::declare_verbs() {
 
 void settings::take_from_code() {
   const context_options initial;
+  if (std::ranges::count(code_.transports, transport::kind::sim) != 0) {
+    throw_error({errc::not_supported,
+                 "the simulator is not chosen by name: pass a domain of sim::network in "
+                 "context_options::domains"});
+  }
   if (!code_.transports.empty()) demand(table_.set("transport", joined(code_.transports)));
   if (code_.shm.directory != initial.shm.directory) {
     demand(table_.set("shm.directory", code_.shm.directory));

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <ctime>
 #include <string>
+#include <utility>
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -67,7 +68,6 @@ reactor::reactor(const reactor_options& options)
     : options_(options),
       clock_(options.time != nullptr ? options.time : &real_clock()),
       owner_thread_(&detail::thread_mark) {
-  timers_.reserve(64);
   pollers_.reserve(8);
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -100,7 +100,7 @@ reactor::~reactor() {
     resident& r = residents_.pop_front();
     r.drop_(r);
   }
-  for (timer* t : timers_) t->owner_ = nullptr;
+  while (first_timer_ != nullptr) remove(*first_timer_);
   ::close(epoll_fd_);
   ::close(event_fd_);
   ::close(timer_fd_);
@@ -242,13 +242,13 @@ void reactor::idle() noexcept {
 bool reactor::skip_to_next_timer() noexcept {
   if (clock_ == &real_clock()) return false;
   if (!ready_.empty() || !inbox_empty()) return true;
-  if (timers_.empty()) {
+  if (first_timer_ == nullptr) {
     // Another thread may still post; whoever mixes threads with virtual time keeps a timer pending.
     stuck_ = clock_->advance_to(clock_->now());
     return stuck_;
   }
   turns_to_clock_ = 0;
-  return clock_->advance_to(timers_.front()->when_);
+  return clock_->advance_to(first_timer_->when_);
 }
 
 arm_state reactor::prepare_wait() noexcept {
@@ -319,10 +319,10 @@ void reactor::sleep_once() noexcept {
 
 void reactor::arm_timer_fd() noexcept {
   // One timerfd rather than a timeout, so that a foreign loop that waits on fd() is woken as well.
-  if (timers_.empty()) return;
+  if (first_timer_ == nullptr) return;
   // Set already, and not fired yet: saves a system call in every sleep of a worker whose keep-alive
   // timers stand far off.
-  const time_point when = timers_.front()->when_;
+  const time_point when = first_timer_->when_;
   const time_point now = clock_->now();
   if (when == timer_fd_set_to_ && when > now) return;
   timer_fd_set_to_ = when;
@@ -424,53 +424,59 @@ void reactor::add(timer& t, time_point when) noexcept {
   t.owner_ = this;
   t.when_ = when;
   t.sequence_ = timer_sequence_++;
-  t.place_ = timers_.size();
-  timers_.push_back(&t);
-  sift_up(t.place_);
-  if (armed_ && timers_.front() == &t) arm_timer_fd();
+  first_timer_ = meld(first_timer_, &t);
+  if (armed_ && first_timer_ == &t) arm_timer_fd();
 }
 
 void reactor::remove(timer& t) noexcept {
   if (t.owner_ == nullptr) return;
   CORDMA_ASSERT(t.owner_ == this);
-  const std::size_t place = t.place_;
-  timer* last = timers_.back();
-  timers_.pop_back();
   t.owner_ = nullptr;
-  if (last == &t) return;
-  timers_[place] = last;
-  last->place_ = place;
-  sift_up(place);
-  sift_down(last->place_);
+  timer* const below = take_children(t);
+  if (first_timer_ == &t) {
+    first_timer_ = below;
+    return;
+  }
+  (t.before_->child_ == &t ? t.before_->child_ : t.before_->next_) = t.next_;
+  if (t.next_ != nullptr) t.next_->before_ = t.before_;
+  t.next_ = t.before_ = nullptr;
+  first_timer_ = meld(first_timer_, below);
 }
 
-void reactor::sift_up(std::size_t place) noexcept {
-  while (place > 0) {
-    const std::size_t up = (place - 1) / 2;
-    if (!earlier(*timers_[place], *timers_[up])) return;
-    std::swap(timers_[place], timers_[up]);
-    timers_[place]->place_ = place;
-    timers_[up]->place_ = up;
-    place = up;
-  }
+timer* reactor::meld(timer* a, timer* b) noexcept {
+  if (a == nullptr) return b;
+  if (b == nullptr) return a;
+  if (earlier(*b, *a)) std::swap(a, b);
+  b->before_ = a;
+  b->next_ = a->child_;
+  if (a->child_ != nullptr) a->child_->before_ = b;
+  a->child_ = b;
+  return a;
 }
 
-void reactor::sift_down(std::size_t place) noexcept {
-  for (;;) {
-    std::size_t least = place;
-    for (std::size_t child : {2 * place + 1, 2 * place + 2}) {
-      if (child < timers_.size() && earlier(*timers_[child], *timers_[least])) least = child;
-    }
-    if (least == place) return;
-    std::swap(timers_[place], timers_[least]);
-    timers_[place]->place_ = place;
-    timers_[least]->place_ = least;
-    place = least;
+// Two by two, then the pairs from the last to the first: that is what keeps the heap flat.
+timer* reactor::take_children(timer& t) noexcept {
+  timer* pairs = nullptr;
+  for (timer* rest = std::exchange(t.child_, nullptr); rest != nullptr;) {
+    timer* const a = rest;
+    timer* const b = a->next_;
+    rest = b != nullptr ? b->next_ : nullptr;
+    a->next_ = a->before_ = nullptr;
+    if (b != nullptr) b->next_ = b->before_ = nullptr;
+    timer* const pair = meld(a, b);
+    pair->next_ = std::exchange(pairs, pair);
   }
+  timer* all = nullptr;
+  while (pairs != nullptr) {
+    timer* const pair = std::exchange(pairs, pairs->next_);
+    pair->next_ = nullptr;
+    all = meld(all, pair);
+  }
+  return all;
 }
 
 std::size_t reactor::fire_timers() noexcept {
-  if (timers_.empty()) return 0;
+  if (first_timer_ == nullptr) return 0;
   if (turns_to_clock_ > 0) {
     --turns_to_clock_;
     return 0;
@@ -479,8 +485,8 @@ std::size_t reactor::fire_timers() noexcept {
   if (clock_ != &real_clock()) turns_to_clock_ = 0;
   const time_point now = clock_->now();
   std::size_t work = 0;
-  while (!timers_.empty() && timers_.front()->when_ <= now) {
-    timer& t = *timers_.front();
+  while (first_timer_ != nullptr && first_timer_->when_ <= now) {
+    timer& t = *first_timer_;
     remove(t);
     ++work;
     t.fire_(t);

@@ -86,7 +86,10 @@ class timer {
   reactor* owner_ = nullptr;
   time_point when_{};
   std::uint64_t sequence_ = 0;  // timers of one instant fire in the order of adding
-  std::size_t place_ = 0;
+  // In the reactor's heap, which lives in its timers: however many are pending, none needs memory.
+  timer* child_ = nullptr;   // the first of those that were found to be due later
+  timer* next_ = nullptr;    // beside it, below the same one
+  timer* before_ = nullptr;  // the one before it there; of a first child the one above; else null
 };
 
 enum class arm_state : std::uint8_t {
@@ -265,8 +268,10 @@ class reactor {
   [[nodiscard]] bool inbox_empty() const noexcept {
     return inbox_.load(std::memory_order_acquire) == nullptr;
   }
-  void sift_up(std::size_t place) noexcept;
-  void sift_down(std::size_t place) noexcept;
+  // Of two heaps one: its first. Either may be null.
+  [[nodiscard]] static timer* meld(timer* a, timer* b) noexcept;
+  // What is below `t`, as a heap of its own.
+  [[nodiscard]] static timer* take_children(timer& t) noexcept;
   [[nodiscard]] static bool earlier(const timer& a, const timer& b) noexcept;
 
   reactor_options options_;
@@ -274,7 +279,7 @@ class reactor {
   list<ready_item> ready_;
   list<resident> residents_;
   std::vector<poller*> pollers_;
-  std::vector<timer*> timers_;  // a binary heap, the earliest first
+  timer* first_timer_ = nullptr;  // of a pairing heap: the earliest
   std::uint64_t timer_sequence_ = 0;
   int inline_budget_ = inline_budget_per_turn;
   int epoll_fd_ = -1;

@@ -1,9 +1,9 @@
 // cordma-demo: pulls a directory tree out of another process's memory.
+#include "../support/command_line.hpp"
+#include "../support/standard_output.hpp"
 #include "transfer.hpp"
 
 #include <cordma/runtime/scope.hpp>
-
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <limits>
@@ -26,7 +26,7 @@ struct options {
 
 cordma::context_options only(const options& o) {
   cordma::context_options c;
-  if (o.transport != "auto") c.transports = cordma::parse_transports(o.transport).value();
+  if (o.transport != "auto") c.transports = {cordma::parse_transport(o.transport).value()};
   return c;
 }
 
@@ -115,17 +115,22 @@ int pull(const options& o) {
 void declare(CLI::App& app, options& o) {
   CLI::App* const server = app.add_subcommand("serve", "offer a directory tree");
   server->add_option("--tree", o.tree, "the directory")->required()->check(CLI::ExistingDirectory);
-  server->add_option("--listen", o.listen, "HOST:PORT; port 0: any, and it is printed");
+  server->add_option("--listen", o.listen, "HOST:PORT; port 0: any, and it is printed")
+      ->check(support::check_address);
   server->add_option("--clients", o.clients, "end after so many; 0: never")
       ->check(CLI::NonNegativeNumber);
   CLI::App* const client = app.add_subcommand("pull", "copy it by one-sided reads");
-  client->add_option("address", o.address, "HOST:PORT of the server")->required();
+  client->add_option("address", o.address, "HOST:PORT of the server")
+      ->required()
+      ->check(support::check_address);
   client->add_option("--into", o.into, "an empty directory, or one to be made")->required();
   client->add_option("--compare", o.compare, "then compare with this directory, byte by byte")
       ->check(CLI::ExistingDirectory);
   for (CLI::App* both : {server, client}) {
-    both->add_option("--transport", o.transport, "auto, shm, tcp or verbs");
-    both->add_option("--wait", o.wait, "polling, event or adaptive");
+    both->add_option("--transport", o.transport, "how to reach the other side")
+        ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}));
+    both->add_option("--wait", o.wait, "for what comes")
+        ->check(CLI::IsMember({"polling", "event", "adaptive"}));
   }
   app.require_subcommand(1);
   app.footer(
@@ -138,14 +143,9 @@ int run(int argc, char** argv) {
                "cordma-demo");
   options o;
   declare(app, o);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);
-    std::fprintf(stderr, "cordma-demo: %s; --help lists all options\n", e.what());
-    return 2;
-  }
-  return app.got_subcommand("serve") ? serve(o) : pull(o);
+  if (const std::optional<int> ended = support::parse(app, argc, argv)) return *ended;
+  const int code = app.got_subcommand("serve") ? serve(o) : pull(o);
+  return support::finish_output("cordma-demo", code);
 }
 
 }  // namespace

@@ -57,11 +57,8 @@ std::vector<limit> limits() {
 
 std::vector<rdma_device> devices() {
   std::vector<rdma_device> found;
-  std::error_code none;
-  for (const fs::directory_entry& d : fs::directory_iterator(rdma_class, none)) {
-    const fs::path port = d.path() / "ports" / "1";
-    found.push_back({d.path().filename().string(), first_line(port / "state"),
-                     first_line(port / "link_layer")});
+  for (const cordma::device_port& p : cordma::device_list::snapshot().ports()) {
+    if (p.number == 1) found.push_back({p.device, p.state, p.link});
   }
   return found;
 }

@@ -1,16 +1,14 @@
 // cordma-info: what cordma finds on this machine, and why it will use what it will use.
 #include "facts.hpp"
 
-#include <CLI/CLI.hpp>
-
-#include <cstdio>
+#include "../support/command_line.hpp"
+#include "../support/standard_output.hpp"
 
 namespace {
 
 int print(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
-  std::perror("cordma-info: standard output");
-  return 1;
+  std::fputs(text.c_str(), stdout);
+  return support::finish_output("cordma-info", 0);
 }
 
 }  // namespace
@@ -25,13 +23,7 @@ int main(int argc, char** argv) {
   app.add_flag("--brief", brief, "three lines");
   app.add_flag("--devices", devices, "RDMA devices with ports, GIDs and limits, as ibv_devinfo -v");
   app.add_flag("--version", version, "print the version");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);
-    std::fprintf(stderr, "cordma-info: %s; --help lists all options\n", e.what());
-    return 2;
-  }
+  if (const std::optional<int> ended = support::parse(app, argc, argv)) return *ended;
   try {
     if (version) {
       return print("cordma-info " CORDMA_VERSION "\n");

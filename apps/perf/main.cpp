@@ -1,4 +1,5 @@
 // cordma-perf: what messages, remote memory and atomics cost over each transport.
+#include "../support/standard_output.hpp"
 #include "options.hpp"
 #include "outcome.hpp"
 #include "processes.hpp"
@@ -109,7 +110,10 @@ class reporter {
   [[nodiscard]] bool write_json() const {
     if (options_.json.empty()) return true;
     const std::string text = to_json(outcomes_, options_.plans.size() > 1);
-    if (options_.json == "-") return std::fputs(text.c_str(), stdout) >= 0;
+    if (options_.json == "-") {
+      std::fputs(text.c_str(), stdout);
+      return true;  // finish_output() will tell
+    }
     std::ofstream file(options_.json);
     if (file << text << std::flush) return true;
     std::fprintf(stderr, "cordma-perf: cannot write %s: %s\n", options_.json.c_str(),
@@ -160,7 +164,7 @@ int main(int argc, char** argv) {
   const perf::parsed command = perf::parse_options(argc, argv);
   if (command.exit_code) {
     std::fputs(command.text.c_str(), *command.exit_code == 0 ? stdout : stderr);
-    return *command.exit_code;
+    return support::finish_output("cordma-perf", *command.exit_code);
   }
-  return perf::run(command.chosen);
+  return support::finish_output("cordma-perf", perf::run(command.chosen));
 }

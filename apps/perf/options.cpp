@@ -165,6 +165,9 @@ options interpret(const raw& r, bool listens) {
   }
   o.what = r.local ? role::both : listens ? role::server : role::client;
   o.address = r.local ? "127.0.0.1:0" : with_port(listens ? r.listen : r.address);
+  if (const cordma::result<cordma::transport::address> a = cordma::parse_address(o.address); !a) {
+    throw usage_error(a.why().message());
+  }
   o.plans = combinations(r);
   if (r.cpus.size() > 2) throw usage_error("--cpu takes one or two numbers: SERVER,CLIENT");
   if (!r.cpus.empty()) {

@@ -6,6 +6,7 @@
 #include <cordma/runtime/config.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct context_core {
   std::vector<config_entry> configuration;
   std::vector<std::string> configuration_warnings;
 
+  // "shm is left out: <why>; " of the transport asked for, or of all that this machine has and that
+  // could not be had all the same.
+  [[nodiscard]] std::string left_out(const std::optional<transport::kind>& only) const;
   [[nodiscard]] transport::domain* find(transport::kind k) const noexcept {
     for (const auto& d : domains) {
       if (d->caps().transport == k) return d.get();

@@ -334,7 +334,8 @@ result<Endpoint> worker_core::prepare(const endpoint_options& options,
     (*e)->reason = std::string(transport::name(k)) + ": connected by descriptors";
     return Endpoint(std::move(*e));
   }
-  return failure{errc::not_supported, "no transport of this Worker connects by descriptors"};
+  return failure{errc::not_supported,
+                 context_->left_out(over) + "no transport of this Worker connects by descriptors"};
 }
 
 result<DatagramEndpoint> worker_core::datagram(endpoint_options options,
@@ -354,7 +355,7 @@ result<DatagramEndpoint> worker_core::datagram(endpoint_options options,
   }
   return failure{errc::not_supported,
                  asked.empty()
-                     ? "this Worker has no such transport"
+                     ? context_->left_out(over) + "this Worker has no such transport"
                      : "no datagrams on " + asked + ": these transports carry connections only"};
 }
 

@@ -25,9 +25,16 @@ perf 2 'seconds from 0.01 to 3600' --local --duration forever
 perf 2 'words of 8 bytes' --local --test fetch-add-lat --size 16
 perf 2 'works with --test send-lat' --local --test read-lat --think-us 5
 perf 2 'one or two numbers' --local --cpu 0,1,2
+perf 2 'lacks a port from 0 to 65535' localhost:http
 perf 1 'may not run on CPU 4095' --local --iterations 1 --cpu 4095
 [ -d /sys/class/infiniband ] ||
   perf 1 'no RDMA device is here|this build has no verbs transport' \
     --local --transport verbs --iterations 1
 perf 1 'unreachable: 127.0.0.1:1 ' 127.0.0.1:1 --iterations 1
 perf 1 'cannot write .*No such file' --local --iterations 10 --json /nonexistent/figures.json
+for figures in "" "--json -"; do
+  # shellcheck disable=SC2086
+  "$programs/cordma-perf" --local --iterations 10 $figures > /dev/full 2> "$work/output" &&
+    fail "a full disk is no error"
+  grep -q '^cordma-perf: standard output: ' "$work/output" || fail "a full disk is not named"
+done

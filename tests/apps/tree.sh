@@ -38,5 +38,13 @@ expect 1 'differs: deep/er/still/hello is there with two contents' cordma-demo p
 expect 1 'is not an empty directory' cordma-demo pull "$address" --into "$work/new"
 expect 1 'unreachable' cordma-demo pull 127.0.0.1:1 --into "$work/never"
 expect 2 '--help lists' cordma-demo pull
+for client in "pull 127.0.0.1:1 --into $work/never" "serve --tree $tree"; do
+  # shellcheck disable=SC2086
+  expect 2 '--transport: bogus not in .auto,shm,tcp,verbs.' cordma-demo $client --transport bogus
+  # shellcheck disable=SC2086
+  expect 2 '--wait: now not in .polling,event,adaptive.' cordma-demo $client --wait now
+done
+expect 2 'lacks a port from 0 to 65535' cordma-demo pull nowhere --into "$work/never"
+expect 2 'lacks a port from 0 to 65535' cordma-demo serve --tree "$tree" --listen nowhere
 expect 2 '--help lists' cordma-demo serve --tree /nonexistent
 kill -0 "$server" || fail "the server is gone"

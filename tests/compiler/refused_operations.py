@@ -2,6 +2,7 @@
 
 Every cell of the matrix of endpoints and operations is compiled alone: a legal one is compiled, an
 illegal one is refused, and for its own sake (the compiler speaks of the call, and of nothing else).
+So is what would use a buffer or an operation again that has gone elsewhere.
 """
 import argparse
 import concurrent.futures
@@ -64,6 +65,29 @@ def wrong(options, cell):
     return None
 
 
+# A buffer belongs to one at a time, and what an operation made for one thing is not used for another.
+REUSES = {
+    "copied buffer": "cordma::Buffer use(cordma::Buffer& b) { return b; }",
+    "copied message": "cordma::Message use(cordma::Message& m) { return m; }",
+    "sent and kept": "void use(cordma::Endpoint& e, cordma::Buffer& b) { (void)e.send(b, 1); }",
+    "message again":
+        "void use(cordma::message_operation& o, const cordma::Slice& s) { o.again(s); }",
+    "atomic again":
+        "void use(cordma::atomic_operation& o, const cordma::Slice& s) { o.again(s); }",
+}
+REUSE_REFUSAL = re.compile(r"deleted|invalid reference to function|no matching (member )?function")
+
+
+def wrong_reuse(options, what):
+    text = "#include <cordma/net/endpoint.hpp>\n" + REUSES[what] + "\n"
+    ok, errors = compiles(options, what.replace(" ", "-"), text)
+    if ok:
+        return f"{what}: compiles, and should not"
+    if not all(REUSE_REFUSAL.search(e) for e in errors):
+        return f"{what}: is refused for another reason: {errors[:2]}"
+    return None
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--compiler", required=True)
@@ -74,6 +98,7 @@ def main():
     cells = list(itertools.product(LEGAL, CALLS))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = [w for w in pool.map(lambda c: wrong(options, c), cells) if w]
+        found += [w for w in pool.map(lambda r: wrong_reuse(options, r), REUSES) if w]
     # A datagram port is no connection, whatever is called on it.
     text = "#include <cordma/net/typed_endpoint.hpp>\n" \
            "cordma::typed_endpoint<cordma::transport::service::ud>* port;\n"

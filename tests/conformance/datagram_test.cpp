@@ -49,6 +49,21 @@ struct station {
   MemoryRegion memory;
 };
 
+// Two ports that know each other's key, and memory of each.
+struct two_ports {
+  two_ports(stage& on, std::size_t bytes, const endpoint_options& receiver = with_key(shared_key))
+      : a(on.client().datagram(with_key(shared_key)).value()),
+        b(on.server().datagram(receiver).value()),
+        out(client_memory(on, bytes)),
+        in(server_memory(on, bytes)),
+        to(b.self().value()) {}
+  DatagramEndpoint a;
+  DatagramEndpoint b;
+  MemoryRegion out;
+  MemoryRegion in;
+  datagram_peer to;
+};
+
 task<> settle(stage& on) {
   for (int i = 0; i < 200; ++i) co_await moment(on);
 }
@@ -119,30 +134,27 @@ TEST_CASE("L7: the longest datagram goes through, one byte more is refused and n
           not_on({transport::kind::shm, transport::kind::tcp}, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
-    DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
-    const std::size_t most = a.max_datagram();
+    const std::size_t most = on.caps().max_datagram;
+    two_ports p(on, most + 1);
     REQUIRE(most > 0);
-    MemoryRegion out = client_memory(on, most + 1);
-    MemoryRegion in = server_memory(on, most + 1);
-    fill(out.bytes(), 3);
-    const datagram_peer to = b.self().value();
-    datagram_recv_operation receiving = b.recv_from(in).start();
-    const result<void> refused = co_await a.send_to(to, out).result();
+    CHECK(p.a.max_datagram() == most);
+    fill(p.out.bytes(), 3);
+    datagram_recv_operation receiving = p.b.recv_from(p.in).start();
+    const result<void> refused = co_await p.a.send_to(p.to, p.out).result();
     CHECK(refused.code() == errc::invalid_value);
-    CHECK(a.counters().sends == 0);
-    co_await a.send_to(to, out.all().first(most));
+    CHECK(p.a.counters().sends == 0);
+    co_await p.a.send_to(p.to, p.out.all().first(most));
     const Datagram got = co_await receiving;
     CHECK(got.bytes == most);
-    CHECK(filled(in.bytes().first(most), 3));
-    CHECK(a.counters().sends == 1);
+    CHECK(filled(p.in.bytes().first(most), 3));
+    CHECK(p.a.counters().sends == 1);
     MemoryRegion foreign = server_memory(on, 8);
-    const result<void> elsewhere = co_await a.send_to(to, foreign).result();
+    const result<void> elsewhere = co_await p.a.send_to(p.to, foreign).result();
     CHECK(elsewhere.code() == errc::invalid_value);
     MemoryRegion fixed = server_memory(on, 8, access::local_read);
-    const result<Datagram> unwritable = co_await b.recv_from(fixed).result();
+    const result<Datagram> unwritable = co_await p.b.recv_from(fixed).result();
     CHECK(unwritable.code() == errc::not_permitted);
-    CHECK(a.state() == endpoint_state::connected);
+    CHECK(p.a.state() == endpoint_state::connected);
   });
 }
 
@@ -150,27 +162,23 @@ TEST_CASE("L7: a wrong key, no receive and a receive too small drop the datagram
           not_on({transport::kind::shm, transport::kind::tcp}, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
-    DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
-    MemoryRegion out = client_memory(on, 64);
-    MemoryRegion in = server_memory(on, 64);
-    const datagram_peer to = b.self().value();
+    two_ports p(on, 64);
     const bool counted = on.over() == transport::kind::sim;
-    co_await a.send_to(to, out);  // no receive
+    co_await p.a.send_to(p.to, p.out);  // no receive
     co_await settle(on);
     if (counted) CHECK(on.net().counters().ud_no_receive == 1);
-    datagram_recv_operation receiving = b.recv_from(in.all().first(32)).start();
-    co_await a.send_to(to, out);  // too small
+    datagram_recv_operation receiving = p.b.recv_from(p.in.all().first(32)).start();
+    co_await p.a.send_to(p.to, p.out);  // too small
     co_await settle(on);
     CHECK_FALSE(receiving.done());
     if (counted) CHECK(on.net().counters().ud_no_receive == 2);
-    datagram_peer stranger = to;
+    datagram_peer stranger = p.to;
     stranger.qkey = shared_key + 1;
-    co_await a.send_to(stranger, out);
+    co_await p.a.send_to(stranger, p.out);
     co_await settle(on);
     if (counted) CHECK(on.net().counters().ud_wrong_qkey == 1);
     CHECK_FALSE(receiving.done());
-    co_await a.send_to(to, out.all().first(32));
+    co_await p.a.send_to(p.to, p.out.all().first(32));
     const Datagram got = co_await receiving;
     CHECK(got.bytes == 32);
   });
@@ -221,37 +229,33 @@ TEST_CASE("L7: loss is seen as loss: sends succeed, fewer arrive, and nothing en
     constexpr std::size_t count = 2000;
     CAPTURE(on.net().seed());
     on.net().set_links({.bits_per_second = 100'000'000, .loss = 0.1});
-    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
     endpoint_options deep = with_key(shared_key);
     deep.recv_depth = 16;  // more than these wait for a place
     deep.send_depth = 16;
-    DatagramEndpoint b = on.server().datagram(deep).value();
-    MemoryRegion out = client_memory(on, 8);
-    MemoryRegion in = server_memory(on, count * 8);
-    const datagram_peer to = b.self().value();
+    two_ports p(on, count * 8, deep);
     std::vector<datagram_recv_operation> receiving;
     receiving.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
-      receiving.push_back(b.recv_from(in.all().part(i * 8, 8)).start());
+      receiving.push_back(p.b.recv_from(p.in.all().part(i * 8, 8)).start());
     }
     for (std::size_t i = 0; i < count; ++i) {
-      out.as<std::uint64_t>()[0] = i + 1;
-      co_await a.send_to(to, out);
+      p.out.as<std::uint64_t>()[0] = i + 1;
+      co_await p.a.send_to(p.to, p.out.all().first(8));
     }
     co_await settle(on);
     std::size_t arrived = 0;
     std::uint64_t last = 0;
     for (const datagram_recv_operation& op : receiving) {
       if (!op.done()) continue;
-      const std::uint64_t number = in.as<std::uint64_t>()[arrived++];
+      const std::uint64_t number = p.in.as<std::uint64_t>()[arrived++];
       CHECK(number > last);
       last = number;
     }
     CHECK(arrived == count - on.net().faults().lost);
     CHECK(arrived > count / 2);
     CHECK(arrived < count);
-    CHECK(a.state() == endpoint_state::connected);
-    CHECK(b.state() == endpoint_state::connected);
+    CHECK(p.a.state() == endpoint_state::connected);
+    CHECK(p.b.state() == endpoint_state::connected);
   });
 }
 
@@ -259,24 +263,20 @@ TEST_CASE("L7: a receive destroyed while posted swallows one datagram and touche
           not_on({transport::kind::shm, transport::kind::tcp}, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
-    DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
-    MemoryRegion out = client_memory(on, 8);
-    MemoryRegion in = server_memory(on, 8);
-    const datagram_peer to = b.self().value();
+    two_ports p(on, 8);
     {
       MemoryRegion gone = server_memory(on, 8);
-      datagram_recv_operation abandoned = b.recv_from(gone).start();
-      CHECK(b.inflight() == 1);
+      datagram_recv_operation abandoned = p.b.recv_from(gone).start();
+      CHECK(p.b.inflight() == 1);
     }
-    CHECK(b.inflight() == 1);
-    co_await a.send_to(to, out);  // lands in what is kept for it
+    CHECK(p.b.inflight() == 1);
+    co_await p.a.send_to(p.to, p.out);  // lands in what is kept for it
     co_await settle(on);
-    CHECK(b.inflight() == 0);
-    datagram_recv_operation receiving = b.recv_from(in).start();
-    co_await a.send_to(to, out);
+    CHECK(p.b.inflight() == 0);
+    datagram_recv_operation receiving = p.b.recv_from(p.in).start();
+    co_await p.a.send_to(p.to, p.out);
     const Datagram got = co_await receiving;
-    CHECK(got.from.queue_pair == a.self().value().queue_pair);
+    CHECK(got.from.queue_pair == p.a.self().value().queue_pair);
   });
 }
 
@@ -312,22 +312,18 @@ TEST_CASE("L7: a request that fails ends alone; the port serves its other peers"
           not_on({transport::kind::shm, transport::kind::tcp}, connections_only)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    DatagramEndpoint a = on.client().datagram(with_key(shared_key)).value();
-    DatagramEndpoint b = on.server().datagram(with_key(shared_key)).value();
-    MemoryRegion out = client_memory(on, 8);
-    MemoryRegion in = server_memory(on, 8);
-    const datagram_peer to = b.self().value();
-    datagram_peer whom = to;
+    two_ports p(on, 8);
+    datagram_peer whom = p.to;
     if (on.over() == transport::kind::sim) {
       on.net().fail_request("client", 1, transport::wc_status::loc_qp_op_err);
     } else {
       whom.address_length = 3;  // no address that a device could send to
     }
-    const result<void> failed = co_await a.send_to(whom, out).result();
+    const result<void> failed = co_await p.a.send_to(whom, p.out).result();
     CHECK_FALSE(failed.ok());
-    CHECK(a.state() == endpoint_state::connected);
-    datagram_recv_operation receiving = b.recv_from(in).start();
-    co_await a.send_to(to, out);
+    CHECK(p.a.state() == endpoint_state::connected);
+    datagram_recv_operation receiving = p.b.recv_from(p.in).start();
+    co_await p.a.send_to(p.to, p.out);
     co_await receiving;
     co_await on.client().flush();  // has nobody to ask, and says so by not failing
   });

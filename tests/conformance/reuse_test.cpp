@@ -1,8 +1,13 @@
 // Slots, operations and places for data of the program's own, used again.
 #include <doctest/doctest.h>
+#include <support/process.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/detail/worker_core.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <type_traits>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -105,6 +110,67 @@ TEST_CASE("A3: data of the program's own is found again by its type, and moves w
     CHECK(on.client().user_data<int>() == &mine.number);
     CHECK(on.server().user_data<int>() == nullptr);
   });
+}
+
+static_assert(sizeof(Slice) <= 32);
+static_assert(sizeof(Buffer) <= 32);
+static_assert(!std::is_copy_constructible_v<Buffer> && !std::is_copy_constructible_v<Message>);
+
+TEST_CASE("C6: a message is as long as it was sent; a buffer that was moved on is refused") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::size_t room = 256;
+    wire w = co_await connect(on);
+    MemoryRegion out = client_memory(on, room);
+    MemoryRegion in = client_memory(on, room);
+    BufferPool pool(on.server_context(), room, 4);
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, room - 1, room}) {
+      CAPTURE(bytes);
+      fill(out.bytes(), bytes);
+      message_operation receiving = w.server.recv(pool).start();
+      co_await w.client.send(out.all().first(bytes));
+      Message message = co_await receiving;
+      CHECK(message.info().bytes == bytes);
+      CHECK(message.bytes().size() == bytes);
+      recv_operation back = w.client.recv(in).start();
+      co_await w.server.send(std::move(message.buffer()), bytes);
+      const Received got = co_await back;
+      CHECK(got.bytes == bytes);
+      CHECK(std::equal(in.data(), in.data() + bytes, out.data()));
+
+      CHECK(message.bytes().empty());
+      CHECK(message.buffer().bytes().empty());
+      CHECK(message.buffer().all().size() == 0);
+      CHECK(message.buffer().slice(0, 1).code() == errc::invalid_value);
+      send_operation again = w.server.send(std::move(message.buffer()), bytes);
+      const result<void> refused = co_await again.result();
+      CHECK(refused.code() == errc::invalid_value);
+    }
+    Buffer short_one = pool.take().value();
+    send_operation beyond = w.server.send(std::move(short_one), room + 1);
+    const result<void> refused = co_await beyond.result();
+    CHECK(refused.code() == errc::invalid_value);
+    co_await w.server.flush();
+    CHECK(pool.available() == 4);
+    CHECK(w.server.state() == endpoint_state::connected);
+  });
+}
+
+TEST_CASE("C6: what is in flight is not used again: the program ends, and nothing is overwritten") {
+  child_process careless([](wire_to_peer&) {
+    std::signal(SIGABRT, SIG_DFL);
+    stage s;
+    s.play([](stage& on) -> task<> {
+      wire w = co_await connect(on);
+      MemoryRegion in = client_memory(on, 8);
+      MemoryRegion other = client_memory(on, 8);
+      recv_operation receiving = w.client.recv(in).start();
+      receiving.again(other);
+      co_await receiving;
+    });
+    return 0;
+  });
+  CHECK(careless.join() == 128 + SIGABRT);
 }
 
 TEST_CASE("D12: an operation is used again with other memory, and refuses what does not fit") {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <thread>
 
+#include <sys/resource.h>
+
 using namespace cordma;
 using namespace cordma::test;
 
@@ -32,6 +34,22 @@ class environment {
  private:
   const char* name_;
   std::optional<std::string> old_;
+};
+
+// Nothing can be opened while it lives.
+class no_descriptors {
+ public:
+  no_descriptors() {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    const rlimit none{0, before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  no_descriptors(const no_descriptors&) = delete;
+  no_descriptors& operator=(const no_descriptors&) = delete;
+  ~no_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
 };
 
 errc code_of_context(const context_options& o, std::string& why) {
@@ -151,6 +169,76 @@ TEST_CASE("B1: what was left out by default is listed with its reason") {
     CHECK_FALSE(reason.message().empty());
   }
   CHECK(verbs_listed == (c.find(transport::kind::verbs) == nullptr));
+}
+
+TEST_CASE(
+    "B1: a transport whose settings somebody made and that cannot be had with them is an error") {
+  std::string why;
+  const environment any("CORDMA_TRANSPORT", "auto");
+  {
+    const environment e("CORDMA_SHM_DIRECTORY", "/nonexistent/x");
+    CHECK(code_of_context({}, why) == errc::not_found);
+    CHECK(why.find("shm.directory = /nonexistent/x (environment CORDMA_SHM_DIRECTORY)") !=
+          std::string::npos);
+    const environment without("CORDMA_TRANSPORT", "tcp");
+    CHECK(code_of_context({}, why) == errc::ok);  // nobody asks for shm
+  }
+  context_options o;
+  o.shm.directory = "/dev/null";
+  for (const char* wanted : {"auto", "shm", "tcp,shm"}) {
+    const environment e("CORDMA_TRANSPORT", wanted);
+    CHECK(code_of_context(o, why) == errc::invalid_value);
+    CHECK(why.find("shm.directory = /dev/null (code)") != std::string::npos);
+    CHECK(why.find("CORDMA_SHM_DIRECTORY") != std::string::npos);  // what to do about it
+  }
+}
+
+TEST_CASE(
+    "B1: a transport that could not be had is named in the reason, and where it is required") {
+  const environment any("CORDMA_TRANSPORT", "auto");
+  std::optional<Context> context;
+  {
+    const no_descriptors now;  // shm takes one for its Context, tcp none
+    context.emplace();
+  }
+  REQUIRE(context->find(transport::kind::shm) == nullptr);
+  Worker worker(*context);
+  worker.run([](Worker* on) -> task<> {
+    constexpr const char* told = "shm is left out: ";
+    constexpr auto shm = transport::kind::shm;
+    Listener listener = on->listen("127.0.0.1:0").value();
+    const std::string to = "127.0.0.1:" + std::to_string(listener.bound().port);
+    connect_operation connecting = on->connect(to).start();
+    ConnectionRequest request = co_await listener.next();
+    Endpoint server = co_await request.accept();
+    Endpoint client = co_await connecting;
+    CHECK(client.transport() == transport::kind::tcp);
+    CHECK(client.transport_reason().starts_with(told));
+    CHECK(client.transport_reason().find("verbs") == std::string::npos);  // is nobody's loss here
+    connect_options only;
+    only.transport = shm;
+    connect_operation required = on->connect(to, only);
+    const result<Endpoint> refused = co_await required.result();
+    CHECK(refused.code() == errc::unreachable);
+    CHECK(refused.why().message().find(told) != std::string::npos);
+    CHECK(on->listen("127.0.0.1:0", {.transport = shm}).why().message().starts_with(told));
+    CHECK(on->prepare({}, shm).why().message().starts_with(told));
+    CHECK(on->datagram({}, shm).why().message().starts_with(told));
+  }(&worker));
+}
+
+TEST_CASE("B1: the simulator is not chosen by name, and not offered either") {
+  std::string why;
+  {
+    const environment e("CORDMA_TRANSPORT", "sim");
+    CHECK(code_of_context({}, why) == errc::invalid_value);
+    CHECK(why.ends_with("auto, shm, tcp, verbs"));
+  }
+  context_options o;
+  o.transports = {transport::kind::sim};
+  CHECK(code_of_context(o, why) == errc::not_supported);
+  CHECK(why.find("context_options::domains") != std::string::npos);
+  CHECK(parse_transport("ship").why().message().ends_with("use shm, tcp or verbs"));
 }
 
 TEST_CASE("K2: eight threads with a Worker each share one Context") {

@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <atomic>
 #include <csignal>
+#include <map>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -310,6 +312,48 @@ TEST_CASE("timers of one instant fire in the order of adding, removed ones never
     }
   }
   CHECK(log == expected);
+}
+
+namespace {
+
+// Notes when it fired, and may be set again.
+struct noted final : timer {
+  noted() : timer([](timer& t) noexcept { static_cast<noted&>(t).fired->push_back(&t); }) {}
+  std::vector<const timer*>* fired = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("any number of timers fires in order, whatever is set again or removed meanwhile") {
+  constexpr std::size_t count = 3000;
+  for (std::uint32_t seed = 1; seed <= 8; ++seed) {
+    CAPTURE(seed);
+    std::minstd_rand chance(seed);
+    virtual_loop v;
+    std::vector<const timer*> fired;
+    fired.reserve(count);
+    std::vector<noted> alarms(count);
+    std::map<std::pair<time_point, int>, const timer*> expected;
+    std::vector<std::pair<time_point, int>> place(count, {time_point{}, -1});
+    int order = 0;
+    for (std::size_t step = 0; step < 4 * count; ++step) {
+      const std::size_t i = step < count ? step : chance() % count;
+      alarms[i].fired = &fired;
+      expected.erase(place[i]);
+      if (step >= count && chance() % 4 == 0) {
+        v.loop.remove(alarms[i]);
+      } else {
+        place[i] = {time_point(duration(chance() % 500)), order++};
+        expected[place[i]] = &alarms[i];
+        v.loop.add(alarms[i], place[i].first);
+      }
+      CHECK(alarms[i].pending() == expected.contains(place[i]));
+    }
+    std::vector<const timer*> in_order;
+    for (const auto& [when, t] : expected) in_order.push_back(t);
+    v.pass(duration(500));
+    CHECK(fired == in_order);
+  }
 }
 
 TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost of a wake-up") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_listener.hpp>
 
@@ -14,20 +15,6 @@ namespace {
 constexpr int port_attempts = 256;
 constexpr std::uint32_t first_dynamic_port = 49152;
 constexpr std::uint32_t dynamic_ports = 65536 - first_dynamic_port;
-
-result<void> check_options(const queue_pair_options& o, const capabilities& c) {
-  if (o.type != service::rc) {
-    return failure{errc::not_supported,
-                   "shm has reliable connections (rc) only, no " + std::string(name(o.type))};
-  }
-  if (o.send_depth == 0 || o.send_depth > c.max_send_depth || o.recv_depth == 0 ||
-      o.recv_depth > c.max_recv_depth || o.max_segments == 0 || o.max_segments > c.max_segments ||
-      o.inline_bytes > c.max_inline) {
-    return failure{errc::invalid_value,
-                   "a queue pair's depths or limits are zero or above the capabilities of shm"};
-  }
-  return {};
-}
 
 result<bound_name> bind_any(const std::string& directory, bool any_user, address& where) {
   if (where.port != 0) return bind_name(port_path(directory, where.port), any_user);
@@ -133,8 +120,8 @@ result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
 result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
                                                          const queue_pair_options& options,
                                                          std::span<const std::byte> private_data) {
-  const result<void> fine = check_options(options, domain_->caps());
-  if (!fine) return fine.why();
+  const result<queue_pair_options> granted = grant(options, domain_->caps());
+  if (!granted) return granted.why();
   const std::string path = port_path(domain_->directory(), to.port);
   const result<bool> here = is_this_host(to.host);
   if (!here) return here.why();
@@ -143,7 +130,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
                                           " by shared memory: start the service as this user on "
                                           "this host, or check the port"};
   }
-  auto q = std::make_unique<shm_queue_pair>(*this, side::connects, options, path);
+  auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted, path);
   const result<void> dialed = dial_for(*q, path, private_data);
   if (!dialed) return dialed.why();
   return std::unique_ptr<queue_pair>(std::move(q));
@@ -224,8 +211,8 @@ std::unique_ptr<connect_request> shm_adapter::take_request(std::uint64_t id) {
 result<std::unique_ptr<queue_pair>> shm_adapter::accept(std::uint64_t request,
                                                         const queue_pair_options& options,
                                                         std::span<const std::byte> private_data) {
-  const result<void> fine = check_options(options, domain_->caps());
-  if (!fine) return fine.why();
+  const result<queue_pair_options> granted = grant(options, domain_->caps());
+  if (!granted) return granted.why();
   const std::unique_ptr<connect_request> r = take_request(request);
   if (r == nullptr) {
     return failure{errc::bad_state,
@@ -233,7 +220,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept(std::uint64_t request,
                    "has gone"};
   }
   try {
-    return accept_from(r->socket, r->hello, r->fds, r->who, r->path, options, private_data);
+    return accept_from(r->socket, r->hello, r->fds, r->who, r->path, *granted, private_data);
   } catch (const std::bad_alloc&) {
     if (r->socket) refuse_for_memory(r->socket.get());
     throw;
@@ -295,9 +282,9 @@ result<std::uint64_t> shm_adapter::hand_over(std::uint64_t request, adapter& tar
 }
 
 result<std::unique_ptr<queue_pair>> shm_adapter::create(const queue_pair_options& options) {
-  const result<void> fine = check_options(options, domain_->caps());
-  if (!fine) return fine.why();
-  auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, options, "");
+  const result<queue_pair_options> granted = grant(options, domain_->caps());
+  if (!granted) return granted.why();
+  auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, *granted, "");
   const result<void> opened = q->open_hidden();
   if (!opened) return opened.why();
   return std::unique_ptr<queue_pair>(std::move(q));

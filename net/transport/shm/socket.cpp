@@ -129,20 +129,23 @@ result<std::string> rendezvous_directory(const std::string& configured, bool any
   const result<sockaddr_un> longest = socket_address(path + "/65535.lock");
   if (!longest) return longest.why();
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return failure::from_os(errno, "making the directory " + path + " for rendezvous sockets");
+    return failure::from_os(errno, "making the directory " + path +
+                                       " for rendezvous sockets (CORDMA_SHM_DIRECTORY "
+                                       "chooses another one)");
   }
   struct stat s{};
   if (::lstat(path.c_str(), &s) != 0) return failure::from_os(errno, "looking at " + path);
   if (!S_ISDIR(s.st_mode)) {
     return failure{errc::invalid_value, path +
                                             " is not a directory: choose another one for the "
-                                            "rendezvous sockets of shm"};
+                                            "rendezvous sockets of shm with CORDMA_SHM_DIRECTORY"};
   }
   if (!any_user && (s.st_uid != ::geteuid() || (s.st_mode & 022) != 0)) {
     return failure{errc::not_permitted,
                    path +
                        " can be written by other users, who could pose as peers: chmod 700 it, "
-                       "choose another directory, or allow any user"};
+                       "choose another directory with CORDMA_SHM_DIRECTORY, or allow any user with "
+                       "CORDMA_SHM_ANY_USER"};
   }
   return path;
 }

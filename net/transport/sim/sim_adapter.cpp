@@ -1,3 +1,4 @@
+#include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/sim/sim_adapter.hpp>
 #include <cordma/net/transport/sim/sim_pair.hpp>
 
@@ -124,15 +125,10 @@ void sim_adapter::remove(const sim_listener& l) noexcept {
   events_ready_ = events_ready_ && event_is_next();
 }
 
-result<void> sim_adapter::check(const queue_pair_options& o) const {
+result<queue_pair_options> sim_adapter::admit(const queue_pair_options& asked) const {
   const capabilities& c = home().caps();
-  if (o.send_depth == 0 || o.send_depth > c.max_send_depth || o.recv_depth > c.max_recv_depth ||
-      o.max_segments == 0 || o.max_segments > c.max_segments || o.inline_bytes > c.max_inline ||
-      o.read_depth > c.max_read_depth) {
-    return failure{errc::invalid_value,
-                   "a depth, segment count or inline size is zero or above "
-                   "what the capabilities of sim allow"};
-  }
+  result<queue_pair_options> granted = grant(asked, c);
+  if (!granted) return granted;
   if (pairs_ >= c.max_queue_pairs) {
     return failure{errc::full, "this adapter has its " + std::to_string(c.max_queue_pairs) +
                                    " queue pairs (network_options.max_queue_pairs)"};
@@ -141,7 +137,9 @@ result<void> sim_adapter::check(const queue_pair_options& o) const {
     return failure{errc::full, "host " + home().name() + " has its " +
                                    std::to_string(host::most_pairs) + " queue pairs"};
   }
-  return home().charge();
+  const result<void> paid = home().charge();
+  if (!paid) return paid.why();
+  return granted;
 }
 
 result<std::unique_ptr<listener>> sim_adapter::listen(const address& where) {
@@ -169,9 +167,9 @@ result<std::unique_ptr<queue_pair>> sim_adapter::connect(const address& to,
   if (peer == fabric::no_host) {
     return failure{errc::unreachable, "there is no host " + to.host + " in this network"};
   }
-  const result<void> fits = check(options);
-  if (!fits) return fits.why();
-  auto p = std::make_unique<sim_pair>(*this, options);
+  const result<queue_pair_options> granted = admit(options);
+  if (!granted) return granted.why();
+  auto p = std::make_unique<sim_pair>(*this, *granted);
   p->begin_connect(peer, to.port, data);
   return std::unique_ptr<queue_pair>(std::move(p));
 }
@@ -193,9 +191,9 @@ result<std::unique_ptr<queue_pair>> sim_adapter::accept(std::uint64_t request,
                                             std::string(name(r->theirs.type)) + ", not " +
                                             std::string(name(options.type))};
   }
-  const result<void> fits = check(options);
-  if (!fits) return fits.why();
-  auto p = std::make_unique<sim_pair>(*this, options);
+  const result<queue_pair_options> granted = admit(options);
+  if (!granted) return granted.why();
+  auto p = std::make_unique<sim_pair>(*this, *granted);
   r->is = host::request::state::accepted;
   p->begin_accept(*r, data);
   home().answered(request);
@@ -224,9 +222,9 @@ result<std::uint64_t> sim_adapter::hand_over(std::uint64_t request, adapter& tar
 }
 
 result<std::unique_ptr<queue_pair>> sim_adapter::create(const queue_pair_options& options) {
-  const result<void> fits = check(options);
-  if (!fits) return fits.why();
-  return std::unique_ptr<queue_pair>(std::make_unique<sim_pair>(*this, options));
+  const result<queue_pair_options> granted = admit(options);
+  if (!granted) return granted.why();
+  return std::unique_ptr<queue_pair>(std::make_unique<sim_pair>(*this, *granted));
 }
 
 }  // namespace cordma::transport::sim

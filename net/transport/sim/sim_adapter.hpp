@@ -78,7 +78,8 @@ class sim_adapter final : public adapter {
     std::uint64_t order;
     cm_event what;
   };
-  [[nodiscard]] result<void> check(const queue_pair_options& o) const;
+  // Options as they are granted to one more queue pair, paid for.
+  [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
   [[nodiscard]] host& home() const noexcept { return *domain_->host_; }
   [[nodiscard]] host::request* own_request(std::uint64_t id) noexcept;
   [[nodiscard]] bool event_is_next() const noexcept {

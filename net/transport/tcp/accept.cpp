@@ -57,7 +57,7 @@ result<std::unique_ptr<queue_pair>> tcp_adapter::connect(const address& to,
 
 std::unique_ptr<incoming> tcp_adapter::claim(std::uint64_t request) {
   const auto at = incoming_.find(request);
-  if (at == incoming_.end()) return owner_->collect(request);
+  if (at == incoming_.end()) return owner_->requests().collect(request);
   if (!at->second->greeted()) return nullptr;
   std::unique_ptr<incoming> found = std::move(at->second);
   incoming_.erase(at);
@@ -104,12 +104,12 @@ result<std::uint64_t> tcp_adapter::hand_over(std::uint64_t request, adapter& tar
   std::unique_ptr<incoming> client = claim(request);
   if (client == nullptr) return no_such_request();
   // Ids hold in the whole domain, so whoever asks for it first there gets it.
-  owner_->leave(request, std::move(client));
+  owner_->requests().leave(request, std::move(client));
   return request;
 }
 
 void tcp_adapter::begin_incoming(tcp_listener* from, socket_fd fd) {
-  const std::uint64_t id = owner_->next_request();
+  const std::uint64_t id = owner_->requests().next_id();
   auto made = std::make_unique<incoming>(*this, from, std::move(fd), id);
   if (made->begin()) incoming_.emplace(id, std::move(made));
 }

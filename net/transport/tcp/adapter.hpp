@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cordma/net/transport/event_queue.hpp>
+#include <cordma/net/transport/in_transit.hpp>
 #include <cordma/net/transport/region_table.hpp>
 #include <cordma/net/transport/tcp/hello.hpp>
 #include <cordma/net/transport/tcp/socket.hpp>
 #include <cordma/runtime/list.hpp>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
 namespace cordma::transport::tcp {
@@ -48,18 +48,13 @@ class tcp_domain final : public domain, public std::enable_shared_from_this<tcp_
   [[nodiscard]] const tcp_options& options() const noexcept { return options_; }
   // Options as they will be granted, or what is wrong with them.
   [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked) const;
-  // Requests on their way from one adapter to another, under an id that holds in the whole domain.
-  [[nodiscard]] std::uint64_t next_request() noexcept { return ++last_request_; }
-  void leave(std::uint64_t request, std::unique_ptr<incoming> what);
-  [[nodiscard]] std::unique_ptr<incoming> collect(std::uint64_t request);
+  [[nodiscard]] in_transit<incoming>& requests() noexcept { return requests_; }
 
  private:
   capabilities caps_;
   tcp_options options_;
   region_table regions_;
-  std::atomic<std::uint64_t> last_request_{0};
-  std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> in_transit_;
+  in_transit<incoming> requests_;
 };
 
 // Bound to one thread.

@@ -2,9 +2,9 @@
 
 #include <bit>
 #include <cerrno>
+#include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/tcp/adapter.hpp>
 #include <cordma/net/transport/tcp/incoming.hpp>
-#include <string>
 
 namespace cordma::transport::tcp {
 namespace {
@@ -35,36 +35,16 @@ capabilities describe() {
   return c;
 }
 
-failure beyond(const char* what, std::uint64_t asked, std::uint64_t most) {
-  return failure{errc::invalid_value, std::string(what) + " " + std::to_string(asked) +
-                                          " is more than tcp has: at most " + std::to_string(most)};
-}
-
 }  // namespace
 
 tcp_domain::tcp_domain(const tcp_options& options) : caps_(describe()), options_(options) {}
 tcp_domain::~tcp_domain() = default;
 
 result<queue_pair_options> tcp_domain::grant(const queue_pair_options& asked) const {
-  if (asked.type != service::rc) {
-    return failure{errc::not_supported,
-                   "tcp has reliable connections (rc) only, no " + std::string(name(asked.type))};
-  }
-  if (asked.send_depth > most_depth) return beyond("send_depth", asked.send_depth, most_depth);
-  if (asked.recv_depth > most_depth) return beyond("recv_depth", asked.recv_depth, most_depth);
-  if (asked.max_segments > most_segments) {
-    return beyond("max_segments", asked.max_segments, most_segments);
-  }
-  if (asked.inline_bytes > most_inline) {
-    return beyond("inline_bytes", asked.inline_bytes, most_inline);
-  }
-  if (asked.read_depth > most_reads) return beyond("read_depth", asked.read_depth, most_reads);
-  if (asked.rnr_retry > 7) return beyond("rnr_retry", asked.rnr_retry, 7);
-  queue_pair_options granted = asked;
-  granted.send_depth = std::bit_ceil(std::max(asked.send_depth, 1U));
-  granted.recv_depth = std::bit_ceil(std::max(asked.recv_depth, 1U));
-  granted.max_segments = std::max(asked.max_segments, 1U);
-  granted.read_depth = std::max(asked.read_depth, 1U);
+  result<queue_pair_options> granted = transport::grant(asked, caps_);
+  if (!granted) return granted;
+  granted->send_depth = std::bit_ceil(granted->send_depth);
+  granted->recv_depth = std::bit_ceil(granted->recv_depth);
   return granted;
 }
 
@@ -73,20 +53,6 @@ result<std::unique_ptr<adapter>> tcp_domain::open(reactor& home) {
   if (!epoll) return descriptor_limit(errno, "opening a tcp adapter");
   return std::unique_ptr<adapter>(
       std::make_unique<tcp_adapter>(shared_from_this(), home, std::move(epoll)));
-}
-
-void tcp_domain::leave(std::uint64_t request, std::unique_ptr<incoming> what) {
-  const std::lock_guard lock(mutex_);
-  in_transit_.emplace(request, std::move(what));
-}
-
-std::unique_ptr<incoming> tcp_domain::collect(std::uint64_t request) {
-  const std::lock_guard lock(mutex_);
-  const auto at = in_transit_.find(request);
-  if (at == in_transit_.end()) return nullptr;
-  std::unique_ptr<incoming> found = std::move(at->second);
-  in_transit_.erase(at);
-  return found;
 }
 
 }  // namespace cordma::transport::tcp

@@ -171,7 +171,7 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::connect(const address& to,
 
 std::unique_ptr<incoming> verbs_adapter::claim(std::uint64_t request) {
   const auto at = incoming_.find(request);
-  if (at == incoming_.end()) return owner_->collect(request);
+  if (at == incoming_.end()) return owner_->requests().collect(request);
   std::unique_ptr<incoming> found = std::move(at->second);
   incoming_.erase(at);
   return found;
@@ -225,7 +225,7 @@ result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& t
   // Here, where every event of it was acknowledged; from now on the other adapter hears of it.
   if (other != this && rdma_migrate_id(client->id.get(), other->cm()) != 0)
     return no_such_request();
-  owner_->leave(request, std::move(client));
+  owner_->requests().leave(request, std::move(client));
   return request;
 }
 
@@ -273,7 +273,7 @@ void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
     return refuse(id.get(), of_kind(other ? hello_kind::mismatch : hello_kind::reject), {});
   }
   auto client = std::make_unique<incoming>();
-  client->number = owner_->next_request();
+  client->number = owner_->requests().next_id();
   id->context = cm_token{cm_token::kind::request, client->number}.packed();
   client->from = from;
   client->theirs = d.value;

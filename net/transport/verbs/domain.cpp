@@ -1,3 +1,4 @@
+#include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/verbs/domain.hpp>
 
 #include <cordma/net/transport/verbs/adapter.hpp>
@@ -25,12 +26,6 @@ unsigned to_flags(access rights, bool relaxed) noexcept {
   return flags;
 }
 
-failure beyond(const char* what, std::uint64_t asked, std::uint64_t most) {
-  return failure{errc::invalid_value, std::string(what) + " " + std::to_string(asked) +
-                                          " is more than this RDMA device has: at most " +
-                                          std::to_string(most)};
-}
-
 failure cannot_register(int code, const memory_range& range) {
   const std::string what =
       "registering " + std::to_string(range.length) + " bytes with the RDMA device";
@@ -56,7 +51,7 @@ verbs_domain::verbs_domain(device d, owned<ibv_pd> pd, const verbs_options& opti
       caps_(describe(device_, options)) {}
 
 verbs_domain::~verbs_domain() {
-  in_transit_.clear();
+  requests_.drop([](const incoming&) { return true; });
   regions_.clear();
 }
 
@@ -94,27 +89,9 @@ void verbs_domain::deregister_memory(std::uint32_t lkey) noexcept {
 
 result<queue_pair_options> verbs_domain::grant(const queue_pair_options& asked) const {
   queue_pair_options o = asked;
-  o.send_depth = std::max({asked.send_depth, options_.send_depth, 1U});
-  o.recv_depth = std::max({asked.recv_depth, options_.recv_depth, 1U});
-  o.max_segments = std::max(asked.max_segments, 1U);
-  o.read_depth = std::max(asked.read_depth, 1U);
-  if (o.send_depth > caps_.max_send_depth) {
-    return beyond("send_depth", o.send_depth, caps_.max_send_depth);
-  }
-  if (o.recv_depth > caps_.max_recv_depth) {
-    return beyond("recv_depth", o.recv_depth, caps_.max_recv_depth);
-  }
-  if (o.max_segments > caps_.max_segments) {
-    return beyond("max_segments", o.max_segments, caps_.max_segments);
-  }
-  if (o.inline_bytes > caps_.max_inline) {
-    return beyond("inline_bytes", o.inline_bytes, caps_.max_inline);
-  }
-  if (o.read_depth > caps_.max_read_depth) {
-    return beyond("read_depth", o.read_depth, caps_.max_read_depth);
-  }
-  if (o.rnr_retry > 7) return beyond("rnr_retry", o.rnr_retry, 7);
-  return o;
+  o.send_depth = std::max(asked.send_depth, options_.send_depth);
+  o.recv_depth = std::max(asked.recv_depth, options_.recv_depth);
+  return transport::grant(o, caps_);
 }
 
 result<std::unique_ptr<adapter>> verbs_domain::open(reactor& home) {
@@ -133,8 +110,7 @@ void verbs_domain::leave(verbs_adapter& a) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(adapters_, &a);
   // Identifiers go before the channel that their events come by.
-  std::erase_if(in_transit_,
-                [&a](const auto& entry) { return entry.second->id->channel == a.cm(); });
+  requests_.drop([&a](const incoming& request) { return request.id->channel == a.cm(); });
 }
 
 void verbs_domain::read_async_events() noexcept {
@@ -166,20 +142,6 @@ void verbs_domain::read_async_events() noexcept {
     }
     ibv_ack_async_event(&e);
   }
-}
-
-void verbs_domain::leave(std::uint64_t request, std::unique_ptr<incoming> what) {
-  const std::lock_guard lock(mutex_);
-  in_transit_.emplace(request, std::move(what));
-}
-
-std::unique_ptr<incoming> verbs_domain::collect(std::uint64_t request) {
-  const std::lock_guard lock(mutex_);
-  const auto at = in_transit_.find(request);
-  if (at == in_transit_.end()) return nullptr;
-  std::unique_ptr<incoming> found = std::move(at->second);
-  in_transit_.erase(at);
-  return found;
 }
 
 }  // namespace cordma::transport::verbs

@@ -1,9 +1,9 @@
 // A device, its protection domain and the memory registered with it.
 #pragma once
 
+#include <cordma/net/transport/in_transit.hpp>
 #include <cordma/net/transport/verbs/device.hpp>
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -45,10 +45,7 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   void leave(verbs_adapter& a) noexcept;
   void read_async_events() noexcept;
 
-  // Connection requests on their way from one adapter to another, under ids of the whole domain.
-  [[nodiscard]] std::uint64_t next_request() noexcept { return ++last_request_; }
-  void leave(std::uint64_t request, std::unique_ptr<incoming> what);
-  [[nodiscard]] std::unique_ptr<incoming> collect(std::uint64_t request);
+  [[nodiscard]] in_transit<incoming>& requests() noexcept { return requests_; }
 
  private:
   device device_;
@@ -58,8 +55,7 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, owned<ibv_mr>> regions_;  // by lkey
   std::vector<verbs_adapter*> adapters_;
-  std::atomic<std::uint64_t> last_request_{0};
-  std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> in_transit_;
+  in_transit<incoming> requests_;
 };
 
 }  // namespace cordma::transport::verbs

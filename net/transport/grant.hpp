@@ -1,0 +1,14 @@
+// What a transport makes of the options that a queue pair is asked for with.
+#pragma once
+
+#include <cordma/net/transport/types.hpp>
+#include <cordma/runtime/result.hpp>
+
+namespace cordma::transport {
+
+// As they will be granted: as asked, a depth of 0 counts as 1. not_supported: `caps` lack the service;
+// invalid_value: a number is more than they have. The sentence names it and the most there is.
+[[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked,
+                                               const capabilities& caps);
+
+}  // namespace cordma::transport

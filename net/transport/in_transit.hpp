@@ -1,0 +1,41 @@
+// Connection requests on their way from one adapter of a domain to another.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+namespace cordma::transport {
+
+// Thread-safe. Ids hold in the whole domain: whoever asks for a request first gets it.
+template <class Request>
+class in_transit {
+ public:
+  [[nodiscard]] std::uint64_t next_id() noexcept { return ++last_id_; }
+  void leave(std::uint64_t id, std::unique_ptr<Request> what) {
+    const std::lock_guard lock(mutex_);
+    requests_.emplace(id, std::move(what));
+  }
+  // Null where it was collected before, or never left.
+  [[nodiscard]] std::unique_ptr<Request> collect(std::uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    auto found = requests_.extract(id);
+    return found ? std::move(found.mapped()) : nullptr;
+  }
+  // Destroys those for which `goes(const Request&)`.
+  template <class Which>
+  void drop(Which goes) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(requests_, [&goes](const auto& entry) { return goes(*entry.second); });
+  }
+
+ private:
+  std::atomic<std::uint64_t> last_id_{0};
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Request>> requests_;
+};
+
+}  // namespace cordma::transport
