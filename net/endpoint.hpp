@@ -92,9 +92,13 @@ class Endpoint : public user_data_holder {
   // (state() tells: queued): then they are yours when it is done. At most inline_limit(), else
   // invalid_value.
   send_operation send_inline(std::span<const std::byte> message) noexcept;
+  // Into your own memory: once posted it cannot be taken back, as on every RDMA device. Canceling it, or
+  // with_timeout(), waits for a message or the end of the connection. A receive that may be given up
+  // comes from a pool.
   recv_operation recv(const Slice& into) noexcept;
   recv_operation recv(std::span<const Slice> scattered) noexcept;
-  // Into a buffer of the pool. no_memory when the pool is empty.
+  // Into a buffer of the pool. no_memory when the pool is empty. Canceled, or timed out, at once; the
+  // message that still comes is the next such receive's.
   message_operation recv(BufferPool& pool) noexcept;
   // From a buffer of a pool, which goes back when the send is done.
   send_operation send(Buffer message, std::size_t bytes) noexcept;

@@ -85,8 +85,8 @@ TEST_CASE("D11: REM_ACCESS: a key that nobody gave out, on every one-sided reque
       }
       const RemoteSlice wrong(right.addr(), size, keys);
       send_operation victim = reads ? w.client.read(wrong, mine) : w.client.write(wrong, mine);
-      co_await fails_between(on, w, std::move(victim),
-                             {errc::remote_access, wc_status::rem_access_err});
+      const expected refusal(errc::remote_access, wc_status::rem_access_err);
+      co_await fails_between(on, w, std::move(victim), refusal);
       CHECK(all_zero(theirs.bytes()));
     }
   });
