@@ -2,15 +2,8 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
-#include <cordma/net/transport/sim/sim.hpp>
-#include <cordma/runtime/scope.hpp>
-
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -198,110 +191,4 @@ TEST_CASE("K2: thirty endpoints on one Worker do not disturb each other") {
       wires[round].client.abort();
     }
   });
-}
-
-namespace {
-
-constexpr std::uint64_t talk_rounds = 100;
-constexpr std::size_t talk_bytes = 5000;
-
-// A Context and a Worker among others on the loop of a stage.
-struct member {
-  member(stage& s, const std::string& named)
-      : context(options(s, named)),
-        worker(context, s.loop()),
-        listener(worker.listen(here(s, named)).value()) {}
-  static context_options options(stage& s, const std::string& named) {
-    context_options o;
-    if (s.over() == transport::kind::sim) {
-      o.domains.push_back(s.net().make_domain(named));
-    } else {
-      o.transports = {s.over()};
-    }
-    return o;
-  }
-  static std::string here(const stage& s, const std::string& named) {
-    return (s.over() == transport::kind::sim ? named : own_host()) + ":0";
-  }
-  Context context;
-  Worker worker;
-  Listener listener;
-};
-
-struct talking {
-  wire ends;
-  member* from;
-  member* to;
-  std::uint64_t rounds = 0;
-  std::uint64_t wrong = 0;
-};
-
-task<> ask(talking* t, std::uint64_t seed, std::vector<std::uint64_t>* finished) {
-  MemoryRegion out = t->from->context.allocate(talk_bytes).value();
-  MemoryRegion in = t->from->context.allocate(talk_bytes).value();
-  while (t->rounds < talk_rounds) {
-    fill(out.bytes(), seed + t->rounds);
-    recv_operation answer = t->ends.client.recv(in).start();
-    co_await t->ends.client.send(out);
-    co_await answer;
-    if (!filled(in.bytes(), seed + t->rounds)) ++t->wrong;
-    ++t->rounds;
-  }
-  finished->push_back(seed);
-}
-
-task<> answer(talking* t) {
-  MemoryRegion room = t->to->context.allocate(talk_bytes).value();
-  for (std::uint64_t i = 0; i < talk_rounds; ++i) {
-    co_await t->ends.server.recv(room);
-    co_await t->ends.server.send(room);
-  }
-}
-
-task<talking> join_members(member* from, member* to) {
-  connect_operation connecting = from->worker.connect(to->listener.bound().text()).start();
-  ConnectionRequest request = co_await to->listener.next();
-  Endpoint server = co_await request.accept();
-  Endpoint client = co_await connecting;
-  wire ends(std::move(client), std::move(server));
-  talking t(std::move(ends), from, to);
-  co_return t;
-}
-
-}  // namespace
-
-TEST_CASE(
-    "D2: four Contexts with a Worker each on one reactor: all talk to all at once, and none waits "
-    "for another to end") {
-  for (const wait_mode mode : {wait_mode::polling, wait_mode::event}) {
-    CAPTURE(name(mode));
-    stage s(stage_options{.mode = mode});
-    s.play([](stage& on) -> task<> {
-      std::vector<std::unique_ptr<member>> members;
-      for (const char* named : {"one", "two", "three", "four"}) {
-        members.push_back(std::make_unique<member>(on, named));
-      }
-      std::vector<talking> pairs;
-      for (const auto& from : members) {
-        for (const auto& to : members) {
-          if (from == to) continue;
-          talking t = co_await join_members(from.get(), to.get());
-          pairs.push_back(std::move(t));
-        }
-      }
-      std::vector<std::uint64_t> finished;
-      task_context& me = co_await this_task();
-      scope talk(me);
-      for (std::size_t i = 0; i < pairs.size(); ++i) {
-        talk.spawn(answer(&pairs[i]));
-        talk.spawn(ask(&pairs[i], i << 32, &finished));
-      }
-      while (finished.empty()) co_await moment(on);
-      for (const talking& t : pairs) CHECK(t.rounds > 0);
-      co_await talk.join();
-      CHECK(finished.size() == pairs.size());
-      for (const talking& t : pairs) CHECK(t.wrong == 0);
-      for (const auto& each : members) CHECK(each->worker.counters().endpoints == 6);
-    });
-  }
 }
