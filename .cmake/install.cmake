@@ -18,7 +18,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/cordmaConfigVersion.cmak
   COMPATIBILITY SameMinorVersion)
 install(FILES
   "${PROJECT_BINARY_DIR}/cordmaConfig.cmake" "${PROJECT_BINARY_DIR}/cordmaConfigVersion.cmake"
-  "${PROJECT_SOURCE_DIR}/.cmake/FindLiburing.cmake"
   "${PROJECT_SOURCE_DIR}/.cmake/FindAsioStandalone.cmake"
   "${PROJECT_SOURCE_DIR}/.cmake/FindVerbs.cmake"
   DESTINATION "${cordma_package_dir}")

@@ -7,6 +7,7 @@
 #include <cordma/net/datagram.hpp>
 #include <cordma/net/device_list.hpp>
 #include <cordma/net/endpoint.hpp>
+#include <cordma/net/exchange.hpp>
 #include <cordma/net/listener.hpp>
 #include <cordma/net/memory.hpp>
 #include <cordma/net/receive_credits.hpp>

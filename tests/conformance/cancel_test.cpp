@@ -1,8 +1,17 @@
 // Coroutines that go away while their operations are in flight.
 #include <doctest/doctest.h>
+#include <support/alloc_count.hpp>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/runtime/scope.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -231,4 +240,116 @@ TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what i
       CHECK(got.bytes == 8);
     }
   });
+}
+
+namespace {
+
+// Devices are tested in an emulated machine, and a sanitizer is slow.
+std::uint64_t messages_raced() {
+  if (transport_under_test() == transport::kind::verbs) return 2'000;
+  return sanitized ? 20'000 : 100'000;
+}
+
+// What the two threads of a race share: how many messages this side has received.
+struct progress {
+  std::atomic<std::uint64_t> received{0};
+
+  void count() noexcept {
+    received.fetch_add(1);
+    received.notify_one();
+  }
+  void wait_for(std::uint64_t number) const noexcept {
+    std::uint64_t now = received.load();
+    for (int i = 0; i < 10'000 && now < number; ++i) now = received.load();
+    for (; now < number; now = received.load()) received.wait(now);
+  }
+};
+
+// Sends some as fast as it can, waits until they are received, and so on: a message comes while the
+// other side has a receive posted, while it cancels one, and while it has none.
+task<> send_in_bursts(host* at, std::string to, const progress* p) {
+  Endpoint e = co_await at->worker.connect(std::move(to));
+  MemoryRegion out = at->context.allocate(8).value();
+  dice d(22);
+  for (std::uint64_t i = 0; i < messages_raced();) {
+    const std::uint64_t end = std::min(i + 1 + d.below(6), messages_raced());
+    for (; i < end; ++i) {
+      out.as<std::uint64_t>()[0] = i;
+      co_await e.send(out);
+    }
+    p->wait_for(end);
+  }
+  while (e.state() != endpoint_state::closed) co_await e.state_changed();
+}
+
+struct race_outcomes {
+  std::uint64_t canceled = 0;
+  std::uint64_t otherwise = 0;     // neither received nor canceled
+  std::uint64_t out_of_order = 0;  // lost and doubled ones as well
+};
+
+// So many receives at a time, all canceled after some turns.
+task<> receive_and_cancel(Endpoint& e, BufferPool& pool, std::size_t at_once, progress& p,
+                          race_outcomes& outcomes) {
+  dice d(21);
+  std::uint64_t next = 0;
+  while (next < messages_raced()) {
+    std::vector<message_operation> receiving;
+    for (std::size_t i = 0; i < at_once; ++i) receiving.push_back(e.recv(pool).start());
+    for (std::size_t turns = d.below(4); turns > 0; --turns) co_await yield();
+    for (message_operation& op : receiving) op.cancel();
+    for (message_operation& op : receiving) {
+      const result<Message> got = co_await op.result();
+      if (!got.ok()) {
+        ++(got.code() == errc::canceled ? outcomes.canceled : outcomes.otherwise);
+        continue;
+      }
+      if (*reinterpret_cast<const std::uint64_t*>(got->bytes().data()) != next) {
+        ++outcomes.out_of_order;
+      }
+      ++next;
+      p.count();
+    }
+  }
+  co_await e.close();
+  // What was canceled and never matched is flushed.
+  while (e.inflight() != 0) co_await yield();
+}
+
+task<Endpoint> accept_one(Listener& listener) {
+  ConnectionRequest request = co_await listener.next();
+  co_return co_await request.accept();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "K10: canceling against a peer that sends from its own thread, 1e5 messages: each is received "
+    "once, in order" *
+    not_on(transport::kind::sim,
+           "a simulated network lives on one reactor, and so in one thread")) {
+  for (const std::size_t at_once : {std::size_t{1}, std::size_t{3}}) {
+    CAPTURE(at_once);
+    progress p;
+    host h;
+    Listener listener = h.worker.listen(own_host() + ":0").value();
+    const std::string address = own_host() + ":" + std::to_string(listener.bound().port);
+    std::thread peer([&p, address] {
+      host other(wait_mode::event);
+      other.worker.run(send_in_bursts(&other, address, &p));
+    });
+    BufferPool pool(h.context, 64, 8);
+    race_outcomes outcomes;
+    {
+      Endpoint e = h.worker.run(accept_one(listener));
+      h.worker.run(receive_and_cancel(e, pool, at_once, p, outcomes));
+      CHECK(e.inflight() == 0);
+    }
+    peer.join();
+    CHECK(p.received.load() == messages_raced());
+    CHECK(outcomes.canceled > 0);
+    CHECK(outcomes.otherwise == 0);
+    CHECK(outcomes.out_of_order == 0);
+    CHECK(pool.available() == pool.count());
+  }
 }

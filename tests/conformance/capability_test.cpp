@@ -1,10 +1,14 @@
 // Capabilities are data, and the data is true: generated, no list by hand.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
+
+#include <sys/mman.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -177,6 +181,71 @@ TEST_CASE("B5: limits hold where they say, and one more is refused before it is 
     to.endpoint = beyond;
     const result<Endpoint> r = co_await on.client().connect(on.reach(listener), to).result();
     CHECK(r.code() == errc::invalid_value);
+  });
+}
+
+namespace {
+
+// So much address space that nothing is behind until it is touched, and nobody does.
+class untouched_memory {
+ public:
+  explicit untouched_memory(std::size_t bytes)
+      : at_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)),
+        bytes_(bytes) {
+    REQUIRE(at_ != MAP_FAILED);
+  }
+  untouched_memory(const untouched_memory&) = delete;
+  untouched_memory& operator=(const untouched_memory&) = delete;
+  ~untouched_memory() { ::munmap(at_, bytes_); }
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept {
+    return {static_cast<std::byte*>(at_), bytes_};
+  }
+
+ private:
+  void* at_;
+  std::size_t bytes_;
+};
+
+}  // namespace
+
+TEST_CASE("B5: a byte more than max_message is refused before it is posted, gathered or whole" *
+          not_on(transport::kind::verbs, "registering so much memory would lock it")) {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    Endpoint& e = w.client;
+    const std::size_t beyond = on.caps().max_message + 1;
+    const untouched_memory mine(beyond);
+    const untouched_memory theirs(beyond);
+    MemoryRegion local =
+        on.client_context().register_memory(mine.bytes(), access::local_write).value();
+    MemoryRegion target = on.server_context().register_memory(theirs.bytes(), every_right).value();
+    const RemoteMemory remote = exported(target);
+    const std::array<Slice, 2> halves{local.all().first(beyond / 2),
+                                      local.all().part(beyond / 2, beyond - beyond / 2)};
+    const Slice all = local.all();
+    std::vector<send_operation> refused;
+    refused.push_back(e.send(all));
+    refused.push_back(e.send(halves));
+    refused.push_back(e.send_imm(all, 1));
+    refused.push_back(e.write(remote, all));
+    refused.push_back(e.write(remote, halves));
+    refused.push_back(e.write_imm(remote, all, 1));
+    refused.push_back(e.read(remote, all));
+    refused.push_back(e.read(remote, halves));
+    for (send_operation& op : refused) {
+      const result<void> r = co_await op.result();
+      CHECK(r.code() == errc::invalid_value);
+    }
+    CHECK(e.counters().sends == 0);
+    CHECK(e.inflight() == 0);
+    CHECK(e.state() == endpoint_state::connected);
+    // The memory itself is good.
+    recv_operation receiving = w.server.recv(target.all().first(8)).start();
+    co_await e.send(local.all().part(beyond - 8, 8));
+    co_await receiving;
+    CHECK(e.counters().sends == 1);
   });
 }
 

@@ -202,9 +202,12 @@ TEST_CASE("C5: from deregistration on access is refused, and the key never fits 
 TEST_CASE("C7: writes are gathered and reads are scattered, empty pieces included") {
   stage s;
   s.play([](stage& on) -> task<> {
-    wire w = co_await connect(on);
+    endpoint_options many;
+    many.max_segments = std::min<std::uint32_t>(on.caps().max_segments, most_segments);
+    wire w = co_await connect(on, many, many);
     const std::size_t granted =
         std::min<std::size_t>(w.client.actual().max_segments, most_segments);
+    CHECK(granted == many.max_segments);
     MemoryRegion local = client_memory(on, 100'000);
     MemoryRegion back = client_memory(on, 100'000);
     MemoryRegion target = server_memory(on, 100'000);

@@ -33,7 +33,7 @@ RULES = [
 FOREIGN = [
     (r"(infiniband|rdma)/.*", "net/transport/verbs/"),
     (r"cuda.*|nvml\.h|cufile\.h", "gpu/"),
-    (r"liburing\.h|linux/io_uring\.h", "net/transport/tcp/"),
+    (r"liburing\.h|linux/io_uring\.h", "tests/"),
 ]
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.M)
 

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <set>
 #include <thread>
+#include <type_traits>
+#include <utility>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -41,6 +43,28 @@ TEST_CASE("C10: n buffers, then no_memory, then as many as come back; apart and 
   again.reset();
   again.reset();
   CHECK(pool.available() == 1);
+}
+
+TEST_CASE("C10: a buffer cannot go back twice: it has one owner, and who gave it away has none") {
+  static_assert(!std::is_copy_constructible_v<Buffer> && !std::is_copy_assignable_v<Buffer>);
+  Context context = only_tcp();
+  BufferPool pool(context, 64, 2);
+  Buffer first = pool.take().value();
+  Buffer second = pool.take().value();
+  Buffer owner = std::move(first);
+  first.reset();  // NOLINT(bugprone-use-after-move)
+  first.reset();
+  CHECK(pool.available() == 0);
+  owner = std::move(second);  // what it held goes back
+  CHECK(pool.available() == 1);
+  owner.reset();
+  owner.reset();
+  second.reset();
+  CHECK(pool.available() == 2);
+  Buffer one = pool.take().value();
+  Buffer other = pool.take().value();
+  CHECK(one.data() != other.data());
+  CHECK(pool.take().code() == errc::no_memory);
 }
 
 TEST_CASE("C10: buffers come back from other threads, and outlive their pool") {

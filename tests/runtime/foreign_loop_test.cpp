@@ -1,5 +1,6 @@
 // The reactor's descriptor in other people's loops: epoll, Asio, io_uring.
 #include <support/applies.hpp>
+#include <support/has_io_uring.hpp>
 
 #include <cordma/runtime/asio.hpp>
 #include <cordma/runtime/event.hpp>
@@ -23,13 +24,6 @@ using namespace cordma;
 using namespace cordma::test;
 
 namespace {
-
-bool has_io_uring() {
-  io_uring ring{};
-  if (::io_uring_queue_init(8, &ring, 0) < 0) return false;
-  ::io_uring_queue_exit(&ring);
-  return true;
-}
 
 // A hundred naps, and as many wake-ups posted by another thread, each after the one before was seen.
 struct workload {
@@ -110,7 +104,7 @@ TEST_CASE("a foreign epoll loop drives the reactor, and does not spin") {
 }
 
 TEST_CASE("an io_uring loop drives the reactor with one multishot poll" *
-          applies(has_io_uring(), "the kernel, or its settings, offers no io_uring")) {
+          applies(has_io_uring(), no_io_uring)) {
   io_uring ring{};
   REQUIRE(::io_uring_queue_init(8, &ring, 0) == 0);
   bool polling = false;

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <map>
@@ -184,48 +185,72 @@ TEST_CASE("what completes inside the window is found, 100 000 times, and never s
 }
 
 namespace {
-reactor* signaled_reactor = nullptr;
-bool is_set(void* flag) noexcept { return static_cast<std::atomic<bool>*>(flag)->load(); }
+// Wakes a reactor that is about to sleep, or sleeps: the hook asks for it.
+struct wake_race {
+  static constexpr int rounds = 1000;
+  static inline wake_race* signaled = nullptr;
+  reactor* target = nullptr;
+  std::atomic<bool> due{false};
+  std::atomic<int> asked{0};
+  std::atomic<bool> woken{false};
+  std::atomic<time_point> woken_at{time_point{}};
+
+  static void before_sleep(void* p) noexcept {
+    auto& self = *static_cast<wake_race*>(p);
+    if (!self.due.exchange(false)) return;
+    self.asked.fetch_add(1);
+    self.asked.notify_one();
+  }
+  // In a signal handler too.
+  void wake() noexcept {
+    woken_at.store(target->now());
+    woken.store(true);
+    target->wake();
+  }
+};
 }  // namespace
 
-TEST_CASE("wake() from another thread and from a signal handler ends a wait") {
+TEST_CASE("D8: wake() from another thread and from a signal handler ends a wait, 1000 times each") {
   for (const bool by_signal : {false, true}) {
     CAPTURE(by_signal);
-    static std::atomic<bool> flag{false};
-    flag.store(false);
-    std::atomic<bool> about_to_sleep{false};
-    reactor_options options;
-    options.mode = wait_mode::event;
-    options.before_sleep = [](void* p) noexcept {
-      auto& f = *static_cast<std::atomic<bool>*>(p);
-      f.store(true);
-      f.notify_one();
-    };
-    options.before_sleep_context = &about_to_sleep;
-    reactor r(options);
-    signaled_reactor = &r;
-    std::signal(SIGUSR1, [](int) {
-      flag.store(true);
-      signaled_reactor->wake();
-    });
+    wake_race race;
+    reactor r({.mode = wait_mode::event,
+               .before_sleep = &wake_race::before_sleep,
+               .before_sleep_context = &race});
+    race.target = &r;
+    wake_race::signaled = &race;
+    std::signal(SIGUSR1, [](int) { wake_race::signaled->wake(); });
     const pthread_t sleeper = ::pthread_self();
-    std::thread waker([&about_to_sleep, by_signal, sleeper, &r] {
-      about_to_sleep.wait(false);
-      if (by_signal) {
-        ::pthread_kill(sleeper, SIGUSR1);
-      } else {
-        flag.store(true);
-        r.wake();
+    std::thread waker([&race, by_signal, sleeper] {
+      for (int i = 1; i <= wake_race::rounds; ++i) {
+        for (int now = race.asked.load(); now < i; now = race.asked.load()) race.asked.wait(now);
+        if (by_signal) {
+          ::pthread_kill(sleeper, SIGUSR1);
+        } else {
+          race.wake();
+        }
       }
     });
-    CHECK(r.run_until(&is_set, &flag).ok());
+    std::vector<duration> latencies;
+    for (int i = 1; i <= wake_race::rounds; ++i) {
+      race.due.store(true);
+      const auto woken = [](void* p) noexcept {
+        return static_cast<wake_race*>(p)->woken.exchange(false);
+      };
+      CHECK(r.run_until(woken, &race).ok());
+      latencies.push_back(r.now() - race.woken_at.load());
+    }
     waker.join();
     std::signal(SIGUSR1, SIG_DFL);
-    signaled_reactor = nullptr;
+    wake_race::signaled = nullptr;
+    std::sort(latencies.begin(), latencies.end());
+    const std::string from = by_signal ? "a signal handler" : "another thread";
+    MESSAGE("woken from " << from << ": median " << latencies[latencies.size() / 2].count()
+                          << " ns, longest " << latencies.back().count() << " ns");
   }
 }
 
-TEST_CASE("a wake() before the wait is not lost, and does not make later waits spin") {
+TEST_CASE("D8: a wake() before the wait is not lost, and does not make later waits spin") {
   reactor r({.mode = wait_mode::event});
   r.wake();
   CHECK(r.prepare_wait() == arm_state::busy);

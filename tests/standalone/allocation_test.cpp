@@ -118,3 +118,53 @@ TEST_CASE("C10, D6: a warm operation takes nothing from the heap [8 B]") {
 TEST_CASE("C10, D6: a warm operation takes nothing from the heap [16 KiB]") {
   for (transport::kind over : transports()) measure_all(over, 16 * 1024);
 }
+
+namespace {
+
+std::uint64_t round_trips() {
+  if (transport_under_test() == transport::kind::verbs) return counted_on_device;
+  return sanitized ? 20'000 : 1'000'000;
+}
+
+// To the server and back, each way into a buffer of a pool and out of it again: in a loop of its own,
+// so that not even the frame of a coroutine is asked for.
+task<> there_and_back(Endpoint& client, Endpoint& server, BufferPool& mine, BufferPool& theirs,
+                      std::uint64_t times) {
+  for (std::uint64_t i = 0; i < times; ++i) {
+    message_operation asked = server.recv(theirs).start();
+    message_operation answered = client.recv(mine).start();
+    Buffer question = mine.take().value();
+    *reinterpret_cast<std::uint64_t*>(question.data()) = i;
+    send_operation asking = client.send(std::move(question), 8).start();
+    Message at_server = co_await asked;
+    send_operation answering = server.send(std::move(at_server.buffer()), 8).start();
+    const Message at_client = co_await answered;
+    co_await asking;
+    co_await answering;
+    if (*reinterpret_cast<const std::uint64_t*>(at_client.bytes().data()) != i) {
+      FAIL_CHECK("answer ", i, " is another");
+      co_return;
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("C10: a million round trips with warm pools take nothing from the heap") {
+  for (const transport::kind over : transports()) {
+    CAPTURE(transport::name(over));
+    stage s({}, over);
+    s.play([](stage& on) -> task<> {
+      wire w = co_await connect(on);
+      BufferPool mine(on.client_context(), 64, 4);
+      BufferPool theirs(on.server_context(), 64, 4);
+      co_await there_and_back(w.client, w.server, mine, theirs, warm_up);
+      const std::uint64_t before = allocations();
+      co_await there_and_back(w.client, w.server, mine, theirs, round_trips());
+      const std::uint64_t taken = allocations() - before;
+      CHECK(taken <= (frame_pool::keeps_frames() ? 0 : 1));
+      CHECK(mine.available() == mine.count());
+      CHECK(theirs.available() == theirs.count());
+    });
+  }
+}

@@ -1,0 +1,128 @@
+#include <cordma/net/exchange.hpp>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstdlib>
+
+namespace cordma {
+namespace {
+
+// On the socket: the length, 4 bytes, the lowest first; then the bytes.
+using length_field = std::array<std::byte, 4>;
+static_assert(max_exchanged <= UINT32_MAX);
+
+class owned_fd {
+ public:
+  explicit owned_fd(int fd) noexcept : fd_(fd) {}
+  owned_fd(const owned_fd&) = delete;
+  owned_fd& operator=(const owned_fd&) = delete;
+  ~owned_fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  [[nodiscard]] int get() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+failure too_long(const char* what) {
+  return {errc::invalid_value,
+          std::string(what) + ": more than " + std::to_string(max_exchanged) + " bytes"};
+}
+
+// Gives whether all went out; errno tells otherwise.
+template <class Put>
+bool put_all(std::span<const std::byte> bytes, Put put) {
+  while (!bytes.empty()) {
+    const ssize_t n = put(bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+failure socket_failure(const char* doing) {
+  if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    return {errc::timed_out, std::string(doing) + ": the peer took longer than the socket allows"};
+  }
+  return failure::from_os(errno, doing);
+}
+
+result<void> get_all(int socket, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::recv(socket, bytes.data(), bytes.size(), 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return socket_failure("receiving what the peer has");
+    if (n == 0) return failure{errc::connection_reset, "the peer closed before it had said all"};
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+}  // namespace
+
+result<void> write_exchanged(const std::string& path, std::span<const std::byte> bytes) {
+  if (bytes.size() > max_exchanged) return too_long("what is to be written");
+  std::string beside = path + ".XXXXXX";
+  const owned_fd file(::mkostemp(beside.data(), O_CLOEXEC));
+  if (file.get() < 0) return failure::from_os(errno, "making a file beside " + path);
+  const bool written = put_all(bytes, [&file](std::span<const std::byte> rest) {
+    return ::write(file.get(), rest.data(), rest.size());
+  });
+  if (written && ::rename(beside.c_str(), path.c_str()) == 0) return {};
+  failure why = failure::from_os(errno, "writing " + path);
+  ::unlink(beside.c_str());
+  return why;
+}
+
+result<std::vector<std::byte>> read_exchanged(const std::string& path) {
+  const owned_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return failure::from_os(errno, "opening " + path);
+  std::vector<std::byte> bytes(max_exchanged + 1);
+  std::size_t there = 0;
+  while (there < bytes.size()) {
+    const ssize_t n = ::read(file.get(), bytes.data() + there, bytes.size() - there);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failure::from_os(errno, "reading " + path);
+    if (n == 0) break;
+    there += static_cast<std::size_t>(n);
+  }
+  if (there > max_exchanged) return too_long(path.c_str());
+  bytes.resize(there);
+  return bytes;
+}
+
+result<std::vector<std::byte>> exchange_over(int socket, std::span<const std::byte> bytes) {
+  if (bytes.size() > max_exchanged) return too_long("what is to be sent");
+  length_field length{};
+  for (std::size_t i = 0; i < length.size(); ++i) {
+    length[i] = static_cast<std::byte>(bytes.size() >> (8 * i));
+  }
+  const auto send = [socket](std::span<const std::byte> rest) {
+    return ::send(socket, rest.data(), rest.size(), MSG_NOSIGNAL);
+  };
+  if (!put_all(length, send) || !put_all(bytes, send)) {
+    return socket_failure("sending what this side has");
+  }
+  const result<void> announced = get_all(socket, length);
+  if (!announced) return announced.why();
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < length.size(); ++i) {
+    count |= std::to_integer<std::size_t>(length[i]) << (8 * i);
+  }
+  if (count > max_exchanged) return too_long("what the peer announced");
+  std::vector<std::byte> theirs(count);
+  const result<void> came = get_all(socket, theirs);
+  if (!came) return came.why();
+  return theirs;
+}
+
+}  // namespace cordma
