@@ -68,13 +68,6 @@ std::string shm_queue_pair::peer_address() const {
   return "shm:" + path_ + " (" + std::string(peer_text()) + ")";
 }
 
-ring_control& shm_queue_pair::out_control() const noexcept {
-  return memory_.control->direction[static_cast<std::size_t>(side_)];
-}
-ring_control& shm_queue_pair::in_control() const noexcept {
-  return memory_.control->direction[1 - static_cast<std::size_t>(side_)];
-}
-
 introduction shm_queue_pair::introduce(packet type,
                                        std::span<const std::byte> data) const noexcept {
   auto i = make_packet<introduction>(type);

@@ -8,9 +8,6 @@
 namespace cordma::transport::shm {
 namespace {
 
-// Between two pieces the right is checked again, so that deregistering waits for one piece only.
-constexpr std::uint64_t access_piece = 1U << 20;  // bytes
-
 bool is_atomic(opcode op) noexcept { return op == opcode::fetch_add || op == opcode::compare_swap; }
 
 access wanted(opcode op) noexcept {
@@ -28,21 +25,6 @@ std::uint64_t run_atomic(std::byte* at, bool add, std::uint64_t operand,
 }
 
 }  // namespace
-
-bool shm_queue_pair::step_in(const remote_region& region) noexcept {
-  out_control().accessing.store(1, std::memory_order_relaxed);
-  // The owner invalidates the epoch, runs a barrier on our processor, then looks at `accessing`.
-  if (fences_) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  } else {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  }
-  return region.valid();
-}
-
-void shm_queue_pair::step_out() noexcept {
-  out_control().accessing.store(0, std::memory_order_release);
-}
 
 wc_status shm_queue_pair::check_access(const send_request& r, std::uint64_t total,
                                        const remote_region& region) const noexcept {

@@ -37,6 +37,31 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
   published(more);
 }
 
+// What access_now() does, for one piece of memory within one step, and that by far the most often: an
+// eight-byte write must not cost much more than its store. False: not such a case, or refused.
+[[gnu::always_inline]] inline bool shm_queue_pair::access_one(const send_request& r,
+                                                              remote_region& region) noexcept {
+  const segment& local = r.segments[0];
+  const bool reads = r.op == opcode::read;
+  if (r.segment_count != 1 || local.length > access_piece || !(reads || r.op == opcode::write) ||
+      !has(region.rights, reads ? access::remote_read : access::remote_write) ||
+      !region.covers(r.remote_addr, local.length) ||
+      ((r.flags & post_flag::inline_data) == 0 && !domain_.permits(r.segments, 1, reads))) {
+    return false;
+  }
+  std::byte* const at = region.view.data() + (r.remote_addr - region.addr);
+  const bool valid = step_in(region);
+  if (valid) {
+    if (reads) {
+      copy_bytes(local.addr, at, local.length);
+    } else {
+      copy_bytes(at, local.addr, local.length);
+    }
+  }
+  step_out();
+  return valid;
+}
+
 posted shm_queue_pair::post_send(const send_request& request, completion& now) noexcept {
   if (open_ && head_ == tail_) [[likely]] {
     const std::uint64_t total = total_bytes(request.segments, request.segment_count);
@@ -51,7 +76,8 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
     } else if (request.op != opcode::flush && request.op != opcode::write_imm && total != 0) {
       remote_region* const region = regions_.find(request.rkey);
       if (region != nullptr && region->view &&
-          access_now(request, total, *region) == wc_status::success) {
+          (access_one(request, *region) ||
+           access_now(request, total, *region) == wc_status::success)) {
         now = success(request);
         now.byte_len = static_cast<std::uint32_t>(total);
         return posted::done;

@@ -51,13 +51,13 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   void remove(const std::atomic<std::uint32_t>* accessing) noexcept;
 
   // Where the local segments are allowed to be read from or, if `written`, written to.
-  [[nodiscard]] bool permits(const segment* segments, std::size_t count,
-                             bool written) const noexcept {
+  [[nodiscard, gnu::always_inline]] bool permits(const segment* segments, std::size_t count,
+                                                 bool written) const noexcept {
     return count == 1 ? permits(segments[0], written) : permits_all(segments, count, written);
   }
 
  private:
-  [[nodiscard]] bool permits(const segment& s, bool written) const noexcept {
+  [[nodiscard, gnu::always_inline]] bool permits(const segment& s, bool written) const noexcept {
     if (s.length == 0) return true;
     const memory_range* const r = regions_.local(s.lkey);
     if (r == nullptr) return false;

@@ -39,6 +39,9 @@ struct peer_terms {
   bool reads_us = false;
 };
 
+// Between two pieces the right is checked again, so that deregistering waits for one piece only.
+inline constexpr std::uint64_t access_piece = 1U << 20;  // bytes
+
 enum class side : std::uint8_t { connects = 0, accepts = 1 };
 
 class shm_queue_pair final : public queue_pair, public socket_handler {
@@ -186,6 +189,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
 
   // remote_access.cpp
   [[nodiscard]] bool execute_access(send_entry& e) noexcept;
+  [[nodiscard]] bool access_one(const send_request& r, remote_region& region) noexcept;
   [[nodiscard]] wc_status access_now(const send_request& r, std::uint64_t total,
                                      remote_region& region) noexcept;
   [[nodiscard]] wc_status check_access(const send_request& r, std::uint64_t total,
@@ -295,5 +299,27 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   std::uint64_t token_ = 0;         // our descriptor's
   std::uint64_t common_token_ = 0;  // of both descriptors
 };
+
+inline ring_control& shm_queue_pair::out_control() const noexcept {
+  return memory_.control->direction[static_cast<std::size_t>(side_)];
+}
+inline ring_control& shm_queue_pair::in_control() const noexcept {
+  return memory_.control->direction[1 - static_cast<std::size_t>(side_)];
+}
+
+inline bool shm_queue_pair::step_in(const remote_region& region) noexcept {
+  out_control().accessing.store(1, std::memory_order_relaxed);
+  // The owner invalidates the epoch, runs a barrier on our processor, then looks at `accessing`.
+  if (fences_) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  return region.valid();
+}
+
+inline void shm_queue_pair::step_out() noexcept {
+  out_control().accessing.store(0, std::memory_order_release);
+}
 
 }  // namespace cordma::transport::shm
