@@ -334,7 +334,11 @@ void reactor::arm_timer_fd() noexcept {
 }
 
 void reactor::came_to_life() noexcept {
-  if (slept_) spin_.work_came_while_asleep(clock_->now() - idle_since_);
+  if (slept_) {
+    spin_.work_came_while_asleep(clock_->now() - idle_since_);
+  } else {
+    spin_.work_came_while_awake();
+  }
   idle_since_ = never;
   slept_ = false;
 }

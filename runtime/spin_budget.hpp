@@ -3,11 +3,18 @@
 
 #include <cordma/runtime/clock.hpp>
 
+#include <algorithm>
+#include <utility>
+
 namespace cordma {
 
 // Follows the gaps between arrivals as KVM's halt polling does: grows while a somewhat longer spin
 // would have saved a sleep, shrinks while spinning was in vain. Never above the cost of a wake-up,
 // so that spinning and sleeping together cost at most twice the better of the two.
+// One exception: two sides that answer each other can keep each other asleep, where the latency of a
+// wake-up is above its cost. Each then sees gaps that are the other's wake-up, and too long to spin for.
+// Where that may be so, one wait in a while spins until the other has woken up: if it has only slept
+// because this side did, both spin from then on.
 class spin_budget {
  public:
   // `wake_cost`: CPU time of one sleep and wake-up, on both sides. `wake_latency`: from the event to
@@ -21,20 +28,40 @@ class spin_budget {
 
   // Work was found `gap` after the reactor had run out of it, after a sleep.
   void work_came_while_asleep(duration gap) noexcept {
-    if (gap - wake_latency_ <= wake_cost_) {
+    trial_ = false;
+    const duration arrived_after = gap - wake_latency_;
+    if (arrived_after <= wake_cost_) {
       budget_ = wake_cost_;
-      return;
+    } else if (arrived_after - wake_latency_ <= wake_cost_ && ++waits_ >= interval_) {
+      waits_ = 0;
+      interval_ = std::min(2 * interval_, most_waits_between_trials);
+      trial_ = true;
+      budget_ = wake_cost_ + wake_latency_;
+    } else {
+      budget_ = std::min(budget_, wake_cost_) / 2;
+      if (budget_ < wake_cost_ / smallest_fraction) budget_ = duration::zero();
     }
-    budget_ /= 2;
-    if (budget_ < wake_cost_ / smallest_fraction) budget_ = duration::zero();
+  }
+  // Work was found before the reactor slept.
+  void work_came_while_awake() noexcept {
+    if (std::exchange(trial_, false)) {
+      budget_ = wake_cost_;
+    } else {
+      interval_ = least_waits_between_trials;  // it pays to spin
+    }
   }
 
  private:
   static constexpr int smallest_fraction = 16;  // of the wake cost; a shorter spin is not worth it
+  static constexpr int least_waits_between_trials = 4;
+  static constexpr int most_waits_between_trials = 256;
 
   duration wake_cost_;
   duration wake_latency_;
   duration budget_;
+  int waits_ = 0;  // that may have been the other side's wake-up, since the last trial
+  int interval_ = least_waits_between_trials;
+  bool trial_ = false;  // this wait is one
 };
 
 }  // namespace cordma

@@ -381,9 +381,31 @@ TEST_CASE("any number of timers fires in order, whatever is set again or removed
   }
 }
 
+namespace {
+
+constexpr duration cost = 10us;
+constexpr duration latency = 50us;
+
+// One of two that answer each other.
+struct side {
+  spin_budget budget{cost, latency};
+  duration idle_since{};
+  int sleeps = 0;
+  // When it runs what arrives at `at`.
+  duration take(duration at) {
+    if (at - idle_since <= budget.get()) {
+      budget.work_came_while_awake();
+      return at;
+    }
+    ++sleeps;
+    budget.work_came_while_asleep(at + latency - idle_since);
+    return at + latency;
+  }
+};
+
+}  // namespace
+
 TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost of a wake-up") {
-  constexpr duration cost = 10us;
-  constexpr duration latency = 50us;
   spin_budget b(cost, latency);
   CHECK(b.get() == cost);
   SUBCASE("rare arrivals: spinning is given up") {
@@ -403,7 +425,7 @@ TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost 
   SUBCASE("the loss against the better of the two modes stays below a factor of two") {
     // The price of one wait: polling pays the gap, event pays the wake-up, adaptive its spin and then
     // the wake-up. Gaps from a tenth to a hundred times the cost.
-    for (const int tenths : {1, 3, 5, 9, 10, 11, 15, 20, 50, 100, 1000}) {
+    for (const int tenths : {1, 3, 5, 9, 10, 11, 15, 20, 50, 55, 60, 61, 100, 1000}) {
       const duration gap = cost * tenths / 10;
       spin_budget s(cost, latency);
       duration spent{};
@@ -411,6 +433,7 @@ TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost 
       for (int i = 0; i < waits; ++i) {
         if (gap <= s.get()) {
           spent += gap;
+          s.work_came_while_awake();
         } else {
           spent += s.get() + cost;
           s.work_came_while_asleep(gap + latency);
@@ -419,6 +442,24 @@ TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost 
       CAPTURE(tenths);
       CHECK(spent <= 2 * std::min(gap, cost) * waits + 2 * cost);
     }
+  }
+  SUBCASE("two sides that answer each other, and slept, do not keep each other asleep") {
+    side one;
+    side other;
+    for (side* s : {&one, &other}) {
+      for (int i = 0; i < 10; ++i) s->budget.work_came_while_asleep(1ms);
+      REQUIRE(s->budget.get() == duration::zero());
+    }
+    duration now = 1ms;
+    for (int round = 0; round < 1000; ++round) {
+      if (round == 100) one.sleeps = other.sleeps = 0;
+      for (side* s : {&other, &one}) {
+        now = s->take(now) + 1us;
+        s->idle_since = now;
+      }
+    }
+    CHECK(one.sleeps == 0);
+    CHECK(other.sleeps == 0);
   }
 }
 
