@@ -32,11 +32,11 @@ class spin_budget {
     const duration arrived_after = gap - wake_latency_;
     if (arrived_after <= wake_cost_) {
       budget_ = wake_cost_;
-    } else if (arrived_after - wake_latency_ <= wake_cost_ && ++waits_ >= interval_) {
+    } else if (arrived_after - others_wake() <= wake_cost_ && ++waits_ >= interval_) {
       waits_ = 0;
       interval_ = std::min(2 * interval_, most_waits_between_trials);
       trial_ = true;
-      budget_ = wake_cost_ + wake_latency_;
+      budget_ = wake_cost_ + others_wake();
     } else {
       budget_ = std::min(budget_, wake_cost_) / 2;
       if (budget_ < wake_cost_ / smallest_fraction) budget_ = duration::zero();
@@ -53,6 +53,8 @@ class spin_budget {
 
  private:
   static constexpr int smallest_fraction = 16;  // of the wake cost; a shorter spin is not worth it
+  // At most: what was measured here is the quickest of a few, and the other may sleep more deeply.
+  [[nodiscard]] duration others_wake() const noexcept { return 2 * wake_latency_; }
   static constexpr int least_waits_between_trials = 4;
   static constexpr int most_waits_between_trials = 256;
 
