@@ -4,7 +4,6 @@
 #include <cordma/runtime/clock.hpp>
 
 #include <algorithm>
-#include <utility>
 
 namespace cordma {
 
@@ -13,7 +12,7 @@ namespace cordma {
 // so that spinning and sleeping together cost at most twice the better of the two.
 // One exception: two sides that answer each other can keep each other asleep, where the latency of a
 // wake-up is above its cost. Each then sees gaps that are the other's wake-up, and too long to spin for.
-// Where that may be so, one wait in a while spins until the other has woken up: if it has only slept
+// Where that may be so, a few waits in a while spin until the other has woken up: if it has only slept
 // because this side did, both spin from then on.
 class spin_budget {
  public:
@@ -28,24 +27,25 @@ class spin_budget {
 
   // Work was found `gap` after the reactor had run out of it, after a sleep.
   void work_came_while_asleep(duration gap) noexcept {
-    trial_ = false;
     const duration arrived_after = gap - wake_latency_;
-    if (arrived_after <= wake_cost_) {
+    if (trial_ > 0) {
+      go_on_with_trial();
+    } else if (arrived_after <= wake_cost_) {
       budget_ = wake_cost_;
     } else if (arrived_after - others_wake() <= wake_cost_ && ++waits_ >= interval_) {
       waits_ = 0;
       interval_ = std::min(2 * interval_, most_waits_between_trials);
-      trial_ = true;
+      trial_ = waits_of_a_trial;
       budget_ = wake_cost_ + others_wake();
     } else {
-      budget_ = std::min(budget_, wake_cost_) / 2;
+      budget_ /= 2;
       if (budget_ < wake_cost_ / smallest_fraction) budget_ = duration::zero();
     }
   }
   // Work was found before the reactor slept.
   void work_came_while_awake() noexcept {
-    if (std::exchange(trial_, false)) {
-      budget_ = wake_cost_;
+    if (trial_ > 0) {
+      go_on_with_trial();
     } else {
       interval_ = least_waits_between_trials;  // it pays to spin
     }
@@ -53,8 +53,12 @@ class spin_budget {
 
  private:
   static constexpr int smallest_fraction = 16;  // of the wake cost; a shorter spin is not worth it
+  void go_on_with_trial() noexcept {
+    if (--trial_ == 0) budget_ = wake_cost_;
+  }
   // At most: what was measured here is the quickest of a few, and the other may sleep more deeply.
   [[nodiscard]] duration others_wake() const noexcept { return 2 * wake_latency_; }
+  static constexpr int waits_of_a_trial = 4;  // they may be for different things in turn
   static constexpr int least_waits_between_trials = 4;
   static constexpr int most_waits_between_trials = 256;
 
@@ -63,7 +67,7 @@ class spin_budget {
   duration budget_;
   int waits_ = 0;  // that may have been the other side's wake-up, since the last trial
   int interval_ = least_waits_between_trials;
-  bool trial_ = false;  // this wait is one
+  int trial_ = 0;  // so many waits of one are left
 };
 
 }  // namespace cordma

@@ -445,22 +445,28 @@ TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost 
     }
   }
   SUBCASE("two sides that answer each other, and slept, do not keep each other asleep") {
-    side one;
-    side other;
-    for (side* s : {&one, &other}) {
-      for (int i = 0; i < 10; ++i) s->budget.work_came_while_asleep(1ms);
-      REQUIRE(s->budget.get() == duration::zero());
-    }
-    duration now = 1ms;
-    for (int round = 0; round < 1000; ++round) {
-      if (round == 100) one.sleeps = other.sleeps = 0;
-      for (side* s : {&other, &one}) {
-        now = s->take(now) + 1us;
-        s->idle_since = now;
+    for (const duration pause : {0us, 3us, 6us}) {
+      CAPTURE(pause.count());
+      side one;
+      side other;
+      for (side* s : {&one, &other}) {
+        for (int i = 0; i < 10; ++i) s->budget.work_came_while_asleep(1ms);
+        REQUIRE(s->budget.get() == duration::zero());
       }
+      duration now = 1ms;
+      for (int round = 0; round < 1000; ++round) {
+        if (round == 500) one.sleeps = other.sleeps = 0;
+        for (side* s : {&other, &one}) {
+          now = s->take(now) + 1us;
+          s->idle_since = now;
+        }
+        // It waits for a moment of its own before it asks again.
+        now = one.take(now + pause) + 1us;
+        one.idle_since = now;
+      }
+      CHECK(one.sleeps == 0);
+      CHECK(other.sleeps == 0);
     }
-    CHECK(one.sleeps == 0);
-    CHECK(other.sleeps == 0);
   }
 }
 
