@@ -249,7 +249,7 @@ void check(const traffic& t, std::uint64_t ticks) {
 }
 
 // The peer sleeps in a thread of its own, so that both sides wait all the time.
-void beside_a_peer_that_sleeps(foreign_loop drive) {
+void beside_a_peer_that_sleeps(foreign_loop drive, wait_mode mode = wait_mode::event) {
   std::atomic<int> port{0};
   std::thread peer([&port] {
     host p(wait_mode::event);
@@ -261,7 +261,7 @@ void beside_a_peer_that_sleeps(foreign_loop drive) {
   port.wait(0);
   traffic t;
   {
-    reactor loop({.mode = wait_mode::event});
+    reactor loop({.mode = mode});
     Context context(host::only());
     Worker worker(context, loop);
     begin(loop, t, talk(&context, &worker, own_host() + ":" + std::to_string(port.load()), &t));
@@ -308,6 +308,12 @@ TEST_CASE("D9: 100 000 operations with a peer that sleeps, beside timers of both
 TEST_CASE("D9: 100 000 operations with a peer that sleeps, beside timers of both loops [io_uring]" *
           where_io_uring_is()) {
   beside_a_peer_that_sleeps(by_io_uring);
+}
+
+TEST_CASE(
+    "D9: a reactor that was made to poll is woken as well, where a foreign loop lets it sleep" *
+    not_on(transport::kind::sim, virtual_time)) {
+  beside_a_peer_that_sleeps(by_epoll, wait_mode::polling);
 }
 
 TEST_CASE("D9: timers of both loops fire while 100 000 operations keep the reactor busy [epoll]" *
