@@ -165,11 +165,15 @@ atomic_operation Endpoint::compare_swap(const RemoteSlice& word, std::uint64_t e
   return op;
 }
 
-void Endpoint::fence() noexcept { core_->fence_next = true; }
+void Endpoint::fence() noexcept {
+  CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
+  core_->fence_next = true;
+}
 
 send_operation Endpoint::flush() noexcept { return send_operation(*core_, opcode::flush); }
 
 Endpoint::Batch::Batch(detail::endpoint_core& endpoint) noexcept : endpoint_(endpoint) {
+  CORDMA_REQUIRE(endpoint_.home == nullptr || endpoint_.home->on_owner_thread());
   ++endpoint_.batches;
 }
 Endpoint::Batch::~Batch() {

@@ -71,6 +71,8 @@ struct endpoint_counters {
 //   invalid_value  a slice from another Context, too many slices, a size above the limit
 //   no_lock        called from another thread
 // The queues never overflow: what does not fit waits its turn, in order.
+// An empty one (made without arguments, or moved from) can be assigned, destroyed, and asked whether it
+// is one; nothing else.
 class Endpoint : public user_data_holder {
  public:
   Endpoint() noexcept;
@@ -123,7 +125,8 @@ class Endpoint : public user_data_holder {
   atomic_operation compare_swap(const RemoteSlice& word, std::uint64_t expected,
                                 std::uint64_t desired) noexcept;
 
-  // The next operation does not begin before earlier reads and atomics are done.
+  // The next operation does not begin before earlier reads and atomics are done. REQUIRES the Worker's
+  // thread; so does batch().
   void fence() noexcept;
   // Done when everything started before it is done here and visible at the target.
   send_operation flush() noexcept;

@@ -207,7 +207,10 @@ Listener& Listener::operator=(Listener&&) noexcept = default;
 Listener::~Listener() = default;
 
 next_operation Listener::next() noexcept { return next_operation(*core_); }
-void Listener::close() noexcept { core_->shut_down(); }
+void Listener::close() noexcept {
+  CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
+  core_->shut_down();
+}
 const transport::address& Listener::bound() const noexcept { return core_->bound; }
 
 }  // namespace cordma

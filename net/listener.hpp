@@ -67,7 +67,8 @@ class [[nodiscard]] next_operation final : public operation<next_operation, Conn
 };
 
 // Listens on every transport of its Worker at once. Move-only; bound to its Worker's thread.
-// Destroying it closes it. Must not outlive operations of it that are awaited.
+// Destroying it closes it. Must not outlive operations of it that are awaited. An empty one (made
+// without arguments, or moved from) can be assigned and destroyed, nothing else.
 class Listener {
  public:
   Listener() noexcept;
@@ -79,7 +80,7 @@ class Listener {
   // The next peer that asks. First come, first served.
   next_operation next() noexcept;
   // No new requests; those not yet answered are rejected; connections stay. Whoever awaits next()
-  // resumes with shutdown.
+  // resumes with shutdown. REQUIRES the thread of its Worker.
   void close() noexcept;
   // With the port chosen, where 0 was asked for.
   [[nodiscard]] const transport::address& bound() const noexcept;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint64_t least_buffer = 4096;          // bytes
 constexpr std::uint64_t largest_buffer = 1ULL << 30;  // bytes
+constexpr std::uint64_t largest_ring = 1ULL << 28;    // bytes
 constexpr std::uint64_t largest_backlog = 65535;      // connections
 constexpr int most_gid_index = 65535;
 constexpr std::uint64_t largest_depth = 65536;       // requests
@@ -69,7 +70,7 @@ settings::settings(const context_options& from_code) : code_(from_code) {
                                    "where processes meet; empty: a folder of this user in /tmp");
   shm_ring_bytes_ = table_.add_size("shm.ring_bytes", initial.shm.ring_bytes,
                                     "ring of a connection, per direction; a power of two",
-                                    least_buffer, largest_buffer);
+                                    least_buffer, largest_ring);
   shm_eager_bytes_ =
       table_.add_size("shm.eager_bytes", initial.shm.eager_bytes,
                       "longer messages are fetched from the sender's memory", 0, largest_buffer);
@@ -205,7 +206,9 @@ context_options settings::options() const {
   const std::vector<std::string> names = table_.get(transport_);
   o.transports.clear();
   for (const std::string& name : names) {
-    if (name != "auto") o.transports.push_back(parse_transport(name).value());
+    if (name == "auto") continue;
+    const transport::kind k = parse_transport(name).value();
+    if (std::ranges::count(o.transports, k) == 0) o.transports.push_back(k);  // twice is once
   }
   o.shm.directory = table_.get(shm_directory_);
   o.shm.ring_bytes = static_cast<std::uint32_t>(table_.get(shm_ring_bytes_));

@@ -85,7 +85,10 @@ copy_operation Worker::copy(const Slice& to, const Slice& from) noexcept {
   return copy_operation(*core_, to, from);
 }
 
-void Worker::limit_endpoints(std::size_t most) noexcept { core_->most_endpoints = most; }
+void Worker::limit_endpoints(std::size_t most) noexcept {
+  CORDMA_REQUIRE(loop_->on_owner_thread());
+  core_->most_endpoints = most;
+}
 
 worker_counters Worker::counters() const noexcept {
   return {.stale_completions = core_->stale_completions,

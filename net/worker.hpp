@@ -51,8 +51,10 @@ class [[nodiscard]] copy_operation final : public operation<copy_operation, void
   std::optional<failure> failure_;
 };
 
-// Bound to one thread, like the reactor it owns or borrows: only post() and wake() may be called from
-// others. Endpoints, listeners and requests may outlive it; they are closed then.
+// Bound to one thread, like the reactor it owns or borrows: the one that made it, or that ran it last.
+// run() takes it over while nobody else runs it; only post() and wake() may be called from any thread.
+// What returns an error says no_lock where the thread is wrong; what returns none ends the program.
+// Endpoints, listeners and requests may outlive it; they are closed then.
 class Worker : public user_data_holder {
  public:
   // With a reactor of its own. Throws cordma::error: no_memory, not_supported (a transport that

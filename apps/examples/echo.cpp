@@ -14,15 +14,14 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 namespace {
 
 constexpr std::size_t longest_message = 4096;  // bytes
 
-// One connection, until the client closes it, or dies: that ends this conversation, and no other. What is spawned takes its arguments by value: it
-// outlives the call. A Context is a handle, cheap to copy.
+// One connection, until the client closes it, or dies: that ends this conversation, and no other. What is
+// spawned takes its arguments by value: it outlives the call. A Context is a handle, cheap to copy.
 cordma::task<void> echo(cordma::Context context, cordma::ConnectionRequest request) {
   // .result() gives the error as a value; without it, it would be thrown, and in a scope end the
   // other conversations as well. A client that is gone is no error here.
@@ -70,14 +69,18 @@ cordma::task<void> ask(cordma::Context& context, cordma::Worker& worker, std::st
   co_await service.close();
 }
 
-void run_service(const std::string& where, int clients, std::promise<std::string>* address) {
-  cordma::Context context;
-  cordma::Worker worker(context);  // belongs to the thread that made it
+cordma::Listener listen(cordma::Worker& worker, const std::string& where) {
   cordma::Listener listener = worker.listen(where).value();
   std::printf("listening on %s\n", listener.bound().text().c_str());
   std::fflush(stdout);
-  if (address != nullptr) address->set_value(listener.bound().text());
-  worker.run(serve(context, listener, clients));
+  return listener;
+}
+
+void run_service(const std::string& where) {
+  cordma::Context context;
+  cordma::Worker worker(context);  // belongs to the thread that made it
+  cordma::Listener listener = listen(worker, where);
+  worker.run(serve(context, listener, std::numeric_limits<int>::max()));
 }
 
 void run_client(const std::string& address, std::vector<std::string> words) {
@@ -87,10 +90,25 @@ void run_client(const std::string& address, std::vector<std::string> words) {
 }
 
 void run_both() {
-  std::promise<std::string> listening;
-  std::thread service([&] { run_service("127.0.0.1:0", 1, &listening); });
-  run_client(listening.get_future().get(), {"hello", "from", "the", "other", "thread"});
-  service.join();
+  cordma::Context context;
+  cordma::Worker worker(context);
+  cordma::Listener listener = listen(worker, "127.0.0.1:0");
+  const std::string address = listener.bound().text();
+  std::future<void> client = std::async(std::launch::async, [&] {
+    try {
+      run_client(address, {"hello", "from", "the", "other", "thread"});
+    } catch (...) {
+      worker.post([&listener] { listener.close(); });  // nobody comes: post() goes from any thread
+      throw;
+    }
+  });
+  try {
+    worker.run(serve(context, listener, 1));
+  } catch (...) {
+    client.get();  // why the client failed, if it did, says more than that nobody came
+    throw;
+  }
+  client.get();
 }
 
 }  // namespace
@@ -100,7 +118,7 @@ int main(int argc, char** argv) try {
   if (words.empty()) {
     run_both();
   } else if (words[0] == "--serve" && words.size() == 2) {
-    run_service(words[1], std::numeric_limits<int>::max(), nullptr);
+    run_service(words[1]);
   } else if (words[0] != "--help" && !words[0].starts_with("-") && words.size() > 1) {
     run_client(words[0], std::vector<std::string>(words.begin() + 1, words.end()));
   } else {

@@ -12,7 +12,6 @@
 #include <future>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 namespace {
@@ -71,13 +70,17 @@ cordma::task<void> use(cordma::Context& context, cordma::Worker& worker, std::st
   co_await owner.close();
 }
 
-void run_owner(const std::string& where, std::promise<std::string>* address) {
-  cordma::Context context;
-  cordma::Worker worker(context);
+cordma::Listener listen(cordma::Worker& worker, const std::string& where) {
   cordma::Listener listener = worker.listen(where).value();
   std::printf("listening on %s\n", listener.bound().text().c_str());
   std::fflush(stdout);
-  if (address != nullptr) address->set_value(listener.bound().text());
+  return listener;
+}
+
+void run_owner(const std::string& where) {
+  cordma::Context context;
+  cordma::Worker worker(context);
+  cordma::Listener listener = listen(worker, where);
   worker.run(own(context, listener));
 }
 
@@ -88,10 +91,25 @@ void run_user(const std::string& address) {
 }
 
 void run_both() {
-  std::promise<std::string> listening;
-  std::thread owner([&] { run_owner("127.0.0.1:0", &listening); });
-  run_user(listening.get_future().get());
-  owner.join();
+  cordma::Context context;
+  cordma::Worker worker(context);
+  cordma::Listener listener = listen(worker, "127.0.0.1:0");
+  const std::string address = listener.bound().text();
+  std::future<void> user = std::async(std::launch::async, [&] {
+    try {
+      run_user(address);
+    } catch (...) {
+      worker.post([&listener] { listener.close(); });  // nobody comes: post() goes from any thread
+      throw;
+    }
+  });
+  try {
+    worker.run(own(context, listener));
+  } catch (...) {
+    user.get();  // why the user failed, if it did, says more than that nobody came
+    throw;
+  }
+  user.get();
 }
 
 }  // namespace
@@ -101,7 +119,7 @@ int main(int argc, char** argv) try {
   if (words.empty()) {
     run_both();
   } else if (words[0] == "--own" && words.size() == 2) {
-    run_owner(words[1], nullptr);
+    run_owner(words[1]);
   } else if (!words[0].starts_with("-") && words.size() == 1) {
     run_user(words[0]);
   } else {

@@ -34,7 +34,7 @@ void show(std::ostream& out, const transport::capabilities& c) {
       << " receives, reads in flight " << c.max_read_depth << '\n'
       << "    waits " << (c.event_driven ? "polling or sleeping" : "polling only")
       << "; one-sided operations "
-      << (c.needs_target_progress ? "need the target's worker to run"
+      << (c.needs_target_progress ? "may need the target's worker to run"
                                   : "do not involve the target's program")
       << '\n';
 }

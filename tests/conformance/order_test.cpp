@@ -11,7 +11,7 @@
 using namespace cordma;
 using namespace cordma::test;
 
-TEST_CASE("D14: 64 operations in a batch are one doorbell, and nothing is seen before it") {
+TEST_CASE("D14: 64 operations in a batch are one doorbell; on shm nothing is seen before it") {
   stage s;
   s.play([](stage& on) -> task<> {
     wire w = co_await connect(on);
@@ -30,6 +30,8 @@ TEST_CASE("D14: 64 operations in a batch are one doorbell, and nothing is seen b
         sends.push_back(w.client.send(out.all().part(i * 8, 8)).start());
       }
       CHECK(w.client.counters().rings == rings);
+      // The others may send earlier what waits anyway, when their turn comes.
+      if (on.over() == transport::kind::shm) co_await moment(on);
       CHECK(all_zero(in.bytes()));
       for (recv_operation& op : recvs) CHECK_FALSE(op.done());
     }

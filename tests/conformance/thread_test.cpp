@@ -1,12 +1,14 @@
 // One Context for many threads, each with a Worker of its own; and what a foreign thread may not do.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
+#include <support/process.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/runtime/scope.hpp>
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <memory>
 #include <string>
 #include <thread>
@@ -140,4 +142,30 @@ TEST_CASE("D2: a call from a foreign thread is no_lock, changes nothing and harm
     co_await receiving;
     CHECK(filled(in.bytes(), 6));
   });
+}
+
+TEST_CASE("D2: a call from a foreign thread that has no error to return ends the program") {
+  using careless_call = void (*)(stage& on, wire& w, Listener& listener);
+  constexpr std::array<careless_call, 4> calls{
+      [](stage&, wire& w, Listener&) { w.client.fence(); },
+      [](stage&, wire& w, Listener&) { const Endpoint::Batch together = w.client.batch(); },
+      [](stage&, wire&, Listener& listener) { listener.close(); },
+      [](stage& on, wire&, Listener&) { on.client().limit_endpoints(1); },
+  };
+  for (const careless_call call : calls) {
+    child_process careless([call](wire_to_peer&) {
+      std::signal(SIGABRT, SIG_DFL);
+      stage s;
+      s.play(
+          [](stage& on, careless_call what) -> task<> {
+            wire w = co_await connect(on);
+            Listener listener = on.server().listen(on.server_address()).value();
+            std::thread foreign([&] { what(on, w, listener); });
+            foreign.join();
+          },
+          call);
+      return 0;
+    });
+    CHECK(careless.join() == 128 + SIGABRT);
+  }
 }

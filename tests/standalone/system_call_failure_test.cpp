@@ -27,11 +27,14 @@ struct system_call {
   int os_errno;  // what it fails with
 };
 
-constexpr std::array<system_call, 12> all_calls{{{"socket", EMFILE},
+constexpr std::array<system_call, 15> all_calls{{{"socket", EMFILE},
                                                  {"accept4", EMFILE},
                                                  {"epoll_create1", EMFILE},
                                                  {"epoll_ctl", ENOSPC},
                                                  {"eventfd", EMFILE},
+                                                 {"timerfd_create", EMFILE},
+                                                 {"dup", EMFILE},
+                                                 {"mkdir", ENOSPC},
                                                  {"memfd_create", EMFILE},
                                                  {"fallocate", ENOSPC},
                                                  {"posix_fallocate", ENOSPC},
@@ -85,6 +88,13 @@ int epoll_ctl(int epoll, int op, int fd, epoll_event* e) noexcept {
 }
 int eventfd(unsigned value, int flags) noexcept {
   return fails("eventfd") ? -1 : raw_int(SYS_eventfd2, value, flags);
+}
+int timerfd_create(clockid_t clock, int flags) noexcept {
+  return fails("timerfd_create") ? -1 : raw_int(SYS_timerfd_create, clock, flags);
+}
+int dup(int fd) noexcept { return fails("dup") ? -1 : raw_int(SYS_dup, fd); }
+int mkdir(const char* path, mode_t mode) noexcept {
+  return fails("mkdir") ? -1 : raw_int(SYS_mkdirat, AT_FDCWD, word(path), static_cast<long>(mode));
 }
 int memfd_create(const char* name, unsigned flags) noexcept {
   return fails("memfd_create") ? -1 : raw_int(SYS_memfd_create, word(name), flags);

@@ -17,11 +17,7 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
       options_(options),
       path_(std::move(path)),
       connect_timer_(
-          [](timer& t) noexcept {
-            static_cast<pair_timer&>(t).owner.fail_connecting(
-                failure(errc::timed_out, "the peer did not answer within the connect timeout"));
-          },
-          *this),
+          [](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_connect_timeout(); }, *this),
       rnr_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_rnr_timeout(); },
                  *this),
       watch_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_watch(); }, *this) {
@@ -341,6 +337,14 @@ void shm_queue_pair::starve() noexcept {
     fail_connecting(failure::of(errc::no_memory, {"no memory is left to connect with ", peer_text(),
                                                   ": free some, or raise the memory limit"}));
   }
+}
+
+void shm_queue_pair::on_connect_timeout() noexcept {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout);
+  const std::string text = std::to_string(ms.count());  // short: allocates nothing
+  fail_connecting(failure::of(
+      errc::timed_out, {path_, " did not answer within ", text,
+                        " ms: is its process stopped or busy? connect_timeout gives it longer"}));
 }
 
 void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) noexcept {

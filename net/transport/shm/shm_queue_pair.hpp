@@ -221,6 +221,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   void not_allowed(recv_entry& r, std::uint64_t position) noexcept;
   void hold_up() noexcept;
   void on_rnr_timeout() noexcept;
+  void on_connect_timeout() noexcept;
   [[nodiscard]] bool receives_empty() const noexcept { return recv_head_ == recv_tail_; }
   [[nodiscard]] recv_entry& first_receive() noexcept { return recvs_[recv_head_ & recv_mask_]; }
 

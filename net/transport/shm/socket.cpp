@@ -90,7 +90,10 @@ result<unique_fd> take_lock(const std::string& path, bool any_user) {
   for (int i = 0; i < lock_attempts; ++i) {
     unique_fd lock(
         ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, any_user ? 0666 : 0600));
-    if (!lock) return socket_failure(errno, "opening the lock file " + path);
+    if (!lock) {
+      return socket_failure(errno, "opening the lock file " + path +
+                                       " (CORDMA_SHM_DIRECTORY chooses another folder)");
+    }
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) return failure{errc::in_use};
       return failure::from_os(errno, "locking " + path);
@@ -143,7 +146,8 @@ result<std::string> rendezvous_directory(const std::string& configured, bool any
   if (!any_user && (s.st_uid != ::geteuid() || (s.st_mode & 022) != 0)) {
     return failure{errc::not_permitted,
                    path +
-                       " can be written by other users, who could pose as peers: chmod 700 it, "
+                       " belongs to another user or can be written by others, who could pose as "
+                       "peers: chmod 700 your own, "
                        "choose another directory with CORDMA_SHM_DIRECTORY, or allow any user with "
                        "CORDMA_SHM_ANY_USER"};
   }

@@ -109,9 +109,12 @@ void connection::unblock_output() noexcept {
 }
 
 result<void> connection::follow() noexcept {
-  const std::uint32_t wanted = waiting_             ? std::uint32_t{EPOLLIN | EPOLLOUT}
-                               : home_.tries(*this) ? 0
-                                                    : EPOLLIN;
+  std::uint32_t wanted = EPOLLIN;
+  if (waiting_) {
+    wanted |= std::uint32_t{EPOLLOUT};
+  } else if (home_.tries(*this)) {
+    wanted = 0;
+  }
   if (!fd_ || wanted == followed_) return {};
   if (followed_ == 0) {
     result<void> watching = home_.watch(fd_.get(), *this, wanted);
