@@ -256,7 +256,7 @@ void shm_queue_pair::on_watch() noexcept {
 void shm_queue_pair::advance_close() noexcept {
   if (!said_bye_) {
     if (head_ != close_mark_ || !writer_.room(1)) return;
-    ring();
+    show_withheld();
     writer_.write(message::bye, 0, 0, 0, 0, 1, false);
     out_control().ended.store(end_of_stream::graceful, std::memory_order_release);
     said_bye_ = true;

@@ -130,6 +130,10 @@ void shm_queue_pair::ring() noexcept {
     std::uint8_t& flags = sends_[i & send_mask_].request.flags;
     flags = static_cast<std::uint8_t>(flags & ~unsigned{post_flag::more});
   }
+  show_withheld();
+}
+
+void shm_queue_pair::show_withheld() noexcept {
   if (!writer_.withholds()) return;
   writer_.release();
   wake_peer();
@@ -150,7 +154,7 @@ bool shm_queue_pair::execute(send_entry& e) noexcept {
     case opcode::send:
     case opcode::send_imm: return execute_send(e);
     case opcode::flush:
-      ring();
+      show_withheld();
       std::atomic_thread_fence(std::memory_order_seq_cst);
       e.goal = writer_.position();
       e.at = stage::flush;
@@ -292,7 +296,7 @@ void shm_queue_pair::fail_entry(send_entry& e, wc_status status, const char* why
 }
 
 bool shm_queue_pair::blocked_for_room() noexcept {
-  ring();  // what is withheld must not keep the peer from making room
+  show_withheld();  // or the peer could not make room
   if (writer_.broken()) malformed("impossible progress");
   return false;
 }

@@ -181,6 +181,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
     if (peer_page_->may_sleep.load(std::memory_order_relaxed) != 0) [[unlikely]]
       wake_sleeper();
   }
+  void show_withheld() noexcept;
   void wake_sleeper() noexcept;
   void ring_doorbell() noexcept;
   void wake_waiter() noexcept;
