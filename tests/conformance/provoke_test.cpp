@@ -26,6 +26,10 @@ void check_failed(const result<void>& r, const expected& how) {
   CHECK(r.why().wc_status() == static_cast<std::uint16_t>(how.status));
 }
 
+task<> closed(Endpoint& e) {
+  while (e.state() != endpoint_state::closed) co_await e.state_changed();
+}
+
 task<> still_works(stage& on) {
   wire w = co_await connect(on);
   MemoryRegion out = client_memory(on, size);
@@ -61,8 +65,8 @@ task<> fails_between(stage& on, wire& w, send_operation victim, expected how) {
     CHECK(flushed.why().first_cause().code() == how.code);
   }
   CHECK(filled(target.bytes(), 3));
-  while (w.client.state() != endpoint_state::closed) co_await w.client.state_changed();
-  while (w.server.state() != endpoint_state::closed) co_await w.server.state_changed();
+  co_await closed(w.client);
+  co_await closed(w.server);
   CHECK(w.client.first_cause()->code() == how.code);
   co_await still_works(on);
 }
@@ -115,7 +119,7 @@ TEST_CASE("D11: REM_INV_REQ and LOC_LEN: a message longer than its receive, told
     // On shm a message is sent when it is in the ring; the connection then says what became of it.
     if (on.over() != kind::shm)
       check_failed(refused, {errc::truncated, wc_status::rem_inv_req_err});
-    while (w.client.state() != endpoint_state::closed) co_await w.client.state_changed();
+    co_await closed(w.client);
     CHECK(w.client.first_cause()->code() == errc::truncated);
     CHECK(w.client.first_cause()->wc_status() ==
           static_cast<std::uint16_t>(wc_status::rem_inv_req_err));
@@ -139,7 +143,7 @@ TEST_CASE("D11: RNR_RETRY_EXC: a message that finds no receive for as long as it
       check_failed(refused, {errc::remote_not_ready, wc_status::rnr_retry_exc_err});
     }
     CHECK(flushed.code() == errc::flushed);
-    while (w.client.state() != endpoint_state::closed) co_await w.client.state_changed();
+    co_await closed(w.client);
     CHECK(w.client.first_cause()->code() == errc::remote_not_ready);
     CHECK(w.client.first_cause()->wc_status() ==
           static_cast<std::uint16_t>(wc_status::rnr_retry_exc_err));

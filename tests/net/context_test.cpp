@@ -52,6 +52,15 @@ class no_descriptors {
   rlimit before_{};
 };
 
+// Both ends of a connection of a Worker with itself.
+task<wire> meet(Worker& on, Listener& listener, const std::string& to) {
+  connect_operation connecting = on.connect(to).start();
+  ConnectionRequest request = co_await listener.next();
+  Endpoint server = co_await request.accept();
+  Endpoint client = co_await connecting;
+  co_return wire(std::move(client), std::move(server));
+}
+
 errc code_of_context(const context_options& o, std::string& why) {
   try {
     const Context c(o);
@@ -208,13 +217,10 @@ TEST_CASE(
     constexpr auto shm = transport::kind::shm;
     Listener listener = on->listen("127.0.0.1:0").value();
     const std::string to = "127.0.0.1:" + std::to_string(listener.bound().port);
-    connect_operation connecting = on->connect(to).start();
-    ConnectionRequest request = co_await listener.next();
-    Endpoint server = co_await request.accept();
-    Endpoint client = co_await connecting;
-    CHECK(client.transport() == transport::kind::tcp);
-    CHECK(client.transport_reason().starts_with(told));
-    CHECK(client.transport_reason().find("verbs") == std::string::npos);  // is nobody's loss here
+    wire w = co_await meet(*on, listener, to);
+    CHECK(w.client.transport() == transport::kind::tcp);
+    CHECK(w.client.transport_reason().starts_with(told));
+    CHECK(w.client.transport_reason().find("verbs") == std::string::npos);  // is nobody's loss here
     connect_options only;
     only.transport = shm;
     connect_operation required = on->connect(to, only);
@@ -252,16 +258,13 @@ TEST_CASE("K2: eight threads with a Worker each share one Context") {
       mine.run([](Context* c, Worker* on) -> task<> {
         Listener listener = on->listen("127.0.0.1:0").value();
         const std::string to = "127.0.0.1:" + std::to_string(listener.bound().port);
-        connect_operation connecting = on->connect(to).start();
-        ConnectionRequest request = co_await listener.next();
-        Endpoint server = co_await request.accept();
-        Endpoint client = co_await connecting;
+        wire w = co_await meet(*on, listener, to);
         for (int round = 0; round < 100; ++round) {
           MemoryRegion out = c->allocate(1000).value();
           MemoryRegion in = c->allocate(1000).value();
           fill(out.bytes(), static_cast<std::uint64_t>(round));
-          recv_operation receiving = server.recv(in).start();
-          co_await client.send(out);
+          recv_operation receiving = w.server.recv(in).start();
+          co_await w.client.send(out);
           co_await receiving;
           CHECK(filled(in.bytes(), static_cast<std::uint64_t>(round)));
         }
