@@ -1,4 +1,5 @@
 #include <cordma/net/exchange.hpp>
+#include <cordma/runtime/unique_fd.hpp>
 
 #include <array>
 #include <cstdint>
@@ -17,20 +18,6 @@ namespace {
 // On the socket: the length, 4 bytes, the lowest first; then the bytes.
 using length_field = std::array<std::byte, 4>;
 static_assert(max_exchanged <= UINT32_MAX);
-
-class owned_fd {
- public:
-  explicit owned_fd(int fd) noexcept : fd_(fd) {}
-  owned_fd(const owned_fd&) = delete;
-  owned_fd& operator=(const owned_fd&) = delete;
-  ~owned_fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
 
 failure too_long(const char* what) {
   return {errc::invalid_value,
@@ -72,8 +59,8 @@ result<void> get_all(int socket, std::span<std::byte> bytes) {
 result<void> write_exchanged(const std::string& path, std::span<const std::byte> bytes) {
   if (bytes.size() > max_exchanged) return too_long("what is to be written");
   std::string beside = path + ".XXXXXX";
-  const owned_fd file(::mkostemp(beside.data(), O_CLOEXEC));
-  if (file.get() < 0) return failure::from_os(errno, "making a file beside " + path);
+  const unique_fd file(::mkostemp(beside.data(), O_CLOEXEC));
+  if (!file) return failure::from_os(errno, "making a file beside " + path);
   const bool written = put_all(bytes, [&file](std::span<const std::byte> rest) {
     return ::write(file.get(), rest.data(), rest.size());
   });
@@ -84,8 +71,8 @@ result<void> write_exchanged(const std::string& path, std::span<const std::byte>
 }
 
 result<std::vector<std::byte>> read_exchanged(const std::string& path) {
-  const owned_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) return failure::from_os(errno, "opening " + path);
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return failure::from_os(errno, "opening " + path);
   std::vector<std::byte> bytes(max_exchanged + 1);
   std::size_t there = 0;
   while (there < bytes.size()) {

@@ -1,6 +1,7 @@
 #include <cordma/runtime/reactor.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
@@ -25,6 +26,20 @@ constexpr int most_ready_per_turn = 1024;
 constexpr int most_events_per_wait = 8;
 constexpr duration longest_measured_wake = std::chrono::microseconds(50);
 constexpr duration shortest_measured_wake = std::chrono::microseconds(2);
+// Adaptive mode measures one sleep in so many: what a wake-up costs changes with what else runs.
+constexpr unsigned sleeps_per_measurement = 8;
+
+duration read_clock(clockid_t which) noexcept {
+  timespec t{};
+  clock_gettime(which, &t);
+  return duration(t.tv_sec * 1'000'000'000LL + t.tv_nsec);
+}
+
+// `sleeper`: the CPU time of the side that slept. The other half of a wake-up is the waker's: writing
+// the eventfd and the interrupt it sends.
+duration wake_cost_from(duration sleeper) noexcept {
+  return std::clamp(2 * sleeper, shortest_measured_wake, longest_measured_wake);
+}
 
 void relax() noexcept {
 #if defined(__x86_64__)
@@ -69,20 +84,16 @@ reactor::reactor(const reactor_options& options)
       clock_(options.time != nullptr ? options.time : &real_clock()),
       owner_thread_(&detail::thread_mark) {
   pollers_.reserve(8);
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  if (epoll_fd_ < 0 || event_fd_ < 0 || timer_fd_ < 0 || watch(epoll_fd_, event_fd_, true) != 0 ||
-      watch(epoll_fd_, timer_fd_, true) != 0) {
-    const int saved = errno;
-    for (int fd : {epoll_fd_, event_fd_, timer_fd_}) {
-      if (fd >= 0) ::close(fd);
-    }
-    throw_error(failure::from_os(saved, "creating a reactor, which needs three file descriptors"));
+  epoll_fd_.reset(epoll_create1(EPOLL_CLOEXEC));
+  if (epoll_fd_) event_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (event_fd_) timer_fd_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer_fd_ || watch(epoll_fd_.get(), event_fd_.get(), true) != 0 ||
+      watch(epoll_fd_.get(), timer_fd_.get(), true) != 0) {
+    throw_error(failure::from_os(errno, "creating a reactor, which needs three file descriptors"));
   }
   if (options_.mode == wait_mode::adaptive) {
     if (options_.spin_limit >= duration::zero()) {
-      spin_ = cordma::spin_budget(options_.spin_limit);
+      spin_ = cordma::spin_budget::at_most(options_.spin_limit);
     } else if (clock_ == &real_clock()) {
       measure_wake_cost();
     }
@@ -101,9 +112,6 @@ reactor::~reactor() {
     r.drop_(r);
   }
   while (first_timer_ != nullptr) remove(*first_timer_);
-  ::close(epoll_fd_);
-  ::close(event_fd_);
-  ::close(timer_fd_);
 }
 
 reactor* reactor::current() noexcept { return current_reactor; }
@@ -141,8 +149,9 @@ std::size_t reactor::pass() noexcept {
   inline_budget_ = inline_budget_per_turn;
   std::size_t work = poll_all();
   work += run_inbox();
-  work += fire_timers();
-  work += run_ready();
+  const std::size_t fired = fire_timers();
+  own_timer_only_ = work == 0 && fired != 0;
+  work += fired + run_ready();
   current_reactor = outer;
   in_turn_ = false;
   ++counters_.turns;
@@ -231,8 +240,12 @@ void reactor::idle() noexcept {
     case wait_mode::event: sleep_once(); return;
     case wait_mode::adaptive: break;
   }
-  if (idle_since_ == never) idle_since_ = clock_->now();
-  if (spin_.get() > duration::zero() && clock_->now() - idle_since_ < spin_.get()) {
+  const time_point now = clock_->now();
+  if (idle_since_ == never) idle_since_ = now;
+  // Its own next timer it need not guess.
+  const bool timer_is_near =
+      first_timer_ != nullptr && first_timer_->when_ - now < spin_.wake_cost();
+  if (now - idle_since_ < spin_.get() || timer_is_near) {
     relax();
     return;
   }
@@ -287,7 +300,7 @@ void reactor::finish_wait() noexcept {
   // Whoever waited on fd() saw it readable and took nothing out of it: without this it would stay
   // so for ever, for the eventfd and the timerfd are watched for edges and never read.
   epoll_event events[most_events_per_wait];
-  epoll_wait(epoll_fd_, events, most_events_per_wait, 0);
+  epoll_wait(epoll_fd_.get(), events, most_events_per_wait, 0);
   end_wait();
 }
 
@@ -305,14 +318,19 @@ void reactor::sleep_once() noexcept {
   slept_ = true;
   if (sleeper_ != nullptr) {
     reactor* const outer = std::exchange(current_reactor, this);
-    sleeper_->sleep(epoll_fd_);
+    sleeper_->sleep(epoll_fd_.get());
     current_reactor = outer;
     ++counters_.wakeups;
     finish_wait();
     return;
   }
+  const bool measured = wake_cost_measured_ && counters_.sleeps % sleeps_per_measurement == 0;
+  const duration before = measured ? read_clock(CLOCK_THREAD_CPUTIME_ID) : duration::zero();
   epoll_event events[most_events_per_wait];
-  const bool woken = epoll_wait(epoll_fd_, events, most_events_per_wait, -1) > 0;
+  const bool woken = epoll_wait(epoll_fd_.get(), events, most_events_per_wait, -1) > 0;
+  if (measured) {
+    spin_.wake_up_took(wake_cost_from(read_clock(CLOCK_THREAD_CPUTIME_ID) - before));
+  }
   ++(woken ? counters_.wakeups : counters_.spurious);
   end_wait();
 }
@@ -330,14 +348,17 @@ void reactor::arm_timer_fd() noexcept {
   itimerspec spec{};
   spec.it_value.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
   spec.it_value.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
-  timerfd_settime(timer_fd_, 0, &spec, nullptr);
+  timerfd_settime(timer_fd_.get(), 0, &spec, nullptr);
 }
 
 void reactor::came_to_life() noexcept {
-  if (slept_) {
-    spin_.work_came_while_asleep(clock_->now() - idle_since_);
+  const duration gap = clock_->now() - idle_since_;
+  if (own_timer_only_) {
+    spin_.own_timer_fired(gap);
+  } else if (slept_) {
+    spin_.work_came_while_asleep(gap);
   } else {
-    spin_.work_came_while_awake();
+    spin_.work_came_while_awake(gap);
   }
   idle_since_ = never;
   slept_ = false;
@@ -348,27 +369,22 @@ void reactor::measure_wake_cost() noexcept {
   // late it runs again.
   constexpr int rounds = 8;
   constexpr long nap_ns = 20'000;
-  const auto read_clock = [](clockid_t which) {
-    timespec t{};
-    clock_gettime(which, &t);
-    return duration(t.tv_sec * 1'000'000'000LL + t.tv_nsec);
-  };
-  duration cpu = longest_measured_wake;
+  std::array<duration, rounds> cpu{};
   duration latency = longest_measured_wake;
-  for (int i = 0; i < rounds; ++i) {
+  for (duration& spent : cpu) {
     itimerspec spec{};
     spec.it_value.tv_nsec = nap_ns;
     const duration set_at = read_clock(CLOCK_MONOTONIC);
-    timerfd_settime(timer_fd_, 0, &spec, nullptr);
+    timerfd_settime(timer_fd_.get(), 0, &spec, nullptr);
     const duration before = read_clock(CLOCK_THREAD_CPUTIME_ID);
     epoll_event e{};
-    epoll_wait(epoll_fd_, &e, 1, 5);
-    cpu = std::min(cpu, read_clock(CLOCK_THREAD_CPUTIME_ID) - before);
+    epoll_wait(epoll_fd_.get(), &e, 1, 5);
+    spent = read_clock(CLOCK_THREAD_CPUTIME_ID) - before;
     latency = std::min(latency, read_clock(CLOCK_MONOTONIC) - set_at - duration(nap_ns));
   }
-  // The other half of a wake-up is the waker's: writing the eventfd and the interrupt it sends.
-  spin_ = cordma::spin_budget(std::clamp(cpu * 2, shortest_measured_wake, longest_measured_wake),
-                              std::max(latency, duration::zero()));
+  std::nth_element(cpu.begin(), cpu.begin() + rounds / 2, cpu.end());
+  spin_ = cordma::spin_budget(wake_cost_from(cpu[rounds / 2]), std::max(latency, duration::zero()));
+  wake_cost_measured_ = true;
 }
 
 void reactor::post(inbox_item& item) noexcept {
@@ -386,7 +402,7 @@ void reactor::wake() noexcept {
   wake_requested_.store(true, std::memory_order_seq_cst);
   const std::uint64_t one = 1;
   // The counter cannot overflow in practice, and EAGAIN would mean that it is readable anyway.
-  [[maybe_unused]] const auto n = ::write(event_fd_, &one, sizeof one);
+  [[maybe_unused]] const auto n = ::write(event_fd_.get(), &one, sizeof one);
   errno = saved;
 }
 
@@ -403,7 +419,7 @@ result<void> reactor::add(poller& p) {
                                               " source cannot wake a sleeper: use a reactor in "
                                               "polling mode"};
     }
-  } else if (watch(epoll_fd_, p.wait_fd(), p.edge_triggered()) != 0) {
+  } else if (watch(epoll_fd_.get(), p.wait_fd(), p.edge_triggered()) != 0) {
     const int saved = errno;
     pollers_.pop_back();
     return failure::from_os(saved, {"watching the descriptor of the ", p.name(),
@@ -416,7 +432,7 @@ void reactor::remove(poller& p) noexcept {
   const auto at = std::find(pollers_.begin(), pollers_.end(), &p);
   if (at == pollers_.end()) return;
   pollers_.erase(at);
-  if (p.wait_fd() >= 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, p.wait_fd(), nullptr);
+  if (p.wait_fd() >= 0) epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, p.wait_fd(), nullptr);
 }
 
 bool reactor::earlier(const timer& a, const timer& b) noexcept {

@@ -5,6 +5,7 @@
 #include <cordma/runtime/list.hpp>
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/spin_budget.hpp>
+#include <cordma/runtime/unique_fd.hpp>
 
 #include <atomic>
 #include <concepts>
@@ -155,7 +156,7 @@ struct reactor_counters {
 struct reactor_options {
   wait_mode mode = wait_mode::adaptive;
   clock* time = nullptr;               // null: real_clock(); must outlive the reactor
-  duration spin_limit = duration{-1};  // adaptive: the longest spin; negative: measured at start
+  duration spin_limit = duration{-1};  // adaptive: the longest spin; negative: as measured
   // Called between the last drain and arming, and again between arming and sleeping. For tests that
   // hunt lost wake-ups.
   void (*before_sleep)(void* context) noexcept = nullptr;
@@ -188,7 +189,7 @@ class reactor {
   [[nodiscard]] clock& time() noexcept { return *clock_; }
   [[nodiscard]] time_point now() noexcept { return clock_->now(); }
   [[nodiscard]] const reactor_counters& counters() const noexcept { return counters_; }
-  // Adaptive mode: the cost of one wake-up as measured at start, and the current budget of a spin.
+  // Adaptive mode: the cost of one wake-up as measured, and the current budget of a spin.
   [[nodiscard]] duration wake_cost() const noexcept { return spin_.wake_cost(); }
   [[nodiscard]] duration spin_budget() const noexcept { return spin_.get(); }
 
@@ -241,7 +242,7 @@ class reactor {
 
   // For a foreign loop (epoll, Asio, io_uring): turn() until it returns false, then prepare_wait();
   // if that says armed, wait until fd() is readable, call finish_wait() and begin again.
-  [[nodiscard]] int fd() const noexcept { return epoll_fd_; }
+  [[nodiscard]] int fd() const noexcept { return epoll_fd_.get(); }
   arm_state prepare_wait() noexcept;
   void finish_wait() noexcept;
 
@@ -282,9 +283,9 @@ class reactor {
   timer* first_timer_ = nullptr;  // of a pairing heap: the earliest
   std::uint64_t timer_sequence_ = 0;
   int inline_budget_ = inline_budget_per_turn;
-  int epoll_fd_ = -1;
-  int event_fd_ = -1;
-  int timer_fd_ = -1;
+  unique_fd epoll_fd_;
+  unique_fd event_fd_;
+  unique_fd timer_fd_;
   sleeper* sleeper_ = nullptr;
   std::atomic<const void*> owner_thread_;
   std::atomic<bool> running_{false};  // inside run_until()
@@ -296,7 +297,9 @@ class reactor {
   time_point timer_fd_set_to_{never};
 
   time_point idle_since_{never};
-  bool slept_ = false;  // since idle_since_
+  bool slept_ = false;           // since idle_since_
+  bool own_timer_only_ = false;  // all that the last pass found to do
+  bool wake_cost_measured_ = false;
   cordma::spin_budget spin_;
   unsigned turns_to_clock_ = 0;  // turns until timers look at the clock again
   reactor_counters counters_;

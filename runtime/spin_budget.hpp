@@ -8,65 +8,92 @@
 namespace cordma {
 
 // Follows the gaps between arrivals as KVM's halt polling does: grows while a somewhat longer spin
-// would have saved a sleep, shrinks while spinning was in vain. Never above the cost of a wake-up,
-// so that spinning and sleeping together cost at most twice the better of the two.
+// would have saved a sleep, shrinks while spinning was in vain. Not above the cost of a wake-up, so
+// that spinning and sleeping together cost at most twice the better of the two.
 // One exception: two sides that answer each other can keep each other asleep, where the latency of a
-// wake-up is above its cost. Each then sees gaps that are the other's wake-up, and too long to spin for.
-// Where that may be so, a few waits in a while spin until the other has woken up: if it has only slept
-// because this side did, both spin from then on.
+// wake-up is above its cost. Each then sees gaps that are the other's wake-up, and too long to spin
+// for. Hence trials: a few waits that spin until the other has woken up. If it has only slept because
+// this side did, both spin from then on. A side whose gaps have become shorter at once takes it that
+// the other is trying, and tries as well. Trials are paid for: every sleep, and every wait that was
+// short enough to spin for, adds a fraction of what it cost, and a trial may spend what has been saved.
 class spin_budget {
  public:
   // `wake_cost`: CPU time of one sleep and wake-up, on both sides. `wake_latency`: from the event to
-  // the sleeper running; it is part of every gap that ended in a sleep, and none of the arrivals'.
+  // the sleeper running, at least; it is part of every gap that ended in a sleep.
   explicit spin_budget(duration wake_cost = duration::zero(),
                        duration wake_latency = duration::zero()) noexcept
       : wake_cost_(wake_cost), wake_latency_(wake_latency), budget_(wake_cost) {}
+  // Never spins for longer than `limit`: no trials.
+  [[nodiscard]] static spin_budget at_most(duration limit) noexcept {
+    spin_budget b(limit);
+    b.may_try_ = false;
+    return b;
+  }
 
   [[nodiscard]] duration wake_cost() const noexcept { return wake_cost_; }
   [[nodiscard]] duration get() const noexcept { return budget_; }
 
+  // What one more sleep and wake-up has cost.
+  void wake_up_took(duration cost) noexcept { wake_cost_ += (cost - wake_cost_) / 8; }
   // Work was found `gap` after the reactor had run out of it, after a sleep.
   void work_came_while_asleep(duration gap) noexcept {
-    const duration arrived_after = gap - wake_latency_;
+    if (gap - wake_latency_ <= wake_cost_) {
+      spinning_pays();
+      return;
+    }
+    const bool sooner = gap < usual_gap_ * 3 / 4;
+    usual_gap_ = usual_gap_ == duration::zero() ? gap : (3 * usual_gap_ + gap) / 4;
+    save(wake_cost_ / 4);
     if (trial_ > 0) {
-      go_on_with_trial();
-    } else if (arrived_after <= wake_cost_) {
-      budget_ = wake_cost_;
-    } else if (arrived_after - others_wake() <= wake_cost_ && ++waits_ >= interval_) {
-      waits_ = 0;
-      interval_ = std::min(2 * interval_, most_waits_between_trials);
+      spend(budget_);
+    } else if (may_try_ && saved_ >= usual_gap_ * (sooner ? 1 : 3)) {
       trial_ = waits_of_a_trial;
-      budget_ = wake_cost_ + others_wake();
+      budget_ = usual_gap_ * 3 / 2;
     } else {
       budget_ /= 2;
       if (budget_ < wake_cost_ / smallest_fraction) budget_ = duration::zero();
     }
   }
   // Work was found before the reactor slept.
-  void work_came_while_awake() noexcept {
-    if (trial_ > 0) {
-      go_on_with_trial();
+  void work_came_while_awake(duration gap) noexcept {
+    if (gap <= wake_cost_) {
+      save(wake_cost_ / 16);
+      spinning_pays();
     } else {
-      interval_ = least_waits_between_trials;  // it pays to spin
+      spend(gap);
     }
+  }
+  // The wait ended with a timer of this side's own: nothing to learn.
+  void own_timer_fired(duration waited) noexcept {
+    if (trial_ > 0) spend(std::min(waited, budget_));
   }
 
  private:
   static constexpr int smallest_fraction = 16;  // of the wake cost; a shorter spin is not worth it
-  void go_on_with_trial() noexcept {
-    if (--trial_ == 0) budget_ = wake_cost_;
+  static constexpr int waits_of_a_trial = 4;    // they may be for different things in turn
+  static constexpr int most_saved = 1024;       // times the wake cost
+
+  void spinning_pays() noexcept {
+    trial_ = 0;
+    budget_ = wake_cost_;
+    usual_gap_ = duration::zero();
   }
-  // At most: what was measured here is the quickest of a few, and the other may sleep more deeply.
-  [[nodiscard]] duration others_wake() const noexcept { return 2 * wake_latency_; }
-  static constexpr int waits_of_a_trial = 4;  // they may be for different things in turn
-  static constexpr int least_waits_between_trials = 4;
-  static constexpr int most_waits_between_trials = 256;
+  void save(duration d) noexcept { saved_ = std::min(saved_ + d, most_saved * wake_cost_); }
+  void spend(duration d) noexcept {
+    if (trial_ == 0) return;
+    saved_ -= d;
+    if (--trial_ == 0 || saved_ <= duration::zero()) {
+      trial_ = 0;
+      budget_ = duration::zero();
+    }
+  }
 
   duration wake_cost_;
   duration wake_latency_;
   duration budget_;
-  int waits_ = 0;  // that may have been the other side's wake-up, since the last trial
-  int interval_ = least_waits_between_trials;
+  duration usual_gap_{};  // of the last waits, which all ended in a sleep
+  duration saved_{};
+  bool may_try_ = true;
   int trial_ = 0;  // so many waits of one are left
 };
 

@@ -1,5 +1,6 @@
 // cordma-demo: pulls a directory tree out of another process's memory.
 #include "../support/command_line.hpp"
+#include "../support/environment.hpp"
 #include "../support/standard_output.hpp"
 #include "transfer.hpp"
 
@@ -64,6 +65,7 @@ int serve(const options& o) {
     std::fprintf(stderr, "cordma-demo: left out: %s\n", reason.c_str());
   }
   cordma::Context context(only(o));
+  support::say_what_is_odd("cordma-demo", context);
   cordma::Worker worker(context, waiting(o));
   cordma::Listener listener = worker.listen(o.listen).value();
   std::printf("listening on %s\n", listener.bound().text().c_str());
@@ -92,6 +94,7 @@ bool verify(const options& o, const pulled& p) {
 
 int pull(const options& o) {
   cordma::Context context(only(o));
+  support::say_what_is_odd("cordma-demo", context);
   cordma::Worker worker(context, waiting(o));
   cordma::connect_options how;
   const auto show =

@@ -19,11 +19,6 @@ class contents {
  public:
   contents(fs::path root, const std::vector<entry>& entries)
       : root_(std::move(root)), entries_(entries) {}
-  contents(const contents&) = delete;
-  contents& operator=(const contents&) = delete;
-  ~contents() {
-    if (fd_ >= 0) ::close(fd_);
-  }
 
   // As much of `into` as there is left; 0 at the end.
   [[nodiscard]] std::size_t fill(std::span<std::byte> into) {
@@ -46,22 +41,21 @@ class contents {
     if (opened_) return true;
     while (next_ < entries_.size() && entries_[next_].size == 0) ++next_;
     if (next_ == entries_.size()) return false;
-    fd_ = ::open((root_ / entries_[next_].path).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    fd_.reset(::open((root_ / entries_[next_].path).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     opened_ = true;
     whole_ = true;
     offset_ = 0;
     return true;
   }
   void close_current() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
+    fd_.reset();
     opened_ = false;
     ++next_;
   }
   void read_exactly(std::span<std::byte> into) {
     std::size_t got = 0;
-    while (got < into.size() && fd_ >= 0) {
-      const ssize_t n = ::read(fd_, into.data() + got, into.size() - got);
+    while (got < into.size() && fd_) {
+      const ssize_t n = ::read(fd_.get(), into.data() + got, into.size() - got);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) break;
       got += static_cast<std::size_t>(n);
@@ -76,7 +70,7 @@ class contents {
   const std::vector<entry>& entries_;
   std::size_t next_ = 0;
   std::uint64_t offset_ = 0;
-  int fd_ = -1;
+  cordma::unique_fd fd_;
   bool opened_ = false;
   bool whole_ = true;
   std::uint32_t changed_ = 0;

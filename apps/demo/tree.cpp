@@ -20,21 +20,9 @@ constexpr mode_t permission_bits = 07777;
   throw std::runtime_error(what + " " + path.string() + ": " + std::strerror(errno));
 }
 
-// A descriptor that closes itself.
-class file {
- public:
-  explicit file(const fs::path& path) noexcept
-      : fd_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)) {}
-  file(const file&) = delete;
-  file& operator=(const file&) = delete;
-  ~file() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int fd() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
+cordma::unique_fd open_to_read(const fs::path& path) noexcept {
+  return cordma::unique_fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+}
 
 void add(scanned& found, const fs::path& root, const fs::path& path) {
   const std::string relative = path.lexically_relative(root).string();
@@ -65,14 +53,14 @@ void add(scanned& found, const fs::path& root, const fs::path& path) {
 }
 
 bool same_contents(const fs::path& left, const fs::path& right) {
-  const file a(left);
-  const file b(right);
-  if (a.fd() < 0 || b.fd() < 0) return false;
+  const cordma::unique_fd a = open_to_read(left);
+  const cordma::unique_fd b = open_to_read(right);
+  if (!a || !b) return false;
   std::array<char, 65536> from_a;
   std::array<char, 65536> from_b;
   for (off_t at = 0;;) {
-    const ssize_t n = ::pread(a.fd(), from_a.data(), from_a.size(), at);
-    const ssize_t m = ::pread(b.fd(), from_b.data(), from_b.size(), at);
+    const ssize_t n = ::pread(a.get(), from_a.data(), from_a.size(), at);
+    const ssize_t m = ::pread(b.get(), from_b.data(), from_b.size(), at);
     if (n < 0 || n != m) return false;
     if (n == 0) return true;
     if (std::memcmp(from_a.data(), from_b.data(), static_cast<std::size_t>(n)) != 0) return false;
@@ -144,10 +132,6 @@ tree_writer::tree_writer(fs::path root, const std::vector<entry>& entries)
   open_next();
 }
 
-tree_writer::~tree_writer() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 // Makes everything up to the next file that has contents.
 void tree_writer::open_next() {
   for (; next_ < entries_.size(); ++next_) {
@@ -158,8 +142,8 @@ void tree_writer::open_next() {
       if (::mkdir(path.c_str(), 0700) != 0) fail("cannot make", path);
       continue;
     }
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd_ < 0) fail("cannot make", path);
+    fd_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!fd_) fail("cannot make", path);
     left_ = e.size;
     if (left_ != 0) return;
     close_current();
@@ -168,18 +152,17 @@ void tree_writer::open_next() {
 
 void tree_writer::close_current() {
   const fs::path path = root_ / entries_[next_].path;
-  const bool kept = ::fchmod(fd_, static_cast<mode_t>(entries_[next_].mode)) == 0;
-  const bool closed = ::close(fd_) == 0;
-  fd_ = -1;
+  const bool kept = ::fchmod(fd_.get(), static_cast<mode_t>(entries_[next_].mode)) == 0;
+  const bool closed = ::close(fd_.release()) == 0;
   if (!kept || !closed) fail("cannot finish", path);
 }
 
 void tree_writer::write(const void* data, std::size_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes != 0) {
-    if (fd_ < 0) throw std::runtime_error("the server sent more than its list of files has");
+    if (!fd_) throw std::runtime_error("the server sent more than its list of files has");
     const std::size_t here = std::min<std::uint64_t>(bytes, left_);
-    const ssize_t n = ::write(fd_, at, here);
+    const ssize_t n = ::write(fd_.get(), at, here);
     if (n < 0) fail("cannot write", root_ / entries_[next_].path);
     at += n;
     bytes -= static_cast<std::size_t>(n);

@@ -1,6 +1,8 @@
 // A directory tree as a list of entries: found, written, and compared.
 #pragma once
 
+#include <cordma/runtime/unique_fd.hpp>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -44,7 +46,6 @@ class tree_writer {
   tree_writer(std::filesystem::path root, const std::vector<entry>& entries);
   tree_writer(const tree_writer&) = delete;
   tree_writer& operator=(const tree_writer&) = delete;
-  ~tree_writer();
 
   // The next bytes of the stream. Throws std::runtime_error where they cannot be written, or where
   // they are more than the entries have.
@@ -59,7 +60,7 @@ class tree_writer {
   std::filesystem::path root_;
   const std::vector<entry>& entries_;
   std::size_t next_ = 0;
-  int fd_ = -1;
+  cordma::unique_fd fd_;
   std::uint64_t left_ = 0;  // bytes of the current file
 };
 

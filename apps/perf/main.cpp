@@ -1,4 +1,5 @@
 // cordma-perf: what messages, remote memory and atomics cost over each transport.
+#include "../support/environment.hpp"
 #include "../support/standard_output.hpp"
 #include "options.hpp"
 #include "outcome.hpp"
@@ -50,6 +51,7 @@ int run_server(const options& o, const plan& p, bool once,
     const std::string trouble = pin_to(o.server_cpu);
     if (!trouble.empty()) throw std::runtime_error(trouble);
     cordma::Context context(only(p));
+    if (o.what != role::both) support::say_what_is_odd("cordma-perf", context);
     cordma::reactor_options how;
     how.mode = p.wait;
     cordma::Worker worker(context, how);
@@ -69,6 +71,7 @@ int run_server(const options& o, const plan& p, bool once,
 
 outcome run_client(const std::string& address, const plan& p) {
   cordma::Context context(only(p));
+  support::say_what_is_odd("cordma-perf", context);
   cordma::reactor_options how;
   how.mode = p.wait;
   cordma::Worker worker(context, how);
@@ -106,6 +109,13 @@ class reporter {
     std::fflush(out_);
     outcomes_.push_back(o);
   }
+  // Before hours are spent on figures. False, having said so, where the file cannot be written.
+  [[nodiscard]] bool can_write_json() const {
+    if (options_.json.empty() || options_.json == "-") return true;
+    if (std::ofstream(options_.json, std::ios::app)) return true;
+    say_that_json_cannot_be_written();
+    return false;
+  }
   // False, having said so, where the file cannot be written.
   [[nodiscard]] bool write_json() const {
     if (options_.json.empty()) return true;
@@ -116,12 +126,16 @@ class reporter {
     }
     std::ofstream file(options_.json);
     if (file << text << std::flush) return true;
-    std::fprintf(stderr, "cordma-perf: cannot write %s: %s\n", options_.json.c_str(),
-                 std::strerror(errno));
+    say_that_json_cannot_be_written();
     return false;
   }
 
  private:
+  void say_that_json_cannot_be_written() const {
+    std::fprintf(stderr, "cordma-perf: cannot write %s: %s\n", options_.json.c_str(),
+                 std::strerror(errno));
+  }
+
   const options& options_;
   std::FILE* out_;
   std::vector<outcome> outcomes_;
@@ -134,6 +148,7 @@ int run_plans(const options& o) {
     return exit_failed;
   }
   reporter report(o);
+  if (!report.can_write_json()) return exit_failed;
   int code = 0;
   for (const plan& p : o.plans) {
     try {

@@ -31,7 +31,9 @@ perf 1 'may not run on CPU 4095' --local --iterations 1 --cpu 4095
   perf 1 'no RDMA device is here|this build has no verbs transport' \
     --local --transport verbs --iterations 1
 perf 1 'unreachable: 127.0.0.1:1 ' 127.0.0.1:1 --iterations 1
-perf 1 'cannot write .*No such file' --local --iterations 10 --json /nonexistent/figures.json
+perf 1 'cannot write .*No such file' --local --iterations 1000000000 --json /nonexistent/figures.json
+CORDMA_TRANSPROT=tcp perf 0 'note: CORDMA_TRANSPROT is no setting.*CORDMA_TRANSPORT' \
+  --local --iterations 10
 for figures in "" "--json -"; do
   # shellcheck disable=SC2086
   "$programs/cordma-perf" --local --iterations 10 $figures > /dev/full 2> "$work/output" &&

@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool as_packets = data[0] % 2 == 0;
   const bool connected = data[0] % 4 != 0;
   std::span<const std::byte> rest = std::as_bytes(std::span(data + 1, size - 1));
-  shm::unique_fd stranger;
+  unique_fd stranger;
   std::unique_ptr<shm_test::rogue> rogue;
   int socket = -1;
   if (connected) {

@@ -1,6 +1,5 @@
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/sleep.hpp>
-#include <cordma/runtime/spin_budget.hpp>
 #include <cordma/runtime/timeout.hpp>
 
 #include <pthread.h>
@@ -378,95 +377,6 @@ TEST_CASE("any number of timers fires in order, whatever is set again or removed
     for (const auto& [when, t] : expected) in_order.push_back(t);
     v.pass(duration(500));
     CHECK(fired == in_order);
-  }
-}
-
-namespace {
-
-constexpr duration cost = 10us;
-constexpr duration latency = 50us;
-
-// One of two that answer each other. Either sleeps more deeply than was measured.
-struct side {
-  spin_budget budget{cost, latency};
-  duration idle_since{};
-  int sleeps = 0;
-  // When it runs what arrives at `at`.
-  duration take(duration at) {
-    if (at - idle_since <= budget.get()) {
-      budget.work_came_while_awake();
-      return at;
-    }
-    ++sleeps;
-    const duration awake_at = at + latency * 3 / 2;
-    budget.work_came_while_asleep(awake_at - idle_since);
-    return awake_at;
-  }
-};
-
-}  // namespace
-
-TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost of a wake-up") {
-  spin_budget b(cost, latency);
-  CHECK(b.get() == cost);
-  SUBCASE("rare arrivals: spinning is given up") {
-    for (int i = 0; i < 10; ++i) b.work_came_while_asleep(1ms);
-    CHECK(b.get() == duration::zero());
-    SUBCASE("and taken up again when they come close, though the sleep itself was longer") {
-      b.work_came_while_asleep(latency + 3us);
-      CHECK(b.get() == cost);
-    }
-  }
-  SUBCASE("arrivals a little later than the budget: it grows back to the cost, no further") {
-    b.work_came_while_asleep(1ms);
-    CHECK(b.get() == cost / 2);
-    b.work_came_while_asleep(latency + cost);
-    CHECK(b.get() == cost);
-  }
-  SUBCASE("the loss against the better of the two modes stays below a factor of two") {
-    // The price of one wait: polling pays the gap, event pays the wake-up, adaptive its spin and then
-    // the wake-up. Gaps from a tenth to a hundred times the cost.
-    for (const int tenths : {1, 3, 5, 9, 10, 11, 15, 20, 50, 55, 60, 61, 100, 110, 111, 1000}) {
-      const duration gap = cost * tenths / 10;
-      spin_budget s(cost, latency);
-      duration spent{};
-      constexpr int waits = 1000;
-      for (int i = 0; i < waits; ++i) {
-        if (gap <= s.get()) {
-          spent += gap;
-          s.work_came_while_awake();
-        } else {
-          spent += s.get() + cost;
-          s.work_came_while_asleep(gap + latency);
-        }
-      }
-      CAPTURE(tenths);
-      CHECK(spent <= 2 * std::min(gap, cost) * waits + 2 * cost);
-    }
-  }
-  SUBCASE("two sides that answer each other, and slept, do not keep each other asleep") {
-    for (const duration pause : {0us, 3us, 6us}) {
-      CAPTURE(pause.count());
-      side one;
-      side other;
-      for (side* s : {&one, &other}) {
-        for (int i = 0; i < 10; ++i) s->budget.work_came_while_asleep(1ms);
-        REQUIRE(s->budget.get() == duration::zero());
-      }
-      duration now = 1ms;
-      for (int round = 0; round < 1000; ++round) {
-        if (round == 500) one.sleeps = other.sleeps = 0;
-        for (side* s : {&other, &one}) {
-          now = s->take(now) + 1us;
-          s->idle_since = now;
-        }
-        // It waits for a moment of its own before it asks again.
-        now = one.take(now + pause) + 1us;
-        one.idle_since = now;
-      }
-      CHECK(one.sleeps == 0);
-      CHECK(other.sleeps == 0);
-    }
   }
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("shm: the socket of a dead process is replaced") {
   const std::string path = dir.path + "/4711";
   {
     // What kill -9 leaves behind: the name of a socket that nobody serves.
-    const shm::unique_fd s(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
+    const unique_fd s(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
     sockaddr a{};
     static_cast<void>(a);
     auto b = shm::bind_name(path, false);
@@ -176,7 +176,7 @@ TEST_CASE("shm: a client is told that the server speaks another version") {
   REQUIRE(b.ok());
   host client(in(dir));
   client.q = std::move(*client.a->connect({"", 4711}, {}, {}));
-  const shm::unique_fd s = shm::accept_one((*b).socket.get());
+  const unique_fd s = shm::accept_one((*b).socket.get());
   auto no = shm::make_refusal(shm::packet::mismatch, errc::unsupported_version,
                               "the shm protocol version");
   no.mine = 7;
@@ -205,7 +205,7 @@ TEST_CASE("shm: garbage instead of a hello, and garbage instead of an answer") {
   auto b = shm::bind_name(dir.path + "/4712", false);
   host client(in(dir));
   client.q = std::move(*client.a->connect({"", 4712}, {}, {}));
-  const shm::unique_fd s = shm::accept_one((*b).socket.get());
+  const unique_fd s = shm::accept_one((*b).socket.get());
   REQUIRE(shm::send_packet(s.get(), bytes("nonsense and more"), {}) == shm::transfer::done);
   REQUIRE(pump(client, [&] { return client.saw(cm_event::type::failed) != nullptr; }));
   CHECK(client.saw(cm_event::type::failed)->why.code() == errc::connection_aborted);

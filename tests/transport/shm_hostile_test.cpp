@@ -88,7 +88,7 @@ std::vector<lie> lies_about_memory() {
        }},
       {"an offer that could shrink",
        [](rogue& r, host&, memory&) {
-         const shm::unique_fd fd(::memfd_create("loose", 0));
+         const unique_fd fd(::memfd_create("loose", 0));
          REQUIRE(::ftruncate(fd.get(), 4096) == 0);
          share(r, shm::packet::region_offer, 4096, fd.get());
        }},

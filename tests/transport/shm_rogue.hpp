@@ -31,7 +31,7 @@ class rogue {
     if (!mapped) return;
     memory = std::move(*mapped);
     out = shm::ring_writer(memory.cells[0], ring_bytes, &memory.control->direction[0]);
-    const shm::unique_fd bell(::eventfd(0, EFD_CLOEXEC));
+    const unique_fd bell(::eventfd(0, EFD_CLOEXEC));
     auto hello = shm::make_packet<shm::introduction>(shm::packet::hello);
     hello.cell_size = shm::cell_bytes;
     hello.ring_size = ring_bytes;
@@ -55,7 +55,7 @@ class rogue {
   }
 
   bool said_hello = false;
-  shm::unique_fd socket;
+  unique_fd socket;
   shm::channel memory;
   shm::ring_writer out;
 };

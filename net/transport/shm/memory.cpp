@@ -35,11 +35,6 @@ bool membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command
 
 }  // namespace
 
-void unique_fd::reset(int fd) noexcept {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = fd;
-}
-
 mapped_view::~mapped_view() {
   if (at_ != nullptr) ::munmap(at_, bytes_);
 }

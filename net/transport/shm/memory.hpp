@@ -1,30 +1,13 @@
-// Descriptors, anonymous shared files, mappings and cross-process barriers, as values.
+// Anonymous shared files, mappings and cross-process barriers, as values.
 #pragma once
 
 #include <cordma/net/transport/shm/cell.hpp>
 #include <cordma/runtime/result.hpp>
+#include <cordma/runtime/unique_fd.hpp>
 #include <cstddef>
 #include <utility>
 
 namespace cordma::transport::shm {
-
-class unique_fd {
- public:
-  unique_fd() noexcept = default;
-  explicit unique_fd(int fd) noexcept : fd_(fd) {}
-  unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  unique_fd& operator=(unique_fd&& other) noexcept {
-    if (this != &other) reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
-  ~unique_fd() { reset(); }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-  void reset(int fd = -1) noexcept;
-
- private:
-  int fd_ = -1;
-};
 
 // Unmapped at the end of its life.
 class mapped_view {

@@ -134,7 +134,7 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   o.eager_bytes = std::min(o.eager_bytes, o.ring_bytes / 4 - 64);
   result<std::string> directory = here::rendezvous_directory(o.directory, o.any_user);
   if (!directory) return directory.why();
-  result<here::unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);
+  result<unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);
   if (!epochs) return epochs.why();
   result<here::mapped_view> view =
       here::map_shared((*epochs).get(), here::epochs_bytes, here::protection::read_write);

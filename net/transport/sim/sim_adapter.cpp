@@ -30,11 +30,11 @@ result<std::unique_ptr<adapter>> sim_domain::open(reactor& home) {
   const result<void> paid = host_->charge();
   if (!paid) return paid.why();
   // Never written to: every event of the network is a timer of the reactor.
-  const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd < 0) {
+  unique_fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) {
     return failure::from_os(errno, "opening a sim adapter, which needs a file descriptor");
   }
-  return std::unique_ptr<adapter>(std::make_unique<sim_adapter>(shared_from_this(), fd));
+  return std::unique_ptr<adapter>(std::make_unique<sim_adapter>(shared_from_this(), std::move(fd)));
 }
 
 // ---- listener ----
@@ -43,13 +43,12 @@ sim_listener::~sim_listener() { owner_.remove(*this); }
 
 // ---- adapter ----
 
-sim_adapter::sim_adapter(std::shared_ptr<sim_domain> of, int event_fd)
-    : domain_(std::move(of)), event_fd_(event_fd), ring_(first_ring) {}
+sim_adapter::sim_adapter(std::shared_ptr<sim_domain> of, unique_fd event_fd)
+    : domain_(std::move(of)), event_fd_(std::move(event_fd)), ring_(first_ring) {}
 
 sim_adapter::~sim_adapter() {
   CORDMA_REQUIRE(pairs_ == 0);
   home().refuse_all(nullptr, this);
-  ::close(event_fd_);
 }
 
 std::size_t sim_adapter::poll(std::span<completion> out, bool& progressed) noexcept {

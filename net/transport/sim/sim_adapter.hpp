@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/sim/fabric.hpp>
+#include <cordma/runtime/unique_fd.hpp>
 
 #include <deque>
 
@@ -40,12 +41,12 @@ class sim_listener final : public listener {
 // Completions and events leave in the order in which they came about: none overtakes the other.
 class sim_adapter final : public adapter {
  public:
-  sim_adapter(std::shared_ptr<sim_domain> of, int event_fd);
+  sim_adapter(std::shared_ptr<sim_domain> of, unique_fd event_fd);
   ~sim_adapter() override;
 
   std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
   cm_event next_event() override;
-  [[nodiscard]] int wait_fd() const noexcept override { return event_fd_; }
+  [[nodiscard]] int wait_fd() const noexcept override { return event_fd_.get(); }
   [[nodiscard]] bool edge_triggered() const noexcept override { return true; }
   arm_state arm() noexcept override;
   void disarm() noexcept override {}
@@ -89,7 +90,7 @@ class sim_adapter final : public adapter {
   void grow();
 
   std::shared_ptr<sim_domain> domain_;
-  int event_fd_;
+  unique_fd event_fd_;
   std::uint32_t pairs_ = 0;
   std::uint64_t order_ = 0;
   std::vector<finished> ring_;  // a power of two

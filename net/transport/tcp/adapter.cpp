@@ -8,7 +8,7 @@
 
 namespace cordma::transport::tcp {
 
-tcp_adapter::tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, socket_fd epoll)
+tcp_adapter::tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, unique_fd epoll)
     : owner_(std::move(owner)),
       home_(home),
       epoll_(std::move(epoll)),

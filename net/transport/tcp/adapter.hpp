@@ -60,7 +60,7 @@ class tcp_domain final : public domain, public std::enable_shared_from_this<tcp_
 // Bound to one thread.
 class tcp_adapter final : public adapter {
  public:
-  tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, socket_fd epoll);
+  tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, unique_fd epoll);
   ~tcp_adapter() override;
 
   [[nodiscard]] std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
@@ -123,7 +123,7 @@ class tcp_adapter final : public adapter {
 
   void requested(incoming& from);
   void gone(incoming& which) noexcept;
-  void begin_incoming(tcp_listener* from, socket_fd fd);
+  void begin_incoming(tcp_listener* from, unique_fd fd);
   void orphan(const tcp_listener& from) noexcept;
 
  private:
@@ -146,7 +146,7 @@ class tcp_adapter final : public adapter {
 
   std::shared_ptr<tcp_domain> owner_;
   reactor& home_;
-  socket_fd epoll_;
+  unique_fd epoll_;
   std::size_t staging_bytes_;
   std::unique_ptr<std::byte[]> staging_;
   event_queue events_;

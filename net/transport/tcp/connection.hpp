@@ -45,7 +45,7 @@ class connection final : public queue_pair, public watched {
   // Called by the adapter.
   result<void> start(std::vector<socket_address> candidates, std::string peer, const hello& first);
   // The accepting side: `fd` has said `theirs`, and gets `reply`.
-  result<void> adopt(socket_fd fd, const hello& theirs, hello reply);
+  result<void> adopt(unique_fd fd, const hello& theirs, hello reply);
   void on_ready(std::uint32_t events) noexcept override;
   // There was no memory to come up with.
   void starve() noexcept;
@@ -176,7 +176,7 @@ class connection final : public queue_pair, public watched {
   tcp_adapter& home_;
   event_queue::room events_room_;
   queue_pair_options options_;
-  socket_fd fd_;
+  unique_fd fd_;
   phase phase_ = phase::idle;
   bool established_ = false;
   bool failed_ = false;

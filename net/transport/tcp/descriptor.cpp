@@ -172,7 +172,7 @@ result<void> connection::connect(std::span<const std::byte> peer_descriptor) {
 
 result<std::uint16_t> tcp_adapter::attach_port() {
   if (attach_listener_ == nullptr) {
-    result<socket_fd> opened = open_listener({}, owner_->options().backlog);
+    result<unique_fd> opened = open_listener({}, owner_->options().backlog);
     if (!opened) return opened.why();
     const int fd = opened->get();
     const address bound{.host = {}, .port = local_of(fd).port()};
@@ -199,7 +199,7 @@ void tcp_adapter::attach(incoming& caller) noexcept {
   connection& c = **at;
   const hello theirs = h;
   caller.detach();
-  socket_fd fd = caller.release();
+  unique_fd fd = caller.release();
   gone(caller);
   try {
     // If the caller has hung up meanwhile it will call again, or connect_timeout ends it.

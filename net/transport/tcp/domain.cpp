@@ -49,7 +49,7 @@ result<queue_pair_options> tcp_domain::grant(const queue_pair_options& asked) co
 }
 
 result<std::unique_ptr<adapter>> tcp_domain::open(reactor& home) {
-  socket_fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  unique_fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return descriptor_limit(errno, "opening a tcp adapter");
   return std::unique_ptr<adapter>(
       std::make_unique<tcp_adapter>(shared_from_this(), home, std::move(epoll)));

@@ -59,7 +59,7 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
   phase_ = phase::connecting;
   // What keeps this process from trying at all is told at once; what keeps the peer away, later.
   const int family = handshake_->candidates.front().storage.ss_family;
-  result<socket_fd> first_socket = open_stream(family);
+  result<unique_fd> first_socket = open_stream(family);
   if (!first_socket && first_socket.code() == errc::no_memory) return first_socket.why();
   if (first_socket) fd_ = std::move(*first_socket);
   waiting_ = true;
@@ -73,7 +73,7 @@ void connection::try_next_candidate() noexcept {
   while (h.next < h.candidates.size()) {
     const socket_address& to = h.candidates[h.next++];
     if (!fd_) {
-      result<socket_fd> opened = open_stream(to.storage.ss_family);
+      result<unique_fd> opened = open_stream(to.storage.ss_family);
       if (!opened) {
         h.last = opened.why();
         continue;
@@ -189,7 +189,7 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   transmit();
 }
 
-result<void> connection::adopt(socket_fd fd, const hello& theirs, hello reply) {
+result<void> connection::adopt(unique_fd fd, const hello& theirs, hello reply) {
   fd_ = std::move(fd);
   peer_ = peer_of(fd_.get()).text();
   tune(fd_.get(), options_.peer_timeout);

@@ -34,7 +34,7 @@ tcp_listener::timed::timed(tcp_listener& l) noexcept
       }),
       owner(&l) {}
 
-tcp_listener::tcp_listener(tcp_adapter& home, socket_fd fd, address bound)
+tcp_listener::tcp_listener(tcp_adapter& home, unique_fd fd, address bound)
     : home_(home), fd_(std::move(fd)), bound_(std::move(bound)), resume_(*this) {}
 
 tcp_listener::~tcp_listener() {
@@ -44,7 +44,7 @@ tcp_listener::~tcp_listener() {
 
 void tcp_listener::on_ready(std::uint32_t) noexcept {
   for (int i = 0; i < most_accepts_per_poll; ++i) {
-    socket_fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    unique_fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
       try {
         home_.begin_incoming(this, std::move(fd));
@@ -70,7 +70,7 @@ incoming::timed::timed(incoming& i) noexcept
       }),
       owner(&i) {}
 
-incoming::incoming(tcp_adapter& home, tcp_listener* from, socket_fd fd, std::uint64_t id)
+incoming::incoming(tcp_adapter& home, tcp_listener* from, unique_fd fd, std::uint64_t id)
     : home_(&home), from_(from), fd_(std::move(fd)), id_(id), deadline_(*this) {
   home_->add_waiting(1);
 }

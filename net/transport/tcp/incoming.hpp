@@ -20,7 +20,7 @@ struct hello_reader {
 
 class tcp_listener final : public listener, public watched {
  public:
-  tcp_listener(tcp_adapter& home, socket_fd fd, address bound);
+  tcp_listener(tcp_adapter& home, unique_fd fd, address bound);
   ~tcp_listener() override;
   [[nodiscard]] const address& bound() const noexcept override { return bound_; }
   void on_ready(std::uint32_t events) noexcept override;
@@ -33,7 +33,7 @@ class tcp_listener final : public listener, public watched {
     tcp_listener* owner;
   };
   tcp_adapter& home_;
-  socket_fd fd_;
+  unique_fd fd_;
   address bound_;
   timed resume_;
 };
@@ -44,7 +44,7 @@ class incoming final : public watched {
   // A peer that connects and says nothing is dropped.
   static constexpr duration hello_timeout = std::chrono::seconds(5);
 
-  incoming(tcp_adapter& home, tcp_listener* from, socket_fd fd, std::uint64_t id);
+  incoming(tcp_adapter& home, tcp_listener* from, unique_fd fd, std::uint64_t id);
   ~incoming();
   incoming(const incoming&) = delete;
   incoming& operator=(const incoming&) = delete;
@@ -58,7 +58,7 @@ class incoming final : public watched {
   [[nodiscard]] std::string peer() const { return peer_of(fd_.get()).text(); }
   void answer(const hello& h) noexcept;
   // The socket, for the connection that it becomes; or to go to another adapter.
-  [[nodiscard]] socket_fd release() noexcept { return std::move(fd_); }
+  [[nodiscard]] unique_fd release() noexcept { return std::move(fd_); }
   // Before it goes to another adapter: leaves this one's sockets.
   void detach() noexcept;
 
@@ -70,7 +70,7 @@ class incoming final : public watched {
   void refuse(const decoded_hello& d) noexcept;
   tcp_adapter* home_;
   tcp_listener* from_;
-  socket_fd fd_;
+  unique_fd fd_;
   std::uint64_t id_;
   bool greeted_ = false;
   hello_reader reader_;

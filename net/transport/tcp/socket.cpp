@@ -22,8 +22,8 @@ int seconds_of(duration d) noexcept {
   return static_cast<int>(std::clamp<long>(static_cast<long>(s), 1, 3600));
 }
 
-result<socket_fd> bind_listener(const socket_address& where, int backlog, const std::string& text) {
-  result<socket_fd> opened = open_stream(where.storage.ss_family);
+result<unique_fd> bind_listener(const socket_address& where, int backlog, const std::string& text) {
+  result<unique_fd> opened = open_stream(where.storage.ss_family);
   if (!opened) return opened;
   const int fd = opened->get();
   set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -52,10 +52,6 @@ result<socket_fd> bind_listener(const socket_address& where, int backlog, const 
 }
 
 }  // namespace
-
-void socket_fd::reset() noexcept {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
 
 std::uint16_t socket_address::port() const noexcept {
   if (storage.ss_family == AF_INET6) {
@@ -115,18 +111,18 @@ failure descriptor_limit(int os_errno, const char* doing) noexcept {
       .with_errno(os_errno);
 }
 
-result<socket_fd> open_stream(int family) noexcept {
-  socket_fd s(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+result<unique_fd> open_stream(int family) noexcept {
+  unique_fd s(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!s) return descriptor_limit(errno, "opening a socket");
   return s;
 }
 
-result<socket_fd> open_listener(const address& where, int backlog) {
+result<unique_fd> open_listener(const address& where, int backlog) {
   const result<std::vector<socket_address>> found = resolve(where, purpose::listening);
   if (!found) return found.why();
   failure first{errc::ok};
   for (const socket_address& s : *found) {
-    result<socket_fd> opened = bind_listener(s, backlog, where.text());
+    result<unique_fd> opened = bind_listener(s, backlog, where.text());
     if (opened) return opened;
     if (first.code() == errc::ok) first = opened.why();
     // Only a missing address family is a reason to try the next one.

@@ -4,32 +4,11 @@
 #include <sys/socket.h>
 
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/unique_fd.hpp>
 #include <utility>
 #include <vector>
 
 namespace cordma::transport::tcp {
-
-// Owns a descriptor; -1 is none.
-class socket_fd {
- public:
-  socket_fd() noexcept = default;
-  explicit socket_fd(int fd) noexcept : fd_(fd) {}
-  socket_fd(socket_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  socket_fd& operator=(socket_fd&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  ~socket_fd() { reset(); }
-  void reset() noexcept;
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 struct socket_address {
   sockaddr_storage storage{};
@@ -48,8 +27,8 @@ enum class purpose : std::uint8_t { connecting, listening };
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& where, purpose why);
 
 // A non-blocking stream socket. no_memory at the limit of descriptors, saying what to do.
-[[nodiscard]] result<socket_fd> open_stream(int family) noexcept;
-[[nodiscard]] result<socket_fd> open_listener(const address& where, int backlog);
+[[nodiscard]] result<unique_fd> open_stream(int family) noexcept;
+[[nodiscard]] result<unique_fd> open_listener(const address& where, int backlog);
 [[nodiscard]] failure descriptor_limit(int os_errno, const char* doing) noexcept;
 [[nodiscard]] bool at_descriptor_limit(int os_errno) noexcept;
 

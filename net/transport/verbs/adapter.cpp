@@ -23,16 +23,12 @@ void make_nonblocking(int fd) noexcept { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETF
 
 }  // namespace
 
-file::~file() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 verbs_adapter::verbs_adapter(std::shared_ptr<verbs_domain> owner, reactor& home)
     : owner_(std::move(owner)), home_(home) {}
 
 result<void> verbs_adapter::prepare() {
-  epoll_ = file(::epoll_create1(EPOLL_CLOEXEC));
-  told_fd_ = file(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_ = unique_fd(::epoll_create1(EPOLL_CLOEXEC));
+  told_fd_ = unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !told_fd_) {
     return failure::from_os(errno, "opening a verbs adapter (raise the limit with ulimit -n)");
   }

@@ -5,6 +5,7 @@
 #include <cordma/net/transport/verbs/domain.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
 #include <cordma/runtime/list.hpp>
+#include <cordma/runtime/unique_fd.hpp>
 
 #include <deque>
 #include <memory>
@@ -40,22 +41,6 @@ struct post_list {
 };
 
 // A descriptor of the operating system.
-class file {
- public:
-  explicit file(int fd = -1) noexcept : fd_(fd) {}
-  file(file&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  file& operator=(file&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~file();
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
 // Bound to one thread, but for tell().
 class verbs_adapter final : public adapter {
  public:
@@ -150,8 +135,8 @@ class verbs_adapter final : public adapter {
 
   std::shared_ptr<verbs_domain> owner_;
   reactor& home_;
-  file epoll_;
-  file told_fd_;
+  unique_fd epoll_;
+  unique_fd told_fd_;
   owned<ibv_comp_channel> channel_;
   owned_channel cm_;
   std::vector<std::unique_ptr<completion_queue>> queues_;

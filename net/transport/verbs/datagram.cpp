@@ -37,9 +37,9 @@ gid_bytes group_gid(const address& name) noexcept {
 }
 
 // Switches and the kernel hear of a membership through a socket; the device only filters.
-file announce_membership(const gid_bytes& group, unsigned interface_index) {
+unique_fd announce_membership(const gid_bytes& group, unsigned interface_index) {
   const bool v4 = group[0] == std::byte{0};
-  file socket_file(::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  unique_fd socket_file(::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket_file) return socket_file;
   if (v4) {
     ip_mreqn r{};
@@ -121,7 +121,7 @@ result<void> verbs_pair::join(const address& name) {
   if (std::any_of(groups_.begin(), groups_.end(), member)) return {};
   const device& d = home_.owner().hardware();
   const ibv_gid_entry* const own = d.choose_gid(home_.owner().options().gid_index, &gid);
-  file announced = announce_membership(gid, own != nullptr ? own->ndev_ifindex : 0);
+  unique_fd announced = announce_membership(gid, own != nullptr ? own->ndev_ifindex : 0);
   const ibv_gid raw = to_gid(gid);
   const int code = ibv_attach_mcast(qp_.get(), &raw, 0);
   if (code != 0) return failure::from_os(code, "joining the group " + name.text());

@@ -236,7 +236,7 @@ class verbs_pair final : public queue_pair {
   std::optional<pair_descriptor> own_descriptor_;
   std::uint64_t peer_token_ = 0;
   std::unique_ptr<datagram_room> room_;  // service::ud
-  std::vector<std::pair<gid_bytes, file>> groups_;
+  std::vector<std::pair<gid_bytes, unique_fd>> groups_;
 };
 
 }  // namespace cordma::transport::verbs

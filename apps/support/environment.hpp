@@ -1,0 +1,22 @@
+// What was odd about the environment of a program.
+#pragma once
+
+#include <cordma/net/context.hpp>
+
+#include <cstdio>
+#include <string>
+#include <utility>
+
+namespace support {
+
+// A mistyped CORDMA_ variable is no error, but nobody wants to look for it long. Said once, however
+// many contexts a program makes.
+inline void say_what_is_odd(const char* program, const cordma::Context& context) {
+  static bool said = false;
+  if (std::exchange(said, true)) return;
+  for (const std::string& warning : context.configuration_warnings()) {
+    std::fprintf(stderr, "%s: note: %s\n", program, warning.c_str());
+  }
+}
+
+}  // namespace support
