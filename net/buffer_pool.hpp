@@ -124,7 +124,8 @@ class [[nodiscard]] buffer_operation final : public operation<buffer_operation, 
 // after construction. Buffers may outlive the pool.
 class BufferPool {
  public:
-  // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region with `rights`. Throws
+  // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region with `rights`,
+  // and local_write, for messages are received into them. Throws
   // cordma::error: invalid_value, no_memory.
   BufferPool(Context& context, std::size_t buffer_bytes, std::uint32_t count,
              access rights = access::local_write);

@@ -234,13 +234,13 @@ void connect_operation::do_accept() {
     fail(via.why_broken());
     return;
   }
-  request_->answered = true;
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
       via.adapter().accept(request_->id, options_.endpoint, private_data_);
-  if (!pair) {
+  if (!pair) {  // not answered: it can still be accepted otherwise, or rejected
     fail(pair.why());
     return;
   }
+  request_->answered = true;
   watch(std::move(*pair), via);
   endpoint_->peer_data = request_->data;
 }

@@ -1,8 +1,10 @@
 #include <cordma/net/context.hpp>
 
 #include <cordma/net/detail/context_core.hpp>
+#include <cordma/net/detail/mapping.hpp>
 #include <cordma/net/detail/region_core.hpp>
 #include <cordma/net/settings.hpp>
+#include <cordma/net/transport/grant.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -180,6 +182,8 @@ std::string detail::context_core::left_out(const std::optional<kind>& only) cons
 
 result<MemoryRegion> detail::allocate(const std::shared_ptr<context_core>& context,
                                       std::size_t bytes, access rights) {
+  const result<void> known = transport::check_rights(rights);
+  if (!known) return known.why();
   auto region = std::make_unique<detail::region_core>();
   region->context = context;
   region->range.rights = transport::normalized(rights);
@@ -193,11 +197,15 @@ result<MemoryRegion> Context::allocate(std::size_t bytes, access rights) {
 }
 
 result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, access rights) {
+  const result<void> known = transport::check_rights(rights);
+  if (!known) return known.why();
   auto region = std::make_unique<detail::region_core>();
   region->context = core_;
   region->range.addr = memory.data();
   region->range.length = memory.size();
   region->range.rights = transport::normalized(rights);
+  const result<void> usable = detail::check_mapping(memory, region->range.rights);
+  if (!usable) return usable.why();
   return finish(std::move(region));
 }
 

@@ -100,7 +100,8 @@ class Endpoint : public user_data_holder {
   recv_operation recv(const Slice& into) noexcept;
   recv_operation recv(std::span<const Slice> scattered) noexcept;
   // Into a buffer of the pool. no_memory when the pool is empty. Canceled, or timed out, at once; the
-  // message that still comes is the next such receive's.
+  // message that still comes is the next such receive's. Until it has been received, those into your own
+  // memory are bad_state: they would overtake it.
   message_operation recv(BufferPool& pool) noexcept;
   // From a buffer of a pool, which goes back when the send is done.
   send_operation send(Buffer message, std::size_t bytes) noexcept;

@@ -16,6 +16,11 @@ struct time_base {
 // Nanoseconds since an arbitrary start; never goes back.
 using time_point = std::chrono::time_point<time_base, duration>;
 inline constexpr time_point never = time_point::max();
+// `from + by`, or `never` where that lies beyond the end of time.
+[[nodiscard]] constexpr time_point after(time_point from, duration by) noexcept {
+  if (by > duration::zero() && from > never - by) return never;
+  return from + by;
+}
 
 class clock {
  public:

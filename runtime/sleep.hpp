@@ -7,12 +7,6 @@
 
 namespace cordma {
 
-// `from + by`, or `never` where that lies beyond the end of time.
-[[nodiscard]] constexpr time_point after(time_point from, duration by) noexcept {
-  if (by > duration::zero() && from > never - by) return never;
-  return from + by;
-}
-
 // Done when the clock of the reactor that awaits or starts it has reached a point in time.
 // On cancellation: canceled, at once. No allocation, no descriptor.
 class [[nodiscard]] sleep_operation final : public operation<sleep_operation, void> {

@@ -17,7 +17,26 @@ std::string services(const capabilities& caps) {
   return text;
 }
 
+result<void> check_times(const queue_pair_options& asked) {
+  constexpr duration none{};
+  if (asked.peer_timeout <= none || asked.connect_timeout <= none) {
+    return failure{errc::invalid_value,
+                   std::string(asked.peer_timeout <= none ? "peer_timeout" : "connect_timeout") +
+                       " must be longer than no time; duration::max() is for ever"};
+  }
+  if (asked.rnr_timer < none) return failure{errc::invalid_value, "rnr_timer is negative"};
+  return {};
+}
+
 }  // namespace
+
+result<void> check_rights(access rights) {
+  const unsigned unknown = static_cast<unsigned>(rights) & ~unsigned{access_bits};
+  if (unknown == 0) return {};
+  return failure{errc::invalid_value, "access " + std::to_string(static_cast<unsigned>(rights)) +
+                                          " has bits that are no right: combine local_write, "
+                                          "remote_read, remote_write and remote_atomic"};
+}
 
 result<queue_pair_options> grant(const queue_pair_options& asked, const capabilities& caps) {
   const std::string self(name(caps.transport));
@@ -25,6 +44,10 @@ result<queue_pair_options> grant(const queue_pair_options& asked, const capabili
     return failure{errc::not_supported,
                    self + " has no " + std::string(name(asked.type)) + ", only " + services(caps)};
   }
+  const result<void> known = check_rights(asked.remote_access);
+  if (!known) return known.why();
+  const result<void> in_time = check_times(asked);
+  if (!in_time) return in_time.why();
   queue_pair_options granted = asked;
   for (std::uint32_t* const at_least_one :
        {&granted.send_depth, &granted.recv_depth, &granted.max_segments, &granted.read_depth}) {

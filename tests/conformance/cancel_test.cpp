@@ -214,6 +214,39 @@ TEST_CASE(
   });
 }
 
+TEST_CASE(
+    "K10: nothing overtakes the message that a canceled receive into a pool is still to take") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    BufferPool pool(on.server_context(), 64, 4);
+    MemoryRegion out = client_memory(on, 64);
+    MemoryRegion in = server_memory(on, 64);
+    for (const bool arrived : {true, false}) {
+      CAPTURE(arrived);
+      message_operation given_up = w.server.recv(pool).start();
+      given_up.cancel();
+      const result<Message> canceled = co_await given_up.result();
+      CHECK(canceled.code() == errc::canceled);
+      fill(out.bytes(), 41);
+      if (arrived) co_await w.client.send(out);
+      const result<Received> mixed = co_await w.server.recv(in).result();
+      CHECK(mixed.code() == errc::bad_state);
+      if (!arrived) co_await w.client.send(out);
+      {
+        const Message first = co_await w.server.recv(pool);
+        CHECK(filled(first.bytes(), 41));
+      }
+      recv_operation second = w.server.recv(in).start();
+      fill(out.bytes(), 42);
+      co_await w.client.send(out);
+      co_await second;
+      CHECK(filled(in.bytes(), 42));
+    }
+    CHECK(pool.available() == 4);
+  });
+}
+
 TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what is posted is not") {
   stage s;
   s.play([](stage& on) -> task<> {

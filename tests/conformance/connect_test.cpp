@@ -3,6 +3,7 @@
 #include <support/stage.hpp>
 
 #include <algorithm>
+#include <array>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -145,6 +146,32 @@ TEST_CASE("K3: a request is accepted once") {
     Endpoint client = co_await connecting;
     wire w(std::move(client), std::move(server));
     co_await echo_once(on, w);
+  });
+}
+
+TEST_CASE("K3: a request that could not be accepted as asked can still be accepted, or rejected") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Listener listener = on.server().listen(on.server_address()).value();
+    connect_options beyond;
+    beyond.endpoint.read_depth = on.caps().max_read_depth + 1;
+    for (const bool accepted : {true, false}) {
+      CAPTURE(accepted);
+      connect_operation connecting = on.client().connect(on.reach(listener)).start();
+      ConnectionRequest request = co_await listener.next();
+      const result<Endpoint> refused = co_await request.accept(beyond).result();
+      CHECK(refused.code() == errc::invalid_value);
+      if (!accepted) {
+        CHECK(request.reject().ok());
+        const result<Endpoint> r = co_await connecting.result();
+        CHECK(r.code() == errc::rejected);
+        continue;
+      }
+      Endpoint server = co_await request.accept();
+      Endpoint client = co_await connecting;
+      wire w(std::move(client), std::move(server));
+      co_await echo_once(on, w);
+    }
   });
 }
 
@@ -295,5 +322,29 @@ TEST_CASE("B5: depths are granted at least as asked, and what is too much is ref
     to.endpoint.max_segments = on.caps().max_segments + 1;
     const result<Endpoint> too_many = co_await on.client().connect(on.reach(listener), to).result();
     CHECK(too_many.code() == errc::invalid_value);
+  });
+}
+
+TEST_CASE("I1: rights that are none and times that are over before they begin are refused") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Listener listener = on.server().listen(on.server_address()).value();
+    std::array<connect_options, 5> bad;
+    bad[0].endpoint.remote_access = static_cast<cordma::access>(0xFF);
+    bad[1].endpoint.peer_timeout = std::chrono::milliseconds(-1);
+    bad[2].endpoint.connect_timeout = duration::zero();
+    bad[3].endpoint.rnr_timer = std::chrono::milliseconds(-1);
+    bad[4].endpoint.rnr_retry = 8;
+    for (const connect_options& o : bad) {
+      const result<Endpoint> r = co_await on.client().connect(on.reach(listener), o).result();
+      CHECK(r.code() == errc::invalid_value);
+      CHECK_FALSE(r.why().message().empty());
+    }
+    // For ever is no time that is over.
+    endpoint_options patient;
+    patient.connect_timeout = duration::max();
+    patient.peer_timeout = duration::max();
+    wire w = co_await connect(on, patient, patient);
+    co_await echo_once(on, w);
   });
 }

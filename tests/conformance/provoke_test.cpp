@@ -9,6 +9,7 @@
 using namespace cordma;
 using namespace cordma::test;
 using transport::kind;
+using transport::opcode;
 using transport::wc_status;
 
 namespace {
@@ -73,11 +74,11 @@ task<> fails_between(stage& on, wire& w, send_operation victim, expected how) {
 
 }  // namespace
 
-TEST_CASE("D11: REM_ACCESS: a key that nobody gave out, on every one-sided request") {
+TEST_CASE("D11: REM_ACCESS: a key that nobody gave out, on reads and writes") {
   stage s;
   s.play([](stage& on) -> task<> {
-    for (const bool reads : {true, false}) {
-      CAPTURE(reads);
+    for (const opcode what : {opcode::read, opcode::write, opcode::write_imm}) {
+      CAPTURE(transport::name(what));
       wire w = co_await connect(on);
       MemoryRegion mine = client_memory(on, size);
       MemoryRegion theirs = server_memory(on, size);
@@ -88,7 +89,9 @@ TEST_CASE("D11: REM_ACCESS: a key that nobody gave out, on every one-sided reque
         if (keys[k] != 0) keys[k] ^= std::uint64_t{1} << 20;
       }
       const RemoteSlice wrong(right.addr(), size, keys);
-      send_operation victim = reads ? w.client.read(wrong, mine) : w.client.write(wrong, mine);
+      send_operation victim = what == opcode::read    ? w.client.read(wrong, mine)
+                              : what == opcode::write ? w.client.write(wrong, mine)
+                                                      : w.client.write_imm(wrong, mine, 1);
       const expected refusal(errc::remote_access, wc_status::rem_access_err);
       co_await fails_between(on, w, std::move(victim), refusal);
       CHECK(all_zero(theirs.bytes()));

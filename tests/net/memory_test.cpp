@@ -6,6 +6,9 @@
 
 #include <algorithm>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 using namespace cordma;
 using namespace cordma::test;
 
@@ -133,4 +136,97 @@ TEST_CASE("C1: what cannot be registered or allocated says why") {
   const MemoryRegion none;
   CHECK(none.export_blob().code() == errc::bad_state);
   CHECK(none.size() == 0);
+}
+
+TEST_CASE(
+    "C1: memory that is not mapped as its rights need is refused, not found out by a signal") {
+  context_options o;
+  o.transports = {transport::kind::shm, transport::kind::tcp};
+  Context context(o);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const at =
+      ::mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(at != MAP_FAILED);
+  const std::span<std::byte> all(static_cast<std::byte*>(at), 4 * page);
+  REQUIRE(::mprotect(at, page, PROT_READ) == 0);                            // page 0
+  REQUIRE(::mprotect(all.subspan(2 * page).data(), page, PROT_NONE) == 0);  // page 2
+  CHECK(context.register_memory(all.first(page), access::remote_read).ok());
+  CHECK(context.register_memory(all.subspan(page, page), every_right).ok());
+  const result<MemoryRegion> read_only =
+      context.register_memory(all.first(2 * page), access::remote_write);
+  CHECK(read_only.code() == errc::not_permitted);
+  CHECK(read_only.why().message().find("at offset 0 it may not be written") != std::string::npos);
+  CHECK(context.register_memory(all.first(page), access::local_write).code() ==
+        errc::not_permitted);
+  const result<MemoryRegion> hidden = context.register_memory(all, access::remote_read);
+  CHECK(hidden.code() == errc::not_permitted);
+  CHECK(hidden.why().message().find("at offset " + std::to_string(2 * page)) != std::string::npos);
+  REQUIRE(::munmap(all.subspan(3 * page).data(), page) == 0);
+  const result<MemoryRegion> gone =
+      context.register_memory(all.subspan(3 * page - 1, 2), access::remote_read);
+  CHECK(gone.code() == errc::not_permitted);
+  REQUIRE(::munmap(at, 3 * page) == 0);
+}
+
+TEST_CASE("I1: bits that are no right are refused") {
+  Context context;
+  const auto unknown = static_cast<cordma::access>(16);
+  CHECK(context.allocate(64, unknown | access::local_write).code() == errc::invalid_value);
+  std::vector<std::byte> mine(64);
+  CHECK(context.register_memory(mine, unknown).code() == errc::invalid_value);
+}
+
+namespace {
+
+context_options on(std::vector<transport::kind> kinds) {
+  context_options o;
+  o.transports = std::move(kinds);
+  return o;
+}
+
+task<wire> connect_over(Worker& client, Listener& listener, transport::kind over) {
+  connect_options how;
+  how.transport = over;
+  connect_operation connecting = client.connect(listener.bound().text(), how).start();
+  ConnectionRequest request = co_await listener.next();
+  Endpoint server = co_await request.accept();
+  Endpoint ours = co_await connecting;
+  co_return wire(std::move(ours), std::move(server));
+}
+
+task<> over_both(Worker* client, Listener* listener, MemoryRegion* mine, MemoryRegion* theirs,
+                 RemoteMemory of_tcp_alone) {
+  const RemoteMemory remote = exported(*theirs);
+  for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {
+    CAPTURE(transport::name(over));
+    wire w = co_await connect_over(*client, *listener, over);
+    REQUIRE(w.client.transport() == over);
+    fill(mine->bytes(), static_cast<std::uint64_t>(over));
+    co_await w.client.write(remote, *mine);
+    co_await w.client.flush();
+    CHECK(filled(theirs->bytes(), static_cast<std::uint64_t>(over)));
+    std::fill(mine->bytes().begin(), mine->bytes().end(), std::byte{});
+    co_await w.client.read(remote, *mine);
+    CHECK(filled(mine->bytes(), static_cast<std::uint64_t>(over)));
+    if (over == transport::kind::tcp) continue;
+    const result<void> unknown = co_await w.client.write(of_tcp_alone, *mine).result();
+    CHECK(unknown.code() == errc::not_permitted);
+    CHECK(unknown.why().message().find("not exported for the shm") != std::string::npos);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("C1, C4: one region serves two transports; a blob serves those it was made for") {
+  reactor loop(reactor_options{.mode = wait_mode::polling});
+  Context one(on({transport::kind::shm, transport::kind::tcp}));
+  Context other(on({transport::kind::shm, transport::kind::tcp}));
+  Context tcp_alone(on({transport::kind::tcp}));
+  Worker client(one, loop);
+  Worker server(other, loop);
+  Listener listener = server.listen("127.0.0.1:0").value();
+  MemoryRegion mine = one.allocate(5000, every_right).value();
+  MemoryRegion theirs = other.allocate(5000, every_right).value();
+  MemoryRegion elsewhere = tcp_alone.allocate(5000, every_right).value();
+  run(loop, over_both(&client, &listener, &mine, &theirs, exported(elsewhere)));
 }

@@ -67,6 +67,24 @@ TEST_CASE("shm: where nobody listens connect() says unreachable at once") {
   CHECK(client.a->connect({"", 4711}, {}, {}).code() == errc::unreachable);
 }
 
+TEST_CASE("shm: who listens on one address is not reached by another one, as over tcp") {
+  scratch dir;
+  host server(in(dir));
+  host client(in(dir));
+  server.l = std::move(*server.a->listen({"127.0.0.1", 4711}));
+  CHECK(client.a->connect({"127.0.0.2", 4711}, {}, {}).code() == errc::unreachable);
+  CHECK(client.a->connect({"::1", 4711}, {}, {}).code() == errc::unreachable);
+  for (const char* same : {"127.0.0.1", "localhost", ""}) {
+    CAPTURE(same);
+    auto q = client.a->connect({same, 4711}, {}, {});
+    REQUIRE(q.ok());
+    (*q)->abort();
+  }
+  server.l.reset();
+  server.l = std::move(*server.a->listen({"0.0.0.0", 4711}));
+  CHECK(client.a->connect({"127.0.0.2", 4711}, {}, {}).ok());
+}
+
 TEST_CASE("shm: a port in use is refused with a sentence, and free again afterwards") {
   scratch dir;
   host one(in(dir));

@@ -448,8 +448,7 @@ TEST_CASE("shm: everything works where the kernel forbids to reach into other pr
                              const_cast<sock_filter*>(code.data())};
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 90;
     if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 91;
-    ::execl("/proc/self/exe", "tests",
-            "--test-case=shm: private memory is fetched, written and read", "--minimal",
+    ::execl("/proc/self/exe", "tests", "--test-case=shm: private memory is fetched*", "--minimal",
             static_cast<char*>(nullptr));
     return 92;
   });

@@ -17,12 +17,13 @@ constexpr std::uint32_t first_dynamic_port = 49152;
 constexpr std::uint32_t dynamic_ports = 65536 - first_dynamic_port;
 
 result<bound_name> bind_any(const std::string& directory, bool any_user, address& where) {
-  if (where.port != 0) return bind_name(port_path(directory, where.port), any_user);
+  const std::vector<std::string> on = addresses_of(where.host);
+  if (where.port != 0) return bind_name(port_path(directory, where.port), any_user, on);
   const result<std::uint64_t> start = random_number();
   if (!start) return start.why();
   for (std::uint64_t i = 0; i < port_attempts; ++i) {
     where.port = static_cast<std::uint16_t>(first_dynamic_port + (*start + i) % dynamic_ports);
-    result<bound_name> b = bind_name(port_path(directory, where.port), any_user);
+    result<bound_name> b = bind_name(port_path(directory, where.port), any_user, on);
     if (b || b.code() != errc::in_use) return b;
   }
   return failure{errc::in_use, "no free port was found in " + directory + ": name one"};
@@ -125,7 +126,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   const std::string path = port_path(domain_->directory(), to.port);
   const result<bool> here = is_this_host(to.host);
   if (!here) return here.why();
-  if (::access(path.c_str(), F_OK) != 0 || !*here) {
+  if (::access(path.c_str(), F_OK) != 0 || !*here || !serves(path, addresses_of(to.host))) {
     return failure{errc::unreachable, "nobody listens on " + to.text() +
                                           " by shared memory: start the service as this user on "
                                           "this host, or check the port"};

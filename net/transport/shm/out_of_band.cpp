@@ -125,7 +125,7 @@ result<void> shm_queue_pair::wait_for_peer() {
   if (!watched) return watched;
   state_ = state::connecting;
   home_.expect(1);
-  home_.home().add(connect_timer_, home_.home().now() + options_.connect_timeout);
+  home_.home().add(connect_timer_, after(home_.home().now(), options_.connect_timeout));
   return {};
 }
 

@@ -100,7 +100,7 @@ result<void> shm_queue_pair::start(unique_fd socket, channel memory, const peer_
   }
   state_ = state::connecting;
   home_.expect(1);
-  home_.home().add(connect_timer_, home_.home().now() + options_.connect_timeout);
+  home_.home().add(connect_timer_, after(home_.home().now(), options_.connect_timeout));
   return {};
 }
 
@@ -224,7 +224,7 @@ void shm_queue_pair::watch_peer() noexcept {
   if (state_ != state::up || dying_ || watch_timer_.pending()) return;
   signs_seen_ = signs_of_life();
   suspected_ = false;
-  home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+  home_.home().add(watch_timer_, after(home_.home().now(), options_.peer_timeout / 2));
 }
 
 std::uint64_t shm_queue_pair::signs_of_life() const noexcept {
@@ -249,7 +249,7 @@ void shm_queue_pair::on_watch() noexcept {
   // It may sleep, with a message in its ring that has no receive. Woken, it looks, and that shows.
   suspected_ = true;
   ring_doorbell();
-  home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+  home_.home().add(watch_timer_, after(home_.home().now(), options_.peer_timeout / 2));
 }
 
 // What was posted before is carried out; then the last message goes out, and is taken.

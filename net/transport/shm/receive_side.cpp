@@ -308,7 +308,7 @@ shm_queue_pair::taking shm_queue_pair::no_receive() noexcept {
   if (rnr_waiting_ || peer_.rnr_retry >= 7) return taking::blocked;
   rnr_waiting_ = true;
   const auto wait = duration(static_cast<duration::rep>(peer_.rnr_timer_ns)) * peer_.rnr_retry;
-  home_.home().add(rnr_timer_, home_.home().now() + wait);
+  home_.home().add(rnr_timer_, after(home_.home().now(), wait));
   return taking::blocked;
 }
 

@@ -14,6 +14,7 @@
 #include <charconv>
 #include <cordma/net/transport/shm/socket.hpp>
 #include <cstdlib>
+#include <fstream>
 
 namespace cordma::transport::shm {
 namespace {
@@ -83,6 +84,27 @@ result<bool> resolves_here(const std::string& host) {
   }
   ::freeaddrinfo(found);
   return here;
+}
+
+std::string text_of(int family, const void* ip) {
+  char text[INET6_ADDRSTRLEN] = {};
+  ::inet_ntop(family, ip, text, sizeof text);
+  return text;
+}
+
+// What a listener serves stands in its lock file. Nothing there: every address.
+result<void> write_served(int lock, const std::string& path,
+                          const std::vector<std::string>& addresses) {
+  std::string text;
+  for (const std::string& a : addresses) text += a + '\n';
+  if (::ftruncate(lock, 0) == 0 &&
+      (text.empty() || ::pwrite(lock, text.data(), text.size(), 0) == std::ssize(text))) {
+    return {};
+  }
+  return failure::from_os(errno,
+                          "writing the lock file " + path +
+                              ", which needs free space (CORDMA_SHM_DIRECTORY chooses another "
+                              "folder)");
 }
 
 // The lock file may be removed by its last owner between open() and flock(): look again.
@@ -165,6 +187,42 @@ result<bool> is_this_host(const std::string& host) {
   return resolves_here(host);
 }
 
+std::vector<std::string> addresses_of(const std::string& host) {
+  if (host.empty()) return {};
+  if (host == "localhost") return {"127.0.0.1", "::1"};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+  std::vector<std::string> all;
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    if (a->ai_family == AF_INET) {
+      sockaddr_in v4{};
+      std::memcpy(&v4, a->ai_addr, sizeof v4);
+      all.push_back(text_of(AF_INET, &v4.sin_addr));
+    } else if (a->ai_family == AF_INET6) {
+      sockaddr_in6 v6{};
+      std::memcpy(&v6, a->ai_addr, sizeof v6);
+      all.push_back(text_of(AF_INET6, &v6.sin6_addr));
+    }
+  }
+  ::freeaddrinfo(found);
+  const bool every = std::find(all.begin(), all.end(), "0.0.0.0") != all.end() ||
+                     std::find(all.begin(), all.end(), "::") != all.end();
+  return every ? std::vector<std::string>() : all;
+}
+
+bool serves(const std::string& path, const std::vector<std::string>& wanted) {
+  std::ifstream lock(path + ".lock");
+  std::string one;
+  bool all = true;
+  while (std::getline(lock, one)) {
+    all = false;
+    if (std::find(wanted.begin(), wanted.end(), one) != wanted.end()) return true;
+  }
+  return all || wanted.empty();
+}
+
 bound_name::~bound_name() {
   if (!lock) return;
   // The lock goes last: whoever gets it finds neither socket nor lock file.
@@ -176,7 +234,8 @@ std::string port_path(const std::string& directory, std::uint16_t port) {
   return directory + "/" + std::to_string(port);
 }
 
-result<bound_name> bind_name(const std::string& path, bool any_user) {
+result<bound_name> bind_name(const std::string& path, bool any_user,
+                             const std::vector<std::string>& addresses) {
   const result<sockaddr_un> where = socket_address(path + ".lock");
   if (!where) return where.why();
   const result<sockaddr_un> at = socket_address(path);
@@ -190,6 +249,8 @@ result<bound_name> bind_name(const std::string& path, bool any_user) {
                                      " already: choose another port, or stop it"};
   }
   b.lock = std::move(*lock);
+  const result<void> written = write_served(b.lock.get(), b.lock_path, addresses);
+  if (!written) return written.why();
   b.socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!b.socket) return socket_failure(errno, "making a rendezvous socket");
   ::unlink(path.c_str());  // of a dead process: the lock is ours

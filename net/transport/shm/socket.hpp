@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cordma::transport::shm {
 
@@ -41,6 +42,11 @@ class peer_name {
 // find it out.
 [[nodiscard]] result<bool> is_this_host(const std::string& host);
 
+// What `host` means here, as numbers, in inet_ntop()'s spelling; none: every address of this machine.
+[[nodiscard]] std::vector<std::string> addresses_of(const std::string& host);
+// Whether who listens at `path` was told to do so on one of these addresses.
+[[nodiscard]] bool serves(const std::string& path, const std::vector<std::string>& wanted);
+
 // A listening socket and the lock that makes the name its own; both go with the process.
 struct bound_name {
   unique_fd socket;
@@ -53,7 +59,8 @@ struct bound_name {
   ~bound_name();
 };
 // in_use where a living process listens there; a dead one's name is taken over.
-[[nodiscard]] result<bound_name> bind_name(const std::string& path, bool any_user);
+[[nodiscard]] result<bound_name> bind_name(const std::string& path, bool any_user,
+                                           const std::vector<std::string>& addresses = {});
 [[nodiscard]] std::string port_path(const std::string& directory, std::uint16_t port);
 
 struct dial {

@@ -271,7 +271,7 @@ void connection::watch_peer() noexcept {
   if (!owes_something() || !fd_ || watch_timer_.pending()) return;
   silent_periods_ = 0;
   activity_seen_ = activity_;
-  home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+  home_.home().add(watch_timer_, after(home_.home().now(), options_.peer_timeout / 2));
 }
 
 bool connection::owes_something() const noexcept {
@@ -298,7 +298,7 @@ void connection::on_watch() noexcept {
     return;
   }
   if (!owes_something()) return;
-  home_.home().add(watch_timer_, home_.home().now() + options_.peer_timeout / 2);
+  home_.home().add(watch_timer_, after(home_.home().now(), options_.peer_timeout / 2));
   if (silent_periods_ == 0) return;
   // A peer that is only asked for a receive owes no answer: it is asked whether it has one.
   question_due_ = true;

@@ -165,7 +165,7 @@ result<void> connection::connect(std::span<const std::byte> peer_descriptor) {
   }
   peer_ = std::move(text);
   phase_ = phase::expecting;
-  home_.home().add(watch_timer_, home_.home().now() + options_.connect_timeout);
+  home_.home().add(watch_timer_, after(home_.home().now(), options_.connect_timeout));
   home_.find_caller(*this);
   return {};
 }

@@ -55,7 +55,7 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
   handshake_ = std::make_unique<handshake>();
   handshake_->candidates = std::move(candidates);
   handshake_->first = first;
-  home_.home().add(watch_timer_, home_.home().now() + options_.connect_timeout);
+  home_.home().add(watch_timer_, after(home_.home().now(), options_.connect_timeout));
   phase_ = phase::connecting;
   // What keeps this process from trying at all is told at once; what keeps the peer away, later.
   const int family = handshake_->candidates.front().storage.ss_family;

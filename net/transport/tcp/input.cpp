@@ -342,7 +342,7 @@ void connection::on_probe_answer() noexcept {
     return;
   }
   rnr_ = rnr::resting;
-  home_.home().add(rnr_timer_, home_.home().now() + options_.rnr_timer);
+  home_.home().add(rnr_timer_, after(home_.home().now(), options_.rnr_timer));
 }
 
 void connection::on_goodbye() noexcept {

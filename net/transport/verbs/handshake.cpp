@@ -15,7 +15,9 @@ constexpr int reject_no_listener = 8;   // invalid service ID
 constexpr int reject_by_consumer = 28;  // somebody called rdma_reject(), or went away
 
 int to_milliseconds(duration d) noexcept {
-  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+  constexpr duration longest = std::chrono::hours(24);
+  return static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::min(d, longest)).count());
 }
 
 result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
@@ -47,7 +49,7 @@ void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
   handshake_->data.assign(data.begin(), data.end());
   phase_ = phase::resolving;
   set_waiting(true);
-  home_.home().add(timer_, home_.home().now() + options_.connect_timeout);
+  home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   try_next_candidate();
 }
 
@@ -263,7 +265,7 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   }
   phase_ = phase::accepting;
   set_waiting(true);
-  home_.home().add(timer_, home_.home().now() + options_.connect_timeout);
+  home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   return {};
 }
 

@@ -168,7 +168,7 @@ void verbs_pair::advance_close() noexcept {
   set_waiting(true);
   home_.home().remove(repeat_);
   repeat_after_ = first_repeat;
-  home_.home().add(timer_, home_.home().now() + options_.peer_timeout);
+  home_.home().add(timer_, after(home_.home().now(), options_.peer_timeout));
   say_goodbye();
   if (peer_said_goodbye_) enter_error(closed);
 }
@@ -283,7 +283,7 @@ void verbs_pair::on_repeat() noexcept {
 void verbs_pair::watch_peer() noexcept {
   if (failed_ || options_.type != service::rc) return;
   activity_seen_ = activity_;
-  home_.home().add(repeat_, home_.home().now() + options_.peer_timeout);
+  home_.home().add(repeat_, after(home_.home().now(), options_.peer_timeout));
 }
 
 void verbs_pair::probe() noexcept {

@@ -128,7 +128,7 @@ result<void> verbs_pair::attach_to(const pair_descriptor& d) {
   }
   phase_ = phase::attaching;
   set_waiting(true);
-  home_.home().add(timer_, home_.home().now() + options_.connect_timeout);
+  home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   repeat_after_ = first_attach;
   on_repeat();
   return {};
