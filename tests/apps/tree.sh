@@ -60,9 +60,13 @@ kill -0 "$server" || fail "the server is gone"
 
 # A directory that cannot be read is left out and not copied as an empty one; whoever can read it does
 # not take what is in it for a difference. Root, without its privileges, is a user like any other.
+[ "$(id -u)" -ne 0 ] || under=(setpriv --bounding-set=-all --inh-caps=-all)
+if ! "${under[@]}" true; then
+  echo "root cannot give its privileges up here: directories that cannot be read are not tested"
+  exit 0
+fi
 mkdir "$tree/closed" && : > "$tree/closed/file"
 chmod 0300 "$tree/closed"
-[ "$(id -u)" -ne 0 ] || under=(setpriv --bounding-set=-all --inh-caps=-all)
 serve cordma-demo serve --tree "$tree" --listen 127.0.0.1:0
 grep -q 'left out: closed: Permission denied' "$work/served" || fail "the directory was not named"
 under=()
