@@ -138,6 +138,10 @@ result<std::vector<kind>> parse_transports(std::string_view text) {
 
 Context::Context(const context_options& from_code)
     : core_(std::make_shared<detail::context_core>()) {
+  if (std::ranges::count(from_code.domains, nullptr) != 0) {
+    throw_error({errc::invalid_value,
+                 "context_options::domains has a null pointer in it: leave out what there is not"});
+  }
   const settings configured(from_code);
   const context_options options = configured.options();
   core_->configuration = configured.effective();

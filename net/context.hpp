@@ -44,8 +44,8 @@ struct context_options {
 // from it keep what they need alive.
 class Context {
  public:
-  // Throws cordma::error: invalid_value (bad configuration, naming key and value), not_supported (a
-  // transport that was asked for by name), no_memory; what a transport says to its settings, such as
+  // Throws cordma::error: invalid_value (bad configuration, naming key and value; a null domain),
+  // not_supported (a transport that was asked for by name), no_memory; what a transport says to its settings, such as
   // not_permitted for shm.directory.
   explicit Context(const context_options& options = {});
 

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
 #include <cstdlib>
@@ -58,6 +59,14 @@ result<void> get_all(int socket, std::span<std::byte> bytes) {
 
 result<void> write_exchanged(const std::string& path, std::span<const std::byte> bytes) {
   if (bytes.size() > max_exchanged) return too_long("what is to be written");
+  // rename() would put the file in the place of a device, for all who use it.
+  struct stat there{};
+  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return failure{errc::invalid_value,
+                   path +
+                       " is there and is no regular file: it is not replaced; name a file of "
+                       "its own for what is exchanged"};
+  }
   std::string beside = path + ".XXXXXX";
   const unique_fd file(::mkostemp(beside.data(), O_CLOEXEC));
   if (!file) return failure::from_os(errno, "making a file beside " + path);

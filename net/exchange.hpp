@@ -16,8 +16,8 @@ inline constexpr std::size_t max_exchanged = 4096;
 
 // Any thread. Puts `bytes` where `path` says, whole or not at all: what was there before is replaced in
 // one step. Only the owner of the file may read it, because whoever has a descriptor can connect.
-// Errors: invalid_value (more than max_exchanged), not_found (no such folder), not_permitted, and what
-// else the system says.
+// Errors: invalid_value (more than max_exchanged; something else than a file is there: a device, a link,
+// a folder), not_found (no such folder), not_permitted, and what else the system says.
 result<void> write_exchanged(const std::string& path, std::span<const std::byte> bytes);
 // Any thread. Errors: not_found (not written yet), invalid_value (more than max_exchanged), and what
 // else the system says. What the bytes mean is checked by who takes them.

@@ -65,7 +65,7 @@ settings::settings(const context_options& from_code) : code_(from_code) {
   const context_options initial;
   transport_ =
       table_.add_list("transport", {"auto"}, "the transports to use, in the order of preference",
-                      {"auto", "shm", "tcp", "verbs"});
+                      {"auto", "shm", "tcp", "verbs"}, "auto");
   shm_directory_ = table_.add_text("shm.directory", initial.shm.directory,
                                    "where processes meet; empty: a folder of this user in /tmp");
   shm_ring_bytes_ = table_.add_size("shm.ring_bytes", initial.shm.ring_bytes,

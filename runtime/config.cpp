@@ -1,16 +1,16 @@
 #include <cordma/runtime/config.hpp>
+#include <cordma/runtime/unique_fd.hpp>
 #include <cordma/runtime/units.hpp>
 
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace cordma {
@@ -99,12 +99,24 @@ std::optional<bool> parse_flag(std::string_view text) {
 }
 
 result<std::string> contents(const std::string& path, std::size_t most) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
-                                                             &std::fclose);
+  // O_NONBLOCK: a pipe is refused, not waited for.
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return failure::from_os(errno, path);
+  struct stat about{};
+  if (::fstat(file.get(), &about) != 0) return failure::from_os(errno, path);
+  if (!S_ISREG(about.st_mode)) {
+    return failure{errc::invalid_value,
+                   path + ": is no regular file: name a file that holds a JSON object, {...}"};
+  }
   std::string text(most + 1, '\0');
-  const std::size_t n = std::fread(text.data(), 1, text.size(), file.get());
-  if (std::ferror(file.get()) != 0) return failure::from_os(errno, path);
+  std::size_t n = 0;
+  while (n < text.size()) {
+    const ssize_t got = ::read(file.get(), text.data() + n, text.size() - n);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failure::from_os(errno, path);
+    if (got == 0) break;
+    n += static_cast<std::size_t>(got);
+  }
   if (n > most) {
     return failure{errc::invalid_value,
                    path + ": larger than the " + format_size(most) + " a configuration may have"};
@@ -186,13 +198,15 @@ config_key<std::string> config::add_text(std::string_view key, std::string_view 
 config_key<std::vector<std::string>> config::add_list(std::string_view key,
                                                       std::vector<std::string> initial,
                                                       std::string_view help,
-                                                      std::vector<std::string> allowed) {
+                                                      std::vector<std::string> allowed,
+                                                      std::string_view alone) {
   setting s;
   s.key = key;
   s.help = help;
   s.what = kind::list;
   s.initial = std::move(initial);
   s.words = std::move(allowed);
+  s.alone = alone;
   return config_key<std::vector<std::string>>(add(std::move(s)));
 }
 
@@ -290,6 +304,10 @@ result<config::value> config::parse(const setting& s, std::string_view text) {
       for (const std::string& w : words) {
         const bool known = std::find(s.words.begin(), s.words.end(), w) != s.words.end();
         if (!s.words.empty() && !known) return not_one_of(w);
+      }
+      if (words.size() > 1 && std::find(words.begin(), words.end(), s.alone) != words.end()) {
+        return bad_value(text, "names " + s.alone + " beside others: use " + s.alone +
+                                   " alone, or leave it out");
       }
       return value(std::move(words));
     }

@@ -67,11 +67,12 @@ class config {
                                     duration most = duration::max());
   config_key<std::string> add_text(std::string_view key, std::string_view initial,
                                    std::string_view help);
-  // Words joined by commas; `allowed` empty: any words.
+  // Words joined by commas; `allowed` empty: any words. `alone` is refused beside other words.
   config_key<std::vector<std::string>> add_list(std::string_view key,
                                                 std::vector<std::string> initial,
                                                 std::string_view help,
-                                                std::vector<std::string> allowed = {});
+                                                std::vector<std::string> allowed = {},
+                                                std::string_view alone = {});
   // One of an enum's values, by name.
   template <class E>
   config_key<E> add_choice(std::string_view key, E initial, std::string_view help,
@@ -81,7 +82,8 @@ class config {
   [[nodiscard]] result<void> set(std::string_view key, std::string_view text);
   // A JSON object, nested by the dots of the names: {"shm": {"ring_size": "64k"}}. All or nothing:
   // where it fails, nothing of the file counts. Errors name file, key, value and what is allowed:
-  // not_found (no such file, unknown key), invalid_value (no JSON, bad value), not_permitted.
+  // not_found (no such file, unknown key), invalid_value (no regular file, no JSON, bad value),
+  // not_permitted.
   [[nodiscard]] result<void> read_file(const std::string& path);
   // CORDMA_* of `environment` (null: this process's), less those that name no setting: those become
   // warnings(). Errors as above, all or nothing.
@@ -109,6 +111,7 @@ class config {
     std::uint64_t least = 0;  // numbers, sizes, and times in nanoseconds
     std::uint64_t most = no_limit;
     std::vector<std::string> words;             // lists and choices: what is allowed
+    std::string alone;                          // lists: the word that stands for all of it
     std::vector<std::uint64_t> choice_numbers;  // the enum's value for each word
     config_source source = config_source::default_value;
     std::string place;

@@ -6,7 +6,9 @@
 
 #include <cordma/runtime/scope.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 
 #include <unistd.h>
@@ -61,8 +63,8 @@ cordma::task<void> serve_all(cordma::Context context, cordma::Listener& listener
 
 int serve(const options& o) {
   const scanned tree = scan(o.tree);  // complains now rather than to the first client
-  for (const std::string& reason : tree.left_out) {
-    std::fprintf(stderr, "cordma-demo: left out: %s\n", reason.c_str());
+  for (const omission& left : tree.left_out) {
+    std::fprintf(stderr, "cordma-demo: left out: %s: %s\n", left.path.c_str(), left.why.c_str());
   }
   cordma::Context context(only(o));
   support::say_what_is_odd("cordma-demo", context);
@@ -83,7 +85,11 @@ std::size_t count(const pulled& p, entry_kind kind) {
 bool verify(const options& o, const pulled& p) {
   if (o.compare.empty()) return true;
   constexpr std::size_t enough = 10;
-  const auto found = differences(o.compare, o.into, p.entries, enough);
+  std::vector<std::string> found = differences(o.compare, o.into, p.entries, enough);
+  if (found.size() < enough) {
+    std::ranges::move(strangers(o.compare, p.entries, p.left_out, enough - found.size()),
+                      std::back_inserter(found));
+  }
   for (const std::string& d : found) std::fprintf(stderr, "cordma-demo: differs: %s\n", d.c_str());
   if (found.empty()) {
     std::printf("  verified: all %zu entries are identical to those in %s, byte by byte\n",
@@ -108,7 +114,10 @@ int pull(const options& o) {
       static_cast<double>(p.bytes) / 1e6, p.seconds, static_cast<double>(p.bytes) / 1e6 / p.seconds,
       static_cast<unsigned long long>(p.reads));
   std::printf("  %.2f s of that went into writing files\n", p.writing_s);
-  if (p.left_out != 0) std::printf("  the server left %u entries out; it says which\n", p.left_out);
+  if (!p.left_out.empty()) {
+    std::printf("  the server left %zu out, the first of them %s: %s\n", p.left_out.size(),
+                p.left_out.front().path.c_str(), p.left_out.front().why.c_str());
+  }
   if (p.changed != 0) {
     std::fprintf(stderr, "cordma-demo: %u files changed while they were read\n", p.changed);
   }

@@ -96,4 +96,13 @@ entry decode_entry(reader& in) {
   return e;
 }
 
+void encode(writer& out, const omission& o) { out.text(o.path).text(o.why); }
+
+omission decode_omission(reader& in) {
+  omission o;
+  o.path = in.text();
+  o.why = in.text();
+  return o;
+}
+
 }  // namespace demo

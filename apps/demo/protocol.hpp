@@ -1,7 +1,8 @@
 // What server and client of the tree say to each other.
 //
 //   connection   accept data: the exported windows (64-byte blob), their number, the bytes of each
-//   server       list_part ..., list_end       every entry of the tree, in order
+//   server       list_part ...                 every entry of the tree, in order
+//   server       left_out_part ..., list_end   what of it is not sent, and why; the bytes that follow
 //   server       window_filled                 so many bytes of the stream stand in window i
 //   client                                     reads window i by a one-sided read
 //   client       window_free                   window i may be filled again
@@ -33,6 +34,7 @@ enum class message_kind : std::uint8_t {
   window_filled = 3,
   window_free = 4,
   stream_end = 5,
+  left_out_part = 6,
 };
 
 // Appends to a text.
@@ -82,5 +84,8 @@ struct windows {
 void encode(writer& out, const entry& e);
 // Throws where the entry is none: an unknown kind, a path that leads out of the tree.
 [[nodiscard]] entry decode_entry(reader& in);
+
+void encode(writer& out, const omission& o);
+[[nodiscard]] omission decode_omission(reader& in);
 
 }  // namespace demo

@@ -130,13 +130,15 @@ cordma::task<std::uint64_t> take_list(window_reader& from, pulled& result) {
     const auto kind = static_cast<message_kind>(in.u8());
     if (kind == message_kind::list_end) {
       const std::uint64_t total = in.u64();
-      result.left_out = in.u32();
       co_return total;
     }
-    if (kind != message_kind::list_part) {
+    if (kind == message_kind::list_part) {
+      while (!in.empty()) result.entries.push_back(decode_entry(in));
+    } else if (kind == message_kind::left_out_part) {
+      while (!in.empty()) result.left_out.push_back(decode_omission(in));
+    } else {
       cordma::throw_error({cordma::errc::invalid_value, "the server broke off its list"});
     }
-    while (!in.empty()) result.entries.push_back(decode_entry(in));
   }
 }
 

@@ -90,19 +90,10 @@ class service {
   }
 
   cordma::task<void> send_list(const scanned& tree) {
-    std::size_t next = 0;
-    while (next < tree.entries.size()) {
-      writer part(message_kind::list_part);
-      writer grown = part;
-      for (; next < tree.entries.size(); ++next) {
-        encode(grown, tree.entries[next]);
-        if (grown.done().size() > longest_message) break;
-        part = grown;
-      }
-      co_await send(std::move(part));
-    }
+    co_await send_parts(message_kind::list_part, tree.entries);
+    co_await send_parts(message_kind::left_out_part, tree.left_out);
     writer end(message_kind::list_end);
-    end.u64(tree.bytes).u32(static_cast<std::uint32_t>(tree.left_out.size()));
+    end.u64(tree.bytes);
     co_await send(std::move(end));
   }
 
@@ -133,6 +124,21 @@ class service {
   }
 
  private:
+  // As many to a message as fit.
+  template <class Item>
+  cordma::task<void> send_parts(message_kind kind, const std::vector<Item>& items) {
+    std::size_t next = 0;
+    while (next < items.size()) {
+      writer part(kind);
+      writer grown = part;
+      for (; next < items.size(); ++next) {
+        encode(grown, items[next]);
+        if (grown.done().size() > longest_message) break;
+        part = grown;
+      }
+      co_await send(std::move(part));
+    }
+  }
   cordma::task<std::uint32_t> next_free() {
     const cordma::Message got = co_await client_.recv(messages_);
     reader in(got.bytes());

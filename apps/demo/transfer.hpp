@@ -23,12 +23,12 @@ inline constexpr std::uint32_t window_bytes = 1U << 20;
 
 struct pulled {
   std::vector<entry> entries;
+  std::vector<omission> left_out;  // by the server
   std::uint64_t bytes = 0;
-  std::uint64_t reads = 0;     // one-sided ones
-  std::uint32_t left_out = 0;  // entries the server could not read
-  std::uint32_t changed = 0;   // files that changed at the server meanwhile
-  double seconds = 0;          // of list and contents, to the last file closed
-  double writing_s = 0;        // of them, writing files; the next windows fill meanwhile
+  std::uint64_t reads = 0;    // one-sided ones
+  std::uint32_t changed = 0;  // files that changed at the server meanwhile
+  double seconds = 0;         // of list and contents, to the last file closed
+  double writing_s = 0;       // of them, writing files; the next windows fill meanwhile
   std::string transport;
   std::string reason;
 };

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <unordered_set>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -24,32 +25,39 @@ cordma::unique_fd open_to_read(const fs::path& path) noexcept {
   return cordma::unique_fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-void add(scanned& found, const fs::path& root, const fs::path& path) {
-  const std::string relative = path.lexically_relative(root).string();
+// Whether there is something to be read in it: it is a directory, and can be opened.
+bool add(scanned& found, const fs::path& root, const fs::path& path) {
+  std::string relative = path.lexically_relative(root).string();
+  const auto leave_out = [&](const char* why) {
+    found.left_out.push_back({std::move(relative), why});
+    return false;
+  };
   struct stat s{};
-  if (::lstat(path.c_str(), &s) != 0) {
-    found.left_out.push_back(relative + ": " + std::strerror(errno));
-    return;
-  }
+  if (::lstat(path.c_str(), &s) != 0) return leave_out(std::strerror(errno));
   entry e;
-  e.path = relative;
   e.mode = s.st_mode & permission_bits;
   if (S_ISDIR(s.st_mode)) {
+    if (!open_to_read(path)) return leave_out(std::strerror(errno));
     e.kind = entry_kind::directory;
   } else if (S_ISLNK(s.st_mode)) {
     e.kind = entry_kind::link;
     e.target = fs::read_symlink(path).string();
   } else if (!S_ISREG(s.st_mode)) {
-    found.left_out.push_back(relative + ": neither file, directory nor link");
-    return;
+    return leave_out("neither file, directory nor link");
   } else if (::access(path.c_str(), R_OK) != 0) {
-    found.left_out.push_back(relative + ": " + std::strerror(errno));
-    return;
+    return leave_out(std::strerror(errno));
   } else {
     e.size = static_cast<std::uint64_t>(s.st_size);
     found.bytes += e.size;
   }
+  e.path = std::move(relative);
   found.entries.push_back(std::move(e));
+  return S_ISDIR(s.st_mode);
+}
+
+std::string parent(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
 bool same_contents(const fs::path& left, const fs::path& right) {
@@ -92,9 +100,11 @@ std::string difference(const fs::path& left, const fs::path& right, const entry&
 scanned scan(const fs::path& root) {
   scanned found;
   std::error_code trouble;
-  fs::recursive_directory_iterator at(root, fs::directory_options::skip_permission_denied, trouble);
+  fs::recursive_directory_iterator at(root, trouble);
   if (trouble) throw std::runtime_error("cannot read " + root.string() + ": " + trouble.message());
-  for (const fs::directory_entry& e : at) add(found, root, e.path());
+  for (; at != fs::recursive_directory_iterator(); ++at) {
+    if (!add(found, root, at->path())) at.disable_recursion_pending();
+  }
   return found;
 }
 
@@ -118,6 +128,26 @@ std::vector<std::string> differences(const fs::path& left, const fs::path& right
     if (!d.empty()) found.push_back(std::move(d));
     if (found.size() == most) break;
   }
+  return found;
+}
+
+std::vector<std::string> strangers(const fs::path& root, const std::vector<entry>& entries,
+                                   const std::vector<omission>& left_out, std::size_t most) {
+  std::unordered_set<std::string> known;
+  for (const entry& e : entries) known.insert(e.path);
+  std::unordered_set<std::string> passed_over;  // what is below them is not looked at
+  for (const omission& o : left_out) passed_over.insert(o.path);
+  std::vector<std::string> found;
+  const auto look_at = [&](const std::string& path) {
+    if (known.contains(path) || passed_over.contains(path) || found.size() == most) return;
+    if (!passed_over.contains(parent(path))) {
+      found.push_back(path + " is only in " + root.string());
+    }
+    passed_over.insert(path);
+  };
+  const scanned there = scan(root);
+  for (const entry& e : there.entries) look_at(e.path);
+  for (const omission& o : there.left_out) look_at(o.path);
   return found;
 }
 

@@ -20,10 +20,16 @@ struct entry {
   std::string target;      // of a link
 };
 
+// What is no file, directory or link, and what cannot be read; of a directory, with all that is in it.
+struct omission {
+  std::string path;  // as of an entry
+  std::string why;
+};
+
 struct scanned {
-  std::vector<entry> entries;         // a directory stands before what is in it
-  std::uint64_t bytes = 0;            // of all files together
-  std::vector<std::string> left_out;  // what is neither, and what cannot be read: with the reason
+  std::vector<entry> entries;  // a directory stands before what is in it
+  std::uint64_t bytes = 0;     // of all files together
+  std::vector<omission> left_out;
 };
 // Throws std::runtime_error where `root` itself cannot be read.
 [[nodiscard]] scanned scan(const std::filesystem::path& root);
@@ -37,6 +43,14 @@ struct scanned {
                                                    const std::filesystem::path& right,
                                                    const std::vector<entry>& entries,
                                                    std::size_t most);
+
+// What is in the tree at `root` and neither in `entries` nor below something in `left_out`, one
+// sentence each, at most `most`; what is in a directory that is named is not. Throws
+// std::runtime_error where `root` itself cannot be read.
+[[nodiscard]] std::vector<std::string> strangers(const std::filesystem::path& root,
+                                                 const std::vector<entry>& entries,
+                                                 const std::vector<omission>& left_out,
+                                                 std::size_t most);
 
 // Writes entries in order, as their contents arrive as one stream of bytes. Links come last, and
 // permissions of directories after what is in them.

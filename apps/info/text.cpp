@@ -80,6 +80,7 @@ std::string to_brief_text(const facts& f) {
   for (const auto& c : f.transports) out << ' ' << transport::name(c.transport);
   for (const auto& [kind, why] : f.missing) out << "; not " << transport::name(kind) << ": " << why;
   out << "\nRDMA: " << devices_line(f) << '\n';
+  for (const std::string& w : f.warnings) out << "note: " << w << '\n';
   return out.str();
 }
 

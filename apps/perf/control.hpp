@@ -13,7 +13,7 @@
 
 namespace perf {
 
-inline constexpr int control_version = 1;
+inline constexpr int control_version = 2;
 
 // Private data of the connection request: tells the server how deep the queues have to be.
 inline constexpr std::size_t greeting_bytes = 8;

@@ -28,7 +28,22 @@ ordered_json to_object(const usage& u, const std::string& wait) {
   return j;
 }
 
-ordered_json to_object(const outcome& o) {
+ordered_json to_object(std::optional<int> cpu) {
+  return cpu ? ordered_json(*cpu) : ordered_json(nullptr);
+}
+
+ordered_json to_object(const conditions& c) {
+  return {{"host", c.host},
+          {"cpu", c.cpu},
+          {"cpus", c.cpus},
+          {"kernel", c.kernel},
+          {"machine", c.machine},
+          {"date", c.date},
+          {"client_pinned_to", to_object(c.client_cpu)},
+          {"server_pinned_to", to_object(c.server_cpu)}};
+}
+
+ordered_json to_object(const outcome& o, const conditions& under) {
   const test_facts& f = facts(o.asked.what);
   ordered_json j{{"test", f.name},
                  {"transport", o.transport},
@@ -50,15 +65,16 @@ ordered_json to_object(const outcome& o) {
   j["valid"] = o.valid();
   if (!o.valid()) j["complaints"] = o.complaints;
   j["version"] = CORDMA_VERSION;
+  j["conditions"] = to_object(under);
   return j;
 }
 
 }  // namespace
 
-std::string to_json(const std::vector<outcome>& outcomes, bool as_array) {
-  if (!as_array && outcomes.size() == 1) return to_object(outcomes.front()).dump(2) + "\n";
+std::string to_json(const std::vector<outcome>& outcomes, const conditions& under, bool as_array) {
+  if (!as_array && outcomes.size() == 1) return to_object(outcomes.front(), under).dump(2) + "\n";
   ordered_json all = ordered_json::array();
-  for (const outcome& o : outcomes) all.push_back(to_object(o));
+  for (const outcome& o : outcomes) all.push_back(to_object(o, under));
   return all.dump(2) + "\n";
 }
 

@@ -1,6 +1,7 @@
 // cordma-perf: what messages, remote memory and atomics cost over each transport.
 #include "../support/environment.hpp"
 #include "../support/standard_output.hpp"
+#include "conditions.hpp"
 #include "options.hpp"
 #include "outcome.hpp"
 #include "processes.hpp"
@@ -95,7 +96,8 @@ outcome run_both(const plan& p, const options& o) {
 // Figures go to standard output unless JSON does.
 class reporter {
  public:
-  explicit reporter(const options& o) : options_(o), out_(o.json == "-" ? stderr : stdout) {}
+  reporter(const options& o, conditions under)
+      : options_(o), under_(std::move(under)), out_(o.json == "-" ? stderr : stdout) {}
 
   void show(const outcome& o) {
     if (options_.json != "-" || options_.verbose) {
@@ -119,7 +121,7 @@ class reporter {
   // False, having said so, where the file cannot be written.
   [[nodiscard]] bool write_json() const {
     if (options_.json.empty()) return true;
-    const std::string text = to_json(outcomes_, options_.plans.size() > 1);
+    const std::string text = to_json(outcomes_, under_, options_.plans.size() > 1);
     if (options_.json == "-") {
       std::fputs(text.c_str(), stdout);
       return true;  // finish_output() will tell
@@ -137,17 +139,19 @@ class reporter {
   }
 
   const options& options_;
+  const conditions under_;
   std::FILE* out_;
   std::vector<outcome> outcomes_;
 };
 
 int run_plans(const options& o) {
+  conditions under = take_conditions(o);
   const std::string trouble = pin_to(o.client_cpu);
   if (!trouble.empty()) {
     std::fprintf(stderr, "cordma-perf: %s\n", trouble.c_str());
     return exit_failed;
   }
-  reporter report(o);
+  reporter report(o, std::move(under));
   if (!report.can_write_json()) return exit_failed;
   int code = 0;
   for (const plan& p : o.plans) {

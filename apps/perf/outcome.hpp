@@ -1,6 +1,7 @@
 // What a run found out, for the table and for JSON.
 #pragma once
 
+#include "conditions.hpp"
 #include "plan.hpp"
 #include "usage.hpp"
 
@@ -56,7 +57,8 @@ struct outcome {
 }
 
 // The object that --json writes, as text; several of them as an array.
-[[nodiscard]] std::string to_json(const std::vector<outcome>& outcomes, bool as_array);
+[[nodiscard]] std::string to_json(const std::vector<outcome>& outcomes, const conditions& under,
+                                  bool as_array);
 
 // Lines for people.
 [[nodiscard]] std::string table_heading();

@@ -13,19 +13,16 @@ namespace {
 using recv_ring = support::op_ring<cordma::recv_operation>;
 using send_ring = support::op_ring<cordma::send_operation>;
 
-constexpr std::uint32_t receives_ahead = 2;
 constexpr std::uint32_t sends_at_once = 2;  // one under way, one built
-// A write may complete later than the answer to it arrives: so many are left to complete.
-constexpr std::uint32_t writes_behind = 8;
 
 void post_receive(lane& l, recv_ring& ring, std::uint64_t i) {
   cordma::Endpoint& endpoint = l.endpoint;
-  const cordma::Slice& into = l.in(i % receives_ahead);
+  const cordma::Slice& into = l.in(i % l.slots);
   ring.start([&] { return endpoint.recv(into); });
 }
 
 void check_received(lane& l, const cordma::Received& got, std::uint64_t i) {
-  const auto message = l.in(i % receives_ahead).bytes();
+  const auto message = l.in(i % l.slots).bytes();
   if (got.bytes != message.size() || !matches(message, i)) ++l.wrong;
 }
 
@@ -81,10 +78,10 @@ void require_connected(const cordma::Endpoint& endpoint) {
 }  // namespace
 
 cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
-  recv_ring receives(receives_ahead);
+  recv_ring receives(l.slots);
   send_ring sends(sends_at_once);
   const bool check = l.what.check;
-  for (std::uint64_t i = 0; i < receives_ahead && i < count; ++i) post_receive(l, receives, i);
+  for (std::uint64_t i = 0; i < l.slots && i < count; ++i) post_receive(l, receives, i);
   prepare_send(l, sends);
   std::uint64_t sent_at = ticks();
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -92,7 +89,8 @@ cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
     sends.start_newest();
     // While the message travels: the next receive, the clock, the sample.
     if (i != 0) {
-      if (i + 1 < count) post_receive(l, receives, i + 1);
+      const std::uint64_t next = i + l.slots - 1;  // of long messages this one, of others one more
+      if (next < count) post_receive(l, receives, next);
       const std::uint64_t now = ticks();
       l.samples.record(now - sent_at);
       sent_at = now;
@@ -131,10 +129,10 @@ cordma::task<void> send_wait_think(lane& l, std::uint64_t count) {
 }
 
 cordma::task<void> echo(lane& l, std::uint64_t count) {
-  recv_ring receives(receives_ahead);
+  recv_ring receives(l.slots);
   send_ring sends(sends_at_once);
   const bool check = l.what.check;
-  for (std::uint64_t i = 0; i < receives_ahead && i < count; ++i) post_receive(l, receives, i);
+  for (std::uint64_t i = 0; i < l.slots && i < count; ++i) post_receive(l, receives, i);
   for (std::uint64_t i = 0; i < count; ++i) {
     prepare_send(l, sends);
     auto& oldest = receives.oldest();
@@ -145,7 +143,7 @@ cordma::task<void> echo(lane& l, std::uint64_t count) {
     }
     sends.start_newest();
     receives.pop();
-    if (i + receives_ahead < count) post_receive(l, receives, i + receives_ahead);
+    if (i + l.slots < count) post_receive(l, receives, i + l.slots);
     auto& sent = sends.oldest();
     co_await sent;
     sends.pop();
@@ -153,7 +151,7 @@ cordma::task<void> echo(lane& l, std::uint64_t count) {
 }
 
 cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
-  send_ring writes(writes_behind);
+  send_ring writes(l.slots);
   const flag mine(l.in(0).bytes());
   if (count != 0) prepare_write(l, writes, l.number + 1);
   std::uint64_t written_at = ticks();
@@ -188,7 +186,7 @@ cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
 }
 
 cordma::task<void> look_and_write(lane& l, std::uint64_t count) {
-  send_ring writes(writes_behind);
+  send_ring writes(l.slots);
   const flag mine(l.in(0).bytes());
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t number = ++l.number;

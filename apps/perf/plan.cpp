@@ -6,7 +6,15 @@
 namespace perf {
 namespace {
 
-constexpr std::uint32_t latency_slots = 16;
+// Of a latency test, where messages are small; of long ones fewer, so that all of them together stay
+// below so many bytes.
+constexpr std::uint32_t receives_ahead = 2;
+constexpr std::uint32_t writes_behind = 8;
+constexpr std::uint64_t slot_bytes = std::uint64_t{16} << 20;
+
+std::uint32_t as_many_as_fit(std::uint32_t wanted, std::uint64_t size) noexcept {
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(slot_bytes / size, 1, wanted));
+}
 
 constexpr std::array<test_facts, 9> table{{
     {test::send_lat, "send-lat", shape::ping_pong, 8, "messages in ping-pong: time of one way"},
@@ -37,7 +45,9 @@ std::optional<test> parse_test(std::string_view name) noexcept {
 // Without --check the same memory serves every message, as in ucx_perftest: what is measured is the
 // transport and not the cache.
 std::uint32_t slots(const plan& p) noexcept {
-  if (facts(p.what).latency()) return latency_slots;
+  if (p.what == test::send_lat) return as_many_as_fit(receives_ahead, p.size);
+  if (p.what == test::write_lat) return as_many_as_fit(writes_behind, p.size);
+  if (facts(p.what).latency()) return 1;
   return p.check ? p.outstanding : 1;
 }
 

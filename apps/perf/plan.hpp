@@ -65,7 +65,9 @@ struct plan {
   bool check = false;
 };
 
-// Buffers on each side: where the memory of one message must not serve another at the same time.
+// Buffers on each side, for either direction: where the memory of one message must not serve another
+// at the same time. Of messages in ping-pong so many receives stand ahead, of writes so many may still
+// have to complete when the answer to them has come.
 [[nodiscard]] std::uint32_t slots(const plan& p) noexcept;
 
 }  // namespace perf

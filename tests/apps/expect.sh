@@ -3,10 +3,11 @@ set -euo pipefail
 programs=$1
 work=$(mktemp -d)
 background=()
+under=()  # what programs are started by, where it is not the shell: a command and its arguments
 cleanup() {
   local process
   for process in "${background[@]}"; do kill "$process" 2> /dev/null || true; done
-  chmod -R u+w "$work" 2> /dev/null || true
+  chmod -R u+rwX "$work" 2> /dev/null || true
   rm -rf "$work"
 }
 trap cleanup EXIT
@@ -18,7 +19,7 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 expect() {
   local code=$1 regex=$2 program=$3 got=0
   shift 3
-  timeout 120 "$programs/$program" "$@" > "$work/output" 2>&1 || got=$?
+  timeout 120 "${under[@]}" "$programs/$program" "$@" > "$work/output" 2>&1 || got=$?
   if [ "$got" -ne "$code" ]; then
     cat "$work/output" >&2
     fail "$program $* ended with $got, not $code"
@@ -34,7 +35,7 @@ serve() {
   local program=$1 waited=0
   shift
   : > "$work/served"  # before it starts: what is read below is this one's
-  "$programs/$program" "$@" >> "$work/served" 2>&1 &
+  "${under[@]}" "$programs/$program" "$@" >> "$work/served" 2>&1 &
   server=$!
   background+=("$server")
   until address=$(sed -n 's/^listening on //p' "$work/served") && [ -n "$address" ]; do

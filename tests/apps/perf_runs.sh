@@ -17,11 +17,20 @@ for outstanding in 1 5 300; do
     --iterations 40 --check
 done
 
+# Long messages have fewer buffers, down to one.
+expect 0 '^write-lat ' cordma-perf --local --transport "$transport" --test send-lat,write-lat,read-lat \
+  --size 6M,12M,20M --wait adaptive --iterations 4 --warmup 1 --check
+expect 1 'of buffers on each side, but .*: a smaller --size, or a smaller --outstanding' cordma-perf \
+  --local --transport "$transport" --test send-bw --size 1G --outstanding 4096 --check --iterations 1
+
 # What a script reads.
+cpu=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
 "$programs/cordma-perf" --local --transport "$transport" --wait event --think-us 10 \
-  --iterations 20 --json - > "$work/json" 2> "$work/errors"
-python3 - "$work/json" "$transport" <<'PYTHON' || fail "the JSON is not what it should be"
+  --iterations 20 --cpu "$cpu" --json - > "$work/json" 2> "$work/errors"
+python3 - "$work/json" "$transport" "$cpu" <<'PYTHON' || fail "the JSON is not what it should be"
+import datetime
 import json
+import os
 import sys
 
 figures = json.load(open(sys.argv[1]))
@@ -35,6 +44,13 @@ for side in ("client", "server"):
     assert {"wakeups", "arms", "sleeps", "voluntary_switches", "involuntary_switches"} <= \
         figures[side].keys()
 assert figures["client"]["sleeps"] > 0
+under = figures["conditions"]
+assert figures["version"] and under["host"] == os.uname().nodename and "cpu" in under, under
+assert under["kernel"].endswith(os.uname().release) and under["cpus"] >= 1, under
+assert under["client_pinned_to"] == under["server_pinned_to"] == int(sys.argv[3]), under
+began = datetime.datetime.strptime(under["date"], "%Y-%m-%dT%H:%M:%S%z")
+age = datetime.datetime.now(datetime.timezone.utc) - began
+assert -1 < age.total_seconds() < 600, under
 PYTHON
 
 # What a remote read costs its target: nothing over shm, a wake-up for each where the target serves it.

@@ -35,6 +35,15 @@ printf 'hullo\n' > "$tree/deep/er/still/hello"
 mkdir "$work/old" && cp -a "$work/shm-event/." "$work/old/"
 expect 1 'differs: deep/er/still/hello is there with two contents' cordma-demo pull "$address" \
   --into "$work/new" --compare "$work/old"
+# What the other tree has besides is a difference, named once for a directory with all that is in it.
+mkdir "$work/more" && cp -a "$work/shm-event/." "$work/more/"
+printf 'hullo\n' > "$work/more/deep/er/still/hello"
+mkdir -p "$work/more/besides/deeper" && : > "$work/more/besides/deeper/file"
+: > "$work/more/deep/one"
+expect 1 "differs: besides is only in $work/more" cordma-demo pull "$address" \
+  --into "$work/newer" --compare "$work/more"
+grep -q "differs: deep/one is only in" "$work/output" || fail "a file that is too many was not named"
+[ "$(grep -c differs: "$work/output")" -eq 2 ] || fail "more was named than is there besides"
 expect 1 'is not an empty directory' cordma-demo pull "$address" --into "$work/new"
 expect 1 'unreachable' cordma-demo pull 127.0.0.1:1 --into "$work/never"
 expect 2 '--help lists' cordma-demo pull
@@ -48,3 +57,19 @@ expect 2 'lacks a port from 0 to 65535' cordma-demo pull nowhere --into "$work/n
 expect 2 'lacks a port from 0 to 65535' cordma-demo serve --tree "$tree" --listen nowhere
 expect 2 '--help lists' cordma-demo serve --tree /nonexistent
 kill -0 "$server" || fail "the server is gone"
+
+# A directory that cannot be read is left out and not copied as an empty one; whoever can read it does
+# not take what is in it for a difference. Root, without its privileges, is a user like any other.
+[ "$(id -u)" -ne 0 ] || under=(setpriv --bounding-set=-all --inh-caps=-all)
+if ! "${under[@]}" true; then
+  echo "root cannot give its privileges up here: directories that cannot be read are not tested"
+  exit 0
+fi
+mkdir "$tree/closed" && : > "$tree/closed/file"
+chmod 0300 "$tree/closed"
+serve cordma-demo serve --tree "$tree" --listen 127.0.0.1:0
+grep -q 'left out: closed: Permission denied' "$work/served" || fail "the directory was not named"
+under=()
+expect 0 'the server left 2 out' cordma-demo pull "$address" --transport tcp \
+  --into "$work/without" --compare "$tree"
+[ ! -e "$work/without/closed" ] || fail "a directory that cannot be read was made"

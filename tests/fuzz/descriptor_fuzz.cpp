@@ -5,14 +5,14 @@
 #include <cordma/net/transport/tcp/descriptor.hpp>
 #include <cordma/net/transport/transport.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "meeting_place.hpp"
 
 namespace {
 
@@ -89,9 +89,9 @@ void fuzz_tcp(bytes in, bool raw) {
 
 // shm keeps its decoder to itself: it is behind a queue pair that was not connected yet.
 struct unconnected {
-  std::string directory = "/tmp/cordma-fuzz-" + std::to_string(::getpid());
+  meeting_place directory;
   reactor home{reactor_options{.mode = wait_mode::polling}};
-  std::shared_ptr<domain> d = *make_shm({.directory = directory});
+  std::shared_ptr<domain> d = *make_shm({.directory = directory.path});
   std::unique_ptr<adapter> a = std::move(*d->open(home));
   std::unique_ptr<queue_pair> q = std::move(*a->create({}));
 };

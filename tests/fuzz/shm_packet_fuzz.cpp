@@ -1,13 +1,12 @@
 // What a process that is not cordma may send to the rendezvous socket, and put into a ring.
 // Input: one byte that chooses; then packets of the length their first byte says (times two), or
 // cells of 64 bytes.
-#include <unistd.h>
-
 #include <cordma/net/transport/shm/ring.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <cstdlib>
 
 #include "../transport/shm_rogue.hpp"
+#include "meeting_place.hpp"
 
 namespace {
 
@@ -15,9 +14,9 @@ using namespace cordma;             // NOLINT(google-build-using-namespace)
 using namespace cordma::transport;  // NOLINT(google-build-using-namespace)
 
 struct server {
-  std::string directory = "/tmp/cordma-fuzz-" + std::to_string(::getpid());
+  meeting_place directory;
   reactor home{reactor_options{.mode = wait_mode::polling}};
-  std::shared_ptr<domain> d = *make_shm({.directory = directory});
+  std::shared_ptr<domain> d = *make_shm({.directory = directory.path});
   std::unique_ptr<adapter> a = std::move(*d->open(home));
   std::unique_ptr<listener> l = std::move(*a->listen({"", 4711}));
   std::unique_ptr<queue_pair> q;
@@ -51,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::unique_ptr<shm_test::rogue> rogue;
   int socket = -1;
   if (connected) {
-    rogue = std::make_unique<shm_test::rogue>(s.directory + "/4711");
+    rogue = std::make_unique<shm_test::rogue>(s.directory.path + "/4711");
     socket = rogue->socket.get();
     for (int i = 0; i < 64; ++i) s.poll();
     if (s.q != nullptr) {
@@ -62,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
     }
   } else {
-    auto d = shm::dial_name(s.directory + "/4711");
+    auto d = shm::dial_name(s.directory.path + "/4711");
     if (d) stranger = std::move((*d).socket);
     socket = stranger.get();
   }

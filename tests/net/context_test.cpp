@@ -118,6 +118,13 @@ TEST_CASE("B1: CORDMA_TRANSPORT chooses, and what it cannot mean is said") {
     CHECK(why.find("CORDMA_TRANSPORT") != std::string::npos);
     CHECK(why.find("token-ring") != std::string::npos);
   }
+  for (const char* mixed : {"auto,tcp", "tcp,auto", "shm, auto ,tcp"}) {
+    CAPTURE(std::string(mixed));
+    const environment e("CORDMA_TRANSPORT", mixed);
+    CHECK(code_of_context({}, why) == errc::invalid_value);
+    CHECK(why.find("CORDMA_TRANSPORT") != std::string::npos);
+    CHECK(why.find("use auto alone, or leave it out") != std::string::npos);
+  }
   {
     const environment e("CORDMA_TRANSPORT", "verbs");
     const environment none("CORDMA_VERBS_DEVICE", "no_such_device");
@@ -245,6 +252,22 @@ TEST_CASE("B1: the simulator is not chosen by name, and not offered either") {
   CHECK(code_of_context(o, why) == errc::not_supported);
   CHECK(why.find("context_options::domains") != std::string::npos);
   CHECK(parse_transport("ship").why().message().ends_with("use shm, tcp or verbs"));
+}
+
+TEST_CASE("B1: a domain that is null is an error of the Context") {
+  std::string why;
+  context_options o;
+  o.domains = {nullptr};
+  CHECK(code_of_context(o, why) == errc::invalid_value);
+  CHECK(why.find("context_options::domains") != std::string::npos);
+}
+
+TEST_CASE("B1: a directory that holds no sockets is none for shm") {
+  std::string why;
+  const environment any("CORDMA_TRANSPORT", "auto");
+  const environment e("CORDMA_SHM_DIRECTORY", "/proc");
+  CHECK(code_of_context({}, why) != errc::ok);
+  CHECK(why.find("shm.directory = /proc") != std::string::npos);
 }
 
 TEST_CASE("K2: eight threads with a Worker each share one Context") {

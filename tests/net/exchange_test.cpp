@@ -89,6 +89,27 @@ TEST_CASE("I3: what is too long, or cannot be written, leaves the file as it was
   CHECK(read_exchanged(in.file()).code() == errc::invalid_value);
 }
 
+TEST_CASE("I3: what is no regular file is not replaced [folder, fifo, link, device]") {
+  const folder in;
+  const bytes_of text(10, std::byte{1});
+  const std::string fifo = in.path + "/fifo";
+  const std::string link = in.path + "/link";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  REQUIRE(::symlink("/dev/null", link.c_str()) == 0);
+  for (const std::string& path : {in.path, fifo, link, std::string("/dev/full")}) {
+    CAPTURE(path);
+    struct stat before{};
+    struct stat after{};
+    REQUIRE(::lstat(path.c_str(), &before) == 0);
+    const result<void> written = write_exchanged(path, text);
+    REQUIRE(written.code() == errc::invalid_value);
+    CHECK(written.why().message().find("no regular file") != std::string::npos);
+    REQUIRE(::lstat(path.c_str(), &after) == 0);
+    CHECK(after.st_ino == before.st_ino);
+  }
+  CHECK(in.files() == 2);
+}
+
 TEST_CASE("I3: who reads while it is replaced gets one or the other, whole") {
   const folder in;
   const std::array<bytes_of, 2> texts{bytes_of(100, std::byte{1}), bytes_of(3000, std::byte{2})};

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
@@ -126,6 +127,11 @@ TEST_CASE("a bad value names key, value, place and what is allowed") {
   CHECK(complaint(s.c.set("paint", "blue")) == "paint: \"blue\" is none of: red, green");
   CHECK(complaint(s.c.set("transports", "shm, udp")) ==
         "transports: \"udp\" is none of: shm, tcp, verbs");
+  const auto all = s.c.add_list("all", {"any"}, "", {"any", "red", "green"}, "any");
+  CHECK(s.c.set("all", "any").ok());
+  CHECK(complaint(s.c.set("all", "red,any")) ==
+        "all: \"red,any\" names any beside others: use any alone, or leave it out");
+  CHECK(s.c.get(all) == std::vector<std::string>{"any"});
   CHECK(complaint(s.c.set("verbose", "maybe")) ==
         "verbose: \"maybe\" is no flag: use true or false");
   CHECK(complaint(s.c.set("dept", "1")) == "unknown key \"dept\"; did you mean \"depth\"?");
@@ -159,6 +165,15 @@ TEST_CASE("unknown keys of a file, bad JSON and missing files are errors") {
   CHECK(code(R"({"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":1}}}}}}}}}}})") ==
         errc::invalid_value);
   CHECK(s.c.read_file("/nonexistent/cordma.json").code() == errc::not_found);
+  const temporary_file pipe("");
+  REQUIRE((std::remove(pipe.path.c_str()) == 0 && ::mkfifo(pipe.path.c_str(), 0600) == 0));
+  for (const std::string& other : {pipe.path, std::string("/"), std::string("/dev/null")}) {
+    CAPTURE(other);
+    const result<void> r = s.c.read_file(other);
+    CHECK(r.code() == errc::invalid_value);
+    CHECK(complaint(r) ==
+          other + ": is no regular file: name a file that holds a JSON object, {...}");
+  }
 }
 
 TEST_CASE("a CORDMA_ variable that is no setting is a warning, with the name that was meant") {
