@@ -57,7 +57,13 @@ result<transport::address> parse_address(std::string_view text) {
                                             "\" lacks a port from 0 to 65535: write host:port or "
                                             "[ipv6]:port"};
   }
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const bool in_brackets = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
+  if (in_brackets) host = host.substr(1, host.size() - 2);
+  if (host.find_first_of(in_brackets ? "[]" : "[]:") != std::string_view::npos) {
+    return failure{errc::invalid_value, "address \"" + std::string(text) +
+                                            "\": IPv6 addresses go into brackets: write host:port "
+                                            "or [ipv6]:port"};
+  }
   a.host = host;
   a.port = static_cast<std::uint16_t>(value);
   return a;
@@ -223,21 +229,26 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
 void connect_operation::do_accept() {
   detail::adapter_poller& via = *request_->via;
   const transport::capabilities& caps = via.domain().caps();
+  // Not answered: it can still be accepted otherwise, or rejected.
+  const auto refuse = [this](failure why) {
+    request_->taken = false;
+    fail(std::move(why));
+  };
   if (private_data_.size() > caps.max_accept_data) {
-    fail({errc::invalid_value,
-          std::to_string(private_data_.size()) + " bytes of private data with an accept, " +
-              std::string(name(caps.transport)) + " carries " +
-              std::to_string(caps.max_accept_data) + ": send the rest as a message"});
+    refuse({errc::invalid_value,
+            std::to_string(private_data_.size()) + " bytes of private data with an accept, " +
+                std::string(name(caps.transport)) + " carries " +
+                std::to_string(caps.max_accept_data) + ": send the rest as a message"});
     return;
   }
   if (via.broken()) {
-    fail(via.why_broken());
+    refuse(via.why_broken());
     return;
   }
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
       via.adapter().accept(request_->id, options_.endpoint, private_data_);
-  if (!pair) {  // not answered: it can still be accepted otherwise, or rejected
-    fail(pair.why());
+  if (!pair) {
+    refuse(pair.why());
     return;
   }
   request_->answered = true;

@@ -26,6 +26,7 @@ perf 2 'words of 8 bytes' --local --test fetch-add-lat --size 16
 perf 2 'works with --test send-lat' --local --test read-lat --think-us 5
 perf 2 'one or two numbers' --local --cpu 0,1,2
 perf 2 'lacks a port from 0 to 65535' localhost:http
+perf 2 'IPv6 addresses go into brackets' ::1:5
 perf 1 'may not run on CPU 4095' --local --iterations 1 --cpu 4095
 [ -d /sys/class/infiniband ] ||
   perf 1 'no RDMA device is here|this build has no verbs transport' \

@@ -146,7 +146,7 @@ task<errc> name_a_file_that_is_not_there(stage&) {
   co_return make_context_with_config("/nowhere/cordma.json");
 }
 
-task<errc> read_a_folder(stage&) { co_return make_context_with_config("/"); }
+task<errc> read_a_folder(stage&) { co_return read_exchanged("/").code(); }
 
 task<errc> answer_twice(stage& on) {
   Listener listener = on.server().listen(on.server_address()).value();

@@ -55,6 +55,7 @@ task<> break_completion(stage& on, std::uint32_t n) {
   shallow.send_depth = 4;
   wire a = co_await connect(on, shallow);
   wire b = co_await connect(on, shallow);
+  wire idle = co_await connect(on, shallow);
   constexpr std::size_t size = 12'000;
   MemoryRegion mine = client_memory(on, size);
   MemoryRegion theirs = server_memory(on, size);
@@ -64,7 +65,7 @@ task<> break_completion(stage& on, std::uint32_t n) {
   task_context& me = co_await this_task();
   scope waiting(me);
   {
-    message_operation left_behind = a.client.recv(pool).start();
+    message_operation left_behind = idle.client.recv(pool).start();
     left_behind.cancel();  // its request stays in flight without anybody
   }
   std::vector<recv_operation> taken;

@@ -89,12 +89,17 @@ TEST_CASE("D11: REM_ACCESS: a key that nobody gave out, on reads and writes") {
         if (keys[k] != 0) keys[k] ^= std::uint64_t{1} << 20;
       }
       const RemoteSlice wrong(right.addr(), size, keys);
+      // An immediate that found no receive would be offered again before anybody looks at the key.
+      MemoryRegion in = server_memory(on, size);
+      recv_operation waiting = w.server.recv(in).start();
       send_operation victim = what == opcode::read    ? w.client.read(wrong, mine)
                               : what == opcode::write ? w.client.write(wrong, mine)
                                                       : w.client.write_imm(wrong, mine, 1);
       const expected refusal(errc::remote_access, wc_status::rem_access_err);
       co_await fails_between(on, w, std::move(victim), refusal);
       CHECK(all_zero(theirs.bytes()));
+      const result<Received> unused = co_await waiting.result();
+      CHECK(unused.code() == errc::flushed);
     }
   });
 }

@@ -89,12 +89,14 @@ TEST_CASE("I4: addresses are read as they are written") {
     CHECK(parse_address(a.text()).value().host == a.host);
   }
   for (const char* bad : {"", ":", "host", "host:", "host:x", "host:65536", "host:-1", "host:1 ",
-                          "host: 1", "host:99999999999999999999", "[::1]"}) {
+                          "host: 1", "host:99999999999999999999", "[::1]", "[::1", "1:2:3", "::1:5",
+                          "[]:5", "[::1:5", "::1]:5", "[[::1]]:5", "[::1]x:5"}) {
     CAPTURE(bad);
     const result<transport::address> r = parse_address(bad);
     REQUIRE(r.code() == errc::invalid_value);
     CHECK(r.why().message().find("host:port") != std::string::npos);
   }
+  CHECK(parse_address("::1:5").why().message().find("go into brackets") != std::string::npos);
 }
 
 TEST_CASE("B1: CORDMA_TRANSPORT chooses, and what it cannot mean is said") {
@@ -260,14 +262,6 @@ TEST_CASE("B1: a domain that is null is an error of the Context") {
   o.domains = {nullptr};
   CHECK(code_of_context(o, why) == errc::invalid_value);
   CHECK(why.find("context_options::domains") != std::string::npos);
-}
-
-TEST_CASE("B1: a directory that holds no sockets is none for shm") {
-  std::string why;
-  const environment any("CORDMA_TRANSPORT", "auto");
-  const environment e("CORDMA_SHM_DIRECTORY", "/proc");
-  CHECK(code_of_context({}, why) != errc::ok);
-  CHECK(why.find("shm.directory = /proc") != std::string::npos);
 }
 
 TEST_CASE("K2: eight threads with a Worker each share one Context") {

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +6,6 @@
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
-#include <cstdlib>
 #include <thread>
 
 namespace cordma::transport::shm {
@@ -36,20 +34,6 @@ capabilities describe() {
   c.event_driven = true;
   c.needs_target_progress = true;  // for the first access with a key, and for private memory
   return c;
-}
-
-// Whether names can be made there; /proc, for one, is a directory where none can. What is full or
-// read-only now still lets us connect to who listens there: that is for listen() to say.
-result<void> try_a_name(const std::string& directory) {
-  std::string name = directory + "/try-XXXXXX";
-  if (::mkdtemp(name.data()) != nullptr) {
-    ::rmdir(name.c_str());
-    return {};
-  }
-  if (errno == ENOSPC || errno == EDQUOT || errno == EROFS) return {};
-  return failure::from_os(errno, "making a name in " + directory +
-                                     " for rendezvous sockets (CORDMA_SHM_DIRECTORY chooses "
-                                     "another one)");
 }
 
 }  // namespace
@@ -150,8 +134,6 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   o.eager_bytes = std::min(o.eager_bytes, o.ring_bytes / 4 - 64);
   result<std::string> directory = here::rendezvous_directory(o.directory, o.any_user);
   if (!directory) return directory.why();
-  const result<void> named = here::try_a_name(*directory);
-  if (!named) return named.why();
   result<unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);
   if (!epochs) return epochs.why();
   result<here::mapped_view> view =
