@@ -65,14 +65,22 @@ std::string locked_memory() {
   return "no VmLck";
 }
 
+bool tell(const char* file, const std::string& text) {
+  std::ofstream out(std::string("/proc/self/") + file);
+  return static_cast<bool>(out << text << std::flush);
+}
+
 // One page, and no room for another file; seen by this process only.
 bool mount_tiny(const std::string& directory) {
   if (::unshare(CLONE_NEWNS) != 0) {
     const std::string user = std::to_string(::geteuid());
+    const std::string group = std::to_string(::getegid());
     if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
     // Who is nobody in its own namespace owns nothing there either.
-    if (!(std::ofstream("/proc/self/uid_map") << user << ' ' << user << " 1" << std::flush))
+    if (!tell("uid_map", user + ' ' + user + " 1") || !tell("setgroups", "deny") ||
+        !tell("gid_map", group + ' ' + group + " 1")) {
       return false;
+    }
   }
   ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
   return ::mount("none", directory.c_str(), "tmpfs", 0, "mode=700,size=4k,nr_inodes=1") == 0;
