@@ -124,6 +124,8 @@ void connect_operation::drop_endpoint() noexcept {
 }
 
 void connect_operation::fail(failure why) noexcept {
+  // Not answered: it can still be accepted otherwise, or rejected.
+  if (request_ != nullptr && !request_->answered) request_->taken = false;
   failure_ = std::move(why.with_operation(request_ != nullptr ? "accept" : "connect"));
   finish();
 }
@@ -229,26 +231,21 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
 void connect_operation::do_accept() {
   detail::adapter_poller& via = *request_->via;
   const transport::capabilities& caps = via.domain().caps();
-  // Not answered: it can still be accepted otherwise, or rejected.
-  const auto refuse = [this](failure why) {
-    request_->taken = false;
-    fail(std::move(why));
-  };
   if (private_data_.size() > caps.max_accept_data) {
-    refuse({errc::invalid_value,
-            std::to_string(private_data_.size()) + " bytes of private data with an accept, " +
-                std::string(name(caps.transport)) + " carries " +
-                std::to_string(caps.max_accept_data) + ": send the rest as a message"});
+    fail({errc::invalid_value,
+          std::to_string(private_data_.size()) + " bytes of private data with an accept, " +
+              std::string(name(caps.transport)) + " carries " +
+              std::to_string(caps.max_accept_data) + ": send the rest as a message"});
     return;
   }
   if (via.broken()) {
-    refuse(via.why_broken());
+    fail(via.why_broken());
     return;
   }
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
       via.adapter().accept(request_->id, options_.endpoint, private_data_);
   if (!pair) {
-    refuse(pair.why());
+    fail(pair.why());
     return;
   }
   request_->answered = true;

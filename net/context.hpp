@@ -53,7 +53,8 @@ class Context {
   // one-sided access to it costs a plain copy there. no_memory says which limit to raise.
   [[nodiscard]] result<MemoryRegion> allocate(std::size_t bytes,
                                               access rights = access::local_write);
-  // The user's memory, which must stay mapped until the last handle to the region is gone.
+  // The user's memory, which must stay mapped, and as it is, until the last handle to the region is gone.
+  // not_permitted where it is not mapped, not readable, or not writable though `rights` need it.
   [[nodiscard]] result<MemoryRegion> register_memory(std::span<std::byte> memory, access rights);
 
   [[nodiscard]] std::vector<transport::capabilities> transports() const;

@@ -2,12 +2,14 @@
 
 #include "options.hpp"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <fstream>
 
 #include <sched.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 namespace perf {
 namespace {
@@ -45,6 +47,8 @@ conditions take_conditions(const options& o) {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) == 0) {
     c.cpus = static_cast<unsigned>(CPU_COUNT(&set));
+  } else {  // more of them than the set has room for
+    c.cpus = static_cast<unsigned>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 0L));
   }
   c.date = utc_now();
   c.client_cpu = o.client_cpu;

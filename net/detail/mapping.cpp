@@ -40,14 +40,16 @@ failure refused(std::size_t offset, const char* why) {
 
 result<void> check_mapping(std::span<const std::byte> memory, transport::access rights) {
   if (memory.empty()) return {};
-  const std::unique_ptr<std::FILE, close_file> maps(std::fopen("/proc/self/maps", "re"));
+  const std::unique_ptr<std::FILE, close_file> maps(std::fopen("/proc/thread-self/maps", "re"));
   if (maps == nullptr) return {};
+  bool told = false;
   const auto start = reinterpret_cast<std::uintptr_t>(memory.data());
   const std::uintptr_t end = start + memory.size();
   const bool written = has(rights, transport::access::local_write);
   std::uintptr_t good = start;  // up to here
   mapping m;
   while (good < end && next_mapping(maps.get(), m)) {
+    told = true;
     if (m.end <= good) continue;
     if (m.first > good) break;
     if (!m.readable) return refused(good - start, "may not be read: see mmap() and mprotect()");
@@ -57,6 +59,7 @@ result<void> check_mapping(std::span<const std::byte> memory, transport::access 
     }
     good = m.end;
   }
+  if (!told || std::ferror(maps.get()) != 0) return {};
   if (good < end) return refused(good - start, "is not mapped");
   return {};
 }

@@ -116,20 +116,20 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op, std::uint32_t
 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
-  if (recv && first_orphan != 0) {
-    if (op.lease_ && worker->adopt_orphan(*this, op)) return;
-    op.complete_failed(
-        {errc::bad_state,
-         "a canceled receive into a pool is still posted and the next message is its: "
-         "receive into a pool until it has been taken over"});
-    return;
-  }
+  if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
   if (state == endpoint_state::closed || state == endpoint_state::closing) [[unlikely]] {
     if (closed_here) {
       op.complete_failed({errc::not_connected, "this side closed the connection"});
     } else {
       op.complete_failed(flushed(op.op_name()));
     }
+    return;
+  }
+  if (recv && first_orphan != 0) [[unlikely]] {
+    op.complete_failed(
+        {errc::bad_state,
+         "a canceled receive into a pool is still posted and the next message is its: "
+         "receive into a pool until it has been taken over"});
     return;
   }
   list<post_base>& waiting = recv ? waiting_recvs : waiting_sends;

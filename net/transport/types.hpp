@@ -170,8 +170,8 @@ struct queue_pair_options {
   // A peer that owes an answer and shows no sign of life for this long is dead (timeout and retry
   // count of verbs in one). A process that is stopped, or does not poll, shows none.
   duration peer_timeout = std::chrono::seconds(5);
-  duration connect_timeout = std::chrono::seconds(5);
-  std::uint32_t qkey = 0;  // service::ud
+  duration connect_timeout = std::chrono::seconds(5);  // both: more than none
+  std::uint32_t qkey = 0;                              // service::ud
 };
 
 // What one transport can do here. Data, not promises: factories check again.

@@ -126,19 +126,19 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   const std::string path = port_path(domain_->directory(), to.port);
   const result<bool> here = is_this_host(to.host);
   if (!here) return here.why();
-  if (::access(path.c_str(), F_OK) != 0 || !*here || !serves(path, addresses_of(to.host))) {
+  if (::access(path.c_str(), F_OK) != 0 || !*here) {
     return failure{errc::unreachable, "nobody listens on " + to.text() +
                                           " by shared memory: start the service as this user on "
                                           "this host, or check the port"};
   }
   auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted, path);
-  const result<void> dialed = dial_for(*q, path, private_data);
+  const result<void> dialed = dial_for(*q, path, private_data, &to);
   if (!dialed) return dialed.why();
   return std::unique_ptr<queue_pair>(std::move(q));
 }
 
 result<void> shm_adapter::dial_for(shm_queue_pair& q, const std::string& path,
-                                   std::span<const std::byte> data) {
+                                   std::span<const std::byte> data, const address* to) {
   result<dial> d = dial_name(path);
   if (!d) return d.why();
   if ((*d).again) {
@@ -149,6 +149,13 @@ result<void> shm_adapter::dial_for(shm_queue_pair& q, const std::string& path,
   if (!domain_->options().any_user && (*who).uid != ::geteuid()) {
     return failure{errc::not_permitted, path + " belongs to user " + std::to_string((*who).uid) +
                                             ": allow any user, or connect as that one"};
+  }
+  const result<bool> served = to != nullptr ? serves(path, to->host) : true;
+  if (!served) return served.why();
+  if (!*served) {
+    return failure{errc::unreachable, "who listens on port " + std::to_string(to->port) +
+                                          " by shared memory does so on another address than " +
+                                          to->host + ": connect to that one"};
   }
   const std::uint32_t ring_bytes = domain_->options().ring_bytes;
   const result<unique_fd> memory = create_shared("cordma-channel", channel_bytes(ring_bytes));

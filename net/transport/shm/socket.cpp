@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cordma/net/transport/shm/socket.hpp>
 #include <cstdlib>
-#include <fstream>
+#include <memory>
 
 namespace cordma::transport::shm {
 namespace {
@@ -194,6 +195,7 @@ std::vector<std::string> addresses_of(const std::string& host) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
   std::vector<std::string> all;
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     if (a->ai_family == AF_INET) {
@@ -206,21 +208,28 @@ std::vector<std::string> addresses_of(const std::string& host) {
       all.push_back(text_of(AF_INET6, &v6.sin6_addr));
     }
   }
-  ::freeaddrinfo(found);
   const bool every = std::find(all.begin(), all.end(), "0.0.0.0") != all.end() ||
                      std::find(all.begin(), all.end(), "::") != all.end();
   return every ? std::vector<std::string>() : all;
 }
 
-bool serves(const std::string& path, const std::vector<std::string>& wanted) {
-  std::ifstream lock(path + ".lock");
-  std::string one;
-  bool all = true;
-  while (std::getline(lock, one)) {
-    all = false;
-    if (std::find(wanted.begin(), wanted.end(), one) != wanted.end()) return true;
+result<bool> serves(const std::string& path, const std::string& host) {
+  const unique_fd lock(
+      ::open((path + ".lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!lock && errno == ELOOP) return false;
+  // A listener that lets nobody else read it refuses us itself.
+  if (!lock && errno != ENOENT && errno != EACCES) {
+    return socket_failure(errno, "looking what is served at " + path);
   }
-  return all || wanted.empty();
+  std::array<char, 4096> text;
+  const ssize_t n = lock ? ::pread(lock.get(), text.data(), text.size(), 0) : 0;
+  if (n <= 0) return n == 0;  // nothing there: every address
+  const std::string served = '\n' + std::string(text.data(), static_cast<std::size_t>(n));
+  const std::vector<std::string> wanted = addresses_of(host);
+  return wanted.empty() ||
+         std::any_of(wanted.begin(), wanted.end(), [&served](const std::string& one) {
+           return served.find('\n' + one + '\n') != std::string::npos;
+         });
 }
 
 bound_name::~bound_name() {
@@ -249,6 +258,7 @@ result<bound_name> bind_name(const std::string& path, bool any_user,
                                      " already: choose another port, or stop it"};
   }
   b.lock = std::move(*lock);
+  if (any_user) static_cast<void>(::fchmod(b.lock.get(), 0644));  // whoever connects reads it
   const result<void> written = write_served(b.lock.get(), b.lock_path, addresses);
   if (!written) return written.why();
   b.socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

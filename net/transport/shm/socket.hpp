@@ -44,8 +44,9 @@ class peer_name {
 
 // What `host` means here, as numbers, in inet_ntop()'s spelling; none: every address of this machine.
 [[nodiscard]] std::vector<std::string> addresses_of(const std::string& host);
-// Whether who listens at `path` was told to do so on one of these addresses.
-[[nodiscard]] bool serves(const std::string& path, const std::vector<std::string>& wanted);
+// Whether who listens at `path` was told to do so on an address of `host`; may resolve it. REQUIRES a
+// connection to its socket: what it serves is written down before.
+[[nodiscard]] result<bool> serves(const std::string& path, const std::string& host);
 
 // A listening socket and the lock that makes the name its own; both go with the process.
 struct bound_name {
