@@ -40,7 +40,6 @@ struct post_list {
   std::array<ibv_sge, post_list_length * most_segments> segments{};
 };
 
-// A descriptor of the operating system.
 // Bound to one thread, but for tell().
 class verbs_adapter final : public adapter {
  public:
