@@ -13,8 +13,12 @@ constexpr std::size_t alignment = 64;
 
 // What is done for those who wait, on the pool's thread.
 struct buffer_waiters {
+  static bool is_closed(const detail::pool_core& pool) noexcept {
+    return pool.returned_head.load(std::memory_order_relaxed) == detail::pool_core::closed;
+  }
   // Takes over what other threads gave back, and gives it to who waits, first come first served.
   static void collect(detail::pool_core& pool) noexcept {
+    if (is_closed(pool)) return;
     std::uint32_t head = pool.returned_head.exchange(0, std::memory_order_seq_cst);
     while (head != 0) {
       const std::uint32_t index = std::exchange(head, pool.next[head - 1]) - 1;
@@ -28,7 +32,6 @@ struct buffer_waiters {
   }
   static Buffer lend(detail::pool_core& pool, std::uint32_t index) noexcept {
     pool.taken[index] = true;
-    pool.references.fetch_add(1, std::memory_order_relaxed);
     return Buffer(&pool, index);
   }
   // False where nobody waits.
@@ -63,6 +66,14 @@ struct buffer_waiters {
       op.finish();
     }
     stand_down(pool);
+    // Counted before anybody can see that it closed, and release what he holds.
+    pool.references.fetch_add(pool.count - pool.available, std::memory_order_relaxed);
+    std::uint32_t head =
+        pool.returned_head.exchange(detail::pool_core::closed, std::memory_order_seq_cst);
+    while (head != 0) {
+      head = pool.next[head - 1];
+      detail::release(pool);
+    }
   }
 };
 
@@ -85,18 +96,28 @@ void give_back(pool_core& pool, std::uint32_t index) noexcept {
   CORDMA_REQUIRE(pool.taken[index]);
   pool.taken[index] = false;
   if (pool.owner_thread == &detail::thread_mark) {
-    if (!buffer_waiters::hand_on(pool, index)) buffer_waiters::put_back(pool, index);
-    release(pool);
+    if (buffer_waiters::is_closed(pool)) {
+      release(pool);
+    } else if (!buffer_waiters::hand_on(pool, index)) {
+      buffer_waiters::put_back(pool, index);
+    }
     return;
   }
+  // Once it is on the list it no longer keeps the core alive.
+  pool.references.fetch_add(1, std::memory_order_relaxed);
   std::uint32_t head = pool.returned_head.load(std::memory_order_relaxed);
   do {
+    if (head == pool_core::closed) {
+      release(pool);
+      release(pool);
+      return;
+    }
     pool.next[index] = head;
   } while (!pool.returned_head.compare_exchange_weak(head, index + 1, std::memory_order_seq_cst,
                                                      std::memory_order_relaxed));
   auto set = pool_alarm::set;
   if (pool.alarm.compare_exchange_strong(set, pool_alarm::rung)) {
-    pool.waiter_home->post(pool.bell);  // with the reference of this buffer
+    pool.waiter_home->post(pool.bell);  // with the reference of before
   } else {
     release(pool);
   }

@@ -25,14 +25,17 @@ enum class pool_alarm : std::uint8_t {
 };
 
 struct pool_core;
-// Tells the pool's thread that a buffer came back; holds a reference on its way.
+// Tells the pool's thread that a buffer came back; holds a reference while it is under way.
 struct pool_bell final : inbox_item {
   explicit pool_bell(pool_core& rung_for) noexcept;
   pool_core& pool;
 };
 
-// Lives until the pool and the last buffer are gone.
+// Lives until the pool and the last buffer are gone. While the pool lives, what its thread takes and
+// gives back counts nothing: the pool holds it for all. Its end counts what is on loan.
 struct pool_core {
+  static constexpr std::uint32_t closed = UINT32_MAX;  // returned_head, once the pool is gone
+
   MemoryRegion region;
   std::size_t buffer_bytes = 0;
   std::size_t stride = 0;
@@ -42,7 +45,7 @@ struct pool_core {
   std::uint32_t free_head = 0;            // owner thread
   std::uint32_t available = 0;
   const void* owner_thread = nullptr;
-  std::atomic<std::uint32_t> returned_head{0};  // given back by other threads
+  std::atomic<std::uint32_t> returned_head{0};  // given back by other threads, by index + 1
   std::atomic<std::uint32_t> references{1};
   list<buffer_operation> waiting;  // owner thread
   reactor* waiter_home = nullptr;  // written by the owner thread before it sets the alarm
@@ -121,7 +124,8 @@ class [[nodiscard]] buffer_operation final : public operation<buffer_operation, 
 };
 
 // Bound to the thread that made it (take(), get()); buffers may be given back anywhere. Never allocates
-// after construction. Buffers may outlive the pool.
+// after construction. Buffers may outlive the pool. Destroy it on that thread, or when that one does
+// nothing with its buffers any more.
 class BufferPool {
  public:
   // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region with `rights`,

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -53,11 +54,20 @@ result<void> register_everywhere(detail::region_core& region) {
   return {};
 }
 
-// Bytes that this machine, or the container, could have at the very most. fallocate() on a memfd does
-// not fail beyond it: the kernel kills somebody instead, most likely us.
+// Bytes that this machine can give now, or the container at the very most; what the kernel takes back
+// from its caches counts. fallocate() on a memfd does not fail beyond it: the kernel kills somebody
+// instead, most likely us.
 std::uint64_t memory_there_is() {
-  const auto pages = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 0L));
-  std::uint64_t most = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::uint64_t most = 0;
+  std::ifstream lines("/proc/meminfo");
+  std::string name;
+  std::uint64_t kibibytes = 0;
+  std::string unit;
+  while (lines >> name >> kibibytes) {
+    if (name == "MemAvailable:" || name == "SwapFree:") most += kibibytes << 10;
+    std::getline(lines, unit);
+  }
+  if (most == 0) most = UINT64_MAX;  // no /proc: the kernel may decide
   for (const char* file :
        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     std::ifstream in(file);
@@ -81,7 +91,7 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
                    "cannot allocate " + std::to_string(bytes) +
                        " bytes: this machine, or the memory limit of this container, "
                        "has " +
-                       std::to_string(most)};
+                       std::to_string(most) + " left at most: ask for less, or free memory"};
   }
   // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
   rlimit largest{};

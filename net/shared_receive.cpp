@@ -34,6 +34,7 @@ struct shared_receive_core {
   list<shared_entry> arrived;
   list<shared_entry> starved;  // for want of a buffer
   list<arrival_operation> waiting;
+  bool ending = false;
 
   void post(shared_entry& e) noexcept;
   void feed_starved() noexcept;
@@ -66,6 +67,7 @@ void shared_receive_core::feed_starved() noexcept {
 }
 
 void shared_receive_core::on_done(shared_entry& e) noexcept {
+  if (ending) return;
   shared_source& s = *e.source;
   --s.posted;
   result<Message> got = e.op->take_result();
@@ -112,6 +114,12 @@ shared_receive_core::~shared_receive_core() {
     arrival_operation& op = waiting.pop_front();
     op.failure_.emplace(errc::shutdown, "the SharedReceive is gone");
     op.finish();
+  }
+  ending = true;
+  for (const auto& s : sources) {
+    for (std::uint32_t i = 0; i < per_endpoint; ++i) {
+      if (s->entries[i].op) s->entries[i].op->cancel();
+    }
   }
 }
 

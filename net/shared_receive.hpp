@@ -54,8 +54,8 @@ class [[nodiscard]] arrival_operation final : public operation<arrival_operation
 
 // Bound to the thread of its Worker. Keeps receives from one pool posted on every endpoint attached;
 // what one endpoint sends comes in its order, endpoints take turns as they come. Allocates when an
-// endpoint is attached, never per message. Destroying it leaves the endpoints as they are; messages
-// that are here and not taken are dropped.
+// endpoint is attached, never per message. Destroying it cancels its receives: what arrives later goes
+// to the endpoints' next receives into a pool. Messages that are here and not taken are dropped.
 class SharedReceive {
  public:
   // `pool` outlives it, and should have more than `per_endpoint` buffers for each endpoint: while it

@@ -113,7 +113,8 @@ class Worker : public user_data_holder {
   copy_operation copy(const Slice& to, const Slice& from) noexcept;
 
   // From now on connect() and accept() fail with `full` while so many endpoints live; a request that
-  // is not accepted for it is rejected. 0: no limit of our own.
+  // is not accepted for it can be accepted later, and is rejected where it is dropped. 0: no limit of
+  // our own.
   void limit_endpoints(std::size_t most) noexcept;
 
   // Any thread: `work()` runs on this Worker's thread. Allocates; must not throw.

@@ -1,9 +1,5 @@
 #include "lane.hpp"
 
-#include <cordma/runtime/units.hpp>
-
-#include <fstream>
-
 namespace perf {
 namespace {
 
@@ -13,32 +9,6 @@ std::size_t rounded(std::size_t bytes) noexcept { return (bytes + line - 1) / li
 
 constexpr std::uint8_t value_at(std::uint64_t i, std::size_t place) noexcept {
   return static_cast<std::uint8_t>(i * 37 + place * 11 + (place >> 8) + 1);
-}
-
-// What the kernel takes back from its caches for others is counted as there.
-std::uint64_t memory_available() {
-  std::ifstream in("/proc/meminfo");
-  std::string name;
-  std::uint64_t kibibytes = 0;
-  std::string unit;
-  while (in >> name >> kibibytes) {
-    if (name == "MemAvailable:") return kibibytes << 10;
-    std::getline(in, unit);
-  }
-  return UINT64_MAX;
-}
-
-// Both sides may be on this machine: the kernel would kill one of them rather than refuse its memory.
-void require_room(std::uint64_t bytes) {
-  constexpr std::uint64_t unquestioned = std::uint64_t{64} << 20;
-  if (bytes <= unquestioned) return;
-  const std::uint64_t available = memory_available();
-  if (bytes <= available) return;
-  cordma::throw_error({cordma::errc::no_memory,
-                       "this run takes " + cordma::format_size(bytes) +
-                           " of buffers on each side, but " + std::to_string(available >> 20) +
-                           " MiB are free here: a smaller --size, or a smaller --outstanding where "
-                           "--check is given, takes less"});
 }
 
 int looks(const cordma::Context& context, const cordma::Endpoint& connection) {
@@ -60,7 +30,6 @@ lane::lane(cordma::Context& context, cordma::Endpoint& connection, const plan& p
   // Every flag of a write-lat has eight aligned bytes of its own, at the end of its message.
   const std::size_t stride = rounded(size < 8 ? 8 : size);
   const std::size_t area = stride * slots;
-  require_room(2 * area);
   region_ = context.allocate(2 * area, cordma::transport::all_remote).value();
   const cordma::Slice all = region_.all();
   for (std::uint32_t i = 0; i < slots; ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 namespace perf {
 namespace {
@@ -13,7 +14,8 @@ constexpr std::uint32_t writes_behind = 8;
 constexpr std::uint64_t slot_bytes = std::uint64_t{16} << 20;
 
 std::uint32_t as_many_as_fit(std::uint32_t wanted, std::uint64_t size) noexcept {
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(slot_bytes / size, 1, wanted));
+  const auto fitting = std::clamp<std::uint64_t>(slot_bytes / size, 1, wanted);
+  return static_cast<std::uint32_t>(std::bit_floor(fitting));
 }
 
 constexpr std::array<test_facts, 9> table{{

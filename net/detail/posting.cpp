@@ -78,6 +78,7 @@ inline posted worker_core::post_send(endpoint_core& e, post_base& op,
   first_free_ = s.next_free;
   ++in_flight;
   s.in_use = true;
+  s.order = posted_so_far++;
   s.op = &op;
   s.endpoint = &e;
   s.is_recv = recv;

@@ -211,13 +211,19 @@ void worker_core::make_orphan(post_base& op) noexcept {
   s.op = nullptr;
   s.orphan = true;
   s.lease = std::move(op.lease_);
-  s.next_free = 0;
-  if (e.last_orphan != 0) {
-    at(e.last_orphan - 1).next_free = index + 1;
-  } else {
-    e.first_orphan = index + 1;
+  // Behind those that were posted before it, whose messages come first.
+  const auto earlier = [&](std::uint32_t other) noexcept {
+    return other != 0 && static_cast<std::int32_t>(at(other - 1).order - s.order) < 0;
+  };
+  std::uint32_t before = earlier(e.last_orphan) ? e.last_orphan : 0;
+  std::uint32_t after = before != 0 ? 0 : e.first_orphan;
+  while (earlier(after)) {
+    before = after;
+    after = at(after - 1).next_free;
   }
-  e.last_orphan = index + 1;
+  s.next_free = after;
+  (before != 0 ? at(before - 1).next_free : e.first_orphan) = index + 1;
+  if (after == 0) e.last_orphan = index + 1;
 }
 
 bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {

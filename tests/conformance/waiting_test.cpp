@@ -132,14 +132,16 @@ void hunt(wait_mode mode) {
 }  // namespace
 
 TEST_CASE(
-    "D7: one message in each window between the last drain and the sleep, 1e5 times: none is "
+    "D7: one message in each window between the last drain and the sleep, 1e5 times (1e4 under a "
+    "sanitizer): none is "
     "missed [event]" *
     not_on(transport::kind::sim, simulated_below)) {
   hunt(wait_mode::event);
 }
 
 TEST_CASE(
-    "D7: one message in each window between the last drain and the sleep, 1e5 times: none is "
+    "D7: one message in each window between the last drain and the sleep, 1e5 times (1e4 under a "
+    "sanitizer): none is "
     "missed [adaptive]" *
     not_on(transport::kind::sim, simulated_below)) {
   hunt(wait_mode::adaptive);
@@ -248,7 +250,7 @@ void hunt_across_threads() {
 
 TEST_CASE(
     "D7: a thread that is let loose in each window between the last drain and the sleep, 1e5 "
-    "times, is heard" *
+    "times (1e4 under a sanitizer), is heard" *
     not_on(transport::kind::sim, one_loop)) {
   hunt_across_threads();
 }
@@ -328,14 +330,14 @@ void hunt_on_sim(wait_mode mode) {
 
 TEST_CASE(
     "D7: a packet that leaves in each window between the last drain and the sleep wakes the "
-    "sleeper, 1e5 times [event]" *
+    "sleeper, 1e5 times (1e4 under a sanitizer) [event]" *
     only_on(transport::kind::sim, real_below)) {
   hunt_on_sim(wait_mode::event);
 }
 
 TEST_CASE(
     "D7: a packet that leaves in each window between the last drain and the sleep wakes the "
-    "sleeper, 1e5 times [adaptive]" *
+    "sleeper, 1e5 times (1e4 under a sanitizer) [adaptive]" *
     only_on(transport::kind::sim, real_below)) {
   hunt_on_sim(wait_mode::adaptive);
 }

@@ -148,6 +148,31 @@ TEST_CASE("I6: without buffers receives wait, and go on when there are some agai
   });
 }
 
+TEST_CASE("I6: what comes after a SharedReceive is gone goes to receives into a pool, in order") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    BufferPool pool(on.server_context(), 8, 6);
+    {
+      SharedReceive arrivals(on.server(), pool, 4);
+      CHECK(arrivals.attach(w.server).ok());
+      for (std::uint64_t i = 0; i < 3;
+           ++i) {  // so that the last posted is not the last of its list
+        co_await w.client.send_inline(std::as_bytes(std::span(&i, 1)));
+        const Arrival a = co_await arrivals.next();
+        CHECK(a.ended() == nullptr);
+      }
+    }
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      send_operation sending = w.client.send_inline(std::as_bytes(std::span(&i, 1))).start();
+      const Message got = co_await w.server.recv(pool);
+      co_await sending;
+      CHECK(*reinterpret_cast<const std::uint64_t*>(got.bytes().data()) == i);
+    }
+    CHECK(pool.available() >= 3);  // at most three of the four are still posted
+  });
+}
+
 TEST_CASE("I6: a Worker's limit of endpoints is kept, and a place is free when one goes") {
   stage s;
   s.play([](stage& on) -> task<> {

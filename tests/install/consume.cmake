@@ -1,7 +1,8 @@
 # Installs the build into an empty prefix, then configures, builds and runs a project that knows of it
-# nothing but find_package(cordma).
+# nothing but find_package(cordma). Then the same project with the sources in a folder of its own: of those
+# only runtime is built, which is enough to see that nothing takes the project for ours.
 set(prefix "${FOLDER}/prefix")
-file(REMOVE_RECURSE "${prefix}" "${FOLDER}/build")
+file(REMOVE_RECURSE "${prefix}" "${FOLDER}/build" "${FOLDER}/embedded")
 
 function(step)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status)
@@ -17,3 +18,8 @@ step("${CMAKE_COMMAND}" -G Ninja -S "${CONSUMER}" -B "${FOLDER}/build"
   "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DEXPECTED_VERSION=${VERSION}")
 step("${CMAKE_COMMAND}" --build "${FOLDER}/build")
 step("${FOLDER}/build/consumer")
+
+step("${CMAKE_COMMAND}" -G Ninja -S "${CONSUMER}" -B "${FOLDER}/embedded" "-DCORDMA_SOURCE=${SOURCE}"
+  "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
+  "-DEXPECTED_VERSION=${VERSION}")
+step("${CMAKE_COMMAND}" --build "${FOLDER}/embedded" --target cordma_runtime)

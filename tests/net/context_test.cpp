@@ -52,15 +52,6 @@ class no_descriptors {
   rlimit before_{};
 };
 
-// Both ends of a connection of a Worker with itself.
-task<wire> meet(Worker& on, Listener& listener, const std::string& to) {
-  connect_operation connecting = on.connect(to).start();
-  ConnectionRequest request = co_await listener.next();
-  Endpoint server = co_await request.accept();
-  Endpoint client = co_await connecting;
-  co_return wire(std::move(client), std::move(server));
-}
-
 errc code_of_context(const context_options& o, std::string& why) {
   try {
     const Context c(o);
@@ -226,7 +217,7 @@ TEST_CASE(
     constexpr auto shm = transport::kind::shm;
     Listener listener = on->listen("127.0.0.1:0").value();
     const std::string to = "127.0.0.1:" + std::to_string(listener.bound().port);
-    wire w = co_await meet(*on, listener, to);
+    wire w = co_await connect(*on, listener, to);
     CHECK(w.client.transport() == transport::kind::tcp);
     CHECK(w.client.transport_reason().starts_with(told));
     CHECK(w.client.transport_reason().find("verbs") == std::string::npos);  // is nobody's loss here
@@ -275,7 +266,7 @@ TEST_CASE("K2: eight threads with a Worker each share one Context") {
       mine.run([](Context* c, Worker* on) -> task<> {
         Listener listener = on->listen("127.0.0.1:0").value();
         const std::string to = "127.0.0.1:" + std::to_string(listener.bound().port);
-        wire w = co_await meet(*on, listener, to);
+        wire w = co_await connect(*on, listener, to);
         for (int round = 0; round < 100; ++round) {
           MemoryRegion out = c->allocate(1000).value();
           MemoryRegion in = c->allocate(1000).value();

@@ -184,22 +184,14 @@ context_options on(std::vector<transport::kind> kinds) {
   return o;
 }
 
-task<wire> connect_over(Worker& client, Listener& listener, transport::kind over) {
-  connect_options how;
-  how.transport = over;
-  connect_operation connecting = client.connect(listener.bound().text(), how).start();
-  ConnectionRequest request = co_await listener.next();
-  Endpoint server = co_await request.accept();
-  Endpoint ours = co_await connecting;
-  co_return wire(std::move(ours), std::move(server));
-}
-
 task<> over_both(Worker* client, Listener* listener, MemoryRegion* mine, MemoryRegion* theirs,
                  RemoteMemory of_tcp_alone) {
   const RemoteMemory remote = exported(*theirs);
   for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {
     CAPTURE(transport::name(over));
-    wire w = co_await connect_over(*client, *listener, over);
+    connect_options by;
+    by.transport = over;
+    wire w = co_await connect(*client, *listener, listener->bound().text(), by);
     REQUIRE(w.client.transport() == over);
     fill(mine->bytes(), static_cast<std::uint64_t>(over));
     co_await w.client.write(remote, *mine);

@@ -5,6 +5,7 @@
 
 #include <cordma/runtime/scope.hpp>
 
+#include <array>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -88,6 +89,38 @@ TEST_CASE("C10: buffers come back from other threads, and outlive their pool") {
   pool.reset();
   fill(survivor.bytes(), 1);
   CHECK(filled(survivor.bytes(), 1));
+}
+
+TEST_CASE("C10: a pool ends while two threads give back what they hold, 2000 times") {
+  Context context = only_tcp();
+  std::atomic<int> round{0};
+  std::atomic<int> done{0};
+  std::array<std::vector<Buffer>, 2> held;
+  const auto give_back = [&](std::vector<Buffer>& mine) {
+    for (int r = 1; r <= 2000; ++r) {
+      while (round.load() < r) std::this_thread::yield();
+      mine.clear();
+      done.fetch_add(1);
+    }
+  };
+  std::thread one([&] { give_back(held[0]); });
+  std::thread other([&] { give_back(held[1]); });
+  for (int r = 1; r <= 2000; ++r) {
+    std::optional<BufferPool> pool;
+    pool.emplace(context, 64, 12);
+    for (int i = 0; i < 4; ++i) {
+      for (std::vector<Buffer>& h : held) h.push_back(pool->take().value());
+    }
+    Buffer mine = pool->take().value();
+    round.store(r);
+    pool.reset();
+    fill(mine.bytes(), 1);
+    mine.reset();
+    while (done.load() < 2 * r) std::this_thread::yield();
+  }
+  one.join();
+  other.join();
+  CHECK(held[0].empty());
 }
 
 TEST_CASE("C10: taking and giving back takes nothing from the heap") {

@@ -47,7 +47,9 @@ task<> resubmit(wire& w, MemoryRegion& out, MemoryRegion& in, std::uint64_t requ
 
 }  // namespace
 
-TEST_CASE("D12: a million requests over four operations, buffers swapped, nothing allocated") {
+TEST_CASE(
+    "D12: a million requests (50,000 under a sanitizer) over four operations, buffers swapped, "
+    "nothing allocated") {
   // A sanitizer is slow, and looks at memory, for which less is enough.
   constexpr std::uint64_t requests = sanitized ? 50'000 : 1'000'000;
   for (transport::kind over : {transport::kind::shm, transport::kind::tcp, transport::kind::sim}) {

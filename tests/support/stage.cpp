@@ -73,17 +73,22 @@ task<> moment(stage& s) {
   }
 }
 
+task<wire> connect(Worker& client, Listener& listener, std::string address, connect_options to,
+                   connect_options accept) {
+  connect_operation connecting = client.connect(std::move(address), to).start();
+  ConnectionRequest request = co_await listener.next();
+  Endpoint accepted = co_await request.accept(accept);
+  Endpoint connected = co_await connecting;
+  co_return wire(std::move(connected), std::move(accepted));
+}
+
 task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {
   Listener listener = s.server().listen(s.server_address()).value();
   connect_options to;
   to.endpoint = client;
-  connect_operation connecting = s.client().connect(s.reach(listener), to).start();
-  ConnectionRequest request = co_await listener.next();
   connect_options accept;
   accept.endpoint = server;
-  Endpoint accepted = co_await request.accept(accept);
-  Endpoint connected = co_await connecting;
-  co_return wire(std::move(connected), std::move(accepted));
+  co_return co_await connect(s.client(), listener, s.reach(listener), to, accept);
 }
 
 MemoryRegion client_memory(stage& s, std::size_t bytes, access rights) {

@@ -108,6 +108,10 @@ class wire {
 [[nodiscard]] task<wire> connect(stage& s, endpoint_options client = {},
                                  endpoint_options server = {});
 
+// The same on a reactor of one's own: `client` connects to `address`, where `listener` listens.
+[[nodiscard]] task<wire> connect(Worker& client, Listener& listener, std::string address,
+                                 connect_options to = {}, connect_options accept = {});
+
 // Lets others run, and time pass where it is virtual: for loops that wait for something to be seen.
 [[nodiscard]] task<> moment(stage& s);
 

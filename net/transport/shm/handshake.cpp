@@ -16,8 +16,8 @@ constexpr int port_attempts = 256;
 constexpr std::uint32_t first_dynamic_port = 49152;
 constexpr std::uint32_t dynamic_ports = 65536 - first_dynamic_port;
 
-result<bound_name> bind_any(const std::string& directory, bool any_user, address& where) {
-  const std::vector<std::string> on = addresses_of(where.host);
+result<bound_name> bind_any(const std::string& directory, bool any_user, address& where,
+                            const std::vector<std::string>& on) {
   if (where.port != 0) return bind_name(port_path(directory, where.port), any_user, on);
   const result<std::uint64_t> start = random_number();
   if (!start) return start.why();
@@ -101,13 +101,14 @@ result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
 }
 
 result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
-  const result<bool> here = is_this_host(where.host);
-  if (!here) return here.why();
-  if (!*here) {
+  const result<named_host> on = look_up(where.host);
+  if (!on) return on.why();
+  if (!on->here) {
     return failure{errc::unreachable, "\"" + where.host + "\" is not an address of this host"};
   }
   address bound = where;
-  result<bound_name> name = bind_any(domain_->directory(), domain_->options().any_user, bound);
+  result<bound_name> name =
+      bind_any(domain_->directory(), domain_->options().any_user, bound, on->addresses);
   if (!name) return name.why();
   unique_fd spare(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const int fd = (*name).socket.get();
@@ -124,21 +125,21 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   const result<queue_pair_options> granted = grant(options, domain_->caps());
   if (!granted) return granted.why();
   const std::string path = port_path(domain_->directory(), to.port);
-  const result<bool> here = is_this_host(to.host);
-  if (!here) return here.why();
-  if (::access(path.c_str(), F_OK) != 0 || !*here) {
+  const result<named_host> on = look_up(to.host);
+  if (!on) return on.why();
+  if (::access(path.c_str(), F_OK) != 0 || !on->here) {
     return failure{errc::unreachable, "nobody listens on " + to.text() +
                                           " by shared memory: start the service as this user on "
                                           "this host, or check the port"};
   }
   auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted, path);
-  const result<void> dialed = dial_for(*q, path, private_data, &to);
+  const result<void> dialed = dial_for(*q, path, private_data, &*on);
   if (!dialed) return dialed.why();
   return std::unique_ptr<queue_pair>(std::move(q));
 }
 
 result<void> shm_adapter::dial_for(shm_queue_pair& q, const std::string& path,
-                                   std::span<const std::byte> data, const address* to) {
+                                   std::span<const std::byte> data, const named_host* on) {
   result<dial> d = dial_name(path);
   if (!d) return d.why();
   if ((*d).again) {
@@ -150,12 +151,12 @@ result<void> shm_adapter::dial_for(shm_queue_pair& q, const std::string& path,
     return failure{errc::not_permitted, path + " belongs to user " + std::to_string((*who).uid) +
                                             ": allow any user, or connect as that one"};
   }
-  const result<bool> served = to != nullptr ? serves(path, to->host) : true;
+  const result<bool> served = on != nullptr ? serves(path, *on) : true;
   if (!served) return served.why();
   if (!*served) {
-    return failure{errc::unreachable, "who listens on port " + std::to_string(to->port) +
-                                          " by shared memory does so on another address than " +
-                                          to->host + ": connect to that one"};
+    return failure{errc::unreachable, "who listens at " + path +
+                                          " does so on another address than " + on->name +
+                                          ": connect to that one"};
   }
   const std::uint32_t ring_bytes = domain_->options().ring_bytes;
   const result<unique_fd> memory = create_shared("cordma-channel", channel_bytes(ring_bytes));

@@ -73,9 +73,9 @@ class shm_adapter final : public adapter {
                                                   const peer_identity& who, const std::string& path,
                                                   const queue_pair_options& options,
                                                   std::span<const std::byte> data);
-  // Connects `q` to whoever listens on `path`, and on the address `to` where there is one.
+  // Connects `q` to whoever listens on `path`, and on an address of `on` where it is given.
   result<void> dial_for(shm_queue_pair& q, const std::string& path, std::span<const std::byte> data,
-                        const address* to = nullptr);
+                        const named_host* on = nullptr);
   void drop_requests(const shm_listener* from) noexcept;
 
  private:

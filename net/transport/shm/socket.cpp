@@ -50,47 +50,31 @@ failure socket_failure(int os_errno, const std::string& what) {
   return failure::from_os(os_errno, what);
 }
 
-result<bool> is_local_ip(int family, const void* ip) {
-  const unique_fd s(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+result<bool> is_of_this_host(const addrinfo& a) {
+  const unique_fd s(::socket(a.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!s && errno == EAFNOSUPPORT) return false;
   if (!s) return socket_failure(errno, "looking whether an address is of this host");
-  if (family == AF_INET) {
-    sockaddr_in a{};
-    a.sin_family = AF_INET;
-    std::memcpy(&a.sin_addr, ip, sizeof a.sin_addr);
-    return ::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
-  }
-  sockaddr_in6 a{};
-  a.sin6_family = AF_INET6;
-  std::memcpy(&a.sin6_addr, ip, sizeof a.sin6_addr);
-  return ::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
+  return ::bind(s.get(), a.ai_addr, a.ai_addrlen) == 0;
 }
 
-result<bool> resolves_here(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
-  result<bool> here = false;
-  for (const addrinfo* a = found; a != nullptr && here && !*here; a = a->ai_next) {
-    if (a->ai_family == AF_INET) {
-      sockaddr_in v4{};
-      std::memcpy(&v4, a->ai_addr, sizeof v4);
-      here = is_local_ip(AF_INET, &v4.sin_addr);
-    } else if (a->ai_family == AF_INET6) {
-      sockaddr_in6 v6{};
-      std::memcpy(&v6, a->ai_addr, sizeof v6);
-      here = is_local_ip(AF_INET6, &v6.sin6_addr);
-    }
-  }
-  ::freeaddrinfo(found);
-  return here;
-}
-
-std::string text_of(int family, const void* ip) {
+// Empty for what is no IP address.
+std::string text_of(const addrinfo& a) {
   char text[INET6_ADDRSTRLEN] = {};
-  ::inet_ntop(family, ip, text, sizeof text);
+  if (a.ai_family == AF_INET) {
+    sockaddr_in v4{};
+    std::memcpy(&v4, a.ai_addr, sizeof v4);
+    ::inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+  } else if (a.ai_family == AF_INET6) {
+    sockaddr_in6 v6{};
+    std::memcpy(&v6, a.ai_addr, sizeof v6);
+    ::inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+  }
   return text;
+}
+
+bool is_own_name(const std::string& host) {
+  char own[256] = {};
+  return ::gethostname(own, sizeof own - 1) == 0 && host == own;
 }
 
 // What a listener serves stands in its lock file. Nothing there: every address.
@@ -177,43 +161,33 @@ result<std::string> rendezvous_directory(const std::string& configured, bool any
   return path;
 }
 
-result<bool> is_this_host(const std::string& host) {
-  if (host.empty() || host == "localhost") return true;
-  in_addr v4{};
-  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return is_local_ip(AF_INET, &v4);
-  in6_addr v6{};
-  if (::inet_pton(AF_INET6, host.c_str(), &v6) == 1) return is_local_ip(AF_INET6, &v6);
-  char own[256] = {};
-  if (::gethostname(own, sizeof own - 1) == 0 && host == own) return true;
-  return resolves_here(host);
-}
-
-std::vector<std::string> addresses_of(const std::string& host) {
-  if (host.empty()) return {};
-  if (host == "localhost") return {"127.0.0.1", "::1"};
+result<named_host> look_up(const std::string& host) {
+  if (host.empty()) return named_host{host, true, {}};
+  if (host == "localhost") return named_host{host, true, {"127.0.0.1", "::1"}};
+  // A machine's own name need not be known to anybody.
+  named_host n{host, is_own_name(host), {}};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return n;
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
-  std::vector<std::string> all;
+  bool every = false;
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-    if (a->ai_family == AF_INET) {
-      sockaddr_in v4{};
-      std::memcpy(&v4, a->ai_addr, sizeof v4);
-      all.push_back(text_of(AF_INET, &v4.sin_addr));
-    } else if (a->ai_family == AF_INET6) {
-      sockaddr_in6 v6{};
-      std::memcpy(&v6, a->ai_addr, sizeof v6);
-      all.push_back(text_of(AF_INET6, &v6.sin6_addr));
+    std::string text = text_of(*a);
+    if (text.empty()) continue;
+    if (!n.here) {
+      const result<bool> here = is_of_this_host(*a);
+      if (!here) return here.why();
+      n.here = *here;
     }
+    every = every || text == "0.0.0.0" || text == "::";
+    n.addresses.push_back(std::move(text));
   }
-  const bool every = std::find(all.begin(), all.end(), "0.0.0.0") != all.end() ||
-                     std::find(all.begin(), all.end(), "::") != all.end();
-  return every ? std::vector<std::string>() : all;
+  if (every) n.addresses.clear();
+  return n;
 }
 
-result<bool> serves(const std::string& path, const std::string& host) {
+result<bool> serves(const std::string& path, const named_host& wanted) {
   const unique_fd lock(
       ::open((path + ".lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!lock && errno == ELOOP) return false;
@@ -225,9 +199,8 @@ result<bool> serves(const std::string& path, const std::string& host) {
   const ssize_t n = lock ? ::pread(lock.get(), text.data(), text.size(), 0) : 0;
   if (n <= 0) return n == 0;  // nothing there: every address
   const std::string served = '\n' + std::string(text.data(), static_cast<std::size_t>(n));
-  const std::vector<std::string> wanted = addresses_of(host);
-  return wanted.empty() ||
-         std::any_of(wanted.begin(), wanted.end(), [&served](const std::string& one) {
+  return wanted.addresses.empty() ||
+         std::ranges::any_of(wanted.addresses, [&served](const std::string& one) {
            return served.find('\n' + one + '\n') != std::string::npos;
          });
 }

@@ -38,15 +38,17 @@ class peer_name {
 // The directory, made where it is missing. not_permitted where it belongs to somebody else.
 [[nodiscard]] result<std::string> rendezvous_directory(const std::string& configured,
                                                        bool any_user);
-// Whether a listener's host names this machine; may resolve it. no_memory where no socket is left to
-// find it out.
-[[nodiscard]] result<bool> is_this_host(const std::string& host);
-
-// What `host` means here, as numbers, in inet_ntop()'s spelling; none: every address of this machine.
-[[nodiscard]] std::vector<std::string> addresses_of(const std::string& host);
-// Whether who listens at `path` was told to do so on an address of `host`; may resolve it. REQUIRES a
-// connection to its socket: what it serves is written down before.
-[[nodiscard]] result<bool> serves(const std::string& path, const std::string& host);
+// What the host of an address means.
+struct named_host {
+  std::string name;
+  bool here = false;                   // one of its addresses is of this machine
+  std::vector<std::string> addresses;  // in inet_ntop()'s spelling; none: every one of this machine
+};
+// May resolve the name; nowhere, where it cannot be. no_memory where no socket is left to find out.
+[[nodiscard]] result<named_host> look_up(const std::string& host);
+// Whether who listens at `path` was told to do so on an address of `wanted`. REQUIRES a connection to
+// its socket: what it serves is written down before.
+[[nodiscard]] result<bool> serves(const std::string& path, const named_host& wanted);
 
 // A listening socket and the lock that makes the name its own; both go with the process.
 struct bound_name {

@@ -6,7 +6,6 @@
 #include <cerrno>
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 namespace cordma::transport::sim {
 namespace {

@@ -1,7 +1,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
