@@ -39,8 +39,8 @@ class RemoteSyncEvent {
 
   // The counter, by a read of eight bytes; one at a time, first come first served.
   [[nodiscard]] task<std::uint64_t> get();
-  // A write of eight bytes, with immediate where the owner wants notices; one at a time, first come
-  // first served. Done as Endpoint::write() is; a later get() sees it. What was written before over
+  // A write of eight bytes, and a notice where the owner wants them; one at a time, first come first
+  // served. Done as Endpoint::write() is; a later get() sees it. What was written before over
   // the same connection is visible to whoever sees it.
   [[nodiscard]] task<void> set(std::uint64_t value);
   // Returns the counter before. On cancellation, of set() as well: it may have happened, and a waiter

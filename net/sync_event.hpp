@@ -119,10 +119,10 @@ class [[nodiscard]] sync_operation final
 // belongs to the other mode, or comes before the start or after stop(), fails with bad_state.
 //
 // A change made here wakes who waits here. A peer's change is followed, on the same connection, by a
-// notice: a write with immediate, whose data is the value of a set, or nothing. The owner has a receive
-// posted for each and then looks at the counter, so that it can sleep until one comes: listen() does
-// both. Where nobody receives, publishers wait: say sync_notices::none there.
-// An event that blocks is looked at anyway, and wants none.
+// notice: a write of nothing, with immediate. The owner has a receive posted for each and then looks at
+// the counter, so that it can sleep until one comes: listen() does both. Where nobody receives, or no
+// longer does, publishers wait until the connection ends or the event is gone: say sync_notices::none
+// there. An event that blocks is looked at anyway, and wants none.
 //
 // What is written before a set or an add is seen by who saw its outcome. The counter is never seen half
 // changed. Adds wrap at 2^64. Over several transports they are atomic with each other where each is

@@ -118,7 +118,7 @@ TEST_CASE("E9, E10: owner and peer take turns by waiting and reading, with value
 namespace {
 
 constexpr std::uint64_t publishers = 4;
-constexpr std::uint64_t adds_each = 5000;
+constexpr std::uint64_t adds_each = 20'000;
 
 task<> add_many(RemoteSyncEvent* remote, std::vector<std::uint64_t>* fetched) {
   for (std::uint64_t i = 0; i < adds_each; ++i) {
@@ -371,7 +371,7 @@ TEST_CASE("E8: a notice comes as its immediate says, for who receives it without
       const Received got = co_await *receive;
       CHECK(got.op == transport::opcode::recv_write_imm);
       CHECK(got.imm == numbered.notice);
-      CHECK(got.bytes == (receive == &first ? 8 : 0));
+      CHECK(got.bytes == 0);
       CHECK_FALSE(waits.done());
     }
     event.look();
