@@ -11,7 +11,9 @@
 #include <cordma/net/listener.hpp>
 #include <cordma/net/memory.hpp>
 #include <cordma/net/receive_credits.hpp>
+#include <cordma/net/remote_sync_event.hpp>
 #include <cordma/net/shared_receive.hpp>
+#include <cordma/net/sync_event.hpp>
 #include <cordma/net/typed_endpoint.hpp>
 #include <cordma/net/worker.hpp>
 #include <cordma/runtime/operation.hpp>

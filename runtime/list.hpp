@@ -61,6 +61,14 @@ class list {
   [[nodiscard]] T& front() noexcept { return static_cast<T&>(*head_.next_); }
   void push_back(T& item) noexcept { insert(*head_.prev_, item); }
   void push_front(T& item) noexcept { insert(head_, item); }
+  // Behind all that `before(item, other)` does not put it in front of, looked for from the back: what
+  // comes in order costs one step. Keeps a list in order, and equals as they came.
+  template <class Before>
+  void insert_in_order(T& item, Before before) noexcept {
+    list_node* place = head_.prev_;
+    while (place != &head_ && before(item, static_cast<const T&>(*place))) place = place->prev_;
+    insert(*place, item);
+  }
   T& pop_front() noexcept {
     T& item = front();
     static_cast<list_node&>(item).unlink();

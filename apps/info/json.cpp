@@ -25,7 +25,8 @@ ordered_json to_object(const transport::capabilities& c) {
           {"max_queue_pairs", c.max_queue_pairs},
           {"max_datagram", c.max_datagram},
           {"event_driven", c.event_driven},
-          {"needs_target_progress", c.needs_target_progress}};
+          {"needs_target_progress", c.needs_target_progress},
+          {"atomic_with_cpu", c.atomic_with_cpu}};
 }
 
 }  // namespace

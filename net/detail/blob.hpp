@@ -1,4 +1,4 @@
-// The exported form of a MemoryRegion. 64 bytes, little-endian:
+// The exported forms, little-endian. Of a MemoryRegion, 64 bytes:
 //   offset  0  magic "CRMB"
 //           4  u16 version
 //           6  u16 length of the blob in bytes
@@ -8,6 +8,15 @@
 //          25  3 bytes, zero
 //          28  u32 CRC32C of the blob with this field zero
 //          32  u64 rkey, one per transport::kind in its order; 0 = not exported there
+// Of a SyncEvent, 88 bytes:
+//   offset  0  magic "CRSE"
+//           4  u16 version
+//           6  u16 length of the blob in bytes
+//           8  u32 CRC32C of the blob with this field zero
+//          12  u32 the immediate of notices
+//          16  u8  whether its owner wants notices: 0, 1
+//          17  7 bytes, zero
+//          24  the counter's memory: 8 bytes, aligned to 8, in the form above
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -32,6 +41,19 @@ static_assert(32 + 8 * transport::kind_count == blob::bytes);
 void encode(const blob& b, std::span<std::byte, blob::bytes> out) noexcept;
 // invalid_value or unsupported_version, with a sentence. Accepts nothing that encode() cannot write.
 [[nodiscard]] result<blob> decode(std::span<const std::byte> in);
+
+struct sync_blob {
+  static constexpr std::size_t word_at = 24;
+  static constexpr std::size_t bytes = word_at + blob::bytes;
+  static constexpr std::uint16_t version = 1;
+  blob word;
+  std::uint32_t imm = 0;
+  bool notices = false;
+};
+
+void encode(const sync_blob& b, std::span<std::byte, sync_blob::bytes> out) noexcept;
+// As decode().
+[[nodiscard]] result<sync_blob> decode_sync(std::span<const std::byte> in);
 
 // Castagnoli polynomial, as iSCSI and ext4 use it (RFC 3720, appendix B.4).
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> data) noexcept;

@@ -191,6 +191,7 @@ struct capabilities {
   std::uint32_t max_accept_data = 196;  // bytes of private data with an accept or a reject
   bool event_driven = false;            // has a wait fd
   bool needs_target_progress = false;   // one-sided operations wait for the target to poll
+  bool atomic_with_cpu = false;  // fetch_add, compare_swap and the atomics of the target's CPUs
   [[nodiscard]] bool supports(service s, opcode op) const noexcept {
     return (operations[static_cast<std::size_t>(s)] & (1U << static_cast<unsigned>(op))) != 0;
   }

@@ -47,6 +47,7 @@ struct ground {
   DatagramEndpoint port = {};
   datagram_peer self = {};
   std::optional<SharedReceive> shared = {};
+  std::optional<SyncEvent> event = {};
 };
 
 using setup = task<bool> (*)(ground&);  // false: this transport has no such object
@@ -123,6 +124,17 @@ task<bool> shared_in(ground& g) {
   co_await endpoint_in(g);
   g.in = wanted;
   g.shared.emplace(g.on.client(), g.pool, 1);
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+task<bool> event_in(ground& g) {
+  sync_event_options o;
+  o.publisher = sync_location::cpu;
+  o.subscriber = sync_location::remote;
+  g.event.emplace(g.on.client_context(), o);
+  if (g.in != state::fresh) g.event->start(g.on.client()).value();
+  if (g.in == state::closed) g.event->stop().value();
   if (g.in == state::orphan) g.on.drop_client();
   co_return true;
 }
@@ -245,6 +257,24 @@ const std::array table{
     cell("DatagramEndpoint.close", port_in, [](g_& g) { return g.port.close(); },                               {none,  ok,    ok,    ok,    none,  ok}),
     cell("SharedReceive.attach", shared_in, [](g_& g) { return g.shared->attach(g.e); },                        {none,  ok,    none,  none,  none,  invalid}),
     cell("SharedReceive.next", shared_in, [](g_& g) { return g.shared->next(); },                               {none,  waits, none,  none,  none,  waits}),
+    cell("SyncEvent.start", event_in, [](g_& g) { return g.event->start(g.on.client()); },                     {ok,    bad,   none,  bad,   none,  none}),
+    cell("SyncEvent.start_blocking", event_in, [](g_& g) { return g.event->start_blocking(); },                {ok,    bad,   none,  bad,   none,  bad}),
+    cell("SyncEvent.stop", event_in, [](g_& g) { return g.event->stop(); },                                    {bad,   ok,    none,  ok,    none,  ok}),
+    cell("SyncEvent.export_remote", event_in, [](g_& g) { return g.event->export_remote(); },                  {bad,   ok,    none,  bad,   none,  ok}),
+    cell("SyncEvent.set", event_in, [](g_& g) { return g.event->set(0); },                                     {bad,   ok,    none,  bad,   none,  ok}),
+    cell("SyncEvent.add", event_in, [](g_& g) { return g.event->add(1); },                                     {bad,   ok,    none,  bad,   none,  ok}),
+    cell("SyncEvent.get", event_in, [](g_& g) { return g.event->get(); },                                      {bad,   ok,    none,  bad,   none,  ok}),
+    cell("SyncEvent.wait", event_in, [](g_& g) { return g.event->wait({}); },                                  {bad,   waits, none,  bad,   none,  waits}),
+    cell("SyncEvent.wait_gt", event_in, [](g_& g) { return g.event->wait_gt(0); },                             {bad,   waits, none,  bad,   none,  waits}),
+    cell("SyncEvent.wait_eq", event_in, [](g_& g) { return g.event->wait_eq(1); },                             {bad,   waits, none,  bad,   none,  waits}),
+    cell("SyncEvent.wait_ne", event_in, [](g_& g) { return g.event->wait_ne(0); },                             {bad,   waits, none,  bad,   none,  waits}),
+    cell("SyncEvent.listen", event_in, [](g_& g) { static_cast<void>(g.event->listen(g.e)); },                 {ok,    ok,    none,  ok,    none,  ok}),
+    cell("SyncEvent.look", event_in, [](g_& g) { g.event->look(); },                                           {ok,    ok,    none,  ok,    none,  ok}),
+    cell("SyncEvent.waiting", event_in, [](g_& g) { return g.event->waiting(); },                              {ok,    ok,    none,  ok,    none,  ok}),
+    cell("SyncEvent.blocking_set", event_in, [](g_& g) { return g.event->blocking_set(1); },                   {bad,   bad,   none,  bad,   none,  bad}),
+    cell("SyncEvent.blocking_add", event_in, [](g_& g) { return g.event->blocking_add(1); },                   {bad,   bad,   none,  bad,   none,  bad}),
+    cell("SyncEvent.blocking_get", event_in, [](g_& g) { return g.event->blocking_get(); },                    {bad,   bad,   none,  bad,   none,  bad}),
+    cell("SyncEvent.blocking_wait", event_in, [](g_& g) { return g.event->blocking_wait({}, sync_wait::spin); }, {bad,   bad,   none,  bad,   none,  bad}),
     cell("Worker.loop", worker_in, [](g_& g) { return &g.on.client().loop(); },                                 {none,  ok,    none,  none,  none,  ok}),
     cell("Worker.run", worker_in, [](g_& g) { return run_inside(g.on.client()); },                              {none,  bad,   none,  none,  none,  bad}),
     cell("Worker.poll", worker_in, [](g_& g) { return g.on.client().poll(); },                                  {none,  bad,   none,  none,  none,  bad}),

@@ -1,4 +1,5 @@
-// RemoteMemory::import never trusts what it is given, and accepts only what export_blob() writes.
+// RemoteMemory::import never trusts what it is given, and accepts only what export_blob() writes; the
+// same for the blob of a SyncEvent, which has one of memory inside.
 #include <cordma/net/detail/blob.hpp>
 #include <cordma/net/memory.hpp>
 
@@ -7,8 +8,24 @@
 #include <cstdint>
 #include <cstdlib>
 
+namespace {
+
+void sync_event(std::span<const std::byte> in) {
+  const cordma::result<cordma::detail::sync_blob> decoded = cordma::detail::decode_sync(in);
+  if (!decoded.ok()) {
+    if (decoded.why().message().empty()) std::abort();
+    return;
+  }
+  std::array<std::byte, cordma::detail::sync_blob::bytes> again{};
+  cordma::detail::encode(*decoded, again);
+  if (!std::equal(again.begin(), again.end(), in.begin(), in.end())) std::abort();
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> in(reinterpret_cast<const std::byte*>(data), size);
+  sync_event(in);
   const cordma::result<cordma::RemoteMemory> memory = cordma::RemoteMemory::import(in);
   const cordma::result<cordma::detail::blob> decoded = cordma::detail::decode(in);
   if (memory.ok() != decoded.ok()) std::abort();

@@ -4,6 +4,7 @@
 #include <support/stage.hpp>
 
 #include <cordma/runtime/frame_pool.hpp>
+#include <cordma/runtime/scope.hpp>
 
 #include <algorithm>
 #include <array>
@@ -167,6 +168,50 @@ TEST_CASE(
       CHECK(taken <= (frame_pool::keeps_frames() ? 0 : 1));
       CHECK(mine.available() == mine.count());
       CHECK(theirs.available() == theirs.count());
+    });
+  }
+}
+
+namespace {
+
+// Waited for, woken by the peer's notice, set and read: `frames` coroutines a round.
+constexpr std::uint64_t frames = 3;
+task<> wake_each_time(SyncEvent& event, RemoteSyncEvent& remote, int times) {
+  for (int i = 0; i < times; ++i) {
+    const std::uint64_t now = co_await event.get();
+    sync_operation<std::uint64_t> waits = event.wait_gt(now).start();
+    co_await remote.add(1);
+    co_await waits;
+    co_await remote.set(now);
+    const std::uint64_t seen = co_await remote.get();
+    if (seen != now) FAIL_CHECK("the counter is ", seen, " and not ", now);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("E8, E10: a warm SyncEvent takes nothing from the heap, here or at the peer's") {
+  for (const transport::kind over : transports()) {
+    CAPTURE(transport::name(over));
+    stage s({}, over);
+    s.play([](stage& on) -> task<> {
+      wire w = co_await connect(on);
+      SyncEvent event(on.server_context(),
+                      {.publisher = sync_location::remote, .subscriber = sync_location::remote});
+      event.start(on.server()).value();
+      const std::vector<std::byte> blob = event.export_remote().value();
+      RemoteSyncEvent remote = RemoteSyncEvent::import(on.client_context(), blob).value();
+      remote.start(w.client).value();
+      task_context& me = co_await this_task();
+      scope listening(me);
+      listening.spawn(event.listen(w.server));
+      co_await wake_each_time(event, remote, warm_up);
+      const std::uint64_t before = allocations();
+      co_await wake_each_time(event, remote, counted_on_device);
+      const std::uint64_t taken = allocations() - before;
+      CHECK(taken <= (frame_pool::keeps_frames() ? 0 : frames * counted_on_device + 1));
+      co_await w.client.close();
+      co_await listening.join();
     });
   }
 }

@@ -188,6 +188,30 @@ TEST_CASE("tcp: a client of another version is told so") {
   CHECK(d.value.field_value == wire::wire_version);
 }
 
+TEST_CASE("tcp: a word that comes in two pieces is put into place whole, wherever it is cut") {
+  attacked c;
+  memory m(*c.domain, 16, tp::access::remote_write);
+  const std::vector<std::byte> ones(8, std::byte{0xFF});
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4}}) {  // aligned, or not
+    for (std::size_t first = 1; first < ones.size(); ++first) {
+      CAPTURE(first);
+      m.fill(1);
+      const std::vector<std::byte> before = m.bytes;
+      wire::frame f = frame_of(wire::frame_type::write, 8);
+      f.remote_addr = m.addr(at);
+      f.rkey = m.keys.rkey;
+      c.peer.say(f);
+      c.peer.say(std::span(ones).first(first));
+      c.settle(50);
+      CHECK(m.bytes == before);
+      c.peer.say(std::span(ones).subspan(first));
+      const auto whole = m.bytes.begin() + static_cast<std::ptrdiff_t>(at);
+      c.until([&] { return std::equal(ones.begin(), ones.end(), whole); });
+    }
+  }
+  c.expect_others_unharmed();
+}
+
 TEST_CASE("tcp: an unknown frame breaks off that connection only") {
   attacked c;
   c.peer.say(std::vector<std::byte>(16, std::byte{99}));

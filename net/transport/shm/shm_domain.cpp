@@ -33,6 +33,7 @@ capabilities describe() {
   c.max_message = std::uint64_t{1} << 30;
   c.event_driven = true;
   c.needs_target_progress = true;  // for the first access with a key, and for private memory
+  c.atomic_with_cpu = true;
   return c;
 }
 

@@ -33,6 +33,7 @@ capabilities make_caps(std::uint32_t mtu, std::uint32_t max_queue_pairs) noexcep
   c.max_connect_data = most_connect_data;
   c.max_accept_data = most_accept_data;
   c.event_driven = true;
+  c.atomic_with_cpu = true;
   return c;
 }
 

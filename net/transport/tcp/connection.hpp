@@ -131,6 +131,7 @@ class connection final : public queue_pair, public watched {
   // output.cpp
   void transmit() noexcept;
   void plan(out_batch& b) noexcept;
+  [[nodiscard]] bool look_at_source(answer& a) noexcept;
   [[nodiscard]] bool plan_answer(out_batch& b) noexcept;
   [[nodiscard]] bool plan_request(out_batch& b) noexcept;
   void plan_control(out_batch& b) noexcept;
@@ -150,6 +151,7 @@ class connection final : public queue_pair, public watched {
   [[nodiscard]] std::size_t aim(io_list<16>& io, region_table::pin& held) noexcept;
   void feed(std::span<const std::byte> bytes) noexcept;
   void place(std::span<const std::byte> bytes) noexcept;
+  void place_word(std::span<const std::byte> bytes) noexcept;
   void arrived(std::size_t bytes) noexcept;
   [[nodiscard]] std::size_t take_header(std::span<const std::byte> bytes) noexcept;
   void on_frame(const frame& f) noexcept;

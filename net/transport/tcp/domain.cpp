@@ -32,6 +32,7 @@ capabilities describe() {
   c.max_accept_data = most_accept_data;
   c.event_driven = true;
   c.needs_target_progress = true;
+  c.atomic_with_cpu = true;
   return c;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cordma/net/transport/tcp/connection.hpp>
+#include <cordma/net/transport/word.hpp>
 #include <new>
 
 namespace cordma::transport::tcp {
@@ -83,6 +84,7 @@ std::size_t connection::aim(io_list<16>& io, region_table::pin& held) noexcept {
     case destination::receive: io.add(receives_.segments(receives_.done), in_.offset, n, 1); break;
     case destination::answer: io.add(sends_.segments(sends_.next_answer), in_.offset, n, 1); break;
     case destination::region:
+      if (in_.head.length == word_bytes) break;  // see place()
       held = home_.regions().resolve(in_.head.rkey, in_.head.remote_addr + in_.offset, n,
                                      access::remote_write);
       if (held) io.add(held.data(), n);
@@ -113,6 +115,7 @@ void connection::place(std::span<const std::byte> bytes) noexcept {
       scatter(sends_.segments(sends_.next_answer), in_.offset, bytes);
       break;
     case destination::region: {
+      if (in_.head.length == word_bytes) return place_word(bytes);
       const region_table::pin held = home_.regions().resolve(
           in_.head.rkey, in_.head.remote_addr + in_.offset, bytes.size(), access::remote_write);
       if (!held) return refuse(wc_status::rem_access_err, "wrote to memory that was deregistered");
@@ -120,6 +123,24 @@ void connection::place(std::span<const std::byte> bytes) noexcept {
       break;
     }
     case destination::none: break;
+  }
+  arrived(bytes.size());
+}
+
+// A word is put into place whole, in however many pieces it comes.
+void connection::place_word(std::span<const std::byte> bytes) noexcept {
+  std::memcpy(&in_.pieces[in_.offset], bytes.data(), bytes.size());
+  if (bytes.size() == in_.left) {
+    const region_table::pin held = home_.regions().resolve(in_.head.rkey, in_.head.remote_addr,
+                                                           word_bytes, access::remote_write);
+    if (!held) return refuse(wc_status::rem_access_err, "wrote to memory that was deregistered");
+    std::uint64_t value = 0;
+    std::memcpy(&value, in_.pieces.data(), word_bytes);
+    if (is_word(held.data(), word_bytes)) {
+      store_word(held.data(), value);
+    } else {
+      std::memcpy(held.data(), &value, word_bytes);
+    }
   }
   arrived(bytes.size());
 }

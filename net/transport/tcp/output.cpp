@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cordma/net/transport/tcp/connection.hpp>
+#include <cordma/net/transport/word.hpp>
 
 namespace cordma::transport::tcp {
 namespace {
@@ -196,11 +197,23 @@ bool connection::plan_request(out_batch& b) noexcept {
   return true;
 }
 
+// False where it may not be read any more. A word is taken whole, in however many pieces it goes.
+bool connection::look_at_source(answer& a) noexcept {
+  const region_table::pin held =
+      home_.regions().resolve(a.rkey, a.addr, a.length, access::remote_read);
+  if (!held) return false;
+  if (is_word(held.data(), a.length)) {
+    a.value = load_word(held.data());
+  } else if (a.length == word_bytes) {
+    std::memcpy(&a.value, held.data(), word_bytes);
+  }
+  return true;
+}
+
 bool connection::plan_answer(out_batch& b) noexcept {
   if (b.next_answer == answers_.end) return false;
   answer& a = answers_[b.next_answer];
-  if (a.what == answer::kind::read && a.length != 0 &&
-      !home_.regions().resolve(a.rkey, a.addr, a.length, access::remote_read)) {
+  if (a.what == answer::kind::read && a.length != 0 && !look_at_source(a)) {
     // Deregistered since it was asked for.
     a.what = answer::kind::nak;
     a.status = wc_status::rem_access_err;
@@ -270,6 +283,8 @@ void connection::add_payload(out_batch& b, outgoing& f) noexcept {
   const std::size_t left = std::min<std::size_t>(f.payload - offset, most_bytes);
   if (left != 0 && f.what == outgoing::kind::request) {
     b.io.add(sends_.segments(f.number), offset, left, 1);
+  } else if (left != 0 && answers_[f.number].length == word_bytes) {
+    b.io.add(reinterpret_cast<const std::byte*>(&answers_[f.number].value) + offset, left);
   } else if (left != 0) {
     const answer& a = answers_[f.number];
     b.pins[b.pinned] = home_.regions().resolve(a.rkey, a.addr + offset, left, access::remote_read);

@@ -128,7 +128,7 @@ struct answer {
   std::uint32_t length;
   std::uint64_t addr;
   std::uint64_t rkey;
-  std::uint64_t value;  // atomic
+  std::uint64_t value;  // atomic, and a read of as many bytes: as it was when the answer began
 };
 
 class answer_queue {

@@ -247,6 +247,7 @@ capabilities describe(const device& d, const verbs_options& options) {
   c.max_accept_data = most_accept_data;
   c.event_driven = true;
   c.needs_target_progress = false;
+  c.atomic_with_cpu = a.atomic_cap == IBV_ATOMIC_GLOB;
   return c;
 }
 

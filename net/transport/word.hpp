@@ -1,0 +1,25 @@
+// A word that is shared with peers: eight bytes, aligned to eight, that whoever looks at them meanwhile
+// sees whole, as they were or as they are. As RDMA hardware has it, though no specification says so.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace cordma::transport {
+
+inline constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+
+[[nodiscard]] inline bool is_word(const std::byte* at, std::uint64_t length) noexcept {
+  return length == word_bytes && reinterpret_cast<std::uintptr_t>(at) % word_bytes == 0;
+}
+// REQUIRES is_word(), of both.
+inline void store_word(std::byte* at, std::uint64_t value) noexcept {
+  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).store(value, std::memory_order_release);
+}
+[[nodiscard]] inline std::uint64_t load_word(std::byte* at) noexcept {
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).load(std::memory_order_acquire);
+}
+
+}  // namespace cordma::transport
