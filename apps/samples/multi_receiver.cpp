@@ -45,8 +45,9 @@ int main(int argc, char** argv) {
   return sample::run(
       {.name = "multi_receiver",
        .other = "multi_sender",
-       .says = "Receives a message over each of several connections, no two alike. Its peers are\n"
-               "processes of message_imm_sender; or multi_sender, by --descriptor.",
+       .says =
+           "Receives a message over each of several connections, no two alike. A\n"
+           "message_imm_sender is a peer for one of them, multi_sender for as many as there are.",
        .options = {sample::option::listen, sample::option::connect, sample::option::descriptor,
                    sample::option::connections}},
       argc, argv, receive);

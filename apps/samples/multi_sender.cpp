@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
        .other = "multi_receiver",
        .says =
            "Sends a message of its own over each of several connections. A message_imm_receiver\n"
-           "is a peer for one of them; multi_receiver for all, by --descriptor.",
+           "is a peer for one of them, multi_receiver for as many as there are.",
        .options = {sample::option::connect, sample::option::listen, sample::option::descriptor,
                    sample::option::connections, sample::option::text, sample::option::immediate}},
       argc, argv, send);

@@ -45,8 +45,7 @@ cordma::task<void> react(cordma::scope& reactions, service* all) {
 cordma::task<void> serve(sample::session& s) {
   service all(s);
   // The first push. What happens from here on, events decide.
-  all.near.connect(all.far.descriptor().value()).value();
-  all.far.connect(all.near.descriptor().value()).value();
+  sample::connect(all.near, all.far);
   co_await cordma::in_scope(react, &all);
 
   if (all.done < operations) cordma::throw_error(*all.near.first_cause());

@@ -37,15 +37,20 @@ all_ended_well "${servers[@]}"
 serve sample-multi_sender "${how[@]}" --listen "$host:0" --connections $count
 clients=()
 for i in $(seq 0 $((count - 1))); do
+  : > "$work/client $i"
   "$programs/sample-message_imm_receiver" "${how[@]}" --connect "$address" \
-    --text "Hi cordma! to $i" --immediate $((42 + i)) > "$work/client" 2>&1 &
+    --text "Hi cordma! to $i" --immediate $((42 + i)) > "$work/client $i" 2>&1 &
   clients+=($!)
-  printed '^connected' "$work/client" "${clients[-1]}"
+  printed '^connected' "$work/client $i" "${clients[-1]}"
 done
 all_ended_well "${clients[@]}"
 ended 0 "^sent: $count messages over $count connections$"
 
-# Many pairs by descriptors, two processes.
+# Many connections between two processes: to one address, and by descriptors.
+serve sample-multi_receiver "${how[@]}" --listen "$host:0" --connections $count
+expect 0 "^sent: $count messages over $count connections$" sample-multi_sender "${how[@]}" \
+  --connect "$(yes "$address" | head -n $count | paste -sd,)"
+ended 0 "^received: $count different messages over $count connections$"
 start sample-multi_receiver "${how[@]}" --descriptor "$work/pair" --connections $count
 expect 0 "^sent: $count messages over $count connections$" sample-multi_sender "${how[@]}" \
   --descriptor "$work/pair" --connections $count

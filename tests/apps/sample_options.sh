@@ -20,10 +20,10 @@ expect 2 'give one of --listen or --connect or --descriptor' sample-message_send
 expect 2 'lacks a port' sample-message_receiver --listen nowhere
 expect 2 '--text: longer than 4095 bytes' sample-message_sender --connect 127.0.0.1:1 \
   --text "$(head -c 4096 /dev/zero | tr '\0' x)"
-expect 2 '--immediate: ' sample-message_imm_sender --connect 127.0.0.1:1 --immediate 4294967296
-expect 2 '--rnr-retry: ' sample-message_sender --connect 127.0.0.1:1 --rnr-retry 8
+expect 2 '--immediate' sample-message_imm_sender --connect 127.0.0.1:1 --immediate 4294967296
+expect 2 '--rnr-retry' sample-message_sender --connect 127.0.0.1:1 --rnr-retry 8
 expect 2 '--receive: soon not in' sample-message_receiver --listen :0 --receive soon
-expect 2 '--connections: ' sample-multi_receiver --listen :0 --connections 0
+expect 2 '--connections' sample-multi_receiver --listen :0 --connections 0
 expect 2 'with --connect, name each peer' sample-multi_sender --connect 127.0.0.1:1 --connections 2
 expect 2 '^sample-progress_polling: .*--wait' sample-progress_polling --wait event
 expect 1 'no/such/folder' sample-read_responder --descriptor "$work/no/such/folder"

@@ -26,6 +26,7 @@ done
 mkfifo "$work/keys"
 for way in address descriptor; do
   exec 3<> "$work/keys"
+  : > "$work/requester"
   begin "$way" sample-write_responder "${how[@]}" --done enter < "$work/keys"
   "$programs/sample-write_requester" "${how[@]}" "${there[@]}" --done enter > "$work/requester" 2>&1 &
   requester=$!

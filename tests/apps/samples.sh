@@ -37,9 +37,12 @@ ended() {
 
 # printed REGEX FILE PROCESS: waits until it has.
 printed() {
-  local waited=0
-  until grep -Eq -e "$1" "$2"; do
-    if ! kill -0 "$3" 2> /dev/null || [ $((waited += 1)) -gt 600 ]; then
+  local waited=0 alive
+  for (( ; ; waited += 1)); do
+    alive=yes
+    kill -0 "$3" 2> /dev/null || alive=''  # before the look: what has ended has printed all
+    ! grep -Eq -e "$1" "$2" || return 0
+    if [ -z "$alive" ] || [ "$waited" -gt 600 ]; then
       cat "$2" >&2
       fail "no line came like: $1"
     fi

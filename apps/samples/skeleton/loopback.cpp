@@ -8,13 +8,19 @@ namespace sample {
 
 loopback connect_to_itself(cordma::Worker& worker) {
   loopback both{.near = worker.prepare().value(), .far = worker.prepare().value()};
-  both.near.connect(both.far.descriptor().value()).value();
-  both.far.connect(both.near.descriptor().value()).value();
+  connect(both.near, both.far);
   for (const cordma::Endpoint* end : {&both.near, &both.far}) {
     while (end->state() == cordma::endpoint_state::connecting) worker.poll().value();
     if (end->state() != cordma::endpoint_state::connected) cordma::throw_error(*end->first_cause());
   }
   return both;
+}
+
+void connect(cordma::Endpoint& one, cordma::Endpoint& other) {
+  const std::vector<std::byte> of_one = one.descriptor().value();
+  const std::vector<std::byte> of_other = other.descriptor().value();
+  one.connect(of_other).value();
+  other.connect(of_one).value();
 }
 
 blocks::blocks(cordma::Context& context, std::size_t count)

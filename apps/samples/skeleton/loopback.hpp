@@ -13,6 +13,8 @@ struct loopback {
   cordma::Endpoint near;
   cordma::Endpoint far;
 };
+// Begins to connect two endpoints of Worker::prepare(); their states tell the rest. Throws cordma::error.
+void connect(cordma::Endpoint& one, cordma::Endpoint& other);
 // Polls until both ends are connected, so it is not for coroutines. Throws cordma::error.
 [[nodiscard]] loopback connect_to_itself(cordma::Worker& worker);
 
