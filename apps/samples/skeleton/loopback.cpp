@@ -35,8 +35,8 @@ cordma::RemoteSlice blocks::target(std::size_t i) const {
   return target_.slice(i * block_bytes, block_bytes).value();
 }
 
-void blocks::check_first(std::size_t blocks) const {
-  for (std::size_t i = 0; i < blocks; ++i) {
+void blocks::check_first(std::size_t n) const {
+  for (std::size_t i = 0; i < n; ++i) {
     if (!std::ranges::equal(source(i).bytes(), room(i).bytes())) {
       fail("block " + std::to_string(i) + " has not arrived as it was");
     }

@@ -30,8 +30,8 @@ class blocks {
   [[nodiscard]] cordma::Slice room(std::size_t i) const { return part(room_, i); }
   // The room, as the other end of the connection may use it.
   [[nodiscard]] cordma::RemoteSlice target(std::size_t i) const;
-  // Throws where one of the first `blocks` is not in the room as it is in the source.
-  void check_first(std::size_t blocks) const;
+  // Throws where one of the first `n` is not in the room as it is in the source.
+  void check_first(std::size_t n) const;
 
  private:
   [[nodiscard]] static cordma::Slice part(const cordma::MemoryRegion& whole, std::size_t i) {
