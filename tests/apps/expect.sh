@@ -30,12 +30,12 @@ expect() {
   fi
 }
 
-# serve PROGRAM ARGUMENT...: starts it in the background; sets `address` once it listens.
+# serve PROGRAM ARGUMENT...: starts it in the background, with this input; sets `address` once it listens.
 serve() {
   local program=$1 waited=0
   shift
   : > "$work/served"  # before it starts: what is read below is this one's
-  "${under[@]}" "$programs/$program" "$@" >> "$work/served" 2>&1 &
+  "${under[@]}" "$programs/$program" "$@" <&0 >> "$work/served" 2>&1 &
   server=$!
   background+=("$server")
   until address=$(sed -n 's/^listening on //p' "$work/served") && [ -n "$address" ]; do

@@ -1,0 +1,39 @@
+// Writes into memory of another process, and says when it is done.
+#include "skeleton/sample.hpp"
+
+#include <cstdio>
+
+namespace {
+
+cordma::task<void> write(sample::session& s) {
+  cordma::Endpoint responder = co_await sample::meet(s);
+  const cordma::RemoteMemory theirs = cordma::RemoteMemory::import(s.borrowed).value();
+
+  cordma::MemoryRegion mine = s.context.allocate(sample::region_bytes).value();
+  const cordma::Slice text = sample::put_text(mine, s.given.text);
+  const cordma::RemoteSlice place = theirs.slice(0, text.size()).value();
+  co_await responder.write(place, text);
+
+  // The write being done means that `mine` is free again. After flush() the responder's program sees
+  // the text too; but nothing tells it so, except a message, or somebody.
+  co_await responder.flush();
+  std::printf("written: \"%s\"\n", s.given.text.c_str());
+  if (s.given.done == "message") {
+    co_await responder.send(cordma::Slice());
+  } else {
+    std::printf("now press Enter where the responder runs\n");
+    std::fflush(stdout);
+  }
+  co_await sample::peer_closes(responder);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sample::run({.name = "write_requester",
+                      .other = "write_responder",
+                      .says = "Writes a text into the responder's memory, by one one-sided write.",
+                      .options = {sample::option::connect, sample::option::descriptor,
+                                  sample::option::text, sample::option::done}},
+                     argc, argv, write);
+}

@@ -1,0 +1,58 @@
+// Lends memory to be written to, and looks at it once it is told that it may.
+#include "skeleton/sample.hpp"
+
+#include <cordma/runtime/sleep.hpp>
+
+#include <chrono>
+#include <cstdio>
+
+#include <poll.h>
+#include <unistd.h>
+
+namespace {
+
+// Standard input may be anything, a file too, so it is asked now and then; the loop goes on meanwhile.
+cordma::task<void> enter(cordma::Endpoint& requester) {
+  for (char key = 0; key != '\n';) {
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    if (::poll(&input, 1, 0) > 0) {
+      if (::read(STDIN_FILENO, &key, 1) < 1) sample::fail("standard input ended before Enter came");
+      continue;
+    }
+    if (requester.state() == cordma::endpoint_state::closed) {
+      co_await sample::peer_closes(requester);
+      sample::fail("the requester closed before Enter came");
+    }
+    co_await cordma::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+cordma::task<void> lend(sample::session& s) {
+  const sample::grants granted = sample::grant(s, cordma::access::remote_write);
+  cordma::MemoryRegion memory = s.context.allocate(sample::region_bytes, granted.memory).value();
+  s.lent = memory.export_blob().value();
+  cordma::Endpoint requester = co_await sample::meet(s, granted.connection);
+
+  // What is there now may be nothing, a part, or all of it: a write into memory notifies nobody.
+  std::printf("so far, not to be trusted: \"%s\"\n", sample::text_in(memory.bytes()).c_str());
+  std::fflush(stdout);
+  if (s.given.done == "message") {
+    co_await requester.recv(cordma::Slice());  // an empty one will do
+  } else {
+    co_await enter(requester);
+  }
+  sample::check_text(s, "written", sample::text_in(memory.bytes()));
+  co_await requester.close();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sample::run(
+      {.name = "write_responder",
+       .other = "write_requester",
+       .says = "Lends memory to the requester, which writes a text into it.",
+       .options = {sample::option::listen, sample::option::descriptor, sample::option::text,
+                   sample::option::done, sample::option::withhold}},
+      argc, argv, lend);
+}

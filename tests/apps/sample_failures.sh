@@ -1,0 +1,65 @@
+# Whatever fails or dies, both sides of a pair of samples end with an error: TRANSPORT.
+source "$(dirname "$0")/samples.sh"
+transport=$2
+how=(--transport "$transport")
+
+# The right is missing on the memory, or on the connection.
+for pair in read write write_imm; do
+  programs_of "$pair"
+  for way in address descriptor; do
+    for place in memory connection; do
+      begin "$way" "$waits" "${how[@]}" --withhold "$place"
+      expect 1 "^$goes: .*remote_access" "$goes" "${how[@]}" "${there[@]}"
+      ended 1 "^$waits: .*remote_access"
+    done
+  done
+done
+
+# One side finds something wrong: so does the other.
+for pair in read write write_imm message message_imm; do
+  programs_of "$pair"
+  begin address "$waits" "${how[@]}"
+  expect 1 "^$goes: " "$goes" "${how[@]}" "${there[@]}" --text 'not this one'
+  ended 1 "^$waits: "
+done
+for pair in write_imm message_imm; do
+  programs_of "$pair"
+  begin address "$waits" "${how[@]}"
+  expect 1 'connection_reset' "$goes" "${how[@]}" "${there[@]}" --immediate 43
+  ended 1 'expected another immediate'
+done
+begin address sample-write_imm_responder "${how[@]}"
+expect 1 'connection_reset' sample-write_requester "${how[@]}" "${there[@]}"
+ended 1 'that was no write'
+begin address sample-message_receiver "${how[@]}"
+expect 1 'connection_reset' sample-message_imm_sender "${how[@]}" "${there[@]}"
+ended 1 'was to come without'
+begin address sample-message_imm_receiver "${how[@]}"
+expect 1 'connection_reset' sample-message_sender "${how[@]}" "${there[@]}"
+ended 1 'without an immediate'
+expect 1 'unreachable' sample-read_requester "${how[@]}" --connect "$host:1"
+
+# One side is killed while both are connected.
+for pair in read write write_imm message message_imm; do
+  programs_of "$pair"
+  for way in address descriptor; do
+    for victim in server holder; do
+      rm -f "$work"/pair*
+      begin "$way" "$waits" "${how[@]}"
+      : > "$work/held"
+      "$programs/$goes" "${how[@]}" "${there[@]}" --hold > "$work/held" 2>&1 &
+      holder=$!
+      background+=("$holder")
+      printed '^connected' "$work/held" "$holder"
+      printed '^connected' "$work/served" "$server"
+      kill -9 "${!victim}"
+      if [ "$victim" = holder ]; then
+        ended 1 "^$waits: "
+      else
+        server=$holder
+        mv "$work/held" "$work/served"
+        ended 1 "^$goes: .*connection_reset"
+      fi
+    done
+  done
+done
