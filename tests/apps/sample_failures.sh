@@ -15,6 +15,17 @@ for pair in read write write_imm; do
   done
 done
 
+for way in address descriptor; do
+  begin "$way" sample-sync_event_responder "${how[@]}" --withhold connection
+  expect 1 '^sample-sync_event_requester: .*remote_access' sample-sync_event_requester "${how[@]}" \
+    "${there[@]}"
+  ended 1 '^sample-sync_event_responder: .*remote_access'
+  begin "$way" sample-sync_event_responder "${how[@]}" --withhold memory
+  expect 1 '^sample-sync_event_requester: .*not_permitted' sample-sync_event_requester "${how[@]}" \
+    "${there[@]}"
+  ended 1 '^sample-sync_event_responder: .*connection_reset'
+done
+
 # One side finds something wrong: so does the other.
 for pair in read write write_imm message message_imm; do
   programs_of "$pair"
@@ -40,7 +51,7 @@ ended 1 'without an immediate'
 expect 1 'unreachable' sample-read_requester "${how[@]}" --connect "$host:1"
 
 # One side is killed while both are connected.
-for pair in read write write_imm message message_imm; do
+for pair in read write write_imm message message_imm sync_event; do
   programs_of "$pair"
   for way in address descriptor; do
     for victim in server holder; do

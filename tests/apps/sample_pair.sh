@@ -22,6 +22,14 @@ run() {
   grep -qx "connected over $transport" "$work/served" || fail "the other side did not say over what"
 }
 
+if [ "$pair" = sync_event ]; then
+  begin "$way" "$waits" "${how[@]}"
+  expect 0 '^answered: 0xD0CB$' "$goes" "${how[@]}" "${there[@]}"
+  ended 0 '^counter: '
+  [ "$(grep '^counter: ' "$work/served" | tr '\n' ' ')" = \
+    'counter: 0xD0CA counter: 0xD0CB counter: 0xFFFFFFFFFFFFFFFF ' ] || fail "not in this order"
+  exit 0
+fi
 run 'Hi cordma!' 42
 run 'another text' 4294967295
 run '' 0
