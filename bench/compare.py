@@ -18,7 +18,7 @@ from comparison import machine, plot, report
 from comparison.model import Row, Run, Series
 from comparison.programs import Programs
 from comparison.results import result_of
-from comparison.rows import LATENCY, all_rows, limit
+from comparison.rows import LATENCY, all_rows, limit, rdma_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK_DIVISOR = 10
@@ -48,6 +48,9 @@ def command_line() -> argparse.Namespace:
                         help="write the table as Markdown, too")
     parser.add_argument("--svg", type=Path, metavar="FILE",
                         help="draw the ratios and goals, too")
+    parser.add_argument("--rdma", action="store_true",
+                        help="the rows over an RDMA device instead, beside perftest: the device is "
+                             "CORDMA_RDMA_DEVICE, an address on its network CORDMA_HOST_SELF")
     parser.add_argument("--list", action="store_true", help="print the rows and run nothing")
     options = parser.parse_args()
     if options.repetitions is None:
@@ -63,8 +66,8 @@ def command_line() -> argparse.Namespace:
     return options
 
 
-def chosen_rows(only: re.Pattern[str]) -> list[Row]:
-    return [row for row in all_rows()
+def chosen_rows(only: re.Pattern[str], rdma: bool) -> list[Row]:
+    return [row for row in (rdma_rows() if rdma else all_rows())
             if only.search(" vs ".join([row.name, *(peer.label for peer in row.peers)]))]
 
 
@@ -132,7 +135,7 @@ def write(path: Path, text: str) -> None:
 
 def main() -> int:
     options = command_line()
-    rows = chosen_rows(options.only)
+    rows = chosen_rows(options.only, options.rdma)
     if not rows:
         print("no row matches --only; --list shows them all", file=sys.stderr)
         return 2

@@ -3,6 +3,8 @@
 #
 #   bash bench/compare.sh [--repetitions N] [--only REGEX] [--quick] [--markdown FILE] ...
 #
+#   bash bench/compare.sh --soft-roce ...     the rows over RDMA, in the virtual machine of tests/soft-roce
+#
 # Installs ucx_perftest (Debian: ucx-utils) and what it builds with, when they are missing; builds
 # cordma into build-bench, unless --build names a folder. All options: --help.
 set -euo pipefail
@@ -39,6 +41,14 @@ wanted() { # wanted OPTION ARGUMENTS...: is OPTION among the arguments?
     return 1
 }
 
+# Inside the machine everything is as here, save that there is an RDMA device.
+soft_roce=''
+for argument in "$@"; do
+    shift
+    if [ "$argument" = --soft-roce ]; then soft_roce=yes; else set -- "$@" "$argument"; fi
+done
+[ -z "$soft_roce" ] || set -- --rdma "$@"
+
 command -v python3 >/dev/null || install_packages python3 || true
 if ! wanted --help "$@" && ! wanted -h "$@" && ! wanted --list "$@"; then
     # A mistake in the options shows now, not after the build.
@@ -47,5 +57,11 @@ if ! wanted --help "$@" && ! wanted -h "$@" && ! wanted --list "$@"; then
     if ! wanted --build "$@"; then
         build_programs || say "cordma did not build; its columns stay empty"
     fi
+fi
+if [ -n "$soft_roce" ]; then
+    install_packages perftest || true
+    mkdir -p "$root/out"
+    exec bash "$root/tests/soft-roce/run.sh" --timeout 1200 --share "$root/out" -- \
+        python3 "$here/compare.py" --build "$build" "$@"
 fi
 exec python3 "$here/compare.py" --build "$build" "$@"

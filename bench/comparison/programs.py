@@ -21,6 +21,7 @@ from .model import Run, Series
 TIME_LIMIT_S = 120.0  # one run; most take a second
 LISTEN_LIMIT_S = 10.0  # for ucx_perftest's server to open its port
 LEAVE_LIMIT_S = 5.0  # for ucx_perftest's server to end after its client
+GID_INDEX = 1  # RoCE v2 over IPv4, on most devices and in the virtual machine
 PLACES = ("bench", "", "bin", "apps")  # where a build folder may keep its programs
 
 
@@ -63,6 +64,8 @@ class Programs:
         try:
             if series.program == "ucx_perftest":
                 run.raw = self._ucx(path, arguments, dict(series.environment))
+            elif series.program.startswith("ib_"):
+                run.raw = self._perftest(path, arguments)
             else:
                 run.raw = self._json_program(path, series.program, arguments)
             read_figure(run)
@@ -79,6 +82,8 @@ class Programs:
         if series.program == "ucx_perftest":
             # Its default warm-up, 10,000 iterations, takes many seconds in the slow tests.
             return ["-n", str(iterations), "-w", str(max(1, iterations // 10))]
+        if series.program.startswith("ib_"):
+            return ["-n", str(iterations)]
         counts = ["--iterations", str(iterations)]
         if series.warmup is not None:
             counts += ["--warmup", str(max(1, series.warmup // self.divisor))]
@@ -123,6 +128,35 @@ class Programs:
             for process in (client, server):
                 if process is not None:
                     stop(process)
+
+    def _perftest(self, path: str, arguments: list[str]) -> object:
+        """perftest's programs: the same command on both sides, the client's with the address of the
+        device; its table is the result."""
+        name = Path(path).name
+        device, address = rdma_device()
+        port = free_port()
+        command = [path, "-d", device, "-x", str(GID_INDEX), "-F", "-p", str(port), *arguments]
+        server = start(["taskset", "-c", str(self.cpus[0]), *command])
+        client = None
+        try:
+            wait_until_listening(port, server, name)
+            client = start(["taskset", "-c", str(self.cpus[1]), *command, address])
+            figures = perftest_figures(finish(client, name), name)
+            leave(server)
+            return figures
+        finally:
+            for process in (client, server):
+                if process is not None:
+                    stop(process)
+
+
+def rdma_device() -> tuple[str, str]:
+    """The RDMA device to measure and an address of this host on its network."""
+    device = os.environ.get("CORDMA_RDMA_DEVICE")
+    address = os.environ.get("CORDMA_HOST_SELF")
+    if not device or not address:
+        raise Failure("no RDMA device is named: set CORDMA_RDMA_DEVICE and CORDMA_HOST_SELF")
+    return device, address
 
 
 def start(command: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen:
@@ -188,14 +222,14 @@ def listening(port: int) -> bool:
     return False
 
 
-def wait_until_listening(port: int, server: subprocess.Popen) -> None:
+def wait_until_listening(port: int, server: subprocess.Popen, name: str = "ucx_perftest") -> None:
     limit = time.monotonic() + LISTEN_LIMIT_S
     while not listening(port):
         if server.poll() is not None:
-            raise Failure("ucx_perftest server exited with "
+            raise Failure(f"{name} server exited with "
                           f"{server.returncode}: {brief(''.join(server.communicate()))}")
         if time.monotonic() > limit:
-            raise Failure(f"ucx_perftest server did not listen within {LISTEN_LIMIT_S:g} s")
+            raise Failure(f"{name} server did not listen within {LISTEN_LIMIT_S:g} s")
         time.sleep(0.005)
 
 
@@ -222,6 +256,29 @@ def ucx_figures(printed: str) -> dict:
             except (ValueError, KeyError, StopIteration):
                 continue
     raise Failure(f"ucx_perftest printed no result line: {brief(printed)}")
+
+
+def perftest_figures(printed: str, name: str) -> dict:
+    """The table of ib_*_lat or ib_*_bw, in cordma-perf's keys. Its MB are 2^20 bytes."""
+    keys: list[str] | None = None
+    for line in printed.splitlines():
+        words = line.split()
+        if words[:1] == ["#bytes"]:
+            keys = line.replace("BW peak", "BW_peak").replace("BW average", "BW_average").split()
+        elif keys is not None and len(words) >= 5:
+            try:
+                values = dict(zip(keys, map(float, words)))
+            except ValueError:
+                continue
+            unit = {key.split("[")[0]: value for key, value in values.items()}
+            figures: dict = {"iterations": int(unit["#iterations"]), "table": values}
+            if "t_typical" in unit:
+                figures["one_way_us"] = {"mean": unit["t_avg"], "p50": unit["t_typical"]}
+            else:
+                figures["bandwidth_GBps"] = unit["BW_average"] * 1024 * 1024 / 1e9
+                figures["rate_Mps"] = unit["MsgRate"]
+            return figures
+    raise Failure(f"{name} printed no table: {brief(printed)}")
 
 
 def read_figure(run: Run) -> None:

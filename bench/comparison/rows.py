@@ -15,6 +15,7 @@ KIB = 1024
 MIB = 1024 * KIB
 SIZE_NAMES = {8: "8 B", 64 * KIB: "64 KiB", MIB: "1 MiB"}
 WINDOW = 32  # ucx_perftest's own default for bandwidth tests
+RDMA_WINDOW = 64
 
 LATENCY = "one_way_us.p50"
 BANDWIDTH = "bandwidth_GBps"
@@ -178,6 +179,33 @@ def runtime_costs() -> list[Row]:
         name = f"{transport} allocations per operation, warm"
         rows.append(Row(name, name, "", counted, (), Goal("<=", 0.0, on="value")))
     return rows
+
+
+def perftest(program: str, size: int, figure: str, iterations: int, *arguments: str) -> Series:
+    return Series(program, ("-s", str(size), *arguments), figure,
+                  " ".join([program, *arguments]), iterations=iterations)
+
+
+def rdma_rows() -> list[Row]:
+    """Over an RDMA device, beside perftest, which is raw verbs. Few iterations: the device may be the
+    kernel's, in an emulated machine."""
+    latency = {wait: cordma("verbs", "send-lat", 64, LATENCY, 1_000, wait=wait)
+               for wait in ("polling", "event")}
+    write = cordma("verbs", "write-bw", 64 * KIB, BANDWIDTH, 500, window=RDMA_WINDOW)
+    rate = cordma("verbs", "send-rate", 64, RATE, 5_000, window=RDMA_WINDOW)
+    depth = ("-t", str(RDMA_WINDOW))
+    return [
+        Row("verbs 64 B one-way, polling", "verbs latency", "us", latency["polling"],
+            (perftest("ib_send_lat", 64, LATENCY, 1_000),), Goal("<=", 1.1)),
+        Row("verbs 64 B one-way, event", "verbs event", "us", latency["event"],
+            (perftest("ib_send_lat", 64, LATENCY, 1_000, "-e"),), Goal("<=", 1.1)),
+        Row("verbs write 64 KiB", "verbs write", "GB/s", write,
+            (perftest("ib_write_bw", 64 * KIB, BANDWIDTH, 500, *depth),), Goal(">=", 0.95),
+            better="higher"),
+        Row("verbs message rate 64 B", "verbs rate", "M/s", rate,
+            (perftest("ib_send_bw", 64, RATE, 5_000, *depth, "-r", str(2 * RDMA_WINDOW)),),
+            Goal(">=", 0.9), better="higher"),
+    ]
 
 
 def all_rows() -> list[Row]:

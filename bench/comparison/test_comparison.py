@@ -50,6 +50,29 @@ class UcxOutput(unittest.TestCase):
             programs.ucx_figures("hello\nUCX  ERROR no transport\nbye\n")
 
 
+class PerftestOutput(unittest.TestCase):
+    def test_latencies_are_read_from_the_table(self):
+        figures = programs.perftest_figures(
+            "---\n local address: LID 0000 QPN 0x0011\n"
+            " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "
+            "t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
+            " 64      1000          41.51          977.11       48.25              52.46       "
+            "\t12.01          80.00              500.00\n---\n", "ib_send_lat")
+        self.assertEqual(figures["one_way_us"], {"mean": 52.46, "p50": 48.25})
+
+    def test_bandwidths_are_read_in_cordma_units(self):
+        figures = programs.perftest_figures(
+            " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+            " 65536      500              23.00              22.00              0.000352\n",
+            "ib_write_bw")
+        self.assertAlmostEqual(figures["bandwidth_GBps"], 0.023068672)
+        self.assertEqual(figures["rate_Mps"], 0.000352)
+
+    def test_no_table_names_the_error(self):
+        with self.assertRaisesRegex(programs.Failure, "Failed to open"):
+            programs.perftest_figures("Failed to open the device\n", "ib_send_lat")
+
+
 class Figures(unittest.TestCase):
     def test_client_and_server_are_summed(self):
         answer = {"cpu_ns_per_message": {"client": 3, "server": 4.5}}
