@@ -10,7 +10,6 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 namespace cordma {
 namespace {
@@ -35,11 +34,13 @@ bool is_interface_of_this_host(const std::string& host) {
   return found;
 }
 
-bool is_this_host(const std::string& host) {
-  if (host.empty() || host == "localhost" || host.starts_with("127.") || host == "::1") return true;
-  char own[256] = "";
-  if (::gethostname(own, sizeof own - 1) == 0 && host == own) return true;
-  return is_interface_of_this_host(host);
+// An address of another host. What a name means is asked by who needs to know.
+bool is_elsewhere(const std::string& host) {
+  in6_addr any{};
+  const bool number = ::inet_pton(AF_INET, host.c_str(), &any) == 1 ||
+                      ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
+  return number && !host.starts_with("127.") && host != "0.0.0.0" && host != "::1" &&
+         host != "::" && !is_interface_of_this_host(host);
 }
 
 }  // namespace
@@ -166,7 +167,7 @@ void connect_operation::do_cancel() noexcept {
 bool connect_operation::admits(detail::adapter_poller& via) {
   const transport::capabilities& caps = via.domain().caps();
   if (options_.transport && *options_.transport != caps.transport) return false;
-  if (caps.transport == transport::kind::shm && !is_this_host(to_.host)) {
+  if (caps.transport == transport::kind::shm && is_elsewhere(to_.host)) {
     reason_ += "shm: " + to_.host + " is another host; ";
     return false;
   }
@@ -244,6 +245,10 @@ void connect_operation::do_accept() {
   }
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
       via.adapter().accept(request_->id, options_.endpoint, private_data_);
+  if (pair.code() == errc::bad_state) {  // nobody answered it but us
+    fail({errc::connection_reset, "the client went away before it was accepted"});
+    return;
+  }
   if (!pair) {
     fail(pair.why());
     return;

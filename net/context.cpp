@@ -7,6 +7,7 @@
 #include <cordma/net/transport/grant.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -42,6 +43,18 @@ std::string as_set(kind k, const std::vector<config_entry>& configuration) {
            std::string(name(e.source)) + (e.place.empty() ? "" : " " + e.place) + ")";
   }
   return set.empty() ? set : " with " + set;
+}
+
+// Keys and blobs know one of each.
+void require_one_of_each(const std::vector<std::shared_ptr<transport::domain>>& domains) {
+  std::array<int, transport::kind_count> of_kind{};
+  for (const auto& d : domains) {
+    const kind k = d->caps().transport;
+    if (++of_kind[static_cast<std::size_t>(k)] == 1) continue;
+    throw_error(
+        {errc::invalid_value, "a Context has one transport of a kind, and here are two of " +
+                                  std::string(transport::name(k)) + ": make two Contexts"});
+  }
 }
 
 result<void> register_everywhere(detail::region_core& region) {
@@ -157,6 +170,7 @@ Context::Context(const context_options& from_code)
   core_->configuration = configured.effective();
   core_->configuration_warnings = configured.warnings();
   core_->domains = options.domains;
+  require_one_of_each(core_->domains);
   if (from_code.transports.empty() && !options.domains.empty()) return;  // what was handed in
   std::vector<kind> wanted = options.transports;
   const bool by_name = !wanted.empty();
@@ -180,6 +194,7 @@ Context::Context(const context_options& from_code)
     }
     core_->missing.emplace_back(k, d.why());
   }
+  require_one_of_each(core_->domains);
   if (core_->domains.empty()) {
     throw_error({errc::not_supported, "no transport can be used on this machine"});
   }

@@ -19,7 +19,8 @@ struct pending_request;
 }  // namespace detail
 
 // A peer that asks to be connected. Move-only; answered once: by accept() or reject(). Destroying it
-// unanswered rejects it, and so does destroying the operation of accept() before it was started. Bound to the Worker of its Listener.
+// unanswered rejects it, and so does destroying the operation of accept() before it was started. Bound to
+// the thread of its Worker: elsewhere its calls fail with no_lock.
 class ConnectionRequest {
  public:
   ConnectionRequest() noexcept;

@@ -213,7 +213,7 @@ void worker_core::make_orphan(post_base& op) noexcept {
   s.lease = std::move(op.lease_);
   // Behind those that were posted before it, whose messages come first.
   const auto earlier = [&](std::uint32_t other) noexcept {
-    return other != 0 && static_cast<std::int32_t>(at(other - 1).order - s.order) < 0;
+    return other != 0 && at(other - 1).order < s.order;
   };
   std::uint32_t before = earlier(e.last_orphan) ? e.last_orphan : 0;
   std::uint32_t after = before != 0 ? 0 : e.first_orphan;
@@ -252,13 +252,13 @@ void worker_core::drop_first_orphan(endpoint_core& e) noexcept {
 
 void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c) noexcept {
   // Receives complete in the order of posting, so this is the oldest orphan that has not arrived;
-  // flushed ones end all of them.
-  if (c.status == transport::wc_status::success) {
+  // flushed ones end all of them. Where the Endpoint is gone nobody takes what arrives.
+  endpoint_core& e = *s.endpoint;
+  if (c.status == transport::wc_status::success && !e.handle_gone) {
     s.arrived = true;
     s.received = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
     return;
   }
-  endpoint_core& e = *s.endpoint;
   std::uint32_t before = 0;
   for (std::uint32_t at_index = e.first_orphan; at_index != index + 1;
        at_index = at(at_index - 1).next_free) {

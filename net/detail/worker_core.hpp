@@ -32,7 +32,7 @@ struct slot {
   post_base* op = nullptr;  // null: free, or detached
   endpoint_core* endpoint = nullptr;
   std::uint32_t generation = 0;
-  std::uint32_t order = 0;      // of posting, counted modulo 2^32 over the worker
+  std::uint64_t order = 0;      // of posting, over the worker
   std::uint32_t next_free = 0;  // index + 1; for orphans: the next orphan of the endpoint
   std::uint8_t pinned = 0;
   bool in_use = false;
@@ -203,7 +203,7 @@ class worker_core {
   std::uint64_t stale_completions = 0;
   std::uint64_t corrupt_completions = 0;
   std::size_t in_flight = 0;
-  std::uint32_t posted_so_far = 0;
+  std::uint64_t posted_so_far = 0;
 
  private:
   // False where there is no memory for one more.

@@ -279,6 +279,35 @@ TEST_CASE(
   });
 }
 
+TEST_CASE(
+    "K10: canceled receives give their buffers back, though messages come after the Endpoint") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::uint32_t count = 60;  // more than one look at the completion queue hands out
+    BufferPool pool(on.server_context(), 64, count);
+    MemoryRegion out = client_memory(on, 8);
+    for (int passes = 0; passes < 4; ++passes) {
+      CAPTURE(passes);
+      wire w = co_await connect(on);
+      std::vector<message_operation> posted;
+      for (std::uint32_t i = 0; i < count; ++i) posted.push_back(w.server.recv(pool).start());
+      std::vector<send_operation> sends;
+      {
+        const Endpoint::Batch together = w.client.batch();
+        for (std::uint32_t i = 0; i < count; ++i) sends.push_back(w.client.send(out).start());
+      }
+      if (passes > 0) static_cast<void>(co_await posted[0].result());
+      for (int i = 1; i < passes; ++i) co_await moment(on);
+      for (message_operation& op : posted) op.cancel();
+      w.server = Endpoint();
+      posted.clear();
+      for (send_operation& op : sends) static_cast<void>(co_await op.result());
+      while (on.server().counters().inflight != 0) co_await moment(on);
+      CHECK(pool.available() == count);
+    }
+  });
+}
+
 TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what is posted is not") {
   stage s;
   s.play([](stage& on) -> task<> {

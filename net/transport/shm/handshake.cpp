@@ -125,9 +125,11 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   const result<queue_pair_options> granted = grant(options, domain_->caps());
   if (!granted) return granted.why();
   const std::string path = port_path(domain_->directory(), to.port);
-  const result<named_host> on = look_up(to.host);
+  // First whether there is anybody at all: a name may take long to look up.
+  const bool somebody = ::access(path.c_str(), F_OK) == 0;
+  const result<named_host> on = somebody ? look_up(to.host) : named_host{};
   if (!on) return on.why();
-  if (::access(path.c_str(), F_OK) != 0 || !on->here) {
+  if (!somebody || !on->here) {
     return failure{errc::unreachable, "nobody listens on " + to.text() +
                                           " by shared memory: start the service as this user on "
                                           "this host, or check the port"};
