@@ -180,6 +180,7 @@ TEST_CASE("I6: what comes after a SharedReceive is gone goes to receives into a 
 namespace {
 
 task<> keep_for_a_while(stage* on, Arrival arrival, int* handled) {
+  CHECK(arrival.ended() == nullptr);
   for (int i = 0; i < 3; ++i) co_await moment(*on);
   ++*handled;
 }
