@@ -160,8 +160,8 @@ TEST_CASE("I6: what comes after a SharedReceive is gone goes to receives into a 
     {
       SharedReceive arrivals(on.server(), pool, 4);
       CHECK(arrivals.attach(w.server).ok());
-      for (std::uint64_t i = 0; i < 3;
-           ++i) {  // so that the last posted is not the last of its list
+      // So that the last one posted is not the last of its list.
+      for (std::uint64_t i = 0; i < 3; ++i) {
         co_await w.client.send_inline(std::as_bytes(std::span(&i, 1)));
         const Arrival a = co_await arrivals.next();
         CHECK(a.ended() == nullptr);
