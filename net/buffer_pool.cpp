@@ -214,6 +214,7 @@ result<Buffer> BufferPool::take() noexcept {
 }
 
 std::uint32_t BufferPool::available() noexcept {
+  CORDMA_REQUIRE(core_->owner_thread == &detail::thread_mark);
   buffer_waiters::collect(*core_);
   return core_->available;
 }

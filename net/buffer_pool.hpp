@@ -124,9 +124,9 @@ class [[nodiscard]] buffer_operation final : public operation<buffer_operation, 
   Buffer buffer_;
 };
 
-// Bound to the thread that made it (take(), get()); buffers may be given back anywhere. Never allocates
-// after construction. Buffers may outlive the pool. Destroy it on that thread, or when that one does
-// nothing with its buffers any more.
+// Bound to the thread that made it (take(), get(), available()); buffers may be given back anywhere.
+// Never allocates after construction. Buffers may outlive the pool. Destroy it on that thread, or when
+// that one does nothing with its buffers any more.
 class BufferPool {
  public:
   // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region with `rights`,

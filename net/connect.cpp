@@ -6,44 +6,7 @@
 #include <charconv>
 #include <new>
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 namespace cordma {
-namespace {
-
-bool is_interface_of_this_host(const std::string& host) {
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return false;
-  bool found = false;
-  for (const ifaddrs* i = all; i != nullptr && !found; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr) continue;
-    char text[INET6_ADDRSTRLEN] = "";
-    if (i->ifa_addr->sa_family == AF_INET) {
-      const auto* a = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
-      ::inet_ntop(AF_INET, &a->sin_addr, text, sizeof text);
-    } else if (i->ifa_addr->sa_family == AF_INET6) {
-      const auto* a = reinterpret_cast<const sockaddr_in6*>(i->ifa_addr);
-      ::inet_ntop(AF_INET6, &a->sin6_addr, text, sizeof text);
-    }
-    found = host == text;
-  }
-  ::freeifaddrs(all);
-  return found;
-}
-
-// An address of another host. What a name means is asked by who needs to know.
-bool is_elsewhere(const std::string& host) {
-  in6_addr any{};
-  const bool number = ::inet_pton(AF_INET, host.c_str(), &any) == 1 ||
-                      ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
-  return number && !host.starts_with("127.") && host != "0.0.0.0" && host != "::1" &&
-         host != "::" && !is_interface_of_this_host(host);
-}
-
-}  // namespace
 
 result<transport::address> parse_address(std::string_view text) {
   const std::size_t colon = text.rfind(':');
@@ -167,10 +130,6 @@ void connect_operation::do_cancel() noexcept {
 bool connect_operation::admits(detail::adapter_poller& via) {
   const transport::capabilities& caps = via.domain().caps();
   if (options_.transport && *options_.transport != caps.transport) return false;
-  if (caps.transport == transport::kind::shm && is_elsewhere(to_.host)) {
-    reason_ += "shm: " + to_.host + " is another host; ";
-    return false;
-  }
   if (via.broken()) {
     note(caps.transport, errc::unreachable, via.why_broken().message());
     return false;

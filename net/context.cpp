@@ -57,6 +57,32 @@ void require_one_of_each(const std::vector<std::shared_ptr<transport::domain>>& 
   }
 }
 
+// Of the transports asked for, or of all that this machine has.
+void add_domains(detail::context_core& core, const context_options& options) {
+  std::vector<kind> wanted = options.transports;
+  const bool by_name = !wanted.empty();
+  if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
+  for (kind k : wanted) {
+    result<std::shared_ptr<transport::domain>> d = make(k, options);
+    if (d) {
+      core.domains.push_back(std::move(*d));
+      continue;
+    }
+    // What this machine does not have is nobody's mistake; a setting that cannot be followed is one.
+    const bool has_it = d.code() != errc::not_supported && d.code() != errc::no_memory;
+    const std::string set = has_it ? as_set(k, core.configuration) : std::string();
+    if (by_name) {
+      throw_error(failure::of(d.code(),
+                              {"transport ", name(k), set, " was asked for: ", d.why().message()}));
+    }
+    if (!set.empty()) {
+      throw_error(failure::of(
+          d.code(), {"transport ", name(k), set, " cannot be used: ", d.why().message()}));
+    }
+    core.missing.emplace_back(k, d.why());
+  }
+}
+
 result<void> register_everywhere(detail::region_core& region) {
   for (const auto& d : region.context->domains) {
     const auto k = static_cast<std::size_t>(d->caps().transport);
@@ -170,30 +196,8 @@ Context::Context(const context_options& from_code)
   core_->configuration = configured.effective();
   core_->configuration_warnings = configured.warnings();
   core_->domains = options.domains;
-  require_one_of_each(core_->domains);
-  if (from_code.transports.empty() && !options.domains.empty()) return;  // what was handed in
-  std::vector<kind> wanted = options.transports;
-  const bool by_name = !wanted.empty();
-  if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
-  for (kind k : wanted) {
-    result<std::shared_ptr<transport::domain>> d = make(k, options);
-    if (d) {
-      core_->domains.push_back(std::move(*d));
-      continue;
-    }
-    // What this machine does not have is nobody's mistake; a setting that cannot be followed is one.
-    const bool has_it = d.code() != errc::not_supported && d.code() != errc::no_memory;
-    const std::string set = has_it ? as_set(k, core_->configuration) : std::string();
-    if (by_name) {
-      throw_error(failure::of(d.code(),
-                              {"transport ", name(k), set, " was asked for: ", d.why().message()}));
-    }
-    if (!set.empty()) {
-      throw_error(failure::of(
-          d.code(), {"transport ", name(k), set, " cannot be used: ", d.why().message()}));
-    }
-    core_->missing.emplace_back(k, d.why());
-  }
+  const bool as_handed_in = from_code.transports.empty() && !options.domains.empty();
+  if (!as_handed_in) add_domains(*core_, options);
   require_one_of_each(core_->domains);
   if (core_->domains.empty()) {
     throw_error({errc::not_supported, "no transport can be used on this machine"});

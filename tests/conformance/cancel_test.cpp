@@ -289,7 +289,8 @@ TEST_CASE(
     shallow.recv_depth = 1;
     for (const bool waiting : {false, true}) {
       CAPTURE(waiting);
-      wire w = co_await connect(on, endpoint_options(), waiting ? shallow : endpoint_options());
+      const endpoint_options server = waiting ? shallow : endpoint_options();
+      wire w = co_await connect(on, endpoint_options(), server);
       const std::size_t posted = waiting ? w.server.actual().recv_depth : 1;
       BufferPool pool(on.server_context(), 8, static_cast<std::uint32_t>(posted + 1));
       std::vector<message_operation> given_up;
@@ -351,7 +352,8 @@ struct any_order {
   task<> receive_all() {
     while (received < sent && !receiving.empty()) {
       message_operation& op = receiving.front();
-      took(co_await op);
+      const Message got = co_await op;
+      took(got);
       receiving.pop_front();
     }
   }
