@@ -45,9 +45,11 @@ struct buffer_waiters {
   }
   // Both sides seq_cst: either the other thread sees the alarm, or this one the buffer.
   static void set_alarm(detail::pool_core& pool) noexcept {
-    pool.waiter_home = pool.waiting.front().home();
-    auto off = detail::pool_alarm::off;
-    pool.alarm.compare_exchange_strong(off, detail::pool_alarm::set);
+    // While it is set or rung, another thread may be reading whom to tell. Only this thread sets it.
+    if (pool.alarm.load() == detail::pool_alarm::off) {
+      pool.waiter_home = pool.waiting.front().home();
+      pool.alarm.store(detail::pool_alarm::set);
+    }
     collect(pool);
   }
   static void stand_down(detail::pool_core& pool) noexcept {
@@ -173,6 +175,11 @@ BufferPool::BufferPool(Context& context, std::size_t buffer_bytes, std::uint32_t
     throw_error({errc::invalid_value, "a BufferPool needs at least one buffer of one byte"});
   }
   const std::size_t stride = (buffer_bytes + alignment - 1) / alignment * alignment;
+  if (stride < buffer_bytes || stride > SIZE_MAX / count) {
+    throw_error({errc::invalid_value, "a BufferPool of " + std::to_string(count) + " buffers of " +
+                                          std::to_string(buffer_bytes) +
+                                          " bytes is larger than any address space"});
+  }
   result<MemoryRegion> region = context.allocate(stride * count, rights | access::local_write);
   if (!region) throw_error(region.why());
   auto core = std::make_unique<detail::pool_core>();
@@ -207,6 +214,7 @@ result<Buffer> BufferPool::take() noexcept {
 }
 
 std::uint32_t BufferPool::available() noexcept {
+  CORDMA_REQUIRE(core_->owner_thread == &detail::thread_mark);
   buffer_waiters::collect(*core_);
   return core_->available;
 }

@@ -105,7 +105,8 @@ static_assert(sizeof(Buffer) <= 32);
 // no_lock. On cancellation: withdrawn, canceled. REQUIRES that the pool lives when it is started.
 class [[nodiscard]] buffer_operation final : public operation<buffer_operation, Buffer> {
  public:
-  explicit buffer_operation(detail::pool_core& pool) noexcept : operation(nullptr), pool_(&pool) {}
+  explicit buffer_operation(detail::pool_core& pool, reactor* home = nullptr) noexcept
+      : operation(home), pool_(&pool) {}
   buffer_operation(buffer_operation&&) noexcept = default;
   ~buffer_operation();
 
@@ -123,9 +124,9 @@ class [[nodiscard]] buffer_operation final : public operation<buffer_operation, 
   Buffer buffer_;
 };
 
-// Bound to the thread that made it (take(), get()); buffers may be given back anywhere. Never allocates
-// after construction. Buffers may outlive the pool. Destroy it on that thread, or when that one does
-// nothing with its buffers any more.
+// Bound to the thread that made it (take(), get(), available()); buffers may be given back anywhere.
+// Never allocates after construction. Buffers may outlive the pool. Destroy it on that thread, or when
+// that one does nothing with its buffers any more.
 class BufferPool {
  public:
   // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region with `rights`,
@@ -145,6 +146,8 @@ class BufferPool {
   // Waits for one instead. Threads that give a buffer back while somebody waits post to the waiter's
   // reactor, which must outlive that.
   buffer_operation get() noexcept { return buffer_operation(*core_); }
+  // The same for what is no coroutine: `home` is the loop that tells of it.
+  buffer_operation get(reactor& home) noexcept { return buffer_operation(*core_, &home); }
   [[nodiscard]] std::size_t buffer_bytes() const noexcept { return core_->buffer_bytes; }
   [[nodiscard]] std::uint32_t count() const noexcept { return core_->count; }
   [[nodiscard]] std::uint32_t available() noexcept;

@@ -6,43 +6,7 @@
 #include <charconv>
 #include <new>
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 namespace cordma {
-namespace {
-
-bool is_interface_of_this_host(const std::string& host) {
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return false;
-  bool found = false;
-  for (const ifaddrs* i = all; i != nullptr && !found; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr) continue;
-    char text[INET6_ADDRSTRLEN] = "";
-    if (i->ifa_addr->sa_family == AF_INET) {
-      const auto* a = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
-      ::inet_ntop(AF_INET, &a->sin_addr, text, sizeof text);
-    } else if (i->ifa_addr->sa_family == AF_INET6) {
-      const auto* a = reinterpret_cast<const sockaddr_in6*>(i->ifa_addr);
-      ::inet_ntop(AF_INET6, &a->sin6_addr, text, sizeof text);
-    }
-    found = host == text;
-  }
-  ::freeifaddrs(all);
-  return found;
-}
-
-bool is_this_host(const std::string& host) {
-  if (host.empty() || host == "localhost" || host.starts_with("127.") || host == "::1") return true;
-  char own[256] = "";
-  if (::gethostname(own, sizeof own - 1) == 0 && host == own) return true;
-  return is_interface_of_this_host(host);
-}
-
-}  // namespace
 
 result<transport::address> parse_address(std::string_view text) {
   const std::size_t colon = text.rfind(':');
@@ -166,10 +130,6 @@ void connect_operation::do_cancel() noexcept {
 bool connect_operation::admits(detail::adapter_poller& via) {
   const transport::capabilities& caps = via.domain().caps();
   if (options_.transport && *options_.transport != caps.transport) return false;
-  if (caps.transport == transport::kind::shm && !is_this_host(to_.host)) {
-    reason_ += "shm: " + to_.host + " is another host; ";
-    return false;
-  }
   if (via.broken()) {
     note(caps.transport, errc::unreachable, via.why_broken().message());
     return false;
@@ -244,6 +204,10 @@ void connect_operation::do_accept() {
   }
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
       via.adapter().accept(request_->id, options_.endpoint, private_data_);
+  if (pair.code() == errc::bad_state) {  // nobody answered it but us
+    fail({errc::connection_reset, "the client went away before it was accepted"});
+    return;
+  }
   if (!pair) {
     fail(pair.why());
     return;

@@ -7,6 +7,7 @@
 #include <cordma/net/transport/grant.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -42,6 +43,44 @@ std::string as_set(kind k, const std::vector<config_entry>& configuration) {
            std::string(name(e.source)) + (e.place.empty() ? "" : " " + e.place) + ")";
   }
   return set.empty() ? set : " with " + set;
+}
+
+// Keys and blobs know one of each.
+void require_one_of_each(const std::vector<std::shared_ptr<transport::domain>>& domains) {
+  std::array<int, transport::kind_count> of_kind{};
+  for (const auto& d : domains) {
+    const kind k = d->caps().transport;
+    if (++of_kind[static_cast<std::size_t>(k)] == 1) continue;
+    throw_error(
+        {errc::invalid_value, "a Context has one transport of a kind, and here are two of " +
+                                  std::string(transport::name(k)) + ": make two Contexts"});
+  }
+}
+
+// Of the transports asked for, or of all that this machine has.
+void add_domains(detail::context_core& core, const context_options& options) {
+  std::vector<kind> wanted = options.transports;
+  const bool by_name = !wanted.empty();
+  if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
+  for (kind k : wanted) {
+    result<std::shared_ptr<transport::domain>> d = make(k, options);
+    if (d) {
+      core.domains.push_back(std::move(*d));
+      continue;
+    }
+    // What this machine does not have is nobody's mistake; a setting that cannot be followed is one.
+    const bool has_it = d.code() != errc::not_supported && d.code() != errc::no_memory;
+    const std::string set = has_it ? as_set(k, core.configuration) : std::string();
+    if (by_name) {
+      throw_error(failure::of(d.code(),
+                              {"transport ", name(k), set, " was asked for: ", d.why().message()}));
+    }
+    if (!set.empty()) {
+      throw_error(failure::of(
+          d.code(), {"transport ", name(k), set, " cannot be used: ", d.why().message()}));
+    }
+    core.missing.emplace_back(k, d.why());
+  }
 }
 
 result<void> register_everywhere(detail::region_core& region) {
@@ -157,29 +196,9 @@ Context::Context(const context_options& from_code)
   core_->configuration = configured.effective();
   core_->configuration_warnings = configured.warnings();
   core_->domains = options.domains;
-  if (from_code.transports.empty() && !options.domains.empty()) return;  // what was handed in
-  std::vector<kind> wanted = options.transports;
-  const bool by_name = !wanted.empty();
-  if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
-  for (kind k : wanted) {
-    result<std::shared_ptr<transport::domain>> d = make(k, options);
-    if (d) {
-      core_->domains.push_back(std::move(*d));
-      continue;
-    }
-    // What this machine does not have is nobody's mistake; a setting that cannot be followed is one.
-    const bool has_it = d.code() != errc::not_supported && d.code() != errc::no_memory;
-    const std::string set = has_it ? as_set(k, core_->configuration) : std::string();
-    if (by_name) {
-      throw_error(failure::of(d.code(),
-                              {"transport ", name(k), set, " was asked for: ", d.why().message()}));
-    }
-    if (!set.empty()) {
-      throw_error(failure::of(
-          d.code(), {"transport ", name(k), set, " cannot be used: ", d.why().message()}));
-    }
-    core_->missing.emplace_back(k, d.why());
-  }
+  const bool as_handed_in = from_code.transports.empty() && !options.domains.empty();
+  if (!as_handed_in) add_domains(*core_, options);
+  require_one_of_each(core_->domains);
   if (core_->domains.empty()) {
     throw_error({errc::not_supported, "no transport can be used on this machine"});
   }

@@ -190,6 +190,7 @@ state_operation Endpoint::state_changed() noexcept {
 
 result<std::vector<std::byte>> Endpoint::descriptor() const {
   if (core_->state != endpoint_state::connecting || core_->pair == nullptr) return errc::bad_state;
+  if (core_->home == nullptr || !core_->home->on_owner_thread()) return errc::no_lock;
   return core_->pair->descriptor();
 }
 

@@ -71,6 +71,7 @@ struct endpoint_counters {
 //   invalid_value  a slice from another Context, too many slices, a size above the limit
 //   no_lock        called from another thread
 // The queues never overflow: what does not fit waits its turn, in order.
+// REQUIRES that its operations are started, and its batches end, while it lives.
 // An empty one (made without arguments, or moved from) can be assigned, destroyed, and asked whether it
 // is one; nothing else.
 class Endpoint : public user_data_holder {

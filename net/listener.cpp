@@ -7,7 +7,18 @@
 #include <new>
 
 namespace cordma {
+namespace {
+
+constexpr const char* bound_to_thread =
+    "a ConnectionRequest may only be used on the thread of its Worker";
+
+}  // namespace
+
 namespace detail {
+
+bool pending_request::off_thread() const noexcept {
+  return anchor->worker != nullptr && !anchor->worker->home().on_owner_thread();
+}
 
 result<void> pending_request::reject(std::span<const std::byte> private_data) {
   if (answered) return failure{errc::bad_state, "the request was answered before"};
@@ -89,6 +100,7 @@ void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
   auto request = std::make_shared<pending_request>();
   request->anchor = anchor;
   request->via = &via;
+  request->kind = via.domain().caps().transport;
   request->id = event.request;
   request->peer = std::move(event.peer);
   request->data = std::move(event.data);
@@ -116,7 +128,10 @@ void listener_core::shut_down() noexcept {
   worker = nullptr;
 }
 
-listener_core::~listener_core() { shut_down(); }
+listener_core::~listener_core() {
+  CORDMA_REQUIRE(closed || home == nullptr || home->on_owner_thread());
+  shut_down();
+}
 
 }  // namespace detail
 
@@ -131,9 +146,7 @@ const std::string& ConnectionRequest::peer_address() const noexcept { return pen
 std::span<const std::byte> ConnectionRequest::private_data() const noexcept {
   return pending_->data;
 }
-transport::kind ConnectionRequest::transport() const noexcept {
-  return pending_->via->domain().caps().transport;
-}
+transport::kind ConnectionRequest::transport() const noexcept { return pending_->kind; }
 
 connect_operation ConnectionRequest::accept(const connect_options& options) {
   CORDMA_REQUIRE(pending_ != nullptr);
@@ -151,6 +164,7 @@ result<ConnectionRequest> ConnectionRequest::hand_over(Worker& to) {
     return failure{errc::bad_state, "the request was answered or handed over before"};
   }
   if (pending_->anchor->worker == nullptr) return failure{errc::shutdown, "the Worker is gone"};
+  if (pending_->off_thread()) return failure{errc::no_lock, bound_to_thread};
   detail::worker_core& target = to.core();
   for (const auto& via : target.adapters()) {
     if (&via->domain() != &pending_->via->domain()) continue;
@@ -161,6 +175,7 @@ result<ConnectionRequest> ConnectionRequest::hand_over(Worker& to) {
     auto moved = std::make_shared<detail::pending_request>();
     moved->anchor = target.anchor();
     moved->via = via.get();
+    moved->kind = pending_->kind;
     moved->id = *id;
     moved->peer = pending_->peer;
     moved->data = pending_->data;
@@ -171,6 +186,7 @@ result<ConnectionRequest> ConnectionRequest::hand_over(Worker& to) {
 
 result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {
   if (pending_->taken) return failure{errc::bad_state, "the request was accepted before"};
+  if (pending_->off_thread()) return failure{errc::no_lock, bound_to_thread};
   return pending_->reject(private_data);
 }
 

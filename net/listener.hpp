@@ -19,7 +19,8 @@ struct pending_request;
 }  // namespace detail
 
 // A peer that asks to be connected. Move-only; answered once: by accept() or reject(). Destroying it
-// unanswered rejects it, and so does destroying the operation of accept() before it was started. Bound to the Worker of its Listener.
+// unanswered rejects it, and so does destroying the operation of accept() before it was started. Bound to
+// the thread of its Worker: elsewhere its calls fail with no_lock.
 class ConnectionRequest {
  public:
   ConnectionRequest() noexcept;
@@ -67,8 +68,8 @@ class [[nodiscard]] next_operation final : public operation<next_operation, Conn
 };
 
 // Listens on every transport of its Worker at once. Move-only; bound to its Worker's thread.
-// Destroying it closes it. Must not outlive operations of it that are awaited. An empty one (made
-// without arguments, or moved from) can be assigned and destroyed, nothing else.
+// Destroying it, on that thread, closes it. REQUIRES that next() is started while it lives. An empty one
+// (made without arguments, or moved from) can be assigned and destroyed, nothing else.
 class Listener {
  public:
   Listener() noexcept;

@@ -93,7 +93,8 @@ class MemoryRegion {
   [[nodiscard]] result<std::vector<std::byte>> export_blob() const;
 
   // Ends the registration now: from its return on remote access is refused. in_use while other
-  // handles, pool buffers or operations in flight hold it; the handle keeps it then.
+  // handles, pool buffers or operations that were destroyed in flight hold it; the handle keeps it
+  // then. Operations that are alive are not counted, as with any Slice: wait for them first.
   result<void> deregister();
 
  private:

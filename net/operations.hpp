@@ -133,8 +133,9 @@ class datagram_base : public post_base {
 // T: void (send, write, read, flush), Received, Message, std::uint64_t (the old value of an atomic).
 // The buffers are yours again when it is done. On cancellation: a request still queued for want of
 // credits is withdrawn (canceled); a posted one whose buffer is leased from a pool is left behind and
-// the awaiter resumes at once (canceled): a message that still arrives for it goes to the endpoint's
-// next receive into a pool; any other posted one resumes when its completion arrives.
+// the awaiter resumes at once (canceled): the message that would have been its goes to the endpoint's
+// next receive into a pool, started already or later; any other posted one resumes when its completion
+// arrives.
 // Destroyed while posted, it is left behind for good: regions and leased buffer are kept until the
 // completion, and what arrives is dropped.
 template <class T>

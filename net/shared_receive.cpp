@@ -1,5 +1,6 @@
 #include <cordma/net/shared_receive.hpp>
 
+#include <cordma/net/detail/worker_core.hpp>
 #include <cordma/net/worker.hpp>
 
 #include <new>
@@ -28,15 +29,19 @@ struct shared_source {
 
 struct shared_receive_core {
   reactor* home = nullptr;
+  std::shared_ptr<worker_anchor> anchor;
   BufferPool* pool = nullptr;
   std::uint32_t per_endpoint = 0;
   std::vector<std::unique_ptr<shared_source>> sources;
   list<shared_entry> arrived;
   list<shared_entry> starved;  // for want of a buffer
   list<arrival_operation> waiting;
+  // Of the pool, while receives are starved.
+  std::optional<buffer_operation> hunger;
   bool ending = false;
 
   void post(shared_entry& e) noexcept;
+  void starve(shared_entry& e) noexcept;
   void feed_starved() noexcept;
   void on_done(shared_entry& e) noexcept;
   void deliver() noexcept;
@@ -48,7 +53,7 @@ void shared_receive_core::post(shared_entry& e) noexcept {
   shared_source& s = *e.source;
   if (s.ended) return;
   if (pool->available() == 0) {
-    starved.push_back(e);
+    starve(e);
     return;
   }
   e.op.emplace(s.endpoint->recv(*pool));
@@ -62,8 +67,24 @@ void shared_receive_core::post(shared_entry& e) noexcept {
       &e);
 }
 
+void shared_receive_core::starve(shared_entry& e) noexcept {
+  starved.push_back(e);
+  if (hunger) return;
+  hunger.emplace(pool->get(*home));
+  hunger->start();
+  hunger->observe(
+      [](operation_base&, void* core) noexcept {
+        auto& self = *static_cast<shared_receive_core*>(core);
+        if (self.ending) return;
+        self.hunger.reset();  // the buffer is back in the pool, unless somebody else waits for one
+        self.feed_starved();
+      },
+      this);
+}
+
 void shared_receive_core::feed_starved() noexcept {
   while (!starved.empty() && pool->available() != 0) post(starved.pop_front());
+  if (!starved.empty() && !hunger) starve(starved.pop_front());
 }
 
 void shared_receive_core::on_done(shared_entry& e) noexcept {
@@ -156,6 +177,7 @@ SharedReceive::SharedReceive(Worker& worker, BufferPool& pool, std::uint32_t per
     throw_error({errc::invalid_value, "a SharedReceive needs a receive per endpoint"});
   }
   core_->home = &worker.loop();
+  core_->anchor = worker.core().anchor();
   core_->pool = &pool;
   core_->per_endpoint = per_endpoint;
 }
@@ -165,6 +187,9 @@ SharedReceive& SharedReceive::operator=(SharedReceive&&) noexcept = default;
 SharedReceive::~SharedReceive() = default;
 
 result<void> SharedReceive::attach(Endpoint& endpoint) {
+  if (core_->anchor->worker == nullptr) {
+    return failure{errc::invalid_value, "the Worker of this SharedReceive is gone"};
+  }
   if (!core_->home->on_owner_thread()) {
     return failure{errc::no_lock, "a SharedReceive may only be used on the thread of its Worker"};
   }

@@ -31,8 +31,8 @@ class Arrival {
   std::optional<failure> ended_;
 };
 
-// Resolves with what comes next. On cancellation: withdrawn, canceled; nothing is lost. After the
-// SharedReceive is gone: shutdown.
+// Resolves with what comes next. On cancellation: withdrawn, canceled; nothing is lost. Where the
+// SharedReceive goes meanwhile: shutdown. REQUIRES that it lives when this is started.
 class [[nodiscard]] arrival_operation final : public operation<arrival_operation, Arrival> {
  public:
   explicit arrival_operation(detail::shared_receive_core& queue) noexcept;
@@ -59,7 +59,7 @@ class [[nodiscard]] arrival_operation final : public operation<arrival_operation
 class SharedReceive {
  public:
   // `pool` outlives it, and should have more than `per_endpoint` buffers for each endpoint: while it
-  // is empty, receives wait for the next call of next().
+  // is empty, receives wait until a buffer comes back.
   SharedReceive(Worker& worker, BufferPool& pool, std::uint32_t per_endpoint);
   SharedReceive(SharedReceive&&) noexcept;
   SharedReceive& operator=(SharedReceive&&) noexcept;

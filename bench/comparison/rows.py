@@ -178,6 +178,11 @@ def runtime_costs() -> list[Row]:
                          "allocations_per_operation", "counted by operator new")
         name = f"{transport} allocations per operation, warm"
         rows.append(Row(name, name, "", counted, (), Goal("<=", 0.0, on="value")))
+    pool, inventory = (Series("bench-buffers", ("--size", "64"), f"sizes.64.{source}", label)
+                       for source, label in (("pool", "BufferPool"),
+                                             ("inventory", "slices, free ones listed by hand")))
+    rows.append(Row("a registered buffer, taken and given back", "buffers", "ns", pool,
+                    (inventory,)))
     return rows
 
 

@@ -14,13 +14,15 @@ namespace cordma::detail {
 // nobody answered.
 struct pending_request {
   std::shared_ptr<worker_anchor> anchor;
-  adapter_poller* via = nullptr;
+  adapter_poller* via = nullptr;  // the Worker's: not once that is gone
+  transport::kind kind = transport::kind::shm;
   std::uint64_t id = 0;
   std::string peer;
   std::vector<std::byte> data;
   bool taken = false;     // accept() was called
   bool answered = false;  // the transport was told
 
+  [[nodiscard]] bool off_thread() const noexcept;
   result<void> reject(std::span<const std::byte> private_data);
   ~pending_request();
 };

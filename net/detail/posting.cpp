@@ -78,13 +78,19 @@ inline posted worker_core::post_send(endpoint_core& e, post_base& op,
   first_free_ = s.next_free;
   ++in_flight;
   s.in_use = true;
-  s.order = posted_so_far++;
   s.op = &op;
   s.endpoint = &e;
   s.is_recv = recv;
   op.slot_ = index;
   op.set_phase(operation_base::phase::posted);
-  --(recv ? e.recv_credits : e.send_credits);
+  if (!recv) {
+    --e.send_credits;
+    return posted::pending;
+  }
+  --e.recv_credits;
+  s.next_free = 0;
+  (e.last_recv != 0 ? at(e.last_recv - 1).next_free : e.first_recv) = index + 1;
+  e.last_recv = index + 1;
   return posted::pending;
 }
 
@@ -117,7 +123,7 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op, std::uint32_t
 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
-  if (recv && first_orphan != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
+  if (recv && orphans != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
   if (state == endpoint_state::closed || state == endpoint_state::closing) [[unlikely]] {
     if (closed_here) {
       op.complete_failed({errc::not_connected, "this side closed the connection"});
@@ -126,7 +132,7 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
     }
     return;
   }
-  if (recv && first_orphan != 0) [[unlikely]] {
+  if (recv && orphans != 0) [[unlikely]] {
     op.complete_failed(
         {errc::bad_state,
          "a canceled receive into a pool is still posted and the next message is its: "
@@ -162,7 +168,7 @@ void post_base::do_start() noexcept {
   const bool recv = is_recv();
   const bool free_place = recv ? e.recv_credits != 0 && e.waiting_recvs.empty()
                                : e.send_credits != 0 && e.waiting_sends.empty();
-  if (free_place && e.state == endpoint_state::connected && e.first_orphan == 0) [[likely]] {
+  if (free_place && e.state == endpoint_state::connected && e.orphans == 0) [[likely]] {
     e.worker->post(e, *this);
   } else {
     e.post_or_queue(*this);
@@ -181,6 +187,12 @@ inline void worker_core::complete(slot& s, std::uint32_t index, const completion
   endpoint_core& e = *s.endpoint;
   post_base* const op = s.op;
   const bool recv = s.is_recv;
+  if (recv && e.first_recv == index + 1) [[likely]] {
+    e.first_recv = s.next_free;
+    if (e.first_recv == 0) e.last_recv = 0;
+  } else if (recv) {
+    not_first_recv(e, index);
+  }
   if (s.orphan) [[unlikely]] {
     ++e.recv_credits;
     orphan_done(s, index, c);

@@ -204,80 +204,96 @@ void worker_core::detach(post_base& op) noexcept {
   }
 }
 
+// A message goes to the oldest receive there is, so the later receives into pools move up by one.
+// Each then takes the buffer that was posted in its new place.
 void worker_core::make_orphan(post_base& op) noexcept {
-  const std::uint32_t index = std::exchange(op.slot_, post_base::no_slot);
-  slot& s = at(index);
+  std::uint32_t index = std::exchange(op.slot_, post_base::no_slot);
   endpoint_core& e = *op.endpoint_;
-  s.op = nullptr;
-  s.orphan = true;
-  s.lease = std::move(op.lease_);
-  // Behind those that were posted before it, whose messages come first.
-  const auto earlier = [&](std::uint32_t other) noexcept {
-    return other != 0 && static_cast<std::int32_t>(at(other - 1).order - s.order) < 0;
+  Buffer posted_here = std::move(op.lease_);
+  const auto move_up = [&](post_base& later) noexcept {
+    at(index).op = &later;
+    later.slot_ = index;
+    std::swap(later.lease_, posted_here);
   };
-  std::uint32_t before = earlier(e.last_orphan) ? e.last_orphan : 0;
-  std::uint32_t after = before != 0 ? 0 : e.first_orphan;
-  while (earlier(after)) {
-    before = after;
-    after = at(after - 1).next_free;
+  for (std::uint32_t next = at(index).next_free; next != 0; next = at(next - 1).next_free) {
+    post_base* const later = at(next - 1).op;
+    if (later == nullptr || !later->lease_) continue;  // left behind, or into its own memory
+    move_up(*later);
+    index = next - 1;
   }
-  s.next_free = after;
-  (before != 0 ? at(before - 1).next_free : e.first_orphan) = index + 1;
-  if (after == 0) e.last_orphan = index + 1;
+  if (post_base* const waiting = e.first_waiting_for_pool(); waiting != nullptr) {
+    waiting->unlink();
+    move_up(*waiting);
+    waiting->set_phase(operation_base::phase::posted);
+    return;
+  }
+  slot& last = at(index);
+  last.op = nullptr;
+  last.orphan = true;
+  last.lease = std::move(posted_here);
+  ++e.orphans;
 }
 
 bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
-  if (e.first_orphan == 0) return false;
-  const std::uint32_t index = e.first_orphan - 1;
-  slot& s = at(index);
-  drop_first_orphan(e);
-  op.lease_ = std::move(s.lease);  // the buffer it came with goes back to its pool
-  if (s.arrived) {
+  if (e.first_kept != 0) {
+    const std::uint32_t index = e.first_kept - 1;
+    slot& s = at(index);
     op.received_ = s.received;
-    free_slot(s, index);
+    op.lease_ = std::move(s.lease);  // the buffer it came with goes back to its pool
+    drop_first_kept(e);
     op.finish();
     return true;
   }
+  std::uint32_t next = e.first_recv;
+  while (next != 0 && !at(next - 1).orphan) next = at(next - 1).next_free;
+  if (next == 0) return false;
+  slot& s = at(next - 1);
+  op.lease_ = std::move(s.lease);
   s.orphan = false;
   s.op = &op;
-  op.slot_ = index;
+  --e.orphans;
+  op.slot_ = next - 1;
   op.set_phase(operation_base::phase::posted);
   return true;
 }
 
-void worker_core::drop_first_orphan(endpoint_core& e) noexcept {
-  e.first_orphan = at(e.first_orphan - 1).next_free;
-  if (e.first_orphan == 0) e.last_orphan = 0;
-}
-
-void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c) noexcept {
-  // Receives complete in the order of posting, so this is the oldest orphan that has not arrived;
-  // flushed ones end all of them.
-  if (c.status == transport::wc_status::success) {
-    s.arrived = true;
-    s.received = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
-    return;
-  }
-  endpoint_core& e = *s.endpoint;
-  std::uint32_t before = 0;
-  for (std::uint32_t at_index = e.first_orphan; at_index != index + 1;
-       at_index = at(at_index - 1).next_free) {
-    before = at_index;
-  }
-  (before != 0 ? at(before - 1).next_free : e.first_orphan) = s.next_free;
-  if (e.last_orphan == index + 1) e.last_orphan = before;
+void worker_core::drop_first_kept(endpoint_core& e) noexcept {
+  const std::uint32_t index = e.first_kept - 1;
+  slot& s = at(index);
+  e.first_kept = s.next_free;
+  if (e.first_kept == 0) e.last_kept = 0;
+  --e.orphans;
   s.lease.reset();
   free_slot(s, index);
 }
 
+// It is no longer in the list of posted receives.
+void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c) noexcept {
+  endpoint_core& e = *s.endpoint;
+  // Where the Endpoint is gone nobody takes what arrives.
+  if (c.status != transport::wc_status::success || e.handle_gone) {
+    --e.orphans;
+    s.lease.reset();
+    free_slot(s, index);
+    return;
+  }
+  s.arrived = true;
+  s.received = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
+  s.next_free = 0;
+  (e.last_kept != 0 ? at(e.last_kept - 1).next_free : e.first_kept) = index + 1;
+  e.last_kept = index + 1;
+}
+
+void worker_core::not_first_recv(endpoint_core& e, std::uint32_t index) noexcept {
+  std::uint32_t before = e.first_recv;
+  while (at(before - 1).next_free != index + 1) before = at(before - 1).next_free;
+  at(before - 1).next_free = at(index).next_free;
+  if (e.last_recv == index + 1) e.last_recv = before;
+}
+
 void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
   e->handle_gone = true;
-  while (e->first_orphan != 0 && at(e->first_orphan - 1).arrived) {
-    const std::uint32_t index = e->first_orphan - 1;
-    drop_first_orphan(*e);
-    at(index).lease.reset();
-    free_slot(at(index), index);
-  }
+  while (e->first_kept != 0) drop_first_kept(*e);
   if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
   e->end({errc::not_connected, "the Endpoint was destroyed"});
   if (e->inflight() == 0) {
@@ -422,6 +438,14 @@ void endpoint_core::refresh_grant() noexcept {
   granted = pair->actual();
   send_credits = granted.send_depth - sends;
   recv_credits = granted.recv_depth - recvs;
+}
+
+post_base* endpoint_core::first_waiting_for_pool() noexcept {
+  post_base* first = nullptr;
+  waiting_recvs.for_each([&first](post_base& op) {
+    if (first == nullptr && op.lease_) first = &op;
+  });
+  return first;
 }
 
 void endpoint_core::ring() noexcept {

@@ -32,13 +32,13 @@ struct slot {
   post_base* op = nullptr;  // null: free, or detached
   endpoint_core* endpoint = nullptr;
   std::uint32_t generation = 0;
-  std::uint32_t order = 0;      // of posting, counted modulo 2^32 over the worker
-  std::uint32_t next_free = 0;  // index + 1; for orphans: the next orphan of the endpoint
+  std::uint32_t next_free = 0;  // index + 1; in use, the next in the list of its endpoint
   std::uint8_t pinned = 0;
   bool in_use = false;
   bool is_recv = false;
-  // A receive into a pool that was canceled while posted. Its message is not lost: the endpoint's
-  // next receive into a pool takes over the slot, whether or not the message is there yet.
+  // What remains of receives into pools that were canceled while posted: the last of those posted,
+  // since later ones move up. Its message is not lost: the endpoint's next receive into a pool takes
+  // over the slot, whether or not the message is there yet.
   bool orphan = false;
   bool arrived = false;
   Received received;
@@ -100,9 +100,14 @@ struct endpoint_core : list_node {
   bool closed_here = false;  // by close() or abort(), rather than by the peer or an error
   bool fence_next = false;
   std::uint32_t batches = 0;
-  std::uint32_t first_orphan = 0;  // slot index + 1, in the order of posting; 0: none
-  std::uint32_t last_orphan = 0;
-  std::uint32_t unrung = 0;  // posts that a doorbell still has to show
+  // Slots as index + 1, 0 for none: posted receives in the order of posting, and messages that wait
+  // for a receive in the order of arrival.
+  std::uint32_t first_recv = 0;
+  std::uint32_t last_recv = 0;
+  std::uint32_t first_kept = 0;
+  std::uint32_t last_kept = 0;
+  std::uint32_t orphans = 0;  // posted or kept
+  std::uint32_t unrung = 0;   // posts that a doorbell still has to show
   std::uint32_t send_credits = 0;
   std::uint32_t recv_credits = 0;
   transport::queue_pair_options granted;
@@ -136,6 +141,7 @@ struct endpoint_core : list_node {
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
+  [[nodiscard]] post_base* first_waiting_for_pool() noexcept;
   void ring() noexcept;
   void tell_posted() noexcept;
   // Disconnects once nothing waits for credits any more.
@@ -203,7 +209,6 @@ class worker_core {
   std::uint64_t stale_completions = 0;
   std::uint64_t corrupt_completions = 0;
   std::size_t in_flight = 0;
-  std::uint32_t posted_so_far = 0;
 
  private:
   // False where there is no memory for one more.
@@ -216,7 +221,9 @@ class worker_core {
   void drop_wirings();
   void grow();
   void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
-  void drop_first_orphan(endpoint_core& endpoint) noexcept;
+  void drop_first_kept(endpoint_core& endpoint) noexcept;
+  // Takes it out of the list of posted receives, where it is not the first: only when connections end.
+  void not_first_recv(endpoint_core& endpoint, std::uint32_t index) noexcept;
   [[nodiscard]] result<void> prepare_words(std::uint32_t index) noexcept;
   [[nodiscard]] Slice atomic_word(std::uint32_t index) noexcept;
   // Throws std::bad_alloc.

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <deque>
+#include <list>
 #include <optional>
 #include <string>
 #include <thread>
@@ -276,6 +278,154 @@ TEST_CASE(
       }
     }
     CHECK(pool.available() == 2 * count);
+  });
+}
+
+TEST_CASE(
+    "K10: a message comes to the receive behind a canceled one, posted or waiting for a place") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    endpoint_options shallow;
+    shallow.recv_depth = 1;
+    for (const bool waiting : {false, true}) {
+      CAPTURE(waiting);
+      const endpoint_options server = waiting ? shallow : endpoint_options();
+      wire w = co_await connect(on, endpoint_options(), server);
+      const std::size_t posted = waiting ? w.server.actual().recv_depth : 1;
+      BufferPool pool(on.server_context(), 8, static_cast<std::uint32_t>(posted + 1));
+      std::vector<message_operation> given_up;
+      for (std::size_t i = 0; i < posted; ++i) given_up.push_back(w.server.recv(pool).start());
+      message_operation left = w.server.recv(pool).start();
+      for (message_operation& op : given_up) op.cancel();
+      const std::uint64_t number = 7;
+      co_await w.client.send_inline(std::as_bytes(std::span(&number, 1)));
+      {
+        const Message got = co_await left;
+        CHECK(*reinterpret_cast<const std::uint64_t*>(got.bytes().data()) == number);
+      }
+      co_await w.server.close();
+      while (w.server.inflight() != 0) co_await moment(on);
+      CHECK(pool.available() == posted + 1);
+    }
+  });
+}
+
+namespace {
+
+// Receives, cancels and messages in any order. Every message comes to the oldest receive that is left,
+// at once where there is one: awaiting it ends.
+struct any_order {
+  any_order(stage& s, wire& between, BufferPool& from, std::uint64_t seed)
+      : on(s), w(between), pool(from), d(seed) {}
+
+  stage& on;
+  wire& w;
+  BufferPool& pool;
+  dice d;
+  std::list<message_operation> receiving;
+  std::deque<send_operation> sending;
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+
+  void send() {
+    while (!sending.empty() && sending.front().done()) sending.pop_front();
+    if (sending.size() == 40) return;
+    sending.push_back(w.client.send_inline(std::as_bytes(std::span(&sent, 1))).start());
+    ++sent;
+  }
+
+  void took(const Message& m) {
+    CHECK(*reinterpret_cast<const std::uint64_t*>(m.bytes().data()) == received);
+    ++received;
+  }
+
+  void cancel_one() {
+    const auto which =
+        std::next(receiving.begin(), static_cast<std::ptrdiff_t>(d.below(receiving.size())));
+    if (which->done()) return;  // with its message
+    which->cancel();
+    const result<Message> got = which->take_result();
+    CHECK(got.code() == errc::canceled);
+    receiving.erase(which);
+  }
+
+  task<> receive_all() {
+    while (received < sent && !receiving.empty()) {
+      message_operation& op = receiving.front();
+      const Message got = co_await op;
+      took(got);
+      receiving.pop_front();
+    }
+  }
+
+  task<> step() {
+    switch (d.below(4)) {
+      case 0: send(); break;
+      case 1:
+        if (!receiving.empty()) cancel_one();
+        break;
+      case 2: co_await moment(on); break;
+      default:
+        if (receiving.size() < 12) receiving.push_back(w.server.recv(pool).start());
+    }
+    if (d.below(16) == 0) co_await receive_all();
+  }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "K10: receives posted and canceled in any order: each message to the oldest that is left") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::uint64_t seed = 24;
+    CAPTURE(seed);
+    endpoint_options shallow;
+    shallow.recv_depth = 4;
+    wire w = co_await connect(on, endpoint_options(), shallow);
+    BufferPool pool(on.server_context(), 8, 512);
+    any_order all(on, w, pool, seed);
+    const int steps = on.over() == transport::kind::verbs ? 2'000 : 20'000;
+    for (int i = 0; i < steps; ++i) co_await all.step();
+    while (all.received < all.sent) {
+      all.receiving.push_back(w.server.recv(pool).start());
+      co_await all.receive_all();
+    }
+    for (send_operation& op : all.sending) co_await op;
+    CHECK(all.received > 1'000);
+    all.receiving.clear();
+    co_await w.server.close();
+    while (w.server.inflight() != 0) co_await moment(on);
+    CHECK(pool.available() == 512);
+  });
+}
+
+TEST_CASE(
+    "K10: canceled receives give their buffers back, though messages come after the Endpoint") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::uint32_t count = 60;  // more than one look at the completion queue hands out
+    BufferPool pool(on.server_context(), 64, count);
+    MemoryRegion out = client_memory(on, 8);
+    for (int passes = 0; passes < 4; ++passes) {
+      CAPTURE(passes);
+      wire w = co_await connect(on);
+      std::vector<message_operation> posted;
+      for (std::uint32_t i = 0; i < count; ++i) posted.push_back(w.server.recv(pool).start());
+      std::vector<send_operation> sends;
+      {
+        const Endpoint::Batch together = w.client.batch();
+        for (std::uint32_t i = 0; i < count; ++i) sends.push_back(w.client.send(out).start());
+      }
+      if (passes > 0) static_cast<void>(co_await posted[0].result());
+      for (int i = 1; i < passes; ++i) co_await moment(on);
+      for (message_operation& op : posted) op.cancel();
+      w.server = Endpoint();
+      posted.clear();
+      for (send_operation& op : sends) static_cast<void>(co_await op.result());
+      while (on.server().counters().inflight != 0) co_await moment(on);
+      CHECK(pool.available() == count);
+    }
   });
 }
 

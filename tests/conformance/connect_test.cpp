@@ -286,6 +286,21 @@ TEST_CASE("K10: connecting is withdrawn when it is canceled, and the server goes
   });
 }
 
+TEST_CASE("I4: accepting a client that has gone away is connection_reset") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Listener listener = on.server().listen(on.server_address()).value();
+    connect_operation connecting = on.client().connect(on.reach(listener)).start();
+    ConnectionRequest request = co_await listener.next();
+    connecting.cancel();
+    const result<Endpoint> given_up = co_await connecting.result();
+    CHECK(given_up.code() == errc::canceled);
+    for (int i = 0; i < 200; ++i) co_await moment(on);
+    const result<Endpoint> accepted = co_await request.accept().result();
+    CHECK(accepted.code() == errc::connection_reset);
+  });
+}
+
 TEST_CASE("K4: a Worker connects to itself, and an endpoint sends to its own Worker") {
   stage s;
   s.play([](stage& on) -> task<> {

@@ -1,9 +1,13 @@
 // What a Worker does for all of its endpoints.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
+
+#include <cordma/runtime/scope.hpp>
 
 #include <array>
 #include <cstring>
+#include <optional>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -156,8 +160,8 @@ TEST_CASE("I6: what comes after a SharedReceive is gone goes to receives into a 
     {
       SharedReceive arrivals(on.server(), pool, 4);
       CHECK(arrivals.attach(w.server).ok());
-      for (std::uint64_t i = 0; i < 3;
-           ++i) {  // so that the last posted is not the last of its list
+      // So that the last one posted is not the last of its list.
+      for (std::uint64_t i = 0; i < 3; ++i) {
         co_await w.client.send_inline(std::as_bytes(std::span(&i, 1)));
         const Arrival a = co_await arrivals.next();
         CHECK(a.ended() == nullptr);
@@ -171,6 +175,55 @@ TEST_CASE("I6: what comes after a SharedReceive is gone goes to receives into a 
     }
     CHECK(pool.available() >= 3);  // at most three of the four are still posted
   });
+}
+
+namespace {
+
+task<> keep_for_a_while(stage* on, Arrival arrival, int* handled) {
+  CHECK(arrival.ended() == nullptr);
+  for (int i = 0; i < 3; ++i) co_await moment(*on);
+  ++*handled;
+}
+
+task<> take_all(stage* on, SharedReceive* arrivals, int count, int* handled) {
+  task_context& me = co_await this_task();
+  scope handlers(me);
+  for (int i = 0; i < count; ++i) {
+    Arrival a = co_await arrivals->next();
+    handlers.spawn(keep_for_a_while(on, std::move(a), handled));
+  }
+  co_await handlers.join();
+}
+
+}  // namespace
+
+TEST_CASE("I6: a buffer that comes back while somebody waits for a message is received into") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    BufferPool pool(on.server_context(), 8, 3);
+    SharedReceive arrivals(on.server(), pool, 2);
+    CHECK(arrivals.attach(w.server).ok());
+    MemoryRegion out = client_memory(on, 8);
+    std::vector<send_operation> sends;
+    for (int i = 0; i < 40; ++i) sends.push_back(w.client.send(out).start());
+    int handled = 0;
+    co_await take_all(&on, &arrivals, 40, &handled);
+    CHECK(handled == 40);
+    for (send_operation& op : sends) co_await op;
+  });
+}
+
+TEST_CASE("I6: a SharedReceive whose Worker is gone attaches nobody" *
+          not_on(transport::kind::sim, "its Workers borrow the reactor of their network")) {
+  host own;
+  BufferPool pool(own.context, 64, 4);
+  std::optional<Worker> gone;
+  gone.emplace(own.context, reactor_options{.mode = wait_mode::polling});
+  SharedReceive arrivals(*gone, pool, 2);
+  gone.reset();
+  Endpoint none = own.worker.endpoint(own_host() + ":1").value();
+  CHECK(arrivals.attach(none).code() == errc::invalid_value);
 }
 
 TEST_CASE("I6: a Worker's limit of endpoints is kept, and a place is free when one goes") {

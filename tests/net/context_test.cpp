@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <cordma/net/transport/transport.hpp>
+
 #include <cstdlib>
 #include <optional>
 #include <thread>
@@ -253,6 +255,35 @@ TEST_CASE("B1: a domain that is null is an error of the Context") {
   o.domains = {nullptr};
   CHECK(code_of_context(o, why) == errc::invalid_value);
   CHECK(why.find("context_options::domains") != std::string::npos);
+}
+
+TEST_CASE("B1: two domains of a kind are an error of the Context") {
+  std::string why;
+  context_options o;
+  o.domains = {transport::make_tcp({}).value(), transport::make_tcp({}).value()};
+  CHECK(code_of_context(o, why) == errc::invalid_value);
+  CHECK(why.find("two of tcp") != std::string::npos);
+}
+
+TEST_CASE("K3: a request outlives its Worker, and answers on its thread only") {
+  context_options o;
+  o.transports = {transport::kind::tcp};
+  Context context(o);
+  Worker client(context, reactor_options{.mode = wait_mode::polling});
+  std::optional<Worker> server;
+  server.emplace(context, client.loop());
+  std::optional<ConnectionRequest> asked;
+  client.run([](Worker* from, Worker* to, std::optional<ConnectionRequest>* request) -> task<> {
+    Listener listener = to->listen("127.0.0.1:0").value();
+    connect_operation connecting = from->connect(listener.bound().text()).start();
+    *request = co_await listener.next();
+    std::thread([request] { CHECK((*request)->reject().code() == errc::no_lock); }).join();
+    connecting.cancel();
+    static_cast<void>(co_await connecting.result());
+  }(&client, &*server, &asked));
+  server.reset();
+  CHECK(asked->transport() == transport::kind::tcp);
+  CHECK(asked->reject().code() == errc::shutdown);
 }
 
 TEST_CASE("K2: eight threads with a Worker each share one Context") {

@@ -138,6 +138,8 @@ TEST_CASE("C10: a pool of nothing is refused") {
   Context context = only_tcp();
   CHECK_THROWS_AS(BufferPool(context, 0, 1), error);
   CHECK_THROWS_AS(BufferPool(context, 1, 0), error);
+  CHECK_THROWS_AS(BufferPool(context, SIZE_MAX, 1), error);
+  CHECK_THROWS_AS(BufferPool(context, SIZE_MAX / 2, 3), error);
 }
 
 namespace {
@@ -236,6 +238,34 @@ TEST_CASE("C8: a buffer that another thread gives back wakes who waits for it, 2
       CHECK(pool.available() == 2);
     }(&context));
   }
+}
+
+TEST_CASE("C8: many wait while another thread gives buffers back") {
+  Context context = only_tcp();
+  reactor loop({.mode = wait_mode::event});
+  run(loop, [](Context* c) -> task<> {
+    BufferPool pool(*c, 64, 2);
+    std::array<std::atomic<Buffer*>, 2> to_give{};
+    std::atomic<bool> over{false};
+    std::thread other([&] {
+      while (!over.load()) {
+        for (std::atomic<Buffer*>& each : to_give) delete each.exchange(nullptr);
+      }
+    });
+    for (int round = 0; round < 1000; ++round) {
+      Buffer one = pool.take().value();
+      Buffer two = pool.take().value();
+      buffer_operation first = pool.get().start();
+      to_give[0].store(new Buffer(std::move(one)));
+      buffer_operation second = pool.get().start();
+      to_give[1].store(new Buffer(std::move(two)));
+      const Buffer a = co_await first;
+      const Buffer b = co_await second;
+    }
+    over.store(true);
+    other.join();
+    CHECK(pool.available() == 2);
+  }(&context));
 }
 
 TEST_CASE("C8: a range that leaves the buffer, and a pool of another thread, are refused") {

@@ -72,7 +72,7 @@ failure refusal(Context& context, wait_mode mode) {
   }
 }
 
-task<> look_once(Worker*) { co_await yield(); }
+task<> look_once() { co_await yield(); }
 
 }  // namespace
 
@@ -88,7 +88,7 @@ TEST_CASE(
     CHECK(why.message().find("sim") != std::string::npos);
   }
   Worker awake(context, {.mode = wait_mode::polling});
-  awake.run(look_once(&awake));
+  awake.run(look_once());
 }
 
 TEST_CASE("D6: a shared loop that sleeps stays as it was when it refuses a Worker") {
@@ -102,5 +102,5 @@ TEST_CASE("D6: a shared loop that sleeps stays as it was when it refuses a Worke
     CHECK(e.condition() == errc::not_supported);
   }
   Worker fine(sound, loop);
-  fine.run(look_once(&fine));
+  fine.run(look_once());
 }

@@ -125,13 +125,16 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   const result<queue_pair_options> granted = grant(options, domain_->caps());
   if (!granted) return granted.why();
   const std::string path = port_path(domain_->directory(), to.port);
-  const result<named_host> on = look_up(to.host);
+  // First whether there is anybody at all: a name may take long to look up.
+  const bool somebody = ::access(path.c_str(), F_OK) == 0;
+  const result<named_host> on = somebody ? look_up(to.host) : named_host{};
   if (!on) return on.why();
-  if (::access(path.c_str(), F_OK) != 0 || !on->here) {
-    return failure{errc::unreachable, "nobody listens on " + to.text() +
-                                          " by shared memory: start the service as this user on "
-                                          "this host, or check the port"};
+  if (!somebody) {
+    return failure{errc::unreachable, "nobody listens on port " + std::to_string(to.port) +
+                                          " of this host by shared memory: start the service as "
+                                          "this user on this host, or check the port"};
   }
+  if (!on->here) return failure{errc::unreachable, to.host + " is another host"};
   auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted, path);
   const result<void> dialed = dial_for(*q, path, private_data, &*on);
   if (!dialed) return dialed.why();
