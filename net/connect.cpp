@@ -202,8 +202,10 @@ void connect_operation::do_accept() {
     fail(via.why_broken());
     return;
   }
+  endpoint_options asked = options_.endpoint;
+  asked.peer = request_->peer_is;
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
-      via.adapter().accept(request_->id, options_.endpoint, private_data_);
+      via.adapter().accept(request_->id, asked, private_data_);
   if (pair.code() == errc::bad_state) {  // nobody answered it but us
     fail({errc::connection_reset, "the client went away before it was accepted"});
     return;

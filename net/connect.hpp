@@ -27,7 +27,7 @@ static_assert(std::is_trivially_destructible_v<connect_options>);
 
 // Resolves with the Endpoint. Errors: invalid_value (address, private data too long), unreachable
 // (nobody listens; the message lists what was tried on which transport), not_supported (no transport
-// that may be used has the service endpoint.type), rejected (peer_data of the rejection in the
+// that may be used has the service endpoint.type, or plain peers), rejected (peer_data of the rejection in the
 // message), timed_out, unsupported_version, no_memory. On cancellation: withdrawn at once, canceled.
 // Accepting demands the service that the client asked for: any other is invalid_value.
 class [[nodiscard]] connect_operation final : public operation<connect_operation, Endpoint> {

@@ -39,21 +39,26 @@ pending_request::~pending_request() {
 }
 
 result<void> listener_core::open(worker_core& w, const transport::address& where,
-                                 const std::optional<transport::kind>& only) {
+                                 const listen_options& options) {
   worker = &w;
   home = &w.home();
   bound = where;
+  peers = options.peers;
   anchor = w.anchor();
+  const bool plain = peers == transport::peer_kind::plain;
   // The network's transports first: where port 0 is asked for they choose one that is free.
   std::vector<adapter_poller*> order;
   for (const auto& a : w.adapters()) {
     const transport::kind k = a->domain().caps().transport;
-    if (only && *only != k) continue;
+    if (options.transport && *options.transport != k) continue;
+    if (plain && !a->domain().caps().plain_peers) continue;
     order.insert(k == transport::kind::shm ? order.end() : order.begin(), a.get());
   }
   if (order.empty()) {
-    return failure{errc::not_supported, w.context().left_out(only) +
-                                            "this Context does not have the transport asked for"};
+    return failure{errc::not_supported,
+                   w.context().left_out(options.transport) +
+                       (plain ? "plain peers are reached over verbs only"
+                              : "this Context does not have the transport asked for")};
   }
   result<void> opened = open_all(order);
   // The port that one transport found free may be taken on the next: ask for another.
@@ -70,7 +75,9 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
 result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) {
   result<void> none = errc::unreachable;
   for (adapter_poller* a : order) {
-    result<std::unique_ptr<transport::listener>> l = a->adapter().listen(bound);
+    result<std::unique_ptr<transport::listener>> l = peers == transport::peer_kind::plain
+                                                         ? a->adapter().listen_plain(bound)
+                                                         : a->adapter().listen(bound);
     if (l.code() == errc::unreachable) {  // not an address of this transport's network
       if (none.why().message().empty()) none = l.why();
       continue;
@@ -103,6 +110,7 @@ void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
   request->kind = via.domain().caps().transport;
   request->id = event.request;
   request->peer = std::move(event.peer);
+  request->peer_is = peers;
   request->data = std::move(event.data);
   if (pending.size() >= most_pending) return;  // its destructor rejects it
   if (waiting.empty()) {
@@ -178,6 +186,7 @@ result<ConnectionRequest> ConnectionRequest::hand_over(Worker& to) {
     moved->kind = pending_->kind;
     moved->id = *id;
     moved->peer = pending_->peer;
+    moved->peer_is = pending_->peer_is;
     moved->data = pending_->data;
     return ConnectionRequest(std::move(moved));
   }

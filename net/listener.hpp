@@ -33,7 +33,7 @@ class ConnectionRequest {
   [[nodiscard]] std::span<const std::byte> private_data() const noexcept;
   [[nodiscard]] transport::kind transport() const noexcept;
 
-  // `options.transport` is ignored. Errors: bad_state (answered already), connection_reset (the peer
+  // `options.transport` and `options.endpoint.peer` are ignored. Errors: bad_state (answered already), connection_reset (the peer
   // went away), invalid_value (more private data than max_accept_data), no_memory.
   connect_operation accept(const connect_options& options = {});
   // Gives the request to another Worker of the same Context, so that connections spread over threads:

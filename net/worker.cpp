@@ -50,7 +50,7 @@ result<Listener> Worker::listen(std::string_view where, const listen_options& op
   const result<transport::address> address = parse_address(where);
   if (!address) return address.why();
   auto core = std::make_unique<detail::listener_core>();
-  const result<void> opened = core->open(*core_, *address, options.transport);
+  const result<void> opened = core->open(*core_, *address, options);
   if (!opened) return opened.why();
   return Listener(std::move(core));
 }

@@ -27,6 +27,8 @@ struct worker_counters {
 
 struct listen_options {
   std::optional<transport::kind> transport;  // empty: every transport of the Context
+  // plain: for programs without cordma, and for them only; on the transports that reach such peers.
+  transport::peer_kind peers = transport::peer_kind::cordma;
 };
 
 // Memory to memory on this host. Done when it returns; awaited like everything else, because not
@@ -92,7 +94,8 @@ class Worker : public user_data_holder {
   // address may be that of a Listener on this very Worker. Errors: no_lock.
   [[nodiscard]] result<Endpoint> endpoint(std::string to, const connect_options& options = {});
   // "host:port", ":0". Errors: invalid_value, in_use (port taken: says by what transport),
-  // not_permitted, no_memory.
+  // not_supported (no transport of this Context is, or has, what the options say), not_permitted,
+  // no_memory.
   [[nodiscard]] result<Listener> listen(std::string_view where, const listen_options& options = {});
 
   // An Endpoint that is connected by descriptors, which the program carries: see

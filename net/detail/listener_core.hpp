@@ -3,6 +3,7 @@
 
 #include <cordma/net/detail/worker_core.hpp>
 #include <cordma/net/listener.hpp>
+#include <cordma/net/worker.hpp>
 
 #include <deque>
 #include <memory>
@@ -18,6 +19,7 @@ struct pending_request {
   transport::kind kind = transport::kind::shm;
   std::uint64_t id = 0;
   std::string peer;
+  transport::peer_kind peer_is = transport::peer_kind::cordma;
   std::vector<std::byte> data;
   bool taken = false;     // accept() was called
   bool answered = false;  // the transport was told
@@ -36,6 +38,7 @@ struct listener_core {
   worker_core* worker = nullptr;
   reactor* home = nullptr;
   transport::address bound;
+  transport::peer_kind peers = transport::peer_kind::cordma;
   std::shared_ptr<worker_anchor> anchor;
   std::vector<std::pair<adapter_poller*, std::unique_ptr<transport::listener>>> listeners;
   std::deque<ConnectionRequest> pending;
@@ -43,8 +46,7 @@ struct listener_core {
   bool closed = false;
 
   ~listener_core();
-  result<void> open(worker_core& w, const transport::address& where,
-                    const std::optional<transport::kind>& only);
+  result<void> open(worker_core& w, const transport::address& where, const listen_options& options);
   result<void> open_all(const std::vector<adapter_poller*>& order);
   void on_request(transport::cm_event event) noexcept;
   void take_in(adapter_poller& via, transport::cm_event event);

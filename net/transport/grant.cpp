@@ -28,6 +28,17 @@ result<void> check_times(const queue_pair_options& asked) {
   return {};
 }
 
+result<void> check_peer(const queue_pair_options& asked, const capabilities& caps) {
+  if (asked.peer == peer_kind::cordma || asked.type == service::ud) return {};
+  if (!caps.plain_peers) {
+    return failure{errc::not_supported, std::string(name(caps.transport)) +
+                                            " carries cordma's own connections only: "
+                                            "plain peers are reached over verbs"};
+  }
+  if (asked.type == service::rc) return {};
+  return failure{errc::not_supported, "rdma_cm connects plain peers by rc only"};
+}
+
 }  // namespace
 
 result<void> check_rights(access rights) {
@@ -44,6 +55,8 @@ result<queue_pair_options> grant(const queue_pair_options& asked, const capabili
     return failure{errc::not_supported,
                    self + " has no " + std::string(name(asked.type)) + ", only " + services(caps)};
   }
+  const result<void> meets = check_peer(asked, caps);
+  if (!meets) return meets.why();
   const result<void> known = check_rights(asked.remote_access);
   if (!known) return known.why();
   const result<void> in_time = check_times(asked);

@@ -158,6 +158,11 @@ class adapter {
 
   // `private_data` within the capabilities, checked by the caller. in_use: somebody listens there.
   virtual result<std::unique_ptr<listener>> listen(const address& where) = 0;
+  // The same for peer_kind::plain: whoever asks there is taken for one.
+  virtual result<std::unique_ptr<listener>> listen_plain(const address& where) {
+    static_cast<void>(where);
+    return errc::not_supported;
+  }
   // Returns at once; established, rejected or failed follows, within connect_timeout. May resolve
   // names. unreachable at once means: nobody there by this transport, try another.
   virtual result<std::unique_ptr<queue_pair>> connect(const address& to,

@@ -25,6 +25,18 @@ enum class service : std::uint8_t { rc = 0, uc = 1, ud = 2 };
 inline constexpr std::size_t service_count = 3;
 [[nodiscard]] std::string_view name(service s) noexcept;
 
+// What a connection's other end is. A plain one is a program on rdma_cm and libibverbs that knows nothing
+// of cordma, at either end of the connection. With it, beside what capabilities say:
+//  * Service rc only. The private data is all the program's own; what comes is as long as rdma_cm makes
+//    it, with zeros behind what was said. Keys of memory travel as the two programs agree: a RemoteSlice
+//    can be made of an address and a key.
+//  * The peer says no goodbye. That it closed and that it died are one: not_connected. What is posted
+//    here when it disconnects ends as flushed.
+//  * Of depths and MTU what rdma_cm tells holds; the pause before a message is offered again is what
+//    each side says of its own receives. The peer grants what rdma_cm gives a queue pair: writes, and
+//    reads and atomics where it answers any.
+enum class peer_kind : std::uint8_t { cordma = 0, plain = 1 };
+
 // Rights to memory, granted on the region AND on the connection: both are needed.
 enum class access : std::uint8_t {
   local_read = 0,   // always there
@@ -172,6 +184,8 @@ struct queue_pair_options {
   duration peer_timeout = std::chrono::seconds(5);
   duration connect_timeout = std::chrono::seconds(5);  // both: more than none
   std::uint32_t qkey = 0;                              // service::ud
+  // Connecting, whom; accepting, what the listener says counts.
+  peer_kind peer = peer_kind::cordma;
 };
 
 // What one transport can do here. Data, not promises: factories check again.
@@ -192,6 +206,7 @@ struct capabilities {
   bool event_driven = false;            // has a wait fd
   bool needs_target_progress = false;   // one-sided operations wait for the target to poll
   bool atomic_with_cpu = false;  // fetch_add, compare_swap and the atomics of the target's CPUs
+  bool plain_peers = false;      // peer_kind::plain
   [[nodiscard]] bool supports(service s, opcode op) const noexcept {
     return (operations[static_cast<std::size_t>(s)] & (1U << static_cast<unsigned>(op))) != 0;
   }

@@ -128,6 +128,45 @@ TEST_CASE("L8: connecting with a service the transport lacks is not_supported, a
   });
 }
 
+TEST_CASE(
+    "M3: peers that know nothing of cordma: as the transport's abilities say, or refused by name") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    listen_options theirs;
+    theirs.peers = transport::peer_kind::plain;
+    connect_options to;
+    to.endpoint.peer = transport::peer_kind::plain;
+    result<Listener> listener = on.server().listen(on.server_address(), theirs);
+    REQUIRE(listener.ok() == on.caps().plain_peers);
+    if (!listener.ok()) {
+      CHECK(listener.code() == errc::not_supported);
+      const std::string nobody = on.server_address(1);
+      const result<Endpoint> r = co_await on.client().connect(nobody, to).result();
+      CHECK(r.code() == errc::not_supported);
+      CHECK(r.why().message().find(transport::name(on.over())) != std::string::npos);
+      co_return;
+    }
+    // Two of cordma's may take each other for such a peer.
+    connect_operation connecting = on.client().connect(on.reach(*listener), to).start();
+    ConnectionRequest request = co_await listener->next();
+    Endpoint server = co_await request.accept();
+    Endpoint client = co_await connecting;
+    CHECK(server.actual().peer == transport::peer_kind::plain);
+    MemoryRegion out = client_memory(on, 16);
+    MemoryRegion in = server_memory(on, 16);
+    fill(out.bytes(), 5);
+    recv_operation receiving = server.recv(in).start();
+    co_await client.send(out);
+    co_await receiving;
+    CHECK(filled(in.bytes(), 5));
+    recv_operation left = server.recv(in).start();
+    co_await client.close();
+    const result<Received> none = co_await left.result();
+    CHECK(none.code() == errc::flushed);
+    CHECK(server.first_cause()->code() == errc::not_connected);
+  });
+}
+
 namespace {
 
 constexpr std::size_t message_bytes = 3500;  // several packets

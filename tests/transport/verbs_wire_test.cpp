@@ -66,6 +66,15 @@ TEST_CASE("private data: another version is told apart from what is not ours") {
   CHECK(decode(sent(longer).first(hello_bytes + 3)).what == decoded_hello::outcome::not_ours);
 }
 
+TEST_CASE("private data for a peer without cordma: the user's bytes and nothing else") {
+  for (const std::size_t length : {std::size_t{0}, std::size_t{1}, most_accept_data}) {
+    const std::vector<std::byte> user = some(length);
+    const private_data p = without_head(user);
+    REQUIRE(p.length == length);
+    CHECK(std::equal(user.begin(), user.end(), p.bytes.begin()));
+  }
+}
+
 TEST_CASE("control datagrams: what was said comes back; anything else is dropped") {
   const control_message m{.what = word::attached,
                           .to_pair = 17,

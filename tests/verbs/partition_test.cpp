@@ -1,91 +1,157 @@
-// Two hosts, and the wire between them goes: who waits learns it, idle or busy. Needs two machines.
-#include <doctest/doctest.h>
-#include <support/stage.hpp>
+// Two hosts, and the wire between them goes, or the process at its other end: who waits learns it, idle
+// or busy.
+#include "two_hosts.hpp"
 
-#include <cstdlib>
-#include <string_view>
+#include <doctest/doctest.h>
+
+#include <cordma/runtime/when_all.hpp>
+
+#include <csignal>
+#include <optional>
+
+#include <unistd.h>
 
 using namespace cordma;
 using namespace cordma::test;
 
 namespace {
 
-std::string named(const char* variable) {
-  const char* const value = std::getenv(variable);
-  REQUIRE_MESSAGE(value != nullptr, variable, " is not set: run it by tests/soft-roce/run.sh");
-  return value;
-}
-
-context_options only_verbs() {
-  context_options o;
-  o.transports = {transport::kind::verbs};
-  return o;
-}
-
-constexpr const char* port = ":18715";
+constexpr std::uint16_t port = 18715;
+constexpr duration patience = std::chrono::seconds(2);
+// For what emulated processors have to do once the time is over.
+constexpr duration leeway = std::chrono::seconds(2);
 
 endpoint_options impatient() {
   endpoint_options o;
-  o.peer_timeout = std::chrono::seconds(2);
+  o.peer_timeout = patience;
   return o;
 }
 
+long long milliseconds(duration d) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+}
+
 // Connected, a message each way, and then neither says a word.
-task<> fall_silent(Worker* worker, Context* context, Endpoint e, bool cuts) {
-  MemoryRegion memory = context->allocate(64).value();
-  recv_operation receiving = e.recv(memory.all().first(8)).start();
-  co_await e.send(memory.all().part(8, 8));
-  co_await receiving;
+task<> fall_silent(side* here) {
+  Endpoint e = co_await meet(here, port, impatient());
+  MemoryRegion memory = here->memory(64);
+  co_await swap(&e, memory.all().part(8, 8), memory.all().first(8));
   recv_operation waiting = e.recv(memory.all().first(8)).start();
-  if (cuts) {
-    const std::string cut =
-        "tc qdisc replace dev " + named("CORDMA_NETDEV") + " root netem loss 100%";
-    REQUIRE(std::system(cut.c_str()) == 0);
-  }
-  const time_point cut_at = worker->loop().now();
+  std::optional<netem> cut;
+  if (!on_server()) cut.emplace("loss 100%");
+  const time_point cut_at = here->worker.loop().now();
   const result<Received> r = co_await waiting.result();
   CHECK(r.code() == errc::flushed);
   REQUIRE(e.first_cause() != nullptr);
   CHECK(e.first_cause()->code() == errc::connection_reset);
-  const auto waited = worker->loop().now() - cut_at;
-  MESSAGE("learnt it after ", std::chrono::duration_cast<std::chrono::milliseconds>(waited).count(),
-          " ms");
+  const duration waited = here->worker.loop().now() - cut_at;
+  MESSAGE("learnt it after ", milliseconds(waited), " ms");
+  // It may have heard something in the first peer_timeout; it asks after one of silence; then that is one
+  // more without an answer.
+  CHECK(waited <= 3 * patience + leeway);
+  meet_at("silent");
+  cut.reset();
 }
 
-task<> serve(Worker* worker, Context* context, Listener* listener) {
-  ConnectionRequest request = co_await listener->next();
-  connect_options o;
-  o.endpoint = impatient();
-  Endpoint e = co_await request.accept(o);
-  co_await fall_silent(worker, context, std::move(e), false);
-}
+enum class fate : std::uint8_t { killed, unplugged };  // of the server
 
-task<> ask(Worker* worker, Context* context) {
-  connect_options o;
-  o.endpoint = impatient();
-  const std::string server = named("CORDMA_HOST_PEER") + port;
-  for (;;) {  // the other machine may still be starting
-    const result<Endpoint> r = co_await worker->connect(server, o).result();
+struct workshop {
+  explicit workshop(side* on) : here(on), memory(on->memory(7 * piece_bytes)) {}
+  static constexpr std::size_t piece_bytes = 32768;
+  [[nodiscard]] Slice piece(std::size_t i) const {
+    return memory.all().part(i * piece_bytes, piece_bytes);
+  }
+  [[nodiscard]] RemoteSlice their_piece(std::size_t i, std::size_t bytes = piece_bytes) const {
+    return theirs.slice(i * piece_bytes, bytes).value();
+  }
+  side* here;
+  MemoryRegion memory;
+  RemoteMemory theirs;
+  time_point last_sign{};  // that the peer gave, on any request
+};
+
+// One kind of request after the other, until the first that fails: its awaiter learns it in time.
+template <class Next>
+task<> until_refused(workshop* w, Next next) {
+  for (;;) {
+    auto op = next();
+    const auto r = co_await op.result();
+    const time_point now = w->here->worker.loop().now();
     if (!r.ok()) {
-      REQUIRE(r.code() == errc::unreachable);
-      continue;
+      CHECK(now - w->last_sign <= patience + leeway);
+      co_return;
     }
-    Endpoint e = std::move(const_cast<Endpoint&>(*r));
-    co_await fall_silent(worker, context, std::move(e), true);
+    w->last_sign = now;
+  }
+}
+
+task<> receive_until_end(Endpoint* e, Slice into, int at_most) {
+  for (int i = 0; i < at_most; ++i) {
+    recv_operation op = e->recv(into).start();
+    const result<Received> r = co_await op.result();
+    if (r.ok()) continue;
+    CHECK(r.code() == errc::flushed);
     co_return;
   }
+}
+
+task<> strike(fate what) {
+  if (what == fate::killed) co_return;  // the server sees to that itself
+  co_await sleep_for(std::chrono::milliseconds(300));
+  shell("on b ip link set wire0 down");
+}
+
+constexpr int all_messages = 1 << 30;
+
+// Every kind of request is under way when it happens.
+task<> be_bereft(workshop* w, Endpoint* e, fate what) {
+  w->last_sign = w->here->worker.loop().now();
+  const auto send = [w, e] { return e->send(w->piece(0)); };
+  const auto write = [w, e] { return e->write(w->their_piece(4), w->piece(1)); };
+  const auto read = [w, e] { return e->read(w->their_piece(5), w->piece(2)); };
+  const auto add = [w, e] { return e->fetch_add(w->their_piece(6, 8), 1); };
+  const auto flush = [e] { return e->flush(); };
+  co_await when_all(until_refused(w, send), until_refused(w, write), until_refused(w, read),
+                    until_refused(w, add), until_refused(w, flush),
+                    receive_until_end(e, w->piece(3), all_messages), strike(what));
+  co_await await_end(e);
+  const duration late = w->here->worker.loop().now() - w->last_sign;
+  MESSAGE("all had ended ", milliseconds(late),
+          " ms after the last sign of life: ", e->first_cause()->describe());
+  while (e->inflight() != 0) co_await yield();  // the device has given everything back
+}
+
+task<> lose_the_peer(side* here, fate what) {
+  Endpoint e = co_await meet(here, port, impatient());
+  workshop w(here);
+  w.theirs = co_await swap_blobs(here, &e, w.memory);
+  if (!on_server()) {
+    co_await be_bereft(&w, &e, what);
+    co_return;
+  }
+  constexpr int enough = 30;
+  const int at_most = what == fate::killed ? enough : all_messages;
+  co_await receive_until_end(&e, w.piece(3), at_most);
+  if (what == fate::killed) ::kill(::getpid(), SIGKILL);
+  co_await await_end(&e);
+  MESSAGE("the side without a link: ", e.first_cause()->describe());
 }
 
 }  // namespace
 
 TEST_CASE(
     "K10: an idle connection notices that the wire is cut, on both sides, without a request") {
-  Context context(only_verbs());
-  Worker worker(context, reactor_options{.mode = wait_mode::event});
-  if (named("CORDMA_HOST_NAME") == "b") {
-    Listener listener = worker.listen(named("CORDMA_HOST_SELF") + port).value();
-    worker.run(serve(&worker, &context, &listener));
-  } else {
-    worker.run(ask(&worker, &context));
-  }
+  side here;
+  here.worker.run(fall_silent(&here));
+}
+
+TEST_CASE("K10: the peer is killed in the middle of everything: every waiter learns it in time") {
+  side here;
+  here.worker.run(lose_the_peer(&here, fate::killed));
+}
+
+TEST_CASE(
+    "K10: the peer's link goes down for good: every waiter learns it in time, on both sides") {
+  side here;
+  here.worker.run(lose_the_peer(&here, fate::unplugged));
 }

@@ -54,7 +54,12 @@ class verbs_adapter final : public adapter {
   arm_state arm() noexcept override;
   void disarm() noexcept override { polls_to_look_ = 0; }
 
-  result<std::unique_ptr<listener>> listen(const address& where) override;
+  result<std::unique_ptr<listener>> listen(const address& where) override {
+    return listen_for(peer_kind::cordma, where);
+  }
+  result<std::unique_ptr<listener>> listen_plain(const address& where) override {
+    return listen_for(peer_kind::plain, where);
+  }
   result<std::unique_ptr<queue_pair>> connect(const address& to, const queue_pair_options& options,
                                               std::span<const std::byte> private_data) override;
   result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
@@ -125,6 +130,7 @@ class verbs_adapter final : public adapter {
   void on_told(const async_event& e) noexcept;
   void on_news(const cm_news& news);
   void on_request(const cm_news& news, verbs_listener* from);
+  [[nodiscard]] result<std::unique_ptr<listener>> listen_for(peer_kind whom, const address& where);
   std::size_t take_from(completion_queue& q) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
@@ -169,15 +175,18 @@ class verbs_adapter final : public adapter {
 
 class verbs_listener final : public listener {
  public:
-  verbs_listener(verbs_adapter& home, std::uint64_t number, owned_id id, address bound) noexcept
-      : home_(home), number_(number), id_(std::move(id)), bound_(std::move(bound)) {}
+  verbs_listener(verbs_adapter& home, std::uint64_t number, peer_kind whom, owned_id id,
+                 address bound) noexcept
+      : home_(home), number_(number), whom_(whom), id_(std::move(id)), bound_(std::move(bound)) {}
   ~verbs_listener() override;
   [[nodiscard]] const address& bound() const noexcept override { return bound_; }
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] peer_kind whom() const noexcept { return whom_; }
 
  private:
   verbs_adapter& home_;
   std::uint64_t number_;
+  peer_kind whom_;
   owned_id id_;
   address bound_;
 };

@@ -25,12 +25,15 @@ result<void> fits(std::span<const std::byte> data, std::size_t most) {
                                           std::to_string(most) + " go with this message"};
 }
 
-void refuse(rdma_cm_id* id, const hello& h, std::span<const std::byte> data) noexcept {
-  const private_data bytes = encode(h, data);
+hello of_kind(hello_kind kind) noexcept { return {.kind = kind, .mtu = 1}; }
+
+void refuse(rdma_cm_id* id, const private_data& bytes) noexcept {
   rdma_reject(id, bytes.bytes.data(), bytes.length);
 }
-
-hello of_kind(hello_kind kind) noexcept { return {.kind = kind, .mtu = 1}; }
+void refuse(const incoming& client, std::span<const std::byte> data) noexcept {
+  const bool plain = client.kind == peer_kind::plain;
+  refuse(client.id.get(), plain ? without_head(data) : encode(of_kind(hello_kind::reject), data));
+}
 
 failure cannot_listen(int code, const address& where) {
   switch (code) {
@@ -118,12 +121,12 @@ void verbs_adapter::forget(const verbs_listener& l) noexcept {
   std::erase_if(incoming_, [&l](const auto& entry) {
     incoming& i = *entry.second;
     if (i.from != &l) return false;
-    refuse(i.id.get(), of_kind(hello_kind::reject), {});
+    refuse(i, {});
     return true;
   });
 }
 
-result<std::unique_ptr<listener>> verbs_adapter::listen(const address& where) {
+result<std::unique_ptr<listener>> verbs_adapter::listen_for(peer_kind whom, const address& where) {
   result<std::vector<socket_address>> places = resolve(where, true);
   if (!places) return places.why();
   const std::uint64_t number = ++last_listener_;
@@ -145,7 +148,7 @@ result<std::unique_ptr<listener>> verbs_adapter::listen(const address& where) {
     return cannot_listen(errno, where);
   }
   const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(raw))};
-  auto made = std::make_unique<verbs_listener>(*this, number, std::move(id), bound);
+  auto made = std::make_unique<verbs_listener>(*this, number, whom, std::move(id), bound);
   listeners_.emplace(number, made.get());
   return std::unique_ptr<listener>(std::move(made));
 }
@@ -180,14 +183,14 @@ std::unique_ptr<incoming> verbs_adapter::claim(std::uint64_t request) {
 result<std::unique_ptr<queue_pair>> verbs_adapter::accept(std::uint64_t request,
                                                           const queue_pair_options& options,
                                                           std::span<const std::byte> data) {
-  const result<queue_pair_options> granted = owner_->grant(options);
+  result<queue_pair_options> granted = owner_->grant(options);
   if (!granted) return granted.why();
   const result<void> small_enough = fits(data, most_accept_data);
   if (!small_enough) return small_enough.why();
   const std::unique_ptr<incoming> client = claim(request);
   if (client == nullptr) return no_such_request();
   const auto turn_away = [&client](failure why) {
-    if (client->id != nullptr) refuse(client->id.get(), of_kind(hello_kind::reject), {});
+    if (client->id != nullptr) refuse(*client, {});
     return why;
   };
   if (options.type != client->theirs.type) {
@@ -196,6 +199,7 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::accept(std::uint64_t request,
                                                ", not " +
                                                std::string(transport::name(options.type))});
   }
+  granted->peer = client->kind;
   auto made = std::make_unique<verbs_pair>(*this, *granted);
   const result<void> ready = made->make();
   if (!ready) return turn_away(ready.why());
@@ -209,7 +213,7 @@ result<void> verbs_adapter::reject(std::uint64_t request, std::span<const std::b
   if (!small_enough) return small_enough;
   const std::unique_ptr<incoming> client = claim(request);
   if (client == nullptr) return no_such_request();
-  refuse(client->id.get(), of_kind(hello_kind::reject), data);
+  refuse(*client, data);
   return {};
 }
 
@@ -267,18 +271,22 @@ void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
   const device& own = owner_->hardware();
   const bool ours = id->verbs != nullptr && own.name == ibv_get_device_name(id->verbs->device) &&
                     id->port_num == own.port;
-  const decoded_hello d = decode(news.bytes());
+  const bool plain = from != nullptr && from->whom() == peer_kind::plain;
+  const decoded_hello d =
+      plain ? decoded_hello{.what = decoded_hello::outcome::good, .value = {}, .user = news.bytes()}
+            : decode(news.bytes());
   if (from == nullptr || !ours || d.what != decoded_hello::outcome::good) {
     const bool other = d.what == decoded_hello::outcome::other_version;
-    return refuse(id.get(), of_kind(other ? hello_kind::mismatch : hello_kind::reject), {});
+    return refuse(id.get(), encode(of_kind(other ? hello_kind::mismatch : hello_kind::reject), {}));
   }
   auto client = std::make_unique<incoming>();
   client->number = owner_->requests().next_id();
   id->context = cm_token{cm_token::kind::request, client->number}.packed();
   client->from = from;
+  client->kind = from->whom();
   client->theirs = d.value;
   client->peer_pair = news.peer_pair;
-  client->peer_reads = std::min(news.responder_resources, news.initiator_depth);
+  client->reads = news.reads();
   client->peer = to_text(rdma_get_peer_addr(id.get()));
   client->id = std::move(id);
   cm_event e;

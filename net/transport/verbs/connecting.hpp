@@ -36,6 +36,12 @@ struct cm_token {
   }
 };
 
+// Reads and atomics in flight that the peer answers for this side, and asks of it.
+struct read_depths {
+  std::uint32_t ours = 0;
+  std::uint32_t theirs = 0;
+};
+
 // An event of rdma_cm, copied so that it can be acknowledged before anything is done about it.
 struct cm_news {
   rdma_cm_event_type what = RDMA_CM_EVENT_ADDR_ERROR;
@@ -49,6 +55,9 @@ struct cm_news {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return {data.bytes.data(), data.length};
   }
+  [[nodiscard]] read_depths reads() const noexcept {
+    return {.ours = initiator_depth, .theirs = responder_resources};
+  }
 };
 
 // A client that has yet to be answered.
@@ -56,9 +65,10 @@ struct incoming {
   std::uint64_t number = 0;
   owned_id id;
   verbs_listener* from = nullptr;
-  hello theirs;
+  peer_kind kind = peer_kind::cordma;
+  hello theirs;  // of peer_kind::cordma only
   std::uint32_t peer_pair = 0;
-  std::uint32_t peer_reads = 0;
+  read_depths reads;
   std::string peer;
 };
 

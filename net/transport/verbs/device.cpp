@@ -248,6 +248,7 @@ capabilities describe(const device& d, const verbs_options& options) {
   c.event_driven = true;
   c.needs_target_progress = false;
   c.atomic_with_cpu = a.atomic_cap == IBV_ATOMIC_GLOB;
+  c.plain_peers = true;
   return c;
 }
 

@@ -131,6 +131,9 @@ void verbs_pair::on_news(const cm_news& news) {
       if (phase_ == phase::goodbye_sent) {
         return enter_error({errc::not_connected, "the connection to " + peer_ + " was closed"});
       }
+      if (carrying() && plain()) {
+        return enter_error({errc::not_connected, "the connection was ended by " + peer_});
+      }
       if (carrying()) enter_error(reset("the peer ended it, or is gone"));
       return;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
@@ -161,7 +164,8 @@ void verbs_pair::on_resolved() {
 }
 
 void verbs_pair::request() {
-  const private_data data = encode(greeting(hello_kind::request), handshake_->data);
+  const private_data data = plain() ? without_head(handshake_->data)
+                                    : encode(greeting(hello_kind::request), handshake_->data);
   rdma_conn_param p{};
   p.private_data = data.bytes.data();
   p.private_data_len = data.length;
@@ -178,28 +182,47 @@ void verbs_pair::request() {
   }
 }
 
-void verbs_pair::agree(const hello& theirs, std::uint32_t reads) noexcept {
+void verbs_pair::agree(const hello& theirs, const read_depths& reads) noexcept {
   theirs_ = theirs;
   mtu_ = std::min(greeting(hello_kind::accept).mtu, theirs.mtu);
-  options_.read_depth = std::max(std::min(options_.read_depth, reads), 1U);
+  answers_ = std::max(std::min(options_.read_depth, reads.theirs), 1U);
+  options_.read_depth = std::max(std::min(options_.read_depth, reads.ours), 1U);
+}
+
+// With a peer that says nothing of itself: rdma_cm has both sides' depths and the path's MTU, and gives a
+// queue pair the right to be written, and to be read where it answers reads. The pause before a message
+// is offered again is the one that this side would ask for.
+void verbs_pair::agree_unsaid(const read_depths& reads) noexcept {
+  hello theirs = greeting(hello_kind::accept);
+  theirs.control_pair = 0;
+  theirs.rights = reads.ours != 0 ? all_remote : access::remote_write;
+  agree(theirs, reads);
+  mtu_ = largest_mtu_code;
 }
 
 void verbs_pair::on_response(const cm_news& news) {
   const decoded_hello d = decode(news.bytes());
-  if (d.what != decoded_hello::outcome::good || d.value.kind != hello_kind::accept) {
+  const bool expected =
+      plain() || (d.what == decoded_hello::outcome::good && d.value.kind == hello_kind::accept);
+  if (!expected) {
     rdma_reject(id_.get(), nullptr, 0);
     return never_came_up(cm_event::type::failed,
                          {errc::connection_aborted,
-                          peer_ + " answered the handshake wrongly: is it a cordma service?"},
+                          peer_ + " answered the handshake wrongly: is it a cordma service? A peer "
+                                  "without cordma is peer_kind::plain"},
                          {});
   }
-  agree(d.value, news.responder_resources);
+  if (plain()) {
+    agree_unsaid(news.reads());
+  } else {
+    agree(d.value, news.reads());
+  }
   result<void> ready = make_ready(news.peer_pair);
   if (ready && rdma_establish(id_.get()) != 0) {
     ready = failure::from_os(errno, "completing the connection to " + peer_);
   }
   if (!ready) return never_came_up(cm_event::type::failed, ready.why(), {});
-  came_up(d.user);
+  came_up(plain() ? news.bytes() : d.user);
 }
 
 void verbs_pair::on_refusal(const cm_news& news) {
@@ -217,10 +240,13 @@ void verbs_pair::on_refusal(const cm_news& news) {
                          {errc::timed_out, peer_ + " does not answer: check address and fabric"},
                          {});
   }
-  const decoded_hello d = decode(news.bytes());
-  if (d.what == decoded_hello::outcome::good && d.value.kind == hello_kind::reject) {
+  const bool by_program = news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_by_consumer;
+  const decoded_hello d = plain() ? decoded_hello{} : decode(news.bytes());
+  const bool no = d.what == decoded_hello::outcome::good && d.value.kind == hello_kind::reject;
+  if (plain() ? by_program : no) {
     return never_came_up(cm_event::type::rejected,
-                         {errc::rejected, peer_ + " rejected the request"}, d.user);
+                         {errc::rejected, peer_ + " rejected the request"},
+                         plain() ? news.bytes() : d.user);
   }
   const bool good = d.what == decoded_hello::outcome::good;
   if (d.what == decoded_hello::outcome::other_version ||
@@ -233,11 +259,10 @@ void verbs_pair::on_refusal(const cm_news& news) {
              ", or another service than theirs: run the same release on both sides"},
         {});
   }
-  const std::string how = news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_by_consumer
-                              ? " hung up in the handshake"
-                              : " refused the handshake (" +
-                                    std::string(rdma_event_str(news.what)) + ", status " +
-                                    std::to_string(news.status) + ")";
+  const std::string how = by_program ? " hung up in the handshake"
+                                     : " refused the handshake (" +
+                                           std::string(rdma_event_str(news.what)) + ", status " +
+                                           std::to_string(news.status) + ")";
   never_came_up(cm_event::type::failed, {errc::connection_aborted, peer_ + how}, {});
 }
 
@@ -245,16 +270,20 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   peer_ = client.peer;
   id_ = std::move(client.id);
   id_->context = cm_token{cm_token::kind::pair, number_}.packed();
-  agree(client.theirs, client.peer_reads);
+  if (plain()) {
+    agree_unsaid(client.reads);
+  } else {
+    agree(client.theirs, client.reads);
+  }
   const result<void> ready = make_ready(client.peer_pair);
   if (!ready) return ready;
   hello mine = greeting(hello_kind::accept);
   mine.mtu = mtu_;
-  const private_data reply = encode(mine, data);
+  const private_data reply = plain() ? without_head(data) : encode(mine, data);
   rdma_conn_param p{};
   p.private_data = reply.bytes.data();
   p.private_data_len = reply.length;
-  p.responder_resources = static_cast<std::uint8_t>(options_.read_depth);
+  p.responder_resources = static_cast<std::uint8_t>(answers_);
   p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
   p.flow_control = 1;
   p.rnr_retry_count = options_.rnr_retry;
@@ -294,7 +323,7 @@ result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
   const verbs_options& options = home_.owner().options();
   mtu_ = std::min(mtu_, static_cast<std::uint8_t>(attr.path_mtu));
   attr.path_mtu = static_cast<ibv_mtu>(mtu_);
-  attr.max_dest_rd_atomic = static_cast<std::uint8_t>(options_.read_depth);
+  attr.max_dest_rd_atomic = static_cast<std::uint8_t>(answers_);
   // The side that has no receive names the pause; it is the one that the other side asked for.
   attr.min_rnr_timer = theirs_.rnr_timer;
   if (options.service_level != 0) attr.ah_attr.sl = options.service_level;

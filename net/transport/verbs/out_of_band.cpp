@@ -23,6 +23,10 @@ failure connected_once() {
 result<std::unique_ptr<queue_pair>> verbs_adapter::create(const queue_pair_options& options) {
   const result<queue_pair_options> granted = owner_->grant(options);
   if (!granted) return granted.why();
+  if (options.type != service::ud && options.peer == peer_kind::plain) {
+    return failure{errc::not_supported,
+                   "descriptors are cordma's own: a plain peer is connected by its address"};
+  }
   if (options.type != service::ud && control() == nullptr) {
     return failure{errc::not_supported,
                    "connecting by descriptors needs datagrams, which this RDMA device lacks"};
@@ -103,7 +107,7 @@ result<void> verbs_pair::attach_to(const pair_descriptor& d) {
          .rnr_timer = d.rnr_timer,
          .rights = d.rights,
          .control_pair = d.control_pair},
-        d.read_depth);
+        {.ours = d.read_depth, .theirs = d.read_depth});
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = static_cast<ibv_mtu>(mtu_);

@@ -156,6 +156,7 @@ class verbs_pair final : public queue_pair {
     return phase_ == phase::open || phase_ == phase::closing || phase_ == phase::goodbye_sent;
   }
   [[nodiscard]] bool datagrams() const noexcept { return options_.type == service::ud; }
+  [[nodiscard]] bool plain() const noexcept { return options_.peer == peer_kind::plain; }
   [[nodiscard]] bool fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
                           std::uint32_t number) noexcept;
   void post(post_list& l) noexcept;
@@ -196,7 +197,8 @@ class verbs_pair final : public queue_pair {
   void on_response(const cm_news& news);
   void on_refusal(const cm_news& news);
   [[nodiscard]] hello greeting(hello_kind kind) const noexcept;
-  void agree(const hello& theirs, std::uint32_t reads) noexcept;
+  void agree(const hello& theirs, const read_depths& reads) noexcept;
+  void agree_unsaid(const read_depths& reads) noexcept;
   [[nodiscard]] result<void> make_ready(std::uint32_t peer_number);
   [[nodiscard]] result<void> to_receive(ibv_qp_attr attr, int mask);
   [[nodiscard]] result<void> to_send(ibv_qp_attr attr, int mask);
@@ -220,7 +222,7 @@ class verbs_pair final : public queue_pair {
   std::uint8_t mtu_ = 0;
   hello theirs_;
   std::uint32_t peer_number_ = 0;
-  std::uint32_t peer_reads_ = 0;
+  std::uint32_t answers_ = 0;  // reads and atomics of the peer, in flight
   ibv_ah_attr path_{};
   ibv_ah* to_control_ = nullptr;
   send_ring sends_;

@@ -71,6 +71,14 @@ private_data encode(const hello& h, std::span<const std::byte> user) noexcept {
   return p;
 }
 
+private_data without_head(std::span<const std::byte> user) noexcept {
+  private_data p;
+  CORDMA_REQUIRE_OP(user.size(), <=, most_accept_data);
+  std::copy(user.begin(), user.end(), p.bytes.begin());
+  p.length = static_cast<std::uint8_t>(user.size());
+  return p;
+}
+
 decoded_hello decode(std::span<const std::byte> bytes) noexcept {
   decoded_hello d;
   if (bytes.size() < hello_bytes || (byte_at(bytes, 0) & 0xF0U) != hello_magic) return d;

@@ -52,6 +52,9 @@ struct private_data {
 // REQUIRES user.size() within the limits above.
 [[nodiscard]] private_data encode(const hello& h, std::span<const std::byte> user) noexcept;
 
+// For peer_kind::plain: the user's bytes, and no head. REQUIRES them within the limits above.
+[[nodiscard]] private_data without_head(std::span<const std::byte> user) noexcept;
+
 struct decoded_hello {
   enum class outcome : std::uint8_t { good, other_version, not_ours };
   outcome what = outcome::not_ours;

@@ -1,0 +1,233 @@
+// Two hosts and a wire that loses, delays, overtakes and falls silent for a while: whatever is carried out
+// over RC arrives right, in order and once.
+#include "two_hosts.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cordma/runtime/when_all.hpp>
+
+#include <deque>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr std::uint16_t port = 18716;
+constexpr std::size_t big = std::size_t{1} << 20;  // far above what is sent eagerly anywhere
+constexpr std::uint64_t of_client = 1000;          // seeds
+constexpr std::uint64_t of_server = 2000;
+constexpr std::uint64_t of_writes = 500;
+
+// A lost acknowledgement costs an eighth of it, or so; a wire that is silent has to come back before.
+endpoint_options patient(int seconds) {
+  endpoint_options o;
+  o.peer_timeout = std::chrono::seconds(seconds);
+  return o;
+}
+
+// Small ones of every length, and now and then one of a megabyte.
+std::size_t length_of(int i) {
+  return i % 40 == 39 ? big : 1 + static_cast<std::size_t>(i) * 997 % 9000;
+}
+
+struct load {
+  int messages = 0;
+  int remote = 0;       // rounds of write, read, add and swap
+  bool answers = true;  // false: of write only
+};
+constexpr load much{.messages = 80, .remote = 16};
+constexpr load without_answers{.messages = 80, .remote = 16, .answers = false};
+
+struct stand {
+  explicit stand(side* on, std::uint64_t own)
+      : here(on), seed(own), offered(on->memory(window_at + big)) {}
+  static constexpr std::size_t window_at = 64;  // the counter is in front
+  side* here;
+  std::uint64_t seed;
+  int done = 0;  // messages sent, and received
+  MemoryRegion offered;
+  RemoteMemory theirs;
+};
+
+task<> send_all(stand* s, Endpoint* e, int messages) {
+  constexpr int at_once = 4;
+  MemoryRegion memory = s->here->memory(at_once * big);
+  for (int i = 0; i < messages; i += at_once) {
+    std::vector<send_operation> sends;
+    for (int k = 0; k < at_once && i + k < messages; ++k) {
+      const Slice out = memory.all().part(static_cast<std::size_t>(k) * big, length_of(i + k));
+      fill(out.bytes(), s->seed + static_cast<std::uint64_t>(i + k));
+      sends.push_back(e->send(out).start());
+    }
+    for (send_operation& op : sends) co_await op;
+    s->done += at_once;
+  }
+}
+
+task<> receive_all(stand* s, Endpoint* e, int messages, std::uint64_t seed) {
+  constexpr int at_once = 8;
+  MemoryRegion memory = s->here->memory(at_once * big);
+  std::deque<recv_operation> posted;
+  int next = 0;
+  for (int i = 0; i < messages; ++i) {
+    for (; next < messages && next < i + at_once; ++next) {
+      const auto place = static_cast<std::size_t>(next % at_once);
+      posted.push_back(e->recv(memory.all().part(place * big, big)).start());
+    }
+    recv_operation& op = posted.front();
+    const Received got = co_await op;
+    CAPTURE(i);
+    CHECK(got.bytes == length_of(i));
+    const auto place = static_cast<std::size_t>(i % at_once);
+    CHECK(filled(memory.bytes().subspan(place * big, got.bytes),
+                 seed + static_cast<std::uint64_t>(i)));
+    posted.pop_front();
+    ++s->done;
+  }
+}
+
+std::size_t remote_length(int i) {
+  return i % 8 == 7 ? big : 1 + static_cast<std::size_t>(i) * 1231 % 9000;
+}
+
+// Writes, reads it back, and counts by both atomics.
+task<> use_remote(stand* s, Endpoint* e, load own) {
+  MemoryRegion memory = s->here->memory(2 * big);
+  const RemoteSlice counter = s->theirs.slice(0, 8).value();
+  for (int i = 0; i < own.remote; ++i) {
+    const std::size_t bytes = remote_length(i);
+    const Slice out = memory.all().first(bytes);
+    const Slice in = memory.all().part(big, bytes);
+    const RemoteSlice window = s->theirs.slice(stand::window_at, bytes).value();
+    fill(out.bytes(), s->seed + of_writes + static_cast<std::uint64_t>(i));
+    co_await e->write(window, out);
+    if (!own.answers) continue;
+    co_await e->read(window, in);
+    CAPTURE(i);
+    CHECK(filled(in.bytes(), s->seed + of_writes + static_cast<std::uint64_t>(i)));
+    const auto before = static_cast<std::uint64_t>(2 * i);
+    const std::uint64_t added = co_await e->fetch_add(counter, 1);
+    CHECK(added == before);
+    const std::uint64_t swapped = co_await e->compare_swap(counter, before + 1, before + 2);
+    CHECK(swapped == before + 1);
+  }
+}
+
+// What the peer left in this side's memory.
+void check_offered(const stand& s, std::uint64_t seed, load their) {
+  const int rounds = their.remote;
+  const int added = their.answers ? 2 * rounds : 0;
+  CHECK(s.offered.as<std::uint64_t>()[0] == static_cast<std::uint64_t>(added));
+  if (rounds == 0) return;
+  // The last of each length lies over what was there before, and the longest shows behind it.
+  const std::size_t last = remote_length(rounds - 1);
+  CHECK(filled(s.offered.bytes().subspan(stand::window_at, last),
+               seed + of_writes + static_cast<std::uint64_t>(rounds - 1)));
+}
+
+// The client's word that all is done, and the server's, in this order: till then the server need not
+// have sent anything.
+task<> conclude(stand* s, Endpoint* e) {
+  MemoryRegion word = s->here->memory(16);
+  const Slice out = word.all().first(8);
+  const Slice in = word.all().part(8, 8);
+  if (!on_server()) {
+    co_await swap(e, out, in);
+    co_return;
+  }
+  co_await e->recv(in);
+  co_await e->send(out);
+}
+
+struct scene {
+  load own;
+  load their;
+  int patience = 4;  // seconds
+};
+
+// `happen` runs beside the traffic.
+template <class Happen>
+task<> converse(side* here, scene what, std::string rule, Happen happen) {
+  Endpoint e = co_await meet(here, port, patient(what.patience));
+  const bool server = on_server();
+  const std::uint64_t their_seed = server ? of_client : of_server;
+  stand s(here, server ? of_server : of_client);
+  s.theirs = co_await swap_blobs(here, &e, s.offered);
+  {
+    const netem wire(rule);
+    const std::uint64_t astray = device_counter("out_of_seq_request");
+    co_await when_all(send_all(&s, &e, what.own.messages),
+                      receive_all(&s, &e, what.their.messages, their_seed),
+                      use_remote(&s, &e, what.own), happen(&s));
+    co_await conclude(&s, &e);
+    MESSAGE(rule, ": lost ", wire.dropped(), ", out of sequence ",
+            device_counter("out_of_seq_request") - astray);
+    CHECK((wire.dropped() > 0 || !rule.starts_with("loss")));
+  }
+  check_offered(s, their_seed, what.their);
+  CHECK(e.first_cause() == nullptr);
+  CHECK(e.inflight() == 0);
+  if (server) {
+    co_await await_end(&e);
+  } else {
+    co_await e.close();
+  }
+  CHECK(e.first_cause()->code() == errc::not_connected);
+}
+
+task<> nothing(stand*) { co_return; }
+
+task<> a_quarter(stand* s) {
+  while (s->done < much.messages / 4) co_await sleep_for(std::chrono::milliseconds(5));
+}
+
+task<> fall_silent(stand* s) {
+  co_await a_quarter(s);
+  const std::string become = "tc qdisc replace dev wire0 root netem limit 100000 ";
+  shell(become + "loss 100%");
+  co_await sleep_for(std::chrono::seconds(1));
+  shell(become + "delay 1ms");
+}
+
+task<> unplug(stand* s) {
+  if (!on_server()) co_return;
+  co_await a_quarter(s);
+  shell("ip link set wire0 down");
+  co_await sleep_for(std::chrono::seconds(1));
+  shell("ip link set wire0 up");
+}
+
+}  // namespace
+
+TEST_CASE(
+    "K9: every operation over RC, both ways at once, over a bad wire: no wrong byte, none lost") {
+  for (const std::string rule : {"loss 1%", "delay 3ms", "loss 1% delay 1ms duplicate 1%"}) {
+    CAPTURE(rule);
+    side here;
+    here.worker.run(converse(&here, {.own = much, .their = much}, rule, nothing));
+  }
+}
+
+// No reads and atomics here: with enough packets out of order Soft-RoCE completed an atomic without the old
+// value, and gave up for want of answers that had come.
+TEST_CASE("K9: messages and writes over a wire where packets overtake: no wrong byte, none lost") {
+  side here;
+  const scene both{.own = without_answers, .their = without_answers};
+  here.worker.run(converse(&here, both, "delay 1ms reorder 2%", nothing));
+}
+
+TEST_CASE(
+    "K9: the wire falls silent for a second, both ways: what is under way waits, and arrives") {
+  side here;
+  const scene both{.own = much, .their = much, .patience = 16};
+  here.worker.run(converse(&here, both, "delay 1ms", fall_silent));
+}
+
+TEST_CASE(
+    "K9: the receiver's link goes down and comes back: what is under way waits, and arrives") {
+  side here;
+  scene one_way{.own = much, .their = load{}, .patience = 16};
+  if (on_server()) std::swap(one_way.own, one_way.their);
+  here.worker.run(converse(&here, one_way, "delay 1ms", unplug));
+}

@@ -1,0 +1,457 @@
+// Programs that know nothing of cordma, unmodified, at the other end: the plain verbs program of
+// tests/soft-roce, and rping of the system's librdmacm.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <arpa/inet.h>
+#include <endian.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <poll.h>
+#include <sys/wait.h>
+
+using namespace cordma;
+using namespace cordma::test;
+using transport::peer_kind;
+
+namespace {
+
+// A program beside the test; what it prints can be read line by line.
+class program {
+ public:
+  explicit program(const std::string& command)
+      : output_(::popen(("exec timeout 60 " + command).c_str(), "r")) {
+    REQUIRE(output_ != nullptr);
+  }
+  program(const program&) = delete;
+  program& operator=(const program&) = delete;
+  ~program() {
+    if (output_ != nullptr) ::pclose(output_);
+  }
+  // Empty at its end.
+  std::string line() {
+    std::array<char, 512> text{};
+    return std::fgets(text.data(), text.size(), output_) != nullptr ? text.data() : "";
+  }
+  // It has said something, or ended.
+  [[nodiscard]] bool is_heard() const {
+    pollfd p{.fd = ::fileno(output_), .events = POLLIN, .revents = 0};
+    return ::poll(&p, 1, 0) > 0;
+  }
+  // Waits for its end; its exit code.
+  int join() {
+    for (std::string text = line(); !text.empty(); text = line()) all_ += text;
+    const int status = ::pclose(std::exchange(output_, nullptr));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  [[nodiscard]] const std::string& said() const noexcept { return all_; }
+
+ private:
+  FILE* output_;
+  std::string all_;
+};
+
+std::string raw_peer() {
+  const char* const path = std::getenv("CORDMA_RAW_PEER");
+  REQUIRE_MESSAGE(path != nullptr,
+                  "CORDMA_RAW_PEER names the program of tests/soft-roce/raw_peer.c");
+  return path;
+}
+
+constexpr std::uint16_t port = 18720;
+
+Listener listen(Worker& worker, peer_kind whom) {
+  listen_options o;
+  o.peers = whom;
+  return worker.listen(own_host() + ":0", o).value();
+}
+
+endpoint_options plain() {
+  endpoint_options o;
+  o.peer = peer_kind::plain;
+  return o;
+}
+
+// Memory of a peer who told its address and key in words of its own.
+RemoteSlice remote_at(std::uint64_t address, std::uint64_t bytes, std::uint32_t rkey) {
+  std::array<std::uint64_t, transport::kind_count> keys{};
+  keys[static_cast<std::size_t>(transport::kind::verbs)] = rkey;
+  return RemoteSlice(address, bytes, keys);
+}
+
+task<> await_end(Endpoint* e) {
+  while (e->state() != endpoint_state::closed) co_await e->state_changed();
+  CHECK(e->first_cause()->code() == errc::not_connected);
+}
+
+task<Endpoint> connect_plain(Worker* worker, std::string to, std::span<const std::byte> data) {
+  connect_options o;
+  o.endpoint = plain();
+  o.private_data = data;
+  for (;;) {
+    connect_operation connecting = worker->connect(to, o).start();
+    result<Endpoint> r = co_await connecting.result();
+    if (r.ok()) co_return std::move(*r);
+    REQUIRE(r.code() == errc::unreachable);  // it may not listen yet
+    co_await sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+// ---- raw_peer: its private data, its messages ----
+
+enum class op : std::uint16_t { send = 1, write, read, write_imm, fetch_add, swap };
+constexpr std::array<std::pair<op, const char*>, 6> ops{{{op::send, "send"},
+                                                         {op::write, "write"},
+                                                         {op::read, "read"},
+                                                         {op::write_imm, "write_imm"},
+                                                         {op::fetch_add, "fetch_add"},
+                                                         {op::swap, "swap"}}};
+
+// `struct hello` of raw_peer.c, in network byte order.
+struct raw_hello {
+  std::uint32_t magic = htonl(0x52415750);
+  std::uint16_t version = htons(1);
+  std::uint16_t what = 0;
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t size = 0;
+  std::uint32_t count = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(raw_hello) == 32);
+
+raw_hello parse(std::span<const std::byte> data) {
+  raw_hello h;
+  REQUIRE(data.size() >= sizeof h);  // rdma_cm pads
+  std::memcpy(&h, data.data(), sizeof h);
+  CHECK(h.magic == raw_hello().magic);
+  return h;
+}
+
+void put_message(std::span<std::byte> bytes, std::uint32_t number) {
+  for (std::size_t j = 0; j < bytes.size(); ++j) bytes[j] = static_cast<std::byte>(number + j);
+}
+bool is_message(std::span<const std::byte> bytes, std::uint32_t number) {
+  for (std::size_t j = 0; j < bytes.size(); ++j) {
+    if (bytes[j] != static_cast<std::byte>(number + j)) return false;
+  }
+  return true;
+}
+
+// One side of its conversation, in our words.
+struct raw_side {
+  raw_side(Context& context, op w, std::uint32_t bytes, std::uint32_t times)
+      : what(w),
+        size(bytes),
+        count(times),
+        in(context.allocate(std::max(bytes, 8U), every_right).value()),
+        out(context.allocate(std::max(bytes, 8U)).value()) {
+    const RemoteSlice own = exported(in).all();
+    mine.what = htons(static_cast<std::uint16_t>(what));
+    mine.address = htobe64(own.addr());
+    mine.rkey = htonl(static_cast<std::uint32_t>(own.rkey(transport::kind::verbs)));
+    mine.size = htonl(size);
+    mine.count = htonl(count);
+    if (what == op::read) put_message(in.bytes().first(size), 0);
+  }
+  void hear(const raw_hello& h) {
+    theirs = remote_at(be64toh(h.address), std::max(size, 8U), ntohl(h.rkey));
+  }
+  [[nodiscard]] Slice to() const { return out.all().first(size); }
+  [[nodiscard]] Slice from() const { return in.all().first(size); }
+  // Where what comes with an immediate lands is told by its sender.
+  [[nodiscard]] Slice receive() const { return what == op::send ? from() : Slice(); }
+  [[nodiscard]] RemoteSlice remote() const { return theirs.slice(0, size).value(); }
+
+  op what;
+  std::uint32_t size;
+  std::uint32_t count;
+  MemoryRegion in;  // the peer writes, reads and counts here
+  MemoryRegion out;
+  raw_hello mine;
+  RemoteSlice theirs;
+};
+
+void check_received(const raw_side& r, const Received& got, std::uint32_t number) {
+  CHECK(got.bytes == r.size);
+  CHECK(got.has_imm == (r.what == op::write_imm));
+  CHECK((!got.has_imm || got.imm == number));
+  CHECK(is_message(r.from().bytes(), number));
+}
+
+send_operation say(Endpoint& e, const raw_side& r, std::uint32_t number) {
+  put_message(r.to().bytes(), number);
+  if (r.what == op::send) return e.send(r.to());
+  return e.write_imm(r.remote(), r.to(), number);
+}
+
+task<> answer_messages(Endpoint* e, raw_side* r) {
+  for (std::uint32_t i = 0; i < r->count; ++i) {
+    recv_operation receiving = e->recv(r->receive()).start();
+    const Received got = co_await receiving;
+    check_received(*r, got, i);
+    send_operation answer = say(*e, *r, i).start();
+    // Having the last answer it goes, and that is all it says of it.
+    const result<void> sent = co_await answer.result();
+    CHECK((sent.ok() || i + 1 == r->count));
+  }
+}
+
+task<> serve_raw(Context* context, Listener* listener) {
+  ConnectionRequest request = co_await listener->next();
+  const raw_hello asked = parse(request.private_data());
+  raw_side r(*context, static_cast<op>(ntohs(asked.what)), ntohl(asked.size), ntohl(asked.count));
+  r.hear(asked);
+  connect_options o;
+  o.private_data = std::as_bytes(std::span(&r.mine, 1));
+  Endpoint e = co_await request.accept(o);
+  CHECK(e.actual().peer == peer_kind::plain);
+  if (r.what == op::send || r.what == op::write_imm) co_await answer_messages(&e, &r);
+  co_await await_end(&e);
+  const std::uint64_t word = r.in.as<std::uint64_t>()[0];
+  if (r.what == op::fetch_add || r.what == op::swap) CHECK(word == r.count);
+  if (r.what == op::write) CHECK(is_message(r.from().bytes(), r.count - 1));
+}
+
+task<> one_round(Endpoint* e, raw_side* r, std::uint32_t i) {
+  const RemoteSlice word = r->theirs.slice(0, 8).value();
+  if (r->what == op::send || r->what == op::write_imm) {
+    recv_operation receiving = e->recv(r->receive()).start();
+    send_operation asking = say(*e, *r, i).start();
+    co_await asking;
+    const Received got = co_await receiving;
+    check_received(*r, got, i);
+  } else if (r->what == op::write) {
+    put_message(r->to().bytes(), i);
+    co_await e->write(r->remote(), r->to());
+  } else if (r->what == op::read) {
+    co_await e->read(r->remote(), r->to());
+    CHECK(is_message(r->to().bytes(), 0));
+  } else if (r->what == op::fetch_add) {
+    const std::uint64_t old = co_await e->fetch_add(word, 1);
+    CHECK(old == i);
+  } else {
+    const std::uint64_t old = co_await e->compare_swap(word, i, i + 1);
+    CHECK(old == i);
+  }
+}
+
+task<> ask_raw(Worker* worker, std::string to, raw_side* r) {
+  const std::span<const std::byte> mine = std::as_bytes(std::span(&r->mine, 1));
+  Endpoint e = co_await connect_plain(worker, to, mine);
+  r->hear(parse(e.peer_data()));
+  for (std::uint32_t i = 0; i < r->count; ++i) co_await one_round(&e, r, i);
+  if (r->what == op::write) {
+    const Slice into = r->from();
+    co_await e.read(r->remote(), into);
+    CHECK(is_message(into.bytes(), r->count - 1));
+  }
+  co_await e.close();
+}
+
+constexpr std::uint32_t rounds = 20;
+constexpr std::uint32_t message_bytes = 1000;
+
+// ---- rping: sixteen bytes that say where to read, and where to write ----
+
+struct ping_info {
+  std::uint64_t address = 0;  // all of it big-endian
+  std::uint32_t rkey = 0;
+  std::uint32_t size = 0;
+};
+static_assert(sizeof(ping_info) == 16);
+
+RemoteSlice told_in(Slice message) {
+  ping_info info;
+  std::memcpy(&info, message.data(), sizeof info);
+  return remote_at(be64toh(info.address), ntohl(info.size), ntohl(info.rkey));
+}
+
+void tell_in(Slice message, const MemoryRegion& memory) {
+  const RemoteSlice own = exported(memory).all();
+  ping_info info;
+  info.address = htobe64(own.addr());
+  info.rkey = htonl(static_cast<std::uint32_t>(own.rkey(transport::kind::verbs)));
+  info.size = htonl(static_cast<std::uint32_t>(memory.size()));
+  std::memcpy(message.data(), &info, sizeof info);
+}
+
+constexpr std::size_t ping_bytes = 64;
+constexpr int ping_count = 5;
+
+// Its server: reads what the client offers, says so, is told where it goes, writes it there, says so.
+task<int> answer_pings(Context* context, Listener* listener) {
+  ConnectionRequest request = co_await listener->next();
+  MemoryRegion words = context->allocate(32).value();
+  MemoryRegion text = context->allocate(ping_bytes).value();
+  const Slice in = words.all().first(16);
+  const Slice out = words.all().part(16, 16);
+  Endpoint e = co_await request.accept();
+  int answered = 0;
+  recv_operation offer = e.recv(in).start();
+  for (;;) {
+    const result<Received> offered = co_await offer.result();
+    if (!offered.ok()) break;
+    const RemoteSlice source = told_in(in);
+    REQUIRE(source.size() == ping_bytes);
+    co_await e.read(source, text);
+    const std::string expected = "rdma-ping-" + std::to_string(answered) + ": ";
+    CHECK(std::memcmp(text.data(), expected.data(), expected.size()) == 0);
+    recv_operation place = e.recv(in).start();
+    co_await e.send(out);
+    co_await place;
+    const RemoteSlice sink = told_in(in);
+    co_await e.write(sink, text);
+    offer.again(in);
+    offer.start();
+    co_await e.send(out);
+    ++answered;
+  }
+  co_await await_end(&e);
+  co_return answered;
+}
+
+task<> ping(Context* context, Worker* worker, std::string to) {
+  const std::span<const std::byte> nothing;
+  Endpoint e = co_await connect_plain(worker, to, nothing);
+  MemoryRegion words = context->allocate(32).value();
+  const Slice in = words.all().first(16);
+  const Slice out = words.all().part(16, 16);
+  MemoryRegion source = context->allocate(ping_bytes, every_right).value();
+  MemoryRegion sink = context->allocate(ping_bytes, every_right).value();
+  for (int i = 0; i < ping_count; ++i) {
+    const std::string text = "rdma-ping-" + std::to_string(i) + ": from cordma";
+    std::memcpy(source.data(), text.c_str(), text.size() + 1);
+    for (const MemoryRegion* const offered : {&source, &sink}) {
+      tell_in(out, *offered);
+      recv_operation done = e.recv(in).start();
+      co_await e.send(out);
+      co_await done;
+    }
+    CHECK(std::memcmp(sink.data(), source.data(), text.size() + 1) == 0);
+  }
+  co_await e.close();
+}
+
+}  // namespace
+
+TEST_CASE("M3: a plain verbs client and our Listener: every operation, polling and in events") {
+  for (const bool events : {false, true}) {
+    host h(events ? wait_mode::event : wait_mode::polling);
+    for (const auto& [what, name] : ops) {
+      CAPTURE(events);
+      CAPTURE(std::string(name));
+      Listener listener = listen(h.worker, peer_kind::plain);
+      program client(raw_peer() + (events ? " --event" : "") + " --op " + name + " --count " +
+                     std::to_string(rounds) + " --size " + std::to_string(message_bytes) +
+                     " --port " + std::to_string(listener.bound().port) + " " + own_host());
+      h.worker.run(serve_raw(&h.context, &listener));
+      CHECK(client.join() == 0);
+      MESSAGE(client.said());
+    }
+  }
+}
+
+TEST_CASE("M3: our endpoint and a plain verbs server: every operation, polling and in events") {
+  for (const bool events : {false, true}) {
+    host h(events ? wait_mode::event : wait_mode::polling);
+    for (const auto& [what, name] : ops) {
+      CAPTURE(events);
+      CAPTURE(std::string(name));
+      const std::string at = std::to_string(port);
+      program server(raw_peer() + " --serve" + (events ? " --event" : "") + " --port " + at + " " +
+                     own_host());
+      REQUIRE(server.line().starts_with("listening"));
+      const bool atomic = what == op::fetch_add || what == op::swap;
+      raw_side r(h.context, what, atomic ? 8 : message_bytes, rounds);
+      h.worker.run(ask_raw(&h.worker, own_host() + ":" + at, &r));
+      CHECK(server.join() == 0);
+      MESSAGE(server.said());
+    }
+  }
+}
+
+TEST_CASE("M3: rping is answered, and answers") {
+  host h(wait_mode::adaptive);
+  const std::string end = " -C " + std::to_string(ping_count) + " -S " +
+                          std::to_string(ping_bytes) + " -v -V -a " + own_host() + " -p ";
+  Listener listener = listen(h.worker, peer_kind::plain);
+  program client("rping -c" + end + std::to_string(listener.bound().port));
+  CHECK(h.worker.run(answer_pings(&h.context, &listener)) == ping_count);
+  CHECK(client.join() == 0);
+  MESSAGE(client.said());
+
+  program server("rping -s" + end + std::to_string(port + 1));
+  h.worker.run(ping(&h.context, &h.worker, own_host() + ":" + std::to_string(port + 1)));
+  CHECK(server.join() == 0);
+  CHECK(server.said().find("from cordma") != std::string::npos);
+}
+
+TEST_CASE("M3: whoever does not know the other's kind is told so, and the next one is served") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    // A plain client, and a Listener for cordma's own.
+    Listener ours = listen(on.server(), peer_kind::cordma);
+    const std::string at = std::to_string(ours.bound().port);
+    program stray("rping -c -C 1 -a " + own_host() + " -p " + at + " 2>&1");
+    wire w = co_await connect(on.client(), ours, own_host() + ":" + at);
+    CHECK(w.server.actual().peer == peer_kind::cordma);
+    while (!stray.is_heard()) co_await sleep_for(std::chrono::milliseconds(5));
+    CHECK(stray.join() != 0);
+    MESSAGE(stray.said());
+    // A Listener for plain ones, and a client of cordma's that was not told.
+    Listener theirs = listen(on.server(), peer_kind::plain);
+    const std::string there = own_host() + ":" + std::to_string(theirs.bound().port);
+    connect_operation untold = on.client().connect(there).start();
+    ConnectionRequest request = co_await theirs.next();
+    connect_operation accepting = request.accept().start();
+    const result<Endpoint> failed = co_await untold.result();
+    CHECK(failed.code() == errc::connection_aborted);
+    CHECK(failed.why().message().find("peer_kind::plain") != std::string::npos);
+    const result<Endpoint> gone = co_await accepting.result();
+    CHECK(gone.code() == errc::connection_aborted);
+  });
+}
+
+TEST_CASE("M3: a plain peer rejects, and is rejected, with data of its own and nothing else") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Listener listener = listen(on.server(), peer_kind::plain);
+    connect_options o;
+    o.endpoint = plain();
+    const std::array<std::byte, 3> data{std::byte{0xC1}, std::byte{2}, std::byte{3}};
+    o.private_data = data;
+    const std::string there = own_host() + ":" + std::to_string(listener.bound().port);
+    connect_operation asking = on.client().connect(there, o).start();
+    ConnectionRequest request = co_await listener.next();
+    const std::span<const std::byte> came = request.private_data();
+    REQUIRE(came.size() >= data.size());
+    CHECK(std::equal(data.begin(), data.end(), came.begin()));
+    CHECK(all_zero(came.subspan(data.size())));
+    CHECK(request.reject(data).ok());
+    const result<Endpoint> r = co_await asking.result();
+    CHECK(r.code() == errc::rejected);
+    REQUIRE(asking.rejection().size() >= data.size());
+    CHECK(std::equal(data.begin(), data.end(), asking.rejection().begin()));
+  });
+}
+
+TEST_CASE("M3: only connections by address and of service rc have plain peers") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    endpoint_options o = plain();
+    CHECK(on.client().prepare(o).code() == errc::not_supported);
+    o.type = transport::service::uc;
+    connect_options to;
+    to.endpoint = o;
+    connect_operation asking = on.client().connect(own_host() + ":1", to).start();
+    const result<Endpoint> r = co_await asking.result();
+    CHECK(r.code() == errc::not_supported);
+    CHECK(r.why().message().find("rc") != std::string::npos);
+  });
+}

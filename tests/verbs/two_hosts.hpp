@@ -1,0 +1,57 @@
+// Two machines that run the same test at the same time, as the server on b and the client on a: meeting,
+// and what is done to the wire between them. By tests/soft-roce/run.sh --hosts 2.
+#pragma once
+
+#include <support/stage.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace cordma::test {
+
+// A variable that tests/soft-roce/run.sh sets; without it the test fails, and says so.
+[[nodiscard]] std::string named(const char* variable);
+[[nodiscard]] bool on_server();
+
+// Runs a command, which must succeed; what it printed.
+std::string shell(const std::string& command);
+// Waits until the other host is here as well. Each name once per run.
+void meet_at(const std::string& name);
+// A counter of the RDMA device: "out_of_seq_request".
+[[nodiscard]] std::uint64_t device_counter(const std::string& name);
+
+// What the wire does to the packets that this host sends, as tc-netem(8) writes it, while it lives.
+class netem {
+ public:
+  explicit netem(const std::string& rule);
+  netem(const netem&) = delete;
+  netem& operator=(const netem&) = delete;
+  ~netem();
+  // Packets of this host that it has swallowed so far.
+  [[nodiscard]] std::uint64_t dropped() const;
+};
+
+// This host's side: a Context with verbs alone, and a Worker. On two emulated processors a Worker that
+// polls leaves little for the kernel's half of the device.
+struct side {
+  explicit side(transport::verbs_options verbs = {})
+      : context(only_verbs(std::move(verbs))),
+        worker(context, reactor_options{.mode = wait_mode::event}) {}
+  [[nodiscard]] static context_options only_verbs(transport::verbs_options verbs);
+  [[nodiscard]] MemoryRegion memory(std::size_t bytes) {
+    return context.allocate(bytes, every_right).value();
+  }
+  Context context;
+  Worker worker;
+};
+
+// The connection of both; the server listens on `port`.
+[[nodiscard]] task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options);
+// Each side sends so many bytes at the front of `out`, and gets as many into `in`.
+[[nodiscard]] task<> swap(Endpoint* e, Slice out, Slice in);
+// The other side's description of its memory, for this side's.
+[[nodiscard]] task<RemoteMemory> swap_blobs(side* here, Endpoint* e, MemoryRegion offered);
+// Until the connection has ended.
+[[nodiscard]] task<> await_end(Endpoint* e);
+
+}  // namespace cordma::test

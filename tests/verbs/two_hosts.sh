@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Runs on two machines at once: two_hosts.sh PROGRAM NAME: the cases of NAME_test.cpp, each in a process of
+# its own, as the client on a and the server on b. Where one is about a peer that is killed, it is the
+# process on b.
+set -euo pipefail
+program=$1 name=$2
+export CORDMA_TEST_TRANSPORT=verbs
+mapfile -t cases < <("$program" --list-test-cases --source-file="*/verbs/${name}_test.cpp" |
+  grep '^[A-Z][0-9]*:')
+[ ${#cases[@]} -gt 0 ] || { echo "two_hosts.sh: no cases in ${name}_test.cpp" >&2; exit 1; }
+failed=0
+for case in "${cases[@]}"; do
+  wanted=0 code=0
+  [[ $CORDMA_HOST_NAME = a || $case != *"the peer is killed"* ]] || wanted=137
+  started=$SECONDS
+  # A comma would end the pattern.
+  "$program" --source-file="*/verbs/${name}_test.cpp" --test-case="${case//,/?}" || code=$?
+  echo "$case: $code, $((SECONDS - started)) s"
+  [ "$code" -eq "$wanted" ] || failed=1
+done
+exit "$failed"
