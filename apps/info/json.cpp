@@ -26,7 +26,10 @@ ordered_json to_object(const transport::capabilities& c) {
           {"max_datagram", c.max_datagram},
           {"event_driven", c.event_driven},
           {"needs_target_progress", c.needs_target_progress},
-          {"atomic_with_cpu", c.atomic_with_cpu}};
+          {"atomic_with_cpu", c.atomic_with_cpu},
+          {"wakes_selectively", c.wakes_selectively},
+          {"tells_device_events", c.tells_device_events},
+          {"has_native_handles", c.has_native_handles}};
 }
 
 }  // namespace
