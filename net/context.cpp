@@ -70,7 +70,8 @@ void add_domains(detail::context_core& core, const context_options& options) {
     }
     // What this machine does not have is nobody's mistake; a setting that cannot be followed is one.
     const bool has_it = d.code() != errc::not_supported && d.code() != errc::no_memory;
-    const std::string set = has_it ? as_set(k, core.configuration) : std::string();
+    std::string set = has_it ? as_set(k, core.configuration) : std::string();
+    if (k == kind::verbs && options.verbs.pd != nullptr) set += " on verbs.pd";
     if (by_name) {
       throw_error(failure::of(d.code(),
                               {"transport ", name(k), set, " was asked for: ", d.why().message()}));
@@ -262,6 +263,19 @@ const transport::capabilities* Context::find(kind k) const noexcept {
 std::string Context::own_host(kind k) const {
   const transport::domain* const d = core_->find(k);
   return d != nullptr ? d->own_host() : "127.0.0.1";
+}
+
+failure detail::no_native_handles() {
+  return {
+      errc::not_supported,
+      "no transport of this Context stands on libibverbs: that takes verbs, and an RDMA device"};
+}
+
+result<ibv_pd*> Context::native_pd() const {
+  for (const auto& d : core_->domains) {
+    if (d->caps().has_native_handles) return d->native_pd();
+  }
+  return detail::no_native_handles();
 }
 
 std::vector<std::pair<kind, failure>> Context::missing() const { return core_->missing; }

@@ -57,6 +57,13 @@ class Context {
   // not_permitted where it is not mapped, not readable, or not writable though `rights` need it.
   [[nodiscard]] result<MemoryRegion> register_memory(std::span<std::byte> memory, access rights);
 
+  // For programs that use libibverbs beside cordma: the protection domain in which this Context's memory
+  // is registered (its `context` is the open device). Borrowed: it lives as long as the Context, and what
+  // was made on it must go first. A Context on a domain of the program's own: context_options::verbs.pd.
+  // Events about what the program makes on it come by Worker::next_device_event(), as `foreign`.
+  // not_supported: no transport of this Context stands on libibverbs.
+  [[nodiscard]] result<ibv_pd*> native_pd() const;
+
   [[nodiscard]] std::vector<transport::capabilities> transports() const;
   // Null where this context does not have it. Lives as long as the context.
   [[nodiscard]] const transport::capabilities* find(transport::kind k) const noexcept;

@@ -35,6 +35,14 @@ class [[nodiscard]] datagram_operation final
       : base(endpoint, op, peer) {}
   datagram_operation(datagram_operation&&) noexcept = default;
 
+  // As post_operation::solicited().
+  [[nodiscard]] datagram_operation solicited() && noexcept
+    requires(std::is_void_v<T>)
+  {
+    this->mark_solicited();
+    return std::move(*this);
+  }
+
  private:
   template <class, class, class>
   friend class operation;

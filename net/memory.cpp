@@ -45,6 +45,19 @@ access MemoryRegion::rights() const noexcept {
   return core_ != nullptr ? core_->range.rights : access::local_read;
 }
 
+std::uint32_t MemoryRegion::lkey(transport::kind k) const noexcept {
+  return core_ != nullptr ? core_->keys[static_cast<std::size_t>(k)].lkey : 0;
+}
+
+result<ibv_mr*> MemoryRegion::native_mr() const {
+  if (core_ == nullptr) return failure{errc::bad_state, "this MemoryRegion is empty"};
+  for (const auto& d : core_->context->domains) {
+    if (!d->caps().has_native_handles) continue;
+    return d->native_mr(lkey(d->caps().transport));
+  }
+  return detail::no_native_handles();
+}
+
 result<Slice> MemoryRegion::slice(std::size_t offset, std::size_t length) const {
   if (offset > size() || length > size() - offset) {
     return failure{errc::invalid_value, "slice of " + std::to_string(length) + " bytes at offset " +

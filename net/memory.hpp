@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+struct ibv_mr;
+
 namespace cordma {
 
 using transport::access;
@@ -91,6 +93,12 @@ class MemoryRegion {
   // It carries the keys: whoever has it can use the rights granted. not_permitted where the region
   // grants no remote right. Remote access ends when the registration does.
   [[nodiscard]] result<std::vector<std::byte>> export_blob() const;
+
+  // For programs that use libibverbs beside cordma: the key by which requests of their own name this
+  // memory (0: it is not registered there), and the registration itself, borrowed, until the last handle
+  // is gone. not_supported: no transport of the Context stands on libibverbs; bad_state: empty.
+  [[nodiscard]] std::uint32_t lkey(transport::kind k) const noexcept;
+  [[nodiscard]] result<ibv_mr*> native_mr() const;
 
   // Ends the registration now: from its return on remote access is refused. in_use while other
   // handles, pool buffers or operations that were destroyed in flight hold it; the handle keeps it

@@ -117,6 +117,16 @@ void post_base::set_inline(std::span<const std::byte> bytes) noexcept {
 
 void post_base::lease(Buffer&& buffer) noexcept { lease_ = std::move(buffer); }
 
+void post_base::mark_solicited() noexcept {
+  const bool received = request_.op == opcode::send || request_.op == opcode::send_imm ||
+                        request_.op == opcode::write_imm;
+  if (received) {
+    request_.flags |= transport::post_flag::solicited;
+  } else {
+    refuse({errc::invalid_value, "only what the peer receives can be solicited"});
+  }
+}
+
 void post_base::renew(const Slice& buffer) noexcept {
   start_over();
   const bool one_sided = request_.op == opcode::write || request_.op == opcode::write_imm ||
@@ -125,7 +135,7 @@ void post_base::renew(const Slice& buffer) noexcept {
   const std::uint64_t before = total_;
   lease_.reset();
   failure_.reset();
-  request_.flags = 0;
+  request_.flags &= transport::post_flag::solicited;
   request_.segment_count = 0;
   total_ = 0;
   add(buffer);

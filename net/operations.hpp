@@ -78,6 +78,7 @@ class post_base : public operation_base {
   void lease(Buffer&& buffer) noexcept;
   void refuse(failure why) noexcept;
   void renew(const Slice& buffer) noexcept;
+  void mark_solicited() noexcept;
 
  protected:
   // What operation asks of every kind.
@@ -150,8 +151,18 @@ class [[nodiscard]] post_operation final
                                               : detail::post_base::aside::nothing) {}
   post_operation(post_operation&&) noexcept = default;
 
+  // Marks a message, or a write with immediate: it wakes a peer that sleeps through others, see
+  // Worker::wake_for(). Where every message wakes anyway it says nothing new. invalid_value on what
+  // consumes no receive of the peer. REQUIRES not started.
+  [[nodiscard]] post_operation solicited() && noexcept
+    requires(std::is_void_v<T>)
+  {
+    this->mark_solicited();
+    return std::move(*this);
+  }
+
   // The same request once more, with this memory: for loops that keep a few operations and never make
-  // new ones. Await or start it as if it were new. Endpoint, remote memory and immediate stay; a
+  // new ones. Await or start it as if it were new. Endpoint, remote memory, immediate and mark stay; a
   // one-sided request keeps its length (else invalid_value). REQUIRES done(), and that its awaiter was
   // resumed.
   void again(const Slice& buffer) noexcept

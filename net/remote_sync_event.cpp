@@ -69,7 +69,7 @@ task<std::uint64_t> read_counter(remote_sync* event) {
 // no such event any more, even where nobody receives notices.
 send_operation notice(remote_sync* event) {
   const RemoteSlice nothing = event->word.slice(0, 0).value();
-  return event->over->write_imm(nothing, Slice(), event->imm);
+  return event->over->write_imm(nothing, Slice(), event->imm).solicited();
 }
 
 task<void> write_counter(remote_sync* event, std::uint64_t value) {

@@ -198,6 +198,7 @@ transport::verbs_options settings::verbs() const {
   o.max_inline = static_cast<std::uint32_t>(table_.get(verbs_max_inline_));
   o.cq_entries = static_cast<std::uint32_t>(table_.get(verbs_cq_entries_));
   o.relaxed_ordering = table_.get(verbs_relaxed_ordering_);
+  o.pd = code_.verbs.pd;  // a pointer: nobody else can name it
   return o;
 }
 

@@ -55,6 +55,25 @@ result<Listener> Worker::listen(std::string_view where, const listen_options& op
   return Listener(std::move(core));
 }
 
+result<ConnectionRequest> Worker::adopt(rdma_cm_event* event) {
+  if (!loop_->on_owner_thread()) {
+    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+  }
+  for (const auto& via : core_->adapters()) {
+    if (!via->domain().caps().has_native_handles) continue;
+    result<transport::cm_event> client = via->adapter().adopt(event);
+    if (!client) return client.why();
+    auto request = std::make_shared<detail::pending_request>();
+    request->anchor = core_->anchor();
+    request->via = via.get();
+    request->id = client->request;
+    request->peer = std::move(client->peer);
+    request->data = std::move(client->data);
+    return ConnectionRequest(std::move(request));
+  }
+  return detail::no_native_handles();
+}
+
 result<Endpoint> Worker::prepare(const endpoint_options& options,
                                  std::optional<transport::kind> over) {
   if (!loop_->on_owner_thread()) {
@@ -88,6 +107,17 @@ copy_operation Worker::copy(const Slice& to, const Slice& from) noexcept {
 void Worker::limit_endpoints(std::size_t most) noexcept {
   CORDMA_REQUIRE(loop_->on_owner_thread());
   core_->most_endpoints = most;
+}
+
+result<void> Worker::wake_for(wake_reason reason) {
+  if (!loop_->on_owner_thread()) {
+    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+  }
+  return core_->wake_for(reason);
+}
+
+device_event_operation Worker::next_device_event() noexcept {
+  return device_event_operation(*core_);
 }
 
 worker_counters Worker::counters() const noexcept {

@@ -4,6 +4,7 @@
 #include <cordma/net/connect.hpp>
 #include <cordma/net/context.hpp>
 #include <cordma/net/datagram.hpp>
+#include <cordma/net/device_event.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/listener.hpp>
 #include <cordma/net/user_data.hpp>
@@ -13,7 +14,11 @@
 #include <memory>
 #include <string>
 
+struct rdma_cm_event;
+
 namespace cordma {
+
+using transport::wake_reason;
 
 struct worker_counters {
   std::uint64_t stale_completions = 0;  // of requests nobody waits for any more; dropped
@@ -98,6 +103,14 @@ class Worker : public user_data_holder {
   // no_memory.
   [[nodiscard]] result<Listener> listen(std::string_view where, const listen_options& options = {});
 
+  // For programs that listen by librdmacm themselves: the client of an RDMA_CM_EVENT_CONNECT_REQUEST of
+  // theirs, to be accepted or rejected here. Takes the event, which is acknowledged, and its identifier,
+  // which leaves the program's event channel; on an error it is rejected. Errors: invalid_value (another
+  // event, which stays the program's; another device than this Context's), unsupported_version,
+  // connection_aborted (the client does not speak as cordma does), not_supported (the Context has no
+  // verbs; the event stays the program's), no_lock (likewise).
+  [[nodiscard]] result<ConnectionRequest> adopt(rdma_cm_event* event);
+
   // An Endpoint that is connected by descriptors, which the program carries: see
   // Endpoint::descriptor(). Empty `over`: the first transport that can. Errors: not_supported,
   // invalid_value, no_memory, full.
@@ -128,6 +141,16 @@ class Worker : public user_data_holder {
   }
   // Any thread, and signal handlers.
   void wake() noexcept { loop_->wake(); }
+
+  // What makes this Worker's wait end while it sleeps; `everything` until told otherwise. With
+  // `solicited`: messages that their sender marked (post_operation::solicited()), errors, closing and
+  // connecting, its own requests, its timers. Other messages are received when it wakes next; while it
+  // does not sleep there is no difference. Errors: not_supported (a transport of its Context wakes for
+  // every message; nothing has changed then), no_lock.
+  result<void> wake_for(wake_reason reason);
+
+  // See device_event_operation. The last 64 events that nobody asked for are kept.
+  device_event_operation next_device_event() noexcept;
 
   [[nodiscard]] worker_counters counters() const noexcept;
 

@@ -27,7 +27,10 @@ ordered_json to_object(const transport::capabilities& c) {
           {"event_driven", c.event_driven},
           {"needs_target_progress", c.needs_target_progress},
           {"atomic_with_cpu", c.atomic_with_cpu},
-          {"plain_peers", c.plain_peers}};
+          {"plain_peers", c.plain_peers},
+          {"wakes_selectively", c.wakes_selectively},
+          {"tells_device_events", c.tells_device_events},
+          {"has_native_handles", c.has_native_handles}};
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ void show(std::ostream& out, const transport::capabilities& c) {
       << c.max_segments << ", queue " << c.max_send_depth << " sends and " << c.max_recv_depth
       << " receives, reads in flight " << c.max_read_depth << '\n'
       << "    waits " << (c.event_driven ? "polling or sleeping" : "polling only")
+      << (c.wakes_selectively ? ", through all but solicited messages if told so" : "")
       << "; one-sided operations "
       << (c.needs_target_progress ? "may need the target's worker to run"
                                   : "do not involve the target's program")

@@ -30,6 +30,9 @@ struct context_core {
   }
 };
 
+// Why there is no ibv_pd or ibv_mr to be had.
+[[nodiscard]] failure no_native_handles();
+
 // What Context::allocate() does, for those who hold the core only.
 [[nodiscard]] result<MemoryRegion> allocate(const std::shared_ptr<context_core>& context,
                                             std::size_t bytes, access rights);

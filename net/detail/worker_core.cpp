@@ -66,6 +66,7 @@ worker_core::~worker_core() {
   }
   drop_wirings();
   const failure gone{errc::shutdown, "the Worker was destroyed"};
+  device_events_.shut_down(gone);
   endpoints_.for_each([&](endpoint_core& e) {
     if (e.connector != nullptr) e.connector->on_worker_gone();
     e.end(gone);
@@ -318,6 +319,10 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     static_cast<listener_core*>(event.from->user)->on_request(std::move(event));
     return;
   }
+  if (event.what == type::device) {
+    device_events_.push(event.about);
+    return;
+  }
   auto* const e = static_cast<endpoint_core*>(event.pair->user);
   if (event.what == type::disconnected) {
     e->end(std::move(event.why));
@@ -340,6 +345,26 @@ void worker_core::on_event(transport::cm_event event) noexcept {
   } else {
     e->end(std::move(event.why));
   }
+}
+
+result<void> worker_core::wake_for(transport::wake_reason reason) {
+  std::string unable;
+  for (const auto& via : adapters_) {
+    const transport::capabilities& caps = via->domain().caps();
+    if (caps.wakes_selectively || reason == transport::wake_reason::everything) continue;
+    unable += (unable.empty() ? "" : " and ") + std::string(transport::name(caps.transport));
+  }
+  if (!unable.empty()) {
+    return failure{errc::not_supported,
+                   "every message wakes its receiver on " + unable +
+                       ": only a Context of verbs alone can sleep through some of them"};
+  }
+  for (const auto& via : adapters_) {
+    const result<void> told = via->adapter().wake_for(reason);
+    if (!told) return told;
+  }
+  home_.stir();  // what a foreign loop waits for was armed for the other reason
+  return {};
 }
 
 result<Endpoint> worker_core::prepare(const endpoint_options& options,

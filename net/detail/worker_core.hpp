@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/detail/context_core.hpp>
+#include <cordma/net/detail/device_event_queue.hpp>
 #include <cordma/net/detail/region_core.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/transport/transport.hpp>
@@ -173,6 +174,10 @@ class worker_core {
     return adapters_;
   }
 
+  [[nodiscard]] device_event_queue& device_events() noexcept { return device_events_; }
+  // What Worker offers under this name.
+  result<void> wake_for(transport::wake_reason reason);
+
   void post(endpoint_core& endpoint, post_base& op) noexcept;
   void on_completion(adapter_poller& via, const transport::completion& c) noexcept;
   void on_event(transport::cm_event event) noexcept;
@@ -258,6 +263,7 @@ class worker_core {
   list<endpoint_core> graveyard_;  // owned; no handle left, requests still in flight
   std::vector<listener_core*> listeners_;
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
+  device_event_queue device_events_;
   friend struct listener_core;
 };
 

@@ -14,12 +14,18 @@
 //  * Nothing here throws, blocks or resumes a coroutine; only adapters touch file descriptors.
 #pragma once
 
+#include <cordma/net/transport/device_event.hpp>
 #include <cordma/net/transport/types.hpp>
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/result.hpp>
 
 #include <memory>
 #include <vector>
+
+// Of libibverbs and librdmacm, for programs that use them as well; nobody else needs its headers.
+struct ibv_mr;
+struct ibv_pd;
+struct rdma_cm_event;
 
 namespace cordma::transport {
 
@@ -124,6 +130,7 @@ struct cm_event {
     failed,           // queue_pair never came up: unreachable, timed_out, unsupported_version, ...
     disconnected,     // queue_pair is in error: why is the first cause (not_connected, when this
                       // side or the peer closed gracefully; connection_reset when it did not)
+    device,           // about no connection: `about`
   };
   type what = type::none;
   queue_pair* pair = nullptr;
@@ -132,6 +139,7 @@ struct cm_event {
   failure why{errc::ok};
   std::vector<std::byte> data;
   std::string peer;
+  device_event about;
 };
 
 // Bound to one thread. Destroy its queue pairs and listeners first.
@@ -155,6 +163,11 @@ class adapter {
   [[nodiscard]] virtual bool edge_triggered() const noexcept = 0;
   virtual arm_state arm() noexcept = 0;
   virtual void disarm() noexcept = 0;
+  // What makes wait_fd() readable from now on; `everything` until told otherwise. not_supported:
+  // capabilities::wakes_selectively is false.
+  virtual result<void> wake_for(wake_reason reason) {
+    return reason == wake_reason::everything ? errc::ok : errc::not_supported;
+  }
 
   // `private_data` within the capabilities, checked by the caller. in_use: somebody listens there.
   virtual result<std::unique_ptr<listener>> listen(const address& where) = 0;
@@ -179,6 +192,14 @@ class adapter {
   virtual result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) {
     static_cast<void>(request);
     static_cast<void>(target);
+    return errc::not_supported;
+  }
+  // A client that a listener of the program's own was told of: the event of type connect_request that
+  // our own listener would have given. invalid_value: it is no request, and still the program's. After
+  // any other outcome the event is acknowledged, and its identifier ours: rejected where there is an
+  // error (invalid_value: of another device; unsupported_version, connection_aborted: no such client).
+  virtual result<cm_event> adopt(rdma_cm_event* event) {
+    static_cast<void>(event);
     return errc::not_supported;
   }
   // A queue pair to be connected by descriptors, or a datagram port (service::ud).
@@ -206,6 +227,13 @@ class domain {
   virtual result<memory_keys> register_memory(const memory_range& range) = 0;
   // From its return on, remote access with the rkey fails with rem_access_err and changes nothing.
   virtual void deregister_memory(std::uint32_t lkey) noexcept = 0;
+  // What stands behind it in libibverbs, where anything does: null otherwise. Borrowed: the domain
+  // gives it back. The native region lives until deregister_memory().
+  [[nodiscard]] virtual ibv_pd* native_pd() const noexcept { return nullptr; }
+  [[nodiscard]] virtual ibv_mr* native_mr(std::uint32_t lkey) noexcept {
+    static_cast<void>(lkey);
+    return nullptr;
+  }
   // `home` outlives the adapter: its timers and its clock are the only time there is.
   virtual result<std::unique_ptr<adapter>> open(reactor& home) = 0;
 };
@@ -241,6 +269,10 @@ struct verbs_options {
   std::uint32_t max_inline = 256;   // bytes that a request may carry in itself, at most
   std::uint32_t cq_entries = 4096;  // of a completion queue; another is made when it is spoken for
   bool relaxed_ordering = false;    // let the device reorder its writes to registered memory
+  // A protection domain of the program's own, to be used instead of a new one: on its device, which
+  // `device` may narrow to a port. Borrowed: neither it nor its ibv_context is ever closed here, and
+  // their asynchronous events stay the program's to read. Both must outlive the domain.
+  ibv_pd* pd = nullptr;
 };
 // not_supported: the build lacks it, or this machine has no device with an active port. not_found: what
 // the options name is not there.

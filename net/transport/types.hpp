@@ -127,6 +127,7 @@ namespace post_flag {
 inline constexpr std::uint8_t fence = 1;        // not before earlier reads and atomics are done
 inline constexpr std::uint8_t inline_data = 2;  // payload is copied before post_send returns
 inline constexpr std::uint8_t more = 4;         // may stay unseen by the peer until ring()
+inline constexpr std::uint8_t solicited = 8;    // wakes a peer that wakes for such messages only
 }  // namespace post_flag
 
 struct send_request {
@@ -188,6 +189,12 @@ struct queue_pair_options {
   peer_kind peer = peer_kind::cordma;
 };
 
+// What wakes an adapter's sleeper.
+enum class wake_reason : std::uint8_t {
+  everything,
+  solicited,  // messages sent with post_flag::solicited, errors, and its own requests
+};
+
 // What one transport can do here. Data, not promises: factories check again.
 struct capabilities {
   kind transport = kind::shm;
@@ -205,8 +212,11 @@ struct capabilities {
   std::uint32_t max_accept_data = 196;  // bytes of private data with an accept or a reject
   bool event_driven = false;            // has a wait fd
   bool needs_target_progress = false;   // one-sided operations wait for the target to poll
-  bool atomic_with_cpu = false;  // fetch_add, compare_swap and the atomics of the target's CPUs
-  bool plain_peers = false;      // peer_kind::plain
+  bool atomic_with_cpu = false;      // fetch_add, compare_swap and the atomics of the target's CPUs
+  bool plain_peers = false;          // peer_kind::plain
+  bool wakes_selectively = false;    // adapter::wake_for(wake_reason::solicited)
+  bool tells_device_events = false;  // cm_event::type::device
+  bool has_native_handles = false;   // domain::native_pd() and native_mr()
   [[nodiscard]] bool supports(service s, opcode op) const noexcept {
     return (operations[static_cast<std::size_t>(s)] & (1U << static_cast<unsigned>(op))) != 0;
   }

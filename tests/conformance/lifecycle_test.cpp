@@ -159,6 +159,23 @@ result<void> datagram_as_said(ground& g) {
   return code == (has ? errc::ok : errc::not_supported) ? errc::ok : code;
 }
 
+// What stands on a device and its library is not_supported without one.
+result<void> as_said(const ground& g, errc code) {
+  const bool has = g.on.over() == transport::kind::verbs;
+  return code == (has ? errc::ok : errc::not_supported) ? errc::ok : code;
+}
+
+// There is no event: what would take one sees that.
+result<void> adopt_as_said(ground& g) {
+  const errc code = g.on.client().adopt(nullptr).code();
+  return as_said(g, code == errc::invalid_value ? errc::ok : code);
+}
+
+result<void> device_event_as_said(ground& g) {
+  device_event_operation op = g.on.client().next_device_event().start();
+  return as_said(g, op.done() ? op.take_result().code() : errc::ok);
+}
+
 // "waits": nothing happens for as long as nobody does anything.
 task<std::string> outcome(ground& g, std::string_view expected, operation_base& op) {
   if (expected == "waits") {
@@ -256,6 +273,7 @@ const std::array table{
     cell("MemoryRegion.slice", region_in, [](g_& g) { return g.region.slice(8, 8); },                           {invalid, ok,  none,  invalid, none, ok}),
     cell("MemoryRegion.export_blob", region_in, [](g_& g) { return g.region.export_blob(); },                   {bad,   ok,    none,  bad,   none,  ok}),
     cell("MemoryRegion.deregister", region_in, [](g_& g) { return g.region.deregister(); },                     {ok,    ok,    none,  ok,    none,  ok}),
+    cell("MemoryRegion.native_mr", region_in, [](g_& g) { return g.region ? as_said(g, g.region.native_mr().code()) : g.region.native_mr().code(); }, {bad,   ok,    none,  bad,   none,  ok}),
     cell("BufferPool.take", pool_in, [](g_& g) { return g.scarce->take(); },                                    {none,  ok,    none,  empty, none,  ok}),
     cell("BufferPool.get", pool_in, [](g_& g) { return g.scarce->get(); },                                      {none,  ok,    none,  waits, none,  ok}),
     cell("BufferPool.available", pool_in, [](g_& g) { return g.scarce->available(); },                          {none,  ok,    none,  ok,    none,  ok}),
@@ -298,12 +316,16 @@ const std::array table{
     cell("Worker.flush", worker_in, [](g_& g) { return g.on.client().flush(); },                    {none,  ok,    none,  none,  none,  ok}),
     cell("Worker.copy", worker_in, [](g_& g) { return g.on.client().copy(g.local.all().first(8), g.local.all().part(8, 8)); }, {none, ok, none, none, none, ok}),
     cell("Worker.limit_endpoints", worker_in, [](g_& g) { g.on.client().limit_endpoints(1); },                  {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.adopt", worker_in, [](g_& g) { return adopt_as_said(g); },                                     {none,  ok,    none,  none,  none,  ok}),
+    cell("Worker.wake_for", worker_in, [](g_& g) { return as_said(g, g.on.client().wake_for(wake_reason::solicited).code()); }, {none, ok, none,  none,  none,  ok}),
+    cell("Worker.next_device_event", worker_in, [](g_& g) { return device_event_as_said(g); },                  {none,  ok,    none,  none,  none,  ok}),
     cell("Worker.post", worker_in, [](g_& g) { g.on.client().post([] {}); },                                    {none,  ok,    none,  none,  none,  ok}),
     cell("Worker.wake", worker_in, [](g_& g) { g.on.client().wake(); },                                         {none,  ok,    none,  none,  none,  ok}),
     cell("Context.allocate", worker_in, [](g_& g) { return g.on.client_context().allocate(8); },                {none,  ok,    none,  none,  none,  none}),
     cell("Context.register_memory", worker_in, [](g_& g) { return g.on.client_context().register_memory(g.local.bytes(), access::local_write); }, {none, ok, none, none, none, none}),
     cell("Context.transports", worker_in, [](g_& g) { return g.on.client_context().transports(); },             {none,  ok,    none,  none,  none,  none}),
     cell("Context.own_host", worker_in, [](g_& g) { return g.on.client_context().own_host(g.on.over()); },      {none,  ok,    none,  none,  none,  none}),
+    cell("Context.native_pd", worker_in, [](g_& g) { return as_said(g, g.on.client_context().native_pd().code()); }, {none, ok, none,  none,  none,  none}),
     cell("Context.missing", worker_in, [](g_& g) { return g.on.client_context().missing(); },                   {none,  ok,    none,  none,  none,  none}),
     // clang-format on
 };

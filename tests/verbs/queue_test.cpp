@@ -2,10 +2,13 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <cordma/runtime/scope.hpp>
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -57,6 +60,76 @@ TEST_CASE("L4: sixty connections with full queues share completion queues that n
     s.play([](stage& on) -> task<> { co_await many_connections(on, 60); });
   }
   ::unsetenv("CORDMA_VERBS_CQ_ENTRIES");
+}
+
+namespace {
+
+// Messages on one connection that never pause, until told to; each is the next number.
+struct traffic {
+  bool stop = false;
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
+task<> send_numbers(traffic* t, Endpoint* to, MemoryRegion memory) {
+  while (!t->stop) {
+    memory.as<std::uint64_t>()[0] = t->sent++;
+    co_await to->send(memory.all().first(8));
+  }
+  memory.as<std::uint64_t>()[0] = ~std::uint64_t{0};
+  co_await to->send(memory.all().first(8));
+}
+
+task<> expect_numbers(traffic* t, Endpoint* from, MemoryRegion memory) {
+  constexpr std::size_t posted = 64;
+  std::vector<recv_operation> receives;
+  for (std::size_t i = 0; i < posted; ++i) {
+    receives.push_back(from->recv(memory.all().part(8 * i, 8)).start());
+  }
+  for (std::size_t i = 0;; i = (i + 1) % posted) {
+    recv_operation& next = receives[i];
+    co_await next;
+    const std::uint64_t number = memory.as<std::uint64_t>()[i];
+    if (number == ~std::uint64_t{0}) break;
+    CHECK(number == t->received++);
+    next.again(memory.all().part(8 * i, 8));
+    next.start();
+  }
+}
+
+task<> more_connections(traffic* t, stage* on, std::vector<wire>* wires) {
+  for (int i = 0; i < 12; ++i) {
+    wire w = co_await connect(*on);
+    wires->push_back(std::move(w));
+    const std::uint64_t before = t->received;
+    while (t->received < before + 50) co_await yield();  // it goes on beside
+  }
+  t->stop = true;
+}
+
+}  // namespace
+
+TEST_CASE("Q12: room for completions grows under load: nothing is lost, and nothing overtaken") {
+  ::setenv("CORDMA_VERBS_CQ_ENTRIES", "256", 1);
+  stage s;
+  ::unsetenv("CORDMA_VERBS_CQ_ENTRIES");
+  s.play([](stage& on) -> task<> {
+    std::vector<wire> wires;
+    wire first = co_await connect(on);
+    wires.push_back(std::move(first));
+    wires.reserve(20);
+    const int queues = std::stoi(on_device("cq"));
+    traffic t;
+    task_context& me = co_await this_task();
+    scope all(me);
+    all.spawn(expect_numbers(&t, &wires[0].server, server_memory(on, 64 * 8)));
+    all.spawn(send_numbers(&t, &wires[0].client, client_memory(on, 8)));
+    all.spawn(more_connections(&t, &on, &wires));
+    co_await all.join();
+    CHECK(t.received == t.sent);
+    CHECK(std::stoi(on_device("cq")) >= queues + 12);  // on each side
+    for (wire& w : wires) CHECK(w.client.state() == endpoint_state::connected);
+  });
 }
 
 TEST_CASE("L4: connections that come and go give their room in the completion queue back") {

@@ -41,10 +41,12 @@ result<void> verbs_adapter::prepare() {
                             "opening /dev/infiniband/rdma_cm (is the module rdma_ucm loaded?)");
   }
   make_nonblocking(cm_->fd);
+  const int device_fd = owner_->reads_async_events() ? owner_->context()->async_fd : -1;
   for (const auto& [fd, what] : {std::pair{channel_->fd, watch_channel},
                                  {cm_->fd, watch_cm},
-                                 {owner_->context()->async_fd, watch_device},
+                                 {device_fd, watch_device},
                                  {told_fd_.get(), watch_told}}) {
+    if (fd < 0) continue;
     const result<void> watching = watch(fd, what);
     if (!watching) return watching;
   }
@@ -91,7 +93,7 @@ result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
                                    " has at most " + std::to_string(q->entries) + " entries, and " +
                                    std::to_string(least) + " are needed: ask for smaller depths"};
   }
-  armed_ = false;
+  armed_ = notice::none;
   queues_.push_back(std::move(q));
   return queues_.back().get();
 }
@@ -173,21 +175,33 @@ std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noe
 arm_state verbs_adapter::arm() noexcept {
   if (staged_.owner != nullptr) staged_.owner->ring();
   if (!completed_.empty() || !events_.empty()) return arm_state::busy;
-  if (taken_since_armed_ && armed_) read_channel();  // the notification for what was taken already
+  const bool is_armed = armed_ != notice::none;
+  if (taken_since_armed_ && is_armed)
+    read_channel();  // the notification for what was taken already
   taken_since_armed_ = false;
-  if (armed_) return arm_state::armed;
+  const notice wanted = notice_wanted();
+  if (armed_ >= wanted) return arm_state::armed;
+  const int solicited_only = wanted == notice::solicited ? 1 : 0;
   for (const auto& q : queues_) {
-    if (ibv_req_notify_cq(q->queue.get(), 0) != 0) return arm_state::busy;
+    if (ibv_req_notify_cq(q->queue.get(), solicited_only) != 0) return arm_state::busy;
   }
-  armed_ = true;
+  armed_ = wanted;
   return arm_state::armed;
+}
+
+// The completion of a request of one's own is never solicited: while there are any, everything wakes.
+verbs_adapter::notice verbs_adapter::notice_wanted() const noexcept {
+  if (wake_for_ == wake_reason::everything) return notice::everything;
+  const bool sending = std::ranges::any_of(
+      seats_, [](const seat& s) { return s.pair != nullptr && s.pair->is_sending(); });
+  return sending ? notice::everything : notice::solicited;
 }
 
 void verbs_adapter::read_channel() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
   while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) {
-    armed_ = false;
+    armed_ = notice::none;
     for (const auto& q : queues_) {
       if (q->queue.get() != queue || ++q->unacknowledged < acknowledged_at_once) continue;
       ibv_ack_cq_events(queue, std::exchange(q->unacknowledged, 0U));
@@ -215,6 +229,8 @@ bool verbs_adapter::look() noexcept {
 void verbs_adapter::tell(const async_event& event) noexcept {
   {
     const std::lock_guard lock(told_mutex_);
+    const bool own = event.about == async_event::subject::own;
+    if (told_.size() >= most_untold && !own) return;  // its thread has not polled for long
     try {
       told_.push_back(event);
     } catch (const std::bad_alloc&) {
@@ -236,17 +252,38 @@ void verbs_adapter::read_told() noexcept {
   for (const async_event& e : events) on_told(e);
 }
 
+void verbs_adapter::drop_told(std::uint32_t pair) noexcept {
+  const std::lock_guard lock(told_mutex_);
+  std::erase_if(told_, [pair](const async_event& e) {
+    return e.about == async_event::subject::own && e.pair == pair;
+  });
+}
+
 void verbs_adapter::on_told(const async_event& e) noexcept {
-  if (e.pair != 0) {
+  const bool own = e.about == async_event::subject::own;
+  if (own && e.pair != 0) {
     verbs_pair* const p = find(e.pair);
     if (p != nullptr) p->on_async(e.what);
     return;
   }
-  if (e.what != IBV_EVENT_CQ_ERR && e.what != IBV_EVENT_DEVICE_FATAL) return;
+  if (!own) report(e);
+  const bool own_queue = own && e.what == IBV_EVENT_CQ_ERR;
+  if (!own_queue && e.what != IBV_EVENT_DEVICE_FATAL) return;
   const failure why{errc::driver,
                     std::string("the RDMA device reports: ") + ibv_event_type_str(e.what)};
   for (const seat& s : seats_) {
     if (s.pair != nullptr) s.pair->device_gone(why);
+  }
+}
+
+void verbs_adapter::report(const async_event& e) noexcept {
+  try {
+    cm_event told;
+    told.what = cm_event::type::device;
+    told.about = to_device_event(e);
+    push_event(std::move(told));
+  } catch (const std::bad_alloc&) {
+    return;  // nobody is told; what it means for connections shows in their own ends
   }
 }
 

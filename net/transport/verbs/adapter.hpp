@@ -53,6 +53,10 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
   arm_state arm() noexcept override;
   void disarm() noexcept override { polls_to_look_ = 0; }
+  result<void> wake_for(wake_reason reason) override {
+    wake_for_ = reason;
+    return {};
+  }
 
   result<std::unique_ptr<listener>> listen(const address& where) override {
     return listen_for(peer_kind::cordma, where);
@@ -67,10 +71,13 @@ class verbs_adapter final : public adapter {
                                              std::span<const std::byte> private_data) override;
   result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
+  result<cm_event> adopt(rdma_cm_event* event) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
 
   // From any thread: an asynchronous event of the device that concerns this adapter.
   void tell(const async_event& event) noexcept;
+  // Of a queue pair that is off the device: its number may be another's soon.
+  void drop_told(std::uint32_t pair) noexcept;
 
   // For queue pairs, listeners and the control port of this adapter.
   [[nodiscard]] reactor& home() noexcept { return home_; }
@@ -122,12 +129,17 @@ class verbs_adapter final : public adapter {
     bool operator==(const handle_key&) const = default;
   };
 
+  // What the completion queues were asked to notify of; each covers those before it.
+  enum class notice : std::uint8_t { none, solicited, everything };
+
   [[nodiscard]] result<void> watch(int fd, std::uint64_t what) noexcept;
+  [[nodiscard]] notice notice_wanted() const noexcept;
   bool look() noexcept;
   void read_channel() noexcept;
   bool read_cm() noexcept;
   void read_told() noexcept;
   void on_told(const async_event& e) noexcept;
+  void report(const async_event& e) noexcept;
   void on_news(const cm_news& news);
   void on_request(const cm_news& news, verbs_listener* from);
   [[nodiscard]] result<std::unique_ptr<listener>> listen_for(peer_kind whom, const address& where);
@@ -145,7 +157,8 @@ class verbs_adapter final : public adapter {
   owned<ibv_comp_channel> channel_;
   owned_channel cm_;
   std::vector<std::unique_ptr<completion_queue>> queues_;
-  bool armed_ = false;
+  notice armed_ = notice::none;
+  wake_reason wake_for_ = wake_reason::everything;
   bool taken_since_armed_ = false;
   unsigned polls_to_look_ = 0;
   int waiting_ = 0;

@@ -233,23 +233,28 @@ result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& t
   return request;
 }
 
+cm_news copy_of(const rdma_cm_event& event) noexcept {
+  const rdma_conn_param& p = event.param.conn;
+  cm_news news;
+  news.what = event.event;
+  news.status = event.status;
+  news.id = event.id;
+  news.listen_id = event.listen_id;
+  news.peer_pair = p.qp_num;
+  news.responder_resources = p.responder_resources;
+  news.initiator_depth = p.initiator_depth;
+  const std::size_t length = std::min<std::size_t>(p.private_data_len, news.data.bytes.size());
+  if (p.private_data != nullptr) std::memcpy(news.data.bytes.data(), p.private_data, length);
+  news.data.length = static_cast<std::uint8_t>(p.private_data != nullptr ? length : 0);
+  return news;
+}
+
 bool verbs_adapter::read_cm() noexcept {
   bool found = false;
   rdma_cm_event* raw = nullptr;
   while (rdma_get_cm_event(cm_.get(), &raw) == 0) {
     found = true;
-    const rdma_conn_param& p = raw->param.conn;
-    cm_news news;
-    news.what = raw->event;
-    news.status = raw->status;
-    news.id = raw->id;
-    news.listen_id = raw->listen_id;
-    news.peer_pair = p.qp_num;
-    news.responder_resources = p.responder_resources;
-    news.initiator_depth = p.initiator_depth;
-    const std::size_t length = std::min<std::size_t>(p.private_data_len, news.data.bytes.size());
-    if (p.private_data != nullptr) std::memcpy(news.data.bytes.data(), p.private_data, length);
-    news.data.length = static_cast<std::uint8_t>(p.private_data != nullptr ? length : 0);
+    const cm_news news = copy_of(*raw);
     const cm_token token = cm_token::of(raw->listen_id != nullptr ? raw->listen_id : raw->id);
     rdma_ack_cm_event(raw);  // first: identifiers cannot be destroyed before
     if (news.what == RDMA_CM_EVENT_CONNECT_REQUEST) {

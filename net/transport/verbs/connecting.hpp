@@ -60,11 +60,13 @@ struct cm_news {
   }
 };
 
+[[nodiscard]] cm_news copy_of(const rdma_cm_event& event) noexcept;
+
 // A client that has yet to be answered.
 struct incoming {
   std::uint64_t number = 0;
   owned_id id;
-  verbs_listener* from = nullptr;
+  verbs_listener* from = nullptr;  // null: handed over, or adopted
   peer_kind kind = peer_kind::cordma;
   hello theirs;  // of peer_kind::cordma only
   std::uint32_t peer_pair = 0;

@@ -24,11 +24,11 @@ int start_datagrams(ibv_qp* qp) noexcept {
 ibv_ah_attr datagram_path(const verbs_domain& d, const gid_bytes* like) noexcept {
   ibv_ah_attr path{};
   const verbs_options& options = d.options();
-  const ibv_gid_entry* const own = d.hardware().choose_gid(options.gid_index, like);
+  const std::optional<ibv_gid_entry> own = d.choose_gid(like);
   path.port_num = d.hardware().port;
   path.sl = options.service_level;
   path.is_global = d.hardware().is_ethernet() ? 1 : 0;
-  path.grh.sgid_index = own != nullptr ? static_cast<std::uint8_t>(own->gid_index) : 0;
+  path.grh.sgid_index = own ? static_cast<std::uint8_t>(own->gid_index) : 0;
   path.grh.hop_limit = hops;
   path.grh.traffic_class = options.traffic_class;
   return path;
@@ -91,6 +91,7 @@ void control_port::send(const control_message& m, ibv_ah* to, std::uint32_t to_p
   wr.sg_list = &sge;
   wr.num_sge = 1;
   wr.opcode = IBV_WR_SEND;
+  wr.send_flags = IBV_SEND_SOLICITED;  // whatever else it sleeps through, this wakes the peer
   wr.wr.ud.ah = to;
   wr.wr.ud.remote_qpn = to_port;
   wr.wr.ud.remote_qkey = control_qkey;

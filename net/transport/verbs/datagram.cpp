@@ -101,8 +101,8 @@ result<datagram_peer> verbs_pair::self() {
   if (!datagrams()) return errc::not_supported;
   const device& d = home_.owner().hardware();
   datagram_address own{.lid = d.port_attributes.lid};
-  const ibv_gid_entry* const gid = d.choose_gid(home_.owner().options().gid_index, nullptr);
-  if (gid != nullptr) own.gid = to_bytes(gid->gid);
+  const std::optional<ibv_gid_entry> gid = home_.owner().choose_gid(nullptr);
+  if (gid) own.gid = to_bytes(gid->gid);
   return encode(own, number_, options_.qkey);
 }
 
@@ -119,9 +119,8 @@ result<void> verbs_pair::join(const address& name) {
   const gid_bytes gid = group_gid(name);
   const auto member = [&gid](const auto& g) { return g.first == gid; };
   if (std::any_of(groups_.begin(), groups_.end(), member)) return {};
-  const device& d = home_.owner().hardware();
-  const ibv_gid_entry* const own = d.choose_gid(home_.owner().options().gid_index, &gid);
-  unique_fd announced = announce_membership(gid, own != nullptr ? own->ndev_ifindex : 0);
+  const std::optional<ibv_gid_entry> own = home_.owner().choose_gid(&gid);
+  unique_fd announced = announce_membership(gid, own ? own->ndev_ifindex : 0);
   const ibv_gid raw = to_gid(gid);
   const int code = ibv_attach_mcast(qp_.get(), &raw, 0);
   if (code != 0) return failure::from_os(code, "joining the group " + name.text());

@@ -66,12 +66,7 @@ bool find_active_port(device& d, unsigned wanted) {
 }
 
 result<void> load_gids(device& d, int wanted) {
-  std::vector<ibv_gid_entry> all(most_gids);
-  const ssize_t n = ibv_query_gid_table(d.context.get(), all.data(), all.size(), 0);
-  for (ssize_t i = 0; i < n; ++i) {
-    const ibv_gid_entry& e = all[static_cast<std::size_t>(i)];
-    if (e.port_num == d.port) d.gids.push_back(e);
-  }
+  d.gids = read_gids(d.context.get(), d.port);
   if (wanted < 0) return {};
   std::string there;
   for (const ibv_gid_entry& e : d.gids) {
@@ -162,21 +157,69 @@ std::string to_text(const ibv_gid& gid) {
   return text.data();
 }
 
-const ibv_gid_entry* device::choose_gid(int index, const gid_bytes* like) const noexcept {
+std::vector<ibv_gid_entry> read_gids(ibv_context* context, std::uint8_t port) {
+  std::vector<ibv_gid_entry> all(most_gids);
+  const ssize_t n = ibv_query_gid_table(context, all.data(), all.size(), 0);
+  all.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  std::erase_if(all, [port](const ibv_gid_entry& e) { return e.port_num != port; });
+  return all;
+}
+
+std::optional<ibv_gid_entry> choose_gid(const std::vector<ibv_gid_entry>& gids, int index,
+                                        const gid_bytes* like) noexcept {
   const ibv_gid_entry* best = nullptr;
   for (const ibv_gid_entry& e : gids) {
     if (index >= 0) {
-      if (e.gid_index == static_cast<std::uint32_t>(index)) return &e;
+      if (e.gid_index == static_cast<std::uint32_t>(index)) return e;
     } else if (best == nullptr || rank(e, like) > rank(*best, like)) {
       best = &e;
     }
   }
-  return best;
+  return best != nullptr ? std::optional(*best) : std::nullopt;
 }
+
+namespace {
+
+// Asks an open device what it is. `tried` gets the reason where it cannot be used: then false.
+result<bool> fill_in(device& d, const filter& wanted, const verbs_options& options,
+                     std::string& tried) {
+  if (ibv_query_device_ex(d.context.get(), nullptr, &d.attributes) != 0 ||
+      !find_active_port(d, wanted.port)) {
+    tried += "; " + d.name + " has no active port" +
+             (wanted.port != 0 ? " " + std::to_string(wanted.port) : std::string());
+    return false;
+  }
+  const result<void> gids = load_gids(d, options.gid_index);
+  if (!gids) return gids.why();
+  const result<void> pkey = find_pkey(d, options.pkey);
+  if (!pkey) return pkey.why();
+  d.max_inline = try_inline(d, options.max_inline);
+  return true;
+}
+
+result<device> borrow_device(const filter& wanted, const verbs_options& options) {
+  device d;
+  d.context = owned_or_borrowed<ibv_context>(options.pd->context, unless_borrowed{true});
+  d.name = ibv_get_device_name(d.context->device);
+  if (!wanted.name.empty() && wanted.name != d.name) {
+    return failure{errc::invalid_value, "verbs.device \"" + options.device +
+                                            "\" is not the device of the protection domain, " +
+                                            d.name};
+  }
+  std::string tried;
+  const result<bool> usable = fill_in(d, wanted, options, tried);
+  if (!usable) return usable.why();
+  if (*usable) return d;
+  return failure{errc::not_supported,
+                 "the device of the protection domain cannot be used: " + tried.substr(2)};
+}
+
+}  // namespace
 
 result<device> open_device(const verbs_options& options) {
   const result<filter> wanted = parse_filter(options.device);
   if (!wanted) return wanted.why();
+  if (options.pd != nullptr) return borrow_device(*wanted, options);
   const device_list list;
   if (list.count == 0) {
     return failure{
@@ -194,18 +237,9 @@ result<device> open_device(const verbs_options& options) {
       tried += "; " + d.name + " cannot be opened: " + std::strerror(errno);
       continue;
     }
-    if (ibv_query_device_ex(d.context.get(), nullptr, &d.attributes) != 0 ||
-        !find_active_port(d, wanted->port)) {
-      tried += "; " + d.name + " has no active port" +
-               (wanted->port != 0 ? " " + std::to_string(wanted->port) : std::string());
-      continue;
-    }
-    const result<void> gids = load_gids(d, options.gid_index);
-    if (!gids) return gids.why();
-    const result<void> pkey = find_pkey(d, options.pkey);
-    if (!pkey) return pkey.why();
-    d.max_inline = try_inline(d, options.max_inline);
-    return d;
+    const result<bool> usable = fill_in(d, *wanted, options, tried);
+    if (!usable) return usable.why();
+    if (*usable) return d;
   }
   if (tried.empty()) {
     return failure{errc::not_found, "verbs.device \"" + options.device +
@@ -249,6 +283,9 @@ capabilities describe(const device& d, const verbs_options& options) {
   c.needs_target_progress = false;
   c.atomic_with_cpu = a.atomic_cap == IBV_ATOMIC_GLOB;
   c.plain_peers = true;
+  c.wakes_selectively = true;
+  c.tells_device_events = options.pd == nullptr;
+  c.has_native_handles = true;
   return c;
 }
 

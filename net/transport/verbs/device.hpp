@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,18 +26,29 @@ struct releaser {
 template <class T>
 using owned = std::unique_ptr<T, releaser>;
 
+// The same for what may be the program's own, which is left alone.
+struct unless_borrowed {
+  bool borrowed = false;
+  template <class T>
+  void operator()(T* t) const noexcept {
+    if (!borrowed) releaser()(t);
+  }
+};
+template <class T>
+using owned_or_borrowed = std::unique_ptr<T, unless_borrowed>;
+
 using gid_bytes = std::array<std::byte, 16>;
 [[nodiscard]] gid_bytes to_bytes(const ibv_gid& gid) noexcept;
 [[nodiscard]] ibv_gid to_gid(const gid_bytes& bytes) noexcept;
 
 // What was chosen by the options; the attributes are those of the moment of opening.
 struct device {
-  owned<ibv_context> context;
+  owned_or_borrowed<ibv_context> context;
   std::string name;
   ibv_device_attr_ex attributes{};
   std::uint8_t port = 1;
   ibv_port_attr port_attributes{};
-  std::vector<ibv_gid_entry> gids;  // of this port
+  std::vector<ibv_gid_entry> gids;  // of this port, at the moment of opening
   std::uint16_t pkey_index = 0;
   std::uint32_t max_inline = 0;  // bytes; found by trying
 
@@ -51,13 +63,17 @@ struct device {
   [[nodiscard]] std::uint8_t retries(std::uint8_t asked) const noexcept {
     return is_soft_roce() && asked == 7 ? 6 : asked;
   }
-  // The GID for what is not routed by rdma_cm: the one asked for, else one of the family of `like`
-  // (null: any), RoCE v2 before v1, IPv4 before IPv6, global before link-local. Null: there is none.
-  [[nodiscard]] const ibv_gid_entry* choose_gid(int index, const gid_bytes* like) const noexcept;
 };
 
+[[nodiscard]] std::vector<ibv_gid_entry> read_gids(ibv_context* context, std::uint8_t port);
+// The GID for what is not routed by rdma_cm: the one asked for, else one of the family of `like` (null:
+// any), RoCE v2 before v1, IPv4 before IPv6, global before link-local. Empty: there is none.
+[[nodiscard]] std::optional<ibv_gid_entry> choose_gid(const std::vector<ibv_gid_entry>& gids,
+                                                      int index, const gid_bytes* like) noexcept;
+
 // not_supported: no device, or none with an active port. not_found: the options name a device, port,
-// GID or P_Key that is not there; the sentence lists what is.
+// GID or P_Key that is not there; the sentence lists what is. The device of `options.pd`, where there is
+// one, is borrowed.
 [[nodiscard]] result<device> open_device(const verbs_options& options);
 [[nodiscard]] capabilities describe(const device& d, const verbs_options& options);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <new>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -44,20 +45,36 @@ failure cannot_register(int code, const memory_range& range) {
 
 }  // namespace
 
-verbs_domain::verbs_domain(device d, owned<ibv_pd> pd, const verbs_options& options)
+verbs_domain::verbs_domain(device d, owned_or_borrowed<ibv_pd> pd, const verbs_options& options)
     : device_(std::move(d)),
       pd_(std::move(pd)),
       options_(options),
-      caps_(describe(device_, options)) {}
+      caps_(describe(device_, options)),
+      gids_(device_.gids) {}
 
 verbs_domain::~verbs_domain() {
   requests_.drop([](const incoming&) { return true; });
   regions_.clear();
 }
 
+std::optional<ibv_gid_entry> verbs_domain::choose_gid(const gid_bytes* like) const {
+  const std::lock_guard lock(gid_mutex_);
+  return verbs::choose_gid(gids_, options_.gid_index, like);
+}
+
+void verbs_domain::reload_gids() noexcept {
+  try {
+    std::vector<ibv_gid_entry> now = read_gids(device_.context.get(), device_.port);
+    const std::lock_guard lock(gid_mutex_);
+    gids_.swap(now);
+  } catch (const std::bad_alloc&) {
+    return;  // the table stays as it was
+  }
+}
+
 std::string verbs_domain::own_host() const {
-  const ibv_gid_entry* const own = device_.choose_gid(options_.gid_index, nullptr);
-  if (own == nullptr) return domain::own_host();
+  const std::optional<ibv_gid_entry> own = choose_gid(nullptr);
+  if (!own) return domain::own_host();
   const std::string text = to_text(own->gid);
   return text.find(':') == std::string::npos ? text : "[" + text + "]";
 }
@@ -85,6 +102,12 @@ void verbs_domain::deregister_memory(std::uint32_t lkey) noexcept {
   CORDMA_REQUIRE(at != regions_.end());
   gone = std::move(at->second);
   regions_.erase(at);
+}
+
+ibv_mr* verbs_domain::native_mr(std::uint32_t lkey) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto at = regions_.find(lkey);
+  return at != regions_.end() ? at->second.get() : nullptr;
 }
 
 result<queue_pair_options> verbs_domain::grant(const queue_pair_options& asked) const {
@@ -115,32 +138,21 @@ void verbs_domain::leave(verbs_adapter& a) noexcept {
 
 void verbs_domain::read_async_events() noexcept {
   const std::lock_guard lock(mutex_);
-  ibv_async_event e{};
-  while (ibv_get_async_event(device_.context.get(), &e) == 0) {
-    async_event told{.what = e.event_type};
-    const verbs_adapter* only = nullptr;
-    switch (e.event_type) {
-      case IBV_EVENT_QP_FATAL:
-      case IBV_EVENT_QP_REQ_ERR:
-      case IBV_EVENT_QP_ACCESS_ERR:
-      case IBV_EVENT_COMM_EST:
-      case IBV_EVENT_SQ_DRAINED:
-      case IBV_EVENT_PATH_MIG:
-      case IBV_EVENT_PATH_MIG_ERR:
-      case IBV_EVENT_QP_LAST_WQE_REACHED:
-        // The queue pair cannot be destroyed before its event is acknowledged, nor its adapter.
-        told.pair = e.element.qp->qp_num;
-        only = static_cast<const verbs_adapter*>(e.element.qp->qp_context);
-        break;
-      case IBV_EVENT_CQ_ERR:
-        only = static_cast<const verbs_adapter*>(e.element.cq->cq_context);
-        break;
-      default: break;
+  ibv_async_event raw{};
+  while (ibv_get_async_event(device_.context.get(), &raw) == 0) {
+    async_event told = to_event(raw);
+    if (told.what == IBV_EVENT_GID_CHANGE) reload_gids();
+    // What it is about cannot be destroyed before its event is acknowledged, and somebody may be waiting
+    // for that in this very moment.
+    const auto owner = std::ranges::find_if(
+        adapters_, [&told](const verbs_adapter* a) { return told.context == a; });
+    if (owner != adapters_.end()) {
+      told.about = async_event::subject::own;
+      (*owner)->tell(told);
+    } else {
+      for (verbs_adapter* a : adapters_) a->tell(told);
     }
-    for (verbs_adapter* a : adapters_) {
-      if (only == nullptr || only == a) a->tell(told);
-    }
-    ibv_ack_async_event(&e);
+    ibv_ack_async_event(&raw);
   }
 }
 
@@ -156,10 +168,14 @@ result<std::shared_ptr<domain>> make_verbs(const verbs_options& options) {
   }
   result<verbs::device> found = verbs::open_device(options);
   if (!found) return found.why();
-  // Read by adapters, who must not block.
-  const int fd = found->context->async_fd;
-  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
-  verbs::owned<ibv_pd> pd(ibv_alloc_pd(found->context.get()));
+  using domain_pointer = verbs::owned_or_borrowed<ibv_pd>;
+  domain_pointer pd(options.pd, verbs::unless_borrowed{true});
+  if (pd == nullptr) {
+    // Read by adapters, who must not block.
+    const int fd = found->context->async_fd;
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+    pd = domain_pointer(ibv_alloc_pd(found->context.get()));
+  }
   if (pd == nullptr) return failure::from_os(errno, "making a protection domain on " + found->name);
   return std::shared_ptr<domain>(
       std::make_shared<verbs::verbs_domain>(std::move(*found), std::move(pd), options));

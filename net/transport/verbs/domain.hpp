@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/in_transit.hpp>
+#include <cordma/net/transport/verbs/async_event.hpp>
 #include <cordma/net/transport/verbs/device.hpp>
 
 #include <memory>
@@ -14,33 +15,32 @@ namespace cordma::transport::verbs {
 class verbs_adapter;
 struct incoming;
 
-// An asynchronous event of the device, on its way to the adapter it concerns.
-struct async_event {
-  ibv_event_type what;
-  std::uint32_t pair = 0;  // queue pair number, where it is about one
-};
-
 // Thread-safe.
 class verbs_domain final : public domain, public std::enable_shared_from_this<verbs_domain> {
  public:
-  verbs_domain(device d, owned<ibv_pd> pd, const verbs_options& options);
+  verbs_domain(device d, owned_or_borrowed<ibv_pd> pd, const verbs_options& options);
   ~verbs_domain() override;
 
   [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
   [[nodiscard]] std::string own_host() const override;
   result<memory_keys> register_memory(const memory_range& range) override;
   void deregister_memory(std::uint32_t lkey) noexcept override;
+  [[nodiscard]] ibv_pd* native_pd() const noexcept override { return pd_.get(); }
+  [[nodiscard]] ibv_mr* native_mr(std::uint32_t lkey) noexcept override;
   result<std::unique_ptr<adapter>> open(reactor& home) override;
 
   [[nodiscard]] const device& hardware() const noexcept { return device_; }
   [[nodiscard]] ibv_context* context() const noexcept { return device_.context.get(); }
   [[nodiscard]] ibv_pd* pd() const noexcept { return pd_.get(); }
   [[nodiscard]] const verbs_options& options() const noexcept { return options_; }
+  // By the options, of the GIDs that the port has now.
+  [[nodiscard]] std::optional<ibv_gid_entry> choose_gid(const gid_bytes* like) const;
   // Options as they will be granted, or what is wrong with them.
   [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked) const;
 
   // Asynchronous events come on one descriptor per device. Whichever adapter finds it readable reads
-  // it, and everybody concerned is told.
+  // it, and everybody concerned is told. Of a borrowed device the program reads them itself.
+  [[nodiscard]] bool reads_async_events() const noexcept { return caps_.tells_device_events; }
   void enter(verbs_adapter& a);
   void leave(verbs_adapter& a) noexcept;
   void read_async_events() noexcept;
@@ -48,10 +48,14 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   [[nodiscard]] in_transit<incoming>& requests() noexcept { return requests_; }
 
  private:
+  void reload_gids() noexcept;
+
   device device_;
-  owned<ibv_pd> pd_;
+  owned_or_borrowed<ibv_pd> pd_;
   verbs_options options_;
   capabilities caps_;
+  mutable std::mutex gid_mutex_;
+  std::vector<ibv_gid_entry> gids_;
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, owned<ibv_mr>> regions_;  // by lkey
   std::vector<verbs_adapter*> adapters_;

@@ -79,7 +79,12 @@ result<void> verbs_pair::try_candidate(const socket_address& to) {
   }
   socket_address from;
   if (options.gid_index >= 0) {
-    from = to_address(domain.hardware().choose_gid(options.gid_index, nullptr)->gid);
+    const std::optional<ibv_gid_entry> own = domain.choose_gid(nullptr);
+    if (!own) {
+      return failure{errc::unreachable, "the GID that verbs.gid_index names, " +
+                                            std::to_string(options.gid_index) + ", has gone"};
+    }
+    from = to_address(own->gid);
     if (from.get()->sa_family != to.get()->sa_family) {
       return failure{errc::unreachable, to_text(to.get()) +
                                             " is of another address family than the GID that "

@@ -23,6 +23,7 @@ verbs_pair::~verbs_pair() {
   if (placed_) home_.leave(*this, place_, number_);
   leave_groups();
   qp_.reset();
+  home_.drop_told(number_);
   id_.reset();
   if (queue_ == nullptr) return;
   home_.drain(queue_);

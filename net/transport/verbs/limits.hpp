@@ -17,6 +17,7 @@ inline constexpr std::size_t most_gids = 1024;         // entries looked at
 inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
 inline constexpr int completions_per_poll = 32;        // taken from a completion queue at once
 inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
+inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has yet to read
 
 // wr_id: what it is 4 bits, generation of the queue pair 20, its place in the adapter's table 20,
 // running number of the request 20. A completion whose generation has passed is dropped.

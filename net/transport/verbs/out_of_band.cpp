@@ -45,9 +45,8 @@ result<std::vector<std::byte>> verbs_pair::descriptor() {
   if (phase_ != phase::idle) return connected_once();
   if (own_descriptor_) return encode(*own_descriptor_);
   const verbs_domain& domain = home_.owner();
-  const ibv_gid_entry* const gid =
-      domain.hardware().choose_gid(domain.options().gid_index, nullptr);
-  if (gid == nullptr && domain.hardware().is_ethernet()) {
+  const std::optional<ibv_gid_entry> gid = domain.choose_gid(nullptr);
+  if (!gid && domain.hardware().is_ethernet()) {
     return failure{errc::unreachable,
                    domain.hardware().name + " has no GID: give its network interface an address"};
   }
@@ -70,7 +69,7 @@ result<std::vector<std::byte>> verbs_pair::descriptor() {
   d.first_psn = drawn.psn & 0xFFFFFFU;
   d.control_pair = mine.control_pair;
   d.token = drawn.token;
-  if (gid != nullptr) d.gid = to_bytes(gid->gid);
+  if (gid) d.gid = to_bytes(gid->gid);
   own_descriptor_ = d;
   return encode(d);
 }

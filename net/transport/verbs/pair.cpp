@@ -38,6 +38,13 @@ ibv_wr_opcode to_opcode(opcode op) noexcept {
   return IBV_WR_SEND;
 }
 
+unsigned marks(std::uint8_t flags, service type) noexcept {
+  unsigned bits = 0;
+  if ((flags & post_flag::fence) != 0 && type == service::rc) bits |= IBV_SEND_FENCE;
+  if ((flags & post_flag::solicited) != 0) bits |= IBV_SEND_SOLICITED;
+  return bits;
+}
+
 bool sends_payload(opcode op) noexcept { return op <= opcode::write_imm; }
 
 // Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
@@ -134,9 +141,8 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   }
   send_slot& slot = sends_[number];
   slot.length = static_cast<std::uint32_t>(total);
-  if ((r.flags & post_flag::fence) != 0 && options_.type == service::rc) {
-    wr.send_flags |= IBV_SEND_FENCE;
-  }
+  if ((r.flags & (post_flag::fence | post_flag::solicited)) != 0) [[unlikely]]
+    wr.send_flags |= marks(r.flags, options_.type);
   const bool small = sends_payload(r.op) && total != 0 && total <= options_.inline_bytes;
   CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || small);
   if (small) wr.send_flags |= IBV_SEND_INLINE;

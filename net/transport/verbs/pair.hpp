@@ -123,6 +123,8 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] bool has_completions() const noexcept {
     return sends_.taken != sends_.done || receives_.any_finished();
   }
+  // Whether the device owes the completion of a request of this side's own.
+  [[nodiscard]] bool is_sending() const noexcept { return !sends_.idle(); }
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
   [[nodiscard]] std::uint32_t peer_control() const noexcept { return theirs_.control_pair; }
   void device_gone(const failure& why) noexcept { enter_error(why); }

@@ -1,5 +1,7 @@
-// The RDMA devices of this machine for people: the lines of `ibv_devinfo -v`, in its words and order.
+// The RDMA devices of this machine for people: the lines of `ibv_devinfo -v`, in its words and order, and
+// last what each has beyond that.
 #include <cordma/net/transport/verbs/device.hpp>
+#include <cordma/net/transport/verbs/extras.hpp>
 
 #include <endian.h>
 
@@ -247,6 +249,23 @@ void add_limits(text& out, const ibv_device_attr& a) {
   for (const auto& [name, value] : more) out.number(2, name, static_cast<std::uint64_t>(value));
 }
 
+const char* fork_rule() noexcept {
+  switch (ibv_is_fork_initialized()) {
+    case IBV_FORK_DISABLED: return "not safe: set RDMAV_FORK_SAFE=1";
+    case IBV_FORK_ENABLED: return "safe, by marking registered pages";
+    case IBV_FORK_UNNEEDED: return "safe, the kernel copies for the child";
+  }
+  return "?";
+}
+
+void add_extras(text& out, ibv_context* context) {
+  out.line(1, "cordma:");
+  for (const verbs::extra& e : verbs::ask_extras(context)) {
+    out.field(2, e.name, !e.on_device ? "no" : e.offered ? "yes" : "on the device, not offered");
+  }
+  out.field(2, "fork", fork_rule());
+}
+
 void add_device(text& out, ibv_device* device) {
   out.line(0, "hca_id:\t%s", ibv_get_device_name(device));
   const owned<ibv_context> context(ibv_open_device(device));
@@ -277,6 +296,7 @@ void add_device(text& out, ibv_device* device) {
   for (unsigned port = 1; port <= a.phys_port_cnt; ++port) {
     add_port(out, context.get(), static_cast<std::uint8_t>(port));
   }
+  add_extras(out, context.get());
 }
 
 }  // namespace

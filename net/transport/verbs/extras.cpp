@@ -1,0 +1,89 @@
+#include <cordma/net/transport/verbs/extras.hpp>
+
+#include <cordma/net/transport/verbs/device.hpp>
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+namespace cordma::transport::verbs {
+namespace {
+
+// Of device_cap_flags_ex; libibverbs 44 has no names for them.
+constexpr std::uint64_t flush_global = 1ULL << 38;
+constexpr std::uint64_t flush_persistent = 1ULL << 39;
+constexpr std::uint64_t atomic_write = 1ULL << 40;
+
+bool has_xrc(ibv_context* context) noexcept {
+  ibv_xrcd_init_attr attr{};
+  attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  attr.fd = -1;
+  attr.oflags = O_CREAT;
+  ibv_xrcd* const made = ibv_open_xrcd(context, &attr);
+  if (made != nullptr) ibv_close_xrcd(made);
+  return made != nullptr;
+}
+
+bool has_thread_domains(ibv_context* context) noexcept {
+  ibv_td_init_attr attr{};
+  ibv_td* const made = ibv_alloc_td(context, &attr);
+  if (made != nullptr) ibv_dealloc_td(made);
+  return made != nullptr;
+}
+
+bool has_null_regions(ibv_pd* pd) noexcept {
+  const owned<ibv_mr> made(pd != nullptr ? ibv_alloc_null_mr(pd) : nullptr);
+  return made != nullptr;
+}
+
+// A device that could take it complains of the descriptor.
+bool has_dmabuf(ibv_pd* pd) noexcept {
+  if (pd == nullptr) return false;
+  errno = 0;
+  const owned<ibv_mr> made(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
+  return made != nullptr || errno == EBADF;
+}
+
+bool can_be_imported(ibv_context* context) noexcept {
+  ibv_context* const made = ibv_import_device(context->cmd_fd);
+  if (made != nullptr) ibv_close_device(made);
+  return made != nullptr;
+}
+
+bool has_extended_queues(ibv_context* context) noexcept {
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = 1;
+  ibv_cq_ex* const made = ibv_create_cq_ex(context, &attr);
+  if (made != nullptr) ibv_destroy_cq(ibv_cq_ex_to_cq(made));
+  return made != nullptr;
+}
+
+}  // namespace
+
+std::vector<extra> ask_extras(ibv_context* context) {
+  ibv_device_attr_ex x{};
+  static_cast<void>(ibv_query_device_ex(context, nullptr, &x));
+  const ibv_device_attr& a = x.orig_attr;
+  const owned<ibv_pd> pd(ibv_alloc_pd(context));
+  const auto flag = [&a](unsigned bits) { return (a.device_cap_flags & bits) != 0; };
+  const auto flag_ex = [&x](std::uint64_t bits) { return (x.device_cap_flags_ex & bits) != 0; };
+  const bool on_demand = (x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0;
+  return {{"asynchronous events", true, true},
+          {"solicited events", true, true},
+          {"shared receive queues", a.max_srq > 0, false},
+          {"memory windows of type 2",
+           flag(IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B), false},
+          {"extended completion queues", has_extended_queues(context), false},
+          {"XRC", has_xrc(context), false},
+          {"tag matching", x.tm_caps.max_num_tags > 0, false},
+          {"dmabuf regions", has_dmabuf(pd.get()), false},
+          {"on-demand paging", on_demand, false},
+          {"null regions", has_null_regions(pd.get()), false},
+          {"device memory", x.max_dm_size > 0, false},
+          {"thread domains", has_thread_domains(context), false},
+          {"import by other processes", can_be_imported(context), false},
+          {"remote flush", flag_ex(flush_global | flush_persistent), false},
+          {"atomic write", flag_ex(atomic_write), false}};
+}
+
+}  // namespace cordma::transport::verbs

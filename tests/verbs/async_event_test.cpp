@@ -1,0 +1,131 @@
+// Events of the device about queue pairs and completion queues of ours end the connections they are about,
+// and no others. Soft-RoCE reports none of them by itself: they are put in where it would.
+#include <doctest/doctest.h>
+
+#include <cordma/net/transport/transport.hpp>
+#include <cordma/net/transport/verbs/adapter.hpp>
+
+#include <array>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::transport;
+using verbs::async_event;
+using subject = verbs::async_event::subject;
+
+namespace {
+
+// Two connections, by descriptors, within one adapter.
+struct two_connections {
+  reactor loop{reactor_options{.mode = wait_mode::polling}};
+  std::shared_ptr<domain> device = make_verbs({}).value();
+  std::unique_ptr<adapter> at = device->open(loop).value();
+  std::array<std::unique_ptr<queue_pair>, 4> ends;  // 0 with 1, 2 with 3
+
+  two_connections() {
+    for (auto& e : ends) e = at->create({}).value();
+    std::array<std::vector<std::byte>, 4> descriptors;
+    for (std::size_t i = 0; i < ends.size(); ++i) descriptors[i] = ends[i]->descriptor().value();
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      ends[i]->connect(descriptors[i ^ 1U]).value();
+    }
+    std::size_t up = 0;
+    while (up < ends.size()) {
+      const cm_event e = next();
+      REQUIRE(e.what == cm_event::type::established);
+      ++up;
+    }
+  }
+  cm_event next() {
+    std::array<completion, 32> taken;
+    bool progressed = false;
+    while (!at->has_events()) {
+      static_cast<void>(at->poll(taken, progressed));
+      static_cast<void>(loop.turn());
+    }
+    return at->next_event();
+  }
+  [[nodiscard]] verbs::verbs_adapter& inside() noexcept {
+    return static_cast<verbs::verbs_adapter&>(*at);
+  }
+  [[nodiscard]] std::uint32_t number(std::size_t end) const {
+    for (const property& p : ends[end]->properties()) {
+      if (p.name == "pair") return static_cast<std::uint32_t>(std::stoul(p.value));
+    }
+    FAIL("a queue pair has a number");
+    return 0;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Q9: an event about a queue pair ends its connection, saying which, and no other") {
+  for (const ibv_event_type what :
+       {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR}) {
+    CAPTURE(ibv_event_type_str(what));
+    two_connections c;
+    c.inside().tell({.what = what, .about = subject::own, .pair = c.number(0)});
+    const cm_event first = c.next();
+    CHECK(first.what == cm_event::type::disconnected);
+    CHECK(first.pair == c.ends[0].get());
+    CHECK(first.why.code() == errc::connection_reset);
+    CAPTURE(first.why.message());
+    CHECK(first.why.message().find(ibv_event_type_str(what)) != std::string::npos);
+    const cm_event second = c.next();
+    CHECK(second.what == cm_event::type::disconnected);
+    CHECK(second.pair == c.ends[1].get());
+    c.ends[2]->disconnect();
+    for (int i = 0; i < 2; ++i) {
+      const cm_event closed = c.next();
+      CHECK((closed.pair == c.ends[2].get() || closed.pair == c.ends[3].get()));
+      CHECK(closed.why.code() == errc::not_connected);
+    }
+  }
+}
+
+TEST_CASE("Q9: a completion queue or a device that fails ends every connection") {
+  for (const bool queue : {true, false}) {
+    CAPTURE(queue);
+    two_connections c;
+    c.inside().tell({.what = queue ? IBV_EVENT_CQ_ERR : IBV_EVENT_DEVICE_FATAL,
+                     .about = queue ? subject::own : subject::device});
+    if (!queue) {
+      const cm_event told = c.next();
+      CHECK(told.what == cm_event::type::device);
+      CHECK(name(told.about.what) == "device failed");
+    }
+    for (std::size_t i = 0; i < c.ends.size(); ++i) {
+      const cm_event e = c.next();
+      CHECK(e.what == cm_event::type::disconnected);
+      CHECK(e.why.code() == errc::driver);
+    }
+  }
+}
+
+TEST_CASE(
+    "Q9: a queue pair that goes with its event told and not looked at is no other's concern") {
+  two_connections c;
+  c.inside().tell({.what = IBV_EVENT_QP_FATAL, .about = subject::own, .pair = c.number(0)});
+  c.ends[0].reset();
+  const cm_event e = c.next();
+  CHECK(e.what == cm_event::type::disconnected);
+  CHECK(e.pair == c.ends[1].get());
+}
+
+TEST_CASE("Q9: every event has a name of its own, and one without is told by its number") {
+  const auto told = [](ibv_event_type what) {
+    return to_device_event(async_event{.what = what, .port = 1});
+  };
+  CHECK(name(told(IBV_EVENT_PORT_ACTIVE).what) == "port up");
+  CHECK(name(told(IBV_EVENT_PORT_ERR).what) == "port down");
+  CHECK(name(told(IBV_EVENT_GID_CHANGE).what) == "gid change");
+  CHECK(name(told(IBV_EVENT_PKEY_CHANGE).what) == "pkey change");
+  CHECK(name(told(IBV_EVENT_LID_CHANGE).what) == "lid change");
+  CHECK(name(told(IBV_EVENT_SM_CHANGE).what) == "manager change");
+  CHECK(name(told(IBV_EVENT_CLIENT_REREGISTER).what) == "manager change");
+  CHECK(name(told(IBV_EVENT_DEVICE_FATAL).what) == "device failed");
+  const device_event newer = told(static_cast<ibv_event_type>(31));
+  CHECK(name(newer.what) == "other");
+  CHECK(newer.native == 31);
+  CHECK(newer.port == 1);
+}

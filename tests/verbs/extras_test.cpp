@@ -1,0 +1,142 @@
+// What this device lacks is refused by it, and said by cordma-info's report; what cordma does not offer is
+// said to be so.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/net/transport/verbs/extras.hpp>
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+struct asked {
+  Context context{host::only()};
+  ibv_pd* pd = context.native_pd().value();
+  ibv_context* device = pd->context;
+  std::vector<transport::verbs::extra> extras = transport::verbs::ask_extras(device);
+
+  // What is said of it; and that the report of the device says the same.
+  [[nodiscard]] bool on_device(std::string_view name) const {
+    const auto at = std::ranges::find_if(
+        extras, [name](const transport::verbs::extra& e) { return name == e.name; });
+    REQUIRE(at != extras.end());
+    const std::string report = transport::describe_rdma_devices();
+    const std::size_t line = report.find("\t" + std::string(name) + ":");
+    REQUIRE(line != std::string::npos);
+    const std::string said = report.substr(line, report.find('\n', line) - line);
+    CAPTURE(said);
+    const char* const expected = !at->on_device ? "\tno"
+                                 : at->offered  ? "\tyes"
+                                                : "\ton the device, not offered";
+    CHECK(said.ends_with(expected));
+    return at->on_device;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("L10: XRC is said to be there where a domain can be opened") {
+  const asked a;
+  ibv_xrcd_init_attr attr{};
+  attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  attr.fd = -1;
+  attr.oflags = O_CREAT;
+  ibv_xrcd* const made = ibv_open_xrcd(a.device, &attr);
+  const int why = errno;
+  CHECK(a.on_device("XRC") == (made != nullptr));
+  if (made == nullptr) CHECK((why == EOPNOTSUPP || why == ENOSYS));
+  if (made != nullptr) ibv_close_xrcd(made);
+}
+
+TEST_CASE(
+    "Q4, Q5, Q6: tag matching, dmabuf and on-demand paging are said to be as the device has them") {
+  const asked a;
+  ibv_device_attr_ex x{};
+  REQUIRE(ibv_query_device_ex(a.device, nullptr, &x) == 0);
+  CHECK(a.on_device("tag matching") == (x.tm_caps.max_num_tags != 0));
+  ibv_srq_init_attr_ex tagged{};
+  tagged.attr.max_wr = tagged.attr.max_sge = 1;
+  tagged.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TM;
+  tagged.srq_type = IBV_SRQT_TM;
+  tagged.pd = a.pd;
+  tagged.tm_cap.max_num_tags = 1;
+  ibv_srq* const queue = ibv_create_srq_ex(a.device, &tagged);
+  if (!a.on_device("tag matching")) CHECK(queue == nullptr);
+  if (queue != nullptr) ibv_destroy_srq(queue);
+  CHECK(a.on_device("on-demand paging") == ((x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0));
+  std::vector<std::byte> memory(4096);
+  ibv_mr* const paged =
+      ibv_reg_mr(a.pd, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+  if (!a.on_device("on-demand paging")) CHECK(paged == nullptr);
+  if (paged != nullptr) ibv_dereg_mr(paged);
+  errno = 0;
+  CHECK(ibv_reg_dmabuf_mr(a.pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE) == nullptr);
+  CHECK(a.on_device("dmabuf regions") == (errno == EBADF));
+}
+
+TEST_CASE("Q7: null regions and device memory are said to be there where they can be made") {
+  const asked a;
+  ibv_mr* const nowhere = ibv_alloc_null_mr(a.pd);
+  CHECK(a.on_device("null regions") == (nowhere != nullptr));
+  if (nowhere != nullptr) ibv_dereg_mr(nowhere);
+  ibv_alloc_dm_attr attr{};
+  attr.length = 64;
+  ibv_dm* const on_chip = ibv_alloc_dm(a.device, &attr);
+  CHECK(a.on_device("device memory") == (on_chip != nullptr));
+  if (on_chip != nullptr) ibv_free_dm(on_chip);
+}
+
+TEST_CASE("Q10: thread domains and import are said to be there where they can be had") {
+  const asked a;
+  ibv_td_init_attr attr{};
+  ibv_td* const one_thread = ibv_alloc_td(a.device, &attr);
+  CHECK(a.on_device("thread domains") == (one_thread != nullptr));
+  if (one_thread != nullptr) ibv_dealloc_td(one_thread);
+  ibv_context* const imported = ibv_import_device(a.device->cmd_fd);
+  CHECK(a.on_device("import by other processes") == (imported != nullptr));
+  if (imported != nullptr) ibv_close_device(imported);
+}
+
+TEST_CASE(
+    "Q11: relaxed ordering is taken; remote flush and atomic write are as the device's flags say") {
+  const asked a;
+  transport::verbs_options o;
+  o.relaxed_ordering = true;
+  const std::shared_ptr<transport::domain> d = transport::make_verbs(o).value();
+  std::vector<std::byte> memory(4096);
+  const result<transport::memory_keys> keys = d->register_memory(
+      {.addr = memory.data(), .length = memory.size(), .rights = access::remote_write});
+  REQUIRE(keys.ok());
+  d->deregister_memory(keys->lkey);
+  ibv_device_attr_ex x{};
+  REQUIRE(ibv_query_device_ex(a.device, nullptr, &x) == 0);
+  CHECK(a.on_device("remote flush") == ((x.device_cap_flags_ex & (3ULL << 38)) != 0));
+  CHECK(a.on_device("atomic write") == ((x.device_cap_flags_ex & (1ULL << 40)) != 0));
+}
+
+TEST_CASE(
+    "Q8, Q3: memory windows and shared receive queues of the device are told, and not offered") {
+  const asked a;
+  CHECK(a.on_device("memory windows of type 2"));
+  CHECK(a.on_device("shared receive queues"));
+  for (const transport::verbs::extra& e : a.extras) {
+    CAPTURE(e.name);
+    const std::string_view name = e.name;
+    CHECK(e.offered == (name == "asynchronous events" || name == "solicited events"));
+  }
+}
+
+TEST_CASE("Q12: whether a process may fork is said") {
+  const std::string report = transport::describe_rdma_devices();
+  const bool unneeded = ibv_is_fork_initialized() == IBV_FORK_UNNEEDED;
+  CHECK((report.find("safe, the kernel copies for the child") != std::string::npos) == unneeded);
+}

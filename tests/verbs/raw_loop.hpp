@@ -1,0 +1,116 @@
+// Hand-written verbs: a reliable queue pair that is connected to itself, as programs have it that use
+// libibverbs beside cordma.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cordma::test {
+
+class raw_loop {
+ public:
+  // On the device's first port, by its GID of index 1. `srq` may be null.
+  explicit raw_loop(ibv_pd* pd, ibv_srq* srq = nullptr)
+      : cq_(ibv_create_cq(pd->context, 4 * depth, nullptr, nullptr, 0)) {
+    REQUIRE(cq_ != nullptr);
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq_;
+    init.srq = srq;
+    init.cap.max_send_wr = depth;
+    init.cap.max_recv_wr = srq == nullptr ? depth : 0;
+    init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+    init.qp_type = IBV_QPT_RC;
+    init.sq_sig_all = 1;
+    qp_ = ibv_create_qp(pd, &init);
+    REQUIRE(qp_ != nullptr);
+    connect_to_itself();
+  }
+  raw_loop(const raw_loop&) = delete;
+  raw_loop& operator=(const raw_loop&) = delete;
+  ~raw_loop() {
+    CHECK(ibv_destroy_qp(qp_) == 0);
+    CHECK(ibv_destroy_cq(cq_) == 0);
+  }
+
+  void post_recv(std::byte* at, std::uint32_t bytes, std::uint32_t lkey) {
+    ibv_sge sge{reinterpret_cast<std::uintptr_t>(at), bytes, lkey};
+    ibv_recv_wr wr{};
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    REQUIRE(ibv_post_recv(qp_, &wr, &bad) == 0);
+  }
+  void post_send(const std::byte* at, std::uint32_t bytes, std::uint32_t lkey) {
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_SEND;
+    post(wr, at, bytes, lkey);
+  }
+  void post_write(const std::byte* at, std::uint32_t bytes, std::uint32_t lkey, std::uint64_t to,
+                  std::uint32_t rkey) {
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.wr.rdma.remote_addr = to;
+    wr.wr.rdma.rkey = rkey;
+    post(wr, at, bytes, lkey);
+  }
+  // The status of the next completion, of whatever kind.
+  [[nodiscard]] ibv_wc_status next() {
+    ibv_wc wc{};
+    int n = 0;
+    while (n == 0) n = ibv_poll_cq(cq_, 1, &wc);
+    REQUIRE(n == 1);
+    return wc.status;
+  }
+
+ private:
+  static constexpr int depth = 64;
+  static constexpr std::uint8_t port = 1;
+  static constexpr std::uint8_t gid_index = 1;
+
+  void post(ibv_send_wr& wr, const std::byte* at, std::uint32_t bytes, std::uint32_t lkey) {
+    ibv_sge sge{reinterpret_cast<std::uintptr_t>(at), bytes, lkey};
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    ibv_send_wr* bad = nullptr;
+    REQUIRE(ibv_post_send(qp_, &wr, &bad) == 0);
+  }
+  void connect_to_itself() {
+    ibv_qp_attr a{};
+    a.qp_state = IBV_QPS_INIT;
+    a.port_num = port;
+    a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    REQUIRE(ibv_modify_qp(qp_, &a,
+                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
+            0);
+    a.qp_state = IBV_QPS_RTR;
+    a.path_mtu = IBV_MTU_1024;
+    a.dest_qp_num = qp_->qp_num;
+    a.rq_psn = a.sq_psn = 77;
+    a.max_dest_rd_atomic = a.max_rd_atomic = 1;
+    a.min_rnr_timer = 12;
+    a.ah_attr.is_global = 1;
+    a.ah_attr.port_num = port;
+    a.ah_attr.grh.sgid_index = gid_index;
+    a.ah_attr.grh.hop_limit = 1;
+    REQUIRE(ibv_query_gid(qp_->context, port, gid_index, &a.ah_attr.grh.dgid) == 0);
+    REQUIRE(ibv_modify_qp(qp_, &a,
+                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) ==
+            0);
+    a.qp_state = IBV_QPS_RTS;
+    a.timeout = 14;
+    a.retry_cnt = a.rnr_retry = 6;
+    REQUIRE(ibv_modify_qp(qp_, &a,
+                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+  }
+
+  ibv_cq* cq_;
+  ibv_qp* qp_ = nullptr;
+};
+
+}  // namespace cordma::test

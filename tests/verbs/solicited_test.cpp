@@ -1,0 +1,302 @@
+// A Worker that sleeps through messages that nobody marked: how often it wakes is counted.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/runtime/scope.hpp>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+endpoint_options patient() {
+  endpoint_options o;
+  o.send_depth = 128;
+  o.recv_depth = 2048;
+  o.peer_timeout = std::chrono::minutes(5);  // no timer wakes anybody meanwhile
+  return o;
+}
+
+connect_options patiently() {
+  connect_options o;
+  o.endpoint = patient();
+  return o;
+}
+
+// What a host on a thread of its own tells the other one.
+struct meeting {
+  std::atomic<int> port{0};
+  std::atomic<pid_t> thread{0};
+  std::atomic<bool> ready{false};
+  std::atomic<int> arms{0};  // since it was ready; twice for each sleep
+  std::vector<std::byte> blob;
+
+  static void about_to_sleep(void* self) noexcept {
+    auto& m = *static_cast<meeting*>(self);
+    if (m.ready.load()) ++m.arms;
+  }
+  void set_ready() {
+    ready.store(true);
+    ready.notify_all();
+  }
+  // It has armed so often, and the kernel says that its thread sleeps.
+  void wait_until_asleep(int armed = 2) const {
+    ready.wait(false);
+    while (arms.load() < armed || !sleeps()) std::this_thread::yield();
+  }
+  [[nodiscard]] bool sleeps() const {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread.load()) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    const std::size_t name_ends = line.rfind(") ");
+    return name_ends != std::string::npos && line.at(name_ends + 2) == 'S';
+  }
+  [[nodiscard]] std::string where() const {
+    port.wait(0);
+    return own_host() + ":" + std::to_string(port.load());
+  }
+};
+
+// Accepts the one client, as a Worker that wakes for `reason` from the beginning.
+task<Endpoint> accept_one(meeting* m, Worker* worker, wake_reason reason) {
+  worker->wake_for(reason).value();
+  Listener listener = worker->listen(own_host() + ":0").value();
+  m->port.store(listener.bound().port);
+  m->port.notify_all();
+  ConnectionRequest request = co_await listener.next();
+  Endpoint e = co_await request.accept(patiently());
+  co_return e;
+}
+
+task<> until_closed(Endpoint* e) {
+  while (e->state() != endpoint_state::closed) co_await e->state_changed();
+}
+
+using story = task<> (*)(meeting*, Worker*, Context*, void*);
+
+// Both on threads of their own: what wakes one does not wake the other.
+void on_two_threads(story there, story here, void* shared) {
+  meeting m;
+  std::thread other([&] {
+    m.thread.store(::gettid());
+    host h(reactor_options{.mode = wait_mode::event,
+                           .before_sleep = &meeting::about_to_sleep,
+                           .before_sleep_context = &m});
+    h.worker.run(there(&m, &h.worker, &h.context, shared));
+  });
+  host h(wait_mode::event);
+  h.worker.run(here(&m, &h.worker, &h.context, shared));
+  other.join();
+}
+
+struct count {
+  wake_reason wakes_for = wake_reason::everything;
+  std::size_t messages = 0;
+  bool one_by_one = false;    // the sender waits until the receiver sleeps again
+  std::uint64_t wakeups = 0;  // from being ready to the last message
+  std::size_t in_order = 0;
+};
+
+task<> receive_all(meeting* m, Worker* worker, Context* context, void* shared) {
+  count& c = *static_cast<count*>(shared);
+  Endpoint e = co_await accept_one(m, worker, c.wakes_for);
+  MemoryRegion room = context->allocate(8 * c.messages).value();
+  std::vector<recv_operation> receives;
+  for (std::size_t i = 0; i < c.messages; ++i) {
+    receives.push_back(e.recv(room.all().part(8 * i, 8)).start());
+  }
+  const std::uint64_t before = worker->loop().counters().wakeups;
+  m->set_ready();
+  recv_operation& last = receives.back();
+  co_await last;
+  c.wakeups = worker->loop().counters().wakeups - before;
+  for (std::size_t i = 0; i < c.messages; ++i) {
+    if (receives[i].done() && room.as<std::uint64_t>()[i] == i) ++c.in_order;
+  }
+  co_await until_closed(&e);
+}
+
+// All plain but the last.
+task<> send_all(meeting* m, Worker* worker, Context* context, void* shared) {
+  const count& c = *static_cast<count*>(shared);
+  Endpoint e = co_await worker->connect(m->where(), patiently());
+  MemoryRegion memory = context->allocate(8 * c.messages).value();
+  for (std::size_t i = 0; i < c.messages; ++i) memory.as<std::uint64_t>()[i] = i;
+  m->wait_until_asleep();
+  for (std::size_t i = 0; i + 1 < c.messages; ++i) {
+    const int armed = m->arms.load();
+    co_await e.send(memory.all().part(8 * i, 8));
+    if (c.one_by_one) m->wait_until_asleep(armed + 2);
+  }
+  m->wait_until_asleep();
+  co_await e.send(memory.all().part(8 * (c.messages - 1), 8)).solicited();
+  co_await e.close();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "Q12: a thousand plain messages wake nobody who waits for solicited ones; one of those does") {
+  count c{.wakes_for = wake_reason::solicited, .messages = 1001};
+  on_two_threads(receive_all, send_all, &c);
+  CHECK(c.wakeups == 1);
+  CHECK(c.in_order == c.messages);
+}
+
+TEST_CASE("Q12: who waits for everything is woken by each message that finds it asleep") {
+  count c{.messages = 6, .one_by_one = true};
+  on_two_threads(receive_all, send_all, &c);
+  CHECK(c.wakeups == 6);
+  CHECK(c.in_order == c.messages);
+}
+
+namespace {
+
+constexpr int rounds = 20;
+
+// Each of its sends is awaited before the next receive is posted: nothing but their own completions can
+// wake it then.
+task<> answer(meeting* m, Worker* worker, Context* context, void*) {
+  Endpoint e = co_await accept_one(m, worker, wake_reason::solicited);
+  MemoryRegion room = context->allocate(8).value();
+  m->set_ready();
+  for (int i = 0; i < rounds; ++i) {
+    co_await e.recv(room);
+    co_await e.send(room).solicited();
+  }
+  co_await until_closed(&e);
+}
+
+task<> ask(meeting* m, Worker* worker, Context* context, void*) {
+  worker->wake_for(wake_reason::solicited).value();
+  Endpoint e = co_await worker->connect(m->where(), patiently());
+  MemoryRegion room = context->allocate(8).value();
+  for (int i = 0; i < rounds; ++i) {
+    m->wait_until_asleep();
+    recv_operation answered = e.recv(room).start();
+    co_await e.send(room).solicited();
+    co_await answered;
+  }
+  m->wait_until_asleep();
+  co_await e.close();
+}
+
+task<> wait_for_end(meeting* m, Worker* worker, Context* context, void*) {
+  Endpoint e = co_await accept_one(m, worker, wake_reason::solicited);
+  MemoryRegion room = context->allocate(8).value();
+  recv_operation waiting = e.recv(room).start();
+  m->set_ready();
+  const result<Received> r = co_await waiting.result();
+  CHECK_FALSE(r.ok());
+  co_await until_closed(&e);
+}
+
+task<> abort_it(meeting* m, Worker* worker, Context*, void*) {
+  Endpoint e = co_await worker->connect(m->where(), patiently());
+  m->wait_until_asleep();
+  e.abort();
+}
+
+// A plain message, too long for its receive.
+task<> send_too_much(meeting* m, Worker* worker, Context* context, void*) {
+  Endpoint e = co_await worker->connect(m->where(), patiently());
+  MemoryRegion much = context->allocate(4096).value();
+  m->wait_until_asleep();
+  const result<void> r = co_await e.send(much).result();
+  CHECK(r.code() == errc::truncated);
+}
+
+task<> own_counter(meeting* m, Worker* worker, Context* context, void*) {
+  SyncEvent event(*context,
+                  {.publisher = sync_location::remote, .subscriber = sync_location::remote});
+  event.start(*worker).value();
+  m->blob = event.export_remote().value();
+  Endpoint e = co_await accept_one(m, worker, wake_reason::solicited);
+  task_context& me = co_await this_task();
+  scope listening(me);
+  listening.spawn(event.listen(e));
+  m->set_ready();
+  const std::uint64_t seen = co_await event.wait_gt(4);
+  CHECK(seen == 5);
+  co_await listening.join();
+}
+
+task<> set_counter(meeting* m, Worker* worker, Context* context, void*) {
+  Endpoint e = co_await worker->connect(m->where(), patiently());
+  RemoteSyncEvent remote = RemoteSyncEvent::import(*context, m->blob).value();
+  remote.start(e).value();
+  m->wait_until_asleep();
+  co_await remote.set(5);
+  co_await e.close();
+}
+
+}  // namespace
+
+TEST_CASE("Q12: own requests and closing wake a Worker that waits for solicited messages") {
+  on_two_threads(answer, ask, nullptr);
+}
+
+TEST_CASE(
+    "Q12: a peer that aborts, and a message that fails, wake a Worker that waits for solicited "
+    "ones") {
+  on_two_threads(wait_for_end, abort_it, nullptr);
+  on_two_threads(wait_for_end, send_too_much, nullptr);
+}
+
+TEST_CASE("Q12: a peer's change of a SyncEvent wakes its owner, who waits for solicited messages") {
+  on_two_threads(own_counter, set_counter, nullptr);
+}
+
+namespace {
+
+task<> by_descriptors(stage* on) {
+  on->client().wake_for(wake_reason::solicited).value();
+  on->server().wake_for(wake_reason::solicited).value();
+  Endpoint a = on->client().prepare().value();
+  Endpoint b = on->server().prepare().value();
+  const std::vector<std::byte> of_a = a.descriptor().value();
+  a.connect(b.descriptor().value()).value();
+  b.connect(of_a).value();
+  while (a.state() == endpoint_state::connecting) co_await a.state_changed();
+  while (b.state() == endpoint_state::connecting) co_await b.state_changed();
+  MemoryRegion local = client_memory(*on, 8);
+  MemoryRegion target = server_memory(*on, 8);
+  const RemoteMemory remote = exported(target);
+  co_await a.write(remote, local);
+  co_await a.fetch_add(remote, 1);
+  co_await a.flush();
+  co_await a.close();
+  co_await until_closed(&b);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "Q12: Workers that wait for solicited messages connect by descriptors, and read and write") {
+  stage s({.mode = wait_mode::event});
+  s.play([](stage& on) -> task<> { co_await by_descriptors(&on); });
+}
+
+TEST_CASE("Q12: told to wake for everything again, it does") {
+  stage s({.mode = wait_mode::event});
+  s.play([](stage& on) -> task<> {
+    on.server().wake_for(wake_reason::solicited).value();
+    wire w = co_await connect(on);
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, 8);
+    on.server().wake_for(wake_reason::everything).value();
+    for (int i = 0; i < 3; ++i) {
+      recv_operation receiving = w.server.recv(in).start();
+      co_await w.client.send(out);
+      co_await receiving;
+    }
+  });
+}
