@@ -46,9 +46,7 @@ task<> fall_silent(side* here) {
   CHECK(e.first_cause()->code() == errc::connection_reset);
   const duration waited = here->worker.loop().now() - cut_at;
   MESSAGE("learnt it after ", milliseconds(waited), " ms");
-  // It may have heard something in the first peer_timeout; it asks after one of silence; then that is one
-  // more without an answer.
-  CHECK(waited <= 3 * patience + leeway);
+  CHECK(waited <= 2 * patience + leeway);  // silence first, then the question without an answer
   meet_at("silent");
   cut.reset();
 }

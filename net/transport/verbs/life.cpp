@@ -284,7 +284,7 @@ void verbs_pair::on_repeat() noexcept {
 void verbs_pair::watch_peer() noexcept {
   if (failed_ || options_.type != service::rc) return;
   activity_seen_ = activity_;
-  home_.home().add(repeat_, after(home_.home().now(), options_.peer_timeout));
+  home_.home().add(repeat_, after(home_.home().now(), options_.peer_timeout / 2));
 }
 
 void verbs_pair::probe() noexcept {
