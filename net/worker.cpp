@@ -66,6 +66,7 @@ result<ConnectionRequest> Worker::adopt(rdma_cm_event* event) {
     auto request = std::make_shared<detail::pending_request>();
     request->anchor = core_->anchor();
     request->via = via.get();
+    request->kind = via->domain().caps().transport;
     request->id = client->request;
     request->peer = std::move(client->peer);
     request->data = std::move(client->data);

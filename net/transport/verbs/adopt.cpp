@@ -1,7 +1,6 @@
 // Clients that a listener of the program's own was told of.
 #include <cordma/net/transport/verbs/adapter.hpp>
 
-#include <algorithm>
 #include <cerrno>
 
 namespace cordma::transport::verbs {
@@ -45,7 +44,7 @@ result<cm_event> verbs_adapter::adopt(rdma_cm_event* event) {
   id->context = cm_token{cm_token::kind::request, client->number}.packed();
   client->theirs = d.value;
   client->peer_pair = news.peer_pair;
-  client->peer_reads = std::min(news.responder_resources, news.initiator_depth);
+  client->reads = news.reads();
   client->peer = to_text(rdma_get_peer_addr(id.get()));
   client->id = std::move(id);
   cm_event told;
