@@ -43,7 +43,8 @@ task<errc> listen_where_somebody_does(stage& on) {
 }
 
 task<errc> name_a_transport_that_is_not_there(stage& on) {
-  co_return on.client().prepare({}, kind::verbs).code();
+  const kind absent = on.over() == kind::verbs ? kind::shm : kind::verbs;
+  co_return on.client().prepare({}, absent).code();
 }
 
 // A listener of this user whose backlog is full, and who does not accept.

@@ -23,7 +23,9 @@ endpoint_options impatient() {
   return o;
 }
 
-constexpr const char* one_process = "the simulator is one process by nature";
+constexpr const char* one_process =
+    "the simulator is one process by nature, and an RDMA device answers for a process that is "
+    "stopped";
 constexpr const char* injected = "only the simulator loses every packet of a link";
 
 }  // namespace
@@ -162,7 +164,7 @@ task<> close_to(Listener& listener, child_process& stopped) {
 TEST_CASE(
     "K10: a stopped process is taken for dead after peer_timeout; one that only has no receive "
     "posted is not, polling or asleep" *
-    not_on(transport::kind::sim, one_process)) {
+    not_on({transport::kind::sim, transport::kind::verbs}, one_process)) {
   for (wait_mode mode : {wait_mode::polling, wait_mode::event}) {
     CAPTURE(name(mode));
     child_process stopped([mode](wire_to_peer& w) { return peer_life(w, mode); });
@@ -175,7 +177,7 @@ TEST_CASE(
 }
 
 TEST_CASE("K10: closing a connection to a stopped process ends after peer_timeout" *
-          not_on(transport::kind::sim, one_process)) {
+          not_on({transport::kind::sim, transport::kind::verbs}, one_process)) {
   child_process stopped([](wire_to_peer& w) { return peer_life(w, wait_mode::polling); });
   host h;
   Listener listener = h.worker.listen(own_host() + ":0").value();

@@ -38,8 +38,9 @@ void refuse(const incoming& client, std::span<const std::byte> data) noexcept {
 failure cannot_listen(int code, const address& where) {
   switch (code) {
     case EADDRINUSE:
-      return failure{errc::in_use, where.text() + ": somebody listens there already"}.with_errno(
-          code);
+      return failure{errc::in_use,
+                     where.text() + ": somebody listens there already: choose another port"}
+          .with_errno(code);
     case EADDRNOTAVAIL:
     case ENODEV:
       return failure{errc::unreachable, "no RDMA device has the address " + where.text()}
