@@ -58,7 +58,9 @@ build_programs() {
 work='' server=''
 cleanup() {
   [ -z "$server" ] || kill "$server" 2> /dev/null || true
-  if [ -n "$work" ] && [ -z "$keep" ]; then rm -rf "$work"; fi
+  if [ -n "$work" ] && [ -z "$keep" ]; then
+    chmod -R u+rwX "$work" && rm -rf "$work"  # the tree may have folders that are read-only
+  fi
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM

@@ -100,7 +100,9 @@ class Endpoint : public user_data_holder {
   // comes from a pool.
   recv_operation recv(const Slice& into) noexcept;
   recv_operation recv(std::span<const Slice> scattered) noexcept;
-  // Into a buffer of the pool. no_memory when the pool is empty. Canceled, or timed out, at once; the
+  // Into a buffer of the pool. no_memory when the pool is empty. Where a receive before it was canceled,
+  // it takes over what was posted for that one, a buffer of that one's pool: the messages of an endpoint
+  // want pools whose buffers are large enough for them all. Canceled, or timed out, at once; the
   // message that still comes is the next such receive's. Until it has been received, those into your own
   // memory are bad_state: they would overtake it.
   message_operation recv(BufferPool& pool) noexcept;

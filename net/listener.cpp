@@ -136,10 +136,7 @@ void listener_core::shut_down() noexcept {
   worker = nullptr;
 }
 
-listener_core::~listener_core() {
-  CORDMA_REQUIRE(closed || home == nullptr || home->on_owner_thread());
-  shut_down();
-}
+listener_core::~listener_core() { shut_down(); }
 
 }  // namespace detail
 

@@ -301,6 +301,7 @@ result<config::value> config::parse(const setting& s, std::string_view text) {
     case kind::text: return value(std::string(text));
     case kind::list: {
       std::vector<std::string> words = split_words(text);
+      if (words.empty() && !text.empty()) return bad_value(text, "names nothing");
       for (const std::string& w : words) {
         const bool known = std::find(s.words.begin(), s.words.end(), w) != s.words.end();
         if (!s.words.empty() && !known) return not_one_of(w);

@@ -13,8 +13,8 @@ namespace demo {
 namespace fs = std::filesystem;
 namespace {
 
-// The contents of all files as one stream. A file that got shorter is filled up with zeros and
-// counted; what was added to it is left out.
+// The contents of all files as one stream. A file that is no longer what was listed is counted; one
+// that got shorter is filled up with zeros, what was added to one is left out.
 class contents {
  public:
   contents(fs::path root, const std::vector<entry>& entries)
@@ -39,15 +39,25 @@ class contents {
   // False when there is no file left that has contents.
   bool open_next() {
     if (opened_) return true;
-    while (next_ < entries_.size() && entries_[next_].size == 0) ++next_;
+    for (; next_ < entries_.size() && entries_[next_].size == 0; ++next_) {
+      if (entries_[next_].kind == entry_kind::file && !is_still(entries_[next_])) ++changed_;
+    }
     if (next_ == entries_.size()) return false;
     fd_.reset(::open((root_ / entries_[next_].path).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     opened_ = true;
-    whole_ = true;
     offset_ = 0;
     return true;
   }
+  [[nodiscard]] bool is_still(const entry& e) const {
+    struct stat s{};
+    return ::lstat((root_ / e.path).c_str(), &s) == 0 && is_as_found(e, s);
+  }
   void close_current() {
+    // Asked by its name as well: another file may have taken its place.
+    struct stat s{};
+    const entry& e = entries_[next_];
+    const bool same = fd_ && ::fstat(fd_.get(), &s) == 0 && is_as_found(e, s) && is_still(e);
+    if (!same) ++changed_;
     fd_.reset();
     opened_ = false;
     ++next_;
@@ -60,10 +70,7 @@ class contents {
       if (n <= 0) break;
       got += static_cast<std::size_t>(n);
     }
-    if (got == into.size()) return;
     std::memset(into.data() + got, 0, into.size() - got);
-    if (whole_) ++changed_;
-    whole_ = false;
   }
 
   fs::path root_;
@@ -72,7 +79,6 @@ class contents {
   std::uint64_t offset_ = 0;
   cordma::unique_fd fd_;
   bool opened_ = false;
-  bool whole_ = true;
   std::uint32_t changed_ = 0;
 };
 

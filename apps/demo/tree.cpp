@@ -21,6 +21,10 @@ constexpr mode_t permission_bits = 07777;
   throw std::runtime_error(what + " " + path.string() + ": " + std::strerror(errno));
 }
 
+std::int64_t modified_ns(const struct stat& s) noexcept {
+  return s.st_mtim.tv_sec * std::int64_t{1'000'000'000} + s.st_mtim.tv_nsec;
+}
+
 cordma::unique_fd open_to_read(const fs::path& path) noexcept {
   return cordma::unique_fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
 }
@@ -48,6 +52,7 @@ bool add(scanned& found, const fs::path& root, const fs::path& path) {
     return leave_out(std::strerror(errno));
   } else {
     e.size = static_cast<std::uint64_t>(s.st_size);
+    e.modified_ns = modified_ns(s);
     found.bytes += e.size;
   }
   e.path = std::move(relative);
@@ -96,6 +101,11 @@ std::string difference(const fs::path& left, const fs::path& right, const entry&
 }
 
 }  // namespace
+
+bool is_as_found(const entry& e, const struct stat& s) noexcept {
+  return S_ISREG(s.st_mode) && static_cast<std::uint64_t>(s.st_size) == e.size &&
+         modified_ns(s) == e.modified_ns;
+}
 
 scanned scan(const fs::path& root) {
   scanned found;

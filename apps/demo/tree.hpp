@@ -8,17 +8,23 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 namespace demo {
 
 enum class entry_kind : std::uint8_t { directory = 1, file = 2, link = 3 };
 
 struct entry {
   entry_kind kind = entry_kind::file;
-  std::uint32_t mode = 0;  // permission bits
-  std::uint64_t size = 0;  // bytes; 0 unless it is a file
-  std::string path;        // relative to the root, '/' between the parts
-  std::string target;      // of a link
+  std::uint32_t mode = 0;        // permission bits
+  std::uint64_t size = 0;        // bytes; 0 unless it is a file
+  std::int64_t modified_ns = 0;  // when; stays with who looked
+  std::string path;              // relative to the root, '/' between the parts
+  std::string target;            // of a link
 };
+
+// Whether a file is what it was when it became this entry, by size and time.
+[[nodiscard]] bool is_as_found(const entry& e, const struct stat& s) noexcept;
 
 // What is no file, directory or link, and what cannot be read; of a directory, with all that is in it.
 struct omission {

@@ -21,7 +21,9 @@ int main(int argc, char** argv) {
   bool version = false;
   app.add_flag("--json", json, "as JSON");
   app.add_flag("--brief", brief, "three lines, and a note where the environment is odd");
-  app.add_flag("--devices", devices, "RDMA devices with ports, GIDs and limits, as ibv_devinfo -v");
+  app.add_flag("--devices", devices, "RDMA devices with ports, GIDs and limits, as ibv_devinfo -v")
+      ->excludes("--json")
+      ->excludes("--brief");
   app.add_flag("--version", version, "print the version");
   if (const std::optional<int> ended = support::parse(app, argc, argv)) return *ended;
   try {

@@ -26,7 +26,10 @@ std::size_t adapter_poller::poll() noexcept {
     owner_.on_event(adapter_->next_event());
     progressed = true;
   }
+  // What is posted meanwhile is not done before those that come after in the batch.
+  adapter_->handing_out = true;
   for (std::size_t i = 0; i < n; ++i) owner_.on_completion(*this, batch_[i]);
+  adapter_->handing_out = false;
   owner_.sweep();
   return n + (progressed ? 1 : 0);
 }
@@ -160,7 +163,7 @@ result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept
 void worker_core::take_aside(post_base& op, std::uint32_t index) noexcept {
   if (op.aside_ == post_base::aside::peer) {
     static_cast<datagram_base&>(op).peer_ = peer_of(index);
-  } else {
+  } else if (op.aside_ == post_base::aside::word) {
     std::memcpy(&op.request_.operand, atomic_word(index).data(), 8);
   }
 }
@@ -265,6 +268,7 @@ void worker_core::drop_first_kept(endpoint_core& e) noexcept {
   if (e.first_kept == 0) e.last_kept = 0;
   --e.orphans;
   s.lease.reset();
+  ++in_flight;  // as long as it takes to free it
   free_slot(s, index);
 }
 
@@ -278,6 +282,8 @@ void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c)
     free_slot(s, index);
     return;
   }
+  --in_flight;
+  e.counters.bytes_received += c.byte_len;
   s.arrived = true;
   s.received = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
   s.next_free = 0;

@@ -153,6 +153,9 @@ class adapter {
   // Makes progress and hands out at most out.size() completions. Returns how many; `progressed` is
   // set where something else happened (an event is there, bytes moved), never cleared.
   [[nodiscard]] virtual std::size_t poll(std::span<completion> out, bool& progressed) noexcept = 0;
+  // Set by the caller of poll() while it looks at the completions of its batch: nothing that is posted
+  // meanwhile is done at once, or it would overtake the rest of them.
+  bool handing_out = false;
   // Whether next_event() has something; cheap.
   [[nodiscard]] bool has_events() const noexcept { return events_ready_; }
   // REQUIRES has_events(). Events come in order, each before completions that follow from it.

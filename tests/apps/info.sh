@@ -17,6 +17,8 @@ CORDMA_SHM_DIRECTORY=/nonexistent/x expect 1 \
   'with shm.directory = /nonexistent/x \(environment CORDMA_SHM_DIRECTORY\) cannot be used: making' \
   cordma-info
 CORDMA_TRANSPORT=smoke expect 1 'CORDMA_TRANSPORT: .*smoke' cordma-info
+CORDMA_TRANSPORT=, expect 1 'CORDMA_TRANSPORT: .*names nothing' cordma-info
+expect 2 'json excludes --devices|devices excludes --json' cordma-info --json --devices
 # A file is weaker than the environment; what is wrong in it is named, with its place.
 printf '{"tcp": {"backlog": 7}, "shm": {"ring_bytes": "64k"}}' > "$work/settings"
 export CORDMA_CONFIG=$work/settings

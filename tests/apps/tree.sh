@@ -58,6 +58,41 @@ expect 2 'lacks a port from 0 to 65535' cordma-demo serve --tree "$tree" --liste
 expect 2 '--help lists' cordma-demo serve --tree /nonexistent
 kill -0 "$server" || fail "the server is gone"
 
+# A file that changes between the listing and its turn is told, whether it grew, shrank or only changed.
+# The client is stopped while it takes a large file, so that its server has to wait as well; which files
+# come after that one is the file system's choice.
+moving=$work/moving
+mkdir "$moving"
+serve cordma-demo serve --tree "$moving" --listen 127.0.0.1:0
+change_in_time() {  # change_in_time LARGE-FILE
+  local pulled=$work/changing-$1 client ended=0 i changed=0 kinds=0 in_time=no
+  rm -f "$moving"/large*
+  truncate -s 256M "$moving/$1"
+  for i in {1..30}; do printf before > "$moving/$i"; done
+  "$programs/cordma-demo" pull "$address" --into "$pulled" > "$work/output" 2>&1 &
+  client=$!
+  background+=("$client")
+  until [ -e "$pulled/$1" ]; do kill -0 "$client" 2> /dev/null || break; done
+  kill -STOP "$client" 2> /dev/null || true
+  [ "$(stat -c %s "$pulled/$1")" -ge 200000000 ] || in_time=yes
+  for i in {1..30}; do
+    [ ! -e "$pulled/$i" ] || continue
+    case $((i % 3)) in
+      0) printf 'before and after' > "$moving/$i" ;;
+      1) printf 'now' > "$moving/$i" ;;
+      2) printf 'afterw' > "$moving/$i" ;;
+    esac
+    changed=$((changed + 1)) kinds=$((kinds | 1 << i % 3))
+  done
+  kill -CONT "$client" 2> /dev/null || true
+  wait "$client" || ended=$?
+  [ $in_time = yes ] && [ $kinds -eq 7 ] || return 1
+  [ $ended -eq 1 ] || fail "files changed, and the client ended with $ended"
+  grep -q "$changed files changed while they were read" "$work/output" || fail "$(cat "$work/output")"
+}
+for name in large{1..20}; do ! change_in_time "$name" || break; done
+[ "$name" != large20 ] || fail "the client was never stopped in time"
+
 # A directory that cannot be read is left out and not copied as an empty one; whoever can read it does
 # not take what is in it for a difference. Root, without its privileges, is a user like any other.
 [ "$(id -u)" -ne 0 ] || under=(setpriv --bounding-set=-all --inh-caps=-all)

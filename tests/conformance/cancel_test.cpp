@@ -310,6 +310,38 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("K10: receives made before there was a connection move up, and are taken over") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::uint32_t count = 300;
+    Listener listener = on.server().listen(on.server_address()).value();
+    connect_options to;
+    to.endpoint.recv_depth = 1;
+    Endpoint client = on.client().endpoint(on.reach(listener), to).value();
+    BufferPool pool(on.client_context(), 8, count + 1);
+    std::vector<message_operation> receiving;
+    for (std::uint32_t i = 0; i < count; ++i) receiving.push_back(client.recv(pool).start());
+    message_operation late = client.recv(pool);
+    ConnectionRequest request = co_await listener.next();
+    Endpoint server = co_await request.accept();
+    while (client.state() == endpoint_state::connecting) co_await client.state_changed();
+    REQUIRE(client.actual().recv_depth < count);
+    receiving[0].cancel();
+    std::uint64_t number = 7;
+    co_await server.send_inline(std::as_bytes(std::span(&number, 1)));
+    message_operation& second = receiving[1];
+    const Message first_come = co_await second;
+    CHECK(*reinterpret_cast<const std::uint64_t*>(first_come.bytes().data()) == 7);
+    for (std::uint32_t i = 2; i < count; ++i) receiving[i].cancel();
+    late.start();
+    number = 8;
+    co_await server.send_inline(std::as_bytes(std::span(&number, 1)));
+    const Message last_come = co_await late;
+    CHECK(*reinterpret_cast<const std::uint64_t*>(last_come.bytes().data()) == 8);
+    CHECK(client.counters().bytes_received == 16);
+  });
+}
+
 namespace {
 
 // Receives, cancels and messages in any order. Every message comes to the oldest receive that is left,

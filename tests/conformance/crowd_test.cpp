@@ -104,7 +104,7 @@ task<> crowd(stage& on, std::size_t count) {
 }  // namespace
 
 TEST_CASE(
-    "K2: ten thousand endpoints on one Worker, or as many as descriptors allow, all talk and "
+    "K2: ten thousand endpoints on one Worker (300 where each has descriptors) all talk and "
     "close") {
   stage_options room;
   room.most_endpoints = 10'000;

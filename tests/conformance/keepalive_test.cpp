@@ -30,8 +30,9 @@ constexpr const char* injected = "only the simulator loses every packet of a lin
 
 }  // namespace
 
-TEST_CASE("K10: every packet is lost: both sides end within peer_timeout, busy or idle" *
-          only_on(transport::kind::sim, injected)) {
+TEST_CASE(
+    "K10: every packet is lost: both sides end between one and two peer_timeouts, busy or idle" *
+    only_on(transport::kind::sim, injected)) {
   stage s;
   s.play([](stage& on) -> task<> {
     for (const bool busy : {false, true}) {

@@ -214,6 +214,33 @@ TEST_CASE("I6: a buffer that comes back while somebody waits for a message is re
   });
 }
 
+TEST_CASE(
+    "I6: messages come in the order of sending, though more receives wait than fit the queue") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    endpoint_options shallow;
+    shallow.recv_depth = 2;
+    for (const std::uint32_t per_endpoint : {1U, 2U, 3U, 4U, 8U}) {
+      CAPTURE(per_endpoint);
+      wire w = co_await connect(on, endpoint_options(), shallow);
+      BufferPool pool(on.server_context(), 8, 16);
+      SharedReceive all(on.server(), pool, per_endpoint);
+      CHECK(all.attach(w.server).ok());
+      constexpr std::uint64_t count = 12;
+      std::vector<send_operation> sending;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        sending.push_back(w.client.send_inline(std::as_bytes(std::span(&i, 1))).start());
+      }
+      for (std::uint64_t i = 0; i < count; ++i) {
+        Arrival a = co_await all.next();
+        REQUIRE(a.ended() == nullptr);
+        CHECK(*reinterpret_cast<const std::uint64_t*>(a.message().bytes().data()) == i);
+      }
+      for (send_operation& op : sending) co_await op;
+    }
+  });
+}
+
 TEST_CASE("I6: a SharedReceive whose Worker is gone attaches nobody" *
           not_on(transport::kind::sim, "its Workers borrow the reactor of their network")) {
   host own;

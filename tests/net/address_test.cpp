@@ -36,11 +36,9 @@ struct encounter {
 };
 constexpr encounter encounters[] = {
     {"127.0.0.1", "127.0.0.1", true},
-    {"127.0.0.1", "localhost", true},
     {"127.0.0.1", "127.0.0.2", false},
     {"127.0.0.2", "127.0.0.2", true},
     {"127.0.0.2", "127.0.0.1", false},
-    {"localhost", "127.0.0.1", true},
     {"", "127.0.0.1", true},
     {"", "127.0.0.2", true},
     {"0.0.0.0", "127.0.0.1", true},

@@ -134,7 +134,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
                                           " of this host by shared memory: start the service as "
                                           "this user on this host, or check the port"};
   }
-  if (!on->here) return failure{errc::unreachable, to.host + " is another host"};
+  if (!on->here) return failure{errc::unreachable, to.host + " is no address of this host"};
   auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted, path);
   const result<void> dialed = dial_for(*q, path, private_data, &*on);
   if (!dialed) return dialed.why();

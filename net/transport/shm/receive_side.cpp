@@ -39,7 +39,8 @@ posted shm_queue_pair::post_recv(const recv_request& request, completion& now) n
     home_.home().remove(rnr_timer_);
     rnr_waiting_ = false;
   }
-  if (receives_empty() && plain_ && reader_.ready() && take_at_once(request, now)) {
+  if (receives_empty() && plain_ && reader_.ready() && !home_.handing_out &&
+      take_at_once(request, now)) {
     return posted::done;
   }
   recv_entry& r = recvs_[recv_tail_++ & recv_mask_];

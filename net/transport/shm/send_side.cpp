@@ -63,7 +63,7 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
 }
 
 posted shm_queue_pair::post_send(const send_request& request, completion& now) noexcept {
-  if (open_ && head_ == tail_) [[likely]] {
+  if (open_ && head_ == tail_ && !home_.handing_out) [[likely]] {
     const std::uint64_t total = total_bytes(request.segments, request.segment_count);
     if (request.op <= opcode::send_imm) {
       if (total <= eager_ && writer_.room(cells_for(total)) &&
@@ -112,7 +112,8 @@ posted shm_queue_pair::post_slowly(const send_request& request, completion& now)
   plain_ = false;
   if (open_) {
     advance();
-    if (state_ == state::up && tail_ - head_ == 1 && e.at == stage::finished) {
+    if (state_ == state::up && tail_ - head_ == 1 && e.at == stage::finished &&
+        !home_.handing_out) {
       ++head_;
       settle();
       now = success(e.request);
