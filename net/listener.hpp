@@ -68,8 +68,9 @@ class [[nodiscard]] next_operation final : public operation<next_operation, Conn
 };
 
 // Listens on every transport of its Worker at once. Move-only; bound to its Worker's thread.
-// Destroying it closes it: on that thread, or when nobody runs the Worker any more. REQUIRES that next() is started while it lives. An empty one
-// (made without arguments, or moved from) can be assigned and destroyed, nothing else.
+// Destroying it closes it: on that thread, or when nobody runs the Worker any more. REQUIRES that next()
+// is started while it lives. An empty one (made without arguments, or moved from) can be assigned and
+// destroyed, nothing else.
 class Listener {
  public:
   Listener() noexcept;

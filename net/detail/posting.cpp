@@ -187,6 +187,7 @@ inline void worker_core::complete(slot& s, std::uint32_t index, const completion
   endpoint_core& e = *s.endpoint;
   post_base* const op = s.op;
   const bool recv = s.is_recv;
+  --in_flight;
   if (recv && e.first_recv == index + 1) [[likely]] {
     e.first_recv = s.next_free;
     if (e.first_recv == 0) e.last_recv = 0;

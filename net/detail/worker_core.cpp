@@ -268,7 +268,6 @@ void worker_core::drop_first_kept(endpoint_core& e) noexcept {
   if (e.first_kept == 0) e.last_kept = 0;
   --e.orphans;
   s.lease.reset();
-  ++in_flight;  // as long as it takes to free it
   free_slot(s, index);
 }
 
@@ -282,7 +281,6 @@ void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c)
     free_slot(s, index);
     return;
   }
-  --in_flight;
   e.counters.bytes_received += c.byte_len;
   s.arrived = true;
   s.received = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};

@@ -283,7 +283,6 @@ inline void worker_core::free_slot(slot& s, std::uint32_t index) noexcept {
   s.generation = (s.generation + 1) & generation_mask;
   s.next_free = first_free_;
   first_free_ = index + 1;
-  --in_flight;
 }
 
 }  // namespace cordma::detail

@@ -86,6 +86,7 @@ change_in_time() {  # change_in_time LARGE-FILE
   done
   kill -CONT "$client" 2> /dev/null || true
   wait "$client" || ended=$?
+  rm -rf "$pulled"
   [ $in_time = yes ] && [ $kinds -eq 7 ] || return 1
   [ $ended -eq 1 ] || fail "files changed, and the client ended with $ended"
   grep -q "$changed files changed while they were read" "$work/output" || fail "$(cat "$work/output")"

@@ -2,9 +2,10 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
-#include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -75,19 +76,27 @@ task<> meet_by(Context* context, Worker* on, const encounter* e) {
   }
 }
 
-void meet_by(std::span<const encounter> all) {
+// `use(context, worker)`, with a Context of each transport alone.
+template <class Use>
+void over_each(Use use) {
   for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {
     CAPTURE(transport::name(over));
     context_options only;
     only.transports = {over};
     Context context(only);
     Worker worker(context, reactor_options{.mode = wait_mode::polling});
+    use(context, worker);
+  }
+}
+
+void meet_by(std::span<const encounter> all) {
+  over_each([all](Context& context, Worker& worker) {
     for (const encounter& e : all) {
       CAPTURE(e.listens);
       CAPTURE(e.connects);
       worker.run(meet_by(&context, &worker, &e));
     }
-  }
+  });
 }
 
 }  // namespace
@@ -105,12 +114,7 @@ TEST_CASE("a service is reached by the addresses it listens on, and by no other 
 }
 
 TEST_CASE("a host that nobody knows is unreachable, and is not taken for every address") {
-  for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {
-    CAPTURE(transport::name(over));
-    context_options only;
-    only.transports = {over};
-    Context context(only);
-    Worker worker(context, reactor_options{.mode = wait_mode::polling});
+  over_each([](Context&, Worker& worker) {
     const result<Listener> nowhere = worker.listen(unknown + ":0");
     CHECK(nowhere.code() == errc::unreachable);
     CHECK(nowhere.why().message().find(unknown) != std::string::npos);
@@ -120,5 +124,5 @@ TEST_CASE("a host that nobody knows is unreachable, and is not taken for every a
       const result<Endpoint> refused = co_await on->connect(to).result();
       CHECK(refused.code() == errc::unreachable);
     }(&worker));
-  }
+  });
 }
