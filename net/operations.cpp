@@ -78,12 +78,14 @@ void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept 
                                      " bytes, the local one " + std::to_string(bytes)});
     return;
   }
-  request_.remote_addr = remote.addr();
-  request_.rkey = remote.rkey(endpoint_->caps->transport);
-  if (request_.rkey == 0 && endpoint_->wiring != nullptr) {
+  if (endpoint_->via == nullptr && endpoint_->worker != nullptr) [[unlikely]] {
     refuse({errc::not_connected,
             "a one-sided operation needs a connection: await state_changed() first"});
-  } else if (request_.rkey == 0) [[unlikely]] {
+    return;
+  }
+  request_.remote_addr = remote.addr();
+  request_.rkey = remote.rkey(endpoint_->caps->transport);
+  if (request_.rkey == 0) [[unlikely]] {
     refuse({errc::not_permitted, "the remote memory was not exported for the " +
                                      std::string(transport::name(endpoint_->caps->transport)) +
                                      " transport"});

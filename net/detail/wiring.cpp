@@ -8,7 +8,7 @@ namespace cordma::detail {
 namespace {
 
 // What an endpoint can do whose transport is not chosen yet: two-sided messages and their flush, of
-// any size until the real limits are known. Nothing is ever exported for verbs, so no remote key fits.
+// any size until the real limits are known.
 const transport::capabilities& of_the_unwired() noexcept {
   static const transport::capabilities caps = [] {
     transport::capabilities c;

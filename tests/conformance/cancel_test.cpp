@@ -424,7 +424,7 @@ TEST_CASE(
       co_await all.receive_all();
     }
     for (send_operation& op : all.sending) co_await op;
-    CHECK(all.received > 1'000);
+    CHECK(all.received > static_cast<std::uint64_t>(steps) / 20);
     all.receiving.clear();
     co_await w.server.close();
     while (w.server.inflight() != 0) co_await moment(on);

@@ -83,6 +83,7 @@ task<> find_it_stale(host& h, const bytes_of& old) {
   endpoint_options impatient;
   impatient.connect_timeout = std::chrono::milliseconds(300);
   Endpoint late = h.worker.prepare(impatient).value();
+  static_cast<void>(late.descriptor().value());
   const result<void> refused = late.connect(old);
   if (!refused.ok()) {
     CHECK(refused.code() != errc::bad_state);

@@ -200,6 +200,8 @@ TEST_CASE(
         const bool read = co_await relay(w, there, then, between, fenced);
         CHECK(read);
         const bool in_order = fenced || on.over() == transport::kind::shm;
+        if (!in_order && on.over() == transport::kind::verbs)
+          continue;  // either: the device's choice
         CHECK(filled(target.bytes().subspan(size, size), in_order ? 2 : 1));
       }
     }

@@ -114,7 +114,7 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] ibv_ah* handle_to(const ibv_ah_attr& where) noexcept;
   // For datagrams: goes out by the own GID that suits theirs.
   [[nodiscard]] ibv_ah* handle_to(const datagram_address& peer) noexcept;
-  void forget(const verbs_listener& l) noexcept;
+  void close(const verbs_listener& l, owned_id id) noexcept;
   [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
 
  private:

@@ -111,12 +111,11 @@ socket_address to_address(const ibv_gid& gid) {
   return s;
 }
 
-verbs_listener::~verbs_listener() {
-  id_.reset();
-  home_.forget(*this);
-}
+verbs_listener::~verbs_listener() { home_.close(*this, std::move(id_)); }
 
-void verbs_adapter::forget(const verbs_listener& l) noexcept {
+void verbs_adapter::close(const verbs_listener& l, owned_id id) noexcept {
+  static_cast<void>(read_cm());  // who has asked already gets a word of ours, not the kernel's
+  id.reset();
   listeners_.erase(l.number());
   drop_events(nullptr, &l);
   std::erase_if(incoming_, [&l](const auto& entry) {

@@ -20,6 +20,10 @@ int to_milliseconds(duration d) noexcept {
       std::chrono::duration_cast<std::chrono::milliseconds>(std::min(d, longest)).count());
 }
 
+failure request_is_gone(const std::string& peer) {
+  return {errc::bad_state, "the client " + peer + " has hung up: its request is gone"};
+}
+
 result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
   const int code = ibv_modify_qp(qp, &attr, mask);
   if (code == 0) return {};
@@ -264,11 +268,12 @@ void verbs_pair::on_refusal(const cm_news& news) {
              ", or another service than theirs: run the same release on both sides"},
         {});
   }
-  const std::string how = by_program ? " hung up in the handshake"
-                                     : " refused the handshake (" +
-                                           std::string(rdma_event_str(news.what)) + ", status " +
-                                           std::to_string(news.status) + ")";
-  never_came_up(cm_event::type::failed, {errc::connection_aborted, peer_ + how}, {});
+  if (by_program) return never_came_up(cm_event::type::failed, hung_up(), {});
+  never_came_up(cm_event::type::failed,
+                {errc::connection_aborted, peer_ + " refused the handshake (" +
+                                               std::string(rdma_event_str(news.what)) +
+                                               ", status " + std::to_string(news.status) + ")"},
+                {});
 }
 
 result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> data) {
@@ -281,6 +286,7 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
     agree(client.theirs, client.reads);
   }
   const result<void> ready = make_ready(client.peer_pair);
+  if (ready.code() == errc::connection_aborted) return request_is_gone(peer_);
   if (!ready) return ready;
   hello mine = greeting(hello_kind::accept);
   mine.mtu = mtu_;
@@ -294,8 +300,7 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   p.rnr_retry_count = options_.rnr_retry;
   p.qp_num = number_;
   if (rdma_accept(id_.get(), &p) != 0) {
-    return failure{errc::bad_state, "the client " + peer_ + " has hung up: its request is gone"}
-        .with_errno(errno);
+    return request_is_gone(peer_).with_errno(errno);
   }
   phase_ = phase::accepting;
   set_waiting(true);
@@ -307,19 +312,28 @@ result<void> verbs_pair::make_ready(std::uint32_t peer_number) {
   peer_number_ = peer_number;
   ibv_qp_attr attr{};
   int mask = 0;
-  attr.qp_state = IBV_QPS_RTR;
-  if (rdma_init_qp_attr(id_.get(), &attr, &mask) != 0) {
-    return failure::from_os(errno, "the path to " + peer_);
-  }
+  const result<void> to_begin = ask_path(IBV_QPS_RTR, attr, mask);
+  if (!to_begin) return to_begin;
   const result<void> receiving = to_receive(attr, mask);
   if (!receiving) return receiving;
-  attr = ibv_qp_attr{};
-  mask = 0;
-  attr.qp_state = IBV_QPS_RTS;
-  if (rdma_init_qp_attr(id_.get(), &attr, &mask) != 0) {
-    return failure::from_os(errno, "the path to " + peer_);
-  }
+  const result<void> to_go_on = ask_path(IBV_QPS_RTS, attr, mask);
+  if (!to_go_on) return to_go_on;
   return to_send(attr, mask);
+}
+
+// What rdma_cm knows of the way to the peer, for a queue pair that is to be in `state`.
+result<void> verbs_pair::ask_path(ibv_qp_state state, ibv_qp_attr& attr, int& mask) const {
+  attr = ibv_qp_attr{};
+  attr.qp_state = state;
+  mask = 0;
+  if (rdma_init_qp_attr(id_.get(), &attr, &mask) == 0) return {};
+  // The connection is in no state to have a path any more.
+  if (errno == EINVAL) return hung_up().with_errno(EINVAL);
+  return failure::from_os(errno, "the path to " + peer_);
+}
+
+failure verbs_pair::hung_up() const {
+  return {errc::connection_aborted, peer_ + " hung up in the handshake"};
 }
 
 // `attr` comes from rdma_cm or a descriptor; what both sides agreed on and what the operator set has

@@ -201,6 +201,8 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] hello greeting(hello_kind kind) const noexcept;
   void agree(const hello& theirs, const read_depths& reads) noexcept;
   void agree_unsaid(const read_depths& reads) noexcept;
+  [[nodiscard]] result<void> ask_path(ibv_qp_state state, ibv_qp_attr& attr, int& mask) const;
+  [[nodiscard]] failure hung_up() const;
   [[nodiscard]] result<void> make_ready(std::uint32_t peer_number);
   [[nodiscard]] result<void> to_receive(ibv_qp_attr attr, int mask);
   [[nodiscard]] result<void> to_send(ibv_qp_attr attr, int mask);
