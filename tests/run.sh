@@ -64,7 +64,9 @@ configure() {  # configure ARGUMENT...
   local compiler=clang++-19
   [ "$variant" != gcc ] || compiler=g++-12
   mkdir -p "$build"
-  cmake -G Ninja -S "$root" -B "$build" -DCMAKE_CXX_COMPILER=$compiler "$@" \
+  # Lines in stack traces, no more of debug information: a sixth of the time to build.
+  cmake -G Ninja -S "$root" -B "$build" -DCMAKE_CXX_COMPILER=$compiler \
+    -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" "$@" \
     > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; fail "CMake found the above wrong"; }
 }
 

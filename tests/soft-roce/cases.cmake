@@ -29,17 +29,21 @@ function(cordma_soft_roce_batch batch)
   get_property(lines GLOBAL PROPERTY cordma_soft_roce_${batch})
   set(cases "${PROJECT_BINARY_DIR}/soft-roce/${batch}.cases")
   file(GENERATE OUTPUT "${cases}" CONTENT "${lines}")
-  cordma_soft_roce_machine(boot_${batch} SECONDS ${arg_SECONDS}
+  cordma_soft_roce_machine(boot_${batch} PROCESSORS 1 SECONDS ${arg_SECONDS}
     COMMAND bash "${PROJECT_SOURCE_DIR}/tests/soft-roce/cases.sh" run "${cases}"
       "${PROJECT_BINARY_DIR}/soft-roce/${batch}" --offline --timeout ${arg_SECONDS})
   set_tests_properties(soft-roce.boot_${batch} PROPERTIES FIXTURES_SETUP soft_roce_${batch})
 endfunction()
 
-# cordma_soft_roce_machine(name SECONDS s COMMAND ...): a test that boots machines itself, s seconds beside
-# the boot; no two of them run side by side.
+# cordma_soft_roce_machine(name SECONDS s [PROCESSORS n] COMMAND ...): a test that boots machines itself, s
+# seconds beside the boot; no two of them run side by side. They take longest, so they are started first.
 function(cordma_soft_roce_machine name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS" "COMMAND")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS;PROCESSORS" "COMMAND")
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 2)
+  endif()
   math(EXPR limit "${arg_SECONDS} + 300")
   cordma_test(soft-roce.${name} TIMEOUT ${limit} LABELS soft-roce COMMAND ${arg_COMMAND})
-  set_tests_properties(soft-roce.${name} PROPERTIES RESOURCE_LOCK soft_roce PROCESSORS 2)
+  set_tests_properties(soft-roce.${name} PROPERTIES RESOURCE_LOCK soft_roce COST ${arg_SECONDS}
+    PROCESSORS ${arg_PROCESSORS})
 endfunction()

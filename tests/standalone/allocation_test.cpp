@@ -21,7 +21,9 @@ std::vector<transport::kind> transports() {
 }
 constexpr int warm_up = 2000;
 constexpr int counted = 20'000;
-constexpr int counted_on_device = 2'000;  // which is tested in an emulated machine
+// A device is tested in an emulated machine.
+constexpr int warm_up_on_device = 500;
+constexpr int counted_on_device = 500;
 
 struct ground {
   wire& ends;
@@ -79,9 +81,10 @@ constexpr std::array<named_round, 6> rounds{{{"send and recv", message},
                                              {"fetch_add", add_one}}};
 
 task<> measure(ground& g, named_round what) {
-  for (int i = 0; i < warm_up; ++i) co_await what.run(g);
-  const std::uint64_t before = allocations();
   const bool on_device = transport_under_test() == transport::kind::verbs;
+  const int warm = on_device ? warm_up_on_device : warm_up;
+  for (int i = 0; i < warm; ++i) co_await what.run(g);
+  const std::uint64_t before = allocations();
   const int rounds_counted = on_device ? counted_on_device : counted;
   for (int i = 0; i < rounds_counted; ++i) co_await what.run(g);
   const std::uint64_t taken = allocations() - before;
