@@ -9,8 +9,9 @@ expect 0 '^16 operations: 8 done, 8 flushed$' sample-progress_async_stop "${how[
 expect 0 '^16 writes on 4 contexts, one thread and one loop$' sample-progress_multi_context "${how[@]}"
 [ "$(grep -cx 'a context: 4 writes are done' "$work/output")" = 4 ] || fail "not 4 for each context"
 expect 0 '^16 writes are done$' sample-progress_reactive "${how[@]}"
-[ "$(grep -Ex 'connecting|connected|closing|closed' "$work/output" | tr '\n' ' ')" = \
-  'connecting connected closing closed ' ] || fail "the states came otherwise"
+states=$(grep -Ex 'connecting|connected|closing|closed' "$work/output" | tr '\n' ' ')
+# Who looks after a turn may find itself connected already.
+[ "${states#connecting }" = 'connected closing closed ' ] || fail "the states came otherwise: $states"
 expect 0 '^16 callbacks: 15 good, 1 refused$' sample-progress_single_callback "${how[@]}"
 expect 0 '^255 resumptions: [0-9]+ done, 1 failed, [0-9]+ flushed$' sample-progress_error "${how[@]}"
 grep -q '^the failure: .*remote_access' "$work/output" || fail "another failure than expected"
