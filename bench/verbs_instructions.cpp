@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
       "awaited\n"
       "by cordma, and posted and polled by hand, on a provider that answers at once. Needs an RDMA "
       "device.");
-  int operations = 256;
+  int operations = 64;
   double most = 0;
   std::string json_to;
   app.add_option("-n,--operations", operations, "operations that are counted")

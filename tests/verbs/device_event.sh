@@ -1,3 +1,5 @@
-# Runs device_event_test.cpp on a machine whose network it may change.
+# Runs device_event_test.cpp, and removal_test.cpp, on a machine whose network and device it may change.
+set -e
 export CORDMA_TEST_TRANSPORT=verbs
-exec "$1" --source-file='*/verbs/device_event_test.cpp'
+"$1" --source-file='*/verbs/device_event_test.cpp'
+"$1" --source-file='*/verbs/removal_test.cpp'

@@ -1,0 +1,263 @@
+// What the connection manager says, agrees to and leaves behind.
+#include <doctest/doctest.h>
+#include <support/process.hpp>
+#include <support/stage.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool says(const failure& why, std::string_view words) {
+  CAPTURE(why.message());
+  return why.message().find(words) != std::string::npos;
+}
+
+}  // namespace
+
+// Each event of rdma_cm, by what it comes to here: the first eight below; DEVICE_REMOVAL and CONNECT_ERROR
+// are in removal_test.cpp and conformance/connect_test.cpp. Not to be had on Soft-RoCE: ROUTE_ERROR (there
+// is no subnet manager to ask), ADDR_CHANGE (of bonded interfaces). Not asked for here: MULTICAST_JOIN and
+// MULTICAST_ERROR (groups are joined by verbs).
+TEST_CASE("M4: resolved, asked, answered, established, disconnected: a connection's life") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Listener listener = on.server().listen(on.server_address()).value();
+    connect_operation connecting = on.client().connect(on.reach(listener)).start();
+    ConnectionRequest request = co_await listener.next();  // CONNECT_REQUEST
+    Endpoint server = co_await request.accept();           // ESTABLISHED
+    Endpoint client = co_await connecting;  // ADDR_RESOLVED, ROUTE_RESOLVED, CONNECT_RESPONSE
+    server.abort();
+    while (client.state() != endpoint_state::closed) co_await client.state_changed();
+    CHECK(client.first_cause()->code() == errc::connection_reset);  // DISCONNECTED
+  });
+}
+
+TEST_CASE("M4: no address, no answer, nobody there, a no: each is told as what it is") {
+  REQUIRE(std::system("ip neigh replace 10.77.0.99 lladdr 02:00:00:00:00:99 dev wire0") == 0);
+  stage s;
+  s.play([](stage& on) -> task<> {
+    connect_options impatient;
+    impatient.endpoint.connect_timeout = 500ms;
+    const result<Endpoint> off_the_map = co_await on.client().connect("192.0.2.1:7").result();
+    CHECK(off_the_map.code() == errc::unreachable);  // ADDR_ERROR, or refused at once
+    const result<Endpoint> silent =
+        co_await on.client().connect("10.77.0.99:7", impatient).result();
+    CHECK(silent.code() == errc::timed_out);  // no event comes for a minute; UNREACHABLE then
+    const result<Endpoint> nobody = co_await on.client().connect(own_host() + ":9").result();
+    CHECK(nobody.code() == errc::unreachable);  // REJECTED, by the kernel
+    CHECK(says(nobody.why(), "nobody listens"));
+
+    Listener listener = on.server().listen(on.server_address()).value();
+    connect_operation connecting = on.client().connect(on.reach(listener)).start();
+    ConnectionRequest request = co_await listener.next();
+    REQUIRE(request.reject({}).ok());
+    const result<Endpoint> refused = co_await connecting.result();
+    CHECK(refused.code() == errc::rejected);  // REJECTED, by the program
+  });
+}
+
+TEST_CASE("M5: read depths 1 and 16: as many reads as are started come back, at the agreed depth") {
+  for (const auto& [ours, theirs] : {std::pair{1U, 16U}, std::pair{16U, 1U}, std::pair{16U, 16U}}) {
+    CAPTURE(ours);
+    CAPTURE(theirs);
+    stage s;
+    s.play(
+        [](stage& on, std::uint32_t client_depth, std::uint32_t server_depth) -> task<> {
+          endpoint_options client;
+          client.read_depth = client_depth;
+          endpoint_options server;
+          server.read_depth = server_depth;
+          wire w = co_await connect(on, client, server);
+          const std::uint32_t agreed = std::min(client_depth, server_depth);
+          CHECK(w.client.actual().read_depth == agreed);
+          CHECK(w.server.actual().read_depth == agreed);
+          constexpr std::size_t reads = 48;
+          MemoryRegion in = client_memory(on, reads * 64);
+          MemoryRegion out = server_memory(on, reads * 64);
+          fill(out.bytes(), 7);
+          const RemoteMemory remote = exported(out);
+          std::vector<send_operation> under_way;
+          under_way.reserve(reads);
+          for (std::size_t i = 0; i < reads; ++i) {
+            const RemoteSlice from = remote.slice(i * 64, 64).value();
+            under_way.push_back(w.client.read(from, in.all().part(i * 64, 64)).start());
+          }
+          for (send_operation& one : under_way) co_await one;
+          CHECK(filled(in.bytes(), 7));
+        },
+        ours, theirs);
+  }
+}
+
+TEST_CASE("M5: private data arrives as long as it was given, though the message is padded") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    const std::size_t with_request = on.caps().max_connect_data;
+    const std::size_t with_accept = on.caps().max_accept_data;
+    Listener listener = on.server().listen(on.server_address()).value();
+    for (const std::size_t length :
+         {std::size_t{0}, std::size_t{1}, std::size_t{7}, with_request}) {
+      CAPTURE(length);
+      std::vector<std::byte> asked(length);
+      std::vector<std::byte> answered(with_accept - length);
+      fill(asked, 1);
+      fill(answered, 2);
+      connect_options ask;
+      ask.private_data = asked;
+      connect_options answer;
+      answer.private_data = answered;
+      connect_operation connecting = on.client().connect(on.reach(listener), ask).start();
+      ConnectionRequest request = co_await listener.next();
+      CHECK(std::ranges::equal(request.private_data(), asked));
+      Endpoint server = co_await request.accept(answer);
+      Endpoint client = co_await connecting;
+      CHECK(std::ranges::equal(client.peer_data(), answered));
+    }
+  });
+}
+
+TEST_CASE(
+    "M6: what a client sends the instant it is connected is never lost, in a thousand "
+    "connections") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, 8);
+    Listener listener = on.server().listen(on.server_address()).value();
+    for (std::uint64_t round = 0; round < 200; ++round) {
+      connect_operation connecting = on.client().connect(on.reach(listener)).start();
+      ConnectionRequest request = co_await listener.next();
+      connect_operation accepting = request.accept().start();
+      Endpoint client = co_await connecting;
+      fill(out.bytes(), round);
+      send_operation sending = client.send(out).start();  // the server may not know yet
+      Endpoint server = co_await accepting;
+      const Received got = co_await server.recv(in);
+      co_await sending;
+      CHECK(got.bytes == 8);
+      CHECK(filled(in.bytes(), round));
+      client.abort();
+    }
+  });
+}
+
+TEST_CASE("M6: both sides close at once: every receive is flushed once, none is left") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::size_t receives = 10;
+    MemoryRegion client_room = client_memory(on, 8);
+    MemoryRegion server_room = server_memory(on, 8);
+    for (int round = 0; round < 20; ++round) {
+      wire w = co_await connect(on);
+      std::vector<recv_operation> waiting;
+      waiting.reserve(2 * receives);
+      for (std::size_t i = 0; i < receives; ++i) {
+        waiting.push_back(w.client.recv(client_room).start());
+        waiting.push_back(w.server.recv(server_room).start());
+      }
+      state_operation here = w.client.close().start();
+      state_operation there = w.server.close().start();
+      co_await here;
+      co_await there;
+      std::size_t flushed = 0;
+      for (recv_operation& one : waiting) {
+        const result<Received> r = co_await one.result();
+        if (r.code() == errc::flushed) ++flushed;
+      }
+      CHECK(flushed == 2 * receives);
+      CHECK(w.client.first_cause()->code() == errc::not_connected);
+      CHECK(w.server.first_cause()->code() == errc::not_connected);
+    }
+  });
+}
+
+TEST_CASE("M7: a port whose listener has gone is listened on again, while its connections live") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Listener first = on.server().listen(on.server_address()).value();
+    const std::uint16_t port = first.bound().port;
+    connect_operation connecting = on.client().connect(on.reach(first)).start();
+    ConnectionRequest request = co_await first.next();
+    Endpoint server = co_await request.accept();
+    Endpoint client = co_await connecting;
+    CHECK(on.server().listen(on.server_address(port)).code() == errc::in_use);
+    first.close();
+    Listener second = on.server().listen(on.server_address(port)).value();
+    connect_operation again = on.client().connect(on.reach(second)).start();
+    ConnectionRequest other = co_await second.next();
+    Endpoint other_server = co_await other.accept();
+    Endpoint other_client = co_await again;
+    MemoryRegion out = client_memory(on, 8);
+    MemoryRegion in = server_memory(on, 8);
+    recv_operation receiving = server.recv(in).start();
+    co_await client.send(out);
+    co_await receiving;
+  });
+}
+
+namespace {
+
+// Connects by descriptors, which leave the connection manager out: who is killed then says nothing.
+int silent_life(wire_to_peer& parent) {
+  host h;
+  Endpoint e = h.worker.prepare().value();
+  const std::vector<std::byte> mine = e.descriptor().value();
+  parent.tell(std::string(reinterpret_cast<const char*>(mine.data()), mine.size()));
+  const std::string theirs = parent.hear();
+  e.connect(std::as_bytes(std::span(theirs))).value();
+  return h.worker.run([](Endpoint* of) -> task<int> {
+    while (of->state() != endpoint_state::closed) co_await of->state_changed();
+    co_return 0;
+  }(&e));
+}
+
+}  // namespace
+
+TEST_CASE("M7: the timeout of an acknowledgement decides how soon a dead peer is known") {
+  // Seven tries of 4.096 us * 2^n: 0.1 s, and 3.7 s, which the other is through in.
+  constexpr std::array<std::uint8_t, 2> codes{12, 17};
+  std::vector<child_process> peers;
+  std::vector<Context> contexts;
+  std::vector<std::unique_ptr<Worker>> workers;
+  reactor loop;
+  std::vector<Endpoint> ends;
+  for (std::size_t i = 0; i < codes.size(); ++i) peers.emplace_back(silent_life);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    context_options options = host::only();
+    options.verbs.timeout = codes[i];
+    contexts.emplace_back(options);
+    workers.push_back(std::make_unique<Worker>(contexts.back(), loop));
+    Endpoint e = workers.back()->prepare().value();
+    const std::string theirs = peers[i].wire().hear();
+    const std::vector<std::byte> mine = e.descriptor().value();
+    peers[i].wire().tell(std::string(reinterpret_cast<const char*>(mine.data()), mine.size()));
+    e.connect(std::as_bytes(std::span(theirs))).value();
+    ends.push_back(std::move(e));
+  }
+  cordma::run(loop,
+              [](std::vector<Context>* of, std::vector<Endpoint>* both,
+                 std::vector<child_process>* to_kill) -> task<> {
+                for (Endpoint& e : *both) {
+                  while (e.state() == endpoint_state::connecting) co_await e.state_changed();
+                  REQUIRE(e.state() == endpoint_state::connected);
+                }
+                for (child_process& p : *to_kill) p.kill();
+                MemoryRegion a = (*of)[0].allocate(8).value();
+                MemoryRegion b = (*of)[1].allocate(8).value();
+                send_operation slow = (*both)[1].send(b).start();
+                send_operation quick = (*both)[0].send(a).start();
+                const result<void> first = co_await quick.result();
+                CHECK_FALSE(first.ok());
+                CHECK_FALSE(slow.done());
+                const result<void> second = co_await slow.result();
+                CHECK_FALSE(second.ok());
+              }(&contexts, &ends, &peers));
+}

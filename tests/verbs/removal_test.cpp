@@ -1,0 +1,37 @@
+// The RDMA device is taken away under everything. Leaves its machine without one, and so has it alone.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cstdlib>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+task<> lose_the_device(Worker* worker, Context* context) {
+  Listener listener = worker->listen(own_host() + ":0").value();
+  const std::string where = own_host() + ":" + std::to_string(listener.bound().port);
+  wire w = co_await connect(*worker, listener, where);
+  MemoryRegion memory = context->allocate(64).value();
+  recv_operation waiting = w.server.recv(memory).start();
+  next_operation asked = listener.next().start();
+  REQUIRE(std::system("rdma link del rxe0 &") == 0);  // DEVICE_REMOVAL
+  const result<Received> flushed = co_await waiting.result();
+  CHECK(flushed.code() == errc::flushed);
+  while (w.client.state() != endpoint_state::closed) co_await w.client.state_changed();
+  CHECK(w.client.first_cause()->code() == errc::connection_reset);
+  CHECK(w.server.first_cause()->code() == errc::connection_reset);
+  const result<Endpoint> again = co_await worker->connect(where).result();
+  CHECK(again.code() == errc::unreachable);
+  asked.cancel();
+  const result<ConnectionRequest> nobody = co_await asked.result();
+  CHECK_FALSE(nobody.ok());
+}
+
+}  // namespace
+
+TEST_CASE("M4: the device is removed: every connection ends, and so does the program") {
+  host h(wait_mode::event);
+  h.worker.run(lose_the_device(&h.worker, &h.context));
+}
