@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/verbs/adapter.hpp>
+#include <cordma/net/transport/verbs/arrival_watch.hpp>
 
 #include <bit>
 #include <memory>
@@ -182,11 +183,12 @@ class verbs_pair final : public queue_pair {
   void came_up(std::span<const std::byte> data);
   void say_goodbye() noexcept;
   void advance_close() noexcept;
-  void say(word what) noexcept;
+  void say(word what, std::uint16_t count = 0) noexcept;
   void on_timer() noexcept;
   void on_repeat() noexcept;
   void watch_peer() noexcept;
   void probe() noexcept;
+  void watch_arrivals() noexcept;
   void set_waiting(bool on) noexcept;
   [[nodiscard]] failure reset(const char* how) const;
 
@@ -235,6 +237,7 @@ class verbs_pair final : public queue_pair {
   duration repeat_after_{};
   std::uint32_t activity_ = 0;
   std::uint32_t activity_seen_ = 0;
+  arrival_watch watch_;  // service::uc
   std::string peer_;
   std::unique_ptr<handshake> handshake_;
   std::optional<pair_descriptor> own_descriptor_;
