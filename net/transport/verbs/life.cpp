@@ -2,6 +2,7 @@
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -19,6 +20,7 @@ constexpr duration longest_repeat = std::chrono::milliseconds(500);
 
 verbs_pair::~verbs_pair() {
   set_waiting(false);
+  directory_.reset();
   home_.drop_list(*this);
   home_.drop_events(this, nullptr);
   if (placed_) home_.leave(*this, place_, number_);
@@ -67,6 +69,7 @@ void verbs_pair::enter_error(failure why) noexcept {
   phase_ = phase::dead;
   home_.home().remove(repeat_);
   home_.home().remove(timer_);
+  directory_.reset();
   if (home_.has_list(*this)) {
     const post_list& l = home_.list_for(*this);
     for (std::uint32_t i = 0; i < l.count; ++i) sends_[l.first + i].on_device = false;

@@ -2,6 +2,7 @@
 
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
 
 #include <arpa/inet.h>
 

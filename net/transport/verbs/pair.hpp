@@ -85,6 +85,7 @@ class recv_table {
 };
 
 struct datagram_room;
+class port_directory;
 
 // Bound to the adapter's thread.
 class verbs_pair final : public queue_pair {
@@ -109,6 +110,9 @@ class verbs_pair final : public queue_pair {
   result<datagram_peer> group(const address& name) override;
   result<void> join(const address& group) override;
   result<void> leave(const address& group) override;
+  result<address> bind(const address& where) override;
+  result<std::uint64_t> resolve(const address& to) override;
+  void forget(std::uint64_t request) noexcept override;
 
   // Called by the adapter.
   void begin(std::vector<socket_address> candidates, std::string peer,
@@ -174,6 +178,7 @@ class verbs_pair final : public queue_pair {
 
   // datagram.cpp
   void leave_groups() noexcept;
+  [[nodiscard]] result<port_directory*> directory();
 
   // life.cpp: errors, closing, probing
   void enter_error(failure why) noexcept;
@@ -243,6 +248,7 @@ class verbs_pair final : public queue_pair {
   std::optional<pair_descriptor> own_descriptor_;
   std::uint64_t peer_token_ = 0;
   std::unique_ptr<datagram_room> room_;  // service::ud
+  std::unique_ptr<port_directory> directory_;
   std::vector<std::pair<gid_bytes, unique_fd>> groups_;
 };
 
