@@ -1,7 +1,9 @@
 #include <cordma/net/datagram.hpp>
 
+#include <cordma/net/connect.hpp>
 #include <cordma/net/detail/worker_core.hpp>
 
+#include <new>
 #include <string>
 
 namespace cordma {
@@ -95,6 +97,19 @@ result<void> DatagramEndpoint::leave(const transport::address& group) {
   return core_->pair->leave(group);
 }
 
+result<transport::address> DatagramEndpoint::bind(std::string_view where) {
+  if (!is_open(*core_)) return errc::bad_state;
+  if (!core_->home->on_owner_thread()) {
+    return failure{errc::no_lock, "a port may only be used on the thread of its Worker"};
+  }
+  const result<transport::address> parsed = parse_address(where);
+  return parsed ? core_->pair->bind(*parsed) : parsed;
+}
+
+resolve_operation DatagramEndpoint::resolve(std::string to) {
+  return resolve_operation(*core_, std::move(to));
+}
+
 state_operation DatagramEndpoint::close() noexcept {
   return state_operation(*core_, state_operation::kind::close);
 }
@@ -105,5 +120,62 @@ const endpoint_options& DatagramEndpoint::actual() const noexcept { return core_
 transport::kind DatagramEndpoint::transport() const noexcept { return core_->caps->transport; }
 std::size_t DatagramEndpoint::inflight() const noexcept { return core_->inflight(); }
 const endpoint_counters& DatagramEndpoint::counters() const noexcept { return core_->counters; }
+
+// ---- resolve_operation ----
+
+resolve_operation::resolve_operation(detail::endpoint_core& endpoint, std::string to)
+    : operation(endpoint.home), endpoint_(&endpoint), to_(std::move(to)) {}
+
+resolve_operation::~resolve_operation() {
+  if (state() == phase::queued) endpoint_->pair->forget(request_);
+}
+
+failure resolve_operation::obstacle() const noexcept {
+  if (endpoint_->worker == nullptr) return {errc::shutdown, "its Worker is gone"};
+  if (!endpoint_->home->on_owner_thread()) {
+    return {errc::no_lock, "a port may only be used on the thread of its Worker"};
+  }
+  if (endpoint_->state != endpoint_state::connected) {
+    return {errc::not_connected, "the port is closed, or closing"};
+  }
+  return errc::ok;
+}
+
+void resolve_operation::do_start() noexcept {
+  failure why = obstacle();
+  if (why.code() != errc::ok) return fail(std::move(why));
+  try {
+    ask();
+  } catch (const std::bad_alloc&) {
+    fail(errc::no_memory);
+  }
+}
+
+void resolve_operation::ask() {
+  const cordma::result<transport::address> at = parse_address(to_);
+  if (!at) return fail(at.why());
+  const cordma::result<std::uint64_t> request = endpoint_->pair->resolve(*at);
+  if (!request) return fail(request.why());
+  request_ = *request;
+  set_phase(phase::queued);
+  endpoint_->resolvers.push_back(*this);
+}
+
+void resolve_operation::do_cancel() noexcept {
+  endpoint_->pair->forget(request_);
+  unlink();
+  fail(errc::canceled);
+}
+
+void resolve_operation::on_resolved(const transport::cm_event& event) noexcept {
+  if (event.why.code() != errc::ok) return fail(event.why);
+  found_ = event.port;
+  finish();
+}
+
+void resolve_operation::fail(failure why) noexcept {
+  failure_ = std::move(why.with_operation("resolve"));
+  finish();
+}
 
 }  // namespace cordma

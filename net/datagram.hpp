@@ -5,6 +5,13 @@
 #include <cordma/net/operations.hpp>
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace cordma::transport {
+struct cm_event;
+}
 
 namespace cordma {
 
@@ -59,6 +66,36 @@ class [[nodiscard]] datagram_operation final
 using datagram_send_operation = datagram_operation<void>;
 using datagram_recv_operation = datagram_operation<Datagram>;
 
+// Resolves with the port that is bound at an address, whoever's it is. Errors: invalid_value (the
+// address), unreachable (nobody is bound there, or no way leads there), timed_out (connect_timeout),
+// not_supported (as bind()), not_connected (this port is closed), flushed (it closed meanwhile), shutdown,
+// no_lock. On cancellation: withdrawn, canceled.
+class [[nodiscard]] resolve_operation final : public operation<resolve_operation, datagram_peer> {
+ public:
+  resolve_operation(detail::endpoint_core& endpoint, std::string to);
+  resolve_operation(resolve_operation&&) noexcept = default;
+  ~resolve_operation();
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  friend struct detail::endpoint_core;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  datagram_peer take() const noexcept { return found_; }
+  [[nodiscard]] failure obstacle() const noexcept;
+  void ask();
+  void on_resolved(const transport::cm_event& event) noexcept;
+  void fail(failure why) noexcept;
+
+  detail::endpoint_core* endpoint_;
+  std::string to_;
+  std::uint64_t request_ = 0;
+  std::optional<failure> failure_;
+  datagram_peer found_;
+};
+
 // A handle, move-only; belongs to one Worker and may be used on its thread only (anything else fails
 // with no_lock). Made by Worker::datagram(). A datagram is lost, doubled or overtaken without anybody
 // being told: no error follows. It is lost for certain where the peer has posted no receive, or one
@@ -86,6 +123,15 @@ class DatagramEndpoint {
   // One datagram, from anybody: `from` answers it. Errors: not_permitted (the region lacks
   // local_write), invalid_value.
   datagram_recv_operation recv_from(const Slice& into) noexcept;
+
+  // From now on resolve() of others finds this port at that address, and so does every program on
+  // rdma_cm (port space UDP), until it closes. "host:port", ":0"; the address with the port that was
+  // chosen. Post receives first: whoever finds it may send at once. Errors: invalid_value (the address,
+  // or options.qkey was not transport::bound_qkey), in_use, unreachable (an address of no device),
+  // not_supported (no rdma_cm: verbs alone has it), bad_state (closed), no_lock.
+  [[nodiscard]] result<transport::address> bind(std::string_view where);
+  // Which port is bound at "host:port"; its key comes with it.
+  resolve_operation resolve(std::string to);
 
   // What is sent to group(name) reaches everybody who joined it, the sender as well, and who holds
   // this port's qkey. Errors: invalid_value (no name), not_found (left without having joined),

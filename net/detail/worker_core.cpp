@@ -332,6 +332,10 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     e->end(std::move(event.why));
     return;
   }
+  if (event.what == type::resolved) {
+    e->on_resolved(event);
+    return;
+  }
   if (event.what == type::established) {
     if (e->peer_data.empty()) e->peer_data = std::move(event.data);
     e->refresh_grant();
@@ -523,6 +527,15 @@ void endpoint_core::flush_waiting() noexcept {
       op.complete_failed(flushed(op.op_name()));
     }
   }
+  while (!resolvers.empty()) resolvers.pop_front().fail(flushed("resolve"));
+}
+
+void endpoint_core::on_resolved(const transport::cm_event& event) noexcept {
+  resolvers.for_each([&event](resolve_operation& op) {
+    if (op.request_ != event.request) return;
+    op.unlink();
+    op.on_resolved(event);
+  });
 }
 
 failure endpoint_core::flushed(const char* operation) const noexcept {

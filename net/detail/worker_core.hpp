@@ -1,6 +1,7 @@
 // What stands behind Worker and Endpoint: slots, credits, and the way from a completion to a coroutine.
 #pragma once
 
+#include <cordma/net/datagram.hpp>
 #include <cordma/net/detail/context_core.hpp>
 #include <cordma/net/detail/device_event_queue.hpp>
 #include <cordma/net/detail/region_core.hpp>
@@ -16,7 +17,6 @@
 namespace cordma {
 class connect_operation;
 struct connect_options;
-class DatagramEndpoint;
 }  // namespace cordma
 
 namespace cordma::detail {
@@ -115,6 +115,7 @@ struct endpoint_core : list_node {
   list<post_base> waiting_sends;
   list<post_base> waiting_recvs;
   list<state_operation> state_waiters;
+  list<resolve_operation> resolvers;  // of a datagram port
   std::shared_ptr<const failure> cause;
   connect_operation* connector = nullptr;
   endpoint_counters counters;
@@ -137,6 +138,7 @@ struct endpoint_core : list_node {
   // wiring.cpp: before it is connected, what is started waits.
   void start_wiring(worker_core& owner, const std::string& to, const connect_options& options);
   void on_wired() noexcept;
+  void on_resolved(const transport::cm_event& event) noexcept;
   void take_over(endpoint_core& made) noexcept;
   void start_waiting() noexcept;
   void refresh_grant() noexcept;

@@ -104,8 +104,27 @@ class queue_pair {
     return errc::not_supported;
   }
 
+  // service::ud, by rdma_cm's port space UDP. Whoever asks there learns of this port, until it ends; the
+  // address, with the port number that was chosen. in_use, unreachable; invalid_value: another qkey than
+  // bound_qkey.
+  virtual result<address> bind(const address& where) {
+    static_cast<void>(where);
+    return failure{errc::not_supported, needs_rdma_cm};
+  }
+  // Who is bound there: the event `resolved` follows with this number, within connect_timeout.
+  virtual result<std::uint64_t> resolve(const address& to) {
+    static_cast<void>(to);
+    return failure{errc::not_supported, needs_rdma_cm};
+  }
+  // No event follows any more.
+  virtual void forget(std::uint64_t request) noexcept { static_cast<void>(request); }
+
   // The layer above finds its endpoint by this. Set before the queue pair is used.
   void* user = nullptr;
+
+ private:
+  static constexpr const char* needs_rdma_cm =
+      "ports are found by address on verbs alone: carry what self() says to the peer";
 };
 
 class listener {
@@ -130,6 +149,7 @@ struct cm_event {
     failed,           // queue_pair never came up: unreachable, timed_out, unsupported_version, ...
     disconnected,     // queue_pair is in error: why is the first cause (not_connected, when this
                       // side or the peer closed gracefully; connection_reset when it did not)
+    resolved,         // queue_pair asked by `request`, and `port` is the answer; or `why`
     device,           // about no connection: `about`
   };
   type what = type::none;
@@ -139,6 +159,7 @@ struct cm_event {
   failure why{errc::ok};
   std::vector<std::byte> data;
   std::string peer;
+  datagram_peer port;
   device_event about;
 };
 

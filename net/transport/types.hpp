@@ -123,6 +123,9 @@ struct datagram_peer {
   std::uint32_t qkey = 0;
 };
 
+// The key of every port that is bound to an address: rdma_cm tells it of each (RDMA_UDP_QKEY).
+inline constexpr std::uint32_t bound_qkey = 0x01234567;
+
 namespace post_flag {
 inline constexpr std::uint8_t fence = 1;        // not before earlier reads and atomics are done
 inline constexpr std::uint8_t inline_data = 2;  // payload is copied before post_send returns

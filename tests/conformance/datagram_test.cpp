@@ -7,6 +7,7 @@
 #include <cordma/runtime/scope.hpp>
 
 #include <deque>
+#include <optional>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -347,5 +348,41 @@ TEST_CASE("L7: a datagram port is not connected, and an Endpoint is no datagram 
     CHECK(on.client().datagram().code() == errc::full);
     first = DatagramEndpoint();
     CHECK(on.client().counters().endpoints == 0);
+  });
+}
+
+TEST_CASE("L7: a port is found at the address that it is bound to, until it closes" *
+          only_on(transport::kind::verbs, "it is rdma_cm that finds ports")) {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    two_ports p(on, 64, with_key(transport::bound_qkey));
+    const transport::address at = p.b.bind(own_host() + ":0").value();
+    CHECK(at.port != 0);
+    DatagramEndpoint other = on.server().datagram(with_key(transport::bound_qkey)).value();
+    CHECK(other.bind(at.text()).code() == errc::in_use);
+    CHECK(p.a.bind(own_host() + ":0").code() == errc::invalid_value);
+    // Several at once, and one that nobody waits for any more.
+    resolve_operation first = p.a.resolve(at.text()).start();
+    resolve_operation second = p.a.resolve(at.text()).start();
+    std::optional<resolve_operation> dropped(p.a.resolve(at.text()).start());
+    dropped.reset();
+    const datagram_peer found = co_await first;
+    const datagram_peer again = co_await second;
+    CHECK(found.address == p.to.address);
+    CHECK(found.queue_pair == p.to.queue_pair);
+    CHECK(found.qkey == transport::bound_qkey);
+    CHECK(again.queue_pair == p.to.queue_pair);
+    datagram_recv_operation receiving = p.b.recv_from(p.in).start();
+    co_await p.a.send_to(found, p.out);
+    co_await receiving;
+    // Not there any more.
+    resolve_operation flushed = p.b.resolve(at.text()).start();
+    co_await p.b.close();
+    const result<datagram_peer> ended = co_await flushed.result();
+    CHECK(ended.code() == errc::flushed);
+    const result<datagram_peer> gone = co_await p.a.resolve(at.text()).result();
+    CHECK(gone.code() == errc::unreachable);
+    const result<datagram_peer> unnamed = co_await p.a.resolve("no port").result();
+    CHECK(unnamed.code() == errc::invalid_value);
   });
 }

@@ -76,7 +76,8 @@ TEST_CASE("private data for a peer without cordma: the user's bytes and nothing 
 }
 
 TEST_CASE("control datagrams: what was said comes back; anything else is dropped") {
-  const control_message m{.what = word::attached,
+  const control_message m{.what = word::sent,
+                          .count = 0xFEDC,
                           .to_pair = 17,
                           .from_pair = 0xFFFFFE,
                           .to_token = 0x0123456789ABCDEF,
@@ -86,6 +87,7 @@ TEST_CASE("control datagrams: what was said comes back; anything else is dropped
   control_message back;
   REQUIRE(decode(bytes, back));
   CHECK(back.what == m.what);
+  CHECK(back.count == m.count);
   CHECK(back.to_pair == m.to_pair);
   CHECK(back.from_pair == m.from_pair);
   CHECK(back.to_token == m.to_token);

@@ -124,61 +124,6 @@ TEST_CASE("M5: private data arrives as long as it was given, though the message 
   });
 }
 
-TEST_CASE(
-    "M6: what a client sends the instant it is connected is never lost, in a thousand "
-    "connections") {
-  stage s;
-  s.play([](stage& on) -> task<> {
-    MemoryRegion out = client_memory(on, 8);
-    MemoryRegion in = server_memory(on, 8);
-    Listener listener = on.server().listen(on.server_address()).value();
-    for (std::uint64_t round = 0; round < 200; ++round) {
-      connect_operation connecting = on.client().connect(on.reach(listener)).start();
-      ConnectionRequest request = co_await listener.next();
-      connect_operation accepting = request.accept().start();
-      Endpoint client = co_await connecting;
-      fill(out.bytes(), round);
-      send_operation sending = client.send(out).start();  // the server may not know yet
-      Endpoint server = co_await accepting;
-      const Received got = co_await server.recv(in);
-      co_await sending;
-      CHECK(got.bytes == 8);
-      CHECK(filled(in.bytes(), round));
-      client.abort();
-    }
-  });
-}
-
-TEST_CASE("M6: both sides close at once: every receive is flushed once, none is left") {
-  stage s;
-  s.play([](stage& on) -> task<> {
-    constexpr std::size_t receives = 10;
-    MemoryRegion client_room = client_memory(on, 8);
-    MemoryRegion server_room = server_memory(on, 8);
-    for (int round = 0; round < 20; ++round) {
-      wire w = co_await connect(on);
-      std::vector<recv_operation> waiting;
-      waiting.reserve(2 * receives);
-      for (std::size_t i = 0; i < receives; ++i) {
-        waiting.push_back(w.client.recv(client_room).start());
-        waiting.push_back(w.server.recv(server_room).start());
-      }
-      state_operation here = w.client.close().start();
-      state_operation there = w.server.close().start();
-      co_await here;
-      co_await there;
-      std::size_t flushed = 0;
-      for (recv_operation& one : waiting) {
-        const result<Received> r = co_await one.result();
-        if (r.code() == errc::flushed) ++flushed;
-      }
-      CHECK(flushed == 2 * receives);
-      CHECK(w.client.first_cause()->code() == errc::not_connected);
-      CHECK(w.server.first_cause()->code() == errc::not_connected);
-    }
-  });
-}
-
 TEST_CASE("M7: a port whose listener has gone is listened on again, while its connections live") {
   stage s;
   s.play([](stage& on) -> task<> {

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <poll.h>
 #include <sys/wait.h>
@@ -338,6 +339,79 @@ task<> ping(Context* context, Worker* worker, std::string to) {
   co_await e.close();
 }
 
+// ---- udaddy: so many messages of so many bytes one way, then as many back ----
+
+constexpr std::uint32_t udaddy_count = 25;
+constexpr std::size_t udaddy_bytes = 300;
+constexpr const char* udaddy_port = ":7174";  // of its own choice
+
+struct ud_station {
+  explicit ud_station(host* on)
+      : port(on->worker.datagram(found()).value()),
+        memory(on->context.allocate(2 * udaddy_count * udaddy_bytes, access::local_write).value()) {
+    for (std::uint32_t i = 0; i < udaddy_count; ++i) {
+      arriving.push_back(port.recv_from(memory.all().part(i * udaddy_bytes, udaddy_bytes)).start());
+    }
+  }
+  static endpoint_options found() {
+    endpoint_options o;
+    o.qkey = transport::bound_qkey;
+    return o;
+  }
+  [[nodiscard]] Slice outgoing(std::uint32_t i) const {
+    return memory.all().part((udaddy_count + i) * udaddy_bytes, udaddy_bytes);
+  }
+  DatagramEndpoint port;
+  MemoryRegion memory;
+  std::vector<datagram_recv_operation> arriving;
+};
+
+// The immediate tells the other side whom to answer, which its address alone does not.
+task<> send_datagrams(ud_station* s, datagram_peer to) {
+  const std::uint32_t own = s->port.self().value().queue_pair;
+  for (std::uint32_t i = 0; i < udaddy_count; ++i) {
+    co_await s->port.send_imm_to(to, s->outgoing(i), own);
+  }
+}
+
+task<datagram_peer> receive_datagrams(ud_station* s) {
+  Datagram got;
+  for (datagram_recv_operation& op : s->arriving) {
+    got = co_await op;
+    CHECK(got.bytes == udaddy_bytes);
+    CHECK(got.has_imm);
+    CHECK(got.imm == got.from.queue_pair);
+  }
+  co_return got.from;
+}
+
+task<> serve_udaddy(ud_station* s) {
+  const datagram_peer client = co_await receive_datagrams(s);
+  co_await send_datagrams(s, client);
+}
+
+task<> ask_udaddy(ud_station* s) {
+  datagram_peer server;
+  for (bool found = false; !found;) {
+    resolve_operation resolving = s->port.resolve(own_host() + udaddy_port).start();
+    const result<datagram_peer> r = co_await resolving.result();
+    found = r.ok();
+    if (found) server = *r;
+    REQUIRE((found || r.code() == errc::unreachable));  // it may not listen yet
+    co_await sleep_for(std::chrono::milliseconds(20));
+  }
+  CHECK(server.qkey == transport::bound_qkey);
+  co_await send_datagrams(s, server);
+  const datagram_peer from = co_await receive_datagrams(s);
+  CHECK(from.queue_pair == server.queue_pair);
+  CHECK(from.address == server.address);
+}
+
+std::string udaddy(const std::string& how) {
+  return "udaddy " + how + " " + own_host() + " -C " + std::to_string(udaddy_count) + " -S " +
+         std::to_string(udaddy_bytes) + " 2>&1";
+}
+
 }  // namespace
 
 TEST_CASE("M3: a plain verbs client and our Listener: every operation, polling and in events") {
@@ -390,6 +464,23 @@ TEST_CASE("M3: rping is answered, and answers") {
   h.worker.run(ping(&h.context, &h.worker, own_host() + ":" + std::to_string(port + 1)));
   CHECK(server.join() == 0);
   CHECK(server.said().find("from cordma") != std::string::npos);
+}
+
+TEST_CASE("M3: udaddy finds a port of ours by its address, and a port of ours finds udaddy's") {
+  host h(wait_mode::adaptive);
+  {
+    ud_station s(&h);
+    CHECK(s.port.bind(own_host() + udaddy_port).value().port == 7174);
+    program client(udaddy("-s"));
+    h.worker.run(serve_udaddy(&s));
+    CHECK(client.join() == 0);
+    MESSAGE(client.said());
+  }
+  ud_station s(&h);
+  program server(udaddy("-b"));
+  h.worker.run(ask_udaddy(&s));
+  CHECK(server.join() == 0);
+  MESSAGE(server.said());
 }
 
 TEST_CASE("M3: whoever does not know the other's kind is told so, and the next one is served") {

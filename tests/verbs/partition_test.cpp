@@ -51,6 +51,33 @@ task<> fall_silent(side* here) {
   cut.reset();
 }
 
+// Two connections over the wire, a message on each, and nothing comes back.
+task<> wait_with_two_patiences(side* here) {
+  endpoint_options soon;
+  soon.peer_timeout = std::chrono::seconds(1);
+  endpoint_options late;
+  late.peer_timeout = std::chrono::seconds(8);
+  Endpoint first = co_await meet(here, port, soon);
+  Endpoint second = co_await meet(here, port + 10, late);
+  const netem cut("loss 100%");
+  meet_at("cut");
+  if (on_server()) {
+    co_await await_end(&first);
+    co_await await_end(&second);
+    meet_at("both-over");
+    co_return;
+  }
+  MemoryRegion memory = here->memory(64);
+  send_operation patient = second.send(memory.all().first(8)).start();
+  send_operation hasty = first.send(memory.all().part(8, 8)).start();
+  const result<void> failed = co_await hasty.result();
+  CHECK(failed.code() == errc::connection_reset);
+  CHECK_FALSE(patient.done());
+  const result<void> failed_too = co_await patient.result();
+  CHECK(failed_too.code() == errc::connection_reset);
+  meet_at("both-over");
+}
+
 enum class fate : std::uint8_t { killed, unplugged };  // of the server
 
 struct workshop {
@@ -141,6 +168,11 @@ TEST_CASE(
     "K10: an idle connection notices that the wire is cut, on both sides, without a request") {
   side here;
   here.worker.run(fall_silent(&here));
+}
+
+TEST_CASE("M7: of two messages into a cut wire the one with the shorter peer_timeout fails first") {
+  side here;
+  here.worker.run(wait_with_two_patiences(&here));
 }
 
 TEST_CASE("K10: the peer is killed in the middle of everything: every waiter learns it in time") {

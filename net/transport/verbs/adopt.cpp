@@ -21,8 +21,7 @@ result<cm_event> verbs_adapter::adopt(rdma_cm_event* event) {
   rdma_ack_cm_event(event);  // an identifier moves when nothing of it is unacknowledged
   owned_id id(news.id);
   const device& own = owner_->hardware();
-  if (id->verbs == nullptr || own.name != ibv_get_device_name(id->verbs->device) ||
-      id->port_num != own.port) {
+  if (!leads_by(id.get(), own)) {
     turn_away(id.get(), hello_kind::reject);
     return failure{errc::invalid_value, "the client came by another device or port than " +
                                             own.name + ":" + std::to_string(own.port)};

@@ -27,6 +27,12 @@ result<void> fits(std::span<const std::byte> data, std::size_t most) {
 
 hello of_kind(hello_kind kind) noexcept { return {.kind = kind, .mtu = 1}; }
 
+int to_milliseconds(duration d) noexcept {
+  constexpr duration longest = std::chrono::hours(24);
+  return static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::min(d, longest)).count());
+}
+
 void refuse(rdma_cm_id* id, const private_data& bytes) noexcept {
   rdma_reject(id, bytes.bytes.data(), bytes.length);
 }
@@ -111,6 +117,65 @@ socket_address to_address(const ibv_gid& gid) {
   return s;
 }
 
+result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& domain,
+                                 const cm_token& token, rdma_port_space space,
+                                 const socket_address& to, duration patience) {
+  const verbs_options& options = domain.options();
+  rdma_cm_id* raw = nullptr;
+  if (rdma_create_id(cm, &raw, token.packed(), space) != 0) {
+    return failure::from_os(errno, "making an rdma_cm identifier");
+  }
+  owned_id id(raw);
+  std::uint8_t tos = options.traffic_class;
+  if (tos != 0) {
+    static_cast<void>(rdma_set_option(raw, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
+  }
+  socket_address from;
+  if (options.gid_index >= 0) {
+    const std::optional<ibv_gid_entry> own = domain.choose_gid(nullptr);
+    if (!own) {
+      return failure{errc::unreachable, "the GID that verbs.gid_index names, " +
+                                            std::to_string(options.gid_index) + ", has gone"};
+    }
+    from = to_address(own->gid);
+    if (from.get()->sa_family != to.get()->sa_family) {
+      return failure{errc::unreachable, to_text(to.get()) +
+                                            " is of another address family than the GID that "
+                                            "verbs.gid_index names"};
+    }
+  }
+  socket_address target = to;
+  if (rdma_resolve_addr(raw, from.length != 0 ? from.get() : nullptr, target.get(),
+                        to_milliseconds(patience)) != 0) {
+    return failure{errc::unreachable, "no RDMA device leads to " + to_text(to.get()) + " (" +
+                                          std::strerror(errno) + ")"}
+        .with_errno(errno);
+  }
+  return id;
+}
+
+result<void> resolve_route(rdma_cm_id* id, const verbs_domain& domain, const std::string& peer,
+                           duration patience) {
+  const device& own = domain.hardware();
+  if (!leads_by(id, own)) {
+    const std::string over =
+        id->verbs != nullptr ? ibv_get_device_name(id->verbs->device) : "no device";
+    return failure{errc::unreachable, peer + " is reached by " + over + ", and this Context uses " +
+                                          own.name + ":" + std::to_string(own.port) +
+                                          " (verbs.device)"};
+  }
+  if (rdma_resolve_route(id, to_milliseconds(patience)) == 0) return {};
+  const int code = errno;
+  return failure{errc::unreachable,
+                 "no RDMA device leads to " + peer + " (" + std::strerror(code) + ")"}
+      .with_errno(code);
+}
+
+bool leads_by(const rdma_cm_id* id, const device& own) noexcept {
+  return id->verbs != nullptr && own.name == ibv_get_device_name(id->verbs->device) &&
+         id->port_num == own.port;
+}
+
 verbs_listener::~verbs_listener() { home_.close(*this, std::move(id_)); }
 
 void verbs_adapter::close(const verbs_listener& l, owned_id id) noexcept {
@@ -126,13 +191,12 @@ void verbs_adapter::close(const verbs_listener& l, owned_id id) noexcept {
   });
 }
 
-result<std::unique_ptr<listener>> verbs_adapter::listen_for(peer_kind whom, const address& where) {
+result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token, rdma_port_space space,
+                           const address& where) {
   result<std::vector<socket_address>> places = resolve(where, true);
   if (!places) return places.why();
-  const std::uint64_t number = ++last_listener_;
   rdma_cm_id* raw = nullptr;
-  const cm_token token{cm_token::kind::listener, number};
-  if (rdma_create_id(cm_.get(), &raw, token.packed(), RDMA_PS_TCP) != 0) {
+  if (rdma_create_id(cm, &raw, token.packed(), space) != 0) {
     return failure::from_os(errno, "making an rdma_cm identifier");
   }
   owned_id id(raw);
@@ -147,8 +211,16 @@ result<std::unique_ptr<listener>> verbs_adapter::listen_for(peer_kind whom, cons
       rdma_listen(raw, static_cast<int>(post_list_length * 4)) != 0) {
     return cannot_listen(errno, where);
   }
-  const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(raw))};
-  auto made = std::make_unique<verbs_listener>(*this, number, whom, std::move(id), bound);
+  return id;
+}
+
+result<std::unique_ptr<listener>> verbs_adapter::listen_for(peer_kind whom, const address& where) {
+  const std::uint64_t number = ++last_listener_;
+  const cm_token token{cm_token::kind::listener, number};
+  result<owned_id> id = listen_at(cm_.get(), token, RDMA_PS_TCP, where);
+  if (!id) return id.why();
+  const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(id->get()))};
+  auto made = std::make_unique<verbs_listener>(*this, number, whom, std::move(*id), bound);
   listeners_.emplace(number, made.get());
   return std::unique_ptr<listener>(std::move(made));
 }
@@ -246,6 +318,12 @@ cm_news copy_of(const rdma_cm_event& event) noexcept {
   const std::size_t length = std::min<std::size_t>(p.private_data_len, news.data.bytes.size());
   if (p.private_data != nullptr) std::memcpy(news.data.bytes.data(), p.private_data, length);
   news.data.length = static_cast<std::uint8_t>(p.private_data != nullptr ? length : 0);
+  if (event.id->ps == RDMA_PS_UDP) {  // private data lies at the same place
+    const rdma_ud_param& found = event.param.ud;
+    news.peer_pair = found.qp_num;
+    news.path = found.ah_attr;
+    news.qkey = found.qkey;
+  }
   return news;
 }
 
@@ -257,7 +335,9 @@ bool verbs_adapter::read_cm() noexcept {
     const cm_news news = copy_of(*raw);
     const cm_token token = cm_token::of(raw->listen_id != nullptr ? raw->listen_id : raw->id);
     rdma_ack_cm_event(raw);  // first: identifiers cannot be destroyed before
-    if (news.what == RDMA_CM_EVENT_CONNECT_REQUEST) {
+    const bool asks = news.what == RDMA_CM_EVENT_CONNECT_REQUEST;
+    const owned_id asked_for_port(asks && token.what == cm_token::kind::pair ? news.id : nullptr);
+    if (asks && asked_for_port == nullptr) {
       const auto at = listeners_.find(token.number);
       on_request(news, at != listeners_.end() ? at->second : nullptr);
     } else if (token.what == cm_token::kind::request) {
@@ -273,9 +353,7 @@ bool verbs_adapter::read_cm() noexcept {
 
 void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
   owned_id id(news.id);
-  const device& own = owner_->hardware();
-  const bool ours = id->verbs != nullptr && own.name == ibv_get_device_name(id->verbs->device) &&
-                    id->port_num == own.port;
+  const bool ours = leads_by(id.get(), owner_->hardware());
   const bool plain = from != nullptr && from->whom() == peer_kind::plain;
   const decoded_hello d =
       plain ? decoded_hello{.what = decoded_hello::outcome::good, .value = {}, .user = news.bytes()}

@@ -1,7 +1,7 @@
 // What a connection is before it is one: identifiers of rdma_cm, requests, addresses.
 #pragma once
 
-#include <cordma/net/transport/verbs/device.hpp>
+#include <cordma/net/transport/verbs/domain.hpp>
 #include <cordma/net/transport/verbs/wire.hpp>
 
 #include <rdma/rdma_cma.h>
@@ -51,6 +51,9 @@ struct cm_news {
   std::uint32_t peer_pair = 0;
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
+  // Of a datagram port that was found, beside its number in peer_pair.
+  ibv_ah_attr path{};
+  std::uint32_t qkey = 0;
   private_data data;
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return {data.bytes.data(), data.length};
@@ -87,6 +90,19 @@ struct socket_address {
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& a, bool passive);
 [[nodiscard]] std::string to_text(const sockaddr* a);
 [[nodiscard]] std::uint16_t port_of(const sockaddr* a) noexcept;
+// Asks rdma_cm for the device and the path that lead there, from the GID that the settings name; what it
+// finds it tells with this token. unreachable.
+[[nodiscard]] result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& domain,
+                                               const cm_token& token, rdma_port_space space,
+                                               const socket_address& to, duration patience);
+// The next step. unreachable: by another device than the domain's, too.
+[[nodiscard]] result<void> resolve_route(rdma_cm_id* id, const verbs_domain& domain,
+                                         const std::string& peer, duration patience);
+// in_use, unreachable.
+[[nodiscard]] result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token,
+                                         rdma_port_space space, const address& where);
+// Whether it is of the domain's device and port.
+[[nodiscard]] bool leads_by(const rdma_cm_id* id, const device& own) noexcept;
 // The address that a GID stands for, to bind to.
 [[nodiscard]] socket_address to_address(const ibv_gid& gid);
 

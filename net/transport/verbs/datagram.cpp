@@ -2,6 +2,7 @@
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
 
 #include <cordma/net/transport/crc32.hpp>
 
@@ -149,6 +150,32 @@ result<void> verbs_pair::leave(const address& name) {
   static_cast<void>(ibv_detach_mcast(qp_.get(), &raw, 0));
   groups_.erase(at);
   return {};
+}
+
+result<port_directory*> verbs_pair::directory() {
+  if (!datagrams()) return errc::not_supported;
+  if (failed_) return errc::bad_state;
+  if (directory_ == nullptr) directory_ = std::make_unique<port_directory>(home_, *this);
+  return directory_.get();
+}
+
+result<address> verbs_pair::bind(const address& where) {
+  if (options_.qkey != bound_qkey) {
+    return failure{errc::invalid_value,
+                   "rdma_cm tells whoever asks that the key is 0x01234567: make the port with "
+                   "options.qkey = transport::bound_qkey"};
+  }
+  const result<port_directory*> d = directory();
+  return d ? (*d)->bind(where) : d.why();
+}
+
+result<std::uint64_t> verbs_pair::resolve(const address& to) {
+  const result<port_directory*> d = directory();
+  return d ? (*d)->resolve(to) : d.why();
+}
+
+void verbs_pair::forget(std::uint64_t request) noexcept {
+  if (directory_ != nullptr) directory_->forget(request);
 }
 
 }  // namespace cordma::transport::verbs

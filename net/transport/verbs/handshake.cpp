@@ -2,6 +2,7 @@
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,12 +14,6 @@ namespace {
 // Of the reasons for which the connection manager rejects (IBTA, 12.6.7.2).
 constexpr int reject_no_listener = 8;   // invalid service ID
 constexpr int reject_by_consumer = 28;  // somebody called rdma_reject(), or went away
-
-int to_milliseconds(duration d) noexcept {
-  constexpr duration longest = std::chrono::hours(24);
-  return static_cast<int>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::min(d, longest)).count());
-}
 
 failure request_is_gone(const std::string& peer) {
   return {errc::bad_state, "the client " + peer + " has hung up: its request is gone"};
@@ -69,39 +64,11 @@ void verbs_pair::try_next_candidate() noexcept {
 }
 
 result<void> verbs_pair::try_candidate(const socket_address& to) {
-  const verbs_domain& domain = home_.owner();
-  const verbs_options& options = domain.options();
   const cm_token token{cm_token::kind::pair, number_};
-  rdma_cm_id* id = nullptr;
-  if (rdma_create_id(home_.cm(), &id, token.packed(), RDMA_PS_TCP) != 0) {
-    return failure::from_os(errno, "making an rdma_cm identifier");
-  }
-  id_.reset(id);
-  std::uint8_t tos = options.traffic_class;
-  if (tos != 0) {
-    static_cast<void>(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
-  }
-  socket_address from;
-  if (options.gid_index >= 0) {
-    const std::optional<ibv_gid_entry> own = domain.choose_gid(nullptr);
-    if (!own) {
-      return failure{errc::unreachable, "the GID that verbs.gid_index names, " +
-                                            std::to_string(options.gid_index) + ", has gone"};
-    }
-    from = to_address(own->gid);
-    if (from.get()->sa_family != to.get()->sa_family) {
-      return failure{errc::unreachable, to_text(to.get()) +
-                                            " is of another address family than the GID that "
-                                            "verbs.gid_index names"};
-    }
-  }
-  socket_address target = to;
-  const int patience = to_milliseconds(options_.connect_timeout);
-  if (rdma_resolve_addr(id, from.length != 0 ? from.get() : nullptr, target.get(), patience) != 0) {
-    return failure{errc::unreachable, "no RDMA device leads to " + to_text(to.get()) + " (" +
-                                          std::strerror(errno) + ")"}
-        .with_errno(errno);
-  }
+  result<owned_id> asked =
+      resolve_address(home_.cm(), home_.owner(), token, RDMA_PS_TCP, to, options_.connect_timeout);
+  if (!asked) return asked.why();
+  id_ = std::move(*asked);
   return {};
 }
 
@@ -111,6 +78,7 @@ void verbs_pair::next_or_fail(failure why) noexcept {
 }
 
 void verbs_pair::on_news(const cm_news& news) {
+  if (datagrams()) return directory_ != nullptr ? directory_->on_news(news) : void();
   switch (news.what) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
       if (phase_ == phase::resolving) on_resolved();
@@ -154,22 +122,8 @@ void verbs_pair::on_news(const cm_news& news) {
 }
 
 void verbs_pair::on_resolved() {
-  const device& own = home_.owner().hardware();
-  const bool same = id_->verbs != nullptr && own.name == ibv_get_device_name(id_->verbs->device) &&
-                    own.port == id_->port_num;
-  if (!same) {
-    const std::string over =
-        id_->verbs != nullptr ? ibv_get_device_name(id_->verbs->device) : "no device";
-    return next_or_fail({errc::unreachable, peer_ + " is reached by " + over +
-                                                ", and this Context uses " + own.name + ":" +
-                                                std::to_string(own.port) + " (verbs.device)"});
-  }
-  if (rdma_resolve_route(id_.get(), to_milliseconds(options_.connect_timeout)) != 0) {
-    const int code = errno;
-    next_or_fail(failure{errc::unreachable,
-                         "no RDMA device leads to " + peer_ + " (" + std::strerror(code) + ")"}
-                     .with_errno(code));
-  }
+  result<void> asked = resolve_route(id_.get(), home_.owner(), peer_, options_.connect_timeout);
+  if (!asked) next_or_fail(asked.why());
 }
 
 void verbs_pair::request() {

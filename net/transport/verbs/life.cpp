@@ -2,6 +2,7 @@
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -11,6 +12,7 @@ namespace {
 
 // What a device may take to hand back the requests of a queue pair in error, before it is taken away.
 constexpr duration flush_patience = std::chrono::milliseconds(500);
+constexpr int looks_at_arrivals = 4;  // per peer_timeout
 constexpr duration first_repeat = std::chrono::milliseconds(20);
 constexpr duration longest_repeat = std::chrono::milliseconds(500);
 
@@ -18,6 +20,7 @@ constexpr duration longest_repeat = std::chrono::milliseconds(500);
 
 verbs_pair::~verbs_pair() {
   set_waiting(false);
+  directory_.reset();
   home_.drop_list(*this);
   home_.drop_events(this, nullptr);
   if (placed_) home_.leave(*this, place_, number_);
@@ -66,6 +69,7 @@ void verbs_pair::enter_error(failure why) noexcept {
   phase_ = phase::dead;
   home_.home().remove(repeat_);
   home_.home().remove(timer_);
+  directory_.reset();
   if (home_.has_list(*this)) {
     const post_list& l = home_.list_for(*this);
     for (std::uint32_t i = 0; i < l.count; ++i) sends_[l.first + i].on_device = false;
@@ -180,9 +184,10 @@ void verbs_pair::say_goodbye() noexcept {
   repeat_after_ = std::min(repeat_after_ * 2, longest_repeat);
 }
 
-void verbs_pair::say(word what) noexcept {
+void verbs_pair::say(word what, std::uint16_t count) noexcept {
   if (to_control_ == nullptr) return;
   const control_message m{.what = what,
+                          .count = count,
                           .to_pair = peer_number_,
                           .from_pair = number_,
                           .to_token = peer_token_,
@@ -214,6 +219,7 @@ void verbs_pair::on_word(const control_message& m) noexcept {
       }
       if (carrying() && id_ == nullptr) enter_error(reset("the peer ended it"));
       return;
+    case word::sent: return watch_.on_told(m.count);
     case word::goodbye: break;
   }
   const failure closed{errc::not_connected, "the connection was closed by " + peer_};
@@ -273,7 +279,11 @@ void verbs_pair::on_repeat() noexcept {
       return;
     case phase::open: {
       const bool silent = activity_ == activity_seen_ && sends_.idle() && !probing_;
-      if (silent) probe();
+      if (options_.type == service::uc) {
+        watch_arrivals();
+      } else if (silent) {
+        probe();
+      }
       return watch_peer();
     }
     default: return;
@@ -282,9 +292,23 @@ void verbs_pair::on_repeat() noexcept {
 
 // An idle connection notices nothing of a peer that is gone: it is asked, by its NIC, once in a while.
 void verbs_pair::watch_peer() noexcept {
-  if (failed_ || options_.type != service::rc) return;
+  if (failed_ || datagrams()) return;
   activity_seen_ = activity_;
-  home_.home().add(repeat_, after(home_.home().now(), options_.peer_timeout / 2));
+  const int looks = options_.type == service::uc ? looks_at_arrivals : 2;
+  home_.home().add(repeat_, after(home_.home().now(), options_.peer_timeout / looks));
+}
+
+// Each side of a UC connection tells the other how much it sent, and looks whether any of it came.
+void verbs_pair::watch_arrivals() noexcept {
+  const arrival_watch::word_of_sent own = watch_.to_tell();
+  if (own.news) say(word::sent, own.sent);
+  if (!home_.owner().hardware().is_soft_roce()) return;
+  home_.drain(queue_);
+  if (failed_ || !watch_.is_over(!receives_.idle())) return;
+  enter_error(
+      reset("the peer sends over UC, and nothing arrives. Soft-RoCE drops everything once a packet "
+            "of a longer write was lost: write at most path_mtu bytes, or send; and every write "
+            "whose key is wrong"));
 }
 
 void verbs_pair::probe() noexcept {

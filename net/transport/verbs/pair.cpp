@@ -1,6 +1,8 @@
 #include <cordma/net/transport/verbs/pair.hpp>
 
+#include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
 
 #include <arpa/inet.h>
 
@@ -141,6 +143,9 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   }
   send_slot& slot = sends_[number];
   slot.length = static_cast<std::uint32_t>(total);
+  if (options_.type == service::uc && r.op <= opcode::write_imm && r.op != opcode::write) {
+    watch_.on_send(total, mtu_bytes(mtu_));
+  }
   if ((r.flags & (post_flag::fence | post_flag::solicited)) != 0) [[unlikely]]
     wr.send_flags |= marks(r.flags, options_.type);
   const bool small = sends_payload(r.op) && total != 0 && total <= options_.inline_bytes;
@@ -330,6 +335,7 @@ void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
   recv_slot& slot = receives_[place];
   const wc_status status = told(opcode::recv, to_status(wc.status));
   if (status == wc_status::success) {
+    watch_.on_arrival();
     if (datagrams() && !take_datagram(place, wc)) return;
     if (!datagrams()) slot.byte_len = wc.byte_len;
     slot.op = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/verbs/adapter.hpp>
+#include <cordma/net/transport/verbs/arrival_watch.hpp>
 
 #include <bit>
 #include <memory>
@@ -84,6 +85,7 @@ class recv_table {
 };
 
 struct datagram_room;
+class port_directory;
 
 // Bound to the adapter's thread.
 class verbs_pair final : public queue_pair {
@@ -108,6 +110,9 @@ class verbs_pair final : public queue_pair {
   result<datagram_peer> group(const address& name) override;
   result<void> join(const address& group) override;
   result<void> leave(const address& group) override;
+  result<address> bind(const address& where) override;
+  result<std::uint64_t> resolve(const address& to) override;
+  void forget(std::uint64_t request) noexcept override;
 
   // Called by the adapter.
   void begin(std::vector<socket_address> candidates, std::string peer,
@@ -173,6 +178,7 @@ class verbs_pair final : public queue_pair {
 
   // datagram.cpp
   void leave_groups() noexcept;
+  [[nodiscard]] result<port_directory*> directory();
 
   // life.cpp: errors, closing, probing
   void enter_error(failure why) noexcept;
@@ -182,11 +188,12 @@ class verbs_pair final : public queue_pair {
   void came_up(std::span<const std::byte> data);
   void say_goodbye() noexcept;
   void advance_close() noexcept;
-  void say(word what) noexcept;
+  void say(word what, std::uint16_t count = 0) noexcept;
   void on_timer() noexcept;
   void on_repeat() noexcept;
   void watch_peer() noexcept;
   void probe() noexcept;
+  void watch_arrivals() noexcept;
   void set_waiting(bool on) noexcept;
   [[nodiscard]] failure reset(const char* how) const;
 
@@ -237,11 +244,13 @@ class verbs_pair final : public queue_pair {
   duration repeat_after_{};
   std::uint32_t activity_ = 0;
   std::uint32_t activity_seen_ = 0;
+  arrival_watch watch_;  // service::uc
   std::string peer_;
   std::unique_ptr<handshake> handshake_;
   std::optional<pair_descriptor> own_descriptor_;
   std::uint64_t peer_token_ = 0;
   std::unique_ptr<datagram_room> room_;  // service::ud
+  std::unique_ptr<port_directory> directory_;
   std::vector<std::pair<gid_bytes, unique_fd>> groups_;
 };
 

@@ -109,7 +109,7 @@ void encode(const control_message& m, std::span<std::byte, control_bytes> out) n
   store(&out[0], control_magic);
   store(&out[4], wire_version);
   store(&out[5], static_cast<std::uint8_t>(m.what));
-  store(&out[6], std::uint16_t{0});
+  store(&out[6], m.count);
   store(&out[8], m.to_pair);
   store(&out[12], m.from_pair);
   store(&out[16], m.to_token);
@@ -121,8 +121,9 @@ bool decode(std::span<const std::byte> in, control_message& m) noexcept {
   if (byte_at(in, 4) != wire_version) return false;
   const std::uint8_t kind = byte_at(in, 5);
   if (kind < static_cast<std::uint8_t>(word::goodbye)) return false;
-  if (kind > static_cast<std::uint8_t>(word::unknown)) return false;
+  if (kind > static_cast<std::uint8_t>(word::sent)) return false;
   m.what = static_cast<word>(kind);
+  m.count = load<std::uint16_t>(&in[6]);
   m.to_pair = load<std::uint32_t>(&in[8]);
   m.from_pair = load<std::uint32_t>(&in[12]);
   m.to_token = load<std::uint64_t>(&in[16]);

@@ -64,15 +64,17 @@ struct decoded_hello {
 [[nodiscard]] decoded_hello decode(std::span<const std::byte> bytes) noexcept;
 
 // ---- datagrams between control ports ----
-// Little-endian: magic 4, version 1, kind 1, zero 2, to pair 4, from pair 4, to token 8, from token 8.
+// Little-endian: magic 4, version 1, kind 1, count 2, to pair 4, from pair 4, to token 8, from token 8.
 enum class word : std::uint8_t {
   goodbye = 1,   // what was posted is carried out, nothing more will come
   attach = 2,    // out of band: I am connected to you
   attached = 3,  // ... and I to you
-  unknown = 4    // there is no such queue pair here, or not any more
+  unknown = 4,   // there is no such queue pair here, or not any more
+  sent = 5       // over UC I sent `count` messages of few packets that take a receive, modulo 2^16
 };
 struct control_message {
   word what = word::goodbye;
+  std::uint16_t count = 0;  // word::sent
   std::uint32_t to_pair = 0;
   std::uint32_t from_pair = 0;
   std::uint64_t to_token = 0;  // tokens tell one life of a queue pair number from the next

@@ -1,0 +1,56 @@
+// Datagram ports by address: rdma_cm's port space UDP, which tells who asks the queue pair and its key.
+#pragma once
+
+#include <cordma/net/transport/verbs/adapter.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cordma::transport::verbs {
+
+// Of one port. Bound to the adapter's thread.
+class port_directory {
+ public:
+  port_directory(verbs_adapter& home, verbs_pair& port) noexcept : home_(home), port_(port) {}
+  ~port_directory();
+  // As queue_pair has them.
+  [[nodiscard]] result<address> bind(const address& where);
+  [[nodiscard]] result<std::uint64_t> resolve(const address& to);
+  void forget(std::uint64_t request) noexcept;
+  // What rdma_cm tells of the identifiers here, and of who asks for this port.
+  void on_news(const cm_news& news);
+
+ private:
+  struct lookup : timer {
+    explicit lookup(port_directory& d) noexcept
+        : timer([](timer& t) noexcept {
+            auto& late = static_cast<lookup&>(t);
+            late.owner.give_up(late);
+          }),
+          owner(d) {}
+    port_directory& owner;
+    std::uint64_t number = 0;
+    std::string to;
+    std::vector<socket_address> candidates;
+    std::size_t next = 0;
+    failure last{errc::unreachable};
+    owned_id id;
+  };
+
+  void answer(rdma_cm_id* who) noexcept;
+  void try_next(lookup& l);
+  void next_or_fail(lookup& l, failure why);
+  void on_unreachable(lookup& l, int status);
+  void give_up(lookup& l) noexcept;
+  // The end of a lookup.
+  void tell(lookup& l, failure why, const datagram_peer& found);
+
+  verbs_adapter& home_;
+  verbs_pair& port_;
+  std::vector<owned_id> bound_;
+  std::vector<std::unique_ptr<lookup>> lookups_;
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace cordma::transport::verbs
