@@ -134,27 +134,24 @@ void verbs_adapter::release(ibv_cq* queue, std::uint32_t completions) noexcept {
 void verbs_adapter::drain(ibv_cq* queue) noexcept {
   for (const auto& q : queues_) {
     if (q->queue.get() != queue) continue;
-    tell(*q);
+    if (q->telling != nullptr) tell(*q->telling);
     while (take_from(*q) == completions_per_poll) {}
   }
 }
 
 std::size_t verbs_adapter::take_from(completion_queue& q) noexcept {
-  q.next = 0;
-  q.count = q.queue.take(q.taken);
-  if (q.count == 0) return 0;
+  completion_batch batch;
+  batch.count = q.queue.take(batch.taken);
+  if (batch.count == 0) return 0;
   taken_since_armed_ = true;
-  const std::size_t n = q.count;
-  tell(q);
-  return n;
+  completion_batch* const before = std::exchange(q.telling, &batch);
+  tell(batch);
+  q.telling = before;
+  return batch.count;
 }
 
-void verbs_adapter::tell(completion_queue& q) noexcept {
-  while (q.next != q.count) {
-    const ibv_wc wc =
-        q.taken[q.next++];  // what it leads to may drain the queue, and use its room anew
-    on_completion(wc);
-  }
+void verbs_adapter::tell(completion_batch& batch) noexcept {
+  while (batch.next != batch.count) on_completion(batch.taken[batch.next++]);
 }
 
 void verbs_adapter::on_completion(const ibv_wc& wc) noexcept {

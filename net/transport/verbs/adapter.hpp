@@ -24,16 +24,20 @@ struct pair_link : list_node {
   verbs_pair* owner;
 };
 
+// Completions that were taken together, and are told one after the other.
+struct completion_batch {
+  std::array<ibv_wc, completions_per_poll> taken;
+  std::size_t count = 0;
+  std::size_t next = 0;  // to be told
+};
+
 // A completion queue, and how much of it is spoken for.
 struct completion_queue {
   explicit completion_queue(polled_queue q) noexcept : queue(std::move(q)) {}
   polled_queue queue;
   std::uint32_t promised = 0;
   unsigned unacknowledged = 0;  // events read from the channel
-  // Taken from it, and told one after the other: from `next` to `count` are still to be told.
-  std::array<ibv_wc, completions_per_poll> taken;
-  std::size_t next = 0;
-  std::size_t count = 0;
+  completion_batch* telling = nullptr;
 };
 
 // Requests of one queue pair that go behind one doorbell.
@@ -150,7 +154,7 @@ class verbs_adapter final : public adapter {
   void on_request(const cm_news& news, verbs_listener* from);
   [[nodiscard]] result<std::unique_ptr<listener>> listen_for(peer_kind whom, const address& where);
   std::size_t take_from(completion_queue& q) noexcept;
-  void tell(completion_queue& q) noexcept;
+  void tell(completion_batch& batch) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
