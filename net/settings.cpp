@@ -14,6 +14,7 @@ constexpr std::uint64_t largest_ring = 1ULL << 28;    // bytes
 constexpr std::uint64_t largest_backlog = 65535;      // connections
 constexpr int most_gid_index = 65535;
 constexpr std::uint64_t largest_depth = 65536;       // requests
+constexpr std::uint64_t least_queue = 256;           // completions
 constexpr std::uint64_t largest_queue = 1ULL << 22;  // completions
 constexpr const char* file_variable = "CORDMA_CONFIG";
 
@@ -120,9 +121,17 @@ void settings::declare_verbs() {
                                         "of every endpoint, at least", 0, largest_depth);
   verbs_max_inline_ = table_.add_size("verbs.max_inline", initial.max_inline,
                                       "carried within a request, at most", 0, least_buffer);
-  verbs_cq_entries_ = table_.add_number(
-      "verbs.cq_entries", initial.cq_entries,
-      "of a completion queue; another is made when it is spoken for", 256, largest_queue);
+  verbs_cq_entries_ =
+      table_.add_number("verbs.cq_entries", initial.cq_entries,
+                        "of a completion queue, when it is made", least_queue, largest_queue);
+  verbs_cq_limit_ = table_.add_number(
+      "verbs.cq_limit", initial.cq_limit,
+      "a completion queue grows to, at most, before another is made", least_queue, largest_queue);
+  using calls = transport::verbs_calls;
+  verbs_calls_ = table_.add_choice(
+      "verbs.calls", initial.calls,
+      "extended: ibv_wr_* and ibv_cq_ex; plain: ibv_post_send and ibv_poll_cq",
+      {{"auto", calls::automatic}, {"extended", calls::extended}, {"plain", calls::plain}});
   verbs_relaxed_ordering_ =
       table_.add_flag("verbs.relaxed_ordering", initial.relaxed_ordering,
                       "let the device reorder its writes to registered memory");
@@ -177,6 +186,11 @@ void settings::take_verbs_from_code() {
   set("verbs.recv_depth", o.recv_depth, initial.recv_depth);
   set("verbs.max_inline", o.max_inline, initial.max_inline);
   set("verbs.cq_entries", o.cq_entries, initial.cq_entries);
+  set("verbs.cq_limit", o.cq_limit, initial.cq_limit);
+  if (o.calls != initial.calls) {
+    const bool extended = o.calls == transport::verbs_calls::extended;
+    demand(table_.set("verbs.calls", extended ? "extended" : "plain"));
+  }
   if (o.relaxed_ordering != initial.relaxed_ordering) {
     demand(table_.set("verbs.relaxed_ordering", o.relaxed_ordering ? "true" : "false"));
   }
@@ -197,6 +211,8 @@ transport::verbs_options settings::verbs() const {
   o.recv_depth = static_cast<std::uint32_t>(table_.get(verbs_recv_depth_));
   o.max_inline = static_cast<std::uint32_t>(table_.get(verbs_max_inline_));
   o.cq_entries = static_cast<std::uint32_t>(table_.get(verbs_cq_entries_));
+  o.cq_limit = static_cast<std::uint32_t>(table_.get(verbs_cq_limit_));
+  o.calls = table_.get(verbs_calls_);
   o.relaxed_ordering = table_.get(verbs_relaxed_ordering_);
   o.pd = code_.verbs.pd;  // a pointer: nobody else can name it
   return o;

@@ -277,6 +277,13 @@ struct tcp_options {
 };
 [[nodiscard]] result<std::shared_ptr<domain>> make_tcp(const tcp_options& options);
 
+// By which calls of libibverbs requests and completions go.
+enum class verbs_calls : std::uint8_t {
+  automatic,  // ibv_wr_* and ibv_cq_ex, each where the device has it, else the plain ones
+  extended,   // both of them
+  plain,      // ibv_post_send and ibv_poll_cq
+};
+
 // What operators set for a fabric; zero, or what is written here, leaves it to the device and the route.
 struct verbs_options {
   std::string device;               // "mlx5_0" or "mlx5_0:1"; empty: the first with an active port
@@ -291,15 +298,17 @@ struct verbs_options {
   std::uint32_t send_depth = 0;     // of every queue pair, at least; 0: as the program says
   std::uint32_t recv_depth = 0;     // likewise
   std::uint32_t max_inline = 256;   // bytes that a request may carry in itself, at most
-  std::uint32_t cq_entries = 4096;  // of a completion queue; another is made when it is spoken for
-  bool relaxed_ordering = false;    // let the device reorder its writes to registered memory
+  std::uint32_t cq_entries = 4096;  // of a completion queue, when it is made
+  std::uint32_t cq_limit = 65536;   // it grows to, at most, before another is made
+  verbs_calls calls = verbs_calls::automatic;
+  bool relaxed_ordering = false;  // let the device reorder its writes to registered memory
   // A protection domain of the program's own, to be used instead of a new one: on its device, which
   // `device` may narrow to a port. Borrowed: neither it nor its ibv_context is ever closed here, and
   // their asynchronous events stay the program's to read. Both must outlive the domain.
   ibv_pd* pd = nullptr;
 };
-// not_supported: the build lacks it, or this machine has no device with an active port. not_found: what
-// the options name is not there.
+// not_supported: the build lacks it, or this machine has no device with an active port, or the device
+// lacks the calls that are demanded. not_found: what the options name is not there.
 [[nodiscard]] result<std::shared_ptr<domain>> make_verbs(const verbs_options& options);
 // Every RDMA device of this machine with ports, GIDs, limits and abilities, as `ibv_devinfo -v` prints
 // them; empty where there is none.

@@ -8,6 +8,7 @@ import coro_lint
 import include_directions
 import leftovers
 import lifecycle
+import regions
 import sizes
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -169,6 +170,28 @@ class Sizes(unittest.TestCase):
     def test_a_long_class_is_no_function(self):
         body = "  void f() {\n  }\n" * 60
         self.assertEqual(planted(sizes.check, {"a.cpp": f"class A final {{\n{body}}};\n"}), [])
+
+
+class Regions(unittest.TestCase):
+    POSTED = "int f(ibv_qp_ex* q) { ibv_wr_start(q); %s if (bad) { ibv_wr_abort(q); } return ibv_wr_complete(q); }\n"
+    POLLED = "void f(ibv_cq_ex* q) { if (ibv_start_poll(q, &a) == 0) { %s ibv_end_poll(q); } }\n"
+
+    def test_what_is_closed_is_right(self):
+        for text in (self.POSTED, self.POLLED):
+            self.assertEqual(planted(regions.check, {"a.cpp": text % "/* no co_await here */"}), [])
+
+    def test_a_suspension_is_found(self):
+        for text in (self.POSTED, self.POLLED):
+            for word in ("co_await", "co_yield"):
+                self.assertEqual(len(planted(regions.check, {"a.cpp": text % f"{word} x;"})), 1)
+        after = self.POSTED % "" + "task<> g() { co_await h(); }\n"
+        self.assertEqual(len(planted(regions.check, {"a.cpp": after})), 1)
+
+    def test_a_region_that_is_closed_elsewhere_is_found(self):
+        for call in ("ibv_wr_complete", "ibv_wr_abort"):
+            text = self.POSTED.replace(call, "other") % ""
+            self.assertEqual(len(planted(regions.check, {"a.cpp": text})), 1)
+        self.assertEqual(len(planted(regions.check, {"a.cpp": self.POLLED.replace("ibv_end_poll", "g") % ""})), 1)
 
 
 class Leftovers(unittest.TestCase):

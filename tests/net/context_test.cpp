@@ -148,7 +148,9 @@ TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest i
                                     {"CORDMA_VERBS_PKEY", "0x"},
                                     {"CORDMA_VERBS_SERVICE_LEVEL", "16"},
                                     {"CORDMA_VERBS_TIMEOUT", "32"},
-                                    {"CORDMA_VERBS_RETRY_COUNT", "8"}}) {
+                                    {"CORDMA_VERBS_RETRY_COUNT", "8"},
+                                    {"CORDMA_VERBS_CQ_LIMIT", "255"},
+                                    {"CORDMA_VERBS_CALLS", "best"}}) {
     CAPTURE(std::string(name));
     const environment e(name, value);
     CHECK(code_of_context({}, why) == errc::invalid_value);
@@ -158,6 +160,7 @@ TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest i
   context_options o;
   o.verbs.gid_index = 3;
   o.verbs.mtu = 1024;
+  o.verbs.calls = transport::verbs_calls::plain;
   const Context c(o);
   const auto value_of = [&c](std::string_view key) {
     for (const config_entry& e : c.configuration()) {
@@ -168,6 +171,7 @@ TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest i
   CHECK(value_of("verbs.pkey") == "0x8001");
   CHECK(value_of("verbs.gid_index") == "3");
   CHECK(value_of("verbs.mtu") == "1k");
+  CHECK(value_of("verbs.calls") == "plain");
   CHECK(value_of("verbs.retry_count") == "7");
 }
 

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string>
 #include <string_view>
@@ -131,8 +132,25 @@ TEST_CASE(
   for (const transport::verbs::extra& e : a.extras) {
     CAPTURE(e.name);
     const std::string_view name = e.name;
-    CHECK(e.offered == (name == "asynchronous events" || name == "solicited events"));
+    constexpr std::array offered{"asynchronous events", "solicited events", "extended requests",
+                                 "extended completion queues", "completion queues that grow"};
+    CHECK(e.offered == (std::ranges::find(offered, name) != offered.end()));
   }
+}
+
+TEST_CASE("Q1: time stamps of completions are refused where the device has none, and said to be") {
+  const asked a;
+  ibv_device_attr_ex x{};
+  REQUIRE(ibv_query_device_ex(a.device, nullptr, &x) == 0);
+  CHECK(a.on_device("completion time stamps") == (x.completion_timestamp_mask != 0));
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = 16;
+  attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  errno = 0;
+  ibv_cq_ex* const stamped = ibv_create_cq_ex(a.device, &attr);
+  CHECK((stamped != nullptr) == a.on_device("completion time stamps"));
+  if (stamped == nullptr) CHECK(errno == EOPNOTSUPP);
+  if (stamped != nullptr) ibv_destroy_cq(ibv_cq_ex_to_cq(stamped));
 }
 
 TEST_CASE("Q12: whether a process may fork is said") {

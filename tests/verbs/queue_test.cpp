@@ -4,10 +4,12 @@
 
 #include <cordma/runtime/scope.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace cordma;
@@ -107,29 +109,70 @@ task<> more_connections(traffic* t, stage* on, std::vector<wire>* wires) {
   t->stop = true;
 }
 
+// Completion queues of 256 entries, each for one connection, that may grow to `limit`.
+struct small_queues {
+  small_queues(const char* limit, const char* calls) {
+    ::setenv("CORDMA_VERBS_CQ_ENTRIES", "256", 1);
+    ::setenv("CORDMA_VERBS_CQ_LIMIT", limit, 1);
+    ::setenv("CORDMA_VERBS_CALLS", calls, 1);
+  }
+  small_queues(const small_queues&) = delete;
+  small_queues& operator=(const small_queues&) = delete;
+  ~small_queues() {
+    for (const char* name :
+         {"CORDMA_VERBS_CQ_ENTRIES", "CORDMA_VERBS_CQ_LIMIT", "CORDMA_VERBS_CALLS"}) {
+      ::unsetenv(name);
+    }
+  }
+};
+
+int entries_of(const Endpoint& e) {
+  const std::vector<transport::property> all = e.properties();
+  const auto at = std::ranges::find(all, "cq_entries", &transport::property::name);
+  REQUIRE(at != all.end());
+  return std::stoi(at->value);
+}
+
+task<> grow_under_load(stage& on, bool by_more_queues) {
+  std::vector<wire> wires;
+  wire first = co_await connect(on);
+  wires.push_back(std::move(first));
+  wires.reserve(20);
+  const int queues = std::stoi(on_device("cq"));
+  const int entries = entries_of(wires[0].client);
+  traffic t;
+  task_context& me = co_await this_task();
+  scope all(me);
+  all.spawn(expect_numbers(&t, &wires[0].server, server_memory(on, 64 * 8)));
+  all.spawn(send_numbers(&t, &wires[0].client, client_memory(on, 8)));
+  all.spawn(more_connections(&t, &on, &wires));
+  co_await all.join();
+  CHECK(t.received == t.sent);
+  for (wire& w : wires) CHECK(w.client.state() == endpoint_state::connected);
+  if (by_more_queues) {
+    CHECK(std::stoi(on_device("cq")) >= queues + 12);  // on each side
+    CHECK(entries_of(wires[0].client) == entries);
+  } else {
+    CHECK(std::stoi(on_device("cq")) == queues);
+    CHECK(entries_of(wires[0].client) >= 13 * 256);
+    CHECK(entries_of(wires[0].server) >= 13 * 256);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("Q12: room for completions grows under load: nothing is lost, and nothing overtaken") {
-  ::setenv("CORDMA_VERBS_CQ_ENTRIES", "256", 1);
-  stage s;
-  ::unsetenv("CORDMA_VERBS_CQ_ENTRIES");
-  s.play([](stage& on) -> task<> {
-    std::vector<wire> wires;
-    wire first = co_await connect(on);
-    wires.push_back(std::move(first));
-    wires.reserve(20);
-    const int queues = std::stoi(on_device("cq"));
-    traffic t;
-    task_context& me = co_await this_task();
-    scope all(me);
-    all.spawn(expect_numbers(&t, &wires[0].server, server_memory(on, 64 * 8)));
-    all.spawn(send_numbers(&t, &wires[0].client, client_memory(on, 8)));
-    all.spawn(more_connections(&t, &on, &wires));
-    co_await all.join();
-    CHECK(t.received == t.sent);
-    CHECK(std::stoi(on_device("cq")) >= queues + 12);  // on each side
-    for (wire& w : wires) CHECK(w.client.state() == endpoint_state::connected);
-  });
+  for (const char* limit : {"256", "65536"}) {
+    for (const char* calls : {"extended", "plain"}) {
+      CAPTURE(limit);
+      CAPTURE(calls);
+      const small_queues small(limit, calls);
+      const bool by_more_queues = limit == std::string_view("256");
+      stage s;
+      s.play([](stage& on, bool more) -> task<> { co_await grow_under_load(on, more); },
+             by_more_queues);
+    }
+  }
 }
 
 TEST_CASE("L4: connections that come and go give their room in the completion queue back") {

@@ -78,36 +78,51 @@ result<void> verbs_adapter::watch(int fd, std::uint64_t what) noexcept {
 // ---- completion queues ----
 
 result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
-  const auto most = static_cast<std::uint32_t>(owner_->hardware().attributes.orig_attr.max_cqe);
-  auto q = std::make_unique<completion_queue>();
-  const std::uint32_t entries = std::min(std::max(least, owner_->options().cq_entries), most);
-  q->queue.reset(
-      ibv_create_cq(owner_->context(), static_cast<int>(entries), this, channel_.get(), 0));
-  if (q->queue == nullptr) {
+  const std::uint32_t entries =
+      std::min(std::max(least, owner_->options().cq_entries), most_entries());
+  auto q = std::make_unique<completion_queue>(
+      polled_queue(owner_->hardware(), entries, channel_.get(), this));
+  if (!q->queue.is_open()) {
     return failure::from_os(errno, "making a completion queue of " + std::to_string(entries) +
                                        " entries on " + owner_->hardware().name);
   }
-  q->entries = static_cast<std::uint32_t>(q->queue->cqe);
-  if (q->entries < least) {
+  if (q->queue.entries() < least) {
     return failure{errc::full, "a completion queue of " + owner_->hardware().name +
-                                   " has at most " + std::to_string(q->entries) + " entries, and " +
-                                   std::to_string(least) + " are needed: ask for smaller depths"};
+                                   " has at most " + std::to_string(q->queue.entries()) +
+                                   " entries, and " + std::to_string(least) +
+                                   " are needed: ask for smaller depths"};
   }
   armed_ = notice::none;
   queues_.push_back(std::move(q));
   return queues_.back().get();
 }
 
+bool verbs_adapter::grow(completion_queue& q, std::uint32_t completions) noexcept {
+  const std::uint32_t most = std::min(owner_->options().cq_limit, most_entries());
+  const std::uint32_t least = q.promised + completions;
+  if (least > most || !q.queue.grow(std::clamp(2 * q.queue.entries(), least, most))) return false;
+  armed_ = notice::none;
+  return q.queue.entries() >= least;
+}
+
 result<ibv_cq*> verbs_adapter::promise(std::uint32_t completions) {
-  for (const auto& q : queues_) {
-    if (q->entries - q->promised < completions) continue;
-    q->promised += completions;
-    return q->queue.get();
+  const auto find = [this](auto has_room) {
+    return std::ranges::find_if(queues_, [&](const auto& q) { return has_room(*q); });
+  };
+  auto at = find([completions](const completion_queue& q) {
+    return q.queue.entries() - q.promised >= completions;
+  });
+  if (at == queues_.end()) {
+    at = find([&](completion_queue& q) { return grow(q, completions); });
   }
-  const result<completion_queue*> made = make_queue(completions);
-  if (!made) return made.why();
-  (*made)->promised += completions;
-  return (*made)->queue.get();
+  completion_queue* chosen = at != queues_.end() ? at->get() : nullptr;
+  if (chosen == nullptr) {
+    const result<completion_queue*> made = make_queue(completions);
+    if (!made) return made.why();
+    chosen = *made;
+  }
+  chosen->promised += completions;
+  return chosen->queue.get();
 }
 
 void verbs_adapter::release(ibv_cq* queue, std::uint32_t completions) noexcept {
@@ -119,16 +134,24 @@ void verbs_adapter::release(ibv_cq* queue, std::uint32_t completions) noexcept {
 void verbs_adapter::drain(ibv_cq* queue) noexcept {
   for (const auto& q : queues_) {
     if (q->queue.get() != queue) continue;
-    while (take_from(*q) == static_cast<std::size_t>(completions_per_poll)) {}
+    if (q->telling != nullptr) tell(*q->telling);
+    while (take_from(*q) == completions_per_poll) {}
   }
 }
 
 std::size_t verbs_adapter::take_from(completion_queue& q) noexcept {
-  std::array<ibv_wc, completions_per_poll> taken;
-  const int n = ibv_poll_cq(q.queue.get(), completions_per_poll, taken.data());
-  for (int i = 0; i < n; ++i) on_completion(taken[static_cast<std::size_t>(i)]);
-  if (n > 0) taken_since_armed_ = true;
-  return static_cast<std::size_t>(std::max(n, 0));
+  completion_batch batch;
+  batch.count = q.queue.take(batch.taken);
+  if (batch.count == 0) return 0;
+  taken_since_armed_ = true;
+  completion_batch* const before = std::exchange(q.telling, &batch);
+  tell(batch);
+  q.telling = before;
+  return batch.count;
+}
+
+void verbs_adapter::tell(completion_batch& batch) noexcept {
+  while (batch.next != batch.count) on_completion(batch.taken[batch.next++]);
 }
 
 void verbs_adapter::on_completion(const ibv_wc& wc) noexcept {

@@ -4,6 +4,7 @@
 #include <cordma/net/transport/verbs/connecting.hpp>
 #include <cordma/net/transport/verbs/domain.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
+#include <cordma/net/transport/verbs/polling.hpp>
 #include <cordma/runtime/list.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
@@ -23,12 +24,20 @@ struct pair_link : list_node {
   verbs_pair* owner;
 };
 
+// Completions that were taken together, and are told one after the other.
+struct completion_batch {
+  std::array<ibv_wc, completions_per_poll> taken;
+  std::size_t count = 0;
+  std::size_t next = 0;  // to be told
+};
+
 // A completion queue, and how much of it is spoken for.
 struct completion_queue {
-  owned<ibv_cq> queue;
-  std::uint32_t entries = 0;
+  explicit completion_queue(polled_queue q) noexcept : queue(std::move(q)) {}
+  polled_queue queue;
   std::uint32_t promised = 0;
   unsigned unacknowledged = 0;  // events read from the channel
+  completion_batch* telling = nullptr;
 };
 
 // Requests of one queue pair that go behind one doorbell.
@@ -86,7 +95,8 @@ class verbs_adapter final : public adapter {
   // Room for so many completions at a time: no completion queue ever overflows. full, no_memory.
   [[nodiscard]] result<ibv_cq*> promise(std::uint32_t completions);
   void release(ibv_cq* queue, std::uint32_t completions) noexcept;
-  // Takes what is in the queue, so that nothing of a destroyed queue pair takes up promised room.
+  // Takes what is in the queue, so that nothing of a destroyed queue pair takes up promised room. Also
+  // while a completion of it is told: those that were taken with that one come first.
   void drain(ibv_cq* queue) noexcept;
   struct place {
     std::uint32_t index = 0;
@@ -144,11 +154,16 @@ class verbs_adapter final : public adapter {
   void on_request(const cm_news& news, verbs_listener* from);
   [[nodiscard]] result<std::unique_ptr<listener>> listen_for(peer_kind whom, const address& where);
   std::size_t take_from(completion_queue& q) noexcept;
+  void tell(completion_batch& batch) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
   [[nodiscard]] ibv_ah* keep_handle(const handle_key& key, ibv_ah_attr where) noexcept;
   [[nodiscard]] result<completion_queue*> make_queue(std::uint32_t least);
+  [[nodiscard]] bool grow(completion_queue& q, std::uint32_t completions) noexcept;
+  [[nodiscard]] std::uint32_t most_entries() const noexcept {
+    return static_cast<std::uint32_t>(owner_->hardware().attributes.orig_attr.max_cqe);
+  }
 
   std::shared_ptr<verbs_domain> owner_;
   reactor& home_;

@@ -55,8 +55,11 @@ result<void> control_port::make() {
   init.cap.max_send_sge = init.cap.max_recv_sge = 1;
   init.qp_type = IBV_QPT_UD;
   init.sq_sig_all = 1;
-  qp_.reset(ibv_create_qp(d.pd(), &init));
-  if (qp_ == nullptr) return failure{errc::not_supported, "this RDMA device has no datagrams"};
+  made_pair made = make_queue_pair(d.hardware(), d.pd(), init);
+  if (made.pair == nullptr)
+    return failure{errc::not_supported, "this RDMA device has no datagrams"};
+  qp_ = std::move(made.pair);
+  requests_ = made.sends;
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.pkey_index = d.hardware().pkey_index;
@@ -95,8 +98,7 @@ void control_port::send(const control_message& m, ibv_ah* to, std::uint32_t to_p
   wr.wr.ud.ah = to;
   wr.wr.ud.remote_qpn = to_port;
   wr.wr.ud.remote_qkey = control_qkey;
-  ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(qp_.get(), &wr, &bad) == 0) ++sent_;
+  if (requests_.post(&wr).code == 0) ++sent_;
 }
 
 void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/verbs/adapter.hpp>
+#include <cordma/net/transport/verbs/posting.hpp>
 
 namespace cordma::transport::verbs {
 
@@ -32,6 +33,7 @@ class control_port {
   std::unique_ptr<buffers> memory_ = std::make_unique<buffers>();
   owned<ibv_mr> region_;
   owned<ibv_qp> qp_;
+  send_queue requests_;
   std::uint32_t sent_ = 0;
   std::uint32_t done_ = 0;
 };

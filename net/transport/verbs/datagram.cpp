@@ -74,7 +74,7 @@ result<void> verbs_pair::open_port() {
 int verbs_pair::post_datagram(std::uint32_t place) noexcept {
   datagram_room::kept& k = room_->receives[place];
   ibv_recv_wr wr{};
-  wr.wr_id = pack({.what = work::receive,
+  wr.wr_id = pack({.what = work::datagram_receive,
                    .generation = place_.generation,
                    .place = place_.index,
                    .number = place});

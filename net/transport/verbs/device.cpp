@@ -114,6 +114,18 @@ std::uint32_t try_inline(const device& d, std::uint32_t most) {
   return 0;
 }
 
+// Each kind by itself, unless both are demanded.
+result<void> choose_calls(device& d, verbs_calls wanted) {
+  if (wanted == verbs_calls::plain) return {};
+  const owned<ibv_pd> pd(ibv_alloc_pd(d.context.get()));
+  d.extended = try_extended_calls(pd.get(), d.attributes.orig_attr.atomic_cap);
+  if (wanted == verbs_calls::automatic) return {};
+  if (d.extended.requests && d.extended.completions) return {};
+  return failure{errc::not_supported, "verbs.calls extended: " + d.name + " has no " +
+                                          (d.extended.requests ? "ibv_cq_ex" : "ibv_wr_*") +
+                                          ": use auto or plain"};
+}
+
 int rank(const ibv_gid_entry& e, const gid_bytes* like) noexcept {
   const bool v4 = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(&e.gid));
   const bool local = IN6_IS_ADDR_LINKLOCAL(reinterpret_cast<const in6_addr*>(&e.gid));
@@ -194,6 +206,8 @@ result<bool> fill_in(device& d, const filter& wanted, const verbs_options& optio
   const result<void> pkey = find_pkey(d, options.pkey);
   if (!pkey) return pkey.why();
   d.max_inline = try_inline(d, options.max_inline);
+  const result<void> calls = choose_calls(d, options.calls);
+  if (!calls) return calls.why();
   return true;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/net/transport/verbs/calls.hpp>
 
 #include <infiniband/verbs.h>
 
@@ -19,6 +20,7 @@ struct releaser {
   void operator()(ibv_pd* p) const noexcept { ibv_dealloc_pd(p); }
   void operator()(ibv_mr* m) const noexcept { ibv_dereg_mr(m); }
   void operator()(ibv_cq* q) const noexcept { ibv_destroy_cq(q); }
+  void operator()(ibv_cq_ex* q) const noexcept { ibv_destroy_cq(ibv_cq_ex_to_cq(q)); }
   void operator()(ibv_qp* q) const noexcept { ibv_destroy_qp(q); }
   void operator()(ibv_ah* a) const noexcept { ibv_destroy_ah(a); }
   void operator()(ibv_comp_channel* c) const noexcept { ibv_destroy_comp_channel(c); }
@@ -51,6 +53,7 @@ struct device {
   std::vector<ibv_gid_entry> gids;  // of this port, at the moment of opening
   std::uint16_t pkey_index = 0;
   std::uint32_t max_inline = 0;  // bytes; found by trying
+  extended_calls extended;       // that it has and that are wanted
 
   [[nodiscard]] bool is_ethernet() const noexcept {
     return port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -71,7 +74,7 @@ struct device {
 [[nodiscard]] std::optional<ibv_gid_entry> choose_gid(const std::vector<ibv_gid_entry>& gids,
                                                       int index, const gid_bytes* like) noexcept;
 
-// not_supported: no device, or none with an active port. not_found: the options name a device, port,
+// not_supported: no device, or none with an active port, or without the calls that the options demand. not_found: the options name a device, port,
 // GID or P_Key that is not there; the sentence lists what is. The device of `options.pd`, where there is
 // one, is borrowed.
 [[nodiscard]] result<device> open_device(const verbs_options& options);

@@ -50,12 +50,9 @@ bool can_be_imported(ibv_context* context) noexcept {
   return made != nullptr;
 }
 
-bool has_extended_queues(ibv_context* context) noexcept {
-  ibv_cq_init_attr_ex attr{};
-  attr.cqe = 1;
-  ibv_cq_ex* const made = ibv_create_cq_ex(context, &attr);
-  if (made != nullptr) ibv_destroy_cq(ibv_cq_ex_to_cq(made));
-  return made != nullptr;
+bool has_growing_queues(ibv_context* context) noexcept {
+  const owned<ibv_cq> made(ibv_create_cq(context, 1, nullptr, nullptr, 0));
+  return made != nullptr && ibv_resize_cq(made.get(), 2 * made->cqe) == 0;
 }
 
 }  // namespace
@@ -67,13 +64,17 @@ std::vector<extra> ask_extras(ibv_context* context) {
   const owned<ibv_pd> pd(ibv_alloc_pd(context));
   const auto flag = [&a](unsigned bits) { return (a.device_cap_flags & bits) != 0; };
   const auto flag_ex = [&x](std::uint64_t bits) { return (x.device_cap_flags_ex & bits) != 0; };
+  const extended_calls extended = try_extended_calls(pd.get(), a.atomic_cap);
   const bool on_demand = (x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0;
   return {{"asynchronous events", true, true},
           {"solicited events", true, true},
           {"shared receive queues", a.max_srq > 0, false},
           {"memory windows of type 2",
            flag(IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B), false},
-          {"extended completion queues", has_extended_queues(context), false},
+          {"extended requests", extended.requests, true},
+          {"extended completion queues", extended.completions, true},
+          {"completion queues that grow", has_growing_queues(context), true},
+          {"completion time stamps", x.completion_timestamp_mask != 0, false},
           {"XRC", has_xrc(context), false},
           {"tag matching", x.tm_caps.max_num_tags > 0, false},
           {"dmabuf regions", has_dmabuf(pd.get()), false},

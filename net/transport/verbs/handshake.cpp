@@ -341,7 +341,10 @@ std::vector<property> verbs_pair::properties() const {
           {"traffic_class", number(path_.grh.traffic_class)},
           {"timeout", number(timeout_code_)},
           {"retry_count", number(d.retries(home_.owner().options().retry_count))},
-          {"rnr_timer", number(theirs_.rnr_timer)}};
+          {"rnr_timer", number(theirs_.rnr_timer)},
+          {"requests_by", requests_.is_extended() ? "ibv_wr" : "ibv_post_send"},
+          {"completions_by", d.extended.completions ? "ibv_cq_ex" : "ibv_poll_cq"},
+          {"cq_entries", number(queue_->cqe)}};
 }
 
 }  // namespace cordma::transport::verbs

@@ -319,8 +319,7 @@ void verbs_pair::probe() noexcept {
       {.what = work::probe, .generation = place_.generation, .place = place_.index, .number = 0});
   wr.opcode = may_read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
-  ibv_send_wr* bad = nullptr;
-  probing_ = ibv_post_send(qp_.get(), &wr, &bad) == 0;
+  probing_ = requests_.post(&wr).code == 0;
 }
 
 }  // namespace cordma::transport::verbs

@@ -15,9 +15,11 @@ inline constexpr std::uint32_t most_reads = 128;       // reads and atomics in f
 inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adapter
 inline constexpr std::size_t most_gids = 1024;         // entries looked at
 inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
-inline constexpr int completions_per_poll = 32;        // taken from a completion queue at once
 inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
 inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has yet to read
+
+// Taken from a completion queue at once.
+inline constexpr std::size_t completions_per_poll = 32;
 
 // wr_id: what it is 4 bits, generation of the queue pair 20, its place in the adapter's table 20,
 // running number of the request 20. A completion whose generation has passed is dropped.
@@ -27,8 +29,15 @@ enum class work : std::uint8_t {
   receive = 2,
   probe = 3,  // whether an idle peer is still there
   control_send = 4,
-  control_receive = 5
+  control_receive = 5,
+  datagram_receive = 6
 };
+[[nodiscard]] constexpr bool is_datagram(work w) noexcept {
+  return w == work::control_receive || w == work::datagram_receive;
+}
+[[nodiscard]] constexpr bool is_receive(work w) noexcept {
+  return w == work::receive || is_datagram(w);
+}
 inline constexpr std::uint32_t twenty_bits = (1U << 20) - 1;
 static_assert(most_pairs <= twenty_bits + 1);
 static_assert(most_depth * 2 <= twenty_bits + 1, "a running number names one request in flight");

@@ -91,10 +91,12 @@ result<void> verbs_pair::make() {
   init.cap.max_recv_sge = options_.max_segments + (datagrams() ? datagram_extra : 0U);
   init.cap.max_inline_data = options_.inline_bytes;
   init.qp_type = datagrams() ? IBV_QPT_UD : options_.type == service::uc ? IBV_QPT_UC : IBV_QPT_RC;
-  qp_.reset(ibv_create_qp(domain.pd(), &init));
-  if (qp_ == nullptr) {
+  made_pair made = make_queue_pair(domain.hardware(), domain.pd(), init);
+  if (made.pair == nullptr) {
     return failure::from_os(errno, "making a queue pair on " + domain.hardware().name);
   }
+  qp_ = std::move(made.pair);
+  requests_ = made.sends;
   number_ = qp_->qp_num;
   home_.name(number_, *this);
   ibv_qp_attr attr{};
@@ -214,22 +216,29 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
 
 void verbs_pair::post(post_list& l) noexcept {
   const std::size_t count = l.count;
-  const std::uint32_t first = l.first;
   for (std::size_t i = 0; i + 1 < count; ++i) l.requests[i].next = &l.requests[i + 1];
   l.requests[count - 1].next = nullptr;
   // The completion of the last one stands for all of the list: they end in order.
   l.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
   home_.drop_list(*this);
-  ibv_send_wr* bad = nullptr;
-  const int code = ibv_post_send(qp_.get(), l.requests.data(), &bad);
-  if (code == 0) [[likely]]
-    return;
-  const auto posted_ones = bad != nullptr ? static_cast<std::size_t>(bad - l.requests.data()) : 0;
-  for (std::size_t i = posted_ones; i < count; ++i) {
-    sends_[first + static_cast<std::uint32_t>(i)].on_device = false;
+  const post_outcome outcome = requests_.post(l.requests.data());
+  if (outcome.code != 0) [[unlikely]]
+    refused(l, outcome);
+}
+
+// Those ahead of the one that was refused are on the device. Where it is not known which one it was, each
+// of them is told so.
+void verbs_pair::refused(const post_list& l, const post_outcome& outcome) noexcept {
+  const bool together = outcome.refused == nullptr;
+  const std::size_t bad =
+      together ? 0 : static_cast<std::size_t>(outcome.refused - l.requests.data());
+  for (std::size_t i = bad; i < l.count; ++i) {
+    send_slot& slot = sends_[l.first + static_cast<std::uint32_t>(i)];
+    slot.on_device = false;
+    if (together || i == bad) slot.status = wc_status::general_err;
   }
-  sends_[first + static_cast<std::uint32_t>(posted_ones)].status = wc_status::general_err;
-  enter_error(failure{errc::driver, "the RDMA device did not take a request"}.with_errno(code));
+  enter_error(
+      failure{errc::driver, "the RDMA device did not take a request"}.with_errno(outcome.code));
 }
 
 void verbs_pair::ring() noexcept {
@@ -283,7 +292,8 @@ void verbs_pair::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
   ++activity_;
   switch (id.what) {
     case work::send: return on_send(id.number, wc);
-    case work::receive: return on_receive(id.number, wc);
+    case work::receive:
+    case work::datagram_receive: return on_receive(id.number, wc);
     default: break;
   }
   probing_ = false;

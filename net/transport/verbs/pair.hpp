@@ -3,6 +3,7 @@
 
 #include <cordma/net/transport/verbs/adapter.hpp>
 #include <cordma/net/transport/verbs/arrival_watch.hpp>
+#include <cordma/net/transport/verbs/posting.hpp>
 
 #include <bit>
 #include <memory>
@@ -167,6 +168,7 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] bool fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
                           std::uint32_t number) noexcept;
   void post(post_list& l) noexcept;
+  void refused(const post_list& l, const post_outcome& outcome) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
   void on_receive(std::uint32_t place, const ibv_wc& wc) noexcept;
   void finish(std::uint32_t place, wc_status status) noexcept;
@@ -219,6 +221,7 @@ class verbs_pair final : public queue_pair {
   queue_pair_options options_;
   ibv_cq* queue_ = nullptr;
   owned<ibv_qp> qp_;
+  send_queue requests_;
   owned_id id_;
   std::uint32_t number_ = 0;
   verbs_adapter::place place_;

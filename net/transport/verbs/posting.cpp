@@ -1,0 +1,123 @@
+#include <cordma/net/transport/verbs/posting.hpp>
+
+#include <cordma/net/transport/verbs/limits.hpp>
+
+#include <array>
+#include <cerrno>
+
+namespace cordma::transport::verbs {
+namespace {
+
+std::uint64_t operations(ibv_qp_type type, ibv_atomic_cap atomics) noexcept {
+  std::uint64_t all = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+  if (type == IBV_QPT_UD) return all;
+  all |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  if (type == IBV_QPT_UC) return all;
+  all |= IBV_QP_EX_WITH_RDMA_READ;
+  if (atomics == IBV_ATOMIC_NONE) return all;
+  return all | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+}
+
+void* at(const ibv_sge& s) noexcept {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(s.addr));
+}
+
+void set_data(ibv_qp_ex* qp, const ibv_send_wr& r) noexcept {
+  const auto count = static_cast<std::size_t>(r.num_sge);
+  const bool in_place = (r.send_flags & IBV_SEND_INLINE) != 0;
+  if (count == 1 && in_place) {
+    ibv_wr_set_inline_data(qp, at(*r.sg_list), r.sg_list->length);
+  } else if (count == 1) {
+    ibv_wr_set_sge(qp, r.sg_list->lkey, r.sg_list->addr, r.sg_list->length);
+  } else if (in_place) {
+    std::array<ibv_data_buf, most_segments> pieces;
+    for (std::size_t i = 0; i < count; ++i) pieces[i] = {at(r.sg_list[i]), r.sg_list[i].length};
+    ibv_wr_set_inline_data_list(qp, count, pieces.data());
+  } else {
+    ibv_wr_set_sge_list(qp, count, r.sg_list);
+  }
+}
+
+// False: not one of operations().
+bool build(ibv_qp_ex* qp, const ibv_send_wr& r) noexcept {
+  qp->wr_id = r.wr_id;
+  // With IBV_SEND_INLINE, which Soft-RoCE looks for, while others go by what set_data() calls.
+  qp->wr_flags = r.send_flags;
+  switch (r.opcode) {
+    case IBV_WR_SEND: ibv_wr_send(qp); break;
+    case IBV_WR_SEND_WITH_IMM: ibv_wr_send_imm(qp, r.imm_data); break;
+    case IBV_WR_RDMA_WRITE: ibv_wr_rdma_write(qp, r.wr.rdma.rkey, r.wr.rdma.remote_addr); break;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      ibv_wr_rdma_write_imm(qp, r.wr.rdma.rkey, r.wr.rdma.remote_addr, r.imm_data);
+      break;
+    case IBV_WR_RDMA_READ: ibv_wr_rdma_read(qp, r.wr.rdma.rkey, r.wr.rdma.remote_addr); break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      ibv_wr_atomic_fetch_add(qp, r.wr.atomic.rkey, r.wr.atomic.remote_addr,
+                              r.wr.atomic.compare_add);
+      break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      ibv_wr_atomic_cmp_swp(qp, r.wr.atomic.rkey, r.wr.atomic.remote_addr, r.wr.atomic.compare_add,
+                            r.wr.atomic.swap);
+      break;
+    default: return false;
+  }
+  if (qp->qp_base.qp_type == IBV_QPT_UD) {
+    ibv_wr_set_ud_addr(qp, r.wr.ud.ah, r.wr.ud.remote_qpn, r.wr.ud.remote_qkey);
+  }
+  set_data(qp, r);
+  return true;
+}
+
+bool has_segments(const ibv_send_wr* list) noexcept {
+  for (; list != nullptr; list = list->next) {
+    if (list->num_sge > 1) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// The only place of a region: from start to complete or abort nothing else runs on this thread.
+post_outcome send_queue::post_extended(ibv_send_wr* list) const noexcept {
+  if (one_segment_ && has_segments(list)) return post_plain(list);
+  ibv_wr_start(extended_);
+  for (const ibv_send_wr* r = list; r != nullptr; r = r->next) {
+    if (build(extended_, *r)) [[likely]]
+      continue;
+    ibv_wr_abort(extended_);
+    return {EOPNOTSUPP, nullptr};
+  }
+  return {ibv_wr_complete(extended_), nullptr};
+}
+
+owned<ibv_qp> make_extended_pair(ibv_pd* pd, const ibv_qp_init_attr& init, ibv_atomic_cap atomics) {
+  ibv_qp_init_attr_ex attr{};
+  attr.qp_context = init.qp_context;
+  attr.send_cq = init.send_cq;
+  attr.recv_cq = init.recv_cq;
+  attr.srq = init.srq;
+  attr.cap = init.cap;
+  attr.qp_type = init.qp_type;
+  attr.sq_sig_all = init.sq_sig_all;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attr.pd = pd;
+  attr.send_ops_flags = operations(init.qp_type, atomics);
+  return owned<ibv_qp>(ibv_create_qp_ex(pd->context, &attr));
+}
+
+made_pair make_queue_pair(const device& d, ibv_pd* pd, const ibv_qp_init_attr& init) {
+  made_pair made;
+  if (d.extended.requests) {
+    made.pair = make_extended_pair(pd, init, d.attributes.orig_attr.atomic_cap);
+  }
+  ibv_qp_ex* const extended = made.pair != nullptr ? ibv_qp_to_qp_ex(made.pair.get()) : nullptr;
+  // What the device has for RC it may lack for another service.
+  if (made.pair == nullptr && (!d.extended.requests || errno == EOPNOTSUPP)) {
+    ibv_qp_init_attr plain = init;
+    made.pair.reset(ibv_create_qp(pd, &plain));
+  }
+  made.sends = send_queue(made.pair.get(), extended, d.is_soft_roce());
+  return made;
+}
+
+}  // namespace cordma::transport::verbs
