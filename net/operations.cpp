@@ -79,6 +79,10 @@ void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept 
     return;
   }
   request_.remote_addr = remote.addr();
+  target_key(remote);
+}
+
+void post_base::target_key(const RemoteSlice& remote) noexcept {
   request_.rkey = remote.rkey(endpoint_->caps->transport);
   if (request_.rkey == 0 && endpoint_->wiring != nullptr) {
     refuse({errc::not_connected,
@@ -119,7 +123,7 @@ void post_base::lease(Buffer&& buffer) noexcept { lease_ = std::move(buffer); }
 
 void post_base::mark_solicited() noexcept {
   const bool received = request_.op == opcode::send || request_.op == opcode::send_imm ||
-                        request_.op == opcode::write_imm;
+                        request_.op == opcode::write_imm || request_.op == opcode::send_invalidate;
   if (received) {
     request_.flags |= transport::post_flag::solicited;
   } else {

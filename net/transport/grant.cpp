@@ -46,7 +46,7 @@ result<void> check_rights(access rights) {
   if (unknown == 0) return {};
   return failure{errc::invalid_value, "access " + std::to_string(static_cast<unsigned>(rights)) +
                                           " has bits that are no right: combine local_write, "
-                                          "remote_read, remote_write and remote_atomic"};
+                                          "remote_read, remote_write, remote_atomic and mw_bind"};
 }
 
 result<queue_pair_options> grant(const queue_pair_options& asked, const capabilities& caps) {

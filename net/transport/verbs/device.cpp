@@ -2,6 +2,7 @@
 
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
+#include <cordma/net/transport/verbs/window.hpp>
 
 #include <arpa/inet.h>
 
@@ -262,6 +263,7 @@ capabilities describe(const device& d, const verbs_options& options) {
   if (a.atomic_cap != IBV_ATOMIC_NONE) {
     grant(service::rc, {opcode::fetch_add, opcode::compare_swap});
   }
+  if (has_windows(a)) grant(service::rc, {opcode::bind, opcode::send_invalidate});
   grant(service::uc, {opcode::send, opcode::send_imm, opcode::write, opcode::write_imm,
                       opcode::recv, opcode::recv_write_imm});
   grant(service::ud, {opcode::send, opcode::send_imm, opcode::recv});

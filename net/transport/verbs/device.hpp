@@ -18,6 +18,7 @@ struct releaser {
   void operator()(ibv_context* c) const noexcept { ibv_close_device(c); }
   void operator()(ibv_pd* p) const noexcept { ibv_dealloc_pd(p); }
   void operator()(ibv_mr* m) const noexcept { ibv_dereg_mr(m); }
+  void operator()(ibv_mw* w) const noexcept { ibv_dealloc_mw(w); }
   void operator()(ibv_cq* q) const noexcept { ibv_destroy_cq(q); }
   void operator()(ibv_qp* q) const noexcept { ibv_destroy_qp(q); }
   void operator()(ibv_ah* a) const noexcept { ibv_destroy_ah(a); }
