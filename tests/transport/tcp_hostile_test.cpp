@@ -285,6 +285,22 @@ TEST_CASE("tcp: more reads than agreed break off that connection only") {
   c.expect_broken("more than was agreed");
 }
 
+TEST_CASE("tcp: invalidating what is no window of its own ends that connection, and nothing else") {
+  attacked c;
+  memory m(*c.domain, 8, cordma::access::remote_write);
+  memory room(*c.domain, 8);
+  post_recv(*c.victim, 5, room.all());
+  c.settle(10);
+  wire::frame f = frame_of(wire::frame_type::send_invalidate, 0);
+  f.operand = m.keys.rkey;
+  c.peer.say(f);
+  const tp::cm_event e = c.event(c.b);
+  CHECK(e.what == tp::cm_event::type::disconnected);
+  CHECK(e.why.code() == errc::not_permitted);
+  CHECK(c.next(c.b).status == wc_status::loc_access_err);
+  c.expect_others_unharmed();
+}
+
 TEST_CASE("tcp: frames that come byte by byte are understood") {
   attacked c;
   memory in(*c.domain, 16);
