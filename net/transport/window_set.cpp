@@ -6,10 +6,11 @@ namespace cordma::transport {
 
 result<std::uint32_t> window_set::make(const window_range& w) {
   const memory_range* const region = regions_.local(w.lkey);
-  const std::size_t offset =
-      region != nullptr ? static_cast<std::size_t>(w.addr - region->addr) : 0;
-  const bool inside = region != nullptr && w.addr >= region->addr && w.length <= region->length &&
-                      offset <= region->length - w.length;
+  if (region == nullptr) return failure{errc::not_permitted, "the region is not registered here"};
+  const auto at = reinterpret_cast<std::uintptr_t>(w.addr);
+  const auto start = reinterpret_cast<std::uintptr_t>(region->addr);
+  const bool inside =
+      at >= start && w.length <= region->length && at - start <= region->length - w.length;
   if (!inside || !has(region->rights, w.rights | access::mw_bind)) {
     return failure{errc::not_permitted, "the region does not grant what the window would"};
   }
