@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -127,7 +128,11 @@ result<void> verbs_pair::make() {
 result<std::uint32_t> verbs_pair::make_window(const window_range& range) {
   if (options_.type != service::rc) return errc::not_supported;
   if (failed_) return errc::not_connected;
-  return windows_.make(home_.owner(), range);
+  try {
+    return windows_.make(home_.owner(), range);
+  } catch (const std::bad_alloc&) {
+    return errc::no_memory;
+  }
 }
 
 // ---- posting ----
