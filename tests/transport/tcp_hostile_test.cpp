@@ -287,7 +287,7 @@ TEST_CASE("tcp: more reads than agreed break off that connection only") {
 
 TEST_CASE("tcp: invalidating what is no window of its own ends that connection, and nothing else") {
   attacked c;
-  memory m(*c.domain, 8, cordma::access::remote_write);
+  memory m(*c.domain, 8, tp::access::remote_write);
   memory room(*c.domain, 8);
   post_recv(*c.victim, 5, room.all());
   c.settle(10);
