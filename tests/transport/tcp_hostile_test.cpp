@@ -166,7 +166,7 @@ TEST_CASE("tcp: another version or parameter is named, with mine and theirs") {
     CHECK(e.what == tp::cm_event::type::failed);
     CHECK(e.why.code() == errc::unsupported_version);
     const char* const expected =
-        version ? "version: mine 1, theirs 9" : "service: mine 0, theirs 2";
+        version ? "version: mine 2, theirs 9" : "service: mine 0, theirs 2";
     CHECK(e.why.message().find(expected) != std::string::npos);
     ::close(peer);
   }
@@ -177,7 +177,7 @@ TEST_CASE("tcp: a client of another version is told so") {
   connected c;
   raw_peer p(c.listener->bound().port);
   wire::hello h;
-  h.version = 2;
+  h.version = wire::wire_version + 1;
   p.say(h);
   std::array<std::byte, wire::most_hello> b{};
   ssize_t n = 0;
@@ -296,7 +296,7 @@ TEST_CASE("tcp: invalidating what is no window of its own ends that connection, 
   c.peer.say(f);
   const tp::cm_event e = c.event(c.b);
   CHECK(e.what == tp::cm_event::type::disconnected);
-  CHECK(e.why.code() == errc::not_permitted);
+  CHECK(e.why.code() == errc::remote_access);
   CHECK(c.next(c.b).status == wc_status::loc_access_err);
   c.expect_others_unharmed();
 }
