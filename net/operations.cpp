@@ -157,6 +157,10 @@ failure post_base::obstacle() const noexcept {
     return {errc::no_lock, "endpoints may only be used on the thread of their Worker"};
   }
   if (!is_recv() && !e.caps->supports(e.granted.type, request_.op)) {
+    if (e.wiring != nullptr) {
+      return {errc::not_connected,
+              "a one-sided operation needs a connection: await state_changed() first"};
+    }
     return {errc::not_supported,
             "not available on " + std::string(transport::name(e.granted.type)) +
                 " endpoints of the " + std::string(transport::name(e.caps->transport)) +
