@@ -165,6 +165,23 @@ atomic_operation Endpoint::compare_swap(const RemoteSlice& word, std::uint64_t e
   return op;
 }
 
+bind_operation Endpoint::bind(const MemoryRegion& region, std::size_t offset, std::size_t length,
+                              access rights) noexcept {
+  return bind_operation(*core_, region, offset, length, rights);
+}
+
+send_operation Endpoint::send_invalidate(const Slice& message, const RemoteSlice& window) noexcept {
+  return send_invalidate(std::span(&message, 1), window);
+}
+
+send_operation Endpoint::send_invalidate(std::span<const Slice> gathered,
+                                         const RemoteSlice& window) noexcept {
+  send_operation op(*core_, opcode::send_invalidate);
+  op.add(gathered);
+  op.target_key(window);
+  return op;
+}
+
 void Endpoint::fence() noexcept {
   CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
   core_->fence_next = true;

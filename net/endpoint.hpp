@@ -1,6 +1,7 @@
 // Endpoint: one connection, and everything that can be awaited on it.
 #pragma once
 
+#include <cordma/net/memory_window.hpp>
 #include <cordma/net/operations.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <cordma/net/user_data.hpp>
@@ -128,6 +129,22 @@ class Endpoint : public user_data_holder {
   atomic_operation fetch_add(const RemoteSlice& word, std::uint64_t addend) noexcept;
   atomic_operation compare_swap(const RemoteSlice& word, std::uint64_t expected,
                                 std::uint64_t desired) noexcept;
+
+  // A window on `length` bytes of the region, for the peer of this endpoint alone; `rights` are remote
+  // ones, and only those that the region grants. The region needs access::mw_bind. Its turn comes with
+  // the operations started before it. Errors: not_supported (shm, uc, a device without windows of type
+  // 2), not_permitted (rights, or mw_bind, that the region lacks), invalid_value (nothing, outside the
+  // region, of another Context, other than remote rights), no_memory (the device has no more windows; the
+  // connection stays), not_connected (not yet, too).
+  bind_operation bind(const MemoryRegion& region, std::size_t offset, std::size_t length,
+                      access rights) noexcept;
+  // A message that ends the window at the peer, whose receive tells the key: no request of this side
+  // that is started later can use it. A key that is no window's of this connection fails the peer's
+  // receive (not_permitted) and ends the connection; here as remote_access, or, on verbs, only as the
+  // end. not_supported as bind().
+  send_operation send_invalidate(const Slice& message, const RemoteSlice& window) noexcept;
+  send_operation send_invalidate(std::span<const Slice> gathered,
+                                 const RemoteSlice& window) noexcept;
 
   // The next operation does not begin before earlier reads and atomics are done. REQUIRES the Worker's
   // thread; so does batch().

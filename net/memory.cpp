@@ -79,7 +79,7 @@ result<std::vector<std::byte>> MemoryRegion::export_blob() const {
   detail::blob b;
   b.addr = reinterpret_cast<std::uintptr_t>(data());
   b.length = size();
-  b.rights = rights();
+  b.rights = static_cast<access>(static_cast<unsigned>(rights()) & detail::blob::rights_bits);
   for (std::size_t k = 0; k < transport::kind_count; ++k) b.rkeys[k] = core_->keys[k].rkey;
   std::vector<std::byte> bytes(RemoteMemory::blob_bytes);
   detail::encode(b, std::span<std::byte, RemoteMemory::blob_bytes>(bytes));
@@ -90,7 +90,7 @@ result<void> MemoryRegion::deregister() {
   if (core_ == nullptr) return {};
   if (core_->references.load(std::memory_order_acquire) != 1) {
     return failure{errc::in_use,
-                   "the region is still held by other handles, pool buffers or "
+                   "the region is still held by other handles, pool buffers, windows or "
                    "operations in flight"};
   }
   detail::release(*std::exchange(core_, nullptr));

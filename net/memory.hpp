@@ -101,7 +101,7 @@ class MemoryRegion {
   [[nodiscard]] result<ibv_mr*> native_mr() const;
 
   // Ends the registration now: from its return on remote access is refused. in_use while other
-  // handles, pool buffers or operations that were destroyed in flight hold it; the handle keeps it
+  // handles, pool buffers, windows or operations that were destroyed in flight hold it; the handle keeps it
   // then. Operations that are alive are not counted, as with any Slice: wait for them first.
   result<void> deregister();
 

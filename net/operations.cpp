@@ -78,12 +78,16 @@ void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept 
                                      " bytes, the local one " + std::to_string(bytes)});
     return;
   }
+  request_.remote_addr = remote.addr();
+  target_key(remote);
+}
+
+void post_base::target_key(const RemoteSlice& remote) noexcept {
   if (endpoint_->via == nullptr && endpoint_->worker != nullptr) [[unlikely]] {
     refuse({errc::not_connected,
             "a one-sided operation needs a connection: await state_changed() first"});
     return;
   }
-  request_.remote_addr = remote.addr();
   request_.rkey = remote.rkey(endpoint_->caps->transport);
   if (request_.rkey == 0) [[unlikely]] {
     refuse({errc::not_permitted, "the remote memory was not exported for the " +
@@ -121,7 +125,7 @@ void post_base::lease(Buffer&& buffer) noexcept { lease_ = std::move(buffer); }
 
 void post_base::mark_solicited() noexcept {
   const bool received = request_.op == opcode::send || request_.op == opcode::send_imm ||
-                        request_.op == opcode::write_imm;
+                        request_.op == opcode::write_imm || request_.op == opcode::send_invalidate;
   if (received) {
     request_.flags |= transport::post_flag::solicited;
   } else {
@@ -155,6 +159,10 @@ failure post_base::obstacle() const noexcept {
     return {errc::no_lock, "endpoints may only be used on the thread of their Worker"};
   }
   if (!is_recv() && !e.caps->supports(e.granted.type, request_.op)) {
+    if (e.wiring != nullptr) {
+      return {errc::not_connected,
+              "a one-sided operation needs a connection: await state_changed() first"};
+    }
     return {errc::not_supported,
             "not available on " + std::string(transport::name(e.granted.type)) +
                 " endpoints of the " + std::string(transport::name(e.caps->transport)) +

@@ -23,6 +23,8 @@ struct Received {
   std::uint32_t imm = 0;  // host order; 0 where has_imm is false
   bool has_imm = false;
   transport::opcode op = transport::opcode::recv;  // recv or recv_write_imm
+  // The key of the MemoryWindow that the message invalidated, before it was received; 0: none.
+  std::uint64_t invalidated = 0;
 };
 
 // What a receive into a pool got: the first `info().bytes` bytes of the buffer are the message. Once
@@ -37,6 +39,7 @@ class Message {
     return here ? buffer_.bytes().first(info_.bytes) : std::span<std::byte>{};
   }
   [[nodiscard]] Buffer& buffer() noexcept { return buffer_; }
+  [[nodiscard]] std::uint64_t invalidated() const noexcept { return info_.invalidated; }
 
  private:
   Buffer buffer_;
@@ -55,8 +58,8 @@ class post_base : public operation_base {
  public:
   // What a request needs beside its slot: eight registered bytes for the old value of an atomic, or
   // room for the other end of a datagram; or its memory's keys, where it was made before its endpoint
-  // had a transport. One test for all keeps other requests free of them.
-  enum class aside : std::uint8_t { nothing, word, peer, keys };
+  // had a transport; or a window of the queue pair's. One test for all keeps other requests free of them.
+  enum class aside : std::uint8_t { nothing, word, peer, keys, window };
 
   post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept;
   post_base(post_base&& other) noexcept;
@@ -69,6 +72,8 @@ class post_base : public operation_base {
   // As long as the slices added so far.
   void target(const RemoteSlice& remote) noexcept { target(remote, total_); }
   void target_word(const RemoteSlice& word) noexcept;
+  // The key alone.
+  void target_key(const RemoteSlice& remote) noexcept;
   void set_imm(std::uint32_t imm) noexcept { request_.imm = imm; }
   void set_operands(std::uint64_t operand, std::uint64_t swap) noexcept {
     request_.operand = operand;

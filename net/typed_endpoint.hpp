@@ -76,6 +76,17 @@ class typed_endpoint {
   {
     return any_.compare_swap(word, expected, desired);
   }
+  bind_operation bind(const MemoryRegion& region, std::size_t offset, std::size_t length,
+                      access rights) noexcept
+    requires carries<S, opcode::bind>
+  {
+    return any_.bind(region, offset, length, rights);
+  }
+  template <class Local>
+    requires carries<S, opcode::send_invalidate>
+  send_operation send_invalidate(const Local& message, const RemoteSlice& window) noexcept {
+    return any_.send_invalidate(message, window);
+  }
   send_operation flush() noexcept
     requires carries<S, opcode::flush>
   {

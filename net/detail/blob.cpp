@@ -114,7 +114,7 @@ result<blob> decode(std::span<const std::byte> in) {
   b.length = get<std::uint64_t>(&in[16]);
   const auto rights = get<std::uint8_t>(&in[24]);
   for (std::size_t k = 0; k < b.rkeys.size(); ++k) b.rkeys[k] = get<std::uint64_t>(&in[32 + 8 * k]);
-  if ((rights & ~transport::access_bits) != 0) return damaged("unknown rights");
+  if ((rights & ~blob::rights_bits) != 0) return damaged("unknown rights");
   b.rights = static_cast<transport::access>(rights);
   if (transport::normalized(b.rights) != b.rights) return damaged("inconsistent rights");
   if (b.length == 0 || b.addr + b.length < b.addr) return damaged("an impossible range");

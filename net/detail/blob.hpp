@@ -4,7 +4,7 @@
 //           6  u16 length of the blob in bytes
 //           8  u64 address, in the owner's address space
 //          16  u64 length of the region in bytes
-//          24  u8  rights (access bits)
+//          24  u8  rights (access bits, those of a peer's interest)
 //          25  3 bytes, zero
 //          28  u32 CRC32C of the blob with this field zero
 //          32  u64 rkey, one per transport::kind in its order; 0 = not exported there
@@ -31,6 +31,7 @@ namespace cordma::detail {
 struct blob {
   static constexpr std::size_t bytes = 64;
   static constexpr std::uint16_t version = 1;
+  static constexpr std::uint8_t rights_bits = 15;
   std::uint64_t addr = 0;
   std::uint64_t length = 0;
   transport::access rights = transport::access::local_read;

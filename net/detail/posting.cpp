@@ -15,7 +15,8 @@ using transport::posted;
     return;
   }
   if (is_recv()) {
-    received_ = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
+    received_ = {
+        .bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op, .invalidated = c.key};
     endpoint_->counters.bytes_received += c.byte_len;
   }
   finish();
@@ -103,7 +104,7 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op, std::uint32_t
   auto* const peer = op.aside_ == post_base::aside::peer ? &peer_of(index) : nullptr;
   completion now;
   if (post_in(index, e, op, peer, now) != posted::done) return;
-  if (op.aside_ != post_base::aside::nothing) take_aside(op, index);
+  if (op.aside_ != post_base::aside::nothing) take_aside(op, index, now);
   op.complete(now);
 }
 
@@ -188,6 +189,8 @@ inline void worker_core::complete(slot& s, std::uint32_t index, const completion
   post_base* const op = s.op;
   const bool recv = s.is_recv;
   --in_flight;
+  if (recv && c.key != 0) [[unlikely]]
+    e.invalidated(c.key);
   if (recv && e.first_recv == index + 1) [[likely]] {
     e.first_recv = s.next_free;
     if (e.first_recv == 0) e.last_recv = 0;
@@ -203,7 +206,7 @@ inline void worker_core::complete(slot& s, std::uint32_t index, const completion
   if (op != nullptr) {
     op->slot_ = post_base::no_slot;
     if (op->aside_ != post_base::aside::nothing) [[unlikely]]
-      take_aside(*op, index);
+      take_aside(*op, index, c);
   } else {
     for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     s.pinned = 0;

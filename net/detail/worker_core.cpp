@@ -3,6 +3,7 @@
 #include <cordma/net/connect.hpp>
 #include <cordma/net/datagram.hpp>
 #include <cordma/net/detail/listener_core.hpp>
+#include <cordma/net/memory_window.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -153,6 +154,7 @@ result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept
     peer_of(index) = static_cast<datagram_base&>(op).peer_;
     return {};
   }
+  if (op.aside_ == post_base::aside::window) return static_cast<bind_base&>(op).prepare();
   result<void> ready = prepare_words(index);
   if (!ready) return ready;
   op.request_.segment_count = 0;
@@ -160,8 +162,10 @@ result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept
   return ready;
 }
 
-void worker_core::take_aside(post_base& op, std::uint32_t index) noexcept {
-  if (op.aside_ == post_base::aside::peer) {
+void worker_core::take_aside(post_base& op, std::uint32_t index, const completion& c) noexcept {
+  if (op.aside_ == post_base::aside::window) {
+    if (c.status == transport::wc_status::success) static_cast<bind_base&>(op).bound(c.key);
+  } else if (op.aside_ == post_base::aside::peer) {
     static_cast<datagram_base&>(op).peer_ = peer_of(index);
   } else if (op.aside_ == post_base::aside::word) {
     std::memcpy(&op.request_.operand, atomic_word(index).data(), 8);
@@ -199,6 +203,11 @@ void worker_core::detach(post_base& op) noexcept {
   s.pinned = 0;
   if (op.lease_) {
     s.lease = std::move(op.lease_);
+    return;
+  }
+  if (op.aside_ == post_base::aside::window) {
+    retain(*op.regions_[0]);
+    s.pins[s.pinned++] = op.regions_[0];
     return;
   }
   for (std::uint16_t i = 0; i < op.request_.segment_count; ++i) {
@@ -283,7 +292,8 @@ void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c)
   }
   e.counters.bytes_received += c.byte_len;
   s.arrived = true;
-  s.received = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
+  s.received = {
+      .bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op, .invalidated = c.key};
   s.next_free = 0;
   (e.last_kept != 0 ? at(e.last_kept - 1).next_free : e.first_kept) = index + 1;
   e.last_kept = index + 1;
@@ -440,6 +450,7 @@ std::vector<send_operation> worker_core::flush_all() {
 // ---- endpoint_core ----
 
 endpoint_core::~endpoint_core() {
+  forget_windows();
   if (worker == nullptr) return;
   CORDMA_ASSERT(inflight() == 0);
   worker->unreserve(reserved_slots);

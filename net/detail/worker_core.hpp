@@ -5,6 +5,7 @@
 #include <cordma/net/detail/context_core.hpp>
 #include <cordma/net/detail/device_event_queue.hpp>
 #include <cordma/net/detail/region_core.hpp>
+#include <cordma/net/detail/window_core.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <cordma/runtime/reactor.hpp>
@@ -116,6 +117,7 @@ struct endpoint_core : list_node {
   list<post_base> waiting_recvs;
   list<state_operation> state_waiters;
   list<resolve_operation> resolvers;  // of a datagram port
+  list<window_core> windows;  // that the queue pair knows
   std::shared_ptr<const failure> cause;
   connect_operation* connector = nullptr;
   endpoint_counters counters;
@@ -153,6 +155,9 @@ struct endpoint_core : list_node {
   // The first cause counts; the later ones follow from it.
   void end(failure why) noexcept;
   void flush_waiting() noexcept;
+  // memory_window.cpp: the peer said so. The windows outlive this.
+  void invalidated(std::uint64_t key) noexcept;
+  void forget_windows() noexcept;
   [[nodiscard]] failure flushed(const char* operation) const noexcept;
   [[nodiscard]] std::size_t inflight() const noexcept {
     return granted.send_depth - send_credits + granted.recv_depth - recv_credits;
@@ -240,7 +245,7 @@ class worker_core {
   }
   // What a request needs beside its slot, ahead of posting it and after its completion.
   [[nodiscard]] result<void> set_aside(post_base& op, std::uint32_t index) noexcept;
-  void take_aside(post_base& op, std::uint32_t index) noexcept;
+  void take_aside(post_base& op, std::uint32_t index, const transport::completion& c) noexcept;
   [[nodiscard]] result<std::unique_ptr<endpoint_core>> create(const endpoint_options& options,
                                                               adapter_poller& via);
   void post_with_aside(endpoint_core& endpoint, post_base& op, std::uint32_t index) noexcept;

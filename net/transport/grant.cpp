@@ -46,7 +46,7 @@ result<void> check_rights(access rights) {
   if (unknown == 0) return {};
   return failure{errc::invalid_value, "access " + std::to_string(static_cast<unsigned>(rights)) +
                                           " has bits that are no right: combine local_write, "
-                                          "remote_read, remote_write and remote_atomic"};
+                                          "remote_read, remote_write, remote_atomic and mw_bind"};
 }
 
 result<queue_pair_options> grant(const queue_pair_options& asked, const capabilities& caps) {
@@ -59,6 +59,12 @@ result<queue_pair_options> grant(const queue_pair_options& asked, const capabili
   if (!meets) return meets.why();
   const result<void> known = check_rights(asked.remote_access);
   if (!known) return known.why();
+  if (has(asked.remote_access, access::mw_bind)) {
+    return failure{
+        errc::invalid_value,
+        "mw_bind is a region's to have: a connection grants remote_read, remote_write and "
+        "remote_atomic"};
+  }
   const result<void> in_time = check_times(asked);
   if (!in_time) return in_time.why();
   queue_pair_options granted = asked;

@@ -26,7 +26,7 @@ region_table::~region_table() {
   for (auto& c : chunks_) delete c.load(std::memory_order_relaxed);
 }
 
-result<memory_keys> region_table::add(const memory_range& range) {
+result<memory_keys> region_table::add(const memory_range& range, const void* owner) {
   const auto addr = reinterpret_cast<std::uintptr_t>(range.addr);
   if (range.addr == nullptr || range.length == 0 || addr + range.length < addr) {
     return failure{errc::invalid_value, "a memory region must not be empty"};
@@ -55,6 +55,7 @@ result<memory_keys> region_table::add(const memory_range& range) {
   e.addr.store(addr, std::memory_order_relaxed);
   e.length.store(range.length, std::memory_order_relaxed);
   e.rights.store(e.range.rights, std::memory_order_relaxed);
+  e.owner.store(owner, std::memory_order_relaxed);
   const std::uint64_t rkey = ((*bits | (std::uint64_t{1} << 63)) & ~index_mask) | index;
   e.rkey.store(rkey, std::memory_order_seq_cst);
   used_.fetch_add(1, std::memory_order_relaxed);
@@ -73,13 +74,24 @@ void region_table::remove(std::uint32_t lkey) noexcept {
   free_.push_back(lkey - 1);
 }
 
+bool region_table::revoke(std::uint64_t rkey, const void* owner) noexcept {
+  const entry* const e = at(rkey & index_mask);
+  if (e == nullptr || rkey == 0 || e->rkey.load(std::memory_order_acquire) != rkey) return false;
+  if (e->owner.load(std::memory_order_relaxed) != owner) return false;
+  remove(static_cast<std::uint32_t>(rkey & index_mask) + 1);
+  return true;
+}
+
 region_table::pin region_table::resolve(std::uint64_t rkey, std::uint64_t addr,
-                                        std::uint64_t length, access wanted) noexcept {
+                                        std::uint64_t length, access wanted,
+                                        const void* from) noexcept {
   entry* const e = at(rkey & index_mask);
   if (e == nullptr || rkey == 0) return {};
   e->users.fetch_add(1, std::memory_order_seq_cst);
   pin held(e, nullptr);
   if (e->rkey.load(std::memory_order_seq_cst) != rkey) return {};
+  const void* const owner = e->owner.load(std::memory_order_relaxed);
+  if (owner != nullptr && owner != from) return {};
   const std::uint64_t start = e->addr.load(std::memory_order_relaxed);
   const std::uint64_t size = e->length.load(std::memory_order_relaxed);
   if (!has(e->rights.load(std::memory_order_relaxed), wanted)) return {};

@@ -27,9 +27,12 @@ class region_table {
 
   // rkey = 40 random bits, then the index: unguessable, and told apart from an earlier user of the
   // index. invalid_value for an empty or wrapping range; no_memory when the table is full.
-  result<memory_keys> add(const memory_range& range);
+  // Where there is an owner, a look-up in another's name finds nothing.
+  result<memory_keys> add(const memory_range& range, const void* owner = nullptr);
   // Returns once no look-up holds the range any more. REQUIRES a key that add() gave.
   void remove(std::uint32_t lkey) noexcept;
+  // The same by the remote key; false, and nothing is done, where it is none of this owner's.
+  bool revoke(std::uint64_t rkey, const void* owner) noexcept;
 
   // Holds a range in place while it is used; empty where the access was refused.
   class pin {
@@ -57,7 +60,7 @@ class region_table {
   };
   // Key, rights and bounds together, as a NIC checks them: no byte outside, no right missing.
   [[nodiscard]] pin resolve(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length,
-                            access wanted) noexcept;
+                            access wanted, const void* from = nullptr) noexcept;
 
   // What is registered under a remote key, held in place: for owners whose peers map it themselves.
   struct registration {
@@ -79,6 +82,7 @@ class region_table {
     std::atomic<std::uint64_t> addr{0};
     std::atomic<std::uint64_t> length{0};
     std::atomic<access> rights{access::local_read};
+    std::atomic<const void*> owner{nullptr};
     memory_range range;
   };
   using chunk = std::array<entry, entries_per_chunk>;

@@ -39,6 +39,15 @@ struct memory_range {
   int shared_fd = -1;
 };
 
+// What a memory window opens to the peer of its queue pair: bytes of one registered range, whose rights
+// include these and access::mw_bind.
+struct window_range {
+  std::byte* addr = nullptr;
+  std::size_t length = 0;  // at least 1
+  std::uint32_t lkey = 0;
+  access rights = access::local_read;  // remote ones
+};
+
 struct memory_keys {
   std::uint32_t lkey = 0;  // never 0 once registered
   std::uint64_t rkey = 0;  // unguessable on software transports; 32 bits used on verbs
@@ -88,6 +97,16 @@ class queue_pair {
     static_cast<void>(peer_descriptor);
     return errc::not_supported;
   }
+  // Memory windows of type 2: only the peer of this queue pair can use them. make_window() gives the name
+  // by which opcode::bind knows the window, which may be bound once. From the return of free_window() on
+  // its key is refused and changes nothing; a window whose bind has not completed goes with that
+  // completion. All go with the queue pair. not_supported: so are opcode::bind and send_invalidate;
+  // not_connected: in error; no_memory: the device has no more.
+  virtual result<std::uint32_t> make_window(const window_range& range) {
+    static_cast<void>(range);
+    return errc::not_supported;
+  }
+  virtual void free_window(std::uint32_t window) noexcept { static_cast<void>(window); }
   // service::ud: this port as others address it, and groups.
   virtual result<datagram_peer> self() { return errc::not_supported; }
   // Where a datagram goes that is meant for everybody who joined; this port's qkey.

@@ -33,6 +33,8 @@ const char* name(opcode op) noexcept {
     case opcode::flush: return "flush";
     case opcode::recv: return "recv";
     case opcode::recv_write_imm: return "recv of a write with immediate";
+    case opcode::bind: return "bind";
+    case opcode::send_invalidate: return "send with invalidate";
   }
   return "?";
 }

@@ -44,8 +44,9 @@ enum class access : std::uint8_t {
   remote_read = 2,
   remote_write = 4,   // implies local_write, as verbs demands
   remote_atomic = 8,  // implies local_write
+  mw_bind = 16,       // memory windows may be bound within the region
 };
-inline constexpr std::uint8_t access_bits = 15;
+inline constexpr std::uint8_t access_bits = 31;
 [[nodiscard]] constexpr access operator|(access a, access b) noexcept {
   return static_cast<access>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
 }
@@ -72,8 +73,10 @@ enum class opcode : std::uint8_t {
   flush,           // complete when everything posted before is done here and visible at the target
   recv,            // in completions: a send arrived
   recv_write_imm,  // in completions: a write with immediate arrived; the data is not in the receive
+  bind,  // rc: `operand` is the window; its key is in the completion, and valid from there on
+  send_invalidate,  // rc: a send that ends the window of `rkey` at the receiver, before it completes there
 };
-inline constexpr std::size_t opcode_count = 10;
+inline constexpr std::size_t opcode_count = 12;
 [[nodiscard]] const char* name(opcode op) noexcept;
 
 // ibv_wc_status, number by number.
@@ -142,7 +145,8 @@ struct send_request {
   const segment* segments = nullptr;
   std::uint64_t remote_addr = 0;  // the address in the owner's address space
   std::uint64_t rkey = 0;
-  std::uint64_t operand = 0;  // the addend, or the value expected by compare_swap
+  std::uint64_t operand =
+      0;  // the addend, the value expected by compare_swap, or the window to bind
   std::uint64_t swap = 0;
   const datagram_peer* to = nullptr;  // service::ud only; valid until the completion
 };
@@ -162,6 +166,8 @@ struct completion {
   wc_status status = wc_status::success;
   opcode op = opcode::send;  // only valid on success, as in verbs
   bool has_imm = false;
+  // On success: of a bind, the new key; of a receive, the key that its message invalidated; else 0.
+  std::uint64_t key = 0;
 };
 
 // What became of a post.

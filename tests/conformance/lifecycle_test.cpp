@@ -48,6 +48,7 @@ struct ground {
   datagram_peer self = {};
   std::optional<SharedReceive> shared = {};
   std::optional<SyncEvent> event = {};
+  MemoryWindow window = {};
 };
 
 using setup = task<bool> (*)(ground&);  // false: this transport has no such object
@@ -75,6 +76,34 @@ task<bool> endpoint_in(ground& g) {
   }
   if (g.in == state::orphan) g.on.drop_client();
   co_return true;
+}
+
+// With a window of the peer's, for the client to invalidate.
+task<bool> windowed_in(ground& g) {
+  if (!g.on.caps().supports(transport::service::rc, transport::opcode::bind)) co_return false;
+  co_await endpoint_in(g);
+  if (g.in != state::open) co_return true;
+  MemoryRegion region = server_memory(g.on, 64, every_right | access::mw_bind);
+  g.window = co_await g.peer.bind(region, 0, 8, access::remote_read);
+  co_return true;
+}
+
+task<bool> window_in(ground& g) {
+  if (!g.on.caps().supports(transport::service::rc, transport::opcode::bind)) co_return false;
+  if (g.in == state::fresh) co_return true;
+  wire w = co_await connect(g.on);
+  g.e = std::move(w.client);
+  MemoryRegion region = client_memory(g.on, 64, every_right | access::mw_bind);
+  g.window = co_await g.e.bind(region, 0, 8, access::remote_read);
+  if (g.in == state::closed) g.window.release().value();
+  if (g.in == state::ended) co_await g.e.close();
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+RemoteSlice to_invalidate(const ground& g) {
+  if (!g.window) return g.remote;
+  return RemoteMemory::import(g.window.export_blob().value()).value();
 }
 
 task<bool> listener_in(ground& g) {
@@ -265,6 +294,8 @@ const std::array table{
     cell("Endpoint.read", endpoint_in, [](g_& g) { return g.e.read(g.remote, g.local); },                       {waits, ok,    gone,  gone,  cut,   down,  gone}),
     cell("Endpoint.fetch_add", endpoint_in, [](g_& g) { return g.e.fetch_add(g.word, 1); },                     {waits, ok,    gone,  gone,  cut,   down,  gone}),
     cell("Endpoint.compare_swap", endpoint_in, [](g_& g) { return g.e.compare_swap(g.word, 0, 1); },            {waits, ok,    gone,  gone,  cut,   down,  gone}),
+    cell("Endpoint.bind", windowed_in, [](g_& g) { return g.e.bind(client_memory(g.on, 8, every_right | access::mw_bind), 0, 8, access::remote_read); }, {waits, ok, gone, gone, cut, down, gone}),
+    cell("Endpoint.send_invalidate", windowed_in, [](g_& g) { return g.e.send_invalidate(g.local, to_invalidate(g)); }, {waits, ok, gone, gone, cut, down, gone}),
     cell("Endpoint.fence", endpoint_in, [](g_& g) { g.e.fence(); },                                             {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
     cell("Endpoint.flush", endpoint_in, [](g_& g) { return g.e.flush(); },                                      {waits, ok,    gone,  gone,  cut,   down,  waits}),
     cell("Endpoint.batch", endpoint_in, [](g_& g) { const Endpoint::Batch b = g.e.batch(); },                   {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
@@ -285,6 +316,8 @@ const std::array table{
     cell("MemoryRegion.export_blob", region_in, [](g_& g) { return g.region.export_blob(); },                   {bad,   ok,    none,  bad,   none,  ok}),
     cell("MemoryRegion.deregister", region_in, [](g_& g) { return g.region.deregister(); },                     {ok,    ok,    none,  ok,    none,  ok}),
     cell("MemoryRegion.native_mr", region_in, [](g_& g) { return g.region ? as_said(g, g.region.native_mr().code()) : g.region.native_mr().code(); }, {bad,   ok,    none,  bad,   none,  ok}),
+    cell("MemoryWindow.export_blob", window_in, [](g_& g) { return g.window.export_blob(); },                   {bad,   ok,    none,  bad,   bad,   bad}),
+    cell("MemoryWindow.release", window_in, [](g_& g) { return g.window.release(); },                           {ok,    ok,    none,  ok,    ok,    ok}),
     cell("BufferPool.take", pool_in, [](g_& g) { return g.scarce->take(); },                                    {none,  ok,    none,  empty, none,  ok}),
     cell("BufferPool.get", pool_in, [](g_& g) { return g.scarce->get(); },                                      {none,  ok,    none,  waits, none,  ok}),
     cell("BufferPool.available", pool_in, [](g_& g) { return g.scarce->available(); },                          {none,  ok,    none,  ok,    none,  ok}),

@@ -11,7 +11,7 @@ import sys
 TABLE = "tests/conformance/lifecycle_test.cpp"
 CLASSES = {"Context": "context", "Worker": "worker", "Listener": "listener",
            "ConnectionRequest": "listener", "Endpoint": "endpoint", "MemoryRegion": "memory",
-           "BufferPool": "buffer_pool", "DatagramEndpoint": "datagram",
+           "MemoryWindow": "memory_window", "BufferPool": "buffer_pool", "DatagramEndpoint": "datagram",
            "SharedReceive": "shared_receive", "SyncEvent": "sync_event"}
 FOR_THE_LIBRARY = {"Worker.core", "Context.core", "Endpoint.core"}
 ROW = re.compile(r'\bcell\("(\w+\.\w+)"')

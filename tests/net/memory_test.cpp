@@ -170,7 +170,7 @@ TEST_CASE(
 
 TEST_CASE("I1: bits that are no right are refused") {
   Context context;
-  const auto unknown = static_cast<cordma::access>(16);
+  const auto unknown = static_cast<cordma::access>(32);
   CHECK(context.allocate(64, unknown | access::local_write).code() == errc::invalid_value);
   std::vector<std::byte> mine(64);
   CHECK(context.register_memory(mine, unknown).code() == errc::invalid_value);

@@ -166,7 +166,7 @@ TEST_CASE("tcp: another version or parameter is named, with mine and theirs") {
     CHECK(e.what == tp::cm_event::type::failed);
     CHECK(e.why.code() == errc::unsupported_version);
     const char* const expected =
-        version ? "version: mine 1, theirs 9" : "service: mine 0, theirs 2";
+        version ? "version: mine 2, theirs 9" : "service: mine 0, theirs 2";
     CHECK(e.why.message().find(expected) != std::string::npos);
     ::close(peer);
   }
@@ -177,7 +177,7 @@ TEST_CASE("tcp: a client of another version is told so") {
   connected c;
   raw_peer p(c.listener->bound().port);
   wire::hello h;
-  h.version = 2;
+  h.version = wire::wire_version + 1;
   p.say(h);
   std::array<std::byte, wire::most_hello> b{};
   ssize_t n = 0;
@@ -283,6 +283,22 @@ TEST_CASE("tcp: more reads than agreed break off that connection only") {
   c.peer.say(f);
   c.peer.say(f);
   c.expect_broken("more than was agreed");
+}
+
+TEST_CASE("tcp: invalidating what is no window of its own ends that connection, and nothing else") {
+  attacked c;
+  memory m(*c.domain, 8, tp::access::remote_write);
+  memory room(*c.domain, 8);
+  post_recv(*c.victim, 5, room.all());
+  c.settle(10);
+  wire::frame f = frame_of(wire::frame_type::send_invalidate, 0);
+  f.operand = m.keys.rkey;
+  c.peer.say(f);
+  const tp::cm_event e = c.event(c.b);
+  CHECK(e.what == tp::cm_event::type::disconnected);
+  CHECK(e.why.code() == errc::remote_access);
+  CHECK(c.next(c.b).status == wc_status::loc_access_err);
+  c.expect_others_unharmed();
 }
 
 TEST_CASE("tcp: frames that come byte by byte are understood") {

@@ -57,6 +57,19 @@ class raw_loop {
     wr.wr.rdma.rkey = rkey;
     post(wr, at, bytes, lkey);
   }
+  // The whole of the region; the window's key is its own, and one more.
+  void post_bind(ibv_mw* window, ibv_mr* region, unsigned rights) {
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_BIND_MW;
+    wr.bind_mw.mw = window;
+    wr.bind_mw.rkey = ibv_inc_rkey(window->rkey);
+    wr.bind_mw.bind_info.mr = region;
+    wr.bind_mw.bind_info.addr = reinterpret_cast<std::uintptr_t>(region->addr);
+    wr.bind_mw.bind_info.length = region->length;
+    wr.bind_mw.bind_info.mw_access_flags = rights;
+    ibv_send_wr* bad = nullptr;
+    REQUIRE(ibv_post_send(qp_, &wr, &bad) == 0);
+  }
   // The status of the next completion, of whatever kind.
   [[nodiscard]] ibv_wc_status next() {
     ibv_wc wc{};

@@ -4,6 +4,7 @@ count() { rdma resource show | grep "${CORDMA_RDMA_DEVICE:-rxe0}"; }
 before=$(count)
 CORDMA_TEST_TRANSPORT=verbs "$1" --source-file='*/conformance/end_test.cpp'
 CORDMA_TEST_TRANSPORT=verbs "$1" --source-file='*/conformance/connect_test.cpp'
+CORDMA_TEST_TRANSPORT=verbs "$1" --source-file='*/conformance/window_test.cpp'
 # Identifiers of ended connections stay in the kernel's timewait for a moment.
 for _ in {1..100}; do
   after=$(count)

@@ -19,7 +19,8 @@ capabilities make_caps(std::uint32_t mtu, std::uint32_t max_queue_pairs) noexcep
   capabilities c;
   c.transport = kind::sim;
   c.operations = {bits_of({opcode::send, opcode::send_imm, opcode::write, opcode::write_imm,
-                           opcode::read, opcode::fetch_add, opcode::compare_swap, opcode::flush}),
+                           opcode::read, opcode::fetch_add, opcode::compare_swap, opcode::flush,
+                           opcode::bind, opcode::send_invalidate}),
                   bits_of({opcode::send, opcode::send_imm, opcode::write, opcode::write_imm}),
                   bits_of({opcode::send, opcode::send_imm})};
   c.max_send_depth = 16384;

@@ -21,7 +21,10 @@ inbound::outcome inbound::take_send(const packet& p) noexcept {
   if (p.length > e.capacity - filled_) return outcome::too_long;
   scatter(e.segments, filled_, p.payload, p.length);
   filled_ += p.length;
-  if (p.last) pair_.complete_recv(wc_status::success, p, filled_);
+  if (!p.last) return outcome::done;
+  const bool invalidates = p.op == opcode::send_invalidate;
+  if (invalidates && !pair_.windows().invalidate(p.rkey)) return outcome::bad_key;
+  pair_.complete_recv(wc_status::success, p, filled_);
   return outcome::done;
 }
 
@@ -29,12 +32,8 @@ inbound::outcome inbound::take_write(const packet& p) noexcept {
   // As verbs: a write of nothing touches no memory, and needs no right to any.
   if (p.total != 0) {
     if (!has(pair_.options().remote_access, access::remote_write)) return outcome::access;
-    region_table& regions = pair_.home().regions;
-    if (p.first && !regions.resolve(p.rkey, p.remote_addr, p.total, access::remote_write)) {
-      return outcome::access;
-    }
-    const region_table::pin target =
-        regions.resolve(p.rkey, p.remote_addr, p.length, access::remote_write);
+    if (p.first && !pair_.resolve(p, p.total, access::remote_write)) return outcome::access;
+    const region_table::pin target = pair_.resolve(p, p.length, access::remote_write);
     if (!target) return outcome::access;
     if (p.last && p.has_imm && pair_.recvs().empty()) return outcome::not_ready;
     std::memcpy(target.data(), p.payload, p.length);

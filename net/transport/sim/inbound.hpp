@@ -15,6 +15,7 @@ class inbound {
     too_long,   // for the receive
     unusable,   // the receive names memory it may not write
     access,     // the right is missing, on the region or on the connection
+    bad_key,    // to invalidate: no window's of this queue pair
   };
   explicit inbound(sim_pair& p) noexcept : pair_(p) {}
   // The next packet in order. Whatever is not done changed nothing.

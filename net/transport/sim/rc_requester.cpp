@@ -19,6 +19,7 @@ packet_kind kind_of(opcode op) noexcept {
     case opcode::read: return packet_kind::read_request;
     case opcode::fetch_add:
     case opcode::compare_swap: return packet_kind::atomic_request;
+    case opcode::bind:  // done here; the flush has it complete in its turn
     case opcode::flush: return packet_kind::flush_request;
     default: return packet_kind::send;
   }

@@ -67,6 +67,12 @@ void rc_responder::on_message(const packet& p) noexcept {
       why.with_status(static_cast<std::uint16_t>(wc_status::loc_len_err), 0);
       return refuse(nak_code::invalid, std::move(why));
     }
+    case inbound::outcome::bad_key: {
+      pair_.complete_recv(wc_status::loc_access_err, p, 0);
+      failure why{errc::not_permitted, "the peer invalidates a key that is no window's of its"};
+      why.with_status(static_cast<std::uint16_t>(wc_status::loc_access_err), 0);
+      return refuse(nak_code::access, std::move(why));
+    }
     case inbound::outcome::unusable: {
       pair_.complete_recv(wc_status::loc_prot_err, p, 0);
       failure why{errc::not_permitted, "a receive names memory that may not be written"};
@@ -82,7 +88,7 @@ void rc_responder::on_read(const packet& p) noexcept {
   region_table::pin source;
   if (p.total != 0) {
     if (has(pair_.options().remote_access, access::remote_read)) {
-      source = pair_.home().regions.resolve(p.rkey, p.remote_addr, p.total, access::remote_read);
+      source = pair_.resolve(p, p.total, access::remote_read);
     }
     if (!source) {
       if (p.psn < expected_) return;  // its memory is gone: the peer will ask for something new
@@ -107,8 +113,7 @@ void rc_responder::on_atomic(const packet& p) noexcept {
   }
   region_table::pin target;
   if (has(pair_.options().remote_access, access::remote_atomic)) {
-    target = pair_.home().regions.resolve(p.rkey, p.remote_addr, sizeof(std::uint64_t),
-                                          access::remote_atomic);
+    target = pair_.resolve(p, sizeof(std::uint64_t), access::remote_atomic);
   }
   if (!target) {
     return refuse(nak_code::access, {errc::connection_reset, "an atomic of the peer was refused"});

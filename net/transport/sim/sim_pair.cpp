@@ -26,7 +26,8 @@ sim_pair::sim_pair(sim_adapter& owner, const queue_pair_options& options)
       mtu_(owner.share_host()->mtu()),
       first_psn_(host_->net().chance().next() & psn_mask),
       sends_(options_),
-      recvs_(options_) {
+      recvs_(options_),
+      windows_(host_->regions) {
   id_ = host_->id(host_->add(*this));
   owner_.add(*this);
   local_port_ = client_port(id_.number);
@@ -63,6 +64,9 @@ std::string sim_pair::peer_address() const { return peer_port_ == 0 ? std::strin
 posted sim_pair::post_send(const send_request& request, completion&) noexcept {
   CORDMA_REQUIRE(host_->caps().supports(options_.type, request.op));
   send_entry& e = sends_.push(request);
+  if (request.op == opcode::bind) {
+    e.request.rkey = windows_.key(static_cast<std::uint32_t>(request.operand));
+  }
   doom(e);
   if (state_ == state::error) {
     flush();
@@ -76,6 +80,14 @@ posted sim_pair::post_recv(const recv_request& request, completion&) noexcept {
   recvs_.push(request);
   if (state_ == state::error) flush();
   return posted::pending;
+}
+
+result<std::uint32_t> sim_pair::make_window(const window_range& range) {
+  if (options_.type != service::rc) return errc::not_supported;
+  if (state_ == state::error) return errc::not_connected;
+  const result<void> charged = host_->charge();
+  if (!charged) return charged.why();
+  return windows_.make(range);
 }
 
 // The request that is to fail, where this is it.
@@ -122,6 +134,7 @@ void sim_pair::complete_send(wc_status status) noexcept {
   c.byte_len = static_cast<std::uint32_t>(e.length);
   c.status = status;
   c.op = e.request.op;
+  if (c.op == opcode::bind && status == wc_status::success) c.key = e.request.rkey;
   owner_.push(id_.number, c);
   sends_.pop();
   if (state_ == state::closing && sends_.completed() == close_at_) finish_closing();
@@ -135,6 +148,8 @@ void sim_pair::complete_recv(wc_status status, const packet& last, std::uint64_t
   c.op = last.kind == packet_kind::write ? opcode::recv_write_imm : opcode::recv;
   c.has_imm = last.has_imm;
   c.imm = last.imm;
+  const bool invalidated = last.op == opcode::send_invalidate && status == wc_status::success;
+  if (invalidated) c.key = last.rkey;
   recvs_.pop();
   owner_.push(id_.number, c);
 }

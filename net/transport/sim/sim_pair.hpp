@@ -7,6 +7,7 @@
 #include <cordma/net/transport/sim/rc_requester.hpp>
 #include <cordma/net/transport/sim/rc_responder.hpp>
 #include <cordma/net/transport/sim/unreliable.hpp>
+#include <cordma/net/transport/window_set.hpp>
 
 #include <array>
 
@@ -40,6 +41,8 @@ class sim_pair final : public queue_pair {
   posted post_recv(const recv_request& request, completion& now) noexcept override;
   void disconnect() noexcept override;
   void abort() noexcept override;
+  result<std::uint32_t> make_window(const window_range& range) override;
+  void free_window(std::uint32_t window) noexcept override { windows_.free(window); }
   result<std::vector<std::byte>> descriptor() override;
   result<void> connect(std::span<const std::byte> peer_descriptor) override;
   result<datagram_peer> self() override;
@@ -69,6 +72,12 @@ class sim_pair final : public queue_pair {
   [[nodiscard]] std::uint32_t mtu() const noexcept { return mtu_; }
   [[nodiscard]] send_queue& sends() noexcept { return sends_; }
   [[nodiscard]] recv_queue& recvs() noexcept { return recvs_; }
+  [[nodiscard]] window_set& windows() noexcept { return windows_; }
+  // The first bytes of what the peer's packet asks for.
+  [[nodiscard]] region_table::pin resolve(const packet& p, std::uint64_t bytes,
+                                          access wanted) noexcept {
+    return host_->regions.resolve(p.rkey, p.remote_addr, bytes, wanted, windows_.owner());
+  }
   [[nodiscard]] bool may_send() const noexcept {
     return state_ == state::connected || state_ == state::closing;
   }
@@ -143,6 +152,7 @@ class sim_pair final : public queue_pair {
   std::array<alarm_clock, alarm_count> alarms_;
   send_queue sends_;
   recv_queue recvs_;
+  window_set windows_;
   inbound inbound_{*this};
   rc_requester requester_{*this};
   rc_responder responder_{*this, inbound_};

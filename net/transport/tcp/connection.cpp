@@ -32,6 +32,7 @@ connection::connection(tcp_adapter& home, const queue_pair_options& granted)
       sends_(granted.send_depth, granted.max_segments, granted.inline_bytes),
       receives_(granted.recv_depth, granted.max_segments, 0),
       answers_(granted.read_depth),
+      windows_(home.regions()),
       watch_timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_watch(); }),
       rnr_timer_(*this, [](timer& t) noexcept {
         connection& self = *static_cast<timed&>(t).owner;
@@ -49,6 +50,16 @@ connection::~connection() {
 
 std::string connection::local_address() const {
   return fd_ ? local_of(fd_.get()).text() : std::string();
+}
+
+result<std::uint32_t> connection::make_window(const window_range& range) {
+  if (failed_) return errc::not_connected;
+  return windows_.make(range);
+}
+
+region_table::pin connection::resolve(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length,
+                                      access wanted) noexcept {
+  return home_.regions().resolve(rkey, addr, length, wanted, windows_.owner());
 }
 
 wc_status connection::check_local(segment_list list, access wanted, std::uint8_t flags) noexcept {
@@ -80,7 +91,7 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
   const std::uint32_t number = sends_.posted;
   CORDMA_REQUIRE_OP(number - sends_.taken, <, sends_.capacity());
   CORDMA_REQUIRE_OP(r.segment_count, <=, sends_.segments_per_slot());
-  CORDMA_REQUIRE(r.op <= opcode::flush);
+  CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
   send_slot& s = sends_[number];
   const segment_list list{r.segments, r.segment_count};
   segment* const stored = sends_.storage(number);
@@ -97,6 +108,7 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
                 .segment_count = r.segment_count,
                 .status = wc_status::success,
                 .answered = false};
+  if (r.op == opcode::bind) s.rkey = windows_.key(static_cast<std::uint32_t>(r.operand));
   s.status = check_request(s, list);
   s.length = static_cast<std::uint32_t>(total(list));
   if (s.op == opcode::fetch_add || s.op == opcode::compare_swap) s.length = sizeof(std::uint64_t);
@@ -135,7 +147,8 @@ posted connection::post_recv(const recv_request& r, completion&) noexcept {
                 .segment_count = r.segment_count,
                 .op = opcode::recv,
                 .status = check_local(list, access::local_write, 0),
-                .has_imm = false};
+                .has_imm = false,
+                .invalidated = 0};
   ++receives_.posted;
   if (failed_) {
     s.status = wc_status::wr_flush_err;
@@ -153,9 +166,12 @@ std::size_t connection::take(std::span<completion> out) noexcept {
   for (; n < out.size() && sends_.taken != sends_.done; ++n, ++sends_.taken) {
     const send_slot& s = sends_[sends_.taken];
     if (hold && s.status == wc_status::wr_flush_err) break;
-    const bool read = s.op == opcode::read && s.status == wc_status::success;
-    out[n] =
-        completion{.id = s.id, .byte_len = read ? s.length : 0, .status = s.status, .op = s.op};
+    const bool done = s.status == wc_status::success;
+    out[n] = completion{.id = s.id,
+                        .byte_len = s.op == opcode::read && done ? s.length : 0,
+                        .status = s.status,
+                        .op = s.op,
+                        .key = s.op == opcode::bind && done ? s.rkey : 0};
   }
   for (; n < out.size() && receives_.taken != receives_.done; ++n, ++receives_.taken) {
     const recv_slot& s = receives_[receives_.taken];
@@ -165,7 +181,8 @@ std::size_t connection::take(std::span<completion> out) noexcept {
                         .imm = s.imm,
                         .status = s.status,
                         .op = s.op,
-                        .has_imm = s.has_imm};
+                        .has_imm = s.has_imm,
+                        .key = s.invalidated};
   }
   return n;
 }

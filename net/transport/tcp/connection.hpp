@@ -3,6 +3,7 @@
 
 #include <cordma/net/transport/tcp/adapter.hpp>
 #include <cordma/net/transport/tcp/queues.hpp>
+#include <cordma/net/transport/window_set.hpp>
 
 namespace cordma::transport::tcp {
 
@@ -37,6 +38,8 @@ class connection final : public queue_pair, public watched {
   [[nodiscard]] posted post_send(const send_request& request, completion& now) noexcept override;
   [[nodiscard]] posted post_recv(const recv_request& request, completion& now) noexcept override;
   void ring() noexcept override { transmit(); }
+  result<std::uint32_t> make_window(const window_range& range) override;
+  void free_window(std::uint32_t window) noexcept override { windows_.free(window); }
   void disconnect() noexcept override;
   void abort() noexcept override;
   result<std::vector<std::byte>> descriptor() override;
@@ -116,6 +119,9 @@ class connection final : public queue_pair, public watched {
   void never_came_up(failure why, std::vector<std::byte> data = {}) noexcept;
   void close_socket() noexcept;
   void watch_peer() noexcept;
+  // What the peer asks for: its key may be that of a window.
+  [[nodiscard]] region_table::pin resolve(std::uint64_t rkey, std::uint64_t addr,
+                                          std::uint64_t length, access wanted) noexcept;
   [[nodiscard]] bool owes_something() const noexcept;
   void on_watch() noexcept;
   [[nodiscard]] failure reset_by_peer(const char* how) const noexcept;
@@ -199,6 +205,7 @@ class connection final : public queue_pair, public watched {
   send_queue sends_;
   recv_queue receives_;
   answer_queue answers_;
+  window_set windows_;
   std::uint32_t last_request_ = 0;  // closing: the first that is not carried out any more
   outgoing partial_;
   arriving in_;

@@ -18,7 +18,7 @@ capabilities describe() {
   c.transport = kind::tcp;
   for (opcode op : {opcode::send, opcode::send_imm, opcode::write, opcode::write_imm, opcode::read,
                     opcode::fetch_add, opcode::compare_swap, opcode::flush, opcode::recv,
-                    opcode::recv_write_imm}) {
+                    opcode::recv_write_imm, opcode::bind, opcode::send_invalidate}) {
     c.operations[static_cast<std::size_t>(service::rc)] |= 1U << static_cast<unsigned>(op);
   }
   c.max_send_depth = most_depth;

@@ -12,7 +12,7 @@
 
 namespace cordma::transport::tcp {
 
-inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint16_t wire_version = 2;
 inline constexpr std::uint32_t most_message = 1U << 30;  // bytes of payload in one frame
 inline constexpr std::uint32_t most_depth = 4096;        // requests or receives outstanding
 inline constexpr std::uint32_t most_reads = 128;         // reads and atomics outstanding
@@ -61,6 +61,8 @@ enum class frame_type : std::uint8_t {
   probe = 13,         // is there a receive for me?
   probe_answer = 14,  // what `credit` says is the answer
   goodbye = 15,       // no request follows from this side
+  // One more request, whose bytes did not fit in front.
+  send_invalidate = 16,  // key; payload
 };
 
 struct frame {
@@ -73,14 +75,14 @@ struct frame {
   std::uint32_t imm = 0;                  // host order here
   std::uint64_t remote_addr = 0;
   std::uint64_t rkey = 0;
-  std::uint64_t operand = 0;  // atomic_response: the old value
+  std::uint64_t operand = 0;  // atomic_response: the old value; send_invalidate: the key
   std::uint64_t swap = 0;
 };
 
 //  0 type u8, 1 status u8, 2 ack u16, 4 credit u16, 6 request u16, 8 length u32, 12 imm u32 (BE)
 // 16 remote_addr u64, 24 rkey u64                       target
 // 32 operand u64, 40 swap u64                           operands
-// 16 value u64                                          value, of an atomic_response
+// 16 value u64                                          value, of an atomic_response; key
 namespace frame_at {
 inline constexpr std::size_t type = 0, status = 1, ack = 2, credit = 4, request = 6, length = 8;
 inline constexpr std::size_t imm = 12, remote_addr = 16, rkey = 24, operand = 32, swap = 40;
@@ -118,13 +120,15 @@ using header_buffer = std::array<std::byte, most_header>;
     case frame_type::read: return target_header;
     case frame_type::fetch_add:
     case frame_type::compare_swap: return atomic_header;
-    case frame_type::atomic_response: return value_header;
+    case frame_type::atomic_response:
+    case frame_type::send_invalidate: return value_header;
   }
   return 0;
 }
 [[nodiscard]] constexpr bool has_payload(frame_type type) noexcept {
   return type == frame_type::send || type == frame_type::send_imm || type == frame_type::write ||
-         type == frame_type::write_imm || type == frame_type::read_response;
+         type == frame_type::write_imm || type == frame_type::read_response ||
+         type == frame_type::send_invalidate;
 }
 [[nodiscard]] constexpr bool has_imm(frame_type type) noexcept {
   return type == frame_type::send_imm || type == frame_type::write_imm;
@@ -133,14 +137,17 @@ using header_buffer = std::array<std::byte, most_header>;
   return type == frame_type::fetch_add || type == frame_type::compare_swap;
 }
 [[nodiscard]] constexpr bool is_request(frame_type type) noexcept {
-  return type <= frame_type::flush;
+  return type <= frame_type::flush || type == frame_type::send_invalidate;
 }
 [[nodiscard]] constexpr bool is_answer(frame_type type) noexcept {
   return type == frame_type::read_response || type == frame_type::atomic_response ||
          type == frame_type::nak;
 }
-// Requests are numbered as the operations are: one table, both ways.
+// Requests are numbered as the operations are, but for the last two. A window is bound here alone; its
+// flush has the bind complete in its turn.
 [[nodiscard]] constexpr frame_type to_frame_type(opcode op) noexcept {
+  if (op == opcode::send_invalidate) return frame_type::send_invalidate;
+  if (op == opcode::bind) return frame_type::flush;
   return static_cast<frame_type>(static_cast<std::uint8_t>(op) + 1);
 }
 static_assert(to_frame_type(opcode::send) == frame_type::send);

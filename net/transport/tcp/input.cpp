@@ -85,8 +85,7 @@ std::size_t connection::aim(io_list<16>& io, region_table::pin& held) noexcept {
     case destination::answer: io.add(sends_.segments(sends_.next_answer), in_.offset, n, 1); break;
     case destination::region:
       if (in_.head.length == word_bytes) break;  // see place()
-      held = home_.regions().resolve(in_.head.rkey, in_.head.remote_addr + in_.offset, n,
-                                     access::remote_write);
+      held = resolve(in_.head.rkey, in_.head.remote_addr + in_.offset, n, access::remote_write);
       if (held) io.add(held.data(), n);
       break;
     case destination::none: break;
@@ -116,8 +115,8 @@ void connection::place(std::span<const std::byte> bytes) noexcept {
       break;
     case destination::region: {
       if (in_.head.length == word_bytes) return place_word(bytes);
-      const region_table::pin held = home_.regions().resolve(
-          in_.head.rkey, in_.head.remote_addr + in_.offset, bytes.size(), access::remote_write);
+      const region_table::pin held = resolve(in_.head.rkey, in_.head.remote_addr + in_.offset,
+                                             bytes.size(), access::remote_write);
       if (!held) return refuse(wc_status::rem_access_err, "wrote to memory that was deregistered");
       std::memcpy(held.data(), bytes.data(), bytes.size());
       break;
@@ -131,8 +130,8 @@ void connection::place(std::span<const std::byte> bytes) noexcept {
 void connection::place_word(std::span<const std::byte> bytes) noexcept {
   std::memcpy(&in_.pieces[in_.offset], bytes.data(), bytes.size());
   if (bytes.size() == in_.left) {
-    const region_table::pin held = home_.regions().resolve(in_.head.rkey, in_.head.remote_addr,
-                                                           word_bytes, access::remote_write);
+    const region_table::pin held =
+        resolve(in_.head.rkey, in_.head.remote_addr, word_bytes, access::remote_write);
     if (!held) return refuse(wc_status::rem_access_err, "wrote to memory that was deregistered");
     std::uint64_t value = 0;
     std::memcpy(&value, in_.pieces.data(), word_bytes);
@@ -179,7 +178,8 @@ void connection::on_frame(const frame& f) noexcept {
   if (peer_said_goodbye_ && is_request(f.type)) return protocol_error("goes on after its goodbye");
   switch (f.type) {
     case frame_type::send:
-    case frame_type::send_imm: return on_message(f);
+    case frame_type::send_imm:
+    case frame_type::send_invalidate: return on_message(f);
     case frame_type::write:
     case frame_type::write_imm: return on_write(f);
     case frame_type::read: return on_read(f);
@@ -222,7 +222,13 @@ void connection::payload_complete() noexcept {
   const destination into = std::exchange(in_.into, destination::none);
   const frame& f = in_.head;
   switch (into) {
-    case destination::receive: complete_receive(f); return carried_out(f.length);
+    case destination::receive:
+      if (f.type == frame_type::send_invalidate && !windows_.invalidate(f.operand)) {
+        receives_[receives_.done++].status = wc_status::loc_access_err;
+        return refuse(wc_status::rem_access_err, "invalidates a key that is no window's of its");
+      }
+      complete_receive(f);
+      return carried_out(f.length);
     case destination::region:
       if (f.type == frame_type::write_imm) complete_receive(f);
       prompt_ = true;
@@ -248,6 +254,7 @@ void connection::complete_receive(const frame& f) noexcept {
   s.byte_len = f.length;
   s.has_imm = has_imm(f.type);
   s.imm = f.imm;
+  s.invalidated = f.type == frame_type::send_invalidate ? f.operand : 0;
   s.op = f.type == frame_type::write_imm ? opcode::recv_write_imm : opcode::recv;
   ++receives_.done;
   home_.mark_completed(*this);
@@ -269,9 +276,8 @@ void connection::on_message(const frame& f) noexcept {
 }
 
 void connection::on_write(const frame& f) noexcept {
-  const bool allowed =
-      has(options_.remote_access, access::remote_write) &&
-      home_.regions().resolve(f.rkey, f.remote_addr, f.length, access::remote_write);
+  const bool allowed = has(options_.remote_access, access::remote_write) &&
+                       resolve(f.rkey, f.remote_addr, f.length, access::remote_write);
   if (f.length != 0 && !allowed) {
     return refuse(wc_status::rem_access_err, "wrote to memory it has no right to write to");
   }
@@ -283,9 +289,8 @@ void connection::on_write(const frame& f) noexcept {
 
 void connection::on_read(const frame& f) noexcept {
   if (answers_.size() >= options_.read_depth) return protocol_error("reads more than was agreed");
-  const bool allowed =
-      has(options_.remote_access, access::remote_read) &&
-      home_.regions().resolve(f.rkey, f.remote_addr, f.length, access::remote_read);
+  const bool allowed = has(options_.remote_access, access::remote_read) &&
+                       resolve(f.rkey, f.remote_addr, f.length, access::remote_read);
   if (f.length != 0 && !allowed) {
     return refuse(wc_status::rem_access_err, "read memory it has no right to read");
   }
@@ -305,7 +310,7 @@ void connection::on_atomic(const frame& f) noexcept {
     return refuse(wc_status::rem_inv_req_err, "asked for an atomic on a misaligned address");
   }
   const region_table::pin held =
-      home_.regions().resolve(f.rkey, f.remote_addr, sizeof(std::uint64_t), access::remote_atomic);
+      resolve(f.rkey, f.remote_addr, sizeof(std::uint64_t), access::remote_atomic);
   if (!held || !has(options_.remote_access, access::remote_atomic)) {
     return refuse(wc_status::rem_access_err, "asked for an atomic it has no right to");
   }

@@ -185,7 +185,7 @@ bool connection::plan_request(out_batch& b) noexcept {
   if (has_imm(head.type)) head.imm = s.imm;
   head.remote_addr = s.remote_addr;
   head.rkey = s.rkey;
-  head.operand = s.operand;
+  head.operand = head.type == frame_type::send_invalidate ? s.rkey : s.operand;
   head.swap = s.swap;
   stamp(f, head);
   if (has_payload(head.type)) f.payload = s.length;
@@ -199,8 +199,7 @@ bool connection::plan_request(out_batch& b) noexcept {
 
 // False where it may not be read any more. A word is taken whole, in however many pieces it goes.
 bool connection::look_at_source(answer& a) noexcept {
-  const region_table::pin held =
-      home_.regions().resolve(a.rkey, a.addr, a.length, access::remote_read);
+  const region_table::pin held = resolve(a.rkey, a.addr, a.length, access::remote_read);
   if (!held) return false;
   if (is_word(held.data(), a.length)) {
     a.value = load_word(held.data());
@@ -287,7 +286,7 @@ void connection::add_payload(out_batch& b, outgoing& f) noexcept {
     b.io.add(reinterpret_cast<const std::byte*>(&answers_[f.number].value) + offset, left);
   } else if (left != 0) {
     const answer& a = answers_[f.number];
-    b.pins[b.pinned] = home_.regions().resolve(a.rkey, a.addr + offset, left, access::remote_read);
+    b.pins[b.pinned] = resolve(a.rkey, a.addr + offset, left, access::remote_read);
     if (!b.pins[b.pinned]) {
       // In the middle of a frame there is no place for a nak, and wrong bytes are no way out.
       return break_off(

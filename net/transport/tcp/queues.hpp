@@ -63,7 +63,8 @@ struct send_slot {
   return op == opcode::read || op == opcode::fetch_add || op == opcode::compare_swap;
 }
 [[nodiscard]] inline bool takes_receive(opcode op) noexcept {
-  return op == opcode::send || op == opcode::send_imm || op == opcode::write_imm;
+  return op == opcode::send || op == opcode::send_imm || op == opcode::write_imm ||
+         op == opcode::send_invalidate;
 }
 
 // taken <= done <= acked <= sent <= posted, as distances. A request's number on the wire is its
@@ -105,6 +106,7 @@ struct recv_slot {
   opcode op;
   wc_status status;
   bool has_imm;
+  std::uint64_t invalidated;  // a key; 0: none
 };
 
 // taken <= done <= posted. The message that is arriving, if any, lands in slot `done`.

@@ -5,7 +5,7 @@
 
 namespace cordma::transport::verbs {
 
-extended_calls try_extended_calls(ibv_pd* pd, ibv_atomic_cap atomics) {
+extended_calls try_extended_calls(ibv_pd* pd, const ibv_device_attr& has) {
   constexpr std::uint32_t few = 16;
   if (pd == nullptr) return {};
   extended_calls found;
@@ -17,7 +17,7 @@ extended_calls try_extended_calls(ibv_pd* pd, ibv_atomic_cap atomics) {
   init.cap.max_send_wr = init.cap.max_recv_wr = 1;
   init.cap.max_send_sge = init.cap.max_recv_sge = 1;
   init.qp_type = IBV_QPT_RC;
-  found.requests = make_extended_pair(pd, init, atomics) != nullptr;
+  found.requests = make_extended_pair(pd, init, has) != nullptr;
   return found;
 }
 

@@ -12,6 +12,6 @@ struct extended_calls {
 };
 
 // Makes a completion queue and a reliable queue pair, and takes them away again.
-[[nodiscard]] extended_calls try_extended_calls(ibv_pd* pd, ibv_atomic_cap atomics);
+[[nodiscard]] extended_calls try_extended_calls(ibv_pd* pd, const ibv_device_attr& has);
 
 }  // namespace cordma::transport::verbs

@@ -2,6 +2,7 @@
 
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
+#include <cordma/net/transport/verbs/window.hpp>
 
 #include <arpa/inet.h>
 
@@ -118,7 +119,7 @@ std::uint32_t try_inline(const device& d, std::uint32_t most) {
 result<void> choose_calls(device& d, verbs_calls wanted) {
   if (wanted == verbs_calls::plain) return {};
   const owned<ibv_pd> pd(ibv_alloc_pd(d.context.get()));
-  d.extended = try_extended_calls(pd.get(), d.attributes.orig_attr.atomic_cap);
+  d.extended = try_extended_calls(pd.get(), d.attributes.orig_attr);
   if (wanted == verbs_calls::automatic) return {};
   if (d.extended.requests && d.extended.completions) return {};
   return failure{errc::not_supported, "verbs.calls extended: " + d.name + " has no " +
@@ -276,6 +277,7 @@ capabilities describe(const device& d, const verbs_options& options) {
   if (a.atomic_cap != IBV_ATOMIC_NONE) {
     grant(service::rc, {opcode::fetch_add, opcode::compare_swap});
   }
+  if (has_windows(a)) grant(service::rc, {opcode::bind, opcode::send_invalidate});
   grant(service::uc, {opcode::send, opcode::send_imm, opcode::write, opcode::write_imm,
                       opcode::recv, opcode::recv_write_imm});
   grant(service::ud, {opcode::send, opcode::send_imm, opcode::recv});

@@ -19,6 +19,7 @@ struct releaser {
   void operator()(ibv_context* c) const noexcept { ibv_close_device(c); }
   void operator()(ibv_pd* p) const noexcept { ibv_dealloc_pd(p); }
   void operator()(ibv_mr* m) const noexcept { ibv_dereg_mr(m); }
+  void operator()(ibv_mw* w) const noexcept { ibv_dealloc_mw(w); }
   void operator()(ibv_cq* q) const noexcept { ibv_destroy_cq(q); }
   void operator()(ibv_cq_ex* q) const noexcept { ibv_destroy_cq(ibv_cq_ex_to_cq(q)); }
   void operator()(ibv_qp* q) const noexcept { ibv_destroy_qp(q); }

@@ -84,7 +84,9 @@ result<memory_keys> verbs_domain::register_memory(const memory_range& range) {
   if (range.length == 0 || start + range.length < start) {
     return failure{errc::invalid_value, "an empty range, or one that wraps, cannot be registered"};
   }
-  const unsigned flags = to_flags(normalized(range.rights), options_.relaxed_ordering);
+  unsigned flags = to_flags(normalized(range.rights), options_.relaxed_ordering);
+  const bool windows = caps_.supports(service::rc, opcode::bind);
+  if (windows && has(range.rights, access::mw_bind)) flags |= IBV_ACCESS_MW_BIND;
   owned<ibv_mr> mr = register_bytes(pd_.get(), range.addr, range.length, flags);
   if (mr == nullptr) return cannot_register(errno, range);
   const bool remote =

@@ -1,6 +1,6 @@
 #include <cordma/net/transport/verbs/extras.hpp>
 
-#include <cordma/net/transport/verbs/device.hpp>
+#include <cordma/net/transport/verbs/window.hpp>
 
 #include <fcntl.h>
 
@@ -62,15 +62,13 @@ std::vector<extra> ask_extras(ibv_context* context) {
   static_cast<void>(ibv_query_device_ex(context, nullptr, &x));
   const ibv_device_attr& a = x.orig_attr;
   const owned<ibv_pd> pd(ibv_alloc_pd(context));
-  const auto flag = [&a](unsigned bits) { return (a.device_cap_flags & bits) != 0; };
   const auto flag_ex = [&x](std::uint64_t bits) { return (x.device_cap_flags_ex & bits) != 0; };
-  const extended_calls extended = try_extended_calls(pd.get(), a.atomic_cap);
+  const extended_calls extended = try_extended_calls(pd.get(), a);
   const bool on_demand = (x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0;
   return {{"asynchronous events", true, true},
           {"solicited events", true, true},
           {"shared receive queues", a.max_srq > 0, false},
-          {"memory windows of type 2",
-           flag(IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B), false},
+          {"memory windows of type 2", has_windows(a), true},
           {"extended requests", extended.requests, true},
           {"extended completion queues", extended.completions, true},
           {"completion queues that grow", has_growing_queues(context), true},

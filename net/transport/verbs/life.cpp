@@ -25,6 +25,7 @@ verbs_pair::~verbs_pair() {
   home_.drop_events(this, nullptr);
   if (placed_) home_.leave(*this, place_, number_);
   leave_groups();
+  windows_.clear();
   qp_.reset();
   home_.drop_told(number_);
   id_.reset();
@@ -99,6 +100,7 @@ void verbs_pair::enter_error(failure why) noexcept {
 // back is flushed.
 void verbs_pair::revoke() noexcept {
   leave_groups();
+  windows_.clear();
   qp_.reset();
   if (queue_ != nullptr) home_.drain(queue_);
   for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -34,6 +35,8 @@ ibv_wr_opcode to_opcode(opcode op) noexcept {
     case opcode::compare_swap: return IBV_WR_ATOMIC_CMP_AND_SWP;
     // A read of nothing: it needs no key, and its answer comes behind everything before it.
     case opcode::flush: return IBV_WR_RDMA_READ;
+    case opcode::send_invalidate: return IBV_WR_SEND_WITH_INV;
+    case opcode::bind: return IBV_WR_BIND_MW;
     case opcode::recv:
     case opcode::recv_write_imm: break;
   }
@@ -47,7 +50,9 @@ unsigned marks(std::uint8_t flags, service type) noexcept {
   return bits;
 }
 
-bool sends_payload(opcode op) noexcept { return op <= opcode::write_imm; }
+bool sends_payload(opcode op) noexcept {
+  return op <= opcode::write_imm || op == opcode::send_invalidate;
+}
 
 // Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
 std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
@@ -124,6 +129,16 @@ result<void> verbs_pair::make() {
   return {};
 }
 
+result<std::uint32_t> verbs_pair::make_window(const window_range& range) {
+  if (options_.type != service::rc) return errc::not_supported;
+  if (failed_) return errc::not_connected;
+  try {
+    return windows_.make(home_.owner(), range);
+  } catch (const std::bad_alloc&) {
+    return errc::no_memory;
+  }
+}
+
 // ---- posting ----
 
 bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
@@ -133,6 +148,10 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
                    .generation = place_.generation,
                    .place = place_.index,
                    .number = number});
+  if (r.op == opcode::bind) [[unlikely]] {
+    wr.send_flags |= IBV_SEND_SIGNALED;
+    return windows_.bind(sends_[number].length, wr);
+  }
   wr.opcode = to_opcode(r.op);
   wr.sg_list = sges;
   std::uint64_t total = 0;
@@ -154,7 +173,9 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || small);
   if (small) wr.send_flags |= IBV_SEND_INLINE;
   if (r.op == opcode::send_imm || r.op == opcode::write_imm) wr.imm_data = htonl(r.imm);
-  if (r.op == opcode::fetch_add || r.op == opcode::compare_swap) {
+  if (r.op == opcode::send_invalidate) {
+    wr.invalidate_rkey = to_rkey(r.rkey);
+  } else if (r.op == opcode::fetch_add || r.op == opcode::compare_swap) {
     wr.num_sge = 1;
     sges[0].length = slot.length = sizeof(std::uint64_t);
     wr.wr.atomic.remote_addr = r.remote_addr;
@@ -179,10 +200,11 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
   const std::uint32_t number = sends_.posted;
   CORDMA_REQUIRE_OP(number - sends_.taken, <, options_.send_depth);
   CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
-  CORDMA_REQUIRE(r.op <= opcode::flush);
+  CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
   ++activity_;
+  const std::uint64_t window = r.op == opcode::bind ? r.operand : 0;
   sends_[number] = send_slot{.id = r.id,
-                             .length = 0,
+                             .length = static_cast<std::uint32_t>(window),
                              .vendor_err = 0,
                              .op = r.op,
                              .status = wc_status::success,
@@ -256,7 +278,8 @@ posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
                                .op = opcode::recv,
                                .status = wc_status::success,
                                .has_imm = false,
-                               .on_device = false};
+                               .on_device = false,
+                               .invalidated = 0};
   if (failed_) {
     finish(place, wc_status::wr_flush_err);
     return posted::pending;
@@ -301,9 +324,12 @@ void verbs_pair::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
 }
 
 // What the device says, in the words that hold for all transports. A queue pair refuses what the
-// connection has no right to as an invalid request. Soft-RoCE has words of its own for a message that
+// connection has no right to as an invalid request. A receive fails as one whose message would invalidate
+// what it must not. Soft-RoCE has words of its own for a message that
 // is longer than its receive.
 wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
+  const bool bad_key = op == opcode::recv && status == wc_status::rem_inv_req_err;
+  if (bad_key) return wc_status::loc_access_err;
   if (status == wc_status::rem_inv_req_err && !has(theirs_.rights, right_for(op))) {
     return wc_status::rem_access_err;
   }
@@ -351,6 +377,7 @@ void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
     slot.op = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
     slot.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
     slot.imm = slot.has_imm ? ntohl(wc.imm_data) : 0;
+    slot.invalidated = invalidated_by(wc, home_.owner().hardware());
   } else {
     slot.vendor_err = wc.vendor_err;
   }
@@ -385,6 +412,8 @@ std::size_t verbs_pair::take(std::span<completion> out) noexcept {
                         .vendor_err = s.vendor_err,
                         .status = s.status,
                         .op = s.op};
+    if (s.op == opcode::bind) [[unlikely]]
+      out[n].key = windows_.bound(s.length, s.status);
   }
   for (; n < out.size() && receives_.any_finished(); ++n) {
     const recv_slot& s = receives_.take();
@@ -394,7 +423,8 @@ std::size_t verbs_pair::take(std::span<completion> out) noexcept {
                         .vendor_err = s.vendor_err,
                         .status = s.status,
                         .op = s.op,
-                        .has_imm = s.has_imm};
+                        .has_imm = s.has_imm,
+                        .key = s.invalidated};
   }
   return n;
 }

@@ -4,6 +4,7 @@
 #include <cordma/net/transport/verbs/adapter.hpp>
 #include <cordma/net/transport/verbs/arrival_watch.hpp>
 #include <cordma/net/transport/verbs/posting.hpp>
+#include <cordma/net/transport/verbs/window.hpp>
 
 #include <bit>
 #include <memory>
@@ -13,7 +14,7 @@ namespace cordma::transport::verbs {
 
 struct send_slot {
   std::uint64_t id;
-  std::uint32_t length;  // bytes
+  std::uint32_t length;  // bytes; of a bind, the window
   std::uint32_t vendor_err;
   opcode op;
   wc_status status;
@@ -29,6 +30,7 @@ struct recv_slot {
   wc_status status;
   bool has_imm;
   bool on_device;
+  std::uint32_t invalidated;  // a key; 0: none
 };
 
 // The send queue: requests end in order. taken <= done <= posted, as distances of running numbers.
@@ -107,6 +109,8 @@ class verbs_pair final : public queue_pair {
   void abort() noexcept override;
   result<std::vector<std::byte>> descriptor() override;
   result<void> connect(std::span<const std::byte> peer_descriptor) override;
+  result<std::uint32_t> make_window(const window_range& range) override;
+  void free_window(std::uint32_t window) noexcept override { windows_.free(window); }
   result<datagram_peer> self() override;
   result<datagram_peer> group(const address& name) override;
   result<void> join(const address& group) override;
@@ -222,6 +226,7 @@ class verbs_pair final : public queue_pair {
   ibv_cq* queue_ = nullptr;
   owned<ibv_qp> qp_;
   send_queue requests_;
+  window_table windows_;
   owned_id id_;
   std::uint32_t number_ = 0;
   verbs_adapter::place place_;

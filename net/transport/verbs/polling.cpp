@@ -25,9 +25,8 @@ void read(ibv_cq_ex* queue, ibv_wc& wc) noexcept {
   wc.byte_len = ibv_wc_read_byte_len(queue);
   wc.qp_num = ibv_wc_read_qp_num(queue);
   wc.wc_flags = ibv_wc_read_wc_flags(queue);
-  if ((wc.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV)) != 0) {
-    wc.imm_data = ibv_wc_read_imm_data(queue);  // and invalidated_rkey, which shares its place
-  }
+  // An immediate, or a key that was invalidated, in one place; Soft-RoCE says the latter by another flag.
+  if (wc.wc_flags != 0) wc.imm_data = ibv_wc_read_imm_data(queue);
   if (!is_datagram(what)) return;
   wc.src_qp = ibv_wc_read_src_qp(queue);
   wc.slid = static_cast<std::uint16_t>(ibv_wc_read_slid(queue));

@@ -1,6 +1,7 @@
 #include <cordma/net/transport/verbs/posting.hpp>
 
 #include <cordma/net/transport/verbs/limits.hpp>
+#include <cordma/net/transport/verbs/window.hpp>
 
 #include <array>
 #include <cerrno>
@@ -8,13 +9,14 @@
 namespace cordma::transport::verbs {
 namespace {
 
-std::uint64_t operations(ibv_qp_type type, ibv_atomic_cap atomics) noexcept {
+std::uint64_t operations(ibv_qp_type type, const ibv_device_attr& has) noexcept {
   std::uint64_t all = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
   if (type == IBV_QPT_UD) return all;
   all |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
   if (type == IBV_QPT_UC) return all;
   all |= IBV_QP_EX_WITH_RDMA_READ;
-  if (atomics == IBV_ATOMIC_NONE) return all;
+  if (has_windows(has)) all |= IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+  if (has.atomic_cap == IBV_ATOMIC_NONE) return all;
   return all | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 }
 
@@ -59,6 +61,10 @@ bool build(ibv_qp_ex* qp, const ibv_send_wr& r) noexcept {
       ibv_wr_atomic_cmp_swp(qp, r.wr.atomic.rkey, r.wr.atomic.remote_addr, r.wr.atomic.compare_add,
                             r.wr.atomic.swap);
       break;
+    case IBV_WR_SEND_WITH_INV: ibv_wr_send_inv(qp, r.invalidate_rkey); break;
+    case IBV_WR_BIND_MW:
+      ibv_wr_bind_mw(qp, r.bind_mw.mw, r.bind_mw.rkey, &r.bind_mw.bind_info);
+      return true;
     default: return false;
   }
   if (qp->qp_base.qp_type == IBV_QPT_UD) {
@@ -90,7 +96,8 @@ post_outcome send_queue::post_extended(ibv_send_wr* list) const noexcept {
   return {ibv_wr_complete(extended_), nullptr};
 }
 
-owned<ibv_qp> make_extended_pair(ibv_pd* pd, const ibv_qp_init_attr& init, ibv_atomic_cap atomics) {
+owned<ibv_qp> make_extended_pair(ibv_pd* pd, const ibv_qp_init_attr& init,
+                                 const ibv_device_attr& has) {
   ibv_qp_init_attr_ex attr{};
   attr.qp_context = init.qp_context;
   attr.send_cq = init.send_cq;
@@ -101,14 +108,14 @@ owned<ibv_qp> make_extended_pair(ibv_pd* pd, const ibv_qp_init_attr& init, ibv_a
   attr.sq_sig_all = init.sq_sig_all;
   attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   attr.pd = pd;
-  attr.send_ops_flags = operations(init.qp_type, atomics);
+  attr.send_ops_flags = operations(init.qp_type, has);
   return owned<ibv_qp>(ibv_create_qp_ex(pd->context, &attr));
 }
 
 made_pair make_queue_pair(const device& d, ibv_pd* pd, const ibv_qp_init_attr& init) {
   made_pair made;
   if (d.extended.requests) {
-    made.pair = make_extended_pair(pd, init, d.attributes.orig_attr.atomic_cap);
+    made.pair = make_extended_pair(pd, init, d.attributes.orig_attr);
   }
   ibv_qp_ex* const extended = made.pair != nullptr ? ibv_qp_to_qp_ex(made.pair.get()) : nullptr;
   // What the device has for RC it may lack for another service.

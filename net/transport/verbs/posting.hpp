@@ -43,9 +43,10 @@ class send_queue {
   bool one_segment_ = false;
 };
 
-// A queue pair for the requests that its service has, atomics where the device has them. Null, and errno.
+// A queue pair for the requests that its service has, atomics and windows where the device has them.
+// Null, and errno.
 [[nodiscard]] owned<ibv_qp> make_extended_pair(ibv_pd* pd, const ibv_qp_init_attr& init,
-                                               ibv_atomic_cap atomics);
+                                               const ibv_device_attr& has);
 
 struct made_pair {
   owned<ibv_qp> pair;  // null, and errno, where the device refuses

@@ -1,0 +1,144 @@
+#include <cordma/net/memory_window.hpp>
+
+#include <cordma/net/detail/blob.hpp>
+#include <cordma/net/detail/window_core.hpp>
+#include <cordma/net/detail/worker_core.hpp>
+
+#include <new>
+#include <string>
+
+namespace cordma {
+namespace detail {
+
+void window_deleter::operator()(window_core* window) const noexcept {
+  const bool elsewhere = window->endpoint != nullptr && window->endpoint->home != nullptr &&
+                         !window->endpoint->home->on_owner_thread();
+  CORDMA_REQUIRE(!elsewhere);
+  delete window;
+}
+
+void window_core::end() noexcept {
+  is_bound = false;
+  unlink();
+  endpoint_core* const e = std::exchange(endpoint, nullptr);
+  if (e != nullptr && e->pair != nullptr) e->pair->free_window(name);
+  if (region != nullptr) detail::release(*std::exchange(region, nullptr));
+}
+
+void endpoint_core::invalidated(std::uint64_t key) noexcept {
+  windows.for_each([key](window_core& w) {
+    if (w.key == key) w.end();
+  });
+}
+
+void endpoint_core::forget_windows() noexcept {
+  while (!windows.empty()) windows.pop_front().endpoint = nullptr;
+}
+
+bind_base::bind_base(endpoint_core& endpoint, const MemoryRegion& region, std::size_t offset,
+                     std::size_t length, access rights) noexcept
+    : post_base(endpoint, transport::opcode::bind, aside::window) {
+  const result<void> fine = check(region, offset, length, rights);
+  if (!fine) {
+    refuse(fine.why());
+    return;
+  }
+  window_.reset(new (std::nothrow) window_core);
+  if (window_ == nullptr) {
+    refuse(errc::no_memory);
+    return;
+  }
+  regions_[0] = window_->region = region.all().region();
+  retain(*window_->region);
+  window_->addr = region.data() + offset;
+  window_->length = length;
+  window_->rights = rights;
+}
+
+// In flight, the slot keeps the region until the completion, and the transport the window.
+bind_base::~bind_base() {
+  if (slot_ != no_slot) leave_slot();
+}
+
+result<void> bind_base::check(const MemoryRegion& region, std::size_t offset, std::size_t length,
+                              access rights) const {
+  const region_core* const core = region.all().region();
+  if (core == nullptr || core->context != endpoint_->context) {
+    return failure{errc::invalid_value, "a window needs a MemoryRegion of the same Context"};
+  }
+  if (length == 0 || offset > region.size() || length > region.size() - offset) {
+    return failure{errc::invalid_value, "a window of " + std::to_string(length) +
+                                            " bytes at offset " + std::to_string(offset) +
+                                            ": it takes at least one byte, and all of them in "
+                                            "the region of " +
+                                            std::to_string(region.size()) + " bytes"};
+  }
+  const auto bits = static_cast<unsigned>(rights);
+  if (bits == 0 || (bits & ~static_cast<unsigned>(transport::all_remote)) != 0) {
+    return failure{errc::invalid_value,
+                   "a window grants remote_read, remote_write or remote_atomic, and nothing else"};
+  }
+  if (!has(region.rights(), access::mw_bind)) {
+    return failure{errc::not_permitted, "the region lacks access::mw_bind: make it with that"};
+  }
+  if (!has(region.rights(), rights)) {
+    return failure{errc::not_permitted, "the window would grant more than its region does"};
+  }
+  if (endpoint_->wiring != nullptr) {
+    return failure{errc::not_connected, "a window needs a connection: await state_changed() first"};
+  }
+  return {};
+}
+
+result<void> bind_base::prepare() noexcept {
+  const transport::window_range range{.addr = window_->addr,
+                                      .length = window_->length,
+                                      .lkey = window_->region->keys[endpoint_->kind].lkey,
+                                      .rights = window_->rights};
+  const result<std::uint32_t> name = endpoint_->pair->make_window(range);
+  if (!name) return name.why();
+  window_->name = *name;
+  window_->endpoint = endpoint_;
+  endpoint_->windows.push_back(*window_);
+  request_.operand = *name;
+  return {};
+}
+
+void bind_base::bound(std::uint64_t key) noexcept {
+  window_->key = key;
+  window_->is_bound = true;
+}
+
+}  // namespace detail
+
+MemoryWindow::operator bool() const noexcept {
+  return core_ != nullptr && core_->is_bound && core_->endpoint != nullptr &&
+         core_->endpoint->state != endpoint_state::closed;
+}
+std::size_t MemoryWindow::size() const noexcept { return core_ != nullptr ? core_->length : 0; }
+access MemoryWindow::rights() const noexcept {
+  return core_ != nullptr ? core_->rights : access::local_read;
+}
+std::uint64_t MemoryWindow::key() const noexcept { return core_ != nullptr ? core_->key : 0; }
+
+result<std::vector<std::byte>> MemoryWindow::export_blob() const {
+  if (!*this) return failure{errc::bad_state, "this MemoryWindow has ended, or is empty"};
+  detail::blob b;
+  b.addr = reinterpret_cast<std::uintptr_t>(core_->addr);
+  b.length = core_->length;
+  b.rights = transport::normalized(core_->rights);
+  b.rkeys[core_->endpoint->kind] = core_->key;
+  std::vector<std::byte> bytes(RemoteMemory::blob_bytes);
+  detail::encode(b, std::span<std::byte, RemoteMemory::blob_bytes>(bytes));
+  return bytes;
+}
+
+result<void> MemoryWindow::release() noexcept {
+  if (core_ == nullptr) return {};
+  const detail::endpoint_core* const e = core_->endpoint;
+  if (e != nullptr && e->home != nullptr && !e->home->on_owner_thread()) return errc::no_lock;
+  core_->end();
+  return {};
+}
+
+}  // namespace cordma
