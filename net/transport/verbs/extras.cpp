@@ -70,7 +70,7 @@ std::vector<extra> ask_extras(ibv_context* context) {
   const bool on_demand = (x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0;
   return {{"asynchronous events", true, true},
           {"solicited events", true, true},
-          {"shared receive queues", a.max_srq > 0, false},
+          {"shared receive queues", a.max_srq > 0, true},
           {"memory windows of type 2",
            flag(IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B), false},
           {"extended completion queues", has_extended_queues(context), false},

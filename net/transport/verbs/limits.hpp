@@ -17,6 +17,9 @@ inline constexpr std::size_t most_gids = 1024;         // entries looked at
 inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
 inline constexpr int completions_per_poll = 32;        // taken from a completion queue at once
 inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
+// How long a queue pair in error is given to complete what it had taken from its receive queue, where the
+// device does not say that it has. Like that for its own requests.
+inline constexpr duration last_receive_patience = std::chrono::milliseconds(500);
 inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has yet to read
 
 // wr_id: what it is 4 bits, generation of the queue pair 20, its place in the adapter's table 20,
@@ -27,7 +30,8 @@ enum class work : std::uint8_t {
   receive = 2,
   probe = 3,  // whether an idle peer is still there
   control_send = 4,
-  control_receive = 5
+  control_receive = 5,
+  shared_receive = 6  // generation and place are the receive queue's
 };
 inline constexpr std::uint32_t twenty_bits = (1U << 20) - 1;
 static_assert(most_pairs <= twenty_bits + 1);
