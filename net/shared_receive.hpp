@@ -54,10 +54,10 @@ class [[nodiscard]] arrival_operation final : public operation<arrival_operation
   Arrival arrival_;
 };
 
-// Resolves when fewer receives than shared_receive_options::low_watermark are left on the device, be it for
-// a moment: at once where that is so. Errors: not_supported (it has no queue of a device), invalid_value
-// (it has no low_watermark), driver, shutdown (the SharedReceive or its Worker is gone), no_lock. On
-// cancellation: withdrawn, canceled. REQUIRES that the SharedReceive lives when this is started.
+// Resolves when fewer receives than shared_receive_options::low_watermark are left on the device, be it
+// for a moment: at once where that is so. Errors: not_supported (it has no queue of a device),
+// invalid_value (it has no low_watermark), driver, shutdown (the SharedReceive or its Worker is gone),
+// no_lock. On cancellation: withdrawn, canceled. REQUIRES that the SharedReceive lives when this is started.
 class [[nodiscard]] low_operation final : public operation<low_operation, void> {
  public:
   explicit low_operation(detail::shared_receive_core& queue) noexcept;
@@ -85,18 +85,18 @@ struct shared_receive_options {
   std::uint32_t low_watermark = 0;  // see low_watermark(); at most depth; 0: nobody asks
 };
 
-// Bound to the thread of its Worker. Receives the messages of many endpoints into buffers of one pool, by
-// one of two means:
+// Bound to the thread of its Worker. Receives the messages of many endpoints into buffers of one pool,
+// by one of two means:
 //  * Receives posted on every endpoint attached, on any transport. Destroying it cancels them: what
 //    arrives later goes to the endpoints' next receives into a pool.
 //  * A shared receive queue of the device (on_device()), for endpoints that were made for it: connected
 //    or accepted with endpoint_options::shared = queue(). Whoever gets a message takes the next receive,
 //    so that many endpoints need no more of them than one that is as busy as all. While none is left,
-//    messages wait as endpoint_options::rnr_retry of their sender says. Destroying it ends its endpoints,
-//    with shutdown as the cause.
-// What one endpoint sends comes in its order, endpoints take turns as they come. Receives are posted again
-// by themselves, from what the pool has and as soon as it has. Allocates when an endpoint is made or
-// attached, never per message. Messages that are here and not taken when it is destroyed are dropped.
+//    messages wait as endpoint_options::rnr_retry of their sender says. Destroying it ends its
+//    endpoints, with shutdown as the cause.
+// What one endpoint sends comes in its order, endpoints take turns as they come. Receives are posted
+// again by themselves, from what the pool has and as soon as it has. Allocates when an endpoint is made
+// or attached, never per message. Messages that are here and not taken when it is destroyed are dropped.
 class SharedReceive {
  public:
   // `pool` outlives it, and should have more than `per_endpoint` buffers for each endpoint: while it
@@ -111,10 +111,10 @@ class SharedReceive {
   SharedReceive& operator=(SharedReceive&&) noexcept;
   ~SharedReceive();
 
-  // What came of it before is not lost. REQUIRES that the Endpoint stays where it is until its end has come,
-  // or, on a device, until it is destroyed; and that nobody else receives on it. Errors: invalid_value
-  // (of another loop, or its Worker is gone; on a device: it was not made for this queue()), bad_state
-  // (on a device: it is attached), no_lock.
+  // What came of it before is not lost. REQUIRES that the Endpoint stays where it is until its end has
+  // come, or, on a device, until it is destroyed; and that nobody else receives on it. Errors:
+  // invalid_value (of another loop, or its Worker is gone; on a device: it was not made for this
+  // queue()), bad_state (on a device: it is attached), no_lock.
   result<void> attach(Endpoint& endpoint);
   [[nodiscard]] std::size_t attached() const noexcept;
 

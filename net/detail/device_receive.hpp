@@ -35,7 +35,7 @@ struct device_source : list_node {
   bool last = false;
 };
 
-// A receive per buffer of the pool: posted; or arrived and not yet taken; or idle, when its buffer is not
+// An entry per buffer of the pool: posted; or arrived and not yet taken; or idle, when its buffer is not
 // here. So there is one for every buffer that is.
 struct device_receive final : shared_receive_core {
   using entry = device_source::entry;

@@ -242,8 +242,7 @@ constexpr auto all_zero_descriptor = [] { return std::array<std::byte, 16>{}; }(
 constexpr std::string_view ok = "ok", waits = "waits", gone = "not_connected", cut = "flushed",
                            down = "shutdown", bad = "bad_state", none = "",
                            aborted = "connection_aborted", invalid = "invalid_value",
-                           missing = "not_found", empty = "no_memory",
-                           unable = "not_supported";
+                           missing = "not_found", empty = "no_memory", unable = "not_supported";
 
 const std::array table{
     // clang-format off

@@ -105,7 +105,7 @@ TEST_CASE(
     refused(low, "no queue of a device");
     endpoint_options o;
     o.shared = arrivals.queue();
-    wire w = co_await connect(on, {}, o);
+    wire w = co_await connect(on, endpoint_options(), o);
     CHECK(arrivals.attach(w.server).ok());
     MemoryRegion out = client_memory(on, 64);
     send_operation sending = w.client.send(out).start();

@@ -196,7 +196,8 @@ TEST_CASE("Q3: refilled by nothing but the limit event, no message is lost") {
   }
 }
 
-TEST_CASE("Q3: the device tells that receives run out as soon as a message has taken one") {
+TEST_CASE(
+    "Q3: a message that breaks off counts as one that took a receive, until that comes back") {
   stage s;
   s.play([](stage& on) -> task<> {
     constexpr std::size_t bytes = 4U << 20U;  // thousands of packets
@@ -206,19 +207,25 @@ TEST_CASE("Q3: the device tells that receives run out as soon as a message has t
     SharedReceive arrivals = SharedReceive::on_device(on.server(), pool, o).value();
     crowd all = co_await gather(on, arrivals, 1);
     MemoryRegion out = client_memory(on, bytes);
-    fill(out.bytes(), 3);
-    arrival_operation next = arrivals.next().start();
     low_operation low = arrivals.low_watermark().start();
     CHECK_FALSE(low.done());
     send_operation sending = all.wires[0].client.send(out).start();
+    all.wires[0].client.abort();
+    const result<void> sent = co_await sending.result();
+    MESSAGE("sent: ", name(sent.code()));
     co_await low;
-    CHECK_FALSE(next.done());
-    Arrival a = co_await next;
-    CHECK(filled(a.message().bytes(), 3));
-    co_await sending;
-    // Below the limit it is told at once, every time.
-    co_await arrivals.low_watermark();
-    co_await arrivals.low_watermark();
+    Arrival a = co_await arrivals.next();
+    if (a.ended() == nullptr) {
+      Arrival next = co_await arrivals.next();
+      a = std::move(next);
+    }
+    CHECK(a.ended() != nullptr);
+    // All receives are posted again.
+    CHECK(pool.available() == 0);
+    low_operation again = arrivals.low_watermark().start();
+    CHECK_FALSE(again.done());
+    again.cancel();
+    CHECK(again.take_result().code() == errc::canceled);
   });
 }
 
@@ -270,7 +277,7 @@ TEST_CASE("Q3: starved, a sender whose patience ends is told so; the others go o
     const long before = without_receive();
     const result<void> none = co_await all.wires[0].client.send(out).result();
     REQUIRE_FALSE(none.ok());
-    CHECK(none.why().status() ==
+    CHECK(none.why().wc_status() ==
           static_cast<std::uint16_t>(transport::wc_status::rnr_retry_exc_err));
     CHECK(without_receive() > before);
     const Arrival end = co_await arrivals.next();
@@ -303,8 +310,9 @@ task<> count_others(SharedReceive* arrivals, const crowd* all, std::vector<std::
       continue;
     }
     CHECK((*ends)[at] == 0);  // word of the end comes last
+    if (at < 2) continue;
     is_next(a, *all, *got);
-    if (at >= 2) ++healthy;
+    ++healthy;
   }
 }
 
@@ -315,8 +323,8 @@ TEST_CASE("Q3: endpoints that are killed in the middle take nothing from the oth
   s.play([](stage& on) -> task<> {
     constexpr std::size_t endpoints = 8;
     constexpr std::uint64_t each = 25;
-    constexpr std::uint32_t depth = 32;
-    constexpr std::size_t long_one = 1U << 20U;
+    constexpr std::uint32_t depth = 12;
+    constexpr std::size_t long_one = 4U << 20U;
     BufferPool pool(on.server_context(), long_one, depth);
     SharedReceive arrivals = SharedReceive::on_device(on.server(), pool, {.depth = depth}).value();
     crowd all = co_await gather(on, arrivals, endpoints);
@@ -328,14 +336,13 @@ TEST_CASE("Q3: endpoints that are killed in the middle take nothing from the oth
       MemoryRegion out = client_memory(on, long_one);
       std::array<send_operation, 2> halves{all.wires[0].client.send(out).start(),
                                            all.wires[1].client.send(out).start()};
+      all.wires[0].client.abort();
+      all.wires[1].server.abort();
       scope together(me);
       together.spawn(count_others(&arrivals, &all, &got, &ends, 2, (endpoints - 2) * each));
       for (std::size_t i = 2; i < endpoints; ++i) {
         together.spawn(send_some(&all.wires[i].client, client_memory(on, largest), i, each));
       }
-      for (int i = 0; i < 50; ++i) co_await yield();
-      all.wires[0].client.abort();
-      all.wires[1].server.abort();
       co_await together.join();
       for (send_operation& half : halves) static_cast<void>(co_await half.result());
     }
@@ -403,7 +410,7 @@ TEST_CASE(
     o.shared = arrivals.queue();
     std::optional<wire> w;
     {
-      wire made = co_await connect(on, {}, o);
+      wire made = co_await connect(on, endpoint_options(), o);
       w.emplace(std::move(made));
     }
     MemoryRegion out = client_memory(on, 8);
@@ -418,7 +425,7 @@ TEST_CASE(
     CHECK(word_of(second) == 1);
     w->server = Endpoint();
     CHECK(arrivals.attached() == 0);
-    wire other = co_await connect(on, {}, o);
+    wire other = co_await connect(on, endpoint_options(), o);
     CHECK(arrivals.attach(other.server).ok());
     co_await send_words(&other.client, out, 1);
     const Arrival a = co_await arrivals.next();  // not the third of the one that is gone

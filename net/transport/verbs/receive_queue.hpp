@@ -1,4 +1,4 @@
-// A shared receive queue of the device. What it does, and what its queue pairs do otherwise, is in README.md.
+// A shared receive queue of the device; what its queue pairs do otherwise is in README.md.
 #pragma once
 
 #include <cordma/net/transport/verbs/adapter.hpp>
@@ -8,8 +8,8 @@
 
 namespace cordma::transport::verbs {
 
-// A queue pair that its owner has let go of, in error, while the device may still complete receives that it
-// had taken.
+// A queue pair that its owner has let go of, in error, while the device may still complete receives
+// that it had taken.
 struct retired_pair {
   owned<ibv_qp> pair;
   ibv_cq* sends = nullptr;  // where its own requests complete
