@@ -5,6 +5,8 @@
 #include <cordma/net/transport/transport.hpp>
 #include <cordma/net/transport/verbs/adapter.hpp>
 
+#include <poll.h>
+
 #include <array>
 #include <cstdio>
 #include <string>
@@ -16,7 +18,7 @@ using subject = verbs::async_event::subject;
 
 namespace {
 
-constexpr std::uint32_t size = 64;  // bytes of a message
+constexpr std::uint32_t size = 32768;  // bytes of a message: several packets
 constexpr std::uint32_t depth = 8;
 
 // How many queue pairs the kernel holds.
@@ -139,6 +141,41 @@ TEST_CASE("Q3: that a queue pair took its last receive is told once, behind what
       const cm_event more = t.at->next_event();
       CHECK(more.what == cm_event::type::disconnected);
     }
+  }
+}
+
+TEST_CASE(
+    "Q3: a message that breaks off has taken a receive: the device tells, and it comes back") {
+  two_receivers t;
+  CHECK(t.queue->arm_limit(depth).ok());
+  // Its second half is no memory of ours.
+  const std::array<segment, 2> halves{
+      segment{t.memory.data() + size, size / 2, t.keys.lkey},
+      segment{t.memory.data() + size, size / 2, t.keys.lkey ^ 0xFFU}};
+  completion now;
+  static_cast<void>(t.ends[1]->post_send({.segment_count = 2, .segments = halves.data()}, now));
+  // Nothing has completed on its queue, so it is the device that tells.
+  auto& inside = static_cast<verbs::verbs_domain&>(*t.device);
+  pollfd limit{.fd = inside.context()->async_fd, .events = POLLIN, .revents = 0};
+  REQUIRE(::poll(&limit, 1, -1) == 1);
+  inside.read_async_events();
+  t.at->disarm();  // it looks in the next poll
+  t.poll();
+  REQUIRE(t.at->has_events());
+  CHECK(t.at->next_event().what == cm_event::type::receives_low);
+  CHECK(t.completed.empty());
+  for (cm_event e = t.next(); e.what != cm_event::type::last_receive; e = t.next()) {
+    CHECK(e.what == cm_event::type::disconnected);
+  }
+  REQUIRE(t.completed.size() == 1);
+  CHECK(t.completed[0].status == wc_status::wr_flush_err);
+  CHECK(t.completed[0].from == t.ends[0].get());
+  // All others are left.
+  for (std::uint32_t i = 1; i < depth; ++i) t.send(3);
+  while (t.completed.size() < depth) t.poll();
+  for (std::uint32_t i = 1; i < depth; ++i) {
+    CHECK(t.completed[i].status == wc_status::success);
+    CHECK(t.completed[i].from == t.ends[2].get());
   }
 }
 
