@@ -37,8 +37,8 @@ void endpoint_receive::post(entry& e) noexcept {
   e.op->start();
   ++s.posted;
   e.op->observe(
-      [](operation_base&, void* entry) noexcept {
-        auto& done = *static_cast<endpoint_receive::entry*>(entry);
+      [](operation_base&, void* context) noexcept {
+        auto& done = *static_cast<entry*>(context);
         done.from->queue->on_done(done);
       },
       &e);

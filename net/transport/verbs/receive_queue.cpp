@@ -267,9 +267,9 @@ verbs_adapter::place verbs_adapter::enter(verbs_receive_queue& q) {
 }
 
 void verbs_adapter::leave(const verbs_receive_queue& q, const place& at) noexcept {
-  shared_seat& seat = shared_seats_[at.index];
-  CORDMA_ASSERT(seat.queue == &q);
-  seat = {.queue = nullptr, .generation = (at.generation + 1) & twenty_bits};
+  shared_seat& here = shared_seats_[at.index];
+  CORDMA_ASSERT(here.queue == &q);
+  here = {.queue = nullptr, .generation = (at.generation + 1) & twenty_bits};
 }
 
 verbs_receive_queue* verbs_adapter::find(const receive_queue* q) noexcept {
