@@ -102,6 +102,9 @@ message_operation Endpoint::recv(BufferPool& pool) noexcept {
 
 result<void> Endpoint::publish_receives(const MemoryRegion& word) {
   if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;
+  if (core_->granted.shared != nullptr) {
+    return failure{errc::bad_state, "the receives of this Endpoint are those of its SharedReceive"};
+  }
   const detail::region_core* const region = word.all().region();
   const bool aligned = reinterpret_cast<std::uintptr_t>(word.data()) % 8 == 0;
   if (region == nullptr || region->context != core_->context || word.size() < 8 || !aligned) {

@@ -87,6 +87,7 @@ class Endpoint : public user_data_holder {
   // Two-sided. A message is received whole, by one receive, in the order of sending. The receive
   // should be posted before the send (endpoint_options::rnr_retry says what happens otherwise). A
   // message longer than its receive ends the connection: truncated on both sides.
+  // With endpoint_options::shared its messages come to a SharedReceive, and receives here are bad_state.
   // A send is done when its buffer is yours again; that the peer has it, only flush() or its reply
   // tells.
   send_operation send(const Slice& message) noexcept;
@@ -112,7 +113,7 @@ class Endpoint : public user_data_holder {
 
   // From now on the first 8 bytes of `word` hold how many receives were posted here, ever: who may
   // read them never needs to send too early; see receive_credits. Errors: invalid_value (less than 8
-  // bytes, or of another Context), no_lock.
+  // bytes, or of another Context), bad_state (it receives from a SharedReceive's queue), no_lock.
   result<void> publish_receives(const MemoryRegion& word);
 
   // One-sided: the local slice(s) must be as long as `to`/`from`. remote_access where the peer's

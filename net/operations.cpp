@@ -158,6 +158,9 @@ failure post_base::obstacle() const noexcept {
   if (!e.home->on_owner_thread()) {
     return {errc::no_lock, "endpoints may only be used on the thread of their Worker"};
   }
+  if (is_recv() && e.granted.shared != nullptr) {
+    return {errc::bad_state, "the messages of this Endpoint come to its SharedReceive"};
+  }
   if (!is_recv() && !e.caps->supports(e.granted.type, request_.op)) {
     if (e.wiring != nullptr) {
       return {errc::not_connected,

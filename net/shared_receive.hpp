@@ -11,8 +11,10 @@ namespace cordma {
 class Worker;
 
 namespace detail {
+struct device_receive;
+struct endpoint_receive;
 struct shared_receive_core;
-}
+}  // namespace detail
 
 // What came: a message of `from`, or word that it ended, which comes once and last.
 class Arrival {
@@ -52,27 +54,80 @@ class [[nodiscard]] arrival_operation final : public operation<arrival_operation
   Arrival arrival_;
 };
 
-// Bound to the thread of its Worker. Keeps receives from one pool posted on every endpoint attached;
-// what one endpoint sends comes in its order, endpoints take turns as they come. Allocates when an
-// endpoint is attached, never per message. Destroying it cancels its receives: what arrives later goes
-// to the endpoints' next receives into a pool. Messages that are here and not taken are dropped.
+// Resolves when fewer receives than shared_receive_options::low_watermark are left on the device, be it
+// for a moment: at once where that is so. Errors: not_supported (it has no queue of a device),
+// invalid_value (it has no low_watermark), driver, shutdown (the SharedReceive or its Worker is gone),
+// no_lock. On cancellation: withdrawn, canceled. REQUIRES that the SharedReceive lives when this is started.
+class [[nodiscard]] low_operation final : public operation<low_operation, void> {
+ public:
+  explicit low_operation(detail::shared_receive_core& queue) noexcept;
+  low_operation(low_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  friend struct detail::device_receive;
+  friend struct detail::endpoint_receive;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  void take() noexcept {}
+  void resolve() noexcept { finish(); }
+  void fail(failure why) noexcept;
+
+  detail::shared_receive_core* queue_;
+  std::optional<failure> failure_;
+};
+
+// Of SharedReceive::on_device().
+struct shared_receive_options {
+  std::uint32_t depth = 256;        // receives that wait on the device, at most
+  std::uint32_t low_watermark = 0;  // see low_watermark(); at most depth; 0: nobody asks
+};
+
+// Bound to the thread of its Worker. Receives the messages of many endpoints into buffers of one pool,
+// by one of two means:
+//  * Receives posted on every endpoint attached, on any transport. Destroying it cancels them: what
+//    arrives later goes to the endpoints' next receives into a pool.
+//  * A shared receive queue of the device (on_device()), for endpoints that were made for it: connected
+//    or accepted with endpoint_options::shared = queue(). Whoever gets a message takes the next receive,
+//    so that many endpoints need no more of them than one that is as busy as all. While none is left,
+//    messages wait as endpoint_options::rnr_retry of their sender says. Destroying it ends its
+//    endpoints, with shutdown as the cause.
+// What one endpoint sends comes in its order, endpoints take turns as they come. Receives are posted
+// again by themselves, from what the pool has and as soon as it has. Allocates when an endpoint is made
+// or attached, never per message. Messages that are here and not taken when it is destroyed are dropped.
 class SharedReceive {
  public:
   // `pool` outlives it, and should have more than `per_endpoint` buffers for each endpoint: while it
   // is empty, receives wait until a buffer comes back.
   SharedReceive(Worker& worker, BufferPool& pool, std::uint32_t per_endpoint);
+  // `pool` outlives it. Errors: not_supported (no transport of the Worker has such queues:
+  // capabilities::shared_receive_queues), invalid_value (a depth of 0 or above max_shared_depth, a
+  // low_watermark above the depth, a pool of another Context), full, no_memory, no_lock.
+  [[nodiscard]] static result<SharedReceive> on_device(Worker& worker, BufferPool& pool,
+                                                       const shared_receive_options& options = {});
   SharedReceive(SharedReceive&&) noexcept;
   SharedReceive& operator=(SharedReceive&&) noexcept;
   ~SharedReceive();
 
-  // REQUIRES that the Endpoint stays where it is until its end has come, and that nobody else
-  // receives on it. Errors: invalid_value (of another loop, or its Worker is gone), no_lock.
+  // What came of it before is not lost. REQUIRES that the Endpoint stays where it is until its end has
+  // come, or, on a device, until it is destroyed; and that nobody else receives on it. Errors:
+  // invalid_value (of another loop, or its Worker is gone; on a device: it was not made for this
+  // queue()), bad_state (on a device: it is attached), no_lock.
   result<void> attach(Endpoint& endpoint);
   [[nodiscard]] std::size_t attached() const noexcept;
 
+  // For endpoint_options::shared of endpoints on this Worker. Null where it stands on none, which is
+  // right there too. It lives as long as this does and the Worker is there.
+  [[nodiscard]] transport::receive_queue* queue() const noexcept;
+
   arrival_operation next() noexcept;
+  // For programs that give buffers back when they have to.
+  low_operation low_watermark() noexcept;
 
  private:
+  explicit SharedReceive(std::unique_ptr<detail::shared_receive_core> core) noexcept;
   std::unique_ptr<detail::shared_receive_core> core_;
 };
 

@@ -154,10 +154,10 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
 
 void post_base::do_start() noexcept {
   endpoint_core& e = *endpoint_;
-  const bool possible = !failure_ && e.worker != nullptr && e.home->on_owner_thread() &&
-                        (is_recv() || e.caps->supports(e.granted.type, request_.op)) &&
-                        request_.segment_count <= e.granted.max_segments &&
-                        total_ <= e.caps->max_message;
+  const bool possible =
+      !failure_ && e.worker != nullptr && e.home->on_owner_thread() &&
+      (is_recv() ? e.granted.shared == nullptr : e.caps->supports(e.granted.type, request_.op)) &&
+      request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message;
   if (!possible) [[unlikely]] {
     complete_failed(failure_ ? std::move(*failure_) : obstacle());
     return;
@@ -226,6 +226,7 @@ void worker_core::on_completion(adapter_poller& via, const completion& c) noexce
     complete(at(index), index, c);
     return;
   }
+  if ((c.id >> 56) == id_type_shared && !via.broken()) return on_shared_completion(c);
   // Stale: there was such a request, and its slot has moved on.
   const std::uint32_t age = possible ? (at(index).generation - generation) & generation_mask : 0;
   if (via.broken() || (age != 0 && age <= generation_mask / 2)) {

@@ -82,6 +82,8 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
   caps = made.caps;
   kind = made.kind;
   plain_needs = made.plain_needs;
+  shared = std::move(made.shared);
+  if (shared != nullptr) shared->core = this;
   granted = made.granted;
   send_credits = made.send_credits;
   recv_credits = made.recv_credits;

@@ -77,6 +77,11 @@ worker_core::~worker_core() {
     e.pair.reset();
   });
   graveyard_.for_each([](endpoint_core& e) { e.pair.reset(); });
+  for (device_receive* const r : shared_receives_) {
+    if (r == nullptr) continue;
+    r->on_worker_gone();
+    r->sources.for_each([](device_source& source) { source.on_last(); });
+  }
   for (const auto& c : chunks_) {
     for (slot& s : c->slots) {
       if (!s.in_use) continue;
@@ -172,13 +177,13 @@ void worker_core::take_aside(post_base& op, std::uint32_t index, const completio
   }
 }
 
-void worker_core::give_up(adapter_poller& via) noexcept {
-  via.set_broken();
-  const failure why = via.why_broken();
+template <class Which>
+void worker_core::end_all(Which which, const failure& why) noexcept {
   const auto end = [&](endpoint_core& e) {
-    if (e.via != &via) return;
+    if (!which(e)) return;
     e.end(why);
     e.pair.reset();  // touches no buffer any more
+    if (e.shared != nullptr) e.shared->on_last();
   };
   endpoints_.for_each(end);
   graveyard_.for_each(end);
@@ -186,15 +191,47 @@ void worker_core::give_up(adapter_poller& via) noexcept {
   flushed.status = transport::wc_status::wr_flush_err;
   for (std::uint32_t i = 0; i < chunks_.size() * slots_per_chunk; ++i) {
     slot& s = at(i);
-    if (s.in_use && !s.arrived && s.endpoint->via == &via) complete(s, i, flushed);
+    if (s.in_use && !s.arrived && which(*s.endpoint)) complete(s, i, flushed);
   }
   endpoints_.for_each([&](endpoint_core& e) {
-    if (e.via != &via || e.connector == nullptr) return;
+    if (!which(e) || e.connector == nullptr) return;
     transport::cm_event failed;
     failed.what = transport::cm_event::type::failed;
     failed.why = why;
     std::exchange(e.connector, nullptr)->on_failed(std::move(failed));
   });
+}
+
+void worker_core::give_up(adapter_poller& via) noexcept {
+  via.set_broken();
+  end_all([&via](const endpoint_core& e) { return e.via == &via; }, via.why_broken());
+}
+
+void worker_core::end_users_of(const transport::receive_queue& queue, const failure& why) noexcept {
+  end_all([&queue](const endpoint_core& e) { return e.granted.shared == &queue; }, why);
+}
+
+void worker_core::add(device_receive& r) {
+  const auto free = std::ranges::find(shared_receives_, nullptr);
+  r.number = static_cast<std::uint32_t>(free - shared_receives_.begin());
+  if (free == shared_receives_.end()) {
+    shared_receives_.push_back(&r);
+  } else {
+    *free = &r;
+  }
+}
+
+void worker_core::remove(device_receive& r) noexcept { shared_receives_[r.number] = nullptr; }
+
+void worker_core::on_shared_completion(const completion& c) noexcept {
+  const auto number = static_cast<std::uint32_t>(c.id >> 32) & generation_mask;
+  device_receive* const r = number < shared_receives_.size() ? shared_receives_[number] : nullptr;
+  const auto index = static_cast<std::uint32_t>(c.id);
+  if (r == nullptr || index >= r->pool->count()) {
+    ++stale_completions;
+    return;
+  }
+  r->on_completion(index, c);
 }
 
 void worker_core::detach(post_base& op) noexcept {
@@ -308,6 +345,7 @@ void worker_core::not_first_recv(endpoint_core& e, std::uint32_t index) noexcept
 
 void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
   e->handle_gone = true;
+  if (e->shared != nullptr) e->shared->forget();
   while (e->first_kept != 0) drop_first_kept(*e);
   if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
   e->end({errc::not_connected, "the Endpoint was destroyed"});
@@ -337,7 +375,15 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     device_events_.push(event.about);
     return;
   }
+  if (event.what == type::receives_low) {
+    static_cast<device_receive*>(event.queue->user)->on_low();
+    return;
+  }
   auto* const e = static_cast<endpoint_core*>(event.pair->user);
+  if (event.what == type::last_receive) {
+    if (e->shared != nullptr) e->shared->on_last();
+    return;
+  }
   if (event.what == type::disconnected) {
     e->end(std::move(event.why));
     return;
@@ -472,6 +518,10 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   granted = pair->actual();
   send_credits = granted.send_depth;
   recv_credits = granted.recv_depth;
+  if (granted.shared != nullptr) {
+    shared =
+        std::make_unique<device_source>(*this, *static_cast<device_receive*>(granted.shared->user));
+  }
   worker->reserve(granted.send_depth + granted.recv_depth);
   reserved_slots = granted.send_depth + granted.recv_depth;
 }

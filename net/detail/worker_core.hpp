@@ -4,6 +4,7 @@
 #include <cordma/net/datagram.hpp>
 #include <cordma/net/detail/context_core.hpp>
 #include <cordma/net/detail/device_event_queue.hpp>
+#include <cordma/net/detail/device_receive.hpp>
 #include <cordma/net/detail/region_core.hpp>
 #include <cordma/net/detail/window_core.hpp>
 #include <cordma/net/endpoint.hpp>
@@ -52,6 +53,8 @@ struct slot {
 inline constexpr std::uint32_t slots_per_chunk = 256;
 inline constexpr std::uint32_t generation_mask = 0xFFFFFFU;
 inline constexpr std::uint8_t id_type_request = 1;
+// Of a device_receive: {type : 8, number of it : 24, index of the entry : 32}.
+inline constexpr std::uint8_t id_type_shared = 2;
 
 struct slot_chunk {
   std::array<slot, slots_per_chunk> slots;
@@ -126,6 +129,7 @@ struct endpoint_core : list_node {
   MemoryRegion posted_word;  // empty: the peer is not told how many receives were posted
   // Of Worker::endpoint(), until it is connected: makes the connection that this endpoint takes over.
   std::unique_ptr<connect_operation> wiring;
+  std::unique_ptr<device_source> shared;  // where its messages come from granted.shared
   post_base::aside plain_needs = post_base::aside::nothing;  // of a send or a receive; see there
   bool counted = false;                                      // in worker_core::endpoint_count
 
@@ -207,6 +211,10 @@ class worker_core {
   void reserve(std::uint32_t slots);
   void unreserve(std::uint32_t slots) noexcept { reserved_slots_ -= slots; }
   void add(listener_core& l);
+  void add(device_receive& r);
+  void remove(device_receive& r) noexcept;
+  // Ends every endpoint that receives from there, and takes its queue pair away.
+  void end_users_of(const transport::receive_queue& queue, const failure& why) noexcept;
 
   // What Worker offers under these names.
   result<Endpoint> prepare(const endpoint_options& options, std::optional<transport::kind> over);
@@ -230,6 +238,10 @@ class worker_core {
   void complete(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   // Ends all that was made with `via`: every request in flight is flushed, once.
   void give_up(adapter_poller& via) noexcept;
+  // Those for which `which(endpoint)` holds: their queue pairs go, what is in flight is flushed, once.
+  template <class Which>
+  void end_all(Which which, const failure& why) noexcept;
+  void on_shared_completion(const transport::completion& c) noexcept;
   void drop_wirings();
   void grow();
   void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
@@ -269,6 +281,7 @@ class worker_core {
   list<endpoint_core> endpoints_;
   list<endpoint_core> graveyard_;  // owned; no handle left, requests still in flight
   std::vector<listener_core*> listeners_;
+  std::vector<device_receive*> shared_receives_;  // by their number; null: free
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
   device_event_queue device_events_;
   friend struct listener_core;

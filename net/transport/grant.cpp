@@ -39,6 +39,17 @@ result<void> check_peer(const queue_pair_options& asked, const capabilities& cap
   return failure{errc::not_supported, "rdma_cm connects plain peers by rc only"};
 }
 
+result<void> check_shared(const queue_pair_options& asked, const capabilities& caps) {
+  if (asked.shared == nullptr) return {};
+  if (!caps.shared_receive_queues) {
+    return failure{errc::not_supported, std::string(name(caps.transport)) +
+                                            " has no shared receive queues: leave `shared` empty, "
+                                            "or connect over verbs"};
+  }
+  if (asked.type == service::rc) return {};
+  return failure{errc::not_supported, "shared receive queues are for rc only"};
+}
+
 }  // namespace
 
 result<void> check_rights(access rights) {
@@ -57,6 +68,8 @@ result<queue_pair_options> grant(const queue_pair_options& asked, const capabili
   }
   const result<void> meets = check_peer(asked, caps);
   if (!meets) return meets.why();
+  const result<void> sharing = check_shared(asked, caps);
+  if (!sharing) return sharing.why();
   const result<void> known = check_rights(asked.remote_access);
   if (!known) return known.why();
   if (has(asked.remote_access, access::mw_bind)) {
@@ -72,6 +85,7 @@ result<queue_pair_options> grant(const queue_pair_options& asked, const capabili
        {&granted.send_depth, &granted.recv_depth, &granted.max_segments, &granted.read_depth}) {
     *at_least_one = std::max(*at_least_one, 1U);
   }
+  if (asked.shared != nullptr) granted.recv_depth = 0;
   struct bound {
     const char* what;
     std::uint32_t value;

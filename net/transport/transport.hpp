@@ -2,6 +2,7 @@
 //   domain      protection domain: capabilities and registered memory, shared by threads
 //   adapter     a thread's completion queue, connection manager and queue pairs
 //   queue_pair  one connection, or one datagram port
+//   receive_queue  receives that several queue pairs of an adapter take theirs from
 // Rules for all of them:
 //  * Ids, never pointers, come back in completions; the layer above drops stale ones.
 //  * The caller accounts: at most send_depth sends and recv_depth receives are outstanding per queue
@@ -76,7 +77,8 @@ class queue_pair {
   // REQUIRES fewer than send_depth outstanding, segments within limits, and op supported. `segments`
   // itself may go at once, what it points to may not.
   [[nodiscard]] virtual posted post_send(const send_request& request, completion& now) noexcept = 0;
-  // REQUIRES fewer than recv_depth outstanding. Legal before the connection is established.
+  // REQUIRES fewer than recv_depth outstanding, and no receive_queue. Legal before the connection is
+  // established.
   [[nodiscard]] virtual posted post_recv(const recv_request& request, completion& now) noexcept = 0;
   // Makes everything posted with post_flag::more visible.
   virtual void ring() noexcept {}
@@ -87,7 +89,8 @@ class queue_pair {
   // Graceful: what was posted is carried out first, then the peer is told. Everything left is
   // flushed; the event `disconnected` ends it on both sides. Idempotent.
   virtual void disconnect() noexcept = 0;
-  // At once: everything outstanding is flushed by the next poll(), the peer sees connection_reset.
+  // At once: everything outstanding is flushed by the next poll(), or, of a queue pair with a
+  // receive_queue, as soon as the device hands it back; the peer sees connection_reset.
   virtual void abort() noexcept = 0;
 
   // Out-of-band connecting: each side gives its descriptor to the other by any means it likes.
@@ -146,6 +149,32 @@ class queue_pair {
       "ports are found by address on verbs alone: carry what self() says to the peer";
 };
 
+// Receives for the messages of many queue pairs (queue_pair_options::shared): each message takes the one
+// that was posted first. Bound to the thread of its adapter. A receive completes once, with
+// completion::from as who took it. When a queue pair ends, those it had taken complete with
+// wr_flush_err, or with what it ended for; the others stay.
+class receive_queue {
+ public:
+  receive_queue() = default;
+  receive_queue(const receive_queue&) = delete;
+  receive_queue& operator=(const receive_queue&) = delete;
+  // REQUIRES that its queue pairs are gone. Immediate: nothing is reported any more, and no buffer is
+  // touched. Not from inside adapter::poll().
+  virtual ~receive_queue() = default;
+
+  // Receives that may be outstanding; at least what was asked for.
+  [[nodiscard]] virtual std::uint32_t depth() const noexcept = 0;
+  // REQUIRES fewer than depth() outstanding, and segments within what was asked for.
+  virtual void post_recv(const recv_request& request) noexcept = 0;
+  // The event `receives_low`, once, as soon as fewer than so many receives are left that no message has
+  // taken; at once where that is so. Asking again replaces it, 0 takes it back. REQUIRES at most
+  // depth(). driver: the device refuses.
+  virtual result<void> arm_limit(std::uint32_t fewer_than) noexcept = 0;
+
+  // The layer above finds what it is part of by this. Set before the queue is used.
+  void* user = nullptr;
+};
+
 class listener {
  public:
   listener() = default;
@@ -170,10 +199,13 @@ struct cm_event {
                       // side or the peer closed gracefully; connection_reset when it did not)
     resolved,         // queue_pair asked by `request`, and `port` is the answer; or `why`
     device,           // about no connection: `about`
+    receives_low,     // queue: see receive_queue::arm_limit()
+    last_receive,     // queue_pair, of a receive_queue, has ended and completes no receive any more
   };
   type what = type::none;
   queue_pair* pair = nullptr;
   listener* from = nullptr;
+  receive_queue* queue = nullptr;
   std::uint64_t request = 0;
   failure why{errc::ok};
   std::vector<std::byte> data;
@@ -182,7 +214,7 @@ struct cm_event {
   device_event about;
 };
 
-// Bound to one thread. Destroy its queue pairs and listeners first.
+// Bound to one thread. Destroy its queue pairs, receive queues and listeners first.
 class adapter {
  public:
   adapter() = default;
@@ -248,6 +280,14 @@ class adapter {
   // A queue pair to be connected by descriptors, or a datagram port (service::ud).
   virtual result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) {
     static_cast<void>(options);
+    return errc::not_supported;
+  }
+  // `depth` receives of `max_segments` at most. invalid_value: more than the capabilities say. full,
+  // no_memory.
+  virtual result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
+                                                                    std::uint32_t max_segments) {
+    static_cast<void>(depth);
+    static_cast<void>(max_segments);
     return errc::not_supported;
   }
 

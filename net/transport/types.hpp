@@ -158,6 +158,9 @@ struct recv_request {
   datagram_peer* from = nullptr;  // service::ud only: filled before the completion is reported
 };
 
+class queue_pair;
+class receive_queue;
+
 struct completion {
   std::uint64_t id = 0;
   std::uint32_t byte_len = 0;  // receives: bytes of the message or of the write
@@ -168,6 +171,8 @@ struct completion {
   bool has_imm = false;
   // On success: of a bind, the new key; of a receive, the key that its message invalidated; else 0.
   std::uint64_t key = 0;
+  // Receives of a receive_queue only: whose message it was. Null: of a queue pair that is gone.
+  queue_pair* from = nullptr;
 };
 
 // What became of a post.
@@ -196,6 +201,9 @@ struct queue_pair_options {
   std::uint32_t qkey = 0;                              // service::ud
   // Connecting, whom; accepting, what the listener says counts.
   peer_kind peer = peer_kind::cordma;
+  // Where capabilities::shared_receive_queues, service rc: receives come from there, and recv_depth
+  // becomes 0. Of the same adapter, and outlives the queue pair.
+  receive_queue* shared = nullptr;
 };
 
 // What wakes an adapter's sleeper.
@@ -215,6 +223,7 @@ struct capabilities {
   std::uint32_t max_inline = 0;  // bytes
   std::uint32_t max_read_depth = 0;
   std::uint32_t max_queue_pairs = 0;    // per adapter
+  std::uint32_t max_shared_depth = 0;   // receives of a receive_queue
   std::uint64_t max_message = 0;        // bytes
   std::uint32_t max_datagram = 0;       // bytes; 0 = no datagrams
   std::uint32_t max_connect_data = 56;  // bytes of private data with a request
@@ -226,6 +235,7 @@ struct capabilities {
   bool wakes_selectively = false;    // adapter::wake_for(wake_reason::solicited)
   bool tells_device_events = false;  // cm_event::type::device
   bool has_native_handles = false;   // domain::native_pd() and native_mr()
+  bool shared_receive_queues = false;  // adapter::make_receive_queue(), queue_pair_options::shared
   [[nodiscard]] bool supports(service s, opcode op) const noexcept {
     return (operations[static_cast<std::size_t>(s)] & (1U << static_cast<unsigned>(op))) != 0;
   }

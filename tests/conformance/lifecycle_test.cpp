@@ -216,6 +216,11 @@ result<void> device_event_as_said(ground& g) {
   return as_said(g, op.done() ? op.take_result().code() : errc::ok);
 }
 
+result<void> on_device_as_said(ground& g) {
+  BufferPool pool(g.on.client_context(), 64, 4);
+  return as_said(g, SharedReceive::on_device(g.on.client(), pool, {.depth = 4}).code());
+}
+
 // "waits": nothing happens for as long as nobody does anything.
 task<std::string> outcome(ground& g, std::string_view expected, operation_base& op) {
   if (expected == "waits") {
@@ -277,7 +282,7 @@ constexpr auto all_zero_descriptor = [] { return std::array<std::byte, 16>{}; }(
 constexpr std::string_view ok = "ok", waits = "waits", gone = "not_connected", cut = "flushed",
                            down = "shutdown", bad = "bad_state", none = "",
                            aborted = "connection_aborted", invalid = "invalid_value",
-                           missing = "not_found", empty = "no_memory";
+                           missing = "not_found", empty = "no_memory", unable = "not_supported";
 
 const std::array table{
     // clang-format off
@@ -333,6 +338,8 @@ const std::array table{
     cell("DatagramEndpoint.close", port_in, [](g_& g) { return g.port.close(); },                               {none,  ok,    ok,    ok,    none,  ok}),
     cell("SharedReceive.attach", shared_in, [](g_& g) { return g.shared->attach(g.e); },                        {none,  ok,    none,  none,  none,  invalid}),
     cell("SharedReceive.next", shared_in, [](g_& g) { return g.shared->next(); },                               {none,  waits, none,  none,  none,  waits}),
+    cell("SharedReceive.low_watermark", shared_in, [](g_& g) { return g.shared->low_watermark(); },             {none,  unable, none, none,  none,  unable}),
+    cell("SharedReceive.on_device", worker_in, [](g_& g) { return on_device_as_said(g); },                      {none,  ok,    none,  none,  none,  none}),
     cell("SyncEvent.start", event_in, [](g_& g) { return g.event->start(g.on.client()); },                     {ok,    bad,   none,  bad,   none,  none}),
     cell("SyncEvent.start_blocking", event_in, [](g_& g) { return g.event->start_blocking(); },                {ok,    bad,   none,  bad,   none,  bad}),
     cell("SyncEvent.stop", event_in, [](g_& g) { return g.event->stop(); },                                    {bad,   ok,    none,  ok,    none,  ok}),

@@ -57,6 +57,64 @@ TEST_CASE("H1: handles of libibverbs are had where it is in use, and refused oth
   CHECK(MemoryRegion().lkey(s.over()) == 0);
 }
 
+namespace {
+
+// Of nobody.
+class no_queue final : public transport::receive_queue {
+ public:
+  [[nodiscard]] std::uint32_t depth() const noexcept override { return 0; }
+  void post_recv(const transport::recv_request&) noexcept override {}
+  result<void> arm_limit(std::uint32_t) noexcept override { return {}; }
+};
+
+}  // namespace
+
+TEST_CASE("Q3: shared receives on a device are had where it has them, and refused otherwise") {
+  stage s;
+  BufferPool pool(s.server_context(), 64, 8);
+  const result<SharedReceive> made = SharedReceive::on_device(s.server(), pool, {.depth = 8});
+  const bool has = s.caps().shared_receive_queues;
+  CHECK(made.ok() == has);
+  CHECK((s.caps().max_shared_depth != 0) == has);
+  if (!made) refused(made, "no transport of this Worker has shared receive queues");
+  no_queue none;
+  endpoint_options o;
+  o.shared = &none;
+  const result<Endpoint> e = s.client().prepare(o);
+  CHECK(name(e.code()) == name(has ? errc::invalid_value : errc::not_supported));
+  s.play(
+      [](stage& on, transport::receive_queue* queue, bool can) -> task<> {
+        Listener listener = on.server().listen(on.server_address()).value();
+        connect_options to;
+        to.endpoint.shared = queue;
+        const result<Endpoint> c = co_await on.client().connect(on.reach(listener), to).result();
+        CHECK(name(c.code()) == name(can ? errc::invalid_value : errc::not_supported));
+        if (!can) refused(c, "has no shared receive queues");
+      },
+      &none, has);
+}
+
+TEST_CASE(
+    "Q3: a SharedReceive without a device's queue has no limit, and is asked for as if it had") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    BufferPool pool(on.server_context(), 64, 8);
+    SharedReceive arrivals(on.server(), pool, 2);
+    CHECK(arrivals.queue() == nullptr);
+    const result<void> low = co_await arrivals.low_watermark().result();
+    refused(low, "no queue of a device");
+    endpoint_options o;
+    o.shared = arrivals.queue();
+    wire w = co_await connect(on, endpoint_options(), o);
+    CHECK(arrivals.attach(w.server).ok());
+    MemoryRegion out = client_memory(on, 64);
+    send_operation sending = w.client.send(out).start();
+    const Arrival a = co_await arrivals.next();
+    CHECK(a.from() == &w.server);
+    co_await sending;
+  });
+}
+
 TEST_CASE("Q12: a solicited message arrives like any other, on every transport, in every mode") {
   for (const wait_mode mode : {wait_mode::polling, wait_mode::event, wait_mode::adaptive}) {
     CAPTURE(name(mode));

@@ -160,6 +160,7 @@ void verbs_adapter::on_completion(const ibv_wc& wc) noexcept {
     if (control_ != nullptr) control_->on_completion(id, wc);
     return;
   }
+  if (id.what == work::shared_receive) return on_shared_receive(id, wc);
   if (id.place >= seats_.size()) return;
   const seat& s = seats_[id.place];
   if (s.pair == nullptr || s.generation != id.generation) return;  // of one that is gone
@@ -190,14 +191,16 @@ std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noe
     if (take_from(*q) != 0) found = true;
   }
   if (found || !events_.empty()) progressed = true;
-  return completed_.empty() ? 0 : hand_out(out);
+  const std::size_t n = completed_.empty() ? 0 : hand_out(out);
+  return completed_shared_.empty() ? n : n + hand_out_shared(out.subspan(n));
 }
 
 // ---- waiting ----
 
 arm_state verbs_adapter::arm() noexcept {
   if (staged_.owner != nullptr) staged_.owner->ring();
-  if (!completed_.empty() || !events_.empty()) return arm_state::busy;
+  const bool nothing_left = completed_.empty() && completed_shared_.empty() && events_.empty();
+  if (!nothing_left) return arm_state::busy;
   const bool is_armed = armed_ != notice::none;
   if (taken_since_armed_ && is_armed)
     read_channel();  // the notification for what was taken already
@@ -286,9 +289,10 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
   const bool own = e.about == async_event::subject::own;
   if (own && e.pair != 0) {
     verbs_pair* const p = find(e.pair);
-    if (p != nullptr) p->on_async(e.what);
-    return;
+    if (p != nullptr) return p->on_async(e.what);
   }
+  if (own) on_told_of_shared(e);
+  if (own && e.pair != 0) return;
   if (!own) report(e);
   const bool own_queue = own && e.what == IBV_EVENT_CQ_ERR;
   if (!own_queue && e.what != IBV_EVENT_DEVICE_FATAL) return;

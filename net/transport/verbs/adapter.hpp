@@ -17,6 +17,7 @@
 namespace cordma::transport::verbs {
 
 class verbs_pair;
+class verbs_receive_queue;
 class control_port;
 
 struct pair_link : list_node {
@@ -29,6 +30,11 @@ struct completion_batch {
   std::array<ibv_wc, completions_per_poll> taken;
   std::size_t count = 0;
   std::size_t next = 0;  // to be told
+};
+
+struct queue_link : list_node {
+  explicit queue_link(verbs_receive_queue& q) noexcept : owner(&q) {}
+  verbs_receive_queue* owner;
 };
 
 // A completion queue, and how much of it is spoken for.
@@ -82,11 +88,14 @@ class verbs_adapter final : public adapter {
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
   result<cm_event> adopt(rdma_cm_event* event) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+  result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
+                                                            std::uint32_t max_segments) override;
 
   // From any thread: an asynchronous event of the device that concerns this adapter.
   void tell(const async_event& event) noexcept;
   // Of a queue pair that is off the device: its number may be another's soon.
   void drop_told(std::uint32_t pair) noexcept;
+  void drop_told(const ibv_srq* queue) noexcept;
 
   // For queue pairs, listeners and the control port of this adapter.
   [[nodiscard]] reactor& home() noexcept { return home_; }
@@ -108,8 +117,19 @@ class verbs_adapter final : public adapter {
   void mark_completed(pair_link& l) noexcept {
     if (!l.linked()) completed_.push_back(l);
   }
+  // receive_queue.cpp
+  [[nodiscard]] place enter(verbs_receive_queue& q);
+  void leave(const verbs_receive_queue& q, const place& at) noexcept;
+  void mark_completed(queue_link& l) noexcept {
+    if (!l.linked()) completed_shared_.push_back(l);
+  }
+  // Null where it is none of this adapter.
+  [[nodiscard]] verbs_receive_queue* find(const receive_queue* q) noexcept;
+  void end_users_of(const verbs_receive_queue& q, const failure& why) noexcept;
+
   void push_event(cm_event event);
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
+  void drop_events(const receive_queue& queue) noexcept;
   // While anybody waits for rdma_cm, every poll looks at it.
   void add_waiting(int change) noexcept { waiting_ += change; }
   // The list of this queue pair, after posting that of another.
@@ -157,6 +177,9 @@ class verbs_adapter final : public adapter {
   void tell(completion_batch& batch) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
+  [[nodiscard]] std::size_t hand_out_shared(std::span<completion> out) noexcept;
+  void on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept;
+  void on_told_of_shared(const async_event& e) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
   [[nodiscard]] ibv_ah* keep_handle(const handle_key& key, ibv_ah_attr where) noexcept;
   [[nodiscard]] result<completion_queue*> make_queue(std::uint32_t least);
@@ -186,6 +209,12 @@ class verbs_adapter final : public adapter {
   std::vector<std::uint32_t> free_seats_;
   std::unordered_map<std::uint32_t, verbs_pair*> by_number_;
   list<pair_link> completed_;
+  struct shared_seat {
+    verbs_receive_queue* queue = nullptr;
+    std::uint32_t generation = 0;
+  };
+  std::vector<shared_seat> shared_seats_;
+  list<queue_link> completed_shared_;
   post_list staged_;
   std::deque<cm_event> events_;
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;

@@ -22,7 +22,10 @@ async_event to_event(const ibv_async_event& e) noexcept {
       told.context = e.element.cq->cq_context;
       break;
     case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED: told.element = e.element.srq; break;
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      told.element = e.element.srq;
+      told.context = e.element.srq->srq_context;
+      break;
     case IBV_EVENT_WQ_FATAL: told.element = e.element.wq; break;
     case IBV_EVENT_DEVICE_FATAL: break;
     case IBV_EVENT_PORT_ACTIVE:

@@ -10,14 +10,14 @@ namespace cordma::transport::verbs {
 struct async_event {
   enum class subject : std::uint8_t {
     device,   // or a port of it
-    own,      // a queue pair or completion queue of the adapter that is told
+    own,      // a queue pair, receive or completion queue of the adapter that is told
     foreign,  // an object that no adapter made
   };
   ibv_event_type what;
   subject about = subject::device;
   std::uint8_t port = 0;
   std::uint32_t pair = 0;         // number of the queue pair, where it is about one
-  const void* context = nullptr;  // of that, or of the completion queue: the adapter, if it is ours
+  const void* context = nullptr;  // of that, or of the queue: the adapter, if it is ours
   const void* element = nullptr;  // what it is about, unless that is the device
 };
 // What has to be known of it once it is acknowledged; `own` is not told from `foreign` yet.

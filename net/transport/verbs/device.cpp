@@ -290,6 +290,10 @@ capabilities describe(const device& d, const verbs_options& options) {
   c.max_inline = d.max_inline;
   c.max_read_depth = at_most(std::min(a.max_qp_rd_atom, a.max_qp_init_rd_atom), most_reads);
   c.max_queue_pairs = at_most(a.max_qp, most_pairs);
+  c.shared_receive_queues = a.max_srq > 0;
+  if (c.shared_receive_queues) {
+    c.max_shared_depth = at_most(std::min(a.max_srq_wr, a.max_cqe), most_depth);
+  }
   c.max_message = d.port_attributes.max_msg_sz;
   c.max_datagram = mtu_bytes(static_cast<std::uint8_t>(d.port_attributes.active_mtu));
   if (options.mtu != 0) c.max_datagram = std::min(c.max_datagram, options.mtu);

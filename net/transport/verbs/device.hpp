@@ -23,6 +23,7 @@ struct releaser {
   void operator()(ibv_cq* q) const noexcept { ibv_destroy_cq(q); }
   void operator()(ibv_cq_ex* q) const noexcept { ibv_destroy_cq(ibv_cq_ex_to_cq(q)); }
   void operator()(ibv_qp* q) const noexcept { ibv_destroy_qp(q); }
+  void operator()(ibv_srq* q) const noexcept { ibv_destroy_srq(q); }
   void operator()(ibv_ah* a) const noexcept { ibv_destroy_ah(a); }
   void operator()(ibv_comp_channel* c) const noexcept { ibv_destroy_comp_channel(c); }
 };

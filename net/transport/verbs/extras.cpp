@@ -67,7 +67,7 @@ std::vector<extra> ask_extras(ibv_context* context) {
   const bool on_demand = (x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0;
   return {{"asynchronous events", true, true},
           {"solicited events", true, true},
-          {"shared receive queues", a.max_srq > 0, false},
+          {"shared receive queues", a.max_srq > 0, true},
           {"memory windows of type 2", has_windows(a), true},
           {"extended requests", extended.requests, true},
           {"extended completion queues", extended.completions, true},

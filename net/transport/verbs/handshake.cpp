@@ -135,6 +135,7 @@ void verbs_pair::request() {
   p.responder_resources = static_cast<std::uint8_t>(options_.read_depth);
   p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
   p.flow_control = 1;
+  p.srq = shared_ != nullptr ? 1 : 0;
   p.retry_count = home_.owner().options().retry_count;
   p.rnr_retry_count = options_.rnr_retry;
   p.qp_num = number_;
@@ -251,6 +252,7 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   p.responder_resources = static_cast<std::uint8_t>(answers_);
   p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
   p.flow_control = 1;
+  p.srq = shared_ != nullptr ? 1 : 0;
   p.rnr_retry_count = options_.rnr_retry;
   p.qp_num = number_;
   if (rdma_accept(id_.get(), &p) != 0) {

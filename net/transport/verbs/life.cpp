@@ -3,6 +3,7 @@
 #include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/receive_queue.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -26,9 +27,11 @@ verbs_pair::~verbs_pair() {
   if (placed_) home_.leave(*this, place_, number_);
   leave_groups();
   windows_.clear();
+  const bool taken_over = shared_ != nullptr && let_go();
   qp_.reset();
-  home_.drop_told(number_);
   id_.reset();
+  if (taken_over) return;
+  home_.drop_told(number_);
   if (queue_ == nullptr) return;
   home_.drain(queue_);
   home_.release(queue_, options_.send_depth + options_.recv_depth + 1);
@@ -84,11 +87,7 @@ void verbs_pair::enter_error(failure why) noexcept {
     e.peer = peer_;
     home_.push_event(std::move(e));
   }
-  if (qp_ != nullptr) {
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_ERR;
-    static_cast<void>(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE));
-  }
+  if (qp_ != nullptr) set_error_state();
   // The peer learns it at once, whether or not it was told goodbye.
   if (id_ != nullptr && established_) rdma_disconnect(id_.get());
   if (id_ == nullptr && established_ && !datagrams() && !peer_said_goodbye_) say(word::unknown);
@@ -96,13 +95,21 @@ void verbs_pair::enter_error(failure why) noexcept {
   if (outstanding()) home_.home().add(timer_, home_.home().now() + flush_patience);
 }
 
+void verbs_pair::set_error_state() noexcept {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_ERR;
+  static_cast<void>(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE));
+}
+
 // Takes the queue pair away from the device: nothing touches a buffer after that, and what has not come
 // back is flushed.
 void verbs_pair::revoke() noexcept {
   leave_groups();
   windows_.clear();
+  if (shared_ != nullptr) home_.drain(shared_->completions());
   qp_.reset();
   if (queue_ != nullptr) home_.drain(queue_);
+  last_receive();
   for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;
   for (std::uint32_t i = 0; i < receives_.depth(); ++i) {
     if (receives_[i].on_device) finish(i, wc_status::wr_flush_err);
@@ -145,7 +152,7 @@ void verbs_pair::came_up(std::span<const std::byte> data) {
 void verbs_pair::abort() noexcept {
   if (!established_ && !failed_ && !datagrams()) return disconnect();
   enter_error({errc::connection_reset, "the connection to " + peer_ + " was aborted here"});
-  revoke();
+  if (!awaits_last()) revoke();
 }
 
 void verbs_pair::disconnect() noexcept {
@@ -248,6 +255,7 @@ void verbs_pair::on_async(ibv_event_type what) noexcept {
       if (phase_ != phase::accepting) return;
       rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
       return came_up({});
+    case IBV_EVENT_QP_LAST_WQE_REACHED: last_receive(); return settle();
     default: return;
   }
 }

@@ -16,6 +16,9 @@ inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adap
 inline constexpr std::size_t most_gids = 1024;         // entries looked at
 inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
 inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
+// How long a queue pair in error is given to complete what it had taken from its receive queue, where the
+// device does not say that it has. Like that for its own requests.
+inline constexpr duration last_receive_patience = std::chrono::milliseconds(500);
 inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has yet to read
 
 // Taken from a completion queue at once.
@@ -30,13 +33,14 @@ enum class work : std::uint8_t {
   probe = 3,  // whether an idle peer is still there
   control_send = 4,
   control_receive = 5,
-  datagram_receive = 6
+  datagram_receive = 6,
+  shared_receive = 7  // generation and place are the receive queue's
 };
 [[nodiscard]] constexpr bool is_datagram(work w) noexcept {
   return w == work::control_receive || w == work::datagram_receive;
 }
 [[nodiscard]] constexpr bool is_receive(work w) noexcept {
-  return w == work::receive || is_datagram(w);
+  return w == work::receive || w == work::shared_receive || is_datagram(w);
 }
 inline constexpr std::uint32_t twenty_bits = (1U << 20) - 1;
 static_assert(most_pairs <= twenty_bits + 1);

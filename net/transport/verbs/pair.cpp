@@ -3,6 +3,7 @@
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/receive_queue.hpp>
 
 #include <arpa/inet.h>
 
@@ -82,6 +83,14 @@ verbs_pair::verbs_pair(verbs_adapter& home, const queue_pair_options& granted)
 
 result<void> verbs_pair::make() {
   const verbs_domain& domain = home_.owner();
+  if (options_.shared != nullptr) {
+    verbs_receive_queue* const from = home_.find(options_.shared);
+    if (from == nullptr) {
+      return failure{errc::invalid_value, "`shared` is a receive queue of another Worker"};
+    }
+    shared_ = from;
+    shared_->enter();
+  }
   result<ibv_cq*> queue = home_.promise(options_.send_depth + options_.recv_depth + 1);
   if (!queue) return queue.why();
   queue_ = *queue;
@@ -90,6 +99,10 @@ result<void> verbs_pair::make() {
   ibv_qp_init_attr init{};
   init.qp_context = &home_;
   init.send_cq = init.recv_cq = queue_;
+  if (shared_ != nullptr) {
+    init.recv_cq = shared_->completions();
+    init.srq = shared_->native();
+  }
   init.cap.max_send_wr = options_.send_depth + 1;  // one for probing
   init.cap.max_recv_wr = options_.recv_depth;
   init.cap.max_send_sge = options_.max_segments;
@@ -359,17 +372,21 @@ void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
   if (phase_ == phase::closing) advance_close();
 }
 
-void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
-  if (place >= receives_.depth() || !receives_[place].on_device) {
-    return enter_error({errc::driver, "the device completed a receive that was never posted"});
-  }
+wc_status verbs_pair::begin_receive(const ibv_wc& wc) noexcept {
   if (phase_ == phase::accepting && wc.status == IBV_WC_SUCCESS) {
     // Faster than the client's last word, and as good.
     rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
     came_up({});
   }
+  return told(opcode::recv, to_status(wc.status));
+}
+
+void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
+  if (place >= receives_.depth() || !receives_[place].on_device) {
+    return enter_error({errc::driver, "the device completed a receive that was never posted"});
+  }
   recv_slot& slot = receives_[place];
-  const wc_status status = told(opcode::recv, to_status(wc.status));
+  const wc_status status = begin_receive(wc);
   if (status == wc_status::success) {
     watch_.on_arrival();
     if (datagrams() && !take_datagram(place, wc)) return;

@@ -89,6 +89,7 @@ class recv_table {
 
 struct datagram_room;
 class port_directory;
+class verbs_receive_queue;
 
 // Bound to the adapter's thread.
 class verbs_pair final : public queue_pair {
@@ -129,6 +130,8 @@ class verbs_pair final : public queue_pair {
   void on_word(const control_message& m) noexcept;
   void on_async(ibv_event_type what) noexcept;
   void on_completion(const work_id& id, const ibv_wc& wc) noexcept;
+  // Of its receive queue: what became of a message, told as every transport does.
+  [[nodiscard]] wc_status on_shared_receive(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t take(std::span<completion> out) noexcept;
   [[nodiscard]] bool has_completions() const noexcept {
     return sends_.taken != sends_.done || receives_.any_finished();
@@ -137,6 +140,9 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] bool is_sending() const noexcept { return !sends_.idle(); }
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
   [[nodiscard]] std::uint32_t peer_control() const noexcept { return theirs_.control_pair; }
+  [[nodiscard]] bool receives_from(const verbs_receive_queue& q) const noexcept {
+    return shared_ == &q;
+  }
   void device_gone(const failure& why) noexcept { enter_error(why); }
 
  private:
@@ -175,12 +181,22 @@ class verbs_pair final : public queue_pair {
   void refused(const post_list& l, const post_outcome& outcome) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
   void on_receive(std::uint32_t place, const ibv_wc& wc) noexcept;
+  [[nodiscard]] wc_status begin_receive(const ibv_wc& wc) noexcept;
   void finish(std::uint32_t place, wc_status status) noexcept;
   [[nodiscard]] int post_datagram(std::uint32_t place) noexcept;
   [[nodiscard]] bool take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept;
   [[nodiscard]] wc_status told(opcode op, wc_status status) const noexcept;
   void settle() noexcept;
-  [[nodiscard]] bool outstanding() const noexcept { return !sends_.idle() || !receives_.idle(); }
+  [[nodiscard]] bool outstanding() const noexcept {
+    return !sends_.idle() || !receives_.idle() || awaits_last();
+  }
+
+  // receive_queue.cpp
+  // In error, or about to be, while the device may still complete receives of its receive queue.
+  [[nodiscard]] bool awaits_last() const noexcept;
+  void last_receive() noexcept;
+  // True: the receive queue has taken over what the device has of it.
+  [[nodiscard]] bool let_go() noexcept;
 
   // datagram.cpp
   void leave_groups() noexcept;
@@ -188,6 +204,7 @@ class verbs_pair final : public queue_pair {
 
   // life.cpp: errors, closing, probing
   void enter_error(failure why) noexcept;
+  void set_error_state() noexcept;
   void fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept;
   void revoke() noexcept;
   void never_came_up(cm_event::type what, failure why, std::span<const std::byte> data) noexcept;
@@ -246,6 +263,8 @@ class verbs_pair final : public queue_pair {
   ibv_ah* to_control_ = nullptr;
   send_ring sends_;
   recv_table receives_;
+  verbs_receive_queue* shared_ = nullptr;
+  bool had_last_ = false;  // nothing comes out of shared_ any more
   pair_link completed_link_{*this};
   timed timer_;   // the end of patience: connecting, closing, flushing
   timed repeat_;  // control datagrams that may get lost; probing
