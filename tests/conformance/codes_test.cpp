@@ -261,8 +261,10 @@ task<end_of_event> meet(stage& on, event what, bool torn) {
   switch (what) {
     case event::none:
     case event::connect_request:
-    case event::device:    // is about no connection
-    case event::resolved:  // of a datagram port, which has none
+    case event::device:        // is about no connection
+    case event::resolved:      // of a datagram port, which has none
+    case event::receives_low:  // of a shared receive queue, and its last message of a connection
+    case event::last_receive:
     case event::established: told.client = co_await produce_ok(on); break;
     case event::rejected: told.client = co_await be_rejected(on); break;
     case event::failed: told.client = co_await connect_to_nobody(on); break;

@@ -32,8 +32,8 @@ inbound::outcome inbound::take_write(const packet& p) noexcept {
   // As verbs: a write of nothing touches no memory, and needs no right to any.
   if (p.total != 0) {
     if (!has(pair_.options().remote_access, access::remote_write)) return outcome::access;
-    if (p.first && !pair_.resolve(p, p.total, access::remote_write)) return outcome::access;
-    const region_table::pin target = pair_.resolve(p, p.length, access::remote_write);
+    if (p.first && !pair_.pin_target(p, p.total, access::remote_write)) return outcome::access;
+    const region_table::pin target = pair_.pin_target(p, p.length, access::remote_write);
     if (!target) return outcome::access;
     if (p.last && p.has_imm && pair_.recvs().empty()) return outcome::not_ready;
     std::memcpy(target.data(), p.payload, p.length);

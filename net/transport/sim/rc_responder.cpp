@@ -88,7 +88,7 @@ void rc_responder::on_read(const packet& p) noexcept {
   region_table::pin source;
   if (p.total != 0) {
     if (has(pair_.options().remote_access, access::remote_read)) {
-      source = pair_.resolve(p, p.total, access::remote_read);
+      source = pair_.pin_target(p, p.total, access::remote_read);
     }
     if (!source) {
       if (p.psn < expected_) return;  // its memory is gone: the peer will ask for something new
@@ -113,7 +113,7 @@ void rc_responder::on_atomic(const packet& p) noexcept {
   }
   region_table::pin target;
   if (has(pair_.options().remote_access, access::remote_atomic)) {
-    target = pair_.resolve(p, sizeof(std::uint64_t), access::remote_atomic);
+    target = pair_.pin_target(p, sizeof(std::uint64_t), access::remote_atomic);
   }
   if (!target) {
     return refuse(nak_code::access, {errc::connection_reset, "an atomic of the peer was refused"});

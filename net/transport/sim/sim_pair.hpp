@@ -74,8 +74,8 @@ class sim_pair final : public queue_pair {
   [[nodiscard]] recv_queue& recvs() noexcept { return recvs_; }
   [[nodiscard]] window_set& windows() noexcept { return windows_; }
   // The first bytes of what the peer's packet asks for.
-  [[nodiscard]] region_table::pin resolve(const packet& p, std::uint64_t bytes,
-                                          access wanted) noexcept {
+  [[nodiscard]] region_table::pin pin_target(const packet& p, std::uint64_t bytes,
+                                             access wanted) noexcept {
     return host_->regions.resolve(p.rkey, p.remote_addr, bytes, wanted, windows_.owner());
   }
   [[nodiscard]] bool may_send() const noexcept {

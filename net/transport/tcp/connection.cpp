@@ -57,8 +57,8 @@ result<std::uint32_t> connection::make_window(const window_range& range) {
   return windows_.make(range);
 }
 
-region_table::pin connection::resolve(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length,
-                                      access wanted) noexcept {
+region_table::pin connection::pin_target(std::uint64_t rkey, std::uint64_t addr,
+                                         std::uint64_t length, access wanted) noexcept {
   return home_.regions().resolve(rkey, addr, length, wanted, windows_.owner());
 }
 

@@ -120,8 +120,8 @@ class connection final : public queue_pair, public watched {
   void close_socket() noexcept;
   void watch_peer() noexcept;
   // What the peer asks for: its key may be that of a window.
-  [[nodiscard]] region_table::pin resolve(std::uint64_t rkey, std::uint64_t addr,
-                                          std::uint64_t length, access wanted) noexcept;
+  [[nodiscard]] region_table::pin pin_target(std::uint64_t rkey, std::uint64_t addr,
+                                             std::uint64_t length, access wanted) noexcept;
   [[nodiscard]] bool owes_something() const noexcept;
   void on_watch() noexcept;
   [[nodiscard]] failure reset_by_peer(const char* how) const noexcept;

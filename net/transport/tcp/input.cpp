@@ -85,7 +85,7 @@ std::size_t connection::aim(io_list<16>& io, region_table::pin& held) noexcept {
     case destination::answer: io.add(sends_.segments(sends_.next_answer), in_.offset, n, 1); break;
     case destination::region:
       if (in_.head.length == word_bytes) break;  // see place()
-      held = resolve(in_.head.rkey, in_.head.remote_addr + in_.offset, n, access::remote_write);
+      held = pin_target(in_.head.rkey, in_.head.remote_addr + in_.offset, n, access::remote_write);
       if (held) io.add(held.data(), n);
       break;
     case destination::none: break;
@@ -115,8 +115,8 @@ void connection::place(std::span<const std::byte> bytes) noexcept {
       break;
     case destination::region: {
       if (in_.head.length == word_bytes) return place_word(bytes);
-      const region_table::pin held = resolve(in_.head.rkey, in_.head.remote_addr + in_.offset,
-                                             bytes.size(), access::remote_write);
+      const region_table::pin held = pin_target(in_.head.rkey, in_.head.remote_addr + in_.offset,
+                                                bytes.size(), access::remote_write);
       if (!held) return refuse(wc_status::rem_access_err, "wrote to memory that was deregistered");
       std::memcpy(held.data(), bytes.data(), bytes.size());
       break;
@@ -131,7 +131,7 @@ void connection::place_word(std::span<const std::byte> bytes) noexcept {
   std::memcpy(&in_.pieces[in_.offset], bytes.data(), bytes.size());
   if (bytes.size() == in_.left) {
     const region_table::pin held =
-        resolve(in_.head.rkey, in_.head.remote_addr, word_bytes, access::remote_write);
+        pin_target(in_.head.rkey, in_.head.remote_addr, word_bytes, access::remote_write);
     if (!held) return refuse(wc_status::rem_access_err, "wrote to memory that was deregistered");
     std::uint64_t value = 0;
     std::memcpy(&value, in_.pieces.data(), word_bytes);
@@ -277,7 +277,7 @@ void connection::on_message(const frame& f) noexcept {
 
 void connection::on_write(const frame& f) noexcept {
   const bool allowed = has(options_.remote_access, access::remote_write) &&
-                       resolve(f.rkey, f.remote_addr, f.length, access::remote_write);
+                       pin_target(f.rkey, f.remote_addr, f.length, access::remote_write);
   if (f.length != 0 && !allowed) {
     return refuse(wc_status::rem_access_err, "wrote to memory it has no right to write to");
   }
@@ -290,7 +290,7 @@ void connection::on_write(const frame& f) noexcept {
 void connection::on_read(const frame& f) noexcept {
   if (answers_.size() >= options_.read_depth) return protocol_error("reads more than was agreed");
   const bool allowed = has(options_.remote_access, access::remote_read) &&
-                       resolve(f.rkey, f.remote_addr, f.length, access::remote_read);
+                       pin_target(f.rkey, f.remote_addr, f.length, access::remote_read);
   if (f.length != 0 && !allowed) {
     return refuse(wc_status::rem_access_err, "read memory it has no right to read");
   }
@@ -310,7 +310,7 @@ void connection::on_atomic(const frame& f) noexcept {
     return refuse(wc_status::rem_inv_req_err, "asked for an atomic on a misaligned address");
   }
   const region_table::pin held =
-      resolve(f.rkey, f.remote_addr, sizeof(std::uint64_t), access::remote_atomic);
+      pin_target(f.rkey, f.remote_addr, sizeof(std::uint64_t), access::remote_atomic);
   if (!held || !has(options_.remote_access, access::remote_atomic)) {
     return refuse(wc_status::rem_access_err, "asked for an atomic it has no right to");
   }

@@ -199,7 +199,7 @@ bool connection::plan_request(out_batch& b) noexcept {
 
 // False where it may not be read any more. A word is taken whole, in however many pieces it goes.
 bool connection::look_at_source(answer& a) noexcept {
-  const region_table::pin held = resolve(a.rkey, a.addr, a.length, access::remote_read);
+  const region_table::pin held = pin_target(a.rkey, a.addr, a.length, access::remote_read);
   if (!held) return false;
   if (is_word(held.data(), a.length)) {
     a.value = load_word(held.data());
@@ -286,7 +286,7 @@ void connection::add_payload(out_batch& b, outgoing& f) noexcept {
     b.io.add(reinterpret_cast<const std::byte*>(&answers_[f.number].value) + offset, left);
   } else if (left != 0) {
     const answer& a = answers_[f.number];
-    b.pins[b.pinned] = resolve(a.rkey, a.addr + offset, left, access::remote_read);
+    b.pins[b.pinned] = pin_target(a.rkey, a.addr + offset, left, access::remote_read);
     if (!b.pins[b.pinned]) {
       // In the middle of a frame there is no place for a nak, and wrong bytes are no way out.
       return break_off(
