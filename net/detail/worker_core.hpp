@@ -120,7 +120,7 @@ struct endpoint_core : list_node {
   list<post_base> waiting_recvs;
   list<state_operation> state_waiters;
   list<resolve_operation> resolvers;  // of a datagram port
-  list<window_core> windows;  // that the queue pair knows
+  list<window_core> windows;          // that the queue pair knows
   std::shared_ptr<const failure> cause;
   connect_operation* connector = nullptr;
   endpoint_counters counters;
