@@ -363,7 +363,7 @@ TEST_CASE("E7: a thread that yields lets one that shares its core publish") {
   REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);
   cpu_set_t one;
   CPU_ZERO(&one);
-  CPU_SET(::sched_getcpu(), &one);
+  CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
   host h;
   SyncEvent event(h.context, here);
   event.start_blocking().value();
