@@ -110,10 +110,16 @@ task<> connect_and_count(Context* context, Worker* worker, plan p) {
   ::_exit(0);  // what was posted has never been on the device
 }
 
-void count_cordma(const plan& p) {
+// By the calls that answer_at_once() replaces.
+context_options on_verbs() {
   context_options options;
   options.transports = {transport::kind::verbs};
-  Context context(options);
+  options.verbs.calls = transport::verbs_calls::plain;
+  return options;
+}
+
+void count_cordma(const plan& p) {
+  Context context(on_verbs());
   Worker worker(context, reactor_options{.mode = wait_mode::polling});
   worker.run(connect_and_count(&context, &worker, p));
 }
@@ -142,9 +148,7 @@ void post_and_poll(ibv_qp* qp, ibv_sge& from, const plan& p) {
 }
 
 void count_raw(const plan& p) {
-  context_options options;
-  options.transports = {transport::kind::verbs};
-  const Context context(options);
+  const Context context(on_verbs());
   ibv_pd* const pd = context.native_pd().value();
   ibv_cq* const cq = ibv_create_cq(pd->context, 64, nullptr, nullptr, 0);
   if (cq == nullptr) fail("no completion queue");

