@@ -43,8 +43,9 @@ bind_base::bind_base(endpoint_core& endpoint, const MemoryRegion& region, std::s
     refuse(fine.why());
     return;
   }
-  window_.reset(new (std::nothrow) window_core);
-  if (window_ == nullptr) {
+  try {
+    window_.reset(new window_core);
+  } catch (const std::bad_alloc&) {
     refuse(errc::no_memory);
     return;
   }
