@@ -9,6 +9,15 @@ namespace cordma::detail {
 
 using transport::opcode;
 
+namespace {
+
+failure needs_connection() {
+  return {errc::not_connected,
+          "a one-sided operation needs a connection: await state_changed() first"};
+}
+
+}  // namespace
+
 post_base::post_base(post_base&& other) noexcept
     : operation_base(std::move(other)),
       aside_(other.aside_),
@@ -84,8 +93,7 @@ void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept 
 
 void post_base::target_key(const RemoteSlice& remote) noexcept {
   if (endpoint_->via == nullptr && endpoint_->worker != nullptr) [[unlikely]] {
-    refuse({errc::not_connected,
-            "a one-sided operation needs a connection: await state_changed() first"});
+    refuse(needs_connection());
     return;
   }
   request_.rkey = remote.rkey(endpoint_->caps->transport);
@@ -163,8 +171,7 @@ failure post_base::obstacle() const noexcept {
   }
   if (!is_recv() && !e.caps->supports(e.granted.type, request_.op)) {
     if (e.wiring != nullptr) {
-      return {errc::not_connected,
-              "a one-sided operation needs a connection: await state_changed() first"};
+      return needs_connection();
     }
     return {errc::not_supported,
             "not available on " + std::string(transport::name(e.granted.type)) +

@@ -146,7 +146,9 @@ void device_receive::on_completion(std::uint32_t index, const transport::complet
   core->counters.bytes_received += c.byte_len;
   device_source& source = *core->shared;
   e.from = &source;
-  e.info = {.bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op};
+  if (c.key != 0) [[unlikely]]
+    core->invalidated(c.key);
+  e.info = to_received(c);
   (source.endpoint != nullptr ? arrived : source.early).push_back(e);
   feed();
   deliver();

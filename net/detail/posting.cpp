@@ -15,8 +15,7 @@ using transport::posted;
     return;
   }
   if (is_recv()) {
-    received_ = {
-        .bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op, .invalidated = c.key};
+    received_ = to_received(c);
     endpoint_->counters.bytes_received += c.byte_len;
   }
   finish();

@@ -329,8 +329,7 @@ void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c)
   }
   e.counters.bytes_received += c.byte_len;
   s.arrived = true;
-  s.received = {
-      .bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op, .invalidated = c.key};
+  s.received = to_received(c);
   s.next_free = 0;
   (e.last_kept != 0 ? at(e.last_kept - 1).next_free : e.first_kept) = index + 1;
   e.last_kept = index + 1;

@@ -23,6 +23,12 @@ struct connect_options;
 
 namespace cordma::detail {
 
+// Of a receive that succeeded.
+[[nodiscard]] inline Received to_received(const transport::completion& c) noexcept {
+  return {
+      .bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op, .invalidated = c.key};
+}
+
 struct listener_core;
 
 // Tells what outlives its Worker that it is gone.

@@ -1,5 +1,7 @@
 // By which calls requests and completions go: found by asking the device, chosen by a setting, told by each
 // connection; and what becomes of a request that the device refuses.
+#include "own_device.hpp"
+
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -31,35 +33,23 @@ class altered_device {
       13;  // a request of one segment that long is refused
 
   altered_device() {
-    ibv_device** const all = ibv_get_device_list(nullptr);
-    REQUIRE(all != nullptr);
-    REQUIRE(all[0] != nullptr);
-    context_ = ibv_open_device(all[0]);
-    ibv_free_device_list(all);
-    REQUIRE(context_ != nullptr);
-    pd_ = ibv_alloc_pd(context_);
-    REQUIRE(pd_ != nullptr);
-    verbs_context* const calls = verbs_get_ctx(context_);
+    verbs_context* const calls = verbs_get_ctx(device_.context());
     create_pair = calls->create_qp_ex;
     calls->create_qp_ex = with_invalid_requests;
-    post_send = context_->ops.post_send;
-    context_->ops.post_send = post_invalid;
+    post_send = device_.context()->ops.post_send;
+    device_.context()->ops.post_send = post_invalid;
   }
-  altered_device(const altered_device&) = delete;
-  altered_device& operator=(const altered_device&) = delete;
-  ~altered_device() {
-    CHECK(ibv_dealloc_pd(pd_) == 0);
-    CHECK(ibv_close_device(context_) == 0);
-  }
-  [[nodiscard]] ibv_pd* pd() noexcept { return pd_; }
+  [[nodiscard]] ibv_pd* pd() noexcept { return device_.pd(); }
   void take_away_requests() {
-    verbs_get_ctx(context_)->create_qp_ex = [](ibv_context*, ibv_qp_init_attr_ex*) -> ibv_qp* {
+    verbs_get_ctx(device_.context())->create_qp_ex = [](ibv_context*,
+                                                        ibv_qp_init_attr_ex*) -> ibv_qp* {
       errno = EOPNOTSUPP;
       return nullptr;
     };
   }
   void take_away_completions() {
-    verbs_get_ctx(context_)->create_cq_ex = [](ibv_context*, ibv_cq_init_attr_ex*) -> ibv_cq_ex* {
+    verbs_get_ctx(device_.context())->create_cq_ex = [](ibv_context*,
+                                                        ibv_cq_init_attr_ex*) -> ibv_cq_ex* {
       errno = EOPNOTSUPP;
       return nullptr;
     };
@@ -91,8 +81,7 @@ class altered_device {
   inline static decltype(verbs_context::create_qp_ex) create_pair = nullptr;
   inline static decltype(ibv_context_ops::post_send) post_send = nullptr;
   inline static decltype(ibv_qp_ex::wr_set_sge) set_segment = nullptr;
-  ibv_context* context_ = nullptr;
-  ibv_pd* pd_ = nullptr;
+  own_device device_;
 };
 
 context_options by(verbs_calls calls, ibv_pd* pd = nullptr) {

@@ -1,4 +1,5 @@
 // cordma and hand-written verbs in one program: on one protection domain, whoever made it.
+#include "own_device.hpp"
 #include "raw_loop.hpp"
 
 #include <doctest/doctest.h>
@@ -11,32 +12,6 @@ using namespace cordma::test;
 using transport::kind;
 
 namespace {
-
-// What a program that uses libibverbs has already.
-class own_device {
- public:
-  own_device() {
-    ibv_device** const all = ibv_get_device_list(nullptr);
-    REQUIRE(all != nullptr);
-    REQUIRE(all[0] != nullptr);
-    context_ = ibv_open_device(all[0]);
-    ibv_free_device_list(all);
-    REQUIRE(context_ != nullptr);
-    pd_ = ibv_alloc_pd(context_);
-    REQUIRE(pd_ != nullptr);
-  }
-  own_device(const own_device&) = delete;
-  own_device& operator=(const own_device&) = delete;
-  ~own_device() {
-    CHECK(ibv_dealloc_pd(pd_) == 0);  // it was not freed by anybody else, and nothing is left on it
-    CHECK(ibv_close_device(context_) == 0);
-  }
-  [[nodiscard]] ibv_pd* pd() noexcept { return pd_; }
-
- private:
-  ibv_context* context_ = nullptr;
-  ibv_pd* pd_ = nullptr;
-};
 
 context_options on_domain(ibv_pd* pd) {
   context_options o;

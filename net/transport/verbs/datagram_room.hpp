@@ -4,12 +4,9 @@
 
 #include <cordma/net/transport/verbs/device.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
+#include <cordma/net/transport/verbs/posting.hpp>
 
 namespace cordma::transport::verbs {
-
-[[nodiscard]] inline ibv_sge to_sge(const segment& s) noexcept {
-  return {reinterpret_cast<std::uintptr_t>(s.addr), s.length, s.lkey};
-}
 
 struct datagram_room {
   datagram_room(ibv_pd* pd, std::uint32_t depth, std::uint32_t longest)

@@ -303,17 +303,12 @@ posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
     room_->keep(place, r);
     code = post_datagram(place);
   } else {
-    std::array<ibv_sge, most_segments> sges;
-    for (std::size_t i = 0; i < r.segment_count; ++i) sges[i] = to_sge(r.segments[i]);
-    ibv_recv_wr wr{};
-    wr.wr_id = pack({.what = work::receive,
-                     .generation = place_.generation,
-                     .place = place_.index,
-                     .number = place});
-    wr.sg_list = sges.data();
-    wr.num_sge = r.segment_count;
+    receive_request request(r, {.what = work::receive,
+                                .generation = place_.generation,
+                                .place = place_.index,
+                                .number = place});
     ibv_recv_wr* bad = nullptr;
-    code = ibv_post_recv(qp_.get(), &wr, &bad);
+    code = ibv_post_recv(qp_.get(), &request.wr, &bad);
   }
   if (code != 0) [[unlikely]] {
     finish(place, wc_status::general_err);

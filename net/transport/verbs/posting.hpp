@@ -1,10 +1,32 @@
-// Giving requests to the device: in a region of ibv_wr_* where the queue pair was made for that, else by
-// ibv_post_send. Both ways take them as ibv_send_wr.
+// Requests as the device takes them, and giving it those to send: in a region of ibv_wr_* where the queue
+// pair was made for that, else by ibv_post_send. Both ways take them as ibv_send_wr.
 #pragma once
 
 #include <cordma/net/transport/verbs/device.hpp>
+#include <cordma/net/transport/verbs/limits.hpp>
+
+#include <array>
 
 namespace cordma::transport::verbs {
+
+[[nodiscard]] inline ibv_sge to_sge(const segment& s) noexcept {
+  return {reinterpret_cast<std::uintptr_t>(s.addr), s.length, s.lkey};
+}
+
+// A receive for ibv_post_recv and ibv_post_srq_recv; may go once it is posted.
+struct receive_request {
+  receive_request(const recv_request& r, const work_id& id) noexcept {
+    for (std::size_t i = 0; i < r.segment_count; ++i) segments[i] = to_sge(r.segments[i]);
+    wr.wr_id = pack(id);
+    wr.sg_list = segments.data();
+    wr.num_sge = r.segment_count;
+  }
+  receive_request(const receive_request&) = delete;
+  receive_request& operator=(const receive_request&) = delete;
+
+  std::array<ibv_sge, most_segments> segments;
+  ibv_recv_wr wr{};
+};
 
 struct post_outcome {
   int code = 0;  // errno; 0: the device has them all

@@ -61,20 +61,12 @@ void verbs_receive_queue::post_recv(const recv_request& r) noexcept {
   const std::uint32_t place = free_[--free_count_];
   slots_[place] = {.id = r.id, .on_device = true};
   ++on_device_;
-  std::array<ibv_sge, most_segments> sges;
-  for (std::size_t i = 0; i < r.segment_count; ++i) {
-    const segment& s = r.segments[i];
-    sges[i] = {reinterpret_cast<std::uintptr_t>(s.addr), s.length, s.lkey};
-  }
-  ibv_recv_wr wr{};
-  wr.wr_id = pack({.what = work::shared_receive,
-                   .generation = place_.generation,
-                   .place = place_.index,
-                   .number = place});
-  wr.sg_list = sges.data();
-  wr.num_sge = r.segment_count;
+  receive_request request(r, {.what = work::shared_receive,
+                              .generation = place_.generation,
+                              .place = place_.index,
+                              .number = place});
   ibv_recv_wr* bad = nullptr;
-  const int code = ibv_post_srq_recv(srq_.get(), &wr, &bad);
+  const int code = ibv_post_srq_recv(srq_.get(), &request.wr, &bad);
   if (code != 0) [[unlikely]]
     finish(place, {.vendor_err = static_cast<std::uint32_t>(code),
                    .status = wc_status::general_err,
