@@ -8,7 +8,9 @@ if(PROJECT_IS_TOP_LEVEL)
   find_program(CORDMA_CCACHE ccache)
   mark_as_advanced(CORDMA_CCACHE)
   if(CORDMA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${CORDMA_CCACHE}")
+    # What ccache has to be told before it keeps what was compiled with precompiled headers.
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros"
+      "${CORDMA_CCACHE}")
   endif()
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endif()

@@ -19,9 +19,10 @@ function(cordma_link_headers)
   file(CREATE_LINK "${PROJECT_SOURCE_DIR}/net/cordma.hpp" "${links}/cordma.hpp" SYMBOLIC)
 endfunction()
 
-# cordma_layer(runtime SOURCES ... DEPENDS ...): static library cordma_runtime, alias cordma::runtime.
+# cordma_layer(runtime SOURCES ... DEPENDS ... [PRECOMPILED <header>...]): static library cordma_runtime, alias
+# cordma::runtime.
 function(cordma_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;PRECOMPILED")
   add_library(cordma_${name} STATIC ${arg_SOURCES})
   add_library(cordma::${name} ALIAS cordma_${name})
   set_target_properties(cordma_${name} PROPERTIES EXPORT_NAME ${name} CXX_EXTENSIONS OFF)
@@ -31,12 +32,29 @@ function(cordma_layer name)
     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   target_link_libraries(cordma_${name} PUBLIC ${arg_DEPENDS}
     PRIVATE "$<BUILD_INTERFACE:cordma_flags>")
+  target_precompile_headers(cordma_${name} PRIVATE ${arg_PRECOMPILED})
 endfunction()
 
-# cordma_program(name SOURCES ... [LIBRARIES ...]): an executable of ours, under our flags.
+# cordma_program(name SOURCES ... [LIBRARIES ...] [PRECOMPILED target]): an executable of ours, under our
+# flags; with the precompiled headers of that target, by default the umbrella header.
 function(cordma_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PRECOMPILED" "SOURCES;LIBRARIES")
+  if(NOT arg_PRECOMPILED)
+    set(arg_PRECOMPILED cordma_umbrella)
+  endif()
   add_executable(${name} ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
   target_link_libraries(${name} PRIVATE cordma::cordma ${arg_LIBRARIES} cordma_flags)
+  target_precompile_headers(${name} REUSE_FROM ${arg_PRECOMPILED})
+endfunction()
+
+# Half of the time to compile a file is parsing headers that all of them have. They are parsed once; with
+# -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON every file shows whether it includes what it uses.
+function(cordma_umbrella)
+  set(source "${PROJECT_BINARY_DIR}/umbrella.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "#include <cordma/cordma.hpp>\n")
+  add_library(cordma_umbrella OBJECT "${source}")
+  set_target_properties(cordma_umbrella PROPERTIES CXX_EXTENSIONS OFF)
+  target_link_libraries(cordma_umbrella PRIVATE cordma::cordma cordma_flags)
+  target_precompile_headers(cordma_umbrella PRIVATE <cordma/cordma.hpp>)
 endfunction()
