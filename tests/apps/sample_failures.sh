@@ -53,11 +53,15 @@ expect 1 'connection_reset' sample-message_sender "${how[@]}" "${there[@]}"
 ended 1 'without an immediate'
 expect 1 'unreachable' sample-read_requester "${how[@]}" --connect "$host:1"
 
-# One side is killed while both are connected.
+# One side is killed while both are connected. Emulated processors take minutes for all of them: on verbs
+# every pair loses each of its sides once, by turns the one that was found by address or by descriptor.
+turn=0
 for pair in read write write_imm message message_imm sync_event; do
   programs_of "$pair"
   for way in address descriptor; do
     for victim in server holder; do
+      case $transport,$((turn % 8)) in verbs,[1256]) turn=$((turn + 1)); continue ;; esac
+      turn=$((turn + 1))
       rm -f "$work"/pair*
       begin "$way" "$waits" "${how[@]}"
       : > "$work/held"
