@@ -8,10 +8,11 @@ export CORDMA_TEST_TRANSPORT=verbs
 mapfile -t cases < <("$program" --list-test-cases --source-file="*/verbs/${name}_test.cpp" |
   grep '^[A-Z][0-9]*:')
 [ ${#cases[@]} -gt 0 ] || { echo "two_hosts.sh: no cases in ${name}_test.cpp" >&2; exit 1; }
-failed=0
+failed=0 number=0
 for case in "${cases[@]}"; do
   wanted=0 code=0
   [[ $CORDMA_HOST_NAME = a || $case != *"the peer is killed"* ]] || wanted=137
+  barrier "$name-$((number += 1))"  # what the last one did to the wire is undone, on both hosts
   started=$SECONDS
   # A comma would end the pattern.
   "$program" --source-file="*/verbs/${name}_test.cpp" --test-case="${case//,/?}" || code=$?
