@@ -206,6 +206,10 @@ struct queue_pair_options {
   receive_queue* shared = nullptr;
 };
 
+// Of a queue pair on a device, as the InfiniBand specification has them.
+enum class queue_pair_state : std::uint8_t { reset, init, rtr, rts, sqd, sqe, error };
+[[nodiscard]] std::string_view name(queue_pair_state s) noexcept;
+
 // What wakes an adapter's sleeper.
 enum class wake_reason : std::uint8_t {
   everything,
