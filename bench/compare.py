@@ -50,7 +50,7 @@ def command_line() -> argparse.Namespace:
                         help="draw the ratios and goals, too")
     parser.add_argument("--rdma", action="store_true",
                         help="the rows over an RDMA device instead, beside perftest: the device is "
-                             "CORDMA_RDMA_DEVICE, an address on its network CORDMA_HOST_SELF")
+                             "RDMA_DEVICE, an address on its network RDMA_HOST_SELF")
     parser.add_argument("--list", action="store_true", help="print the rows and run nothing")
     options = parser.parse_args()
     if options.repetitions is None:

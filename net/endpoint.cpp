@@ -239,6 +239,11 @@ std::vector<transport::property> Endpoint::properties() const {
   if (core_->pair == nullptr) return {};
   return core_->pair->properties();
 }
+result<transport::queue_pair_state> Endpoint::debug_state() const {
+  if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;
+  if (core_->pair == nullptr) return failure{errc::not_connected, "there is no queue pair"};
+  return core_->pair->device_state();
+}
 transport::kind Endpoint::transport() const noexcept { return core_->caps->transport; }
 const std::string& Endpoint::transport_reason() const noexcept { return core_->reason; }
 std::string Endpoint::local_address() const {

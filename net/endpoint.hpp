@@ -150,7 +150,8 @@ class Endpoint : public user_data_holder {
   // The next operation does not begin before earlier reads and atomics are done. REQUIRES the Worker's
   // thread; so does batch().
   void fence() noexcept;
-  // Done when everything started before it is done here and visible at the target.
+  // Done when everything started before it is done here and visible at the target: so it drains the send
+  // queue, and what is started later need not wait for it.
   send_operation flush() noexcept;
 
   // While it lives, what is started on this endpoint may stay invisible to the peer; destroying it
@@ -191,6 +192,9 @@ class Endpoint : public user_data_holder {
   // What else was agreed to, in the transport's own words ("path_mtu", "1024"); empty once closed.
   [[nodiscard]] std::vector<transport::property> properties() const;
   [[nodiscard]] transport::kind transport() const noexcept;
+  // The state of its queue pair, asked from the device. Errors: not_supported (everywhere but on verbs),
+  // not_connected (there is none, or none any more), no_lock.
+  [[nodiscard]] result<transport::queue_pair_state> debug_state() const;
   // Why this transport: one sentence for -v.
   [[nodiscard]] const std::string& transport_reason() const noexcept;
   [[nodiscard]] std::uint32_t inline_limit() const noexcept { return actual().inline_bytes; }

@@ -33,6 +33,7 @@ struct remote_sync {
   bool notices;
   Endpoint* over = nullptr;  // null until it is started
   MemoryRegion room;  // what is read comes into the first word, what is written from the second
+  std::uint64_t last_seen = 0;  // of the counter; may have changed since
   mutex reading;
   mutex writing;
 };
@@ -62,7 +63,8 @@ task<std::uint64_t> read_counter(remote_sync* event) {
   const mutex::guard mine = co_await event->reading.lock();
   const Slice into = event->room.all().first(sizeof(std::uint64_t));
   co_await event->over->read(event->word, into);
-  co_return event->room.as<std::uint64_t>()[0];
+  event->last_seen = event->room.as<std::uint64_t>()[0];
+  co_return event->last_seen;
 }
 
 // Tells the owner of the change it follows, of nothing itself: so the change is refused by whoever has
@@ -72,9 +74,24 @@ send_operation notice(remote_sync* event) {
   return event->over->write_imm(nothing, Slice(), event->imm).solicited();
 }
 
+// All eight bytes at once where a write would not be, whatever others make of the counter meanwhile.
+task<void> swap_counter(remote_sync* event, std::uint64_t value) {
+  for (;;) {
+    const std::uint64_t expected = event->last_seen;
+    const std::uint64_t found = co_await event->over->compare_swap(event->word, expected, value);
+    event->last_seen = found == expected ? value : found;
+    if (found == expected) break;
+  }
+  if (event->notices) co_await notice(event);
+}
+
 task<void> write_counter(remote_sync* event, std::uint64_t value) {
   event->check(access::remote_write, "publisher");
   const mutex::guard mine = co_await event->writing.lock();
+  if (event->over->core().caps->splits_words) {
+    co_await swap_counter(event, value);
+    co_return;
+  }
   const Slice from = event->room.all().part(sizeof(std::uint64_t), sizeof(std::uint64_t));
   event->room.as<std::uint64_t>()[1] = value;
   send_operation writing = event->over->write(event->word, from).start();

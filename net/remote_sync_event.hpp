@@ -41,7 +41,9 @@ class RemoteSyncEvent {
   [[nodiscard]] task<std::uint64_t> get();
   // A write of eight bytes, and a notice where the owner wants them; one at a time, first come first
   // served. Done as Endpoint::write() is; a later get() sees it. What was written before over
-  // the same connection is visible to whoever sees it.
+  // the same connection is visible to whoever sees it. Where such a write may be seen half done
+  // (capabilities::splits_words), a compare and swap, again while others change the counter: that takes
+  // service rc.
   [[nodiscard]] task<void> set(std::uint64_t value);
   // Returns the counter before. On cancellation, of set() as well: it may have happened, and a waiter
   // there may hear of it only with the next notice.

@@ -27,6 +27,7 @@ ordered_json to_object(const transport::capabilities& c) {
           {"event_driven", c.event_driven},
           {"needs_target_progress", c.needs_target_progress},
           {"atomic_with_cpu", c.atomic_with_cpu},
+          {"splits_words", c.splits_words},
           {"plain_peers", c.plain_peers},
           {"wakes_selectively", c.wakes_selectively},
           {"tells_device_events", c.tells_device_events},

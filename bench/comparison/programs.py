@@ -152,10 +152,10 @@ class Programs:
 
 def rdma_device() -> tuple[str, str]:
     """The RDMA device to measure and an address of this host on its network."""
-    device = os.environ.get("CORDMA_RDMA_DEVICE")
-    address = os.environ.get("CORDMA_HOST_SELF")
+    device = os.environ.get("RDMA_DEVICE")
+    address = os.environ.get("RDMA_HOST_SELF")
     if not device or not address:
-        raise Failure("no RDMA device is named: set CORDMA_RDMA_DEVICE and CORDMA_HOST_SELF")
+        raise Failure("no RDMA device is named: set RDMA_DEVICE and RDMA_HOST_SELF")
     return device, address
 
 

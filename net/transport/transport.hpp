@@ -85,6 +85,11 @@ class queue_pair {
 
   // What was agreed to beyond actual(), by name: for people and their tools. May allocate.
   [[nodiscard]] virtual std::vector<property> properties() const { return {}; }
+  // What a device says of it, for those who look for what is wrong. not_connected: it was taken off the
+  // device. not_supported: there is none.
+  [[nodiscard]] virtual result<queue_pair_state> device_state() const {
+    return failure{errc::not_supported, "only a queue pair on an RDMA device is in such a state"};
+  }
 
   // Graceful: what was posted is carried out first, then the peer is told. Everything left is
   // flushed; the event `disconnected` ends it on both sides. Idempotent.

@@ -21,6 +21,19 @@ std::string_view name(service s) noexcept {
   return "?";
 }
 
+std::string_view name(queue_pair_state s) noexcept {
+  switch (s) {
+    case queue_pair_state::reset: return "reset";
+    case queue_pair_state::init: return "init";
+    case queue_pair_state::rtr: return "rtr";
+    case queue_pair_state::rts: return "rts";
+    case queue_pair_state::sqd: return "sqd";
+    case queue_pair_state::sqe: return "sqe";
+    case queue_pair_state::error: return "error";
+  }
+  return "?";
+}
+
 const char* name(opcode op) noexcept {
   switch (op) {
     case opcode::send: return "send";

@@ -206,6 +206,10 @@ struct queue_pair_options {
   receive_queue* shared = nullptr;
 };
 
+// Of a queue pair on a device, as the InfiniBand specification has them.
+enum class queue_pair_state : std::uint8_t { reset, init, rtr, rts, sqd, sqe, error };
+[[nodiscard]] std::string_view name(queue_pair_state s) noexcept;
+
 // What wakes an adapter's sleeper.
 enum class wake_reason : std::uint8_t {
   everything,
@@ -231,6 +235,7 @@ struct capabilities {
   bool event_driven = false;            // has a wait fd
   bool needs_target_progress = false;   // one-sided operations wait for the target to poll
   bool atomic_with_cpu = false;      // fetch_add, compare_swap and the atomics of the target's CPUs
+  bool splits_words = false;         // a write of eight aligned bytes may be seen half done
   bool plain_peers = false;          // peer_kind::plain
   bool wakes_selectively = false;    // adapter::wake_for(wake_reason::solicited)
   bool tells_device_events = false;  // cm_event::type::device

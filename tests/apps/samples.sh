@@ -1,6 +1,6 @@
 # Sourced by the scripts about samples: two of them, side by side.
 source "$(dirname "$0")/expect.sh"
-host=${CORDMA_HOST_SELF:-127.0.0.1}  # an address that the transport reaches
+host=${RDMA_HOST_SELF:-127.0.0.1}  # an address that the transport reaches
 
 # start PROGRAM ARGUMENT...: in the background, as serve does, without waiting for it to listen.
 start() {

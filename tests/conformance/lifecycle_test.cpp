@@ -312,6 +312,7 @@ const std::array table{
     cell("Endpoint.local_address", endpoint_in, [](g_& g) { return g.e.local_address(); },                      {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
     cell("Endpoint.peer_address", endpoint_in, [](g_& g) { return g.e.peer_address(); },                        {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
     cell("Endpoint.properties", endpoint_in, [](g_& g) { return g.e.properties(); },                            {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
+    cell("Endpoint.debug_state", endpoint_in, [](g_& g) { return as_said(g, g.e.debug_state().code()); },       {ok,    ok,    ok,    ok,    ok,   gone,  gone}),
     cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
     cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),
     cell("ConnectionRequest.accept", request_in, [](g_& g) { return g.request.accept(); },                      {none,  ok,    none,  bad,   none,  down}),

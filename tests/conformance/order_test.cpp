@@ -137,6 +137,37 @@ TEST_CASE("K9: a flush behind a failed operation ends with its cause") {
   });
 }
 
+TEST_CASE(
+    "K9, L2: a flush drains: it waits for the last message that is in flight, and no longer") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::size_t messages = 8;
+    for (const std::uint32_t depth : {4U, 16U}) {
+      CAPTURE(depth);
+      endpoint_options client;
+      client.send_depth = depth;
+      wire w = co_await connect(on, client);
+      MemoryRegion out = client_memory(on, 64);
+      MemoryRegion in = server_memory(on, 64);
+      std::vector<send_operation> sending;
+      for (std::size_t i = 0; i < messages; ++i) sending.push_back(w.client.send(out).start());
+      send_operation drained = w.client.flush().start();
+      send_operation later = w.client.send(out).start();
+      for (std::size_t i = 0; i < messages; ++i) {
+        for (int k = 0; k < 20; ++k) co_await moment(on);
+        CHECK_FALSE(drained.done());
+        const auto device = w.client.debug_state();
+        if (device) CHECK(name(*device) == "rts");
+        co_await w.server.recv(in);
+      }
+      co_await drained;
+      for (send_operation& op : sending) CHECK(op.done());
+      co_await w.server.recv(in);
+      co_await later;
+    }
+  });
+}
+
 TEST_CASE("K9: a write behind a fence does not overtake the read before it") {
   stage s;
   s.play([](stage& on) -> task<> {

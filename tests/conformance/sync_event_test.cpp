@@ -581,10 +581,7 @@ task<> watch_child(host& h, Listener& listener, child_process& child) {
   sync_operation<std::uint64_t> last = event.wait_eq(last_value).start();
   while (!last.done()) {
     const std::uint64_t now = co_await event.get();
-    // On Soft-RoCE a mixture was seen: see what it does otherwise in net/transport/verbs/README.md.
-    if (transport_under_test() != transport::kind::verbs) {
-      REQUIRE((now == 0 || now == most || now == last_value));
-    }
+    REQUIRE((now == 0 || now == most || now == last_value));
     co_await yield();
   }
   co_await listening.join();

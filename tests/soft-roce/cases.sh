@@ -13,7 +13,7 @@ a line per case:
   check NAME SECONDS COMMAND...
 A case that takes more than SECONDS is stopped, and whatever a case leaves running ends with it. The folder
 RESULTS then holds NAME.out (both streams, and what the kernel said if the case failed) and NAME.code.
-run ends with 0 when every case ran, failed or not; else as run.sh ends. With CORDMA_SOFT_ROCE_ONLY=REGEX
+run ends with 0 when every case ran, failed or not; else as run.sh ends. With SOFT_ROCE_ONLY=REGEX
 in the environment only the cases whose names match run.
 
 result prints the output of a case and ends with its code: 124 for a case that was stopped, 77 where the
@@ -25,7 +25,7 @@ fail() { printf 'cases.sh: %s\n' "$*" >&2; exit 125; }
 check() {  # check NAME SECONDS COMMAND...
   local name=$1 limit=$2 code=0 started=$SECONDS
   shift 2
-  [[ $name =~ ${CORDMA_SOFT_ROCE_ONLY-} ]] || return 0
+  [[ $name =~ ${SOFT_ROCE_ONLY-} ]] || return 0
   [ ! -e "$results/$name.out" ] || { duplicates+=("$name"); return 0; }
   dmesg --clear
   echo "soft-roce case: $name" > /dev/kmsg

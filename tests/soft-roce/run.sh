@@ -15,7 +15,8 @@ prints comes out here as it goes; its exit code becomes this one. What it writes
 under --share. To run many commands in one boot, give a script as COMMAND, or cases.sh (see README.md).
 
   --timeout S    COMMAND may take S seconds; default: 300
-  --env NAME     pass this environment variable on, beside all CORDMA_*, PATH, HOME and LANG; repeatable
+  --env NAME     pass this environment variable on, beside all CORDMA_* and SOFT_ROCE_*, PATH, HOME and
+                 LANG; repeatable
   --share DIR    DIR can be written from the inside too, under the same path; default: a temporary one
   --log FILE     keep the kernel's log in FILE (FILE.b for the second machine). On failure it is shown
   --cpus N       processors of a machine; default: 4 for one, 2 for each of two. Where both sides of a
@@ -29,11 +30,11 @@ under --share. To run many commands in one boot, give a script as COMMAND, or ca
   --help         this text
 
 For COMMAND the environment holds
-  CORDMA_HOST_NAME                          a or b
-  CORDMA_HOST_SELF, CORDMA_HOST_PEER        IPv4 addresses; with one machine both are its own
-  CORDMA_HOST_SELF_V6, CORDMA_HOST_PEER_V6  IPv6 addresses
-  CORDMA_RDMA_DEVICE, CORDMA_NETDEV         rxe0 and wire0
-  CORDMA_SHARE                              the folder of --share
+  RDMA_HOST_NAME                        a or b
+  RDMA_HOST_SELF, RDMA_HOST_PEER        IPv4 addresses; with one machine both are its own
+  RDMA_HOST_SELF_V6, RDMA_HOST_PEER_V6  IPv6 addresses
+  RDMA_DEVICE, RDMA_NETDEV              rxe0 and wire0
+  SOFT_ROCE_SHARE                       the folder of --share
 and in PATH the tools of tests/soft-roce/tools: barrier, note, on, rdma-counts, rdma-counter.
 
 Exit codes: COMMAND's own; 124: it was stopped after --timeout; 125: the machine did not boot or broke
@@ -49,7 +50,7 @@ skip() { say "skipped: $*"; exit 77; }
 wrong() { fail "$*; --help lists the options"; }
 
 timeout=300 share='' log='' cpus='' memory=2048 hosts=1 netem='' offline='' prepare='' names=()
-boot_limit=${CORDMA_SOFT_ROCE_BOOT_LIMIT:-180}  # seconds; a machine takes 10 where nothing else runs
+boot_limit=${SOFT_ROCE_BOOT_LIMIT:-180}  # seconds; a machine takes 10 where nothing else runs
 number() {  # number OPTION VALUE
   [[ ${2-} =~ ^[1-9][0-9]{0,5}$ ]] || wrong "$1 needs a number of at least 1, not '${2-}'"
 }
@@ -128,7 +129,7 @@ write_job() {  # write_job HOST PEER SELF_NUMBER PEER_NUMBER COMMAND...
     sed 's/^declare -[^ ]* //' > "$control/job"
   printf '%s\0' "$@" > "$control/command"
   printf 'PATH=%s\0' "$tools:$PATH:/usr/sbin:/sbin" > "$control/environment"
-  for name in HOME LANG "${!CORDMA_@}" "${names[@]}"; do
+  for name in HOME LANG "${!CORDMA_@}" "${!SOFT_ROCE_@}" "${names[@]}"; do
     [ -z "${!name+set}" ] || printf '%s=%s\0' "$name" "${!name}"
   done >> "$control/environment"
 }

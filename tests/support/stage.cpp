@@ -18,7 +18,7 @@ transport::kind transport_under_test() {
 }
 
 std::string own_host() {
-  const char* const named = std::getenv("CORDMA_HOST_SELF");
+  const char* const named = std::getenv("RDMA_HOST_SELF");
   if (transport_under_test() != transport::kind::verbs || named == nullptr) return "127.0.0.1";
   return named;
 }

@@ -24,7 +24,7 @@ namespace cordma::test {
 [[nodiscard]] transport::kind transport_under_test();
 
 // An address of this host that the transport under test reaches: loopback, or on verbs that of the RDMA
-// device, which CORDMA_HOST_SELF names.
+// device, which RDMA_HOST_SELF names.
 [[nodiscard]] std::string own_host();
 
 // What a process, or a thread, of its own has: one Context, one Worker.

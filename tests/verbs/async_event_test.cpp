@@ -1,5 +1,7 @@
 // Events of the device about queue pairs and completion queues of ours end the connections they are about,
-// and no others. Soft-RoCE reports none of them by itself: they are put in where it would.
+// and no others. Of queue pairs Soft-RoCE reports none by itself: those are put in where it would.
+#include "raw_loop.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
@@ -7,6 +9,8 @@
 
 #include <array>
 #include <vector>
+
+#include <poll.h>
 
 using namespace cordma;
 using namespace cordma::transport;
@@ -21,6 +25,7 @@ struct two_connections {
   std::shared_ptr<domain> device = make_verbs({}).value();
   std::unique_ptr<adapter> at = device->open(loop).value();
   std::array<std::unique_ptr<queue_pair>, 4> ends;  // 0 with 1, 2 with 3
+  std::vector<completion> completions;
 
   two_connections() {
     for (auto& e : ends) e = at->create({}).value();
@@ -36,13 +41,16 @@ struct two_connections {
       ++up;
     }
   }
-  cm_event next() {
+  void turn() {
     std::array<completion, 32> taken;
     bool progressed = false;
-    while (!at->has_events()) {
-      static_cast<void>(at->poll(taken, progressed));
-      static_cast<void>(loop.turn());
-    }
+    const std::size_t n = at->poll(taken, progressed);
+    completions.insert(completions.end(), taken.begin(),
+                       taken.begin() + static_cast<std::ptrdiff_t>(n));
+    static_cast<void>(loop.turn());
+  }
+  cm_event next() {
+    while (!at->has_events()) turn();
     return at->next_event();
   }
   [[nodiscard]] verbs::verbs_adapter& inside() noexcept {
@@ -100,6 +108,36 @@ TEST_CASE("Q9: a completion queue or a device that fails ends every connection")
       CHECK(e.why.code() == errc::driver);
     }
   }
+}
+
+namespace {
+
+bool has_event(const ibv_context* device) {
+  pollfd p{.fd = device->async_fd, .events = POLLIN, .revents = 0};
+  return ::poll(&p, 1, 0) == 1;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "L4: a completion queue that is made to overflow ends every connection, and its requests") {
+  two_connections c;
+  completion now;
+  static_cast<void>(c.ends[0]->post_recv({.id = 7}, now));
+  ibv_pd* const pd = c.device->native_pd();
+  // Of whom nobody knows: its completions take the room that others were promised.
+  test::raw_loop stranger(pd, nullptr, c.inside().promise(0).value());
+  while (!has_event(pd->context)) static_cast<void>(stranger.post_nothing());
+  for (std::size_t i = 0; i < c.ends.size(); ++i) {
+    const cm_event e = c.next();
+    CHECK(e.what == cm_event::type::disconnected);
+    CHECK(e.why.code() == errc::driver);
+    CHECK(e.why.message().find(ibv_event_type_str(IBV_EVENT_CQ_ERR)) != std::string::npos);
+  }
+  while (c.completions.empty()) c.turn();
+  CHECK(c.completions.size() == 1);
+  CHECK(c.completions[0].id == 7);
+  CHECK(c.completions[0].status == wc_status::wr_flush_err);
 }
 
 TEST_CASE(

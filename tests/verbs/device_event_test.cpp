@@ -16,7 +16,7 @@ namespace {
 void sh(const std::string& command) { REQUIRE(std::system(command.c_str()) == 0); }
 
 std::string netdev() {
-  const char* const name = std::getenv("CORDMA_NETDEV");
+  const char* const name = std::getenv("RDMA_NETDEV");
   return name != nullptr ? name : "wire0";
 }
 

@@ -6,6 +6,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,12 +14,14 @@ namespace cordma::test {
 
 class raw_loop {
  public:
-  // On the device's first port, by its GID of index 1. `srq` may be null.
-  explicit raw_loop(ibv_pd* pd, ibv_srq* srq = nullptr)
-      : cq_(ibv_create_cq(pd->context, 4 * depth, nullptr, nullptr, 0)) {
-    REQUIRE(cq_ != nullptr);
+  // On the device's first port, by its GID of index 1. `srq` may be null; its requests complete into
+  // `into` where that is given, and then next() may not be asked.
+  explicit raw_loop(ibv_pd* pd, ibv_srq* srq = nullptr, ibv_cq* into = nullptr)
+      : cq_(into == nullptr ? ibv_create_cq(pd->context, 4 * depth, nullptr, nullptr, 0)
+                            : nullptr) {
+    REQUIRE((cq_ != nullptr || into != nullptr));
     ibv_qp_init_attr init{};
-    init.send_cq = init.recv_cq = cq_;
+    init.send_cq = init.recv_cq = into != nullptr ? into : cq_;
     init.srq = srq;
     init.cap.max_send_wr = depth;
     init.cap.max_recv_wr = srq == nullptr ? depth : 0;
@@ -33,7 +36,7 @@ class raw_loop {
   raw_loop& operator=(const raw_loop&) = delete;
   ~raw_loop() {
     CHECK(ibv_destroy_qp(qp_) == 0);
-    CHECK(ibv_destroy_cq(cq_) == 0);
+    if (cq_ != nullptr) CHECK(ibv_destroy_cq(cq_) == 0);
   }
 
   void post_recv(std::byte* at, std::uint32_t bytes, std::uint32_t lkey) {
@@ -56,6 +59,15 @@ class raw_loop {
     wr.wr.rdma.remote_addr = to;
     wr.wr.rdma.rkey = rkey;
     post(wr, at, bytes, lkey);
+  }
+  // A write of nothing, to nowhere; false: its queue is full.
+  [[nodiscard]] bool post_nothing() {
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    ibv_send_wr* bad = nullptr;
+    const int code = ibv_post_send(qp_, &wr, &bad);
+    REQUIRE((code == 0 || code == ENOMEM));
+    return code == 0;
   }
   // The whole of the region; the window's key is its own, and one more.
   void post_bind(ibv_mw* window, ibv_mr* region, unsigned rights) {

@@ -1,6 +1,6 @@
 # Connections made, used, ended and killed leave nothing on the device: its own count says so.
 set -euo pipefail
-count() { rdma resource show | grep "${CORDMA_RDMA_DEVICE:-rxe0}"; }
+count() { rdma resource show | grep "${RDMA_DEVICE:-rxe0}"; }
 before=$(count)
 CORDMA_TEST_TRANSPORT=verbs "$1" --source-file='*/conformance/end_test.cpp'
 CORDMA_TEST_TRANSPORT=verbs "$1" --source-file='*/conformance/connect_test.cpp'

@@ -428,6 +428,45 @@ TEST_CASE(
   });
 }
 
+TEST_CASE(
+    "Q3, Q8: a message that ends a window names it, and is not another endpoint's [early, late]") {
+  for (const bool early : {true, false}) {
+    CAPTURE(early);
+    stage s;
+    s.play(
+        [](stage& on, bool comes_early) -> task<> {
+          BufferPool pool(on.server_context(), 64, 4);
+          SharedReceive arrivals =
+              SharedReceive::on_device(on.server(), pool, {.depth = 4}).value();
+          endpoint_options o;
+          o.shared = arrivals.queue();
+          wire w = co_await connect(on, endpoint_options(), o);
+          if (!comes_early) CHECK(arrivals.attach(w.server).ok());
+          MemoryRegion target = server_memory(on, 64, every_right | access::mw_bind);
+          MemoryWindow kept = co_await w.server.bind(target, 0, 8, access::remote_write);
+          MemoryWindow ended = co_await w.server.bind(target, 8, 8, access::remote_write);
+          const std::uint64_t key = ended.key();
+          const RemoteMemory of_ended = RemoteMemory::import(ended.export_blob().value()).value();
+          MemoryRegion out = client_memory(on, 8);
+          co_await w.client.send_invalidate(out, of_ended);
+          co_await send_words(&w.client, out, 1);
+          if (comes_early) {
+            while (w.server.counters().recvs < 2) co_await yield();
+            CHECK(arrivals.attach(w.server).ok());
+          }
+          Arrival naming = co_await arrivals.next();
+          REQUIRE(naming.ended() == nullptr);
+          CHECK(naming.message().invalidated() == key);
+          CHECK_FALSE(ended);
+          CHECK(kept);
+          Arrival plain = co_await arrivals.next();
+          REQUIRE(plain.ended() == nullptr);
+          CHECK(plain.message().invalidated() == 0);
+        },
+        early);
+  }
+}
+
 TEST_CASE("Q3: a thousand messages allocate nothing") {
   stage s;
   s.play([](stage& on) -> task<> {

@@ -1,5 +1,6 @@
 // The steps of a queue pair as the kernel demands them, which cordma takes for every connection: which
-// attributes each needs, by service, and that a step that lacks one changes nothing.
+// attributes each needs, by service, and that a step that lacks one changes nothing. And what the device
+// says of those of an Endpoint.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -105,4 +106,33 @@ TEST_CASE(
     CHECK(ibv_destroy_qp(qp) == 0);
     CHECK(ibv_destroy_cq(queue) == 0);
   }
+}
+
+namespace {
+
+std::string device_state(const Endpoint& e) {
+  const result<transport::queue_pair_state> r = e.debug_state();
+  return std::string(r ? name(*r) : name(r.code()));
+}
+
+}  // namespace
+
+TEST_CASE("L2: an endpoint tells the state of its queue pair, from its preparation to its end") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Endpoint here = on.client().prepare().value();
+    Endpoint there = on.server().prepare().value();
+    CHECK(device_state(here) == "init");
+    const std::vector<std::byte> own = here.descriptor().value();
+    here.connect(there.descriptor().value()).value();
+    there.connect(own).value();
+    while (here.state() != endpoint_state::connected) co_await moment(on);
+    while (there.state() != endpoint_state::connected) co_await moment(on);
+    CHECK(device_state(here) == "rts");
+    CHECK(device_state(there) == "rts");
+    there.abort();
+    CHECK(device_state(there) == "not_connected");
+    while (here.state() != endpoint_state::closed) co_await moment(on);
+    CHECK(device_state(here) == "error");
+  });
 }

@@ -16,7 +16,7 @@ std::string named(const char* variable) {
   return value;
 }
 
-bool on_server() { return named("CORDMA_HOST_NAME") == "b"; }
+bool on_server() { return named("RDMA_HOST_NAME") == "b"; }
 
 std::string shell(const std::string& command) {
   FILE* const running = ::popen(command.c_str(), "r");
@@ -36,16 +36,16 @@ std::uint64_t device_counter(const std::string& name) {
 }
 
 netem::netem(const std::string& rule) {
-  shell("tc qdisc replace dev " + named("CORDMA_NETDEV") + " root netem limit 100000 " + rule);
+  shell("tc qdisc replace dev " + named("RDMA_NETDEV") + " root netem limit 100000 " + rule);
 }
 
 netem::~netem() {
   static_cast<void>(
-      std::system(("tc qdisc del dev " + named("CORDMA_NETDEV") + " root 2> /dev/null").c_str()));
+      std::system(("tc qdisc del dev " + named("RDMA_NETDEV") + " root 2> /dev/null").c_str()));
 }
 
 std::uint64_t netem::dropped() const {
-  const std::string told = shell("tc -s qdisc show dev " + named("CORDMA_NETDEV"));
+  const std::string told = shell("tc -s qdisc show dev " + named("RDMA_NETDEV"));
   const std::string before = "(dropped ";
   const std::size_t at = told.find(before);
   REQUIRE(at != std::string::npos);
@@ -64,12 +64,12 @@ task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options) {
   o.endpoint = options;
   const std::string at = ":" + std::to_string(port);
   if (on_server()) {
-    Listener listener = here->worker.listen(named("CORDMA_HOST_SELF") + at).value();
+    Listener listener = here->worker.listen(named("RDMA_HOST_SELF") + at).value();
     ConnectionRequest request = co_await listener.next();
     Endpoint accepted = co_await request.accept(o);
     co_return accepted;
   }
-  const std::string server = named("CORDMA_HOST_PEER") + at;
+  const std::string server = named("RDMA_HOST_PEER") + at;
   for (;;) {  // it may not listen yet
     connect_operation connecting = here->worker.connect(server, o).start();
     result<Endpoint> r = co_await connecting.result();

@@ -11,7 +11,7 @@ mapfile -t cases < <("$program" --list-test-cases --source-file="*/verbs/${name}
 failed=0 number=0
 for case in "${cases[@]}"; do
   wanted=0 code=0
-  [[ $CORDMA_HOST_NAME = a || $case != *"the peer is killed"* ]] || wanted=137
+  [[ $RDMA_HOST_NAME = a || $case != *"the peer is killed"* ]] || wanted=137
   barrier "$name-$((number += 1))"  # what the last one did to the wire is undone, on both hosts
   started=$SECONDS
   # A comma would end the pattern.

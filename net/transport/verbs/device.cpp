@@ -302,6 +302,7 @@ capabilities describe(const device& d, const verbs_options& options) {
   c.event_driven = true;
   c.needs_target_progress = false;
   c.atomic_with_cpu = a.atomic_cap == IBV_ATOMIC_GLOB;
+  c.splits_words = d.is_soft_roce();
   c.plain_peers = true;
   c.wakes_selectively = true;
   c.tells_device_events = options.pd == nullptr;

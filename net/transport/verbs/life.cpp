@@ -41,6 +41,18 @@ std::string verbs_pair::local_address() const {
   return id_ != nullptr ? to_text(rdma_get_local_addr(id_.get())) : std::string();
 }
 
+result<queue_pair_state> verbs_pair::device_state() const {
+  static_assert(static_cast<int>(queue_pair_state::rts) == IBV_QPS_RTS);
+  static_assert(static_cast<int>(queue_pair_state::error) == IBV_QPS_ERR);
+  if (qp_ == nullptr)
+    return failure{errc::not_connected, "the queue pair was taken off the device"};
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  const int code = ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init);
+  if (code != 0) return failure::from_os(code, "asking for the state of a queue pair");
+  return static_cast<queue_pair_state>(attr.qp_state);
+}
+
 void verbs_pair::set_waiting(bool on) noexcept {
   if (waiting_ == on) return;
   waiting_ = on;

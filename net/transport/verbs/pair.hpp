@@ -103,6 +103,7 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] std::string local_address() const override;
   [[nodiscard]] std::string peer_address() const override { return peer_; }
   [[nodiscard]] std::vector<property> properties() const override;
+  [[nodiscard]] result<queue_pair_state> device_state() const override;
   [[nodiscard]] posted post_send(const send_request& request, completion& now) noexcept override;
   [[nodiscard]] posted post_recv(const recv_request& request, completion& now) noexcept override;
   void ring() noexcept override;

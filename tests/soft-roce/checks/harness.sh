@@ -53,13 +53,15 @@ exit_code() {
   # shellcheck disable=SC2016
   ends 7 run.sh --offline --env OTHER_WORD --share "$work/share" --log "$work/kernel" -- bash -c '
     echo "$PWD|$CORDMA_TEST_WORD|$OTHER_WORD|$1"
+    echo settings: "${!CORDMA_@}"  # the machine adds none: a program would call them unknown
     echo to stderr >&2
-    echo kept > "$CORDMA_SHARE/kept"
+    echo kept > "$SOFT_ROCE_SHARE/kept"
     head -c 3000000 /dev/zero | tr "\0" "x"; echo
     echo a word to the kernel > /dev/kmsg
     sleep 1000 &
     exit 7' bash 'an argument'
   says out "^${checks}[|]two words[|]other[|]an argument$"
+  says out "^settings: ${!CORDMA_*}$"
   says err '^to stderr$'
   says err 'soft-roce: the command ended with 7'
   says err 'a word to the kernel'
@@ -77,7 +79,7 @@ hang() {
 }
 
 broken_machine() {
-  CORDMA_SOFT_ROCE_BOOT_LIMIT=30 ends 125 run.sh --offline --memory 24 -- true
+  SOFT_ROCE_BOOT_LIMIT=30 ends 125 run.sh --offline --memory 24 -- true
   says err 'the machine broke down'
   ends 125 run.sh --offline -- bash -c 'echo begun; echo c > /proc/sysrq-trigger'
   says out '^begun$'

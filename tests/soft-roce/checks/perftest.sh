@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Inside the machine: perftest's program $1, with the options that follow, between rxe0 and itself.
 set -euo pipefail
-run=("$@" -d "$CORDMA_RDMA_DEVICE" -x 1 -n 200)
+run=("$@" -d "$RDMA_DEVICE" -x 1 -n 200)
 "${run[@]}" > /dev/null &
 server=$!
-until "${run[@]}" "$CORDMA_HOST_SELF"; do  # refused until the server listens
+until "${run[@]}" "$RDMA_HOST_SELF"; do  # refused until the server listens
   kill -0 "$server"
   sleep 0.2
 done

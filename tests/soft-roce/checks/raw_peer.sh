@@ -18,8 +18,8 @@ pair() {  # pair ADDRESS OPTION...
 for event in "$@"; do
   [ "$event" != --poll ] || event=''
   for op in send write read write_imm fetch_add swap; do
-    pair "$CORDMA_HOST_SELF" --op "$op" --count 100 --size 1000
+    pair "$RDMA_HOST_SELF" --op "$op" --count 100 --size 1000
   done
-  pair "$CORDMA_HOST_SELF_V6" --op send --count 20 --size 100000
-  pair "$CORDMA_HOST_SELF" --op write_imm --count 10 --size 0
+  pair "$RDMA_HOST_SELF_V6" --op send --count 20 --size 100000
+  pair "$RDMA_HOST_SELF" --op write_imm --count 10 --size 0
 done

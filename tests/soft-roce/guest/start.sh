@@ -50,10 +50,10 @@ set_up_network() {
 
 fill_environment() {  # sets `inside`, the words that start a command in its environment
   mapfile -d '' inside < "$control/environment"
-  inside=(env -i "${inside[@]}" "CORDMA_HOST_NAME=$host" CORDMA_RDMA_DEVICE=rxe0 CORDMA_NETDEV=wire0
-    "CORDMA_HOST_SELF=10.77.0.$self_number" "CORDMA_HOST_PEER=10.77.0.$peer_number"
-    "CORDMA_HOST_SELF_V6=fd77::$self_number" "CORDMA_HOST_PEER_V6=fd77::$peer_number"
-    "CORDMA_SHARE=$share")
+  inside=(env -i "${inside[@]}" "RDMA_HOST_NAME=$host" RDMA_DEVICE=rxe0 RDMA_NETDEV=wire0
+    "RDMA_HOST_SELF=10.77.0.$self_number" "RDMA_HOST_PEER=10.77.0.$peer_number"
+    "RDMA_HOST_SELF_V6=fd77::$self_number" "RDMA_HOST_PEER_V6=fd77::$peer_number"
+    "SOFT_ROCE_SHARE=$share")
 }
 
 moment() { read -rt 0.1 -u "$never" _; }
