@@ -188,6 +188,7 @@ send_operation Endpoint::send_invalidate(std::span<const Slice> gathered,
 void Endpoint::fence() noexcept {
   CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
   core_->fence_next = true;
+  core_->open_to = 0;
 }
 
 send_operation Endpoint::flush() noexcept { return send_operation(*core_, opcode::flush); }

@@ -2,7 +2,7 @@
 
 #include <cordma/net/detail/worker_core.hpp>
 
-#include <limits>
+#include <algorithm>
 #include <string>
 
 namespace cordma::detail {
@@ -18,42 +18,10 @@ failure needs_connection() {
 
 }  // namespace
 
-post_base::post_base(post_base&& other) noexcept
-    : operation_base(std::move(other)),
-      aside_(other.aside_),
-      slot_(std::exchange(other.slot_, no_slot)),
-      endpoint_(other.endpoint_),
-      request_(other.request_),
-      total_(other.total_),
-      received_(other.received_),
-      lease_(std::move(other.lease_)),
-      failure_(std::move(other.failure_)),
-      segments_(other.segments_),
-      regions_(other.regions_) {
-  if (slot_ != no_slot) endpoint_->worker->at(slot_).op = this;
-}
-
 void post_base::leave_slot() noexcept { endpoint_->worker->detach(*this); }
 
 void post_base::refuse(failure why) noexcept {
   if (!failure_) failure_ = std::move(why.with_operation(op_name()));
-}
-
-void post_base::add(const Slice& s) noexcept {
-  const region_core* const region = s.region();
-  const bool lands_here = request_.op == opcode::recv || request_.op == opcode::read;
-  const std::uint16_t place = request_.segment_count;
-  if (region == nullptr || region->context != endpoint_->context || place == most_segments ||
-      s.size() > std::numeric_limits<std::uint32_t>::max() ||
-      (lands_here && !has(region->range.rights, access::local_write))) [[unlikely]] {
-    refuse_slice(s);
-    return;
-  }
-  segments_[place] = {s.data(), static_cast<std::uint32_t>(s.size()),
-                      region->keys[endpoint_->kind].lkey};
-  regions_[place] = s.region();
-  request_.segment_count = place + 1;
-  total_ += s.size();
 }
 
 void post_base::find_keys() noexcept {
@@ -70,7 +38,7 @@ void post_base::refuse_slice(const Slice& s) noexcept {
     refuse({errc::invalid_value, "the slice's region belongs to another Context"});
   } else if (request_.segment_count == most_segments) {
     refuse({errc::invalid_value, "more than " + std::to_string(most_segments) + " slices"});
-  } else if (s.size() > std::numeric_limits<std::uint32_t>::max()) {
+  } else if (s.size() > UINT32_MAX) {
     refuse({errc::invalid_value, "a slice of 4 GiB or more: split it"});
   } else {
     refuse({errc::not_permitted, "the region lacks access::local_write"});
@@ -81,23 +49,36 @@ void post_base::add(std::span<const Slice> slices) noexcept {
   for (const Slice& s : slices) add(s);
 }
 
-void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
-  if (remote.size() != bytes) [[unlikely]] {
-    refuse({errc::invalid_value, "the remote slice has " + std::to_string(remote.size()) +
-                                     " bytes, the local one " + std::to_string(bytes)});
-    return;
+post_base::post_base(post_base&& other) noexcept
+    : operation_base(std::move(other)),
+      aside_(other.aside_),
+      slot_(std::exchange(other.slot_, no_slot)),
+      endpoint_(other.endpoint_),
+      request_(other.request_),
+      total_(other.total_),
+      received_(other.received_),
+      lease_(std::move(other.lease_)),
+      failure_(std::move(other.failure_)) {
+  const std::size_t count = request_.segment_count;
+  const std::size_t regions = aside_ == aside::window ? 1 : count;  // a bind has no segments
+  if (count == 1) [[likely]] {
+    segments_[0] = other.segments_[0];
+    regions_[0] = other.regions_[0];
+  } else {
+    std::copy_n(other.segments_.begin(), count, segments_.begin());
+    std::copy_n(other.regions_.begin(), regions, regions_.begin());
   }
-  request_.remote_addr = remote.addr();
-  target_key(remote);
+  if (slot_ != no_slot) endpoint_->worker->at(slot_).op = this;
 }
 
-void post_base::target_key(const RemoteSlice& remote) noexcept {
-  if (endpoint_->via == nullptr && endpoint_->worker != nullptr) [[unlikely]] {
+void post_base::refuse_target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
+  request_.rkey = 0;
+  if (remote.size() != bytes) {
+    refuse({errc::invalid_value, "the remote slice has " + std::to_string(remote.size()) +
+                                     " bytes, the local one " + std::to_string(bytes)});
+  } else if (endpoint_->via == nullptr && endpoint_->worker != nullptr) {
     refuse(needs_connection());
-    return;
-  }
-  request_.rkey = remote.rkey(endpoint_->caps->transport);
-  if (request_.rkey == 0) [[unlikely]] {
+  } else {
     refuse({errc::not_permitted, "the remote memory was not exported for the " +
                                      std::string(transport::name(endpoint_->caps->transport)) +
                                      " transport"});
@@ -147,17 +128,25 @@ void post_base::renew(const Slice& buffer) noexcept {
                          request_.op == opcode::read;
   if (one_sided && request_.rkey == 0) return;  // it never had a place to go to, and still says so
   const std::uint64_t before = total_;
-  lease_.reset();
-  failure_.reset();
+  if (lease_ || failure_) [[unlikely]]
+    forget_outcome();
   request_.flags &= transport::post_flag::solicited;
   request_.segment_count = 0;
   total_ = 0;
   add(buffer);
-  if (one_sided && total_ != before) {
-    refuse({errc::invalid_value,
-            std::to_string(total_) + " bytes, the remote slice has " + std::to_string(before)});
-    total_ = before;
-  }
+  if (one_sided && total_ != before) [[unlikely]]
+    refuse_length(before);
+}
+
+void post_base::forget_outcome() noexcept {
+  lease_.reset();
+  failure_.reset();
+}
+
+void post_base::refuse_length(std::uint64_t remote) noexcept {
+  refuse({errc::invalid_value,
+          std::to_string(total_) + " bytes, the remote slice has " + std::to_string(remote)});
+  total_ = remote;
 }
 
 failure post_base::obstacle() const noexcept {

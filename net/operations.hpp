@@ -96,13 +96,18 @@ class post_base : public operation_base {
 
   static constexpr std::uint32_t no_slot = 0xFFFFFFFFU;
 
+  void start_with_care() noexcept;
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
   [[nodiscard]] failure obstacle() const noexcept;
   void refuse_slice(const Slice& s) noexcept;
+  void refuse_length(std::uint64_t remote) noexcept;
+  void forget_outcome() noexcept;
+  void refuse_target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void find_keys() noexcept;
   void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void leave_slot() noexcept;
   void complete(const transport::completion& c) noexcept;
+  void done_at_once(const transport::completion& c) noexcept;
   void complete_badly(const transport::completion& c) noexcept;
   void complete_failed(failure why) noexcept;
   [[nodiscard]] bool is_recv() const noexcept { return request_.op == transport::opcode::recv; }

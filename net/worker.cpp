@@ -124,7 +124,7 @@ device_event_operation Worker::next_device_event() noexcept {
 worker_counters Worker::counters() const noexcept {
   return {.stale_completions = core_->stale_completions,
           .corrupt_completions = core_->corrupt_completions,
-          .inflight = core_->in_flight,
+          .inflight = core_->in_flight(),
           .endpoints = core_->endpoint_count};
 }
 

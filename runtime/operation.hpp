@@ -66,7 +66,7 @@ class operation_base : public ready_item {
   void set_home(reactor* home) noexcept { home_ = home; }
   void set_phase(phase p) noexcept { phase_ = p; }
   // The outcome is stored: whoever waits is put on the ready list. Exactly once.
-  void finish() noexcept {
+  [[gnu::always_inline]] void finish() noexcept {
     CORDMA_ASSERT(phase_ != phase::done);
     phase_ = phase::done;
     cancel_.unlink();
@@ -181,16 +181,17 @@ class [[nodiscard]] operation : public Base {
 
  private:
   Derived& self() noexcept { return static_cast<Derived&>(*this); }
-  void start_now() noexcept {
+  [[gnu::always_inline]] void start_now() noexcept {
     CORDMA_REQUIRE(this->state() == phase::idle);
     if (this->home() == nullptr) this->set_home(reactor::current());
     CORDMA_REQUIRE(this->home() != nullptr);
     self().do_start();
-    if (!this->done() && this->home()->on_owner_thread()) this->home()->stir();
+    if (!this->done()) this->home()->stir();  // on its thread: elsewhere it has failed
   }
   // A failure for being on the wrong thread must not touch the reactor of the right one.
   [[nodiscard]] bool goes_on_inline() noexcept {
-    return !this->home()->on_owner_thread() || this->home()->may_continue_inline();
+    const bool elsewhere = self().why() != nullptr && !this->home()->on_owner_thread();
+    return elsewhere || this->home()->may_continue_inline();
   }
   // False where the awaiter goes on without suspending.
   bool suspend(std::coroutine_handle<> h, const task_context& context) noexcept {

@@ -178,6 +178,14 @@ def runtime_costs() -> list[Row]:
                          "allocations_per_operation", "counted by operator new")
         name = f"{transport} allocations per operation, warm"
         rows.append(Row(name, name, "", counted, (), Goal("<=", 0.0, on="value")))
+    for operation in ("write", "send", "recv"):
+        for shape, words in (("1", "one at a time"), ("64", "64 at a time"),
+                             ("64_kept", "64 at a time, objects kept")):
+            counted = Series("bench-verbs_instructions", (), f"{operation}.{shape}.above",
+                             "counted by stepping")
+            name = f"verbs {operation} 64 B, instructions above raw verbs, {words}"
+            rows.append(Row(name, "verbs instructions", "", counted, (),
+                            Goal("<=", 300.0, on="value")))
     pool, inventory = (Series("bench-buffers", ("--size", "64"), f"sizes.64.{source}", label)
                        for source, label in (("pool", "BufferPool"),
                                              ("inventory", "slices, free ones listed by hand")))

@@ -2,6 +2,7 @@
 // through, in one file, so that the compiler sees it whole.
 #include <cordma/net/detail/worker_core.hpp>
 
+#include <algorithm>
 #include <new>
 
 namespace cordma::detail {
@@ -21,10 +22,7 @@ using transport::posted;
   finish();
 }
 
-inline bool worker_core::has_free_slot() noexcept {
-  // Only messages kept for a later receive can use up what was reserved.
-  if (first_free_ != 0) [[likely]]
-    return true;
+bool worker_core::try_to_grow() noexcept {
   try {
     grow();
     return true;
@@ -33,22 +31,21 @@ inline bool worker_core::has_free_slot() noexcept {
   }
 }
 
-inline posted worker_core::post_recv(endpoint_core& e, const post_base& op,
-                                     transport::datagram_peer* peer, completion& now) noexcept {
+[[gnu::always_inline]] inline posted worker_core::post_recv(
+    endpoint_core& e, const post_base& op, transport::datagram_peer* peer) noexcept {
   ++e.counters.recvs;
   const posted done = e.pair->post_recv({.id = op.request_.id,
                                          .segment_count = op.request_.segment_count,
                                          .segments = op.request_.segments,
                                          .from = peer},
-                                        now);
+                                        at_once_);
   if (e.posted_word) [[unlikely]]
     e.tell_posted();
   return done;
 }
 
-inline posted worker_core::post_send(endpoint_core& e, post_base& op,
-                                     const transport::datagram_peer* peer,
-                                     completion& now) noexcept {
+[[gnu::always_inline]] inline posted worker_core::post_send(endpoint_core& e,
+                                                            post_base& op) noexcept {
   ++e.counters.sends;
   e.counters.bytes_sent += op.total_;
   if (e.batches != 0) {
@@ -57,69 +54,67 @@ inline posted worker_core::post_send(endpoint_core& e, post_base& op,
   } else {
     ++e.counters.rings;
   }
-  op.request_.to = peer;
-  return e.pair->post_send(op.request_, now);
+  return e.pair->post_send(op.request_, at_once_);
 }
 
 // The slot lends its id; it is taken only by what is not done at once.
-[[gnu::always_inline]] inline posted worker_core::post_in(std::uint32_t index, endpoint_core& e,
-                                                          post_base& op,
-                                                          transport::datagram_peer* peer,
-                                                          completion& now) noexcept {
-  slot& s = at(index);
-  op.request_.id =
-      (std::uint64_t{id_type_request} << 56) | (std::uint64_t{s.generation} << 32) | index;
+[[gnu::always_inline]] inline posted worker_core::post_in(slot& s, endpoint_core& e, post_base& op,
+                                                          transport::datagram_peer* peer) noexcept {
+  op.request_.id = s.id;
   op.request_.segments = op.segments_.data();
-  const bool recv = op.is_recv();
-  if ((recv ? post_recv(e, op, peer, now) : post_send(e, op, peer, now)) == posted::done) {
-    ++e.counters.immediate;
-    return posted::done;
+  const auto index = static_cast<std::uint32_t>(s.id);
+  if (op.is_recv()) {
+    if (post_recv(e, op, peer) == posted::done) return posted::done;
+    s.is_recv = true;
+    first_free_ = s.next_free;
+    --e.recv_credits;
+    s.next_free = 0;
+    (e.last_recv != 0 ? at(e.last_recv - 1).next_free : e.first_recv) = index + 1;
+    e.last_recv = index + 1;
+  } else {
+    if (post_send(e, op) == posted::done) return posted::done;
+    s.is_recv = false;
+    first_free_ = s.next_free;
+    --e.send_credits;
   }
-  first_free_ = s.next_free;
-  ++in_flight;
-  s.in_use = true;
   s.op = &op;
   s.endpoint = &e;
-  s.is_recv = recv;
   op.slot_ = index;
   op.set_phase(operation_base::phase::posted);
-  if (!recv) {
-    --e.send_credits;
-    return posted::pending;
-  }
-  --e.recv_credits;
-  s.next_free = 0;
-  (e.last_recv != 0 ? at(e.last_recv - 1).next_free : e.first_recv) = index + 1;
-  e.last_recv = index + 1;
   return posted::pending;
 }
 
-void worker_core::post_with_aside(endpoint_core& e, post_base& op, std::uint32_t index) noexcept {
+void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
+  const std::uint32_t index = first_free_ - 1;
   const result<void> ready = set_aside(op, index);
   if (!ready) {
     op.complete_failed(ready.why());
     return;
   }
   auto* const peer = op.aside_ == post_base::aside::peer ? &peer_of(index) : nullptr;
-  completion now;
-  if (post_in(index, e, op, peer, now) != posted::done) return;
-  if (op.aside_ != post_base::aside::nothing) take_aside(op, index, now);
-  op.complete(now);
+  op.request_.to = peer;
+  if (post_in(at(index), e, op, peer) != posted::done) return;
+  if (op.aside_ != post_base::aside::nothing) take_aside(op, index, at_once_);
+  op.done_at_once(at_once_);
 }
 
 [[gnu::always_inline]] inline void worker_core::post(endpoint_core& e, post_base& op) noexcept {
-  if (!has_free_slot()) [[unlikely]] {
+  // Only messages kept for a later receive can use up what was reserved.
+  if (first_free_ == 0 && !try_to_grow()) [[unlikely]] {
     op.complete_failed(errc::no_memory);
     return;
   }
-  const std::uint32_t index = first_free_ - 1;
-  if (op.aside_ != post_base::aside::nothing) [[unlikely]] {
-    post_with_aside(e, op, index);
-    return;
-  }
-  completion now;
-  if (post_in(index, e, op, nullptr, now) == posted::done) op.complete(now);
+  if (op.aside_ != post_base::aside::nothing) [[unlikely]]
+    return post_with_aside(e, op);
+  if (post_in(at(first_free_ - 1), e, op, nullptr) == posted::done) op.done_at_once(at_once_);
 }
+
+void post_base::done_at_once(const completion& c) noexcept {
+  ++endpoint_->counters.immediate;
+  complete(c);
+}
+
+void worker_core::post_late(endpoint_core& e, post_base& op) noexcept { post(e, op); }
 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
@@ -143,97 +138,156 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   const std::uint32_t credits = recv ? recv_credits : send_credits;
   const bool too_early = state == endpoint_state::connecting && !recv;
   if (credits != 0 && waiting.empty() && !too_early) {
-    worker->post(*this, op);
+    worker->post_late(*this, op);
     return;
   }
   ++counters.waited;
   op.set_phase(operation_base::phase::queued);
   waiting.push_back(op);
+  open_to = 0;
 }
 
 void post_base::do_start() noexcept {
+  endpoint_core& e = *endpoint_;
+  const bool open = !failure_ && (e.open_to >> static_cast<unsigned>(request_.op) & 1U) != 0 &&
+                    e.home->on_owner_thread();
+  if (open && (is_recv() ? e.recv_credits : e.send_credits) != 0 &&
+      request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message)
+      [[likely]] {
+    e.worker->post(e, *this);
+  } else {
+    start_with_care();
+  }
+}
+
+void post_base::start_with_care() noexcept {
   endpoint_core& e = *endpoint_;
   const bool possible =
       !failure_ && e.worker != nullptr && e.home->on_owner_thread() &&
       (is_recv() ? e.granted.shared == nullptr : e.caps->supports(e.granted.type, request_.op)) &&
       request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message;
-  if (!possible) [[unlikely]] {
+  if (!possible) {
     complete_failed(failure_ ? std::move(*failure_) : obstacle());
     return;
   }
-  if (e.fence_next && !is_recv()) [[unlikely]] {
+  if (e.fence_next && !is_recv()) {
     request_.flags |= transport::post_flag::fence;
     e.fence_next = false;
+    e.refresh_open();
   }
-  const bool recv = is_recv();
-  const bool free_place = recv ? e.recv_credits != 0 && e.waiting_recvs.empty()
-                               : e.send_credits != 0 && e.waiting_sends.empty();
-  if (free_place && e.state == endpoint_state::connected && e.orphans == 0) [[likely]] {
-    e.worker->post(e, *this);
-  } else {
-    e.post_or_queue(*this);
-  }
+  e.post_or_queue(*this);
 }
 
 void endpoint_core::pump(bool recvs) noexcept {
   list<post_base>& waiting = recvs ? waiting_recvs : waiting_sends;
   while (!waiting.empty() && (recvs ? recv_credits : send_credits) != 0) {
-    worker->post(*this, waiting.pop_front());
+    worker->post_late(*this, waiting.pop_front());
   }
   if (state == endpoint_state::closing && !recvs) begin_close();
+  refresh_open();
 }
 
-inline void worker_core::complete(slot& s, std::uint32_t index, const completion& c) noexcept {
-  endpoint_core& e = *s.endpoint;
-  post_base* const op = s.op;
-  const bool recv = s.is_recv;
-  --in_flight;
-  if (recv && c.key != 0) [[unlikely]]
+// A receive leaves the list of those posted.
+[[gnu::always_inline]] inline void worker_core::on_recv_done(endpoint_core& e, const slot& s,
+                                                             std::uint32_t index,
+                                                             const completion& c) noexcept {
+  if (c.key != 0) [[unlikely]]
     e.invalidated(c.key);
-  if (recv && e.first_recv == index + 1) [[likely]] {
+  if (e.first_recv == index + 1) [[likely]] {
     e.first_recv = s.next_free;
     if (e.first_recv == 0) e.last_recv = 0;
-  } else if (recv) {
+  } else {
     not_first_recv(e, index);
   }
-  if (s.orphan) [[unlikely]] {
-    ++e.recv_credits;
+}
+
+// Nobody waits for it any more.
+void worker_core::on_left_behind(slot& s, std::uint32_t index, const completion& c) noexcept {
+  endpoint_core& e = *s.endpoint;
+  const bool recv = s.is_recv;
+  ++(recv ? e.recv_credits : e.send_credits);
+  if (s.orphan) {
     orphan_done(s, index, c);
-    e.pump(true);
-    return;
-  }
-  if (op != nullptr) {
-    op->slot_ = post_base::no_slot;
-    if (op->aside_ != post_base::aside::nothing) [[unlikely]]
-      take_aside(*op, index, c);
   } else {
     for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     s.pinned = 0;
     s.lease.reset();
+    free_slot(s, index);
   }
-  free_slot(s, index);
-  ++(recv ? e.recv_credits : e.send_credits);
-  if (op != nullptr) op->complete(c);
   e.pump(recv);
 }
 
-void worker_core::on_completion(adapter_poller& via, const completion& c) noexcept {
-  const auto index = static_cast<std::uint32_t>(c.id);
-  const auto generation = static_cast<std::uint32_t>(c.id >> 32) & generation_mask;
-  const bool possible = (c.id >> 56) == id_type_request && index < chunks_.size() * slots_per_chunk;
-  if (possible && at(index).in_use && at(index).generation == generation) [[likely]] {
-    complete(at(index), index, c);
-    return;
+[[gnu::always_inline]] inline void worker_core::finish_request(slot& s, std::uint32_t index,
+                                                               const completion& c) noexcept {
+  endpoint_core& e = *s.endpoint;
+  post_base* const op = s.op;
+  const bool recv = s.is_recv;
+  if (recv) on_recv_done(e, s, index, c);
+  if (op == nullptr) [[unlikely]]
+    return on_left_behind(s, index, c);
+  op->slot_ = post_base::no_slot;
+  if (op->aside_ != post_base::aside::nothing) [[unlikely]]
+    take_aside(*op, index, c);
+  free_slot(s, index);
+  ++(recv ? e.recv_credits : e.send_credits);
+  op->complete(c);
+  if (e.open_to == 0) [[unlikely]]
+    e.pump(recv);
+}
+
+void worker_core::complete(slot& s, std::uint32_t index, const completion& c) noexcept {
+  finish_request(s, index, c);
+}
+
+[[gnu::always_inline]] inline void worker_core::tell_all(adapter_poller& via,
+                                                         std::span<const completion> all) noexcept {
+  for (const completion& c : all) {
+    const auto index = static_cast<std::uint32_t>(c.id);
+    if (index < chunks_.size() * slots_per_chunk) [[likely]] {
+      slot& s = at(index);
+      if (c.id == s.id && s.endpoint != nullptr) [[likely]] {
+        finish_request(s, index, c);
+        continue;
+      }
+    }
+    on_unknown(via, c);
   }
+}
+
+void worker_core::on_completions(adapter_poller& via, std::span<const completion> all) noexcept {
+  tell_all(via, all);
+}
+
+void worker_core::on_unknown(adapter_poller& via, const completion& c) noexcept {
   if ((c.id >> 56) == id_type_shared && !via.broken()) return on_shared_completion(c);
   // Stale: there was such a request, and its slot has moved on.
-  const std::uint32_t age = possible ? (at(index).generation - generation) & generation_mask : 0;
+  const auto index = static_cast<std::uint32_t>(c.id);
+  const bool possible = (c.id >> 56) == id_type_request && index < chunks_.size() * slots_per_chunk;
+  const std::uint32_t age =
+      possible ? (generation_of(at(index).id) - generation_of(c.id)) & generation_mask : 0;
   if (via.broken() || (age != 0 && age <= generation_mask / 2)) {
     ++stale_completions;
     return;
   }
   ++corrupt_completions;
   give_up(via);
+}
+
+std::size_t adapter_poller::poll() noexcept {
+  bool progressed = false;
+  const std::size_t room = std::min(batch_.size(), owner_.may_complete);
+  const std::size_t n = adapter_->poll(std::span(batch_).first(room), progressed);
+  if (owner_.may_complete != worker_core::no_limit) owner_.may_complete -= n;
+  while (adapter_->has_events()) {
+    owner_.on_event(adapter_->next_event());
+    progressed = true;
+  }
+  // What is posted meanwhile is not done before those that come after in the batch.
+  adapter_->handing_out = true;
+  owner_.tell_all(*this, std::span(batch_).first(n));
+  adapter_->handing_out = false;
+  owner_.sweep();
+  return n + (progressed ? 1 : 0);
 }
 
 }  // namespace cordma::detail

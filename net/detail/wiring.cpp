@@ -102,6 +102,7 @@ void endpoint_core::start_waiting() noexcept {
     while (!early.empty()) early.pop_front().do_start();
   }
   fence_next = fence;
+  refresh_open();
 }
 
 void worker_core::drop_wirings() {

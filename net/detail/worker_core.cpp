@@ -18,23 +18,6 @@ using transport::posted;
 
 // ---- adapter_poller ----
 
-std::size_t adapter_poller::poll() noexcept {
-  bool progressed = false;
-  const std::size_t room = std::min(batch_.size(), owner_.may_complete);
-  const std::size_t n = adapter_->poll(std::span(batch_).first(room), progressed);
-  if (owner_.may_complete != worker_core::no_limit) owner_.may_complete -= n;
-  while (adapter_->has_events()) {
-    owner_.on_event(adapter_->next_event());
-    progressed = true;
-  }
-  // What is posted meanwhile is not done before those that come after in the batch.
-  adapter_->handing_out = true;
-  for (std::size_t i = 0; i < n; ++i) owner_.on_completion(*this, batch_[i]);
-  adapter_->handing_out = false;
-  owner_.sweep();
-  return n + (progressed ? 1 : 0);
-}
-
 failure adapter_poller::why_broken() const {
   return {errc::shutdown,
           "the completion queue of " + std::string(transport::name(domain_->caps().transport)) +
@@ -84,7 +67,7 @@ worker_core::~worker_core() {
   }
   for (const auto& c : chunks_) {
     for (slot& s : c->slots) {
-      if (!s.in_use) continue;
+      if (s.endpoint == nullptr) continue;
       if (s.op != nullptr) {
         s.op->slot_ = post_base::no_slot;
         s.op->complete_failed(s.endpoint->flushed(s.op->op_name()));
@@ -119,6 +102,7 @@ void worker_core::grow() {
   if (has_peers_) make_peers();
   for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
     slot& s = chunks_.back()->slots[i];
+    s.id = request_id(base + i, 0);
     s.next_free = first_free_;
     first_free_ = base + i + 1;
   }
@@ -191,7 +175,7 @@ void worker_core::end_all(Which which, const failure& why) noexcept {
   flushed.status = transport::wc_status::wr_flush_err;
   for (std::uint32_t i = 0; i < chunks_.size() * slots_per_chunk; ++i) {
     slot& s = at(i);
-    if (s.in_use && !s.arrived && which(*s.endpoint)) complete(s, i, flushed);
+    if (s.endpoint != nullptr && !s.arrived && which(*s.endpoint)) complete(s, i, flushed);
   }
   endpoints_.for_each([&](endpoint_core& e) {
     if (!which(e) || e.connector == nullptr) return;
@@ -224,7 +208,7 @@ void worker_core::add(device_receive& r) {
 void worker_core::remove(device_receive& r) noexcept { shared_receives_[r.number] = nullptr; }
 
 void worker_core::on_shared_completion(const completion& c) noexcept {
-  const auto number = static_cast<std::uint32_t>(c.id >> 32) & generation_mask;
+  const auto number = generation_of(c.id);
   device_receive* const r = number < shared_receives_.size() ? shared_receives_[number] : nullptr;
   const auto index = static_cast<std::uint32_t>(c.id);
   if (r == nullptr || index >= r->pool->count()) {
@@ -282,6 +266,7 @@ void worker_core::make_orphan(post_base& op) noexcept {
   last.orphan = true;
   last.lease = std::move(posted_here);
   ++e.orphans;
+  e.open_to = 0;
 }
 
 bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
@@ -314,6 +299,7 @@ void worker_core::drop_first_kept(endpoint_core& e) noexcept {
   if (e.first_kept == 0) e.last_kept = 0;
   --e.orphans;
   s.lease.reset();
+  s.orphan = s.arrived = false;
   free_slot(s, index);
 }
 
@@ -324,6 +310,7 @@ void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c)
   if (c.status != transport::wc_status::success || e.handle_gone) {
     --e.orphans;
     s.lease.reset();
+    s.orphan = false;
     free_slot(s, index);
     return;
   }
@@ -356,9 +343,15 @@ void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
   graveyard_.push_back(*e.release());
 }
 
-void worker_core::sweep() noexcept {
-  if (graveyard_.empty()) [[likely]]
-    return;
+std::size_t worker_core::in_flight() noexcept {
+  std::size_t sum = 0;
+  const auto count = [&sum](const endpoint_core& e) { sum += e.inflight(); };
+  endpoints_.for_each(count);
+  graveyard_.for_each(count);
+  return sum;
+}
+
+void worker_core::sweep_graveyard() noexcept {
   graveyard_.for_each([](endpoint_core& e) {
     if (e.inflight() == 0) delete &e;
   });
@@ -559,9 +552,20 @@ void endpoint_core::begin_close() noexcept {
   pair->disconnect();
 }
 
+void endpoint_core::refresh_open() noexcept {
+  const bool as_it_comes = state == endpoint_state::connected && !fence_next && orphans == 0 &&
+                           waiting_sends.empty() && waiting_recvs.empty();
+  constexpr std::uint32_t receives = 1U << static_cast<unsigned>(opcode::recv);
+  open_to = 0;
+  if (!as_it_comes) return;
+  open_to = caps->operations[static_cast<std::size_t>(granted.type)] & ~receives;
+  if (granted.shared == nullptr) open_to |= receives;
+}
+
 void endpoint_core::set_state(endpoint_state s) noexcept {
   if (state == s) return;
   state = s;
+  refresh_open();
   // Whoever waits for the end waits on; a list of its own, because a resumed one may wait again.
   state_waiters.for_each([s](state_operation& w) {
     if (w.kind_ == state_operation::kind::close && s != endpoint_state::closed) return;

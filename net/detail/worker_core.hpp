@@ -36,14 +36,13 @@ struct worker_anchor {
   worker_core* worker = nullptr;
 };
 
-// One request in flight. The id of the request is {type : 8, generation : 24, index : 32}.
+// One request in flight.
 struct slot {
-  post_base* op = nullptr;  // null: free, or detached
-  endpoint_core* endpoint = nullptr;
-  std::uint32_t generation = 0;
-  std::uint32_t next_free = 0;  // index + 1; in use, the next in the list of its endpoint
+  post_base* op = nullptr;            // null: free, or detached
+  endpoint_core* endpoint = nullptr;  // null: free
+  std::uint64_t id = 0;               // of its request, or of the next one while it is free
+  std::uint32_t next_free = 0;        // index + 1; in use, the next in the list of its endpoint
   std::uint8_t pinned = 0;
-  bool in_use = false;
   bool is_recv = false;
   // What remains of receives into pools that were canceled while posted: the last of those posted,
   // since later ones move up. Its message is not lost: the endpoint's next receive into a pool takes
@@ -59,6 +58,14 @@ struct slot {
 inline constexpr std::uint32_t slots_per_chunk = 256;
 inline constexpr std::uint32_t generation_mask = 0xFFFFFFU;
 inline constexpr std::uint8_t id_type_request = 1;
+// The id of a request: {type : 8, generation : 24, index : 32}.
+[[nodiscard]] constexpr std::uint64_t request_id(std::uint32_t index,
+                                                 std::uint32_t generation) noexcept {
+  return (std::uint64_t{id_type_request} << 56) | (std::uint64_t{generation} << 32) | index;
+}
+[[nodiscard]] constexpr std::uint32_t generation_of(std::uint64_t id) noexcept {
+  return static_cast<std::uint32_t>(id >> 32) & generation_mask;
+}
 // Of a device_receive: {type : 8, number of it : 24, index of the entry : 32}.
 inline constexpr std::uint8_t id_type_shared = 2;
 
@@ -110,6 +117,10 @@ struct endpoint_core : list_node {
   bool handle_gone = false;  // nobody holds it: goes when the last request came back
   bool closed_here = false;  // by close() or abort(), rather than by the peer or an error
   bool fence_next = false;
+  // One bit per opcode: what is posted as it comes, as long as there are credits. None unless it is
+  // connected, nor while there is more to look at: a fence is due, requests wait, a canceled receive
+  // is still posted.
+  std::uint32_t open_to = 0;
   std::uint32_t batches = 0;
   // Slots as index + 1, 0 for none: posted receives in the order of posting, and messages that wait
   // for a receive in the order of arrival.
@@ -156,6 +167,7 @@ struct endpoint_core : list_node {
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
+  void refresh_open() noexcept;
   [[nodiscard]] post_base* first_waiting_for_pool() noexcept;
   void ring() noexcept;
   void tell_posted() noexcept;
@@ -195,8 +207,11 @@ class worker_core {
   // What Worker offers under this name.
   result<void> wake_for(transport::wake_reason reason);
 
+  // post() and tell_all() become part of their one caller; the others are for everybody else.
   void post(endpoint_core& endpoint, post_base& op) noexcept;
-  void on_completion(adapter_poller& via, const transport::completion& c) noexcept;
+  void post_late(endpoint_core& endpoint, post_base& op) noexcept;
+  void tell_all(adapter_poller& via, std::span<const transport::completion> all) noexcept;
+  void on_completions(adapter_poller& via, std::span<const transport::completion> all) noexcept;
   void on_event(transport::cm_event event) noexcept;
   void detach(post_base& op) noexcept;
   void make_orphan(post_base& op) noexcept;
@@ -207,7 +222,11 @@ class worker_core {
   }
   // The handle is gone: aborts, and keeps the core until nothing is in flight.
   void bury(std::unique_ptr<endpoint_core> endpoint) noexcept;
-  void sweep() noexcept;
+  void sweep() noexcept {
+    if (!graveyard_.empty()) [[unlikely]]
+      sweep_graveyard();
+  }
+  void sweep_graveyard() noexcept;
   [[nodiscard]] bool is_full() const noexcept {
     return most_endpoints != 0 && endpoint_count >= most_endpoints;
   }
@@ -234,13 +253,18 @@ class worker_core {
   std::size_t endpoint_count = 0;
   std::uint64_t stale_completions = 0;
   std::uint64_t corrupt_completions = 0;
-  std::size_t in_flight = 0;
+  [[nodiscard]] std::size_t in_flight() noexcept;
 
  private:
   // False where there is no memory for one more.
-  [[nodiscard]] bool has_free_slot() noexcept;
+  [[nodiscard]] bool try_to_grow() noexcept;
   void free_slot(slot& s, std::uint32_t index) noexcept;
-  // Of the request in this slot.
+  void on_unknown(adapter_poller& via, const transport::completion& c) noexcept;
+  void on_recv_done(endpoint_core& e, const slot& s, std::uint32_t index,
+                    const transport::completion& c) noexcept;
+  void on_left_behind(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
+  // Of the request in this slot: finish_request() in one place, complete() elsewhere.
+  void finish_request(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   void complete(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
   // Ends all that was made with `via`: every request in flight is flushed, once.
   void give_up(adapter_poller& via) noexcept;
@@ -266,16 +290,12 @@ class worker_core {
   void take_aside(post_base& op, std::uint32_t index, const transport::completion& c) noexcept;
   [[nodiscard]] result<std::unique_ptr<endpoint_core>> create(const endpoint_options& options,
                                                               adapter_poller& via);
-  void post_with_aside(endpoint_core& endpoint, post_base& op, std::uint32_t index) noexcept;
-  [[nodiscard]] transport::posted post_in(std::uint32_t index, endpoint_core& endpoint,
-                                          post_base& op, transport::datagram_peer* peer,
-                                          transport::completion& now) noexcept;
+  void post_with_aside(endpoint_core& endpoint, post_base& op) noexcept;
+  [[nodiscard]] transport::posted post_in(slot& s, endpoint_core& endpoint, post_base& op,
+                                          transport::datagram_peer* peer) noexcept;
   [[nodiscard]] transport::posted post_recv(endpoint_core& endpoint, const post_base& op,
-                                            transport::datagram_peer* peer,
-                                            transport::completion& now) noexcept;
-  [[nodiscard]] transport::posted post_send(endpoint_core& endpoint, post_base& op,
-                                            const transport::datagram_peer* peer,
-                                            transport::completion& now) noexcept;
+                                            transport::datagram_peer* peer) noexcept;
+  [[nodiscard]] transport::posted post_send(endpoint_core& endpoint, post_base& op) noexcept;
 
   std::shared_ptr<context_core> context_;
   std::shared_ptr<worker_anchor> anchor_;
@@ -284,6 +304,7 @@ class worker_core {
   std::uint32_t first_free_ = 0;  // index + 1; 0: none
   std::uint64_t reserved_slots_ = 0;
   bool has_peers_ = false;
+  transport::completion at_once_;  // of what is done with its post
   list<endpoint_core> endpoints_;
   list<endpoint_core> graveyard_;  // owned; no handle left, requests still in flight
   std::vector<listener_core*> listeners_;
@@ -300,13 +321,42 @@ inline post_base::post_base(endpoint_core& endpoint, transport::opcode op, aside
   request_.op = op;
 }
 
+inline void post_base::add(const Slice& s) noexcept {
+  region_core* const region = s.region();
+  const bool lands_here =
+      request_.op == transport::opcode::recv || request_.op == transport::opcode::read;
+  const std::uint16_t place = request_.segment_count;
+  if (region == nullptr || region->context != endpoint_->context || place == most_segments ||
+      s.size() > UINT32_MAX ||
+      (lands_here && !has(region->range.rights, transport::access::local_write))) [[unlikely]] {
+    refuse_slice(s);
+    return;
+  }
+  segments_[place] = {s.data(), static_cast<std::uint32_t>(s.size()),
+                      region->keys[endpoint_->kind].lkey};
+  regions_[place] = region;
+  request_.segment_count = place + 1;
+  total_ += s.size();
+}
+
+inline void post_base::target_key(const RemoteSlice& remote) noexcept {
+  target(remote, remote.size());
+}
+
+inline void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
+  request_.remote_addr = remote.addr();
+  request_.rkey = remote.rkey(endpoint_->caps->transport);
+  const bool early = endpoint_->via == nullptr && endpoint_->worker != nullptr;
+  if (remote.size() != bytes || early || request_.rkey == 0) [[unlikely]]
+    refuse_target(remote, bytes);
+}
+
 inline void worker_core::free_slot(slot& s, std::uint32_t index) noexcept {
   s.op = nullptr;
-  s.orphan = false;
-  s.arrived = false;
   s.endpoint = nullptr;
-  s.in_use = false;
-  s.generation = (s.generation + 1) & generation_mask;
+  s.id += std::uint64_t{1} << 32;
+  if (generation_of(s.id) == 0) [[unlikely]]
+    s.id = request_id(index, 0);
   s.next_free = first_free_;
   first_free_ = index + 1;
 }

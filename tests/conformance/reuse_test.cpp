@@ -17,7 +17,7 @@ namespace {
 // The completion that a transport would hand out for the request in this slot, at this generation.
 transport::completion forged(std::uint32_t index, std::uint32_t generation) {
   transport::completion c;
-  c.id = (std::uint64_t{detail::id_type_request} << 56) | (std::uint64_t{generation} << 32) | index;
+  c.id = detail::request_id(index, generation);
   c.op = transport::opcode::recv;
   c.byte_len = 3;
   return c;
@@ -39,12 +39,13 @@ TEST_CASE(
       recv_operation present = w.server.recv(in).start();
       REQUIRE(on.server().counters().inflight == 1);
       std::uint32_t index = 0;
-      while (!core.at(index).in_use) ++index;
-      const std::uint32_t generation = core.at(index).generation;
+      while (core.at(index).endpoint == nullptr) ++index;
+      const std::uint32_t generation = detail::generation_of(core.at(index).id);
       if (round != 0) {
         const std::uint64_t before = on.server().counters().stale_completions;
         for (std::uint32_t age = 1; age <= round; ++age) {
-          core.on_completion(via, forged(index, (generation - age) & detail::generation_mask));
+          const auto stale = forged(index, (generation - age) & detail::generation_mask);
+          core.on_completions(via, std::span(&stale, 1));
         }
         CHECK(on.server().counters().stale_completions == before + round);
       }
@@ -54,7 +55,8 @@ TEST_CASE(
       const Received got = co_await present;
       CHECK(got.bytes == 8);
       CHECK(filled(in.bytes(), round));
-      CHECK(core.at(index).generation == ((generation + 1) & detail::generation_mask));
+      CHECK(detail::generation_of(core.at(index).id) ==
+            ((generation + 1) & detail::generation_mask));
     }
     CHECK(on.server().counters().corrupt_completions == 0);
     CHECK(w.server.state() == endpoint_state::connected);
@@ -69,16 +71,17 @@ TEST_CASE("A3: a slot's generation wraps around, and tells old from new across i
     MemoryRegion in = server_memory(on, 8);
     detail::worker_core& core = on.server().core();
     for (std::uint32_t i = 0; i < detail::slots_per_chunk; ++i) {
-      core.at(i).generation = detail::generation_mask;
+      core.at(i).id = detail::request_id(i, detail::generation_mask);
     }
     recv_operation last = w.server.recv(in).start();
     co_await w.client.send(out);
     co_await last;
     recv_operation first = w.server.recv(in).start();
     std::uint32_t index = 0;
-    while (!core.at(index).in_use) ++index;
-    REQUIRE(core.at(index).generation == 0);
-    core.on_completion(*core.adapters().front(), forged(index, detail::generation_mask));
+    while (core.at(index).endpoint == nullptr) ++index;
+    REQUIRE(detail::generation_of(core.at(index).id) == 0);
+    const auto stale = forged(index, detail::generation_mask);
+    core.on_completions(*core.adapters().front(), std::span(&stale, 1));
     CHECK(on.server().counters().stale_completions == 1);
     CHECK_FALSE(first.done());
     co_await w.client.send(out);

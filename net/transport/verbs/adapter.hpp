@@ -28,8 +28,8 @@ struct pair_link : list_node {
 // Completions that were taken together, and are told one after the other.
 struct completion_batch {
   std::array<ibv_wc, completions_per_poll> taken;
-  std::size_t count = 0;
-  std::size_t next = 0;  // to be told
+  ibv_wc* next = taken.data();  // to be told
+  ibv_wc* end = taken.data();
 };
 
 struct queue_link : list_node {
@@ -132,8 +132,13 @@ class verbs_adapter final : public adapter {
   void drop_events(const receive_queue& queue) noexcept;
   // While anybody waits for rdma_cm, every poll looks at it.
   void add_waiting(int change) noexcept { waiting_ += change; }
+  // While poll() runs: whether a completion may be told at once.
+  [[nodiscard]] bool has_room() const noexcept { return out_ != out_end_; }
+  // REQUIRES has_room(), and that nothing of the same queue is to be told before it.
+  void tell(const completion& c) noexcept { *out_++ = c; }
   // The list of this queue pair, after posting that of another.
   [[nodiscard]] post_list& list_for(verbs_pair& p) noexcept;
+  [[nodiscard]] bool has_list() const noexcept { return staged_.owner != nullptr; }
   [[nodiscard]] bool has_list(const verbs_pair& p) const noexcept { return staged_.owner == &p; }
   void drop_list(const verbs_pair& p) noexcept {
     if (has_list(p)) staged_.owner = nullptr;
@@ -176,6 +181,8 @@ class verbs_adapter final : public adapter {
   std::size_t take_from(completion_queue& q) noexcept;
   void tell(completion_batch& batch) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
+  void on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept;
+  void on_own_completion(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   [[nodiscard]] std::size_t hand_out_shared(std::span<completion> out) noexcept;
   void on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept;
@@ -208,6 +215,9 @@ class verbs_adapter final : public adapter {
   std::vector<seat> seats_;
   std::vector<std::uint32_t> free_seats_;
   std::unordered_map<std::uint32_t, verbs_pair*> by_number_;
+  // The rest of what poll() was given.
+  completion* out_ = nullptr;
+  completion* out_end_ = nullptr;
   list<pair_link> completed_;
   struct shared_seat {
     verbs_receive_queue* queue = nullptr;

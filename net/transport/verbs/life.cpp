@@ -81,6 +81,7 @@ void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_
 void verbs_pair::enter_error(failure why) noexcept {
   if (failed_) return;
   failed_ = true;
+  takes_usual_ = false;
   set_waiting(false);
   phase_ = phase::dead;
   home_.home().remove(repeat_);

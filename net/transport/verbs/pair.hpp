@@ -14,8 +14,9 @@ namespace cordma::transport::verbs {
 
 struct send_slot {
   std::uint64_t id;
-  std::uint32_t length;  // bytes; of a bind, the window
+  std::uint32_t byte_len;  // of a read, unless it failed
   std::uint32_t vendor_err;
+  std::uint32_t window;  // of a bind
   opcode op;
   wc_status status;
   bool on_device;  // the device owes a completion, or one of a later request that stands for it
@@ -68,6 +69,8 @@ class recv_table {
   void finish(std::uint32_t place) noexcept { finished_[(first_ + count_++) % depth_] = place; }
   [[nodiscard]] bool idle() const noexcept { return free_count_ + count_ == depth_; }
   [[nodiscard]] bool any_finished() const noexcept { return count_ != 0; }
+  // Takes back a place that was never finished.
+  void release(std::uint32_t place) noexcept { free_[free_count_++] = place; }
   // REQUIRES any_finished(); the slot stays readable until the next reserve().
   [[nodiscard]] const recv_slot& take() noexcept {
     const std::uint32_t place = finished_[first_];
@@ -130,7 +133,10 @@ class verbs_pair final : public queue_pair {
   void on_news(const cm_news& news);
   void on_word(const control_message& m) noexcept;
   void on_async(ibv_event_type what) noexcept;
-  void on_completion(const work_id& id, const ibv_wc& wc) noexcept;
+  // First; where both are false on_completion() is for it.
+  [[nodiscard]] bool takes_usual(const ibv_wc& wc) noexcept;
+  [[nodiscard]] bool takes_usual_receive(const ibv_wc& wc) noexcept;
+  void on_completion(const ibv_wc& wc) noexcept;
   // Of its receive queue: what became of a message, told as every transport does.
   [[nodiscard]] wc_status on_shared_receive(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t take(std::span<completion> out) noexcept;
@@ -170,17 +176,29 @@ class verbs_pair final : public queue_pair {
     std::vector<std::byte> data;
   };
 
-  // pair.cpp: requests and completions
+  // data_path.cpp: requests and completions
   [[nodiscard]] bool carrying() const noexcept {
     return phase_ == phase::open || phase_ == phase::closing || phase_ == phase::goodbye_sent;
   }
   [[nodiscard]] bool datagrams() const noexcept { return options_.type == service::ud; }
   [[nodiscard]] bool plain() const noexcept { return options_.peer == peer_kind::plain; }
+  std::uint64_t fill_usual(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
+                           std::uint32_t number) noexcept;
   [[nodiscard]] bool fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
                           std::uint32_t number) noexcept;
+  [[nodiscard]] bool fill_special(ibv_send_wr& wr, const send_request& r, std::uint64_t total,
+                                  send_slot& slot) noexcept;
+  void post_unusual(const send_request& r, std::uint32_t number) noexcept;
   void post(post_list& l) noexcept;
-  void refused(const post_list& l, const post_outcome& outcome) noexcept;
+  void park(send_slot& slot) noexcept;
+  void refused(std::uint32_t first, std::size_t count, std::size_t bad, bool known,
+               int code) noexcept;
+  void note_kind(recv_slot& slot, const ibv_wc& wc) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
+  void end_sends(std::uint32_t count, const ibv_wc& wc) noexcept;
+  void on_probe(const ibv_wc& wc) noexcept;
+  [[nodiscard]] completion outcome_of(const send_slot& s) noexcept;
+  [[nodiscard]] static completion outcome_of(const recv_slot& s) noexcept;
   void on_receive(std::uint32_t place, const ibv_wc& wc) noexcept;
   [[nodiscard]] wc_status begin_receive(const ibv_wc& wc) noexcept;
   void finish(std::uint32_t place, wc_status status) noexcept;
@@ -248,11 +266,15 @@ class verbs_pair final : public queue_pair {
   owned_id id_;
   std::uint32_t number_ = 0;
   verbs_adapter::place place_;
+  std::uint64_t send_ids_ = 0;  // the wr_id of its request number 0
+  std::uint64_t receive_ids_ = 0;
   bool placed_ = false;
   phase phase_ = phase::idle;
   bool established_ = false;
   bool failed_ = false;
-  bool waiting_ = false;  // counted by the adapter as waiting
+  bool takes_usual_;         // see fill_usual(); false once it failed
+  bool waiting_ = false;     // counted by the adapter as waiting
+  bool has_parked_ = false;  // of what was posted, the device may lack some
   bool peer_said_goodbye_ = false;
   bool probing_ = false;
   std::uint8_t timeout_code_ = 0;

@@ -15,9 +15,9 @@ namespace cordma::transport::verbs {
 
 // A receive for ibv_post_recv and ibv_post_srq_recv; may go once it is posted.
 struct receive_request {
-  receive_request(const recv_request& r, const work_id& id) noexcept {
+  receive_request(const recv_request& r, std::uint64_t id) noexcept {
     for (std::size_t i = 0; i < r.segment_count; ++i) segments[i] = to_sge(r.segments[i]);
-    wr.wr_id = pack(id);
+    wr.wr_id = id;
     wr.sg_list = segments.data();
     wr.num_sge = r.segment_count;
   }

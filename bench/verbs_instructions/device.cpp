@@ -1,0 +1,269 @@
+// The functions of libibverbs and librdmacm that the transport verbs calls with this device, each
+// defined here ahead of the library's.
+#include "device.hpp"
+
+#include <rdma/rdma_cma.h>
+
+#include <arpa/inet.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <map>
+
+// What `is_device_code` tells apart; the linker names both ends of a section.
+#define STAND_IN_CODE [[gnu::section("stand_in_code")]]
+extern "C" const char __start_stand_in_code;  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char __stop_stand_in_code;   // NOLINT(bugprone-reserved-identifier)
+
+namespace stand_in {
+namespace {
+
+constexpr std::size_t most_pending = 4096;  // completions of one queue; a power of two
+constexpr std::size_t most_receives = 256;  // of a datagram port
+constexpr std::size_t header_bytes = 40;    // in front of a datagram that arrived
+
+struct completion_queue {
+  ibv_cq native{};
+  std::array<ibv_wc, most_pending> pending;
+  std::size_t first = 0;
+  std::size_t end = 0;
+
+  // Only the fields that are valid on success.
+  [[gnu::always_inline]] void complete(std::uint64_t id, ibv_wc_opcode what, std::uint32_t bytes,
+                                       const ibv_qp& on) noexcept {
+    ibv_wc& wc = pending[end++ % most_pending];
+    wc.wr_id = id;
+    wc.status = IBV_WC_SUCCESS;
+    wc.opcode = what;
+    wc.byte_len = bytes;
+    wc.qp_num = on.qp_num;
+    wc.wc_flags = 0;
+  }
+};
+
+struct queue_pair {
+  ibv_qp native{};
+  std::array<ibv_sge, most_receives> receives{};  // of a datagram port
+  std::array<std::uint64_t, most_receives> receive_ids{};
+  std::size_t first_receive = 0;
+  std::size_t end_receive = 0;
+};
+
+completion_queue& of(ibv_cq* q) noexcept { return *reinterpret_cast<completion_queue*>(q); }
+queue_pair& of(ibv_qp* q) noexcept { return *reinterpret_cast<queue_pair*>(q); }
+
+std::map<std::uint32_t, queue_pair*>& ports() {
+  static std::map<std::uint32_t, queue_pair*> all;
+  return all;
+}
+
+std::uint32_t last_number = 0;
+
+void deliver(const ibv_qp& from, const ibv_send_wr& wr) {
+  const auto to = ports().find(wr.wr.ud.remote_qpn);
+  if (to == ports().end()) return;
+  queue_pair& port = *to->second;
+  if (port.first_receive == port.end_receive) return;
+  const std::size_t place = port.first_receive++ % most_receives;
+  const ibv_sge& into = port.receives[place];
+  const ibv_sge& what = *wr.sg_list;
+  if (into.length < header_bytes + what.length) return;
+  std::memcpy(
+      reinterpret_cast<void*>(into.addr + header_bytes),  // NOLINT(performance-no-int-to-ptr)
+      reinterpret_cast<const void*>(what.addr),           // NOLINT(performance-no-int-to-ptr)
+      what.length);
+  completion_queue& q = of(port.native.recv_cq);
+  q.complete(port.receive_ids[place], IBV_WC_RECV,
+             static_cast<std::uint32_t>(header_bytes) + what.length, port.native);
+  q.pending[(q.end - 1) % most_pending].src_qp = from.qp_num;
+}
+
+STAND_IN_CODE int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** /*bad*/) {
+  for (; wr != nullptr; wr = wr->next) {
+    if (qp->qp_type == IBV_QPT_UD) deliver(*qp, *wr);
+    if ((wr->send_flags & IBV_SEND_SIGNALED) == 0) continue;
+    const bool write = wr->opcode == IBV_WR_RDMA_WRITE;
+    of(qp->send_cq).complete(wr->wr_id, write ? IBV_WC_RDMA_WRITE : IBV_WC_SEND, 0, *qp);
+  }
+  return 0;
+}
+
+STAND_IN_CODE int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** /*bad*/) {
+  for (; wr != nullptr; wr = wr->next) {
+    if (qp->qp_type != IBV_QPT_UD) {
+      of(qp->recv_cq).complete(wr->wr_id, IBV_WC_RECV, wr->sg_list->length, *qp);
+      continue;
+    }
+    queue_pair& port = of(qp);
+    const std::size_t place = port.end_receive++ % most_receives;
+    port.receives[place] = *wr->sg_list;
+    port.receive_ids[place] = wr->wr_id;
+  }
+  return 0;
+}
+
+STAND_IN_CODE int poll(ibv_cq* cq, int room, ibv_wc* out) {
+  completion_queue& q = of(cq);
+  int n = 0;
+  for (; n < room && q.first != q.end; ++n) out[n] = q.pending[q.first++ % most_pending];
+  return n;
+}
+
+int ask_for_notice(ibv_cq* /*cq*/, int /*solicited_only*/) { return 0; }
+
+}  // namespace
+
+ibv_pd* make_device() {
+  auto* const device = new ibv_device{};
+  std::strcpy(device->name, "stand-in");
+  auto* const context = new ibv_context{};
+  context->device = device;
+  context->async_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  context->ops.post_send = post_send;
+  context->ops.post_recv = post_recv;
+  context->ops.poll_cq = poll;
+  context->ops.req_notify_cq = ask_for_notice;
+  return ibv_alloc_pd(context);
+}
+
+bool is_device_code(std::uint64_t address) noexcept {
+  return address >= reinterpret_cast<std::uintptr_t>(&__start_stand_in_code) &&
+         address < reinterpret_cast<std::uintptr_t>(&__stop_stand_in_code);
+}
+
+}  // namespace stand_in
+
+using namespace stand_in;
+
+// libibverbs has macros of some of these names.
+#undef ibv_query_port
+
+extern "C" {
+
+int ibv_query_device(ibv_context* /*context*/, ibv_device_attr* attr) {
+  *attr = ibv_device_attr{};
+  attr->phys_port_cnt = 1;
+  attr->max_qp = 1024;
+  attr->max_qp_wr = most_pending / 2;
+  attr->max_cqe = most_pending;
+  attr->max_sge = 16;
+  attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
+  attr->atomic_cap = IBV_ATOMIC_HCA;
+  return 0;
+}
+
+int ibv_query_port(ibv_context* /*context*/, std::uint8_t /*port*/, _compat_ibv_port_attr* attr) {
+  auto& a = *reinterpret_cast<ibv_port_attr*>(attr);
+  a.state = IBV_PORT_ACTIVE;
+  a.max_mtu = a.active_mtu = IBV_MTU_1024;
+  a.max_msg_sz = 1U << 30;
+  a.pkey_tbl_len = 1;
+  a.gid_tbl_len = 1;
+  a.link_layer = IBV_LINK_LAYER_ETHERNET;
+  return 0;
+}
+
+ssize_t _ibv_query_gid_table(  // NOLINT(bugprone-reserved-identifier)
+    ibv_context* /*context*/, ibv_gid_entry* entries, size_t /*most*/, std::uint32_t /*flags*/,
+    size_t /*entry_size*/) {
+  *entries = ibv_gid_entry{};
+  entries->port_num = 1;
+  entries->gid_type = IBV_GID_TYPE_ROCE_V2;
+  entries->gid.raw[10] = entries->gid.raw[11] = 0xFF;  // 127.0.0.1
+  entries->gid.raw[12] = 127;
+  entries->gid.raw[15] = 1;
+  return 1;
+}
+
+int ibv_query_pkey(ibv_context* /*context*/, std::uint8_t /*port*/, int /*index*/, __be16* pkey) {
+  *pkey = 0xFFFF;
+  return 0;
+}
+
+ibv_pd* ibv_alloc_pd(ibv_context* context) { return new ibv_pd{context, 0}; }
+int ibv_dealloc_pd(ibv_pd* pd) {
+  delete pd;
+  return 0;
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, std::uint64_t /*iova*/,
+                         unsigned /*access*/) {
+  static std::uint32_t last_key = 0;
+  auto* const mr = new ibv_mr{};
+  mr->context = pd->context;
+  mr->pd = pd;
+  mr->addr = addr;
+  mr->length = length;
+  mr->lkey = mr->rkey = ++last_key;
+  return mr;
+}
+int ibv_dereg_mr(ibv_mr* mr) {
+  delete mr;
+  return 0;
+}
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  return new ibv_comp_channel{context, ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), 0};
+}
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  ::close(channel->fd);
+  delete channel;
+  return 0;
+}
+
+ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* owner, ibv_comp_channel* channel,
+                      int /*vector*/) {
+  auto* const q = new completion_queue;
+  q->native.context = context;
+  q->native.channel = channel;
+  q->native.cq_context = owner;
+  q->native.cqe = entries;
+  return &q->native;
+}
+int ibv_destroy_cq(ibv_cq* cq) {
+  delete &of(cq);
+  return 0;
+}
+int ibv_get_cq_event(ibv_comp_channel* /*channel*/, ibv_cq** /*cq*/, void** /*owner*/) {
+  errno = EAGAIN;
+  return -1;
+}
+
+ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
+  auto* const qp = new queue_pair;
+  qp->native.context = pd->context;
+  qp->native.pd = pd;
+  qp->native.qp_context = init->qp_context;
+  qp->native.send_cq = init->send_cq;
+  qp->native.recv_cq = init->recv_cq;
+  qp->native.qp_type = init->qp_type;
+  qp->native.qp_num = ++last_number;
+  if (init->qp_type == IBV_QPT_UD) ports()[qp->native.qp_num] = qp;
+  return &qp->native;
+}
+int ibv_destroy_qp(ibv_qp* qp) {
+  ports().erase(qp->qp_num);
+  delete &of(qp);
+  return 0;
+}
+int ibv_modify_qp(ibv_qp* /*qp*/, ibv_qp_attr* /*attr*/, int /*mask*/) { return 0; }
+
+ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* /*attr*/) { return new ibv_ah{pd->context, pd, 0}; }
+int ibv_destroy_ah(ibv_ah* ah) {
+  delete ah;
+  return 0;
+}
+
+rdma_event_channel* rdma_create_event_channel() {
+  return new rdma_event_channel{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+}
+void rdma_destroy_event_channel(rdma_event_channel* channel) {
+  ::close(channel->fd);
+  delete channel;
+}
+
+}  // extern "C"

@@ -1,0 +1,541 @@
+// From a request to the device, and from its completion back: what every message goes through, in one file,
+// so that the compiler sees it whole.
+#include <cordma/net/transport/verbs/codes.hpp>
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
+#include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
+
+#include <arpa/inet.h>
+
+namespace cordma::transport::verbs {
+namespace {
+
+static_assert(static_cast<int>(wc_status::wr_flush_err) == IBV_WC_WR_FLUSH_ERR);
+static_assert(static_cast<int>(wc_status::rem_access_err) == IBV_WC_REM_ACCESS_ERR);
+static_assert(static_cast<int>(wc_status::rnr_retry_exc_err) == IBV_WC_RNR_RETRY_EXC_ERR);
+static_assert(static_cast<int>(wc_status::tm_rndv_incomplete) == IBV_WC_TM_RNDV_INCOMPLETE);
+
+wc_status to_status(ibv_wc_status s) noexcept {
+  const auto number = static_cast<std::size_t>(s);
+  return number < wc_status_count ? static_cast<wc_status>(number) : wc_status::general_err;
+}
+
+// By opcode. A flush is a read of nothing: it needs no key, and its answer comes behind everything
+// before it.
+constexpr std::array<ibv_wr_opcode, opcode_count> native_opcodes = {
+    IBV_WR_SEND,
+    IBV_WR_SEND_WITH_IMM,
+    IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM,
+    IBV_WR_RDMA_READ,
+    IBV_WR_ATOMIC_FETCH_AND_ADD,
+    IBV_WR_ATOMIC_CMP_AND_SWP,
+    IBV_WR_RDMA_READ,
+    IBV_WR_SEND,  // recv and recv_write_imm are not posted here
+    IBV_WR_SEND,
+    IBV_WR_BIND_MW,
+    IBV_WR_SEND_WITH_INV,
+};
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::flush)] == IBV_WR_RDMA_READ);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::bind)] == IBV_WR_BIND_MW);
+
+constexpr std::uint32_t bit(opcode op) noexcept { return 1U << static_cast<unsigned>(op); }
+constexpr bool is_among(std::uint32_t set, opcode op) noexcept { return (set & bit(op)) != 0; }
+
+constexpr std::uint32_t with_payload = bit(opcode::send) | bit(opcode::send_imm) |
+                                       bit(opcode::write) | bit(opcode::write_imm) |
+                                       bit(opcode::send_invalidate);
+// What takes more than fill_usual().
+constexpr std::uint32_t special = bit(opcode::recv) | bit(opcode::recv_write_imm) |
+                                  bit(opcode::fetch_add) | bit(opcode::compare_swap) |
+                                  bit(opcode::flush) | bit(opcode::bind) |
+                                  bit(opcode::send_invalidate);
+
+unsigned marks(std::uint8_t flags, service type) noexcept {
+  unsigned bits = 0;
+  if ((flags & post_flag::fence) != 0 && type == service::rc) bits |= IBV_SEND_FENCE;
+  if ((flags & post_flag::solicited) != 0) bits |= IBV_SEND_SOLICITED;
+  return bits;
+}
+
+// Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
+std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
+  return rkey <= UINT32_MAX ? static_cast<std::uint32_t>(rkey) : 0;
+}
+
+access right_for(opcode op) noexcept {
+  switch (op) {
+    case opcode::write:
+    case opcode::write_imm: return access::remote_write;
+    case opcode::read: return access::remote_read;
+    case opcode::fetch_add:
+    case opcode::compare_swap: return access::remote_atomic;
+    default: return access::local_read;
+  }
+}
+
+std::uint64_t to_sges(const send_request& r, ibv_sge* sges) noexcept {
+  const segment* const segments = r.segments;
+  if (r.segment_count == 1) [[likely]] {
+    *sges = to_sge(*segments);
+    return segments->length;
+  }
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < r.segment_count; ++i) {
+    sges[i] = to_sge(segments[i]);
+    total += segments[i].length;
+  }
+  return total;
+}
+
+}  // namespace
+
+// ---- posting ----
+
+// What most requests are: `r` is none of `special`, has no flags, and goes to a connected peer. Only what
+// the device looks at is filled in. Returns the bytes of its segments.
+[[gnu::always_inline]] inline std::uint64_t verbs_pair::fill_usual(ibv_send_wr& wr, ibv_sge* sges,
+                                                                   const send_request& r,
+                                                                   std::uint32_t number) noexcept {
+  const std::uint64_t total = to_sges(r, sges);
+  wr.wr_id = send_ids_ | (number & twenty_bits);
+  wr.next = nullptr;
+  wr.sg_list = sges;
+  wr.num_sge = r.segment_count;
+  wr.opcode = native_opcodes[static_cast<std::size_t>(r.op)];
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.imm_data = htonl(r.imm);
+  wr.wr.rdma.remote_addr = r.remote_addr;
+  wr.wr.rdma.rkey = to_rkey(r.rkey);
+  if (r.op == opcode::read) {
+    sends_[number].byte_len = static_cast<std::uint32_t>(total);
+  } else if (total - 1 < options_.inline_bytes) {  // of nothing there is nothing to carry
+    wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  }
+  return total;
+}
+
+// Any request. False: there is no way to that peer, or no such window.
+bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
+                      std::uint32_t number) noexcept {
+  const std::uint64_t total = fill_usual(wr, sges, r, number);
+  const bool carried = (wr.send_flags & IBV_SEND_INLINE) != 0 && is_among(with_payload, r.op);
+  wr.send_flags = (carried ? unsigned{IBV_SEND_INLINE} : 0U) | marks(r.flags, options_.type);
+  CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || carried);
+  return fill_special(wr, r, total, sends_[number]);
+}
+
+// What is not the same for most requests.
+bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint64_t total,
+                              send_slot& slot) noexcept {
+  CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
+  switch (r.op) {
+    case opcode::bind:
+      slot.window = static_cast<std::uint32_t>(r.operand);
+      wr.send_flags |= IBV_SEND_SIGNALED;
+      return windows_.bind(slot.window, wr);
+    case opcode::flush:
+      wr.num_sge = 0;
+      wr.wr.rdma = {};
+      return true;
+    case opcode::send_invalidate: wr.invalidate_rkey = to_rkey(r.rkey); return true;
+    case opcode::fetch_add:
+    case opcode::compare_swap:
+      wr.num_sge = 1;
+      wr.sg_list->length = sizeof(std::uint64_t);
+      wr.wr.atomic = {.remote_addr = r.remote_addr,
+                      .compare_add = r.operand,
+                      .swap = r.swap,
+                      .rkey = to_rkey(r.rkey)};
+      return true;
+    default: break;
+  }
+  if (options_.type == service::uc && r.op != opcode::write) {
+    watch_.on_send(total, mtu_bytes(mtu_));
+  }
+  if (!datagrams()) return true;
+  datagram_address to;
+  if (!decode(*r.to, to)) return false;
+  wr.wr.ud = {.ah = home_.handle_to(to),
+              .remote_qpn = to.group ? group_pair : r.to->queue_pair,
+              .remote_qkey = r.to->qkey};
+  return wr.wr.ud.ah != nullptr;
+}
+
+posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
+  const std::uint32_t number = sends_.posted;
+  CORDMA_REQUIRE_OP(number - sends_.taken, <, options_.send_depth);
+  CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
+  sends_[number] = send_slot{.id = r.id,
+                             .byte_len = 0,
+                             .vendor_err = 0,
+                             .window = 0,
+                             .op = r.op,
+                             .status = wc_status::success,
+                             .on_device = true};
+  ++sends_.posted;
+  const bool usual = takes_usual_ && r.flags == 0 && !is_among(special, r.op);
+  if (!usual || home_.has_list()) {
+    post_unusual(r, number);
+    return posted::pending;
+  }
+  ibv_send_wr wr;
+  std::array<ibv_sge, most_segments> sges;
+  fill_usual(wr, sges.data(), r, number);
+  const post_outcome outcome = requests_.post(&wr);
+  if (outcome.code != 0) [[unlikely]]
+    refused(number, 1, 0, outcome.refused != nullptr, outcome.code);
+  return posted::pending;
+}
+
+void verbs_pair::post_unusual(const send_request& r, std::uint32_t number) noexcept {
+  const bool by_counting = r.op == opcode::flush && !has(theirs_.rights, access::remote_read);
+  if (failed_ || by_counting) {
+    if (!failed_) ring();  // what is before it has to end some time
+    return park(sends_[number]);
+  }
+  post_list& l = home_.list_for(*this);
+  if (l.count == 0) l.first = number;
+  if (!fill(l.requests[l.count], &l.segments[l.count * most_segments], r, number)) {
+    // No way to that peer.
+    if (l.count == 0) {
+      home_.drop_list(*this);
+    } else {
+      post(l);
+    }
+    sends_[number].status = wc_status::loc_qp_op_err;
+    return park(sends_[number]);
+  }
+  ++l.count;
+  const bool more = (r.flags & (post_flag::more | post_flag::inline_data)) == post_flag::more;
+  if (!more || l.count == post_list_length) post(l);
+}
+
+// The device does not get it: its turn comes when those before it are done.
+void verbs_pair::park(send_slot& slot) noexcept {
+  slot.on_device = false;
+  has_parked_ = true;
+  settle();
+}
+
+void verbs_pair::post(post_list& l) noexcept {
+  const std::size_t count = l.count;
+  for (std::size_t i = 0; i + 1 < count; ++i) l.requests[i].next = &l.requests[i + 1];
+  // The completion of the last one stands for all of the list: they end in order.
+  l.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
+  home_.drop_list(*this);
+  const post_outcome outcome = requests_.post(l.requests.data());
+  if (outcome.code == 0) [[likely]]
+    return;
+  const bool known = outcome.refused != nullptr;
+  const auto ahead = known ? outcome.refused - l.requests.data() : 0;
+  refused(l.first, count, static_cast<std::size_t>(ahead), known, outcome.code);
+}
+
+// Those ahead of `bad` are on the device. Where it is not known which one it was, each of them is told so.
+void verbs_pair::refused(std::uint32_t first, std::size_t count, std::size_t bad, bool known,
+                         int code) noexcept {
+  for (std::size_t i = bad; i < count; ++i) {
+    send_slot& slot = sends_[first + static_cast<std::uint32_t>(i)];
+    slot.on_device = false;
+    if (!known || i == bad) slot.status = wc_status::general_err;
+  }
+  enter_error(failure{errc::driver, "the RDMA device did not take a request"}.with_errno(code));
+}
+
+void verbs_pair::ring() noexcept {
+  if (home_.has_list(*this)) post(home_.list_for(*this));
+}
+
+posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
+  CORDMA_REQUIRE(!receives_.full());
+  CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
+  const std::uint32_t place = receives_.reserve();
+  receives_[place] = recv_slot{.id = r.id,
+                               .byte_len = 0,
+                               .imm = 0,
+                               .vendor_err = 0,
+                               .op = opcode::recv,
+                               .status = wc_status::success,
+                               .has_imm = false,
+                               .on_device = false,
+                               .invalidated = 0};
+  if (failed_) {
+    finish(place, wc_status::wr_flush_err);
+    return posted::pending;
+  }
+  receives_[place].on_device = true;
+  int code = 0;
+  if (datagrams()) {
+    room_->keep(place, r);
+    code = post_datagram(place);
+  } else {
+    receive_request request(r, receive_ids_ | place);
+    ibv_recv_wr* bad = nullptr;
+    code = ibv_post_recv(qp_.get(), &request.wr, &bad);
+  }
+  if (code != 0) [[unlikely]] {
+    finish(place, wc_status::general_err);
+    enter_error(failure{errc::driver, "the RDMA device did not take a receive"}.with_errno(code));
+  }
+  return posted::pending;
+}
+
+// ---- completions of a queue pair ----
+
+// What the device says, in the words that hold for all transports. A queue pair refuses what the
+// connection has no right to as an invalid request. A receive fails as one whose message would invalidate
+// what it must not. Soft-RoCE has words of its own for a message that
+// is longer than its receive.
+wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
+  const bool bad_key = op == opcode::recv && status == wc_status::rem_inv_req_err;
+  if (bad_key) return wc_status::loc_access_err;
+  if (status == wc_status::rem_inv_req_err && !has(theirs_.rights, right_for(op))) {
+    return wc_status::rem_access_err;
+  }
+  if (!home_.owner().hardware().is_soft_roce()) return status;
+  if (op == opcode::recv && status == wc_status::loc_qp_op_err) return wc_status::loc_len_err;
+  const bool send = op == opcode::send || op == opcode::send_imm;
+  return send && status == wc_status::rem_op_err ? wc_status::rem_inv_req_err : status;
+}
+
+wc_status verbs_pair::begin_receive(const ibv_wc& wc) noexcept {
+  if (phase_ == phase::accepting && wc.status == IBV_WC_SUCCESS) {
+    // Faster than the client's last word, and as good.
+    rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
+    came_up({});
+  }
+  return told(opcode::recv, to_status(wc.status));
+}
+
+completion verbs_pair::outcome_of(const send_slot& s) noexcept {
+  completion c{.id = s.id,
+               .byte_len = s.byte_len,
+               .vendor_err = s.vendor_err,
+               .status = s.status,
+               .op = s.op};
+  if (s.op == opcode::bind) [[unlikely]]
+    c.key = windows_.bound(s.window, s.status);
+  return c;
+}
+
+// Most completions: of the request whose turn it is, and nothing else is to be done or told before.
+[[gnu::always_inline]] inline bool verbs_pair::takes_usual(const ibv_wc& wc) noexcept {
+  const send_slot& s = sends_[sends_.done];
+  const bool is_next = wc.wr_id == (send_ids_ | (sends_.done & twenty_bits)) && !sends_.idle();
+  if (!is_next || wc.status != IBV_WC_SUCCESS || s.op == opcode::bind || has_parked_ ||
+      sends_.taken != sends_.done || phase_ >= phase::closing || !home_.has_room()) {
+    return false;
+  }
+  home_.tell({.id = s.id, .byte_len = s.byte_len, .op = s.op});
+  sends_.taken = ++sends_.done;
+  ++activity_;
+  return true;
+}
+
+// Likewise of a receive on a connection.
+[[gnu::always_inline]] inline bool verbs_pair::takes_usual_receive(const ibv_wc& wc) noexcept {
+  const auto place = static_cast<std::uint32_t>(wc.wr_id) & twenty_bits;
+  if (wc.wr_id != (receive_ids_ | place) || place >= receives_.depth()) return false;
+  recv_slot& s = receives_[place];
+  if (wc.status != IBV_WC_SUCCESS || !s.on_device || !takes_usual_ || phase_ != phase::open ||
+      receives_.any_finished() || !home_.has_room()) {
+    return false;
+  }
+  s.byte_len = wc.byte_len;
+  note_kind(s, wc);
+  s.on_device = false;
+  home_.tell(outcome_of(s));
+  receives_.release(place);
+  ++activity_;
+  return true;
+}
+
+// What it was that arrived.
+[[gnu::always_inline]] inline void verbs_pair::note_kind(recv_slot& slot,
+                                                         const ibv_wc& wc) noexcept {
+  slot.op = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
+  if (wc.wc_flags == 0) return;
+  slot.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+  slot.imm = slot.has_imm ? ntohl(wc.imm_data) : 0;
+  slot.invalidated = invalidated_by(wc, home_.owner().hardware());
+}
+
+void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
+  const std::uint32_t ahead = (number - sends_.done) & twenty_bits;
+  if (ahead >= sends_.posted - sends_.done) {
+    return enter_error({errc::driver, "the device completed a request that was never posted"});
+  }
+  end_sends(ahead + 1, wc);
+  settle();
+  if (phase_ == phase::closing) advance_close();
+}
+
+// Those before the last one asked for no completion of their own: having none, they succeeded.
+void verbs_pair::end_sends(std::uint32_t count, const ibv_wc& wc) noexcept {
+  sends_.done += count;
+  send_slot& last = sends_[sends_.done - 1];
+  last.status = told(last.op, to_status(wc.status));
+  if (last.status == wc_status::success) return;
+  last.byte_len = 0;
+  last.vendor_err = wc.vendor_err;
+  if (!datagrams()) fail_request(last.status, last.op, wc.vendor_err);
+}
+
+void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
+  if (place >= receives_.depth() || !receives_[place].on_device) {
+    return enter_error({errc::driver, "the device completed a receive that was never posted"});
+  }
+  recv_slot& slot = receives_[place];
+  const wc_status status = begin_receive(wc);
+  if (status == wc_status::success) {
+    watch_.on_arrival();
+    if (datagrams() && !take_datagram(place, wc)) return;
+    if (!datagrams()) slot.byte_len = wc.byte_len;
+    note_kind(slot, wc);
+  } else {
+    slot.vendor_err = wc.vendor_err;
+  }
+  finish(place, status);
+  if (status != wc_status::success) fail_request(status, opcode::recv, wc.vendor_err);
+}
+
+completion verbs_pair::outcome_of(const recv_slot& s) noexcept {
+  return {.id = s.id,
+          .byte_len = s.byte_len,
+          .imm = s.imm,
+          .vendor_err = s.vendor_err,
+          .status = s.status,
+          .op = s.op,
+          .has_imm = s.has_imm,
+          .key = s.invalidated};
+}
+
+void verbs_pair::finish(std::uint32_t place, wc_status status) noexcept {
+  receives_[place].on_device = false;
+  receives_[place].status = status;
+  receives_.finish(place);
+  settle();
+}
+
+// What the device does not know of ends when everything before it has.
+void verbs_pair::settle() noexcept {
+  while (!sends_.idle() && !sends_[sends_.done].on_device) {
+    send_slot& slot = sends_[sends_.done++];
+    if (failed_ && slot.status == wc_status::success) slot.status = wc_status::wr_flush_err;
+    if (slot.status != wc_status::success) slot.byte_len = 0;
+  }
+  if (sends_.idle()) has_parked_ = false;
+  if (has_completions()) home_.mark_completed(completed_link_);
+  if (failed_ && !outstanding() && phase_ == phase::dead) home_.home().remove(timer_);
+}
+
+std::size_t verbs_pair::take(std::span<completion> out) noexcept {
+  std::size_t n = 0;
+  while (n < out.size() && sends_.taken != sends_.done) {
+    out[n++] = outcome_of(sends_[sends_.taken++]);
+  }
+  while (n < out.size() && receives_.any_finished()) out[n++] = outcome_of(receives_.take());
+  return n;
+}
+
+void verbs_pair::on_probe(const ibv_wc& wc) noexcept {
+  probing_ = false;
+  if (wc.status != IBV_WC_SUCCESS) enter_error(reset("it does not answer any more"));
+}
+
+void verbs_pair::on_completion(const ibv_wc& wc) noexcept {
+  const work_id id = unpack(wc.wr_id);
+  if (id.generation != place_.generation) return;  // of one that sat here before
+  ++activity_;
+  switch (id.what) {
+    case work::send: return on_send(id.number, wc);
+    case work::receive:
+    case work::datagram_receive: return on_receive(id.number, wc);
+    default: return on_probe(wc);
+  }
+}
+
+// ---- completions of an adapter ----
+
+void verbs_adapter::drain(ibv_cq* queue) noexcept {
+  for (const auto& q : queues_) {
+    if (q->queue.get() != queue) continue;
+    if (q->telling != nullptr) tell(*q->telling);
+    while (take_from(*q) == completions_per_poll) {}
+  }
+}
+
+[[gnu::noinline]] std::size_t verbs_adapter::take_from(completion_queue& q) noexcept {
+  completion_batch batch;
+  const std::size_t count = q.queue.take(batch.taken);
+  if (count == 0) return 0;
+  batch.end = batch.next + count;
+  taken_since_armed_ = true;
+  completion_batch* const before = std::exchange(q.telling, &batch);
+  tell(batch);
+  q.telling = before;
+  return count;
+}
+
+[[gnu::always_inline]] inline void verbs_adapter::tell(completion_batch& batch) noexcept {
+  while (batch.next != batch.end) on_completion(*batch.next++);
+}
+
+[[gnu::always_inline]] inline void verbs_adapter::on_completion(const ibv_wc& wc) noexcept {
+  const std::uint32_t index = unpack(wc.wr_id).place;
+  verbs_pair* const p = index < seats_.size() ? seats_[index].pair : nullptr;
+  if (p == nullptr || !(p->takes_usual(wc) || p->takes_usual_receive(wc))) [[unlikely]]
+    on_unusual(p, wc);
+}
+
+void verbs_adapter::on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept {
+  const work_id id = unpack(wc.wr_id);
+  if (id.what > work::probe && id.what != work::datagram_receive) return on_own_completion(wc);
+  if (p != nullptr) p->on_completion(wc);
+}
+
+// Of what is the adapter's own, rather than a queue pair's.
+void verbs_adapter::on_own_completion(const ibv_wc& wc) noexcept {
+  const work_id id = unpack(wc.wr_id);
+  if (id.what == work::shared_receive) return on_shared_receive(id, wc);
+  if (control_ != nullptr) control_->on_completion(id, wc);
+}
+
+std::size_t verbs_adapter::hand_out(std::span<completion> out) noexcept {
+  std::size_t n = 0;
+  list<pair_link> again;
+  while (n < out.size() && !completed_.empty()) {
+    pair_link& link = completed_.pop_front();
+    n += link.owner->take(out.subspan(n));
+    if (link.owner->has_completions()) again.push_back(link);
+  }
+  completed_.splice_back(again);
+  return n + hand_out_shared(out.subspan(n));
+}
+
+std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
+  // What could not be handed out before comes first.
+  const bool at_once = completed_.empty() && completed_shared_.empty();
+  out_ = out.data();
+  out_end_ = at_once ? out_ + out.size() : out_;
+  bool found = false;
+  if (waiting_ > 0 || polls_to_look_ == 0) {
+    polls_to_look_ = polls_per_look;
+    found = look();
+  } else {
+    --polls_to_look_;
+  }
+  for (const auto& q : queues_) {
+    if (take_from(*q) != 0) found = true;
+  }
+  if (found || !events_.empty()) progressed = true;
+  const auto n = static_cast<std::size_t>(out_ - out.data());
+  out_ = out_end_ = nullptr;
+  if (completed_.empty() && completed_shared_.empty()) [[likely]]
+    return n;
+  return n + hand_out(out.subspan(n));
+}
+
+}  // namespace cordma::transport::verbs
