@@ -62,6 +62,8 @@ context_options side::only_verbs(transport::verbs_options verbs) {
 task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options) {
   connect_options o;
   o.endpoint = options;
+  // A request that is lost is sent again after four seconds.
+  o.endpoint.connect_timeout = std::chrono::seconds(30);
   const std::string at = ":" + std::to_string(port);
   if (on_server()) {
     Listener listener = here->worker.listen(named("RDMA_HOST_SELF") + at).value();
