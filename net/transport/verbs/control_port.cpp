@@ -114,7 +114,7 @@ void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
     verbs_pair* const p = home_.find(m.to_pair);
     if (p != nullptr && p->peer_control() == wc.src_qp) {
       p->on_word(m);
-    } else if (p == nullptr && m.what != word::unknown) {
+    } else if (p == nullptr && m.what != word::unknown && m.what != word::heard) {
       answer_unknown(m, wc, all.first<grh_bytes>());
     }
   }
@@ -126,7 +126,7 @@ void control_port::answer_unknown(const control_message& m, const ibv_wc& wc,
   const gid_bytes sender = sender_of(header);
   ibv_ah* const to = home_.handle_to(datagram_address{.gid = sender, .lid = wc.slid});
   if (to == nullptr) return;
-  send({.what = m.what == word::goodbye ? word::goodbye : word::unknown,
+  send({.what = m.what == word::goodbye ? word::heard : word::unknown,
         .to_pair = m.from_pair,
         .from_pair = m.to_pair,
         .to_token = m.from_token,

@@ -242,15 +242,18 @@ void verbs_pair::on_word(const control_message& m) noexcept {
       if (carrying() && id_ == nullptr) enter_error(reset("the peer ended it"));
       return;
     case word::sent: return watch_.on_told(m.count);
+    case word::heard:
+      if (phase_ != phase::goodbye_sent) return;
+      break;
     case word::goodbye: break;
   }
   const failure closed{errc::not_connected, "the connection was closed by " + peer_};
   peer_said_goodbye_ = true;
   switch (phase_) {
     case phase::accepting: came_up({}); [[fallthrough]];
-    case phase::open: say(word::goodbye); return enter_error(closed);
+    case phase::open: say(word::heard); return enter_error(closed);
     case phase::goodbye_sent: return enter_error(closed);
-    case phase::dead: return say(word::goodbye);
+    case phase::dead: return say(word::heard);
     default: return;
   }
 }

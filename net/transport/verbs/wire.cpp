@@ -121,7 +121,7 @@ bool decode(std::span<const std::byte> in, control_message& m) noexcept {
   if (byte_at(in, 4) != wire_version) return false;
   const std::uint8_t kind = byte_at(in, 5);
   if (kind < static_cast<std::uint8_t>(word::goodbye)) return false;
-  if (kind > static_cast<std::uint8_t>(word::sent)) return false;
+  if (kind > static_cast<std::uint8_t>(word::heard)) return false;
   m.what = static_cast<word>(kind);
   m.count = load<std::uint16_t>(&in[6]);
   m.to_pair = load<std::uint32_t>(&in[8]);

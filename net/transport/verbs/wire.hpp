@@ -70,7 +70,8 @@ enum class word : std::uint8_t {
   attach = 2,    // out of band: I am connected to you
   attached = 3,  // ... and I to you
   unknown = 4,   // there is no such queue pair here, or not any more
-  sent = 5       // over UC I sent `count` messages of few packets that take a receive, modulo 2^16
+  sent = 5,      // over UC I sent `count` messages of few packets that take a receive, modulo 2^16
+  heard = 6      // the answer to goodbye; is never answered itself, so that two dead ends fall silent
 };
 struct control_message {
   word what = word::goodbye;

@@ -1,0 +1,43 @@
+// How a connection ends for good: in silence.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+long packets_sent() {
+  FILE* const told = ::popen("rdma-counter sent_pkts", "r");
+  REQUIRE(told != nullptr);
+  long packets = -1;
+  CHECK(std::fscanf(told, "%ld", &packets) == 1);
+  CHECK(::pclose(told) == 0);
+  return packets;
+}
+
+task<> go_on(int passes) {
+  for (int i = 0; i < passes; ++i) co_await yield();
+}
+
+}  // namespace
+
+TEST_CASE("K10: a goodbye that was said twice is answered twice, and then both ends fall silent") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    wire w = co_await connect(on);
+    auto closing = w.client.close().start();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // more than it waits for an answer
+    co_await closing;
+    while (w.server.state() != endpoint_state::closed) co_await w.server.state_changed();
+    co_await go_on(20'000);
+    const long before = packets_sent();
+    co_await go_on(20'000);
+    CHECK(packets_sent() - before < 10);  // rdma_cm may have a word left
+  });
+}
