@@ -1,9 +1,10 @@
 // How a connection ends for good: in silence.
+#include "told.hpp"
+
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
 #include <chrono>
-#include <cstdio>
 #include <string>
 #include <thread>
 
@@ -12,14 +13,7 @@ using namespace cordma::test;
 
 namespace {
 
-long packets_sent() {
-  FILE* const told = ::popen("rdma-counter sent_pkts", "r");
-  REQUIRE(told != nullptr);
-  long packets = -1;
-  CHECK(std::fscanf(told, "%ld", &packets) == 1);
-  CHECK(::pclose(told) == 0);
-  return packets;
-}
+long packets_sent() { return std::stol(told("rdma-counter sent_pkts")); }
 
 task<> go_on(int passes) {
   for (int i = 0; i < passes; ++i) co_await yield();

@@ -1,4 +1,6 @@
 // Many endpoints that receive from one shared receive queue of the device.
+#include "told.hpp"
+
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/stage.hpp>
@@ -7,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -18,21 +19,8 @@ using namespace cordma::test;
 
 namespace {
 
-// The first line of what a program says.
-std::string told(const std::string& command) {
-  FILE* const pipe = ::popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::array<char, 256> line{};
-  std::string all;
-  while (std::fgets(line.data(), line.size(), pipe) != nullptr) all += line.data();
-  REQUIRE(::pclose(pipe) == 0);
-  return all;
-}
-
 // Messages that came when there was no receive, as the device counts them.
 long without_receive() { return std::stol(told("rdma-counter rcvd_rnr_err")); }
-// "0: rxe0: pd 2 cq 3 qp 5 ...": what is on the device.
-std::string on_device() { return told("rdma resource show"); }
 
 struct crowd {
   std::vector<wire> wires;
@@ -540,7 +528,5 @@ TEST_CASE("Q3: with traffic in flight all goes in any order, without waiting and
     CHECK(world.low->done());
     CHECK(world.pool->available() == 8);
   }
-  // The last object of a connection goes with its last packet.
-  for (int i = 0; i < 300 && on_device() != before; ++i) {}
-  CHECK(on_device() == before);
+  CHECK(is_again(before));
 }
