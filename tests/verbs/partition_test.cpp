@@ -70,8 +70,12 @@ task<> wait_with_two_patiences(side* here) {
   MemoryRegion memory = here->memory(64);
   send_operation patient = second.send(memory.all().first(8)).start();
   send_operation hasty = first.send(memory.all().part(8, 8)).start();
+  send_operation behind = first.send(memory.all().part(16, 8)).start();
   const result<void> failed = co_await hasty.result();
   CHECK(failed.code() == errc::connection_reset);
+  CHECK(failed.why().wc_status() == static_cast<int>(transport::wc_status::retry_exc_err));
+  const result<void> never_begun = co_await behind.result();
+  CHECK(never_begun.code() == errc::flushed);
   CHECK_FALSE(patient.done());
   const result<void> failed_too = co_await patient.result();
   CHECK(failed_too.code() == errc::connection_reset);
@@ -170,7 +174,9 @@ TEST_CASE(
   here.worker.run(fall_silent(&here));
 }
 
-TEST_CASE("M7: of two messages into a cut wire the one with the shorter peer_timeout fails first") {
+TEST_CASE(
+    "M7, D11: of two messages into a cut wire the one with the shorter peer_timeout fails first, "
+    "and what stands behind it is flushed") {
   side here;
   here.worker.run(wait_with_two_patiences(&here));
 }

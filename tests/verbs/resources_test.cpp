@@ -4,7 +4,10 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <unistd.h>
+
 #include <array>
+#include <optional>
 #include <string>
 
 using namespace cordma;
@@ -15,6 +18,12 @@ namespace {
 enum class way : std::uint8_t { closed, closed_by_server, aborted, dropped, withdrawn, rejected };
 constexpr std::array<way, 6> all_ways{way::closed,  way::closed_by_server, way::aborted,
                                       way::dropped, way::withdrawn,        way::rejected};
+
+// Of this process, in KiB.
+long pinned() {
+  return std::stol(
+      told("sed -n 's/^VmPin:[[:blank:]]*//p' /proc/" + std::to_string(::getpid()) + "/status"));
+}
 
 task<> never_come_up(stage& on, way how) {
   Listener listener = on.server().listen(on.server_address()).value();
@@ -79,4 +88,14 @@ TEST_CASE(
   }
   INFO("before: ", before, "after: ", on_device());
   CHECK(is_again(before));
+}
+
+TEST_CASE("C5: memory is pinned as long as it is registered") {
+  constexpr std::size_t bytes = 16U << 20U;
+  stage s;
+  const long before = pinned();
+  std::optional<MemoryRegion> region = client_memory(s, bytes);
+  CHECK(pinned() - before >= static_cast<long>(bytes / 1024));
+  region.reset();
+  CHECK(pinned() == before);
 }
