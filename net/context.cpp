@@ -278,6 +278,13 @@ result<ibv_pd*> Context::native_pd() const {
   return detail::no_native_handles();
 }
 
+result<void> Context::require(std::string_view extra) const {
+  for (const auto& d : core_->domains) {
+    if (d->caps().has_native_handles) return d->require(extra);
+  }
+  return detail::no_native_handles();
+}
+
 std::vector<std::pair<kind, failure>> Context::missing() const { return core_->missing; }
 
 const std::vector<config_entry>& Context::configuration() const noexcept {

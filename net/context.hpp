@@ -64,6 +64,11 @@ class Context {
   // not_supported: no transport of this Context stands on libibverbs.
   [[nodiscard]] result<ibv_pd*> native_pd() const;
 
+  // Nothing, where the RDMA device of this Context has what `cordma-info --devices` lists by this name ("XRC",
+  // "memory windows of type 2"), and cordma offers it. Errors: not_supported, and which of both is missing;
+  // invalid_value: no such name, with those there are.
+  [[nodiscard]] result<void> require(std::string_view extra) const;
+
   [[nodiscard]] std::vector<transport::capabilities> transports() const;
   // Null where this context does not have it. Lives as long as the context.
   [[nodiscard]] const transport::capabilities* find(transport::kind k) const noexcept;

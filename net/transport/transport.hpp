@@ -322,6 +322,11 @@ class domain {
     static_cast<void>(lkey);
     return nullptr;
   }
+  // Context::require().
+  [[nodiscard]] virtual result<void> require(std::string_view extra) const {
+    static_cast<void>(extra);
+    return errc::not_supported;
+  }
   // `home` outlives the adapter: its timers and its clock are the only time there is.
   virtual result<std::unique_ptr<adapter>> open(reactor& home) = 0;
 };

@@ -379,6 +379,7 @@ const std::array table{
     cell("Context.register_memory", worker_in, [](g_& g) { return g.on.client_context().register_memory(g.local.bytes(), access::local_write); }, {none, ok, none, none, none, none}),
     cell("Context.transports", worker_in, [](g_& g) { return g.on.client_context().transports(); },             {none,  ok,    none,  none,  none,  none}),
     cell("Context.own_host", worker_in, [](g_& g) { return g.on.client_context().own_host(g.on.over()); },      {none,  ok,    none,  none,  none,  none}),
+    cell("Context.require", worker_in, [](g_& g) { return as_said(g, g.on.client_context().require("solicited events").code()); }, {none, ok, none,  none,  none,  none}),
     cell("Context.native_pd", worker_in, [](g_& g) { return as_said(g, g.on.client_context().native_pd().code()); }, {none, ok, none,  none,  none,  none}),
     cell("Context.missing", worker_in, [](g_& g) { return g.on.client_context().missing(); },                   {none,  ok,    none,  none,  none,  none}),
     // clang-format on

@@ -46,6 +46,9 @@ TEST_CASE("H1: handles of libibverbs are had where it is in use, and refused oth
   CHECK(pd.ok() == has);
   CHECK(mr.ok() == has);
   if (!pd) refused(pd, "stands on libibverbs");
+  const result<void> extra = s.client_context().require("asynchronous events");
+  CHECK(extra.ok() == has);
+  if (!extra) refused(extra, "stands on libibverbs");
   const result<ConnectionRequest> none = s.client().adopt(nullptr);
   if (has) CHECK(none.code() == errc::invalid_value);
   if (!has) refused(none, "stands on libibverbs");

@@ -160,3 +160,15 @@ TEST_CASE("Q12: whether a process may fork is said") {
   const bool unneeded = ibv_is_fork_initialized() == IBV_FORK_UNNEEDED;
   CHECK((report.find("safe, the kernel copies for the child") != std::string::npos) == unneeded);
 }
+
+TEST_CASE("A2: whatever the device lacks, or cordma does not offer, is not_supported by name") {
+  const asked a;
+  for (const transport::verbs::extra& e : a.extras) {
+    CAPTURE(e.name);
+    const errc expected = e.on_device && e.offered ? errc::ok : errc::not_supported;
+    CHECK(a.context.require(e.name).code() == expected);
+  }
+  CHECK(a.context.require("XRC").code() == errc::not_supported);
+  CHECK(a.context.require("shared receive queues").ok());
+  CHECK(a.context.require("wings").code() == errc::invalid_value);
+}

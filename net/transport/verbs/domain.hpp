@@ -27,6 +27,7 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   void deregister_memory(std::uint32_t lkey) noexcept override;
   [[nodiscard]] ibv_pd* native_pd() const noexcept override { return pd_.get(); }
   [[nodiscard]] ibv_mr* native_mr(std::uint32_t lkey) noexcept override;
+  [[nodiscard]] result<void> require(std::string_view extra) const override;
   result<std::unique_ptr<adapter>> open(reactor& home) override;
 
   [[nodiscard]] const device& hardware() const noexcept { return device_; }

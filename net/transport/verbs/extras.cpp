@@ -1,5 +1,6 @@
 #include <cordma/net/transport/verbs/extras.hpp>
 
+#include <cordma/net/transport/verbs/domain.hpp>
 #include <cordma/net/transport/verbs/window.hpp>
 
 #include <fcntl.h>
@@ -83,6 +84,20 @@ std::vector<extra> ask_extras(ibv_context* context) {
           {"import by other processes", can_be_imported(context), false},
           {"remote flush", flag_ex(flush_global | flush_persistent), false},
           {"atomic write", flag_ex(atomic_write), false}};
+}
+
+result<void> verbs_domain::require(std::string_view extra) const {
+  std::string names;
+  for (const verbs::extra& one : ask_extras(context())) {
+    names += (names.empty() ? "" : ", ") + std::string(one.name);
+    if (extra != one.name) continue;
+    if (one.on_device && one.offered) return {};
+    return failure{errc::not_supported,
+                   hardware().name + (one.on_device ? " has " : " lacks ") + one.name +
+                       (one.on_device ? ", but cordma does not offer it" : "")};
+  }
+  return failure{errc::invalid_value,
+                 "no RDMA device is asked for \"" + std::string(extra) + "\"; there are: " + names};
 }
 
 }  // namespace cordma::transport::verbs
