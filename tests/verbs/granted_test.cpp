@@ -36,6 +36,13 @@ class altered_device {
     exhausted = false;
   }
   [[nodiscard]] ibv_pd* pd() noexcept { return device_.pd(); }
+  void refuse_completion_queues() {
+    verbs_get_ctx(device_.context())->create_cq_ex = [](ibv_context*,
+                                                        ibv_cq_init_attr_ex*) -> ibv_cq_ex* {
+      errno = ENOMEM;
+      return nullptr;
+    };
+  }
   inline static ibv_qp_cap given{};
   inline static bool exhausted = false;
 
@@ -99,6 +106,16 @@ TEST_CASE("B5: bytes that the device does not take inline are not said to be gra
   asked.inline_bytes = 64;
   const std::unique_ptr<queue_pair> made = f.at->create(asked).value();
   CHECK(made->actual().inline_bytes == 16);
+}
+
+TEST_CASE("B5: a device without room for a completion queue says what to do about it") {
+  fixture f;
+  f.hardware.refuse_completion_queues();
+  const result<std::unique_ptr<adapter>> opened = f.device->open(f.loop);
+  REQUIRE_FALSE(opened.ok());
+  CAPTURE(opened.why().message());
+  CHECK(opened.code() == errc::no_memory);
+  CHECK(opened.why().message().find("lower verbs.cq_entries") != std::string::npos);
 }
 
 TEST_CASE("B5: a device without room for a queue pair says what to do about it") {

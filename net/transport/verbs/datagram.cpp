@@ -41,8 +41,7 @@ failure cannot_announce(int code, const address& name) {
   const char* const remedy =
       code == ENOBUFS ? "raise net.ipv4.igmp_max_memberships"
                       : "the RDMA port's network interface must be up and able to multicast";
-  return failure::from_os(code, "telling the network that this port joins the group " +
-                                    name.text() + " (" + remedy + ")");
+  return failure::from_os(code, "joining the group " + name.text() + " (" + remedy + ")");
 }
 
 // Switches and the kernel hear of a membership through a socket; the device only filters.
@@ -50,7 +49,7 @@ result<unique_fd> announce_membership(const gid_bytes& group, unsigned interface
                                       const address& name) {
   const bool v4 = group[0] == std::byte{0};
   unique_fd socket_file(::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket_file) return cannot_announce(errno, name);
+  if (!socket_file) return failure::from_os(errno, "joining the group " + name.text());
   int code = 0;
   if (v4) {
     ip_mreqn r{};
