@@ -12,10 +12,10 @@ constexpr std::uint64_t least_buffer = 4096;          // bytes
 constexpr std::uint64_t largest_buffer = 1ULL << 30;  // bytes
 constexpr std::uint64_t largest_ring = 1ULL << 28;    // bytes
 constexpr std::uint64_t largest_backlog = 65535;      // connections
-constexpr int most_gid_index = 65535;
-constexpr std::uint64_t largest_depth = 65536;       // requests
-constexpr std::uint64_t least_queue = 256;           // completions
-constexpr std::uint64_t largest_queue = 1ULL << 22;  // completions
+constexpr int most_gid_index = 255;                   // a path has 8 bits for it
+constexpr std::uint64_t largest_depth = 65536;        // requests
+constexpr std::uint64_t least_queue = 256;            // completions
+constexpr std::uint64_t largest_queue = 1ULL << 22;   // completions
 constexpr const char* file_variable = "CORDMA_CONFIG";
 
 void demand(const result<void>& outcome) {

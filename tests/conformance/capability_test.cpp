@@ -1,6 +1,5 @@
 // Capabilities are data, and the data is true: generated, no list by hand.
 #include <doctest/doctest.h>
-#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <algorithm>
@@ -209,10 +208,14 @@ class untouched_memory {
 
 }  // namespace
 
-TEST_CASE("B5: a byte more than max_message is refused before it is posted, gathered or whole" *
-          not_on(transport::kind::verbs, "registering so much memory would lock it")) {
+TEST_CASE("B5: a byte more than max_message is refused before it is posted, gathered or whole") {
   stage s;
   s.play([](stage& on) -> task<> {
+    constexpr std::size_t most_locked = 64 << 20;
+    if (on.over() == transport::kind::verbs && on.caps().max_message > most_locked) {
+      MESSAGE("not tried: registering ", on.caps().max_message, " bytes would lock them");
+      co_return;
+    }
     wire w = co_await connect(on);
     Endpoint& e = w.client;
     const std::size_t beyond = on.caps().max_message + 1;

@@ -149,6 +149,7 @@ TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest i
                                     {"CORDMA_VERBS_SERVICE_LEVEL", "16"},
                                     {"CORDMA_VERBS_TIMEOUT", "32"},
                                     {"CORDMA_VERBS_RETRY_COUNT", "8"},
+                                    {"CORDMA_VERBS_GID_INDEX", "256"},
                                     {"CORDMA_VERBS_CQ_LIMIT", "255"},
                                     {"CORDMA_VERBS_CALLS", "best"}}) {
     CAPTURE(std::string(name));

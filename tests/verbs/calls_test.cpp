@@ -206,6 +206,7 @@ TEST_CASE(
     CHECK(w.client.inflight() == 0);
     REQUIRE(w.client.first_cause() != nullptr);
     CHECK(w.client.first_cause()->code() == errc::driver);
+    CHECK(w.client.first_cause()->message().find("connect again") != std::string::npos);
     CHECK(all_zero(target.bytes().subspan(8)));
   }(&at));
 }

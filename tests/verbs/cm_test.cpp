@@ -3,9 +3,13 @@
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
+#include <cordma/net/transport/verbs/pair.hpp>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -62,6 +66,39 @@ TEST_CASE("M4: no address, no answer, nobody there, a no: each is told as what i
     const result<Endpoint> refused = co_await connecting.result();
     CHECK(refused.code() == errc::rejected);  // REJECTED, by the program
   });
+}
+
+TEST_CASE("M4: where one address of a name does not answer the next one is tried") {
+  reactor loop{reactor_options{.mode = wait_mode::polling}};
+  const std::shared_ptr<transport::domain> device = transport::make_verbs({}).value();
+  const std::unique_ptr<transport::adapter> at = device->open(loop).value();
+  const std::string self = own_host();
+  const std::unique_ptr<transport::listener> listener = at->listen({.host = self}).value();
+  const auto next = [&at, &loop] {
+    while (!at->has_events()) {
+      bool progressed = false;
+      CHECK(at->poll({}, progressed) == 0);
+      static_cast<void>(loop.turn());
+    }
+    return at->next_event();
+  };
+  transport::verbs::verbs_pair client(static_cast<transport::verbs::verbs_adapter&>(*at), {});
+  REQUIRE(client.make().ok());
+  const auto place = transport::verbs::resolve(listener->bound(), false).value().front();
+  client.begin({place, place}, self, {});
+  const transport::cm_event first = next();
+  REQUIRE(first.what == transport::cm_event::type::connect_request);
+  // Nobody answers it, and after a minute the connection manager gives up.
+  transport::verbs::cm_news gave_up;
+  gave_up.what = RDMA_CM_EVENT_UNREACHABLE;
+  gave_up.status = -ETIMEDOUT;
+  client.on_news(gave_up);
+  const transport::cm_event second = next();
+  REQUIRE(second.what == transport::cm_event::type::connect_request);
+  const auto server = at->accept(second.request, {}, {}).value();
+  for (int up = 0; up < 2; ++up) {
+    CHECK(next().what == transport::cm_event::type::established);
+  }
 }
 
 TEST_CASE("M5: read depths 1 and 16: as many reads as are started come back, at the agreed depth") {

@@ -2,7 +2,10 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <cordma/net/transport/verbs/device.hpp>
+
 #include <algorithm>
+#include <cstdlib>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -83,10 +86,64 @@ TEST_CASE("I1: settings reach the queue pair and can be read back") {
     CHECK(property_of(*e, "timeout") == "15");
     CHECK(property_of(*e, "retry_count") == "5");
     CHECK(property_of(*e, "rnr_timer") == "12");
+    CHECK(property_of(*e, "relaxed_ordering") == "true");
+    CHECK(property_of(*e, "pkey") == "0xffff");
     CHECK(e->actual().send_depth >= 300);
     CHECK(e->actual().recv_depth >= 200);
   }
   CHECK(property_of(w.client, "pair") == property_of(w.server, "peer_pair"));
+}
+
+namespace {
+
+std::string own_v6_host() {
+  const char* const named = std::getenv("RDMA_HOST_SELF_V6");
+  REQUIRE(named != nullptr);
+  return named;
+}
+
+int gid_index_of(const std::string& host) {
+  const auto device = transport::verbs::open_device({}).value();
+  for (const ibv_gid_entry& e : device.gids) {
+    if (transport::verbs::to_text(e.gid) == host) return static_cast<int>(e.gid_index);
+  }
+  FAIL("the device has the GID of each of its addresses");
+  return -1;
+}
+
+task<> meet_by_gid(pair_of_hosts* h, int demanded) {
+  Listener listener = h->server.listen("[" + own_v6_host() + "]:0").value();
+  const std::string where = "[" + own_v6_host() + "]:" + std::to_string(listener.bound().port);
+  connect_operation connecting = h->client.connect(where).start();
+  ConnectionRequest request = co_await listener.next();
+  const result<Endpoint> server = co_await request.accept().result();
+  const result<Endpoint> client = co_await connecting.result();
+  if (demanded == gid_index_of(own_v6_host())) {
+    REQUIRE(server.ok());
+    CHECK(property_of(*server, "gid_index") == std::to_string(demanded));
+    co_return;
+  }
+  REQUIRE_FALSE(server.ok());
+  CHECK(server.code() == errc::unreachable);
+  CAPTURE(server.why().message());
+  CHECK(server.why().message().find("verbs.gid_index demands " + std::to_string(demanded)) !=
+        std::string::npos);
+  CHECK(client.code() == errc::rejected);
+}
+
+}  // namespace
+
+TEST_CASE("I1: whoever accepts a client does so from the GID demanded, or turns it away") {
+  const int right = gid_index_of(own_v6_host());
+  const int wrong = gid_index_of(own_host());
+  REQUIRE(right != wrong);
+  for (const int demanded : {right, wrong}) {
+    CAPTURE(demanded);
+    transport::verbs_options o;
+    o.gid_index = demanded;
+    pair_of_hosts h({}, o);
+    cordma::run(h.loop, meet_by_gid(&h, demanded));
+  }
 }
 
 TEST_CASE("I1: path MTUs that differ are negotiated to the smaller one, and data passes") {

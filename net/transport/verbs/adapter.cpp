@@ -33,7 +33,10 @@ result<void> verbs_adapter::prepare() {
     return failure::from_os(errno, "opening a verbs adapter (raise the limit with ulimit -n)");
   }
   channel_.reset(ibv_create_comp_channel(owner_->context()));
-  if (channel_ == nullptr) return failure::from_os(errno, "making a completion channel");
+  if (channel_ == nullptr) {
+    return failure::from_os(errno, "making a completion channel on " + owner_->hardware().name +
+                                       " (is it still here? see cordma-info --devices)");
+  }
   make_nonblocking(channel_->fd);
   cm_.reset(rdma_create_event_channel());
   if (cm_ == nullptr) {
@@ -84,7 +87,8 @@ result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
       polled_queue(owner_->hardware(), entries, channel_.get(), this));
   if (!q->queue.is_open()) {
     return failure::from_os(errno, "making a completion queue of " + std::to_string(entries) +
-                                       " entries on " + owner_->hardware().name);
+                                       " entries on " + owner_->hardware().name +
+                                       " (lower verbs.cq_entries, or ask for smaller depths)");
   }
   if (q->queue.entries() < least) {
     return failure{errc::full, "a completion queue of " + owner_->hardware().name +

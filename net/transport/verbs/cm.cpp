@@ -276,7 +276,7 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::accept(std::uint64_t request,
   const result<void> ready = made->make();
   if (!ready) return turn_away(ready.why());
   const result<void> answered = made->answer(*client, data);
-  if (!answered) return answered.why();
+  if (!answered) return turn_away(answered.why());
   return std::unique_ptr<queue_pair>(std::move(made));
 }
 

@@ -75,6 +75,13 @@ access right_for(opcode op) noexcept {
   }
 }
 
+failure not_taken(std::string_view what, int code) noexcept {
+  return failure::of(errc::driver, {what,
+                                    ": connect again; if that goes on, ask for smaller depths and "
+                                    "see the kernel's log"})
+      .with_errno(code);
+}
+
 std::uint64_t to_sges(const send_request& r, ibv_sge* sges) noexcept {
   const segment* const segments = r.segments;
   if (r.segment_count == 1) [[likely]] {
@@ -241,7 +248,7 @@ void verbs_pair::refused(std::uint32_t first, std::size_t count, std::size_t bad
     slot.on_device = false;
     if (!known || i == bad) slot.status = wc_status::general_err;
   }
-  enter_error(failure{errc::driver, "the RDMA device did not take a request"}.with_errno(code));
+  enter_error(not_taken("the RDMA device did not take a request", code));
 }
 
 void verbs_pair::ring() noexcept {
@@ -275,11 +282,14 @@ posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
     ibv_recv_wr* bad = nullptr;
     code = ibv_post_recv(qp_.get(), &request.wr, &bad);
   }
-  if (code != 0) [[unlikely]] {
-    finish(place, wc_status::general_err);
-    enter_error(failure{errc::driver, "the RDMA device did not take a receive"}.with_errno(code));
-  }
+  if (code != 0) [[unlikely]]
+    refused_receive(place, code);
   return posted::pending;
+}
+
+void verbs_pair::refused_receive(std::uint32_t place, int code) noexcept {
+  finish(place, wc_status::general_err);
+  enter_error(not_taken("the RDMA device did not take a receive", code));
 }
 
 // ---- completions of a queue pair ----

@@ -37,22 +37,32 @@ gid_bytes group_gid(const address& name) noexcept {
   return gid;
 }
 
+failure cannot_announce(int code, const address& name) {
+  const char* const remedy =
+      code == ENOBUFS ? "raise net.ipv4.igmp_max_memberships"
+                      : "the RDMA port's network interface must be up and able to multicast";
+  return failure::from_os(code, "joining the group " + name.text() + " (" + remedy + ")");
+}
+
 // Switches and the kernel hear of a membership through a socket; the device only filters.
-unique_fd announce_membership(const gid_bytes& group, unsigned interface_index) {
+result<unique_fd> announce_membership(const gid_bytes& group, unsigned interface_index,
+                                      const address& name) {
   const bool v4 = group[0] == std::byte{0};
   unique_fd socket_file(::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket_file) return socket_file;
+  if (!socket_file) return failure::from_os(errno, "joining the group " + name.text());
+  int code = 0;
   if (v4) {
     ip_mreqn r{};
     std::memcpy(&r.imr_multiaddr, &group[12], sizeof r.imr_multiaddr);
     r.imr_ifindex = static_cast<int>(interface_index);
-    static_cast<void>(::setsockopt(socket_file.get(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r));
+    code = ::setsockopt(socket_file.get(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r);
   } else {
     ipv6_mreq r{};
     std::memcpy(&r.ipv6mr_multiaddr, group.data(), group.size());
     r.ipv6mr_interface = interface_index;
-    static_cast<void>(::setsockopt(socket_file.get(), IPPROTO_IPV6, IPV6_JOIN_GROUP, &r, sizeof r));
+    code = ::setsockopt(socket_file.get(), IPPROTO_IPV6, IPV6_JOIN_GROUP, &r, sizeof r);
   }
+  if (code != 0) return cannot_announce(errno, name);
   return socket_file;
 }
 
@@ -84,11 +94,16 @@ int verbs_pair::post_datagram(std::uint32_t place) noexcept {
   return ibv_post_recv(qp_.get(), &wr, &bad);
 }
 
-// False: what came is longer than the receive. It is lost, and the receive waits for the next one.
+// False: what came is longer than the receive. It is lost, and the receive waits for the next one, or has
+// failed.
 bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept {
   const datagram_room::kept& k = room_->receives[place];
   const std::uint32_t bytes = wc.byte_len - std::min<std::uint32_t>(wc.byte_len, grh_bytes);
-  if (bytes > k.length) return post_datagram(place) != 0;
+  if (bytes > k.length) {
+    const int code = post_datagram(place);
+    if (code != 0) refused_receive(place, code);
+    return false;
+  }
   receives_[place].byte_len = bytes;
   if (k.from != nullptr) {
     const std::span<const std::byte, grh_bytes> header(room_->header(place), grh_bytes);
@@ -121,11 +136,12 @@ result<void> verbs_pair::join(const address& name) {
   const auto member = [&gid](const auto& g) { return g.first == gid; };
   if (std::any_of(groups_.begin(), groups_.end(), member)) return {};
   const std::optional<ibv_gid_entry> own = home_.owner().choose_gid(&gid);
-  unique_fd announced = announce_membership(gid, own ? own->ndev_ifindex : 0);
+  result<unique_fd> announced = announce_membership(gid, own ? own->ndev_ifindex : 0, name);
+  if (!announced) return announced.why();
   const ibv_gid raw = to_gid(gid);
   const int code = ibv_attach_mcast(qp_.get(), &raw, 0);
   if (code != 0) return failure::from_os(code, "joining the group " + name.text());
-  groups_.emplace_back(gid, std::move(announced));
+  groups_.emplace_back(gid, std::move(*announced));
   return {};
 }
 

@@ -88,11 +88,10 @@ result<void> find_pkey(device& d, std::uint16_t wanted) {
     if (ibv_query_pkey(d.context.get(), d.port, i, &value) != 0) continue;
     if (((ntohs(value) ^ wanted) & ~membership & 0xFFFF) != 0) continue;
     d.pkey_index = static_cast<std::uint16_t>(i);
+    d.pkey = ntohs(value);
     return {};
   }
-  std::array<char, 8> text{};
-  std::snprintf(text.data(), text.size(), "0x%04x", static_cast<unsigned>(wanted));
-  return failure{errc::not_found, "verbs.pkey " + std::string(text.data()) + ": port " +
+  return failure{errc::not_found, "verbs.pkey " + pkey_text(wanted) + ": port " +
                                       std::to_string(d.port) + " of " + d.name +
                                       " is not in that partition (see cordma-info --devices)"};
 }
@@ -170,11 +169,19 @@ std::string to_text(const ibv_gid& gid) {
   return text.data();
 }
 
+std::string pkey_text(std::uint16_t pkey) {
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "0x%04x", static_cast<unsigned>(pkey));
+  return text.data();
+}
+
 std::vector<ibv_gid_entry> read_gids(ibv_context* context, std::uint8_t port) {
   std::vector<ibv_gid_entry> all(most_gids);
   const ssize_t n = ibv_query_gid_table(context, all.data(), all.size(), 0);
   all.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-  std::erase_if(all, [port](const ibv_gid_entry& e) { return e.port_num != port; });
+  std::erase_if(all, [port](const ibv_gid_entry& e) {
+    return e.port_num != port || e.gid_index > most_gid_index;
+  });
   return all;
 }
 

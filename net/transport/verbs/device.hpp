@@ -54,6 +54,7 @@ struct device {
   ibv_port_attr port_attributes{};
   std::vector<ibv_gid_entry> gids;  // of this port, at the moment of opening
   std::uint16_t pkey_index = 0;
+  std::uint16_t pkey = 0;        // the one there
   std::uint32_t max_inline = 0;  // bytes; found by trying
   extended_calls extended;       // that it has and that are wanted
 
@@ -87,5 +88,7 @@ struct device {
 
 // For messages: "192.0.2.1" of a v4-mapped GID, else IPv6 notation.
 [[nodiscard]] std::string to_text(const ibv_gid& gid);
+// As subnet managers print it: "0xffff".
+[[nodiscard]] std::string pkey_text(std::uint16_t pkey);
 
 }  // namespace cordma::transport::verbs

@@ -200,9 +200,7 @@ void verbs_pair::on_refusal(const cm_news& news) {
          "nobody listens on " + peer_ + ": start the service there, or check host and port"});
   }
   if (news.what == RDMA_CM_EVENT_UNREACHABLE) {
-    return never_came_up(cm_event::type::failed,
-                         {errc::timed_out, peer_ + " does not answer: check address and fabric"},
-                         {});
+    return next_or_fail({errc::timed_out, peer_ + " does not answer: check address and fabric"});
   }
   const bool by_program = news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_by_consumer;
   const decoded_hello d = plain() ? decoded_hello{} : decode(news.bytes());
@@ -241,6 +239,7 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
     agree(client.theirs, client.reads);
   }
   const result<void> ready = make_ready(client.peer_pair);
+  if (!ready) client.id = std::move(id_);
   if (ready.code() == errc::connection_aborted) return request_is_gone(peer_);
   if (!ready) return ready;
   hello mine = greeting(hello_kind::accept);
@@ -296,6 +295,14 @@ failure verbs_pair::hung_up() const {
 // the last word.
 result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
   const verbs_options& options = home_.owner().options();
+  const bool by_gid = attr.ah_attr.is_global != 0;
+  if (options.gid_index >= 0 && by_gid && attr.ah_attr.grh.sgid_index != options.gid_index) {
+    return failure{errc::unreachable,
+                   "the way to " + peer_ + " starts at GID " +
+                       std::to_string(attr.ah_attr.grh.sgid_index) + " of this side, and " +
+                       "verbs.gid_index demands " + std::to_string(options.gid_index) +
+                       ": connect to an address that this GID leads to, or set it to route"};
+  }
   mtu_ = std::min(mtu_, static_cast<std::uint8_t>(attr.path_mtu));
   attr.path_mtu = static_cast<ibv_mtu>(mtu_);
   attr.max_dest_rd_atomic = static_cast<std::uint8_t>(answers_);
@@ -339,11 +346,18 @@ std::vector<property> verbs_pair::properties() const {
           {"gid_index", number(path_.grh.sgid_index)},
           {"peer_gid", to_text(path_.grh.dgid)},
           {"pkey_index", number(d.pkey_index)},
+          {"pkey", pkey_text(d.pkey)},
           {"service_level", number(path_.sl)},
           {"traffic_class", number(path_.grh.traffic_class)},
           {"timeout", number(timeout_code_)},
           {"retry_count", number(d.retries(home_.owner().options().retry_count))},
           {"rnr_timer", number(theirs_.rnr_timer)},
+          {"relaxed_ordering", home_.owner().options().relaxed_ordering ? "true" : "false"},
+          {"max_send_wr", number(given_.max_send_wr)},
+          {"max_recv_wr", number(given_.max_recv_wr)},
+          {"max_send_sge", number(given_.max_send_sge)},
+          {"max_recv_sge", number(given_.max_recv_sge)},
+          {"max_inline_data", number(given_.max_inline_data)},
           {"requests_by", requests_.is_extended() ? "ibv_wr" : "ibv_post_send"},
           {"completions_by", d.extended.completions ? "ibv_cq_ex" : "ibv_poll_cq"},
           {"cq_entries", number(queue_->cqe)}};

@@ -14,6 +14,7 @@ inline constexpr std::uint32_t datagram_extra = 2;     // of them: for header an
 inline constexpr std::uint32_t most_reads = 128;       // reads and atomics in flight
 inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adapter
 inline constexpr std::size_t most_gids = 1024;         // entries looked at
+inline constexpr std::uint32_t most_gid_index = 255;   // that fits into a path
 inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
 inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
 // How long a queue pair in error is given to complete what it had taken from its receive queue, where the

@@ -4,6 +4,7 @@
 #include <cordma/net/transport/verbs/port_directory.hpp>
 #include <cordma/net/transport/verbs/receive_queue.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 
@@ -52,8 +53,14 @@ result<void> verbs_pair::make() {
   init.qp_type = datagrams() ? IBV_QPT_UD : options_.type == service::uc ? IBV_QPT_UC : IBV_QPT_RC;
   made_pair made = make_queue_pair(domain.hardware(), domain.pd(), init);
   if (made.pair == nullptr) {
-    return failure::from_os(errno, "making a queue pair on " + domain.hardware().name);
+    return failure::from_os(errno, "making a queue pair on " + domain.hardware().name +
+                                       " (ask for smaller depths, or end other connections: see "
+                                       "cordma-info --devices for what it has)");
   }
+  given_ = made.given;
+  // More than was asked for is not used: completions have room for the depths asked for, and whoever
+  // asks for fewer bytes inline wants fewer.
+  options_.inline_bytes = std::min(options_.inline_bytes, given_.max_inline_data);
   qp_ = std::move(made.pair);
   requests_ = made.sends;
   number_ = qp_->qp_num;

@@ -127,6 +127,7 @@ class verbs_pair final : public queue_pair {
   // Called by the adapter.
   void begin(std::vector<socket_address> candidates, std::string peer,
              std::span<const std::byte> data);
+  // Where it fails, `client` keeps its identifier as long as there is somebody to be told.
   [[nodiscard]] result<void> answer(incoming& client, std::span<const std::byte> data);
   // service::ud: to where it sends and receives.
   [[nodiscard]] result<void> open_port();
@@ -193,6 +194,7 @@ class verbs_pair final : public queue_pair {
   void park(send_slot& slot) noexcept;
   void refused(std::uint32_t first, std::size_t count, std::size_t bad, bool known,
                int code) noexcept;
+  void refused_receive(std::uint32_t place, int code) noexcept;
   void note_kind(recv_slot& slot, const ibv_wc& wc) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
   void end_sends(std::uint32_t count, const ibv_wc& wc) noexcept;
@@ -261,6 +263,7 @@ class verbs_pair final : public queue_pair {
   queue_pair_options options_;
   ibv_cq* queue_ = nullptr;
   owned<ibv_qp> qp_;
+  ibv_qp_cap given_{};  // by the device, for what options_ ask: at least that
   send_queue requests_;
   window_table windows_;
   owned_id id_;

@@ -96,8 +96,7 @@ post_outcome send_queue::post_extended(ibv_send_wr* list) const noexcept {
   return {ibv_wr_complete(extended_), nullptr};
 }
 
-owned<ibv_qp> make_extended_pair(ibv_pd* pd, const ibv_qp_init_attr& init,
-                                 const ibv_device_attr& has) {
+owned<ibv_qp> make_extended_pair(ibv_pd* pd, ibv_qp_init_attr& init, const ibv_device_attr& has) {
   ibv_qp_init_attr_ex attr{};
   attr.qp_context = init.qp_context;
   attr.send_cq = init.send_cq;
@@ -109,10 +108,12 @@ owned<ibv_qp> make_extended_pair(ibv_pd* pd, const ibv_qp_init_attr& init,
   attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   attr.pd = pd;
   attr.send_ops_flags = operations(init.qp_type, has);
-  return owned<ibv_qp>(ibv_create_qp_ex(pd->context, &attr));
+  owned<ibv_qp> made(ibv_create_qp_ex(pd->context, &attr));
+  if (made != nullptr) init.cap = attr.cap;
+  return made;
 }
 
-made_pair make_queue_pair(const device& d, ibv_pd* pd, const ibv_qp_init_attr& init) {
+made_pair make_queue_pair(const device& d, ibv_pd* pd, ibv_qp_init_attr init) {
   made_pair made;
   if (d.extended.requests) {
     made.pair = make_extended_pair(pd, init, d.attributes.orig_attr);
@@ -120,10 +121,10 @@ made_pair make_queue_pair(const device& d, ibv_pd* pd, const ibv_qp_init_attr& i
   ibv_qp_ex* const extended = made.pair != nullptr ? ibv_qp_to_qp_ex(made.pair.get()) : nullptr;
   // What the device has for RC it may lack for another service.
   if (made.pair == nullptr && (!d.extended.requests || errno == EOPNOTSUPP)) {
-    ibv_qp_init_attr plain = init;
-    made.pair.reset(ibv_create_qp(pd, &plain));
+    made.pair.reset(ibv_create_qp(pd, &init));
   }
   made.sends = send_queue(made.pair.get(), extended, d.is_soft_roce());
+  made.given = init.cap;
   return made;
 }
 

@@ -66,14 +66,15 @@ class send_queue {
 };
 
 // A queue pair for the requests that its service has, atomics and windows where the device has them.
-// Null, and errno.
-[[nodiscard]] owned<ibv_qp> make_extended_pair(ibv_pd* pd, const ibv_qp_init_attr& init,
+// Null, and errno; else `init.cap` is what the device gives.
+[[nodiscard]] owned<ibv_qp> make_extended_pair(ibv_pd* pd, ibv_qp_init_attr& init,
                                                const ibv_device_attr& has);
 
 struct made_pair {
   owned<ibv_qp> pair;  // null, and errno, where the device refuses
   send_queue sends;
+  ibv_qp_cap given{};
 };
-[[nodiscard]] made_pair make_queue_pair(const device& d, ibv_pd* pd, const ibv_qp_init_attr& init);
+[[nodiscard]] made_pair make_queue_pair(const device& d, ibv_pd* pd, ibv_qp_init_attr init);
 
 }  // namespace cordma::transport::verbs
