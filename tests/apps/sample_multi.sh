@@ -1,6 +1,6 @@
-# Many connections, in every shape they come in: TRANSPORT.
+# Many connections, in every shape they come in, or in the first only: TRANSPORT WAIT [first].
 source "$(dirname "$0")/samples.sh"
-how=(--transport "$2")
+how=(--transport "$2" --wait "$3")
 count=8
 
 all_ended_well() {
@@ -21,6 +21,7 @@ ended 0 "^received: $count different messages over $count connections$"
 for i in $(seq $count); do
   grep -qx "received: \"from client $i\", immediate $i" "$work/served" || fail "client $i is missing"
 done
+[ "${4-}" != first ] || exit 0
 
 # One client, many servers.
 addresses='' servers=()

@@ -295,18 +295,24 @@ applies where_io_uring_is() {
 
 }  // namespace
 
-TEST_CASE("D9: 100 000 operations with a peer that sleeps, beside timers of both loops [epoll]" *
-          not_on(transport::kind::sim, virtual_time)) {
+TEST_CASE(
+    "D9: operations with a peer that sleeps, beside timers of both loops [epoll; 1e5; 2e4 under a "
+    "sanitizer, 4e3 on verbs]" *
+    not_on(transport::kind::sim, virtual_time)) {
   beside_a_peer_that_sleeps(by_epoll);
 }
 
-TEST_CASE("D9: 100 000 operations with a peer that sleeps, beside timers of both loops [Asio]" *
-          not_on(transport::kind::sim, virtual_time)) {
+TEST_CASE(
+    "D9: operations with a peer that sleeps, beside timers of both loops [Asio; 1e5; 2e4 under a "
+    "sanitizer, 4e3 on verbs]" *
+    not_on(transport::kind::sim, virtual_time)) {
   beside_a_peer_that_sleeps(by_asio);
 }
 
-TEST_CASE("D9: 100 000 operations with a peer that sleeps, beside timers of both loops [io_uring]" *
-          where_io_uring_is()) {
+TEST_CASE(
+    "D9: operations with a peer that sleeps, beside timers of both loops [io_uring; 1e5; 2e4 under "
+    "a sanitizer, 4e3 on verbs]" *
+    where_io_uring_is()) {
   beside_a_peer_that_sleeps(by_io_uring);
 }
 
@@ -316,18 +322,23 @@ TEST_CASE(
   beside_a_peer_that_sleeps(by_epoll, wait_mode::polling);
 }
 
-TEST_CASE("D9: timers of both loops fire while 100 000 operations keep the reactor busy [epoll]" *
-          not_on(transport::kind::sim, virtual_time)) {
+TEST_CASE(
+    "D9: timers of both loops fire while operations keep the reactor busy [epoll; 1e5; 2e4 under a "
+    "sanitizer, 4e3 on verbs]" *
+    not_on(transport::kind::sim, virtual_time)) {
   beside_a_reactor_that_never_idles(by_epoll);
 }
 
-TEST_CASE("D9: timers of both loops fire while 100 000 operations keep the reactor busy [Asio]" *
-          not_on(transport::kind::sim, virtual_time)) {
+TEST_CASE(
+    "D9: timers of both loops fire while operations keep the reactor busy [Asio; 1e5; 2e4 under a "
+    "sanitizer, 4e3 on verbs]" *
+    not_on(transport::kind::sim, virtual_time)) {
   beside_a_reactor_that_never_idles(by_asio);
 }
 
 TEST_CASE(
-    "D9: timers of both loops fire while 100 000 operations keep the reactor busy [io_uring]" *
+    "D9: timers of both loops fire while operations keep the reactor busy [io_uring; 1e5; 2e4 "
+    "under a sanitizer, 4e3 on verbs]" *
     where_io_uring_is()) {
   beside_a_reactor_that_never_idles(by_io_uring);
 }

@@ -145,7 +145,8 @@ task<> watch(stage* on, SyncEvent* event, RemoteSyncEvent* remote, std::uint64_t
 }  // namespace
 
 TEST_CASE(
-    "E5, E6: adds over four connections: none is lost, none fetched twice, none seen undone") {
+    "E5, E6: adds over four connections: none is lost, none fetched twice, none seen undone "
+    "[20,000 each]") {
   stage s;
   s.play([](stage& on) -> task<> {
     SyncEvent event(on.server_context(), unannounced);

@@ -57,18 +57,23 @@ std::string stem_of(const std::string& file) {
   return file.substr(slash, file.rfind("_test.cpp") - slash);
 }
 
-// A test of ctest for each case left out, in ctest's own language.
+// A test of ctest for each case left out, in ctest's own language, under the name and label that the file
+// has on this transport.
 int declare(const char* program, const char* into) {
   std::FILE* const out = std::fopen(into, "w");
   if (out == nullptr) return 1;
+  const bool emulated = transport_under_test() == transport::kind::verbs;
+  const std::string area =
+      emulated ? "soft-roce." + here() + ".conformance." : "conformance." + here() + ".";
+  const std::string labels = emulated ? "soft-roce" : "conformance;" + here();
   for (const left_out& one : all_left_out()) {
-    const std::string test = "conformance." + here() + "." + stem_of(one.file) + ": " + one.name;
+    const std::string test = area + stem_of(one.file) + ": " + one.name;
     std::fprintf(out, "add_test([==[%s]==] \"%s\" [==[--left-out=%s]==])\n", test.c_str(), program,
                  one.name.c_str());
     std::fprintf(out,
                  "set_tests_properties([==[%s]==] PROPERTIES SKIP_RETURN_CODE %d "
-                 "LABELS \"conformance;%s\" ENVIRONMENT CORDMA_TEST_TRANSPORT=%s)\n",
-                 test.c_str(), skipped_status, here().c_str(), here().c_str());
+                 "LABELS \"%s\" ENVIRONMENT CORDMA_TEST_TRANSPORT=%s)\n",
+                 test.c_str(), skipped_status, labels.c_str(), here().c_str());
   }
   return std::fclose(out) == 0 ? 0 : 1;
 }

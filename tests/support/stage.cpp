@@ -17,6 +17,11 @@ transport::kind transport_under_test() {
   return parse_transport(named != nullptr ? named : "shm").value();
 }
 
+wait_mode wait_under_test() {
+  const char* const named = std::getenv("CORDMA_TEST_WAIT");
+  return parse_wait_mode(named != nullptr ? named : "polling").value();
+}
+
 std::string own_host() {
   const char* const named = std::getenv("RDMA_HOST_SELF");
   if (transport_under_test() != transport::kind::verbs || named == nullptr) return "127.0.0.1";
@@ -82,7 +87,41 @@ task<wire> connect(Worker& client, Listener& listener, std::string address, conn
   co_return wire(std::move(connected), std::move(accepted));
 }
 
+namespace {
+
+bool by_descriptors() {
+  const char* const named = std::getenv("CORDMA_TEST_WAY");
+  const std::string way = named != nullptr ? named : "address";
+  if (way != "address" && way != "descriptor") {
+    throw_error({errc::invalid_value,
+                 "way to connect \"" + way + "\" is unknown: use address or descriptor"});
+  }
+  return way == "descriptor";
+}
+
+task<> until_connected(Endpoint& e) {
+  while (e.state() == endpoint_state::connecting) co_await e.state_changed();
+  if (e.state() != endpoint_state::connected) throw_error(*e.first_cause());
+}
+
+task<wire> connect_by_descriptors(stage& s, endpoint_options client, endpoint_options server) {
+  Endpoint one = s.client().prepare(client).value();
+  Endpoint other = s.server().prepare(server).value();
+  const std::vector<std::byte> of_one = one.descriptor().value();
+  one.connect(other.descriptor().value()).value();
+  other.connect(of_one).value();
+  co_await until_connected(one);
+  co_await until_connected(other);
+  co_return wire(std::move(one), std::move(other));
+}
+
+}  // namespace
+
 task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {
+  if (by_descriptors()) {
+    wire made = co_await connect_by_descriptors(s, client, server);
+    co_return made;
+  }
   Listener listener = s.server().listen(s.server_address()).value();
   connect_options to;
   to.endpoint = client;

@@ -23,13 +23,16 @@ namespace cordma::test {
 // What CORDMA_TEST_TRANSPORT names; shm where it is not set.
 [[nodiscard]] transport::kind transport_under_test();
 
+// How Workers wait whose test does not choose it, as CORDMA_TEST_WAIT says: polling where it is not set.
+[[nodiscard]] wait_mode wait_under_test();
+
 // An address of this host that the transport under test reaches: loopback, or on verbs that of the RDMA
 // device, which RDMA_HOST_SELF names.
 [[nodiscard]] std::string own_host();
 
 // What a process, or a thread, of its own has: one Context, one Worker.
 struct host {
-  explicit host(const reactor_options& options = {.mode = wait_mode::polling})
+  explicit host(const reactor_options& options = {.mode = wait_under_test()})
       : context(only()), worker(context, options) {}
   explicit host(wait_mode mode) : host(reactor_options{.mode = mode}) {}
   static context_options only() {
@@ -42,7 +45,7 @@ struct host {
 };
 
 struct stage_options {
-  wait_mode mode = wait_mode::polling;
+  wait_mode mode = wait_under_test();
   void (*before_sleep)(void*) noexcept = nullptr;
   void* before_sleep_context = nullptr;
   std::uint32_t most_endpoints = 0;  // of a simulated adapter; 0: what it has by itself
@@ -105,10 +108,11 @@ class wire {
   Endpoint client;
   Endpoint server;
 };
+// They connect as CORDMA_TEST_WAY says: by "address", as where it is not set, or by "descriptor".
 [[nodiscard]] task<wire> connect(stage& s, endpoint_options client = {},
                                  endpoint_options server = {});
 
-// The same on a reactor of one's own: `client` connects to `address`, where `listener` listens.
+// By address, on a reactor of one's own: `client` connects to `address`, where `listener` listens.
 [[nodiscard]] task<wire> connect(Worker& client, Listener& listener, std::string address,
                                  connect_options to = {}, connect_options accept = {});
 

@@ -241,7 +241,7 @@ TEST_CASE("L5: of a batch, the request that fails is told to its own awaiter") {
   });
 }
 
-TEST_CASE("L5: depth 64, batches of 16, fifty thousand writes: the queue is never too full") {
+TEST_CASE("L5: depth 64, batches of 16: the queue is never too full [50,000 writes]") {
   stage s;
   s.play([](stage& on) -> task<> {
     endpoint_options o;
