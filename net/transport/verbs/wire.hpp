@@ -71,7 +71,7 @@ enum class word : std::uint8_t {
   attached = 3,  // ... and I to you
   unknown = 4,   // there is no such queue pair here, or not any more
   sent = 5,      // over UC I sent `count` messages of few packets that take a receive, modulo 2^16
-  heard = 6      // the answer to goodbye; is never answered itself, so that two dead ends fall silent
+  heard = 6  // the answer to goodbye; is never answered itself, so that two dead ends fall silent
 };
 struct control_message {
   word what = word::goodbye;
