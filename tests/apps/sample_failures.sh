@@ -60,8 +60,8 @@ for pair in read write write_imm message message_imm sync_event; do
   programs_of "$pair"
   for way in address descriptor; do
     for victim in server holder; do
-      case $transport,$((turn % 8)) in verbs,[1256]) turn=$((turn + 1)); continue ;; esac
       turn=$((turn + 1))
+      case $transport,$((turn % 8)) in verbs,[2367]) continue ;; esac
       rm -f "$work"/pair*
       begin "$way" "$waits" "${how[@]}"
       : > "$work/held"

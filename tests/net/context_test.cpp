@@ -1,5 +1,6 @@
 // Configuration of a Context, addresses, and calls from the wrong thread.
 #include <doctest/doctest.h>
+#include <support/fd_count.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/transport/transport.hpp>
@@ -7,8 +8,6 @@
 #include <cstdlib>
 #include <optional>
 #include <thread>
-
-#include <sys/resource.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -36,22 +35,6 @@ class environment {
  private:
   const char* name_;
   std::optional<std::string> old_;
-};
-
-// Nothing can be opened while it lives.
-class no_descriptors {
- public:
-  no_descriptors() {
-    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
-    const rlimit none{0, before_.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-  }
-  no_descriptors(const no_descriptors&) = delete;
-  no_descriptors& operator=(const no_descriptors&) = delete;
-  ~no_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
 };
 
 errc code_of_context(const context_options& o, std::string& why) {

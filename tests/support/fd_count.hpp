@@ -1,5 +1,9 @@
-// How many descriptors this process holds: to see that none is left behind.
+// How many descriptors this process holds, to see that none is left behind; and a process that gets none.
 #pragma once
+
+#include <doctest/doctest.h>
+
+#include <sys/resource.h>
 
 #include <cstddef>
 #include <filesystem>
@@ -11,5 +15,21 @@ namespace cordma::test {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
+
+// Nothing can be opened while it lives.
+class no_descriptors {
+ public:
+  no_descriptors() {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    const rlimit none{0, before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  no_descriptors(const no_descriptors&) = delete;
+  no_descriptors& operator=(const no_descriptors&) = delete;
+  ~no_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
 
 }  // namespace cordma::test

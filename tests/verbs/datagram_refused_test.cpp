@@ -2,6 +2,7 @@
 #include "own_device.hpp"
 
 #include <doctest/doctest.h>
+#include <support/fd_count.hpp>
 
 #include <cordma/net/transport/transport.hpp>
 
@@ -11,8 +12,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <sys/resource.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -74,23 +73,6 @@ class membership_limit {
     REQUIRE(out.good());
   }
   int before_ = 0;
-};
-
-// No descriptor can be opened, until it goes.
-class no_descriptors {
- public:
-  no_descriptors() {
-    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
-    rlimit none = before_;
-    none.rlim_cur = 0;
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-  }
-  no_descriptors(const no_descriptors&) = delete;
-  no_descriptors& operator=(const no_descriptors&) = delete;
-  ~no_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
 };
 
 }  // namespace

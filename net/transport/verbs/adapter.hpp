@@ -184,7 +184,6 @@ class verbs_adapter final : public adapter {
   void on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept;
   void on_own_completion(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
-  [[nodiscard]] std::size_t hand_out_shared(std::span<completion> out) noexcept;
   void on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept;
   void on_told_of_shared(const async_event& e) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);

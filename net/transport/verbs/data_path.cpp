@@ -5,6 +5,7 @@
 #include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/receive_queue.hpp>
 
 #include <arpa/inet.h>
 
@@ -513,16 +514,23 @@ void verbs_adapter::on_own_completion(const ibv_wc& wc) noexcept {
   if (control_ != nullptr) control_->on_completion(id, wc);
 }
 
-std::size_t verbs_adapter::hand_out(std::span<completion> out) noexcept {
+// Of each owner in the list what there is; who has more comes next time, in the same order.
+template <class Link>
+std::size_t hand_out_of(list<Link>& completed, std::span<completion> out) noexcept {
   std::size_t n = 0;
-  list<pair_link> again;
-  while (n < out.size() && !completed_.empty()) {
-    pair_link& link = completed_.pop_front();
+  list<Link> again;
+  while (n < out.size() && !completed.empty()) {
+    Link& link = completed.pop_front();
     n += link.owner->take(out.subspan(n));
     if (link.owner->has_completions()) again.push_back(link);
   }
-  completed_.splice_back(again);
-  return n + hand_out_shared(out.subspan(n));
+  completed.splice_back(again);
+  return n;
+}
+
+std::size_t verbs_adapter::hand_out(std::span<completion> out) noexcept {
+  const std::size_t n = hand_out_of(completed_, out);
+  return n + hand_out_of(completed_shared_, out.subspan(n));
 }
 
 std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noexcept {

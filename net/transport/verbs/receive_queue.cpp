@@ -286,18 +286,6 @@ void verbs_adapter::on_shared_receive(const work_id& id, const ibv_wc& wc) noexc
   s.queue->on_completion(id.number, wc, from);
 }
 
-std::size_t verbs_adapter::hand_out_shared(std::span<completion> out) noexcept {
-  std::size_t n = 0;
-  list<queue_link> again;
-  while (n < out.size() && !completed_shared_.empty()) {
-    queue_link& link = completed_shared_.pop_front();
-    n += link.owner->take(out.subspan(n));
-    if (link.owner->has_completions()) again.push_back(link);
-  }
-  completed_shared_.splice_back(again);
-  return n;
-}
-
 // About a receive queue, or a queue pair that one of them keeps.
 void verbs_adapter::on_told_of_shared(const async_event& e) noexcept {
   for (const shared_seat& s : shared_seats_) {
