@@ -92,7 +92,7 @@ std::size_t remote_length(int i, load own) {
   return i % 8 == 7 ? own.longest : 1 + static_cast<std::size_t>(i) * 1231 % 9000;
 }
 
-// Writes, reads it back, and counts by both atomics, one after the other: behind a message of this side
+// Writes, flushes, reads it back, and counts by both atomics, one after the other: behind a message of this side
 // Soft-RoCE may lose the old value of an atomic, as the last case shows.
 task<> use_remote(stand* s, Endpoint* e, load own) {
   MemoryRegion memory = s->here->memory(2 * big);
@@ -104,6 +104,7 @@ task<> use_remote(stand* s, Endpoint* e, load own) {
     const RemoteSlice window = s->theirs.slice(stand::window_at, bytes).value();
     fill(out.bytes(), s->seed + of_writes + static_cast<std::uint64_t>(i));
     co_await e->write(window, out);
+    co_await e->flush();
     co_await e->read(window, in);
     CAPTURE(i);
     CHECK(filled(in.bytes(), s->seed + of_writes + static_cast<std::uint64_t>(i)));

@@ -22,8 +22,8 @@ wc_status to_status(ibv_wc_status s) noexcept {
   return number < wc_status_count ? static_cast<wc_status>(number) : wc_status::general_err;
 }
 
-// By opcode. A flush is a read of nothing: it needs no key, and its answer comes behind everything
-// before it.
+// By opcode. A flush is a read of nothing, or what right_to_ask() says: it needs no key, and its answer
+// comes behind everything before it.
 constexpr std::array<ibv_wr_opcode, opcode_count> native_opcodes = {
     IBV_WR_SEND,
     IBV_WR_SEND_WITH_IMM,
@@ -134,6 +134,16 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   return fill_special(wr, r, total, sends_[number]);
 }
 
+// A read of nothing is answered once all before it lies in the peer's memory. Soft-RoCE breaks the connection
+// when it is repeated; there a write is acknowledged no sooner.
+access verbs_pair::right_to_ask() const noexcept {
+  return home_.owner().hardware().is_soft_roce() ? access::remote_write : access::remote_read;
+}
+
+ibv_wr_opcode verbs_pair::opcode_to_ask() const noexcept {
+  return right_to_ask() == access::remote_read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+}
+
 // What is not the same for most requests.
 bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint64_t total,
                               send_slot& slot) noexcept {
@@ -144,6 +154,7 @@ bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint6
       wr.send_flags |= IBV_SEND_SIGNALED;
       return windows_.bind(slot.window, wr);
     case opcode::flush:
+      wr.opcode = opcode_to_ask();
       wr.num_sge = 0;
       wr.wr.rdma = {};
       return true;
@@ -198,7 +209,7 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
 }
 
 void verbs_pair::post_unusual(const send_request& r, std::uint32_t number) noexcept {
-  const bool by_counting = r.op == opcode::flush && !has(theirs_.rights, access::remote_read);
+  const bool by_counting = r.op == opcode::flush && !has(theirs_.rights, right_to_ask());
   if (failed_ || by_counting) {
     if (!failed_) ring();  // what is before it has to end some time
     return park(sends_[number]);

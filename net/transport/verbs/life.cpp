@@ -339,11 +339,14 @@ void verbs_pair::watch_arrivals() noexcept {
 
 void verbs_pair::probe() noexcept {
   const bool may_read = has(theirs_.rights, access::remote_read);
-  if (!may_read && !has(theirs_.rights, access::remote_write)) return;
+  const bool may_write = has(theirs_.rights, access::remote_write);
+  if (!may_read && !may_write) return;
   ibv_send_wr wr{};
   wr.wr_id = pack(
       {.what = work::probe, .generation = place_.generation, .place = place_.index, .number = 0});
-  wr.opcode = may_read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+  wr.opcode = has(theirs_.rights, right_to_ask()) ? opcode_to_ask()
+              : may_read                          ? IBV_WR_RDMA_READ
+                                                  : IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
   probing_ = requests_.post(&wr).code == 0;
 }

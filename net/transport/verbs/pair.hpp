@@ -189,6 +189,9 @@ class verbs_pair final : public queue_pair {
                           std::uint32_t number) noexcept;
   [[nodiscard]] bool fill_special(ibv_send_wr& wr, const send_request& r, std::uint64_t total,
                                   send_slot& slot) noexcept;
+  // A request of nothing that the peer's device answers behind everything before it.
+  [[nodiscard]] access right_to_ask() const noexcept;
+  [[nodiscard]] ibv_wr_opcode opcode_to_ask() const noexcept;
   void post_unusual(const send_request& r, std::uint32_t number) noexcept;
   void post(post_list& l) noexcept;
   void park(send_slot& slot) noexcept;
