@@ -177,8 +177,9 @@ class Endpoint : public user_data_holder {
   result<void> connect(std::span<const std::byte> peer_descriptor);
 
   // Graceful: what was started is carried out, then the peer is told; resolves when closed on this
-  // side. Receives still waiting end as flushed. Where it was never connected there is nobody to tell:
-  // all that waits ends as flushed, at once. Idempotent.
+  // side. A live peer that never receives what was sent keeps it waiting: abort() ends that. Receives
+  // still waiting end as flushed. Where it was never connected there is nobody to tell: all that waits
+  // ends as flushed, at once. Idempotent.
   state_operation close() noexcept;
   // At once: everything in flight ends as flushed.
   void abort() noexcept;

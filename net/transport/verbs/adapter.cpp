@@ -311,10 +311,14 @@ void verbs_adapter::drop_events(const queue_pair* pair, const listener* from) no
 }
 
 control_port* verbs_adapter::control() {
-  if (control_ == nullptr && !without_control_) {
+  if (control_ == nullptr && !no_control_) {  // asked once
     auto made = std::make_unique<control_port>(*this);
-    without_control_ = !made->make().ok();  // asked once
-    if (!without_control_) control_ = std::move(made);
+    const result<void> done = made->make();
+    if (done) {
+      control_ = std::move(made);
+    } else {
+      no_control_ = done.why();
+    }
   }
   return control_.get();
 }

@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -143,8 +144,9 @@ class verbs_adapter final : public adapter {
   void drop_list(const verbs_pair& p) noexcept {
     if (has_list(p)) staged_.owner = nullptr;
   }
-  // Null where the device has no datagrams.
+  // Null where the device refuses one, and why_no_control() says why.
   [[nodiscard]] control_port* control();
+  [[nodiscard]] const failure& why_no_control() const noexcept { return *no_control_; }
   // Kept for the life of the adapter. Null where the device refuses.
   [[nodiscard]] ibv_ah* handle_to(const ibv_ah_attr& where) noexcept;
   // For datagrams: goes out by the own GID that suits theirs.
@@ -234,7 +236,7 @@ class verbs_adapter final : public adapter {
   };
   std::unordered_map<handle_key, owned<ibv_ah>, handle_hash> handles_;
   std::unique_ptr<control_port> control_;
-  bool without_control_ = false;
+  std::optional<failure> no_control_;
   std::mutex told_mutex_;
   std::vector<async_event> told_;
 };

@@ -28,8 +28,10 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::create(const queue_pair_optio
                    "descriptors are cordma's own: a plain peer is connected by its address"};
   }
   if (options.type != service::ud && control() == nullptr) {
-    return failure{errc::not_supported,
-                   "connecting by descriptors needs datagrams, which this RDMA device lacks"};
+    return failure{
+        why_no_control().code(),
+        "connecting by descriptors needs a port for datagrams, which the RDMA device refused"}
+        .with_cause(std::make_shared<const failure>(why_no_control()));
   }
   auto made = std::make_unique<verbs_pair>(*this, *granted);
   const result<void> ready = made->make();
