@@ -36,7 +36,7 @@ function(cordma_soft_roce_batch batch)
 endfunction()
 
 # cordma_soft_roce_machine(name SECONDS s [PROCESSORS n] COMMAND ...): a test that boots machines itself, s
-# seconds beside the boot; no two of them run side by side. They take longest, so they are started first.
+# seconds beside the boot, on 2 processors if not told otherwise. They take longest, so they are started first.
 function(cordma_soft_roce_machine name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS;PROCESSORS" "COMMAND")
   if(NOT arg_PROCESSORS)
@@ -44,6 +44,5 @@ function(cordma_soft_roce_machine name)
   endif()
   math(EXPR limit "${arg_SECONDS} + 300")
   cordma_test(soft-roce.${name} TIMEOUT ${limit} LABELS soft-roce COMMAND ${arg_COMMAND})
-  set_tests_properties(soft-roce.${name} PROPERTIES RESOURCE_LOCK soft_roce COST ${arg_SECONDS}
-    PROCESSORS ${arg_PROCESSORS})
+  set_tests_properties(soft-roce.${name} PROPERTIES COST ${arg_SECONDS} PROCESSORS ${arg_PROCESSORS})
 endfunction()

@@ -27,11 +27,14 @@ task<> lose_the_device(Worker* worker, Context* context) {
   asked.cancel();
   const result<ConnectionRequest> nobody = co_await asked.result();
   CHECK_FALSE(nobody.ok());
+  const std::uint64_t before = worker->loop().counters().turns;
+  co_await sleep_for(std::chrono::milliseconds(300));
+  CHECK(worker->loop().counters().turns - before < 30);  // it sleeps
 }
 
 }  // namespace
 
-TEST_CASE("M4: the device is removed: every connection ends, and so does the program") {
+TEST_CASE("M4: the device is removed: every connection ends, the Worker sleeps, the program ends") {
   host h(wait_mode::event);
   h.worker.run(lose_the_device(&h.worker, &h.context));
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <span>
 
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -76,6 +77,12 @@ result<void> verbs_adapter::watch(int fd, std::uint64_t what) noexcept {
   e.data.u64 = what;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &e) == 0) return {};
   return failure::from_os(errno, "watching a descriptor of the RDMA device");
+}
+
+// Of a device that is gone: it would be ready for ever.
+void verbs_adapter::watch_no_more(std::uint64_t what) noexcept {
+  const int fd = what == watch_channel ? channel_->fd : owner_->context()->async_fd;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 // ---- completion queues ----
@@ -179,13 +186,16 @@ bool verbs_adapter::look() noexcept {
   std::array<epoll_event, most_ready> ready;
   const int n = ::epoll_wait(epoll_.get(), ready.data(), most_ready, 0);
   bool found = false;
-  for (int i = 0; i < n; ++i) {
-    switch (ready[static_cast<std::size_t>(i)].data.u64) {
+  for (const epoll_event& e : std::span(ready).first(static_cast<std::size_t>(std::max(n, 0)))) {
+    const std::uint64_t what = e.data.u64;
+    switch (what) {
       case watch_channel: read_channel(); break;
       case watch_cm: found = read_cm() || found; break;
       case watch_device: owner_->read_async_events(); break;
       default: read_told(); break;
     }
+    const bool of_device = what == watch_channel || what == watch_device;
+    if (of_device && (e.events & EPOLLERR) != 0) watch_no_more(what);
   }
   return found;
 }

@@ -170,6 +170,7 @@ class verbs_adapter final : public adapter {
   enum class notice : std::uint8_t { none, solicited, everything };
 
   [[nodiscard]] result<void> watch(int fd, std::uint64_t what) noexcept;
+  void watch_no_more(std::uint64_t what) noexcept;
   [[nodiscard]] notice notice_wanted() const noexcept;
   bool look() noexcept;
   void read_channel() noexcept;
