@@ -26,7 +26,7 @@ namespace {
 constexpr const char* one_process = "the simulator is one process by nature";
 
 constexpr int clients = 8;
-constexpr std::uint64_t messages_each = 2000;
+const std::uint64_t messages_each = rounds_under_test(2000);
 
 struct parcel {
   std::uint64_t client;

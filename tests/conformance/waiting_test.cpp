@@ -24,8 +24,8 @@ constexpr const char* real_below = "two reactors hunt each other there, in the c
 
 // Devices are tested in an emulated machine, and a sanitizer is slow.
 std::uint64_t rounds_per_window() {
-  if (transport_under_test() == transport::kind::verbs) return 2'000;
-  return sanitized ? 10'000 : 100'000;
+  if (transport_under_test() == transport::kind::verbs) return rounds_under_test(2'000);
+  return rounds_under_test(sanitized ? 10'000 : 100'000);
 }
 
 // Lies in wait for the moment in which a reactor is about to sleep: once before it arms, once between
@@ -391,7 +391,7 @@ TEST_CASE(
     CAPTURE(name(mode));
     // Devices are tested in an emulated machine.
     const std::uint64_t many = transport_under_test() == transport::kind::verbs ? 2'000 : 20'000;
-    const std::uint64_t rounds = mode == wait_mode::polling ? 200 : many;
+    const std::uint64_t rounds = rounds_under_test(mode == wait_mode::polling ? 200 : many);
     std::atomic<int> port{0};
     std::thread server([&port, mode, rounds] {
       host p(mode);
