@@ -387,7 +387,8 @@ TEST_CASE(
     "D7: two threads that sleep after every message always wake each other [20,000 times; 2000 on "
     "verbs]" *
     not_on(transport::kind::sim, one_loop)) {
-  for (wait_mode mode : {wait_mode::event, wait_mode::adaptive, wait_mode::polling}) {
+  for (const wait_mode mode :
+       waits_under_test({wait_mode::event, wait_mode::adaptive, wait_mode::polling})) {
     CAPTURE(name(mode));
     // Devices are tested in an emulated machine.
     const std::uint64_t many = transport_under_test() == transport::kind::verbs ? 2'000 : 20'000;
@@ -411,7 +412,8 @@ TEST_CASE(
 }
 
 TEST_CASE("D6: the three modes of waiting carry the same traffic") {
-  for (wait_mode mode : {wait_mode::polling, wait_mode::event, wait_mode::adaptive}) {
+  for (const wait_mode mode :
+       waits_under_test({wait_mode::polling, wait_mode::event, wait_mode::adaptive})) {
     CAPTURE(name(mode));
     stage s(stage_options{.mode = mode});
     s.play([](stage& on) -> task<> {

@@ -22,6 +22,11 @@ wait_mode wait_under_test() {
   return parse_wait_mode(named != nullptr ? named : "polling").value();
 }
 
+std::vector<wait_mode> waits_under_test(std::vector<wait_mode> all) {
+  if (std::getenv("CORDMA_TEST_WAIT") == nullptr) return all;
+  return {wait_under_test()};
+}
+
 std::uint64_t rounds_under_test(std::uint64_t all) {
   const char* const named = std::getenv("CORDMA_TEST_ROUNDS");
   const std::string asked = named != nullptr ? named : "all";

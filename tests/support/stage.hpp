@@ -26,6 +26,9 @@ namespace cordma::test {
 // How Workers wait whose test does not choose it, as CORDMA_TEST_WAIT says: polling where it is not set.
 [[nodiscard]] wait_mode wait_under_test();
 
+// Of the modes that a case goes through: all, or where CORDMA_TEST_WAIT is set, that one.
+[[nodiscard]] std::vector<wait_mode> waits_under_test(std::vector<wait_mode> all);
+
 // How often a case repeats what it repeats `all` times in its full length: a tenth of it, where
 // CORDMA_TEST_ROUNDS is "few".
 [[nodiscard]] std::uint64_t rounds_under_test(std::uint64_t all);
