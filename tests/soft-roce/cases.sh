@@ -28,11 +28,13 @@ check() {  # check NAME SECONDS COMMAND...
   shift 2
   [[ $name =~ ${SOFT_ROCE_ONLY-} ]] || return 0
   [ ! -e "$results/$name.out" ] || { duplicates+=("$name"); return 0; }
-  dmesg --clear
   echo "soft-roce case: $name" > /dev/kmsg
   contained "$limit" "$@" > "$results/$name.out" 2>&1 || code=$?
   if [ "$code" -ne 0 ] && [ "$code" -ne 77 ]; then
-    { echo "the kernel's log of this case:"; dmesg; } >> "$results/$name.out"
+    {
+      echo "the kernel's log of this case:"
+      dmesg | tac | sed "/soft-roce case: $name\$/q" | tac
+    } >> "$results/$name.out"
   fi
   echo "$code" > "$results/$name.code"
   times+=("$((SECONDS - started)) s: $name")
