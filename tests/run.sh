@@ -12,7 +12,7 @@ bash tests/run.sh [options]     builds everything and runs all tests; ends with 
   --tsan            under ThreadSanitizer
   --gcc             with g++-12 in place of clang++-19
   --fuzz SECONDS    no tests: fuzzes, every target for so long, as many at a time as there are jobs
-  --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*), a quarter of an hour less
+  --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*), up to 20 minutes less
   --filter REGEX    only the tests whose name matches (ctest -R)
   --jobs N          compile and test N at a time; default: the number of processors
   --help            this text

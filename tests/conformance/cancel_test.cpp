@@ -202,7 +202,8 @@ TEST_CASE(
   s.play([](stage& on) -> task<> {
     constexpr std::uint64_t seed = 20;
     // Devices are tested in an emulated machine.
-    const std::uint64_t rounds = on.over() == transport::kind::verbs ? 5'000 : 100'000;
+    const std::uint64_t rounds =
+        rounds_under_test(on.over() == transport::kind::verbs ? 5'000 : 100'000);
     CAPTURE(seed);
     wire w = co_await connect(on);
     BufferPool pool(on.server_context(), 64, 4);
@@ -495,8 +496,8 @@ namespace {
 
 // Devices are tested in an emulated machine, and a sanitizer is slow.
 std::uint64_t messages_raced() {
-  if (transport_under_test() == transport::kind::verbs) return 2'000;
-  return sanitized ? 20'000 : 100'000;
+  if (transport_under_test() == transport::kind::verbs) return rounds_under_test(2'000);
+  return rounds_under_test(sanitized ? 20'000 : 100'000);
 }
 
 // What the two threads of a race share: how many messages this side has received.

@@ -86,7 +86,7 @@ task<talking> join_members(member* from, member* to) {
 TEST_CASE(
     "D2: four Contexts with a Worker each on one reactor: all talk to all at once, and none waits "
     "for another to end") {
-  for (const wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+  for (const wait_mode mode : waits_under_test({wait_mode::polling, wait_mode::event})) {
     CAPTURE(name(mode));
     stage s(stage_options{.mode = mode});
     s.play([](stage& on) -> task<> {

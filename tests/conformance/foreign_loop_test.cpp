@@ -36,8 +36,8 @@ constexpr auto tick = 200us;       // of the foreign loop's timer, and of the re
 
 // Sends and receives at this side; devices are tested in an emulated machine, a sanitizer is slow.
 std::uint64_t operations_wanted() {
-  if (transport_under_test() == transport::kind::verbs) return 4'000;
-  return sanitized ? 20'000 : 100'000;
+  if (transport_under_test() == transport::kind::verbs) return rounds_under_test(4'000);
+  return rounds_under_test(sanitized ? 20'000 : 100'000);
 }
 
 struct traffic {

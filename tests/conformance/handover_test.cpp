@@ -172,7 +172,7 @@ task<> ask_all(host* h, std::string address, conversation* all) {
 
 TEST_CASE("K3: requests are handed over while both threads have traffic on their connections" *
           not_on(transport::kind::sim, one_loop)) {
-  for (const wait_mode mode : {wait_mode::event, wait_mode::adaptive}) {
+  for (const wait_mode mode : waits_under_test({wait_mode::event, wait_mode::adaptive})) {
     CAPTURE(name(mode));
     Context context(host::only());
     Worker front(context, reactor_options{.mode = mode});

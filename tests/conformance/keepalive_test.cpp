@@ -166,7 +166,7 @@ TEST_CASE(
     "K10: a stopped process is taken for dead after peer_timeout; one that only has no receive "
     "posted is not, polling or asleep" *
     not_on({transport::kind::sim, transport::kind::verbs}, one_process)) {
-  for (wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+  for (const wait_mode mode : waits_under_test({wait_mode::polling, wait_mode::event})) {
     CAPTURE(name(mode));
     child_process stopped([mode](wire_to_peer& w) { return peer_life(w, mode); });
     child_process patient([mode](wire_to_peer& w) { return peer_life(w, mode); });

@@ -70,7 +70,7 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
   co_await e.close();
 }
 
-constexpr int accesses = 2000;
+const std::uint64_t accesses = rounds_under_test(2000);
 
 // What the target's thread did between two messages.
 struct effort {
@@ -130,7 +130,7 @@ task<> access_often(Context& context, Worker& worker, std::string address) {
   co_await e.read(theirs, mine);  // the first access with a key may ask the target
   co_await e.send(mine.all().first(8));
   co_await e.recv(mine.all().first(8));
-  for (int i = 0; i < accesses; ++i) {
+  for (std::uint64_t i = 0; i < accesses; ++i) {
     co_await e.write(theirs, mine);
     co_await e.read(theirs, mine);
     co_await e.fetch_add(word, 1);
@@ -152,8 +152,8 @@ TEST_CASE(
   const std::uint64_t turns = std::stoull(target.wire().hear());
   const std::uint64_t wakeups = std::stoull(target.wire().hear());
   const std::string cpu_ns = target.wire().hear();
-  MESSAGE("for 6000 accesses the target's thread made " << turns << " turns, woke " << wakeups
-                                                        << " times and used " << cpu_ns << " ns");
+  MESSAGE("for " << 3 * accesses << " accesses the target's thread made " << turns
+                 << " turns, woke " << wakeups << " times and used " << cpu_ns << " ns");
   CHECK(target.join() == 0);
   if (transport_under_test() == transport::kind::tcp) {
     // A request that is awaited is a turn of the target at least: it serves them.

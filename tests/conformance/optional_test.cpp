@@ -119,7 +119,8 @@ TEST_CASE(
 }
 
 TEST_CASE("Q12: a solicited message arrives like any other, on every transport, in every mode") {
-  for (const wait_mode mode : {wait_mode::polling, wait_mode::event, wait_mode::adaptive}) {
+  for (const wait_mode mode :
+       waits_under_test({wait_mode::polling, wait_mode::event, wait_mode::adaptive})) {
     CAPTURE(name(mode));
     stage s({.mode = mode});
     s.play([](stage& on) -> task<> {

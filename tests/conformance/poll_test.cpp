@@ -79,11 +79,12 @@ TEST_CASE("D5: poll with nothing to do returns 0, on every transport") {
   };
   while (!settled()) static_cast<void>(s.server().poll().value());
   const std::uint64_t idle = s.loop().counters().idle_turns;
+  const std::uint64_t sleeps = s.loop().counters().sleeps;  // while the two connected
   std::size_t nothing = 0;
   for (int i = 0; i < 1000; ++i) nothing += s.server().poll().value() == 0 ? 1U : 0U;
   CHECK(nothing == 1000);
   CHECK(s.loop().counters().idle_turns == idle + 1000);
-  CHECK(s.loop().counters().sleeps == 0);
+  CHECK(s.loop().counters().sleeps == sleeps);
 }
 
 TEST_CASE(

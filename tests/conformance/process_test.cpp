@@ -26,7 +26,7 @@ namespace {
 constexpr const char* one_process = "the simulator is one process by nature";
 
 constexpr int clients = 8;
-constexpr std::uint64_t messages_each = 2000;
+const std::uint64_t messages_each = rounds_under_test(2000);
 
 struct parcel {
   std::uint64_t client;
@@ -369,7 +369,7 @@ TEST_CASE(
     "go "
     "to and fro throughout" *
     not_on(transport::kind::sim, one_process)) {
-  for (wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+  for (const wait_mode mode : waits_under_test({wait_mode::polling, wait_mode::event})) {
     CAPTURE(name(mode));
     std::vector<child_process> victims;
     for (phase p : phases) {
@@ -433,7 +433,7 @@ task<> serve_after(host& h, Listener& listener, child_process& stranger) {
 
 TEST_CASE("K10: a client killed with -9 before its hello, or within it: the server goes on" *
           not_on(transport::kind::sim, one_process)) {
-  for (const wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+  for (const wait_mode mode : waits_under_test({wait_mode::polling, wait_mode::event})) {
     for (const std::size_t said : {std::size_t{0}, std::size_t{4}}) {
       CAPTURE(name(mode));
       CAPTURE(said);

@@ -118,7 +118,7 @@ TEST_CASE("E9, E10: owner and peer take turns by waiting and reading, with value
 namespace {
 
 constexpr std::uint64_t publishers = 4;
-constexpr std::uint64_t adds_each = 20'000;
+const std::uint64_t adds_each = rounds_under_test(20'000);
 
 task<> add_many(RemoteSyncEvent* remote, std::vector<std::uint64_t>* fetched) {
   for (std::uint64_t i = 0; i < adds_each; ++i) {

@@ -20,7 +20,7 @@ using namespace cordma::test;
 namespace {
 
 constexpr std::size_t workers = 8;
-constexpr std::uint64_t rounds = 300;
+const std::uint64_t rounds = rounds_under_test(300);
 constexpr std::size_t size = 5000;
 
 // What the threads tell each other: where each listens.
@@ -76,7 +76,7 @@ task<> one_of_the_ring(ring_of_workers& ring, Worker& worker, std::size_t number
 TEST_CASE("D2: eight Workers on eight threads share one Context, and each talks to the next" *
           not_on(transport::kind::sim,
                  "a simulated network lives on one reactor, and so in one thread")) {
-  for (wait_mode mode : {wait_mode::event, wait_mode::adaptive}) {
+  for (const wait_mode mode : waits_under_test({wait_mode::event, wait_mode::adaptive})) {
     CAPTURE(name(mode));
     ring_of_workers ring;
     std::vector<std::thread> threads;

@@ -24,8 +24,8 @@ constexpr const char* real_below = "two reactors hunt each other there, in the c
 
 // Devices are tested in an emulated machine, and a sanitizer is slow.
 std::uint64_t rounds_per_window() {
-  if (transport_under_test() == transport::kind::verbs) return 2'000;
-  return sanitized ? 10'000 : 100'000;
+  if (transport_under_test() == transport::kind::verbs) return rounds_under_test(2'000);
+  return rounds_under_test(sanitized ? 10'000 : 100'000);
 }
 
 // Lies in wait for the moment in which a reactor is about to sleep: once before it arms, once between
@@ -387,11 +387,12 @@ TEST_CASE(
     "D7: two threads that sleep after every message always wake each other [20,000 times; 2000 on "
     "verbs]" *
     not_on(transport::kind::sim, one_loop)) {
-  for (wait_mode mode : {wait_mode::event, wait_mode::adaptive, wait_mode::polling}) {
+  for (const wait_mode mode :
+       waits_under_test({wait_mode::event, wait_mode::adaptive, wait_mode::polling})) {
     CAPTURE(name(mode));
     // Devices are tested in an emulated machine.
     const std::uint64_t many = transport_under_test() == transport::kind::verbs ? 2'000 : 20'000;
-    const std::uint64_t rounds = mode == wait_mode::polling ? 200 : many;
+    const std::uint64_t rounds = rounds_under_test(mode == wait_mode::polling ? 200 : many);
     std::atomic<int> port{0};
     std::thread server([&port, mode, rounds] {
       host p(mode);
@@ -411,7 +412,8 @@ TEST_CASE(
 }
 
 TEST_CASE("D6: the three modes of waiting carry the same traffic") {
-  for (wait_mode mode : {wait_mode::polling, wait_mode::event, wait_mode::adaptive}) {
+  for (const wait_mode mode :
+       waits_under_test({wait_mode::polling, wait_mode::event, wait_mode::adaptive})) {
     CAPTURE(name(mode));
     stage s(stage_options{.mode = mode});
     s.play([](stage& on) -> task<> {

@@ -13,8 +13,9 @@ a line per case:
   check NAME SECONDS COMMAND...
 A case that takes more than SECONDS is stopped, and whatever a case leaves running ends with it. The folder
 RESULTS then holds NAME.out (both streams, and what the kernel said if the case failed) and NAME.code.
-run ends with 0 when every case ran, failed or not; else as run.sh ends. With SOFT_ROCE_ONLY=REGEX
-in the environment only the cases whose names match run.
+run tells how long each case took, and at its end which ten took longest. It ends with 0 when every case
+ran, failed or not; else as run.sh ends. With SOFT_ROCE_ONLY=REGEX in the environment only the cases whose
+names match run.
 
 result prints the output of a case and ends with its code: 124 for a case that was stopped, 77 where the
 machine could not be had, 125 where the machine broke down before the case had ended.
@@ -27,14 +28,17 @@ check() {  # check NAME SECONDS COMMAND...
   shift 2
   [[ $name =~ ${SOFT_ROCE_ONLY-} ]] || return 0
   [ ! -e "$results/$name.out" ] || { duplicates+=("$name"); return 0; }
-  dmesg --clear
   echo "soft-roce case: $name" > /dev/kmsg
   contained "$limit" "$@" > "$results/$name.out" 2>&1 || code=$?
   if [ "$code" -ne 0 ] && [ "$code" -ne 77 ]; then
-    { echo "the kernel's log of this case:"; dmesg; } >> "$results/$name.out"
+    {
+      echo "the kernel's log of this case:"
+      dmesg | tac | sed "/soft-roce case: $name\$/q" | tac
+    } >> "$results/$name.out"
   fi
   echo "$code" > "$results/$name.code"
-  echo "$name: $code, $((SECONDS - started)) s"
+  times+=("$((SECONDS - started)) s: $name")
+  echo "$name: $code, ${times[-1]%:*}"
 }
 
 case ${1-} in
@@ -53,12 +57,14 @@ case ${1-} in
     exit "$code"
     ;;
   inside)
-    cases=$2 results=$3 duplicates=()
+    cases=$2 results=$3 duplicates=() times=()
     # shellcheck source=tests/soft-roce/guest/contained.sh
     . "$here/guest/contained.sh"
     # shellcheck source=/dev/null
     . "$cases"
     [ ${#duplicates[@]} -eq 0 ] || fail "cases of the same name: ${duplicates[*]}"
+    echo "${#times[@]} cases in $SECONDS s; the slowest:"
+    printf '%s\n' "${times[@]}" | sort -rn | head -n 10
     exit 0
     ;;
   result)

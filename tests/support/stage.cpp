@@ -22,10 +22,41 @@ wait_mode wait_under_test() {
   return parse_wait_mode(named != nullptr ? named : "polling").value();
 }
 
+std::vector<wait_mode> waits_under_test(std::vector<wait_mode> all) {
+  if (std::getenv("CORDMA_TEST_WAIT") == nullptr) return all;
+  return {wait_under_test()};
+}
+
+std::uint64_t rounds_under_test(std::uint64_t all) {
+  const char* const named = std::getenv("CORDMA_TEST_ROUNDS");
+  const std::string asked = named != nullptr ? named : "all";
+  if (asked == "all") return all;
+  if (asked == "few") return std::max<std::uint64_t>(all / 10, 1);
+  throw_error({errc::invalid_value, "rounds \"" + asked + "\" are unknown: use all or few"});
+}
+
+namespace {
+
+enum class way : std::uint8_t { address, ipv6, descriptor };
+
+way way_under_test() {
+  const char* const named = std::getenv("CORDMA_TEST_WAY");
+  const std::string asked = named != nullptr ? named : "address";
+  if (asked == "address") return way::address;
+  if (asked == "ipv6") return way::ipv6;
+  if (asked == "descriptor") return way::descriptor;
+  throw_error({errc::invalid_value,
+               "way to connect \"" + asked + "\" is unknown: use address, ipv6 or descriptor"});
+}
+
+}  // namespace
+
 std::string own_host() {
-  const char* const named = std::getenv("RDMA_HOST_SELF");
-  if (transport_under_test() != transport::kind::verbs || named == nullptr) return "127.0.0.1";
-  return named;
+  const bool by_ipv6 = way_under_test() == way::ipv6;
+  const char* const named = std::getenv(by_ipv6 ? "RDMA_HOST_SELF_V6" : "RDMA_HOST_SELF");
+  const bool loopback = transport_under_test() != transport::kind::verbs || named == nullptr;
+  if (by_ipv6) return "[" + std::string(loopback ? "::1" : named) + "]";
+  return loopback ? "127.0.0.1" : named;
 }
 
 stage::stage(const stage_options& options, transport::kind over)
@@ -89,16 +120,6 @@ task<wire> connect(Worker& client, Listener& listener, std::string address, conn
 
 namespace {
 
-bool by_descriptors() {
-  const char* const named = std::getenv("CORDMA_TEST_WAY");
-  const std::string way = named != nullptr ? named : "address";
-  if (way != "address" && way != "descriptor") {
-    throw_error({errc::invalid_value,
-                 "way to connect \"" + way + "\" is unknown: use address or descriptor"});
-  }
-  return way == "descriptor";
-}
-
 task<> until_connected(Endpoint& e) {
   while (e.state() == endpoint_state::connecting) co_await e.state_changed();
   if (e.state() != endpoint_state::connected) throw_error(*e.first_cause());
@@ -118,7 +139,7 @@ task<wire> connect_by_descriptors(stage& s, endpoint_options client, endpoint_op
 }  // namespace
 
 task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {
-  if (by_descriptors()) {
+  if (way_under_test() == way::descriptor) {
     wire made = co_await connect_by_descriptors(s, client, server);
     co_return made;
   }

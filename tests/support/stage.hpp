@@ -26,8 +26,15 @@ namespace cordma::test {
 // How Workers wait whose test does not choose it, as CORDMA_TEST_WAIT says: polling where it is not set.
 [[nodiscard]] wait_mode wait_under_test();
 
+// Of the modes that a case goes through: all, or where CORDMA_TEST_WAIT is set, that one.
+[[nodiscard]] std::vector<wait_mode> waits_under_test(std::vector<wait_mode> all);
+
+// How often a case repeats what it repeats `all` times in its full length: a tenth of it, where
+// CORDMA_TEST_ROUNDS is "few".
+[[nodiscard]] std::uint64_t rounds_under_test(std::uint64_t all);
+
 // An address of this host that the transport under test reaches: loopback, or on verbs that of the RDMA
-// device, which RDMA_HOST_SELF names.
+// device, which RDMA_HOST_SELF names; the IPv6 one, RDMA_HOST_SELF_V6, where CORDMA_TEST_WAY says so.
 [[nodiscard]] std::string own_host();
 
 // What a process, or a thread, of its own has: one Context, one Worker.
@@ -108,7 +115,7 @@ class wire {
   Endpoint client;
   Endpoint server;
 };
-// They connect as CORDMA_TEST_WAY says: by "address", as where it is not set, or by "descriptor".
+// They connect as CORDMA_TEST_WAY says: by "address", as where it is not set, "ipv6" or "descriptor".
 [[nodiscard]] task<wire> connect(stage& s, endpoint_options client = {},
                                  endpoint_options server = {});
 

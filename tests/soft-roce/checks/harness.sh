@@ -106,6 +106,7 @@ TEXT
   says out 'the kernel heard'
   ends 124 cases.sh result "$work/results" slow
   says out 'sleep 100'
+  ! grep 'the kernel heard' "$work/out" || fail "the log of another case"
   ends 0 cases.sh result "$work/results" nothing_is_left
   ends 77 cases.sh result "$work/results" unusable
   ends 125 cases.sh result "$work/results" fatal

@@ -21,7 +21,7 @@ contained() {
   local limit=$1 code=0 process watchdog
   shift
   # shellcheck disable=SC2016
-  unshare --pid --fork --kill-child --mount-proc -- bash -c '"$@"; exit "$?"' bash "$@" \
+  unshare --pid --fork --kill-child --mount-proc -- sh -c '"$@"; exit "$?"' sh "$@" \
     < /dev/null {never}>&- &
   process=$!
   {

@@ -56,7 +56,7 @@ fill_environment() {  # sets `inside`, the words that start a command in its env
     "SOFT_ROCE_SHARE=$share")
 }
 
-moment() { read -rt 0.1 -u "$never" _; }
+moment() { read -rt "${1-0.1}" -u "$never" _; }
 
 await_file() {  # await_file FILE: run.sh bounds this
   until [ -e "$1" ]; do moment; done
@@ -75,9 +75,11 @@ connect_streams() {
 # Carries out what tools/on asks of this host, until both hosts have ended. A request is a folder with
 # the words of a command; its exit code is written last.
 serve_requests() {
-  local request words
+  local request words pause=0.1
+  # Each look goes out to the share: ten a second take a seventh of an emulated processor.
+  [ "$hosts" = 2 ] || pause=0.5
   until [ -e "$share/.hosts/$host/ended" ] && [ -e "$share/.hosts/$peer/ended" ]; do
-    moment
+    moment "$pause"
     for request in "$share/.hosts/$host"/*/ready; do
       [ -e "$request" ] || continue
       rm "$request"
