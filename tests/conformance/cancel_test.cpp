@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/applies.hpp>
+#include <support/counts.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/runtime/scope.hpp>
@@ -201,8 +202,7 @@ TEST_CASE(
   stage s;
   s.play([](stage& on) -> task<> {
     constexpr std::uint64_t seed = 20;
-    // Devices are tested in an emulated machine.
-    const std::uint64_t rounds = on.over() == transport::kind::verbs ? 5'000 : 100'000;
+    const std::uint64_t rounds = times(100'000, 5'000);
     CAPTURE(seed);
     wire w = co_await connect(on);
     BufferPool pool(on.server_context(), 64, 4);

@@ -1,5 +1,6 @@
 // Every order of destruction is a right one.
 #include <doctest/doctest.h>
+#include <support/counts.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/runtime/scope.hpp>
@@ -156,8 +157,7 @@ held held_now() {
 TEST_CASE(
     "G2: all objects destroyed in random orders with traffic in flight: no descriptor, no mapping "
     "and no name is left behind [1000 orders; 200 on verbs]") {
-  // Devices are tested in an emulated machine, and there each order takes a third of a second.
-  const std::uint64_t orders = transport_under_test() == transport::kind::verbs ? 200 : 1000;
+  const std::uint64_t orders = times(1000, 200);
   held at_first;
   for (std::uint64_t seed = 1; seed <= orders; ++seed) {
     CAPTURE(seed);
