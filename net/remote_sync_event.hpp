@@ -43,7 +43,8 @@ class RemoteSyncEvent {
   // served. Done as Endpoint::write() is; a later get() sees it. What was written before over
   // the same connection is visible to whoever sees it. Where such a write may be seen half done
   // (capabilities::splits_words), a compare and swap, again while others change the counter: that takes
-  // service rc.
+  // service rc. A set by the event's owner that falls into one is undone there until this one is done,
+  // and for good where this one ends before: canceled, or with its connection.
   [[nodiscard]] task<void> set(std::uint64_t value);
   // Returns the counter before. On cancellation, of set() as well: it may have happened, and a waiter
   // there may hear of it only with the next notice.

@@ -126,7 +126,8 @@ class [[nodiscard]] sync_operation final
 //
 // What is written before a set or an add is seen by who saw its outcome. The counter is never seen half
 // changed. Adds wrap at 2^64. Over several transports they are atomic with each other where each is
-// atomic with the CPU (capabilities::atomic_with_cpu); a set meeting adds of one that is not may be lost.
+// atomic with the CPU (capabilities::atomic_with_cpu). A set made here may be lost where it meets adds of
+// one that is not, or a set by a peer of one that splits words: see RemoteSyncEvent::set().
 class SyncEvent {
  public:
   // Keeps the Context. Nothing is checked until it is started.

@@ -201,9 +201,7 @@ TEST_CASE(
   stage s;
   s.play([](stage& on) -> task<> {
     constexpr std::uint64_t seed = 20;
-    // Devices are tested in an emulated machine.
-    const std::uint64_t rounds =
-        rounds_under_test(on.over() == transport::kind::verbs ? 5'000 : 100'000);
+    const std::uint64_t rounds = rounds_under_test(100'000, 5'000);
     CAPTURE(seed);
     wire w = co_await connect(on);
     BufferPool pool(on.server_context(), 64, 4);
@@ -495,10 +493,7 @@ TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what i
 namespace {
 
 // Devices are tested in an emulated machine, and a sanitizer is slow.
-std::uint64_t messages_raced() {
-  if (transport_under_test() == transport::kind::verbs) return rounds_under_test(2'000);
-  return rounds_under_test(sanitized ? 20'000 : 100'000);
-}
+std::uint64_t messages_raced() { return rounds_under_test(sanitized ? 20'000 : 100'000, 2'000); }
 
 // What the two threads of a race share: how many messages this side has received.
 struct progress {

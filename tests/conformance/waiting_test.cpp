@@ -23,10 +23,7 @@ constexpr const char* simulated_below =
 constexpr const char* real_below = "two reactors hunt each other there, in the case before";
 
 // Devices are tested in an emulated machine, and a sanitizer is slow.
-std::uint64_t rounds_per_window() {
-  if (transport_under_test() == transport::kind::verbs) return rounds_under_test(2'000);
-  return rounds_under_test(sanitized ? 10'000 : 100'000);
-}
+std::uint64_t rounds_per_window() { return rounds_under_test(sanitized ? 10'000 : 100'000, 2'000); }
 
 // Lies in wait for the moment in which a reactor is about to sleep: once before it arms, once between
 // arming and the last look, and so on.
@@ -390,9 +387,8 @@ TEST_CASE(
   for (const wait_mode mode :
        waits_under_test({wait_mode::event, wait_mode::adaptive, wait_mode::polling})) {
     CAPTURE(name(mode));
-    // Devices are tested in an emulated machine.
-    const std::uint64_t many = transport_under_test() == transport::kind::verbs ? 2'000 : 20'000;
-    const std::uint64_t rounds = rounds_under_test(mode == wait_mode::polling ? 200 : many);
+    const std::uint64_t rounds =
+        mode == wait_mode::polling ? rounds_under_test(200) : rounds_under_test(20'000, 2'000);
     std::atomic<int> port{0};
     std::thread server([&port, mode, rounds] {
       host p(mode);

@@ -26,10 +26,7 @@ bool says(const failure& why, std::string_view words) {
 
 }  // namespace
 
-// Each event of rdma_cm, by what it comes to here: the first eight below; DEVICE_REMOVAL and CONNECT_ERROR
-// are in removal_test.cpp and conformance/connect_test.cpp. Not to be had on Soft-RoCE: ROUTE_ERROR (there
-// is no subnet manager to ask), ADDR_CHANGE (of bonded interfaces). Not asked for here: MULTICAST_JOIN and
-// MULTICAST_ERROR (groups are joined by verbs).
+// Each event of rdma_cm by what it comes to here; events_test.cpp has the table of all of them.
 TEST_CASE("M4: resolved, asked, answered, established, disconnected: a connection's life") {
   stage s;
   s.play([](stage& on) -> task<> {
@@ -54,7 +51,7 @@ TEST_CASE("M4: no address, no answer, nobody there, a no: each is told as what i
     CHECK(off_the_map.code() == errc::unreachable);  // ADDR_ERROR, or refused at once
     const result<Endpoint> silent =
         co_await on.client().connect("10.77.0.99:7", impatient).result();
-    CHECK(silent.code() == errc::timed_out);  // no event comes for a minute; UNREACHABLE then
+    CHECK(silent.code() == errc::timed_out);  // no event comes for a minute
     const result<Endpoint> nobody = co_await on.client().connect(own_host() + ":9").result();
     CHECK(nobody.code() == errc::unreachable);  // REJECTED, by the kernel
     CHECK(says(nobody.why(), "nobody listens"));
@@ -68,37 +65,82 @@ TEST_CASE("M4: no address, no answer, nobody there, a no: each is told as what i
   });
 }
 
-TEST_CASE("M4: where one address of a name does not answer the next one is tried") {
-  reactor loop{reactor_options{.mode = wait_mode::polling}};
-  const std::shared_ptr<transport::domain> device = transport::make_verbs({}).value();
-  const std::unique_ptr<transport::adapter> at = device->open(loop).value();
-  const std::string self = own_host();
-  const std::unique_ptr<transport::listener> listener = at->listen({.host = self}).value();
-  const auto next = [&at, &loop] {
+namespace {
+
+// An adapter without a Worker, that listens: its queue pairs can be told news that nobody sent.
+struct bare_adapter {
+  bare_adapter()
+      : device(transport::make_verbs({}).value()),
+        at(device->open(loop).value()),
+        listener(at->listen({.host = own_host()}).value()),
+        place(transport::verbs::resolve(listener->bound(), false).value().front()) {}
+  transport::cm_event next() {
     while (!at->has_events()) {
       bool progressed = false;
       CHECK(at->poll({}, progressed) == 0);
       static_cast<void>(loop.turn());
     }
     return at->next_event();
-  };
-  transport::verbs::verbs_pair client(static_cast<transport::verbs::verbs_adapter&>(*at), {});
+  }
+  transport::verbs::verbs_adapter& own() {
+    return static_cast<transport::verbs::verbs_adapter&>(*at);
+  }
+
+  reactor loop{reactor_options{.mode = wait_mode::polling}};
+  std::shared_ptr<transport::domain> device;
+  std::unique_ptr<transport::adapter> at;
+  std::unique_ptr<transport::listener> listener;
+  transport::verbs::socket_address place;
+};
+
+void put_in(transport::verbs::verbs_pair& pair, rdma_cm_event_type what, int status) {
+  transport::verbs::cm_news news;
+  news.what = what;
+  news.status = status;
+  pair.on_news(news);
+}
+
+}  // namespace
+
+TEST_CASE("M4: where one address of a name does not answer the next one is tried") {
+  bare_adapter here;
+  transport::verbs::verbs_pair client(here.own(), {});
   REQUIRE(client.make().ok());
-  const auto place = transport::verbs::resolve(listener->bound(), false).value().front();
-  client.begin({place, place}, self, {});
-  const transport::cm_event first = next();
+  client.begin({here.place, here.place}, own_host(), {});
+  const transport::cm_event first = here.next();
   REQUIRE(first.what == transport::cm_event::type::connect_request);
   // Nobody answers it, and after a minute the connection manager gives up.
-  transport::verbs::cm_news gave_up;
-  gave_up.what = RDMA_CM_EVENT_UNREACHABLE;
-  gave_up.status = -ETIMEDOUT;
-  client.on_news(gave_up);
-  const transport::cm_event second = next();
+  put_in(client, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+  const transport::cm_event second = here.next();
   REQUIRE(second.what == transport::cm_event::type::connect_request);
-  const auto server = at->accept(second.request, {}, {}).value();
+  const auto server = here.at->accept(second.request, {}, {}).value();
   for (int up = 0; up < 2; ++up) {
-    CHECK(next().what == transport::cm_event::type::established);
+    CHECK(here.next().what == transport::cm_event::type::established);
   }
+}
+
+TEST_CASE(
+    "M4: a route error, a connect error, a changed address: what does not come here, put in") {
+  bare_adapter here;
+  transport::verbs::verbs_pair no_route(here.own(), {});
+  REQUIRE(no_route.make().ok());
+  no_route.begin({here.place}, own_host(), {});
+  put_in(no_route, RDMA_CM_EVENT_ROUTE_ERROR, -ETIMEDOUT);
+  const transport::cm_event lost = here.next();
+  CHECK(lost.what == transport::cm_event::type::failed);
+  CHECK(lost.why.code() == errc::unreachable);
+
+  transport::verbs::verbs_pair broken(here.own(), {});
+  REQUIRE(broken.make().ok());
+  broken.begin({here.place}, own_host(), {});
+  REQUIRE(here.next().what == transport::cm_event::type::connect_request);
+  put_in(broken, RDMA_CM_EVENT_ADDR_CHANGE, 0);
+  CHECK_FALSE(here.at->has_events());
+  put_in(broken, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL);
+  const transport::cm_event ended = here.next();
+  CHECK(ended.what == transport::cm_event::type::failed);
+  CHECK(ended.why.code() == errc::connection_aborted);
+  CHECK(says(ended.why, "CONNECT_ERROR"));
 }
 
 TEST_CASE("M5: read depths 1 and 16: as many reads as are started come back, at the agreed depth") {

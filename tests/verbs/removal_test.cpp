@@ -1,4 +1,6 @@
 // The RDMA device is taken away under everything. Leaves its machine without one, and so has it alone.
+#include "event_counts.hpp"
+
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -16,12 +18,13 @@ task<> lose_the_device(Worker* worker, Context* context) {
   MemoryRegion memory = context->allocate(64).value();
   recv_operation waiting = w.server.recv(memory).start();
   next_operation asked = listener.next().start();
-  REQUIRE(std::system("rdma link del rxe0 &") == 0);  // DEVICE_REMOVAL
+  REQUIRE(std::system("rdma link del rxe0 &") == 0);
   const result<Received> flushed = co_await waiting.result();
   CHECK(flushed.code() == errc::flushed);
   while (w.client.state() != endpoint_state::closed) co_await w.client.state_changed();
   CHECK(w.client.first_cause()->code() == errc::connection_reset);
   CHECK(w.server.first_cause()->code() == errc::connection_reset);
+  CHECK(cm_events(RDMA_CM_EVENT_DEVICE_REMOVAL) > 0);
   const result<Endpoint> again = co_await worker->connect(where).result();
   CHECK(again.code() == errc::unreachable);
   asked.cancel();

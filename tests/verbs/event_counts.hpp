@@ -1,0 +1,19 @@
+// How many events this program was given, and how many it gave back: events_test.cpp counts them, in front
+// of the libraries' own calls.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <cstddef>
+
+namespace cordma::test {
+
+[[nodiscard]] int cm_events(rdma_cm_event_type what) noexcept;
+[[nodiscard]] int cm_events() noexcept;
+[[nodiscard]] int cm_acknowledged() noexcept;
+
+[[nodiscard]] int queue_events() noexcept;
+[[nodiscard]] int queue_acknowledged() noexcept;
+[[nodiscard]] int queue_acknowledgements() noexcept;  // calls, each for one event or more
+
+}  // namespace cordma::test
