@@ -55,13 +55,13 @@ result<Listener> Worker::listen(std::string_view where, const listen_options& op
   return Listener(std::move(core));
 }
 
-result<ConnectionRequest> Worker::adopt(rdma_cm_event* event) {
+result<ConnectionRequest> Worker::adopt(rdma_cm_event* event, transport::peer_kind whom) {
   if (!loop_->on_owner_thread()) {
     return failure{errc::no_lock, "a Worker may only be used on its own thread"};
   }
   for (const auto& via : core_->adapters()) {
     if (!via->domain().caps().has_native_handles) continue;
-    result<transport::cm_event> client = via->adapter().adopt(event);
+    result<transport::cm_event> client = via->adapter().adopt(event, whom);
     if (!client) return client.why();
     auto request = std::make_shared<detail::pending_request>();
     request->anchor = core_->anchor();
@@ -69,6 +69,7 @@ result<ConnectionRequest> Worker::adopt(rdma_cm_event* event) {
     request->kind = via->domain().caps().transport;
     request->id = client->request;
     request->peer = std::move(client->peer);
+    request->peer_is = whom;
     request->data = std::move(client->data);
     return ConnectionRequest(std::move(request));
   }

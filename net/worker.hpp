@@ -37,7 +37,7 @@ struct listen_options {
 };
 
 // Memory to memory on this host. Done when it returns; awaited like everything else, because not
-// every engine will be a memcpy. Errors: invalid_value (lengths differ, the two overlap, memory of
+// every engine will be a memcpy. Of nothing it succeeds, and looks at no region. Errors: invalid_value (lengths differ, the two overlap, memory of
 // another Context), not_permitted (the target lacks local_write), no_lock. REQUIRES that its Worker lives
 // when it is started.
 class [[nodiscard]] copy_operation final : public operation<copy_operation, void> {
@@ -108,8 +108,10 @@ class Worker : public user_data_holder {
   // which leaves the program's event channel; on an error it is rejected. Errors: invalid_value (another
   // event, which stays the program's; another device than this Context's), unsupported_version,
   // connection_aborted (the client does not speak as cordma does), not_supported (the Context has no
-  // verbs; the event stays the program's), no_lock (likewise).
-  [[nodiscard]] result<ConnectionRequest> adopt(rdma_cm_event* event);
+  // verbs; the event stays the program's), no_lock (likewise). The same listener may have plain clients
+  // too: who they are the program knows, say by what event->param.conn.private_data begins with.
+  [[nodiscard]] result<ConnectionRequest> adopt(
+      rdma_cm_event* event, transport::peer_kind whom = transport::peer_kind::cordma);
 
   // An Endpoint that is connected by descriptors, which the program carries: see
   // Endpoint::descriptor(). Empty `over`: the first transport that can. Errors: not_supported,

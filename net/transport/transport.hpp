@@ -278,8 +278,9 @@ class adapter {
   // our own listener would have given. invalid_value: it is no request, and still the program's. After
   // any other outcome the event is acknowledged, and its identifier ours: rejected where there is an
   // error (invalid_value: of another device; unsupported_version, connection_aborted: no such client).
-  virtual result<cm_event> adopt(rdma_cm_event* event) {
+  virtual result<cm_event> adopt(rdma_cm_event* event, peer_kind whom) {
     static_cast<void>(event);
+    static_cast<void>(whom);
     return errc::not_supported;
   }
   // A queue pair to be connected by descriptors, or a datagram port (service::ud).

@@ -194,8 +194,10 @@ struct queue_pair_options {
   // as in verbs. Then the sender fails with rnr_retry_exc_err.
   std::uint8_t rnr_retry = 7;
   duration rnr_timer = std::chrono::milliseconds(1);
-  // A peer that owes an answer and shows no sign of life for this long is dead (timeout and retry
-  // count of verbs in one). A process that is stopped, or does not poll, shows none.
+  // A peer that owes an answer and shows no sign of life for this long is dead. A process that is
+  // stopped, or does not poll, shows none. On verbs the device answers for it, and this is the most
+  // that silence of an rc peer lasts until every waiter learns of it: timeout and retry count, and
+  // the time until an idle peer is asked, in one. Its README says which devices keep that.
   duration peer_timeout = std::chrono::seconds(5);
   duration connect_timeout = std::chrono::seconds(5);  // both: more than none
   std::uint32_t qkey = 0;                              // service::ud

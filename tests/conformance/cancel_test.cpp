@@ -492,7 +492,7 @@ TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what i
 
 namespace {
 
-// Devices are tested in an emulated machine, and a sanitizer is slow.
+// A sanitizer is slow.
 std::uint64_t messages_raced() { return rounds_under_test(sanitized ? 20'000 : 100'000, 2'000); }
 
 // What the two threads of a race share: how many messages this side has received.

@@ -34,7 +34,7 @@ constexpr std::size_t window = 4;  // messages on their way at once
 constexpr std::size_t word = 8;    // bytes of each
 constexpr auto tick = 200us;       // of the foreign loop's timer, and of the reactor's
 
-// Sends and receives at this side; devices are tested in an emulated machine, a sanitizer is slow.
+// Sends and receives at this side; a sanitizer is slow.
 std::uint64_t operations_wanted() { return rounds_under_test(sanitized ? 20'000 : 100'000, 4'000); }
 
 struct traffic {

@@ -339,19 +339,32 @@ TEST_CASE("E8: in event mode who waits sleeps, and the peer's change wakes it" *
           not_on(transport::kind::sim, "its time is virtual")) {
   stage s({.mode = wait_mode::event});
   s.play([](stage& on) -> task<> {
-    wire w = co_await connect(on);
+    constexpr std::uint64_t few = 16;  // steps, of which none looks whether something is there
+    endpoint_options unasked;
+    unasked.peer_timeout = std::chrono::hours(1);  // who looks after the peer wakes for it
+    wire w = co_await connect(on, unasked, unasked);
     task_context& me = co_await this_task();
     pair_of_ends ends(on, std::move(w), me);
     std::vector<std::uint64_t> order;
     scope waiting(me);
     waiting.spawn(note(&ends.event, 0, &order));
     while (ends.event.waiting() == 0) co_await moment(on);
-    const duration before = cpu_used();
-    co_await sleep_for(500ms);
-    CHECK((cpu_used() - before) * 50 < 500ms);
+    const duration used = cpu_used();
+    const reactor_counters awake = on.loop().counters();
+    co_await sleep_for(1s);
+    const reactor_counters asleep = on.loop().counters();
+    CHECK((cpu_used() - used) * 100 < 1s);
+    CHECK(asleep.sleeps > awake.sleeps);
+    CHECK(asleep.turns - awake.turns <= few);
     CHECK(order.empty());
+    const time_point start = on.loop().now();
     co_await ends.remote->add(1);
     co_await waiting.join();
+    const duration late = on.loop().now() - start;
+    const reactor_counters woken = on.loop().counters();
+    MESSAGE("woken ", std::chrono::duration_cast<std::chrono::microseconds>(late).count(),
+            " us after the change began, in ", woken.turns - asleep.turns, " turns");
+    CHECK(woken.turns - asleep.turns <= few);
     co_await hang_up(&ends);
   });
 }

@@ -22,7 +22,7 @@ constexpr const char* simulated_below =
     "both hosts share one reactor there: the case about a packet that leaves is its form of this";
 constexpr const char* real_below = "two reactors hunt each other there, in the case before";
 
-// Devices are tested in an emulated machine, and a sanitizer is slow.
+// A sanitizer is slow.
 std::uint64_t rounds_per_window() { return rounds_under_test(sanitized ? 10'000 : 100'000, 2'000); }
 
 // Lies in wait for the moment in which a reactor is about to sleep: once before it arms, once between

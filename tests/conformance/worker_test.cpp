@@ -50,6 +50,10 @@ TEST_CASE("D14: a Worker copies memory, refusing what overlaps, differs or is no
       co_await on.client().copy(memory.all().part(5000, size), memory.all().first(size));
       CHECK(filled(memory.bytes().subspan(5000, size), size));
     }
+    fill(memory.bytes(), 4);
+    co_await on.client().copy(memory.all().part(5000, 0), memory.all().part(10'000, 0));
+    co_await on.client().copy(Slice(), Slice());
+    CHECK(filled(memory.bytes(), 4));
     const result<void> overlapping =
         co_await on.client().copy(memory.all().part(10, 64), memory.all().part(73, 64)).result();
     CHECK(overlapping.code() == errc::invalid_value);

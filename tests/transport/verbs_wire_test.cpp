@@ -180,8 +180,10 @@ TEST_CASE("timers and sizes: the code is the nearest that keeps the promise") {
   CHECK(rnr_code(seconds(10)) == 0);
   for (milliseconds whole : {milliseconds(1), milliseconds(100), milliseconds(5000)}) {
     const std::uint8_t code = timeout_code(whole, 7);
-    CHECK(ack_timeout(code) * 8 <= whole);
-    CHECK(ack_timeout(code + 1) * 8 > whole);
+    const duration silence = silence_of(whole, code, 7);
+    CHECK(silence >= whole / least_silence);
+    CHECK(silence + tries_last(code, 7) <= whole);
+    CHECK(tries_last(code + 1, 7) + whole / least_silence > whole);
   }
   CHECK(timeout_code(duration(1), 7) == 1);
   CHECK(timeout_code(std::chrono::hours(100), 0) == longest_timeout);

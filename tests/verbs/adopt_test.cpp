@@ -1,12 +1,8 @@
 // A program that listens by librdmacm itself, and gives its clients to a Worker.
+#include "raw_id.hpp"
+
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
-
-#include <netinet/in.h>
-#include <rdma/rdma_cma.h>
-
-#include <arpa/inet.h>
-#include <fcntl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,57 +12,6 @@ using namespace cordma;
 using namespace cordma::test;
 
 namespace {
-
-sockaddr_in self(std::uint16_t port) {
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_port = htons(port);
-  REQUIRE(inet_pton(AF_INET, own_host().c_str(), &a.sin_addr) == 1);
-  return a;
-}
-
-// An identifier with a channel of its own, which is asked and never waited for.
-class raw_id {
- public:
-  raw_id() : channel_(rdma_create_event_channel()) {
-    REQUIRE(channel_ != nullptr);
-    ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
-    REQUIRE(rdma_create_id(channel_, &id_, nullptr, RDMA_PS_TCP) == 0);
-  }
-  raw_id(const raw_id&) = delete;
-  raw_id& operator=(const raw_id&) = delete;
-  ~raw_id() {
-    rdma_destroy_id(id_);
-    rdma_destroy_event_channel(channel_);
-  }
-  void listen() {
-    sockaddr_in a = self(0);
-    REQUIRE(rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&a)) == 0);
-    REQUIRE(rdma_listen(id_, 8) == 0);
-  }
-  [[nodiscard]] std::uint16_t port() noexcept { return ntohs(rdma_get_src_port(id_)); }
-  [[nodiscard]] std::string where() { return own_host() + ":" + std::to_string(port()); }
-  [[nodiscard]] rdma_cm_id* get() noexcept { return id_; }
-
-  // To be acknowledged, or adopted.
-  task<rdma_cm_event*> next() {
-    rdma_cm_event* event = nullptr;
-    while (rdma_get_cm_event(channel_, &event) != 0) {
-      REQUIRE(errno == EAGAIN);
-      co_await yield();
-    }
-    co_return event;
-  }
-  task<> expect(rdma_cm_event_type wanted) {
-    rdma_cm_event* const event = co_await next();
-    CHECK(std::string(rdma_event_str(event->event)) == rdma_event_str(wanted));
-    rdma_ack_cm_event(event);
-  }
-
- private:
-  rdma_event_channel* channel_;
-  rdma_cm_id* id_ = nullptr;
-};
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -152,7 +97,7 @@ TEST_CASE("H2: a client that is no cordma is turned away, and another event stay
     raw_id listening;
     listening.listen();
     raw_id client;
-    sockaddr_in to = self(listening.port());
+    sockaddr_in to = raw_id::self(listening.port());
     REQUIRE(rdma_resolve_addr(client.get(), nullptr, reinterpret_cast<sockaddr*>(&to), 2000) == 0);
     rdma_cm_event* const resolved = co_await client.next();
     REQUIRE(resolved->event == RDMA_CM_EVENT_ADDR_RESOLVED);

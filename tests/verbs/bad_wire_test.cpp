@@ -150,7 +150,7 @@ task<> conclude(stand* s, Endpoint* e) {
 struct scene {
   load own;
   load their;
-  int patience = 8;  // seconds
+  int patience = 10;  // seconds
 };
 
 // `happen` runs beside the traffic.
@@ -275,7 +275,7 @@ task<> unplug_under_writes(Endpoint* e, MemoryRegion offered, Slice word) {
 }
 
 task<> write_through(side* here) {
-  Endpoint e = co_await meet(here, port, patient(16));
+  Endpoint e = co_await meet(here, port, patient(20));
   MemoryRegion offered = here->memory(through_bytes);
   MemoryRegion word = here->memory(8);
   const RemoteMemory theirs = co_await swap_blobs(here, &e, offered);
@@ -329,7 +329,7 @@ task<> miss_the_answers(Endpoint* e, RemoteMemory theirs, MemoryRegion* words) {
 }
 
 task<> lose_answers(side* here) {
-  Endpoint e = co_await meet(here, port, patient(16));
+  Endpoint e = co_await meet(here, port, patient(20));
   MemoryRegion offered = here->memory(stand::window_at + read_bytes);
   MemoryRegion words = here->memory(stand::window_at + read_bytes);
   offered.as<std::uint64_t>()[0] = in_the_counter;
@@ -360,14 +360,14 @@ TEST_CASE(
 TEST_CASE(
     "K9: every operation over RC, over a wire where packets overtake: no wrong byte, none lost") {
   side here;
-  const scene both{.own = shorter, .their = shorter, .patience = 16};
+  const scene both{.own = shorter, .their = shorter, .patience = 20};
   here.worker.run(converse(&here, both, "delay 1ms reorder 0.5%", until_overtaken));
 }
 
 TEST_CASE(
     "K9: the wire falls silent for a second, both ways: what is under way waits, and arrives") {
   side here;
-  const scene both{.own = much, .their = much, .patience = 16};
+  const scene both{.own = much, .their = much, .patience = 20};
   here.worker.run(converse(&here, both, "delay 1ms", fall_silent));
 }
 
@@ -375,7 +375,7 @@ TEST_CASE(
     "K9: the receiver's link goes down and comes back under messages: what is under way waits, and "
     "arrives") {
   side here;
-  scene one_way{.own = much, .their = load{}, .patience = 16};
+  scene one_way{.own = much, .their = load{}, .patience = 20};
   if (on_server()) std::swap(one_way.own, one_way.their);
   here.worker.run(converse(&here, one_way, "delay 1ms", unplug));
 }

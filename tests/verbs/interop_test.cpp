@@ -1,5 +1,7 @@
 // Programs that know nothing of cordma, unmodified, at the other end: the plain verbs program of
 // tests/soft-roce, and rping of the system's librdmacm.
+#include "raw_id.hpp"
+
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -203,8 +205,7 @@ task<> answer_messages(Endpoint* e, raw_side* r) {
   }
 }
 
-task<> serve_raw(Context* context, Listener* listener) {
-  ConnectionRequest request = co_await listener->next();
+task<> serve_raw(Context* context, ConnectionRequest request) {
   const raw_hello asked = parse(request.private_data());
   raw_side r(*context, static_cast<op>(ntohs(asked.what)), ntohl(asked.size), ntohl(asked.count));
   r.hear(asked);
@@ -217,6 +218,22 @@ task<> serve_raw(Context* context, Listener* listener) {
   const std::uint64_t word = r.in.as<std::uint64_t>()[0];
   if (r.what == op::fetch_add || r.what == op::swap) CHECK(word == r.count);
   if (r.what == op::write) CHECK(is_message(r.from().bytes(), r.count - 1));
+}
+
+task<> serve_next(host* h, Listener* listener) {
+  ConnectionRequest request = co_await listener->next();
+  co_await serve_raw(&h->context, std::move(request));
+}
+
+// The client came by a listener of the program's own.
+task<ConnectionRequest> adopt_next(host* h, raw_id* listening) {
+  rdma_cm_event* const event = co_await listening->next();
+  co_return h->worker.adopt(event, peer_kind::plain).value();
+}
+
+task<> adopt_and_serve(host* h, raw_id* listening) {
+  ConnectionRequest request = co_await adopt_next(h, listening);
+  co_await serve_raw(&h->context, std::move(request));
 }
 
 task<> one_round(Endpoint* e, raw_side* r, std::uint32_t i) {
@@ -286,8 +303,7 @@ constexpr std::size_t ping_bytes = 64;
 constexpr int ping_count = 5;
 
 // Its server: reads what the client offers, says so, is told where it goes, writes it there, says so.
-task<int> answer_pings(Context* context, Listener* listener) {
-  ConnectionRequest request = co_await listener->next();
+task<int> answer_pings(Context* context, ConnectionRequest request) {
   MemoryRegion words = context->allocate(32).value();
   MemoryRegion text = context->allocate(ping_bytes).value();
   const Slice in = words.all().first(16);
@@ -314,6 +330,18 @@ task<int> answer_pings(Context* context, Listener* listener) {
     ++answered;
   }
   co_await await_end(&e);
+  co_return answered;
+}
+
+task<int> answer_next(host* h, Listener* listener) {
+  ConnectionRequest request = co_await listener->next();
+  const int answered = co_await answer_pings(&h->context, std::move(request));
+  co_return answered;
+}
+
+task<int> adopt_and_answer(host* h, raw_id* listening) {
+  ConnectionRequest request = co_await adopt_next(h, listening);
+  const int answered = co_await answer_pings(&h->context, std::move(request));
   co_return answered;
 }
 
@@ -424,7 +452,7 @@ TEST_CASE("M3: a plain verbs client and our Listener: every operation, polling a
       program client(raw_peer() + (events ? " --event" : "") + " --op " + name + " --count " +
                      std::to_string(rounds) + " --size " + std::to_string(message_bytes) +
                      " --port " + std::to_string(listener.bound().port) + " " + own_host());
-      h.worker.run(serve_raw(&h.context, &listener));
+      h.worker.run(serve_next(&h, &listener));
       CHECK(client.join() == 0);
       MESSAGE(client.said());
     }
@@ -456,7 +484,7 @@ TEST_CASE("M3: rping is answered, and answers") {
                           std::to_string(ping_bytes) + " -v -V -a " + own_host() + " -p ";
   Listener listener = listen(h.worker, peer_kind::plain);
   program client("rping -c" + end + std::to_string(listener.bound().port));
-  CHECK(h.worker.run(answer_pings(&h.context, &listener)) == ping_count);
+  CHECK(h.worker.run(answer_next(&h, &listener)) == ping_count);
   CHECK(client.join() == 0);
   MESSAGE(client.said());
 
@@ -464,6 +492,54 @@ TEST_CASE("M3: rping is answered, and answers") {
   h.worker.run(ping(&h.context, &h.worker, own_host() + ":" + std::to_string(port + 1)));
   CHECK(server.join() == 0);
   CHECK(server.said().find("from cordma") != std::string::npos);
+}
+
+TEST_CASE("H2: a plain verbs client of the program's own listener is adopted: every operation") {
+  host h;
+  raw_id listening;
+  listening.listen();
+  for (const auto& [what, name] : ops) {
+    CAPTURE(std::string(name));
+    program client(raw_peer() + " --op " + name + " --count " + std::to_string(rounds) +
+                   " --size " + std::to_string(message_bytes) + " --port " +
+                   std::to_string(listening.port()) + " " + own_host());
+    h.worker.run(adopt_and_serve(&h, &listening));
+    CHECK(client.join() == 0);
+    CHECK(h.worker.counters().endpoints == 0);
+  }
+}
+
+TEST_CASE("H2: rping, which came by the program's own listener, is adopted and answered") {
+  host h;
+  raw_id listening;
+  listening.listen();
+  for (int i = 0; i < 3; ++i) {
+    program client("rping -c -C " + std::to_string(ping_count) + " -S " +
+                   std::to_string(ping_bytes) + " -v -V -a " + own_host() + " -p " +
+                   std::to_string(listening.port()));
+    CHECK(h.worker.run(adopt_and_answer(&h, &listening)) == ping_count);
+    CHECK(client.join() == 0);
+    CHECK(h.worker.counters().endpoints == 0);
+  }
+}
+
+TEST_CASE("H2: an adopted plain client is rejected with words of the program's, and nothing else") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    raw_id listening;
+    listening.listen();
+    connect_options o;
+    o.endpoint = plain();
+    connect_operation asking = on.client().connect(listening.where(), o).start();
+    rdma_cm_event* const event = co_await listening.next();
+    ConnectionRequest request = on.server().adopt(event, peer_kind::plain).value();
+    const std::array<std::byte, 3> words{std::byte{0xC1}, std::byte{2}, std::byte{3}};
+    CHECK(request.reject(words).ok());
+    const result<Endpoint> r = co_await asking.result();
+    CHECK(r.code() == errc::rejected);
+    REQUIRE(asking.rejection().size() >= words.size());
+    CHECK(std::equal(words.begin(), words.end(), asking.rejection().begin()));
+  });
 }
 
 TEST_CASE("M3: udaddy finds a port of ours by its address, and a port of ours finds udaddy's") {

@@ -87,7 +87,7 @@ class verbs_adapter final : public adapter {
                                              std::span<const std::byte> private_data) override;
   result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
-  result<cm_event> adopt(rdma_cm_event* event) override;
+  result<cm_event> adopt(rdma_cm_event* event, peer_kind whom) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
   result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
                                                             std::uint32_t max_segments) override;
@@ -180,6 +180,10 @@ class verbs_adapter final : public adapter {
   void report(const async_event& e) noexcept;
   void on_news(const cm_news& news);
   void on_request(const cm_news& news, verbs_listener* from);
+  // As a connect_request; `user` is what the program said in its private data.
+  [[nodiscard]] cm_event take_in(owned_id id, const cm_news& news, peer_kind whom,
+                                 const hello& theirs, std::span<const std::byte> user,
+                                 verbs_listener* from);
   [[nodiscard]] result<std::unique_ptr<listener>> listen_for(peer_kind whom, const address& where);
   std::size_t take_from(completion_queue& q) noexcept;
   void tell(completion_batch& batch) noexcept;

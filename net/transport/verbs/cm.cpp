@@ -362,12 +362,18 @@ void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
     const bool other = d.what == decoded_hello::outcome::other_version;
     return refuse(id.get(), encode(of_kind(other ? hello_kind::mismatch : hello_kind::reject), {}));
   }
+  push_event(take_in(std::move(id), news, from->whom(), d.value, d.user, from));
+}
+
+cm_event verbs_adapter::take_in(owned_id id, const cm_news& news, peer_kind whom,
+                                const hello& theirs, std::span<const std::byte> user,
+                                verbs_listener* from) {
   auto client = std::make_unique<incoming>();
   client->number = owner_->requests().next_id();
   id->context = cm_token{cm_token::kind::request, client->number}.packed();
   client->from = from;
-  client->kind = from->whom();
-  client->theirs = d.value;
+  client->kind = whom;
+  client->theirs = theirs;
   client->peer_pair = news.peer_pair;
   client->reads = news.reads();
   client->peer = to_text(rdma_get_peer_addr(id.get()));
@@ -376,10 +382,10 @@ void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
   e.what = cm_event::type::connect_request;
   e.from = from;
   e.request = client->number;
-  e.data.assign(d.user.begin(), d.user.end());
+  e.data.assign(user.begin(), user.end());
   e.peer = client->peer;
   incoming_.emplace(client->number, std::move(client));
-  push_event(std::move(e));
+  return e;
 }
 
 }  // namespace cordma::transport::verbs

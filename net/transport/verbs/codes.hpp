@@ -3,6 +3,7 @@
 
 #include <cordma/runtime/clock.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -27,11 +28,26 @@ inline constexpr std::uint8_t longest_timeout = 31;
 [[nodiscard]] constexpr duration ack_timeout(std::uint8_t code) noexcept {
   return std::chrono::nanoseconds(4096) * (std::int64_t{1} << code);
 }
-// The largest code with which all tries together last no longer than `whole`; at least 1.
+// What all tries last together, each fired an eighth late: so coarse are the timers of Linux, by which
+// Soft-RoCE goes.
+[[nodiscard]] constexpr duration tries_last(std::uint8_t code, std::uint8_t retries) noexcept {
+  const duration punctual = ack_timeout(code) * (1 + retries);
+  return punctual + punctual / 8;
+}
+
+// A peer_timeout is shared out: at most `silence_of` it passes until a peer without a word is asked, and
+// the rest until the question, or whatever else is under way, has been repeated in vain.
+inline constexpr int least_silence = 8;  // th part of a peer_timeout
+// The largest code that leaves so much; at least 1.
 [[nodiscard]] constexpr std::uint8_t timeout_code(duration whole, std::uint8_t retries) noexcept {
+  const duration repeating = whole - whole / least_silence;
   std::uint8_t code = 1;
-  while (code < longest_timeout && ack_timeout(code + 1) * (1 + retries) <= whole) ++code;
+  while (code < longest_timeout && tries_last(code + 1, retries) <= repeating) ++code;
   return code;
+}
+[[nodiscard]] constexpr duration silence_of(duration whole, std::uint8_t code,
+                                            std::uint8_t retries) noexcept {
+  return std::max(whole - tries_last(code, retries), whole / least_silence);
 }
 
 // ibv_mtu: 1 = 256 bytes ... 5 = 4096 bytes.

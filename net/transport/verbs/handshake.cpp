@@ -325,6 +325,7 @@ result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
   const std::uint8_t retries = home_.owner().hardware().retries(options.retry_count);
   timeout_code_ =
       options.timeout != 0 ? options.timeout : timeout_code(options_.peer_timeout, retries);
+  silence_ = silence_of(options_.peer_timeout, timeout_code_, retries);
   attr.timeout = timeout_code_;
   attr.retry_cnt = retries;
   attr.rnr_retry = options_.rnr_retry;

@@ -316,12 +316,14 @@ void verbs_pair::on_repeat() noexcept {
   }
 }
 
-// An idle connection notices nothing of a peer that is gone: it is asked, by its NIC, once in a while.
+// An idle connection notices nothing of a peer that is gone: it is asked, by its NIC, once in a while. A
+// word may come right after a look, so that only the second one after it finds silence.
 void verbs_pair::watch_peer() noexcept {
   if (failed_ || datagrams()) return;
   activity_seen_ = activity_;
-  const int looks = options_.type == service::uc ? looks_at_arrivals : 2;
-  home_.home().add(repeat_, after(home_.home().now(), options_.peer_timeout / looks));
+  const bool uc = options_.type == service::uc;
+  const duration until_look = uc ? options_.peer_timeout / looks_at_arrivals : silence_ / 2;
+  home_.home().add(repeat_, after(home_.home().now(), until_look));
 }
 
 // Each side of a UC connection tells the other how much it sent, and looks whether any of it came.

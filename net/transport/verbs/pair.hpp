@@ -298,6 +298,7 @@ class verbs_pair final : public queue_pair {
   timed timer_;   // the end of patience: connecting, closing, flushing
   timed repeat_;  // control datagrams that may get lost; probing
   duration repeat_after_{};
+  duration silence_{};  // after which an idle peer is asked, at the latest
   std::uint32_t activity_ = 0;
   std::uint32_t activity_seen_ = 0;
   arrival_watch watch_;  // service::uc
