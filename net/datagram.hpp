@@ -100,7 +100,8 @@ class [[nodiscard]] resolve_operation final : public operation<resolve_operation
 // with no_lock). Made by Worker::datagram(). A datagram is lost, doubled or overtaken without anybody
 // being told: no error follows. It is lost for certain where the peer has posted no receive, or one
 // too small, or holds another qkey. One-sided operations and flush do not exist here. A request that
-// fails ends alone; the port goes on. Destroying it: what is in flight ends as flushed.
+// fails ends alone, and the port goes on; where its device gives it up with one (Soft-RoCE, of a datagram
+// that had no way out), it closes. Destroying it: what is in flight ends as flushed.
 class DatagramEndpoint {
  public:
   DatagramEndpoint() noexcept;

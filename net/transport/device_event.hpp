@@ -12,7 +12,7 @@ struct device_event {
   enum class type : std::uint8_t {
     other,           // one that has no name here: see `native`
     port_up,         // the port carries traffic, again
-    port_down,       // it does not; connections end when their peer_timeout has run out
+    port_down,       // it does not; connections end, when their peer_timeout has run out or sooner
     gid_change,      // an address of the port came, went or moved
     pkey_change,     // so did a partition
     lid_change,      // InfiniBand: the subnet manager gave the port another LID

@@ -200,15 +200,18 @@ class ring_loop {
       io_uring_sqe* const sqe = ::io_uring_get_sqe(&ring_);
       ::io_uring_prep_poll_multishot(sqe, fd_, POLLIN);
       ::io_uring_sqe_set_data(sqe, this);
+      polling_ = true;
     }
     if (!timing_) {
       io_uring_sqe* const sqe = ::io_uring_get_sqe(&ring_);
       ::io_uring_prep_timeout(sqe, &every_, 0, 0);
       ::io_uring_sqe_set_data(sqe, nullptr);
+      timing_ = true;
     }
-    if (!polling_ || !timing_) ::io_uring_submit(&ring_);
-    polling_ = true;
-    timing_ = true;
+    // Nothing is taken while completions overflow.
+    while (::io_uring_sq_ready(&ring_) != 0) {
+      if (::io_uring_submit(&ring_) < 0) reap();
+    }
   }
   void reap() {
     io_uring_cqe* cqe = nullptr;

@@ -145,11 +145,13 @@ TEST_CASE("D11: RNR_RETRY_EXC: a message that finds no receive for as long as it
     hasty.rnr_timer = std::chrono::milliseconds(1);
     wire w = co_await connect(on, hasty, endpoint_options());
     MemoryRegion out = client_memory(on, size);
+    const time_point started = on.loop().now();
     send_operation sending = w.client.send(out).start();
     send_operation behind = w.client.flush().start();
     const result<void> refused = co_await sending.result();
     const result<void> flushed = co_await behind.result();
-    if (on.over() != kind::shm) {  // see above
+    CHECK(on.loop().now() - started >= 2 * hasty.rnr_timer);  // not before it was asked for
+    if (on.over() != kind::shm) {                             // see above
       check_failed(refused, {errc::remote_not_ready, wc_status::rnr_retry_exc_err});
     }
     CHECK(flushed.code() == errc::flushed);

@@ -126,7 +126,8 @@ TEST_CASE(
   static_cast<void>(c.ends[0]->post_recv({.id = 7}, now));
   ibv_pd* const pd = c.device->native_pd();
   // Of whom nobody knows: its completions take the room that others were promised.
-  test::raw_loop stranger(pd, nullptr, c.inside().promise(0).value());
+  ibv_cq* const overflown = c.inside().promise(0).value();
+  test::raw_loop stranger(pd, nullptr, overflown);
   while (!has_event(pd->context)) static_cast<void>(stranger.post_nothing());
   for (std::size_t i = 0; i < c.ends.size(); ++i) {
     const cm_event e = c.next();
@@ -138,6 +139,7 @@ TEST_CASE(
   CHECK(c.completions.size() == 1);
   CHECK(c.completions[0].id == 7);
   CHECK(c.completions[0].status == wc_status::wr_flush_err);
+  CHECK(c.inside().promise(0).value() != overflown);  // whoever comes next gets another
 }
 
 TEST_CASE(

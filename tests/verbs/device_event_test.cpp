@@ -59,7 +59,47 @@ task<> message(Worker* worker, Context* context) {
   CHECK(filled(memory.bytes().subspan(64), 6));
 }
 
+// By descriptors, which the Workers' control ports confirm to each other.
+task<wire> wire_up(Worker* worker) {
+  wire w(worker->prepare().value(), worker->prepare().value());
+  const std::vector<std::byte> of_client = w.client.descriptor().value();
+  w.client.connect(w.server.descriptor().value()).value();
+  w.server.connect(of_client).value();
+  for (Endpoint* e : {&w.client, &w.server}) {
+    while (e->state() == endpoint_state::connecting) co_await e->state_changed();
+    REQUIRE(e->state() == endpoint_state::connected);
+  }
+  co_return w;
+}
+
+task<> lose_the_way(Worker* worker, Context* context) {
+  wire before = co_await wire_up(worker);
+  DatagramEndpoint port = worker->datagram({}).value();
+  MemoryRegion memory = context->allocate(64).value();
+  const transport::datagram_peer self = port.self().value();
+  co_await port.send_to(self, memory);
+  sh("ip link set " + netdev() + " down");
+  const result<void> lost = co_await port.send_to(self, memory).result();
+  CHECK_FALSE(lost.ok());
+  co_await before.client.close();  // the goodbye has no way out
+  co_await next(worker, type::port_down);
+  sh("ip link set " + netdev() + " up");
+  co_await next(worker, type::port_up);
+  CHECK(port.state() == endpoint_state::closed);
+  wire after = co_await wire_up(worker);
+  co_await after.client.close();
+  while (after.server.state() != endpoint_state::closed) co_await after.server.state_changed();
+  CHECK(after.server.first_cause()->code() == errc::not_connected);  // it heard the goodbye
+}
+
 }  // namespace
+
+TEST_CASE(
+    "Q9, L7: what was sent while the link was down ends a datagram port, and no more: connections "
+    "come up and say goodbye when it is back") {
+  host h(wait_mode::event);
+  h.worker.run(lose_the_way(&h.worker, &h.context));
+}
 
 TEST_CASE("Q9: a Worker is told that its port went down and came up, in every mode of waiting") {
   for (const wait_mode mode : {wait_mode::event, wait_mode::adaptive, wait_mode::polling}) {

@@ -52,28 +52,28 @@ task<> fall_silent(side* here) {
 }
 
 // Two connections over the wire, a message on each, and nothing comes back.
-task<> wait_with_two_patiences(side* here) {
+struct two_patiences {
   endpoint_options soon;
-  soon.peer_timeout = std::chrono::seconds(1);
   endpoint_options late;
-  late.peer_timeout = std::chrono::seconds(8);
-  Endpoint first = co_await meet(here, port, soon);
-  Endpoint second = co_await meet(here, port + 10, late);
+};
+
+task<> fail_in_turn(side* here, const two_patiences* patience_of, Endpoint* first,
+                    Endpoint* second) {
   const netem cut("loss 100%");
   meet_at("cut");
   if (on_server()) {
-    co_await await_end(&first);
-    co_await await_end(&second);
+    co_await await_end(first);
+    co_await await_end(second);
     meet_at("both-over");
     co_return;
   }
   MemoryRegion memory = here->memory(64);
-  send_operation patient = second.send(memory.all().first(8)).start();
-  send_operation hasty = first.send(memory.all().part(8, 8)).start();
-  send_operation behind = first.send(memory.all().part(16, 8)).start();
+  send_operation patient = second->send(memory.all().first(8)).start();
+  send_operation hasty = first->send(memory.all().part(8, 8)).start();
+  send_operation behind = first->send(memory.all().part(16, 8)).start();
   const time_point start = here->worker.loop().now();
   const result<void> failed = co_await hasty.result();
-  CHECK(here->worker.loop().now() - start <= soon.peer_timeout + leeway);
+  CHECK(here->worker.loop().now() - start <= patience_of->soon.peer_timeout + leeway);
   CHECK(failed.code() == errc::connection_reset);
   CHECK(failed.why().wc_status() == static_cast<int>(transport::wc_status::retry_exc_err));
   const result<void> never_begun = co_await behind.result();
@@ -81,8 +81,21 @@ task<> wait_with_two_patiences(side* here) {
   CHECK_FALSE(patient.done());
   const result<void> failed_too = co_await patient.result();
   CHECK(failed_too.code() == errc::connection_reset);
-  CHECK(here->worker.loop().now() - start <= late.peer_timeout + leeway);
+  CHECK(here->worker.loop().now() - start <= patience_of->late.peer_timeout + leeway);
   meet_at("both-over");
+}
+
+task<> wait_with_two_patiences(side* here) {
+  two_patiences of;
+  of.soon.peer_timeout = std::chrono::seconds(1);
+  of.late.peer_timeout = std::chrono::seconds(8);
+  Endpoint first = co_await meet(here, port, of.soon);
+  Endpoint second = co_await meet(here, port + 10, of.late);
+  co_await fail_in_turn(here, &of, &first, &second);
+  meet_at("mended");
+  Endpoint again = co_await meet(here, port + 20, of.late);
+  MemoryRegion memory = here->memory(64);
+  co_await swap(&again, memory.all().part(8, 8), memory.all().first(8));
 }
 
 task<> close_over_nothing(side* here) {
@@ -196,7 +209,7 @@ TEST_CASE(
 
 TEST_CASE(
     "M7, D11: of two messages into a cut wire the one with the shorter peer_timeout fails first, "
-    "and what stands behind it is flushed") {
+    "what stands behind it is flushed, and a new connection works") {
   side here;
   here.worker.run(wait_with_two_patiences(&here));
 }

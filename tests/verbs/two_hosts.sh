@@ -5,9 +5,13 @@
 set -euo pipefail
 program=$1 name=$2
 export CORDMA_TEST_TRANSPORT=verbs
-mapfile -t cases < <("$program" --list-test-cases --source-file="*/verbs/${name}_test.cpp" |
-  grep '^[A-Z][0-9]*:')
-[ ${#cases[@]} -gt 0 ] || { echo "two_hosts.sh: no cases in ${name}_test.cpp" >&2; exit 1; }
+listed=$("$program" --list-test-cases --source-file="*/verbs/${name}_test.cpp")
+mapfile -t cases < <(grep -E '^[A-Z][0-9]+[:,]' <<< "$listed")
+count=$(sed -n 's/.*passing the current filters: //p' <<< "$listed")
+if [ "${#cases[@]}" -eq 0 ] || [ "${#cases[@]}" -ne "$count" ]; then
+  echo "two_hosts.sh: ${name}_test.cpp has $count cases, ${#cases[@]} of them begin with a row: K9: ..." >&2
+  exit 1
+fi
 failed=0 number=0
 for case in "${cases[@]}"; do
   wanted=0 code=0

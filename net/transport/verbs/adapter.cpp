@@ -121,10 +121,10 @@ result<ibv_cq*> verbs_adapter::promise(std::uint32_t completions) {
     return std::ranges::find_if(queues_, [&](const auto& q) { return has_room(*q); });
   };
   auto at = find([completions](const completion_queue& q) {
-    return q.queue.entries() - q.promised >= completions;
+    return !q.dead && q.queue.entries() - q.promised >= completions;
   });
   if (at == queues_.end()) {
-    at = find([&](completion_queue& q) { return grow(q, completions); });
+    at = find([&](completion_queue& q) { return !q.dead && grow(q, completions); });
   }
   completion_queue* chosen = at != queues_.end() ? at->get() : nullptr;
   if (chosen == nullptr) {
@@ -156,6 +156,7 @@ arm_state verbs_adapter::arm() noexcept {
   if (armed_ >= wanted) return arm_state::armed;
   const int solicited_only = wanted == notice::solicited ? 1 : 0;
   for (const auto& q : queues_) {
+    if (q->dead) continue;
     if (ibv_req_notify_cq(q->queue.get(), solicited_only) != 0) return arm_state::busy;
   }
   armed_ = wanted;
@@ -246,10 +247,19 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
   if (!own) report(e);
   const bool own_queue = own && e.what == IBV_EVENT_CQ_ERR;
   if (!own_queue && e.what != IBV_EVENT_DEVICE_FATAL) return;
+  if (own_queue) bury(e.element);
   const failure why{errc::driver,
                     std::string("the RDMA device reports: ") + ibv_event_type_str(e.what)};
   for (const seat& s : seats_) {
     if (s.pair != nullptr) s.pair->device_gone(why);
+  }
+}
+
+void verbs_adapter::bury(const void* queue) noexcept {
+  for (const auto& q : queues_) {
+    if (q->queue.get() != queue) continue;
+    q->dead = true;
+    if (control_ != nullptr && control_->queue() == queue) control_.reset();
   }
 }
 
@@ -321,7 +331,8 @@ void verbs_adapter::drop_events(const queue_pair* pair, const listener* from) no
 }
 
 control_port* verbs_adapter::control() {
-  if (control_ == nullptr && !no_control_) {  // asked once
+  const bool never = no_control_ && no_control_->code() == errc::not_supported;
+  if (control_ == nullptr && !never) {
     auto made = std::make_unique<control_port>(*this);
     const result<void> done = made->make();
     if (done) {

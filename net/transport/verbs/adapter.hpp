@@ -44,6 +44,7 @@ struct completion_queue {
   polled_queue queue;
   std::uint32_t promised = 0;
   unsigned unacknowledged = 0;  // events read from the channel
+  bool dead = false;            // the device says so: nobody new is given a place in it
   completion_batch* telling = nullptr;
 };
 
@@ -146,6 +147,8 @@ class verbs_adapter final : public adapter {
   }
   // Null where the device refuses one, and why_no_control() says why.
   [[nodiscard]] control_port* control();
+  // Whose completion queue the device has given up: all queue pairs end, and the next ones get another.
+  void bury(const void* queue) noexcept;
   [[nodiscard]] const failure& why_no_control() const noexcept { return *no_control_; }
   // Kept for the life of the adapter. Null where the device refuses.
   [[nodiscard]] ibv_ah* handle_to(const ibv_ah_attr& where) noexcept;

@@ -56,28 +56,47 @@ result<void> control_port::make() {
   init.qp_type = IBV_QPT_UD;
   init.sq_sig_all = 1;
   made_pair made = make_queue_pair(d.hardware(), d.pd(), init);
-  if (made.pair == nullptr)
-    return failure{errc::not_supported, "this RDMA device has no datagrams"};
+  if (made.pair == nullptr) {
+    const int code = errno;
+    const bool never = code == EOPNOTSUPP || code == ENOSYS;
+    return never ? failure{errc::not_supported, "this RDMA device has no datagrams"}
+                 : failure::from_os(code, "making the control port's queue pair");
+  }
   qp_ = std::move(made.pair);
   requests_ = made.sends;
+  const int code = start();
+  if (code != 0) return failure::from_os(code, "starting the control port");
+  return {};
+}
+
+int control_port::start() noexcept {
+  const device& d = home_.owner().hardware();
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
-  attr.pkey_index = d.hardware().pkey_index;
-  attr.port_num = d.hardware().port;
+  attr.pkey_index = d.pkey_index;
+  attr.port_num = d.port;
   attr.qkey = control_qkey;
   int code =
       ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
   if (code == 0) code = start_datagrams(qp_.get());
-  if (code != 0) return failure::from_os(code, "starting the control port");
-  for (std::uint32_t i = 0; i < control_depth; ++i) receive(i);
-  return {};
+  for (std::uint32_t i = 0; code == 0 && i < control_depth; ++i) receive(i);
+  return code;
+}
+
+void control_port::start_over() noexcept {
+  ++life_;
+  sent_ = done_ = 0;
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RESET;
+  // Where that is refused the device is gone.
+  if (ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE) == 0) static_cast<void>(start());
 }
 
 void control_port::receive(std::uint32_t place) noexcept {
   ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory_->in[place].data()), received_bytes,
               region_->lkey};
   ibv_recv_wr wr{};
-  wr.wr_id = pack({.what = work::control_receive, .number = place});
+  wr.wr_id = pack({.what = work::control_receive, .generation = life_, .number = place});
   wr.sg_list = &sge;
   wr.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
@@ -90,7 +109,7 @@ void control_port::send(const control_message& m, ibv_ah* to, std::uint32_t to_p
   encode(m, out);
   ibv_sge sge{reinterpret_cast<std::uintptr_t>(out.data()), control_bytes, region_->lkey};
   ibv_send_wr wr{};
-  wr.wr_id = pack({.what = work::control_send});
+  wr.wr_id = pack({.what = work::control_send, .generation = life_});
   wr.sg_list = &sge;
   wr.num_sge = 1;
   wr.opcode = IBV_WR_SEND;
@@ -102,11 +121,12 @@ void control_port::send(const control_message& m, ibv_ah* to, std::uint32_t to_p
 }
 
 void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
+  if (id.generation != (life_ & twenty_bits)) return;
+  if (wc.status != IBV_WC_SUCCESS) return start_over();
   if (id.what == work::control_send) {
     ++done_;
     return;
   }
-  if (wc.status != IBV_WC_SUCCESS) return;  // the port is going away
   const auto& in = memory_->in[id.number % control_depth];
   const std::span<const std::byte, received_bytes> all(in);
   control_message m;

@@ -6,7 +6,8 @@
 
 namespace cordma::transport::verbs {
 
-// Bound to the adapter's thread. What it sends may be lost; whoever wants an answer repeats.
+// Bound to the adapter's thread. What it sends may be lost; whoever wants an answer repeats. When the device
+// gives its queue pair up, as some do with a datagram that had no way out, it starts over under its number.
 class control_port {
  public:
   explicit control_port(verbs_adapter& home) noexcept : home_(home) {}
@@ -14,6 +15,7 @@ class control_port {
   // not_supported where the device has no datagrams; no_memory.
   [[nodiscard]] result<void> make();
   [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
+  [[nodiscard]] const ibv_cq* queue() const noexcept { return queue_; }
   // Dropped where too many are under way.
   void send(const control_message& m, ibv_ah* to, std::uint32_t to_port) noexcept;
   void on_completion(const work_id& id, const ibv_wc& wc) noexcept;
@@ -24,6 +26,9 @@ class control_port {
     std::array<std::array<std::byte, control_bytes>, control_depth> out{};
     std::array<std::array<std::byte, received_bytes>, control_depth> in{};
   };
+  // From the state that a queue pair is made in. 0, or errno.
+  [[nodiscard]] int start() noexcept;
+  void start_over() noexcept;
   void receive(std::uint32_t place) noexcept;
   void answer_unknown(const control_message& m, const ibv_wc& wc,
                       std::span<const std::byte, grh_bytes> header) noexcept;
@@ -34,6 +39,7 @@ class control_port {
   owned<ibv_mr> region_;
   owned<ibv_qp> qp_;
   send_queue requests_;
+  std::uint32_t life_ = 0;  // completions of an earlier one are dropped
   std::uint32_t sent_ = 0;
   std::uint32_t done_ = 0;
 };

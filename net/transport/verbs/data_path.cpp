@@ -402,7 +402,28 @@ void verbs_pair::end_sends(std::uint32_t count, const ibv_wc& wc) noexcept {
   if (last.status == wc_status::success) return;
   last.byte_len = 0;
   last.vendor_err = wc.vendor_err;
-  if (!datagrams()) fail_request(last.status, last.op, wc.vendor_err);
+  if (datagrams()) {
+    after_failed_datagram();
+  } else {
+    fail_request(last.status, last.op, wc.vendor_err);
+  }
+}
+
+// Devices stop the sends of a port of which one failed, and go on when told to; Soft-RoCE gives the port up.
+void verbs_pair::after_failed_datagram() noexcept {
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  if (failed_ || qp_ == nullptr) return;
+  if (ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init) != 0) return;
+  if (attr.qp_state == IBV_QPS_SQE) {
+    attr.qp_state = IBV_QPS_RTS;
+    if (ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE) == 0) return;
+  } else if (attr.qp_state == IBV_QPS_RTS) {
+    return;
+  }
+  enter_error(failure{errc::driver,
+                      "the RDMA device gave the datagram port up with a datagram that it could not "
+                      "send: is the link up? Make another port"});
 }
 
 void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {

@@ -336,22 +336,35 @@ result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
   return modify(qp_.get(), attr, mask, "preparing the queue pair to send");
 }
 
+// What the device has is asked of it, as long as it has the queue pair.
+ibv_qp_attr verbs_pair::granted_attributes() const {
+  constexpr int asked = IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                        IBV_QP_PKEY_INDEX | IBV_QP_AV;
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  if (qp_ == nullptr || ibv_query_qp(qp_.get(), &attr, asked, &init) != 0) attr = {};
+  return attr;
+}
+
 std::vector<property> verbs_pair::properties() const {
   const device& d = home_.owner().hardware();
+  const ibv_qp_attr has = granted_attributes();
   const auto number = [](auto value) { return std::to_string(static_cast<unsigned>(value)); };
   return {{"device", d.name},
           {"port", number(d.port)},
           {"pair", number(number_)},
           {"peer_pair", number(peer_number_)},
-          {"path_mtu", number(mtu_ != 0 ? mtu_bytes(mtu_) : 0U)},
+          {"path_mtu",
+           number(has.path_mtu != 0 ? mtu_bytes(static_cast<std::uint8_t>(has.path_mtu)) : 0U)},
           {"gid_index", number(path_.grh.sgid_index)},
           {"peer_gid", to_text(path_.grh.dgid)},
-          {"pkey_index", number(d.pkey_index)},
+          {"pkey_index", number(has.pkey_index)},
           {"pkey", pkey_text(d.pkey)},
           {"service_level", number(path_.sl)},
-          {"traffic_class", number(path_.grh.traffic_class)},
-          {"timeout", number(timeout_code_)},
-          {"retry_count", number(d.retries(home_.owner().options().retry_count))},
+          {"traffic_class", number(has.ah_attr.grh.traffic_class)},
+          {"timeout", number(has.timeout)},
+          {"retry_count", number(has.retry_cnt)},
+          {"rnr_retry", number(has.rnr_retry)},
           {"rnr_timer", number(theirs_.rnr_timer)},
           {"relaxed_ordering", home_.owner().options().relaxed_ordering ? "true" : "false"},
           {"max_send_wr", number(given_.max_send_wr)},

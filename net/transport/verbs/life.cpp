@@ -28,10 +28,10 @@ verbs_pair::~verbs_pair() {
   leave_groups();
   windows_.clear();
   const bool taken_over = shared_ != nullptr && let_go();
+  if (!taken_over && qp_ != nullptr) home_.drop_told(number_);
   qp_.reset();
   id_.reset();
   if (taken_over) return;
-  home_.drop_told(number_);
   if (queue_ == nullptr) return;
   home_.drain(queue_);
   home_.release(queue_, options_.send_depth + options_.recv_depth + 1);
@@ -120,6 +120,7 @@ void verbs_pair::revoke() noexcept {
   leave_groups();
   windows_.clear();
   if (shared_ != nullptr) home_.drain(shared_->completions());
+  home_.drop_told(number_);  // from here on the number may be another's
   qp_.reset();
   if (queue_ != nullptr) home_.drain(queue_);
   last_receive();

@@ -201,6 +201,7 @@ class verbs_pair final : public queue_pair {
   void note_kind(recv_slot& slot, const ibv_wc& wc) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
   void end_sends(std::uint32_t count, const ibv_wc& wc) noexcept;
+  void after_failed_datagram() noexcept;
   void on_probe(const ibv_wc& wc) noexcept;
   [[nodiscard]] completion outcome_of(const send_slot& s) noexcept;
   [[nodiscard]] static completion outcome_of(const recv_slot& s) noexcept;
@@ -260,6 +261,7 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] result<void> make_ready(std::uint32_t peer_number);
   [[nodiscard]] result<void> to_receive(ibv_qp_attr attr, int mask);
   [[nodiscard]] result<void> to_send(ibv_qp_attr attr, int mask);
+  [[nodiscard]] ibv_qp_attr granted_attributes() const;
   [[nodiscard]] result<void> attach_to(const pair_descriptor& d);
 
   verbs_adapter& home_;

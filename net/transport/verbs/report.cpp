@@ -1,8 +1,9 @@
-// The RDMA devices of this machine for people: the lines of `ibv_devinfo -v`, in its words and order, and
+// The RDMA devices of this machine for people: every line of `ibv_devinfo -v`, in its words and order, and
 // last what each has beyond that.
 #include <cordma/net/transport/verbs/device.hpp>
 #include <cordma/net/transport/verbs/extras.hpp>
 
+#include <arpa/inet.h>
 #include <endian.h>
 
 #include <array>
@@ -47,6 +48,13 @@ constexpr std::array device_bits{
     bit_name{IBV_DEVICE_RC_IP_CSUM, "RC_IP_CSUM"},
     bit_name{IBV_DEVICE_RAW_IP_CSUM, "RAW_IP_CSUM"},
     bit_name{IBV_DEVICE_MANAGED_FLOW_STEERING, "MANAGED_FLOW_STEERING"}};
+
+constexpr std::array odp_bits{bit_name{IBV_ODP_SUPPORT_SEND, "SUPPORT_SEND"},
+                              bit_name{IBV_ODP_SUPPORT_RECV, "SUPPORT_RECV"},
+                              bit_name{IBV_ODP_SUPPORT_WRITE, "SUPPORT_WRITE"},
+                              bit_name{IBV_ODP_SUPPORT_READ, "SUPPORT_READ"},
+                              bit_name{IBV_ODP_SUPPORT_ATOMIC, "SUPPORT_ATOMIC"},
+                              bit_name{IBV_ODP_SUPPORT_SRQ_RECV, "SUPPORT_SRQ"}};
 
 class text {
  public:
@@ -134,8 +142,8 @@ const char* speed(std::uint8_t s) noexcept {
   switch (s) {
     case 1: return "2.5 Gbps (1)";
     case 2: return "5.0 Gbps (2)";
-    case 4:
-    case 8: return "10.0 Gbps";
+    case 4: return "10.0 Gbps (4)";
+    case 8: return "10.0 Gbps (8)";
     case 16: return "14.0 Gbps (16)";
     case 32: return "25.0 Gbps (32)";
     case 64: return "50.0 Gbps (64)";
@@ -151,6 +159,30 @@ const char* state_name(ibv_port_state s) noexcept {
     case IBV_PORT_ARMED: return "PORT_ARMED (3)";
     case IBV_PORT_ACTIVE: return "PORT_ACTIVE (4)";
     default: return "invalid state";
+  }
+}
+
+const char* vl_number(std::uint8_t v) noexcept {
+  switch (v) {
+    case 1: return "1 (1)";
+    case 2: return "2 (2)";
+    case 3: return "4 (3)";
+    case 4: return "8 (4)";
+    case 5: return "15 (5)";
+    default: return "invalid value";
+  }
+}
+
+const char* physical_state(std::uint8_t s) noexcept {
+  switch (s) {
+    case 1: return "SLEEP (1)";
+    case 2: return "POLLING (2)";
+    case 3: return "DISABLED (3)";
+    case 4: return "PORT_CONFIGURATION TRAINNING (4)";
+    case 5: return "LINK_UP (5)";
+    case 6: return "LINK_ERROR_RECOVERY (6)";
+    case 7: return "PHY TEST (7)";
+    default: return "invalid physical state";
   }
 }
 
@@ -177,8 +209,9 @@ void add_gids(text& out, ibv_context* context, std::uint8_t port) {
   for (ssize_t i = 0; i < n; ++i) {
     const ibv_gid_entry& e = all[static_cast<std::size_t>(i)];
     if (e.port_num != port) continue;
-    out.line(3, "GID[%3u]:\t\t%s, %s", e.gid_index, verbs::to_text(e.gid).c_str(),
-             gid_type(e.gid_type));
+    std::array<char, INET6_ADDRSTRLEN> gid{};
+    inet_ntop(AF_INET6, e.gid.raw, gid.data(), gid.size());
+    out.line(3, "GID[%3u]:\t\t%s, %s", e.gid_index, gid.data(), gid_type(e.gid_type));
   }
 }
 
@@ -196,8 +229,9 @@ void add_port(text& out, ibv_context* context, std::uint8_t port) {
   out.field(3, "max_msg_sz", hex(a.max_msg_sz, 1));
   out.field(3, "port_cap_flags", hex(a.port_cap_flags, 8));
   out.field(3, "port_cap_flags2", hex(a.port_cap_flags2, 4));
-  out.number(3, "bad_pkey_cntr", a.bad_pkey_cntr);
-  out.number(3, "qkey_viol_cntr", a.qkey_viol_cntr);
+  out.field(3, "max_vl_num", vl_number(a.max_vl_num));
+  out.field(3, "bad_pkey_cntr", hex(a.bad_pkey_cntr, 1));
+  out.field(3, "qkey_viol_cntr", hex(a.qkey_viol_cntr, 1));
   out.number(3, "sm_sl", a.sm_sl);
   out.number(3, "pkey_tbl_len", a.pkey_tbl_len);
   out.number(3, "gid_tbl_len", static_cast<std::uint64_t>(a.gid_tbl_len));
@@ -205,6 +239,9 @@ void add_port(text& out, ibv_context* context, std::uint8_t port) {
   out.number(3, "init_type_reply", a.init_type_reply);
   out.field(3, "active_width", width(a.active_width));
   out.field(3, "active_speed", speed(a.active_speed));
+  if (a.link_layer == IBV_LINK_LAYER_ETHERNET || a.phys_state != 0) {
+    out.field(3, "phys_state", physical_state(a.phys_state));
+  }
   for (int i = 0; i < a.pkey_tbl_len; ++i) {
     __be16 key = 0;
     if (ibv_query_pkey(context, port, i, &key) != 0 || key == 0) continue;
@@ -215,8 +252,6 @@ void add_port(text& out, ibv_context* context, std::uint8_t port) {
 
 void add_limits(text& out, const ibv_device_attr& a) {
   const std::initializer_list<std::pair<const char*, int>> limits{
-      {"max_qp", a.max_qp},
-      {"max_qp_wr", a.max_qp_wr},
       {"max_sge", a.max_sge},
       {"max_sge_rd", a.max_sge_rd},
       {"max_cq", a.max_cq},
@@ -228,8 +263,8 @@ void add_limits(text& out, const ibv_device_attr& a) {
       {"max_res_rd_atom", a.max_res_rd_atom},
       {"max_qp_init_rd_atom", a.max_qp_init_rd_atom},
       {"max_ee_init_rd_atom", a.max_ee_init_rd_atom}};
-  for (const auto& [name, value] : limits) out.number(2, name, static_cast<std::uint64_t>(value));
-  out.field(2, "atomic_cap", atomics(a.atomic_cap));
+  for (const auto& [name, value] : limits) out.number(1, name, static_cast<std::uint64_t>(value));
+  out.field(1, "atomic_cap", atomics(a.atomic_cap));
   const std::initializer_list<std::pair<const char*, int>> more{
       {"max_ee", a.max_ee},
       {"max_rdd", a.max_rdd},
@@ -246,7 +281,61 @@ void add_limits(text& out, const ibv_device_attr& a) {
       {"max_srq_sge", a.max_srq_sge},
       {"max_pkeys", a.max_pkeys},
       {"local_ca_ack_delay", a.local_ca_ack_delay}};
-  for (const auto& [name, value] : more) out.number(2, name, static_cast<std::uint64_t>(value));
+  for (const auto& [name, value] : more) out.number(1, name, static_cast<std::uint64_t>(value));
+}
+
+void add_paging(text& out, const ibv_device_attr_ex& x) {
+  out.line(1, "general_odp_caps:");
+  if ((x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0) out.line(5, "ODP_SUPPORT");
+  if ((x.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT) != 0)
+    out.line(5, "ODP_SUPPORT_IMPLICIT");
+  const auto& by_service = x.odp_caps.per_transport_caps;
+  const std::initializer_list<std::pair<const char*, std::uint32_t>> services{
+      {"rc_odp_caps:", by_service.rc_odp_caps},
+      {"uc_odp_caps:", by_service.uc_odp_caps},
+      {"ud_odp_caps:", by_service.ud_odp_caps},
+      {"xrc_odp_caps:", x.xrc_odp_caps}};
+  for (const auto& [name, bits] : services) {
+    out.line(1, "%s", name);
+    if (bits == 0) out.line(5, "NO SUPPORT");
+    for (const bit_name& b : odp_bits) {
+      if ((bits & b.bit) != 0) out.line(5, "%s", b.name);
+    }
+  }
+}
+
+void add_offloads(text& out, const ibv_device_attr_ex& x) {
+  if (x.completion_timestamp_mask != 0) {
+    out.field(1, "completion timestamp_mask", hex(x.completion_timestamp_mask, 16));
+  } else {
+    out.line(1, "completion_timestamp_mask not supported");
+  }
+  if (x.hca_core_clock != 0) {
+    out.field(1, "hca_core_clock", std::to_string(x.hca_core_clock) + "kHZ");
+  } else {
+    out.line(1, "core clock not supported");
+  }
+  out.line(1, "device_cap_flags_ex:\t\t0x%llX",
+           static_cast<unsigned long long>(x.device_cap_flags_ex));
+  out.line(1, "tso_caps:");
+  out.number(2, "max_tso", x.tso_caps.max_tso);
+  out.line(1, "rss_caps:");
+  out.number(2, "max_rwq_indirection_tables", x.rss_caps.max_rwq_indirection_tables);
+  out.number(2, "max_rwq_indirection_table_size", x.rss_caps.max_rwq_indirection_table_size);
+  out.field(2, "rx_hash_function", hex(x.rss_caps.rx_hash_function, 1));
+  out.field(2, "rx_hash_fields_mask", hex(x.rss_caps.rx_hash_fields_mask, 1));
+  out.number(1, "max_wq_type_rq", x.max_wq_type_rq);
+  out.line(1, "packet_pacing_caps:");
+  out.line(2, "qp_rate_limit_min:\t%ukbps", x.packet_pacing_caps.qp_rate_limit_min);
+  out.line(2, "qp_rate_limit_max:\t%ukbps", x.packet_pacing_caps.qp_rate_limit_max);
+  if (x.tm_caps.max_num_tags == 0) {
+    out.line(1, "tag matching not supported");
+  } else {
+    out.number(1, "max_rndv_hdr_size", x.tm_caps.max_rndv_hdr_size);
+    out.number(1, "max_num_tags", x.tm_caps.max_num_tags);
+    out.number(1, "max_ops", x.tm_caps.max_ops);
+    out.number(1, "max_sge", x.tm_caps.max_sge);
+  }
 }
 
 const char* fork_rule() noexcept {
@@ -285,13 +374,15 @@ void add_device(text& out, ibv_device* device) {
   out.number(1, "phys_port_cnt", a.phys_port_cnt);
   out.field(1, "max_mr_size", hex(a.max_mr_size, 1));
   out.field(1, "page_size_cap", hex(a.page_size_cap, 1));
+  out.number(1, "max_qp", static_cast<std::uint64_t>(a.max_qp));
+  out.number(1, "max_qp_wr", static_cast<std::uint64_t>(a.max_qp_wr));
   out.field(1, "device_cap_flags", hex(a.device_cap_flags, 8));
   for (const bit_name& b : device_bits) {
     if ((a.device_cap_flags & b.bit) != 0) out.line(5, "%s", b.name);
   }
   add_limits(out, a);
-  out.field(1, "general_odp_caps", hex(x.odp_caps.general_caps, 1));
-  out.field(1, "device_cap_flags_ex", hex(x.device_cap_flags_ex, 1));
+  add_paging(out, x);
+  add_offloads(out, x);
   out.number(1, "num_comp_vectors", static_cast<std::uint64_t>(context->num_comp_vectors));
   for (unsigned port = 1; port <= a.phys_port_cnt; ++port) {
     add_port(out, context.get(), static_cast<std::uint8_t>(port));
