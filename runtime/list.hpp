@@ -74,6 +74,15 @@ class list {
     static_cast<list_node&>(item).unlink();
     return item;
   }
+  // The first for which `which(item)` holds, or null.
+  template <class Which>
+  [[nodiscard]] T* find(Which which) noexcept {
+    for (list_node* n = head_.next_; n != &head_; n = n->next_) {
+      T& item = static_cast<T&>(*n);
+      if (which(static_cast<const T&>(item))) return &item;
+    }
+    return nullptr;
+  }
   // Moves everything of `other` behind what is here.
   void splice_back(list& other) noexcept {
     if (other.empty()) return;

@@ -1,0 +1,71 @@
+// Credits of one direction of a connection: a sender that never sends what its peer has no receive for.
+// The receiver counts the receives that it gave, ever, the sender the messages; both counts are carried
+// modulo 2^16, absolute, so that a word that is late or said twice does no harm. Pure; bound to one thread.
+#pragma once
+
+#include <cordma/runtime/check.hpp>
+
+#include <cstdint>
+
+namespace cordma::protocol {
+
+// Receives on their way to be used, at most: far below 2^16, so that counts can be told apart.
+inline constexpr std::uint16_t most_credits = 4096;
+
+class send_credits {
+ public:
+  // REQUIRES initial in [1, most_credits]; what the peer's hello said.
+  explicit send_credits(std::uint16_t initial) noexcept : window_(initial), given_(initial) {
+    CORDMA_REQUIRE(initial >= 1 && initial <= most_credits);
+  }
+  [[nodiscard]] std::uint16_t available() const noexcept {
+    return static_cast<std::uint16_t>(given_ - sent_);
+  }
+  // REQUIRES available() != 0.
+  void take() noexcept {
+    CORDMA_REQUIRE(available() != 0);
+    ++sent_;
+  }
+  // What every frame of the peer says. False: more than it can have given, and nothing is changed.
+  [[nodiscard]] bool on_given(std::uint16_t total) noexcept {
+    const auto more = static_cast<std::uint16_t>(total - given_);
+    if (more > most_credits) return static_cast<std::uint16_t>(given_ - total) <= most_credits;
+    if (available() + more > window_) return false;
+    given_ = total;
+    return true;
+  }
+
+ private:
+  std::uint16_t window_;
+  std::uint16_t given_;
+  std::uint16_t sent_ = 0;
+};
+
+class receive_window {
+ public:
+  // REQUIRES as send_credits, and that so many receives are there.
+  explicit receive_window(std::uint16_t initial) noexcept
+      : window_(initial), given_(initial), said_(initial) {
+    CORDMA_REQUIRE(initial >= 1 && initial <= most_credits);
+  }
+  // A receive that a message took is there once more.
+  void give_back() noexcept { ++given_; }
+  // For the frame that goes out now.
+  [[nodiscard]] std::uint16_t say() noexcept {
+    said_ = given_;
+    return given_;
+  }
+  // Half of them were given back in silence: where no frame goes out by itself, one has to. A peer whose
+  // credits are all used is told in time, and a busy one not for every message.
+  [[nodiscard]] bool has_to_say() const noexcept {
+    const auto unsaid = static_cast<std::uint16_t>(given_ - said_);
+    return unsaid != 0 && unsaid >= window_ / 2;
+  }
+
+ private:
+  std::uint16_t window_;
+  std::uint16_t given_;
+  std::uint16_t said_;
+};
+
+}  // namespace cordma::protocol

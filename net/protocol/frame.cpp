@@ -1,0 +1,162 @@
+#include <cordma/net/protocol/frame.hpp>
+
+#include <cordma/net/protocol/credit_window.hpp>
+
+#include <concepts>
+#include <string>
+
+namespace cordma::protocol {
+namespace {
+
+template <std::unsigned_integral T>
+void store(std::byte* at, T value) noexcept {
+  for (std::size_t i = 0; i < sizeof(T); ++i) {
+    at[i] = static_cast<std::byte>(std::uint64_t{value} >> (8 * i));
+  }
+}
+
+template <std::unsigned_integral T>
+[[nodiscard]] T load(const std::byte* at) noexcept {
+  std::uint64_t value = 0;
+  for (std::size_t i = sizeof(T); i-- > 0;) {
+    value = value << 8 | std::to_integer<std::uint64_t>(at[i]);
+  }
+  return static_cast<T>(value);
+}
+
+failure broken(std::string what) {
+  return {errc::connection_aborted, "the peer sent a frame that is no frame: " + std::move(what)};
+}
+
+struct bounds {
+  parameter name;
+  const char* text;
+  std::uint32_t hello::* value;
+  std::uint32_t least;
+  std::uint32_t most;
+};
+constexpr std::array<bounds, 3> parameters{{
+    {parameter::eager_bytes, "eager_bytes", &hello::eager_bytes, least_eager_bytes,
+     most_eager_bytes},
+    {parameter::credits, "credits", &hello::credits, 1, most_credits},
+    {parameter::offers, "offers", &hello::offers, 1, most_offers},
+}};
+static_assert(parameters.size() * parameter_bytes == hello_bytes);
+
+}  // namespace
+
+void encode(const frame_head& h, std::span<std::byte, head_bytes> out) noexcept {
+  store(&out[0], static_cast<std::uint8_t>(h.kind));
+  store(&out[1], std::uint8_t{0});
+  store(&out[2], h.given);
+  store(&out[4], h.body);
+  store(&out[8], h.word);
+}
+
+result<frame_head> decode_head(std::span<const std::byte> frame) {
+  if (frame.size() < head_bytes) return broken("it is shorter than a head");
+  const auto kind = load<std::uint8_t>(&frame[0]);
+  if (kind == 0 || kind > static_cast<std::uint8_t>(last_kind)) {
+    return broken("kind " + std::to_string(kind) + " is unknown");
+  }
+  const frame_head h{.kind = static_cast<frame_kind>(kind),
+                     .given = load<std::uint16_t>(&frame[2]),
+                     .body = load<std::uint32_t>(&frame[4]),
+                     .word = load<std::uint64_t>(&frame[8])};
+  if (h.body != frame.size() - head_bytes) {
+    return broken("a body of " + std::to_string(frame.size() - head_bytes) +
+                  " bytes, where its head says " + std::to_string(h.body));
+  }
+  const bool empty = h.kind == frame_kind::given || h.kind == frame_kind::done;
+  if (empty && h.body != 0) return broken("a body where there is none");
+  const bool active = h.kind == frame_kind::am_eager || h.kind == frame_kind::am_ready;
+  if (active && am_of(h.word).header > h.body) return broken("a header longer than its body");
+  return h;
+}
+
+result<done_word> done_of(std::uint64_t word) {
+  const auto outcome = static_cast<std::uint8_t>(word >> 32);
+  if (outcome > static_cast<std::uint8_t>(offer_outcome::failed)) {
+    return broken("outcome " + std::to_string(outcome) + " is unknown");
+  }
+  return done_word{static_cast<std::uint32_t>(word), static_cast<offer_outcome>(outcome)};
+}
+
+void encode(const offer& o, std::span<std::byte> out) noexcept {
+  CORDMA_REQUIRE(o.parts <= most_parts && out.size() >= bytes_of(o));
+  store(&out[0], o.total);
+  store(&out[8], o.number);
+  store(&out[12], o.parts);
+  store(&out[14], std::uint16_t{0});
+  for (std::size_t i = 0; i < o.parts; ++i) {
+    std::byte* const at = &out[offer_head_bytes + i * part_bytes];
+    store(at, o.part[i].addr);
+    store(at + 8, o.part[i].rkey);
+    store(at + 16, o.part[i].bytes);
+  }
+}
+
+result<offer> decode_offer(std::span<const std::byte> body) {
+  if (body.size() < offer_head_bytes) return broken("an offer that is cut off");
+  offer o{.total = load<std::uint64_t>(&body[0]),
+          .number = load<std::uint32_t>(&body[8]),
+          .parts = load<std::uint16_t>(&body[12])};
+  if (o.parts == 0 || o.parts > most_parts) {
+    return broken("an offer of " + std::to_string(o.parts) + " parts");
+  }
+  if (body.size() < bytes_of(o)) return broken("an offer that is cut off");
+  std::uint64_t left = o.total;
+  for (std::size_t i = 0; i < o.parts; ++i) {
+    const std::byte* const at = &body[offer_head_bytes + i * part_bytes];
+    const offer_part p{load<std::uint64_t>(at), load<std::uint64_t>(at + 8),
+                       load<std::uint64_t>(at + 16)};
+    if (p.bytes == 0 || p.addr + p.bytes < p.addr) return broken("an offer of no memory");
+    if (p.bytes > left) return broken("an offer whose parts are more than its sum");
+    left -= p.bytes;
+    o.part[i] = p;
+  }
+  if (left != 0) return broken("an offer whose parts are less than its sum");
+  return o;
+}
+
+void encode(const hello& h, std::span<std::byte, hello_bytes> out) noexcept {
+  std::byte* at = out.data();
+  for (const bounds& p : parameters) {
+    store(at, static_cast<std::uint16_t>(p.name));
+    store(at + 2, std::uint16_t{0});
+    store(at + 4, h.*p.value);
+    at += parameter_bytes;
+  }
+}
+
+result<hello> decode_hello(const frame_head& head, std::span<const std::byte> body) {
+  if (head.word != frame_version) {
+    return failure{errc::unsupported_version, "the peer's messages: version: mine " +
+                                                  std::to_string(frame_version) + ", theirs " +
+                                                  std::to_string(head.word)};
+  }
+  if (body.size() % parameter_bytes != 0) return broken("a hello that is cut off");
+  hello h;
+  std::array<bool, parameters.size()> seen{};
+  for (; !body.empty(); body = body.subspan(parameter_bytes)) {
+    const auto name = load<std::uint16_t>(&body[0]);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (name != static_cast<std::uint16_t>(parameters[i].name)) continue;
+      if (seen[i]) return broken(std::string(parameters[i].text) + " is said twice");
+      seen[i] = true;
+      h.*parameters[i].value = load<std::uint32_t>(&body[4]);
+    }
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const bounds& p = parameters[i];
+    if (!seen[i]) return broken(std::string(p.text) + " is not said");
+    const std::uint32_t value = h.*p.value;
+    if (value < p.least || value > p.most) {
+      return broken(std::string(p.text) + " is " + std::to_string(value) + ", not between " +
+                    std::to_string(p.least) + " and " + std::to_string(p.most));
+    }
+  }
+  return h;
+}
+
+}  // namespace cordma::protocol

@@ -1,0 +1,130 @@
+// What two sides say to each other over one connection: every message of the transport is one frame, a head
+// of 16 bytes and a body. Little-endian, offsets in bytes. Pure.
+#pragma once
+
+#include <cordma/runtime/result.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace cordma::protocol {
+
+inline constexpr std::uint8_t frame_version = 1;
+
+// Those up to am_ready take a credit; the others have receives of their own, because they must come
+// through when every credit is held by messages that nobody asks for.
+enum class frame_kind : std::uint8_t {
+  tag_eager = 1,  // word: tag; body: the message
+  tag_ready = 2,  // word: tag; body: an offer
+  am_eager = 3,   // word: see am_word; body: the header, then the data
+  am_ready = 4,   // word: see am_word; body: an offer, then the header
+  hello = 5,      // the first frame of each side; word: frame_version; body: parameters
+  given = 6,      // nothing but the count in the head
+  done = 7,       // to whoever offered; word: see done_word; no body
+};
+inline constexpr frame_kind last_kind = frame_kind::done;
+[[nodiscard]] constexpr bool takes_credit(frame_kind k) noexcept {
+  return k <= frame_kind::am_ready;
+}
+
+// ---- head ----
+// offset 0  u8  kind
+//        1  u8  zero
+//        2  u16 receives given, ever (see credit_window.hpp)
+//        4  u32 bytes of the body
+//        8  u64 word
+inline constexpr std::size_t head_bytes = 16;
+struct frame_head {
+  frame_kind kind = frame_kind::given;
+  std::uint16_t given = 0;
+  std::uint32_t body = 0;
+  std::uint64_t word = 0;
+};
+void encode(const frame_head& h, std::span<std::byte, head_bytes> out) noexcept;
+// connection_aborted: too short, an unknown kind, or a body that is not as long as the head says.
+[[nodiscard]] result<frame_head> decode_head(std::span<const std::byte> frame);
+
+// ---- am_word: id of the handler : 16, bytes of the header : 16, zero : 32, from the low bit on ----
+struct am_word {
+  std::uint16_t id = 0;
+  std::uint16_t header = 0;
+};
+[[nodiscard]] constexpr std::uint64_t to_word(am_word w) noexcept {
+  return w.id | std::uint64_t{w.header} << 16;
+}
+[[nodiscard]] constexpr am_word am_of(std::uint64_t word) noexcept {
+  return {static_cast<std::uint16_t>(word), static_cast<std::uint16_t>(word >> 16)};
+}
+
+// ---- done_word: number of the offer : 32, outcome : 8, zero : 24, from the low bit on ----
+enum class offer_outcome : std::uint8_t {
+  taken = 0,      // all of it was read
+  truncated = 1,  // the receive was shorter: what fits was read
+  refused = 2,    // nobody wants it
+  failed = 3,     // it could not be read
+};
+struct done_word {
+  std::uint32_t offer = 0;
+  offer_outcome outcome = offer_outcome::taken;
+};
+[[nodiscard]] constexpr std::uint64_t to_word(done_word w) noexcept {
+  return w.offer | std::uint64_t{static_cast<std::uint8_t>(w.outcome)} << 32;
+}
+[[nodiscard]] result<done_word> done_of(std::uint64_t word);
+
+// ---- offer: memory of the sender that the receiver reads when it wants the message ----
+// offset 0  u64 bytes in all
+//        8  u32 number, of the sender's choice
+//       12  u16 parts
+//       14  u16 zero
+//       16  per part: u64 address, u64 rkey, u64 bytes
+inline constexpr std::size_t most_parts = 8;
+inline constexpr std::size_t offer_head_bytes = 16;
+inline constexpr std::size_t part_bytes = 24;
+inline constexpr std::size_t longest_offer = offer_head_bytes + most_parts * part_bytes;
+struct offer_part {
+  std::uint64_t addr = 0;
+  std::uint64_t rkey = 0;
+  std::uint64_t bytes = 0;
+};
+struct offer {
+  std::uint64_t total = 0;
+  std::uint32_t number = 0;
+  std::uint16_t parts = 0;
+  std::array<offer_part, most_parts> part{};
+};
+[[nodiscard]] constexpr std::size_t bytes_of(const offer& o) noexcept {
+  return offer_head_bytes + o.parts * part_bytes;
+}
+// REQUIRES out.size() >= bytes_of(o), and o.parts <= most_parts.
+void encode(const offer& o, std::span<std::byte> out) noexcept;
+// What it takes of the body, bytes_of(), may be followed by more. connection_aborted: cut off, no part or too
+// many, a part that is empty or wraps, parts that do not add up.
+[[nodiscard]] result<offer> decode_offer(std::span<const std::byte> body);
+
+// ---- hello: what each side has to know of the other before anything else ----
+// body: per parameter u16 name, u16 zero, u32 value; unknown names are passed over.
+enum class parameter : std::uint16_t {
+  eager_bytes = 1,  // longest frame that the sender of this hello takes
+  credits = 2,      // receives that are there for frames that take one
+  offers = 3,       // offers that may be open towards it at once
+};
+struct hello {
+  std::uint32_t eager_bytes = 0;
+  std::uint32_t credits = 0;
+  std::uint32_t offers = 0;
+};
+inline constexpr std::size_t parameter_bytes = 8;
+inline constexpr std::size_t hello_bytes = 3 * parameter_bytes;
+inline constexpr std::uint32_t least_eager_bytes = 512;
+inline constexpr std::uint32_t most_eager_bytes = 1U << 20;
+inline constexpr std::uint32_t most_offers = 1024;
+static_assert(least_eager_bytes >= head_bytes + longest_offer, "an offer of any shape fits");
+void encode(const hello& h, std::span<std::byte, hello_bytes> out) noexcept;
+// unsupported_version: naming mine and theirs. connection_aborted: a parameter that is missing, is there
+// twice, or is outside its bounds, by name.
+[[nodiscard]] result<hello> decode_hello(const frame_head& head, std::span<const std::byte> body);
+
+}  // namespace cordma::protocol

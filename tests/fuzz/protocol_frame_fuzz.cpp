@@ -1,0 +1,69 @@
+// The frames of the protocols: whatever comes, the decoders read nothing beyond it, and what they accept is
+// within the limits that everything above relies on, and comes out again as it was.
+#include <cordma/net/protocol/credit_window.hpp>
+#include <cordma/net/protocol/frame.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace {
+
+using namespace cordma;
+using namespace cordma::protocol;
+
+void demand(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_offer(std::span<const std::byte> body) {
+  const result<offer> o = decode_offer(body);
+  if (!o) return;
+  demand(o->parts >= 1 && o->parts <= most_parts && bytes_of(*o) <= body.size());
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < o->parts; ++i) {
+    demand(o->part[i].addr + o->part[i].bytes >= o->part[i].addr);
+    sum += o->part[i].bytes;
+  }
+  demand(sum == o->total);
+  std::array<std::byte, longest_offer> again{};
+  encode(*o, again);
+  again[14] = body[14];  // zero, and not looked at
+  again[15] = body[15];
+  demand(std::equal(again.begin(), again.begin() + static_cast<std::ptrdiff_t>(bytes_of(*o)),
+                    body.begin()));
+}
+
+void check_hello(const frame_head& head, std::span<const std::byte> body) {
+  const result<hello> h = decode_hello(head, body);
+  if (!h) return;
+  demand(h->eager_bytes >= least_eager_bytes && h->eager_bytes <= most_eager_bytes);
+  demand(h->credits >= 1 && h->credits <= most_credits && h->offers >= 1 &&
+         h->offers <= most_offers);
+  std::array<std::byte, hello_bytes> again{};
+  encode(*h, again);
+  const result<hello> same = decode_hello(head, again);
+  demand(same.ok() && same->eager_bytes == h->eager_bytes && same->credits == h->credits &&
+         same->offers == h->offers);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span in(reinterpret_cast<const std::byte*>(data), size);
+  const result<frame_head> head = decode_head(in);
+  if (!head) return 0;
+  const std::span body = in.subspan(head_bytes);
+  demand(head->body == body.size());
+  switch (head->kind) {
+    case frame_kind::tag_ready: check_offer(body); break;
+    case frame_kind::am_ready:
+    case frame_kind::am_eager:
+      demand(am_of(head->word).header <= body.size());
+      check_offer(body);
+      break;
+    case frame_kind::hello: check_hello(*head, body); break;
+    case frame_kind::done: static_cast<void>(done_of(head->word).ok()); break;
+    default: break;
+  }
+  return 0;
+}

@@ -1,0 +1,158 @@
+// Frames: every byte where it is said to be, and what is no frame refused by name.
+#include <doctest/doctest.h>
+
+#include <cordma/net/protocol/frame.hpp>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::protocol;
+
+namespace {
+
+std::vector<std::byte> bytes(std::initializer_list<int> values) {
+  std::vector<std::byte> out;
+  for (const int v : values) out.push_back(static_cast<std::byte>(v));
+  return out;
+}
+
+std::vector<std::byte> framed(const frame_head& h, std::size_t body) {
+  std::array<std::byte, head_bytes> head{};
+  encode(h, head);
+  std::vector<std::byte> out(head.begin(), head.end());
+  out.resize(head_bytes + body);
+  return out;
+}
+
+offer two_parts() {
+  offer o{.total = 30, .number = 0x01020304, .parts = 2};
+  o.part[0] = {.addr = 0x1000, .rkey = 0xAABB, .bytes = 10};
+  o.part[1] = {.addr = 0x2000, .rkey = 0xCCDD, .bytes = 20};
+  return o;
+}
+
+std::vector<std::byte> encoded(const offer& o) {
+  std::vector<std::byte> out(bytes_of(o));
+  encode(o, out);
+  return out;
+}
+
+failure complaint(const offer& o) { return decode_offer(encoded(o)).why(); }
+
+constexpr hello usual{.eager_bytes = 8192, .credits = 64, .offers = 32};
+
+std::vector<std::byte> encoded(const hello& h) {
+  std::array<std::byte, hello_bytes> out{};
+  encode(h, out);
+  return {out.begin(), out.end()};
+}
+
+result<hello> said(std::span<const std::byte> body, std::uint64_t version = frame_version) {
+  return decode_hello({.kind = frame_kind::hello, .word = version}, body);
+}
+
+bool names(const failure& f, const char* what) {
+  return f.message().find(what) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a head is 16 bytes, little-endian, as it is drawn") {
+  std::array<std::byte, head_bytes> out{};
+  encode({.kind = frame_kind::tag_ready,
+          .given = 0x0102,
+          .body = 0x03040506,
+          .word = 0x0708090A0B0C0D0E},
+         out);
+  const auto drawn = bytes({2, 0, 2, 1, 6, 5, 4, 3, 0xE, 0xD, 0xC, 0xB, 0xA, 9, 8, 7});
+  CHECK(std::ranges::equal(out, drawn));
+}
+
+TEST_CASE("what is no frame is refused, and it is said why") {
+  CHECK(names(decode_head(bytes({1, 0, 0})).why(), "shorter than a head"));
+  CHECK(names(decode_head(framed({.kind = static_cast<frame_kind>(0)}, 0)).why(), "kind 0"));
+  CHECK(names(decode_head(framed({.kind = static_cast<frame_kind>(8)}, 0)).why(), "kind 8"));
+  CHECK(names(decode_head(framed({.kind = frame_kind::tag_eager, .body = 3}, 4)).why(), "says 3"));
+  CHECK(
+      names(decode_head(framed({.kind = frame_kind::done, .body = 1}, 1)).why(), "there is none"));
+  const std::uint64_t long_header = to_word(am_word{.id = 1, .header = 5});
+  const frame_head active{.kind = frame_kind::am_eager, .body = 4, .word = long_header};
+  CHECK(names(decode_head(framed(active, 4)).why(), "longer than its body"));
+  CHECK(decode_head(framed({.kind = frame_kind::tag_eager, .body = 4}, 4)).ok());
+}
+
+TEST_CASE("words of the head hold their parts") {
+  const am_word active = am_of(to_word(am_word{.id = 0xFFFE, .header = 0x1234}));
+  CHECK(active.id == 0xFFFE);
+  CHECK(active.header == 0x1234);
+  const result<done_word> done =
+      done_of(to_word(done_word{.offer = 0xFFFFFFFE, .outcome = offer_outcome::refused}));
+  REQUIRE(done.ok());
+  CHECK(done->offer == 0xFFFFFFFE);
+  CHECK(done->outcome == offer_outcome::refused);
+  CHECK(names(done_of(std::uint64_t{4} << 32).why(), "outcome 4"));
+}
+
+TEST_CASE("an offer comes back as it went, whatever follows it; cut off anywhere it is refused") {
+  std::vector<std::byte> in = encoded(two_parts());
+  for (std::size_t length = 0; length < in.size(); ++length) {
+    CAPTURE(length);
+    CHECK(names(decode_offer(std::span(in).first(length)).why(), "cut off"));
+  }
+  in.resize(in.size() + 5);
+  const result<offer> out = decode_offer(in);
+  REQUIRE(out.ok());
+  CHECK(out->total == 30);
+  CHECK(out->number == 0x01020304);
+  REQUIRE(out->parts == 2);
+  CHECK(out->part[1].addr == 0x2000);
+  CHECK(out->part[1].rkey == 0xCCDD);
+  CHECK(out->part[1].bytes == 20);
+}
+
+TEST_CASE("an offer that does not add up, or is of no memory, is refused") {
+  offer o = two_parts();
+  o.total = 29;
+  CHECK(names(complaint(o), "more than its sum"));
+  o.total = 31;
+  CHECK(names(complaint(o), "less than its sum"));
+  o = two_parts();
+  o.part[0].bytes = 0;
+  CHECK(names(complaint(o), "no memory"));
+  o = two_parts();
+  o.part[1].addr = ~std::uint64_t{0};
+  CHECK(names(complaint(o), "no memory"));
+  o = two_parts();
+  o.parts = 0;
+  CHECK(names(complaint(o), "0 parts"));
+}
+
+TEST_CASE("a hello tells what each side has; unknown parameters are passed over") {
+  std::vector<std::byte> in = encoded(usual);
+  const std::vector<std::byte> unknown = bytes({99, 0, 0, 0, 1, 2, 3, 4});
+  in.insert(in.begin(), unknown.begin(), unknown.end());
+  const result<hello> out = said(in);
+  REQUIRE(out.ok());
+  CHECK(out->eager_bytes == usual.eager_bytes);
+  CHECK(out->credits == usual.credits);
+  CHECK(out->offers == usual.offers);
+}
+
+TEST_CASE("a hello of another version, or out of bounds, is refused by what is wrong with it") {
+  const std::vector<std::byte> in = encoded(usual);
+  const result<hello> newer = said(in, 2);
+  CHECK(newer.code() == errc::unsupported_version);
+  CHECK(names(newer.why(), "mine 1, theirs 2"));
+  CHECK(names(said(std::span(in).first(in.size() - 1)).why(), "cut off"));
+  CHECK(names(said(std::span(in).first(2 * parameter_bytes)).why(), "offers is not said"));
+  std::vector<std::byte> twice = in;
+  twice.insert(twice.end(), in.begin(), in.begin() + parameter_bytes);
+  CHECK(names(said(twice).why(), "eager_bytes is said twice"));
+  CHECK(names(said(encoded({.eager_bytes = 100, .credits = 1, .offers = 1})).why(),
+              "eager_bytes is 100, not between 512"));
+  CHECK(
+      names(said(encoded({.eager_bytes = 8192, .credits = 0, .offers = 1})).why(), "credits is 0"));
+}
