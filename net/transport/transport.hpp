@@ -12,7 +12,9 @@
 //  * The first failed request, or a dead peer, puts a queue pair into error: what is outstanding
 //    and what is posted later completes with wr_flush_err. The event `disconnected` carries the cause
 //    and is handed out no later than the first flushed completion.
-//  * Nothing here throws, blocks or resumes a coroutine; only adapters touch file descriptors.
+//  * Nothing here throws or resumes a coroutine, nor blocks, save that connect(), listen(), bind() and
+//    resolve() look names up, and that verbs asks the kernel for the neighbour behind an address that is new
+//    to it: up to a second where nobody answers. Only adapters touch file descriptors.
 #pragma once
 
 #include <cordma/net/transport/device_event.hpp>
