@@ -1,28 +1,15 @@
 #include <cordma/net/protocol/frame.hpp>
 
 #include <cordma/net/protocol/credit_window.hpp>
+#include <cordma/net/transport/little_endian.hpp>
 
-#include <concepts>
 #include <string>
 
 namespace cordma::protocol {
 namespace {
 
-template <std::unsigned_integral T>
-void store(std::byte* at, T value) noexcept {
-  for (std::size_t i = 0; i < sizeof(T); ++i) {
-    at[i] = static_cast<std::byte>(std::uint64_t{value} >> (8 * i));
-  }
-}
-
-template <std::unsigned_integral T>
-[[nodiscard]] T load(const std::byte* at) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = sizeof(T); i-- > 0;) {
-    value = value << 8 | std::to_integer<std::uint64_t>(at[i]);
-  }
-  return static_cast<T>(value);
-}
+using transport::load;
+using transport::store;
 
 failure broken(std::string what) {
   return {errc::connection_aborted, "the peer sent a frame that is no frame: " + std::move(what)};

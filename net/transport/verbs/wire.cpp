@@ -1,29 +1,14 @@
 #include <cordma/net/transport/verbs/wire.hpp>
 
 #include <cordma/net/transport/crc32.hpp>
+#include <cordma/net/transport/little_endian.hpp>
 #include <cordma/net/transport/verbs/codes.hpp>
 
 #include <algorithm>
-#include <concepts>
 #include <cstring>
 
 namespace cordma::transport::verbs {
 namespace {
-
-template <std::unsigned_integral T>
-void store(std::byte* at, T value, std::size_t bytes = sizeof(T)) noexcept {
-  for (std::size_t i = 0; i < bytes; ++i) {
-    at[i] = static_cast<std::byte>(std::uint64_t{value} >> (8 * i));
-  }
-}
-
-template <std::unsigned_integral T>
-[[nodiscard]] T load(const std::byte* at, std::size_t bytes = sizeof(T)) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = bytes; i-- > 0;)
-    value = (value << 8) | std::to_integer<std::uint64_t>(at[i]);
-  return static_cast<T>(value);
-}
 
 std::uint8_t byte_at(std::span<const std::byte> bytes, std::size_t at) noexcept {
   return std::to_integer<std::uint8_t>(bytes[at]);
