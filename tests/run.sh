@@ -9,15 +9,18 @@ usage() {
 bash tests/run.sh [options]     builds everything and runs all tests; ends with ctest's summary
 
   --asan            under AddressSanitizer and UndefinedBehaviorSanitizer
-  --tsan            under ThreadSanitizer
+  --tsan            under ThreadSanitizer: what has threads, so neither the programs nor the simulator
   --gcc             with g++-12 in place of clang++-19
   --fuzz SECONDS    no tests: fuzzes, every target for so long, as many at a time as there are jobs
   --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*), up to 20 minutes less
   --filter REGEX    only the tests whose name matches (ctest -R)
+  --build-only      no tests
   --jobs N          compile and test N at a time; default: the number of processors
   --help            this text
 
-Each variant has its build folder: build-clang, build-gcc, build-asan, build-tsan, build-fuzz.
+Each variant has its build folder: build-clang, build-gcc, build-asan, build-tsan; --fuzz uses that of --asan.
+What a test repeats often it repeats in full with clang, and a tenth as often in the other variants, unless
+CORDMA_TEST_ROUNDS says otherwise: all or few.
 Missing Debian packages are installed (as root or by sudo); where nothing is missing, nothing is.
 Real RDMA is tested with the clang and the gcc variant, and in part with asan: emulated and sanitized is slow.
 Where qemu or the kernel for it cannot be had, each of those tests is reported as skipped, and the reason stands
@@ -27,7 +30,7 @@ TEXT
 
 fail() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 2; }
 
-variant=clang jobs=$(nproc) filter='' fuzz_seconds='' soft_roce=ON
+variant=clang jobs=$(nproc) filter='' fuzz_seconds='' soft_roce=ON build_only=''
 choose() {
   [ "$variant" = clang ] || fail "--$variant and --$1 cannot be combined; run them one after the other"
   variant=$1
@@ -42,12 +45,14 @@ while [ $# -gt 0 ]; do
     --no-soft-roce) soft_roce=OFF ;;
     --jobs) number "$1" "${2-}"; jobs=$2; shift ;;
     --filter) [ -n "${2-}" ] || fail "--filter needs a regular expression"; filter=$2; shift ;;
+    --build-only) build_only=yes ;;
     --help | -h) usage; exit 0 ;;
     *) fail "unknown option '$1'; --help lists them" ;;
   esac
   shift
 done
 case $variant in tsan | fuzz) soft_roce=OFF ;; esac
+[ $variant = clang ] || export CORDMA_TEST_ROUNDS=${CORDMA_TEST_ROUNDS-few}
 [ "$variant" != fuzz ] || [ -z "$filter" ] || fail "--filter chooses tests; --fuzz runs none"
 
 packages=(cmake ninja-build ccache python3 liburing-dev libibverbs-dev librdmacm-dev libasio-dev doctest-dev
@@ -61,7 +66,6 @@ esac
 configure() {  # configure ARGUMENT...
   local compiler=clang++-19
   [ "$variant" != gcc ] || compiler=g++-12
-  mkdir -p "$build"
   # Lines in stack traces, no more of debug information: a sixth of the time to build.
   cmake -G Ninja -S "$root" -B "$build" -DCMAKE_CXX_COMPILER=$compiler \
     -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" "$@" \
@@ -99,24 +103,26 @@ run_fuzzers() {
 
 install_packages "${packages[@]}" || exit
 [ $soft_roce = OFF ] || bash "$root/tests/soft-roce/run.sh" --prepare || [ $? -eq 77 ]
-build=$root/build-$variant
+build=$root/build-${variant/fuzz/asan}
 export PATH=$PATH:/usr/lib/llvm-19/bin  # llvm-symbolizer: sanitizers' reports name lines with it
+mkdir -p "$build"
+exec {lock}> "$build/lock"
+flock "$lock"  # one run at a time in a build folder: the second waits
 started=$SECONDS
 case $variant in
   clang) configure -DCORDMA_SOFT_ROCE=$soft_roce ;;
   # Every file by itself, as users build them: one that includes too little is found here.
   gcc) configure -DCORDMA_SOFT_ROCE=$soft_roce -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON ;;
-  asan) configure -DCORDMA_SANITIZE=address -DCORDMA_BENCH=OFF -DCORDMA_SOFT_ROCE=$soft_roce ;;
-  tsan) configure -DCORDMA_SANITIZE=thread -DCORDMA_BENCH=OFF ;;
-  fuzz) configure -DCORDMA_FUZZ=ON -DCORDMA_BENCH=OFF -DCORDMA_APPS=OFF ;;
+  asan | fuzz) configure -DCORDMA_SANITIZE=address -DCORDMA_FUZZ=ON -DCORDMA_BENCH=OFF \
+    -DCORDMA_SOFT_ROCE=$soft_roce ;;
+  tsan) configure -DCORDMA_SANITIZE=thread -DCORDMA_BENCH=OFF -DCORDMA_APPS=OFF ;;
 esac
-if [ "$variant" = fuzz ]; then
-  cmake --build "$build" -j "$jobs" --target fuzzers
-  run_fuzzers
-  exit
-fi
-cmake --build "$build" -j "$jobs"
+target=all
+[ "$variant" != fuzz ] || target=fuzzers
+cmake --build "$build" -j "$jobs" --target "$target"
 echo "built in $((SECONDS - started)) s"
+[ -z "$build_only" ] || exit 0
+[ "$variant" != fuzz ] || { run_fuzzers; exit; }
 
 # Under ASan every awaited task costs stack even where the transfer is symmetric.
 [ "$variant" != asan ] || ulimit -s unlimited || fail "ASan needs: ulimit -s unlimited"

@@ -1,6 +1,5 @@
 // Coroutines that go away while their operations are in flight.
 #include <doctest/doctest.h>
-#include <support/alloc_count.hpp>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
 
@@ -493,7 +492,7 @@ TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what i
 namespace {
 
 // A sanitizer is slow.
-std::uint64_t messages_raced() { return rounds_under_test(sanitized ? 20'000 : 100'000, 2'000); }
+std::uint64_t messages_raced() { return rounds_under_test(100'000, 2'000); }
 
 // What the two threads of a race share: how many messages this side has received.
 struct progress {

@@ -1,7 +1,6 @@
 // Connections whose Worker lives in a loop that is not ours: epoll, Asio, io_uring, each with a timer
 // of its own beside the reactor's.
 #include <doctest/doctest.h>
-#include <support/alloc_count.hpp>
 #include <support/applies.hpp>
 #include <support/has_io_uring.hpp>
 #include <support/stage.hpp>
@@ -35,7 +34,7 @@ constexpr std::size_t word = 8;    // bytes of each
 constexpr auto tick = 200us;       // of the foreign loop's timer, and of the reactor's
 
 // Sends and receives at this side; a sanitizer is slow.
-std::uint64_t operations_wanted() { return rounds_under_test(sanitized ? 20'000 : 100'000, 4'000); }
+std::uint64_t operations_wanted() { return rounds_under_test(100'000, 4'000); }
 
 struct traffic {
   std::uint64_t complete = 0;  // operations

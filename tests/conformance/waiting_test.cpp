@@ -1,6 +1,5 @@
 // Waiting without losing a wake-up. What is simulated runs in real time here, or it would not sleep.
 #include <doctest/doctest.h>
-#include <support/alloc_count.hpp>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
 
@@ -23,7 +22,7 @@ constexpr const char* simulated_below =
 constexpr const char* real_below = "two reactors hunt each other there, in the case before";
 
 // A sanitizer is slow.
-std::uint64_t rounds_per_window() { return rounds_under_test(sanitized ? 10'000 : 100'000, 2'000); }
+std::uint64_t rounds_per_window() { return rounds_under_test(100'000, 2'000); }
 
 // Lies in wait for the moment in which a reactor is about to sleep: once before it arms, once between
 // arming and the last look, and so on.

@@ -29,20 +29,18 @@ function(cordma_soft_roce_batch batch)
   get_property(lines GLOBAL PROPERTY cordma_soft_roce_${batch})
   set(cases "${PROJECT_BINARY_DIR}/soft-roce/${batch}.cases")
   file(GENERATE OUTPUT "${cases}" CONTENT "${lines}")
-  cordma_soft_roce_machine(boot_${batch} PROCESSORS 1 SECONDS ${arg_SECONDS}
+  cordma_soft_roce_machine(boot_${batch} SECONDS ${arg_SECONDS}
     COMMAND bash "${PROJECT_SOURCE_DIR}/tests/soft-roce/cases.sh" run "${cases}"
       "${PROJECT_BINARY_DIR}/soft-roce/${batch}" --offline --timeout ${arg_SECONDS})
   set_tests_properties(soft-roce.boot_${batch} PROPERTIES FIXTURES_SETUP soft_roce_${batch})
 endfunction()
 
-# cordma_soft_roce_machine(name SECONDS s [PROCESSORS n] COMMAND ...): a test that boots machines itself, s
-# seconds beside the boot, on 2 processors if not told otherwise. They take longest, so they are started first.
+# cordma_soft_roce_machine(name SECONDS s COMMAND ...): a test that boots machines itself, s seconds beside the
+# boot. It takes two processors: programs that poll on both sides are many times slower with less than one each.
+# They take longest, so they are started first.
 function(cordma_soft_roce_machine name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS;PROCESSORS" "COMMAND")
-  if(NOT arg_PROCESSORS)
-    set(arg_PROCESSORS 2)
-  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS" "COMMAND")
   math(EXPR limit "${arg_SECONDS} + 300")
   cordma_test(soft-roce.${name} TIMEOUT ${limit} LABELS soft-roce COMMAND ${arg_COMMAND})
-  set_tests_properties(soft-roce.${name} PROPERTIES COST ${arg_SECONDS} PROCESSORS ${arg_PROCESSORS})
+  set_tests_properties(soft-roce.${name} PROPERTIES COST ${arg_SECONDS} PROCESSORS 2)
 endfunction()

@@ -24,7 +24,7 @@ TEXT
 fail() { printf 'cases.sh: %s\n' "$*" >&2; exit 125; }
 
 check() {  # check NAME SECONDS COMMAND...
-  local name=$1 limit=$2 code=0 started=$SECONDS
+  local name=$1 limit=$2 code=0 started=${EPOCHREALTIME/./}
   shift 2
   [[ $name =~ ${SOFT_ROCE_ONLY-} ]] || return 0
   [ ! -e "$results/$name.out" ] || { duplicates+=("$name"); return 0; }
@@ -37,7 +37,8 @@ check() {  # check NAME SECONDS COMMAND...
     } >> "$results/$name.out"
   fi
   echo "$code" > "$results/$name.code"
-  times+=("$((SECONDS - started)) s: $name")
+  local tenths=$(((${EPOCHREALTIME/./} - started) / 100000))
+  times+=("$((tenths / 10)).$((tenths % 10)) s: $name")
   echo "$name: $code, ${times[-1]%:*}"
 }
 
@@ -64,7 +65,7 @@ case ${1-} in
     . "$cases"
     [ ${#duplicates[@]} -eq 0 ] || fail "cases of the same name: ${duplicates[*]}"
     echo "${#times[@]} cases in $SECONDS s; the slowest:"
-    printf '%s\n' "${times[@]}" | sort -rn | head -n 10
+    printf '%s\n' "${times[@]}" | sort -rg | head -n 10
     exit 0
     ;;
   result)
