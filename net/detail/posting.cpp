@@ -165,6 +165,7 @@ void post_base::start_with_care() noexcept {
   const bool possible =
       !failure_ && e.worker != nullptr && e.home->on_owner_thread() &&
       (is_recv() ? e.granted.shared == nullptr : e.caps->supports(e.granted.type, request_.op)) &&
+      (e.peer == nullptr || !consumes_receive(request_.op)) &&
       request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message;
   if (!possible) {
     complete_failed(failure_ ? std::move(*failure_) : obstacle());
@@ -259,7 +260,7 @@ void worker_core::on_completions(adapter_poller& via, std::span<const completion
 }
 
 void worker_core::on_unknown(adapter_poller& via, const completion& c) noexcept {
-  if ((c.id >> 56) == id_type_shared && !via.broken()) return on_shared_completion(c);
+  if ((c.id >> 56) == id_type_sink && !via.broken()) return on_sink_completion(c);
   // Stale: there was such a request, and its slot has moved on.
   const auto index = static_cast<std::uint32_t>(c.id);
   const bool possible = (c.id >> 56) == id_type_request && index < chunks_.size() * slots_per_chunk;
