@@ -1,4 +1,4 @@
-// The SharedReceive that stands on a shared receive queue of the device.
+// The SharedReceive that stands on a shared receive queue of a transport.
 #pragma once
 
 #include <cordma/net/detail/shared_receive_core.hpp>

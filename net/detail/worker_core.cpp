@@ -207,6 +207,14 @@ void worker_core::add(device_receive& r) {
 
 void worker_core::remove(device_receive& r) noexcept { shared_receives_[r.number] = nullptr; }
 
+bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
+  if (options.shared == nullptr) return true;
+  const auto at = std::ranges::find_if(shared_receives_, [&options](const device_receive* r) {
+    return r != nullptr && r->queue() == options.shared;
+  });
+  return at == shared_receives_.end() || (*at)->kind == static_cast<std::size_t>(over);
+}
+
 void worker_core::on_shared_completion(const completion& c) noexcept {
   const auto number = generation_of(c.id);
   device_receive* const r = number < shared_receives_.size() ? shared_receives_[number] : nullptr;
@@ -430,7 +438,7 @@ result<Endpoint> worker_core::prepare(const endpoint_options& options,
   }
   for (const auto& via : adapters_) {
     const transport::kind k = via->domain().caps().transport;
-    if (over && *over != k) continue;
+    if ((over && *over != k) || !may_share(options, k)) continue;
     result<std::unique_ptr<endpoint_core>> e = create(options, *via);
     if (e.code() == errc::not_supported) continue;
     if (!e) return e.why();

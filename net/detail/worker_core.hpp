@@ -238,6 +238,9 @@ class worker_core {
   void add(listener_core& l);
   void add(device_receive& r);
   void remove(device_receive& r) noexcept;
+  // False where the endpoint is to receive from a SharedReceive over another transport.
+  [[nodiscard]] bool may_share(const endpoint_options& options,
+                               transport::kind over) const noexcept;
   // Ends every endpoint that receives from there, and takes its queue pair away.
   void end_users_of(const transport::receive_queue& queue, const failure& why) noexcept;
 
