@@ -148,8 +148,7 @@ result<void> check_shared(const queue_pair_options& options, const receive_queue
   if (options.shared == nullptr) return {};
   const auto* const queue = dynamic_cast<const software_receive_queue*>(options.shared);
   if (queue != nullptr && queue->is_of(home)) return {};
-  return failure{errc::invalid_value,
-                 "`shared` is a receive queue of another Worker, or of another transport"};
+  return failure{errc::invalid_value, "`shared` is of another Worker or transport"};
 }
 
 }  // namespace cordma::transport

@@ -273,7 +273,8 @@ TEST_CASE("Q3: starved, a sender whose patience ends is told so; the others go o
       kept.push_back(std::move(a));
     }
     const long before = without_receive();
-    static_cast<void>(co_await all.wires[0].client.send(out).result());  // on shm it is done at once
+    static_cast<void>(
+        co_await all.wires[0].client.send(out).result());  // on shm it is done at once
     const result<void> none = co_await all.wires[0].client.flush().result();
     REQUIRE_FALSE(none.ok());
     CHECK(none.why().first_cause().code() == errc::remote_not_ready);
