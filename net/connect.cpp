@@ -131,6 +131,7 @@ void connect_operation::do_cancel() noexcept {
 bool connect_operation::admits(detail::adapter_poller& via) {
   const transport::capabilities& caps = via.domain().caps();
   if (options_.transport && *options_.transport != caps.transport) return false;
+  if (!worker_->may_share(options_.endpoint, caps.transport)) return false;
   if (via.broken()) {
     note(caps.transport, errc::unreachable, via.why_broken().message());
     return false;

@@ -26,6 +26,7 @@ class completion_sink {
   // REQUIRES that all queue pairs are gone.
   virtual void on_worker_gone() noexcept = 0;
 
+  std::size_t kind = 0;           // the transport of its queue
   std::uint32_t sink_number = 0;  // at the worker
 
  protected:

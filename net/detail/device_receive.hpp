@@ -1,4 +1,4 @@
-// The SharedReceive that stands on a shared receive queue of the device.
+// The SharedReceive that stands on a shared receive queue of a transport.
 #pragma once
 
 #include <cordma/net/detail/completion_sink.hpp>
@@ -63,7 +63,6 @@ struct device_receive final : shared_receive_core, completion_sink {
 
   worker_core* worker = nullptr;  // null once it is gone
   std::unique_ptr<transport::receive_queue> device;
-  std::size_t kind = 0;
   std::uint32_t depth;
   std::uint32_t low_watermark;
   std::uint32_t posted = 0;

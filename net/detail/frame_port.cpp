@@ -16,10 +16,9 @@ constexpr std::uint32_t spare_segments = 32;
 }  // namespace
 
 frame_port::frame_port(message_core& of, worker_core& at, adapter_poller& over)
-    : core(&of),
-      worker(&at),
-      via(&over),
-      kind(static_cast<std::size_t>(over.domain().caps().transport)) {}
+    : core(&of), worker(&at), via(&over) {
+  kind = static_cast<std::size_t>(over.domain().caps().transport);
+}
 
 result<void> frame_port::make() {
   const std::uint32_t depth = std::min(most_posted, via->domain().caps().max_shared_depth);

@@ -125,7 +125,6 @@ struct frame_port final : completion_sink {
   message_core* core;
   worker_core* worker;  // null once it is gone
   adapter_poller* via;
-  std::size_t kind;
   std::unique_ptr<transport::receive_queue> queue;
   std::uint32_t posted = 0;
   std::uint32_t promised_segments = 0;

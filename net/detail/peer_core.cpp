@@ -396,6 +396,7 @@ void peer_core::refuse(message_segment& s) noexcept {
 }
 
 void peer_core::start_fetch(message_segment& s, message_receive& op) noexcept {
+  if (endpoint->state == endpoint_state::closed) return op.fail(endpoint->flushed("tag_recv"));
   fetch* const f = port->core->take_fetch();
   if (f == nullptr) {
     say_done(s.what.number, offer_outcome::failed);
@@ -486,6 +487,7 @@ void fetch::settle() noexcept {
 // ---- the end ----
 
 void peer_core::on_end() noexcept {
+  pumping = true;  // nothing goes out any more
   while (!waiting.empty()) {
     message_send& op = waiting.pop_front();
     op.fail(endpoint->flushed(op.op_name()));
@@ -501,11 +503,11 @@ void peer_core::on_end() noexcept {
     op->fail(endpoint->flushed(op->op_name()));
   }
   open_offers = 0;
-  dones.clear();
   fetches.for_each([this](fetch& f) {
     if (!f.broken) f.broken.emplace(endpoint->flushed("tag_recv"));
     f.settle();
   });
+  dones.clear();
   if (port == nullptr) return;
   // What is announced cannot be read any more; what is here can be received.
   held.for_each([this](message_segment& s) {

@@ -206,6 +206,12 @@ void worker_core::add(completion_sink& s) {
 
 void worker_core::remove(completion_sink& s) noexcept { sinks_[s.sink_number] = nullptr; }
 
+bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
+  if (options.shared == nullptr) return true;
+  return static_cast<const completion_sink*>(options.shared->user)->kind ==
+         static_cast<std::size_t>(over);
+}
+
 void worker_core::on_sink_completion(const completion& c) noexcept {
   const auto number = generation_of(c.id);
   completion_sink* const s = number < sinks_.size() ? sinks_[number] : nullptr;
@@ -426,7 +432,7 @@ result<Endpoint> worker_core::prepare(const endpoint_options& options,
   }
   for (const auto& via : adapters_) {
     const transport::kind k = via->domain().caps().transport;
-    if (over && *over != k) continue;
+    if ((over && *over != k) || !may_share(options, k)) continue;
     result<std::unique_ptr<endpoint_core>> e = create(options, *via);
     if (e.code() == errc::not_supported) continue;
     if (!e) return e.why();

@@ -257,6 +257,9 @@ class worker_core {
   void add(listener_core& l);
   void add(completion_sink& s);
   void remove(completion_sink& s) noexcept;
+  // False where the endpoint is to receive from a SharedReceive over another transport.
+  [[nodiscard]] bool may_share(const endpoint_options& options,
+                               transport::kind over) const noexcept;
   // Ends every endpoint that receives from there, and takes its queue pair away.
   void end_users_of(const transport::receive_queue& queue, const failure& why) noexcept;
 
