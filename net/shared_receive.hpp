@@ -91,11 +91,11 @@ struct shared_receive_options {
 // by one of two means:
 //  * Receives posted on every endpoint attached, on any transport. Destroying it cancels them: what
 //    arrives later goes to the endpoints' next receives into a pool.
-//  * A shared receive queue of one transport (on_device()), of the device where that has one, for endpoints
-//    over it that were made for it: connected or accepted with endpoint_options::shared = queue(). Whoever gets a message takes the next receive,
-//    so that many endpoints need no more of them than one that is as busy as all. While none is left,
-//    messages wait as endpoint_options::rnr_retry of their sender says. Destroying it ends its
-//    endpoints, with shutdown as the cause.
+//  * A shared receive queue of one transport (on_device()), that of an RDMA device where there is one,
+//    for endpoints over it that were made for it: connected or accepted with endpoint_options::shared =
+//    queue(). Whoever gets a message takes the next receive, so that many endpoints need no more of them
+//    than one that is as busy as all. While none is left, messages wait as endpoint_options::rnr_retry of
+//    their sender says. Destroying it ends its endpoints, with shutdown as the cause.
 // What one endpoint sends comes in its order, endpoints take turns as they come. Receives are posted
 // again by themselves, from what the pool has and as soon as it has. Allocates when an endpoint is made
 // or attached, never per message. Messages that are here and not taken when it is destroyed are dropped.
@@ -104,9 +104,10 @@ class SharedReceive {
   // `pool` outlives it, and should have more than `per_endpoint` buffers for each endpoint: while it
   // is empty, receives wait until a buffer comes back.
   SharedReceive(Worker& worker, BufferPool& pool, std::uint32_t per_endpoint);
-  // `pool` outlives it. Errors: not_supported (no transport of the Worker has such queues:
-  // capabilities::shared_receive_queues, or not options.transport), invalid_value (a depth of 0 or above max_shared_depth, a
-  // low_watermark above the depth, a pool of another Context), full, no_memory, no_lock.
+  // `pool` outlives it. Errors: not_supported (no transport of the Worker, or not options.transport, has
+  // such queues: capabilities::shared_receive_queues), invalid_value (a depth of 0 or above
+  // max_shared_depth, a low_watermark above the depth, a pool of another Context), full, no_memory,
+  // no_lock.
   [[nodiscard]] static result<SharedReceive> on_device(Worker& worker, BufferPool& pool,
                                                        const shared_receive_options& options = {});
   SharedReceive(SharedReceive&&) noexcept;
@@ -114,7 +115,7 @@ class SharedReceive {
   ~SharedReceive();
 
   // What came of it before is not lost. REQUIRES that the Endpoint stays where it is until its end has
-  // come, or, of a transport's queue, until it is destroyed; and that nobody else receives on it. Errors:
+  // come, or, of a transport's queue, until it is destroyed; and that nobody else receives there. Errors:
   // invalid_value (of another loop, or its Worker is gone; of a transport's queue: it was not made for
   // this queue()), bad_state (there: it is attached), no_lock.
   result<void> attach(Endpoint& endpoint);

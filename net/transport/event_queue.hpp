@@ -8,8 +8,8 @@
 
 namespace cordma::transport {
 
-// Bound to one thread. To report what became of a queue pair, or of a receive queue, takes no memory: each
-// brings the room.
+// Bound to one thread. To report what became of a queue pair, or of a receive queue, takes no memory:
+// each brings the room.
 class event_queue {
  public:
   // The room for so many events of one of them, as a member of it. Throws std::bad_alloc.

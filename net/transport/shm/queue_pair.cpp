@@ -30,7 +30,6 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
   if (options_.shared != nullptr) {
     shared_ = static_cast<reporting_receive_queue*>(options_.shared);
     shared_->enter();
-    taker_ = this;
   }
   const std::size_t each = options_.max_segments;
   const std::size_t of_recv = shared_ != nullptr ? shared_->max_segments() : each;
@@ -435,7 +434,7 @@ std::size_t shm_queue_pair::hand_out_flushed(std::span<completion> out) noexcept
     c.id = first_receive().id;
     c.op = opcode::recv;
     c.status = std::exchange(first_recv_status_, wc_status::wr_flush_err);
-    c.from = taker_;
+    c.from = taker();
   }
   if (owes_last() && receives_empty()) shared_->end(last_taken_);
   return n;

@@ -29,7 +29,7 @@ constexpr std::uint64_t most_fetched_per_poll = 1U << 20;  // bytes
   out.op = opcode::recv;
   out.has_imm = h.what == message::send_imm;
   out.imm = out.has_imm ? ntohl(h.imm) : 0;
-  out.from = taker_;
+  out.from = taker();
   reader_.take(cells_for(h.length));
 }
 
@@ -178,7 +178,7 @@ shm_queue_pair::taking shm_queue_pair::take_fragment(const cell_header& h,
   if (in_partial_) return taking::consumed;
   out = completion{};
   out.id = r.id;
-  out.from = taker_;
+  out.from = taker();
   out.byte_len = static_cast<std::uint32_t>(std::exchange(partial_, 0));
   out.op = opcode::recv;
   out.has_imm = h.what == message::send_imm;
@@ -192,7 +192,7 @@ shm_queue_pair::taking shm_queue_pair::take_write_imm(const cell_header& h,
   if (receives_empty() && !borrow()) return no_receive();
   out = completion{};
   out.id = first_receive().id;
-  out.from = taker_;
+  out.from = taker();
   out.byte_len = h.length;
   out.op = opcode::recv_write_imm;
   out.has_imm = true;
@@ -269,7 +269,7 @@ bool shm_queue_pair::fetch_some(completion& out) noexcept {
   }
   out = completion{};
   out.id = r.id;
-  out.from = taker_;
+  out.from = taker();
   out.byte_len = static_cast<std::uint32_t>(f.total);
   out.op = opcode::recv;
   out.has_imm = f.has_imm;

@@ -229,6 +229,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void store(const recv_request& request) noexcept;
   [[nodiscard]] bool borrow() noexcept;
   void leave_shared() noexcept;
+  // completion::from
+  [[nodiscard]] queue_pair* taker() noexcept { return shared_ != nullptr ? this : nullptr; }
   // In error: it has yet to say that it took its last receive.
   [[nodiscard]] bool owes_last() const noexcept {
     return shared_ != nullptr && peer_page_ != nullptr && !last_taken_.told;
@@ -252,9 +254,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   std::uint32_t recv_tail_ = 0;
   std::uint32_t recv_mask_ = 0;
   std::unique_ptr<recv_entry[]> recvs_;
-  // Where its receives come from that are not its own: `recvs_` then has the one that a message has taken.
+  // Where its receives come from, not its own: `recvs_` then has the one that a message has taken.
   reporting_receive_queue* shared_ = nullptr;
-  queue_pair* taker_ = nullptr;  // completion::from
   ring_writer writer_;
   std::uint64_t eager_ = 0;
   std::uint32_t head_ = 0;  // oldest send not retired
