@@ -238,7 +238,10 @@ ActiveMessage::ActiveMessage(ActiveMessage&& other) noexcept
 
 ActiveMessage::~ActiveMessage() {
   if (segment_ == nullptr) return;
-  if (segment_->from == nullptr) return segment_->port->release(*segment_);
+  if (segment_->from == nullptr) {
+    segment_->port->release(*segment_);
+    return;
+  }
   if (segment_->is_offer() && !segment_->taken) peer_->refuse(*segment_);
   peer_->let_go(*segment_);
 }
