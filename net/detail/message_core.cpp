@@ -62,6 +62,12 @@ result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
 }
 
 void message_core::receive(message_receive& op) noexcept {
+  const auto* const peer = static_cast<const peer_core*>(op.pattern_.from);
+  if (peer != nullptr && matcher.probe(op.pattern_) == nullptr) {
+    if (std::optional<failure> ended = peer->endpoint->why_not("tag_recv")) {
+      return op.fail(std::move(*ended));
+    }
+  }
   protocol::tag_message* const here = matcher.post(op.place_, op.pattern_);
   if (here == nullptr) {
     op.set_phase(operation_base::phase::queued);

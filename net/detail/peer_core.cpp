@@ -55,10 +55,7 @@ bool peer_core::idle() const noexcept {
 
 std::optional<failure> peer_core::obstacle(const message_send& op) const {
   const endpoint_core& e = *endpoint;
-  if (e.state == endpoint_state::closed || e.state == endpoint_state::closing) {
-    if (e.closed_here) return failure{errc::not_connected, "this side closed the connection"};
-    return e.flushed(op.op_name());
-  }
+  if (std::optional<failure> ended = e.why_not(op.op_name())) return ended;
   if (port == nullptr) return failure{errc::shutdown, "its Messages are gone"};
   if (op.count_ + 1U > e.granted.max_segments) {
     return failure{errc::invalid_value, std::to_string(op.count_) +

@@ -119,12 +119,8 @@ void worker_core::post_late(endpoint_core& e, post_base& op) noexcept { post(e, 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
   if (recv && orphans != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
-  if (state == endpoint_state::closed || state == endpoint_state::closing) [[unlikely]] {
-    if (closed_here) {
-      op.complete_failed({errc::not_connected, "this side closed the connection"});
-    } else {
-      op.complete_failed(flushed(op.op_name()));
-    }
+  if (std::optional<failure> ended = why_not(op.op_name())) [[unlikely]] {
+    op.complete_failed(std::move(*ended));
     return;
   }
   if (recv && orphans != 0) [[unlikely]] {

@@ -615,6 +615,12 @@ void endpoint_core::on_resolved(const transport::cm_event& event) noexcept {
   });
 }
 
+std::optional<failure> endpoint_core::why_not(const char* operation) const noexcept {
+  if (state != endpoint_state::closed && state != endpoint_state::closing) return {};
+  if (closed_here) return failure{errc::not_connected, "this side closed the connection"};
+  return flushed(operation);
+}
+
 failure endpoint_core::flushed(const char* operation) const noexcept {
   failure why{errc::flushed};
   why.with_operation(operation).with_cause(cause);

@@ -200,6 +200,8 @@ struct endpoint_core : list_node {
   void invalidated(std::uint64_t key) noexcept;
   void forget_windows() noexcept;
   [[nodiscard]] failure flushed(const char* operation) const noexcept;
+  // What is started after the end fails with.
+  [[nodiscard]] std::optional<failure> why_not(const char* operation) const noexcept;
   [[nodiscard]] std::size_t inflight() const noexcept {
     return granted.send_depth - send_credits + granted.recv_depth - recv_credits + frames_in_flight;
   }

@@ -43,6 +43,8 @@ task<wire*> join(stage& on, switchboard& p) {
   co_return &p.wires.back();
 }
 
+constexpr std::span<const std::byte> no_header;
+
 // Keeps what came, wherever its data was.
 task<> note(switchboard* p, ActiveMessage m) {
   p->header.assign(m.header().begin(), m.header().end());
@@ -56,18 +58,28 @@ task<> note(switchboard* p, ActiveMessage m) {
   ++p->calls;
 }
 
+task<> hold(event* until, int* count, ActiveMessage held) {
+  ++*count;
+  co_await until->wait();
+  CHECK(held.size() == 8);
+}
+
+task<> keep(std::optional<ActiveMessage>* place, ActiveMessage m) {
+  place->emplace(std::move(m));
+  co_return;
+}
+
 }  // namespace
 
-TEST_CASE(
-    "header and data of every size reach the handler of their id, and its answer the sender") {
+TEST_CASE("header and data of every size reach the handler of their id") {
   stage on;
   switchboard p(on);
   p.room = server_memory(on, 300'000);
   p.server.on(7, [&p](ActiveMessage m) { return note(&p, std::move(m)); });
-  p.server.on(8, [](ActiveMessage) -> task<> { co_return; });
   on.play(
       [](stage& s, switchboard* board) -> task<> {
-        wire& w = *co_await join(s, *board);
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
         const MemoryRegion from = client_memory(s, 300'000);
         std::array<std::byte, most_am_header> header;
         fill(header, 3);
@@ -102,21 +114,24 @@ TEST_CASE("a handler that throws, one that reads nothing, an id that nobody hand
   p.server.on(2, [](ActiveMessage) -> task<> { co_return; });
   on.play(
       [](stage& s, switchboard* board) -> task<> {
-        wire& w = *co_await join(s, *board);
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
         const MemoryRegion from = client_memory(s, 100'000);
         for (std::uint64_t n = 1; n <= 20; ++n) {
           for (const std::uint16_t id : std::initializer_list<std::uint16_t>{1, 2, 3}) {
-            CHECK((co_await w.client.am_send(id, {}, from.all().first(8)).result()).ok());
-            CHECK((co_await w.client.am_send(id, {}, from.all()).result()).code() ==
-                  errc::rejected);
+            const auto got_first =
+                co_await w.client.am_send(id, no_header, from.all().first(8)).result();
+            CHECK(got_first.ok());
+            const auto got_second = co_await w.client.am_send(id, no_header, from.all()).result();
+            CHECK(got_second.code() == errc::rejected);
           }
           while (board->server.dropped() < 2 * n) co_await moment(s);
         }
         CHECK(board->server.handler_failures() == 40);
         CHECK(w.client.state() == endpoint_state::connected);
         std::array<std::byte, most_am_header + 1> too_long{};
-        CHECK((co_await w.client.am_send(2, too_long, from.all().first(8)).result()).code() ==
-              errc::invalid_value);
+        const auto got_third = co_await w.client.am_send(2, too_long, from.all().first(8)).result();
+        CHECK(got_third.code() == errc::invalid_value);
       },
       &p);
 }
@@ -126,19 +141,15 @@ TEST_CASE("handlers run side by side, and hold the credits of their messages as 
   switchboard p(on, {.credits = 4});
   event gate;
   int running = 0;
-  p.server.on(1, [&](ActiveMessage m) -> task<> {
-    return [](event* open, int* count, ActiveMessage held) -> task<> {
-      ++*count;
-      co_await open->wait();
-      CHECK(held.size() == 8);
-    }(&gate, &running, std::move(m));
-  });
+  p.server.on(1, [&](ActiveMessage m) { return hold(&gate, &running, std::move(m)); });
   on.play(
       [](stage& s, switchboard* board, event* open, int* count) -> task<> {
-        wire& w = *co_await join(s, *board);
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
         const MemoryRegion from = client_memory(s, 8);
         std::deque<message_send_operation> sends;
-        for (int n = 0; n < 10; ++n) sends.push_back(w.client.am_send(1, {}, from.all()).start());
+        for (int n = 0; n < 10; ++n)
+          sends.push_back(w.client.am_send(1, no_header, from.all()).start());
         while (*count < 4) co_await moment(s);
         for (int i = 0; i < 1000; ++i) co_await moment(s);
         CHECK(*count == 4);
@@ -153,28 +164,30 @@ TEST_CASE("a message that its handler keeps outlives the connection") {
   stage on;
   switchboard p(on);
   std::optional<ActiveMessage> kept;
-  p.server.on(1, [&kept](ActiveMessage m) -> task<> {
-    kept.emplace(std::move(m));
-    co_return;
-  });
+  p.server.on(1, [&kept](ActiveMessage m) { return keep(&kept, std::move(m)); });
   on.play(
       [](stage& s, switchboard* board, std::optional<ActiveMessage>* held) -> task<> {
-        wire& w = *co_await join(s, *board);
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
         const MemoryRegion from = client_memory(s, 100'000);
         const MemoryRegion into = server_memory(s, 100'000);
         fill(from.bytes().first(100), 4);
-        co_await w.client.am_send(1, {}, from.all().first(100));
+        co_await w.client.am_send(1, no_header, from.all().first(100));
         while (!*held) co_await moment(s);
         ActiveMessage short_one = std::move(**held);
         held->reset();
-        message_send_operation sent = w.client.am_send(1, {}, from.all()).start();
+        message_send_operation sent = w.client.am_send(1, no_header, from.all()).start();
         while (!*held) co_await moment(s);
         w.server.abort();
-        CHECK((co_await sent.result()).code() == errc::flushed);
-        CHECK((co_await (*held)->read(into.all()).result()).code() == errc::flushed);
+        const auto got_first = co_await sent.result();
+        CHECK(got_first.code() == errc::flushed);
+        const auto got_second = co_await (*held)->read(into.all()).result();
+        CHECK(got_second.code() == errc::flushed);
         CHECK(filled(short_one.data(), 4));
-        CHECK((co_await short_one.read(into.all())).bytes == 100);
-        CHECK((co_await short_one.read(into.all()).result()).code() == errc::bad_state);
+        const auto got_third = co_await short_one.read(into.all());
+        CHECK(got_third.bytes == 100);
+        const auto got_fourth = co_await short_one.read(into.all()).result();
+        CHECK(got_fourth.code() == errc::bad_state);
         held->reset();
         board->wires.clear();
         CHECK(short_one.from() == nullptr);
