@@ -91,7 +91,6 @@ void reporting_receive_queue::finish(const completion& c) noexcept {
 
 void reporting_receive_queue::end(last_taken& by) noexcept {
   if (std::exchange(by.told, true)) return;
-  by.after = finished_;
   ended_.push_back(by);
   mark();
 }
@@ -104,10 +103,9 @@ void reporting_receive_queue::leave(const queue_pair& gone) noexcept {
   }
 }
 
-// Events may be looked at before the completions of the same poll: only what earlier ones handed out
-// counts.
+// Events may be looked at before the completions of the same poll: so it is done first.
 void reporting_receive_queue::tell_ended() noexcept {
-  while (!ended_.empty() && ended_.front().after <= handed_) {
+  while (!ended_.empty()) {
     cm_event last;
     last.what = cm_event::type::last_receive;
     last.pair = ended_.pop_front().pair;

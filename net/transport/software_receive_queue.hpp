@@ -95,7 +95,6 @@ struct last_taken : list_node {
   explicit last_taken(queue_pair& p) noexcept : pair(&p) {}
   queue_pair* pair;
   bool told = false;
-  std::uint64_t after = 0;  // as many completions of its queue as were there
 };
 
 // For adapters whose events lie in an event_queue: with completions of its own.
@@ -109,8 +108,7 @@ class reporting_receive_queue final : public software_receive_queue {
 
   // Of a receive that it lent.
   void finish(const completion& c) noexcept;
-  // `last_receive` comes in a poll behind that which hands out what is finished, and after what the
-  // running poll hands out.
+  // REQUIRES that what it completed was handed out: `last_receive` comes with the next poll.
   void end(last_taken& by) noexcept;
   // What is finished and was not handed out is of a queue pair that is gone.
   void leave(const queue_pair& gone) noexcept;
