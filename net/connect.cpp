@@ -1,6 +1,7 @@
 #include <cordma/net/connect.hpp>
 
 #include <cordma/net/detail/listener_core.hpp>
+#include <cordma/net/detail/message_core.hpp>
 #include <cordma/net/detail/worker_core.hpp>
 
 #include <charconv>
@@ -130,6 +131,7 @@ void connect_operation::do_cancel() noexcept {
 bool connect_operation::admits(detail::adapter_poller& via) {
   const transport::capabilities& caps = via.domain().caps();
   if (options_.transport && *options_.transport != caps.transport) return false;
+  if (!worker_->may_share(options_.endpoint, caps.transport)) return false;
   if (via.broken()) {
     note(caps.transport, errc::unreachable, via.why_broken().message());
     return false;
@@ -154,8 +156,13 @@ void connect_operation::try_next() {
   while (next_adapter_ < adapters.size()) {
     detail::adapter_poller& via = *adapters[next_adapter_++];
     if (!admits(via)) continue;
+    cordma::result<endpoint_options> asked = options_on(via);
+    if (!asked) {
+      note(via.domain().caps().transport, asked.code(), asked.why().message());
+      continue;
+    }
     cordma::result<std::unique_ptr<transport::queue_pair>> pair =
-        via.adapter().connect(to_, options_.endpoint, private_data_);
+        via.adapter().connect(to_, *asked, private_data_);
     if (pair) {
       watch(std::move(*pair), via);
       return;
@@ -172,6 +179,16 @@ void connect_operation::try_next() {
   }
   tried_.insert(0, reason_);
   fail({outcome_, to_.text() + " cannot be reached: " + tried_.substr(0, tried_.size() - 2)});
+}
+
+cordma::result<endpoint_options> connect_operation::options_on(detail::adapter_poller& via) {
+  endpoint_options asked = options_.endpoint;
+  if (options_.messages == nullptr) return asked;
+  cordma::result<transport::receive_queue*> queue = options_.messages->core().queue_on(via);
+  if (!queue) return queue.why();
+  asked.shared = *queue;
+  asked.rnr_retry = 7;  // a message that finds no receive is late, not lost
+  return asked;
 }
 
 void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
@@ -202,10 +219,14 @@ void connect_operation::do_accept() {
     fail(via.why_broken());
     return;
   }
-  endpoint_options asked = options_.endpoint;
-  asked.peer = request_->peer_is;
+  cordma::result<endpoint_options> asked = options_on(via);
+  if (!asked) {
+    fail(asked.why());
+    return;
+  }
+  asked->peer = request_->peer_is;
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
-      via.adapter().accept(request_->id, asked, private_data_);
+      via.adapter().accept(request_->id, *asked, private_data_);
   if (pair.code() == errc::bad_state) {  // nobody answered it but us
     fail({errc::connection_reset, "the client went away before it was accepted"});
     return;

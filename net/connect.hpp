@@ -10,6 +10,8 @@
 
 namespace cordma {
 
+class Messages;
+
 namespace detail {
 class adapter_poller;
 class worker_core;
@@ -20,6 +22,8 @@ struct connect_options {
   endpoint_options endpoint;
   std::span<const std::byte>
       private_data;  // copied when the operation is made; <= max_connect_data
+  // The connection carries tagged and active messages; the peer has to be connected so as well.
+  Messages* messages = nullptr;
   // Only this transport; empty: the first of the Context's that reaches the peer.
   std::optional<transport::kind> transport;
 };
@@ -61,6 +65,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   void advance() noexcept;
   void try_next();
   [[nodiscard]] bool admits(detail::adapter_poller& via);
+  [[nodiscard]] cordma::result<endpoint_options> options_on(detail::adapter_poller& via);
   void watch(std::unique_ptr<transport::queue_pair> pair, detail::adapter_poller& via);
   void fail(failure why) noexcept;
   // What one transport said.

@@ -12,6 +12,7 @@
 #include <cordma/net/listener.hpp>
 #include <cordma/net/memory.hpp>
 #include <cordma/net/memory_window.hpp>
+#include <cordma/net/messages.hpp>
 #include <cordma/net/receive_credits.hpp>
 #include <cordma/net/remote_sync_event.hpp>
 #include <cordma/net/shared_receive.hpp>

@@ -18,13 +18,19 @@ std::string_view name(endpoint_state s) noexcept {
 }
 
 Endpoint::Endpoint() noexcept = default;
-Endpoint::Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept : core_(std::move(core)) {}
-Endpoint::Endpoint(Endpoint&&) noexcept = default;
+Endpoint::Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept : core_(std::move(core)) {
+  if (core_ != nullptr) core_->handle = this;
+}
+Endpoint::Endpoint(Endpoint&& other) noexcept
+    : user_data_holder(other), core_(std::move(other.core_)) {
+  if (core_ != nullptr) core_->handle = this;
+}
 
 Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
   if (this != &other) {
     Endpoint old(std::move(*this));
     core_ = std::move(other.core_);
+    if (core_ != nullptr) core_->handle = this;
     user_data_holder::operator=(other);
   }
   return *this;

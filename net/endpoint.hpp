@@ -15,6 +15,8 @@
 namespace cordma {
 
 class Worker;
+class message_send_operation;
+class tag_recv_operation;
 
 using endpoint_options = transport::queue_pair_options;
 static_assert(std::is_trivially_destructible_v<endpoint_options>);
@@ -115,6 +117,17 @@ class Endpoint : public user_data_holder {
   // read them never needs to send too early; see receive_credits. Errors: invalid_value (less than 8
   // bytes, or of another Context), bad_state (it receives from a SharedReceive's queue), no_lock.
   result<void> publish_receives(const MemoryRegion& word);
+
+  // Of endpoints that were connected with connect_options::messages, which carry these instead of the
+  // messages above: see messages.hpp. Long messages are read by the peer: their memory needs
+  // access::remote_read (else invalid_value). `header` stays yours, and as it is, until the send is done.
+  message_send_operation tag_send(std::uint64_t tag, const Slice& message) noexcept;
+  message_send_operation tag_send(std::uint64_t tag, std::span<const Slice> gathered) noexcept;
+  // From this endpoint only; see Messages::tag_recv() too.
+  tag_recv_operation tag_recv(std::uint64_t tag, const Slice& into) noexcept;
+  tag_recv_operation tag_recv(std::uint64_t tag, std::uint64_t mask, const Slice& into) noexcept;
+  message_send_operation am_send(std::uint16_t id, std::span<const std::byte> header,
+                                 const Slice& data) noexcept;
 
   // One-sided: the local slice(s) must be as long as `to`/`from`. remote_access where the peer's
   // memory protection refuses. A write is done when the peer's transport has taken it without error;

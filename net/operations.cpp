@@ -156,7 +156,12 @@ failure post_base::obstacle() const noexcept {
     return {errc::no_lock, "endpoints may only be used on the thread of their Worker"};
   }
   if (is_recv() && e.granted.shared != nullptr) {
-    return {errc::bad_state, "the messages of this Endpoint come to its SharedReceive"};
+    return {errc::bad_state, e.peer == nullptr
+                                 ? "the messages of this Endpoint come to its SharedReceive"
+                                 : "this Endpoint carries tagged and active messages"};
+  }
+  if (e.peer != nullptr && consumes_receive(request_.op)) {
+    return {errc::bad_state, "this Endpoint carries tagged and active messages"};
   }
   if (!is_recv() && !e.caps->supports(e.granted.type, request_.op)) {
     if (e.wiring != nullptr) {

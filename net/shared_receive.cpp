@@ -110,12 +110,21 @@ result<SharedReceive> SharedReceive::on_device(Worker& worker, BufferPool& pool,
                                                const shared_receive_options& options) {
   if (!worker.loop().on_owner_thread()) return failure{errc::no_lock, bound_to_thread};
   detail::worker_core& at = worker.core();
-  const auto via = std::ranges::find_if(
-      at.adapters(), [](const auto& a) { return a->domain().caps().shared_receive_queues; });
+  const auto has_them = [&options](const auto& a) {
+    const transport::capabilities& caps = a->domain().caps();
+    return caps.shared_receive_queues &&
+           options.transport.value_or(caps.transport) == caps.transport;
+  };
+  const auto of_device = [&](const auto& a) {
+    return has_them(a) && a->domain().caps().has_native_handles;
+  };
+  auto via = std::ranges::find_if(at.adapters(), of_device);
+  if (via == at.adapters().end()) via = std::ranges::find_if(at.adapters(), has_them);
   if (via == at.adapters().end()) {
-    return failure{errc::not_supported,
-                   "no transport of this Worker has shared receive queues: that takes verbs and a "
-                   "device with them; SharedReceive(worker, pool, per_endpoint) works everywhere"};
+    return failure{
+        errc::not_supported,
+        "no transport of this Worker, or not the one that is asked for, has shared receive "
+        "queues; SharedReceive(worker, pool, per_endpoint) works everywhere"};
   }
   if (options.low_watermark > options.depth) {
     return failure{errc::invalid_value, "low_watermark " + std::to_string(options.low_watermark) +

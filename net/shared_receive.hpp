@@ -54,8 +54,8 @@ class [[nodiscard]] arrival_operation final : public operation<arrival_operation
   Arrival arrival_;
 };
 
-// Resolves when fewer receives than shared_receive_options::low_watermark are left on the device, be it
-// for a moment: at once where that is so. Errors: not_supported (it has no queue of a device),
+// Resolves when fewer receives than shared_receive_options::low_watermark are left in the queue, be it
+// for a moment: at once where that is so. Errors: not_supported (it has no queue of a transport),
 // invalid_value (it has no low_watermark), driver, shutdown (the SharedReceive or its Worker is gone),
 // no_lock. On cancellation: withdrawn, canceled. REQUIRES that the SharedReceive lives when this is started.
 class [[nodiscard]] low_operation final : public operation<low_operation, void> {
@@ -81,19 +81,21 @@ class [[nodiscard]] low_operation final : public operation<low_operation, void> 
 
 // Of SharedReceive::on_device().
 struct shared_receive_options {
-  std::uint32_t depth = 256;        // receives that wait on the device, at most
+  std::uint32_t depth = 256;        // receives that wait in the queue, at most
   std::uint32_t low_watermark = 0;  // see low_watermark(); at most depth; 0: nobody asks
+  // Over which its endpoints connect. Empty: that of an RDMA device, else the first of the Worker's.
+  std::optional<transport::kind> transport = std::nullopt;
 };
 
 // Bound to the thread of its Worker. Receives the messages of many endpoints into buffers of one pool,
 // by one of two means:
 //  * Receives posted on every endpoint attached, on any transport. Destroying it cancels them: what
 //    arrives later goes to the endpoints' next receives into a pool.
-//  * A shared receive queue of the device (on_device()), for endpoints that were made for it: connected
-//    or accepted with endpoint_options::shared = queue(). Whoever gets a message takes the next receive,
-//    so that many endpoints need no more of them than one that is as busy as all. While none is left,
-//    messages wait as endpoint_options::rnr_retry of their sender says. Destroying it ends its
-//    endpoints, with shutdown as the cause.
+//  * A shared receive queue of one transport (on_device()), that of an RDMA device where there is one,
+//    for endpoints over it that were made for it: connected or accepted with endpoint_options::shared =
+//    queue(). Whoever gets a message takes the next receive, so that many endpoints need no more of them
+//    than one that is as busy as all. While none is left, messages wait as endpoint_options::rnr_retry of
+//    their sender says. Destroying it ends its endpoints, with shutdown as the cause.
 // What one endpoint sends comes in its order, endpoints take turns as they come. Receives are posted
 // again by themselves, from what the pool has and as soon as it has. Allocates when an endpoint is made
 // or attached, never per message. Messages that are here and not taken when it is destroyed are dropped.
@@ -102,9 +104,10 @@ class SharedReceive {
   // `pool` outlives it, and should have more than `per_endpoint` buffers for each endpoint: while it
   // is empty, receives wait until a buffer comes back.
   SharedReceive(Worker& worker, BufferPool& pool, std::uint32_t per_endpoint);
-  // `pool` outlives it. Errors: not_supported (no transport of the Worker has such queues:
-  // capabilities::shared_receive_queues), invalid_value (a depth of 0 or above max_shared_depth, a
-  // low_watermark above the depth, a pool of another Context), full, no_memory, no_lock.
+  // `pool` outlives it. Errors: not_supported (no transport of the Worker, or not options.transport, has
+  // such queues: capabilities::shared_receive_queues), invalid_value (a depth of 0 or above
+  // max_shared_depth, a low_watermark above the depth, a pool of another Context), full, no_memory,
+  // no_lock.
   [[nodiscard]] static result<SharedReceive> on_device(Worker& worker, BufferPool& pool,
                                                        const shared_receive_options& options = {});
   SharedReceive(SharedReceive&&) noexcept;
@@ -112,9 +115,9 @@ class SharedReceive {
   ~SharedReceive();
 
   // What came of it before is not lost. REQUIRES that the Endpoint stays where it is until its end has
-  // come, or, on a device, until it is destroyed; and that nobody else receives on it. Errors:
-  // invalid_value (of another loop, or its Worker is gone; on a device: it was not made for this
-  // queue()), bad_state (on a device: it is attached), no_lock.
+  // come, or, of a transport's queue, until it is destroyed; and that nobody else receives there. Errors:
+  // invalid_value (of another loop, or its Worker is gone; of a transport's queue: it was not made for
+  // this queue()), bad_state (there: it is attached), no_lock.
   result<void> attach(Endpoint& endpoint);
   [[nodiscard]] std::size_t attached() const noexcept;
 

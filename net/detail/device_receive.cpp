@@ -53,7 +53,7 @@ result<void> device_receive::make(adapter_poller& over) {
       over.adapter().make_receive_queue(depth, 1);
   if (!made) return made.why();
   device = std::move(*made);
-  device->user = this;
+  device->user = static_cast<completion_sink*>(this);
   kind = static_cast<std::size_t>(over.domain().caps().transport);
   anchor->worker->add(*this);
   worker = anchor->worker;
@@ -85,6 +85,11 @@ void device_receive::on_worker_gone() noexcept {
   }
   posted = 0;
   end_low({errc::shutdown, "the Worker was destroyed"});
+  sources.for_each([](device_source& source) { source.on_last(); });
+}
+
+void device_receive::on_joined(endpoint_core& endpoint) {
+  endpoint.shared = std::make_unique<device_source>(endpoint, *this);
 }
 
 result<void> device_receive::attach(Endpoint& endpoint) {
@@ -116,7 +121,7 @@ void device_receive::post(entry& e) noexcept {
   const auto index = static_cast<std::uint64_t>(&e - entries.get());
   ++posted;
   device->post_recv(
-      {.id = (std::uint64_t{id_type_shared} << 56) | (std::uint64_t{number} << 32) | index,
+      {.id = (std::uint64_t{id_type_sink} << 56) | (std::uint64_t{sink_number} << 32) | index,
        .segment_count = 1,
        .segments = &into});
 }
@@ -132,7 +137,8 @@ void device_receive::feed() noexcept {
   }
 }
 
-void device_receive::on_completion(std::uint32_t index, const transport::completion& c) noexcept {
+bool device_receive::on_completion(std::uint32_t index, const transport::completion& c) noexcept {
+  if (index >= pool->count()) return false;
   entry& e = entries[index];
   --posted;
   auto* const core = c.from != nullptr ? static_cast<endpoint_core*>(c.from->user) : nullptr;
@@ -140,7 +146,7 @@ void device_receive::on_completion(std::uint32_t index, const transport::complet
     to_idle(e);
     // Where the device refuses receives, the next one is tried when something else happens.
     if (c.status != transport::wc_status::general_err) feed();
-    return;
+    return true;
   }
   ++core->counters.recvs;
   core->counters.bytes_received += c.byte_len;
@@ -152,6 +158,7 @@ void device_receive::on_completion(std::uint32_t index, const transport::complet
   (source.endpoint != nullptr ? arrived : source.early).push_back(e);
   feed();
   deliver();
+  return true;
 }
 
 Arrival device_receive::pop() noexcept {

@@ -1,6 +1,7 @@
-// The SharedReceive that stands on a shared receive queue of the device.
+// The SharedReceive that stands on a shared receive queue of a transport.
 #pragma once
 
+#include <cordma/net/detail/completion_sink.hpp>
 #include <cordma/net/detail/shared_receive_core.hpp>
 #include <cordma/net/transport/transport.hpp>
 
@@ -37,7 +38,7 @@ struct device_source : list_node {
 
 // An entry per buffer of the pool: posted; or arrived and not yet taken; or idle, when its buffer is not
 // here. So there is one for every buffer that is.
-struct device_receive final : shared_receive_core {
+struct device_receive final : shared_receive_core, completion_sink {
   using entry = device_source::entry;
 
   device_receive(Worker& worker, BufferPool& from, const shared_receive_options& options);
@@ -52,18 +53,16 @@ struct device_receive final : shared_receive_core {
   void feed() noexcept override;
   [[nodiscard]] Arrival pop() noexcept override;
 
-  void on_completion(std::uint32_t index, const transport::completion& c) noexcept;
-  void on_low() noexcept;
-  // REQUIRES that its queue pairs are gone.
-  void on_worker_gone() noexcept;
+  bool on_completion(std::uint32_t index, const transport::completion& c) noexcept override;
+  void on_low() noexcept override;
+  void on_joined(endpoint_core& endpoint) override;
+  void on_worker_gone() noexcept override;
   void post(entry& e) noexcept;
   void to_idle(entry& e) noexcept;
   void end_low(const failure& why) noexcept;
 
   worker_core* worker = nullptr;  // null once it is gone
   std::unique_ptr<transport::receive_queue> device;
-  std::size_t kind = 0;
-  std::uint32_t number = 0;  // at the worker
   std::uint32_t depth;
   std::uint32_t low_watermark;
   std::uint32_t posted = 0;

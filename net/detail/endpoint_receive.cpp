@@ -23,7 +23,7 @@ result<void> endpoint_receive::attach(Endpoint& endpoint) {
 
 void endpoint_receive::wait_low(low_operation& op) noexcept {
   op.fail({errc::not_supported,
-           "this SharedReceive has no queue of a device, and so no limit: see on_device()"});
+           "this SharedReceive has no queue of a transport, and so no limit: see on_device()"});
 }
 
 void endpoint_receive::post(entry& e) noexcept {

@@ -119,12 +119,8 @@ void worker_core::post_late(endpoint_core& e, post_base& op) noexcept { post(e, 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
   if (recv && orphans != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
-  if (state == endpoint_state::closed || state == endpoint_state::closing) [[unlikely]] {
-    if (closed_here) {
-      op.complete_failed({errc::not_connected, "this side closed the connection"});
-    } else {
-      op.complete_failed(flushed(op.op_name()));
-    }
+  if (std::optional<failure> ended = why_not(op.op_name())) [[unlikely]] {
+    op.complete_failed(std::move(*ended));
     return;
   }
   if (recv && orphans != 0) [[unlikely]] {
@@ -165,6 +161,7 @@ void post_base::start_with_care() noexcept {
   const bool possible =
       !failure_ && e.worker != nullptr && e.home->on_owner_thread() &&
       (is_recv() ? e.granted.shared == nullptr : e.caps->supports(e.granted.type, request_.op)) &&
+      (e.peer == nullptr || !consumes_receive(request_.op)) &&
       request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message;
   if (!possible) {
     complete_failed(failure_ ? std::move(*failure_) : obstacle());
@@ -259,7 +256,7 @@ void worker_core::on_completions(adapter_poller& via, std::span<const completion
 }
 
 void worker_core::on_unknown(adapter_poller& via, const completion& c) noexcept {
-  if ((c.id >> 56) == id_type_shared && !via.broken()) return on_shared_completion(c);
+  if ((c.id >> 56) == id_type_sink && !via.broken()) return on_sink_completion(c);
   // Stale: there was such a request, and its slot has moved on.
   const auto index = static_cast<std::uint32_t>(c.id);
   const bool possible = (c.id >> 56) == id_type_request && index < chunks_.size() * slots_per_chunk;

@@ -1,5 +1,6 @@
 // Worker::endpoint(): an Endpoint that is there before its connection.
 #include <cordma/net/connect.hpp>
+#include <cordma/net/detail/message_core.hpp>
 #include <cordma/net/detail/worker_core.hpp>
 
 #include <limits>
@@ -84,6 +85,10 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
   plain_needs = made.plain_needs;
   shared = std::move(made.shared);
   if (shared != nullptr) shared->core = this;
+  peer = std::move(made.peer);
+  if (peer != nullptr) peer->endpoint = this;
+  frame_sends = made.frame_sends;
+  frames_in_flight = std::exchange(made.frames_in_flight, 0);
   granted = made.granted;
   send_credits = made.send_credits;
   recv_credits = made.recv_credits;

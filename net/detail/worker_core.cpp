@@ -3,6 +3,7 @@
 #include <cordma/net/connect.hpp>
 #include <cordma/net/datagram.hpp>
 #include <cordma/net/detail/listener_core.hpp>
+#include <cordma/net/detail/message_core.hpp>
 #include <cordma/net/memory_window.hpp>
 
 #include <algorithm>
@@ -57,13 +58,11 @@ worker_core::~worker_core() {
   endpoints_.for_each([&](endpoint_core& e) {
     if (e.connector != nullptr) e.connector->on_worker_gone();
     e.end(gone);
-    e.pair.reset();
+    e.drop_pair();
   });
-  graveyard_.for_each([](endpoint_core& e) { e.pair.reset(); });
-  for (device_receive* const r : shared_receives_) {
-    if (r == nullptr) continue;
-    r->on_worker_gone();
-    r->sources.for_each([](device_source& source) { source.on_last(); });
+  graveyard_.for_each([](endpoint_core& e) { e.drop_pair(); });
+  for (completion_sink* const s : sinks_) {
+    if (s != nullptr) s->on_worker_gone();
   }
   for (const auto& c : chunks_) {
     for (slot& s : c->slots) {
@@ -166,7 +165,7 @@ void worker_core::end_all(Which which, const failure& why) noexcept {
   const auto end = [&](endpoint_core& e) {
     if (!which(e)) return;
     e.end(why);
-    e.pair.reset();  // touches no buffer any more
+    e.drop_pair();
     if (e.shared != nullptr) e.shared->on_last();
   };
   endpoints_.for_each(end);
@@ -195,27 +194,28 @@ void worker_core::end_users_of(const transport::receive_queue& queue, const fail
   end_all([&queue](const endpoint_core& e) { return e.granted.shared == &queue; }, why);
 }
 
-void worker_core::add(device_receive& r) {
-  const auto free = std::ranges::find(shared_receives_, nullptr);
-  r.number = static_cast<std::uint32_t>(free - shared_receives_.begin());
-  if (free == shared_receives_.end()) {
-    shared_receives_.push_back(&r);
+void worker_core::add(completion_sink& s) {
+  const auto free = std::ranges::find(sinks_, nullptr);
+  s.sink_number = static_cast<std::uint32_t>(free - sinks_.begin());
+  if (free == sinks_.end()) {
+    sinks_.push_back(&s);
   } else {
-    *free = &r;
+    *free = &s;
   }
 }
 
-void worker_core::remove(device_receive& r) noexcept { shared_receives_[r.number] = nullptr; }
+void worker_core::remove(completion_sink& s) noexcept { sinks_[s.sink_number] = nullptr; }
 
-void worker_core::on_shared_completion(const completion& c) noexcept {
+bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
+  if (options.shared == nullptr) return true;
+  return static_cast<const completion_sink*>(options.shared->user)->kind ==
+         static_cast<std::size_t>(over);
+}
+
+void worker_core::on_sink_completion(const completion& c) noexcept {
   const auto number = generation_of(c.id);
-  device_receive* const r = number < shared_receives_.size() ? shared_receives_[number] : nullptr;
-  const auto index = static_cast<std::uint32_t>(c.id);
-  if (r == nullptr || index >= r->pool->count()) {
-    ++stale_completions;
-    return;
-  }
-  r->on_completion(index, c);
+  completion_sink* const s = number < sinks_.size() ? sinks_[number] : nullptr;
+  if (s == nullptr || !s->on_completion(static_cast<std::uint32_t>(c.id), c)) ++stale_completions;
 }
 
 void worker_core::detach(post_base& op) noexcept {
@@ -332,11 +332,12 @@ void worker_core::not_first_recv(endpoint_core& e, std::uint32_t index) noexcept
 void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
   e->handle_gone = true;
   if (e->shared != nullptr) e->shared->forget();
+  if (e->peer != nullptr) e->peer->on_handle_gone();
   while (e->first_kept != 0) drop_first_kept(*e);
   if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
   e->end({errc::not_connected, "the Endpoint was destroyed"});
   if (e->inflight() == 0) {
-    e->pair.reset();
+    e->drop_pair();
     return;
   }
   e->unlink();
@@ -368,7 +369,7 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     return;
   }
   if (event.what == type::receives_low) {
-    static_cast<device_receive*>(event.queue->user)->on_low();
+    static_cast<completion_sink*>(event.queue->user)->on_low();
     return;
   }
   auto* const e = static_cast<endpoint_core*>(event.pair->user);
@@ -393,6 +394,7 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     } else {
       e->pump(false);
     }
+    if (e->peer != nullptr) e->peer->on_connected();
     return;
   }
   if (event.what == type::rejected) event.why.with_operation("connect");
@@ -430,7 +432,7 @@ result<Endpoint> worker_core::prepare(const endpoint_options& options,
   }
   for (const auto& via : adapters_) {
     const transport::kind k = via->domain().caps().transport;
-    if (over && *over != k) continue;
+    if ((over && *over != k) || !may_share(options, k)) continue;
     result<std::unique_ptr<endpoint_core>> e = create(options, *via);
     if (e.code() == errc::not_supported) continue;
     if (!e) return e.why();
@@ -487,6 +489,8 @@ std::vector<send_operation> worker_core::flush_all() {
 
 // ---- endpoint_core ----
 
+endpoint_core::endpoint_core() = default;
+
 endpoint_core::~endpoint_core() {
   forget_windows();
   if (worker == nullptr) return;
@@ -508,12 +512,12 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   caps = &made_with.domain().caps();
   kind = static_cast<std::size_t>(caps->transport);
   granted = pair->actual();
+  if (granted.shared != nullptr) {
+    static_cast<completion_sink*>(granted.shared->user)->on_joined(*this);
+  }
+  granted.send_depth -= frame_sends;
   send_credits = granted.send_depth;
   recv_credits = granted.recv_depth;
-  if (granted.shared != nullptr) {
-    shared =
-        std::make_unique<device_source>(*this, *static_cast<device_receive*>(granted.shared->user));
-  }
   worker->reserve(granted.send_depth + granted.recv_depth);
   reserved_slots = granted.send_depth + granted.recv_depth;
 }
@@ -522,6 +526,7 @@ void endpoint_core::refresh_grant() noexcept {
   const std::uint32_t sends = granted.send_depth - send_credits;
   const std::uint32_t recvs = granted.recv_depth - recv_credits;
   granted = pair->actual();
+  granted.send_depth -= frame_sends;
   send_credits = granted.send_depth - sends;
   recv_credits = granted.recv_depth - recvs;
 }
@@ -546,8 +551,14 @@ void endpoint_core::tell_posted() noexcept {
   word.store(counters.recvs, std::memory_order_release);
 }
 
+// It touches no buffer any more, and reports nothing.
+void endpoint_core::drop_pair() noexcept {
+  pair.reset();
+  if (frames_in_flight != 0) peer->port->flush(*peer);
+}
+
 void endpoint_core::begin_close() noexcept {
-  if (!waiting_sends.empty() || pair == nullptr) return;
+  if (!waiting_sends.empty() || pair == nullptr || (peer != nullptr && !peer->idle())) return;
   ring();
   pair->disconnect();
 }
@@ -560,6 +571,7 @@ void endpoint_core::refresh_open() noexcept {
   if (!as_it_comes) return;
   open_to = caps->operations[static_cast<std::size_t>(granted.type)] & ~receives;
   if (granted.shared == nullptr) open_to |= receives;
+  if (peer != nullptr) open_to &= ~messages_bits;
 }
 
 void endpoint_core::set_state(endpoint_state s) noexcept {
@@ -581,6 +593,7 @@ void endpoint_core::end(failure why) noexcept {
   }
   if (state == endpoint_state::closed) return;
   flush_waiting();
+  if (peer != nullptr) peer->on_end();
   set_state(endpoint_state::closed);
 }
 
@@ -600,6 +613,12 @@ void endpoint_core::on_resolved(const transport::cm_event& event) noexcept {
     op.unlink();
     op.on_resolved(event);
   });
+}
+
+std::optional<failure> endpoint_core::why_not(const char* operation) const noexcept {
+  if (state != endpoint_state::closed && state != endpoint_state::closing) return {};
+  if (closed_here) return failure{errc::not_connected, "this side closed the connection"};
+  return flushed(operation);
 }
 
 failure endpoint_core::flushed(const char* operation) const noexcept {

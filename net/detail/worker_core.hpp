@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/datagram.hpp>
+#include <cordma/net/detail/completion_sink.hpp>
 #include <cordma/net/detail/context_core.hpp>
 #include <cordma/net/detail/device_event_queue.hpp>
 #include <cordma/net/detail/device_receive.hpp>
@@ -30,11 +31,22 @@ namespace cordma::detail {
 }
 
 struct listener_core;
+struct peer_core;
 
 // Tells what outlives its Worker that it is gone.
 struct worker_anchor {
   worker_core* worker = nullptr;
 };
+
+// Whether it takes a receive of the peer, by opcode, and all that do, by bit.
+inline constexpr std::uint32_t messages_bits =
+    1U << static_cast<unsigned>(transport::opcode::send) |
+    1U << static_cast<unsigned>(transport::opcode::send_imm) |
+    1U << static_cast<unsigned>(transport::opcode::write_imm) |
+    1U << static_cast<unsigned>(transport::opcode::send_invalidate);
+[[nodiscard]] constexpr bool consumes_receive(transport::opcode op) noexcept {
+  return (messages_bits >> static_cast<unsigned>(op) & 1U) != 0;
+}
 
 // One request in flight.
 struct slot {
@@ -66,8 +78,8 @@ inline constexpr std::uint8_t id_type_request = 1;
 [[nodiscard]] constexpr std::uint32_t generation_of(std::uint64_t id) noexcept {
   return static_cast<std::uint32_t>(id >> 32) & generation_mask;
 }
-// Of a device_receive: {type : 8, number of it : 24, index of the entry : 32}.
-inline constexpr std::uint8_t id_type_shared = 2;
+// Of a completion_sink: {type : 8, number of it : 24, index of its own : 32}.
+inline constexpr std::uint8_t id_type_sink = 2;
 
 struct slot_chunk {
   std::array<slot, slots_per_chunk> slots;
@@ -106,6 +118,8 @@ class adapter_poller final : public poller {
 };
 
 struct endpoint_core : list_node {
+  endpoint_core();
+
   worker_core* worker = nullptr;          // null once the worker is gone
   reactor* home = nullptr;                // likewise
   std::shared_ptr<context_core> context;  // keeps `caps` alive, and tells whose memory fits
@@ -147,6 +161,10 @@ struct endpoint_core : list_node {
   // Of Worker::endpoint(), until it is connected: makes the connection that this endpoint takes over.
   std::unique_ptr<connect_operation> wiring;
   std::unique_ptr<device_source> shared;  // where its messages come from granted.shared
+  std::unique_ptr<peer_core> peer;        // where they are frames
+  std::uint32_t frame_sends = 0;          // places in the send queue that are set aside for frames
+  std::uint32_t frames_in_flight = 0;
+  Endpoint* handle = nullptr;
   post_base::aside plain_needs = post_base::aside::nothing;  // of a send or a receive; see there
   bool counted = false;                                      // in worker_core::endpoint_count
 
@@ -171,6 +189,7 @@ struct endpoint_core : list_node {
   [[nodiscard]] post_base* first_waiting_for_pool() noexcept;
   void ring() noexcept;
   void tell_posted() noexcept;
+  void drop_pair() noexcept;
   // Disconnects once nothing waits for credits any more.
   void begin_close() noexcept;
   void set_state(endpoint_state s) noexcept;
@@ -181,8 +200,10 @@ struct endpoint_core : list_node {
   void invalidated(std::uint64_t key) noexcept;
   void forget_windows() noexcept;
   [[nodiscard]] failure flushed(const char* operation) const noexcept;
+  // What is started after the end fails with.
+  [[nodiscard]] std::optional<failure> why_not(const char* operation) const noexcept;
   [[nodiscard]] std::size_t inflight() const noexcept {
-    return granted.send_depth - send_credits + granted.recv_depth - recv_credits;
+    return granted.send_depth - send_credits + granted.recv_depth - recv_credits + frames_in_flight;
   }
 };
 
@@ -236,8 +257,11 @@ class worker_core {
   void reserve(std::uint32_t slots);
   void unreserve(std::uint32_t slots) noexcept { reserved_slots_ -= slots; }
   void add(listener_core& l);
-  void add(device_receive& r);
-  void remove(device_receive& r) noexcept;
+  void add(completion_sink& s);
+  void remove(completion_sink& s) noexcept;
+  // False where the endpoint is to receive from a SharedReceive over another transport.
+  [[nodiscard]] bool may_share(const endpoint_options& options,
+                               transport::kind over) const noexcept;
   // Ends every endpoint that receives from there, and takes its queue pair away.
   void end_users_of(const transport::receive_queue& queue, const failure& why) noexcept;
 
@@ -271,7 +295,7 @@ class worker_core {
   // Those for which `which(endpoint)` holds: their queue pairs go, what is in flight is flushed, once.
   template <class Which>
   void end_all(Which which, const failure& why) noexcept;
-  void on_shared_completion(const transport::completion& c) noexcept;
+  void on_sink_completion(const transport::completion& c) noexcept;
   void drop_wirings();
   void grow();
   void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
@@ -308,7 +332,7 @@ class worker_core {
   list<endpoint_core> endpoints_;
   list<endpoint_core> graveyard_;  // owned; no handle left, requests still in flight
   std::vector<listener_core*> listeners_;
-  std::vector<device_receive*> shared_receives_;  // by their number; null: free
+  std::vector<completion_sink*> sinks_;  // by their number; null: free
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
   device_event_queue device_events_;
   friend struct listener_core;

@@ -48,6 +48,12 @@ class receive_window {
       : window_(initial), given_(initial), said_(initial) {
     CORDMA_REQUIRE(initial >= 1 && initial <= most_credits);
   }
+  // A message has come. False: one more than there were receives for.
+  [[nodiscard]] bool take() noexcept {
+    if (taken_ == given_) return false;
+    ++taken_;
+    return true;
+  }
   // A receive that a message took is there once more.
   void give_back() noexcept { ++given_; }
   // For the frame that goes out now.
@@ -66,6 +72,7 @@ class receive_window {
   std::uint16_t window_;
   std::uint16_t given_;
   std::uint16_t said_;
+  std::uint16_t taken_ = 0;
 };
 
 }  // namespace cordma::protocol

@@ -77,6 +77,12 @@ class tag_matcher {
   void claim(tag_message& m) noexcept;
   void withdraw(tag_receive& r) noexcept { r.unlink(); }
 
+  // Visits all receives that wait; it may withdraw what it is given.
+  template <class Visit>
+  void for_each_receive(Visit visit) {
+    for (bucket& b : *buckets_) b.receives.for_each(visit);
+    masked_.for_each(visit);
+  }
   // Visits, in the order of arrival, what came from there and waits; it may claim or destroy what it is
   // given.
   template <class Visit>

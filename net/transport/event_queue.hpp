@@ -8,31 +8,37 @@
 
 namespace cordma::transport {
 
-// Bound to one thread. To report what became of a queue pair takes no memory: each brings the room.
+// Bound to one thread. To report what became of a queue pair, or of a receive queue, takes no memory:
+// each brings the room.
 class event_queue {
  public:
-  // The room for one queue pair's events, as a member of it. Throws std::bad_alloc.
+  // The room for so many events of one of them, as a member of it. Throws std::bad_alloc.
   class room {
    public:
-    explicit room(event_queue& in) : in_(in) {
-      std::list<cm_event> made(events_per_pair);
+    room(event_queue& in, int events) : in_(in), events_(events) {
+      std::list<cm_event> made(static_cast<std::size_t>(events));
       in_.spare_.splice(in_.spare_.end(), made);
     }
     room(const room&) = delete;
     room& operator=(const room&) = delete;
-    // REQUIRES that the queue pair's events were dropped.
+    // REQUIRES that its owner's events were dropped.
     ~room() {
-      for (int i = 0; i < events_per_pair; ++i) in_.spare_.pop_back();
+      for (int i = 0; i < events_; ++i) in_.spare_.pop_back();
     }
 
    private:
     event_queue& in_;
+    int events_;
   };
+  // It came up, and it ended; of one with shared receives also that it took its last.
+  [[nodiscard]] static constexpr int events_of(const queue_pair_options& o) noexcept {
+    return o.shared != nullptr ? 3 : 2;
+  }
 
   [[nodiscard]] bool empty() const noexcept { return events_.empty(); }
-  // Of a queue pair that has room.
+  // Of a queue pair or a receive queue that has room.
   void report(cm_event e) noexcept {
-    CORDMA_ASSERT(e.pair != nullptr && !spare_.empty());
+    CORDMA_ASSERT(has_room(e) && !spare_.empty());
     spare_.front() = std::move(e);
     events_.splice(events_.end(), spare_, spare_.begin());
   }
@@ -42,22 +48,23 @@ class event_queue {
   [[nodiscard]] cm_event take() noexcept {
     CORDMA_REQUIRE(!events_.empty());
     cm_event e = std::move(events_.front());
-    remove(events_.begin(), e.pair != nullptr);
+    remove(events_.begin(), has_room(e));
     return e;
   }
   template <class Predicate>
   void drop(Predicate unwanted) noexcept {
     for (auto at = events_.begin(); at != events_.end();) {
       const auto here = at++;
-      if (unwanted(std::as_const(*here))) remove(here, here->pair != nullptr);
+      if (unwanted(std::as_const(*here))) remove(here, has_room(*here));
     }
   }
 
  private:
-  static constexpr int events_per_pair = 2;  // it came up, and it ended
-
-  void remove(std::list<cm_event>::iterator at, bool of_pair) noexcept {
-    if (!of_pair) {
+  [[nodiscard]] static bool has_room(const cm_event& e) noexcept {
+    return e.pair != nullptr || e.queue != nullptr;
+  }
+  void remove(std::list<cm_event>::iterator at, bool with_room) noexcept {
+    if (!with_room) {
       events_.erase(at);
       return;
     }

@@ -44,7 +44,7 @@ result<void> check_shared(const queue_pair_options& asked, const capabilities& c
   if (!caps.shared_receive_queues) {
     return failure{errc::not_supported, std::string(name(caps.transport)) +
                                             " has no shared receive queues: leave `shared` empty, "
-                                            "or connect over verbs"};
+                                            "or connect over another transport"};
   }
   if (asked.type == service::rc) return {};
   return failure{errc::not_supported, "shared receive queues are for rc only"};

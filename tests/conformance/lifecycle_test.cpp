@@ -49,6 +49,8 @@ struct ground {
   std::optional<SharedReceive> shared = {};
   std::optional<SyncEvent> event = {};
   MemoryWindow window = {};
+  std::unique_ptr<Messages> messages = {};
+  std::unique_ptr<Messages> peer_messages = {};
 };
 
 using setup = task<bool> (*)(ground&);  // false: this transport has no such object
@@ -156,6 +158,30 @@ task<bool> shared_in(ground& g) {
   if (g.in == state::orphan) g.on.drop_client();
   co_return true;
 }
+
+task<bool> messaging_in(ground& g) {
+  g.messages = std::make_unique<Messages>(g.on.client());
+  g.peer_messages = std::make_unique<Messages>(g.on.server());
+  g.listener = g.on.server().listen(g.on.server_address()).value();
+  connect_options to;
+  to.messages = g.messages.get();
+  connect_options from;
+  from.messages = g.peer_messages.get();
+  wire w = co_await connect(g.on.client(), g.listener, g.on.reach(g.listener), to, from);
+  g.e = std::move(w.client);
+  g.peer = std::move(w.server);
+  message_send_operation announced = g.e.tag_send(1, client_memory(g.on, 10'000)).start();
+  if (g.in == state::closing) g.closing.emplace(g.e.close().start());
+  if (g.in == state::closed) g.e.abort();
+  if (g.in == state::ended) {
+    g.peer = Endpoint();
+    while (g.e.state() != endpoint_state::closed) co_await g.e.state_changed();
+  }
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+task<> drop(ActiveMessage) { co_return; }
 
 task<bool> event_in(ground& g) {
   sync_event_options o;
@@ -313,6 +339,13 @@ const std::array table{
     cell("Endpoint.peer_address", endpoint_in, [](g_& g) { return g.e.peer_address(); },                        {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
     cell("Endpoint.properties", endpoint_in, [](g_& g) { return g.e.properties(); },                            {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
     cell("Endpoint.debug_state", endpoint_in, [](g_& g) { return as_said(g, g.e.debug_state().code()); },       {ok,    ok,    ok,    ok,    ok,   gone,  gone}),
+    cell("Endpoint.tag_send", messaging_in, [](g_& g) { return g.e.tag_send(2, g.local); },                     {none,  ok,    gone,  gone,  cut,   down,  none}),
+    cell("Endpoint.tag_send", endpoint_in, [](g_& g) { return g.e.tag_send(2, g.local); },                      {unable, unable, unable, unable, unable, down, gone}),
+    cell("Endpoint.tag_recv", messaging_in, [](g_& g) { return g.e.tag_recv(2, g.local); },                     {none,  waits, gone,  gone,  cut,   down,  none}),
+    cell("Endpoint.am_send", messaging_in, [](g_& g) { return g.e.am_send(2, g.local.bytes(), g.local); },      {none,  ok,    gone,  gone,  cut,   down,  none}),
+    cell("Messages.tag_recv", messaging_in, [](g_& g) { return g.messages->tag_recv(2, g.local); },             {none,  waits, waits, waits, waits, down,  none}),
+    cell("Messages.tag_probe", messaging_in, [](g_& g) { return g.messages->tag_probe(2); },                    {none,  ok,    ok,    ok,    ok,    ok,    none}),
+    cell("Messages.on", messaging_in, [](g_& g) { g.messages->on(1, drop); },                                   {none,  ok,    ok,    ok,    ok,    ok,    none}),
     cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
     cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),
     cell("ConnectionRequest.accept", request_in, [](g_& g) { return g.request.accept(); },                      {none,  ok,    none,  bad,   none,  down}),

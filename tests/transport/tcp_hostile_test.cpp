@@ -166,7 +166,7 @@ TEST_CASE("tcp: another version or parameter is named, with mine and theirs") {
     CHECK(e.what == tp::cm_event::type::failed);
     CHECK(e.why.code() == errc::unsupported_version);
     const char* const expected =
-        version ? "version: mine 2, theirs 9" : "service: mine 0, theirs 2";
+        version ? "version: mine 3, theirs 9" : "service: mine 0, theirs 2";
     CHECK(e.why.message().find(expected) != std::string::npos);
     ::close(peer);
   }
@@ -242,14 +242,82 @@ TEST_CASE("tcp: a lying length followed by nothing ends with the connection") {
 }
 
 TEST_CASE("tcp: answers to questions never asked break off that connection only") {
-  for (const auto type : {wire::frame_type::read_response, wire::frame_type::atomic_response,
-                          wire::frame_type::nak, wire::frame_type::probe_answer}) {
+  for (const auto type :
+       {wire::frame_type::read_response, wire::frame_type::atomic_response, wire::frame_type::nak,
+        wire::frame_type::probe_answer, wire::frame_type::not_ready, wire::frame_type::resumed}) {
     attacked c;
     wire::frame f = frame_of(type);
     if (type == wire::frame_type::nak) f.status = wc_status::rem_access_err;
     c.peer.say(f);
     c.expect_broken("breaks the protocol");
   }
+}
+
+TEST_CASE("tcp: a peer that shares its receives and refuses what was not sent is broken off") {
+  for (const bool twice : {false, true}) {
+    connected c;
+    raw_peer p(c.listener->bound().port);
+    wire::hello h;
+    h.read_depth = 1;
+    p.say(h);
+    const auto victim = std::move(*c.b.adapter->accept(c.event(c.b).request, {}, {}));
+    CHECK(c.event(c.b).what == tp::cm_event::type::established);
+    memory m(*c.domain, 8);
+    const tp::segment s = m.all();
+    if (twice) post(*victim, request(opcode::send, 1, s));
+    wire::frame f;
+    f.type = wire::frame_type::not_ready;
+    p.say(f);
+    if (twice) p.say(f);
+    const tp::cm_event e = c.event(c.b);
+    CHECK(e.what == tp::cm_event::type::disconnected);
+    CHECK(e.why.message().find("for nothing") != std::string::npos);
+    CHECK(p.fd >= 0);
+  }
+}
+
+TEST_CASE(
+    "tcp: behind a message without a shared receive nothing is carried out until its sender says") {
+  connected c;
+  const auto queue = std::move(*c.b.adapter->make_receive_queue(4, 1));
+  tp::queue_pair_options sharing;
+  sharing.shared = queue.get();
+  raw_peer p(c.listener->bound().port);
+  wire::hello h;
+  h.read_depth = 1;
+  h.recv_depth = h.credit = 16;
+  p.say(h);
+  auto victim = std::move(*c.b.adapter->accept(c.event(c.b).request, sharing, {}));
+  CHECK(c.event(c.b).what == tp::cm_event::type::established);
+  memory in(*c.domain, 64);
+  memory target(*c.domain, 8, tp::all_remote | tp::access::local_write);
+  const std::vector<std::byte> ones(8, std::byte{1});
+  wire::frame message = frame_of(wire::frame_type::send, 8);
+  wire::frame write = frame_of(wire::frame_type::write, 8);
+  write.remote_addr = target.addr();
+  write.rkey = target.keys.rkey;
+  const auto say_both = [&] {
+    p.say(message);
+    p.say(ones);
+    p.say(write);
+    p.say(ones);
+  };
+  say_both();
+  c.settle(50);
+  const tp::segment room = in.all();
+  queue->post_recv({.id = 7, .segment_count = 1, .segments = &room});
+  say_both();  // out of turn: it has not heard, or does not care
+  c.settle(50);
+  CHECK(c.b.done.empty());
+  CHECK(target.bytes[0] == std::byte{0});
+  p.say(frame_of(wire::frame_type::resumed));
+  say_both();
+  const tp::completion got = c.next(c.b);
+  CHECK(got.status == wc_status::success);
+  CHECK(got.id == 7);
+  CHECK(got.from == victim.get());
+  c.until([&] { return target.bytes[0] == std::byte{1}; });
+  victim.reset();
 }
 
 TEST_CASE("tcp: acknowledging what was never sent breaks off that connection only") {

@@ -119,10 +119,18 @@ result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
   return std::unique_ptr<listener>(std::move(l));
 }
 
+result<queue_pair_options> shm_adapter::admit(const queue_pair_options& asked) const {
+  result<queue_pair_options> granted = grant(asked, domain_->caps());
+  if (!granted) return granted;
+  const result<void> ours = check_shared(asked, *this);
+  if (!ours) return ours.why();
+  return granted;
+}
+
 result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
                                                          const queue_pair_options& options,
                                                          std::span<const std::byte> private_data) {
-  const result<queue_pair_options> granted = grant(options, domain_->caps());
+  const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
   const std::string path = port_path(domain_->directory(), to.port);
   // First whether there is anybody at all: a name may take long to look up.
@@ -223,7 +231,7 @@ std::unique_ptr<connect_request> shm_adapter::take_request(std::uint64_t id) {
 result<std::unique_ptr<queue_pair>> shm_adapter::accept(std::uint64_t request,
                                                         const queue_pair_options& options,
                                                         std::span<const std::byte> private_data) {
-  const result<queue_pair_options> granted = grant(options, domain_->caps());
+  const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
   const std::unique_ptr<connect_request> r = take_request(request);
   if (r == nullptr) {
@@ -294,7 +302,7 @@ result<std::uint64_t> shm_adapter::hand_over(std::uint64_t request, adapter& tar
 }
 
 result<std::unique_ptr<queue_pair>> shm_adapter::create(const queue_pair_options& options) {
-  const result<queue_pair_options> granted = grant(options, domain_->caps());
+  const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
   auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, *granted, "");
   const result<void> opened = q->open_hidden();

@@ -12,7 +12,7 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
                                std::string path)
     : domain_(home.of()),
       home_(home),
-      events_room_(home.events()),
+      events_room_(home.events(), event_queue::events_of(options)),
       side_(which),
       options_(options),
       path_(std::move(path)),
@@ -27,9 +27,15 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
   send_mask_ = sends - 1;
   recvs_ = std::make_unique<recv_entry[]>(recvs);
   sends_ = std::make_unique<send_entry[]>(sends);
+  if (options_.shared != nullptr) {
+    shared_ = static_cast<reporting_receive_queue*>(options_.shared);
+    shared_->enter();
+  }
   const std::size_t each = options_.max_segments;
-  segment_store_ = std::make_unique<segment[]>((std::size_t{recvs} + sends) * each);
-  for (std::size_t i = 0; i < recvs; ++i) recvs_[i].segments = &segment_store_[(sends + i) * each];
+  const std::size_t of_recv = shared_ != nullptr ? shared_->max_segments() : each;
+  const std::size_t sent = sends * each;
+  segment_store_ = std::make_unique<segment[]>(sent + recvs * of_recv);
+  for (std::size_t i = 0; i < recvs; ++i) recvs_[i].segments = &segment_store_[sent + i * of_recv];
   inline_store_ = std::make_unique<std::byte[]>(std::size_t{sends} * options_.inline_bytes);
   const result<std::uint64_t> random = random_number();
   probe_value_ = (random ? *random : 0) | 1;
@@ -49,6 +55,7 @@ shm_queue_pair::~shm_queue_pair() {
     }
   }
   state_ = state::error;
+  if (shared_ != nullptr) leave_shared();
   close_hidden();
   end_socket();
   if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
@@ -177,13 +184,16 @@ std::size_t shm_queue_pair::poll(std::span<completion> out, bool& progressed) no
 }
 
 bool shm_queue_pair::has_work() noexcept {
-  if (state_ == state::error) return cause_out_ && (head_ != tail_ || !receives_empty());
+  if (state_ == state::error) {
+    return cause_out_ && (head_ != tail_ || !receives_empty() || owes_last());
+  }
   if (state_ != state::up || !announced_) return false;
   if (fetch_.active) return true;
   if (reader_.ready()) {
     const message what = reader_.header().what;
     const bool needs_receive = what >= message::send && what <= message::write_imm;
     if (!receives_empty() || !needs_receive) return true;
+    if (shared_ != nullptr && shared_->lends_to(*this)) return true;
   }
   if (dying_) return !reader_.ready();
   if (head_ == tail_) return closing_ && said_bye_ && writer_.taken() >= bye_goal_;
@@ -298,6 +308,7 @@ void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   if (asked_ != 0) home_.expect(-1);
   asked_ = 0;
   if (rnr_timer_.pending()) home_.home().remove(rnr_timer_);
+  if (shared_ != nullptr) shared_->withdraw(*this);
   if (watch_timer_.pending()) home_.home().remove(watch_timer_);
   end_socket();
   cm_event e;
@@ -423,7 +434,9 @@ std::size_t shm_queue_pair::hand_out_flushed(std::span<completion> out) noexcept
     c.id = first_receive().id;
     c.op = opcode::recv;
     c.status = std::exchange(first_recv_status_, wc_status::wr_flush_err);
+    c.from = taker();
   }
+  if (owes_last() && receives_empty()) shared_->end(last_taken_);
   return n;
 }
 

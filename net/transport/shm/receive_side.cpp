@@ -29,7 +29,18 @@ constexpr std::uint64_t most_fetched_per_poll = 1U << 20;  // bytes
   out.op = opcode::recv;
   out.has_imm = h.what == message::send_imm;
   out.imm = out.has_imm ? ntohl(h.imm) : 0;
+  out.from = taker();
   reader_.take(cells_for(h.length));
+}
+
+[[gnu::always_inline]] inline void shm_queue_pair::store(const recv_request& request) noexcept {
+  recv_entry& r = recvs_[recv_tail_++ & recv_mask_];
+  r.id = request.id;
+  r.count = request.segment_count;
+  auto* const own = const_cast<segment*>(r.segments);
+  for (std::size_t i = 0; i < r.count; ++i) own[i] = request.segments[i];
+  r.capacity = total_bytes(own, r.count);
+  r.permitted = domain_.permits(own, r.count, true);
 }
 
 posted shm_queue_pair::post_recv(const recv_request& request, completion& now) noexcept {
@@ -43,14 +54,33 @@ posted shm_queue_pair::post_recv(const recv_request& request, completion& now) n
       take_at_once(request, now)) {
     return posted::done;
   }
-  recv_entry& r = recvs_[recv_tail_++ & recv_mask_];
-  r.id = request.id;
-  r.count = request.segment_count;
-  auto* const own = const_cast<segment*>(r.segments);
-  for (std::size_t i = 0; i < r.count; ++i) own[i] = request.segments[i];
-  r.capacity = total_bytes(own, r.count);
-  r.permitted = domain_.permits(own, r.count, true);
+  store(request);
   return posted::pending;
+}
+
+// A shared receive for the message that has none.
+bool shm_queue_pair::borrow() noexcept {
+  if (shared_ == nullptr) return false;
+  const recv_request* const lent = shared_->lend(*this);
+  if (lent == nullptr) return false;
+  if (rnr_waiting_) home_.home().remove(rnr_timer_);
+  rnr_waiting_ = false;
+  store(*lent);
+  return true;
+}
+
+void shm_queue_pair::turn_came() noexcept {
+  if (!turn_.linked()) home_.call(turn_);
+}
+
+// What it has taken comes back: nobody asks this queue pair any more.
+void shm_queue_pair::leave_shared() noexcept {
+  shared_->withdraw(*this);
+  if (!receives_empty()) {
+    shared_->finish(
+        {.id = first_receive().id, .status = wc_status::wr_flush_err, .op = opcode::recv});
+  }
+  shared_->leave(*this);
 }
 
 // Into a receive that need not be stored: the oldest message waits for it.
@@ -106,7 +136,7 @@ shm_queue_pair::taking shm_queue_pair::take(const cell_header& h, completion& ou
 }
 
 shm_queue_pair::taking shm_queue_pair::take_send(const cell_header& h, completion& out) noexcept {
-  if (receives_empty()) return no_receive();
+  if (receives_empty() && !borrow()) return no_receive();
   recv_entry& r = first_receive();
   if (h.flags != 0 || in_partial_) [[unlikely]]
     return take_fragment(h, out);
@@ -148,6 +178,7 @@ shm_queue_pair::taking shm_queue_pair::take_fragment(const cell_header& h,
   if (in_partial_) return taking::consumed;
   out = completion{};
   out.id = r.id;
+  out.from = taker();
   out.byte_len = static_cast<std::uint32_t>(std::exchange(partial_, 0));
   out.op = opcode::recv;
   out.has_imm = h.what == message::send_imm;
@@ -158,9 +189,10 @@ shm_queue_pair::taking shm_queue_pair::take_fragment(const cell_header& h,
 
 shm_queue_pair::taking shm_queue_pair::take_write_imm(const cell_header& h,
                                                       completion& out) noexcept {
-  if (receives_empty()) return no_receive();
+  if (receives_empty() && !borrow()) return no_receive();
   out = completion{};
   out.id = first_receive().id;
+  out.from = taker();
   out.byte_len = h.length;
   out.op = opcode::recv_write_imm;
   out.has_imm = true;
@@ -171,7 +203,7 @@ shm_queue_pair::taking shm_queue_pair::take_write_imm(const cell_header& h,
 }
 
 shm_queue_pair::taking shm_queue_pair::start_fetch(const cell_header& h) noexcept {
-  if (receives_empty()) return no_receive();
+  if (receives_empty() && !borrow()) return no_receive();
   if (h.pieces == 0 || h.pieces > most_segments || h.length != h.pieces * sizeof(piece) ||
       in_partial_) {
     malformed("a descriptor of the wrong size");
@@ -237,6 +269,7 @@ bool shm_queue_pair::fetch_some(completion& out) noexcept {
   }
   out = completion{};
   out.id = r.id;
+  out.from = taker();
   out.byte_len = static_cast<std::uint32_t>(f.total);
   out.op = opcode::recv;
   out.has_imm = f.has_imm;
@@ -316,6 +349,7 @@ shm_queue_pair::taking shm_queue_pair::no_receive() noexcept {
 void shm_queue_pair::on_rnr_timeout() noexcept {
   rnr_waiting_ = false;
   if (state_ != state::up || !receives_empty() || !reader_.ready()) return;
+  if (shared_ != nullptr && shared_->lends_to(*this)) return;  // its turn has come
   fail_and_tell(failure(errc::remote_not_ready,
                         "no receive was posted in time for a message: post receives earlier, or "
                         "raise rnr_retry"),

@@ -66,6 +66,8 @@ std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexc
   std::size_t n = 0;
   const std::size_t hot = sweep_ ? pairs_.size() : std::min(pairs_.size(), hot_pairs);
   bool moved = false;
+  if (!called_.empty() || !reporting_.empty()) [[unlikely]]
+    n = poll_shared(out, moved);
   for (std::size_t i = 0; i < hot && n < out.size(); ++i) {
     if (!pairs_[i]->quiet()) n += pairs_[i]->poll(out.subspan(n), moved);
   }
@@ -78,6 +80,15 @@ std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexc
   }
   if (time_to_look() && look_at_sockets()) moved = true;
   if (moved) progressed = true;
+  return n;
+}
+
+std::size_t shm_adapter::poll_shared(std::span<completion> out, bool& progressed) noexcept {
+  std::size_t n = take_reports(reporting_, out);
+  progressed = true;
+  while (!called_.empty() && n < out.size()) {
+    n += called_.pop_front().owner->poll(out.subspan(n), progressed);
+  }
   return n;
 }
 
@@ -139,6 +150,7 @@ arm_state shm_adapter::arm() noexcept {
     }
   }
   if (events_ready_ || look_at_sockets()) return arm_state::busy;
+  if (!called_.empty() || !reporting_.empty()) return arm_state::busy;
   for (shm_queue_pair* q : pairs_) q->tell();
   if (++naps_ == 0) ++naps_;
   page_->nap.store(naps_, std::memory_order_relaxed);
@@ -178,6 +190,19 @@ void shm_adapter::report(cm_event e) noexcept {
 void shm_adapter::drop_events(const queue_pair* of) noexcept {
   events_.drop([of](const cm_event& e) { return e.pair == of; });
   events_ready_ = !events_.empty();
+}
+
+void shm_adapter::drop_events(const receive_queue& of) noexcept {
+  events_.drop([&of](const cm_event& e) { return e.queue == &of; });
+  events_ready_ = !events_.empty();
+}
+
+result<std::unique_ptr<receive_queue>> shm_adapter::make_receive_queue(std::uint32_t depth,
+                                                                       std::uint32_t max_segments) {
+  const result<void> fits = check_receive_queue(depth, max_segments, domain_->caps());
+  if (!fits) return fits.why();
+  return std::unique_ptr<receive_queue>(
+      std::make_unique<reporting_receive_queue>(*this, events_, reporting_, depth, max_segments));
 }
 
 result<void> shm_adapter::watch(int fd, socket_handler& handler) noexcept {

@@ -24,7 +24,7 @@ struct connect_request {
   std::string path;
 };
 
-class shm_adapter final : public adapter {
+class shm_adapter final : public adapter, public receive_queue_home {
  public:
   [[nodiscard]] static result<std::unique_ptr<adapter>> open(std::shared_ptr<shm_domain> of,
                                                              reactor& home);
@@ -47,6 +47,8 @@ class shm_adapter final : public adapter {
   result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+  result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
+                                                            std::uint32_t max_segments) override;
 
   // For listeners and queue pairs.
   [[nodiscard]] shm_domain& of() noexcept { return *domain_; }
@@ -61,10 +63,13 @@ class shm_adapter final : public adapter {
   void expect(int more) noexcept { expecting_ += more; }
   // Of a listener. Throws std::bad_alloc.
   void push(cm_event e);
-  // Of a queue pair.
-  void report(cm_event e) noexcept;
+  // Of a queue pair or a receive queue.
+  void report(cm_event e) noexcept override;
   [[nodiscard]] event_queue& events() noexcept { return events_; }
   void drop_events(const queue_pair* of) noexcept;
+  void drop_events(const receive_queue& of) noexcept override;
+  // Polled before all others: a shared receive is there for it.
+  void call(turn& t) noexcept { called_.push_back(t); }
   // Throws std::bad_alloc.
   connect_request& add_request(std::unique_ptr<connect_request> r);
   // Throws std::bad_alloc. `socket` is taken where the connection comes up.
@@ -79,8 +84,11 @@ class shm_adapter final : public adapter {
   void drop_requests(const shm_listener* from) noexcept;
 
  private:
+  // Options as they are granted.
+  [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
   [[nodiscard]] bool look_at_sockets() noexcept;
   [[nodiscard]] bool time_to_look() noexcept;
+  std::size_t poll_shared(std::span<completion> out, bool& progressed) noexcept;
   std::size_t poll_cold(std::span<completion> out, bool& progressed) noexcept;
   [[nodiscard]] std::unique_ptr<connect_request> take_request(std::uint64_t id);
 
@@ -101,6 +109,8 @@ class shm_adapter final : public adapter {
   mapped_view page_view_;
   std::vector<socket_handler*> ready_;  // of the look in progress; null: gone meanwhile
   event_queue events_;
+  list<reporting_link> reporting_;
+  list<turn> called_;
   std::map<std::uint64_t, std::unique_ptr<connect_request>> requests_;
   std::mutex handed_mutex_;
   std::map<std::uint64_t, std::unique_ptr<connect_request>> handed_;

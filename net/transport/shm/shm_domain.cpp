@@ -30,10 +30,12 @@ capabilities describe() {
   c.max_inline = 1024;
   c.max_read_depth = 1U << 15;
   c.max_queue_pairs = 1U << 16;
+  c.max_shared_depth = 1U << 16;
   c.max_message = std::uint64_t{1} << 30;
   c.event_driven = true;
   c.needs_target_progress = true;  // for the first access with a key, and for private memory
   c.atomic_with_cpu = true;
+  c.shared_receive_queues = true;
   return c;
 }
 

@@ -13,6 +13,7 @@
 #include <cordma/net/transport/shm/ring.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
+#include <cordma/net/transport/software_receive_queue.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <memory>
 #include <optional>
@@ -24,6 +25,7 @@
 namespace cordma::transport::shm {
 
 class shm_adapter;
+class shm_queue_pair;
 
 // What a side learns about the other in the handshake.
 struct peer_terms {
@@ -42,9 +44,15 @@ struct peer_terms {
 // Between two pieces the right is checked again, so that deregistering waits for one piece only.
 inline constexpr std::uint64_t access_piece = 1U << 20;  // bytes
 
+// A queue pair's place among those that shared receives are there for.
+struct turn : list_node {
+  explicit turn(shm_queue_pair& q) noexcept : owner(&q) {}
+  shm_queue_pair* owner;
+};
+
 enum class side : std::uint8_t { connects = 0, accepts = 1 };
 
-class shm_queue_pair final : public queue_pair, public socket_handler {
+class shm_queue_pair final : public queue_pair, public socket_handler, public receive_waiter {
  public:
   shm_queue_pair(shm_adapter& home, side which, const queue_pair_options& options,
                  std::string path);
@@ -63,6 +71,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
 
   // For the adapter and the handshake.
   void on_socket() noexcept override;
+  void turn_came() noexcept override;
   // The connecting side: owns `socket` and waits for the answer.
   result<void> start(unique_fd socket, channel memory, const peer_identity& who);
   // Either side: the connection is up, the event is queued. `data` came with an accept.
@@ -217,6 +226,15 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   taking start_fetch(const cell_header& h) noexcept;
   [[nodiscard]] bool fetch_some(completion& out) noexcept;
   [[nodiscard]] bool fetch_piece(const piece& p, std::uint64_t bytes, recv_entry& r) noexcept;
+  void store(const recv_request& request) noexcept;
+  [[nodiscard]] bool borrow() noexcept;
+  void leave_shared() noexcept;
+  // completion::from
+  [[nodiscard]] queue_pair* taker() noexcept { return shared_ != nullptr ? this : nullptr; }
+  // In error: it has yet to say that it took its last receive.
+  [[nodiscard]] bool owes_last() const noexcept {
+    return shared_ != nullptr && peer_page_ != nullptr && !last_taken_.told;
+  }
   taking no_receive() noexcept;
   void too_long(recv_entry& r, std::uint64_t position) noexcept;
   void not_allowed(recv_entry& r, std::uint64_t position) noexcept;
@@ -236,6 +254,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   std::uint32_t recv_tail_ = 0;
   std::uint32_t recv_mask_ = 0;
   std::unique_ptr<recv_entry[]> recvs_;
+  // Where its receives come from, not its own: `recvs_` then has the one that a message has taken.
+  reporting_receive_queue* shared_ = nullptr;
   ring_writer writer_;
   std::uint64_t eager_ = 0;
   std::uint32_t head_ = 0;  // oldest send not retired
@@ -247,6 +267,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler {
   shm_domain& domain_;
   shm_adapter& home_;
   event_queue::room events_room_;
+  turn turn_{*this};
+  last_taken last_taken_{*this};
 
   side side_;
   bool closing_ = false;

@@ -29,12 +29,14 @@ capabilities make_caps(std::uint32_t mtu, std::uint32_t max_queue_pairs) noexcep
   c.max_inline = 256;
   c.max_read_depth = 128;
   c.max_queue_pairs = max_queue_pairs;
+  c.max_shared_depth = 1U << 16;
   c.max_message = std::uint64_t{64} << 20;
   c.max_datagram = mtu;
   c.max_connect_data = most_connect_data;
   c.max_accept_data = most_accept_data;
   c.event_driven = true;
   c.atomic_with_cpu = true;
+  c.shared_receive_queues = true;
   return c;
 }
 

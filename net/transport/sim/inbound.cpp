@@ -12,7 +12,7 @@ inbound::outcome inbound::take(const packet& p) noexcept {
 }
 
 inbound::outcome inbound::take_send(const packet& p) noexcept {
-  if (pair_.recvs().empty()) return outcome::not_ready;
+  if (!pair_.has_receive()) return outcome::not_ready;
   const recv_entry& e = pair_.recvs().front();
   if (p.first) {
     if (!covered(pair_.home().regions, e.segments, access::local_write)) return outcome::unusable;
@@ -35,9 +35,9 @@ inbound::outcome inbound::take_write(const packet& p) noexcept {
     if (p.first && !pair_.pin_target(p, p.total, access::remote_write)) return outcome::access;
     const region_table::pin target = pair_.pin_target(p, p.length, access::remote_write);
     if (!target) return outcome::access;
-    if (p.last && p.has_imm && pair_.recvs().empty()) return outcome::not_ready;
+    if (p.last && p.has_imm && !pair_.has_receive()) return outcome::not_ready;
     std::memcpy(target.data(), p.payload, p.length);
-  } else if (p.has_imm && pair_.recvs().empty()) {
+  } else if (p.has_imm && !pair_.has_receive()) {
     return outcome::not_ready;
   }
   if (p.last && p.has_imm) pair_.complete_recv(wc_status::success, p, p.total);

@@ -84,10 +84,8 @@ send_entry& send_queue::push(const send_request& r) noexcept {
   return e;
 }
 
-recv_queue::recv_queue(const queue_pair_options& o)
-    : ring_(o.recv_depth),
-      segments_(std::size_t{o.recv_depth} * o.max_segments),
-      max_segments_(o.max_segments) {}
+recv_queue::recv_queue(std::uint32_t depth, std::uint32_t max_segments)
+    : ring_(depth), segments_(std::size_t{depth} * max_segments), max_segments_(max_segments) {}
 
 void recv_queue::push(const recv_request& r) noexcept {
   CORDMA_REQUIRE_OP(posted_ - completed_, <, ring_.size());

@@ -62,7 +62,7 @@ struct recv_entry {
 
 class recv_queue {
  public:
-  explicit recv_queue(const queue_pair_options& o);
+  recv_queue(std::uint32_t depth, std::uint32_t max_segments);
   void push(const recv_request& r) noexcept;
   [[nodiscard]] bool empty() const noexcept { return posted_ == completed_; }
   [[nodiscard]] recv_entry& front() noexcept { return ring_[completed_ % ring_.size()]; }

@@ -40,6 +40,14 @@ result<std::unique_ptr<adapter>> sim_domain::open(reactor& home) {
 
 sim_listener::~sim_listener() { owner_.remove(*this); }
 
+// ---- receive queue ----
+
+sim_receive_queue::sim_receive_queue(sim_adapter& owner, std::uint32_t depth,
+                                     std::uint32_t max_segments)
+    : software_receive_queue(owner, depth, max_segments), owner_(owner) {}
+
+sim_receive_queue::~sim_receive_queue() { owner_.remove(*this); }
+
 // ---- adapter ----
 
 sim_adapter::sim_adapter(std::shared_ptr<sim_domain> of, unique_fd event_fd)
@@ -86,9 +94,10 @@ arm_state sim_adapter::arm() noexcept {
   return nothing || home().stalled(domain_->net_->now()) ? arm_state::armed : arm_state::busy;
 }
 
-void sim_adapter::push(std::uint32_t number, const completion& c) noexcept {
+void sim_adapter::push(std::uint32_t number, const completion& c,
+                       const receive_queue* from) noexcept {
   if (done_count_ == ring_.size()) grow();
-  ring_[(first_done_ + done_count_) & (ring_.size() - 1)] = {order_++, number, c};
+  ring_[(first_done_ + done_count_) & (ring_.size() - 1)] = {order_++, number, c, from};
   ++done_count_;
 }
 
@@ -103,16 +112,33 @@ void sim_adapter::grow() {
   first_done_ = 0;
 }
 
-void sim_adapter::remove(sim_pair& p) noexcept {
-  --pairs_;
+template <class Keep>
+void sim_adapter::sift(Keep keep) noexcept {
   const std::size_t mask = ring_.size() - 1;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < done_count_; ++i) {
-    const finished& f = ring_[(first_done_ + i) & mask];
-    if (f.number != p.id().number) ring_[(first_done_ + kept++) & mask] = f;
+    finished& f = ring_[(first_done_ + i) & mask];
+    if (keep(f)) ring_[(first_done_ + kept++) & mask] = f;
   }
   done_count_ = kept;
+}
+
+void sim_adapter::remove(sim_pair& p) noexcept {
+  --pairs_;
+  sift([&p](finished& f) {
+    if (f.what.from == &p) f.what.from = nullptr;
+    return f.number != p.id().number || f.from != nullptr;
+  });
   std::erase_if(events_, [&p](const happened& h) { return h.what.pair == &p; });
+  events_ready_ = events_ready_ && event_is_next();
+}
+
+void sim_adapter::remove(const sim_receive_queue& q) noexcept {
+  sift([&q](const finished& f) { return f.from != &q; });
+}
+
+void sim_adapter::drop_events(const receive_queue& of) noexcept {
+  std::erase_if(events_, [&of](const happened& h) { return h.what.queue == &of; });
   events_ready_ = events_ready_ && event_is_next();
 }
 
@@ -127,6 +153,8 @@ result<queue_pair_options> sim_adapter::admit(const queue_pair_options& asked) c
   const capabilities& c = home().caps();
   result<queue_pair_options> granted = grant(asked, c);
   if (!granted) return granted;
+  const result<void> ours = check_shared(asked, *this);
+  if (!ours) return ours.why();
   if (pairs_ >= c.max_queue_pairs) {
     return failure{errc::full, "this adapter has its " + std::to_string(c.max_queue_pairs) +
                                    " queue pairs (network_options.max_queue_pairs)"};
@@ -223,6 +251,16 @@ result<std::unique_ptr<queue_pair>> sim_adapter::create(const queue_pair_options
   const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
   return std::unique_ptr<queue_pair>(std::make_unique<sim_pair>(*this, *granted));
+}
+
+result<std::unique_ptr<receive_queue>> sim_adapter::make_receive_queue(std::uint32_t depth,
+                                                                       std::uint32_t max_segments) {
+  const result<void> fits = check_receive_queue(depth, max_segments, home().caps());
+  if (!fits) return fits.why();
+  const result<void> paid = home().charge();
+  if (!paid) return paid.why();
+  return std::unique_ptr<receive_queue>(
+      std::make_unique<sim_receive_queue>(*this, depth, max_segments));
 }
 
 }  // namespace cordma::transport::sim

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/sim/fabric.hpp>
+#include <cordma/net/transport/software_receive_queue.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
 #include <deque>
@@ -38,8 +39,17 @@ class sim_listener final : public listener {
   address bound_;
 };
 
+class sim_receive_queue final : public software_receive_queue {
+ public:
+  sim_receive_queue(sim_adapter& owner, std::uint32_t depth, std::uint32_t max_segments);
+  ~sim_receive_queue() override;
+
+ private:
+  sim_adapter& owner_;
+};
+
 // Completions and events leave in the order in which they came about: none overtakes the other.
-class sim_adapter final : public adapter {
+class sim_adapter final : public adapter, public receive_queue_home {
  public:
   sim_adapter(std::shared_ptr<sim_domain> of, unique_fd event_fd);
   ~sim_adapter() override;
@@ -59,21 +69,28 @@ class sim_adapter final : public adapter {
   result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+  result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
+                                                            std::uint32_t max_segments) override;
+  void report(cm_event e) noexcept override { push(std::move(e)); }
+  void drop_events(const receive_queue& of) noexcept override;
 
   // For queue pairs and the connection manager.
   [[nodiscard]] const std::shared_ptr<host>& share_host() const noexcept { return domain_->host_; }
-  void push(std::uint32_t number, const completion& c) noexcept;
+  // `from`: the receive queue whose receive it is, or null.
+  void push(std::uint32_t number, const completion& c, const receive_queue* from) noexcept;
   void push(cm_event e);
   void add(sim_pair&) noexcept { ++pairs_; }
-  // Nothing of it is reported any more.
+  // Nothing of it is reported any more, save shared receives: as of nobody.
   void remove(sim_pair& p) noexcept;
   void remove(const sim_listener& l) noexcept;
+  void remove(const sim_receive_queue& q) noexcept;
 
  private:
   struct finished {
     std::uint64_t order;
     std::uint32_t number;  // of the queue pair
     completion what;
+    const receive_queue* from;
   };
   struct happened {
     std::uint64_t order;
@@ -88,6 +105,9 @@ class sim_adapter final : public adapter {
            (done_count_ == 0 || events_.front().order < ring_[first_done_].order);
   }
   void grow();
+  // Drops the completions that `keep` does not keep.
+  template <class Keep>
+  void sift(Keep keep) noexcept;
 
   std::shared_ptr<sim_domain> domain_;
   unique_fd event_fd_;

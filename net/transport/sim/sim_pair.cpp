@@ -25,11 +25,14 @@ sim_pair::sim_pair(sim_adapter& owner, const queue_pair_options& options)
       options_(bounded(options)),
       mtu_(owner.share_host()->mtu()),
       first_psn_(host_->net().chance().next() & psn_mask),
+      shared_(static_cast<software_receive_queue*>(options_.shared)),
       sends_(options_),
-      recvs_(options_),
+      recvs_(shared_ != nullptr ? 1 : options_.recv_depth,
+             shared_ != nullptr ? shared_->max_segments() : options_.max_segments),
       windows_(host_->regions) {
   id_ = host_->id(host_->add(*this));
   owner_.add(*this);
+  if (shared_ != nullptr) shared_->enter();
   local_port_ = client_port(id_.number);
   if (options_.type == service::ud) {
     state_ = state::connected;
@@ -46,6 +49,10 @@ sim_pair::~sim_pair() {
   }
   for (std::uint32_t g = 0; g < net().group_count(); ++g) std::erase(net().members(g), id_);
   host_->remove(id_.number);
+  if (shared_ != nullptr) {
+    while (!recvs_.empty()) complete_recv(wc_status::wr_flush_err, packet{}, 0);
+    shared_->leave();
+  }
   owner_.remove(*this);
 }
 
@@ -77,9 +84,16 @@ posted sim_pair::post_send(const send_request& request, completion&) noexcept {
 }
 
 posted sim_pair::post_recv(const recv_request& request, completion&) noexcept {
+  CORDMA_REQUIRE(shared_ == nullptr);
   recvs_.push(request);
   if (state_ == state::error) flush();
   return posted::pending;
+}
+
+bool sim_pair::borrow() noexcept {
+  const recv_request* const lent = shared_ != nullptr ? shared_->lend() : nullptr;
+  if (lent != nullptr) recvs_.push(*lent);
+  return lent != nullptr;
 }
 
 result<std::uint32_t> sim_pair::make_window(const window_range& range) {
@@ -135,7 +149,7 @@ void sim_pair::complete_send(wc_status status) noexcept {
   c.status = status;
   c.op = e.request.op;
   if (c.op == opcode::bind && status == wc_status::success) c.key = e.request.rkey;
-  owner_.push(id_.number, c);
+  owner_.push(id_.number, c, nullptr);
   sends_.pop();
   if (state_ == state::closing && sends_.completed() == close_at_) finish_closing();
 }
@@ -150,8 +164,9 @@ void sim_pair::complete_recv(wc_status status, const packet& last, std::uint64_t
   c.imm = last.imm;
   const bool invalidated = last.op == opcode::send_invalidate && status == wc_status::success;
   if (invalidated) c.key = last.rkey;
+  if (shared_ != nullptr) c.from = this;
   recvs_.pop();
-  owner_.push(id_.number, c);
+  owner_.push(id_.number, c, shared_);
 }
 
 void sim_pair::fail_send(wc_status status, std::string message) noexcept {
@@ -175,6 +190,12 @@ void sim_pair::fail(failure why, farewell tell) noexcept {
   e.why = std::move(why);
   owner_.push(std::move(e));
   flush();
+  if (shared_ != nullptr && !never_up) {
+    cm_event last;
+    last.what = cm_event::type::last_receive;
+    last.pair = this;
+    owner_.push(std::move(last));
+  }
   if (tell != farewell::silent && peer_.number != 0 && !goodbye_said_) {
     goodbye_said_ = true;
     host_->say_goodbye(id_, peer_, {.graceful = tell == farewell::graceful}, options_.peer_timeout);

@@ -7,6 +7,7 @@
 #include <cordma/net/transport/sim/rc_requester.hpp>
 #include <cordma/net/transport/sim/rc_responder.hpp>
 #include <cordma/net/transport/sim/unreliable.hpp>
+#include <cordma/net/transport/software_receive_queue.hpp>
 #include <cordma/net/transport/window_set.hpp>
 
 #include <array>
@@ -72,6 +73,8 @@ class sim_pair final : public queue_pair {
   [[nodiscard]] std::uint32_t mtu() const noexcept { return mtu_; }
   [[nodiscard]] send_queue& sends() noexcept { return sends_; }
   [[nodiscard]] recv_queue& recvs() noexcept { return recvs_; }
+  // Where receives are shared, one of them is taken for the message that has none.
+  [[nodiscard]] bool has_receive() noexcept { return !recvs_.empty() || borrow(); }
   [[nodiscard]] window_set& windows() noexcept { return windows_; }
   // The first bytes of what the peer's packet asks for.
   [[nodiscard]] region_table::pin pin_target(const packet& p, std::uint64_t bytes,
@@ -114,6 +117,7 @@ class sim_pair final : public queue_pair {
   };
 
   void pump() noexcept;
+  [[nodiscard]] bool borrow() noexcept;
   void flush() noexcept;
   void flush_send(const send_entry& e) noexcept;
   void doom(send_entry& e) noexcept;
@@ -150,8 +154,9 @@ class sim_pair final : public queue_pair {
   duration handshake_every_{};
   std::vector<std::byte> handshake_data_;
   std::array<alarm_clock, alarm_count> alarms_;
+  software_receive_queue* shared_;
   send_queue sends_;
-  recv_queue recvs_;
+  recv_queue recvs_;  // where they are shared, the one that a message has taken
   window_set windows_;
   inbound inbound_{*this};
   rc_requester requester_{*this};

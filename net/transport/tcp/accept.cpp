@@ -36,10 +36,26 @@ result<std::unique_ptr<listener>> tcp_adapter::listen(const address& where) {
   return std::unique_ptr<listener>(std::move(made));
 }
 
+result<queue_pair_options> tcp_adapter::admit(const queue_pair_options& asked) const {
+  result<queue_pair_options> granted = owner_->grant(asked);
+  if (!granted) return granted;
+  const result<void> ours = check_shared(asked, *this);
+  if (!ours) return ours.why();
+  return granted;
+}
+
+result<std::unique_ptr<receive_queue>> tcp_adapter::make_receive_queue(std::uint32_t depth,
+                                                                       std::uint32_t max_segments) {
+  const result<void> fits = check_receive_queue(depth, max_segments, owner_->caps());
+  if (!fits) return fits.why();
+  return std::unique_ptr<receive_queue>(
+      std::make_unique<reporting_receive_queue>(*this, events_, reporting_, depth, max_segments));
+}
+
 result<std::unique_ptr<queue_pair>> tcp_adapter::connect(const address& to,
                                                          const queue_pair_options& options,
                                                          std::span<const std::byte> private_data) {
-  const result<queue_pair_options> granted = owner_->grant(options);
+  const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
   hello first;
   const result<void> fits = put_data(first, private_data, most_request_data);
@@ -68,7 +84,7 @@ std::unique_ptr<incoming> tcp_adapter::claim(std::uint64_t request) {
 result<std::unique_ptr<queue_pair>> tcp_adapter::accept(std::uint64_t request,
                                                         const queue_pair_options& options,
                                                         std::span<const std::byte> private_data) {
-  const result<queue_pair_options> granted = owner_->grant(options);
+  const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
   hello data;
   const result<void> fits = put_data(data, private_data, most_accept_data);

@@ -116,8 +116,8 @@ void tcp_adapter::do_due(bool now) noexcept {
 }
 
 std::size_t tcp_adapter::hand_out(std::span<completion> out) noexcept {
-  if (completed_.empty()) return 0;
-  std::size_t n = 0;
+  std::size_t n = reporting_.empty() ? 0 : take_reports(reporting_, out);
+  if (completed_.empty()) return n;
   list<connection_link> again;
   while (n < out.size() && !completed_.empty()) {
     connection_link& link = completed_.pop_front();
@@ -144,7 +144,8 @@ arm_state tcp_adapter::arm() noexcept {
     }
   }
   do_due(true);
-  if (!completed_.empty() || !due_.empty() || !events_.empty()) return arm_state::busy;
+  const bool reports = !completed_.empty() || !reporting_.empty() || !events_.empty();
+  if (reports || !due_.empty()) return arm_state::busy;
   for (std::size_t i = 0; i < active_count_; ++i) {
     if (!active_[i].who->drained()) return arm_state::busy;
   }
@@ -192,6 +193,11 @@ void tcp_adapter::drop_events(const queue_pair* pair, const listener* from) noex
   events_.drop([pair, from](const cm_event& e) {
     return (pair != nullptr && e.pair == pair) || (from != nullptr && e.from == from);
   });
+  events_ready_ = !events_.empty();
+}
+
+void tcp_adapter::drop_events(const receive_queue& of) noexcept {
+  events_.drop([&of](const cm_event& e) { return e.queue == &of; });
   events_ready_ = !events_.empty();
 }
 

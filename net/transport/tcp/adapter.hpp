@@ -4,6 +4,7 @@
 #include <cordma/net/transport/event_queue.hpp>
 #include <cordma/net/transport/in_transit.hpp>
 #include <cordma/net/transport/region_table.hpp>
+#include <cordma/net/transport/software_receive_queue.hpp>
 #include <cordma/net/transport/tcp/hello.hpp>
 #include <cordma/net/transport/tcp/socket.hpp>
 #include <cordma/runtime/list.hpp>
@@ -58,7 +59,7 @@ class tcp_domain final : public domain, public std::enable_shared_from_this<tcp_
 };
 
 // Bound to one thread.
-class tcp_adapter final : public adapter {
+class tcp_adapter final : public adapter, public receive_queue_home {
  public:
   tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, unique_fd epoll);
   ~tcp_adapter() override;
@@ -80,6 +81,8 @@ class tcp_adapter final : public adapter {
   result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+  result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
+                                                            std::uint32_t max_segments) override;
 
   // For the parts below: connections, listeners and handshakes of this adapter.
   [[nodiscard]] reactor& home() noexcept { return home_; }
@@ -93,10 +96,11 @@ class tcp_adapter final : public adapter {
   bool unwatch(int fd) noexcept;
   // Of a listener. Throws std::bad_alloc.
   void push_event(cm_event event);
-  // Of a queue pair.
-  void report(cm_event event) noexcept;
+  // Of a queue pair or a receive queue.
+  void report(cm_event event) noexcept override;
   [[nodiscard]] event_queue& events() noexcept { return events_; }
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
+  void drop_events(const receive_queue& of) noexcept override;
   // The number of the poll that is running; 0 outside.
   [[nodiscard]] std::uint64_t running_poll() const noexcept { return polling_ ? polls_ : 0; }
 
@@ -134,6 +138,8 @@ class tcp_adapter final : public adapter {
   static constexpr unsigned polls_per_wide_look = 8;    // when some are not
   static constexpr unsigned polls_per_event_look = 16;  // event mode, when the active ones are busy
 
+  // Options as they are granted.
+  [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
   [[nodiscard]] bool try_active() noexcept;
   void retire(std::size_t place) noexcept;
   // False where the epoll set did not take one of them.
@@ -150,6 +156,7 @@ class tcp_adapter final : public adapter {
   std::size_t staging_bytes_;
   std::unique_ptr<std::byte[]> staging_;
   event_queue events_;
+  list<reporting_link> reporting_;
   list<connection_link> completed_;
   list<connection_link> due_;
   // Tried directly in every poll; the others are found by looking at all sockets.

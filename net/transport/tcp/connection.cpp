@@ -23,14 +23,20 @@ class milliseconds_text {
   const char* end_;
 };
 
+reporting_receive_queue* queue_of(const queue_pair_options& o) noexcept {
+  return static_cast<reporting_receive_queue*>(o.shared);
+}
+
 }  // namespace
 
 connection::connection(tcp_adapter& home, const queue_pair_options& granted)
     : home_(home),
-      events_room_(home.events()),
+      events_room_(home.events(), event_queue::events_of(granted)),
       options_(granted),
+      shared_(queue_of(granted)),
       sends_(granted.send_depth, granted.max_segments, granted.inline_bytes),
-      receives_(granted.recv_depth, granted.max_segments, 0),
+      receives_(granted.recv_depth,
+                shared_ != nullptr ? shared_->max_segments() : granted.max_segments, 0),
       answers_(granted.read_depth),
       windows_(home.regions()),
       watch_timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_watch(); }),
@@ -39,11 +45,21 @@ connection::connection(tcp_adapter& home, const queue_pair_options& granted)
         self.rnr_ = rnr::idle;
         self.transmit();
       }) {
+  if (shared_ != nullptr) shared_->enter();
   home_.enlist();
 }
 
 connection::~connection() {
   close_socket();
+  if (shared_ != nullptr) {
+    shared_->withdraw(*this);
+    if (receives_.taken != receives_.posted) {
+      shared_->finish({.id = receives_[receives_.taken].id,
+                       .status = wc_status::wr_flush_err,
+                       .op = opcode::recv});
+    }
+    shared_->leave(*this);
+  }
   home_.drop_events(this, nullptr);
   home_.forget(*this);
 }
@@ -123,7 +139,9 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
   if ((r.flags & post_flag::more) == 0) transmit();
   const bool left_whole = sends_.sent - number == 1 &&
                           !(partial_.what == outgoing::kind::request && partial_.number == number);
-  if ((r.flags & post_flag::inline_data) != 0 && !left_whole && !failed_) {
+  // What may have to be sent again is kept.
+  const bool kept = !left_whole || peer_shares_;
+  if ((r.flags & post_flag::inline_data) != 0 && kept && !failed_) {
     std::byte* const copy = sends_.inline_storage(number);
     gather(list, {copy, s.length});
     stored[0] = segment{copy, s.length, 0};
@@ -133,31 +151,45 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
 }
 
 posted connection::post_recv(const recv_request& r, completion&) noexcept {
-  const std::uint32_t number = receives_.posted;
-  CORDMA_REQUIRE_OP(number - receives_.taken, <, receives_.capacity());
-  CORDMA_REQUIRE_OP(r.segment_count, <=, receives_.segments_per_slot());
-  const segment_list list{r.segments, r.segment_count};
-  std::copy(list.begin(), list.end(), receives_.storage(number));
-  const std::uint64_t bytes = std::min<std::uint64_t>(total(list), UINT32_MAX);
-  recv_slot& s = receives_[number];
-  s = recv_slot{.id = r.id,
-                .length = static_cast<std::uint32_t>(bytes),
-                .byte_len = 0,
-                .imm = 0,
-                .segment_count = r.segment_count,
-                .op = opcode::recv,
-                .status = check_local(list, access::local_write, 0),
-                .has_imm = false,
-                .invalidated = 0};
-  ++receives_.posted;
+  CORDMA_REQUIRE(shared_ == nullptr);
+  CORDMA_REQUIRE_OP(receives_.posted - receives_.taken, <, receives_.capacity());
+  store(r);
   if (failed_) {
-    s.status = wc_status::wr_flush_err;
-    receives_.done = receives_.posted;
+    receives_.flush();
     home_.mark_completed(*this);
   } else if (carrying() && credit_due()) {
     home_.mark_due(*this);
   }
   return posted::pending;
+}
+
+void connection::store(const recv_request& r) noexcept {
+  const std::uint32_t number = receives_.posted;
+  CORDMA_REQUIRE_OP(r.segment_count, <=, receives_.segments_per_slot());
+  const segment_list list{r.segments, r.segment_count};
+  std::copy(list.begin(), list.end(), receives_.storage(number));
+  const std::uint64_t bytes = std::min<std::uint64_t>(total(list), UINT32_MAX);
+  receives_[number] = recv_slot{.id = r.id,
+                                .length = static_cast<std::uint32_t>(bytes),
+                                .byte_len = 0,
+                                .imm = 0,
+                                .segment_count = r.segment_count,
+                                .op = opcode::recv,
+                                .status = check_local(list, access::local_write, 0),
+                                .has_imm = false,
+                                .invalidated = 0};
+  ++receives_.posted;
+}
+
+completion connection::completion_of(const recv_slot& s) noexcept {
+  return {.id = s.id,
+          .byte_len = s.byte_len,
+          .imm = s.imm,
+          .status = s.status,
+          .op = s.op,
+          .has_imm = s.has_imm,
+          .key = s.invalidated,
+          .from = shared_ != nullptr ? this : nullptr};
 }
 
 std::size_t connection::take(std::span<completion> out) noexcept {
@@ -176,14 +208,10 @@ std::size_t connection::take(std::span<completion> out) noexcept {
   for (; n < out.size() && receives_.taken != receives_.done; ++n, ++receives_.taken) {
     const recv_slot& s = receives_[receives_.taken];
     if (hold && s.status == wc_status::wr_flush_err) break;
-    out[n] = completion{.id = s.id,
-                        .byte_len = s.byte_len,
-                        .imm = s.imm,
-                        .status = s.status,
-                        .op = s.op,
-                        .has_imm = s.has_imm,
-                        .key = s.invalidated};
+    out[n] = completion_of(s);
   }
+  const bool ended = failed_ && established_ && receives_.taken == receives_.posted;
+  if (shared_ != nullptr && ended) shared_->end(last_taken_);
   return n;
 }
 
@@ -240,6 +268,7 @@ void connection::enter_error(failure why) noexcept {
     e.why = std::move(why);
     home_.report(std::move(e));
   }
+  if (shared_ != nullptr) shared_->withdraw(*this);
   sends_.flush();
   receives_.flush();
   partial_.what = outgoing::kind::none;

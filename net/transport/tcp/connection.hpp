@@ -27,7 +27,7 @@ struct out_batch;
 struct handshake;
 
 // Bound to the adapter's thread.
-class connection final : public queue_pair, public watched {
+class connection final : public queue_pair, public watched, public receive_waiter {
  public:
   connection(tcp_adapter& home, const queue_pair_options& granted);
   ~connection() override;
@@ -50,6 +50,7 @@ class connection final : public queue_pair, public watched {
   // The accepting side: `fd` has said `theirs`, and gets `reply`.
   result<void> adopt(unique_fd fd, const hello& theirs, hello reply);
   void on_ready(std::uint32_t events) noexcept override;
+  void turn_came() noexcept override;
   // There was no memory to come up with.
   void starve() noexcept;
   // Takes what the socket has, up to a bound. True if anything came.
@@ -91,7 +92,7 @@ class connection final : public queue_pair, public watched {
     draining,      // in error; the peer has yet to see it
     dead,          // in error, no socket
   };
-  enum class destination : std::uint8_t { none, receive, region, answer };
+  enum class destination : std::uint8_t { none, receive, region, answer, nowhere };
   struct timed : timer {
     timed(connection& c, timer::function f) noexcept : timer(f), owner(&c) {}
     connection* owner;
@@ -110,6 +111,8 @@ class connection final : public queue_pair, public watched {
   [[nodiscard]] bool carrying() const noexcept {
     return phase_ == phase::open || phase_ == phase::closing || phase_ == phase::goodbye_sent;
   }
+  void store(const recv_request& request) noexcept;
+  [[nodiscard]] completion completion_of(const recv_slot& s) noexcept;
   [[nodiscard]] wc_status check_local(segment_list list, access wanted,
                                       std::uint8_t flags) noexcept;
   [[nodiscard]] wc_status check_request(const send_slot& s, segment_list list) noexcept;
@@ -143,6 +146,8 @@ class connection final : public queue_pair, public watched {
   void plan_control(out_batch& b) noexcept;
   void add_payload(out_batch& b, outgoing& f) noexcept;
   void stamp(outgoing& f, frame& head) const noexcept;
+  // Whether a request that needs one has to wait for a receive of the peer.
+  [[nodiscard]] bool needs_credit() const noexcept { return !peer_shares_ || held_; }
   [[nodiscard]] bool startable(std::uint32_t number, const out_batch& b) const noexcept;
   void commit(out_batch& b, std::size_t written) noexcept;
   void began(const outgoing& f) noexcept;
@@ -169,11 +174,19 @@ class connection final : public queue_pair, public watched {
   void on_answer(const frame& f) noexcept;
   void on_nak(const frame& f) noexcept;
   void on_probe_answer() noexcept;
+  void on_not_ready() noexcept;
+  void on_resumed() noexcept;
   void on_goodbye() noexcept;
   void expect_payload(const frame& f, destination into) noexcept;
   void payload_complete() noexcept;
   void carried_out(std::uint32_t bytes) noexcept;
   void complete_receive(const frame& f) noexcept;
+  [[nodiscard]] bool has_receive() noexcept {
+    return receives_.done != receives_.posted || borrow();
+  }
+  [[nodiscard]] bool borrow() noexcept;
+  void drop(const frame& f) noexcept;
+  void no_receive(const frame& f) noexcept;
   void refuse(wc_status status, const char* what) noexcept;
   void protocol_error(const char* what) noexcept;
   void after_input() noexcept;
@@ -184,6 +197,8 @@ class connection final : public queue_pair, public watched {
   tcp_adapter& home_;
   event_queue::room events_room_;
   queue_pair_options options_;
+  reporting_receive_queue* shared_ = nullptr;
+  last_taken last_taken_{*this};
   unique_fd fd_;
   phase phase_ = phase::idle;
   bool established_ = false;
@@ -195,6 +210,12 @@ class connection final : public queue_pair, public watched {
   bool update_due_ = false;
   bool probe_answer_due_ = false;
   bool question_due_ = false;  // nothing was heard while a message waits for a receive
+  bool refusing_ =
+      false;  // a message found no receive: what the peer had sent behind it is dropped
+  bool not_ready_due_ = false;  // ... and the peer is to hear of that
+  bool peer_shares_ = false;    // promises receives only to a message that found none:
+  bool held_ = false;           // the first one that was not sent
+  bool resumed_due_ = false;
   bool peer_said_goodbye_ = false;
   bool prompt_ = false;  // the peer waits for its acknowledgement: nothing else will take it along
   enum class rnr : std::uint8_t { idle, asked, resting } rnr_ = rnr::idle;

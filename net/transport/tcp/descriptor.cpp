@@ -219,7 +219,7 @@ void tcp_adapter::find_caller(connection& c) noexcept {
 }
 
 result<std::unique_ptr<queue_pair>> tcp_adapter::create(const queue_pair_options& options) {
-  const result<queue_pair_options> granted = owner_->grant(options);
+  const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
   const result<token> drawn = random_token();
   if (!drawn) return drawn.why();

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint32_t most_segments = 8;
 constexpr std::uint32_t most_inline = 256;  // bytes
 constexpr std::uint32_t most_queue_pairs = 1U << 20;
+constexpr std::uint32_t most_shared_depth = 1U << 16;
 
 capabilities describe() {
   capabilities c;
@@ -27,12 +28,14 @@ capabilities describe() {
   c.max_inline = most_inline;
   c.max_read_depth = most_reads;
   c.max_queue_pairs = most_queue_pairs;
+  c.max_shared_depth = most_shared_depth;
   c.max_message = most_message;
   c.max_connect_data = most_request_data;
   c.max_accept_data = most_accept_data;
   c.event_driven = true;
   c.needs_target_progress = true;
   c.atomic_with_cpu = true;
+  c.shared_receive_queues = true;
   return c;
 }
 
@@ -45,7 +48,7 @@ result<queue_pair_options> tcp_domain::grant(const queue_pair_options& asked) co
   result<queue_pair_options> granted = transport::grant(asked, caps_);
   if (!granted) return granted;
   granted->send_depth = std::bit_ceil(granted->send_depth);
-  granted->recv_depth = std::bit_ceil(granted->recv_depth);
+  if (asked.shared == nullptr) granted->recv_depth = std::bit_ceil(granted->recv_depth);
   return granted;
 }
 

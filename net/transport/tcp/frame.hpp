@@ -12,7 +12,7 @@
 
 namespace cordma::transport::tcp {
 
-inline constexpr std::uint16_t wire_version = 2;
+inline constexpr std::uint16_t wire_version = 3;
 inline constexpr std::uint32_t most_message = 1U << 30;  // bytes of payload in one frame
 inline constexpr std::uint32_t most_depth = 4096;        // requests or receives outstanding
 inline constexpr std::uint32_t most_reads = 128;         // reads and atomics outstanding
@@ -63,6 +63,11 @@ enum class frame_type : std::uint8_t {
   goodbye = 15,       // no request follows from this side
   // One more request, whose bytes did not fit in front.
   send_invalidate = 16,  // key; payload
+  // Where a side shares its receives, it promises none in advance.
+  not_ready =
+      17,  // the request behind `ack` finds no receive: it and all after it are dropped, until
+  resumed =
+      18,  // its sender has heard that. Sent again they are when `credit` promises the first one
 };
 
 struct frame {
@@ -114,7 +119,9 @@ using header_buffer = std::array<std::byte, most_header>;
     case frame_type::update:
     case frame_type::probe:
     case frame_type::probe_answer:
-    case frame_type::goodbye: return plain_header;
+    case frame_type::goodbye:
+    case frame_type::not_ready:
+    case frame_type::resumed: return plain_header;
     case frame_type::write:
     case frame_type::write_imm:
     case frame_type::read: return target_header;

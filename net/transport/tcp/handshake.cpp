@@ -175,7 +175,8 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   e.pair = this;
   e.data.assign(data.begin(), data.end());
   options_.read_depth = std::min(options_.read_depth, theirs.read_depth);
-  peer_recv_depth_ = theirs.recv_depth;
+  peer_shares_ = theirs.recv_depth == 0;
+  peer_recv_depth_ = std::max(theirs.recv_depth, 1U);
   credits_ = theirs.credit;
   handshake_.reset();
   home_.home().remove(watch_timer_);

@@ -88,6 +88,7 @@ std::size_t connection::aim(io_list<16>& io, region_table::pin& held) noexcept {
       held = pin_target(in_.head.rkey, in_.head.remote_addr + in_.offset, n, access::remote_write);
       if (held) io.add(held.data(), n);
       break;
+    case destination::nowhere:
     case destination::none: break;
   }
   return io.bytes;
@@ -121,6 +122,7 @@ void connection::place(std::span<const std::byte> bytes) noexcept {
       std::memcpy(held.data(), bytes.data(), bytes.size());
       break;
     }
+    case destination::nowhere:
     case destination::none: break;
   }
   arrived(bytes.size());
@@ -176,6 +178,7 @@ std::size_t connection::take_header(std::span<const std::byte> bytes) noexcept {
 void connection::on_frame(const frame& f) noexcept {
   if (!on_counters(f)) return protocol_error("acknowledges or grants what cannot be");
   if (peer_said_goodbye_ && is_request(f.type)) return protocol_error("goes on after its goodbye");
+  if (refusing_ && is_request(f.type)) return drop(f);
   switch (f.type) {
     case frame_type::send:
     case frame_type::send_imm:
@@ -192,17 +195,22 @@ void connection::on_frame(const frame& f) noexcept {
     case frame_type::update: return;
     case frame_type::probe: probe_answer_due_ = true; return;
     case frame_type::probe_answer: return on_probe_answer();
+    case frame_type::not_ready: return on_not_ready();
+    case frame_type::resumed: return on_resumed();
     case frame_type::goodbye: return on_goodbye();
   }
 }
 
 // Both counters only grow, and never beyond what is there to be counted.
 bool connection::on_counters(const frame& f) noexcept {
-  const bool sending = partial_.what == outgoing::kind::request;
+  const bool sending =
+      partial_.what == outgoing::kind::request && partial_.number + 1 == sends_.sent;
   const std::uint32_t could = sends_.sent - sends_.acked - (sending ? 1 : 0);
   const auto acked = static_cast<std::uint16_t>(f.ack - low(sends_.acked));
   const auto granted = static_cast<std::uint16_t>(f.credit - low(credits_));
-  if (acked > could || credits_ - credits_used_ + granted > peer_recv_depth_) return false;
+  // Of a peer that promises none, fewer than were used: those on their way have yet to be counted.
+  const auto unused = static_cast<std::int32_t>(credits_ - credits_used_ + granted);
+  if (acked > could || unused > static_cast<std::int32_t>(peer_recv_depth_)) return false;
   sends_.acked += acked;
   credits_ += granted;
   if (acked != 0 && sends_.settle()) home_.mark_completed(*this);
@@ -239,6 +247,7 @@ void connection::payload_complete() noexcept {
       --sends_.reads;
       if (sends_.settle()) home_.mark_completed(*this);
       return;
+    case destination::nowhere:
     case destination::none: return;
   }
 }
@@ -257,11 +266,57 @@ void connection::complete_receive(const frame& f) noexcept {
   s.invalidated = f.type == frame_type::send_invalidate ? f.operand : 0;
   s.op = f.type == frame_type::write_imm ? opcode::recv_write_imm : opcode::recv;
   ++receives_.done;
-  home_.mark_completed(*this);
+  if (shared_ == nullptr) return home_.mark_completed(*this);
+  shared_->finish(completion_of(s));
+  receives_.taken = receives_.done;
+}
+
+// A shared receive for the message that has none.
+bool connection::borrow() noexcept {
+  if (shared_ == nullptr) return false;
+  const recv_request* const lent = shared_->lend(*this);
+  if (lent != nullptr) store(*lent);
+  return lent != nullptr;
+}
+
+// For the message that was refused; the peer has it still.
+void connection::turn_came() noexcept {
+  if (!borrow()) return;
+  update_due_ = true;
+  home_.mark_due(*this);
+}
+
+void connection::drop(const frame& f) noexcept {
+  if (has_payload(f.type)) expect_payload(f, destination::nowhere);
+}
+
+void connection::no_receive(const frame& f) noexcept {
+  if (shared_ == nullptr) return protocol_error("sends more than was granted");
+  refusing_ = not_ready_due_ = true;
+  drop(f);
+}
+
+// What was sent and not carried out is to be sent again, as if it never had been.
+void connection::on_not_ready() noexcept {
+  const std::uint32_t refused = sends_.acked;
+  if (!peer_shares_ || held_ || refused == sends_.sent || !takes_receive(sends_[refused].op)) {
+    return protocol_error("has no receive for nothing");
+  }
+  for (std::uint32_t i = refused; i != sends_.sent; ++i) {
+    if (takes_receive(sends_[i].op)) --credits_used_;
+    if (wants_answer(sends_[i].op)) --sends_.reads;
+  }
+  sends_.sent = refused;
+  held_ = resumed_due_ = true;
+}
+
+void connection::on_resumed() noexcept {
+  if (!refusing_) return protocol_error("resumes what was not refused");
+  refusing_ = false;
 }
 
 void connection::on_message(const frame& f) noexcept {
-  if (receives_.done == receives_.posted) return protocol_error("sends more than was granted");
+  if (!has_receive()) return no_receive(f);
   recv_slot& s = receives_[receives_.done];
   const bool fits = f.length <= s.length;
   if (fits && s.status == wc_status::success) return expect_payload(f, destination::receive);
@@ -281,9 +336,7 @@ void connection::on_write(const frame& f) noexcept {
   if (f.length != 0 && !allowed) {
     return refuse(wc_status::rem_access_err, "wrote to memory it has no right to write to");
   }
-  if (f.type == frame_type::write_imm && receives_.done == receives_.posted) {
-    return protocol_error("sends more than was granted");
-  }
+  if (f.type == frame_type::write_imm && !has_receive()) return no_receive(f);
   expect_payload(f, destination::region);
 }
 
@@ -381,6 +434,7 @@ void connection::on_goodbye() noexcept {
 void connection::finish_with(failure why) noexcept {
   finish_why_ = std::move(why);
   phase_ = phase::finishing;
+  if (shared_ != nullptr) shared_->withdraw(*this);
   home_.home().remove(rnr_timer_);
 }
 
@@ -416,6 +470,7 @@ void connection::end_of_stream() noexcept {
 }
 
 bool connection::credit_due() const noexcept {
+  if (shared_ != nullptr) return false;
   const std::uint32_t untold = receives_.posted - told_credit_;
   const std::uint32_t known = told_credit_ - receives_.done;
   // With two receives posted and one of them known the peer is not held up: in a ping-pong the next

@@ -61,8 +61,8 @@ struct out_batch {
 
 bool connection::anything_to_send() const noexcept {
   return partial_.what != outgoing::kind::none || sends_.sent != sends_.posted ||
-         !answers_.empty() || update_due_ || probe_answer_due_ || phase_ == phase::closing ||
-         phase_ == phase::finishing;
+         !answers_.empty() || update_due_ || probe_answer_due_ || not_ready_due_ ||
+         phase_ == phase::closing || phase_ == phase::finishing;
 }
 
 void connection::transmit() noexcept {
@@ -155,12 +155,12 @@ void connection::stamp(outgoing& f, frame& head) const noexcept {
 }
 
 bool connection::startable(std::uint32_t number, const out_batch& b) const noexcept {
-  if (number == sends_.posted || phase_ == phase::finishing) return false;
+  if (number == sends_.posted || phase_ == phase::finishing || resumed_due_) return false;
   if (phase_ != phase::open && number == last_request_) return false;
   auto& queue = const_cast<send_queue&>(sends_);
   const send_slot& s = queue[number];
   if (s.status != wc_status::success) return false;
-  if (takes_receive(s.op) && credits_ == b.credits_used) return false;
+  if (takes_receive(s.op) && credits_ == b.credits_used && needs_credit()) return false;
   if (wants_answer(s.op) && b.reads >= options_.read_depth) return false;
   return (s.flags & post_flag::fence) == 0 || b.reads == 0;
 }
@@ -250,12 +250,17 @@ void connection::plan_control(out_batch& b) noexcept {
   frame head;
   const bool all_done = phase_ == phase::finishing || sends_.done == last_request_;
   const bool leaving = phase_ == phase::closing || phase_ == phase::finishing;
-  const bool stalled =
-      rnr_ == rnr::idle && (options_.rnr_retry < 7 || question_due_) && carrying() &&
-      sends_.sent != sends_.posted && takes_receive(sends_[sends_.sent].op) &&
-      sends_[sends_.sent].status == wc_status::success && credits_ == credits_used_;
+  const bool stalled = rnr_ == rnr::idle && (options_.rnr_retry < 7 || question_due_) &&
+                       carrying() && sends_.sent != sends_.posted &&
+                       takes_receive(sends_[sends_.sent].op) &&
+                       sends_[sends_.sent].status == wc_status::success &&
+                       credits_ == credits_used_ && needs_credit();
   if (leaving && all_done) {
     head.type = frame_type::goodbye;
+  } else if (not_ready_due_) {
+    head.type = frame_type::not_ready;
+  } else if (resumed_due_) {
+    head.type = frame_type::resumed;
   } else if (probe_answer_due_) {
     head.type = frame_type::probe_answer;
   } else if (stalled && !(phase_ != phase::open && sends_.sent == last_request_)) {
@@ -334,6 +339,7 @@ void connection::began(const outgoing& f) noexcept {
   if (wants_answer(s.op)) ++sends_.reads;
   if (!takes_receive(s.op)) return;
   ++credits_used_;
+  held_ = false;
   refusals_ = 0;
 }
 
@@ -350,6 +356,8 @@ void connection::finished(const outgoing& f) noexcept {
       asked_for_ = sends_.sent;
       return;
     case frame_type::probe_answer: probe_answer_due_ = false; return;
+    case frame_type::not_ready: not_ready_due_ = false; return;
+    case frame_type::resumed: resumed_due_ = false; return;
     case frame_type::goodbye:
       if (phase_ == phase::finishing) return finish();
       phase_ = phase::goodbye_sent;

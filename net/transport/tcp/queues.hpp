@@ -109,7 +109,8 @@ struct recv_slot {
   std::uint64_t invalidated;  // a key; 0: none
 };
 
-// taken <= done <= posted. The message that is arriving, if any, lands in slot `done`.
+// taken <= done <= posted. The message that is arriving, if any, lands in slot `done`. Where receives are
+// shared, there is one slot, for the one that this message has taken.
 struct recv_queue : slot_ring<recv_slot> {
   using slot_ring::slot_ring;
   std::uint32_t posted = 0;

@@ -24,7 +24,7 @@ result<void> verbs_pair::make() {
   if (options_.shared != nullptr) {
     verbs_receive_queue* const from = home_.find(options_.shared);
     if (from == nullptr) {
-      return failure{errc::invalid_value, "`shared` is a receive queue of another Worker"};
+      return failure{errc::invalid_value, "`shared` is of another Worker or transport"};
     }
     shared_ = from;
     shared_->enter();

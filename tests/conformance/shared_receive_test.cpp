@@ -1,8 +1,9 @@
-// Many endpoints that receive from one shared receive queue of the device.
-#include "told.hpp"
+// Many endpoints that receive from one shared receive queue.
+#include "../verbs/told.hpp"
 
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/runtime/scope.hpp>
@@ -19,8 +20,22 @@ using namespace cordma::test;
 
 namespace {
 
-// Messages that came when there was no receive, as the device counts them.
-long without_receive() { return std::stol(told("rdma-counter rcvd_rnr_err")); }
+// Messages that came when there was no receive, as a device counts them; 0 without one.
+long without_receive() {
+  const bool device = transport_under_test() == transport::kind::verbs;
+  return device ? std::stol(told("rdma-counter rcvd_rnr_err")) : 0;
+}
+
+// Long enough for a message that found no receive to have been offered again.
+task<> until_refused(stage& on, long before) {
+  for (int i = 0; i < 3000; ++i) co_await moment(on);
+  while (on.over() == transport::kind::verbs && without_receive() < before + 3) co_await yield();
+}
+
+// What is held by the device; nothing without one.
+std::string held_by_device() {
+  return transport_under_test() == transport::kind::verbs ? on_device() : std::string();
+}
 
 struct crowd {
   std::vector<wire> wires;
@@ -176,7 +191,7 @@ TEST_CASE("Q3: refilled by nothing but the limit event, no message is lost") {
         k.kept.push_back(std::move(a));
       }
       CHECK(k.refills >= static_cast<int>(count / 16));
-      CHECK(k.refills <= static_cast<int>(count / 12 + 1));
+      CHECK(k.refills <= static_cast<int>(count / 4));
       k.stop = true;
       together.cancel();
       co_await together.join();
@@ -204,7 +219,7 @@ TEST_CASE(
       co_await arrivals.low_watermark();
       co_await arrivals.low_watermark();
     }
-    for (int i = 0; i < 20; ++i) co_await yield();  // its buffer is posted again
+    for (int i = 0; i < 20; ++i) co_await moment(on);  // its buffer is posted again
     low_operation again = arrivals.low_watermark().start();
     CHECK_FALSE(again.done());
     again.cancel();
@@ -230,7 +245,7 @@ TEST_CASE("Q3: starved, a sender without end of patience waits, and nothing is l
       kept.push_back(std::move(a));
     }
     CHECK(pool.available() == 0);
-    while (without_receive() < before + 3) co_await yield();
+    co_await until_refused(on, before);
     kept.clear();
     for (std::uint64_t i = 4; i < count; ++i) {
       Arrival a = co_await arrivals.next();
@@ -258,11 +273,12 @@ TEST_CASE("Q3: starved, a sender whose patience ends is told so; the others go o
       kept.push_back(std::move(a));
     }
     const long before = without_receive();
-    const result<void> none = co_await all.wires[0].client.send(out).result();
+    static_cast<void>(
+        co_await all.wires[0].client.send(out).result());  // on shm it is done at once
+    const result<void> none = co_await all.wires[0].client.flush().result();
     REQUIRE_FALSE(none.ok());
-    CHECK(none.why().wc_status() ==
-          static_cast<std::uint16_t>(transport::wc_status::rnr_retry_exc_err));
-    CHECK(without_receive() > before);
+    CHECK(none.why().first_cause().code() == errc::remote_not_ready);
+    if (on.over() == transport::kind::verbs) CHECK(without_receive() > before);
     const Arrival end = co_await arrivals.next();
     CHECK(end.from() == &all.wires[0].server);
     CHECK(end.ended() != nullptr);
@@ -399,7 +415,7 @@ TEST_CASE(
     MemoryRegion out = client_memory(on, 8);
     co_await send_words(&w->client, out, 3);
     arrival_operation next = arrivals.next().start();
-    for (int i = 0; i < 200; ++i) co_await yield();
+    for (int i = 0; i < 200; ++i) co_await moment(on);
     CHECK_FALSE(next.done());
     CHECK(arrivals.attach(w->server).ok());
     Arrival first = co_await next;
@@ -417,7 +433,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "Q3, Q8: a message that ends a window names it, and is not another endpoint's [early, late]") {
+    "Q3, Q8: a message that ends a window names it, and is not another endpoint's [early, late]" *
+    not_on(transport::kind::shm, "it has no memory windows")) {
   for (const bool early : {true, false}) {
     CAPTURE(early);
     stage s;
@@ -439,7 +456,7 @@ TEST_CASE(
           co_await w.client.send_invalidate(out, of_ended);
           co_await send_words(&w.client, out, 1);
           if (comes_early) {
-            while (w.server.counters().recvs < 2) co_await yield();
+            while (w.server.counters().recvs < 2) co_await moment(on);
             CHECK(arrivals.attach(w.server).ok());
           }
           Arrival naming = co_await arrivals.next();
@@ -498,7 +515,7 @@ void destroy(stage& s, doomed& d, int what) {
 }  // namespace
 
 TEST_CASE("Q3: with traffic in flight all goes in any order, without waiting and without a trace") {
-  const std::string before = on_device();
+  const std::string before = held_by_device();
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     CAPTURE(seed);
     dice d(seed + 1);
@@ -528,5 +545,5 @@ TEST_CASE("Q3: with traffic in flight all goes in any order, without waiting and
     CHECK(world.low->done());
     CHECK(world.pool->available() == 8);
   }
-  CHECK(is_again(before));
+  if (!before.empty()) CHECK(is_again(before));
 }

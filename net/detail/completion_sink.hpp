@@ -1,0 +1,36 @@
+// Who gets completions that belong to no operation of an endpoint, and makes receive queues for endpoints.
+#pragma once
+
+#include <cordma/net/transport/types.hpp>
+
+#include <cstdint>
+
+namespace cordma::detail {
+
+struct endpoint_core;
+
+// Registered at a worker_core, whose thread calls it.
+class completion_sink {
+ public:
+  completion_sink() = default;
+  completion_sink(const completion_sink&) = delete;
+  completion_sink& operator=(const completion_sink&) = delete;
+
+  // False: no request of that index can have been made.
+  [[nodiscard]] virtual bool on_completion(std::uint32_t index,
+                                           const transport::completion& c) noexcept = 0;
+  // The event receives_low of its queue.
+  virtual void on_low() noexcept {}
+  // An endpoint takes its receives from the queue of this. Throws std::bad_alloc.
+  virtual void on_joined(endpoint_core& endpoint) = 0;
+  // REQUIRES that all queue pairs are gone.
+  virtual void on_worker_gone() noexcept = 0;
+
+  std::size_t kind = 0;           // the transport of its queue
+  std::uint32_t sink_number = 0;  // at the worker
+
+ protected:
+  ~completion_sink() = default;
+};
+
+}  // namespace cordma::detail

@@ -1,0 +1,128 @@
+#include <cordma/net/detail/message_core.hpp>
+
+#include <cordma/net/worker.hpp>
+
+#include <algorithm>
+#include <new>
+
+namespace cordma::detail {
+namespace {
+
+void check(const char* name, std::uint32_t value, std::uint32_t least, std::uint32_t most) {
+  if (value >= least && value <= most) return;
+  throw_error({errc::invalid_value, std::string("message_options::") + name + " is " +
+                                        std::to_string(value) + ": it can be " +
+                                        std::to_string(least) + " to " + std::to_string(most)});
+}
+
+// Copies the handler: one that is set anew does not end what runs.
+task<void> handle(message_core& core, std::shared_ptr<const am_handler> handler,
+                  ActiveMessage message) {
+  try {
+    co_await (*handler)(std::move(message));
+  } catch (...) {
+    ++core.handler_failures;
+  }
+}
+
+}  // namespace
+
+message_core::message_core(Worker& worker, const message_options& o)
+    : options(o), home(&worker.loop()), anchor(worker.core().anchor()), tasks(worker.loop()) {
+  check("eager_bytes", o.eager_bytes, protocol::least_eager_bytes, protocol::most_eager_bytes);
+  check("credits", o.credits, 1, protocol::most_credits);
+}
+
+message_core::~message_core() {
+  const failure gone{errc::shutdown, "its Messages are gone"};
+  matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, gone); });
+}
+
+void message_core::end(protocol::tag_receive& r, const failure& why) noexcept {
+  message_receive& op = *static_cast<message_receive::place&>(r).owner;
+  matcher.withdraw(r);
+  op.fail(why);
+}
+
+void message_core::on_worker_gone() noexcept {
+  const failure gone{errc::shutdown, "the Worker was destroyed"};
+  matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, gone); });
+}
+
+result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
+  const auto here = std::ranges::find_if(ports, [&via](const auto& p) { return p->via == &via; });
+  if (here != ports.end()) return (*here)->queue.get();
+  if (anchor->worker == nullptr || !home->on_owner_thread()) return errc::no_lock;
+  auto port = std::make_unique<frame_port>(*this, *anchor->worker, via);
+  ports.reserve(ports.size() + 1);
+  const result<void> made = port->make();
+  if (!made) return made.why();
+  ports.push_back(std::move(port));
+  return ports.back()->queue.get();
+}
+
+void message_core::receive(message_receive& op) noexcept {
+  const auto* const peer = static_cast<const peer_core*>(op.pattern_.from);
+  if (peer != nullptr && matcher.probe(op.pattern_) == nullptr) {
+    if (std::optional<failure> ended = peer->endpoint->why_not("tag_recv")) {
+      return op.fail(std::move(*ended));
+    }
+  }
+  protocol::tag_message* const here = matcher.post(op.place_, op.pattern_);
+  if (here == nullptr) {
+    op.set_phase(operation_base::phase::queued);
+    return;
+  }
+  message_segment& s = *static_cast<message_segment::kept*>(here)->owner;
+  hand_over(s, op);
+  if (s.from != nullptr) {
+    s.from->let_go(s);
+  } else {
+    s.port->release(s);
+  }
+}
+
+void message_core::hand_over(message_segment& s, message_receive& op) noexcept {
+  if (s.is_offer()) return s.from->start_fetch(s, op);
+  op.got(s.data(), s.head.word, s.from);
+}
+
+fetch* message_core::take_fetch() noexcept {
+  if (free_fetches == nullptr) {
+    try {
+      all_fetches.push_back(std::make_unique<fetch>());
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+    return all_fetches.back().get();
+  }
+  fetch* const f = free_fetches;
+  free_fetches = f->next_free;
+  return f;
+}
+
+void message_core::release(fetch& f) noexcept {
+  f.unlink();
+  f.keeps = MemoryRegion();
+  f.broken.reset();
+  f.op = nullptr;
+  f.asked = f.in_part = 0;
+  f.part = 0;
+  f.next_free = std::exchange(free_fetches, &f);
+}
+
+void message_core::run(message_segment& s) noexcept {
+  ActiveMessage message(*s.from, s);
+  const auto found = handlers.find(protocol::am_of(s.head.word).id);
+  if (found == handlers.end()) {
+    ++dropped;
+    return;  // a long one is refused, as it goes
+  }
+  try {
+    tasks.spawn(handle(*this, found->second, std::move(message)));
+  } catch (const std::bad_alloc&) {
+    ++handler_failures;
+  }
+}
+
+}  // namespace cordma::detail

@@ -1,0 +1,248 @@
+// What stands behind Messages: who waits for what, of all its endpoints; and one frame_port per transport.
+#pragma once
+
+#include <cordma/net/detail/completion_sink.hpp>
+#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/messages.hpp>
+#include <cordma/net/protocol/credit_window.hpp>
+#include <cordma/net/protocol/frame.hpp>
+#include <cordma/net/protocol/tag_matcher.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace cordma::detail {
+
+struct frame_port;
+
+// Room for one frame that comes: posted, held by whoever has not asked for it yet, or free.
+struct message_segment : list_node {
+  struct kept : protocol::tag_message {
+    kept(std::uint64_t tag, const void* from, message_segment& s) noexcept
+        : tag_message(tag, from), owner(&s) {}
+    message_segment* owner;
+  };
+  [[nodiscard]] bool is_offer() const noexcept {
+    return head.kind == protocol::frame_kind::tag_ready ||
+           head.kind == protocol::frame_kind::am_ready;
+  }
+  // Of what it holds. REQUIRES that it was looked at by peer_core::on_frame().
+  [[nodiscard]] std::span<const std::byte> body() const noexcept {
+    return {room + protocol::head_bytes, head.body};
+  }
+  [[nodiscard]] std::span<const std::byte> header() const noexcept {
+    return body().subspan(is_offer() ? protocol::bytes_of(what) : 0, header_bytes);
+  }
+  [[nodiscard]] std::span<const std::byte> data() const noexcept {
+    return body().subspan(header_bytes);
+  }
+  [[nodiscard]] std::uint64_t length() const noexcept {
+    return is_offer() ? what.total : body().size() - header_bytes;
+  }
+  frame_port* port = nullptr;
+  std::byte* room = nullptr;
+  std::uint32_t lkey = 0;
+  std::uint32_t index = 0;
+  message_segment* next_free = nullptr;
+  peer_core* from = nullptr;  // while it is held; null: that is gone
+  bool taken = false;         // of an active message: it is read, or was
+  std::uint16_t header_bytes = 0;
+  protocol::frame_head head;
+  protocol::offer what;         // where is_offer()
+  std::optional<kept> waiting;  // of a tagged message that nobody has asked for
+};
+
+// A message that the peer has announced and that is wanted: it is read piece by piece.
+struct fetch : list_node {
+  void settle() noexcept;
+  void read_done(const transport::completion& c) noexcept;
+
+  peer_core* peer = nullptr;
+  message_receive* op = nullptr;  // null: destroyed meanwhile
+  protocol::offer from;
+  std::uint64_t tag = 0;
+  Slice into;
+  MemoryRegion keeps;        // where the receive was destroyed
+  std::uint64_t wanted = 0;  // bytes: what fits
+  std::uint64_t asked = 0;   // read, or being read
+  std::uint16_t part = 0;    // where `asked` ends
+  std::uint64_t in_part = 0;
+  std::uint32_t reads = 0;  // in flight
+  bool reading = false;     // in read_on(): it finishes there
+  std::optional<failure> broken;
+  fetch* next_free = nullptr;
+};
+
+// A request to a queue pair, and room for the head of a frame and what is short.
+struct frame_entry {
+  enum class use : std::uint8_t { free, message, control, read };
+  static constexpr std::uint32_t bytes = 512;
+  use what = use::free;
+  std::uint8_t pinned = 0;
+  std::uint32_t index = 0;
+  std::uint32_t lkey = 0;
+  std::byte* data = nullptr;
+  frame_entry* next_free = nullptr;
+  peer_core* peer = nullptr;
+  message_send* op = nullptr;  // null: destroyed meanwhile, or none
+  fetch* reads_for = nullptr;
+  std::array<region_core*, most_message_slices> pins{};
+};
+
+// Frames over one transport.
+struct frame_port final : completion_sink {
+  frame_port(message_core& of, worker_core& worker, adapter_poller& over);
+  ~frame_port();
+  [[nodiscard]] result<void> make();
+
+  bool on_completion(std::uint32_t index, const transport::completion& c) noexcept override;
+  void on_joined(endpoint_core& endpoint) override;
+  void on_worker_gone() noexcept override;
+  void on_received(message_segment& s, const transport::completion& c) noexcept;
+  void on_sent(frame_entry& e, const transport::completion& c) noexcept;
+
+  // Throws std::bad_alloc, cordma::error. unpromise() gives it back.
+  void promise(std::uint32_t segments, std::uint32_t sends);
+  void unpromise(std::uint32_t segments, std::uint32_t sends) noexcept;
+  void grow_segments(std::uint32_t to);
+  void grow_entries(std::uint32_t to);
+  void feed() noexcept;
+  void release(message_segment& s) noexcept;
+  // REQUIRES that its peer has a place in its queue.
+  [[nodiscard]] frame_entry& take_entry(peer_core& peer, frame_entry::use what) noexcept;
+  void release(frame_entry& e) noexcept;
+  // The queue pair of that peer is gone: what it had in flight ends.
+  void flush(peer_core& peer) noexcept;
+
+  [[nodiscard]] std::uint64_t id_of(std::uint32_t index) const noexcept {
+    return (std::uint64_t{id_type_sink} << 56) | (std::uint64_t{sink_number} << 32) | index;
+  }
+
+  static constexpr std::uint32_t is_send = 1U << 31;  // in an index
+  message_core* core;
+  worker_core* worker;  // null once it is gone
+  adapter_poller* via;
+  std::unique_ptr<transport::receive_queue> queue;
+  std::uint32_t posted = 0;
+  std::uint32_t promised_segments = 0;
+  std::uint32_t promised_sends = 0;
+  std::vector<message_segment*> segments;  // by index
+  std::vector<frame_entry*> entries;       // likewise
+  message_segment* free_segments = nullptr;
+  frame_entry* free_entries = nullptr;
+  std::vector<std::unique_ptr<message_segment[]>> segment_chunks;
+  std::vector<std::unique_ptr<frame_entry[]>> entry_chunks;
+  std::vector<MemoryRegion> memory;
+  list<peer_core> peers;
+};
+
+// One connection that carries frames; part of its endpoint_core.
+struct peer_core : list_node {
+  peer_core(endpoint_core& of, frame_port& over);
+  ~peer_core();
+  peer_core(const peer_core&) = delete;
+  peer_core& operator=(const peer_core&) = delete;
+
+  void send(message_send& op) noexcept;
+  // Carries out what waits, as far as there is room.
+  void pump() noexcept;
+  void on_connected() noexcept;
+  // REQUIRES that `s` is from here.
+  void on_frame(message_segment& s, std::uint32_t bytes) noexcept;
+  // A request of its own came back.
+  void on_sent(frame_entry& e, const transport::completion& c) noexcept;
+  // The connection has ended: what waits ends with it.
+  void on_end() noexcept;
+  // Nobody holds the endpoint: what nobody has asked for is dropped.
+  void on_handle_gone() noexcept;
+  // The Messages are gone.
+  void on_port_gone() noexcept;
+  [[nodiscard]] bool idle() const noexcept;
+  [[nodiscard]] Endpoint* handle() const noexcept;
+
+  // A message of it is let go: its credit goes back.
+  void let_go(message_segment& s) noexcept;
+  // Somebody wants the announced message that `s` holds.
+  void start_fetch(message_segment& s, message_receive& op) noexcept;
+  void refuse(message_segment& s) noexcept;
+  void read_on(fetch& f) noexcept;
+  void say_done(std::uint32_t offer, protocol::offer_outcome outcome) noexcept;
+
+  struct open_offer {
+    message_send* op = nullptr;
+    std::uint32_t number = 0;
+    bool open = false;
+    std::uint8_t pinned = 0;
+    std::array<region_core*, most_message_slices> pins{};
+  };
+
+  endpoint_core* endpoint;
+  frame_port* port;     // null once the Messages are gone
+  std::uint32_t sends;  // places in the queue pair's send queue, and those that are free
+  std::uint32_t free_sends;
+  std::optional<protocol::hello> theirs;  // once it has come
+  std::optional<protocol::send_credits> credits;
+  protocol::receive_window window;
+  bool hello_said = false;
+  bool pumping = false;
+  list<message_send> waiting;
+  list<fetch> fetches;
+  list<message_segment> held;  // by who has not asked for them yet, or reads them
+  std::vector<open_offer> offers;
+  std::uint32_t open_offers = 0;
+  std::uint32_t next_offer = 0;
+  std::vector<protocol::done_word> dones;  // that are due
+
+ private:
+  void on_hello(const message_segment& s) noexcept;
+  void on_tagged(message_segment& s) noexcept;
+  void on_active(message_segment& s) noexcept;
+  void on_done(protocol::done_word word) noexcept;
+  // What it said cannot be: the connection ends.
+  void fail(failure why) noexcept;
+  [[nodiscard]] std::optional<failure> obstacle(const message_send& op) const;
+  [[nodiscard]] bool is_long(const message_send& op) const noexcept;
+  [[nodiscard]] bool has_room(const message_send& op) const noexcept;
+  void post(message_send& op) noexcept;
+  void post_eager(message_send& op) noexcept;
+  void post_offer(message_send& op) noexcept;
+  [[nodiscard]] open_offer& take_offer(message_send& op) noexcept;
+  void say_control() noexcept;
+  void post_frame(frame_entry& e, const protocol::frame_head& head, std::size_t in_entry,
+                  std::span<const Slice> behind) noexcept;
+  void flush_all() noexcept;
+};
+
+struct message_core {
+  message_core(Worker& worker, const message_options& options);
+  ~message_core();
+  // The receive queue for a connection over that transport. not_supported, full, no_memory.
+  [[nodiscard]] result<transport::receive_queue*> queue_on(adapter_poller& via);
+  void receive(message_receive& op) noexcept;
+  // The message in `s` is for `op`.
+  void hand_over(message_segment& s, message_receive& op) noexcept;
+  // Null: no memory.
+  [[nodiscard]] fetch* take_fetch() noexcept;
+  void release(fetch& f) noexcept;
+  // Of an active message: begins its handler.
+  void run(message_segment& s) noexcept;
+  void end(protocol::tag_receive& r, const failure& why) noexcept;
+  void on_worker_gone() noexcept;
+
+  message_options options;
+  reactor* home;
+  std::shared_ptr<worker_anchor> anchor;
+  protocol::tag_matcher matcher;
+  std::unordered_map<std::uint16_t, std::shared_ptr<const am_handler>> handlers;
+  std::uint64_t handler_failures = 0;
+  std::uint64_t dropped = 0;
+  std::vector<std::unique_ptr<frame_port>> ports;
+  std::vector<std::unique_ptr<fetch>> all_fetches;
+  fetch* free_fetches = nullptr;
+  scope tasks;
+};
+
+}  // namespace cordma::detail

@@ -1,0 +1,291 @@
+#include <cordma/net/messages.hpp>
+
+#include <cordma/net/detail/message_core.hpp>
+#include <cordma/net/worker.hpp>
+
+#include <cstring>
+
+namespace cordma {
+
+using protocol::frame_kind;
+
+namespace detail {
+namespace {
+
+failure wrong_thread() {
+  return {errc::no_lock, "messages may only be used on the thread of their Worker"};
+}
+
+}  // namespace
+
+// ---- message_send ----
+
+message_send::message_send(endpoint_core& endpoint, frame_kind eager, std::uint64_t word,
+                           std::span<const Slice> message) noexcept
+    : operation_base(endpoint.home), endpoint_(&endpoint), word_(word), eager_(eager) {
+  if (message.size() > most_message_slices) {
+    failure_.emplace(errc::invalid_value, std::to_string(message.size()) +
+                                              " slices, a message has at most " +
+                                              std::to_string(most_message_slices));
+    return;
+  }
+  for (const Slice& s : message) {
+    if (s.size() == 0) continue;
+    slices_[count_++] = s;
+    total_ += s.size();
+  }
+}
+
+message_send::message_send(message_send&& other) noexcept
+    : operation_base(std::move(other)),
+      endpoint_(other.endpoint_),
+      word_(other.word_),
+      total_(other.total_),
+      entry_(std::exchange(other.entry_, nowhere)),
+      offer_(std::exchange(other.offer_, nowhere)),
+      eager_(other.eager_),
+      count_(other.count_),
+      header_(other.header_),
+      slices_(other.slices_),
+      failure_(std::move(other.failure_)) {
+  if (entry_ != nowhere) endpoint_->peer->port->entries[entry_]->op = this;
+  if (offer_ != nowhere) endpoint_->peer->offers[offer_].op = this;
+}
+
+message_send::~message_send() {
+  if (entry_ == nowhere && offer_ == nowhere) return;
+  peer_core& peer = *endpoint_->peer;
+  const auto leave = [&](auto& place) {
+    place.op = nullptr;
+    for (std::uint16_t i = 0; i < count_; ++i) {
+      retain(*slices_[i].region());
+      place.pins[place.pinned++] = slices_[i].region();
+    }
+  };
+  if (entry_ != nowhere) leave(*peer.port->entries[entry_]);
+  if (offer_ != nowhere) leave(peer.offers[offer_]);
+}
+
+void message_send::set_header(std::span<const std::byte> header) noexcept {
+  header_ = header;
+  if (header.size() > most_am_header) {
+    failure_.emplace(errc::invalid_value, std::to_string(header.size()) +
+                                              " bytes of header, at most " +
+                                              std::to_string(most_am_header) + " are carried");
+  }
+}
+
+const char* message_send::op_name() const noexcept {
+  return eager_ == frame_kind::tag_eager ? "tag_send" : "am_send";
+}
+
+void message_send::fail(failure why) noexcept {
+  failure_ = std::move(why.with_operation(op_name()));
+  finish();
+}
+
+void message_send::do_start() noexcept {
+  if (failure_) return fail(std::move(*failure_));
+  endpoint_core& e = *endpoint_;
+  if (e.worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
+  if (!e.home->on_owner_thread()) return fail(wrong_thread());
+  if (e.peer == nullptr) {
+    if (e.wiring != nullptr) {
+      return fail({errc::not_connected, "the transport is not known yet: await state_changed()"});
+    }
+    return fail({errc::not_supported,
+                 "the Endpoint carries plain messages: connect or accept it with "
+                 "connect_options::messages, on both sides"});
+  }
+  e.peer->send(*this);
+}
+
+void message_send::do_cancel() noexcept {
+  if (state() != phase::queued) return;
+  unlink();
+  fail(errc::canceled);
+}
+
+// ---- message_receive ----
+
+message_receive::message_receive(message_core& core, peer_core* from, std::uint64_t tag,
+                                 std::uint64_t mask, const Slice& into) noexcept
+    : operation_base(core.home),
+      core_(&core),
+      pattern_{.tag = tag & mask, .mask = mask, .from = from},
+      into_(into) {}
+
+message_receive::message_receive(message_segment& wanted, const Slice& into) noexcept
+    : operation_base(wanted.port->core->home),
+      core_(wanted.port->core),
+      wanted_(&wanted),
+      into_(into) {}
+
+message_receive::message_receive(failure why, reactor* home) noexcept
+    : operation_base(home), core_(nullptr), failure_(std::move(why)) {}
+
+message_receive::message_receive(message_receive&& other) noexcept
+    : operation_base(std::move(other)),
+      core_(other.core_),
+      wanted_(other.wanted_),
+      fetch_(std::exchange(other.fetch_, nullptr)),
+      pattern_(other.pattern_),
+      into_(other.into_),
+      place_(std::move(other.place_)),
+      received_(other.received_),
+      failure_(std::move(other.failure_)) {
+  place_.owner = this;
+  if (fetch_ != nullptr) fetch_->op = this;
+}
+
+message_receive::~message_receive() {
+  if (fetch_ == nullptr) return;
+  retain(*into_.region());
+  fetch_->keeps = MemoryRegion(into_.region());
+  fetch_->op = nullptr;
+}
+
+void message_receive::fail(failure why) noexcept {
+  failure_ = std::move(why.with_operation("tag_recv"));
+  finish();
+}
+
+void message_receive::got(std::span<const std::byte> message, std::uint64_t tag,
+                          peer_core* from) noexcept {
+  const std::size_t fits = std::min(message.size(), into_.size());
+  if (fits != 0) std::memcpy(into_.data(), message.data(), fits);
+  received_ = {.bytes = fits, .tag = tag, .from = from != nullptr ? from->handle() : nullptr};
+  if (fits < message.size()) {
+    return fail({errc::truncated, "a message of " + std::to_string(message.size()) +
+                                      " bytes, the receive has " + std::to_string(fits)});
+  }
+  finish();
+}
+
+void message_receive::do_start() noexcept {
+  if (failure_) return fail(std::move(*failure_));
+  if (!home()->on_owner_thread()) return fail(wrong_thread());
+  if (core_->anchor->worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
+  const region_core* const region = into_.region();
+  if (into_.size() != 0 && (region->context != core_->anchor->worker->shared_context() ||
+                            !has(region->range.rights, access::local_write))) {
+    return fail({errc::invalid_value,
+                 "a receive needs memory of the same Context, with access::local_write"});
+  }
+  if (wanted_ == nullptr) return core_->receive(*this);
+  if (std::exchange(wanted_->taken, true)) return fail({errc::bad_state, "it was read before"});
+  core_->hand_over(*wanted_, *this);
+}
+
+void message_receive::do_cancel() noexcept {
+  if (!place_.waits()) return;  // it has its message
+  core_->matcher.withdraw(place_);
+  fail(errc::canceled);
+}
+
+}  // namespace detail
+
+message_send_operation::message_send_operation(detail::endpoint_core& endpoint, frame_kind eager,
+                                               std::uint64_t word, std::span<const Slice> message,
+                                               std::span<const std::byte> header) noexcept
+    : operation(endpoint, eager, word, message) {
+  if (!header.empty()) set_header(header);
+}
+
+// ---- Endpoint ----
+
+message_send_operation Endpoint::tag_send(std::uint64_t tag, const Slice& message) noexcept {
+  return tag_send(tag, std::span(&message, 1));
+}
+
+message_send_operation Endpoint::tag_send(std::uint64_t tag,
+                                          std::span<const Slice> gathered) noexcept {
+  return {*core_, frame_kind::tag_eager, tag, gathered};
+}
+
+tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, const Slice& into) noexcept {
+  return tag_recv(tag, whole_tag, into);
+}
+
+tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, std::uint64_t mask,
+                                      const Slice& into) noexcept {
+  detail::peer_core* const peer = core_->peer.get();
+  if (peer == nullptr || peer->port == nullptr) {
+    const bool plain = peer == nullptr;
+    return {failure(plain ? errc::not_supported : errc::shutdown,
+                    plain ? "the Endpoint carries plain messages: connect or accept it with "
+                            "connect_options::messages, on both sides"
+                          : "its Messages are gone"),
+            core_->home};
+  }
+  return {*peer->port->core, peer, tag, mask, into};
+}
+
+message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::byte> header,
+                                         const Slice& data) noexcept {
+  const auto word =
+      protocol::to_word({.id = id, .header = static_cast<std::uint16_t>(header.size())});
+  return {*core_, frame_kind::am_eager, word, std::span(&data, 1), header};
+}
+
+// ---- ActiveMessage ----
+
+ActiveMessage::ActiveMessage(detail::peer_core& from, detail::message_segment& held) noexcept
+    : peer_(&from), segment_(&held) {}
+
+ActiveMessage::ActiveMessage(ActiveMessage&& other) noexcept
+    : peer_(other.peer_), segment_(std::exchange(other.segment_, nullptr)) {}
+
+ActiveMessage::~ActiveMessage() {
+  if (segment_ == nullptr) return;
+  if (segment_->from == nullptr) {
+    segment_->port->release(*segment_);
+    return;
+  }
+  if (segment_->is_offer() && !segment_->taken) peer_->refuse(*segment_);
+  peer_->let_go(*segment_);
+}
+
+std::span<const std::byte> ActiveMessage::header() const noexcept { return segment_->header(); }
+std::uint64_t ActiveMessage::size() const noexcept { return segment_->length(); }
+
+std::span<const std::byte> ActiveMessage::data() const noexcept {
+  return segment_->is_offer() ? std::span<const std::byte>{} : segment_->data();
+}
+
+tag_recv_operation ActiveMessage::read(const Slice& into) noexcept { return {*segment_, into}; }
+
+Endpoint* ActiveMessage::from() const noexcept {
+  return segment_ != nullptr && segment_->from != nullptr ? peer_->handle() : nullptr;
+}
+
+// ---- Messages ----
+
+Messages::Messages(Worker& worker, const message_options& options)
+    : core_(std::make_unique<detail::message_core>(worker, options)) {}
+
+Messages::~Messages() = default;
+
+tag_recv_operation Messages::tag_recv(std::uint64_t tag, const Slice& into,
+                                      std::uint64_t mask) noexcept {
+  return {*core_, nullptr, tag, mask, into};
+}
+
+std::optional<TagReceived> Messages::tag_probe(std::uint64_t tag, std::uint64_t mask) noexcept {
+  const protocol::tag_message* const found =
+      core_->matcher.probe({.tag = tag & mask, .mask = mask, .from = nullptr});
+  if (found == nullptr) return {};
+  const detail::message_segment& s =
+      *static_cast<const detail::message_segment::kept*>(found)->owner;
+  return TagReceived{
+      .bytes = s.length(), .tag = found->tag(), .from = s.from ? s.from->handle() : nullptr};
+}
+
+void Messages::on(std::uint16_t id, am_handler handler) {
+  core_->handlers[id] = std::make_shared<const am_handler>(std::move(handler));
+}
+
+std::uint64_t Messages::handler_failures() const noexcept { return core_->handler_failures; }
+std::uint64_t Messages::dropped() const noexcept { return core_->dropped; }
+
+}  // namespace cordma

@@ -1,0 +1,215 @@
+// Messages: tagged messages and active messages between the Endpoints of Workers.
+#pragma once
+
+#include <cordma/net/endpoint.hpp>
+#include <cordma/net/protocol/frame.hpp>
+#include <cordma/net/protocol/tag_matcher.hpp>
+#include <cordma/runtime/operation.hpp>
+#include <cordma/runtime/task.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace cordma {
+
+class Messages;
+class Worker;
+
+namespace detail {
+struct fetch;
+struct message_core;
+struct message_segment;
+struct peer_core;
+}  // namespace detail
+
+inline constexpr std::uint64_t whole_tag = ~std::uint64_t{0};
+// Slices of one message, at most; the transport may take fewer (endpoint_options::max_segments - 1).
+inline constexpr std::size_t most_message_slices = most_segments - 1;
+// Bytes of an active message's header, at most.
+inline constexpr std::size_t most_am_header = 256;
+
+struct message_options {
+  // The longest message that is sent at once, before anybody asks for it, is 16 bytes shorter. A longer one
+  // is announced, and read by who wants it.
+  std::uint32_t eager_bytes = 8192;
+  std::uint32_t credits = 32;  // messages of one peer that nobody has asked for; then it waits
+};
+
+// What a tagged receive got.
+struct TagReceived {
+  std::size_t bytes = 0;
+  std::uint64_t tag = 0;
+  Endpoint* from = nullptr;  // null: it is gone; valid until it is moved or destroyed
+};
+
+namespace detail {
+
+// A message that goes out: waits for a credit, or is posted, or is announced and waits for the peer.
+class message_send : public operation_base {
+ public:
+  message_send(endpoint_core& endpoint, protocol::frame_kind eager, std::uint64_t word,
+               std::span<const Slice> message) noexcept;
+  message_send(message_send&& other) noexcept;
+  ~message_send();
+
+ protected:
+  friend struct peer_core;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  void set_header(std::span<const std::byte> header) noexcept;
+  void fail(failure why) noexcept;
+  void succeed() noexcept { finish(); }
+  [[nodiscard]] const char* op_name() const noexcept;
+
+  static constexpr std::uint32_t nowhere = 0xFFFFFFFFU;
+
+  endpoint_core* endpoint_;
+  std::uint64_t word_;
+  std::uint64_t total_ = 0;        // bytes of the slices
+  std::uint32_t entry_ = nowhere;  // while it is posted
+  std::uint32_t offer_ = nowhere;  // while it is announced
+  protocol::frame_kind eager_;
+  std::uint16_t count_ = 0;
+  std::span<const std::byte> header_;
+  std::array<Slice, most_message_slices> slices_;
+  std::optional<failure> failure_;
+};
+
+// A receive that waits for its message, or reads it.
+class message_receive : public operation_base {
+ public:
+  message_receive(message_core& core, peer_core* from, std::uint64_t tag, std::uint64_t mask,
+                  const Slice& into) noexcept;
+  message_receive(message_segment& wanted, const Slice& into) noexcept;
+  message_receive(failure why, reactor* home) noexcept;
+  message_receive(message_receive&& other) noexcept;
+  ~message_receive();
+
+ protected:
+  friend struct fetch;
+  friend struct message_core;
+  friend struct peer_core;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  void fail(failure why) noexcept;
+  void got(std::span<const std::byte> message, std::uint64_t tag, peer_core* from) noexcept;
+
+  struct place : protocol::tag_receive {
+    explicit place(message_receive& r) noexcept : owner(&r) {}
+    message_receive* owner;
+  };
+  message_core* core_;
+  message_segment* wanted_ = nullptr;  // of an active message; else it is matched
+  fetch* fetch_ = nullptr;             // while it reads
+  protocol::tag_pattern pattern_;
+  Slice into_;
+  place place_{*this};
+  TagReceived received_;
+  std::optional<failure> failure_;
+};
+
+}  // namespace detail
+
+// Resolves when the memory is yours again: a short message is on its way then, a long one was received.
+// Errors: as an Endpoint's, and truncated (a long one; the receive was shorter, and got what fits), rejected
+// (nobody wants it). Messages of one endpoint and tag are received in the order in which they are started.
+// They wait their turn while the peer has no room for more. On cancellation: canceled where it waits; once it is
+// posted or announced it ends with the peer's answer, or with the connection.
+class [[nodiscard]] message_send_operation final
+    : public operation<message_send_operation, void, detail::message_send> {
+ public:
+  message_send_operation(detail::endpoint_core& endpoint, protocol::frame_kind eager,
+                         std::uint64_t word, std::span<const Slice> message,
+                         std::span<const std::byte> header = {}) noexcept;
+  message_send_operation(message_send_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  void take() noexcept {}
+};
+
+// Resolves with the first message that it accepts, in the order of arrival. Errors: truncated (the message is
+// longer; the receive holds what fits, and the connection stays), flushed (it was for one endpoint alone,
+// which has ended; or that ended while it was read), shutdown (the Messages or their Worker are gone),
+// invalid_value, no_lock. On cancellation: canceled at once while it waits; one that has its message ends
+// with that.
+class [[nodiscard]] tag_recv_operation final
+    : public operation<tag_recv_operation, TagReceived, detail::message_receive> {
+ public:
+  using operation::operation;
+  tag_recv_operation(tag_recv_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  TagReceived take() const noexcept { return received_; }
+};
+
+// What came to a handler. Move-only, and may outlive the handler, but not the Messages; it holds a credit of its
+// peer as long.
+class ActiveMessage {
+ public:
+  ActiveMessage(detail::peer_core& from, detail::message_segment& held) noexcept;
+  ActiveMessage(ActiveMessage&& other) noexcept;
+  ActiveMessage& operator=(ActiveMessage&&) = delete;
+  // A long one that was not read is refused: rejected, at its sender.
+  ~ActiveMessage();
+
+  // Null: it is gone.
+  [[nodiscard]] Endpoint* from() const noexcept;
+  [[nodiscard]] std::span<const std::byte> header() const noexcept;
+  // Bytes of the data, wherever they are.
+  [[nodiscard]] std::uint64_t size() const noexcept;
+  // Of a message that came at once; empty where it was announced: read() it then.
+  [[nodiscard]] std::span<const std::byte> data() const noexcept;
+  // Brings the data there, as much as fits. Errors: truncated, flushed, bad_state (read before),
+  // invalid_value. REQUIRES that this stays where it is until then.
+  [[nodiscard]] tag_recv_operation read(const Slice& into) noexcept;
+
+ private:
+  detail::peer_core* peer_;
+  detail::message_segment* segment_;
+};
+
+using am_handler = std::function<task<void>(ActiveMessage)>;
+
+// What all endpoints of a Worker have in common that are connected with connect_options::messages: who waits for
+// which message, handlers, and the memory for messages that nobody has asked for, of which there is at most
+// `credits` times `eager_bytes` per endpoint. Bound to the Worker's thread. Its endpoints carry tagged and
+// active messages and one-sided operations; plain messages are bad_state there. Both sides have to be connected
+// so. Destroying it ends its endpoints, with shutdown as the cause. The Worker outlives it.
+class Messages {
+ public:
+  // Throws cordma::error: invalid_value (options outside their bounds), no_memory.
+  explicit Messages(Worker& worker, const message_options& options = {});
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+  ~Messages();
+
+  // From any of its endpoints: a message whose tag equals `tag` in the bits of `mask`.
+  tag_recv_operation tag_recv(std::uint64_t tag, const Slice& into,
+                              std::uint64_t mask = whole_tag) noexcept;
+  // What such a receive would get now, if anything; it waits on.
+  [[nodiscard]] std::optional<TagReceived> tag_probe(std::uint64_t tag,
+                                                     std::uint64_t mask = whole_tag) noexcept;
+  // Each message of that id begins a task with the handler; several may run at a time. What a handler throws
+  // ends its task alone, see handler_failures(). One that is set anew is for the messages that come later.
+  // Messages of an id without a handler are dropped, long ones refused.
+  void on(std::uint16_t id, am_handler handler);
+  [[nodiscard]] std::uint64_t handler_failures() const noexcept;
+  // Of messages without a handler.
+  [[nodiscard]] std::uint64_t dropped() const noexcept;
+
+  // For the library.
+  [[nodiscard]] detail::message_core& core() noexcept { return *core_; }
+
+ private:
+  std::unique_ptr<detail::message_core> core_;
+};
+
+}  // namespace cordma

@@ -1,0 +1,197 @@
+// Active messages: handlers, headers, data that comes at once or is pulled, and what goes wrong in them.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/net/messages.hpp>
+#include <cordma/runtime/event.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+using sizes = std::initializer_list<std::size_t>;
+
+struct switchboard {
+  explicit switchboard(stage& on, message_options of_server = {})
+      : client(on.client()), server(on.server(), of_server) {}
+  Messages client;
+  Messages server;
+  std::deque<wire> wires;
+  std::vector<std::byte> header;
+  std::vector<std::byte> data;
+  Endpoint* from = nullptr;
+  int calls = 0;
+  MemoryRegion room;
+};
+
+task<wire*> join(stage& on, switchboard& p) {
+  Listener listener = on.server().listen(on.server_address()).value();
+  connect_options to;
+  to.messages = &p.client;
+  connect_options from;
+  from.messages = &p.server;
+  wire w = co_await connect(on.client(), listener, on.reach(listener), to, from);
+  p.wires.push_back(std::move(w));
+  co_return &p.wires.back();
+}
+
+constexpr std::span<const std::byte> no_header;
+
+// Keeps what came, wherever its data was.
+task<> note(switchboard* p, ActiveMessage m) {
+  p->header.assign(m.header().begin(), m.header().end());
+  p->from = m.from();
+  if (m.data().size() == m.size()) {
+    p->data.assign(m.data().begin(), m.data().end());
+  } else {
+    const TagReceived got = co_await m.read(p->room.all());
+    p->data.assign(p->room.bytes().begin(), p->room.bytes().begin() + static_cast<long>(got.bytes));
+  }
+  ++p->calls;
+}
+
+task<> hold(event* until, int* count, ActiveMessage held) {
+  ++*count;
+  co_await until->wait();
+  CHECK(held.size() == 8);
+}
+
+task<> keep(std::optional<ActiveMessage>* place, ActiveMessage m) {
+  place->emplace(std::move(m));
+  co_return;
+}
+
+}  // namespace
+
+TEST_CASE("header and data of every size reach the handler of their id") {
+  stage on;
+  switchboard p(on);
+  p.room = server_memory(on, 300'000);
+  p.server.on(7, [&p](ActiveMessage m) { return note(&p, std::move(m)); });
+  on.play(
+      [](stage& s, switchboard* board) -> task<> {
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 300'000);
+        std::array<std::byte, most_am_header> header;
+        fill(header, 3);
+        for (const std::size_t head : sizes{0, 1, 256}) {
+          for (const std::size_t bytes : sizes{0, 8, 250, 5000, 8176, 300'000}) {
+            CAPTURE(head);
+            CAPTURE(bytes);
+            fill(from.bytes().first(bytes), bytes);
+            const int before = board->calls;
+            co_await w.client.am_send(7, std::span(header).first(head), from.all().first(bytes));
+            while (board->calls == before) co_await moment(s);
+            CHECK(board->from == &w.server);
+            CHECK(board->header.size() == head);
+            CHECK(filled(board->header, 3));
+            CHECK(board->data.size() == bytes);
+            CHECK(filled(board->data, bytes));
+          }
+        }
+        CHECK(board->server.handler_failures() == 0);
+        CHECK(board->server.dropped() == 0);
+      },
+      &p);
+}
+
+TEST_CASE("a handler that throws, one that reads nothing, an id that nobody handles") {
+  stage on;
+  switchboard p(on, {.credits = 2});
+  p.server.on(1, [](ActiveMessage) -> task<> {
+    throw std::runtime_error("no");
+    co_return;
+  });
+  p.server.on(2, [](ActiveMessage) -> task<> { co_return; });
+  on.play(
+      [](stage& s, switchboard* board) -> task<> {
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 100'000);
+        for (std::uint64_t n = 1; n <= 20; ++n) {
+          for (const std::uint16_t id : std::initializer_list<std::uint16_t>{1, 2, 3}) {
+            const auto got_first =
+                co_await w.client.am_send(id, no_header, from.all().first(8)).result();
+            CHECK(got_first.ok());
+            const auto got_second = co_await w.client.am_send(id, no_header, from.all()).result();
+            CHECK(got_second.code() == errc::rejected);
+          }
+          while (board->server.dropped() < 2 * n) co_await moment(s);
+        }
+        CHECK(board->server.handler_failures() == 40);
+        CHECK(w.client.state() == endpoint_state::connected);
+        std::array<std::byte, most_am_header + 1> too_long{};
+        const auto got_third = co_await w.client.am_send(2, too_long, from.all().first(8)).result();
+        CHECK(got_third.code() == errc::invalid_value);
+      },
+      &p);
+}
+
+TEST_CASE("handlers run side by side, and hold the credits of their messages as long") {
+  stage on;
+  switchboard p(on, {.credits = 4});
+  event gate;
+  int running = 0;
+  p.server.on(1, [&](ActiveMessage m) { return hold(&gate, &running, std::move(m)); });
+  on.play(
+      [](stage& s, switchboard* board, event* open, int* count) -> task<> {
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 8);
+        std::deque<message_send_operation> sends;
+        for (int n = 0; n < 10; ++n)
+          sends.push_back(w.client.am_send(1, no_header, from.all()).start());
+        while (*count < 4) co_await moment(s);
+        for (int i = 0; i < 1000; ++i) co_await moment(s);
+        CHECK(*count == 4);
+        open->set();
+        while (*count < 10) co_await moment(s);
+        for (message_send_operation& op : sends) co_await op;
+      },
+      &p, &gate, &running);
+}
+
+TEST_CASE("a message that its handler keeps outlives the connection") {
+  stage on;
+  switchboard p(on);
+  std::optional<ActiveMessage> kept;
+  p.server.on(1, [&kept](ActiveMessage m) { return keep(&kept, std::move(m)); });
+  on.play(
+      [](stage& s, switchboard* board, std::optional<ActiveMessage>* held) -> task<> {
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 100'000);
+        const MemoryRegion into = server_memory(s, 100'000);
+        fill(from.bytes().first(100), 4);
+        co_await w.client.am_send(1, no_header, from.all().first(100));
+        while (!*held) co_await moment(s);
+        ActiveMessage short_one = std::move(**held);
+        held->reset();
+        message_send_operation sent = w.client.am_send(1, no_header, from.all()).start();
+        while (!*held) co_await moment(s);
+        w.server.abort();
+        const auto got_first = co_await sent.result();
+        CHECK(got_first.code() == errc::flushed);
+        const auto got_second = co_await (*held)->read(into.all()).result();
+        CHECK(got_second.code() == errc::flushed);
+        CHECK(filled(short_one.data(), 4));
+        const auto got_third = co_await short_one.read(into.all());
+        CHECK(got_third.bytes == 100);
+        const auto got_fourth = co_await short_one.read(into.all()).result();
+        CHECK(got_fourth.code() == errc::bad_state);
+        held->reset();
+        board->wires.clear();
+        CHECK(short_one.from() == nullptr);
+        CHECK(filled(short_one.data(), 4));
+      },
+      &p, &kept);
+}

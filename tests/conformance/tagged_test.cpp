@@ -1,0 +1,354 @@
+// Tagged messages (K6): who gets which, short ones and long ones, what waits, and what ends.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/net/messages.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+using sizes = std::initializer_list<std::size_t>;
+
+// Both sides with Messages, and a connection that carries them.
+struct post_office {
+  explicit post_office(stage& on, message_options of_server = {}, message_options of_client = {})
+      : client(on.client(), of_client), server(on.server(), of_server) {}
+  Messages client;
+  Messages server;
+  std::deque<wire> wires;  // they stay where they are
+};
+
+task<wire*> join(stage& on, post_office& p, connect_options to = {}, connect_options from = {}) {
+  Listener listener = on.server().listen(on.server_address()).value();
+  to.messages = &p.client;
+  from.messages = &p.server;
+  wire w = co_await connect(on.client(), listener, on.reach(listener), to, from);
+  p.wires.push_back(std::move(w));
+  co_return &p.wires.back();
+}
+
+constexpr std::size_t room_bytes = std::size_t{1} << 20;
+
+}  // namespace
+
+TEST_CASE("K6: messages of every size reach the receive of their tag, posted before or after") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, room_bytes);
+        const MemoryRegion into = server_memory(s, room_bytes);
+        for (const std::size_t bytes :
+             sizes{0, 1, 8, 48, 496, 497, 4000, 8176, 8177, 65'536, room_bytes}) {
+          for (const bool early : {true, false}) {
+            CAPTURE(bytes);
+            CAPTURE(early);
+            const std::uint64_t tag = bytes * 2 + (early ? 1 : 0);
+            fill(from.bytes().first(bytes), tag);
+            std::ranges::fill(into.bytes(), std::byte{0});
+            std::optional<tag_recv_operation> posted;
+            if (early) posted.emplace(w.server.tag_recv(tag, into.all().first(bytes)).start());
+            message_send_operation sent = w.client.tag_send(tag, from.all().first(bytes)).start();
+            if (!early) {
+              while (!office->server.tag_probe(tag)) co_await moment(s);
+              CHECK(office->server.tag_probe(tag)->bytes == bytes);
+              posted.emplace(office->server.tag_recv(tag, into.all().first(bytes)).start());
+            }
+            const TagReceived got = co_await *posted;
+            co_await sent;
+            CHECK(got.bytes == bytes);
+            CHECK(got.tag == tag);
+            CHECK(got.from == &w.server);
+            CHECK(filled(into.bytes().first(bytes), tag));
+            CHECK(all_zero(into.bytes().subspan(bytes)));
+          }
+        }
+      },
+      &p);
+}
+
+TEST_CASE("K6: the first receive posted that accepts it; the first message that it accepts") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const first = co_await join(s, *office);
+        wire& a = *first;
+        wire* const second = co_await join(s, *office);
+        wire& b = *second;
+        const MemoryRegion from = client_memory(s, 64);
+        const MemoryRegion into = server_memory(s, 64);
+        const auto number = [&](std::uint64_t n) {
+          std::memcpy(from.data() + 8 * n, &n, 8);
+          return from.all().part(8 * n, 8);
+        };
+        const auto value = [&](std::uint64_t place) { return into.as<std::uint64_t>()[place]; };
+        // 0x1? from anybody before 0x12 from b before 0x12.
+        tag_recv_operation masked =
+            office->server.tag_recv(0x10, into.all().part(0, 8), ~std::uint64_t{0xF}).start();
+        tag_recv_operation from_b = b.server.tag_recv(0x12, into.all().part(8, 8)).start();
+        tag_recv_operation any = office->server.tag_recv(0x12, into.all().part(16, 8)).start();
+        co_await a.client.tag_send(0x12, number(1));
+        const auto got_first = co_await masked;
+        CHECK(got_first.from == &a.server);
+        co_await a.client.tag_send(0x12, number(2));
+        const auto got_second = co_await any;
+        CHECK(got_second.from == &a.server);
+        co_await b.client.tag_send(0x12, number(3));
+        const auto got_third = co_await from_b;
+        CHECK(got_third.from == &b.server);
+        CHECK(value(0) == 1);
+        CHECK(value(2) == 2);
+        CHECK(value(1) == 3);
+        // Unexpected: two of one tag come out in their order, whatever lies between.
+        co_await a.client.tag_send(9, number(4));
+        co_await a.client.tag_send(7, number(5));
+        co_await a.client.tag_send(9, number(6));
+        while (!office->server.tag_probe(7)) co_await moment(s);
+        while (office->server.tag_probe(9)->bytes != 8) co_await moment(s);
+        co_await office->server.tag_recv(9, into.all().part(24, 8));
+        co_await office->server.tag_recv(9, into.all().part(32, 8));
+        co_await office->server.tag_recv(0, into.all().part(40, 8), 0);
+        CHECK(value(3) == 4);
+        CHECK(value(4) == 6);
+        CHECK(value(5) == 5);
+        CHECK_FALSE(office->server.tag_probe(0, 0));
+      },
+      &p);
+}
+
+TEST_CASE("K6: a receive that is too short fails, and the connection stays") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 100'000);
+        const MemoryRegion into = server_memory(s, 100'000);
+        for (const std::size_t bytes : sizes{100, 6000, 100'000}) {
+          CAPTURE(bytes);
+          fill(from.bytes().first(bytes), bytes);
+          std::ranges::fill(into.bytes(), std::byte{0});
+          message_send_operation sent = w.client.tag_send(1, from.all().first(bytes)).start();
+          const result<TagReceived> got =
+              co_await w.server.tag_recv(1, into.all().first(50)).result();
+          CHECK(got.code() == errc::truncated);
+          CHECK(got.why().message().find(std::to_string(bytes)) != std::string::npos);
+          CHECK(filled(into.bytes().first(50), bytes));
+          CHECK(all_zero(into.bytes().subspan(50)));
+          const result<void> end = co_await sent.result();
+          CHECK(end.code() == (bytes > 8176 ? errc::truncated : errc::ok));
+        }
+        co_await w.client.tag_send(2, from.all().first(8));
+        const auto got_first = co_await w.server.tag_recv(2, into.all());
+        CHECK(got_first.bytes == 8);
+      },
+      &p);
+}
+
+TEST_CASE("a flood that nobody receives waits at its sender, and nothing of it is lost") {
+  stage on;
+  post_office p(on, {.eager_bytes = 1024, .credits = 8});
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        constexpr std::uint64_t flood = 400;
+        const MemoryRegion from = client_memory(s, flood * 8);
+        const MemoryRegion into = server_memory(s, 8);
+        std::deque<message_send_operation> sends;
+        for (std::uint64_t n = 0; n < flood; ++n) {
+          from.as<std::uint64_t>()[n] = n;
+          sends.push_back(w.client.tag_send(n, from.all().part(8 * n, 8)).start());
+        }
+        for (int i = 0; i < 2000; ++i) co_await moment(s);
+        const auto done = std::ranges::count_if(sends, [](const auto& op) { return op.done(); });
+        CHECK(done >= 8);
+        CHECK(done <= 8);
+        // Another connection goes on.
+        wire* const another = co_await join(s, *office);
+        wire& other = *another;
+        co_await other.client.tag_send(flood, from.all().first(8));
+        co_await office->server.tag_recv(flood, into.all());
+        for (std::uint64_t n = 0; n < flood; ++n) {
+          const auto got_first = co_await office->server.tag_recv(0, into.all(), 0);
+          CHECK(got_first.tag == n);
+          CHECK(into.as<std::uint64_t>()[0] == n);
+        }
+        for (message_send_operation& op : sends) co_await op;
+      },
+      &p);
+}
+
+TEST_CASE("a receive that is canceled gets nothing, one that is destroyed neither") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 100'000);
+        const MemoryRegion into = server_memory(s, 200'000);
+        std::ranges::fill(into.bytes(), std::byte{0});
+        tag_recv_operation canceled = office->server.tag_recv(1, into.all().first(100'000)).start();
+        { tag_recv_operation destroyed = w.server.tag_recv(1, into.all().first(100'000)).start(); }
+        canceled.cancel();
+        CHECK(canceled.take_result().code() == errc::canceled);
+        for (const std::size_t bytes : sizes{8, 100'000}) {
+          fill(from.bytes().first(bytes), bytes);
+          message_send_operation sent = w.client.tag_send(1, from.all().first(bytes)).start();
+          while (!office->server.tag_probe(1)) co_await moment(s);
+          CHECK(all_zero(into.bytes()));
+          co_await w.server.tag_recv(1, into.all().part(100'000, bytes));
+          co_await sent;
+          CHECK(filled(into.bytes().subspan(100'000, bytes), bytes));
+          std::ranges::fill(into.bytes(), std::byte{0});
+        }
+        // While it reads: what lands, lands, and the next message is the next receive's.
+        message_send_operation sent = w.client.tag_send(1, from.all()).start();
+        while (!office->server.tag_probe(1)) co_await moment(s);
+        { tag_recv_operation destroyed = w.server.tag_recv(1, into.all().first(100'000)).start(); }
+        const auto got_first = co_await sent.result();
+        CHECK(got_first.ok());
+        co_await w.client.tag_send(2, from.all().first(8));
+        const auto got_second = co_await w.server.tag_recv(2, into.all().first(8));
+        CHECK(got_second.bytes == 8);
+      },
+      &p);
+}
+
+TEST_CASE("what waits when a connection ends learns of it; what is here can be received") {
+  stage on;
+  post_office p(on, {.credits = 1});
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        wire* const another = co_await join(s, *office);
+        wire& other = *another;
+        const MemoryRegion from = client_memory(s, 100'000);
+        const MemoryRegion into = server_memory(s, 100'000);
+        fill(from.bytes().first(8), 5);
+        co_await w.client.tag_send(5, from.all().first(8));
+        message_send_operation queued = w.client.tag_send(6, from.all().first(8)).start();
+        while (!office->server.tag_probe(5)) co_await moment(s);
+        tag_recv_operation of_it = w.server.tag_recv(7, into.all()).start();
+        tag_recv_operation of_all = office->server.tag_recv(7, into.all().first(8)).start();
+        w.client.abort();
+        const auto got_first = co_await queued.result();
+        CHECK(got_first.code() == errc::flushed);
+        const auto got_second = co_await of_it.result();
+        CHECK(got_second.code() == errc::flushed);
+        const auto got_third = co_await w.client.tag_send(6, from.all().first(8)).result();
+        CHECK(got_third.code() == errc::not_connected);
+        const auto got_fourth = co_await office->server.tag_recv(5, into.all());
+        CHECK(got_fourth.bytes == 8);
+        CHECK(filled(into.bytes().first(8), 5));
+        co_await other.client.tag_send(7, from.all().first(8));
+        const auto got_fifth = co_await of_all;
+        CHECK(got_fifth.from == &other.server);
+        // Announced, and never asked for.
+        message_send_operation offered = other.client.tag_send(8, from.all()).start();
+        while (!office->server.tag_probe(8)) co_await moment(s);
+        other.server.abort();
+        const auto got_sixth = co_await offered.result();
+        CHECK(got_sixth.code() == errc::flushed);
+        CHECK_FALSE(office->server.tag_probe(8));
+      },
+      &p);
+}
+
+TEST_CASE("closing waits until what was started is carried out") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 100'000);
+        const MemoryRegion into = server_memory(s, 100'000);
+        fill(from.bytes(), 9);
+        message_send_operation sent = w.client.tag_send(9, from.all()).start();
+        state_operation closed = w.client.close().start();
+        for (int i = 0; i < 1000; ++i) co_await moment(s);
+        CHECK_FALSE(closed.done());
+        co_await w.server.tag_recv(9, into.all());
+        co_await sent;
+        co_await closed;
+        CHECK(filled(into.bytes(), 9));
+      },
+      &p);
+}
+
+TEST_CASE("what such an endpoint cannot do is refused, and says why") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        wire plain = co_await connect(s);
+        const MemoryRegion from = client_memory(s, 20'000);
+        const MemoryRegion hidden = client_memory(s, 20'000, access::local_write);
+        const MemoryRegion elsewhere = server_memory(s, 64);
+        const auto got_first = co_await w.client.send(from.all().first(8)).result();
+        CHECK(got_first.code() == errc::bad_state);
+        const auto got_second = co_await w.client.recv(from.all().first(8)).result();
+        CHECK(got_second.code() == errc::bad_state);
+        const auto got_third = co_await plain.client.tag_send(1, from.all().first(8)).result();
+        CHECK(got_third.code() == errc::not_supported);
+        const auto got_fourth = co_await plain.client.tag_recv(1, from.all().first(8)).result();
+        CHECK(got_fourth.code() == errc::not_supported);
+        const auto got_fifth = co_await w.client.tag_send(1, elsewhere.all()).result();
+        CHECK(got_fifth.code() == errc::invalid_value);
+        const auto got_sixth = co_await w.client.tag_recv(1, elsewhere.all()).result();
+        CHECK(got_sixth.code() == errc::invalid_value);
+        const result<void> unreadable = co_await w.client.tag_send(1, hidden.all()).result();
+        CHECK(unreadable.code() == errc::invalid_value);
+        CHECK(unreadable.why().message().find("remote_read") != std::string::npos);
+        CHECK_THROWS_AS(Messages(s.client(), {.eager_bytes = 100}), error);
+        CHECK_THROWS_AS(Messages(s.client(), {.credits = 0}), error);
+        // One-sided operations go on beside the messages.
+        co_await w.client.write(exported(elsewhere).all(), from.all().first(64));
+        co_await w.client.flush();
+      },
+      &p);
+}
+
+TEST_CASE("Messages that go take their connections and those who wait along") {
+  stage on;
+  auto p = std::make_unique<post_office>(on);
+  on.play(
+      [](stage& s, std::unique_ptr<post_office>* office) -> task<> {
+        wire* const joined = co_await join(s, **office);
+        wire& w = *joined;
+        const MemoryRegion into = client_memory(s, 64);
+        wire mine = std::move(w);
+        auto gone = std::make_unique<Messages>(s.client());
+        tag_recv_operation waits = gone->tag_recv(1, into.all()).start();
+        gone.reset();
+        const auto got_first = co_await waits.result();
+        CHECK(got_first.code() == errc::shutdown);
+        office->reset();
+        CHECK(mine.client.state() == endpoint_state::closed);
+        const auto got_second = co_await mine.client.tag_send(1, into.all()).result();
+        CHECK(got_second.code() == errc::flushed);
+        const auto got_third = co_await mine.client.tag_recv(1, into.all()).result();
+        CHECK(got_third.code() == errc::shutdown);
+      },
+      &p);
+}
