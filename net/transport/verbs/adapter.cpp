@@ -89,7 +89,7 @@ void verbs_adapter::watch_no_more(std::uint64_t what) noexcept {
 
 result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
   const std::uint32_t entries =
-      std::min(std::max(least, owner_->options().cq_entries), most_entries());
+      std::min(std::max(least, owner_->options().cq_entries.get()), most_entries());
   auto q = std::make_unique<completion_queue>(
       polled_queue(owner_->hardware(), entries, channel_.get(), this));
   if (!q->queue.is_open()) {
@@ -109,7 +109,7 @@ result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
 }
 
 bool verbs_adapter::grow(completion_queue& q, std::uint32_t completions) noexcept {
-  const std::uint32_t most = std::min(owner_->options().cq_limit, most_entries());
+  const std::uint32_t most = std::min(owner_->options().cq_limit.get(), most_entries());
   const std::uint32_t least = q.promised + completions;
   if (least > most || !q.queue.grow(std::clamp(2 * q.queue.entries(), least, most))) return false;
   armed_ = notice::none;

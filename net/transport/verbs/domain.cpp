@@ -114,8 +114,8 @@ ibv_mr* verbs_domain::native_mr(std::uint32_t lkey) noexcept {
 
 result<queue_pair_options> verbs_domain::grant(const queue_pair_options& asked) const {
   queue_pair_options o = asked;
-  o.send_depth = std::max(asked.send_depth, options_.send_depth);
-  o.recv_depth = std::max(asked.recv_depth, options_.recv_depth);
+  o.send_depth = std::max(asked.send_depth, options_.send_depth.get());
+  o.recv_depth = std::max(asked.recv_depth, options_.recv_depth.get());
   return transport::grant(o, caps_);
 }
 

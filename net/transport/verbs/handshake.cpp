@@ -32,12 +32,13 @@ hello verbs_pair::greeting(hello_kind kind) const noexcept {
   const verbs_options& options = domain.options();
   const auto active = static_cast<std::uint8_t>(domain.hardware().port_attributes.active_mtu);
   control_port* const control = home_.control();
-  return {.kind = kind,
-          .type = options_.type,
-          .mtu = options.mtu != 0 ? std::min(mtu_code(options.mtu), active) : active,
-          .rnr_timer = options.rnr_timer != 0 ? options.rnr_timer : rnr_code(options_.rnr_timer),
-          .rights = options_.remote_access,
-          .control_pair = control != nullptr ? control->number() : 0};
+  return {
+      .kind = kind,
+      .type = options_.type,
+      .mtu = options.mtu != 0 ? std::min(mtu_code(options.mtu), active) : active,
+      .rnr_timer = options.rnr_timer != 0 ? options.rnr_timer.get() : rnr_code(options_.rnr_timer),
+      .rights = options_.remote_access,
+      .control_pair = control != nullptr ? control->number() : 0};
 }
 
 void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
@@ -324,7 +325,7 @@ result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
   const verbs_options& options = home_.owner().options();
   const std::uint8_t retries = home_.owner().hardware().retries(options.retry_count);
   timeout_code_ =
-      options.timeout != 0 ? options.timeout : timeout_code(options_.peer_timeout, retries);
+      options.timeout != 0 ? options.timeout.get() : timeout_code(options_.peer_timeout, retries);
   silence_ = silence_of(options_.peer_timeout, timeout_code_, retries);
   attr.timeout = timeout_code_;
   attr.retry_cnt = retries;
