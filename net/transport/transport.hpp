@@ -222,6 +222,12 @@ struct cm_event {
   device_event about;
 };
 
+// How to listen, beyond the address. listen_options in net/worker.hpp says what each means.
+struct listening {
+  peer_kind peers = peer_kind::cordma;
+  bool ipv6_only = false;
+};
+
 // Bound to one thread. Destroy its queue pairs, receive queues and listeners first.
 class adapter {
  public:
@@ -254,10 +260,10 @@ class adapter {
 
   // `private_data` within the capabilities, checked by the caller. in_use: somebody listens there.
   virtual result<std::unique_ptr<listener>> listen(const address& where) = 0;
-  // The same for peer_kind::plain: whoever asks there is taken for one.
-  virtual result<std::unique_ptr<listener>> listen_plain(const address& where) {
-    static_cast<void>(where);
-    return errc::not_supported;
+  // not_supported: what is asked for beyond the address is not to be had here.
+  virtual result<std::unique_ptr<listener>> listen_as(const address& where, const listening& how) {
+    const bool plain = how.peers == peer_kind::plain;
+    return plain || how.ipv6_only ? errc::not_supported : listen(where);
   }
   // Returns at once; established, rejected or failed follows, within connect_timeout. May resolve
   // names. unreachable at once means: nobody there by this transport, try another.

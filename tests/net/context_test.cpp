@@ -195,6 +195,16 @@ TEST_CASE("I4: what code assigns wins over the environment, also where it is the
   CHECK(open->value == "0");
 }
 
+TEST_CASE("M7: what a transport cannot leave out of a listener is said, not passed over") {
+  context_options o;
+  o.transports = {transport::kind::tcp, transport::kind::shm};
+  Context context(o);
+  Worker worker(context);
+  const result<Listener> refused = worker.listen("[::]:0", {.transport = {}, .ipv6_only = true});
+  CHECK(refused.code() == errc::not_supported);
+  CHECK(refused.why().message().find("set listen_options::transport") != std::string::npos);
+}
+
 TEST_CASE("B1: what was left out by default is listed with its reason") {
   const environment e("CORDMA_TRANSPORT", "auto");
   const Context c;

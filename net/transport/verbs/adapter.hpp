@@ -76,11 +76,9 @@ class verbs_adapter final : public adapter {
   }
 
   result<std::unique_ptr<listener>> listen(const address& where) override {
-    return listen_for(peer_kind::cordma, where);
+    return listen_as(where, {});
   }
-  result<std::unique_ptr<listener>> listen_plain(const address& where) override {
-    return listen_for(peer_kind::plain, where);
-  }
+  result<std::unique_ptr<listener>> listen_as(const address& where, const listening& how) override;
   result<std::unique_ptr<queue_pair>> connect(const address& to, const queue_pair_options& options,
                                               std::span<const std::byte> private_data) override;
   result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
@@ -187,7 +185,6 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] cm_event take_in(owned_id id, const cm_news& news, peer_kind whom,
                                  const hello& theirs, std::span<const std::byte> user,
                                  verbs_listener* from);
-  [[nodiscard]] result<std::unique_ptr<listener>> listen_for(peer_kind whom, const address& where);
   std::size_t take_from(completion_queue& q) noexcept;
   void tell(completion_batch& batch) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;

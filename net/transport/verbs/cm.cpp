@@ -41,6 +41,21 @@ void refuse(const incoming& client, std::span<const std::byte> data) noexcept {
   refuse(client.id.get(), plain ? without_head(data) : encode(of_kind(hello_kind::reject), data));
 }
 
+void set_port(sockaddr* a, std::uint16_t port) noexcept {
+  if (a->sa_family == AF_INET) reinterpret_cast<sockaddr_in*>(a)->sin_port = htons(port);
+  if (a->sa_family == AF_INET6) reinterpret_cast<sockaddr_in6*>(a)->sin6_port = htons(port);
+}
+
+// Whether it is the port that is not to be had: rdma_cm says the same of an address that no device has, and of one
+// whose port somebody listens to on every address.
+bool can_bind(rdma_event_channel* cm, socket_address at) noexcept {
+  set_port(at.get(), 0);
+  rdma_cm_id* raw = nullptr;
+  if (rdma_create_id(cm, &raw, nullptr, RDMA_PS_TCP) != 0) return false;
+  const owned_id id(raw);
+  return rdma_bind_addr(raw, at.get()) == 0;
+}
+
 failure cannot_listen(int code, const address& where) {
   switch (code) {
     case EADDRINUSE:
@@ -192,7 +207,7 @@ void verbs_adapter::close(const verbs_listener& l, owned_id id) noexcept {
 }
 
 result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token, rdma_port_space space,
-                           const address& where) {
+                           const address& where, const listening& how) {
   result<std::vector<socket_address>> places = resolve(where, true);
   if (!places) return places.why();
   rdma_cm_id* raw = nullptr;
@@ -207,20 +222,26 @@ result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token, rdma_p
     any.sin6_port = htons(where.port);
     std::memcpy(&at.storage, &any, at.length = sizeof any);
   }
-  if (rdma_bind_addr(raw, at.get()) != 0 ||
+  int on = 1;
+  if ((how.ipv6_only &&
+       rdma_set_option(raw, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof on) != 0) ||
+      rdma_bind_addr(raw, at.get()) != 0 ||
       rdma_listen(raw, static_cast<int>(post_list_length * 4)) != 0) {
-    return cannot_listen(errno, where);
+    const int code = errno;
+    const bool port_is_taken = code == EADDRNOTAVAIL && where.port != 0 && can_bind(cm, at);
+    return cannot_listen(port_is_taken ? EADDRINUSE : code, where);
   }
   return id;
 }
 
-result<std::unique_ptr<listener>> verbs_adapter::listen_for(peer_kind whom, const address& where) {
+result<std::unique_ptr<listener>> verbs_adapter::listen_as(const address& where,
+                                                           const listening& how) {
   const std::uint64_t number = ++last_listener_;
   const cm_token token{cm_token::kind::listener, number};
-  result<owned_id> id = listen_at(cm_.get(), token, RDMA_PS_TCP, where);
+  result<owned_id> id = listen_at(cm_.get(), token, RDMA_PS_TCP, where, how);
   if (!id) return id.why();
   const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(id->get()))};
-  auto made = std::make_unique<verbs_listener>(*this, number, whom, std::move(*id), bound);
+  auto made = std::make_unique<verbs_listener>(*this, number, how.peers, std::move(*id), bound);
   listeners_.emplace(number, made.get());
   return std::unique_ptr<listener>(std::move(made));
 }

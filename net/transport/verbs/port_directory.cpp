@@ -18,7 +18,7 @@ port_directory::~port_directory() { home_.add_waiting(-static_cast<int>(lookups_
 // ---- being found ----
 
 result<address> port_directory::bind(const address& where) {
-  result<owned_id> id = listen_at(home_.cm(), token_of(port_), RDMA_PS_UDP, where);
+  result<owned_id> id = listen_at(home_.cm(), token_of(port_), RDMA_PS_UDP, where, {});
   if (!id) return id.why();
   bound_.push_back(std::move(*id));
   return address{.host = where.host, .port = ntohs(rdma_get_src_port(bound_.back().get()))};
