@@ -320,9 +320,10 @@ result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& t
   if (client == nullptr) return no_such_request();
   client->from = nullptr;
   // Here, where every event of it was acknowledged; from now on the other adapter hears of it.
-  if (other != this && rdma_migrate_id(client->id.get(), other->cm()) != 0)
-    return no_such_request();
-  owner_->requests().leave(request, std::move(client));
+  const auto move = [id, other, this] {
+    return other == this || rdma_migrate_id(id, other->cm()) == 0;
+  };
+  if (!owner_->requests().leave(request, std::move(client), move)) return no_such_request();
   return request;
 }
 
