@@ -248,8 +248,8 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
   const bool own_queue = own && e.what == IBV_EVENT_CQ_ERR;
   if (!own_queue && e.what != IBV_EVENT_DEVICE_FATAL) return;
   if (own_queue) bury(e.element);
-  const failure why{errc::driver,
-                    std::string("the RDMA device reports: ") + ibv_event_type_str(e.what)};
+  const failure why =
+      failure::of(errc::driver, {"the RDMA device reports: ", ibv_event_type_str(e.what)});
   for (const seat& s : seats_) {
     if (s.pair != nullptr) s.pair->device_gone(why);
   }
@@ -320,6 +320,13 @@ cm_event verbs_adapter::next_event() {
 
 void verbs_adapter::push_event(cm_event event) {
   events_.push_back(std::move(event));
+  events_ready_ = true;
+}
+
+void verbs_adapter::push_event(event_place& place, cm_event event) noexcept {
+  CORDMA_REQUIRE(!place.empty());
+  place.front() = std::move(event);
+  events_.splice(events_.end(), place);
   events_ready_ = true;
 }
 

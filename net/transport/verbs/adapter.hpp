@@ -8,7 +8,7 @@
 #include <cordma/runtime/list.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,6 +32,10 @@ struct completion_batch {
   ibv_wc* next = taken.data();  // to be told
   ibv_wc* end = taken.data();
 };
+
+// Room for an event that has to be told though no memory is left.
+using event_place = std::list<cm_event>;
+[[nodiscard]] inline event_place reserve_event() { return event_place(1); }
 
 struct queue_link : list_node {
   explicit queue_link(verbs_receive_queue& q) noexcept : owner(&q) {}
@@ -128,6 +132,8 @@ class verbs_adapter final : public adapter {
   void end_users_of(const verbs_receive_queue& q, const failure& why) noexcept;
 
   void push_event(cm_event event);
+  // REQUIRES a place that nothing was put into.
+  void push_event(event_place& place, cm_event event) noexcept;
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
   void drop_events(const receive_queue& queue) noexcept;
   // While anybody waits for rdma_cm, every poll looks at it.
@@ -145,6 +151,8 @@ class verbs_adapter final : public adapter {
   }
   // Null where the device refuses one, and why_no_control() says why.
   [[nodiscard]] control_port* control();
+  // Null where nobody has asked for it.
+  [[nodiscard]] control_port* control_there_is() const noexcept { return control_.get(); }
   // Whose completion queue the device has given up: all queue pairs end, and the next ones get another.
   void bury(const void* queue) noexcept;
   [[nodiscard]] const failure& why_no_control() const noexcept { return *no_control_; }
@@ -179,8 +187,7 @@ class verbs_adapter final : public adapter {
   void read_told() noexcept;
   void on_told(const async_event& e) noexcept;
   void report(const async_event& e) noexcept;
-  void on_news(const cm_news& news);
-  void on_request(const cm_news& news, verbs_listener* from);
+  void on_request(const cm_news& news, verbs_listener* from) noexcept;
   // As a connect_request; `user` is what the program said in its private data.
   [[nodiscard]] cm_event take_in(owned_id id, const cm_news& news, peer_kind whom,
                                  const hello& theirs, std::span<const std::byte> user,
@@ -193,7 +200,7 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   void on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept;
   void on_told_of_shared(const async_event& e) noexcept;
-  [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
+  [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request) noexcept;
   [[nodiscard]] ibv_ah* keep_handle(const handle_key& key, ibv_ah_attr where) noexcept;
   [[nodiscard]] result<completion_queue*> make_queue(std::uint32_t least);
   [[nodiscard]] bool grow(completion_queue& q, std::uint32_t completions) noexcept;
@@ -232,7 +239,7 @@ class verbs_adapter final : public adapter {
   std::vector<shared_seat> shared_seats_;
   list<queue_link> completed_shared_;
   post_list staged_;
-  std::deque<cm_event> events_;
+  std::list<cm_event> events_;
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
   std::unordered_map<std::uint64_t, verbs_listener*> listeners_;
   std::uint64_t last_listener_ = 0;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -265,7 +266,7 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::connect(const address& to,
   return std::unique_ptr<queue_pair>(std::move(made));
 }
 
-std::unique_ptr<incoming> verbs_adapter::claim(std::uint64_t request) {
+std::unique_ptr<incoming> verbs_adapter::claim(std::uint64_t request) noexcept {
   const auto at = incoming_.find(request);
   if (at == incoming_.end()) return owner_->requests().collect(request);
   std::unique_ptr<incoming> found = std::move(at->second);
@@ -319,6 +320,7 @@ result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& t
   std::unique_ptr<incoming> client = claim(request);
   if (client == nullptr) return no_such_request();
   client->from = nullptr;
+  rdma_cm_id* const id = client->id.get();
   // Here, where every event of it was acknowledged; from now on the other adapter hears of it.
   const auto move = [id, other, this] {
     return other == this || rdma_migrate_id(id, other->cm()) == 0;
@@ -373,7 +375,7 @@ bool verbs_adapter::read_cm() noexcept {
   return found;
 }
 
-void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
+void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) noexcept {
   owned_id id(news.id);
   const bool ours = leads_by(id.get(), owner_->hardware());
   const bool plain = from != nullptr && from->whom() == peer_kind::plain;
@@ -384,7 +386,12 @@ void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
     const bool other = d.what == decoded_hello::outcome::other_version;
     return refuse(id.get(), encode(of_kind(other ? hello_kind::mismatch : hello_kind::reject), {}));
   }
-  push_event(take_in(std::move(id), news, from->whom(), d.value, d.user, from));
+  try {
+    event_place place = reserve_event();
+    push_event(place, take_in(std::move(id), news, from->whom(), d.value, d.user, from));
+  } catch (const std::bad_alloc&) {
+    return;  // its identifier has gone, and so the client hears a no
+  }
 }
 
 cm_event verbs_adapter::take_in(owned_id id, const cm_news& news, peer_kind whom,

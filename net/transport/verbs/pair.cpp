@@ -26,8 +26,9 @@ result<void> verbs_pair::make() {
     if (from == nullptr) {
       return failure{errc::invalid_value, "`shared` is a receive queue of another Worker"};
     }
+    last_place_ = reserve_event();
+    from->enter();
     shared_ = from;
-    shared_->enter();
   }
   result<ibv_cq*> queue = home_.promise(options_.send_depth + options_.recv_depth + 1);
   if (!queue) return queue.why();
