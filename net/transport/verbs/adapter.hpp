@@ -1,6 +1,7 @@
 // One thread's completion queues, connections and events.
 #pragma once
 
+#include <cordma/net/transport/verbs/address_handles.hpp>
 #include <cordma/net/transport/verbs/connecting.hpp>
 #include <cordma/net/transport/verbs/domain.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
@@ -156,10 +157,12 @@ class verbs_adapter final : public adapter {
   // Whose completion queue the device has given up: all queue pairs end, and the next ones get another.
   void bury(const void* queue) noexcept;
   [[nodiscard]] const failure& why_no_control() const noexcept { return *no_control_; }
-  // Kept for the life of the adapter. Null where the device refuses.
-  [[nodiscard]] ibv_ah* handle_to(const ibv_ah_attr& where) noexcept;
-  // For datagrams: goes out by the own GID that suits theirs.
-  [[nodiscard]] ibv_ah* handle_to(const datagram_address& peer) noexcept;
+  // To the control port of a peer; the caller's until let_go(). Null where the device refuses.
+  [[nodiscard]] address_handle* hold_handle(const ibv_ah_attr& where) noexcept;
+  void let_go(address_handle& h) noexcept;
+  // To answer who is no peer: one that a connection had lately, or to this host. Null otherwise: the address may be
+  // made up, and to ask for its neighbour takes up to a second.
+  [[nodiscard]] address_handle* known_handle(const datagram_address& peer) noexcept;
   void close(const verbs_listener& l, owned_id id) noexcept;
   [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
 
@@ -167,13 +170,6 @@ class verbs_adapter final : public adapter {
   static constexpr unsigned polls_per_look = 64;
   static constexpr unsigned acknowledged_at_once = 64;
   static constexpr std::uint64_t watch_channel = 0, watch_cm = 1, watch_device = 2, watch_told = 3;
-
-  struct handle_key {
-    gid_bytes gid;
-    std::uint32_t
-        rest;  // LID 16, index of the own GID 8, service level 8; the last two 0xFFFF: any
-    bool operator==(const handle_key&) const = default;
-  };
 
   // What the completion queues were asked to notify of; each covers those before it.
   enum class notice : std::uint8_t { none, solicited, everything };
@@ -201,7 +197,7 @@ class verbs_adapter final : public adapter {
   void on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept;
   void on_told_of_shared(const async_event& e) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request) noexcept;
-  [[nodiscard]] ibv_ah* keep_handle(const handle_key& key, ibv_ah_attr where) noexcept;
+  [[nodiscard]] requests_so_far control_requests() const noexcept;
   [[nodiscard]] result<completion_queue*> make_queue(std::uint32_t least);
   [[nodiscard]] bool grow(completion_queue& q, std::uint32_t completions) noexcept;
   [[nodiscard]] std::uint32_t most_entries() const noexcept {
@@ -243,10 +239,7 @@ class verbs_adapter final : public adapter {
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
   std::unordered_map<std::uint64_t, verbs_listener*> listeners_;
   std::uint64_t last_listener_ = 0;
-  struct handle_hash {
-    std::size_t operator()(const handle_key& k) const noexcept;
-  };
-  std::unordered_map<handle_key, owned<ibv_ah>, handle_hash> handles_;
+  address_handles handles_;
   std::unique_ptr<control_port> control_;
   std::optional<failure> no_control_;
   std::mutex told_mutex_;

@@ -331,7 +331,9 @@ result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
   const result<void> done = modify(qp_.get(), attr, mask, "preparing the queue pair to receive");
   if (!done) return done;
   path_ = attr.ah_attr;
-  if (theirs_.control_pair != 0 && home_.control() != nullptr) to_control_ = home_.handle_to(path_);
+  if (theirs_.control_pair != 0 && home_.control() != nullptr && to_control_ == nullptr) {
+    to_control_ = home_.hold_handle(path_);
+  }
   return {};
 }
 

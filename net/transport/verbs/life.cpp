@@ -22,6 +22,7 @@ constexpr duration longest_repeat = std::chrono::milliseconds(500);
 verbs_pair::~verbs_pair() {
   set_waiting(false);
   directory_.reset();
+  if (to_control_ != nullptr) home_.let_go(*to_control_);
   home_.drop_list(*this);
   home_.drop_events(this, nullptr);
   if (placed_) home_.leave(*this, place_, number_);
@@ -229,7 +230,7 @@ void verbs_pair::say(word what, std::uint16_t count) noexcept {
                           .from_pair = number_,
                           .to_token = peer_token_,
                           .from_token = own_descriptor_ ? own_descriptor_->token : 0};
-  port->send(m, to_control_, theirs_.control_pair);
+  port->send(m, to_control_->native.get(), theirs_.control_pair);
 }
 
 void verbs_pair::on_word(const control_message& m) noexcept {

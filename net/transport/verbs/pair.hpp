@@ -227,6 +227,8 @@ class verbs_pair final : public queue_pair {
   // datagram.cpp
   void leave_groups() noexcept;
   [[nodiscard]] result<port_directory*> directory();
+  // For the request that was numbered last. Null: no way there.
+  [[nodiscard]] ibv_ah* handle_to(const datagram_address& peer) noexcept;
 
   // life.cpp: errors, closing, probing
   void enter_error(failure why) noexcept;
@@ -296,7 +298,7 @@ class verbs_pair final : public queue_pair {
   std::uint32_t peer_number_ = 0;
   std::uint32_t answers_ = 0;  // reads and atomics of the peer, in flight
   ibv_ah_attr path_{};
-  ibv_ah* to_control_ = nullptr;
+  address_handle* to_control_ = nullptr;  // held
   send_ring sends_;
   recv_table receives_;
   verbs_receive_queue* shared_ = nullptr;
