@@ -19,8 +19,9 @@ namespace detail {
 struct context_core;
 }
 
-// What is left at its default here may be set by the environment (CORDMA_SHM_RING_BYTES for
-// shm.ring_bytes, and so on) or by the JSON file that CORDMA_CONFIG names; see configuration().
+// What is not assigned here may be set by the environment (CORDMA_SHM_RING_BYTES for shm.ring_bytes, and so
+// on) or, weaker than that, by the JSON file that CORDMA_CONFIG names; see configuration(). What is assigned
+// wins over both, also where it is the default.
 struct context_options {
   // The transports to use, in the order of preference; empty: CORDMA_TRANSPORT (a list such as
   // "shm,tcp"), else all that this machine has: shm, verbs, tcp. One that is named and cannot be had

@@ -43,9 +43,9 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   worker = &w;
   home = &w.home();
   bound = where;
-  peers = options.peers;
+  how = {.peers = options.peers, .ipv6_only = options.ipv6_only};
   anchor = w.anchor();
-  const bool plain = peers == transport::peer_kind::plain;
+  const bool plain = how.peers == transport::peer_kind::plain;
   // The network's transports first: where port 0 is asked for they choose one that is free.
   std::vector<adapter_poller*> order;
   for (const auto& a : w.adapters()) {
@@ -75,12 +75,15 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
 result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) {
   result<void> none = errc::unreachable;
   for (adapter_poller* a : order) {
-    result<std::unique_ptr<transport::listener>> l = peers == transport::peer_kind::plain
-                                                         ? a->adapter().listen_plain(bound)
-                                                         : a->adapter().listen(bound);
+    result<std::unique_ptr<transport::listener>> l = a->adapter().listen_as(bound, how);
     if (l.code() == errc::unreachable) {  // not an address of this transport's network
       if (none.why().message().empty()) none = l.why();
       continue;
+    }
+    if (l.code() == errc::not_supported && how.ipv6_only) {
+      return failure{errc::not_supported,
+                     std::string(transport::name(a->domain().caps().transport)) +
+                         " cannot leave IPv4 out: set listen_options::transport to verbs"};
     }
     if (!l) return l.why();
     bound.port = (*l)->bound().port;
@@ -110,7 +113,7 @@ void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
   request->kind = via.domain().caps().transport;
   request->id = event.request;
   request->peer = std::move(event.peer);
-  request->peer_is = peers;
+  request->peer_is = how.peers;
   request->data = std::move(event.data);
   if (pending.size() >= most_pending) return;  // its destructor rejects it
   if (waiting.empty()) {

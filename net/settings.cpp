@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <concepts>
 #include <cstdlib>
 
 namespace cordma {
@@ -46,6 +47,21 @@ result<int> parse_gid_index(const std::string& text) {
 
 std::string format_gid_index(int index) { return index < 0 ? by_route : std::to_string(index); }
 
+using calls = transport::verbs_calls;
+
+// As it would be written in the environment.
+const char* text_of(calls which) {
+  switch (which) {
+    case calls::automatic: return "auto";
+    case calls::extended: return "extended";
+    case calls::plain: return "plain";
+  }
+  return "?";
+}
+const char* text_of(bool flag) { return flag ? "true" : "false"; }
+const std::string& text_of(const std::string& text) { return text; }
+std::string text_of(std::integral auto number) { return std::to_string(number); }
+
 // As subnet managers print it, 0x8001, or in decimal.
 result<std::uint16_t> parse_pkey(const std::string& text) {
   const bool hex = text.starts_with("0x") || text.starts_with("0X");
@@ -67,7 +83,7 @@ settings::settings(const context_options& from_code) : code_(from_code) {
   transport_ =
       table_.add_list("transport", {"auto"}, "the transports to use, in the order of preference",
                       {"auto", "shm", "tcp", "verbs"}, "auto");
-  shm_directory_ = table_.add_text("shm.directory", initial.shm.directory,
+  shm_directory_ = table_.add_text("shm.directory", initial.shm.directory.get(),
                                    "where processes meet; empty: a folder of this user in /tmp");
   shm_ring_bytes_ = table_.add_size("shm.ring_bytes", initial.shm.ring_bytes,
                                     "ring of a connection, per direction; a power of two",
@@ -88,14 +104,13 @@ settings::settings(const context_options& from_code) : code_(from_code) {
   }
   demand(table_.read_environment());
   take_from_code();
-  take_verbs_from_code();
   static_cast<void>(parse_gid_index(table_.get(verbs_gid_index_)).value());
   static_cast<void>(parse_pkey(table_.get(verbs_pkey_)).value());
 }
 
 void settings::declare_verbs() {
   const transport::verbs_options initial;
-  verbs_device_ = table_.add_text("verbs.device", initial.device,
+  verbs_device_ = table_.add_text("verbs.device", initial.device.get(),
                                   "as in mlx5_0 or mlx5_0:1; empty: the first with an active port");
   verbs_gid_index_ =
       table_.add_text("verbs.gid_index", format_gid_index(initial.gid_index),
@@ -127,73 +142,52 @@ void settings::declare_verbs() {
   verbs_cq_limit_ = table_.add_number(
       "verbs.cq_limit", initial.cq_limit,
       "a completion queue grows to, at most, before another is made", least_queue, largest_queue);
-  using calls = transport::verbs_calls;
-  verbs_calls_ = table_.add_choice(
-      "verbs.calls", initial.calls,
-      "extended: ibv_wr_* and ibv_cq_ex; plain: ibv_post_send and ibv_poll_cq",
-      {{"auto", calls::automatic}, {"extended", calls::extended}, {"plain", calls::plain}});
+  verbs_calls_ =
+      table_.add_choice("verbs.calls", initial.calls.get(),
+                        "extended: ibv_wr_* and ibv_cq_ex; plain: ibv_post_send and ibv_poll_cq",
+                        {{text_of(calls::automatic), calls::automatic},
+                         {text_of(calls::extended), calls::extended},
+                         {text_of(calls::plain), calls::plain}});
   verbs_relaxed_ordering_ =
       table_.add_flag("verbs.relaxed_ordering", initial.relaxed_ordering,
                       "let the device reorder its writes to registered memory");
 }
 
+template <class T>
+void settings::take(std::string_view key, const defaulted<T>& from_code) {
+  if (from_code.assigned()) demand(table_.set(key, text_of(from_code.get())));
+}
+
 void settings::take_from_code() {
-  const context_options initial;
   if (std::ranges::count(code_.transports, transport::kind::sim) != 0) {
     throw_error({errc::not_supported,
                  "the simulator is not chosen by name: pass a domain of sim::network in "
                  "context_options::domains"});
   }
   if (!code_.transports.empty()) demand(table_.set("transport", joined(code_.transports)));
-  if (code_.shm.directory != initial.shm.directory) {
-    demand(table_.set("shm.directory", code_.shm.directory));
-  }
-  if (code_.shm.ring_bytes != initial.shm.ring_bytes) {
-    demand(table_.set("shm.ring_bytes", format_size(code_.shm.ring_bytes)));
-  }
-  if (code_.shm.eager_bytes != initial.shm.eager_bytes) {
-    demand(table_.set("shm.eager_bytes", format_size(code_.shm.eager_bytes)));
-  }
-  if (code_.shm.any_user != initial.shm.any_user) {
-    demand(table_.set("shm.any_user", code_.shm.any_user ? "true" : "false"));
-  }
-  if (code_.tcp.buffer_bytes != initial.tcp.buffer_bytes) {
-    demand(table_.set("tcp.buffer_bytes", format_size(code_.tcp.buffer_bytes)));
-  }
-  if (code_.tcp.backlog != initial.tcp.backlog) {
-    demand(table_.set("tcp.backlog", std::to_string(code_.tcp.backlog)));
-  }
-}
-
-void settings::take_verbs_from_code() {
-  const transport::verbs_options initial;
+  take("shm.directory", code_.shm.directory);
+  take("shm.ring_bytes", code_.shm.ring_bytes);
+  take("shm.eager_bytes", code_.shm.eager_bytes);
+  take("shm.any_user", code_.shm.any_user);
+  take("tcp.buffer_bytes", code_.tcp.buffer_bytes);
+  take("tcp.backlog", code_.tcp.backlog);
   const transport::verbs_options& o = code_.verbs;
-  const auto set = [this](const char* key, auto value, auto otherwise) {
-    if (value != otherwise) demand(table_.set(key, std::to_string(value)));
-  };
-  if (o.device != initial.device) demand(table_.set("verbs.device", o.device));
-  if (o.gid_index != initial.gid_index) {
-    demand(table_.set("verbs.gid_index", format_gid_index(o.gid_index)));
-  }
-  set("verbs.pkey", o.pkey, initial.pkey);
-  set("verbs.service_level", o.service_level, initial.service_level);
-  set("verbs.traffic_class", o.traffic_class, initial.traffic_class);
-  set("verbs.mtu", o.mtu, initial.mtu);
-  set("verbs.timeout", o.timeout, initial.timeout);
-  set("verbs.retry_count", o.retry_count, initial.retry_count);
-  set("verbs.rnr_timer", o.rnr_timer, initial.rnr_timer);
-  set("verbs.send_depth", o.send_depth, initial.send_depth);
-  set("verbs.recv_depth", o.recv_depth, initial.recv_depth);
-  set("verbs.max_inline", o.max_inline, initial.max_inline);
-  set("verbs.cq_entries", o.cq_entries, initial.cq_entries);
-  set("verbs.cq_limit", o.cq_limit, initial.cq_limit);
-  if (o.calls != initial.calls) {
-    const bool extended = o.calls == transport::verbs_calls::extended;
-    demand(table_.set("verbs.calls", extended ? "extended" : "plain"));
-  }
-  if (o.relaxed_ordering != initial.relaxed_ordering) {
-    demand(table_.set("verbs.relaxed_ordering", o.relaxed_ordering ? "true" : "false"));
-  }
+  take("verbs.device", o.device);
+  if (o.gid_index.assigned()) demand(table_.set("verbs.gid_index", format_gid_index(o.gid_index)));
+  take("verbs.pkey", o.pkey);
+  take("verbs.service_level", o.service_level);
+  take("verbs.traffic_class", o.traffic_class);
+  take("verbs.mtu", o.mtu);
+  take("verbs.timeout", o.timeout);
+  take("verbs.retry_count", o.retry_count);
+  take("verbs.rnr_timer", o.rnr_timer);
+  take("verbs.send_depth", o.send_depth);
+  take("verbs.recv_depth", o.recv_depth);
+  take("verbs.max_inline", o.max_inline);
+  take("verbs.cq_entries", o.cq_entries);
+  take("verbs.cq_limit", o.cq_limit);
+  take("verbs.calls", o.calls);
+  take("verbs.relaxed_ordering", o.relaxed_ordering);
 }
 
 transport::verbs_options settings::verbs() const {

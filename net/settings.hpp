@@ -6,6 +6,7 @@
 #include <cordma/runtime/config.hpp>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cordma {
@@ -13,9 +14,10 @@ namespace cordma {
 // A value. `transport`, `shm.*`, `tcp.*`, `verbs.*`; CORDMA_SHM_RING_BYTES is shm.ring_bytes, and so on.
 class settings {
  public:
-  // A field of `from_code` that differs from its default counts as set by code. Then the file that
-  // CORDMA_CONFIG names, if it does, and the environment are read. Throws cordma::error, naming
-  // key, value, place and what is allowed: invalid_value, not_found, not_permitted.
+  // What wins over what: a field of `from_code` that the program assigned, be it its default once more; then the
+  // environment; then the file that CORDMA_CONFIG names; then the default. Of `transports`, which is a plain
+  // list, an empty one is not assigned. Throws cordma::error, naming key, value, place and what is allowed:
+  // invalid_value, not_found, not_permitted.
   explicit settings(const context_options& from_code);
 
   // `from_code` with everything that code left open filled in.
@@ -29,7 +31,8 @@ class settings {
  private:
   void declare_verbs();
   void take_from_code();
-  void take_verbs_from_code();
+  template <class T>
+  void take(std::string_view key, const defaulted<T>& from_code);
   [[nodiscard]] transport::verbs_options verbs() const;
 
   context_options code_;

@@ -34,6 +34,9 @@ struct listen_options {
   std::optional<transport::kind> transport;  // empty: every transport of the Context
   // plain: for programs without cordma, and for them only; on the transports that reach such peers.
   transport::peer_kind peers = transport::peer_kind::cordma;
+  // "[::]:port" and ":port" take IPv6 only, and leave the port to an IPv4 listener beside. Over verbs; with
+  // another transport of the Context in it, not_supported: narrow `transport`.
+  bool ipv6_only = false;
 };
 
 // Memory to memory on this host. Done when it returns; awaited like everything else, because not

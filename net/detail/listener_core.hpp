@@ -38,7 +38,7 @@ struct listener_core {
   worker_core* worker = nullptr;
   reactor* home = nullptr;
   transport::address bound;
-  transport::peer_kind peers = transport::peer_kind::cordma;
+  transport::listening how;
   std::shared_ptr<worker_anchor> anchor;
   std::vector<std::pair<adapter_poller*, std::unique_ptr<transport::listener>>> listeners;
   std::deque<ConnectionRequest> pending;

@@ -19,6 +19,19 @@ class in_transit {
     const std::lock_guard lock(mutex_);
     requests_.emplace(id, std::move(what));
   }
+  // The same once `hand()` has told the next owner of it, which finds it from then on, and waits for it
+  // until then. False: hand() said so, and the request is destroyed.
+  template <class Hand>
+  [[nodiscard]] bool leave(std::uint64_t id, std::unique_ptr<Request> what, Hand hand) {
+    const std::lock_guard lock(mutex_);
+    const auto place = requests_.emplace(id, nullptr).first;
+    if (hand()) {
+      place->second = std::move(what);
+      return true;
+    }
+    requests_.erase(place);
+    return false;
+  }
   // Null where it was collected before, or never left.
   [[nodiscard]] std::unique_ptr<Request> collect(std::uint64_t id) {
     const std::lock_guard lock(mutex_);

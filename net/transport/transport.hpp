@@ -19,6 +19,7 @@
 
 #include <cordma/net/transport/device_event.hpp>
 #include <cordma/net/transport/types.hpp>
+#include <cordma/runtime/defaulted.hpp>
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/result.hpp>
 
@@ -221,6 +222,12 @@ struct cm_event {
   device_event about;
 };
 
+// How to listen, beyond the address. listen_options in net/worker.hpp says what each means.
+struct listening {
+  peer_kind peers = peer_kind::cordma;
+  bool ipv6_only = false;
+};
+
 // Bound to one thread. Destroy its queue pairs, receive queues and listeners first.
 class adapter {
  public:
@@ -253,10 +260,10 @@ class adapter {
 
   // `private_data` within the capabilities, checked by the caller. in_use: somebody listens there.
   virtual result<std::unique_ptr<listener>> listen(const address& where) = 0;
-  // The same for peer_kind::plain: whoever asks there is taken for one.
-  virtual result<std::unique_ptr<listener>> listen_plain(const address& where) {
-    static_cast<void>(where);
-    return errc::not_supported;
+  // not_supported: what is asked for beyond the address is not to be had here.
+  virtual result<std::unique_ptr<listener>> listen_as(const address& where, const listening& how) {
+    const bool plain = how.peers == peer_kind::plain;
+    return plain || how.ipv6_only ? errc::not_supported : listen(where);
   }
   // Returns at once; established, rejected or failed follows, within connect_timeout. May resolve
   // names. unreachable at once means: nobody there by this transport, try another.
@@ -334,18 +341,23 @@ class domain {
   virtual result<std::unique_ptr<adapter>> open(reactor& home) = 0;
 };
 
-// The transports without a header of their own. `shm`: same host, same user.
+// The transports without a header of their own. A field that a program assigns is the program's choice, also where
+// it assigns the default; the others are what the environment and a file say, if they do (net/settings.hpp).
+// `shm`: same host, same user.
 struct shm_options {
-  std::string directory;               // of the rendezvous sockets; empty: per user, in /tmp
-  std::uint32_t ring_bytes = 1 << 18;  // per direction and connection, a power of two
-  std::uint32_t eager_bytes = 8192;    // longer messages are fetched from the sender's memory
-  bool any_user = false;               // accept peers of other users
+  defaulted<std::string> directory{by_default,
+                                   ""};  // of the rendezvous sockets; empty: per user, in /tmp
+  // Per direction and connection, a power of two.
+  defaulted<std::uint32_t> ring_bytes{by_default, 1 << 18};
+  // Longer messages are fetched from the sender's memory.
+  defaulted<std::uint32_t> eager_bytes{by_default, 8192};
+  defaulted<bool> any_user{by_default, false};  // accept peers of other users
 };
 [[nodiscard]] result<std::shared_ptr<domain>> make_shm(const shm_options& options);
 
 struct tcp_options {
-  std::uint32_t buffer_bytes = 1 << 18;  // staging per connection
-  int backlog = 128;
+  defaulted<std::uint32_t> buffer_bytes{by_default, 1 << 18};  // staging per connection
+  defaulted<int> backlog{by_default, 128};
 };
 [[nodiscard]] result<std::shared_ptr<domain>> make_tcp(const tcp_options& options);
 
@@ -358,22 +370,30 @@ enum class verbs_calls : std::uint8_t {
 
 // What operators set for a fabric; zero, or what is written here, leaves it to the device and the route.
 struct verbs_options {
-  std::string device;               // "mlx5_0" or "mlx5_0:1"; empty: the first with an active port
-  int gid_index = -1;               // of the port's table; -1: by the route to the peer
-  std::uint16_t pkey = 0xffff;      // the partition
-  std::uint8_t service_level = 0;   // 0 ... 15
-  std::uint8_t traffic_class = 0;   // DSCP and ECN bits of RoCE v2
-  std::uint32_t mtu = 0;            // bytes, at most; 0: what the path carries
-  std::uint8_t timeout = 0;         // of an acknowledgement, 4.096 us * 2^n; 0: from peer_timeout
-  std::uint8_t retry_count = 7;     // times that a request without acknowledgement is repeated
-  std::uint8_t rnr_timer = 0;       // code 1 ... 31 of the specification; 0: from rnr_timer
-  std::uint32_t send_depth = 0;     // of every queue pair, at least; 0: as the program says
-  std::uint32_t recv_depth = 0;     // likewise
-  std::uint32_t max_inline = 256;   // bytes that a request may carry in itself, at most
-  std::uint32_t cq_entries = 4096;  // of a completion queue, when it is made
-  std::uint32_t cq_limit = 65536;   // it grows to, at most, before another is made
-  verbs_calls calls = verbs_calls::automatic;
-  bool relaxed_ordering = false;  // let the device reorder its writes to registered memory
+  // "mlx5_0" or "mlx5_0:1"; empty: the first with an active port.
+  defaulted<std::string> device{by_default, ""};
+  defaulted<int> gid_index{by_default, -1};  // of the port's table; -1: by the route to the peer
+  defaulted<std::uint16_t> pkey{by_default, 0xffff};     // the partition
+  defaulted<std::uint8_t> service_level{by_default, 0};  // 0 ... 15
+  defaulted<std::uint8_t> traffic_class{by_default, 0};  // DSCP and ECN bits of RoCE v2
+  defaulted<std::uint32_t> mtu{by_default, 0};           // bytes, at most; 0: what the path carries
+  // Of an acknowledgement, 4.096 us * 2^n; 0: from peer_timeout.
+  defaulted<std::uint8_t> timeout{by_default, 0};
+  // Times that a request without acknowledgement is repeated.
+  defaulted<std::uint8_t> retry_count{by_default, 7};
+  // Code 1 ... 31 of the specification; 0: from rnr_timer.
+  defaulted<std::uint8_t> rnr_timer{by_default, 0};
+  // Of every queue pair, at least; 0: as the program says.
+  defaulted<std::uint32_t> send_depth{by_default, 0};
+  defaulted<std::uint32_t> recv_depth{by_default, 0};
+  defaulted<std::uint32_t> max_inline{by_default,
+                                      256};  // bytes that a request may carry in itself, at most
+  defaulted<std::uint32_t> cq_entries{by_default, 4096};  // of a completion queue, when it is made
+  defaulted<std::uint32_t> cq_limit{by_default,
+                                    65536};  // it grows to, at most, before another is made
+  defaulted<verbs_calls> calls{by_default, verbs_calls::automatic};
+  // Let the device reorder its writes to registered memory.
+  defaulted<bool> relaxed_ordering{by_default, false};
   // A protection domain of the program's own, to be used instead of a new one: on its device, which
   // `device` may narrow to a port. Borrowed: neither it nor its ibv_context is ever closed here, and
   // their asynchronous events stay the program's to read. Both must outlive the domain.

@@ -5,6 +5,7 @@
 
 #include <cordma/net/transport/transport.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <thread>
@@ -157,6 +158,51 @@ TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest i
   CHECK(value_of("verbs.mtu") == "1k");
   CHECK(value_of("verbs.calls") == "plain");
   CHECK(value_of("verbs.retry_count") == "7");
+}
+
+TEST_CASE("I4: what code assigns wins over the environment, also where it is the default") {
+  const environment transports("CORDMA_TRANSPORT", "shm,tcp");
+  const environment ring("CORDMA_SHM_RING_BYTES", "1m");
+  const environment eager("CORDMA_SHM_EAGER_BYTES", "0");
+  const environment backlog("CORDMA_TCP_BACKLOG", "7");
+  const environment gid("CORDMA_VERBS_GID_INDEX", "3");
+  const environment pkey("CORDMA_VERBS_PKEY", "0x8001");
+  const environment device("CORDMA_VERBS_DEVICE", "mlx5_0");
+  const environment calls("CORDMA_VERBS_CALLS", "plain");
+  const environment ordering("CORDMA_VERBS_RELAXED_ORDERING", "true");
+  const context_options initial;
+  context_options o;
+  o.shm = {.ring_bytes = initial.shm.ring_bytes.get()};
+  o.tcp.backlog = initial.tcp.backlog.get();
+  o.verbs.gid_index = -1;
+  o.verbs.pkey = 0xffff;
+  o.verbs.device = "";
+  o.verbs.calls = transport::verbs_calls::automatic;
+  o.verbs.relaxed_ordering = false;
+  const Context c(o);
+  const std::vector<config_entry>& all = c.configuration();
+  for (const char* key : {"shm.ring_bytes", "tcp.backlog", "verbs.gid_index", "verbs.pkey",
+                          "verbs.device", "verbs.calls", "verbs.relaxed_ordering"}) {
+    CAPTURE(std::string(key));
+    const auto at = std::ranges::find(all, key, &config_entry::key);
+    REQUIRE(at != all.end());
+    CHECK(at->source == config_source::code);
+    if (at->key == "verbs.pkey") continue;  // 65535 is 0xffff
+    CHECK(at->value == at->default_value);
+  }
+  const auto open = std::ranges::find(all, "shm.eager_bytes", &config_entry::key);
+  CHECK(open->source == config_source::environment);
+  CHECK(open->value == "0");
+}
+
+TEST_CASE("M7: what a transport cannot leave out of a listener is said, not passed over") {
+  context_options o;
+  o.transports = {transport::kind::tcp, transport::kind::shm};
+  Context context(o);
+  Worker worker(context);
+  const result<Listener> refused = worker.listen("[::]:0", {.transport = {}, .ipv6_only = true});
+  CHECK(refused.code() == errc::not_supported);
+  CHECK(refused.why().message().find("set listen_options::transport") != std::string::npos);
 }
 
 TEST_CASE("B1: what was left out by default is listed with its reason") {

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <new>
+#include <optional>
 
 #include "session.hpp"
 
@@ -18,6 +19,7 @@ using namespace cordma::test;
 namespace {
 
 const applies heap_can_fail{counts_allocations, "TSan's operator new cannot be made to fail"};
+const applies on_a_device = only_on(transport::kind::verbs, "it takes a device");
 constexpr std::array<failing, 2> manners{failing::once, failing::from_then_on};
 constexpr std::uint64_t most = 5000;  // allocations; no session takes as many
 
@@ -104,4 +106,36 @@ TEST_CASE("G3: the n-th allocation of a session fails, for every n [shm]" * heap
 }
 TEST_CASE("G3: the n-th allocation of a session fails, for every n [tcp]" * heap_can_fail) {
   each_manner(fail_each_of_session, transport::kind::tcp);
+}
+
+// On a device, in the virtual machine.
+TEST_CASE("G3: the n-th allocation of making Contexts and Workers fails, for every n [verbs]" *
+          heap_can_fail * on_a_device) {
+  each_manner(fail_each_of_opening, transport::kind::verbs);
+}
+TEST_CASE("G3: the n-th allocation of a session fails, for every n [verbs]" * heap_can_fail *
+          on_a_device) {
+  each_manner(fail_each_of_session, transport::kind::verbs);
+}
+
+TEST_CASE("G3: a connection that ends while there is no memory ends as always [verbs]" *
+          heap_can_fail * on_a_device) {
+  for (const bool gracefully : {true, false}) {
+    CAPTURE(gracefully);
+    stage s({}, transport::kind::verbs);
+    s.play(
+        [](stage& on, bool in_peace) -> task<> {
+          wire w = co_await connect(on);
+          std::optional<state_operation> closing;
+          if (in_peace) closing.emplace(w.server.close().start());
+          fail_allocation(1, failing::from_then_on);
+          if (!in_peace) w.server.abort();
+          while (w.client.state() != endpoint_state::closed) co_await yield();
+          while (w.server.state() != endpoint_state::closed) co_await yield();
+          fail_allocation(0);
+          const errc expected = in_peace ? errc::not_connected : errc::connection_reset;
+          CHECK(w.client.first_cause()->code() == expected);
+        },
+        gracefully);
+  }
 }

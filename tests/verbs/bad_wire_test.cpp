@@ -1,5 +1,6 @@
 // Two hosts and a wire that loses, delays, overtakes and falls silent for a while: whatever is carried out
 // over RC arrives right, in order and once.
+#include "read_watch.hpp"
 #include "two_hosts.hpp"
 
 #include <doctest/doctest.h>
@@ -346,6 +347,36 @@ task<> lose_answers(side* here) {
   }
 }
 
+// The client reads as much as it can at once, over a way that is long enough for all of it to be under way.
+task<> read_at_once(side* here, std::uint32_t depth) {
+  constexpr std::size_t reads = 48;
+  constexpr std::size_t each = 64;  // bytes
+  endpoint_options o = patient(10);
+  o.read_depth = depth;
+  Endpoint e = co_await meet(here, port, o);
+  MemoryRegion offered = here->memory(reads * each);
+  fill(offered.bytes(), on_server() ? of_server : of_client);
+  const RemoteMemory theirs = co_await swap_blobs(here, &e, offered);
+  if (on_server()) {
+    const netem wire("delay 20ms");
+    co_await await_end(&e);
+    co_return;
+  }
+  MemoryRegion in = here->memory(reads * each);
+  read_watch wire;
+  std::vector<send_operation> under_way;
+  for (std::size_t i = 0; i < reads; ++i) {
+    const RemoteSlice from = theirs.slice(i * each, each).value();
+    under_way.push_back(e.read(from, in.all().part(i * each, each)).start());
+  }
+  for (send_operation& one : under_way) co_await one;
+  CHECK(filled(in.bytes(), of_server));
+  const read_watch::counted passed = wire.count();
+  CHECK(passed.reads == reads);
+  CHECK(passed.at_a_time == depth);
+  co_await e.close();
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -385,6 +416,15 @@ TEST_CASE(
     "arrives") {
   side here;
   here.worker.run(write_through(&here));
+}
+
+TEST_CASE(
+    "M5: with a read depth of 1 the device has one read on the wire at a time, with 16 sixteen") {
+  for (const std::uint32_t depth : {1U, 16U}) {
+    CAPTURE(depth);
+    side here;
+    here.worker.run(read_at_once(&here, depth));
+  }
 }
 
 // Its rxe_comp.c takes a plain acknowledgement with the number of an atomic for the end of that, as if it

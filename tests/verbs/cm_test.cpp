@@ -1,4 +1,6 @@
 // What the connection manager says, agrees to and leaves behind.
+#include "raw_id.hpp"
+
 #include <doctest/doctest.h>
 #include <support/process.hpp>
 #include <support/stage.hpp>
@@ -225,6 +227,53 @@ TEST_CASE("M7: a port whose listener has gone is listened on again, while its co
     co_await client.send(out);
     co_await receiving;
   });
+}
+
+// Which is why listeners have no option for it.
+TEST_CASE("M7: the kernel lets two share an address that both may use again, and neither listen") {
+  const auto may_again = [](raw_id& id) {
+    int on = 1;
+    return rdma_set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on);
+  };
+  raw_id holder;
+  raw_id second;
+  sockaddr_in place = raw_id::self(0);
+  REQUIRE(may_again(holder) == 0);
+  REQUIRE(rdma_bind_addr(holder.get(), reinterpret_cast<sockaddr*>(&place)) == 0);
+  place = raw_id::self(holder.port());
+  REQUIRE(may_again(second) == 0);
+  CHECK(rdma_bind_addr(second.get(), reinterpret_cast<sockaddr*>(&place)) == 0);
+  CHECK(rdma_listen(second.get(), 1) != 0);
+  CHECK(errno == EADDRINUSE);
+}
+
+namespace {
+
+// Who asks there is told to this listener.
+task<> leads_to(stage* on, const std::string host, Listener* listener) {
+  const std::string where = host + ":" + std::to_string(listener->bound().port);
+  connect_operation connecting = on->client().connect(where).start();
+  ConnectionRequest request = co_await listener->next();
+  Endpoint server = co_await request.accept();
+  Endpoint client = co_await connecting;
+}
+
+}  // namespace
+
+TEST_CASE("M7: a listener of IPv6 only leaves its port to one of IPv4") {
+  const char* const v6 = std::getenv("RDMA_HOST_SELF_V6");
+  REQUIRE(v6 != nullptr);
+  stage s;
+  s.play(
+      [](stage& on, const std::string own_v6) -> task<> {
+        Listener both = on.server().listen("[::]:0").value();
+        CHECK(on.server().listen(on.server_address(both.bound().port)).code() == errc::in_use);
+        Listener six = on.server().listen("[::]:0", {.transport = {}, .ipv6_only = true}).value();
+        Listener four = on.server().listen(on.server_address(six.bound().port)).value();
+        co_await leads_to(&on, own_v6, &six);
+        co_await leads_to(&on, own_host(), &four);
+      },
+      "[" + std::string(v6) + "]");
 }
 
 namespace {

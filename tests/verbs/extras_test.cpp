@@ -96,6 +96,30 @@ TEST_CASE("Q7: null regions and device memory are said to be there where they ca
   if (on_chip != nullptr) ibv_free_dm(on_chip);
 }
 
+TEST_CASE("A2: enhanced connections (ECE) are said to be there where a queue pair tells of them") {
+  const asked a;
+  ibv_cq* const queue = ibv_create_cq(a.device, 1, nullptr, nullptr, 0);
+  REQUIRE(queue != nullptr);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = queue;
+  init.cap.max_send_wr = init.cap.max_recv_wr = 1;
+  init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+  init.qp_type = IBV_QPT_RC;
+  ibv_qp* const pair = ibv_create_qp(a.pd, &init);
+  REQUIRE(pair != nullptr);
+  ibv_ece ece{};
+  const int told = ibv_query_ece(pair, &ece);
+  CHECK(a.on_device("enhanced connections") == (told == 0));
+  ece = {.vendor_id = 0x2c9, .options = 1, .comp_mask = 0};
+  const int set = ibv_set_ece(pair, &ece);
+  if (told != 0) {
+    CHECK(told == EOPNOTSUPP);
+    CHECK(set == EOPNOTSUPP);
+  }
+  CHECK(ibv_destroy_qp(pair) == 0);
+  CHECK(ibv_destroy_cq(queue) == 0);
+}
+
 TEST_CASE("Q10: thread domains and import are said to be there where they can be had") {
   const asked a;
   ibv_td_init_attr attr{};
@@ -161,6 +185,8 @@ TEST_CASE("Q12: whether a process may fork is said") {
   CHECK((report.find("safe, the kernel copies for the child") != std::string::npos) == unneeded);
 }
 
+// That the device refuses the real calls is held above: ibv_open_xrcd (L10), ibv_create_srq_ex with tags and
+// ibv_reg_dmabuf_mr (Q4, Q5), ibv_alloc_null_mr and ibv_alloc_dm (Q7), ibv_query_ece and ibv_set_ece (A2).
 TEST_CASE("A2: whatever the device lacks, or cordma does not offer, is not_supported by name") {
   const asked a;
   for (const transport::verbs::extra& e : a.extras) {
@@ -168,7 +194,11 @@ TEST_CASE("A2: whatever the device lacks, or cordma does not offer, is not_suppo
     const errc expected = e.on_device && e.offered ? errc::ok : errc::not_supported;
     CHECK(a.context.require(e.name).code() == expected);
   }
-  CHECK(a.context.require("XRC").code() == errc::not_supported);
+  for (const char* name : {"XRC", "null regions", "device memory", "dmabuf regions",
+                           "enhanced connections", "tag matching"}) {
+    CAPTURE(std::string(name));
+    CHECK(a.context.require(name).code() == errc::not_supported);
+  }
   CHECK(a.context.require("shared receive queues").ok());
   CHECK(a.context.require("wings").code() == errc::invalid_value);
 }

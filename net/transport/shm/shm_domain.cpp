@@ -129,12 +129,12 @@ namespace cordma::transport {
 result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   namespace here = cordma::transport::shm;
   shm_options o = options;
-  if (!std::has_single_bit(o.ring_bytes) || o.ring_bytes < here::least_ring_bytes ||
+  if (!std::has_single_bit(o.ring_bytes.get()) || o.ring_bytes < here::least_ring_bytes ||
       o.ring_bytes > here::most_ring_bytes) {
     return failure{errc::invalid_value, "shm ring_bytes is " + std::to_string(o.ring_bytes) +
                                             ": use a power of two from 4096 to 268435456"};
   }
-  o.eager_bytes = std::min(o.eager_bytes, o.ring_bytes / 4 - 64);
+  o.eager_bytes = std::min(o.eager_bytes.get(), o.ring_bytes / 4 - 64);
   result<std::string> directory = here::rendezvous_directory(o.directory, o.any_user);
   if (!directory) return directory.why();
   result<unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);

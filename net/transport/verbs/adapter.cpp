@@ -17,7 +17,6 @@
 namespace cordma::transport::verbs {
 namespace {
 
-constexpr std::size_t most_handles = 1U << 16;  // peers that datagrams went to
 constexpr int most_ready = 8;
 
 void make_nonblocking(int fd) noexcept { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
@@ -25,7 +24,7 @@ void make_nonblocking(int fd) noexcept { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETF
 }  // namespace
 
 verbs_adapter::verbs_adapter(std::shared_ptr<verbs_domain> owner, reactor& home)
-    : owner_(std::move(owner)), home_(home) {}
+    : owner_(std::move(owner)), home_(home), handles_(owner_->pd()) {}
 
 result<void> verbs_adapter::prepare() {
   epoll_ = unique_fd(::epoll_create1(EPOLL_CLOEXEC));
@@ -64,7 +63,6 @@ verbs_adapter::~verbs_adapter() {
   owner_->leave(*this);
   incoming_.clear();
   control_.reset();
-  handles_.clear();
   CORDMA_REQUIRE_OP(by_number_.size(), ==, 0U);
   for (const auto& q : queues_) {
     if (q->unacknowledged != 0) ibv_ack_cq_events(q->queue.get(), q->unacknowledged);
@@ -89,7 +87,7 @@ void verbs_adapter::watch_no_more(std::uint64_t what) noexcept {
 
 result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
   const std::uint32_t entries =
-      std::min(std::max(least, owner_->options().cq_entries), most_entries());
+      std::min(std::max(least, owner_->options().cq_entries.get()), most_entries());
   auto q = std::make_unique<completion_queue>(
       polled_queue(owner_->hardware(), entries, channel_.get(), this));
   if (!q->queue.is_open()) {
@@ -109,7 +107,7 @@ result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
 }
 
 bool verbs_adapter::grow(completion_queue& q, std::uint32_t completions) noexcept {
-  const std::uint32_t most = std::min(owner_->options().cq_limit, most_entries());
+  const std::uint32_t most = std::min(owner_->options().cq_limit.get(), most_entries());
   const std::uint32_t least = q.promised + completions;
   if (least > most || !q.queue.grow(std::clamp(2 * q.queue.entries(), least, most))) return false;
   armed_ = notice::none;
@@ -248,8 +246,8 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
   const bool own_queue = own && e.what == IBV_EVENT_CQ_ERR;
   if (!own_queue && e.what != IBV_EVENT_DEVICE_FATAL) return;
   if (own_queue) bury(e.element);
-  const failure why{errc::driver,
-                    std::string("the RDMA device reports: ") + ibv_event_type_str(e.what)};
+  const failure why =
+      failure::of(errc::driver, {"the RDMA device reports: ", ibv_event_type_str(e.what)});
   for (const seat& s : seats_) {
     if (s.pair != nullptr) s.pair->device_gone(why);
   }
@@ -323,6 +321,13 @@ void verbs_adapter::push_event(cm_event event) {
   events_ready_ = true;
 }
 
+void verbs_adapter::push_event(event_place& place, cm_event event) noexcept {
+  CORDMA_REQUIRE(!place.empty());
+  place.front() = std::move(event);
+  events_.splice(events_.end(), place);
+  events_ready_ = true;
+}
+
 void verbs_adapter::drop_events(const queue_pair* pair, const listener* from) noexcept {
   std::erase_if(events_, [pair, from](const cm_event& e) {
     return (pair != nullptr && e.pair == pair) || (from != nullptr && e.from == from);
@@ -344,43 +349,26 @@ control_port* verbs_adapter::control() {
   return control_.get();
 }
 
-std::size_t verbs_adapter::handle_hash::operator()(const handle_key& k) const noexcept {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  std::memcpy(&low, &k.gid[0], sizeof low);
-  std::memcpy(&high, &k.gid[8], sizeof high);
-  return static_cast<std::size_t>((low ^ (high * 0x9E3779B97F4A7C15ULL) ^ k.rest) *
-                                  0xD1B54A32D192ED03ULL);
+requests_so_far verbs_adapter::control_requests() const noexcept {
+  return control_ != nullptr ? control_->requests() : requests_so_far();
 }
 
-ibv_ah* verbs_adapter::handle_to(const ibv_ah_attr& where) noexcept {
+address_handle* verbs_adapter::hold_handle(const ibv_ah_attr& where) noexcept {
   const handle_key key{.gid = to_bytes(where.grh.dgid),
                        .rest = (std::uint32_t{where.dlid} << 16) |
                                (std::uint32_t{where.grh.sgid_index} << 8) | where.sl};
-  const auto at = handles_.find(key);
-  return at != handles_.end() ? at->second.get() : keep_handle(key, where);
+  address_handle* h = handles_.find(key, control_requests());
+  if (h == nullptr) h = handles_.make(key, where, control_requests());
+  if (h != nullptr) handles_.hold(*h);
+  return h;
 }
 
-ibv_ah* verbs_adapter::handle_to(const datagram_address& peer) noexcept {
-  const handle_key key{.gid = peer.gid, .rest = (std::uint32_t{peer.lid} << 16) | 0xFFFFU};
-  const auto at = handles_.find(key);
-  if (at != handles_.end()) [[likely]]
-    return at->second.get();
-  ibv_ah_attr path = datagram_path(*owner_, &peer.gid);
-  path.grh.dgid = to_gid(peer.gid);
-  path.dlid = peer.lid;
-  return keep_handle(key, path);
-}
+void verbs_adapter::let_go(address_handle& h) noexcept { handles_.let_go(h, control_requests()); }
 
-ibv_ah* verbs_adapter::keep_handle(const handle_key& key, ibv_ah_attr where) noexcept {
-  if (handles_.size() >= most_handles) return nullptr;
-  owned<ibv_ah> made(ibv_create_ah(owner_->pd(), &where));
-  if (made == nullptr) return nullptr;
-  try {
-    return handles_.emplace(key, std::move(made)).first->second.get();
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
+address_handle* verbs_adapter::known_handle(const datagram_address& peer) noexcept {
+  address_handle* const known = handles_.find_any(peer.gid, peer.lid, control_requests());
+  if (known != nullptr || !owner_->has_gid(peer.gid)) return known;
+  return handles_.make(key_to(peer), path_to(*owner_, peer), control_requests());
 }
 
 }  // namespace cordma::transport::verbs

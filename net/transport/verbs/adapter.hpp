@@ -1,6 +1,7 @@
 // One thread's completion queues, connections and events.
 #pragma once
 
+#include <cordma/net/transport/verbs/address_handles.hpp>
 #include <cordma/net/transport/verbs/connecting.hpp>
 #include <cordma/net/transport/verbs/domain.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
@@ -8,7 +9,7 @@
 #include <cordma/runtime/list.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,6 +33,10 @@ struct completion_batch {
   ibv_wc* next = taken.data();  // to be told
   ibv_wc* end = taken.data();
 };
+
+// Room for an event that has to be told though no memory is left.
+using event_place = std::list<cm_event>;
+[[nodiscard]] inline event_place reserve_event() { return event_place(1); }
 
 struct queue_link : list_node {
   explicit queue_link(verbs_receive_queue& q) noexcept : owner(&q) {}
@@ -76,11 +81,9 @@ class verbs_adapter final : public adapter {
   }
 
   result<std::unique_ptr<listener>> listen(const address& where) override {
-    return listen_for(peer_kind::cordma, where);
+    return listen_as(where, {});
   }
-  result<std::unique_ptr<listener>> listen_plain(const address& where) override {
-    return listen_for(peer_kind::plain, where);
-  }
+  result<std::unique_ptr<listener>> listen_as(const address& where, const listening& how) override;
   result<std::unique_ptr<queue_pair>> connect(const address& to, const queue_pair_options& options,
                                               std::span<const std::byte> private_data) override;
   result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
@@ -130,6 +133,8 @@ class verbs_adapter final : public adapter {
   void end_users_of(const verbs_receive_queue& q, const failure& why) noexcept;
 
   void push_event(cm_event event);
+  // REQUIRES a place that nothing was put into.
+  void push_event(event_place& place, cm_event event) noexcept;
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
   void drop_events(const receive_queue& queue) noexcept;
   // While anybody waits for rdma_cm, every poll looks at it.
@@ -147,13 +152,17 @@ class verbs_adapter final : public adapter {
   }
   // Null where the device refuses one, and why_no_control() says why.
   [[nodiscard]] control_port* control();
+  // Null where nobody has asked for it.
+  [[nodiscard]] control_port* control_there_is() const noexcept { return control_.get(); }
   // Whose completion queue the device has given up: all queue pairs end, and the next ones get another.
   void bury(const void* queue) noexcept;
   [[nodiscard]] const failure& why_no_control() const noexcept { return *no_control_; }
-  // Kept for the life of the adapter. Null where the device refuses.
-  [[nodiscard]] ibv_ah* handle_to(const ibv_ah_attr& where) noexcept;
-  // For datagrams: goes out by the own GID that suits theirs.
-  [[nodiscard]] ibv_ah* handle_to(const datagram_address& peer) noexcept;
+  // To the control port of a peer; the caller's until let_go(). Null where the device refuses.
+  [[nodiscard]] address_handle* hold_handle(const ibv_ah_attr& where) noexcept;
+  void let_go(address_handle& h) noexcept;
+  // To answer who is no peer: one that a connection had lately, or to this host. Null otherwise: the address may be
+  // made up, and to ask for its neighbour takes up to a second.
+  [[nodiscard]] address_handle* known_handle(const datagram_address& peer) noexcept;
   void close(const verbs_listener& l, owned_id id) noexcept;
   [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
 
@@ -161,13 +170,6 @@ class verbs_adapter final : public adapter {
   static constexpr unsigned polls_per_look = 64;
   static constexpr unsigned acknowledged_at_once = 64;
   static constexpr std::uint64_t watch_channel = 0, watch_cm = 1, watch_device = 2, watch_told = 3;
-
-  struct handle_key {
-    gid_bytes gid;
-    std::uint32_t
-        rest;  // LID 16, index of the own GID 8, service level 8; the last two 0xFFFF: any
-    bool operator==(const handle_key&) const = default;
-  };
 
   // What the completion queues were asked to notify of; each covers those before it.
   enum class notice : std::uint8_t { none, solicited, everything };
@@ -181,13 +183,11 @@ class verbs_adapter final : public adapter {
   void read_told() noexcept;
   void on_told(const async_event& e) noexcept;
   void report(const async_event& e) noexcept;
-  void on_news(const cm_news& news);
-  void on_request(const cm_news& news, verbs_listener* from);
+  void on_request(const cm_news& news, verbs_listener* from) noexcept;
   // As a connect_request; `user` is what the program said in its private data.
   [[nodiscard]] cm_event take_in(owned_id id, const cm_news& news, peer_kind whom,
                                  const hello& theirs, std::span<const std::byte> user,
                                  verbs_listener* from);
-  [[nodiscard]] result<std::unique_ptr<listener>> listen_for(peer_kind whom, const address& where);
   std::size_t take_from(completion_queue& q) noexcept;
   void tell(completion_batch& batch) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
@@ -196,8 +196,8 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   void on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept;
   void on_told_of_shared(const async_event& e) noexcept;
-  [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
-  [[nodiscard]] ibv_ah* keep_handle(const handle_key& key, ibv_ah_attr where) noexcept;
+  [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request) noexcept;
+  [[nodiscard]] requests_so_far control_requests() const noexcept;
   [[nodiscard]] result<completion_queue*> make_queue(std::uint32_t least);
   [[nodiscard]] bool grow(completion_queue& q, std::uint32_t completions) noexcept;
   [[nodiscard]] std::uint32_t most_entries() const noexcept {
@@ -235,14 +235,11 @@ class verbs_adapter final : public adapter {
   std::vector<shared_seat> shared_seats_;
   list<queue_link> completed_shared_;
   post_list staged_;
-  std::deque<cm_event> events_;
+  std::list<cm_event> events_;
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
   std::unordered_map<std::uint64_t, verbs_listener*> listeners_;
   std::uint64_t last_listener_ = 0;
-  struct handle_hash {
-    std::size_t operator()(const handle_key& k) const noexcept;
-  };
-  std::unordered_map<handle_key, owned<ibv_ah>, handle_hash> handles_;
+  address_handles handles_;
   std::unique_ptr<control_port> control_;
   std::optional<failure> no_control_;
   std::mutex told_mutex_;

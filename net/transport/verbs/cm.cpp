@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -39,6 +40,21 @@ void refuse(rdma_cm_id* id, const private_data& bytes) noexcept {
 void refuse(const incoming& client, std::span<const std::byte> data) noexcept {
   const bool plain = client.kind == peer_kind::plain;
   refuse(client.id.get(), plain ? without_head(data) : encode(of_kind(hello_kind::reject), data));
+}
+
+void set_port(sockaddr* a, std::uint16_t port) noexcept {
+  if (a->sa_family == AF_INET) reinterpret_cast<sockaddr_in*>(a)->sin_port = htons(port);
+  if (a->sa_family == AF_INET6) reinterpret_cast<sockaddr_in6*>(a)->sin6_port = htons(port);
+}
+
+// Whether it is the port that is not to be had: rdma_cm says the same of an address that no device has, and of one
+// whose port somebody listens to on every address.
+bool can_bind(rdma_event_channel* cm, socket_address at) noexcept {
+  set_port(at.get(), 0);
+  rdma_cm_id* raw = nullptr;
+  if (rdma_create_id(cm, &raw, nullptr, RDMA_PS_TCP) != 0) return false;
+  const owned_id id(raw);
+  return rdma_bind_addr(raw, at.get()) == 0;
 }
 
 failure cannot_listen(int code, const address& where) {
@@ -192,7 +208,7 @@ void verbs_adapter::close(const verbs_listener& l, owned_id id) noexcept {
 }
 
 result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token, rdma_port_space space,
-                           const address& where) {
+                           const address& where, const listening& how) {
   result<std::vector<socket_address>> places = resolve(where, true);
   if (!places) return places.why();
   rdma_cm_id* raw = nullptr;
@@ -207,20 +223,26 @@ result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token, rdma_p
     any.sin6_port = htons(where.port);
     std::memcpy(&at.storage, &any, at.length = sizeof any);
   }
-  if (rdma_bind_addr(raw, at.get()) != 0 ||
+  int on = 1;
+  if ((how.ipv6_only &&
+       rdma_set_option(raw, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof on) != 0) ||
+      rdma_bind_addr(raw, at.get()) != 0 ||
       rdma_listen(raw, static_cast<int>(post_list_length * 4)) != 0) {
-    return cannot_listen(errno, where);
+    const int code = errno;
+    const bool port_is_taken = code == EADDRNOTAVAIL && where.port != 0 && can_bind(cm, at);
+    return cannot_listen(port_is_taken ? EADDRINUSE : code, where);
   }
   return id;
 }
 
-result<std::unique_ptr<listener>> verbs_adapter::listen_for(peer_kind whom, const address& where) {
+result<std::unique_ptr<listener>> verbs_adapter::listen_as(const address& where,
+                                                           const listening& how) {
   const std::uint64_t number = ++last_listener_;
   const cm_token token{cm_token::kind::listener, number};
-  result<owned_id> id = listen_at(cm_.get(), token, RDMA_PS_TCP, where);
+  result<owned_id> id = listen_at(cm_.get(), token, RDMA_PS_TCP, where, how);
   if (!id) return id.why();
   const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(id->get()))};
-  auto made = std::make_unique<verbs_listener>(*this, number, whom, std::move(*id), bound);
+  auto made = std::make_unique<verbs_listener>(*this, number, how.peers, std::move(*id), bound);
   listeners_.emplace(number, made.get());
   return std::unique_ptr<listener>(std::move(made));
 }
@@ -244,7 +266,7 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::connect(const address& to,
   return std::unique_ptr<queue_pair>(std::move(made));
 }
 
-std::unique_ptr<incoming> verbs_adapter::claim(std::uint64_t request) {
+std::unique_ptr<incoming> verbs_adapter::claim(std::uint64_t request) noexcept {
   const auto at = incoming_.find(request);
   if (at == incoming_.end()) return owner_->requests().collect(request);
   std::unique_ptr<incoming> found = std::move(at->second);
@@ -298,10 +320,12 @@ result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& t
   std::unique_ptr<incoming> client = claim(request);
   if (client == nullptr) return no_such_request();
   client->from = nullptr;
+  rdma_cm_id* const id = client->id.get();
   // Here, where every event of it was acknowledged; from now on the other adapter hears of it.
-  if (other != this && rdma_migrate_id(client->id.get(), other->cm()) != 0)
-    return no_such_request();
-  owner_->requests().leave(request, std::move(client));
+  const auto move = [id, other, this] {
+    return other == this || rdma_migrate_id(id, other->cm()) == 0;
+  };
+  if (!owner_->requests().leave(request, std::move(client), move)) return no_such_request();
   return request;
 }
 
@@ -351,7 +375,7 @@ bool verbs_adapter::read_cm() noexcept {
   return found;
 }
 
-void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
+void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) noexcept {
   owned_id id(news.id);
   const bool ours = leads_by(id.get(), owner_->hardware());
   const bool plain = from != nullptr && from->whom() == peer_kind::plain;
@@ -362,7 +386,12 @@ void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) {
     const bool other = d.what == decoded_hello::outcome::other_version;
     return refuse(id.get(), encode(of_kind(other ? hello_kind::mismatch : hello_kind::reject), {}));
   }
-  push_event(take_in(std::move(id), news, from->whom(), d.value, d.user, from));
+  try {
+    event_place place = reserve_event();
+    push_event(place, take_in(std::move(id), news, from->whom(), d.value, d.user, from));
+  } catch (const std::bad_alloc&) {
+    return;  // its identifier has gone, and so the client hears a no
+  }
 }
 
 cm_event verbs_adapter::take_in(owned_id id, const cm_news& news, peer_kind whom,

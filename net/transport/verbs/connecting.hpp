@@ -100,7 +100,8 @@ struct socket_address {
                                          const std::string& peer, duration patience);
 // in_use, unreachable.
 [[nodiscard]] result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token,
-                                         rdma_port_space space, const address& where);
+                                         rdma_port_space space, const address& where,
+                                         const listening& how);
 // Whether it is of the domain's device and port.
 [[nodiscard]] bool leads_by(const rdma_cm_id* id, const device& own) noexcept;
 // The address that a GID stands for, to bind to.

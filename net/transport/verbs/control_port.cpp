@@ -34,6 +34,13 @@ ibv_ah_attr datagram_path(const verbs_domain& d, const gid_bytes* like) noexcept
   return path;
 }
 
+ibv_ah_attr path_to(const verbs_domain& d, const datagram_address& peer) noexcept {
+  ibv_ah_attr path = datagram_path(d, &peer.gid);
+  path.grh.dgid = to_gid(peer.gid);
+  path.dlid = peer.lid;
+  return path;
+}
+
 control_port::~control_port() {
   qp_.reset();
   if (queue_ == nullptr) return;
@@ -144,14 +151,14 @@ void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
 void control_port::answer_unknown(const control_message& m, const ibv_wc& wc,
                                   std::span<const std::byte, grh_bytes> header) noexcept {
   const gid_bytes sender = sender_of(header);
-  ibv_ah* const to = home_.handle_to(datagram_address{.gid = sender, .lid = wc.slid});
+  const address_handle* const to = home_.known_handle({.gid = sender, .lid = wc.slid});
   if (to == nullptr) return;
   send({.what = m.what == word::goodbye ? word::heard : word::unknown,
         .to_pair = m.from_pair,
         .from_pair = m.to_pair,
         .to_token = m.from_token,
         .from_token = m.to_token},
-       to, wc.src_qp);
+       to->native.get(), wc.src_qp);
 }
 
 }  // namespace cordma::transport::verbs

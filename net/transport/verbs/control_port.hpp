@@ -16,6 +16,9 @@ class control_port {
   [[nodiscard]] result<void> make();
   [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
   [[nodiscard]] const ibv_cq* queue() const noexcept { return queue_; }
+  [[nodiscard]] requests_so_far requests() const noexcept {
+    return {.posted = sent_, .done = done_};
+  }
   // Dropped where too many are under way.
   void send(const control_message& m, ibv_ah* to, std::uint32_t to_port) noexcept;
   void on_completion(const work_id& id, const ibv_wc& wc) noexcept;
@@ -48,5 +51,6 @@ class control_port {
 [[nodiscard]] int start_datagrams(ibv_qp* qp) noexcept;
 // Where datagrams to this GID or LID go out, by the domain's options.
 [[nodiscard]] ibv_ah_attr datagram_path(const verbs_domain& d, const gid_bytes* like) noexcept;
+[[nodiscard]] ibv_ah_attr path_to(const verbs_domain& d, const datagram_address& peer) noexcept;
 
 }  // namespace cordma::transport::verbs

@@ -176,7 +176,7 @@ bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint6
   if (!datagrams()) return true;
   datagram_address to;
   if (!decode(*r.to, to)) return false;
-  wr.wr.ud = {.ah = home_.handle_to(to),
+  wr.wr.ud = {.ah = handle_to(to),
               .remote_qpn = to.group ? group_pair : r.to->queue_pair,
               .remote_qkey = r.to->qkey};
   return wr.wr.ud.ah != nullptr;

@@ -94,6 +94,15 @@ int verbs_pair::post_datagram(std::uint32_t place) noexcept {
   return ibv_post_recv(qp_.get(), &wr, &bad);
 }
 
+ibv_ah* verbs_pair::handle_to(const datagram_address& peer) noexcept {
+  const handle_key key = key_to(peer);
+  const requests_so_far now{.posted = sends_.posted - 1, .done = sends_.done};
+  address_handle* h = room_->handles.find(key, now);
+  if (h == nullptr) [[unlikely]]
+    h = room_->handles.make(key, path_to(home_.owner(), peer), now);
+  return h != nullptr ? h->native.get() : nullptr;
+}
+
 // False: what came is longer than the receive. It is lost, and the receive waits for the next one, or has
 // failed.
 bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept {

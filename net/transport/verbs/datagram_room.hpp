@@ -1,7 +1,8 @@
-// What a datagram port keeps for its receives: room for the header ahead of each datagram and for what
-// does not fit, and where each receive lands, so that it can be posted again.
+// What a datagram port keeps: for its receives room for the header ahead of each datagram and for what does not
+// fit, and where each receive lands, so that it can be posted again; for its sends the ways to its peers.
 #pragma once
 
+#include <cordma/net/transport/verbs/address_handles.hpp>
 #include <cordma/net/transport/verbs/device.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
 #include <cordma/net/transport/verbs/posting.hpp>
@@ -14,6 +15,7 @@ struct datagram_room {
         bytes(new std::byte[std::size_t{depth} * grh_bytes + longest]()),
         region(register_bytes(pd, bytes.get(), std::size_t{depth} * grh_bytes + longest,
                               IBV_ACCESS_LOCAL_WRITE)),
+        handles(pd),
         overflow(bytes.get() + std::size_t{depth} * grh_bytes),
         receives(new kept[depth]()) {}
 
@@ -45,6 +47,7 @@ struct datagram_room {
   std::uint32_t overflow_bytes;
   std::unique_ptr<std::byte[]> bytes;
   owned<ibv_mr> region;  // null: no memory
+  address_handles handles;
   std::byte* overflow;
   std::unique_ptr<kept[]> receives;
 };

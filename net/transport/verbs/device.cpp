@@ -224,7 +224,7 @@ result<device> borrow_device(const filter& wanted, const verbs_options& options)
   d.context = owned_or_borrowed<ibv_context>(options.pd->context, unless_borrowed{true});
   d.name = ibv_get_device_name(d.context->device);
   if (!wanted.name.empty() && wanted.name != d.name) {
-    return failure{errc::invalid_value, "verbs.device \"" + options.device +
+    return failure{errc::invalid_value, "verbs.device \"" + options.device.get() +
                                             "\" is not the device of the protection domain, " +
                                             d.name};
   }
@@ -264,7 +264,7 @@ result<device> open_device(const verbs_options& options) {
     if (*usable) return d;
   }
   if (tried.empty()) {
-    return failure{errc::not_found, "verbs.device \"" + options.device +
+    return failure{errc::not_found, "verbs.device \"" + options.device.get() +
                                         "\" is not here; this machine has " + names(list)};
   }
   return failure{errc::not_supported, "no RDMA device can be used: " + tried.substr(2)};
@@ -303,7 +303,7 @@ capabilities describe(const device& d, const verbs_options& options) {
   }
   c.max_message = d.port_attributes.max_msg_sz;
   c.max_datagram = mtu_bytes(static_cast<std::uint8_t>(d.port_attributes.active_mtu));
-  if (options.mtu != 0) c.max_datagram = std::min(c.max_datagram, options.mtu);
+  if (options.mtu != 0) c.max_datagram = std::min(c.max_datagram, options.mtu.get());
   c.max_connect_data = most_request_data;
   c.max_accept_data = most_accept_data;
   c.event_driven = true;

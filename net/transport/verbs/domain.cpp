@@ -62,6 +62,12 @@ std::optional<ibv_gid_entry> verbs_domain::choose_gid(const gid_bytes* like) con
   return verbs::choose_gid(gids_, options_.gid_index, like);
 }
 
+bool verbs_domain::has_gid(const gid_bytes& gid) const noexcept {
+  const std::lock_guard lock(gid_mutex_);
+  return std::ranges::any_of(gids_,
+                             [&gid](const ibv_gid_entry& e) { return to_bytes(e.gid) == gid; });
+}
+
 void verbs_domain::reload_gids() noexcept {
   try {
     std::vector<ibv_gid_entry> now = read_gids(device_.context.get(), device_.port);
@@ -114,8 +120,8 @@ ibv_mr* verbs_domain::native_mr(std::uint32_t lkey) noexcept {
 
 result<queue_pair_options> verbs_domain::grant(const queue_pair_options& asked) const {
   queue_pair_options o = asked;
-  o.send_depth = std::max(asked.send_depth, options_.send_depth);
-  o.recv_depth = std::max(asked.recv_depth, options_.recv_depth);
+  o.send_depth = std::max(asked.send_depth, options_.send_depth.get());
+  o.recv_depth = std::max(asked.recv_depth, options_.recv_depth.get());
   return transport::grant(o, caps_);
 }
 

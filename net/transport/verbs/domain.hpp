@@ -36,6 +36,7 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   [[nodiscard]] const verbs_options& options() const noexcept { return options_; }
   // By the options, of the GIDs that the port has now.
   [[nodiscard]] std::optional<ibv_gid_entry> choose_gid(const gid_bytes* like) const;
+  [[nodiscard]] bool has_gid(const gid_bytes& gid) const noexcept;
   // Options as they will be granted, or what is wrong with them.
   [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked) const;
 

@@ -45,6 +45,18 @@ bool has_dmabuf(ibv_pd* pd) noexcept {
   return made != nullptr || errno == EBADF;
 }
 
+bool has_ece(ibv_context* context, ibv_pd* pd) noexcept {
+  const owned<ibv_cq> queue(ibv_create_cq(context, 1, nullptr, nullptr, 0));
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = queue.get();
+  init.cap.max_send_wr = init.cap.max_recv_wr = 1;
+  init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+  init.qp_type = IBV_QPT_RC;
+  const owned<ibv_qp> made(pd != nullptr && queue != nullptr ? ibv_create_qp(pd, &init) : nullptr);
+  ibv_ece asked{};
+  return made != nullptr && ibv_query_ece(made.get(), &asked) == 0;
+}
+
 bool can_be_imported(ibv_context* context) noexcept {
   ibv_context* const made = ibv_import_device(context->cmd_fd);
   if (made != nullptr) ibv_close_device(made);
@@ -80,6 +92,7 @@ std::vector<extra> ask_extras(ibv_context* context) {
           {"on-demand paging", on_demand, false},
           {"null regions", has_null_regions(pd.get()), false},
           {"device memory", x.max_dm_size > 0, false},
+          {"enhanced connections", has_ece(context, pd.get()), false},
           {"thread domains", has_thread_domains(context), false},
           {"import by other processes", can_be_imported(context), false},
           {"remote flush", flag_ex(flush_global | flush_persistent), false},

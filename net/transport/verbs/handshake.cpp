@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -27,17 +28,18 @@ result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
 
 }  // namespace
 
-hello verbs_pair::greeting(hello_kind kind) const noexcept {
+hello verbs_pair::greeting(hello_kind kind) const {
   const verbs_domain& domain = home_.owner();
   const verbs_options& options = domain.options();
   const auto active = static_cast<std::uint8_t>(domain.hardware().port_attributes.active_mtu);
   control_port* const control = home_.control();
-  return {.kind = kind,
-          .type = options_.type,
-          .mtu = options.mtu != 0 ? std::min(mtu_code(options.mtu), active) : active,
-          .rnr_timer = options.rnr_timer != 0 ? options.rnr_timer : rnr_code(options_.rnr_timer),
-          .rights = options_.remote_access,
-          .control_pair = control != nullptr ? control->number() : 0};
+  return {
+      .kind = kind,
+      .type = options_.type,
+      .mtu = options.mtu != 0 ? std::min(mtu_code(options.mtu), active) : active,
+      .rnr_timer = options.rnr_timer != 0 ? options.rnr_timer.get() : rnr_code(options_.rnr_timer),
+      .rights = options_.remote_access,
+      .control_pair = control != nullptr ? control->number() : 0};
 }
 
 void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
@@ -54,11 +56,15 @@ void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
 
 void verbs_pair::try_next_candidate() noexcept {
   phase_ = phase::resolving;
-  while (handshake_->next < handshake_->candidates.size()) {
-    id_.reset();
-    const result<void> trying = try_candidate(handshake_->candidates[handshake_->next++]);
-    if (trying) return;
-    handshake_->last = trying.why();
+  try {
+    while (handshake_->next < handshake_->candidates.size()) {
+      id_.reset();
+      const result<void> trying = try_candidate(handshake_->candidates[handshake_->next++]);
+      if (trying) return;
+      handshake_->last = trying.why();
+    }
+  } catch (const std::bad_alloc&) {
+    handshake_->last = errc::no_memory;
   }
   never_came_up(cm_event::type::failed, handshake_->last, {});
 }
@@ -77,8 +83,16 @@ void verbs_pair::next_or_fail(failure why) noexcept {
   try_next_candidate();
 }
 
-void verbs_pair::on_news(const cm_news& news) {
+void verbs_pair::on_news(const cm_news& news) noexcept {
   if (datagrams()) return directory_ != nullptr ? directory_->on_news(news) : void();
+  try {
+    follow(news);
+  } catch (const std::bad_alloc&) {
+    out_of_memory();
+  }
+}
+
+void verbs_pair::follow(const cm_news& news) {
   switch (news.what) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
       if (phase_ == phase::resolving) on_resolved();
@@ -146,7 +160,7 @@ void verbs_pair::request() {
   }
 }
 
-void verbs_pair::agree(const hello& theirs, const read_depths& reads) noexcept {
+void verbs_pair::agree(const hello& theirs, const read_depths& reads) {
   theirs_ = theirs;
   mtu_ = std::min(greeting(hello_kind::accept).mtu, theirs.mtu);
   answers_ = std::max(std::min(options_.read_depth, reads.theirs), 1U);
@@ -156,7 +170,7 @@ void verbs_pair::agree(const hello& theirs, const read_depths& reads) noexcept {
 // With a peer that says nothing of itself: rdma_cm has both sides' depths and the path's MTU, and gives a
 // queue pair the right to be written, and to be read where it answers reads. The pause before a message
 // is offered again is the one that this side would ask for.
-void verbs_pair::agree_unsaid(const read_depths& reads) noexcept {
+void verbs_pair::agree_unsaid(const read_depths& reads) {
   hello theirs = greeting(hello_kind::accept);
   theirs.control_pair = 0;
   theirs.rights = reads.ours != 0 ? all_remote : access::remote_write;
@@ -186,7 +200,8 @@ void verbs_pair::on_response(const cm_news& news) {
     ready = failure::from_os(errno, "completing the connection to " + peer_);
   }
   if (!ready) return never_came_up(cm_event::type::failed, ready.why(), {});
-  came_up(plain() ? news.bytes() : d.user);
+  const std::span<const std::byte> said = plain() ? news.bytes() : d.user;
+  came_up({said.begin(), said.end()});
 }
 
 void verbs_pair::on_refusal(const cm_news& news) {
@@ -316,7 +331,9 @@ result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
   const result<void> done = modify(qp_.get(), attr, mask, "preparing the queue pair to receive");
   if (!done) return done;
   path_ = attr.ah_attr;
-  if (theirs_.control_pair != 0 && home_.control() != nullptr) to_control_ = home_.handle_to(path_);
+  if (theirs_.control_pair != 0 && home_.control() != nullptr && to_control_ == nullptr) {
+    to_control_ = home_.hold_handle(path_);
+  }
   return {};
 }
 
@@ -324,7 +341,7 @@ result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
   const verbs_options& options = home_.owner().options();
   const std::uint8_t retries = home_.owner().hardware().retries(options.retry_count);
   timeout_code_ =
-      options.timeout != 0 ? options.timeout : timeout_code(options_.peer_timeout, retries);
+      options.timeout != 0 ? options.timeout.get() : timeout_code(options_.peer_timeout, retries);
   silence_ = silence_of(options_.peer_timeout, timeout_code_, retries);
   attr.timeout = timeout_code_;
   attr.retry_cnt = retries;

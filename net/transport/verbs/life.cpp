@@ -6,7 +6,7 @@
 #include <cordma/net/transport/verbs/receive_queue.hpp>
 
 #include <algorithm>
-#include <exception>
+#include <new>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -22,6 +22,7 @@ constexpr duration longest_repeat = std::chrono::milliseconds(500);
 verbs_pair::~verbs_pair() {
   set_waiting(false);
   directory_.reset();
+  if (to_control_ != nullptr) home_.let_go(*to_control_);
   home_.drop_list(*this);
   home_.drop_events(this, nullptr);
   if (placed_) home_.leave(*this, place_, number_);
@@ -59,8 +60,8 @@ void verbs_pair::set_waiting(bool on) noexcept {
   home_.add_waiting(on ? 1 : -1);
 }
 
-failure verbs_pair::reset(const char* how) const {
-  return {errc::connection_reset, "the connection to " + peer_ + " broke: " + how};
+failure verbs_pair::reset(const char* how) const noexcept {
+  return failure::of(errc::connection_reset, {"the connection to ", peer_, " broke: ", how});
 }
 
 void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept {
@@ -68,10 +69,10 @@ void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_
   if (status == wc_status::wr_flush_err) {
     return enter_error(reset("the device put it into error"));
   }
-  std::string what = op == opcode::recv
-                         ? "a message from " + peer_ + " could not be received"
-                         : std::string(transport::name(op)) + " to " + peer_ + " failed";
-  failure why{to_errc(status), std::move(what)};
+  const errc code = to_errc(status);
+  failure why = op == opcode::recv
+                    ? failure::of(code, {"a message from ", peer_, " could not be received"})
+                    : failure::of(code, {transport::name(op), " to ", peer_, " failed"});
   why.with_status(static_cast<std::uint16_t>(status), vendor_err);
   enter_error(std::move(why));
 }
@@ -93,12 +94,7 @@ void verbs_pair::enter_error(failure why) noexcept {
     home_.drop_list(*this);
   }
   if (established_ || datagrams()) {
-    cm_event e;
-    e.what = cm_event::type::disconnected;
-    e.pair = this;
-    e.why = std::move(why);
-    e.peer = peer_;
-    home_.push_event(std::move(e));
+    tell(end_place_, cm_event::type::disconnected, std::move(why), {});
   }
   if (qp_ != nullptr) set_error_state();
   // The peer learns it at once, whether or not it was told goodbye.
@@ -134,38 +130,55 @@ void verbs_pair::revoke() noexcept {
 void verbs_pair::never_came_up(cm_event::type what, failure why,
                                std::span<const std::byte> data) noexcept {
   if (failed_) return;
-  cm_event e;
-  e.what = what;
-  e.pair = this;
-  e.why = std::move(why);
-  e.data.assign(data.begin(), data.end());
-  e.peer = peer_;
-  home_.push_event(std::move(e));
+  std::vector<std::byte> said;
+  try {
+    said.assign(data.begin(), data.end());
+  } catch (const std::bad_alloc&) {
+    said.clear();  // what happened is told without what the peer had to say to it
+  }
+  tell(end_place_, what, std::move(why), std::move(said));
   handshake_.reset();
   enter_error(errc::not_connected);
   id_.reset();
   revoke();
 }
 
-void verbs_pair::came_up(std::span<const std::byte> data) {
+// Coming up and the end are told in any case, and where it must be without the peer's name.
+void verbs_pair::tell(event_place& place, cm_event::type what, failure why,
+                      std::vector<std::byte> data) noexcept {
+  cm_event e;
+  e.what = what;
+  e.pair = this;
+  e.why = std::move(why);
+  e.data = std::move(data);
+  try {
+    e.peer = peer_;
+  } catch (const std::bad_alloc&) {
+    e.peer.clear();
+  }
+  home_.push_event(place, std::move(e));
+}
+
+void verbs_pair::out_of_memory() noexcept {
+  if (established_) return enter_error(errc::no_memory);
+  never_came_up(cm_event::type::failed, errc::no_memory, {});
+}
+
+void verbs_pair::came_up(std::vector<std::byte> data) noexcept {
   phase_ = phase::open;
   established_ = true;
   set_waiting(false);
   handshake_.reset();
   home_.home().remove(timer_);
   home_.home().remove(repeat_);
-  cm_event e;
-  e.what = cm_event::type::established;
-  e.pair = this;
-  e.data.assign(data.begin(), data.end());
-  e.peer = peer_;
-  home_.push_event(std::move(e));
+  tell(up_place_, cm_event::type::established, errc::ok, std::move(data));
   watch_peer();
 }
 
 void verbs_pair::abort() noexcept {
   if (!established_ && !failed_ && !datagrams()) return disconnect();
-  enter_error({errc::connection_reset, "the connection to " + peer_ + " was aborted here"});
+  enter_error(
+      failure::of(errc::connection_reset, {"the connection to ", peer_, " was aborted here"}));
   if (!awaits_last()) revoke();
 }
 
@@ -189,7 +202,8 @@ void verbs_pair::disconnect() noexcept {
 
 void verbs_pair::advance_close() noexcept {
   if (phase_ != phase::closing || !sends_.idle()) return;
-  const failure closed{errc::not_connected, "the connection to " + peer_ + " was closed here"};
+  const failure closed =
+      failure::of(errc::not_connected, {"the connection to ", peer_, " was closed here"});
   if (datagrams()) return enter_error({errc::not_connected, "this side closed the port"});
   if (to_control_ == nullptr) return enter_error(closed);
   phase_ = phase::goodbye_sent;
@@ -208,14 +222,15 @@ void verbs_pair::say_goodbye() noexcept {
 }
 
 void verbs_pair::say(word what, std::uint16_t count) noexcept {
-  if (to_control_ == nullptr) return;
+  control_port* const port = home_.control_there_is();
+  if (to_control_ == nullptr || port == nullptr) return;
   const control_message m{.what = what,
                           .count = count,
                           .to_pair = peer_number_,
                           .from_pair = number_,
                           .to_token = peer_token_,
                           .from_token = own_descriptor_ ? own_descriptor_->token : 0};
-  home_.control()->send(m, to_control_, theirs_.control_pair);
+  port->send(m, to_control_->native.get(), theirs_.control_pair);
 }
 
 void verbs_pair::on_word(const control_message& m) noexcept {
@@ -235,9 +250,10 @@ void verbs_pair::on_word(const control_message& m) noexcept {
       if (phase_ == phase::attaching) {
         return never_came_up(
             cm_event::type::failed,
-            {errc::connection_aborted,
-             peer_ + " does not know this descriptor: it is of another queue pair, "
-                     "or the peer was restarted"},
+            failure::of(errc::connection_aborted,
+                        {peer_,
+                         " does not know this descriptor: it is of another queue pair, or the "
+                         "peer was restarted"}),
             {});
       }
       if (carrying() && id_ == nullptr) enter_error(reset("the peer ended it"));
@@ -248,7 +264,7 @@ void verbs_pair::on_word(const control_message& m) noexcept {
       break;
     case word::goodbye: break;
   }
-  const failure closed{errc::not_connected, "the connection was closed by " + peer_};
+  const failure closed = failure::of(errc::not_connected, {"the connection was closed by ", peer_});
   peer_said_goodbye_ = true;
   switch (phase_) {
     case phase::accepting: came_up({}); [[fallthrough]];
@@ -278,22 +294,23 @@ void verbs_pair::on_async(ibv_event_type what) noexcept {
 }
 
 void verbs_pair::on_timer() noexcept {
+  // Too short to take memory.
   const auto ms = [](duration d) {
-    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(d).count()) + " ms";
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
   };
   switch (phase_) {
     case phase::dead: return revoke();
     case phase::goodbye_sent:
-      return enter_error(
-          {errc::not_connected, "the connection to " + peer_ +
-                                    " was closed here; no answer to the goodbye within " +
-                                    ms(options_.peer_timeout)});
+      return enter_error(failure::of(
+          errc::not_connected,
+          {"the connection to ", peer_, " was closed here; no answer to the goodbye within ",
+           ms(options_.peer_timeout), " ms"}));
     default: break;
   }
-  never_came_up(
-      cm_event::type::failed,
-      failure{errc::timed_out, peer_ + " did not answer within " + ms(options_.connect_timeout)},
-      {});
+  never_came_up(cm_event::type::failed,
+                failure::of(errc::timed_out, {peer_, " did not answer within ",
+                                              ms(options_.connect_timeout), " ms"}),
+                {});
 }
 
 void verbs_pair::on_repeat() noexcept {

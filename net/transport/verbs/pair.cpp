@@ -16,6 +16,7 @@ verbs_pair::verbs_pair(verbs_adapter& home, const queue_pair_options& granted)
       takes_usual_(granted.type == service::rc),
       sends_(granted.send_depth),
       receives_(granted.recv_depth),
+      last_place_(granted.shared != nullptr ? reserve_event() : event_place()),
       timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_timer(); }),
       repeat_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_repeat(); }) {}
 
@@ -26,8 +27,8 @@ result<void> verbs_pair::make() {
     if (from == nullptr) {
       return failure{errc::invalid_value, "`shared` is of another Worker or transport"};
     }
+    from->enter();
     shared_ = from;
-    shared_->enter();
   }
   result<ibv_cq*> queue = home_.promise(options_.send_depth + options_.recv_depth + 1);
   if (!queue) return queue.why();

@@ -131,7 +131,7 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] result<void> answer(incoming& client, std::span<const std::byte> data);
   // service::ud: to where it sends and receives.
   [[nodiscard]] result<void> open_port();
-  void on_news(const cm_news& news);
+  void on_news(const cm_news& news) noexcept;
   void on_word(const control_message& m) noexcept;
   void on_async(ibv_event_type what) noexcept;
   // First; where both are false on_completion() is for it.
@@ -151,6 +151,7 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] bool receives_from(const verbs_receive_queue& q) const noexcept {
     return shared_ == &q;
   }
+  void tell_last_receive() noexcept;
   void device_gone(const failure& why) noexcept { enter_error(why); }
 
  private:
@@ -226,6 +227,8 @@ class verbs_pair final : public queue_pair {
   // datagram.cpp
   void leave_groups() noexcept;
   [[nodiscard]] result<port_directory*> directory();
+  // For the request that was numbered last. Null: no way there.
+  [[nodiscard]] ibv_ah* handle_to(const datagram_address& peer) noexcept;
 
   // life.cpp: errors, closing, probing
   void enter_error(failure why) noexcept;
@@ -233,7 +236,10 @@ class verbs_pair final : public queue_pair {
   void fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept;
   void revoke() noexcept;
   void never_came_up(cm_event::type what, failure why, std::span<const std::byte> data) noexcept;
-  void came_up(std::span<const std::byte> data);
+  void came_up(std::vector<std::byte> data) noexcept;
+  void tell(event_place& place, cm_event::type what, failure why,
+            std::vector<std::byte> data) noexcept;
+  void out_of_memory() noexcept;
   void say_goodbye() noexcept;
   void advance_close() noexcept;
   void say(word what, std::uint16_t count = 0) noexcept;
@@ -243,19 +249,20 @@ class verbs_pair final : public queue_pair {
   void probe() noexcept;
   void watch_arrivals() noexcept;
   void set_waiting(bool on) noexcept;
-  [[nodiscard]] failure reset(const char* how) const;
+  [[nodiscard]] failure reset(const char* how) const noexcept;
 
   // handshake.cpp: coming up
   void try_next_candidate() noexcept;
   [[nodiscard]] result<void> try_candidate(const socket_address& to);
   void next_or_fail(failure why) noexcept;
+  void follow(const cm_news& news);
   void on_resolved();
   void request();
   void on_response(const cm_news& news);
   void on_refusal(const cm_news& news);
-  [[nodiscard]] hello greeting(hello_kind kind) const noexcept;
-  void agree(const hello& theirs, const read_depths& reads) noexcept;
-  void agree_unsaid(const read_depths& reads) noexcept;
+  [[nodiscard]] hello greeting(hello_kind kind) const;
+  void agree(const hello& theirs, const read_depths& reads);
+  void agree_unsaid(const read_depths& reads);
   [[nodiscard]] result<void> ask_path(ibv_qp_state state, ibv_qp_attr& attr, int& mask) const;
   [[nodiscard]] failure hung_up() const;
   [[nodiscard]] result<void> make_ready(std::uint32_t peer_number);
@@ -291,11 +298,14 @@ class verbs_pair final : public queue_pair {
   std::uint32_t peer_number_ = 0;
   std::uint32_t answers_ = 0;  // reads and atomics of the peer, in flight
   ibv_ah_attr path_{};
-  ibv_ah* to_control_ = nullptr;
+  address_handle* to_control_ = nullptr;  // held
   send_ring sends_;
   recv_table receives_;
   verbs_receive_queue* shared_ = nullptr;
   bool had_last_ = false;  // nothing comes out of shared_ any more
+  event_place up_place_ = reserve_event();
+  event_place end_place_ = reserve_event();
+  event_place last_place_;  // with shared_
   pair_link completed_link_{*this};
   timed timer_;   // the end of patience: connecting, closing, flushing
   timed repeat_;  // control datagrams that may get lost; probing

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -18,7 +19,7 @@ port_directory::~port_directory() { home_.add_waiting(-static_cast<int>(lookups_
 // ---- being found ----
 
 result<address> port_directory::bind(const address& where) {
-  result<owned_id> id = listen_at(home_.cm(), token_of(port_), RDMA_PS_UDP, where);
+  result<owned_id> id = listen_at(home_.cm(), token_of(port_), RDMA_PS_UDP, where, {});
   if (!id) return id.why();
   bound_.push_back(std::move(*id));
   return address{.host = where.host, .port = ntohs(rdma_get_src_port(bound_.back().get()))};
@@ -40,6 +41,7 @@ void port_directory::answer(rdma_cm_id* who) noexcept {
 result<std::uint64_t> port_directory::resolve(const address& to) {
   result<std::vector<socket_address>> candidates = verbs::resolve(to, false);
   if (!candidates) return candidates.why();
+  lookups_.reserve(lookups_.size() + 1);
   auto l = std::make_unique<lookup>(*this);
   const std::uint64_t number = l->number = ++last_number_;
   l->to = to.text();
@@ -56,32 +58,44 @@ void port_directory::forget(std::uint64_t request) noexcept {
   home_.add_waiting(-static_cast<int>(gone));
 }
 
-void port_directory::try_next(lookup& l) {
-  while (l.next < l.candidates.size()) {
-    l.id.reset();
-    const socket_address& to = l.candidates[l.next++];
-    result<owned_id> asked = resolve_address(home_.cm(), home_.owner(), token_of(port_),
-                                             RDMA_PS_UDP, to, port_.actual().connect_timeout);
-    if (asked) {
-      l.id = std::move(*asked);
-      return;
+void port_directory::try_next(lookup& l) noexcept {
+  try {
+    while (l.next < l.candidates.size()) {
+      l.id.reset();
+      const socket_address& to = l.candidates[l.next++];
+      result<owned_id> asked = resolve_address(home_.cm(), home_.owner(), token_of(port_),
+                                               RDMA_PS_UDP, to, port_.actual().connect_timeout);
+      if (asked) {
+        l.id = std::move(*asked);
+        return;
+      }
+      l.last = asked.why();
     }
-    l.last = asked.why();
+  } catch (const std::bad_alloc&) {
+    l.last = errc::no_memory;
   }
   tell(l, l.last, {});
 }
 
-void port_directory::next_or_fail(lookup& l, failure why) {
+void port_directory::next_or_fail(lookup& l, failure why) noexcept {
   l.last = std::move(why);
   try_next(l);
 }
 
-void port_directory::on_news(const cm_news& news) {
+void port_directory::on_news(const cm_news& news) noexcept {
   if (news.what == RDMA_CM_EVENT_CONNECT_REQUEST) return answer(news.id);
   const auto at =
       std::ranges::find_if(lookups_, [&](const auto& l) { return l->id.get() == news.id; });
   if (at == lookups_.end()) return;
   lookup& l = **at;
+  try {
+    follow(l, news);
+  } catch (const std::bad_alloc&) {
+    tell(l, errc::no_memory, {});
+  }
+}
+
+void port_directory::follow(lookup& l, const cm_news& news) {
   switch (news.what) {
     case RDMA_CM_EVENT_ADDR_RESOLVED: {
       result<void> asked =
@@ -118,18 +132,18 @@ void port_directory::on_unreachable(lookup& l, int status) {
 }
 
 void port_directory::give_up(lookup& l) noexcept {
-  tell(l, {errc::timed_out, l.to + " does not answer: check address and fabric"}, {});
+  tell(l, failure::of(errc::timed_out, {l.to, " does not answer: check address and fabric"}), {});
 }
 
-void port_directory::tell(lookup& l, failure why, const datagram_peer& found) {
+void port_directory::tell(lookup& l, failure why, const datagram_peer& found) noexcept {
   cm_event e;
   e.what = cm_event::type::resolved;
   e.pair = &port_;
   e.request = l.number;
   e.why = std::move(why);
-  e.peer = l.to;
+  e.peer = std::move(l.to);
   e.port = found;
-  home_.push_event(std::move(e));
+  home_.push_event(l.place, std::move(e));
   forget(l.number);
 }
 

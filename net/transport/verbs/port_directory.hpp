@@ -19,7 +19,7 @@ class port_directory {
   [[nodiscard]] result<std::uint64_t> resolve(const address& to);
   void forget(std::uint64_t request) noexcept;
   // What rdma_cm tells of the identifiers here, and of who asks for this port.
-  void on_news(const cm_news& news);
+  void on_news(const cm_news& news) noexcept;
 
  private:
   struct lookup : timer {
@@ -36,15 +36,17 @@ class port_directory {
     std::size_t next = 0;
     failure last{errc::unreachable};
     owned_id id;
+    event_place place = reserve_event();
   };
 
   void answer(rdma_cm_id* who) noexcept;
-  void try_next(lookup& l);
-  void next_or_fail(lookup& l, failure why);
+  void follow(lookup& l, const cm_news& news);
+  void try_next(lookup& l) noexcept;
+  void next_or_fail(lookup& l, failure why) noexcept;
   void on_unreachable(lookup& l, int status);
   void give_up(lookup& l) noexcept;
   // The end of a lookup.
-  void tell(lookup& l, failure why, const datagram_peer& found);
+  void tell(lookup& l, failure why, const datagram_peer& found) noexcept;
 
   verbs_adapter& home_;
   verbs_pair& port_;

@@ -157,7 +157,7 @@ void verbs_receive_queue::tell_low() noexcept {
 void verbs_receive_queue::on_async(ibv_event_type what) noexcept {
   if (what == IBV_EVENT_SRQ_LIMIT_REACHED) return tell_low();
   home_.end_users_of(
-      *this, {errc::driver, std::string("the RDMA device reports: ") + ibv_event_type_str(what)});
+      *this, failure::of(errc::driver, {"the RDMA device reports: ", ibv_event_type_str(what)}));
 }
 
 // ---- its queue pairs ----
@@ -175,12 +175,7 @@ void verbs_receive_queue::end(verbs_pair& p) noexcept {
 void verbs_receive_queue::tell_ended() noexcept {
   const auto first_later =
       std::ranges::find_if(ended_, [this](const ending& e) { return e.after > taken_; });
-  std::for_each(ended_.begin(), first_later, [this](const ending& e) {
-    cm_event last;
-    last.what = cm_event::type::last_receive;
-    last.pair = e.pair;
-    home_.push_event(std::move(last));
-  });
+  std::for_each(ended_.begin(), first_later, [](const ending& e) { e.pair->tell_last_receive(); });
   ended_.erase(ended_.begin(), first_later);
 }
 
@@ -326,6 +321,13 @@ void verbs_pair::last_receive() noexcept {
   home_.drain(shared_->completions());
   had_last_ = true;
   shared_->end(*this);
+}
+
+void verbs_pair::tell_last_receive() noexcept {
+  cm_event last;
+  last.what = cm_event::type::last_receive;
+  last.pair = this;
+  home_.push_event(last_place_, std::move(last));
 }
 
 bool verbs_pair::let_go() noexcept {

@@ -11,6 +11,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <initializer_list>
 
 namespace cordma::transport {
@@ -355,6 +356,14 @@ void add_extras(text& out, ibv_context* context) {
   out.field(2, "fork", fork_rule());
 }
 
+// Empty where the driver does not say.
+std::string board_of(const ibv_device& device) {
+  std::ifstream file(std::string(device.ibdev_path) + "/board_id");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
 void add_device(text& out, ibv_device* device) {
   out.line(0, "hca_id:\t%s", ibv_get_device_name(device));
   const owned<ibv_context> context(ibv_open_device(device));
@@ -371,6 +380,8 @@ void add_device(text& out, ibv_device* device) {
   out.field(1, "vendor_id", hex(a.vendor_id, 4));
   out.number(1, "vendor_part_id", a.vendor_part_id);
   out.field(1, "hw_ver", hex(a.hw_ver, 1));
+  const std::string board = board_of(*device);
+  if (!board.empty()) out.field(1, "board_id", board);
   out.number(1, "phys_port_cnt", a.phys_port_cnt);
   out.field(1, "max_mr_size", hex(a.max_mr_size, 1));
   out.field(1, "page_size_cap", hex(a.page_size_cap, 1));
