@@ -208,8 +208,9 @@ void worker_core::remove(completion_sink& s) noexcept { sinks_[s.sink_number] = 
 
 bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
   if (options.shared == nullptr) return true;
-  return static_cast<const completion_sink*>(options.shared->user)->kind ==
-         static_cast<std::size_t>(over);
+  // One that is nobody's is for the transport to refuse.
+  const auto* const sink = static_cast<const completion_sink*>(options.shared->user);
+  return sink == nullptr || sink->kind == static_cast<std::size_t>(over);
 }
 
 void worker_core::on_sink_completion(const completion& c) noexcept {
