@@ -1,0 +1,412 @@
+#include <cordma/net/detail/stream_core.hpp>
+
+#include <cordma/net/transport/little_endian.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace cordma::detail {
+
+using transport::load;
+using transport::store;
+
+namespace {
+
+constexpr std::uint32_t most_window = 1U << 28;
+constexpr std::uint32_t most_notices = 4096;
+constexpr std::uint32_t most_sends = 32;
+// What is written is sent in pieces, so that the reader has something to do meanwhile.
+constexpr std::uint32_t pieces = 4;  // of a window
+
+void check(const char* name, std::uint32_t value, std::uint32_t least, std::uint32_t most) {
+  if (value >= least && value <= most) return;
+  throw_error({errc::invalid_value, std::string("stream_options::") + name + " is " +
+                                        std::to_string(value) + ": it can be " +
+                                        std::to_string(least) + " to " + std::to_string(most)});
+}
+
+}  // namespace
+
+stream_core::stream_core(const Context& c, Endpoint connected, const stream_options& o)
+    : context(c),
+      endpoint(std::move(connected)),
+      home(endpoint.state_changed().home()),
+      options(o),
+      reader(std::max(o.window_bytes, 1U), std::max(o.notices, protocol::least_notices)) {
+  check("window_bytes", o.window_bytes, 1, most_window);
+  check("notices", o.notices, protocol::least_notices,
+        std::min(most_notices, endpoint.actual().recv_depth));
+  ring = context.allocate(o.window_bytes, access::local_write | access::remote_write).value();
+  rooms = context.allocate((o.notices + most_sends) * room_bytes).value();
+  receives.resize(o.notices);
+  sends.resize(std::min(most_sends, endpoint.actual().send_depth));
+  std::size_t at = 0;
+  const auto next_room = [&] { return rooms.all().part(room_bytes * at++, room_bytes); };
+  for (incoming& in : receives) {
+    in.core = this;
+    in.room = next_room();
+  }
+  for (outgoing& out : sends) {
+    out.core = this;
+    out.room = next_room();
+  }
+}
+
+stream_core::~stream_core() {
+  going = true;
+  const failure gone{errc::shutdown, "the Stream is gone"};
+  while (!readers.empty()) {
+    stream_read_operation& op = readers.front();
+    op.unlink();
+    op.fail(gone);
+  }
+  while (!writers.empty()) {
+    stream_write_operation& op = writers.front();
+    op.unlink();
+    op.fail(gone);
+  }
+  for (outgoing& out : sends) {
+    if (out.for_op == nullptr) continue;
+    out.for_op->place_ = 0;
+    out.for_op->fail(gone);
+  }
+}
+
+task<void> stream_core::start() {
+  for (incoming& in : receives) expect(in);
+  pump();
+  while (!sender && !ended) {
+    changed.reset();
+    co_await changed.wait();
+  }
+  if (!sender) throw_error(*ended);
+}
+
+// ---- what comes ----
+
+void stream_core::expect(incoming& in) noexcept {
+  if (in.op) {
+    in.op->again(in.room);
+  } else {
+    in.op.emplace(endpoint.recv(in.room));
+  }
+  in.op->start();
+  in.op->observe(
+      [](operation_base&, void* context) noexcept {
+        auto& done = *static_cast<incoming*>(context);
+        done.core->on_received(done);
+      },
+      &in);
+}
+
+void stream_core::on_received(incoming& in) noexcept {
+  if (ended) return;
+  const result<Received> got = in.op->take_result();
+  if (!got) {
+    const failure* const cause = endpoint.first_cause();
+    return end(cause != nullptr ? *cause : got.why());
+  }
+  if (got->op == transport::opcode::recv_write_imm) {
+    if (!sender || end_heard || !reader.on_arrived(got->bytes)) {
+      return broken("more bytes than it was told there is room for");
+    }
+    serve_readers();
+  } else {
+    on_word(in.room.bytes().first(std::min(got->bytes, room_bytes)));
+    if (ended) return;
+  }
+  reader.give_back();
+  expect(in);
+  pump();
+}
+
+void stream_core::on_word(std::span<const std::byte> text) noexcept {
+  if (text.size() != word_bytes) return broken("a word of another length");
+  const auto what = static_cast<word>(load<std::uint32_t>(&text[0]));
+  if ((what == word::hello) == sender.has_value()) return broken("its first word is no greeting");
+  switch (what) {
+    case word::hello: return on_hello(text);
+    case word::window:
+      if (!sender->on_told(load<std::uint64_t>(&text[8]), load<std::uint64_t>(&text[16]))) {
+        broken("it has read what was not written");
+      }
+      return;
+    case word::end:
+      end_heard = true;
+      serve_readers();
+      return;
+    case word::mapped: {
+      result<RemoteMemory> memory = RemoteMemory::import(text.subspan(24));
+      if (!memory || peer_mapped.size() == most_mapped)
+        return broken("what it mapped is no memory");
+      peer_mapped.emplace_back(*memory);
+      return;
+    }
+  }
+  broken("an unknown word");
+}
+
+void stream_core::on_hello(std::span<const std::byte> text) noexcept {
+  const auto theirs = load<std::uint32_t>(&text[4]);
+  if (theirs != version) {
+    return end({errc::unsupported_version, "the peer's stream is of version " +
+                                               std::to_string(theirs) + ", this side's of " +
+                                               std::to_string(version)});
+  }
+  const auto window = load<std::uint64_t>(&text[8]);
+  const auto notices = load<std::uint64_t>(&text[16]);
+  const result<RemoteMemory> memory = RemoteMemory::import(text.subspan(24));
+  const bool fits = window >= 1 && window <= most_window && notices >= protocol::least_notices &&
+                    notices <= most_notices && memory && memory->size() >= window;
+  if (!fits) return broken("a greeting that makes no sense");
+  result<MemoryRegion> room = context.allocate(window);
+  if (!room) return end(room.why());
+  staged = std::move(*room);
+  peer_ring = memory->all();
+  peer_mapped.reserve(most_mapped);
+  sender.emplace(window, static_cast<std::uint32_t>(notices));
+  if (hello_said) sender->speak();
+  changed.set();
+}
+
+void stream_core::broken(const char* what) noexcept {
+  end({errc::connection_aborted, std::string("the peer is no stream: ") + what});
+  endpoint.abort();
+}
+
+// What is here can still be read.
+void stream_core::end(failure why) noexcept {
+  if (ended) return;
+  ended = std::move(why);
+  while (!writers.empty()) {
+    stream_write_operation& op = writers.front();
+    op.unlink();
+    op.fail(*ended);
+  }
+  serve_readers();
+  changed.set();
+}
+
+// ---- reading ----
+
+std::span<const std::byte> stream_core::peek() const noexcept {
+  const std::uint64_t at = reader.consumed() % options.window_bytes;
+  const std::uint64_t bytes = std::min(reader.available(), options.window_bytes - at);
+  return ring.bytes().subspan(at, bytes);
+}
+
+void stream_core::consume(std::size_t bytes) noexcept {
+  reader.consume(bytes);
+  if (reader.has_to_tell()) pump();
+}
+
+void stream_core::read(stream_read_operation& op) noexcept {
+  op.set_phase(operation_base::phase::queued);
+  readers.push_back(op);
+  serve_readers();
+}
+
+void stream_core::serve_readers() noexcept {
+  while (!readers.empty()) {
+    stream_read_operation& op = readers.front();
+    while (op.got_ < op.into_.size() && reader.available() != 0) {
+      const std::span<const std::byte> here = peek();
+      const std::size_t n = std::min(here.size(), op.into_.size() - op.got_);
+      std::memcpy(op.into_.data() + op.got_, here.data(), n);
+      op.got_ += n;
+      reader.consume(n);
+    }
+    const bool over = end_heard && reader.available() == 0;
+    if (op.got_ == 0 && !op.into_.empty() && !over && !ended) break;
+    op.unlink();
+    if (op.got_ != 0 || op.into_.empty() || over) {
+      op.finish();
+    } else {
+      op.fail(*ended);
+    }
+  }
+  if (reader.has_to_tell()) pump();
+}
+
+// ---- writing ----
+
+std::optional<failure> stream_core::why_not() const noexcept {
+  if (end_due) return failure{errc::not_connected, "this side has ended what it writes"};
+  if (ended) return ended;
+  return {};
+}
+
+stream_core::outgoing* stream_core::free_outgoing() noexcept {
+  const auto free = std::ranges::find_if(sends, [](const outgoing& o) { return !o.busy; });
+  return free != sends.end() ? &*free : nullptr;
+}
+
+void stream_core::launch(outgoing& out, send_operation op) noexcept {
+  out.busy = true;
+  out.op.emplace(std::move(op));
+  out.op->start();
+  if (out.op->done()) return on_sent(out);
+  out.op->observe(
+      [](operation_base&, void* context) noexcept {
+        auto& done = *static_cast<outgoing*>(context);
+        done.core->on_sent(done);
+        done.core->pump();
+      },
+      &out);
+}
+
+// Where it failed, the receives tell why.
+void stream_core::on_sent(outgoing& out) noexcept {
+  const result<void> sent = out.op->take_result();
+  out.busy = false;
+  out.keeps = MemoryRegion();
+  changed.set();
+  stream_write_operation* const op = std::exchange(out.for_op, nullptr);
+  if (op == nullptr) return;
+  op->place_ = 0;
+  if (sent) {
+    op->finish();
+  } else {
+    op->fail(sent.why());
+  }
+}
+
+void stream_core::say(outgoing& out, word what, std::uint32_t number,
+                      std::span<const std::byte> blob) noexcept {
+  const std::span<std::byte> text = out.room.bytes().first(word_bytes);
+  std::ranges::fill(text, std::byte{0});
+  const bool greeting = what == word::hello;
+  store(&text[0], static_cast<std::uint32_t>(what));
+  store(&text[4], number);
+  store(&text[8], greeting ? std::uint64_t{options.window_bytes} : reader.consumed());
+  store(&text[16], greeting ? std::uint64_t{options.notices} : reader.given());
+  std::ranges::copy(blob, text.begin() + 24);
+  if (sender) sender->speak();
+  launch(out, endpoint.send(out.room.first(word_bytes)));
+}
+
+void stream_core::say_what_is_due() noexcept {
+  outgoing* out = free_outgoing();
+  if (!hello_said && out != nullptr) {
+    const result<std::vector<std::byte>> blob = ring.export_blob();
+    if (!blob) return end(blob.why());
+    hello_said = true;
+    say(*out, word::hello, version, *blob);
+  }
+  while (sender && sender->may_speak() && (out = free_outgoing()) != nullptr) {
+    if (reader.has_to_tell()) {
+      reader.told();
+      say(*out, word::window, 0, {});
+    } else if (said_mapped < mine_mapped.size()) {
+      const result<std::vector<std::byte>> blob = mine_mapped[said_mapped].export_blob();
+      if (!blob) return end(blob.why());
+      say(*out, word::mapped, static_cast<std::uint32_t>(said_mapped++), *blob);
+    } else if (end_due && !end_said && writers.empty()) {
+      end_said = true;
+      say(*out, word::end, 0, {});
+    } else {
+      return;
+    }
+  }
+}
+
+void stream_core::pump() noexcept {
+  if (going || ended || std::exchange(pumping, true)) return;
+  say_what_is_due();
+  while (!writers.empty() && said_mapped == mine_mapped.size() && write_now(writers.front())) {}
+  say_what_is_due();
+  pumping = false;
+}
+
+// False where there is no room for any of it. It has left the list otherwise.
+bool stream_core::write_now(stream_write_operation& op) noexcept {
+  const std::uint64_t whole = op.bytes_.size();
+  const std::uint64_t window = staged.size();
+  const std::uint64_t piece = std::max<std::uint64_t>(window / pieces, 1);
+  while (op.written_ < whole) {
+    const std::uint64_t at = sender->sent() % window;
+    const std::uint64_t n = std::min({whole - op.written_, sender->room(), window - at, piece});
+    outgoing* const out = free_outgoing();
+    if (n == 0 || out == nullptr) break;
+    const Slice from = op.registered_.region() != nullptr ? op.registered_.part(op.written_, n)
+                                                          : staged.all().part(at, n);
+    if (op.registered_.region() == nullptr) {
+      std::memcpy(from.data(), op.bytes_.data() + op.written_, n);
+    }
+    sender->send(n);
+    op.written_ += n;
+    send_operation written = endpoint.write_imm(peer_ring.slice(at, n).value(), from, 0);
+    if (op.registered_.region() == nullptr) {
+      launch(*out, std::move(written));
+      continue;
+    }
+    op.unlink();
+    op.set_phase(operation_base::phase::posted);
+    op.place_ = static_cast<std::size_t>(out - sends.data()) + 1;
+    out->for_op = &op;
+    launch(*out, std::move(written));
+    return true;
+  }
+  if (op.written_ == 0 && whole != 0) return false;
+  op.unlink();
+  op.finish();
+  return true;
+}
+
+void stream_core::write(stream_write_operation& op) noexcept {
+  if (std::optional<failure> why = why_not()) return op.fail(std::move(*why));
+  op.set_phase(operation_base::phase::queued);
+  writers.push_back(op);
+  pump();
+}
+
+// It is destroyed while its bytes are on their way: their memory stays.
+void stream_core::left(stream_write_operation& op) noexcept {
+  outgoing& out = sends[op.place_ - 1];
+  out.for_op = nullptr;
+  retain(*op.registered_.region());
+  out.keeps = MemoryRegion(op.registered_.region());
+}
+
+// ---- memory that is mapped, and the end ----
+
+result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
+  if (std::optional<failure> why = why_not()) return std::move(*why);
+  const result<std::vector<std::byte>> blob = memory.export_blob();
+  if (!blob) return blob.why();
+  if (!has(memory.rights(), access::remote_write)) {
+    return failure{errc::not_permitted, "what a peer writes to needs access::remote_write"};
+  }
+  if (mine_mapped.size() == most_mapped) {
+    return failure{errc::full, std::to_string(most_mapped) + " regions are mapped already"};
+  }
+  mine_mapped.push_back(memory);
+  const auto number = static_cast<std::uint32_t>(mine_mapped.size() - 1);
+  pump();
+  return number;
+}
+
+result<RemoteSlice> stream_core::mapped(std::uint32_t number, std::uint64_t offset,
+                                        std::uint64_t bytes) const {
+  if (std::optional<failure> why = why_not()) return std::move(*why);
+  if (number >= peer_mapped.size()) {
+    return failure{errc::not_found,
+                   "the peer has mapped no memory of number " + std::to_string(number)};
+  }
+  return peer_mapped[number]->slice(offset, bytes);
+}
+
+result<void> stream_core::shutdown_send() noexcept {
+  if (ended && !end_due) return *ended;
+  end_due = true;
+  pump();
+  return {};
+}
+
+bool stream_core::drained() const noexcept {
+  return end_said && std::ranges::none_of(sends, [](const outgoing& o) { return o.busy; });
+}
+
+}  // namespace cordma::detail

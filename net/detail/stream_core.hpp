@@ -1,0 +1,106 @@
+// What stands behind a Stream: two rings, the requests of both directions, and who waits.
+#pragma once
+
+#include <cordma/net/protocol/stream_window.hpp>
+#include <cordma/net/stream.hpp>
+#include <cordma/runtime/event.hpp>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cordma::detail {
+
+// Both directions alike: what is written goes to the same place in a ring here, `staged`, and in the peer's.
+struct stream_core {
+  stream_core(const Context& context, Endpoint connected, const stream_options& options);
+  stream_core(const stream_core&) = delete;
+  stream_core& operator=(const stream_core&) = delete;
+  ~stream_core();
+
+  // Posts the receives and says hello; done when the peer has said it too.
+  [[nodiscard]] task<void> start();
+
+  void read(stream_read_operation& op) noexcept;
+  void write(stream_write_operation& op) noexcept;
+  void left(stream_write_operation& op) noexcept;
+  [[nodiscard]] std::span<const std::byte> peek() const noexcept;
+  void consume(std::size_t bytes) noexcept;
+  [[nodiscard]] result<std::uint32_t> map(const MemoryRegion& memory);
+  [[nodiscard]] result<RemoteSlice> mapped(std::uint32_t number, std::uint64_t offset,
+                                           std::uint64_t bytes) const;
+  [[nodiscard]] result<void> shutdown_send() noexcept;
+  // Whether all that was started has been posted.
+  [[nodiscard]] bool drained() const noexcept;
+  // Why nothing can be written any more.
+  [[nodiscard]] std::optional<failure> why_not() const noexcept;
+
+  // A word that is no data: the window, the end, or memory that is mapped. Little-endian:
+  // offset 0 u32 kind, 4 u32 number, 8 u64 consumed, 16 u64 given, 24 a blob of 64 bytes.
+  enum class word : std::uint32_t { hello = 1, window = 2, end = 3, mapped = 4 };
+  static constexpr std::size_t word_bytes = 24 + RemoteMemory::blob_bytes;
+  static constexpr std::size_t room_bytes = 128;  // of a receive, and of a word that goes out
+  static constexpr std::uint32_t version = 1;
+  static constexpr std::size_t most_mapped = 16;
+
+  struct incoming {
+    stream_core* core = nullptr;
+    Slice room;
+    std::optional<recv_operation> op;
+  };
+  struct outgoing {
+    stream_core* core = nullptr;
+    Slice room;  // where a word lies
+    std::optional<send_operation> op;
+    stream_write_operation* for_op = nullptr;
+    MemoryRegion keeps;  // where that one was destroyed
+    bool busy = false;
+  };
+
+  void expect(incoming& in) noexcept;
+  void on_received(incoming& in) noexcept;
+  void on_word(std::span<const std::byte> text) noexcept;
+  void on_hello(std::span<const std::byte> text) noexcept;
+  void on_sent(outgoing& out) noexcept;
+  [[nodiscard]] outgoing* free_outgoing() noexcept;
+  void launch(outgoing& out, send_operation op) noexcept;
+  void say(outgoing& out, word what, std::uint32_t number,
+           std::span<const std::byte> blob) noexcept;
+  // Says and writes what waits, as far as there is room.
+  void pump() noexcept;
+  void say_what_is_due() noexcept;
+  [[nodiscard]] bool write_now(stream_write_operation& op) noexcept;
+  void serve_readers() noexcept;
+  void end(failure why) noexcept;
+  void broken(const char* what) noexcept;
+
+  Context context;
+  Endpoint endpoint;
+  reactor* home;
+  stream_options options;
+  MemoryRegion ring;    // the peer writes here
+  MemoryRegion staged;  // what is written there, at the same place
+  MemoryRegion rooms;   // of receives and of words
+  std::vector<incoming> receives;
+  std::vector<outgoing> sends;
+  protocol::stream_reader reader;
+  std::optional<protocol::stream_sender> sender;  // once the peer has said its window
+  RemoteSlice peer_ring;
+  std::vector<std::optional<RemoteMemory>> peer_mapped;
+  std::vector<MemoryRegion> mine_mapped;
+  std::size_t said_mapped = 0;
+  list<stream_read_operation> readers;
+  list<stream_write_operation> writers;
+  event changed;  // set whenever something has happened that start() or close() may wait for
+  std::optional<failure> ended;
+  bool hello_said = false;
+  bool end_due = false;
+  bool end_said = false;
+  bool end_heard = false;
+  bool pumping = false;
+  bool going = false;  // the Stream is being destroyed
+};
+
+}  // namespace cordma::detail

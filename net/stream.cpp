@@ -1,0 +1,148 @@
+#include <cordma/net/stream.hpp>
+
+#include <cordma/net/detail/region_core.hpp>
+#include <cordma/net/detail/stream_core.hpp>
+
+#include <utility>
+
+namespace cordma {
+namespace {
+
+failure wrong_thread() {
+  return {errc::no_lock, "a Stream may only be used on the thread of its Worker"};
+}
+
+}  // namespace
+
+// ---- reading ----
+
+stream_read_operation::stream_read_operation(detail::stream_core& stream,
+                                             std::span<std::byte> into) noexcept
+    : operation(stream.home), stream_(&stream), into_(into) {}
+
+void stream_read_operation::fail(failure why) noexcept {
+  failure_ = std::move(why.with_operation("read"));
+  finish();
+}
+
+void stream_read_operation::do_start() noexcept {
+  if (!home()->on_owner_thread()) return fail(wrong_thread());
+  stream_->read(*this);
+}
+
+void stream_read_operation::do_cancel() noexcept {
+  unlink();
+  fail(errc::canceled);
+}
+
+// ---- writing ----
+
+stream_write_operation::stream_write_operation(detail::stream_core& stream,
+                                               std::span<const std::byte> bytes) noexcept
+    : operation(stream.home), stream_(&stream), bytes_(bytes) {}
+
+stream_write_operation::stream_write_operation(detail::stream_core& stream,
+                                               const Slice& bytes) noexcept
+    : operation(stream.home), stream_(&stream), bytes_(bytes.bytes()), registered_(bytes) {}
+
+stream_write_operation::stream_write_operation(stream_write_operation&& other) noexcept
+    : operation(std::move(other)),
+      stream_(other.stream_),
+      bytes_(other.bytes_),
+      registered_(other.registered_),
+      written_(other.written_),
+      place_(std::exchange(other.place_, 0)),
+      failure_(std::move(other.failure_)) {
+  if (place_ != 0) stream_->sends[place_ - 1].for_op = this;
+}
+
+stream_write_operation::~stream_write_operation() {
+  if (place_ != 0) stream_->left(*this);
+}
+
+void stream_write_operation::fail(failure why) noexcept {
+  failure_ = std::move(why.with_operation("write"));
+  finish();
+}
+
+void stream_write_operation::do_start() noexcept {
+  if (!home()->on_owner_thread()) return fail(wrong_thread());
+  stream_->write(*this);
+}
+
+void stream_write_operation::do_cancel() noexcept {
+  if (state() != phase::queued) return;
+  unlink();
+  fail(errc::canceled);
+}
+
+// ---- Stream ----
+
+Stream::Stream() noexcept = default;
+Stream::Stream(std::unique_ptr<detail::stream_core> core) noexcept : core_(std::move(core)) {}
+Stream::Stream(Stream&&) noexcept = default;
+Stream& Stream::operator=(Stream&&) noexcept = default;
+Stream::~Stream() = default;
+
+task<Stream> Stream::open(Context context, Endpoint connected, stream_options options) {
+  auto core = std::make_unique<detail::stream_core>(context, std::move(connected), options);
+  co_await core->start();
+  co_return Stream(std::move(core));
+}
+
+stream_read_operation Stream::read_some(std::span<std::byte> into) noexcept {
+  return stream_read_operation(*core_, into);
+}
+stream_write_operation Stream::write_some(std::span<const std::byte> bytes) noexcept {
+  return stream_write_operation(*core_, bytes);
+}
+stream_write_operation Stream::write_some(const Slice& bytes) noexcept {
+  return stream_write_operation(*core_, bytes);
+}
+
+task<void> Stream::read(std::span<std::byte> into) {
+  while (!into.empty()) {
+    const std::size_t n = co_await read_some(into);
+    if (n == 0) throw_error({errc::truncated, "the stream ended before all of it was read"});
+    into = into.subspan(n);
+  }
+}
+
+task<void> Stream::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t n = co_await write_some(bytes);
+    bytes = bytes.subspan(n);
+  }
+}
+
+std::span<const std::byte> Stream::peek() const noexcept { return core_->peek(); }
+void Stream::consume(std::size_t bytes) noexcept { core_->consume(bytes); }
+
+result<std::uint32_t> Stream::map(const MemoryRegion& memory) { return core_->map(memory); }
+
+send_operation Stream::write_at(std::uint32_t number, std::uint64_t offset,
+                                const Slice& bytes) noexcept {
+  const result<RemoteSlice> to = core_->mapped(number, offset, bytes.size());
+  if (to) return core_->endpoint.write(*to, bytes);
+  send_operation refused = core_->endpoint.write(RemoteSlice(), Slice());
+  refused.refuse(to.why());
+  return refused;
+}
+
+result<void> Stream::shutdown_send() noexcept {
+  if (!core_->home->on_owner_thread()) return wrong_thread();
+  return core_->shutdown_send();
+}
+
+task<void> Stream::close() {
+  const result<void> said = shutdown_send();
+  while (said && !core_->ended && !core_->drained()) {
+    core_->changed.reset();
+    co_await core_->changed.wait();
+  }
+  co_await core_->endpoint.close();
+}
+
+Endpoint& Stream::endpoint() noexcept { return core_->endpoint; }
+
+}  // namespace cordma

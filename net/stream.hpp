@@ -1,0 +1,136 @@
+// Stream: bytes in order over a connection of its own, with half-close.
+#pragma once
+
+#include <cordma/net/context.hpp>
+#include <cordma/net/endpoint.hpp>
+#include <cordma/runtime/operation.hpp>
+#include <cordma/runtime/task.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+namespace cordma {
+
+namespace detail {
+struct stream_core;
+}  // namespace detail
+
+struct stream_options {
+  std::uint32_t window_bytes = 1U << 18;  // that the peer may have written and nobody has read yet
+  std::uint32_t notices = 64;             // pieces of it; each is a receive. At least 16
+};
+static_assert(std::is_trivially_destructible_v<stream_options>);
+
+// Resolves with how many bytes were read, at least one; 0 is the end: the peer writes no more. Errors:
+// connection_reset, or what the connection broke for (its end came before the stream's), shutdown (the Stream
+// is gone), no_lock. On cancellation: withdrawn, canceled, and nothing is lost.
+class [[nodiscard]] stream_read_operation final
+    : public operation<stream_read_operation, std::size_t> {
+ public:
+  stream_read_operation(detail::stream_core& stream, std::span<std::byte> into) noexcept;
+  stream_read_operation(stream_read_operation&&) noexcept = default;
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  friend struct detail::stream_core;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  std::size_t take() const noexcept { return got_; }
+  void fail(failure why) noexcept;
+
+  detail::stream_core* stream_;
+  std::span<std::byte> into_;
+  std::size_t got_ = 0;
+  std::optional<failure> failure_;
+};
+
+// Resolves with how many bytes were written, at least one where there are any. They are yours again then, and on
+// their way; that the peer has read them, only an answer tells. Errors: not_connected (after shutdown_send()
+// or close()), connection_reset and what else the connection broke for, shutdown, invalid_value, no_lock. On
+// cancellation: one that waits for the peer to read is withdrawn, canceled; one that is posted ends as posted.
+class [[nodiscard]] stream_write_operation final
+    : public operation<stream_write_operation, std::size_t> {
+ public:
+  stream_write_operation(detail::stream_core& stream, std::span<const std::byte> bytes) noexcept;
+  stream_write_operation(detail::stream_core& stream, const Slice& bytes) noexcept;
+  stream_write_operation(stream_write_operation&& other) noexcept;
+  ~stream_write_operation();
+
+ private:
+  template <class, class, class>
+  friend class operation;
+  friend struct detail::stream_core;
+  void do_start() noexcept;
+  void do_cancel() noexcept;
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  std::size_t take() const noexcept { return written_; }
+  void fail(failure why) noexcept;
+
+  detail::stream_core* stream_;
+  std::span<const std::byte> bytes_;
+  Slice registered_;  // empty: copied
+  std::size_t written_ = 0;
+  std::size_t place_ = 0;  // index + 1 of the request that carries it; 0: none
+  std::optional<failure> failure_;
+};
+
+// The data goes by remote writes into a ring of the reader's, and is read from there. Bound to the thread of
+// its Worker. Both ends of the connection are opened as streams; nothing else may use it. Destroying it ends
+// the connection at once; what the peer has not read by then may be lost: close() first.
+class Stream {
+ public:
+  // Takes the Endpoint over, which has sent and received nothing yet. Errors: invalid_value (options outside
+  // their bounds, or more notices than the endpoint has receives), unsupported_version and connection_aborted (the peer is
+  // no stream), no_memory, and what the connection broke for.
+  [[nodiscard]] static task<Stream> open(Context context, Endpoint connected,
+                                         stream_options options = {});
+  Stream() noexcept;
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  ~Stream();
+
+  // Some of what is there, at once where there is any. An empty span succeeds with 0.
+  stream_read_operation read_some(std::span<std::byte> into) noexcept;
+  // As much as the peer has room for, at least one byte. Copied: they are yours as soon as it is done, which is at
+  // once where there is room.
+  stream_write_operation write_some(std::span<const std::byte> bytes) noexcept;
+  // The same without a copy, from registered memory; done when the transport has taken it.
+  stream_write_operation write_some(const Slice& bytes) noexcept;
+
+  // All of it. Throw what read_some() and write_some() do; a stream that ends before is truncated.
+  [[nodiscard]] task<void> read(std::span<std::byte> into);
+  [[nodiscard]] task<void> write(std::span<const std::byte> bytes);
+
+  // What is here, without a copy, in one piece (there may be more behind its end): valid until consume().
+  [[nodiscard]] std::span<const std::byte> peek() const noexcept;
+  // REQUIRES bytes <= peek().size().
+  void consume(std::size_t bytes) noexcept;
+
+  // Memory of the program's that the peer may write to directly: its number at the peer, once a byte that is
+  // written here later has been read there. It needs access::remote_write. Errors: invalid_value,
+  // not_permitted, not_connected, full (16 are mapped).
+  [[nodiscard]] result<std::uint32_t> map(const MemoryRegion& memory);
+  // To memory that the peer has mapped; nothing is told there, but what is written here later is read only after
+  // these bytes are in place. Errors: not_found (no such number), invalid_value (outside of it), as write_some().
+  send_operation write_at(std::uint32_t number, std::uint64_t offset, const Slice& bytes) noexcept;
+
+  // The peer reads what was written, and then the end; reading here goes on. Idempotent.
+  result<void> shutdown_send() noexcept;
+  // Done when all that was written is at the peer, and the connection is closed here. What has not been read
+  // here can still be.
+  [[nodiscard]] task<void> close();
+
+  [[nodiscard]] Endpoint& endpoint() noexcept;
+
+ private:
+  explicit Stream(std::unique_ptr<detail::stream_core> core) noexcept;
+  std::unique_ptr<detail::stream_core> core_;
+};
+
+}  // namespace cordma

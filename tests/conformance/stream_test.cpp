@@ -1,0 +1,267 @@
+// Streams (N1 to N3): bytes in order in whatever pieces, half-close, flow control, mapped memory.
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <cordma/net/stream.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+struct duct {
+  Stream client;
+  Stream server;
+};
+
+task<> open_client(stage* s, Endpoint e, stream_options o, duct* p) {
+  p->client = co_await Stream::open(s->client_context(), std::move(e), o);
+}
+
+task<> open_server(stage* s, Endpoint e, stream_options o, duct* p) {
+  p->server = co_await Stream::open(s->server_context(), std::move(e), o);
+}
+
+task<duct> join(stage& s, stream_options client = {}, stream_options server = {}) {
+  wire w = co_await connect(s);
+  duct p;
+  task_context& me = co_await this_task();
+  scope both(me);
+  both.spawn(open_client(&s, std::move(w.client), client, &p));
+  both.spawn(open_server(&s, std::move(w.server), server, &p));
+  co_await both.join();
+  co_return p;
+}
+
+// Bytes as a function of their place, in pieces of chance.
+std::byte at(std::uint64_t place) { return static_cast<std::byte>(place * 131 >> 3); }
+
+task<> write_all(Stream* to, MemoryRegion room, std::uint64_t bytes, std::uint64_t seed) {
+  dice d(seed);
+  std::uint64_t done = 0;
+  while (done < bytes) {
+    const std::uint64_t n = std::min(bytes - done, 1 + d.below(room.size()));
+    for (std::uint64_t i = 0; i < n; ++i) room.data()[i] = at(done + i);
+    if (d.below(2) == 0) {
+      const std::size_t taken = co_await to->write_some(room.all().first(n));
+      REQUIRE(taken >= 1);
+      done += taken;
+    } else {
+      co_await to->write(room.bytes().first(n));
+      done += n;
+    }
+  }
+  CHECK(to->shutdown_send().ok());
+}
+
+task<> read_all(Stream* from, std::uint64_t bytes, std::uint64_t seed) {
+  dice d(seed);
+  std::vector<std::byte> room(100'000);
+  std::uint64_t done = 0;
+  std::uint64_t wrong = 0;
+  for (;;) {
+    const std::size_t n = co_await from->read_some(std::span(room).first(1 + d.below(room.size())));
+    if (n == 0) break;
+    for (std::size_t i = 0; i < n; ++i) wrong += room[i] != at(done + i) ? 1U : 0U;
+    done += n;
+  }
+  CHECK(wrong == 0);
+  CHECK(done == bytes);
+  const std::size_t again = co_await from->read_some(room);
+  CHECK(again == 0);
+}
+
+task<> both_ways(stage& s, duct& p, std::uint64_t bytes) {
+  task_context& me = co_await this_task();
+  scope all(me);
+  all.spawn(write_all(&p.client, client_memory(s, 70'000), bytes, 1));
+  all.spawn(read_all(&p.server, bytes, 2));
+  all.spawn(write_all(&p.server, server_memory(s, 3000), bytes / 4, 3));
+  all.spawn(read_all(&p.client, bytes / 4, 4));
+  co_await all.join();
+}
+
+task<errc> refusal(Context context, Endpoint connected, stream_options o) {
+  try {
+    const Stream s = co_await Stream::open(context, std::move(connected), o);
+  } catch (const error& e) {
+    co_return e.why().code();
+  }
+  co_return errc::ok;
+}
+
+}  // namespace
+
+TEST_CASE("N1: what is written is read, in order, whatever the pieces and the windows") {
+  for (const std::uint32_t window : {1U, 17U, 4096U, 1U << 18}) {
+    CAPTURE(window);
+    stage on;
+    on.play(
+        [](stage& s, std::uint32_t bytes) -> task<> {
+          const stream_options o{.window_bytes = bytes, .notices = bytes < 100 ? 16U : 64U};
+          duct p = co_await join(s, o);
+          const std::uint64_t most = rounds_under_test(std::uint64_t{64} << 20, 1 << 20);
+          const std::uint64_t wanted = std::min(most, bytes * std::uint64_t(500));
+          co_await both_ways(s, p, wanted);
+        },
+        window);
+  }
+}
+
+TEST_CASE("N2: a reader that stalls holds its writer at the window, and loses nothing") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    const stream_options small{.window_bytes = 1000};
+    duct p = co_await join(s, stream_options(), small);
+    std::vector<std::byte> all(5000);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = at(i);
+    std::size_t written = 0;
+    for (;;) {
+      stream_write_operation op = p.client.write_some(std::span(all).subspan(written)).start();
+      for (int i = 0; i < 200 && !op.done(); ++i) co_await moment(s);
+      if (!op.done()) {
+        op.cancel();
+        CHECK(op.take_result().code() == errc::canceled);
+        break;
+      }
+      written += op.take_result().value();
+    }
+    CHECK(written == 1000);
+    std::vector<std::byte> got(1000);
+    co_await p.server.read(got);
+    CHECK(std::ranges::equal(got, std::span(all).first(1000)));
+    // A read that is canceled loses nothing either.
+    stream_read_operation waits = p.server.read_some(got).start();
+    waits.cancel();
+    CHECK(waits.take_result().code() == errc::canceled);
+    co_await p.client.write(std::span(all).subspan(1000, 500));
+    co_await p.server.read(std::span(got).first(500));
+    CHECK(std::ranges::equal(std::span(got).first(500), std::span(all).subspan(1000, 500)));
+  });
+}
+
+TEST_CASE("N3: either side ends first, and the other way goes on") {
+  for (const bool client_first : {true, false}) {
+    CAPTURE(client_first);
+    stage on;
+    on.play(
+        [](stage& s, bool by_client) -> task<> {
+          duct p = co_await join(s);
+          Stream& first = by_client ? p.client : p.server;
+          Stream& second = by_client ? p.server : p.client;
+          std::array<std::byte, 100> bytes{};
+          fill(bytes, 1);
+          co_await first.write(bytes);
+          CHECK(first.shutdown_send().ok());
+          CHECK(first.shutdown_send().ok());
+          const result<std::size_t> late = co_await first.write_some(bytes).result();
+          CHECK(late.code() == errc::not_connected);
+          std::array<std::byte, 200> got{};
+          co_await second.read(std::span(got).first(100));
+          CHECK(filled(std::span(got).first(100), 1));
+          const std::size_t end = co_await second.read_some(got);
+          CHECK(end == 0);
+          fill(bytes, 2);
+          co_await second.write(bytes);
+          co_await first.read(std::span(got).first(100));
+          CHECK(filled(std::span(got).first(100), 2));
+        },
+        client_first);
+  }
+}
+
+TEST_CASE("N3: what was written before the stream is closed can be read after it") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    duct p = co_await join(s);
+    std::vector<std::byte> bytes(100'000);
+    fill(bytes, 5);
+    co_await p.client.write(bytes);
+    co_await p.client.close();
+    CHECK(p.client.endpoint().state() == endpoint_state::closed);
+    while (p.server.endpoint().state() != endpoint_state::closed) co_await moment(s);
+    std::vector<std::byte> got(bytes.size());
+    co_await p.server.read(got);
+    CHECK(got == bytes);
+    const std::size_t end = co_await p.server.read_some(got);
+    CHECK(end == 0);
+    const result<std::size_t> late = co_await p.server.write_some(bytes).result();
+    CHECK_FALSE(late.ok());
+    const result<std::size_t> unread = co_await p.client.read_some(got).result();
+    CHECK_FALSE(unread.ok());
+  });
+}
+
+TEST_CASE("a stream whose peer vanishes fails what waits, and gives what is here first") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    const stream_options small{.window_bytes = 64};
+    duct p = co_await join(s, stream_options(), small);
+    std::array<std::byte, 64> bytes{};
+    fill(bytes, 6);
+    co_await p.client.write(bytes);
+    stream_write_operation waits = p.client.write_some(bytes).start();
+    std::array<std::byte, 64> got{};
+    co_await p.server.read(std::span(got).first(1));
+    p.client.endpoint().abort();
+    const result<std::size_t> cut = co_await waits.result();
+    CHECK_FALSE(cut.ok());
+    while (p.server.endpoint().state() != endpoint_state::closed) co_await moment(s);
+    co_await p.server.read(std::span(got).subspan(1));
+    CHECK(filled(got, 6));
+    const result<std::size_t> end = co_await p.server.read_some(got).result();
+    CHECK(end.code() == errc::connection_reset);
+  });
+}
+
+TEST_CASE("N3: bytes that are written to mapped memory are there before the stream's next one") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    duct p = co_await join(s);
+    const MemoryRegion target = server_memory(s, 50'000);
+    const MemoryRegion from = client_memory(s, 50'000);
+    const MemoryRegion closed = server_memory(s, 64, access::local_write);
+    CHECK_FALSE(p.server.map(closed).ok());
+    const result<std::uint32_t> number = p.server.map(target);
+    REQUIRE(number.ok());
+    std::array<std::byte, 1> one{static_cast<std::byte>(*number)};
+    co_await p.server.write(one);
+    co_await p.client.read(one);
+    for (std::uint64_t round = 1; round <= 20; ++round) {
+      fill(from.bytes(), round);
+      send_operation placed = p.client.write_at(*number, 1000, from.all().first(49'000)).start();
+      co_await p.client.write(one);
+      co_await p.server.read(one);
+      CHECK(std::ranges::equal(target.bytes().subspan(1000), from.bytes().first(49'000)));
+      co_await placed;
+      co_await p.server.write(one);
+      co_await p.client.read(one);
+    }
+    const result<void> outside =
+        co_await p.client.write_at(*number, 49'999, from.all().first(2)).result();
+    CHECK(outside.code() == errc::invalid_value);
+    const result<void> unknown = co_await p.client.write_at(7, 0, from.all().first(2)).result();
+    CHECK(unknown.code() == errc::not_found);
+  });
+}
+
+TEST_CASE("a peer that is no stream is told so, and so is who asks for too little") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    wire w = co_await connect(s);
+    const MemoryRegion from = client_memory(s, 64);
+    co_await w.client.send(from.all());
+    const errc none = co_await refusal(s.server_context(), std::move(w.server), stream_options());
+    CHECK(none == errc::connection_aborted);
+    wire other = co_await connect(s);
+    const stream_options tiny{.notices = 1};
+    const errc refused = co_await refusal(s.client_context(), std::move(other.client), tiny);
+    CHECK(refused == errc::invalid_value);
+  });
+}
