@@ -124,7 +124,7 @@ send_operation Stream::write_at(std::uint32_t number, std::uint64_t offset,
                                 const Slice& bytes) noexcept {
   const result<RemoteSlice> to = core_->mapped(number, offset, bytes.size());
   if (to) return core_->endpoint.write(*to, bytes);
-  send_operation refused = core_->endpoint.write(RemoteSlice(), Slice());
+  send_operation refused = core_->endpoint.flush();
   refused.refuse(to.why());
   return refused;
 }

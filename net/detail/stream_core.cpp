@@ -235,7 +235,10 @@ void stream_core::serve_readers() noexcept {
 std::optional<failure> stream_core::why_not() const noexcept {
   if (end_due) return failure{errc::not_connected, "this side has ended what it writes"};
   if (ended) return ended;
-  return {};
+  // Its last bytes may still be on their way to the readers, who learn of the end behind them.
+  if (endpoint.state() == endpoint_state::connected) return {};
+  const failure* const cause = endpoint.first_cause();
+  return cause != nullptr ? *cause : failure(errc::not_connected);
 }
 
 stream_core::outgoing* stream_core::free_outgoing() noexcept {

@@ -256,9 +256,11 @@ TEST_CASE("a peer that is no stream is told so, and so is who asks for too littl
   on.play([](stage& s) -> task<> {
     wire w = co_await connect(s);
     const MemoryRegion from = client_memory(s, 64);
-    co_await w.client.send(from.all());
+    send_operation greeting = w.client.send(from.all()).start();
     const errc none = co_await refusal(s.server_context(), std::move(w.server), stream_options());
     CHECK(none == errc::connection_aborted);
+    const result<void> greeted = co_await greeting.result();
+    CHECK((greeted.ok() || greeted.code() == errc::flushed));
     wire other = co_await connect(s);
     const stream_options tiny{.notices = 1};
     const errc refused = co_await refusal(s.client_context(), std::move(other.client), tiny);
