@@ -16,6 +16,7 @@
 #include <cordma/net/receive_credits.hpp>
 #include <cordma/net/remote_sync_event.hpp>
 #include <cordma/net/shared_receive.hpp>
+#include <cordma/net/stream.hpp>
 #include <cordma/net/sync_event.hpp>
 #include <cordma/net/typed_endpoint.hpp>
 #include <cordma/net/worker.hpp>

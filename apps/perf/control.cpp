@@ -107,7 +107,9 @@ std::string encode(const opening& m) {
 }
 
 std::string encode(const welcome& m) {
-  return json{{"memory", to_hex(m.blob)}, {"wait", m.wait}, {"complaint", m.complaint}}.dump();
+  return json{
+      {"memory", to_hex(m.blob)}, {"wait", m.wait}, {"port", m.port}, {"complaint", m.complaint}}
+      .dump();
 }
 
 std::string encode(const order& m) {
@@ -130,7 +132,7 @@ opening decode_opening(std::string_view text) {
 welcome decode_welcome(std::string_view text) {
   return decode(text, [](const json& j) {
     return welcome{from_hex(j.at("memory").get<std::string>()), j.at("wait").get<std::string>(),
-                   j.at("complaint").get<std::string>()};
+                   j.at("port").get<std::uint16_t>(), j.at("complaint").get<std::string>()};
   });
 }
 

@@ -13,7 +13,7 @@
 
 namespace perf {
 
-inline constexpr int control_version = 2;
+inline constexpr int control_version = 3;
 
 // Private data of the connection request: tells the server how deep the queues have to be.
 inline constexpr std::size_t greeting_bytes = 8;
@@ -30,7 +30,8 @@ struct opening {
 struct welcome {
   std::vector<std::byte> blob;
   std::string wait;
-  std::string complaint;  // why not; empty where all is well
+  std::uint16_t port = 0;  // where a second connection is expected; 0: none is
+  std::string complaint;   // why not; empty where all is well
 };
 // client -> server: begin a phase (`run`), it is over (`stop`), no more (`bye`).
 struct order {

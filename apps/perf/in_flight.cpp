@@ -20,7 +20,7 @@ cordma::task<void> keep_in_flight(lane& l, std::uint64_t count, Make make, Look 
   const std::uint32_t slots = l.slots;
   while (done < count) {
     {
-      const cordma::Endpoint::Batch batch = l.endpoint.batch();
+      const cordma::Endpoint::Batch batch = l.carrier().batch();
       for (; started < count && !ring.full(); ++started) {
         ring.start([&] { return make(l, start_slot, started); });
         if (++start_slot == slots) start_slot = 0;
@@ -52,6 +52,13 @@ struct send_next {
   cordma::send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
     if (l.what.check) fill(l.out(slot).bytes(), i);
     return l.endpoint.send(l.out(slot));
+  }
+};
+
+struct tag_send_next {
+  cordma::message_send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
+    if (l.what.check) fill(l.out(slot).bytes(), i);
+    return l.other->endpoint.tag_send(the_tag, l.out(slot));
   }
 };
 
@@ -90,9 +97,14 @@ struct receive_next {
     return l.endpoint.recv(l.in(slot));
   }
 };
+struct tag_receive_next {
+  cordma::tag_recv_operation operator()(lane& l, std::uint32_t slot, std::uint64_t) const {
+    return l.other->messages.tag_recv(the_tag, l.in(slot));
+  }
+};
 struct receive_done {
-  void operator()(lane& l, std::uint32_t slot, std::uint64_t i,
-                  const cordma::Received& got) const noexcept {
+  template <class Got>
+  void operator()(lane& l, std::uint32_t slot, std::uint64_t i, const Got& got) const noexcept {
     if (!l.what.check) return;
     const auto message = l.in(slot).bytes();
     if (got.bytes != message.size() || !matches(message, i)) ++l.wrong;
@@ -102,10 +114,16 @@ struct receive_done {
 }  // namespace
 
 cordma::task<void> send_many(lane& l, std::uint64_t count) {
+  if (l.what.what == test::tag_bw) {
+    return keep_in_flight<cordma::message_send_operation>(l, count, tag_send_next(), nothing());
+  }
   return keep_in_flight<cordma::send_operation>(l, count, send_next(), nothing());
 }
 
 cordma::task<void> receive_many(lane& l, std::uint64_t count) {
+  if (l.what.what == test::tag_bw) {
+    return keep_in_flight<cordma::tag_recv_operation>(l, count, tag_receive_next(), receive_done());
+  }
   return keep_in_flight<cordma::recv_operation>(l, count, receive_next(), receive_done());
 }
 

@@ -6,13 +6,30 @@
 
 #include <cordma/cordma.hpp>
 
+#include <cordma/runtime/event.hpp>
+
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace perf {
+
+inline constexpr std::uint64_t the_tag = 1;
+inline constexpr std::uint16_t the_handler = 1;
+
+// The second connection of a test whose data goes over another carrier.
+struct beside {
+  cordma::Messages messages;
+  cordma::Listener listener;  // the server's
+  cordma::Endpoint endpoint;  // of messages
+  cordma::Stream stream;
+  cordma::auto_event arrived;  // set by the handler of active messages
+  std::uint64_t handled = 0;   // active messages, over all phases
+  explicit beside(cordma::Worker& worker) : messages(worker) {}
+};
 
 // Memory of a side: `slots` buffers for what comes in, and as many for what goes out. The same layout
 // on both sides, so that each knows where things are at the other.
@@ -31,7 +48,11 @@ class lane {
   [[nodiscard]] const cordma::Slice& out(std::uint64_t i) const noexcept { return out_[i]; }
   [[nodiscard]] const cordma::RemoteSlice& peer(std::uint64_t i) const noexcept { return peer_[i]; }
 
+  // That messages of the test go over.
+  [[nodiscard]] cordma::Endpoint& carrier() noexcept { return other ? other->endpoint : endpoint; }
+
   cordma::Endpoint& endpoint;
+  std::unique_ptr<beside> other;
   const plan what;
   const std::uint32_t slots;
   // Looks at memory between two turns of the reactor, while waiting for a remote write: many where

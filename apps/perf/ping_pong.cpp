@@ -10,8 +10,29 @@
 namespace perf {
 namespace {
 
-using recv_ring = support::op_ring<cordma::recv_operation>;
 using send_ring = support::op_ring<cordma::send_operation>;
+
+// Plain messages, and tagged ones.
+struct plain {
+  using recv_ring = support::op_ring<cordma::recv_operation>;
+  using send_ring = support::op_ring<cordma::send_operation>;
+  static cordma::recv_operation receive(lane& l, const cordma::Slice& into) {
+    return l.endpoint.recv(into);
+  }
+  static cordma::send_operation send(lane& l, const cordma::Slice& from) {
+    return l.endpoint.send(from);
+  }
+};
+struct tagged {
+  using recv_ring = support::op_ring<cordma::tag_recv_operation>;
+  using send_ring = support::op_ring<cordma::message_send_operation>;
+  static cordma::tag_recv_operation receive(lane& l, const cordma::Slice& into) {
+    return l.other->messages.tag_recv(the_tag, into);
+  }
+  static cordma::message_send_operation send(lane& l, const cordma::Slice& from) {
+    return l.other->endpoint.tag_send(the_tag, from);
+  }
+};
 
 constexpr std::uint32_t sends_at_once = 2;  // one under way, one built
 
@@ -20,15 +41,15 @@ std::uint64_t slot_of(const lane& l, std::uint64_t number) noexcept {
   return number & (l.slots - 1);
 }
 
-void post_receive(lane& l, recv_ring& ring, std::uint64_t i) {
-  cordma::Endpoint& endpoint = l.endpoint;
+template <class Kind>
+void post_receive(lane& l, typename Kind::recv_ring& ring, std::uint64_t i) {
   const cordma::Slice& into = l.in(slot_of(l, i));
-  ring.start([&] { return endpoint.recv(into); });
+  ring.start([&] { return Kind::receive(l, into); });
 }
 
-void check_received(lane& l, const cordma::Received& got, std::uint64_t i) {
+void check_received(lane& l, std::size_t bytes, std::uint64_t i) {
   const auto message = l.in(slot_of(l, i)).bytes();
-  if (got.bytes != message.size() || !matches(message, i)) ++l.wrong;
+  if (bytes != message.size() || !matches(message, i)) ++l.wrong;
 }
 
 // Where a message ends, its writer puts its number: in eight bytes, or in one where it has no more.
@@ -61,9 +82,9 @@ class flag {
 };
 
 // Requests are built while there is nothing to do but wait, and started when their turn comes.
-void prepare_send(lane& l, send_ring& ring) {
-  cordma::Endpoint& endpoint = l.endpoint;
-  ring.prepare([&] { return endpoint.send(l.out(0)); });
+template <class Kind>
+void prepare_send(lane& l, typename Kind::send_ring& ring) {
+  ring.prepare([&] { return Kind::send(l, l.out(0)); });
 }
 
 void prepare_write(lane& l, send_ring& ring, std::uint64_t number) {
@@ -80,14 +101,13 @@ void require_connected(const cordma::Endpoint& endpoint) {
   cordma::throw_error(cause != nullptr ? *cause : cordma::failure{cordma::errc::not_connected});
 }
 
-}  // namespace
-
-cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
-  recv_ring receives(l.slots);
-  send_ring sends(sends_at_once);
+template <class Kind>
+cordma::task<void> ping(lane& l, std::uint64_t count) {
+  typename Kind::recv_ring receives(l.slots);
+  typename Kind::send_ring sends(sends_at_once);
   const bool check = l.what.check;
-  for (std::uint64_t i = 0; i < l.slots && i < count; ++i) post_receive(l, receives, i);
-  prepare_send(l, sends);
+  for (std::uint64_t i = 0; i < l.slots && i < count; ++i) post_receive<Kind>(l, receives, i);
+  prepare_send<Kind>(l, sends);
   std::uint64_t sent_at = ticks();
   for (std::uint64_t i = 0; i < count; ++i) {
     if (check) fill(l.out(0).bytes(), i);
@@ -95,29 +115,62 @@ cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
     // While the message travels: the next receive, the clock, the sample.
     if (i != 0) {
       const std::uint64_t next = i + l.slots - 1;  // of long messages this one, of others one more
-      if (next < count) post_receive(l, receives, next);
+      if (next < count) post_receive<Kind>(l, receives, next);
       const std::uint64_t now = ticks();
       l.samples.record(now - sent_at);
       sent_at = now;
       l.progress.store(i, std::memory_order_relaxed);
     }
-    prepare_send(l, sends);
+    prepare_send<Kind>(l, sends);
     auto& oldest = receives.oldest();
-    const cordma::Received got = co_await oldest;
+    const auto got = co_await oldest;
     receives.pop();
     auto& sent = sends.oldest();
     co_await sent;
     sends.pop();
-    if (check) check_received(l, got, i);
+    if (check) check_received(l, got.bytes, i);
   }
   if (count != 0) l.samples.record(ticks() - sent_at);
 }
 
+template <class Kind>
+cordma::task<void> pong(lane& l, std::uint64_t count) {
+  typename Kind::recv_ring receives(l.slots);
+  typename Kind::send_ring sends(sends_at_once);
+  const bool check = l.what.check;
+  for (std::uint64_t i = 0; i < l.slots && i < count; ++i) post_receive<Kind>(l, receives, i);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    prepare_send<Kind>(l, sends);
+    auto& oldest = receives.oldest();
+    const auto got = co_await oldest;
+    if (check) {
+      check_received(l, got.bytes, i);
+      fill(l.out(0).bytes(), i);
+    }
+    sends.start_newest();
+    receives.pop();
+    if (i + l.slots < count) post_receive<Kind>(l, receives, i + l.slots);
+    auto& sent = sends.oldest();
+    co_await sent;
+    sends.pop();
+  }
+}
+
+}  // namespace
+
+cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
+  return l.what.what == test::tag_lat ? ping<tagged>(l, count) : ping<plain>(l, count);
+}
+
+cordma::task<void> echo(lane& l, std::uint64_t count) {
+  return l.what.what == test::tag_lat ? pong<tagged>(l, count) : pong<plain>(l, count);
+}
+
 cordma::task<void> send_wait_think(lane& l, std::uint64_t count) {
-  recv_ring receives(1);
+  plain::recv_ring receives(1);
   const auto pause = std::chrono::microseconds(l.what.think_us);
   for (std::uint64_t i = 0; i < count; ++i) {
-    post_receive(l, receives, i);
+    post_receive<plain>(l, receives, i);
     if (l.what.check) fill(l.out(0).bytes(), i);
     const std::uint64_t sent_at = ticks();
     cordma::send_operation send = l.endpoint.send(l.out(0));
@@ -127,31 +180,9 @@ cordma::task<void> send_wait_think(lane& l, std::uint64_t count) {
     l.samples.record(ticks() - sent_at);
     receives.pop();
     co_await send;
-    if (l.what.check) check_received(l, got, i);
+    if (l.what.check) check_received(l, got.bytes, i);
     l.progress.store(i, std::memory_order_relaxed);
     co_await cordma::sleep_for(pause);
-  }
-}
-
-cordma::task<void> echo(lane& l, std::uint64_t count) {
-  recv_ring receives(l.slots);
-  send_ring sends(sends_at_once);
-  const bool check = l.what.check;
-  for (std::uint64_t i = 0; i < l.slots && i < count; ++i) post_receive(l, receives, i);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    prepare_send(l, sends);
-    auto& oldest = receives.oldest();
-    const cordma::Received got = co_await oldest;
-    if (check) {
-      check_received(l, got, i);
-      fill(l.out(0).bytes(), i);
-    }
-    sends.start_newest();
-    receives.pop();
-    if (i + l.slots < count) post_receive(l, receives, i + l.slots);
-    auto& sent = sends.oldest();
-    co_await sent;
-    sends.pop();
   }
 }
 

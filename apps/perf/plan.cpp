@@ -18,7 +18,7 @@ std::uint32_t as_many_as_fit(std::uint32_t wanted, std::uint64_t size) noexcept 
   return static_cast<std::uint32_t>(std::bit_floor(fitting));
 }
 
-constexpr std::array<test_facts, 9> table{{
+constexpr std::array<test_facts, 13> table{{
     {test::send_lat, "send-lat", shape::ping_pong, 8, "messages in ping-pong: time of one way"},
     {test::send_bw, "send-bw", shape::to_receiver, 65536, "messages in one direction: GB/s"},
     {test::send_rate, "send-rate", shape::to_receiver, 8, "messages in one direction: M/s"},
@@ -30,6 +30,14 @@ constexpr std::array<test_facts, 9> table{{
     {test::fetch_add_lat, "fetch-add-lat", shape::one_by_one, 8,
      "remote fetch-and-adds, one by one: time of each"},
     {test::fetch_add_rate, "fetch-add-rate", shape::in_flight, 8, "remote fetch-and-adds: M/s"},
+    {test::tag_lat, "tag-lat", shape::ping_pong, 8, "tagged messages in ping-pong: time of one way",
+     carrier::messages},
+    {test::tag_bw, "tag-bw", shape::to_receiver, 65536, "tagged messages in one direction: GB/s",
+     carrier::messages},
+    {test::am_lat, "am-lat", shape::ping_pong, 8,
+     "active messages in ping-pong, handler to handler: time of one way", carrier::messages},
+    {test::stream_bw, "stream-bw", shape::to_receiver, 65536, "bytes of a stream: GB/s",
+     carrier::stream},
 }};
 
 }  // namespace
@@ -47,7 +55,8 @@ std::optional<test> parse_test(std::string_view name) noexcept {
 // Without --check the same memory serves every message, as in ucx_perftest: what is measured is the
 // transport and not the cache.
 std::uint32_t slots(const plan& p) noexcept {
-  if (p.what == test::send_lat) return as_many_as_fit(receives_ahead, p.size);
+  if (p.what == test::send_lat || p.what == test::tag_lat)
+    return as_many_as_fit(receives_ahead, p.size);
   if (p.what == test::write_lat) return as_many_as_fit(writes_behind, p.size);
   if (facts(p.what).latency()) return 1;
   return p.check ? p.outstanding : 1;

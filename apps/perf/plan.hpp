@@ -22,7 +22,14 @@ enum class test : std::uint8_t {
   read_bw,
   fetch_add_lat,
   fetch_add_rate,
+  tag_lat,
+  tag_bw,
+  am_lat,
+  stream_bw,
 };
+
+// What a test's data goes over: the connection that the two sides talk by, or one beside it.
+enum class carrier : std::uint8_t { plain, messages, stream };
 
 // How the two sides work together.
 enum class shape : std::uint8_t {
@@ -38,6 +45,7 @@ struct test_facts {
   shape form;
   std::uint64_t usual_size;  // bytes
   std::string_view what;     // one line for --help
+  carrier over = carrier::plain;
   [[nodiscard]] bool latency() const noexcept {
     return form == shape::ping_pong || form == shape::one_by_one;
   }

@@ -3,6 +3,8 @@
 #include "tests.hpp"
 #include "ticks.hpp"
 
+#include <cordma/runtime/scope.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -140,6 +142,61 @@ outcome conclude(const lane& l, const phase& p) {
 
 }  // namespace
 
+namespace {
+
+// What came to the handler of active messages: looked at, and told to the loop.
+cordma::task<void> note(lane* l, cordma::ActiveMessage m) {
+  std::span<const std::byte> message = m.data();
+  if (message.size() != m.size()) {
+    co_await m.read(l->in(0));
+    message = l->in(0).bytes();
+  }
+  if (l->what.check && !matches(message, l->other->handled)) ++l->wrong;
+  ++l->other->handled;
+  l->other->arrived.set();
+}
+
+void prepare_second(cordma::Worker& worker, lane& l) {
+  if (facts(l.what.what).over == carrier::plain) return;
+  l.other = std::make_unique<beside>(worker);
+  l.other->messages.on(the_handler,
+                       [&l](cordma::ActiveMessage m) { return note(&l, std::move(m)); });
+}
+
+cordma::connect_options second_options(cordma::Context& context, lane& l) {
+  cordma::connect_options o;
+  o.endpoint = depths(context, l.what.outstanding);
+  o.transport = l.endpoint.transport();
+  if (facts(l.what.what).over == carrier::messages) o.messages = &l.other->messages;
+  return o;
+}
+
+cordma::task<void> use_second(cordma::Context* context, lane* l, cordma::Endpoint made) {
+  if (facts(l->what.what).over == carrier::messages) {
+    l->other->endpoint = std::move(made);
+  } else {
+    l->other->stream = co_await cordma::Stream::open(*context, std::move(made));
+  }
+}
+
+cordma::task<void> connect_second(cordma::Context& context, cordma::Worker& worker, lane& l,
+                                  std::string address, std::uint16_t port) {
+  prepare_second(worker, l);
+  if (l.other == nullptr) co_return;
+  cordma::transport::address to = cordma::parse_address(address).value();
+  to.port = port;
+  cordma::Endpoint made = co_await worker.connect(to.text(), second_options(context, l));
+  co_await use_second(&context, &l, std::move(made));
+}
+
+cordma::task<void> accept_second(cordma::Context* context, lane* l) {
+  cordma::ConnectionRequest request = co_await l->other->listener.next();
+  cordma::Endpoint made = co_await request.accept(second_options(*context, *l));
+  co_await use_second(context, l, std::move(made));
+}
+
+}  // namespace
+
 cordma::task<outcome> measure(cordma::Context& context, cordma::Worker& worker, std::string address,
                               plan what, progress_line& progress) {
   const auto hello = greeting(what.outstanding);
@@ -147,7 +204,7 @@ cordma::task<outcome> measure(cordma::Context& context, cordma::Worker& worker, 
   options.endpoint = depths(context, what.outstanding);
   options.private_data = hello;
   options.transport = what.transport;
-  cordma::Endpoint endpoint = co_await worker.connect(std::move(address), options);
+  cordma::Endpoint endpoint = co_await worker.connect(address, options);
   channel control(context, endpoint);
   lane l(context, endpoint, what);
   std::string first = encode(opening{what, l.blob()});
@@ -157,6 +214,7 @@ cordma::task<outcome> measure(cordma::Context& context, cordma::Worker& worker, 
     cordma::throw_error({cordma::errc::rejected, "the server: " + greeted.complaint});
   }
   l.attach(greeted.blob);
+  co_await connect_second(context, worker, l, address, greeted.port);
 
   std::uint64_t count = what.iterations;
   std::uint64_t warmup = what.warmup.value_or(count / 10);
@@ -198,13 +256,21 @@ cordma::task<closing> serve_phase(cordma::Worker& worker, lane& l, channel& cont
 }
 
 // A lane for what the client asks for, or why there is none.
-std::unique_ptr<lane> prepare(cordma::Context& context, cordma::Endpoint& endpoint,
-                              std::string_view asked, welcome& answer) {
+std::unique_ptr<lane> prepare(cordma::Context& context, cordma::Worker& worker,
+                              cordma::Endpoint& endpoint, std::string_view asked, welcome& answer) {
   try {
     const opening o = decode_opening(asked);
     auto l = std::make_unique<lane>(context, endpoint, o.what);
     l->attach(o.blob);
     answer.blob = l->blob();
+    prepare_second(worker, *l);
+    if (l->other != nullptr) {
+      cordma::listen_options where;
+      where.transport = endpoint.transport();
+      const std::string at = context.own_host(endpoint.transport()) + ":0";
+      l->other->listener = worker.listen(at, where).value();
+      answer.port = l->other->listener.bound().port;
+    }
     return l;
   } catch (const cordma::error& e) {
     answer.complaint = e.what();
@@ -224,12 +290,16 @@ cordma::task<void> serve(cordma::Context& context, cordma::Worker& worker,
   const cordma::Received got = co_await first;
   welcome answer;
   answer.wait = cordma::name(worker.loop().mode());
-  const std::unique_ptr<lane> l = prepare(context, endpoint, control.text(got), answer);
+  const std::unique_ptr<lane> l = prepare(context, worker, endpoint, control.text(got), answer);
+  cordma::task_context& me = co_await cordma::this_task();
+  cordma::scope second(me);
+  if (l != nullptr && l->other != nullptr) second.spawn(accept_second(&context, l.get()));
   std::string text = encode(answer);
   for (;;) {
     const std::string asked = co_await control.ask(std::move(text));
     const order next = decode_order(asked);
     if (next.what != order::kind::run || l == nullptr) break;
+    co_await second.join();
     const closing phase_cost = co_await serve_phase(worker, *l, control, next.count);
     text = encode(phase_cost);
   }

@@ -38,8 +38,12 @@ cordma::task<void> client_side(lane& l, std::uint64_t count) {
   switch (l.what.what) {
     case test::send_lat:
       return l.what.think_us == 0 ? send_and_wait(l, count) : send_wait_think(l, count);
+    case test::tag_lat: return send_and_wait(l, count);
     case test::send_bw:
+    case test::tag_bw:
     case test::send_rate: return send_many(l, count);
+    case test::am_lat: return call_and_wait(l, count);
+    case test::stream_bw: return write_stream(l, count);
     case test::write_lat: return write_and_look(l, count);
     case test::write_bw: return write_many(l, count);
     case test::read_lat: return read_each(l, count);
@@ -51,14 +55,17 @@ cordma::task<void> client_side(lane& l, std::uint64_t count) {
 }
 
 cordma::task<void> server_side(lane& l, std::uint64_t count) {
-  switch (facts(l.what.what).form) {
-    case shape::ping_pong:
-      return l.what.what == test::send_lat ? echo(l, count) : look_and_write(l, count);
-    case shape::to_receiver: return receive_many(l, count);
-    case shape::one_by_one:
-    case shape::in_flight: break;
+  switch (l.what.what) {
+    case test::send_lat:
+    case test::tag_lat: return echo(l, count);
+    case test::write_lat: return look_and_write(l, count);
+    case test::send_bw:
+    case test::tag_bw:
+    case test::send_rate: return receive_many(l, count);
+    case test::am_lat: return call_back(l, count);
+    case test::stream_bw: return read_stream(l, count);
+    default: return {};  // the client acts alone
   }
-  return {};
 }
 
 }  // namespace perf

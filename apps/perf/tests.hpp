@@ -8,7 +8,7 @@
 
 namespace perf {
 
-// ping_pong by messages.
+// ping_pong by messages, plain or tagged.
 cordma::task<void> send_and_wait(lane& l, std::uint64_t count);
 // With `think_us` between a message that came back and the next one.
 cordma::task<void> send_wait_think(lane& l, std::uint64_t count);
@@ -23,9 +23,16 @@ cordma::task<void> fetch_add_each(lane& l, std::uint64_t count);
 cordma::task<void> write_many(lane& l, std::uint64_t count);
 cordma::task<void> read_many(lane& l, std::uint64_t count);
 cordma::task<void> fetch_add_many(lane& l, std::uint64_t count);
-// to_receiver.
+// to_receiver, plain or tagged.
 cordma::task<void> send_many(lane& l, std::uint64_t count);
 cordma::task<void> receive_many(lane& l, std::uint64_t count);
+
+// ping_pong by active messages, of which each side's handler wakes its loop.
+cordma::task<void> call_and_wait(lane& l, std::uint64_t count);
+cordma::task<void> call_back(lane& l, std::uint64_t count);
+// to_receiver by a stream.
+cordma::task<void> write_stream(lane& l, std::uint64_t count);
+cordma::task<void> read_stream(lane& l, std::uint64_t count);
 
 // What the server does to its memory before a phase, and how it looks at it after: --check.
 void prepare_memory(lane& l);

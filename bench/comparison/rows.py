@@ -117,6 +117,28 @@ def tcp_messages() -> list[Row]:
     return rows
 
 
+def messages() -> list[Row]:
+    """Tagged and active messages and streams, beside UCX's."""
+    rows = []
+    for test, peer, goal in (("tag-lat", "tag_lat", 0.9), ("am-lat", "ucp_am_lat", 0.9)):
+        rows.append(Row(f"shm {test} 8 B, polling", f"shm {test}", "us",
+                        cordma("shm", test, 8, LATENCY, 1_000_000),
+                        (ucx("posix", peer, 8, LATENCY, 1_000_000),), Goal("<=", goal)))
+    for over, tls, test, peer, size, iterations, goal in (
+            ("shm", "posix", "tag-bw", "tag_bw", 64 * KIB, 50_000, 1.3),
+            ("shm", "posix", "tag-bw", "tag_bw", MIB, 4_000, 1.5),
+            ("shm", "posix", "stream-bw", "stream_bw", 64 * KIB, 50_000, 1.5),
+            ("tcp", "tcp", "tag-bw", "tag_bw", 64 * KIB, 20_000, 2.5),
+            ("tcp", "tcp", "tag-bw", "tag_bw", MIB, 2_000, 1.0),
+            ("tcp", "tcp", "stream-bw", "stream_bw", 64 * KIB, 20_000, 1.4)):
+        name = f"{over} {test} {SIZE_NAMES[size]}"
+        rows.append(Row(name, name, "GB/s",
+                        cordma(over, test, size, BANDWIDTH, iterations, window=WINDOW),
+                        (ucx(tls, peer, size, BANDWIDTH, iterations, window=WINDOW),),
+                        Goal(">=", goal), better="higher"))
+    return rows
+
+
 def tcp_remote_memory() -> list[Row]:
     size = 64 * KIB
     write = cordma("tcp", "write-bw", size, BANDWIDTH, 10_000, window=WINDOW)
@@ -222,5 +244,5 @@ def rdma_rows() -> list[Row]:
 
 
 def all_rows() -> list[Row]:
-    return [*shm_small(), *shm_bulk(), *tcp_messages(), *tcp_remote_memory(), *event_mode(),
-            *adaptive_cpu(), *runtime_costs()]
+    return [*shm_small(), *shm_bulk(), *tcp_messages(), *messages(), *tcp_remote_memory(),
+            *event_mode(), *adaptive_cpu(), *runtime_costs()]

@@ -3,14 +3,18 @@ source "$(dirname "$0")/expect.sh"
 transport=$2
 
 tests=send-lat,send-bw,send-rate,write-lat,write-bw,read-lat,read-bw,fetch-add-lat,fetch-add-rate
+tests+=,tag-lat,tag-bw,am-lat,stream-bw
 expect 0 '^fetch-add-rate ' cordma-perf --local --transport "$transport" --test $tests \
   --wait polling,event,adaptive --iterations 50 --check
 rows=$(grep -cE "^[a-z-]+ +$transport +(polling|event|adaptive) " "$work/output")
-[ "$rows" -eq 27 ] || fail "27 runs should have made 27 rows, not $rows"
+[ "$rows" -eq 39 ] || fail "39 runs should have made 39 rows, not $rows"
 
 # Sizes at and around the borders: of inline data, of a flag, of what is sent at once.
 expect 0 '^send-lat ' cordma-perf --local --transport "$transport" --test send-lat,write-lat \
   --size 1,7,8,9,64,65,4096,8193,65537 --wait adaptive --iterations 20 --check
+expect 0 '^stream-bw ' cordma-perf --local --transport "$transport" \
+  --test tag-lat,tag-bw,am-lat,stream-bw --size 1,496,497,8176,8177,300000 --wait event \
+  --iterations 20 --check
 for outstanding in 1 5 300; do
   expect 0 '^write-bw ' cordma-perf --local --transport "$transport" \
     --test send-bw,read-bw,write-bw --size 1,100000 --outstanding $outstanding --wait adaptive \
