@@ -1,0 +1,133 @@
+// Messages and streams that are warm take nothing from the heap.
+#include <doctest/doctest.h>
+#include <support/alloc_count.hpp>
+#include <support/stage.hpp>
+
+#include <cordma/net/messages.hpp>
+#include <cordma/net/stream.hpp>
+#include <cordma/runtime/event.hpp>
+#include <cordma/runtime/frame_pool.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr int warm_up = 300;
+constexpr int counted = 300;
+
+std::vector<transport::kind> transports() {
+  if (transport_under_test() == transport::kind::verbs) return {transport::kind::verbs};
+  return {transport::kind::shm, transport::kind::tcp, transport::kind::sim};
+}
+
+struct party {
+  stage* on;
+  Messages* server;
+  wire* between;
+  auto_event* handled;
+};
+
+task<> note(auto_event* done, ActiveMessage) {
+  done->set();
+  co_return;
+}
+
+// Matched before and after it arrives, short and long; then as an active message.
+task<> exchange(party* p, Slice from, Slice into, int times) {
+  constexpr std::span<const std::byte> no_header;
+  for (int i = 0; i < times; ++i) {
+    tag_recv_operation early = p->server->tag_recv(1, into).start();
+    co_await p->between->client.tag_send(1, from);
+    const TagReceived got = co_await early;
+    CHECK(got.bytes == from.size());
+    message_send_operation late = p->between->client.tag_send(2, from.first(8)).start();
+    while (!p->server->tag_probe(2)) co_await moment(*p->on);
+    co_await p->between->server.tag_recv(2, into);
+    co_await late;
+    co_await p->between->client.am_send(1, no_header, from.first(8));
+    co_await p->handled->wait();
+  }
+}
+
+task<> pour(Stream* from, Stream* to, std::span<std::byte> bytes, int times) {
+  for (int i = 0; i < times; ++i) {
+    std::size_t written = 0;
+    std::size_t read = 0;
+    while (read < bytes.size()) {
+      if (written < bytes.size()) {
+        const std::size_t n = co_await from->write_some(bytes.subspan(written));
+        written += n;
+      }
+      const std::size_t got = co_await to->read_some(bytes.subspan(read, written - read));
+      read += got;
+    }
+  }
+}
+
+task<> open_into(Context context, Endpoint e, Stream* place) {
+  *place = co_await Stream::open(context, std::move(e));
+}
+
+// What `times` rounds that resume so many coroutines each may take: nothing, but where frames are not kept.
+std::uint64_t allowed(std::uint64_t frames) {
+  return frame_pool::keeps_frames() ? 0 : frames * counted + 1;
+}
+
+}  // namespace
+
+TEST_CASE("a warm message, tagged or active, short or long, takes nothing from the heap") {
+  for (const transport::kind over : transports()) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{4000}, std::size_t{50'000}}) {
+      CAPTURE(transport::name(over));
+      CAPTURE(bytes);
+      stage on({}, over);
+      on.play(
+          [](stage& s, std::size_t size) -> task<> {
+            Listener listener = s.server().listen(s.server_address()).value();
+            Messages client(s.client());
+            Messages server(s.server());
+            connect_options to;
+            to.messages = &client;
+            connect_options accept;
+            accept.messages = &server;
+            wire w = co_await connect(s.client(), listener, s.reach(listener), to, accept);
+            auto_event handled;
+            server.on(1, [&handled](ActiveMessage m) { return note(&handled, std::move(m)); });
+            const MemoryRegion from = client_memory(s, size);
+            const MemoryRegion into = server_memory(s, size);
+            party p{&s, &server, &w, &handled};
+            co_await exchange(&p, from.all(), into.all(), warm_up);
+            const std::uint64_t before = allocations();
+            co_await exchange(&p, from.all(), into.all(), counted);
+            CHECK(allocations() - before <= allowed(3));
+          },
+          bytes);
+    }
+  }
+}
+
+TEST_CASE("a warm stream takes nothing from the heap") {
+  for (const transport::kind over : transports()) {
+    CAPTURE(transport::name(over));
+    stage on({}, over);
+    on.play([](stage& s) -> task<> {
+      wire w = co_await connect(s);
+      Stream client;
+      Stream server;
+      task_context& me = co_await this_task();
+      scope both(me);
+      both.spawn(open_into(s.client_context(), std::move(w.client), &client));
+      both.spawn(open_into(s.server_context(), std::move(w.server), &server));
+      co_await both.join();
+      std::vector<std::byte> bytes(20'000);
+      co_await pour(&client, &server, bytes, warm_up);
+      const std::uint64_t before = allocations();
+      co_await pour(&client, &server, bytes, counted);
+      CHECK(allocations() - before <= allowed(0));
+    });
+  }
+}
