@@ -228,15 +228,15 @@ message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::
   return {*core_, frame_kind::am_eager, word, std::span(&data, 1), header};
 }
 
-// ---- ActiveMessage ----
+// ---- messages that are held ----
 
-ActiveMessage::ActiveMessage(detail::peer_core& from, detail::message_segment& held) noexcept
-    : peer_(&from), segment_(&held) {}
+HeldMessage::HeldMessage(detail::peer_core* from, detail::message_segment& held) noexcept
+    : peer_(from), segment_(&held) {}
 
-ActiveMessage::ActiveMessage(ActiveMessage&& other) noexcept
+HeldMessage::HeldMessage(HeldMessage&& other) noexcept
     : peer_(other.peer_), segment_(std::exchange(other.segment_, nullptr)) {}
 
-ActiveMessage::~ActiveMessage() {
+HeldMessage::~HeldMessage() {
   if (segment_ == nullptr) return;
   if (segment_->from == nullptr) {
     segment_->port->release(*segment_);
@@ -246,18 +246,25 @@ ActiveMessage::~ActiveMessage() {
   peer_->let_go(*segment_);
 }
 
-std::span<const std::byte> ActiveMessage::header() const noexcept { return segment_->header(); }
-std::uint64_t ActiveMessage::size() const noexcept { return segment_->length(); }
+std::uint64_t HeldMessage::size() const noexcept { return segment_->length(); }
 
-std::span<const std::byte> ActiveMessage::data() const noexcept {
+std::span<const std::byte> HeldMessage::data() const noexcept {
   return segment_->is_offer() ? std::span<const std::byte>{} : segment_->data();
 }
 
-tag_recv_operation ActiveMessage::read(const Slice& into) noexcept { return {*segment_, into}; }
+tag_recv_operation HeldMessage::read(const Slice& into) noexcept { return {*segment_, into}; }
 
-Endpoint* ActiveMessage::from() const noexcept {
+Endpoint* HeldMessage::from() const noexcept {
   return segment_ != nullptr && segment_->from != nullptr ? peer_->handle() : nullptr;
 }
+
+TaggedMessage::TaggedMessage(detail::message_segment& held) noexcept
+    : HeldMessage(held.from, held) {}
+std::uint64_t TaggedMessage::tag() const noexcept { return segment_->head.word; }
+
+ActiveMessage::ActiveMessage(detail::message_segment& held) noexcept
+    : HeldMessage(held.from, held) {}
+std::span<const std::byte> ActiveMessage::header() const noexcept { return segment_->header(); }
 
 // ---- Messages ----
 
@@ -279,6 +286,16 @@ std::optional<TagReceived> Messages::tag_probe(std::uint64_t tag, std::uint64_t 
       *static_cast<const detail::message_segment::kept*>(found)->owner;
   return TagReceived{
       .bytes = s.length(), .tag = found->tag(), .from = s.from ? s.from->handle() : nullptr};
+}
+
+std::optional<TaggedMessage> Messages::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
+  protocol::tag_message* const found =
+      core_->matcher.probe({.tag = tag & mask, .mask = mask, .from = nullptr});
+  if (found == nullptr) return {};
+  core_->matcher.claim(*found);
+  detail::message_segment& s = *static_cast<detail::message_segment::kept*>(found)->owner;
+  s.waiting.reset();
+  return std::optional<TaggedMessage>(std::in_place, s);
 }
 
 void Messages::on(std::uint16_t id, am_handler handler) {

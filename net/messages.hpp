@@ -150,30 +150,43 @@ class [[nodiscard]] tag_recv_operation final
   TagReceived take() const noexcept { return received_; }
 };
 
-// What came to a handler. Move-only, and may outlive the handler, but not the Messages; it holds a credit of its
-// peer as long.
-class ActiveMessage {
+// A message that is here, or announced, and nobody else's. Move-only. It holds a credit of its peer as long as
+// it lives, and must not outlive the Messages.
+class HeldMessage {
  public:
-  ActiveMessage(detail::peer_core& from, detail::message_segment& held) noexcept;
-  ActiveMessage(ActiveMessage&& other) noexcept;
-  ActiveMessage& operator=(ActiveMessage&&) = delete;
+  HeldMessage(HeldMessage&& other) noexcept;
+  HeldMessage& operator=(HeldMessage&&) = delete;
   // A long one that was not read is refused: rejected, at its sender.
-  ~ActiveMessage();
+  ~HeldMessage();
 
   // Null: it is gone.
   [[nodiscard]] Endpoint* from() const noexcept;
-  [[nodiscard]] std::span<const std::byte> header() const noexcept;
   // Bytes of the data, wherever they are.
   [[nodiscard]] std::uint64_t size() const noexcept;
   // Of a message that came at once; empty where it was announced: read() it then.
   [[nodiscard]] std::span<const std::byte> data() const noexcept;
   // Brings the data there, as much as fits. Errors: truncated, flushed, bad_state (read before),
-  // invalid_value. REQUIRES that this stays where it is until then.
+  // invalid_value. REQUIRES that this lives until then.
   [[nodiscard]] tag_recv_operation read(const Slice& into) noexcept;
 
- private:
-  detail::peer_core* peer_;
+ protected:
+  HeldMessage(detail::peer_core* from, detail::message_segment& held) noexcept;
+  detail::peer_core* peer_;  // while the segment says that it is there
   detail::message_segment* segment_;
+};
+
+// What Messages::tag_claim() found.
+class TaggedMessage final : public HeldMessage {
+ public:
+  explicit TaggedMessage(detail::message_segment& held) noexcept;
+  [[nodiscard]] std::uint64_t tag() const noexcept;
+};
+
+// What came to a handler; it may outlive that.
+class ActiveMessage final : public HeldMessage {
+ public:
+  explicit ActiveMessage(detail::message_segment& held) noexcept;
+  [[nodiscard]] std::span<const std::byte> header() const noexcept;
 };
 
 using am_handler = std::function<task<void>(ActiveMessage)>;
@@ -197,6 +210,9 @@ class Messages {
   // What such a receive would get now, if anything; it waits on.
   [[nodiscard]] std::optional<TagReceived> tag_probe(std::uint64_t tag,
                                                      std::uint64_t mask = whole_tag) noexcept;
+  // The same, and nobody else gets it: for who has to know a message before there is memory for it.
+  [[nodiscard]] std::optional<TaggedMessage> tag_claim(std::uint64_t tag,
+                                                       std::uint64_t mask = whole_tag) noexcept;
   // Each message of that id begins a task with the handler; several may run at a time. What a handler throws
   // ends its task alone, see handler_failures(). One that is set anew is for the messages that come later.
   // Messages of an id without a handler are dropped, long ones refused.

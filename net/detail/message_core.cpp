@@ -83,7 +83,10 @@ void message_core::receive(message_receive& op) noexcept {
 }
 
 void message_core::hand_over(message_segment& s, message_receive& op) noexcept {
-  if (s.is_offer()) return s.from->start_fetch(s, op);
+  if (s.is_offer()) {
+    if (s.from != nullptr) return s.from->start_fetch(s, op);
+    return op.fail({errc::flushed, "its Endpoint is gone"});
+  }
   op.got(s.data(), s.head.word, s.from);
 }
 
@@ -112,7 +115,7 @@ void message_core::release(fetch& f) noexcept {
 }
 
 void message_core::run(message_segment& s) noexcept {
-  ActiveMessage message(*s.from, s);
+  ActiveMessage message(s);
   const auto found = handlers.find(protocol::am_of(s.head.word).id);
   if (found == handlers.end()) {
     ++dropped;

@@ -345,6 +345,7 @@ const std::array table{
     cell("Endpoint.am_send", messaging_in, [](g_& g) { return g.e.am_send(2, g.local.bytes(), g.local); },      {none,  ok,    gone,  gone,  cut,   down,  none}),
     cell("Messages.tag_recv", messaging_in, [](g_& g) { return g.messages->tag_recv(2, g.local); },             {none,  waits, waits, waits, waits, down,  none}),
     cell("Messages.tag_probe", messaging_in, [](g_& g) { return g.messages->tag_probe(2); },                    {none,  ok,    ok,    ok,    ok,    ok,    none}),
+    cell("Messages.tag_claim", messaging_in, [](g_& g) { return g.messages->tag_claim(2); },                    {none,  ok,    ok,    ok,    ok,    ok,    none}),
     cell("Messages.on", messaging_in, [](g_& g) { g.messages->on(1, drop); },                                   {none,  ok,    ok,    ok,    ok,    ok,    none}),
     cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
     cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),

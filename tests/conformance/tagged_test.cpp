@@ -160,6 +160,57 @@ TEST_CASE("K6: a receive that is too short fails, and the connection stays") {
       &p);
 }
 
+TEST_CASE(
+    "K6: a message that is claimed is nobody else's, and is read where there is room for it") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 50'000);
+        for (const std::size_t bytes : sizes{0, 100, 50'000}) {
+          CAPTURE(bytes);
+          fill(from.bytes().first(bytes), bytes);
+          CHECK_FALSE(office->server.tag_claim(3));
+          message_send_operation sent = w.client.tag_send(3, from.all().first(bytes)).start();
+          while (!office->server.tag_probe(3)) co_await moment(s);
+          std::optional<TaggedMessage> claimed = office->server.tag_claim(3);
+          REQUIRE(claimed);
+          CHECK_FALSE(office->server.tag_probe(3));
+          CHECK(claimed->tag() == 3);
+          CHECK(claimed->size() == bytes);
+          CHECK(claimed->from() == &w.server);
+          const MemoryRegion into = server_memory(s, claimed->size() + 1);
+          const TagReceived got = co_await claimed->read(into.all());
+          CHECK(got.bytes == bytes);
+          CHECK(filled(into.bytes().first(bytes), bytes));
+          co_await sent;
+          claimed.reset();
+        }
+        // Dropped unread: a long one is refused.
+        message_send_operation unwanted = w.client.tag_send(4, from.all()).start();
+        while (!office->server.tag_claim(4)) co_await moment(s);
+        const result<void> end = co_await unwanted.result();
+        CHECK(end.code() == errc::rejected);
+        // Its connection goes before it is read.
+        message_send_operation cut = w.client.tag_send(5, from.all()).start();
+        std::optional<TaggedMessage> kept;
+        while (!kept) {
+          std::optional<TaggedMessage> found = office->server.tag_claim(5);
+          if (found) kept.emplace(std::move(*found));
+          co_await moment(s);
+        }
+        office->wires.clear();
+        const MemoryRegion into = server_memory(s, 50'000);
+        const result<TagReceived> gone = co_await kept->read(into.all()).result();
+        CHECK(gone.code() == errc::flushed);
+        const result<void> flushed = co_await cut.result();
+        CHECK(flushed.code() == errc::flushed);
+      },
+      &p);
+}
+
 TEST_CASE("a flood that nobody receives waits at its sender, and nothing of it is lost") {
   stage on;
   post_office p(on, {.eager_bytes = 1024, .credits = 8});
