@@ -94,8 +94,8 @@ void stream_core::expect(incoming& in) noexcept {
   }
   in.op->start();
   in.op->observe(
-      [](operation_base&, void* context) noexcept {
-        auto& done = *static_cast<incoming*>(context);
+      [](operation_base&, void* at) noexcept {
+        auto& done = *static_cast<incoming*>(at);
         done.core->on_received(done);
       },
       &in);
@@ -252,8 +252,8 @@ void stream_core::launch(outgoing& out, send_operation op) noexcept {
   out.op->start();
   if (out.op->done()) return on_sent(out);
   out.op->observe(
-      [](operation_base&, void* context) noexcept {
-        auto& done = *static_cast<outgoing*>(context);
+      [](operation_base&, void* at) noexcept {
+        auto& done = *static_cast<outgoing*>(at);
         done.core->on_sent(done);
         done.core->pump();
       },

@@ -321,10 +321,10 @@ void verbs_adapter::push_event(cm_event event) {
   events_ready_ = true;
 }
 
-void verbs_adapter::push_event(event_place& place, cm_event event) noexcept {
-  CORDMA_REQUIRE(!place.empty());
-  place.front() = std::move(event);
-  events_.splice(events_.end(), place);
+void verbs_adapter::push_event(event_place& reserved, cm_event event) noexcept {
+  CORDMA_REQUIRE(!reserved.empty());
+  reserved.front() = std::move(event);
+  events_.splice(events_.end(), reserved);
   events_ready_ = true;
 }
 

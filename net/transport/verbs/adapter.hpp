@@ -134,7 +134,7 @@ class verbs_adapter final : public adapter {
 
   void push_event(cm_event event);
   // REQUIRES a place that nothing was put into.
-  void push_event(event_place& place, cm_event event) noexcept;
+  void push_event(event_place& reserved, cm_event event) noexcept;
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
   void drop_events(const receive_queue& queue) noexcept;
   // While anybody waits for rdma_cm, every poll looks at it.

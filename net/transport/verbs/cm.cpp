@@ -387,8 +387,8 @@ void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) noexce
     return refuse(id.get(), encode(of_kind(other ? hello_kind::mismatch : hello_kind::reject), {}));
   }
   try {
-    event_place place = reserve_event();
-    push_event(place, take_in(std::move(id), news, from->whom(), d.value, d.user, from));
+    event_place reserved = reserve_event();
+    push_event(reserved, take_in(std::move(id), news, from->whom(), d.value, d.user, from));
   } catch (const std::bad_alloc&) {
     return;  // its identifier has gone, and so the client hears a no
   }
