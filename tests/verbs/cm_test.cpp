@@ -6,6 +6,7 @@
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
+#include <cordma/net/transport/verbs/adapter.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
 #include <cordma/net/transport/verbs/wire.hpp>
 
@@ -79,13 +80,20 @@ struct bare_adapter {
         at(device->open(loop).value()),
         listener(at->listen({.host = own_host()}).value()),
         place(transport::verbs::resolve(listener->bound(), false).value().front()) {}
+  void turn() {
+    bool progressed = false;
+    CHECK(at->poll({}, progressed) == 0);
+    static_cast<void>(loop.turn());
+  }
   transport::cm_event next() {
-    while (!at->has_events()) {
-      bool progressed = false;
-      CHECK(at->poll({}, progressed) == 0);
-      static_cast<void>(loop.turn());
-    }
+    while (!at->has_events()) turn();
     return at->next_event();
+  }
+  transport::completion completed() {
+    transport::completion one;
+    bool progressed = false;
+    while (at->poll({&one, 1}, progressed) == 0) static_cast<void>(loop.turn());
+    return one;
   }
   transport::verbs::verbs_adapter& own() {
     return static_cast<transport::verbs::verbs_adapter&>(*at);
@@ -146,6 +154,71 @@ TEST_CASE(
   CHECK(ended.what == transport::cm_event::type::failed);
   CHECK(ended.why.code() == errc::connection_aborted);
   CHECK(says(ended.why, "CONNECT_ERROR"));
+}
+
+namespace {
+
+// A client whose request was accepted; each side does something when it is polled only, so that the client's
+// last word does not come before that.
+struct accepted_client {
+  bare_adapter here;
+  bare_adapter there;
+  transport::verbs::verbs_pair client{there.own(), {}};
+  std::unique_ptr<transport::queue_pair> server;
+
+  accepted_client() {
+    REQUIRE(client.make().ok());
+    client.begin({here.place}, own_host(), {});
+    while (!here.at->has_events()) {
+      here.turn();
+      there.turn();
+    }
+    const transport::cm_event asked = here.at->next_event();
+    REQUIRE(asked.what == transport::cm_event::type::connect_request);
+    server = here.at->accept(asked.request, {}, {}).value();
+    transport::completion now;
+    CHECK(server->post_recv({.id = 7}, now) == transport::posted::pending);
+  }
+  void says_something() {
+    REQUIRE(there.next().what == transport::cm_event::type::established);
+    transport::completion now;
+    CHECK(client.post_send({.id = 8}, now) == transport::posted::pending);
+    CHECK(there.completed().status == transport::wc_status::success);
+  }
+  void is_heard() {
+    const transport::completion heard = here.completed();
+    CHECK(heard.id == 7);
+    CHECK(heard.status == transport::wc_status::success);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("M6: a message that comes before the client's last word stands for it") {
+  accepted_client c;
+  c.says_something();
+  ibv_cq* const both = c.here.own().promise(0).value();
+  c.here.own().drain(both);  // without a look at what rdma_cm has to say
+  REQUIRE(c.here.at->has_events());
+  const transport::cm_event up = c.here.at->next_event();
+  CHECK(up.what == transport::cm_event::type::established);
+  CHECK(up.pair == c.server.get());
+  c.is_heard();
+  CHECK_FALSE(c.here.at->has_events());  // it comes up once
+}
+
+TEST_CASE("M6: so does the device's event that a first packet came, put in") {
+  accepted_client c;
+  auto& waiting = static_cast<transport::verbs::verbs_pair&>(*c.server);
+  c.here.own().tell({.what = IBV_EVENT_COMM_EST,
+                     .about = transport::verbs::async_event::subject::own,
+                     .pair = waiting.number()});
+  const transport::cm_event up = c.here.next();
+  CHECK(up.what == transport::cm_event::type::established);
+  CHECK(up.pair == c.server.get());
+  c.says_something();
+  c.is_heard();
+  CHECK_FALSE(c.here.at->has_events());
 }
 
 TEST_CASE("M5: read depths 1 and 16: as many reads as are started come back, at the agreed depth") {
