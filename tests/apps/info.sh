@@ -1,5 +1,7 @@
-# cordma-info says what there is, what is missing and why, and where a setting comes from.
+# cordma-info says what there is, what is missing and why, and where a setting comes from: info.sh PROGRAMS, and
+# the name of the RDMA device that is there for certain.
 source "$(dirname "$0")/expect.sh"
+device=${2-}
 
 expect 0 '^  shm$' cordma-info
 [ -d /sys/class/infiniband ] || expect 0 'verbs: not here: ' cordma-info
@@ -10,6 +12,12 @@ if [ -d /sys/class/infiniband ]; then
   expect 0 '^hca_id:' cordma-info --devices
 else
   expect 0 'no RDMA device found' cordma-info --devices
+fi
+if [ -n "$device" ]; then
+  expect 0 '^  verbs$' cordma-info
+  expect 0 '^transports: shm verbs tcp$' cordma-info --brief
+  expect 0 "^RDMA: $device [(]Ethernet, 4: ACTIVE[)]$" cordma-info --brief
+  expect 0 "^hca_id:[[:blank:]]+$device$" cordma-info --devices
 fi
 CORDMA_TRANSPORT=tcp expect 0 'transport = tcp  \(environment CORDMA_TRANSPORT\)' cordma-info
 CORDMA_TRANSPORT=sim expect 1 'CORDMA_TRANSPORT: .*sim.*auto, shm, tcp, verbs$' cordma-info
@@ -38,9 +46,12 @@ unset CORDMA_CONFIG
 "$programs/cordma-info" --json | python3 -c '
 import json, sys
 facts = json.load(sys.stdin)
+device = sys.argv[1]
 assert {t["transport"] for t in facts["transports"]} >= {"shm", "tcp"}
+assert not device or device in [d["name"] for d in facts["rdma_devices"]]
+assert not device or "verbs" in [t["transport"] for t in facts["transports"]]
 assert facts["rdma_devices"] or "no RDMA device found" in facts["no_rdma_device"]
 assert all({"key", "value", "source"} <= s.keys() for s in facts["configuration"])
-' || fail "the JSON is not what it should be"
+' "$device" || fail "the JSON is not what it should be"
 "$programs/cordma-info" > /dev/full 2> "$work/output" && fail "a full disk is no error"
 grep -q 'standard output' "$work/output" || fail "a full disk is not named"

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -412,7 +413,9 @@ int stranger_life(wire_to_peer& parent, std::size_t said) {
 task<> serve_after(host& h, Listener& listener, child_process& stranger) {
   next_operation coming = listener.next().start();
   stranger.wire().tell(std::to_string(listener.bound().port));
-  while (!stranger.wire().hear_now()) co_await yield();
+  std::optional<std::string> heard;
+  while (!(heard = stranger.wire().hear_now())) co_await yield();
+  REQUIRE(*heard == "knocked");
   for (int i = 0; i < 3; ++i) co_await yield();
   CHECK_FALSE(coming.done());
   stranger.kill();
@@ -432,7 +435,9 @@ task<> serve_after(host& h, Listener& listener, child_process& stranger) {
 }  // namespace
 
 TEST_CASE("K10: a client killed with -9 before its hello, or within it: the server goes on" *
-          not_on(transport::kind::sim, one_process)) {
+          not_on(transport::kind::sim, one_process) *
+          not_on(transport::kind::verbs,
+                 "nobody connects by a socket; soft-roce.verbs.cm has its case")) {
   for (const wait_mode mode : waits_under_test({wait_mode::polling, wait_mode::event})) {
     for (const std::size_t said : {std::size_t{0}, std::size_t{4}}) {
       CAPTURE(name(mode));

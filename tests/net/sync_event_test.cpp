@@ -9,10 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
+#include <fstream>
 #include <memory>
 #include <thread>
 
 #include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -357,6 +361,54 @@ TEST_CASE(
     CHECK(seen.value() == 3);
     // bad_state: it was stopped before the thread had begun to wait.
     CHECK((stopped.code() == errc::shutdown || stopped.code() == errc::bad_state));
+  }
+}
+
+namespace {
+
+// Of this thread so far: how long it ran, how long it wanted to and others did, how often it slept.
+struct processor_time {
+  duration used{};
+  duration denied{};
+  long sleeps = 0;
+};
+
+processor_time processor_time_now() {
+  timespec ran{};
+  REQUIRE(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran) == 0);
+  rusage counted{};
+  REQUIRE(::getrusage(RUSAGE_THREAD, &counted) == 0);
+  std::int64_t used = 0;
+  std::int64_t denied = 0;  // where the kernel does not tell
+  std::ifstream("/proc/thread-self/schedstat") >> used >> denied;
+  return {.used = std::chrono::seconds(ran.tv_sec) + std::chrono::nanoseconds(ran.tv_nsec),
+          .denied = std::chrono::nanoseconds(denied),
+          .sleeps = counted.ru_nvcsw};
+}
+
+}  // namespace
+
+TEST_CASE("E7: who spins or yields wants a processor all the time, who is suspended sleeps") {
+  host h;
+  SyncEvent event(h.context, here);
+  event.start_blocking().value();
+  constexpr duration waited = 200ms;  // at least
+  for (const sync_wait how : {sync_wait::spin, sync_wait::yield, sync_wait::suspend}) {
+    CAPTURE(static_cast<int>(how));
+    const processor_time before = processor_time_now();
+    CHECK(event.blocking_wait(greater(0), how, waited).code() == errc::timed_out);
+    const processor_time after = processor_time_now();
+    const duration used = after.used - before.used;
+    const duration wanted = used + (after.denied - before.denied);
+    CAPTURE(used.count());
+    CAPTURE(wanted.count());
+    if (how == sync_wait::suspend) {
+      CHECK(after.sleeps - before.sleeps >= 10);
+      CHECK(used <= waited / 2);
+    } else {
+      CHECK(used > duration{});
+      CHECK(wanted >= waited / 2);
+    }
   }
 }
 

@@ -225,4 +225,5 @@ if [ "$hosts" = 2 ]; then
   outcome b
   [ "$result" -ne 0 ] || result=$code
 fi
+case $result in 124 | 125) say "no verdict ($result): a time limit, or the machine" ;; esac
 exit "$result"

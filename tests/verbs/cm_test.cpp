@@ -1,17 +1,21 @@
 // What the connection manager says, agrees to and leaves behind.
 #include "raw_id.hpp"
+#include "told.hpp"
 
 #include <doctest/doctest.h>
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
+#include <cordma/net/transport/verbs/adapter.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/wire.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,13 +80,20 @@ struct bare_adapter {
         at(device->open(loop).value()),
         listener(at->listen({.host = own_host()}).value()),
         place(transport::verbs::resolve(listener->bound(), false).value().front()) {}
+  void turn() {
+    bool progressed = false;
+    CHECK(at->poll({}, progressed) == 0);
+    static_cast<void>(loop.turn());
+  }
   transport::cm_event next() {
-    while (!at->has_events()) {
-      bool progressed = false;
-      CHECK(at->poll({}, progressed) == 0);
-      static_cast<void>(loop.turn());
-    }
+    while (!at->has_events()) turn();
     return at->next_event();
+  }
+  transport::completion completed() {
+    transport::completion one;
+    bool progressed = false;
+    while (at->poll({&one, 1}, progressed) == 0) static_cast<void>(loop.turn());
+    return one;
   }
   transport::verbs::verbs_adapter& own() {
     return static_cast<transport::verbs::verbs_adapter&>(*at);
@@ -143,6 +154,71 @@ TEST_CASE(
   CHECK(ended.what == transport::cm_event::type::failed);
   CHECK(ended.why.code() == errc::connection_aborted);
   CHECK(says(ended.why, "CONNECT_ERROR"));
+}
+
+namespace {
+
+// A client whose request was accepted; each side does something when it is polled only, so that the client's
+// last word does not come before that.
+struct accepted_client {
+  bare_adapter here;
+  bare_adapter there;
+  transport::verbs::verbs_pair client{there.own(), {}};
+  std::unique_ptr<transport::queue_pair> server;
+
+  accepted_client() {
+    REQUIRE(client.make().ok());
+    client.begin({here.place}, own_host(), {});
+    while (!here.at->has_events()) {
+      here.turn();
+      there.turn();
+    }
+    const transport::cm_event asked = here.at->next_event();
+    REQUIRE(asked.what == transport::cm_event::type::connect_request);
+    server = here.at->accept(asked.request, {}, {}).value();
+    transport::completion now;
+    CHECK(server->post_recv({.id = 7}, now) == transport::posted::pending);
+  }
+  void says_something() {
+    REQUIRE(there.next().what == transport::cm_event::type::established);
+    transport::completion now;
+    CHECK(client.post_send({.id = 8}, now) == transport::posted::pending);
+    CHECK(there.completed().status == transport::wc_status::success);
+  }
+  void is_heard() {
+    const transport::completion heard = here.completed();
+    CHECK(heard.id == 7);
+    CHECK(heard.status == transport::wc_status::success);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("M6: a message that comes before the client's last word stands for it") {
+  accepted_client c;
+  c.says_something();
+  ibv_cq* const both = c.here.own().promise(0).value();
+  c.here.own().drain(both);  // without a look at what rdma_cm has to say
+  REQUIRE(c.here.at->has_events());
+  const transport::cm_event up = c.here.at->next_event();
+  CHECK(up.what == transport::cm_event::type::established);
+  CHECK(up.pair == c.server.get());
+  c.is_heard();
+  CHECK_FALSE(c.here.at->has_events());  // it comes up once
+}
+
+TEST_CASE("M6: so does the device's event that a first packet came, put in") {
+  accepted_client c;
+  auto& waiting = static_cast<transport::verbs::verbs_pair&>(*c.server);
+  c.here.own().tell({.what = IBV_EVENT_COMM_EST,
+                     .about = transport::verbs::async_event::subject::own,
+                     .pair = waiting.number()});
+  const transport::cm_event up = c.here.next();
+  CHECK(up.what == transport::cm_event::type::established);
+  CHECK(up.pair == c.server.get());
+  c.says_something();
+  c.is_heard();
+  CHECK_FALSE(c.here.at->has_events());
 }
 
 TEST_CASE("M5: read depths 1 and 16: as many reads as are started come back, at the agreed depth") {
@@ -293,6 +369,76 @@ int silent_life(wire_to_peer& parent) {
 }
 
 }  // namespace
+
+namespace {
+
+// Knocks with so many bytes of a hello, or finds the way and says nothing; lives until it is killed.
+enum class knock : std::uint8_t { way_found, no_hello, part_of_a_hello };
+
+task<> knock_at(std::uint16_t port, knock how, wire_to_peer* parent) {
+  raw_id client;
+  sockaddr_in to = raw_id::self(port);
+  REQUIRE(rdma_resolve_addr(client.get(), nullptr, reinterpret_cast<sockaddr*>(&to), 2000) == 0);
+  co_await client.expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+  REQUIRE(rdma_resolve_route(client.get(), 2000) == 0);
+  co_await client.expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
+  const std::uint8_t begun = transport::verbs::hello_magic | transport::verbs::wire_version;
+  rdma_conn_param param{};
+  param.qp_num = 4711;
+  param.private_data = &begun;
+  param.private_data_len = how == knock::part_of_a_hello ? 1 : 0;
+  if (how != knock::way_found) REQUIRE(rdma_connect(client.get(), &param) == 0);
+  parent->tell("knocked");
+  static_cast<void>(parent->hear());
+}
+
+int stranger_life(wire_to_peer& parent, knock how) {
+  const auto port = static_cast<std::uint16_t>(std::stoi(parent.hear()));
+  reactor loop;
+  cordma::run(loop, knock_at(port, how, &parent));
+  return 0;
+}
+
+task<> serve_after(host* h, child_process* stranger) {
+  Listener listener = h->worker.listen(own_host() + ":0").value();
+  next_operation coming = listener.next().start();
+  stranger->wire().tell(std::to_string(listener.bound().port));
+  std::optional<std::string> heard;
+  while (!(heard = stranger->wire().hear_now())) co_await yield();
+  REQUIRE(*heard == "knocked");
+  stranger->kill();
+  connect_operation connecting =
+      h->worker.connect(own_host() + ":" + std::to_string(listener.bound().port)).start();
+  ConnectionRequest request = co_await coming;  // none but this one gets so far
+  Endpoint server = co_await request.accept();
+  Endpoint client = co_await connecting;
+  MemoryRegion memory = h->context.allocate(16).value();
+  recv_operation receiving = server.recv(memory.all().part(8, 8)).start();
+  co_await client.send(memory.all().first(8));
+  co_await receiving;
+}
+
+}  // namespace
+
+TEST_CASE("K10: a client killed with -9 before its hello, or within it: the server goes on") {
+  {
+    host first;  // librdmacm keeps what it has opened of a device
+    const Listener listener = first.worker.listen(own_host() + ":0").value();
+  }
+  for (const wait_mode mode : {wait_mode::polling, wait_mode::event}) {
+    for (const knock how : {knock::way_found, knock::no_hello, knock::part_of_a_hello}) {
+      CAPTURE(name(mode));
+      CAPTURE(static_cast<int>(how));
+      child_process stranger([how](wire_to_peer& w) { return stranger_life(w, how); });
+      const std::string before = on_device();
+      {
+        host h(mode);
+        h.worker.run(serve_after(&h, &stranger));
+      }
+      CHECK(is_again(before));
+    }
+  }
+}
 
 TEST_CASE("M7: the timeout of an acknowledgement decides how soon a dead peer is known") {
   // Seven tries of 4.096 us * 2^n: 0.1 s, and 3.7 s, which the other is through in.

@@ -120,6 +120,54 @@ TEST_CASE("A2: enhanced connections (ECE) are said to be there where a queue pai
   CHECK(ibv_destroy_cq(queue) == 0);
 }
 
+TEST_CASE(
+    "Q10, Q12: parent domains and moderation of completions are said to be as they can be had") {
+  const asked a;
+  ibv_parent_domain_init_attr attr{};
+  attr.pd = a.pd;
+  errno = 0;
+  ibv_pd* const parent = ibv_alloc_parent_domain(a.device, &attr);
+  CHECK(a.on_device("parent domains") == (parent != nullptr));
+  if (parent == nullptr) CHECK(errno == EOPNOTSUPP);
+  if (parent != nullptr) ibv_dealloc_pd(parent);
+  ibv_cq* const queue = ibv_create_cq(a.device, 1, nullptr, nullptr, 0);
+  REQUIRE(queue != nullptr);
+  ibv_modify_cq_attr rarely{};
+  rarely.attr_mask = IBV_CQ_ATTR_MODERATE;
+  rarely.moderate = {.cq_count = 1, .cq_period = 1};
+  const int moderated = ibv_modify_cq(queue, &rarely);
+  CHECK(a.on_device("completion moderation") == (moderated == 0));
+  if (moderated != 0) CHECK(moderated == EOPNOTSUPP);
+  CHECK(ibv_destroy_cq(queue) == 0);
+}
+
+TEST_CASE(
+    "Q8: windows of type 1 are said to be there where one can be allocated, and not offered") {
+  const asked a;
+  ibv_mw* const window = ibv_alloc_mw(a.pd, IBV_MW_TYPE_1);
+  CHECK(a.on_device("memory windows of type 1") == (window != nullptr));
+  if (window != nullptr) CHECK(ibv_dealloc_mw(window) == 0);
+  const result<void> refused = a.context.require("memory windows of type 1");
+  CHECK(refused.code() == errc::not_supported);
+}
+
+TEST_CASE("Q11: whether a queue pair's writes land in order is said as it tells") {
+  const asked a;
+  ibv_cq* const queue = ibv_create_cq(a.device, 1, nullptr, nullptr, 0);
+  REQUIRE(queue != nullptr);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = queue;
+  init.cap.max_send_wr = init.cap.max_recv_wr = 1;
+  init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+  init.qp_type = IBV_QPT_RC;
+  ibv_qp* const pair = ibv_create_qp(a.pd, &init);
+  REQUIRE(pair != nullptr);
+  const int told = ibv_query_qp_data_in_order(pair, IBV_WR_RDMA_WRITE, 0);
+  CHECK(a.on_device("data in order") == (told == 1));
+  CHECK(ibv_destroy_qp(pair) == 0);
+  CHECK(ibv_destroy_cq(queue) == 0);
+}
+
 TEST_CASE("Q10: thread domains and import are said to be there where they can be had") {
   const asked a;
   ibv_td_init_attr attr{};
@@ -186,7 +234,8 @@ TEST_CASE("Q12: whether a process may fork is said") {
 }
 
 // That the device refuses the real calls is held above: ibv_open_xrcd (L10), ibv_create_srq_ex with tags and
-// ibv_reg_dmabuf_mr (Q4, Q5), ibv_alloc_null_mr and ibv_alloc_dm (Q7), ibv_query_ece and ibv_set_ece (A2).
+// ibv_reg_dmabuf_mr (Q4, Q5), ibv_alloc_null_mr and ibv_alloc_dm (Q7), ibv_query_ece and ibv_set_ece (A2),
+// ibv_alloc_parent_domain (Q10), ibv_modify_cq (Q12).
 TEST_CASE("A2: whatever the device lacks, or cordma does not offer, is not_supported by name") {
   const asked a;
   for (const transport::verbs::extra& e : a.extras) {
@@ -195,7 +244,8 @@ TEST_CASE("A2: whatever the device lacks, or cordma does not offer, is not_suppo
     CHECK(a.context.require(e.name).code() == expected);
   }
   for (const char* name : {"XRC", "null regions", "device memory", "dmabuf regions",
-                           "enhanced connections", "tag matching"}) {
+                           "enhanced connections", "tag matching", "parent domains",
+                           "completion moderation", "memory windows of type 1", "data in order"}) {
     CAPTURE(std::string(name));
     CHECK(a.context.require(name).code() == errc::not_supported);
   }

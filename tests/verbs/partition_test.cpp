@@ -21,9 +21,12 @@ constexpr duration patience = std::chrono::seconds(2);
 // What the device may take to flush, 500 ms, and a second for a machine that is emulated.
 constexpr duration leeway = std::chrono::milliseconds(1500);
 
-endpoint_options impatient() {
+// Beside which the leeway is little: what comes within both comes within 1.2 of it.
+constexpr duration long_patience = std::chrono::seconds(8);
+
+endpoint_options impatient(duration peer_timeout = patience) {
   endpoint_options o;
-  o.peer_timeout = patience;
+  o.peer_timeout = peer_timeout;
   return o;
 }
 
@@ -33,7 +36,7 @@ long long milliseconds(duration d) {
 
 // Connected, a message each way, and then neither says a word.
 task<> fall_silent(side* here) {
-  Endpoint e = co_await meet(here, port, impatient());
+  Endpoint e = co_await meet(here, port, impatient(long_patience));
   MemoryRegion memory = here->memory(64);
   co_await swap(&e, memory.all().part(8, 8), memory.all().first(8));
   recv_operation waiting = e.recv(memory.all().first(8)).start();
@@ -46,7 +49,7 @@ task<> fall_silent(side* here) {
   CHECK(e.first_cause()->code() == errc::connection_reset);
   const duration waited = here->worker.loop().now() - cut_at;
   MESSAGE("learnt it after ", milliseconds(waited), " ms");
-  CHECK(waited <= patience + leeway);
+  CHECK(waited <= long_patience + leeway);
   meet_at("silent");
   cut.reset();
 }
@@ -88,7 +91,7 @@ task<> fail_in_turn(side* here, const two_patiences* patience_of, Endpoint* firs
 task<> wait_with_two_patiences(side* here) {
   two_patiences of;
   of.soon.peer_timeout = std::chrono::seconds(1);
-  of.late.peer_timeout = std::chrono::seconds(8);
+  of.late.peer_timeout = long_patience;
   Endpoint first = co_await meet(here, port, of.soon);
   Endpoint second = co_await meet(here, port + 10, of.late);
   co_await fail_in_turn(here, &of, &first, &second);

@@ -31,12 +31,12 @@ class netem {
   [[nodiscard]] std::uint64_t dropped() const;
 };
 
-// This host's side: a Context with verbs alone, and a Worker. On two emulated processors a Worker that
-// polls leaves little for the kernel's half of the device.
+// This host's side: a Context, with verbs alone if not told otherwise, and a Worker. On two emulated
+// processors a Worker that polls leaves little for the kernel's half of the device.
 struct side {
-  explicit side(transport::verbs_options verbs = {})
-      : context(only_verbs(std::move(verbs))),
-        worker(context, reactor_options{.mode = wait_mode::event}) {}
+  explicit side(transport::verbs_options verbs = {}) : side(only_verbs(std::move(verbs))) {}
+  explicit side(const context_options& of)
+      : context(of), worker(context, reactor_options{.mode = wait_mode::event}) {}
   [[nodiscard]] static context_options only_verbs(transport::verbs_options verbs);
   [[nodiscard]] MemoryRegion memory(std::size_t bytes) {
     return context.allocate(bytes, every_right).value();

@@ -1,5 +1,6 @@
 // Two hosts, a wire that loses, and the services that promise nothing: UC and UD. What arrives is whole.
 // The client sends, the server listens; a connection of their own, RC, tells each how far the other is.
+// And, over a wire that loses nothing: which transport is taken between hosts.
 #include "two_hosts.hpp"
 
 #include <doctest/doctest.h>
@@ -397,7 +398,46 @@ task<> over_ud(side* here) {
   co_await part(&beside);
 }
 
+// ---- all transports ----
+
+task<> come_by_default(side* here) {
+  const std::string at = ":" + std::to_string(port + 2);
+  Endpoint e;
+  if (on_server()) {
+    Listener listener = here->worker.listen(named("RDMA_HOST_SELF") + at).value();
+    meet_at("listening");
+    ConnectionRequest request = co_await listener.next();
+    Endpoint accepted = co_await request.accept();
+    e = std::move(accepted);
+    CHECK(e.transport_reason() == "verbs: chosen by the peer");
+  } else {
+    meet_at("listening");
+    Endpoint connected = co_await here->worker.connect(named("RDMA_HOST_PEER") + at);
+    e = std::move(connected);
+    CAPTURE(e.transport_reason());
+    CHECK(e.transport_reason().starts_with("verbs: after shm: "));
+    CHECK(e.transport_reason().find("tcp") == std::string::npos);
+  }
+  CHECK(e.transport() == transport::kind::verbs);
+  MemoryRegion memory = here->memory(16);
+  co_await swap(&e, memory.all().first(8), memory.all().part(8, 8));
+  if (on_server()) {
+    co_await await_end(&e);
+  } else {
+    co_await e.close();
+  }
+}
+
 }  // namespace
+
+TEST_CASE(
+    "A2: of all transports two hosts with an RDMA device take verbs, on both sides, and say why") {
+  side here{context_options()};
+  const std::vector<transport::capabilities> all = here.context.transports();
+  REQUIRE(all.size() == 3);
+  CHECK(all.back().transport == transport::kind::tcp);
+  here.worker.run(come_by_default(&here));
+}
 
 TEST_CASE(
     "L8: over UC a message arrives whole and in order, or not at all, and no sender is told") {

@@ -45,16 +45,50 @@ bool has_dmabuf(ibv_pd* pd) noexcept {
   return made != nullptr || errno == EBADF;
 }
 
-bool has_ece(ibv_context* context, ibv_pd* pd) noexcept {
-  const owned<ibv_cq> queue(ibv_create_cq(context, 1, nullptr, nullptr, 0));
-  ibv_qp_init_attr init{};
-  init.send_cq = init.recv_cq = queue.get();
-  init.cap.max_send_wr = init.cap.max_recv_wr = 1;
-  init.cap.max_send_sge = init.cap.max_recv_sge = 1;
-  init.qp_type = IBV_QPT_RC;
-  const owned<ibv_qp> made(pd != nullptr && queue != nullptr ? ibv_create_qp(pd, &init) : nullptr);
-  ibv_ece asked{};
-  return made != nullptr && ibv_query_ece(made.get(), &asked) == 0;
+bool has_parent_domains(ibv_context* context, ibv_pd* pd) noexcept {
+  ibv_parent_domain_init_attr attr{};
+  attr.pd = pd;
+  const owned<ibv_pd> made(pd != nullptr ? ibv_alloc_parent_domain(context, &attr) : nullptr);
+  return made != nullptr;
+}
+
+bool has_windows_of_type_1(ibv_pd* pd) noexcept {
+  const owned<ibv_mw> made(pd != nullptr ? ibv_alloc_mw(pd, IBV_MW_TYPE_1) : nullptr);
+  return made != nullptr;
+}
+
+// A queue pair that nothing is done with, to ask it.
+struct idle_pair {
+  idle_pair(ibv_context* context, ibv_pd* pd) noexcept
+      : queue(ibv_create_cq(context, 1, nullptr, nullptr, 0)) {
+    if (pd == nullptr || queue == nullptr) return;
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = queue.get();
+    init.cap.max_send_wr = init.cap.max_recv_wr = 1;
+    init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+    init.qp_type = IBV_QPT_RC;
+    pair.reset(ibv_create_qp(pd, &init));
+  }
+  owned<ibv_cq> queue;
+  owned<ibv_qp> pair;
+};
+
+bool has_ece(const idle_pair& asked) noexcept {
+  ibv_ece told{};
+  return asked.pair != nullptr && ibv_query_ece(asked.pair.get(), &told) == 0;
+}
+
+bool writes_in_order(const idle_pair& asked) noexcept {
+  return asked.pair != nullptr &&
+         ibv_query_qp_data_in_order(asked.pair.get(), IBV_WR_RDMA_WRITE, 0) == 1;
+}
+
+bool has_moderation(const idle_pair& asked) noexcept {
+  if (asked.queue == nullptr) return false;
+  ibv_modify_cq_attr attr{};
+  attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+  attr.moderate = {.cq_count = 1, .cq_period = 1};
+  return ibv_modify_cq(asked.queue.get(), &attr) == 0;
 }
 
 bool can_be_imported(ibv_context* context) noexcept {
@@ -77,14 +111,17 @@ std::vector<extra> ask_extras(ibv_context* context) {
   const owned<ibv_pd> pd(ibv_alloc_pd(context));
   const auto flag_ex = [&x](std::uint64_t bits) { return (x.device_cap_flags_ex & bits) != 0; };
   const extended_calls extended = try_extended_calls(pd.get(), a);
+  const idle_pair pair(context, pd.get());
   const bool on_demand = (x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0;
   return {{"asynchronous events", true, true},
           {"solicited events", true, true},
           {"shared receive queues", a.max_srq > 0, true},
+          {"memory windows of type 1", has_windows_of_type_1(pd.get()), false},
           {"memory windows of type 2", has_windows(a), true},
           {"extended requests", extended.requests, true},
           {"extended completion queues", extended.completions, true},
           {"completion queues that grow", has_growing_queues(context), true},
+          {"completion moderation", has_moderation(pair), false},
           {"completion time stamps", x.completion_timestamp_mask != 0, false},
           {"XRC", has_xrc(context), false},
           {"tag matching", x.tm_caps.max_num_tags > 0, false},
@@ -92,11 +129,13 @@ std::vector<extra> ask_extras(ibv_context* context) {
           {"on-demand paging", on_demand, false},
           {"null regions", has_null_regions(pd.get()), false},
           {"device memory", x.max_dm_size > 0, false},
-          {"enhanced connections", has_ece(context, pd.get()), false},
+          {"enhanced connections", has_ece(pair), false},
           {"thread domains", has_thread_domains(context), false},
+          {"parent domains", has_parent_domains(context, pd.get()), false},
           {"import by other processes", can_be_imported(context), false},
           {"remote flush", flag_ex(flush_global | flush_persistent), false},
-          {"atomic write", flag_ex(atomic_write), false}};
+          {"atomic write", flag_ex(atomic_write), false},
+          {"data in order", writes_in_order(pair), false}};
 }
 
 result<void> verbs_domain::require(std::string_view extra) const {

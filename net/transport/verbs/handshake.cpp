@@ -4,6 +4,8 @@
 #include <cordma/net/transport/verbs/pair.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -356,7 +358,7 @@ result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
 // What the device has is asked of it, as long as it has the queue pair.
 ibv_qp_attr verbs_pair::granted_attributes() const {
   constexpr int asked = IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                        IBV_QP_PKEY_INDEX | IBV_QP_AV;
+                        IBV_QP_MIN_RNR_TIMER | IBV_QP_PKEY_INDEX | IBV_QP_AV;
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
   if (qp_ == nullptr || ibv_query_qp(qp_.get(), &attr, asked, &init) != 0) attr = {};
@@ -366,6 +368,10 @@ ibv_qp_attr verbs_pair::granted_attributes() const {
 std::vector<property> verbs_pair::properties() const {
   const device& d = home_.owner().hardware();
   const ibv_qp_attr has = granted_attributes();
+  // A datagram port has no way of its own, but that of each peer.
+  const ibv_ah_attr& way = datagrams() ? path_ : has.ah_attr;
+  std::uint16_t pkey = 0;
+  static_cast<void>(ibv_query_pkey(d.context.get(), d.port, has.pkey_index, &pkey));
   const auto number = [](auto value) { return std::to_string(static_cast<unsigned>(value)); };
   return {{"device", d.name},
           {"port", number(d.port)},
@@ -373,16 +379,16 @@ std::vector<property> verbs_pair::properties() const {
           {"peer_pair", number(peer_number_)},
           {"path_mtu",
            number(has.path_mtu != 0 ? mtu_bytes(static_cast<std::uint8_t>(has.path_mtu)) : 0U)},
-          {"gid_index", number(path_.grh.sgid_index)},
-          {"peer_gid", to_text(path_.grh.dgid)},
+          {"gid_index", number(way.grh.sgid_index)},
+          {"peer_gid", to_text(way.grh.dgid)},
           {"pkey_index", number(has.pkey_index)},
-          {"pkey", pkey_text(d.pkey)},
-          {"service_level", number(path_.sl)},
-          {"traffic_class", number(has.ah_attr.grh.traffic_class)},
+          {"pkey", pkey_text(ntohs(pkey))},
+          {"service_level", number(d.is_soft_roce() ? path_.sl : way.sl)},
+          {"traffic_class", number(way.grh.traffic_class)},
           {"timeout", number(has.timeout)},
           {"retry_count", number(has.retry_cnt)},
           {"rnr_retry", number(has.rnr_retry)},
-          {"rnr_timer", number(theirs_.rnr_timer)},
+          {"rnr_timer", number(has.min_rnr_timer)},
           {"relaxed_ordering", home_.owner().options().relaxed_ordering ? "true" : "false"},
           {"max_send_wr", number(given_.max_send_wr)},
           {"max_recv_wr", number(given_.max_recv_wr)},

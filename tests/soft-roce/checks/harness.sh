@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 fail() {
-  echo "FAILED: $*" >&2
+  echo "harness.sh: ERROR: $*" >&2
   tail -n 100 "$work/out" "$work/err" >&2
   exit 1
 }
@@ -75,12 +75,14 @@ hang() {
   ends 124 run.sh --offline --timeout 5 -- bash -c 'echo begun; sleep 987'
   says out '^begun$'
   says err 'it took more than 5 s'
+  says err '^soft-roce: no verdict [(]124[)]'
   says err 'sleep 987'
 }
 
 broken_machine() {
   SOFT_ROCE_BOOT_LIMIT=30 ends 125 run.sh --offline --memory 24 -- true
   says err 'the machine broke down'
+  says err '^soft-roce: no verdict [(]125[)]'
   ends 125 run.sh --offline -- bash -c 'echo begun; echo c > /proc/sysrq-trigger'
   says out '^begun$'
   says err 'sysrq triggered crash'
@@ -99,6 +101,7 @@ check after 20 true
 TEXT
   ends 125 cases.sh run "$work/cases" "$work/results" --offline
   says out '^bad: 3,'
+  says err 'ERROR: failed before that: .*/bad[.]code$'
   ends 0 cases.sh result "$work/results" good
   says out '^two  spaces$'
   ends 3 cases.sh result "$work/results" bad
@@ -106,10 +109,12 @@ TEXT
   says out 'the kernel heard'
   ends 124 cases.sh result "$work/results" slow
   says out 'sleep 100'
+  says out '^soft-roce: no verdict [(]124[)]'
   ! grep 'the kernel heard' "$work/out" || fail "the log of another case"
   ends 0 cases.sh result "$work/results" nothing_is_left
   ends 77 cases.sh result "$work/results" unusable
   ends 125 cases.sh result "$work/results" fatal
+  says out '^soft-roce: no verdict [(]125[)]'
   ends 125 cases.sh result "$work/results" after
 }
 
