@@ -140,13 +140,12 @@ failed_by_itself() {
 }
 if run_tests "${choice[@]}"; then exit; fi
 # Processors are emulated in the virtual machines, beside all else that runs: what fails there alone gets a
-# second run, which shows whether it fails again, and decides where the first one came to no verdict.
+# second run, which decides; the output names what failed by itself, and not for want of time, at first.
 failures=$build/Testing/Temporary/LastTestsFailed.log
 if [ $soft_roce = OFF ] || grep -qv ':soft-roce[.]' "$failures"; then exit 1; fi
 wrong=$(failed_by_itself)
 printf 'once more:\n%s\n' "$(cat "$failures")"
 again=0
 run_tests --rerun-failed || again=$?
-[ -z "$wrong" ] || { printf 'FAILED, whatever came of it the second time:\n%s\n' "$wrong"; exit 1; }
-[ $again -ne 0 ] || echo "FLAKY: only the second run came to a verdict"
+[ -z "$wrong" ] || printf 'FLAKY or broken, a bug to be found:\n%s\n' "$wrong"
 exit $again

@@ -67,7 +67,8 @@ TEST_CASE("K6: messages of every size reach the receive of their tag, posted bef
               CHECK(office->server.tag_probe(tag)->bytes == bytes);
               posted.emplace(office->server.tag_recv(tag, into.all().first(bytes)).start());
             }
-            const TagReceived got = co_await *posted;
+            tag_recv_operation& receiving = *posted;
+            const TagReceived got = co_await receiving;
             co_await sent;
             CHECK(got.bytes == bytes);
             CHECK(got.tag == tag);
