@@ -170,7 +170,8 @@ task<bool> messaging_in(ground& g) {
   wire w = co_await connect(g.on.client(), g.listener, g.on.reach(g.listener), to, from);
   g.e = std::move(w.client);
   g.peer = std::move(w.server);
-  message_send_operation announced = g.e.tag_send(1, client_memory(g.on, 10'000)).start();
+  const MemoryRegion long_one = client_memory(g.on, 10'000);
+  message_send_operation announced = g.e.tag_send(1, long_one).start();
   if (g.in == state::closing) g.closing.emplace(g.e.close().start());
   if (g.in == state::closed) g.e.abort();
   if (g.in == state::ended) {
