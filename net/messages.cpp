@@ -238,12 +238,9 @@ HeldMessage::HeldMessage(HeldMessage&& other) noexcept
 
 HeldMessage::~HeldMessage() {
   if (segment_ == nullptr) return;
-  if (segment_->from == nullptr) {
-    segment_->port->release(*segment_);
-    return;
-  }
-  if (segment_->is_offer() && !segment_->taken) peer_->refuse(*segment_);
-  peer_->let_go(*segment_);
+  const bool unread = segment_->from != nullptr && segment_->is_offer() && !segment_->taken;
+  if (unread) peer_->refuse(*segment_);
+  detail::frame_port::let_go(*segment_);
 }
 
 std::uint64_t HeldMessage::size() const noexcept { return segment_->length(); }

@@ -78,7 +78,7 @@ void frame_port::grow_segments(std::uint32_t to) {
   const std::uint32_t each = core->options.eager_bytes;
   result<MemoryRegion> region =
       allocate(worker->shared_context(), std::size_t{more} * each, access::local_write);
-  if (!region) throw_error(region.why());
+  if (!region) throw std::bad_alloc();
   segments.reserve(have + more);
   segment_chunks.reserve(segment_chunks.size() + 1);
   memory.reserve(memory.size() + 1);
@@ -103,7 +103,7 @@ void frame_port::grow_entries(std::uint32_t to) {
   const std::uint32_t more = std::max({to - have, have, least_chunk});
   result<MemoryRegion> region = allocate(
       worker->shared_context(), std::size_t{more} * frame_entry::bytes, access::local_write);
-  if (!region) throw_error(region.why());
+  if (!region) throw std::bad_alloc();
   entries.reserve(have + more);
   entry_chunks.reserve(entry_chunks.size() + 1);
   memory.reserve(memory.size() + 1);
@@ -141,6 +141,14 @@ void frame_port::release(message_segment& s) noexcept {
   s.waiting.reset();
   s.next_free = std::exchange(free_segments, &s);
   feed();
+}
+
+void frame_port::let_go(message_segment& s) noexcept {
+  if (s.from != nullptr) {
+    s.from->let_go(s);
+  } else {
+    s.port->release(s);
+  }
 }
 
 bool frame_port::on_completion(std::uint32_t index, const transport::completion& c) noexcept {

@@ -1,5 +1,6 @@
 #include <cordma/net/detail/message_core.hpp>
 
+#include <cordma/net/detail/option_bounds.hpp>
 #include <cordma/net/worker.hpp>
 
 #include <algorithm>
@@ -7,13 +8,6 @@
 
 namespace cordma::detail {
 namespace {
-
-void check(const char* name, std::uint32_t value, std::uint32_t least, std::uint32_t most) {
-  if (value >= least && value <= most) return;
-  throw_error({errc::invalid_value, std::string("message_options::") + name + " is " +
-                                        std::to_string(value) + ": it can be " +
-                                        std::to_string(least) + " to " + std::to_string(most)});
-}
 
 // Copies the handler: one that is set anew does not end what runs.
 task<void> handle(message_core& core, std::shared_ptr<const am_handler> handler,
@@ -29,8 +23,9 @@ task<void> handle(message_core& core, std::shared_ptr<const am_handler> handler,
 
 message_core::message_core(Worker& worker, const message_options& o)
     : options(o), home(&worker.loop()), anchor(worker.core().anchor()), tasks(worker.loop()) {
-  check("eager_bytes", o.eager_bytes, protocol::least_eager_bytes, protocol::most_eager_bytes);
-  check("credits", o.credits, 1, protocol::most_credits);
+  require_within("message_options::eager_bytes", o.eager_bytes, protocol::least_eager_bytes,
+                 protocol::most_eager_bytes);
+  require_within("message_options::credits", o.credits, 1, protocol::most_credits);
 }
 
 message_core::~message_core() {
@@ -75,11 +70,7 @@ void message_core::receive(message_receive& op) noexcept {
   }
   message_segment& s = *static_cast<message_segment::kept*>(here)->owner;
   hand_over(s, op);
-  if (s.from != nullptr) {
-    s.from->let_go(s);
-  } else {
-    s.port->release(s);
-  }
+  frame_port::let_go(s);
 }
 
 void message_core::hand_over(message_segment& s, message_receive& op) noexcept {

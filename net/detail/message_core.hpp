@@ -104,13 +104,15 @@ struct frame_port final : completion_sink {
   void on_received(message_segment& s, const transport::completion& c) noexcept;
   void on_sent(frame_entry& e, const transport::completion& c) noexcept;
 
-  // Throws std::bad_alloc, cordma::error. unpromise() gives it back.
+  // Throws std::bad_alloc, which connecting and accepting take for no_memory. unpromise() gives it back.
   void promise(std::uint32_t segments, std::uint32_t sends);
   void unpromise(std::uint32_t segments, std::uint32_t sends) noexcept;
   void grow_segments(std::uint32_t to);
   void grow_entries(std::uint32_t to);
   void feed() noexcept;
   void release(message_segment& s) noexcept;
+  // The same, and its peer's credit goes back, where that is there.
+  static void let_go(message_segment& s) noexcept;
   // REQUIRES that its peer has a place in its queue.
   [[nodiscard]] frame_entry& take_entry(peer_core& peer, frame_entry::use what) noexcept;
   void release(frame_entry& e) noexcept;

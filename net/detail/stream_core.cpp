@@ -1,5 +1,6 @@
 #include <cordma/net/detail/stream_core.hpp>
 
+#include <cordma/net/detail/option_bounds.hpp>
 #include <cordma/net/transport/little_endian.hpp>
 
 #include <algorithm>
@@ -20,13 +21,6 @@ constexpr std::uint32_t most_sends = 32;
 // What is written is sent in pieces, so that the reader has something to do meanwhile.
 constexpr std::uint32_t pieces = 4;  // of a window
 
-void check(const char* name, std::uint32_t value, std::uint32_t least, std::uint32_t most) {
-  if (value >= least && value <= most) return;
-  throw_error({errc::invalid_value, std::string("stream_options::") + name + " is " +
-                                        std::to_string(value) + ": it can be " +
-                                        std::to_string(least) + " to " + std::to_string(most)});
-}
-
 }  // namespace
 
 stream_core::stream_core(const Context& c, Endpoint connected, const stream_options& o)
@@ -35,9 +29,9 @@ stream_core::stream_core(const Context& c, Endpoint connected, const stream_opti
       home(endpoint.state_changed().home()),
       options(o),
       reader(std::max(o.window_bytes, 1U), std::max(o.notices, protocol::least_notices)) {
-  check("window_bytes", o.window_bytes, 1, most_window);
-  check("notices", o.notices, protocol::least_notices,
-        std::min(most_notices, endpoint.actual().recv_depth));
+  require_within("stream_options::window_bytes", o.window_bytes, 1, most_window);
+  require_within("stream_options::notices", o.notices, protocol::least_notices,
+                 std::min(most_notices, endpoint.actual().recv_depth));
   ring = context.allocate(o.window_bytes, access::local_write | access::remote_write).value();
   rooms = context.allocate((o.notices + most_sends) * room_bytes).value();
   receives.resize(o.notices);

@@ -1,0 +1,20 @@
+// What every object says whose options are outside their bounds.
+#pragma once
+
+#include <cordma/runtime/result.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace cordma::detail {
+
+// Throws invalid_value. `option` is "stream_options::notices".
+inline void require_within(const char* option, std::uint32_t value, std::uint32_t least,
+                           std::uint32_t most) {
+  if (value >= least && value <= most) return;
+  throw_error({errc::invalid_value, std::string(option) + " is " + std::to_string(value) +
+                                        ": it can be " + std::to_string(least) + " to " +
+                                        std::to_string(most)});
+}
+
+}  // namespace cordma::detail
