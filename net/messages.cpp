@@ -49,7 +49,7 @@ message_send::message_send(message_send&& other) noexcept
       slices_(other.slices_),
       failure_(std::move(other.failure_)) {
   if (entry_ != nowhere) endpoint_->peer->port->entries[entry_]->op = this;
-  if (offer_ != nowhere) endpoint_->peer->offers[offer_].op = this;
+  if (offer_ != nowhere) endpoint_->peer->offers[offer_]->op = this;
 }
 
 message_send::~message_send() {
@@ -63,7 +63,7 @@ message_send::~message_send() {
     }
   };
   if (entry_ != nowhere) leave(*peer.port->entries[entry_]);
-  if (offer_ != nowhere) leave(peer.offers[offer_]);
+  if (offer_ != nowhere) leave(*peer.offers[offer_]);
 }
 
 void message_send::set_header(std::span<const std::byte> header) noexcept {

@@ -32,7 +32,8 @@ inline constexpr std::size_t most_am_header = 256;
 
 struct message_options {
   // The longest message that is sent at once, before anybody asks for it, is 16 bytes shorter. A longer one
-  // is announced, and read by who wants it.
+  // is announced. Who wants it reads it, where its memory has access::remote_read; else it is written there,
+  // where the receive's memory has access::remote_write (never on shm); else it is sent piece by piece.
   std::uint32_t eager_bytes = 8192;
   std::uint32_t credits = 32;  // messages of one peer that nobody has asked for; then it waits
 };

@@ -12,6 +12,7 @@ constexpr std::uint32_t most_posted = 1024;  // receives; more are held ready
 constexpr std::uint32_t least_chunk = 64;
 // Segments beyond those that peers may have messages in: for frames that are looked at and let go.
 constexpr std::uint32_t spare_segments = 32;
+constexpr std::uint32_t first_entries = 1024;  // more of them only when they are used
 
 }  // namespace
 
@@ -29,6 +30,7 @@ result<void> frame_port::make() {
   queue->user = static_cast<completion_sink*>(this);
   worker->add(*this);
   grow_segments(spare_segments);
+  feed();
   return {};
 }
 
@@ -59,8 +61,9 @@ void frame_port::on_joined(endpoint_core& endpoint) {
 // ---- memory ----
 
 void frame_port::promise(std::uint32_t for_segments, std::uint32_t for_sends) {
-  grow_segments(promised_segments + for_segments + spare_segments);
-  grow_entries(promised_sends + for_sends);
+  grow_segments(std::min(promised_segments + for_segments, most_posted) + spare_segments);
+  feed();
+  grow_entries(std::min(promised_sends + for_sends, first_entries));
   promised_segments += for_segments;
   promised_sends += for_sends;
 }
@@ -94,7 +97,6 @@ void frame_port::grow_segments(std::uint32_t to) {
   for (std::uint32_t i = 0; i < more; ++i) segments.push_back(&chunk[i]);
   segment_chunks.push_back(std::move(chunk));
   memory.push_back(std::move(*region));
-  feed();
 }
 
 void frame_port::grow_entries(std::uint32_t to) {
@@ -124,13 +126,25 @@ void frame_port::grow_entries(std::uint32_t to) {
 
 void frame_port::feed() noexcept {
   if (queue == nullptr) return;
-  while (free_segments != nullptr && posted < queue->depth() && posted < most_posted) {
+  const std::uint32_t enough = std::min(queue->depth(), most_posted);
+  if (free_segments == nullptr && posted < enough / 2) grow_by_need();
+  while (free_segments != nullptr && posted < enough) {
     message_segment& s = *free_segments;
     free_segments = s.next_free;
     ++posted;
     const transport::segment into{s.room, core->options.eager_bytes, s.lkey};
     queue->post_recv({.id = id_of(s.index), .segment_count = 1, .segments = &into});
   }
+}
+
+// As many as were promised are not there yet, and those that are, are held. Without memory for more, peers wait
+// until some are let go.
+void frame_port::grow_by_need() noexcept {
+  const auto have = static_cast<std::uint32_t>(segments.size());
+  if (have >= promised_segments + spare_segments) return;
+  try {
+    grow_segments(have + 1);
+  } catch (const std::bad_alloc&) {}
 }
 
 void frame_port::release(message_segment& s) noexcept {
@@ -181,6 +195,18 @@ void frame_port::on_received(message_segment& s, const transport::completion& c)
 
 // ---- sends ----
 
+bool frame_port::has_entry() noexcept {
+  if (free_entries != nullptr) [[likely]]
+    return true;
+  const auto have = static_cast<std::uint32_t>(entries.size());
+  try {
+    if (have < promised_sends) grow_entries(have + 1);
+  } catch (const std::bad_alloc&) {
+    starved = true;
+  }
+  return free_entries != nullptr;
+}
+
 frame_entry& frame_port::take_entry(peer_core& peer, frame_entry::use what) noexcept {
   frame_entry& e = *free_entries;
   free_entries = e.next_free;
@@ -195,6 +221,7 @@ void frame_port::release(frame_entry& e) noexcept {
   e.pinned = 0;
   e.op = nullptr;
   e.reads_for = nullptr;
+  e.part_of = nullptr;
   e.what = frame_entry::use::free;
   ++e.peer->free_sends;
   e.next_free = std::exchange(free_entries, &e);
@@ -205,6 +232,8 @@ void frame_port::on_sent(frame_entry& e, const transport::completion& c) noexcep
   --peer.endpoint->frames_in_flight;
   peer.on_sent(e, c);
   peer.pump();
+  if (!std::exchange(starved, false)) return;
+  peers.for_each([](peer_core& each) { each.pump(); });
 }
 
 void frame_port::flush(peer_core& peer) noexcept {

@@ -100,7 +100,7 @@ void message_core::release(fetch& f) noexcept {
   f.keeps = MemoryRegion();
   f.broken.reset();
   f.op = nullptr;
-  f.asked = f.in_part = 0;
+  f.asked = f.got = f.in_part = 0;
   f.part = 0;
   f.next_free = std::exchange(free_fetches, &f);
 }

@@ -55,8 +55,34 @@ struct message_segment : list_node {
   std::optional<kept> waiting;  // of a tagged message that nobody has asked for
 };
 
-// A message that the peer has announced and that is wanted: it is read piece by piece.
+// A message that was announced to the peer, until that has said what became of it.
+struct open_offer : list_node {
+  [[nodiscard]] std::size_t take(std::uint64_t most, std::span<Slice> out) noexcept;
+
+  message_send* op = nullptr;  // null: destroyed meanwhile
+  std::uint32_t number = 0;
+  std::uint32_t in_flight = 0;  // requests that read its memory
+  bool open = false;
+  bool cut = false;  // the connection has ended
+  std::uint8_t pinned = 0;
+  std::uint16_t sends = 0;  // slices: of what the peer cannot read, and is sent as it wants it
+  std::uint16_t slice = 0;  // where `sent` ends
+  std::uint64_t in_slice = 0;
+  std::uint64_t total = 0;
+  std::uint64_t sent = 0;
+  protocol::want wanted;
+  std::optional<protocol::offer_outcome> answer;
+  std::array<Slice, most_message_slices> slices;
+  std::array<region_core*, most_message_slices> pins{};
+};
+
+// A message that the peer has announced and that is wanted.
 struct fetch : list_node {
+  enum class by : std::uint8_t {
+    reads,   // of the peer's memory
+    writes,  // by the peer, to where it belongs
+    parts,   // frames of it
+  };
   void settle() noexcept;
   void read_done(const transport::completion& c) noexcept;
 
@@ -67,8 +93,10 @@ struct fetch : list_node {
   Slice into;
   MemoryRegion keeps;        // where the receive was destroyed
   std::uint64_t wanted = 0;  // bytes: what fits
-  std::uint64_t asked = 0;   // read, or being read
-  std::uint16_t part = 0;    // where `asked` ends
+  std::uint64_t asked = 0;   // read, being read, or asked for
+  std::uint64_t got = 0;     // of what is sent
+  by way = by::reads;
+  std::uint16_t part = 0;  // where `asked` ends
   std::uint64_t in_part = 0;
   std::uint32_t reads = 0;  // in flight
   bool reading = false;     // in read_on(): it finishes there
@@ -78,7 +106,7 @@ struct fetch : list_node {
 
 // A request to a queue pair, and room for the head of a frame and what is short.
 struct frame_entry {
-  enum class use : std::uint8_t { free, message, control, read };
+  enum class use : std::uint8_t { free, message, control, read, part };
   static constexpr std::uint32_t bytes = 512;
   use what = use::free;
   std::uint8_t pinned = 0;
@@ -89,6 +117,7 @@ struct frame_entry {
   peer_core* peer = nullptr;
   message_send* op = nullptr;  // null: destroyed meanwhile, or none
   fetch* reads_for = nullptr;
+  open_offer* part_of = nullptr;
   std::array<region_core*, most_message_slices> pins{};
 };
 
@@ -104,16 +133,20 @@ struct frame_port final : completion_sink {
   void on_received(message_segment& s, const transport::completion& c) noexcept;
   void on_sent(frame_entry& e, const transport::completion& c) noexcept;
 
+  // One more peer, that may use so many: of the first ones they are had at once, of the others when they are used.
   // Throws std::bad_alloc, which connecting and accepting take for no_memory. unpromise() gives it back.
   void promise(std::uint32_t segments, std::uint32_t sends);
   void unpromise(std::uint32_t segments, std::uint32_t sends) noexcept;
   void grow_segments(std::uint32_t to);
   void grow_entries(std::uint32_t to);
+  void grow_by_need() noexcept;
+  // False: not now; what waits for it goes on when another is free.
+  [[nodiscard]] bool has_entry() noexcept;
   void feed() noexcept;
   void release(message_segment& s) noexcept;
   // The same, and its peer's credit goes back, where that is there.
   static void let_go(message_segment& s) noexcept;
-  // REQUIRES that its peer has a place in its queue.
+  // REQUIRES that its peer has_place().
   [[nodiscard]] frame_entry& take_entry(peer_core& peer, frame_entry::use what) noexcept;
   void release(frame_entry& e) noexcept;
   // The queue pair of that peer is gone: what it had in flight ends.
@@ -131,6 +164,7 @@ struct frame_port final : completion_sink {
   std::uint32_t posted = 0;
   std::uint32_t promised_segments = 0;
   std::uint32_t promised_sends = 0;
+  bool starved = false;                    // there was no entry for a peer
   std::vector<message_segment*> segments;  // by index
   std::vector<frame_entry*> entries;       // likewise
   message_segment* free_segments = nullptr;
@@ -170,16 +204,7 @@ struct peer_core : list_node {
   // Somebody wants the announced message that `s` holds.
   void start_fetch(message_segment& s, message_receive& op) noexcept;
   void refuse(message_segment& s) noexcept;
-  void read_on(fetch& f) noexcept;
   void say_done(std::uint32_t offer, protocol::offer_outcome outcome) noexcept;
-
-  struct open_offer {
-    message_send* op = nullptr;
-    std::uint32_t number = 0;
-    bool open = false;
-    std::uint8_t pinned = 0;
-    std::array<region_core*, most_message_slices> pins{};
-  };
 
   endpoint_core* endpoint;
   frame_port* port;     // null once the Messages are gone
@@ -193,30 +218,56 @@ struct peer_core : list_node {
   list<message_send> waiting;
   list<fetch> fetches;
   list<message_segment> held;  // by who has not asked for them yet, or reads them
-  std::vector<open_offer> offers;
+  std::vector<std::unique_ptr<open_offer>> offers;
+  list<open_offer> sending;  // of them, what is wanted
   std::uint32_t open_offers = 0;
   std::uint32_t next_offer = 0;
+  std::uint32_t announced = 0;  // by the peer, and not answered: `dones` has room for them
   std::vector<protocol::done_word> dones;  // that are due
 
  private:
   void on_hello(const message_segment& s) noexcept;
   void on_tagged(message_segment& s) noexcept;
   void on_active(message_segment& s) noexcept;
-  void on_done(protocol::done_word word) noexcept;
+  void on_answer(const message_segment& s) noexcept;
+  // connection_aborted, no_memory.
+  [[nodiscard]] result<void> on_announced(message_segment& s);
   // What it said cannot be: the connection ends.
   void fail(failure why) noexcept;
   [[nodiscard]] std::optional<failure> obstacle(const message_send& op) const;
   [[nodiscard]] bool is_long(const message_send& op) const noexcept;
   [[nodiscard]] bool has_room(const message_send& op) const noexcept;
+  [[nodiscard]] bool has_place() const noexcept { return free_sends != 0 && port->has_entry(); }
   void post(message_send& op) noexcept;
   void post_eager(message_send& op) noexcept;
-  void post_offer(message_send& op) noexcept;
-  [[nodiscard]] open_offer& take_offer(message_send& op) noexcept;
   void say_control() noexcept;
   void post_frame(frame_entry& e, const protocol::frame_head& head, std::size_t in_entry,
                   std::span<const Slice> behind) noexcept;
-  void flush_all() noexcept;
+  void post(frame_entry& e, transport::send_request& request) noexcept;
+
+  // long_message.cpp: announced here
+  [[nodiscard]] bool readable(const message_send& op) const noexcept;
+  void post_offer(message_send& op) noexcept;
+  [[nodiscard]] open_offer* take_offer(message_send& op) noexcept;
+  [[nodiscard]] open_offer* offer_of(std::uint32_t number) noexcept;
+  void on_want(std::uint32_t number, const protocol::want& want) noexcept;
+  void send_on(open_offer& o) noexcept;
+  void post_write(frame_entry& e, std::span<const Slice> from, std::uint64_t addr,
+                  std::uint64_t rkey) noexcept;
+  void part_sent(open_offer& o) noexcept;
+  void end_offer(open_offer& o) noexcept;
+  void on_done(protocol::done_word word) noexcept;
+  void cut_offers() noexcept;
+  // announced by the peer
+  [[nodiscard]] bool writable(const fetch& f) const noexcept;
+  void go_on(fetch& f) noexcept;
+  void read_on(fetch& f) noexcept;
+  void ask_on(fetch& f) noexcept;
+  void on_part(std::uint32_t number, std::span<const std::byte> bytes) noexcept;
+  void on_wrote(std::uint32_t number) noexcept;
 };
+
+[[nodiscard]] failure broken(const char* what);
 
 struct message_core {
   message_core(Worker& worker, const message_options& options);
@@ -241,8 +292,8 @@ struct message_core {
   std::unordered_map<std::uint16_t, std::shared_ptr<const am_handler>> handlers;
   std::uint64_t handler_failures = 0;
   std::uint64_t dropped = 0;
-  std::vector<std::unique_ptr<frame_port>> ports;
   std::vector<std::unique_ptr<fetch>> all_fetches;
+  std::vector<std::unique_ptr<frame_port>> ports;  // they end the fetches that their requests are for
   fetch* free_fetches = nullptr;
   scope tasks;
 };

@@ -54,7 +54,8 @@ result<frame_head> decode_head(std::span<const std::byte> frame) {
     return broken("a body of " + std::to_string(frame.size() - head_bytes) +
                   " bytes, where its head says " + std::to_string(h.body));
   }
-  const bool empty = h.kind == frame_kind::given || h.kind == frame_kind::done;
+  const bool empty =
+      h.kind == frame_kind::given || h.kind == frame_kind::done || h.kind == frame_kind::wrote;
   if (empty && h.body != 0) return broken("a body where there is none");
   const bool active = h.kind == frame_kind::am_eager || h.kind == frame_kind::am_ready;
   if (active && am_of(h.word).header > h.body) return broken("a header longer than its body");
@@ -88,7 +89,8 @@ result<offer> decode_offer(std::span<const std::byte> body) {
   offer o{.total = load<std::uint64_t>(&body[0]),
           .number = load<std::uint32_t>(&body[8]),
           .parts = load<std::uint16_t>(&body[12])};
-  if (o.parts == 0 || o.parts > most_parts) {
+  if (o.total == 0) return broken("an offer of nothing");
+  if (o.parts > most_parts) {
     return broken("an offer of " + std::to_string(o.parts) + " parts");
   }
   if (body.size() < bytes_of(o)) return broken("an offer that is cut off");
@@ -102,8 +104,22 @@ result<offer> decode_offer(std::span<const std::byte> body) {
     left -= p.bytes;
     o.part[i] = p;
   }
-  if (left != 0) return broken("an offer whose parts are less than its sum");
+  if (left != 0 && o.parts != 0) return broken("an offer whose parts are less than its sum");
   return o;
+}
+
+void encode(const want& w, std::span<std::byte, want_bytes> out) noexcept {
+  store(&out[0], w.bytes);
+  store(&out[8], w.addr);
+  store(&out[16], w.rkey);
+}
+
+result<want> decode_want(std::span<const std::byte> body) {
+  if (body.size() != want_bytes) return broken("a want that is cut off");
+  const want w{load<std::uint64_t>(&body[0]), load<std::uint64_t>(&body[8]),
+               load<std::uint64_t>(&body[16])};
+  if (w.addr + w.bytes < w.addr) return broken("a want of no memory");
+  return w;
 }
 
 void encode(const hello& h, std::span<std::byte, hello_bytes> out) noexcept {

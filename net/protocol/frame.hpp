@@ -11,7 +11,7 @@
 
 namespace cordma::protocol {
 
-inline constexpr std::uint8_t frame_version = 1;
+inline constexpr std::uint8_t frame_version = 2;
 
 // Those up to am_ready take a credit; the others have receives of their own, because they must come
 // through when every credit is held by messages that nobody asks for.
@@ -23,8 +23,11 @@ enum class frame_kind : std::uint8_t {
   hello = 5,      // the first frame of each side; word: frame_version; body: parameters
   given = 6,      // nothing but the count in the head
   done = 7,       // to whoever offered; word: see done_word; no body
+  want = 8,    // to whoever offered what cannot be read; word: number of the offer; body: see want
+  part = 9,    // word: number of the offer; body: the bytes of it that come next
+  wrote = 10,  // all that was wanted lies where it belongs; word: number of the offer; no body
 };
-inline constexpr frame_kind last_kind = frame_kind::done;
+inline constexpr frame_kind last_kind = frame_kind::wrote;
 [[nodiscard]] constexpr bool takes_credit(frame_kind k) noexcept {
   return k <= frame_kind::am_ready;
 }
@@ -77,7 +80,7 @@ struct done_word {
 // ---- offer: memory of the sender that the receiver reads when it wants the message ----
 // offset 0  u64 bytes in all
 //        8  u32 number, of the sender's choice
-//       12  u16 parts
+//       12  u16 parts; none: it cannot be read, and is sent on a `want`
 //       14  u16 zero
 //       16  per part: u64 address, u64 rkey, u64 bytes
 inline constexpr std::size_t most_parts = 8;
@@ -100,9 +103,23 @@ struct offer {
 }
 // REQUIRES out.size() >= bytes_of(o), and o.parts <= most_parts.
 void encode(const offer& o, std::span<std::byte> out) noexcept;
-// What it takes of the body, bytes_of(), may be followed by more. connection_aborted: cut off, no part or too
-// many, a part that is empty or wraps, parts that do not add up.
+// What it takes of the body, bytes_of(), may be followed by more. connection_aborted: cut off, nothing or too
+// many parts, a part that is empty or wraps, parts that do not add up.
 [[nodiscard]] result<offer> decode_offer(std::span<const std::byte> body);
+
+// ---- want: how much of an offer is to come ----
+// offset 0  u64 bytes, from the start of the message on; what was wanted before is among them
+//        8  u64 address, 16 u64 rkey: memory of the receiver that they are written to. No rkey: they come as
+//           `part` frames. The same in all wants of one offer
+inline constexpr std::size_t want_bytes = 24;
+struct want {
+  std::uint64_t bytes = 0;
+  std::uint64_t addr = 0;
+  std::uint64_t rkey = 0;
+};
+void encode(const want& w, std::span<std::byte, want_bytes> out) noexcept;
+// connection_aborted: cut off, or memory that wraps.
+[[nodiscard]] result<want> decode_want(std::span<const std::byte> body);
 
 // ---- hello: what each side has to know of the other before anything else ----
 // body: per parameter u16 name, u16 zero, u32 value; unknown names are passed over.

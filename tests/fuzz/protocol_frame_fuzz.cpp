@@ -18,19 +18,27 @@ void demand(bool holds) {
 void check_offer(std::span<const std::byte> body) {
   const result<offer> o = decode_offer(body);
   if (!o) return;
-  demand(o->parts >= 1 && o->parts <= most_parts && bytes_of(*o) <= body.size());
+  demand(o->total != 0 && o->parts <= most_parts && bytes_of(*o) <= body.size());
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < o->parts; ++i) {
     demand(o->part[i].addr + o->part[i].bytes >= o->part[i].addr);
     sum += o->part[i].bytes;
   }
-  demand(sum == o->total);
+  demand(o->parts == 0 || sum == o->total);
   std::array<std::byte, longest_offer> again{};
   encode(*o, again);
   again[14] = body[14];  // zero, and not looked at
   again[15] = body[15];
   demand(std::equal(again.begin(), again.begin() + static_cast<std::ptrdiff_t>(bytes_of(*o)),
                     body.begin()));
+}
+
+void check_want(std::span<const std::byte> body) {
+  const result<want> w = decode_want(body);
+  if (!w) return;
+  std::array<std::byte, want_bytes> again{};
+  encode(*w, again);
+  demand(std::equal(again.begin(), again.end(), body.begin(), body.end()));
 }
 
 void check_hello(const frame_head& head, std::span<const std::byte> body) {
@@ -62,6 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_offer(body);
       break;
     case frame_kind::hello: check_hello(*head, body); break;
+    case frame_kind::want: check_want(body); break;
     case frame_kind::done: static_cast<void>(done_of(head->word).ok()); break;
     default: break;
   }

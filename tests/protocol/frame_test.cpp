@@ -74,10 +74,11 @@ TEST_CASE("a head is 16 bytes, little-endian, as it is drawn") {
 TEST_CASE("what is no frame is refused, and it is said why") {
   CHECK(names(decode_head(bytes({1, 0, 0})).why(), "shorter than a head"));
   CHECK(names(decode_head(framed({.kind = static_cast<frame_kind>(0)}, 0)).why(), "kind 0"));
-  CHECK(names(decode_head(framed({.kind = static_cast<frame_kind>(8)}, 0)).why(), "kind 8"));
+  CHECK(names(decode_head(framed({.kind = static_cast<frame_kind>(11)}, 0)).why(), "kind 11"));
   CHECK(names(decode_head(framed({.kind = frame_kind::tag_eager, .body = 3}, 4)).why(), "says 3"));
-  CHECK(
-      names(decode_head(framed({.kind = frame_kind::done, .body = 1}, 1)).why(), "there is none"));
+  for (const frame_kind empty : {frame_kind::done, frame_kind::given, frame_kind::wrote}) {
+    CHECK(names(decode_head(framed({.kind = empty, .body = 1}, 1)).why(), "there is none"));
+  }
   const std::uint64_t long_header = to_word(am_word{.id = 1, .header = 5});
   const frame_head active{.kind = frame_kind::am_eager, .body = 4, .word = long_header};
   CHECK(names(decode_head(framed(active, 4)).why(), "longer than its body"));
@@ -125,9 +126,36 @@ TEST_CASE("an offer that does not add up, or is of no memory, is refused") {
   o = two_parts();
   o.part[1].addr = ~std::uint64_t{0};
   CHECK(names(complaint(o), "no memory"));
-  o = two_parts();
-  o.parts = 0;
-  CHECK(names(complaint(o), "0 parts"));
+  std::vector<std::byte> in = encoded(two_parts());
+  in[12] = std::byte{9};
+  CHECK(names(decode_offer(in).why(), "9 parts"));
+  CHECK(names(complaint({.total = 0}), "of nothing"));
+  // One that cannot be read has none.
+  const result<offer> sent = decode_offer(encoded(offer{.total = 7, .number = 2}));
+  REQUIRE(sent.ok());
+  CHECK(sent->total == 7);
+  CHECK(sent->parts == 0);
+}
+
+TEST_CASE("a want comes back as it went; cut off, longer, or of no memory it is refused") {
+  std::array<std::byte, want_bytes> out{};
+  encode({.bytes = 0x0102, .addr = 0x0304, .rkey = 0x0506}, out);
+  CHECK(out[0] == std::byte{2});
+  CHECK(out[8] == std::byte{4});
+  CHECK(out[16] == std::byte{6});
+  const result<want> w = decode_want(out);
+  REQUIRE(w.ok());
+  CHECK(w->bytes == 0x0102);
+  CHECK(w->addr == 0x0304);
+  CHECK(w->rkey == 0x0506);
+  for (std::size_t length = 0; length < want_bytes; ++length) {
+    CHECK(names(decode_want(std::span(out).first(length)).why(), "cut off"));
+  }
+  std::vector<std::byte> longer(out.begin(), out.end());
+  longer.resize(want_bytes + 1);
+  CHECK(names(decode_want(longer).why(), "cut off"));
+  encode({.bytes = 2, .addr = ~std::uint64_t{0}, .rkey = 1}, out);
+  CHECK(names(decode_want(out).why(), "no memory"));
 }
 
 TEST_CASE("a hello tells what each side has; unknown parameters are passed over") {
@@ -143,9 +171,9 @@ TEST_CASE("a hello tells what each side has; unknown parameters are passed over"
 
 TEST_CASE("a hello of another version, or out of bounds, is refused by what is wrong with it") {
   const std::vector<std::byte> in = encoded(usual);
-  const result<hello> newer = said(in, 2);
+  const result<hello> newer = said(in, frame_version + 1);
   CHECK(newer.code() == errc::unsupported_version);
-  CHECK(names(newer.why(), "mine 1, theirs 2"));
+  CHECK(names(newer.why(), "mine 2, theirs 3"));
   CHECK(names(said(std::span(in).first(in.size() - 1)).why(), "cut off"));
   CHECK(names(said(std::span(in).first(2 * parameter_bytes)).why(), "offers is not said"));
   std::vector<std::byte> twice = in;

@@ -162,11 +162,15 @@ void settle(world& w, flow& f, const pending_send& p, const result<void>& end) {
   }
 }
 
+// Half of it with that right: how a long message comes over follows from what its memory allows.
+MemoryRegion memory(world& w, host_at& at, std::size_t bytes, access right) {
+  const access rights = w.chance.below(2) == 0 ? access::local_write : access::local_write | right;
+  return at.context->allocate(bytes, rights).value();
+}
+
 task<> send_messages(world* w, flow* f, std::uint64_t count) {
   const std::size_t window = 1 + w->chance.below(8);
-  const MemoryRegion room =
-      f->from->context->allocate(window * largest, access::local_write | access::remote_read)
-          .value();
+  const MemoryRegion room = memory(*w, *f->from, window * largest, access::remote_read);
   std::deque<pending_send> pending;
   for (std::uint64_t i = 0; i < count && !w->over; ++i) {
     if (pending.size() == window) {
@@ -202,7 +206,7 @@ task<> send_messages(world* w, flow* f, std::uint64_t count) {
 
 // Until all is over: what is sent to this host by tag.
 task<> receive_messages(world* w, host_at* at) {
-  const MemoryRegion room = at->context->allocate(largest).value();
+  const MemoryRegion room = memory(*w, *at, largest, access::remote_write);
   while (!w->over) {
     const bool shortened = w->chance.below(20) == 0;
     const std::size_t fits = shortened ? sizeof(stamp) + w->chance.below(500) : largest;
@@ -236,7 +240,7 @@ task<> handle(world* w, host_at* at, ActiveMessage m) {
     check_arrival(*w, m.data(), m.size(), true, *at);
     co_return;
   }
-  const MemoryRegion room = at->context->allocate(largest).value();
+  const MemoryRegion room = memory(*w, *at, largest, access::remote_write);
   const result<TagReceived> got = co_await m.read(room.all()).result();
   if (got) check_arrival(*w, room.bytes().first(got->bytes), got->bytes, true, *at);
 }
