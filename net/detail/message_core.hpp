@@ -293,7 +293,8 @@ struct message_core {
   std::uint64_t handler_failures = 0;
   std::uint64_t dropped = 0;
   std::vector<std::unique_ptr<fetch>> all_fetches;
-  std::vector<std::unique_ptr<frame_port>> ports;  // they end the fetches that their requests are for
+  std::vector<std::unique_ptr<frame_port>>
+      ports;  // they end the fetches that their requests are for
   fetch* free_fetches = nullptr;
   scope tasks;
 };

@@ -99,7 +99,7 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
 }
 
 [[gnu::always_inline]] inline void worker_core::post(endpoint_core& e, post_base& op) noexcept {
-  // Only messages kept for a later receive can use up what was reserved.
+  // Messages kept for a later receive can use up what was reserved; or there was more than is reserved.
   if (first_free_ == 0 && !try_to_grow()) [[unlikely]] {
     op.complete_failed(errc::no_memory);
     return;

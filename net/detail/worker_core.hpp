@@ -68,6 +68,7 @@ struct slot {
 };
 
 inline constexpr std::uint32_t slots_per_chunk = 256;
+inline constexpr std::uint32_t most_reserved = 1U << 14;  // slots; 2 MB
 inline constexpr std::uint32_t generation_mask = 0xFFFFFFU;
 inline constexpr std::uint8_t id_type_request = 1;
 // The id of a request: {type : 8, generation : 24, index : 32}.
@@ -252,8 +253,9 @@ class worker_core {
     return most_endpoints != 0 && endpoint_count >= most_endpoints;
   }
   void add(endpoint_core& e) noexcept { endpoints_.push_back(e); }
-  // Makes room for so many more requests in flight, so that posting never allocates. Throws
-  // std::bad_alloc. unreserve() gives the room back.
+  // Makes room for so many more requests in flight, so that posting never allocates: up to most_reserved, since
+  // thousands of endpoints are never all busy. Beyond, room is had when it is used. Throws std::bad_alloc.
+  // unreserve() gives the room back.
   void reserve(std::uint32_t slots);
   void unreserve(std::uint32_t slots) noexcept { reserved_slots_ -= slots; }
   void add(listener_core& l);
