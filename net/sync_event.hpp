@@ -42,8 +42,9 @@ struct sync_event_options {
   std::optional<sync_location> publisher;   // sets and adds; must be said
   std::optional<sync_location> subscriber;  // reads and waits; must be said
   // Where the counter lies: eight bytes, aligned to eight, of this Context. It begins as what is there,
-  // and keeps the region registered. Peers use the region's own key: they can reach all of it, and
-  // until its registration ends. Empty: memory of the event's own, which begins as 0.
+  // and keeps the region registered. Its memory has to be there until the event is stopped, which looks at
+  // it once more: AddressSanitizer finds there what went too early. Peers use the region's own key: they
+  // can reach all of it, and until its registration ends. Empty: memory of the event's own, which begins as 0.
   Slice backing = {};
   sync_notices notices = sync_notices::every_change;
   std::uint32_t notice = 0;  // the immediate of notices: for who receives them without listen()

@@ -178,11 +178,17 @@ class Rows(unittest.TestCase):
         self.assertRegex(results.result_of(self.row(None), runs).notes[0], "CPUs moved")
 
     def test_every_row_of_the_table_is_well_formed(self):
-        table = rows.all_rows()
-        for row in table:
-            self.assertTrue(row.peers or row.goal and row.goal.on == "value", row.name)
-        names = [(row.name, row.peers) for row in table]
-        self.assertEqual(len(names), len(set(names)))
+        for table in (rows.all_rows(), rows.rdma_rows()):
+            for row in table:
+                self.assertTrue(row.peers or row.goal and row.goal.on == "value", row.name)
+            names = [(row.name, row.peers) for row in table]
+            self.assertEqual(len(names), len(set(names)))
+
+    def test_the_table_over_rdma_has_every_figure_over_rdma(self):
+        names = [row.name for row in rows.rdma_rows()]
+        for part in ("one-way, polling", "one-way, event", "write 64 KiB", "message rate 64 B",
+                     "write 64 B, instructions", "send 64 B, instructions", "recv 64 B, instructions"):
+            self.assertTrue(any(part in name for name in names), part)
 
     def test_a_report_of_nothing_but_missing_programs_can_be_written(self):
         runs = [Run(series_, 1, "", error="not found", missing=True)

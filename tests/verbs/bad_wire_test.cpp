@@ -229,14 +229,6 @@ task<> fall_silent(stand* s, Endpoint*) {
   co_await hush();
 }
 
-task<> go_down_and_up() {
-  shell("ip link set wire0 down");
-  co_await sleep_for(std::chrono::seconds(1));
-  shell("ip link set wire0 up");
-}
-
-// Not while memory is read: Soft-RoCE goes on with an answer that found no link as if it had been sent in
-// part, and who reads is told of success, and then of the end.
 task<> unplug(stand* s, Endpoint*) {
   if (!on_server()) co_return;
   co_await a_quarter(s);

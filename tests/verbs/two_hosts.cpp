@@ -81,6 +81,12 @@ task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options) {
   }
 }
 
+task<> go_down_and_up() {
+  shell("ip link set " + named("RDMA_NETDEV") + " down");
+  co_await sleep_for(std::chrono::seconds(1));
+  shell("ip link set " + named("RDMA_NETDEV") + " up");
+}
+
 task<> swap(Endpoint* e, Slice out, Slice in) {
   recv_operation receiving = e->recv(in).start();
   co_await e->send(out);

@@ -47,6 +47,8 @@ struct side {
 
 // The connection of both; the server listens on `port`.
 [[nodiscard]] task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options);
+// This host's link, for a second.
+[[nodiscard]] task<> go_down_and_up();
 // Each side sends so many bytes at the front of `out`, and gets as many into `in`.
 [[nodiscard]] task<> swap(Endpoint* e, Slice out, Slice in);
 // The other side's description of its memory, for this side's.

@@ -1,0 +1,306 @@
+// Two hosts, and the link of one goes down and comes back while requests of one kind are under way: who waits
+// learns of it in time, nothing that came is wrong, and a new connection works.
+#include "two_hosts.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cordma/runtime/when_all.hpp>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <optional>
+#include <sstream>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr std::uint16_t port = 18719;
+constexpr std::uint64_t of_server = 2000;  // seed
+
+endpoint_options patient(int seconds) {
+  endpoint_options o;
+  o.peer_timeout = std::chrono::seconds(seconds);
+  return o;
+}
+
+enum class asking : std::uint8_t { message, write, read, add };
+enum class link_of : std::uint8_t { who_asks, who_answers };  // the client, the server
+
+struct outage {
+  static constexpr std::size_t pieces = 128;
+  static constexpr std::size_t piece_bytes = 16384;
+  static constexpr std::uint64_t soon = 40;  // requests before the link goes
+  outage(side* on, asking kind)
+      : here(on), what(kind), own(on->memory(pieces * piece_bytes)), words(on->memory(16)) {}
+  [[nodiscard]] Slice piece(std::uint64_t i) const {
+    return own.all().part(i % pieces * piece_bytes, piece_bytes);
+  }
+  [[nodiscard]] RemoteSlice their_piece(std::uint64_t i) const {
+    return theirs.slice(i % pieces * piece_bytes, piece_bytes).value();
+  }
+  [[nodiscard]] bool right(std::uint64_t i) const {
+    return filled(piece(i).bytes(), of_server + i % pieces);
+  }
+  void note(const failure& why) {
+    if (failed.empty()) first = why.wc_status();
+    failed.push_back(why.code());
+    ended = here->worker.loop().now();
+  }
+
+  side* here;
+  asking what;
+  MemoryRegion own;
+  MemoryRegion words;
+  RemoteMemory theirs;
+  std::uint64_t begun = 0;
+  std::uint64_t fulfilled = 0;
+  std::uint64_t wrong = 0;
+  std::vector<errc> failed;
+  int first = 0;  // its status
+  time_point last_sign{};
+  time_point ended{};
+  bool over = false;  // the link is back
+};
+
+// Each of its pieces holds the same whenever it is sent, so that it may be sent again.
+send_operation next_piece(outage* o, Endpoint* e, std::uint64_t i) {
+  const Slice here = o->piece(i);
+  if (o->what == asking::read) {
+    fill(here.bytes(), 0);
+    return e->read(o->their_piece(i), here);
+  }
+  return o->what == asking::write ? e->write(o->their_piece(i), here) : e->send(here);
+}
+
+// One request after the other, till one fails or the link is back.
+task<> ask_on(outage* o, Endpoint* e) {
+  while (!o->over) {
+    const std::uint64_t i = o->begun++;
+    std::optional<failure> why;
+    if (o->what == asking::add) {
+      atomic_operation adding = e->fetch_add(o->theirs.slice(0, 8).value(), 1);
+      const result<std::uint64_t> before = co_await adding.result();
+      if (!before) why = before.why();
+      if (before && *before != i) ++o->wrong;
+    } else {
+      send_operation moving = next_piece(o, e, i);
+      const result<void> moved = co_await moving.result();
+      if (!moved) why = moved.why();
+      if (moved && o->what == asking::read && !o->right(i)) ++o->wrong;
+    }
+    if (why) {
+      o->note(*why);
+      co_return;
+    }
+    ++o->fulfilled;
+  }
+}
+
+task<> receive_on(outage* o, Endpoint* e) {
+  std::deque<recv_operation> posted;
+  for (std::uint64_t i = 0;; ++i) {
+    while (posted.size() < 16) posted.push_back(e->recv(o->piece(i + posted.size())).start());
+    recv_operation& op = posted.front();
+    const result<Received> got = co_await op.result();
+    if (!got) {
+      o->note(got.why());
+      co_return;
+    }
+    if (!o->right(i)) ++o->wrong;
+    fill(o->piece(i).bytes(), 0);
+    ++o->fulfilled;
+    o->last_sign = o->here->worker.loop().now();
+    posted.pop_front();
+  }
+}
+
+constexpr auto outage_patience = std::chrono::seconds(2);
+constexpr auto outage_leeway = std::chrono::seconds(3);  // for machines that are emulated
+constexpr std::size_t asked_at_once = 8;
+
+// The client's part while requests are under way.
+task<> go_through(outage* o, Endpoint* e, link_of whose, std::string name) {
+  recv_operation back = e->recv(o->words.all().first(8)).start();
+  while (o->fulfilled < outage::soon) co_await sleep_for(std::chrono::milliseconds(5));
+  if (whose == link_of::who_asks) {
+    const time_point down = o->here->worker.loop().now();
+    co_await go_down_and_up();
+    const result<Received> none = co_await back.result();
+    CHECK(none.code() == errc::flushed);
+    while (o->failed.size() < asked_at_once) co_await sleep_for(std::chrono::milliseconds(5));
+    CHECK(o->ended - down <= outage_patience + outage_leeway);
+    co_return;
+  }
+  meet_at("under-way-" + name);
+  const result<Received> told = co_await back.result();
+  CHECK((told.ok() || o->what == asking::read));
+  o->over = true;
+}
+
+task<> ask_through(outage* o, Endpoint* e, link_of whose, std::string name) {
+  std::vector<task<>> all;
+  for (std::size_t k = 0; k < asked_at_once; ++k) all.push_back(ask_on(o, e));
+  all.push_back(go_through(o, e, whose, name));
+  co_await when_all(std::move(all));
+  MESSAGE(name, ": ", o->fulfilled, " fulfilled, ", o->failed.size(), " failed, first with status ",
+          o->first, ", ", o->wrong, " wrong");
+}
+
+task<> answer_through(outage* o, Endpoint* e, link_of whose, std::string name) {
+  if (whose == link_of::who_answers) {
+    meet_at("under-way-" + name);
+    co_await go_down_and_up();
+    send_operation telling = e->send(o->words.all().first(8));
+    const result<void> told = co_await telling.result();
+    CHECK((told.ok() || o->what == asking::read));
+    co_return;
+  }
+  o->last_sign = o->here->worker.loop().now();
+  co_await receive_on(o, e);
+  co_await await_end(e);
+  CHECK(o->ended - o->last_sign <= outage_patience + outage_leeway);
+  CHECK(o->failed.back() == errc::flushed);
+  CHECK(e->first_cause()->code() == errc::connection_reset);
+}
+
+// By descriptors, which the hosts pass each other without a network.
+task<Endpoint> meet_by_descriptors(side* here, std::string name, endpoint_options options) {
+  Endpoint e = here->worker.prepare(options).value();
+  std::string own;
+  for (const std::byte b : e.descriptor().value())
+    own += std::to_string(std::to_integer<int>(b)) + ' ';
+  shell("note put " + name + (on_server() ? "-b " : "-a ") + own);
+  std::istringstream told(shell("note get " + name + (on_server() ? "-a" : "-b")));
+  std::vector<std::byte> theirs;
+  for (int b = 0; told >> b;) theirs.push_back(static_cast<std::byte>(b));
+  e.connect(theirs).value();
+  while (e.state() == endpoint_state::connecting) co_await e.state_changed();
+  co_return e;
+}
+
+// How many the client knows to be carried out, and whether they are.
+task<> compare_notes(outage* o, Endpoint* e) {
+  const auto words = o->words.as<std::uint64_t>();
+  words[0] = o->fulfilled;
+  co_await swap(e, o->words.all().first(8), o->words.all().part(8, 8));
+  if (!on_server()) {
+    co_await e->close();
+    co_return;
+  }
+  const std::uint64_t done = words[1];
+  if (o->what == asking::message) CHECK(o->fulfilled >= done);
+  for (std::uint64_t i = 0; o->what == asking::write && i < std::min(done, outage::pieces); ++i) {
+    CHECK(o->right(i));
+  }
+  if (o->what == asking::add) {
+    CHECK(o->own.as<std::uint64_t>()[0] >= done);
+    CHECK(o->own.as<std::uint64_t>()[0] <= done + asked_at_once);
+  }
+  co_await await_end(e);
+}
+
+// Most likely the farewell of rdma_cm, which found no link, stopped Soft-RoCE's queue pair 1: requests go out,
+// and no answer comes in.
+task<> connect_in_vain(side* here, std::uint16_t at) {
+  connect_options o;
+  o.endpoint.connect_timeout = std::chrono::seconds(3);
+  if (on_server()) {
+    Listener listener =
+        here->worker.listen(named("RDMA_HOST_SELF") + ":" + std::to_string(at)).value();
+    meet_at("in-vain");
+    ConnectionRequest request = co_await listener.next();
+    auto accepting = request.accept(o);
+    const result<Endpoint> none = co_await accepting.result();
+    CHECK(none.code() == errc::connection_aborted);
+    co_return;
+  }
+  meet_at("in-vain");
+  connect_operation connecting =
+      here->worker.connect(named("RDMA_HOST_PEER") + ":" + std::to_string(at), o);
+  const result<Endpoint> none = co_await connecting.result();
+  CHECK(none.code() == errc::timed_out);
+}
+
+enum class by : std::uint8_t { rdma_cm, descriptors };
+
+task<Endpoint> connected(side* here, by way, std::string name, endpoint_options options) {
+  if (way == by::rdma_cm) {
+    Endpoint e = co_await meet(here, port, options);
+    co_return e;
+  }
+  Endpoint e = co_await meet_by_descriptors(here, std::move(name), options);
+  co_return e;
+}
+
+// One connection through the outage, and another one after it, made the other way.
+task<> live_through(side* here, asking what, link_of whose, by way, std::string name) {
+  outage o(here, what);
+  const bool holds_data = (what == asking::read) == on_server();  // or has it to send
+  for (std::size_t i = 0; holds_data && what != asking::add && i < outage::pieces; ++i) {
+    fill(o.piece(i).bytes(), of_server + i);
+  }
+  const endpoint_options options = patient(whose == link_of::who_asks ? 2 : 20);
+  {
+    Endpoint e = co_await connected(here, way, name + "-1", options);
+    o.theirs = co_await swap_blobs(here, &e, o.own);
+    if (on_server()) {
+      co_await answer_through(&o, &e, whose, name);
+      co_await await_end(&e);
+    } else {
+      co_await ask_through(&o, &e, whose, name);
+      if (whose == link_of::who_asks) {
+        co_await await_end(&e);
+        CHECK(o.first == static_cast<int>(transport::wc_status::loc_qp_op_err));
+      } else {
+        co_await e.close();
+      }
+    }
+  }
+  // A read that Soft-RoCE answered with nothing is told as a success, and then the connection ends.
+  const bool ends = what == asking::read && whose == link_of::who_answers && !o.failed.empty();
+  CHECK(o.wrong <= (ends ? 1 : 0));
+  const by other = way == by::rdma_cm ? by::descriptors : by::rdma_cm;
+  Endpoint again = co_await connected(here, other, name + "-2", patient(10));
+  co_await compare_notes(&o, &again);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "K9: the link of who answers goes down and comes back under atomics: all wait, and arrive") {
+  side here;
+  here.worker.run(
+      live_through(&here, asking::add, link_of::who_answers, by::descriptors, "their-add"));
+}
+
+TEST_CASE("K9: the link of who answers goes down and comes back under reads") {
+  side here;
+  here.worker.run(
+      live_through(&here, asking::read, link_of::who_answers, by::descriptors, "their-read"));
+}
+
+TEST_CASE(
+    "K9: the link of who asks goes down and comes back under messages, writes, reads, atomics: "
+    "Soft-RoCE ends the connection; every waiter learns it in time, and a new one works") {
+  constexpr std::array<const char*, 4> names{"message", "write", "read", "add"};
+  side here;
+  for (const asking what : {asking::message, asking::write, asking::read, asking::add}) {
+    const char* const name = names[static_cast<std::size_t>(what)];
+    CAPTURE(name);
+    here.worker.run(live_through(&here, what, link_of::who_asks, by::descriptors, name));
+  }
+}
+
+// The last one: no rdma_cm works after it.
+TEST_CASE(
+    "K9: and where rdma_cm had made it, Soft-RoCE gets no answers for rdma_cm any more; "
+    "descriptors "
+    "still work") {
+  side here;
+  here.worker.run(
+      live_through(&here, asking::message, link_of::who_asks, by::rdma_cm, "by-rdma_cm"));
+  here.worker.run(connect_in_vain(&here, port + 1));
+}
