@@ -25,7 +25,8 @@ bool Request::unwanted() const noexcept { return held_->unwanted.is_set(); }
 event::wait_operation Request::until_unwanted() noexcept { return held_->unwanted.wait(); }
 
 Endpoint* Request::from() const noexcept {
-  return held_->message ? held_->message->from() : nullptr;
+  const detail::request_peer& peer = *held_->peer;
+  return peer.below != nullptr ? peer.below->handle() : nullptr;
 }
 
 std::span<const std::byte> Request::data() const noexcept {
@@ -35,7 +36,10 @@ std::span<const std::byte> Request::data() const noexcept {
 
 tag_recv_operation Request::read(const Slice& into) noexcept {
   if (!held_->message) {
-    return {failure(held_->why, "nobody waits for the response any more"), held_->core->home};
+    const bool answered = held_->why == errc::ok;
+    return {answered ? failure(errc::bad_state, "it is answered, and was not read before")
+                     : failure(held_->why, "nobody waits for the response any more"),
+            held_->core->home};
   }
   held_->reading = true;
   return held_->message->read(into);

@@ -228,7 +228,7 @@ class Request {
   // Of one that came along with its header; empty where it is to be read.
   [[nodiscard]] std::span<const std::byte> data() const noexcept;
   // Brings the data there, as much as fits: memory of the caller is read only now. Once. Errors: truncated,
-  // flushed, bad_state (read before), canceled (withdrawn meanwhile), invalid_value. REQUIRES that this lives until
+  // flushed, bad_state (read before, or answered unread), canceled (withdrawn meanwhile), invalid_value. REQUIRES that this lives until
   // then.
   [[nodiscard]] tag_recv_operation read(const Slice& into) noexcept;
 
@@ -284,6 +284,9 @@ class Requests {
   [[nodiscard]] const request_counters& counters() const noexcept;
   // Handlers that run.
   [[nodiscard]] std::size_t running() const noexcept;
+
+  // For the library.
+  [[nodiscard]] detail::request_core& core() noexcept { return *core_; }
 
  private:
   std::unique_ptr<detail::request_core> core_;

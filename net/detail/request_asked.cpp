@@ -180,9 +180,12 @@ void asked::leave() noexcept {
 }
 
 void asked::end(const failure& why) noexcept {
-  const bool waited = request.busy() && !announced && request.op->done();
-  const bool stayed = waited && !went_out(request.op->take_result());
-  if (!std::exchange(answered, true) && !stayed) outcome = why;
+  const bool done = request.busy() && request.op->done();
+  const bool arrived = done && went_out(request.op->take_result());
+  const bool never_left = done && !arrived && !announced;
+  const bool waits = how == request_call::manner::notify ? request.busy() && !arrived : !answered;
+  answered = true;
+  if (waits && !never_left) outcome = why;
   settle();
 }
 

@@ -57,6 +57,7 @@ void held_request::begin(request_peer& from, const request_header& h, ActiveMess
   reading = word_due = held = false;
   running = true;
   at = stage::open;
+  why = errc::ok;
   until = never;
   from.held.push_back(*this);
   request_counters& count = core->counters;
@@ -107,7 +108,6 @@ bool held_request::withdraw(errc because, request_outcome outcome_said) noexcept
   say(outcome_said);
   at = stage::unwanted;
   why = because;
-  drop_unread();
   unwanted.set();
   return true;
 }
@@ -131,6 +131,7 @@ void held_request::say(request_outcome what, std::uint64_t bytes,
                        std::string_view address) noexcept {
   at = stage::answered;
   if (deadline.pending()) core->home->remove(deadline);
+  drop_unread();
   if (!wants_word() || peer->below == nullptr) return;
   word.send(
       peer->endpoint(),
@@ -182,6 +183,7 @@ void held_request::respond(request_answer& by) noexcept {
   }
   at = stage::answering;
   if (deadline.pending()) core->home->remove(deadline);
+  drop_unread();
   response_size = response.size();
   const bool is_long = peer->is_long(protocol::response_bytes, response.size());
   const bool writable = (head.flags & protocol::request_flag::writable) != 0;

@@ -12,6 +12,8 @@ namespace {
 using transport::load;
 using transport::store;
 
+constexpr std::string_view redirect_mark = "cRdr";
+
 failure broken(std::string what) {
   return {errc::connection_aborted, "the peer sent a request that is none: " + std::move(what)};
 }
@@ -128,6 +130,25 @@ result<request_header> decode_request(std::span<const std::byte> header) {
   const result<void> rest = decode(h, header);
   if (!rest) return rest.why();
   return h;
+}
+
+void encode_redirect(std::string_view address, std::span<std::byte> out) noexcept {
+  CORDMA_REQUIRE(address.size() <= longest_redirect &&
+                 out.size() >= redirect_head_bytes + address.size());
+  std::memcpy(out.data(), redirect_mark.data(), redirect_mark.size());
+  store(&out[4], request_version);
+  store(&out[5], static_cast<std::uint8_t>(address.size()));
+  if (!address.empty()) std::memcpy(&out[6], address.data(), address.size());
+}
+
+std::string_view redirect_of(std::span<const std::byte> data) noexcept {
+  if (data.size() < redirect_head_bytes) return {};
+  const auto* const text = reinterpret_cast<const char*>(data.data());
+  const std::size_t bytes = load<std::uint8_t>(&data[5]);
+  const bool is_one = std::string_view(text, redirect_mark.size()) == redirect_mark &&
+                      load<std::uint8_t>(&data[4]) == request_version &&
+                      bytes <= longest_redirect && bytes <= data.size() - redirect_head_bytes;
+  return is_one ? std::string_view(text + redirect_head_bytes, bytes) : std::string_view();
 }
 
 }  // namespace cordma::protocol

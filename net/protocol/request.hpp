@@ -94,4 +94,16 @@ void encode(const request_header& h, std::span<std::byte> out) noexcept;
 // unknown kind, flag or outcome, what only another kind has, memory that wraps.
 [[nodiscard]] result<request_header> decode_request(std::span<const std::byte> header);
 
+// ---- redirect: the private data with which a connection is rejected ----
+// offset 0  4 bytes "cRdr"
+//        4  u8 version
+//        5  u8 bytes of the address
+//        6  the address as text; what follows is of no meaning
+inline constexpr std::size_t redirect_head_bytes = 6;
+inline constexpr std::size_t longest_redirect_data = redirect_head_bytes + longest_redirect;
+// REQUIRES out.size() >= redirect_head_bytes + address.size(), which is at most longest_redirect.
+void encode_redirect(std::string_view address, std::span<std::byte> out) noexcept;
+// Empty: it is none.
+[[nodiscard]] std::string_view redirect_of(std::span<const std::byte> data) noexcept;
+
 }  // namespace cordma::protocol

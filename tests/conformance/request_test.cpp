@@ -380,7 +380,15 @@ TEST_CASE("an answer may come long after its handler has ended") {
         CHECK_FALSE(late.done());
         co_await at->kept[0]->respond(at->room);
         co_await late;
-        // It still takes one of the window, and its handle is all that is left.
+        // A long request is not the peer's any more once it is answered, read or not.
+        at->kept.clear();
+        const MemoryRegion long_one = client_memory(s, 50'000);
+        call_operation unread = at->asks.call(w->client, keep_method, long_one, from).start();
+        co_await until_kept(*at, 1);
+        co_await at->kept[0]->respond(at->room);
+        co_await unread;
+        const auto too_late = co_await at->kept[0]->read(at->room).result();
+        CHECK(too_late.code() == errc::bad_state);
         at->kept.clear();
         const MemoryRegion more = client_memory(s, 8);
         call_operation dropped = at->asks.call(w->client, keep_method, more, more).start();
