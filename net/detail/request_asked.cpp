@@ -85,7 +85,9 @@ void asked::launch(request_peer& to, request_call& by) noexcept {
 void asked::on_sent() noexcept {
   const result<void> sent = request.take();
   if (!went_out(sent) && peer->below != nullptr) peer->credits->put_back();
-  if (!sent && (!went_out(sent) || how == request_call::manner::notify) && !outcome) {
+  const bool is_word = how == request_call::manner::notify;
+  const bool lost = !sent && (is_word || (!went_out(sent) && !answered));
+  if (lost && !outcome) {
     outcome = late && sent.code() == errc::canceled ? too_late() : sent.why();
     answered = true;
   }
@@ -181,11 +183,14 @@ void asked::leave() noexcept {
 
 void asked::end(const failure& why) noexcept {
   const bool done = request.busy() && request.op->done();
-  const bool arrived = done && went_out(request.op->take_result());
-  const bool never_left = done && !arrived && !announced;
-  const bool waits = how == request_call::manner::notify ? request.busy() && !arrived : !answered;
+  const result<void> sent = done ? request.op->take_result() : result<void>();
+  const bool arrived = done && went_out(sent);
+  const bool is_word = how == request_call::manner::notify;
+  if (!outcome && (is_word ? request.busy() && !arrived : !answered)) {
+    const bool never_left = done && !arrived && !announced;
+    outcome = never_left ? sent.why() : why;
+  }
   answered = true;
-  if (waits && !never_left) outcome = why;
   settle();
 }
 

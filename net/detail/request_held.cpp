@@ -266,6 +266,8 @@ void held_request::tell_answerer() noexcept {
   by.held_ = nullptr;
   if (outcome && (outcome->code() == errc::flushed || outcome->code() == errc::not_connected)) {
     outcome = failure(errc::connection_reset, "the connection ended before the response");
+  } else if (outcome && outcome->code() == errc::rejected) {
+    outcome = failure(errc::canceled, "nobody waits for the response any more");
   }
   if (outcome) {
     by.fail(std::move(*outcome));

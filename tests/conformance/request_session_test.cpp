@@ -27,18 +27,18 @@ constexpr std::uint16_t move_method = 3;
 struct server {
   explicit server(stage& s, std::uint16_t port = 0)
       : on(&s),
+        room(server_memory(s, 50'000)),
         messages(std::make_unique<Messages>(s.server())),
         requests(std::make_unique<Requests>(*messages)),
         listener(s.server().listen(s.server_address(port)).value()),
-        room(server_memory(s, 50'000)),
         accepting(s.server().loop()) {}
   [[nodiscard]] std::string address() const { return on->reach(listener); }
 
   stage* on;
+  MemoryRegion room;
   std::unique_ptr<Messages> messages;
   std::unique_ptr<Requests> requests;
   Listener listener;
-  MemoryRegion room;
   std::vector<std::unique_ptr<Request>> kept;
   std::vector<Endpoint> connections;
   std::string redirects_to;  // empty: it accepts
