@@ -21,8 +21,8 @@ class Worker;
 
 struct session_options {
   endpoint_options endpoint;
-  // What fails in a row: attempts to connect, and connections that end before anything was answered. Each
-  // but the first waits before: up to first_pause, and twice that for each that follows, up to
+  // What fails in a row: attempts to connect, and connections that end before anything was answered.
+  // Each but the first waits before: up to first_pause, and twice that for each that follows, up to
   // longest_pause; between half of it and all of it, by chance.
   std::uint32_t most_failures = 8;
   duration first_pause = std::chrono::milliseconds(10);
@@ -49,13 +49,14 @@ struct session_counters {
   std::uint64_t retries = 0;    // calls that were asked again
 };
 
-// Bound to the thread of its Worker, which outlives it as do Messages and Requests. It connects when it is
-// asked to call, to the first of its addresses that accepts, from the one on that was last in use; one connection at a
-// time. What memory is lent to the peer is told with each request, so a new connection knows
-// nothing of an older one's. An address that the peer redirects to is used until it fails.
-// Each call ends with what Requests::call() ends with, or with what kept it from connecting. Asked again are calls
-// that had not left when their connection ended, those that were redirected, and idempotent ones. On
-// cancellation: as of the call that is under way. REQUIRES that no call is under way when it is destroyed.
+// Bound to the thread of its Worker, which outlives it as do Messages and Requests. It connects when it
+// is asked to call, to the first of its addresses that accepts, from the one on that was last in use;
+// one connection at a time. What memory is lent to the peer is told with each request, so a new
+// connection knows nothing of an older one's. An address that the peer redirects to is used until it
+// fails. Each call ends with what Requests::call() ends with, or with what kept it from connecting.
+// Asked again are calls that had not left when their connection ended, those that were redirected, and
+// idempotent ones. On cancellation: as of the call that is under way. REQUIRES that no call is under way
+// when it is destroyed.
 class RequestSession {
  public:
   // Throws cordma::error: invalid_value (no address; options of zero).

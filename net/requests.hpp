@@ -29,11 +29,11 @@ struct request_peer;
 }  // namespace detail
 
 struct request_options {
-  // Requests of one peer that are here at once, running or kept; the others wait there. At least 1, and less
-  // than message_options::credits.
+  // Requests of one peer that are here at once, running or kept; the others wait there. At least 1, and
+  // less than message_options::credits.
   std::uint32_t window = 24;
-  // Of calls to one peer, and acknowledged words, that are not answered: those after them wait their turn. At
-  // least 1 each. A call with more bytes of request than most_bytes is invalid_value.
+  // Of calls to one peer, and acknowledged words, that are not answered: those after them wait their
+  // turn. At least 1 each. A call with more bytes of request than most_bytes is invalid_value.
   std::uint32_t most_calls = 1024;
   std::uint64_t most_bytes = std::uint64_t{64} << 20;
   // Bytes of a request, or a response, that go along with its header. Longer requests are read by their
@@ -151,7 +151,8 @@ class request_answer : public operation_base {
 
 }  // namespace detail
 
-// Resolves when the answer is in the room; request and room are yours again, whatever the outcome. Errors:
+// Resolves when the answer is in the room; request and room are yours again, whatever the outcome.
+// Errors:
 //   truncated         the response is longer than the room; the peer was told
 //   not_found         the peer serves no such method
 //   rejected          its handler failed, or gave no answer; or redirected_to() says where to ask
@@ -159,14 +160,15 @@ class request_answer : public operation_base {
 //   connection_reset  the connection ended after the request was on its way: it may have been served
 //   flushed           the connection ended before
 //   not_supported     plain messages; or the peer serves no requests at all (after hello_timeout)
-//   invalid_value     slices of another Context, room without local_write, above most_bytes; a long request
-//                     in memory that the peer cannot read
+//   invalid_value     slices of another Context, room without local_write, above most_bytes; a long
+//                     request in memory that the peer cannot read
 //   again             try_call() alone: it would have had to wait its turn
 //   not_connected, shutdown, no_memory, no_lock   as everywhere
 // On cancellation: canceled where it waits its turn. Then the peer is told, and it ends with what that
-// says: canceled, or too late, the response. A timeout ends a call at once where the peer touches no memory
-// of it any more; where it may still read the request or write to the room, with its word, or the
-// connection. Destroyed in flight it keeps the memory's regions until then. For a std::stop_token: with_stop().
+// says: canceled, or too late, the response. A timeout ends a call at once where the peer touches no
+// memory of it any more; where it may still read the request or write to the room, with its word, or the
+// connection (over shm, a peer that does not know of that end yet may still write). Destroyed in flight
+// it keeps the memory's regions until then. For a std::stop_token: with_stop().
 class [[nodiscard]] call_operation final
     : public operation<call_operation, Response, detail::request_call> {
  public:
@@ -179,8 +181,8 @@ class [[nodiscard]] call_operation final
   Response take() const noexcept { return response_; }
 };
 
-// notify(): resolves when the request's memory is yours again: a short one is on its way then, a long one was
-// read. notify_acked(): when its handler has ended. Errors as of a call, where they can be.
+// notify(): resolves when the request's memory is yours again: a short one is on its way then, a long
+// one was read. notify_acked(): when its handler has ended. Errors as of a call, where they can be.
 class [[nodiscard]] notify_operation final
     : public operation<notify_operation, void, detail::request_call> {
  public:
@@ -193,11 +195,12 @@ class [[nodiscard]] notify_operation final
   void take() noexcept {}
 };
 
-// Resolves when the response's memory is yours again. Errors: truncated (the room is shorter; the caller was told, and
-// the request is answered), canceled, timed_out or connection_reset (nobody waits for it any more), bad_state
-// (answered before, or it wants no answer), invalid_value (memory of another Context, or that cannot be read
-// by the peer where it has to be), no_lock. Cannot be canceled: it waits for nobody's program but where a long
-// response is read by the caller. Destroyed in flight it keeps the memory's region until it is done.
+// Resolves when the response's memory is yours again; the caller has it then, or soon will. Errors:
+// truncated (the room is shorter; the caller was told, and the request is answered), canceled, timed_out
+// or connection_reset (nobody waits for it any more), bad_state (answered before, or it wants no
+// answer), invalid_value (memory of another Context, or that cannot be read by the peer where it has to
+// be), no_lock. Cannot be canceled: it waits for nobody's program but where a long response is read by
+// the caller. Destroyed in flight it keeps the memory's region until it is done.
 class [[nodiscard]] respond_operation final
     : public operation<respond_operation, void, detail::request_answer> {
  public:
@@ -210,9 +213,9 @@ class [[nodiscard]] respond_operation final
   void take() noexcept {}
 };
 
-// A request that came to a handler. Move-only; it may outlive the handler, to be answered later, but not the
-// Requests. It takes one of its peer's window until it is destroyed and the handler has ended. Destroyed
-// without an answer, where one is wanted: rejected, at the caller.
+// A request that came to a handler. Move-only; it may outlive the handler, to be answered later, but not
+// the Requests. It takes one of its peer's window until it is destroyed and the handler has ended.
+// Destroyed without an answer, where one is wanted: rejected, at the caller.
 class Request {
  public:
   explicit Request(detail::held_request& held) noexcept;
@@ -227,9 +230,9 @@ class Request {
   [[nodiscard]] std::uint64_t size() const noexcept;
   // Of one that came along with its header; empty where it is to be read.
   [[nodiscard]] std::span<const std::byte> data() const noexcept;
-  // Brings the data there, as much as fits: memory of the caller is read only now. Once. Errors: truncated,
-  // flushed, bad_state (read before, or answered unread), canceled (withdrawn meanwhile), invalid_value. REQUIRES that this lives until
-  // then.
+  // Brings the data there, as much as fits: memory of the caller is read only now. Once. Errors:
+  // truncated, flushed, bad_state (read before, or answered unread), canceled (withdrawn meanwhile),
+  // invalid_value. REQUIRES that this lives until then.
   [[nodiscard]] tag_recv_operation read(const Slice& into) noexcept;
 
   // Whether it is to be answered at all, and how long the answer may be, in bytes.
@@ -253,10 +256,10 @@ class Request {
 
 using request_handler = std::function<task<void>(Request)>;
 
-// Calls to the peers of some Messages, and handlers for theirs. Bound to the thread of their Worker. Both sides of a
-// connection have to have them. At most one per Messages, which outlive it. Destroying it ends the
-// connections that it was used on, with shutdown as the cause, and destroys its handlers where they stand: the
-// memory that those answer from outlives it.
+// Calls to the peers of some Messages, and handlers for theirs. Bound to the thread of their Worker.
+// Both sides of a connection have to have them. At most one per Messages, which outlive it. Destroying
+// it ends the connections that it was used on, with shutdown as the cause, and destroys its handlers
+// where they stand: the memory that those answer from outlives it.
 class Requests {
  public:
   // Throws cordma::error: invalid_value (options outside their bounds), in_use (the Messages have some).
@@ -265,13 +268,13 @@ class Requests {
   Requests& operator=(const Requests&) = delete;
   ~Requests();
 
-  // Each request of that method begins a task with the handler; as many run at a time as the windows of all peers
-  // let. What a handler throws costs its request alone. One that is set anew is for the requests that
-  // come later.
+  // Each request of that method begins a task with the handler; as many run at a time as the windows of
+  // all peers let. What a handler throws costs its request alone. One that is set anew is for the
+  // requests that come later.
   void serve(std::uint16_t method, request_handler handler);
 
-  // The response goes into `room`; it is written there by the peer, where that is worth it, if its memory grants
-  // access::remote_write: until the call is done nobody else may use it.
+  // The response goes into `room`; it is written there by the peer, where that is worth it, if its
+  // memory grants access::remote_write: until the call is done nobody else may use it.
   call_operation call(Endpoint& to, std::uint16_t method, const Slice& request,
                       const Slice& room = Slice(), const call_options& options = {}) noexcept;
   // Ends with `again` where call() would wait its turn.

@@ -1,5 +1,5 @@
-// What stands behind Requests: what was asked and is not answered, what came and is not let go of, and per
-// connection a request_peer.
+// What stands behind Requests: what was asked and is not answered, what came and is not let go of, and
+// per connection a request_peer.
 #pragma once
 
 #include <cordma/net/detail/message_core.hpp>

@@ -200,8 +200,8 @@ void held_request::respond(request_answer& by) noexcept {
       [](void* of) noexcept { static_cast<held_request*>(of)->on_said(); }, this);
 }
 
-// What is posted behind the write is behind it at the peer, too; where the write waits for a place in the
-// queue, the word waits for it.
+// What is posted behind the write is behind it at the peer, too; where the write waits for a place in
+// the queue, the word waits for it.
 void held_request::write(const Slice& response) noexcept {
   endpoint_core& e = peer->endpoint();
   std::array<std::uint64_t, transport::kind_count> keys{};

@@ -1,5 +1,5 @@
-// Requests and their answers, as headers of active messages of an id of their own. Little-endian, offsets in
-// bytes. Pure.
+// Requests and their answers, as headers of active messages of an id of their own. Little-endian,
+// offsets in bytes. Pure.
 #pragma once
 
 #include <cordma/runtime/result.hpp>

@@ -1,4 +1,5 @@
-// Requests (O4, and what goes wrong): withdrawal, deadlines, connections that end, peers that break the rules.
+// Requests (O4, and what goes wrong): withdrawal, deadlines, connections that end, peers that break the
+// rules.
 #include <doctest/doctest.h>
 #include <support/request_service.hpp>
 #include <support/stage.hpp>
