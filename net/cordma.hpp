@@ -15,6 +15,8 @@
 #include <cordma/net/messages.hpp>
 #include <cordma/net/receive_credits.hpp>
 #include <cordma/net/remote_sync_event.hpp>
+#include <cordma/net/request_session.hpp>
+#include <cordma/net/requests.hpp>
 #include <cordma/net/shared_receive.hpp>
 #include <cordma/net/stream.hpp>
 #include <cordma/net/sync_event.hpp>

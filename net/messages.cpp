@@ -1,6 +1,7 @@
 #include <cordma/net/messages.hpp>
 
 #include <cordma/net/detail/message_core.hpp>
+#include <cordma/net/protocol/request.hpp>
 #include <cordma/net/worker.hpp>
 
 #include <cstring>
@@ -44,6 +45,7 @@ message_send::message_send(message_send&& other) noexcept
       entry_(std::exchange(other.entry_, nowhere)),
       offer_(std::exchange(other.offer_, nowhere)),
       eager_(other.eager_),
+      announced_(other.announced_),
       count_(other.count_),
       header_(other.header_),
       slices_(other.slices_),
@@ -296,6 +298,10 @@ std::optional<TaggedMessage> Messages::tag_claim(std::uint64_t tag, std::uint64_
 }
 
 void Messages::on(std::uint16_t id, am_handler handler) {
+  if (id >= protocol::first_reserved_id) {
+    throw_error({errc::invalid_value, "active messages of id " + std::to_string(id) +
+                                          " are the library's own: ids end at 65279"});
+  }
   core_->handlers[id] = std::make_shared<const am_handler>(std::move(handler));
 }
 

@@ -54,6 +54,8 @@ class message_send : public operation_base {
                std::span<const Slice> message) noexcept;
   message_send(message_send&& other) noexcept;
   ~message_send();
+  // However short it is, it is announced, and comes when it is wanted. REQUIRES that it has bytes.
+  void announce() noexcept { announced_ = true; }
 
  protected:
   friend struct peer_core;
@@ -73,6 +75,7 @@ class message_send : public operation_base {
   std::uint32_t entry_ = nowhere;  // while it is posted
   std::uint32_t offer_ = nowhere;  // while it is announced
   protocol::frame_kind eager_;
+  bool announced_ = false;
   std::uint16_t count_ = 0;
   std::span<const std::byte> header_;
   std::array<Slice, most_message_slices> slices_;
@@ -216,7 +219,8 @@ class Messages {
                                                        std::uint64_t mask = whole_tag) noexcept;
   // Each message of that id begins a task with the handler; several may run at a time. What a handler throws
   // ends its task alone, see handler_failures(). One that is set anew is for the messages that come later.
-  // Messages of an id without a handler are dropped, long ones refused.
+  // Messages of an id without a handler are dropped, long ones refused. Ids from 0xFF00 on are the library's own:
+  // throws invalid_value.
   void on(std::uint16_t id, am_handler handler);
   [[nodiscard]] std::uint64_t handler_failures() const noexcept;
   // Of messages without a handler.

@@ -1,6 +1,7 @@
 #include <cordma/net/detail/message_core.hpp>
 
 #include <cordma/net/detail/option_bounds.hpp>
+#include <cordma/net/protocol/request.hpp>
 #include <cordma/net/worker.hpp>
 
 #include <algorithm>
@@ -107,7 +108,11 @@ void message_core::release(fetch& f) noexcept {
 
 void message_core::run(message_segment& s) noexcept {
   ActiveMessage message(s);
-  const auto found = handlers.find(protocol::am_of(s.head.word).id);
+  const std::uint16_t id = protocol::am_of(s.head.word).id;
+  if (id == protocol::request_id_of_messages && requests != nullptr) {
+    return on_request_message(*requests, *s.from, std::move(message));
+  }
+  const auto found = handlers.find(id);
   if (found == handlers.end()) {
     ++dropped;
     return;  // a long one is refused, as it goes

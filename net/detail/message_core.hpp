@@ -17,6 +17,12 @@
 namespace cordma::detail {
 
 struct frame_port;
+struct request_core;
+struct request_peer;
+
+// request_peer.cpp: active messages that are the library's own, and the end of who spoke them.
+void on_request_message(request_core& core, peer_core& from, ActiveMessage message) noexcept;
+void on_requests_end(request_peer& peer) noexcept;
 
 // Room for one frame that comes: posted, held by whoever has not asked for it yet, or free.
 struct message_segment : list_node {
@@ -224,6 +230,7 @@ struct peer_core : list_node {
   std::uint32_t next_offer = 0;
   std::uint32_t announced = 0;  // by the peer, and not answered: `dones` has room for them
   std::vector<protocol::done_word> dones;  // that are due
+  request_peer* requests = nullptr;        // once it spoke any
 
  private:
   void on_hello(const message_segment& s) noexcept;
@@ -293,9 +300,10 @@ struct message_core {
   std::uint64_t handler_failures = 0;
   std::uint64_t dropped = 0;
   std::vector<std::unique_ptr<fetch>> all_fetches;
-  std::vector<std::unique_ptr<frame_port>>
-      ports;  // they end the fetches that their requests are for
+  // They end the fetches that their requests are for.
+  std::vector<std::unique_ptr<frame_port>> ports;
   fetch* free_fetches = nullptr;
+  request_core* requests = nullptr;  // null: none are served
   scope tasks;
 };
 

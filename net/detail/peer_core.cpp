@@ -65,7 +65,8 @@ std::optional<failure> peer_core::obstacle(const message_send& op) const {
 }
 
 bool peer_core::is_long(const message_send& op) const noexcept {
-  return protocol::head_bytes + op.header_.size() + op.total_ > theirs->eager_bytes;
+  return op.announced_ ||
+         protocol::head_bytes + op.header_.size() + op.total_ > theirs->eager_bytes;
 }
 
 bool peer_core::has_room(const message_send& op) const noexcept {
@@ -348,6 +349,7 @@ void peer_core::on_end() noexcept {
     f.settle();
   });
   dones.clear();
+  if (requests != nullptr) on_requests_end(*requests);
   if (port == nullptr) return;
   // What is announced cannot be read any more; what is here can be received.
   held.for_each([this](message_segment& s) {

@@ -26,6 +26,8 @@ class send_credits {
     CORDMA_REQUIRE(available() != 0);
     ++sent_;
   }
+  // One that was taken, and then not used. REQUIRES that there is one.
+  void put_back() noexcept { --sent_; }
   // What every frame of the peer says. False: more than it can have given, and nothing is changed.
   [[nodiscard]] bool on_given(std::uint16_t total) noexcept {
     const auto more = static_cast<std::uint16_t>(total - given_);

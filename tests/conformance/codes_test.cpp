@@ -248,7 +248,7 @@ task<errc> fail_as_a_device_would(stage& on) {
   co_return r.code();
 }
 
-using event = transport::cm_event::type;
+using cm_event = transport::cm_event::type;
 struct end_of_event {
   errc client = errc::ok;
   errc server = errc::ok;
@@ -256,19 +256,19 @@ struct end_of_event {
 
 // What both programs learn where a connection meets each event: an event that is added does not
 // compile until it is here. disconnected: gracefully, or (`torn`) not.
-task<end_of_event> meet(stage& on, event what, bool torn) {
+task<end_of_event> meet(stage& on, cm_event what, bool torn) {
   end_of_event told;
   switch (what) {
-    case event::none:
-    case event::connect_request:
-    case event::device:        // is about no connection
-    case event::resolved:      // of a datagram port, which has none
-    case event::receives_low:  // of a shared receive queue, and its last message of a connection
-    case event::last_receive:
-    case event::established: told.client = co_await produce_ok(on); break;
-    case event::rejected: told.client = co_await be_rejected(on); break;
-    case event::failed: told.client = co_await connect_to_nobody(on); break;
-    case event::disconnected: {
+    case cm_event::none:
+    case cm_event::connect_request:
+    case cm_event::device:        // is about no connection
+    case cm_event::resolved:      // of a datagram port, which has none
+    case cm_event::receives_low:  // of a shared receive queue, and its last message of a connection
+    case cm_event::last_receive:
+    case cm_event::established: told.client = co_await produce_ok(on); break;
+    case cm_event::rejected: told.client = co_await be_rejected(on); break;
+    case cm_event::failed: told.client = co_await connect_to_nobody(on); break;
+    case cm_event::disconnected: {
       wire w = co_await connect(on);
       if (torn) {
         w.client.abort();
@@ -347,20 +347,20 @@ TEST_CASE("A1: every error code is produced by a program, or it is said why none
 
 TEST_CASE("A1: each event of a connection has one code on each side") {
   struct met {
-    event what;
+    cm_event what;
     bool torn;
     end_of_event told;
   };
-  for (const met& m :
-       {met{event::none, false, {}}, met{event::connect_request, false, {}},
-        met{event::established, false, {}}, met{event::rejected, false, {.client = errc::rejected}},
-        met{event::failed, false, {.client = errc::unreachable}},
-        met{event::disconnected,
-            false,
-            {.client = errc::not_connected, .server = errc::not_connected}},
-        met{event::disconnected,
-            true,
-            {.client = errc::not_connected, .server = errc::connection_reset}}}) {
+  for (const met& m : {met{cm_event::none, false, {}}, met{cm_event::connect_request, false, {}},
+                       met{cm_event::established, false, {}},
+                       met{cm_event::rejected, false, {.client = errc::rejected}},
+                       met{cm_event::failed, false, {.client = errc::unreachable}},
+                       met{cm_event::disconnected,
+                           false,
+                           {.client = errc::not_connected, .server = errc::not_connected}},
+                       met{cm_event::disconnected,
+                           true,
+                           {.client = errc::not_connected, .server = errc::connection_reset}}}) {
     CAPTURE(static_cast<int>(m.what));
     CAPTURE(m.torn);
     stage s;

@@ -51,6 +51,8 @@ struct ground {
   MemoryWindow window = {};
   std::unique_ptr<Messages> messages = {};
   std::unique_ptr<Messages> peer_messages = {};
+  std::unique_ptr<Requests> requests = {};
+  std::unique_ptr<Requests> peer_requests = {};
 };
 
 using setup = task<bool> (*)(ground&);  // false: this transport has no such object
@@ -159,9 +161,8 @@ task<bool> shared_in(ground& g) {
   co_return true;
 }
 
-task<bool> messaging_in(ground& g) {
-  g.messages = std::make_unique<Messages>(g.on.client());
-  g.peer_messages = std::make_unique<Messages>(g.on.server());
+// Connects for messages, and goes to the state asked for.
+task<> converse(ground& g) {
   g.listener = g.on.server().listen(g.on.server_address()).value();
   connect_options to;
   to.messages = g.messages.get();
@@ -179,10 +180,30 @@ task<bool> messaging_in(ground& g) {
     while (g.e.state() != endpoint_state::closed) co_await g.e.state_changed();
   }
   if (g.in == state::orphan) g.on.drop_client();
+}
+
+task<bool> messaging_in(ground& g) {
+  g.messages = std::make_unique<Messages>(g.on.client());
+  g.peer_messages = std::make_unique<Messages>(g.on.server());
+  co_await converse(g);
   co_return true;
 }
 
 task<> drop(ActiveMessage) { co_return; }
+
+task<> answer(Request r) {
+  if (r.wants_response()) co_await r.respond();
+}
+
+task<bool> requesting_in(ground& g) {
+  g.messages = std::make_unique<Messages>(g.on.client());
+  g.peer_messages = std::make_unique<Messages>(g.on.server());
+  g.requests = std::make_unique<Requests>(*g.messages);
+  g.peer_requests = std::make_unique<Requests>(*g.peer_messages);
+  g.peer_requests->serve(1, answer);
+  co_await converse(g);
+  co_return true;
+}
 
 task<bool> event_in(ground& g) {
   sync_event_options o;
@@ -309,7 +330,8 @@ constexpr auto all_zero_descriptor = [] { return std::array<std::byte, 16>{}; }(
 constexpr std::string_view ok = "ok", waits = "waits", gone = "not_connected", cut = "flushed",
                            down = "shutdown", bad = "bad_state", none = "",
                            aborted = "connection_aborted", invalid = "invalid_value",
-                           missing = "not_found", empty = "no_memory", unable = "not_supported";
+                           missing = "not_found", empty = "no_memory", unable = "not_supported",
+                           later = "again";
 
 const std::array table{
     // clang-format off
@@ -348,6 +370,11 @@ const std::array table{
     cell("Messages.tag_probe", messaging_in, [](g_& g) { return g.messages->tag_probe(2); },                    {none,  ok,    ok,    ok,    ok,    ok,    none}),
     cell("Messages.tag_claim", messaging_in, [](g_& g) { return g.messages->tag_claim(2); },                    {none,  ok,    ok,    ok,    ok,    ok,    none}),
     cell("Messages.on", messaging_in, [](g_& g) { g.messages->on(1, drop); },                                   {none,  ok,    ok,    ok,    ok,    ok,    none}),
+    cell("Requests.serve", requesting_in, [](g_& g) { g.requests->serve(1, answer); },                          {none,  ok,    ok,    ok,    ok,    ok,    none}),
+    cell("Requests.call", requesting_in, [](g_& g) { return g.requests->call(g.e, 1, g.local, g.local); },      {none,  ok,    gone,  gone,  cut,   down,  none}),
+    cell("Requests.try_call", requesting_in, [](g_& g) { return g.requests->try_call(g.e, 1, g.local); },       {none,  later, gone,  gone,  cut,   down,  none}),
+    cell("Requests.notify", requesting_in, [](g_& g) { return g.requests->notify(g.e, 1, g.local); },           {none,  ok,    gone,  gone,  cut,   down,  none}),
+    cell("Requests.notify_acked", requesting_in, [](g_& g) { return g.requests->notify_acked(g.e, 1, g.local); }, {none, ok,   gone,  gone,  cut,   down,  none}),
     cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
     cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),
     cell("ConnectionRequest.accept", request_in, [](g_& g) { return g.request.accept(); },                      {none,  ok,    none,  bad,   none,  down}),

@@ -12,8 +12,10 @@ TABLE = "tests/conformance/lifecycle_test.cpp"
 CLASSES = {"Context": "context", "Worker": "worker", "Listener": "listener",
            "ConnectionRequest": "listener", "Endpoint": "endpoint", "MemoryRegion": "memory",
            "MemoryWindow": "memory_window", "BufferPool": "buffer_pool", "DatagramEndpoint": "datagram",
-           "SharedReceive": "shared_receive", "SyncEvent": "sync_event", "Messages": "messages"}
-FOR_THE_LIBRARY = {"Worker.core", "Context.core", "Endpoint.core", "Messages.core"}
+           "SharedReceive": "shared_receive", "SyncEvent": "sync_event", "Messages": "messages",
+           "Requests": "requests"}
+FOR_THE_LIBRARY = {"Worker.core", "Context.core", "Endpoint.core", "Messages.core",
+                   "Requests.core"}
 ROW = re.compile(r'\bcell\("(\w+\.\w+)"')
 
 

@@ -1,9 +1,10 @@
-// Messages and streams that are warm take nothing from the heap.
+// Messages, requests and streams that are warm take nothing from the heap.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/messages.hpp>
+#include <cordma/net/requests.hpp>
 #include <cordma/net/stream.hpp>
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/frame_pool.hpp>
@@ -50,6 +51,21 @@ task<> exchange(party* p, Slice from, Slice into, int times) {
     co_await late;
     co_await p->between->client.am_send(1, no_header, from.first(8));
     co_await p->handled->wait();
+  }
+}
+
+task<> echo(Slice room, Request r) {
+  if (r.data().size() != r.size()) co_await r.read(room);
+  if (r.wants_response()) co_await r.respond(room.first(r.size()));
+}
+
+// Answered as messages and by writing; acknowledged; withdrawn by nobody.
+task<> ask(Requests* by, Endpoint* to, Slice from, Slice into, int times) {
+  const call_options late{.timeout = std::chrono::hours(1)};
+  for (int i = 0; i < times; ++i) {
+    co_await by->call(*to, 1, from, into, late);
+    co_await by->notify(*to, 1, from.first(8));
+    co_await by->notify_acked(*to, 1, from.first(8));
   }
 }
 
@@ -129,5 +145,37 @@ TEST_CASE("a warm stream takes nothing from the heap") {
       co_await pour(&client, &server, bytes, counted);
       check_taken(allocations() - before);
     });
+  }
+}
+
+TEST_CASE("a warm call, short or long, takes nothing from the heap, and a word neither") {
+  for (const transport::kind over : transports()) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{4000}, std::size_t{50'000}}) {
+      CAPTURE(transport::name(over));
+      CAPTURE(bytes);
+      stage on({}, over);
+      on.play(
+          [](stage& s, std::size_t size) -> task<> {
+            Listener listener = s.server().listen(s.server_address()).value();
+            Messages client(s.client());
+            Messages server(s.server());
+            Requests asks(client);
+            Requests answers(server);
+            connect_options to;
+            to.messages = &client;
+            connect_options accept;
+            accept.messages = &server;
+            wire w = co_await connect(s.client(), listener, s.reach(listener), to, accept);
+            const MemoryRegion from = client_memory(s, size);
+            const MemoryRegion into = client_memory(s, size);
+            const MemoryRegion room = server_memory(s, size);
+            answers.serve(1, [at = room.all()](Request r) { return echo(at, std::move(r)); });
+            co_await ask(&asks, &w.client, from.all(), into.all(), warm_up);
+            const std::uint64_t before = allocations();
+            co_await ask(&asks, &w.client, from.all(), into.all(), counted);
+            check_taken(allocations() - before);
+          },
+          bytes);
+    }
   }
 }

@@ -1,0 +1,93 @@
+#include <cordma/net/requests.hpp>
+
+#include <cordma/net/detail/request_core.hpp>
+
+#include <utility>
+
+namespace cordma {
+
+using detail::request_call;
+
+// ---- Request ----
+
+Request::Request(detail::held_request& held) noexcept : held_(&held) { held.held = true; }
+Request::Request(Request&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
+Request::~Request() {
+  if (held_ != nullptr) held_->on_handle_gone();
+}
+
+std::uint16_t Request::method() const noexcept { return held_->head.method; }
+std::uint64_t Request::size() const noexcept { return held_->size; }
+std::uint64_t Request::room() const noexcept { return held_->head.room_bytes; }
+time_point Request::deadline() const noexcept { return held_->until; }
+bool Request::wants_response() const noexcept { return held_->wants_response(); }
+bool Request::unwanted() const noexcept { return held_->unwanted.is_set(); }
+event::wait_operation Request::until_unwanted() noexcept { return held_->unwanted.wait(); }
+
+Endpoint* Request::from() const noexcept {
+  const detail::request_peer& peer = *held_->peer;
+  return peer.below != nullptr ? peer.below->handle() : nullptr;
+}
+
+std::span<const std::byte> Request::data() const noexcept {
+  if (!held_->message) return {};
+  return held_->message->data();
+}
+
+tag_recv_operation Request::read(const Slice& into) noexcept {
+  if (!held_->message) {
+    const bool answered = held_->why == errc::ok;
+    return {answered ? failure(errc::bad_state, "it is answered, and was not read before")
+                     : failure(held_->why, "nobody waits for the response any more"),
+            held_->core->home};
+  }
+  held_->reading = true;
+  return held_->message->read(into);
+}
+
+respond_operation Request::respond(const Slice& response) noexcept {
+  return {held_, held_->core->home, response, std::string_view()};
+}
+
+respond_operation Request::redirect(std::string_view address) noexcept {
+  return {held_, held_->core->home, Slice(), address};
+}
+
+// ---- Requests ----
+
+Requests::Requests(Messages& messages, const request_options& options)
+    : core_(std::make_unique<detail::request_core>(messages, options)) {}
+Requests::~Requests() = default;
+
+void Requests::serve(std::uint16_t method, request_handler handler) {
+  core_->handlers[method] = std::make_shared<const request_handler>(std::move(handler));
+}
+
+call_operation Requests::call(Endpoint& to, std::uint16_t method, const Slice& request,
+                              const Slice& room, const call_options& options) noexcept {
+  return {*core_, to.core(), request_call::manner::call, method, request, room, options.timeout};
+}
+
+call_operation Requests::try_call(Endpoint& to, std::uint16_t method, const Slice& request,
+                                  const Slice& room, const call_options& options) noexcept {
+  call_operation op = call(to, method, request, room, options);
+  op.do_not_wait();
+  return op;
+}
+
+notify_operation Requests::notify(Endpoint& to, std::uint16_t method,
+                                  const Slice& request) noexcept {
+  return {*core_,  to.core(),       request_call::manner::notify, method, request,
+          Slice(), duration::zero()};
+}
+
+notify_operation Requests::notify_acked(Endpoint& to, std::uint16_t method, const Slice& request,
+                                        const call_options& options) noexcept {
+  return {*core_,  to.core(),      request_call::manner::notify_acked, method, request,
+          Slice(), options.timeout};
+}
+
+const request_counters& Requests::counters() const noexcept { return core_->counters; }
+std::size_t Requests::running() const noexcept { return core_->tasks.running(); }
+
+}  // namespace cordma

@@ -1,0 +1,409 @@
+// Requests (O4, and what goes wrong): withdrawal, deadlines, connections that end, peers that break the
+// rules.
+#include <doctest/doctest.h>
+#include <support/request_service.hpp>
+#include <support/stage.hpp>
+
+#include <cordma/net/protocol/request.hpp>
+#include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/stop.hpp>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+// ---- O4 ----
+
+TEST_CASE("O4: 13 calls, and then nothing: all of them resolve") {
+  stage on;
+  service p(on);
+  serve(p, 8);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 8);
+        const MemoryRegion into = client_memory(s, 8 * 13);
+        std::deque<call_operation> all;
+        for (std::size_t i = 0; i < 13; ++i) {
+          all.push_back(
+              at->asks.call(w->client, echo_method, from, into.all().part(8 * i, 8)).start());
+        }
+        for (call_operation& one : all) co_await one;
+        std::deque<notify_operation> words;
+        for (int i = 0; i < 13; ++i) {
+          words.push_back(at->asks.notify(w->client, gated_method, from).start());
+        }
+        for (notify_operation& one : words) co_await one;
+        at->gate.set();
+        co_await until_handled(*at, 26);
+      },
+      &p);
+}
+
+TEST_CASE("O4: a call that is canceled ends canceled or with its answer, as the peer says") {
+  stage on;
+  service p(on);
+  serve(p, 8);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 8);
+        const MemoryRegion into = client_memory(s, 8);
+        const request_counters& there = at->answers.counters();
+        std::uint64_t canceled = 0;
+        std::uint64_t answered = 0;
+        const std::uint64_t rounds = rounds_under_test(2000, 200);
+        dice d(3);
+        for (std::uint64_t i = 0; i < rounds; ++i) {
+          call_operation op = at->asks.call(w->client, keep_method, from, into).start();
+          co_await until_kept(*at, 1);
+          const std::size_t before = d.below(4);
+          for (std::size_t n = 0; n < before; ++n) co_await moment(s);
+          op.cancel();
+          const std::size_t then = d.below(4);
+          for (std::size_t n = 0; n < then; ++n) co_await moment(s);
+          const result<void> said = co_await at->kept[0]->respond(at->room).result();
+          CHECK(said.code() == (at->kept[0]->unwanted() ? errc::canceled : errc::ok));
+          const result<Response> got = co_await op.result();
+          CHECK((got.ok() || got.code() == errc::canceled));
+          CHECK(got.ok() == said.ok());
+          ++(got.ok() ? answered : canceled);
+          at->kept.clear();
+        }
+        // Words that are on their way arrive.
+        co_await for_a_while(s);
+        CHECK(canceled == there.withdrawn);
+        CHECK(answered == there.withdrawn_late + there.withdrawn_unknown);
+        CHECK(canceled != 0);
+        CHECK(answered != 0);
+      },
+      &p);
+}
+
+TEST_CASE("O4: room of a call that was withdrawn is not written to any more") {
+  stage on;
+  service p(on);
+  serve(p, 100'000);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 50'000);
+        const MemoryRegion into = client_memory(s, 100'000);
+        call_operation op = at->asks.call(w->client, keep_method, from, into).start();
+        co_await until_kept(*at, 1);
+        event::wait_operation told = at->kept[0]->until_unwanted().start();
+        op.cancel();
+        const result<Response> got = co_await op.result();
+        CHECK(got.code() == errc::canceled);
+        std::ranges::fill(into.bytes(), std::byte{0});
+        co_await told;
+        fill(at->room.bytes(), 1);
+        const auto unread = co_await at->kept[0]->read(at->room).result();
+        CHECK(unread.code() == errc::canceled);
+        const auto unsaid = co_await at->kept[0]->respond(at->room).result();
+        CHECK(unsaid.code() == errc::canceled);
+        co_await for_a_while(s);
+        CHECK(all_zero(into.bytes()));
+        at->kept.clear();
+        // Destroyed in flight: the same, and the memory stays until the peer has said so.
+        { call_operation gone = at->asks.call(w->client, keep_method, from, into).start(); }
+        co_await for_a_while(s);
+        at->kept.clear();
+        const Response still = co_await at->asks.call(w->client, echo_method, from, into);
+        CHECK(still.bytes == 50'000);
+      },
+      &p);
+}
+
+namespace {
+
+task<Response> ask(service* p, Endpoint* to, std::uint16_t method, Slice from, Slice into) {
+  const Response got = co_await p->asks.call(*to, method, from, into);
+  co_return got;
+}
+
+task<> stop_later(service* p, std::stop_source* stop) {
+  co_await until_kept(*p, 1);
+  stop->request_stop();
+}
+
+}  // namespace
+
+TEST_CASE("O4: a stop token withdraws a call") {
+  stage on;
+  service p(on);
+  serve(p);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 8);
+        std::stop_source stop;
+        task_context& me = co_await this_task();
+        scope beside(me);
+        beside.spawn(stop_later(at, &stop));
+        errc code = errc::ok;
+        try {
+          co_await with_stop(stop.get_token(),
+                             ask(at, &w->client, keep_method, from.all(), from.all()));
+        } catch (const error& e) {
+          code = e.why().code();
+        }
+        CHECK(code == errc::canceled);
+        CHECK(at->kept[0]->unwanted());
+        co_await beside.join();
+      },
+      &p);
+}
+
+TEST_CASE("O4: a deadline ends the call, and its request at the peer") {
+  stage on;
+  service p(on);
+  serve(p, 8);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const call_options soon{.timeout = std::chrono::milliseconds(5)};
+        for (const transport::access rights : {transport::access::local_write, every_right}) {
+          const MemoryRegion own = client_memory(s, 8, rights);
+          const MemoryRegion request = client_memory(s, 8);
+          call_operation op = at->asks.call(w->client, keep_method, request, own, soon).start();
+          co_await until_kept(*at, 1);
+          CHECK(at->kept[0]->deadline() != never);
+          const result<Response> got = co_await op.result();
+          CHECK(got.code() == errc::timed_out);
+          while (!at->kept[0]->unwanted()) co_await moment(s);
+          const auto said = co_await at->kept[0]->respond(at->room).result();
+          CHECK((said.code() == errc::timed_out || said.code() == errc::canceled));
+          at->kept.clear();
+        }
+        // One that waits its turn, and one that is answered in time.
+        const MemoryRegion request = client_memory(s, 8);
+        const call_options late{.timeout = std::chrono::seconds(100)};
+        const Response in_time =
+            co_await at->asks.call(w->client, echo_method, request, request, late);
+        CHECK(in_time.bytes == 8);
+      },
+      &p);
+}
+
+// ---- what goes wrong ----
+
+TEST_CASE("the end of a connection ends its calls: flushed before they went, reset after") {
+  stage on;
+  service p(on, roomy, {}, {.window = 2});
+  serve(p, 100'000);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 50'000);
+        const MemoryRegion into = client_memory(s, 100'000);
+        std::deque<call_operation> all;
+        for (int i = 0; i < 4; ++i) {
+          all.push_back(at->asks.call(w->client, keep_method, from, into).start());
+        }
+        co_await until_kept(*at, 2);
+        respond_operation cut = at->kept[0]->respond(at->room).start();
+        w->server.abort();
+        for (int i = 0; i < 4; ++i) {
+          const result<Response> got = co_await all[static_cast<std::size_t>(i)].result();
+          if (i != 0 || !got.ok()) {
+            CHECK(got.code() == (i < 2 ? errc::connection_reset : errc::flushed));
+          }
+        }
+        const auto was_cut = co_await cut.result();
+        CHECK((was_cut.ok() || was_cut.code() == errc::connection_reset));
+        CHECK(at->kept[1]->unwanted());
+        const auto unsaid = co_await at->kept[1]->respond(at->room).result();
+        CHECK(unsaid.code() == errc::connection_reset);
+        const auto unread = co_await at->kept[1]->read(at->room).result();
+        CHECK_FALSE(unread.ok());
+        const auto late = co_await at->asks.call(w->client, keep_method, from, into).result();
+        CHECK(late.code() == errc::flushed);
+        at->kept.clear();
+        // Others go on.
+        wire* const other = co_await join(*at);
+        const Response got = co_await at->asks.call(other->client, echo_method, from, into);
+        CHECK(got.bytes == 50'000);
+      },
+      &p);
+}
+
+TEST_CASE("the Requests may go first: what waits on either side ends") {
+  stage on;
+  std::optional<service> p;
+  p.emplace(on);
+  Messages lone(on.client());
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        auto asks = std::make_unique<Messages>(s.client(), roomy);
+        auto asking = std::make_unique<Requests>(*asks);
+        Listener listener = s.server().listen(s.server_address()).value();
+        connect_options to;
+        to.messages = asks.get();
+        connect_options from;
+        from.messages = &at->server;
+        serve(*at, 8);
+        wire w = co_await connect(s.client(), listener, s.reach(listener), to, from);
+        const MemoryRegion memory = client_memory(s, 8);
+        call_operation op = asking->call(w.client, keep_method, memory, memory).start();
+        co_await until_kept(*at, 1);
+        asking.reset();
+        const result<Response> got = co_await op.result();
+        CHECK_FALSE(got.ok());
+        CHECK(w.client.state() == endpoint_state::closed);
+        CHECK(w.client.first_cause()->code() == errc::shutdown);
+        while (!at->kept[0]->unwanted()) co_await moment(s);
+        at->kept.clear();
+      },
+      &*p);
+}
+
+TEST_CASE("a peer without Requests is told of, in time") {
+  stage on;
+  Messages client(on.client());
+  Messages server(on.server());
+  Requests asks(client, {.hello_timeout = std::chrono::milliseconds(20)});
+  on.play(
+      [](stage& s, Messages* mine, Messages* theirs, Requests* by) -> task<> {
+        Listener listener = s.server().listen(s.server_address()).value();
+        connect_options to;
+        to.messages = mine;
+        connect_options from;
+        from.messages = theirs;
+        wire w = co_await connect(s.client(), listener, s.reach(listener), to, from);
+        const MemoryRegion memory = client_memory(s, 8);
+        const auto got = co_await by->call(w.client, 1, memory, memory).result();
+        CHECK(got.code() == errc::not_supported);
+        wire plain = co_await connect(s);
+        const auto none = co_await by->call(plain.client, 1, memory, memory).result();
+        CHECK(none.code() == errc::not_supported);
+        const auto other = co_await by->call(w.server, 1, memory, memory).result();
+        CHECK(other.code() == errc::invalid_value);
+      },
+      &client, &server, &asks);
+}
+
+TEST_CASE("what cannot be is refused: options, ids that are the library's, second Requests") {
+  stage on;
+  Messages m(on.client(), {.credits = 8});
+  const auto refusal = [&](request_options o) {
+    try {
+      const Requests r(m, o);
+    } catch (const error& e) {
+      return e.why().code();
+    }
+    return errc::ok;
+  };
+  CHECK(refusal({.window = 0}) == errc::invalid_value);
+  CHECK(refusal({.window = 8}) == errc::invalid_value);
+  CHECK(refusal({.window = 7, .most_calls = 0}) == errc::invalid_value);
+  CHECK(refusal({.window = 7, .most_bytes = 0}) == errc::invalid_value);
+  CHECK(refusal({.window = 7}) == errc::ok);
+  const Requests first(m, {.window = 1});
+  CHECK(refusal({.window = 1}) == errc::in_use);
+  CHECK_THROWS_AS(m.on(0xFF00, [](ActiveMessage) -> task<> { co_return; }), error);
+  m.on(0xFEFF, [](ActiveMessage) -> task<> { co_return; });
+}
+
+namespace {
+
+using header = protocol::request_header;
+using kind = protocol::request_kind;
+
+std::vector<std::byte> encoded(const header& h) {
+  std::vector<std::byte> out(protocol::bytes_of(h));
+  protocol::encode(h, out);
+  return out;
+}
+
+// What a peer of its own making says, one after the other, and what becomes of the connection.
+task<errc> say_all(stage& s, service& p, std::vector<std::vector<std::byte>> words,
+                   std::size_t data) {
+  Messages hostile(s.client(), roomy);
+  Listener listener = s.server().listen(s.server_address()).value();
+  connect_options to;
+  to.messages = &hostile;
+  connect_options from;
+  from.messages = &p.server;
+  wire w = co_await connect(s.client(), listener, s.reach(listener), to, from);
+  const MemoryRegion memory = client_memory(s, data + 1);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const Slice behind = memory.all().first(i + 1 == words.size() ? data : 0);
+    const auto sent =
+        co_await w.client.am_send(protocol::request_id_of_messages, words[i], behind).result();
+    static_cast<void>(sent.ok());
+  }
+  for (int i = 0; i < 1000 && w.server.state() == endpoint_state::connected; ++i) {
+    co_await moment(s);
+  }
+  const failure* const cause = w.server.first_cause();
+  co_return cause != nullptr ? cause->code() : errc::ok;
+}
+
+}  // namespace
+
+TEST_CASE("whoever breaks the protocol loses the connection, and costs nobody else anything") {
+  stage on;
+  service p(on, roomy, {}, {.window = 2});
+  serve(p, 8);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        const header hello{.kind = kind::hello, .given = 4};
+        const header ask{.kind = kind::request, .given = 4, .method = keep_method, .id = 1};
+        std::vector<std::byte> version = encoded(hello);
+        version[0] = std::byte{9};
+        std::vector<std::byte> unknown = encoded(hello);
+        unknown[1] = std::byte{77};
+        header wraps = ask;
+        wraps.flags = protocol::request_flag::writable;
+        wraps.room_addr = ~std::uint64_t{0};
+        wraps.room_bytes = 2;
+        header too_much = hello;
+        too_much.given = 0xFFFF;
+        header answer{.kind = kind::response, .given = 4, .id = 1};
+        header far_given{.kind = kind::given, .given = 100};
+        const auto cut = [](const header& h) {
+          std::vector<std::byte> all = encoded(h);
+          all.pop_back();
+          return all;
+        };
+        struct row {
+          std::vector<std::vector<std::byte>> words;
+          std::size_t data;
+          errc expected;
+        };
+        const std::vector<row> rows{
+            {{encoded(hello), encoded(ask)}, 8, errc::ok},
+            {{version}, 0, errc::unsupported_version},
+            {{unknown}, 0, errc::connection_aborted},
+            {{{}}, 0, errc::connection_aborted},
+            {{encoded(ask)}, 0, errc::connection_aborted},
+            {{encoded(hello), encoded(hello)}, 0, errc::connection_aborted},
+            {{encoded(too_much)}, 0, errc::connection_aborted},
+            {{encoded(hello)}, 8, errc::connection_aborted},
+            {{encoded(hello), cut(ask)}, 0, errc::connection_aborted},
+            {{encoded(hello), encoded(wraps)}, 0, errc::connection_aborted},
+            {{encoded(hello), encoded(answer)}, 0, errc::connection_aborted},
+            {{encoded(hello), encoded(far_given)}, 0, errc::connection_aborted},
+            {{encoded(hello), encoded({.kind = kind::cancel, .given = 4, .id = 9})}, 0, errc::ok},
+            {{encoded(hello), encoded(ask), encoded(ask), encoded(ask)},
+             0,
+             errc::connection_aborted},
+        };
+        wire* const good = co_await join(*at);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          CAPTURE(i);
+          const errc became = co_await say_all(s, *at, rows[i].words, rows[i].data);
+          CHECK(became == rows[i].expected);
+          at->kept.clear();
+        }
+        const MemoryRegion memory = client_memory(s, 8);
+        const Response got = co_await at->asks.call(good->client, echo_method, memory, memory);
+        CHECK(got.bytes == 8);
+      },
+      &p);
+}
