@@ -41,13 +41,31 @@ wanted() { # wanted OPTION ARGUMENTS...: is OPTION among the arguments?
     return 1
 }
 
+# Of the machine's files only those under out/ are brought back.
+refuse_lost_files() { # refuse_lost_files ARGUMENTS...
+    local before='' argument file
+    for argument in "$@"; do
+        file=''
+        case $argument in --json=* | --markdown=* | --svg=*) file=${argument#*=} ;; esac
+        case $before in --json | --markdown | --svg) file=$argument ;; esac
+        before=$argument
+        case $(realpath -m -- "${file:-$root/out/x}") in
+            "$root"/out/*) ;;
+            *) say "$file would be lost with the machine: name a file under $root/out" && exit 2 ;;
+        esac
+    done
+}
+
 # Inside the machine everything is as here, save that there is an RDMA device.
 soft_roce=''
 for argument in "$@"; do
     shift
     if [ "$argument" = --soft-roce ]; then soft_roce=yes; else set -- "$@" "$argument"; fi
 done
-[ -z "$soft_roce" ] || set -- --rdma "$@"
+if [ -n "$soft_roce" ]; then
+    refuse_lost_files "$@"
+    set -- --rdma "$@"
+fi
 
 command -v python3 >/dev/null || install_packages python3 || true
 if ! wanted --help "$@" && ! wanted -h "$@" && ! wanted --list "$@"; then

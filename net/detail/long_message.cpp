@@ -96,11 +96,11 @@ void peer_core::post_offer(message_send& op) noexcept {
 
 void peer_core::on_want(std::uint32_t number, const protocol::want& want) noexcept {
   open_offer* const o = offer_of(number);
-  if (o == nullptr || o->sends == 0) return fail(broken("it wants what was not announced"));
+  if (o == nullptr || o->sends == 0) return fail(breach("it wants what was not announced"));
   const bool same =
       o->wanted.bytes == 0 || (o->wanted.addr == want.addr && o->wanted.rkey == want.rkey);
   if (!same || want.bytes <= o->wanted.bytes || want.bytes > o->total) {
-    return fail(broken("it wants what cannot be"));
+    return fail(breach("it wants what cannot be"));
   }
   o->wanted = want;
   if (!o->linked()) sending.push_back(*o);
@@ -194,7 +194,7 @@ void peer_core::end_offer(open_offer& o) noexcept {
 
 void peer_core::on_done(protocol::done_word word) noexcept {
   open_offer* const o = offer_of(word.offer);
-  if (o == nullptr) return fail(broken("an answer to a message that was not announced"));
+  if (o == nullptr) return fail(breach("an answer to a message that was not announced"));
   o->answer = word.outcome;
   o->unlink();
   end_offer(*o);
@@ -318,7 +318,7 @@ void peer_core::on_part(std::uint32_t number, std::span<const std::byte> bytes) 
     return each.from.number == number && each.way == fetch::by::parts;
   });
   if (f == nullptr || bytes.empty() || f->asked - f->got < bytes.size()) {
-    return fail(broken("bytes of a message that nobody asked for"));
+    return fail(breach("bytes of a message that nobody asked for"));
   }
   std::memcpy(f->into.data() + f->got, bytes.data(), bytes.size());
   f->got += bytes.size();
@@ -330,7 +330,7 @@ void peer_core::on_wrote(std::uint32_t number) noexcept {
     return each.from.number == number && each.way == fetch::by::writes;
   });
   if (f == nullptr || f->asked != f->wanted) {
-    return fail(broken("it wrote what nobody asked for"));
+    return fail(breach("it wrote what nobody asked for"));
   }
   f->got = f->wanted;
   f->settle();

@@ -274,7 +274,7 @@ struct peer_core : list_node {
   void on_wrote(std::uint32_t number) noexcept;
 };
 
-[[nodiscard]] failure broken(const char* what);
+[[nodiscard]] failure breach(const char* what);
 
 struct message_core {
   message_core(Worker& worker, const message_options& options);

@@ -18,7 +18,7 @@ constexpr std::uint32_t least_sends = 4;
 
 }  // namespace
 
-failure broken(const char* what) {
+failure breach(const char* what) {
   return {errc::connection_aborted,
           std::string("the peer broke the protocol of messages: ") + what};
 }
@@ -253,16 +253,16 @@ void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {
   s.head = *head;
   const frame_kind kind = head->kind;
   if ((kind == frame_kind::hello) == theirs.has_value()) {
-    return refuse_all(broken(theirs ? "a second hello" : "its first frame is no hello"));
+    return refuse_all(breach(theirs ? "a second hello" : "its first frame is no hello"));
   }
   if (kind == frame_kind::hello) {
     on_hello(s);
     port->release(s);
     return pump();
   }
-  if (!credits->on_given(head->given)) return refuse_all(broken("more receives than it has"));
+  if (!credits->on_given(head->given)) return refuse_all(breach("more receives than it has"));
   if (protocol::takes_credit(kind)) {
-    if (!window.take()) return refuse_all(broken("a message that there was no credit for"));
+    if (!window.take()) return refuse_all(breach("a message that there was no credit for"));
     if (s.is_offer()) {
       const result<void> announced_well = on_announced(s);
       if (!announced_well) return refuse_all(announced_well.why());
@@ -302,7 +302,7 @@ void peer_core::on_answer(const message_segment& s) noexcept {
 result<void> peer_core::on_announced(message_segment& s) {
   result<protocol::offer> what = protocol::decode_offer(s.body());
   if (!what) return what.why();
-  if (announced == most_offers) return broken("more announced messages than it may");
+  if (announced == most_offers) return breach("more announced messages than it may");
   try {
     if (dones.capacity() == announced) dones.reserve(std::max(2 * announced, 4U));
   } catch (const std::bad_alloc&) {
@@ -330,7 +330,7 @@ void peer_core::on_active(message_segment& s) noexcept {
   s.header_bytes = protocol::am_of(s.head.word).header;
   const std::size_t before = s.is_offer() ? protocol::bytes_of(s.what) : 0;
   if (before + s.header_bytes > s.head.body) {
-    return fail(broken("a header longer than its message"));
+    return fail(breach("a header longer than its message"));
   }
   port->core->run(s);
 }

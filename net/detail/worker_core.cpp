@@ -91,7 +91,7 @@ worker_core::~worker_core() {
 void worker_core::add(listener_core& l) { listeners_.push_back(&l); }
 
 void worker_core::reserve(std::uint32_t slots) {
-  const std::uint32_t wanted = std::min(reserved_slots_ + slots, most_reserved);
+  const std::size_t wanted = std::min<std::size_t>(reserved_slots_ + slots, most_reserved);
   while (chunks_.size() * slots_per_chunk < wanted) grow();
   reserved_slots_ += slots;
 }
