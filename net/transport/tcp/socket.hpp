@@ -34,6 +34,8 @@ enum class purpose : std::uint8_t { connecting, listening };
 
 // No delay, and the kernel's own watch over a silent peer.
 void tune(int fd, duration peer_timeout) noexcept;
+// REQUIRES that it is connected. Where the peer is on this host, what waits in the socket is kept short.
+void tune_to_distance(int fd) noexcept;
 
 [[nodiscard]] socket_address local_of(int fd) noexcept;
 [[nodiscard]] socket_address peer_of(int fd) noexcept;
