@@ -326,8 +326,9 @@ task<int> answer_pings(Context* context, ConnectionRequest request) {
     co_await e.write(sink, text);
     offer.again(in);
     offer.start();
-    co_await e.send(out);
     ++answered;
+    const result<void> told = co_await e.send(out).result();
+    if (!told.ok()) break;  // it had what it wanted, and was gone before this was complete
   }
   co_await await_end(&e);
   co_return answered;
@@ -365,6 +366,28 @@ task<> ping(Context* context, Worker* worker, std::string to) {
     CHECK(std::memcmp(sink.data(), source.data(), text.size() + 1) == 0);
   }
   co_await e.close();
+}
+
+// ---- rdma_client and rdma_server: sixteen bytes each way ----
+
+task<> answer_once(host* h, Listener* listener) {
+  ConnectionRequest request = co_await listener->next();
+  const MemoryRegion words = h->context.allocate(32).value();
+  Endpoint e = co_await request.accept();
+  co_await e.recv(words.all().first(16));
+  co_await e.send(words.all().part(16, 16));
+  co_await await_end(&e);
+}
+
+task<> ask_once(host* h, std::string to) {
+  const std::span<const std::byte> nothing;
+  Endpoint e = co_await connect_plain(&h->worker, to, nothing);
+  const MemoryRegion words = h->context.allocate(32).value();
+  recv_operation answer = e.recv(words.all().first(16)).start();
+  co_await e.send(words.all().part(16, 16));
+  const Received got = co_await answer;
+  CHECK(got.bytes == 16);
+  co_await await_end(&e);
 }
 
 // ---- udaddy: so many messages of so many bytes one way, then as many back ----
@@ -492,6 +515,20 @@ TEST_CASE("M3: rping is answered, and answers") {
   h.worker.run(ping(&h.context, &h.worker, own_host() + ":" + std::to_string(port + 1)));
   CHECK(server.join() == 0);
   CHECK(server.said().find("from cordma") != std::string::npos);
+}
+
+TEST_CASE("M3: rdma_client is answered, and rdma_server answers") {
+  host h(wait_mode::adaptive);
+  Listener listener = listen(h.worker, peer_kind::plain);
+  program client("rdma_client -s " + own_host() + " -p " + std::to_string(listener.bound().port));
+  h.worker.run(answer_once(&h, &listener));
+  CHECK(client.join() == 0);
+  MESSAGE(client.said());
+
+  program server("rdma_server -s " + own_host() + " -p " + std::to_string(port + 2));
+  h.worker.run(ask_once(&h, own_host() + ":" + std::to_string(port + 2)));
+  CHECK(server.join() == 0);
+  MESSAGE(server.said());
 }
 
 TEST_CASE("H2: a plain verbs client of the program's own listener is adopted: every operation") {
