@@ -59,6 +59,54 @@ struct shared {
   std::optional<arrival_operation> next;
 };
 
+// A queue of the transport's own, a connection that receives from it, and messages on their way.
+struct device_queue {
+  explicit device_queue(stage& on)
+      : pool(on.server_context(), size, 8),
+        arrivals(SharedReceive::on_device(on.server(), pool, {.depth = 8}).value()),
+        joined(on.play(join, &arrivals)),
+        out(client_memory(on, size)) {
+    CHECK(arrivals.attach(joined.server).ok());
+    for (int i = 0; i < 3; ++i) sends.push_back(joined.client.send(out).start());
+  }
+  static task<wire> join(stage& s, SharedReceive* arrivals) {
+    endpoint_options server;
+    server.shared = arrivals->queue();
+    wire w = co_await connect(s, {}, server);
+    co_return w;
+  }
+  BufferPool pool;
+  SharedReceive arrivals;
+  wire joined;
+  MemoryRegion out;
+  std::vector<send_operation> sends;
+};
+
+// Two datagram ports, and what is on its way between them.
+struct ports {
+  static endpoint_options keyed() {
+    endpoint_options o;
+    o.qkey = 11;
+    return o;
+  }
+  explicit ports(stage& on)
+      : a(on.client().datagram(keyed()).value()),
+        b(on.server().datagram(keyed()).value()),
+        out(client_memory(on, 64)),
+        in(server_memory(on, 64)) {
+    for (int i = 0; i < 3; ++i) {
+      recvs.push_back(b.recv_from(in).start());
+      sends.push_back(a.send_to(b.self().value(), out).start());
+    }
+  }
+  DatagramEndpoint a;
+  DatagramEndpoint b;
+  MemoryRegion out;
+  MemoryRegion in;
+  std::vector<datagram_recv_operation> recvs;
+  std::vector<datagram_send_operation> sends;
+};
+
 task<> wait_for_message(Endpoint* e, MemoryRegion into) {
   static_cast<void>(co_await e->recv(into).result());
 }
@@ -78,6 +126,20 @@ struct world {
     const RemoteMemory remote = exported(*target);
     for (std::size_t i = 0; i < 2; ++i) busy[i].emplace(on, wires[i], remote);
     queue.emplace(on, wires[2].server);
+    from_device.emplace(on);
+    if (on.caps().supports(transport::service::ud, transport::opcode::send)) datagrams.emplace(on);
+    if (on.caps().supports(transport::service::rc, transport::opcode::bind)) {
+      bindable = server_memory(on, size, every_right | transport::access::mw_bind);
+      window = on.play(
+          [](stage&, world* w) -> task<MemoryWindow> {
+            MemoryWindow bound =
+                co_await w->wires[0].server.bind(w->bindable, 0, 64, transport::all_remote);
+            co_return bound;
+          },
+          this);
+      binding.emplace(
+          wires[1].server.bind(bindable, 64, 64, transport::access::remote_read).start());
+    }
     extra = client_memory(on, size);
     extra_sends.push_back(wires[2].client.send(extra).start());
     waiting.emplace(on.loop());
@@ -102,6 +164,17 @@ struct world {
     d.emplace_back([this] { busy[0].reset(); });
     d.emplace_back([this] { busy[1].reset(); });
     d.emplace_back([this] { queue.reset(); });
+    d.emplace_back([this] { from_device.reset(); });
+    d.emplace_back([this] {
+      if (from_device) from_device->joined.client = Endpoint();
+    });
+    d.emplace_back([this] {
+      if (from_device) from_device->joined.server = Endpoint();
+    });
+    d.emplace_back([this] { datagrams.reset(); });
+    d.emplace_back([this] { window = MemoryWindow(); });
+    d.emplace_back([this] { binding.reset(); });
+    d.emplace_back([this] { bindable = MemoryRegion(); });
     d.emplace_back([this] { extra_sends.clear(); });
     d.emplace_back([this] { waiting.reset(); });
     d.emplace_back([this] { target.reset(); });
@@ -120,6 +193,11 @@ struct world {
   std::optional<MemoryRegion> target;
   std::array<std::optional<traffic>, 2> busy;
   std::optional<shared> queue;
+  std::optional<device_queue> from_device;
+  std::optional<ports> datagrams;
+  MemoryRegion bindable;
+  MemoryWindow window;
+  std::optional<bind_operation> binding;
   MemoryRegion extra;
   std::vector<send_operation> extra_sends;
   std::optional<scope> waiting;
