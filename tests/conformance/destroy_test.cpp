@@ -72,7 +72,8 @@ struct device_queue {
   static task<wire> join(stage& s, SharedReceive* arrivals) {
     endpoint_options server;
     server.shared = arrivals->queue();
-    wire w = co_await connect(s, {}, server);
+    const endpoint_options client;
+    wire w = co_await connect(s, client, server);
     co_return w;
   }
   BufferPool pool;
