@@ -160,8 +160,7 @@ class request_answer : public operation_base {
 //   connection_reset  the connection ended after the request was on its way: it may have been served
 //   flushed           the connection ended before
 //   not_supported     plain messages; or the peer serves no requests at all (after hello_timeout)
-//   invalid_value     slices of another Context, room without local_write, above most_bytes; a long
-//                     request in memory that the peer cannot read
+//   invalid_value     slices of another Context, room without local_write, above most_bytes
 //   again             try_call() alone: it would have had to wait its turn
 //   not_connected, shutdown, no_memory, no_lock   as everywhere
 // On cancellation: canceled where it waits its turn. Then the peer is told, and it ends with what that
@@ -198,8 +197,7 @@ class [[nodiscard]] notify_operation final
 // Resolves when the response's memory is yours again; the caller has it then, or soon will. Errors:
 // truncated (the room is shorter; the caller was told, and the request is answered), canceled, timed_out
 // or connection_reset (nobody waits for it any more), bad_state (answered before, or it wants no
-// answer), invalid_value (memory of another Context, or that cannot be read by the peer where it has to
-// be), no_lock. Cannot be canceled: it waits for nobody's program but where a long response is read by
+// answer), invalid_value (memory of another Context), no_lock. Cannot be canceled: it waits for nobody's program but where a long response is read by
 // the caller. Destroyed in flight it keeps the memory's region until it is done.
 class [[nodiscard]] respond_operation final
     : public operation<respond_operation, void, detail::request_answer> {
