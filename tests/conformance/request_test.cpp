@@ -191,6 +191,12 @@ TEST_CASE("O2: which way bytes go, by their size and as it is forced") {
           co_await at->asks.call(w->client, echo_method, from.all().first(n), own.all().first(n));
           CHECK(here.responses_written == (expected.response_written ? 1 : 0));
           CHECK(here.responses_read == (n > 8192 ? 1 : 0));
+          // Nor does a request need any right of the peer's: it is sent as it is wanted.
+          fill(own.bytes().first(n), n);
+          std::ranges::fill(from.bytes(), std::byte{0});
+          co_await at->asks.call(w->client, echo_method, own.all().first(n), from.all().first(n));
+          CHECK(filled(from.bytes().first(n), n));
+          CHECK(there.requests_read == (expected.request_read ? 3 : 0));
         },
         &p, r);
   }
