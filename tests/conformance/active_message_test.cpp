@@ -1,5 +1,6 @@
 // Active messages: handlers, headers, data that comes at once or is pulled, and what goes wrong in them.
 #include <doctest/doctest.h>
+#include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/messages.hpp>
@@ -33,12 +34,7 @@ struct switchboard {
 };
 
 task<wire*> join(stage& on, switchboard& p) {
-  Listener listener = on.server().listen(on.server_address()).value();
-  connect_options to;
-  to.messages = &p.client;
-  connect_options from;
-  from.messages = &p.server;
-  wire w = co_await connect(on.client(), listener, on.reach(listener), to, from);
+  wire w = co_await connect_messages(on, p.client, p.server);
   p.wires.push_back(std::move(w));
   co_return &p.wires.back();
 }

@@ -247,13 +247,8 @@ TEST_CASE("the Requests may go first: what waits on either side ends") {
       [](stage& s, service* at) -> task<> {
         auto asks = std::make_unique<Messages>(s.client(), roomy);
         auto asking = std::make_unique<Requests>(*asks);
-        Listener listener = s.server().listen(s.server_address()).value();
-        connect_options to;
-        to.messages = asks.get();
-        connect_options from;
-        from.messages = &at->server;
         serve(*at, 8);
-        wire w = co_await connect(s.client(), listener, s.reach(listener), to, from);
+        wire w = co_await connect_messages(s, *asks, at->server);
         const MemoryRegion memory = client_memory(s, 8);
         call_operation op = asking->call(w.client, keep_method, memory, memory).start();
         co_await until_kept(*at, 1);
@@ -275,12 +270,7 @@ TEST_CASE("a peer without Requests is told of, in time") {
   Requests asks(client, {.hello_timeout = std::chrono::milliseconds(20)});
   on.play(
       [](stage& s, Messages* mine, Messages* theirs, Requests* by) -> task<> {
-        Listener listener = s.server().listen(s.server_address()).value();
-        connect_options to;
-        to.messages = mine;
-        connect_options from;
-        from.messages = theirs;
-        wire w = co_await connect(s.client(), listener, s.reach(listener), to, from);
+        wire w = co_await connect_messages(s, *mine, *theirs);
         const MemoryRegion memory = client_memory(s, 8);
         const auto got = co_await by->call(w.client, 1, memory, memory).result();
         CHECK(got.code() == errc::not_supported);
@@ -330,12 +320,7 @@ std::vector<std::byte> encoded(const header& h) {
 task<errc> say_all(stage& s, service& p, std::vector<std::vector<std::byte>> words,
                    std::size_t data) {
   Messages hostile(s.client(), roomy);
-  Listener listener = s.server().listen(s.server_address()).value();
-  connect_options to;
-  to.messages = &hostile;
-  connect_options from;
-  from.messages = &p.server;
-  wire w = co_await connect(s.client(), listener, s.reach(listener), to, from);
+  wire w = co_await connect_messages(s, hostile, p.server);
   const MemoryRegion memory = client_memory(s, data + 1);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const Slice behind = memory.all().first(i + 1 == words.size() ? data : 0);

@@ -1,5 +1,6 @@
 // Tagged messages (K6): who gets which, short ones and long ones, what waits, and what ends.
 #include <doctest/doctest.h>
+#include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/messages.hpp>
@@ -30,10 +31,7 @@ struct post_office {
 };
 
 task<wire*> join(stage& on, post_office& p, connect_options to = {}, connect_options from = {}) {
-  Listener listener = on.server().listen(on.server_address()).value();
-  to.messages = &p.client;
-  from.messages = &p.server;
-  wire w = co_await connect(on.client(), listener, on.reach(listener), to, from);
+  wire w = co_await connect_messages(on, p.client, p.server, to, from);
   p.wires.push_back(std::move(w));
   co_return &p.wires.back();
 }

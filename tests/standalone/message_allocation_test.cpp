@@ -1,6 +1,7 @@
 // Messages, requests and streams that are warm take nothing from the heap.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
+#include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/messages.hpp>
@@ -103,14 +104,9 @@ TEST_CASE("a warm message, tagged or active, short or long, takes nothing from t
       stage on({}, over);
       on.play(
           [](stage& s, std::size_t size) -> task<> {
-            Listener listener = s.server().listen(s.server_address()).value();
             Messages client(s.client());
             Messages server(s.server());
-            connect_options to;
-            to.messages = &client;
-            connect_options accept;
-            accept.messages = &server;
-            wire w = co_await connect(s.client(), listener, s.reach(listener), to, accept);
+            wire w = co_await connect_messages(s, client, server);
             auto_event handled;
             server.on(1, [&handled](ActiveMessage m) { return note(&handled, std::move(m)); });
             const MemoryRegion from = client_memory(s, size);
@@ -156,16 +152,11 @@ TEST_CASE("a warm call, short or long, takes nothing from the heap, and a word n
       stage on({}, over);
       on.play(
           [](stage& s, std::size_t size) -> task<> {
-            Listener listener = s.server().listen(s.server_address()).value();
             Messages client(s.client());
             Messages server(s.server());
             Requests asks(client);
             Requests answers(server);
-            connect_options to;
-            to.messages = &client;
-            connect_options accept;
-            accept.messages = &server;
-            wire w = co_await connect(s.client(), listener, s.reach(listener), to, accept);
+            wire w = co_await connect_messages(s, client, server);
             const MemoryRegion from = client_memory(s, size);
             const MemoryRegion into = client_memory(s, size);
             const MemoryRegion room = server_memory(s, size);

@@ -1,6 +1,7 @@
 // Two sides with Requests, and handlers of the usual kinds, for the tests of requests.
 #pragma once
 
+#include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
 #include <doctest/doctest.h>
@@ -46,12 +47,7 @@ struct service {
 
 inline task<wire*> join(service& p) {
   stage& on = *p.on;
-  Listener listener = on.server().listen(on.server_address()).value();
-  connect_options to;
-  to.messages = &p.client;
-  connect_options from;
-  from.messages = &p.server;
-  wire w = co_await connect(on.client(), listener, on.reach(listener), to, from);
+  wire w = co_await connect_messages(on, p.client, p.server);
   p.wires.push_back(std::move(w));
   co_return &p.wires.back();
 }

@@ -1,0 +1,19 @@
+// A connection between the two sides of a stage that carries messages.
+#pragma once
+
+#include <support/stage.hpp>
+
+#include <cordma/net/messages.hpp>
+
+namespace cordma::test {
+
+inline task<wire> connect_messages(stage& on, Messages& client, Messages& server,
+                                   connect_options to = {}, connect_options from = {}) {
+  Listener listener = on.server().listen(on.server_address()).value();
+  to.messages = &client;
+  from.messages = &server;
+  wire w = co_await connect(on.client(), listener, on.reach(listener), to, from);
+  co_return w;
+}
+
+}  // namespace cordma::test
