@@ -182,13 +182,8 @@ void connect_operation::try_next() {
 }
 
 cordma::result<endpoint_options> connect_operation::options_on(detail::adapter_poller& via) {
-  endpoint_options asked = options_.endpoint;
-  if (options_.messages == nullptr) return asked;
-  cordma::result<transport::receive_queue*> queue = options_.messages->core().queue_on(via);
-  if (!queue) return queue.why();
-  asked.shared = *queue;
-  asked.rnr_retry = 7;  // a message that finds no receive is late, not lost
-  return asked;
+  if (options_.messages == nullptr) return options_.endpoint;
+  return options_.messages->core().options_on(via, options_.endpoint);
 }
 
 void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
@@ -247,7 +242,10 @@ void connect_operation::on_worker_gone() noexcept {
   fail({errc::shutdown, "the Worker was destroyed"});
 }
 
-void connect_operation::on_established() noexcept { finish(); }
+void connect_operation::on_established() noexcept {
+  if (for_ != nullptr && endpoint_->peer != nullptr) endpoint_->peer->sender = for_;
+  finish();
+}
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {
   rejection_ = std::move(event.data);

@@ -45,6 +45,9 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   connect_operation(connect_operation&& other) noexcept;
   ~connect_operation();
 
+  // For the library: its Endpoint's place is taken by that one, whose messages these are.
+  void connect_for(const detail::endpoint_core& unwired) noexcept { for_ = &unwired; }
+
   // What the peer said when it rejected; empty otherwise. After done().
   [[nodiscard]] std::span<const std::byte> rejection() const noexcept { return rejection_; }
 
@@ -80,6 +83,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   std::shared_ptr<detail::pending_request> request_;  // where it accepts; null where it connects
   std::size_t next_adapter_ = 0;
   std::unique_ptr<detail::endpoint_core> endpoint_;
+  const detail::endpoint_core* for_ = nullptr;
   std::optional<failure> failure_;
   // Of all that was tried: not_supported while each lacked the service alone, invalid_value once one
   // cannot carry what was asked for.

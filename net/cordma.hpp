@@ -8,6 +8,7 @@
 #include <cordma/net/device_event.hpp>
 #include <cordma/net/device_list.hpp>
 #include <cordma/net/endpoint.hpp>
+#include <cordma/net/endpoint_pool.hpp>
 #include <cordma/net/exchange.hpp>
 #include <cordma/net/listener.hpp>
 #include <cordma/net/memory.hpp>

@@ -234,9 +234,9 @@ void Endpoint::abort() noexcept {
   if (core_->state == endpoint_state::closed || (core_->pair == nullptr && !unwired)) return;
   CORDMA_REQUIRE(core_->home->on_owner_thread());
   core_->closed_here = true;
-  core_->wiring.reset();
   if (!unwired) core_->pair->abort();
   core_->end({errc::not_connected, "aborted by this side"});
+  core_->wiring.reset();
 }
 
 endpoint_state Endpoint::state() const noexcept { return core_->state; }

@@ -19,6 +19,12 @@ failure wrong_thread() {
 
 }  // namespace
 
+failure plain_messages() {
+  return {errc::not_supported,
+          "the Endpoint carries plain messages: connect or accept it with "
+          "connect_options::messages, on both sides"};
+}
+
 // ---- message_send ----
 
 message_send::message_send(endpoint_core& endpoint, frame_kind eager, std::uint64_t word,
@@ -91,14 +97,8 @@ void message_send::do_start() noexcept {
   endpoint_core& e = *endpoint_;
   if (e.worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
   if (!e.home->on_owner_thread()) return fail(wrong_thread());
-  if (e.peer == nullptr) {
-    if (e.wiring != nullptr) {
-      return fail({errc::not_connected, "the transport is not known yet: await state_changed()"});
-    }
-    return fail({errc::not_supported,
-                 "the Endpoint carries plain messages: connect or accept it with "
-                 "connect_options::messages, on both sides"});
-  }
+  if (e.is_plain()) return fail(plain_messages());
+  if (e.early != nullptr) return e.early->send(*this);
   e.peer->send(*this);
 }
 
@@ -110,7 +110,7 @@ void message_send::do_cancel() noexcept {
 
 // ---- message_receive ----
 
-message_receive::message_receive(message_core& core, peer_core* from, std::uint64_t tag,
+message_receive::message_receive(message_core& core, const endpoint_core* from, std::uint64_t tag,
                                  std::uint64_t mask, const Slice& into) noexcept
     : operation_base(core.home),
       core_(&core),
@@ -211,16 +211,10 @@ tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, const Slice& into) noex
 
 tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, std::uint64_t mask,
                                       const Slice& into) noexcept {
-  detail::peer_core* const peer = core_->peer.get();
-  if (peer == nullptr || peer->port == nullptr) {
-    const bool plain = peer == nullptr;
-    return {failure(plain ? errc::not_supported : errc::shutdown,
-                    plain ? "the Endpoint carries plain messages: connect or accept it with "
-                            "connect_options::messages, on both sides"
-                          : "its Messages are gone"),
-            core_->home};
-  }
-  return {*peer->port->core, peer, tag, mask, into};
+  if (core_->is_plain()) return {detail::plain_messages(), core_->home};
+  detail::message_core* const all = core_->messages();
+  if (all == nullptr) return {failure(errc::shutdown, "its Messages are gone"), core_->home};
+  return {*all, core_.get(), tag, mask, into};
 }
 
 message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::byte> header,

@@ -58,6 +58,7 @@ class message_send : public operation_base {
   void announce() noexcept { announced_ = true; }
 
  protected:
+  friend struct early_messages;
   friend struct peer_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
@@ -85,8 +86,8 @@ class message_send : public operation_base {
 // A receive that waits for its message, or reads it.
 class message_receive : public operation_base {
  public:
-  message_receive(message_core& core, peer_core* from, std::uint64_t tag, std::uint64_t mask,
-                  const Slice& into) noexcept;
+  message_receive(message_core& core, const endpoint_core* from, std::uint64_t tag,
+                  std::uint64_t mask, const Slice& into) noexcept;
   message_receive(message_segment& wanted, const Slice& into) noexcept;
   message_receive(failure why, reactor* home) noexcept;
   message_receive(message_receive&& other) noexcept;

@@ -95,9 +95,12 @@ class request_call : public operation_base {
 
  protected:
   friend struct asked;
+  friend struct early_messages;
   friend struct request_core;
   friend struct request_peer;
   void do_start() noexcept;
+  // To the peer. REQUIRES that its endpoint has one.
+  void go() noexcept;
   void do_cancel() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void fail(failure why) noexcept;

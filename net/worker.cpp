@@ -77,11 +77,11 @@ result<ConnectionRequest> Worker::adopt(rdma_cm_event* event, transport::peer_ki
 }
 
 result<Endpoint> Worker::prepare(const endpoint_options& options,
-                                 std::optional<transport::kind> over) {
+                                 std::optional<transport::kind> over, Messages* messages) {
   if (!loop_->on_owner_thread()) {
     return failure{errc::no_lock, "a Worker may only be used on its own thread"};
   }
-  return core_->prepare(options, over);
+  return core_->prepare(options, over, messages);
 }
 
 result<DatagramEndpoint> Worker::datagram(const endpoint_options& options,

@@ -96,7 +96,8 @@ class Worker : public user_data_holder {
   connect_operation connect(std::string to, const connect_options& options = {});
   // The same without waiting: an Endpoint that is connecting, and that can be used at once. Two-sided
   // messages, receives and flushes started meanwhile wait, and are carried out in order once it is
-  // connected; where connecting fails, they end as flushed and first_cause() says why. One-sided
+  // connected (tagged and active messages and calls likewise, where options.messages are given); where
+  // connecting fails, they end as flushed and first_cause() says why. One-sided
   // operations need the transport to be known: until state_changed() they fail with not_connected,
   // and transport(), actual() and the addresses mean nothing. `options.private_data` is copied. The
   // address may be that of a Listener on this very Worker. Errors: no_lock.
@@ -117,10 +118,11 @@ class Worker : public user_data_holder {
       rdma_cm_event* event, transport::peer_kind whom = transport::peer_kind::cordma);
 
   // An Endpoint that is connected by descriptors, which the program carries: see
-  // Endpoint::descriptor(). Empty `over`: the first transport that can. Errors: not_supported,
-  // invalid_value, no_memory, full.
+  // Endpoint::descriptor(). Empty `over`: the first transport that can. With `messages` it carries tagged and
+  // active messages, as by connect_options::messages. Errors: not_supported, invalid_value, no_memory, full.
   [[nodiscard]] result<Endpoint> prepare(const endpoint_options& options = {},
-                                         std::optional<transport::kind> over = {});
+                                         std::optional<transport::kind> over = {},
+                                         Messages* messages = nullptr);
 
   // A port for datagrams; `options.type` is ud whatever it says, `options.qkey` the key that senders
   // must hold. Empty `over`: the first transport that has datagrams. Errors: not_supported (none

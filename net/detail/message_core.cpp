@@ -32,6 +32,7 @@ message_core::message_core(Worker& worker, const message_options& o)
 message_core::~message_core() {
   const failure gone{errc::shutdown, "its Messages are gone"};
   matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, gone); });
+  unwired.for_each([](early_messages& e) { e.on_messages_gone(); });
 }
 
 void message_core::end(protocol::tag_receive& r, const failure& why) noexcept {
@@ -45,10 +46,21 @@ void message_core::on_worker_gone() noexcept {
   matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, gone); });
 }
 
+result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_options asked) {
+  if (anchor->worker != &via.owner()) {
+    return failure{errc::invalid_value, "the Messages belong to another Worker"};
+  }
+  const result<transport::receive_queue*> queue = queue_on(via);
+  if (!queue) return queue.why();
+  asked.shared = *queue;
+  asked.rnr_retry = 7;  // a message that finds no receive is late, not lost
+  return asked;
+}
+
 result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
   const auto here = std::ranges::find_if(ports, [&via](const auto& p) { return p->via == &via; });
   if (here != ports.end()) return (*here)->queue.get();
-  if (anchor->worker == nullptr || !home->on_owner_thread()) return errc::no_lock;
+  if (!home->on_owner_thread()) return errc::no_lock;
   auto port = std::make_unique<frame_port>(*this, *anchor->worker, via);
   ports.reserve(ports.size() + 1);
   const result<void> made = port->make();
@@ -58,9 +70,9 @@ result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
 }
 
 void message_core::receive(message_receive& op) noexcept {
-  const auto* const peer = static_cast<const peer_core*>(op.pattern_.from);
-  if (peer != nullptr && matcher.probe(op.pattern_) == nullptr) {
-    if (std::optional<failure> ended = peer->endpoint->why_not("tag_recv")) {
+  const auto* const from = static_cast<const endpoint_core*>(op.pattern_.from);
+  if (from != nullptr && matcher.probe(op.pattern_) == nullptr) {
+    if (std::optional<failure> ended = from->why_not("tag_recv")) {
       return op.fail(std::move(*ended));
     }
   }

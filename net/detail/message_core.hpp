@@ -16,6 +16,7 @@
 
 namespace cordma::detail {
 
+class request_call;
 struct frame_port;
 struct request_core;
 struct request_peer;
@@ -213,6 +214,8 @@ struct peer_core : list_node {
   void say_done(std::uint32_t offer, protocol::offer_outcome outcome) noexcept;
 
   endpoint_core* endpoint;
+  // As whom the matcher knows it: while Worker::endpoint() connects, that will be its endpoint.
+  const endpoint_core* sender;
   frame_port* port;     // null once the Messages are gone
   std::uint32_t sends;  // places in the queue pair's send queue, and those that are free
   std::uint32_t free_sends;
@@ -275,12 +278,33 @@ struct peer_core : list_node {
 };
 
 [[nodiscard]] failure breach(const char* what);
+[[nodiscard]] failure plain_messages();
+
+// What was started on an endpoint of Worker::endpoint() that will carry frames: it waits. Receives wait in the
+// matcher.
+struct early_messages : list_node {
+  early_messages(endpoint_core& of, message_core& with);
+  ~early_messages();
+  void send(message_send& op) noexcept;
+  void start(request_call& op) noexcept;
+  // On the connection that its endpoint has now.
+  void start_all() noexcept;
+  void on_end() noexcept;
+  void on_messages_gone() noexcept;
+  void on_requests_gone(const request_core& gone) noexcept;
+
+  endpoint_core* endpoint;
+  message_core* core;  // null once the Messages are gone
+  list<message_send> sends;
+  list<request_call> calls;
+};
 
 struct message_core {
   message_core(Worker& worker, const message_options& options);
   ~message_core();
-  // The receive queue for a connection over that transport. not_supported, full, no_memory.
-  [[nodiscard]] result<transport::receive_queue*> queue_on(adapter_poller& via);
+  // What a connection over that transport is asked for, to carry frames. not_supported, full, no_memory,
+  // invalid_value, no_lock.
+  [[nodiscard]] result<endpoint_options> options_on(adapter_poller& via, endpoint_options asked);
   void receive(message_receive& op) noexcept;
   // The message in `s` is for `op`.
   void hand_over(message_segment& s, message_receive& op) noexcept;
@@ -304,7 +328,12 @@ struct message_core {
   std::vector<std::unique_ptr<frame_port>> ports;
   fetch* free_fetches = nullptr;
   request_core* requests = nullptr;  // null: none are served
+  list<early_messages> unwired;
   scope tasks;
+
+ private:
+  // The receive queue for a connection over that transport.
+  [[nodiscard]] result<transport::receive_queue*> queue_on(adapter_poller& via);
 };
 
 }  // namespace cordma::detail

@@ -25,6 +25,7 @@ failure breach(const char* what) {
 
 peer_core::peer_core(endpoint_core& of, frame_port& over)
     : endpoint(&of),
+      sender(&of),
       port(&over),
       sends(std::max(of.granted.send_depth / 2, std::min(least_sends, of.granted.send_depth - 1))),
       free_sends(sends),
@@ -38,7 +39,7 @@ peer_core::~peer_core() {
 }
 
 Endpoint* peer_core::handle() const noexcept {
-  return endpoint->handle_gone ? nullptr : endpoint->handle;
+  return sender->handle_gone ? nullptr : sender->handle;
 }
 
 bool peer_core::idle() const noexcept {
@@ -315,9 +316,9 @@ result<void> peer_core::on_announced(message_segment& s) {
 
 void peer_core::on_tagged(message_segment& s) noexcept {
   message_core& core = *port->core;
-  protocol::tag_receive* const wanted = core.matcher.arrive(s.head.word, this);
+  protocol::tag_receive* const wanted = core.matcher.arrive(s.head.word, sender);
   if (wanted == nullptr) {
-    s.waiting.emplace(s.head.word, this, s);
+    s.waiting.emplace(s.head.word, sender, s);
     core.matcher.keep(*s.waiting);
     return;
   }
@@ -357,11 +358,12 @@ void peer_core::on_end() noexcept {
   });
   message_core& core = *port->core;
   core.matcher.for_each_receive([&](protocol::tag_receive& r) {
-    if (r.pattern().from == this) core.end(r, endpoint->flushed("tag_recv"));
+    if (r.pattern().from == sender) core.end(r, endpoint->flushed("tag_recv"));
   });
 }
 
 void peer_core::on_handle_gone() noexcept {
+  sender = endpoint;
   held.for_each([this](message_segment& s) {
     s.unlink();
     s.from = nullptr;

@@ -275,17 +275,11 @@ void request_call::succeed() noexcept {
 std::optional<failure> request_call::obstacle() const {
   const endpoint_core& e = *endpoint_;
   if (e.worker == nullptr) return failure{errc::shutdown, "its Worker is gone"};
-  if (e.peer == nullptr) {
-    if (e.wiring != nullptr) {
-      return failure{errc::not_connected, "the transport is not known yet: await state_changed()"};
-    }
-    return failure{errc::not_supported,
-                   "the Endpoint carries plain messages: connect or accept it with "
-                   "connect_options::messages, on both sides"};
-  }
+  if (e.is_plain()) return plain_messages();
   if (std::optional<failure> ended = e.why_not(op_name())) return ended;
-  if (e.peer->port == nullptr) return failure{errc::shutdown, "its Messages are gone"};
-  if (e.peer->port->core != core_->messages) {
+  const message_core* const below = e.messages();
+  if (below == nullptr) return failure{errc::shutdown, "its Messages are gone"};
+  if (below != core_->messages) {
     return failure{errc::invalid_value, "the Endpoint is of other Messages than these Requests"};
   }
   const auto foreign = [&e](const Slice& s) {
@@ -310,9 +304,14 @@ void request_call::do_start() noexcept {
     return fail({errc::no_lock, "Requests may only be used on the thread of their Worker"});
   }
   if (std::optional<failure> why = obstacle()) return fail(std::move(*why));
+  if (timeout_ > duration::zero()) home()->add(alarm_, after(home()->now(), timeout_));
+  if (endpoint_->early != nullptr) return endpoint_->early->start(*this);
+  go();
+}
+
+void request_call::go() noexcept {
   request_peer* const peer = core_->peer_on(*endpoint_->peer);
   if (peer == nullptr) return fail(errc::no_memory);
-  if (timeout_ > duration::zero()) home()->add(alarm_, after(home()->now(), timeout_));
   peer->start(*this);
 }
 

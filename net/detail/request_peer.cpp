@@ -98,6 +98,7 @@ request_core::~request_core() {
     if (p->below != nullptr) p->fail(gone);
   }
   messages->requests = nullptr;
+  messages->unwired.for_each([this](early_messages& e) { e.on_requests_gone(*this); });
   for (const auto& a : all_asked) {
     a->reading.reset();
     a->answer.reset();

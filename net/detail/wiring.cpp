@@ -1,6 +1,7 @@
 // Worker::endpoint(): an Endpoint that is there before its connection.
 #include <cordma/net/connect.hpp>
 #include <cordma/net/detail/message_core.hpp>
+#include <cordma/net/detail/request_core.hpp>
 #include <cordma/net/detail/worker_core.hpp>
 
 #include <limits>
@@ -45,7 +46,11 @@ void endpoint_core::start_wiring(worker_core& owner, const std::string& to,
   granted = options.endpoint;
   granted.send_depth = granted.recv_depth = 0;  // no place in any queue: everything waits
   reason = "not connected yet";
+  if (options.messages != nullptr) {
+    early = std::make_unique<early_messages>(*this, options.messages->core());
+  }
   wiring = std::make_unique<connect_operation>(owner, to, options);
+  wiring->connect_for(*this);
   owner.add(*this);
   wiring->start();
   wiring->observe(
@@ -101,13 +106,78 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
 // In their order, and checked again: now the limits are known.
 void endpoint_core::start_waiting() noexcept {
   const bool fence = std::exchange(fence_next, false);
-  list<post_base> early;
+  list<post_base> first;
   for (list<post_base>* waiting : {&waiting_recvs, &waiting_sends}) {
-    early.splice_back(*waiting);
-    while (!early.empty()) early.pop_front().do_start();
+    first.splice_back(*waiting);
+    while (!first.empty()) first.pop_front().do_start();
   }
   fence_next = fence;
   refresh_open();
+  if (early == nullptr) return;
+  const std::unique_ptr<early_messages> messages = std::move(early);
+  messages->start_all();
+}
+
+message_core* endpoint_core::messages() const noexcept {
+  if (early != nullptr) return early->core;
+  return peer != nullptr && peer->port != nullptr ? peer->port->core : nullptr;
+}
+
+early_messages::early_messages(endpoint_core& of, message_core& with) : endpoint(&of), core(&with) {
+  with.unwired.push_back(*this);
+}
+
+early_messages::~early_messages() = default;
+
+void early_messages::send(message_send& op) noexcept {
+  if (core == nullptr) return op.fail({errc::shutdown, "its Messages are gone"});
+  if (std::optional<failure> ended = endpoint->why_not(op.op_name())) {
+    return op.fail(std::move(*ended));
+  }
+  ++endpoint->counters.waited;
+  op.set_phase(operation_base::phase::queued);
+  sends.push_back(op);
+}
+
+void early_messages::start(request_call& op) noexcept {
+  if (!op.may_wait_) return op.fail({errc::again, "the connection is not made yet"});
+  op.set_phase(operation_base::phase::queued);
+  calls.push_back(op);
+}
+
+void early_messages::start_all() noexcept {
+  while (!sends.empty()) endpoint->peer->send(sends.pop_front());
+  while (!calls.empty()) calls.pop_front().go();
+}
+
+void early_messages::on_end() noexcept {
+  while (!sends.empty()) {
+    message_send& op = sends.pop_front();
+    op.fail(endpoint->flushed(op.op_name()));
+  }
+  while (!calls.empty()) {
+    request_call& op = calls.pop_front();
+    op.fail(endpoint->flushed(op.op_name()));
+  }
+  if (core == nullptr) return;
+  core->matcher.for_each_receive([this](protocol::tag_receive& r) {
+    if (r.pattern().from == endpoint) core->end(r, endpoint->flushed("tag_recv"));
+  });
+}
+
+void early_messages::on_messages_gone() noexcept {
+  unlink();
+  core = nullptr;
+  endpoint->end({errc::shutdown, "its Messages are gone"});
+  endpoint->wiring.reset();
+}
+
+void early_messages::on_requests_gone(const request_core& gone) noexcept {
+  calls.for_each([&gone](request_call& op) {
+    if (op.core_ != &gone) return;
+    op.unlink();
+    op.fail({errc::shutdown, "its Requests are gone"});
+  });
 }
 
 void worker_core::drop_wirings() {

@@ -428,14 +428,21 @@ result<void> worker_core::wake_for(transport::wake_reason reason) {
 }
 
 result<Endpoint> worker_core::prepare(const endpoint_options& options,
-                                      std::optional<transport::kind> over) {
+                                      std::optional<transport::kind> over, Messages* messages) {
   if (options.type == transport::service::ud) {
     return failure{errc::invalid_value, "a datagram port is not connected: see Worker::datagram()"};
   }
   for (const auto& via : adapters_) {
     const transport::kind k = via->domain().caps().transport;
     if ((over && *over != k) || !may_share(options, k)) continue;
-    result<std::unique_ptr<endpoint_core>> e = create(options, *via);
+    endpoint_options asked = options;
+    if (messages != nullptr) {
+      const result<endpoint_options> framed = messages->core().options_on(*via, options);
+      if (framed.code() == errc::not_supported) continue;
+      if (!framed) return framed.why();
+      asked = *framed;
+    }
+    result<std::unique_ptr<endpoint_core>> e = create(asked, *via);
     if (e.code() == errc::not_supported) continue;
     if (!e) return e.why();
     (*e)->reason = std::string(transport::name(k)) + ": connected by descriptors";
@@ -595,6 +602,7 @@ void endpoint_core::end(failure why) noexcept {
   }
   if (state == endpoint_state::closed) return;
   flush_waiting();
+  if (early != nullptr) early->on_end();
   if (peer != nullptr) peer->on_end();
   set_state(endpoint_state::closed);
 }

@@ -19,6 +19,7 @@
 
 namespace cordma {
 class connect_operation;
+class Messages;
 struct connect_options;
 }  // namespace cordma
 
@@ -30,7 +31,9 @@ namespace cordma::detail {
       .bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op, .invalidated = c.key};
 }
 
+struct early_messages;
 struct listener_core;
+struct message_core;
 struct peer_core;
 
 // Tells what outlives its Worker that it is gone.
@@ -104,6 +107,7 @@ class adapter_poller final : public poller {
   }
   [[nodiscard]] transport::adapter& adapter() noexcept { return *adapter_; }
   [[nodiscard]] transport::domain& domain() noexcept { return *domain_; }
+  [[nodiscard]] const worker_core& owner() const noexcept { return owner_; }
   // Its completion queue told of a request that never was: nothing it tells can be believed.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
   void set_broken() noexcept { broken_ = true; }
@@ -163,6 +167,7 @@ struct endpoint_core : list_node {
   std::unique_ptr<connect_operation> wiring;
   std::unique_ptr<device_source> shared;  // where its messages come from granted.shared
   std::unique_ptr<peer_core> peer;        // where they are frames
+  std::unique_ptr<early_messages> early;  // where they will be, until it is connected or ended
   std::uint32_t frame_sends = 0;          // places in the send queue that are set aside for frames
   std::uint32_t frames_in_flight = 0;
   Endpoint* handle = nullptr;
@@ -183,6 +188,9 @@ struct endpoint_core : list_node {
   void on_resolved(const transport::cm_event& event) noexcept;
   void take_over(endpoint_core& made) noexcept;
   void start_waiting() noexcept;
+  // Whose frames it carries, or will; null: plain messages, or the Messages are gone.
+  [[nodiscard]] message_core* messages() const noexcept;
+  [[nodiscard]] bool is_plain() const noexcept { return peer == nullptr && early == nullptr; }
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
@@ -268,7 +276,8 @@ class worker_core {
   void end_users_of(const transport::receive_queue& queue, const failure& why) noexcept;
 
   // What Worker offers under these names.
-  result<Endpoint> prepare(const endpoint_options& options, std::optional<transport::kind> over);
+  result<Endpoint> prepare(const endpoint_options& options, std::optional<transport::kind> over,
+                           Messages* messages);
   result<DatagramEndpoint> datagram(endpoint_options options, std::optional<transport::kind> over);
   result<Endpoint> endpoint(const std::string& to, const connect_options& options);
   [[nodiscard]] std::vector<send_operation> flush_all();

@@ -163,9 +163,18 @@ task<bool> shared_in(ground& g) {
 
 // Connects for messages, and goes to the state asked for.
 task<> converse(ground& g) {
+  if (g.in == state::fresh) {
+    g.e = g.on.client().prepare({}, {}, g.messages.get()).value();
+    co_return;
+  }
   g.listener = g.on.server().listen(g.on.server_address()).value();
   connect_options to;
   to.messages = g.messages.get();
+  if (g.in == state::on_its_way) {
+    g.e = g.on.client().endpoint(g.on.reach(g.listener), to).value();
+    g.request = co_await g.listener.next();
+    co_return;
+  }
   connect_options from;
   from.messages = g.peer_messages.get();
   wire w = co_await connect(g.on.client(), g.listener, g.on.reach(g.listener), to, from);
@@ -362,19 +371,19 @@ const std::array table{
     cell("Endpoint.peer_address", endpoint_in, [](g_& g) { return g.e.peer_address(); },                        {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
     cell("Endpoint.properties", endpoint_in, [](g_& g) { return g.e.properties(); },                            {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
     cell("Endpoint.debug_state", endpoint_in, [](g_& g) { return as_said(g, g.e.debug_state().code()); },       {ok,    ok,    ok,    ok,    ok,   gone,  gone}),
-    cell("Endpoint.tag_send", messaging_in, [](g_& g) { return g.e.tag_send(2, g.local); },                     {none,  ok,    gone,  gone,  cut,   down,  none}),
-    cell("Endpoint.tag_send", endpoint_in, [](g_& g) { return g.e.tag_send(2, g.local); },                      {unable, unable, unable, unable, unable, down, gone}),
-    cell("Endpoint.tag_recv", messaging_in, [](g_& g) { return g.e.tag_recv(2, g.local); },                     {none,  waits, gone,  gone,  cut,   down,  none}),
-    cell("Endpoint.am_send", messaging_in, [](g_& g) { return g.e.am_send(2, g.local.bytes(), g.local); },      {none,  ok,    gone,  gone,  cut,   down,  none}),
-    cell("Messages.tag_recv", messaging_in, [](g_& g) { return g.messages->tag_recv(2, g.local); },             {none,  waits, waits, waits, waits, down,  none}),
-    cell("Messages.tag_probe", messaging_in, [](g_& g) { return g.messages->tag_probe(2); },                    {none,  ok,    ok,    ok,    ok,    ok,    none}),
-    cell("Messages.tag_claim", messaging_in, [](g_& g) { return g.messages->tag_claim(2); },                    {none,  ok,    ok,    ok,    ok,    ok,    none}),
-    cell("Messages.on", messaging_in, [](g_& g) { g.messages->on(1, drop); },                                   {none,  ok,    ok,    ok,    ok,    ok,    none}),
-    cell("Requests.serve", requesting_in, [](g_& g) { g.requests->serve(1, answer); },                          {none,  ok,    ok,    ok,    ok,    ok,    none}),
-    cell("Requests.call", requesting_in, [](g_& g) { return g.requests->call(g.e, 1, g.local, g.local); },      {none,  ok,    gone,  gone,  cut,   down,  none}),
-    cell("Requests.try_call", requesting_in, [](g_& g) { return g.requests->try_call(g.e, 1, g.local); },       {none,  later, gone,  gone,  cut,   down,  none}),
-    cell("Requests.notify", requesting_in, [](g_& g) { return g.requests->notify(g.e, 1, g.local); },           {none,  ok,    gone,  gone,  cut,   down,  none}),
-    cell("Requests.notify_acked", requesting_in, [](g_& g) { return g.requests->notify_acked(g.e, 1, g.local); }, {none, ok,   gone,  gone,  cut,   down,  none}),
+    cell("Endpoint.tag_send", messaging_in, [](g_& g) { return g.e.tag_send(2, g.local); },                     {waits, ok,    gone,  gone,  cut,   down,  waits}),
+    cell("Endpoint.tag_send", endpoint_in, [](g_& g) { return g.e.tag_send(2, g.local); },                      {unable, unable, unable, unable, unable, down, unable}),
+    cell("Endpoint.tag_recv", messaging_in, [](g_& g) { return g.e.tag_recv(2, g.local); },                     {waits, waits, gone,  gone,  cut,   down,  waits}),
+    cell("Endpoint.am_send", messaging_in, [](g_& g) { return g.e.am_send(2, g.local.bytes(), g.local); },      {waits, ok,    gone,  gone,  cut,   down,  waits}),
+    cell("Messages.tag_recv", messaging_in, [](g_& g) { return g.messages->tag_recv(2, g.local); },             {waits, waits, waits, waits, waits, down,  waits}),
+    cell("Messages.tag_probe", messaging_in, [](g_& g) { return g.messages->tag_probe(2); },                    {ok,    ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Messages.tag_claim", messaging_in, [](g_& g) { return g.messages->tag_claim(2); },                    {ok,    ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Messages.on", messaging_in, [](g_& g) { g.messages->on(1, drop); },                                   {ok,    ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Requests.serve", requesting_in, [](g_& g) { g.requests->serve(1, answer); },                          {ok,    ok,    ok,    ok,    ok,    ok,    ok}),
+    cell("Requests.call", requesting_in, [](g_& g) { return g.requests->call(g.e, 1, g.local, g.local); },      {waits, ok,    gone,  gone,  cut,   down,  waits}),
+    cell("Requests.try_call", requesting_in, [](g_& g) { return g.requests->try_call(g.e, 1, g.local); },       {later, later, gone,  gone,  cut,   down,  later}),
+    cell("Requests.notify", requesting_in, [](g_& g) { return g.requests->notify(g.e, 1, g.local); },           {waits, ok,    gone,  gone,  cut,   down,  waits}),
+    cell("Requests.notify_acked", requesting_in, [](g_& g) { return g.requests->notify_acked(g.e, 1, g.local); }, {waits, ok,   gone,  gone,  cut,   down,  waits}),
     cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
     cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),
     cell("ConnectionRequest.accept", request_in, [](g_& g) { return g.request.accept(); },                      {none,  ok,    none,  bad,   none,  down}),

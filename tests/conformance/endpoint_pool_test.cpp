@@ -1,0 +1,298 @@
+// More peers than connections: who is asked for is connected to, who is idle makes room.
+#include <doctest/doctest.h>
+#include <support/message_wire.hpp>
+
+#include <cordma/net/endpoint_pool.hpp>
+#include <cordma/runtime/timeout.hpp>
+
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+struct word {
+  std::uint64_t peer;
+  std::uint64_t turn;
+};
+
+// Takes what comes over whatever connection, in order, and answers where it is asked to.
+struct peer_side {
+  peer_side(stage& s, std::uint64_t n) : on(s), number(n), memory(server_memory(s, sizeof(word))) {}
+
+  task<void> serve_one(std::shared_ptr<Endpoint> e, MemoryRegion in, bool answers) {
+    for (;;) {
+      const result<Received> got = co_await e->recv(in).result();
+      if (!got) break;
+      const word w = in.as<word>()[0];
+      if (w.peer != number || w.turn != next) ++wrong;
+      ++next;
+      if (!answers) continue;
+      const result<void> sent = co_await e->send(in).result();
+      if (!sent) break;
+    }
+    --connections;
+  }
+
+  task<void> serve(scope& tasks, bool answers) {
+    for (;;) {
+      result<ConnectionRequest> request = co_await listener.next().result();
+      if (!request) co_return;
+      Endpoint accepted_one = co_await request->accept();
+      auto e = std::make_shared<Endpoint>(std::move(accepted_one));
+      ++accepted;
+      ++connections;
+      tasks.spawn(serve_one(std::move(e), server_memory(on, sizeof(word)), answers));
+    }
+  }
+
+  stage& on;
+  std::uint64_t number;
+  MemoryRegion memory;
+  Listener listener = {};
+  std::uint64_t next = 0;
+  std::uint64_t wrong = 0;
+  std::uint64_t accepted = 0;
+  std::uint64_t connections = 0;
+};
+
+struct crowd {
+  crowd(stage& on, std::size_t count, bool answers) : tasks(on.loop()) {
+    for (std::size_t i = 0; i < count; ++i) {
+      peer_side& p = peers.emplace_back(on, i);
+      p.listener = on.server().listen(on.server_address()).value();
+      addresses.push_back(on.reach(p.listener));
+      tasks.spawn(p.serve(tasks, answers));
+    }
+  }
+  std::deque<peer_side> peers;
+  std::vector<std::string> addresses;
+  scope tasks;
+};
+
+// Asks peers by chance, each of those of its own only, so that their words stay in order.
+task<void> ask_by_chance(stage& on, EndpointPool& pool, crowd& all, std::size_t me, std::size_t of,
+                         int rounds, std::vector<std::uint64_t>& said) {
+  MemoryRegion out = client_memory(on, sizeof(word));
+  MemoryRegion in = client_memory(on, sizeof(word));
+  std::mt19937 chance(static_cast<std::uint32_t>(me));
+  for (int i = 0; i < rounds; ++i) {
+    const std::size_t n = chance() % (all.peers.size() / of) * of + me;
+    EndpointPool::Loan loan = co_await pool.borrow(all.addresses[n]);
+    out.as<word>()[0] = {.peer = n, .turn = said[n]++};
+    recv_operation answer = loan->recv(in).start();
+    co_await loan->send(out);
+    co_await answer;
+    CHECK(in.as<word>()[0].turn == said[n] - 1);
+    CHECK(on.client().counters().endpoints <= 16);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("K11: 200 peers over 16 connections: all is answered, in order, by who was asked") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    constexpr std::size_t askers = 20;
+    crowd all(on, 200, true);
+    std::vector<std::uint64_t> said(all.peers.size());
+    EndpointPool pool(on.client());
+    scope asking(on.loop());
+    for (std::size_t i = 0; i < askers; ++i) {
+      asking.spawn(ask_by_chance(on, pool, all, i, askers, 30, said));
+    }
+    co_await asking.join();
+    CHECK(pool.size() <= 16);
+    const endpoint_pool_counters n = pool.counters();
+    CHECK(n.connects + n.reused >= askers * 30 - n.failures);
+    CHECK(n.failures == 0);
+    CHECK(n.aborts == 0);
+    CHECK(n.evictions >= n.connects - 16);
+    CHECK(n.evictions > 100);
+    std::uint64_t accepted = 0;
+    std::uint64_t heard = 0;
+    for (const peer_side& p : all.peers) {
+      CHECK(p.wrong == 0);
+      accepted += p.accepted;
+      heard += p.next;
+    }
+    CHECK(accepted == n.connects);
+    CHECK(heard == askers * 30);
+    co_await pool.close();
+    CHECK(pool.size() == 0);
+    CHECK(on.client().counters().endpoints == 0);
+  });
+}
+
+TEST_CASE("K11: what was started on a connection is carried out before it makes room") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    crowd all(on, 9, false);
+    EndpointPool pool(on.client(), {.most = 2});
+    MemoryRegion out = client_memory(on, sizeof(word) * 40 * 9);
+    std::vector<send_operation> sends;
+    for (std::uint64_t turn = 0; turn < 40; ++turn) {
+      for (std::uint64_t n = 0; n < 9; ++n) {
+        EndpointPool::Loan loan = co_await pool.borrow(all.addresses[n]);
+        const std::size_t at = turn * 9 + n;
+        out.as<word>()[at] = {.peer = n, .turn = turn};
+        sends.push_back(loan->send(out.all().part(at * sizeof(word), sizeof(word))).start());
+      }
+    }
+    co_await pool.close();
+    for (send_operation& op : sends) co_await op;
+    for (peer_side& p : all.peers) {
+      while (p.connections != 0) co_await moment(on);
+      CHECK(p.next == 40);
+      CHECK(p.wrong == 0);
+    }
+    CHECK(pool.counters().evictions == 360);
+  });
+}
+
+TEST_CASE("K11: the least recently used goes, and the one on loan never") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    crowd all(on, 4, true);
+    EndpointPool pool(on.client(), {.most = 2});
+    CHECK_FALSE(pool.try_borrow(all.addresses[0]).has_value());
+    {
+      EndpointPool::Loan zero = co_await pool.borrow(all.addresses[0]);
+      EndpointPool::Loan again = co_await pool.borrow(all.addresses[0]);
+      CHECK(&*zero == &*again);
+    }
+    { EndpointPool::Loan one = co_await pool.borrow(all.addresses[1]); }
+    { EndpointPool::Loan zero = co_await pool.borrow(all.addresses[0]); }
+    EndpointPool::Loan two = co_await pool.borrow(all.addresses[2]);
+    CHECK(pool.try_borrow(all.addresses[0]).has_value());
+    CHECK_FALSE(pool.try_borrow(all.addresses[1]).has_value());
+    EndpointPool::Loan zero = co_await pool.borrow(all.addresses[0]);
+    // Both are on loan: who comes now waits, and gives up.
+    const auto late = [](EndpointPool& from, std::string to) -> task<bool> {
+      try {
+        const EndpointPool::Loan got =
+            co_await with_timeout(std::chrono::milliseconds(20), from.borrow(std::move(to)));
+      } catch (const error& e) {
+        co_return e.why().code() == errc::timed_out;
+      }
+      co_return false;
+    };
+    const bool gave_up = co_await late(pool, all.addresses[3]);
+    CHECK(gave_up);
+    CHECK(two->state() == endpoint_state::connected);
+    { const EndpointPool::Loan done = std::move(zero); }
+    { EndpointPool::Loan three = co_await pool.borrow(all.addresses[3]); }
+    CHECK(pool.counters().connects == 4);
+    while (all.peers[3].accepted == 0) co_await moment(on);
+    CHECK(all.peers[3].accepted == 1);
+  });
+}
+
+TEST_CASE("K11: who cannot be connected to costs no place; who has ended is connected to anew") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    std::string nobody;
+    {
+      Listener gone = on.server().listen(on.server_address()).value();
+      nobody = on.reach(gone);
+    }
+    Listener listener = on.server().listen(on.server_address()).value();
+    const std::string to = on.reach(listener);
+    EndpointPool pool(on.client(), {.most = 1});
+    for (int i = 0; i < 3; ++i) {
+      errc code = errc::ok;
+      try {
+        const EndpointPool::Loan none = co_await pool.borrow(nobody);
+      } catch (const error& e) {
+        code = e.why().code();
+      }
+      CHECK(code == errc::unreachable);
+      CHECK(pool.size() == 0);
+    }
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      next_operation coming = listener.next().start();
+      task<EndpointPool::Loan> asked = pool.borrow(to);
+      scope side(on.loop());
+      Endpoint peer;
+      side.spawn([](next_operation& next, Endpoint& out) -> task<void> {
+        ConnectionRequest request = co_await next;
+        out = co_await request.accept();
+      }(coming, peer));
+      EndpointPool::Loan loan = co_await std::move(asked);
+      co_await side.join();
+      peer.abort();
+      while (loan->state() != endpoint_state::closed) co_await loan->state_changed();
+      CHECK(pool.counters().connects == i + 1);
+      CHECK_FALSE(pool.try_borrow(to).has_value());
+    }
+    CHECK(pool.size() == 0);
+    CHECK(pool.counters().failures == 3);
+  });
+}
+
+TEST_CASE("K11: a peer that never receives is aborted, and messages come and go over a pool") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Messages mine(on.client());
+    Messages theirs(on.server());
+    connect_options how;
+    how.messages = &mine;
+    EndpointPool pool(on.client(), {.most = 1, .connection = how});
+    std::vector<Listener> listeners;
+    std::vector<std::string> to;
+    scope accepting(on.loop());
+    std::deque<Endpoint> peers;
+    for (int i = 0; i < 3; ++i) {
+      listeners.push_back(on.server().listen(on.server_address()).value());
+      to.push_back(on.reach(listeners.back()));
+    }
+    for (Listener& l : listeners) {
+      accepting.spawn([](Listener& from, Messages& m, std::deque<Endpoint>& all) -> task<void> {
+        for (;;) {
+          result<ConnectionRequest> request = co_await from.next().result();
+          if (!request) co_return;
+          connect_options with;
+          with.messages = &m;
+          Endpoint e = co_await request->accept(with);
+          all.push_back(std::move(e));
+        }
+      }(l, theirs, peers));
+    }
+    MemoryRegion out = client_memory(on, 64);
+    MemoryRegion in = server_memory(on, 64);
+    for (std::uint64_t i = 0; i < 30; ++i) {
+      EndpointPool::Loan loan = co_await pool.borrow(to[i % 3]);
+      co_await loan->tag_send(i, out.all().first(i));
+    }
+    for (std::uint64_t i = 0; i < 30; ++i) {
+      const TagReceived got = co_await theirs.tag_recv(i, in);
+      CHECK(got.bytes == i);
+    }
+    CHECK(pool.counters().evictions == 29);
+    co_await pool.close();
+    CHECK(pool.counters().aborts == 0);
+    // Announced, and nobody wants it: closing waits for that as long as it may.
+    EndpointPool hasty(
+        on.client(), {.most = 1, .connection = how, .close_timeout = std::chrono::milliseconds(5)});
+    MemoryRegion big =
+        on.client_context()
+            .allocate(100'000, cordma::access::local_write | cordma::access::remote_read)
+            .value();
+    {
+      EndpointPool::Loan loan = co_await hasty.borrow(to[0]);
+      message_send_operation stuck = loan->tag_send(1, big).start();
+      { const EndpointPool::Loan done = std::move(loan); }
+      { EndpointPool::Loan other = co_await hasty.borrow(to[1]); }
+      CHECK(hasty.counters().aborts == 1);
+      const result<void> sent = co_await stuck.result();
+      CHECK(sent.code() == errc::flushed);
+    }
+    co_await hasty.close();
+    listeners.clear();
+    co_await accepting.join();
+  });
+}
