@@ -132,10 +132,6 @@ struct world {
   reactor loop;
   std::optional<transport::sim::network> net;
   bool crowded = false;  // adapters have few queue pairs
-  std::deque<host_at> hosts;
-  std::deque<link> links;
-  std::deque<session_at> sessions;
-  std::vector<flow*> flows;
   std::deque<asked_request> asked;
   bool calm = false;  // no fault comes any more, and handlers behave
   bool over = false;
@@ -144,6 +140,10 @@ struct world {
   scope* receivers = nullptr;          // and those that go on until all is over
   std::string complaint;
   tally* sum = nullptr;
+  std::deque<host_at> hosts;  // with handlers, which use what is above
+  std::deque<link> links;
+  std::deque<session_at> sessions;
+  std::vector<flow*> flows;
 };
 
 void spawn(world& w, const char* what, std::uint64_t number, task<> body);

@@ -213,7 +213,11 @@ std::string play(std::uint64_t seed, tally& sum) {
   world w(seed);
   w.sum = &sum;
   make_world(w);
-  cordma::run(w.loop, run(&w));
+  try {
+    cordma::run(w.loop, run(&w));
+  } catch (const error& e) {
+    w.wrong(e.what());
+  }
   for (const host_at& h : w.hosts) {
     if (h.worker->counters().inflight != 0) w.wrong("requests in flight at the end");
     const bool stale = h.worker->counters().stale_completions != 0;
