@@ -141,7 +141,8 @@ class [[nodiscard]] message_send_operation final
 // Resolves with the first message that it accepts, in the order of arrival. Errors: truncated (the message is
 // longer; the receive holds what fits, and the connection stays), flushed (it was for one endpoint alone,
 // which has ended; or that ended while it was read), shutdown (the Messages or their Worker are gone),
-// invalid_value, no_lock. On cancellation: canceled at once while it waits; one that has its message ends
+// invalid_value, no_lock, and as an Endpoint's read() where a long message is read, whose failure ends the
+// connection. On cancellation: canceled at once while it waits; one that has its message ends
 // with that.
 class [[nodiscard]] tag_recv_operation final
     : public operation<tag_recv_operation, TagReceived, detail::message_receive> {

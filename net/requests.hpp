@@ -200,7 +200,8 @@ class [[nodiscard]] notify_operation final
 // Resolves when the response's memory is yours again; the caller has it then, or soon will. Errors:
 // truncated (the room is shorter; the caller was told, and the request is answered), canceled, timed_out
 // or connection_reset (nobody waits for it any more), bad_state (answered before, or it wants no
-// answer), invalid_value (memory of another Context), no_lock. Cannot be canceled: it waits for nobody's
+// answer), invalid_value (memory of another Context), no_lock, and as an Endpoint's write() where a long
+// response is written, whose failure ends the connection. Cannot be canceled: it waits for nobody's
 // program but where a long response is read by the caller. Destroyed in flight it keeps the memory's
 // region until it is done.
 class [[nodiscard]] respond_operation final

@@ -331,6 +331,7 @@ void peer_core::on_active(message_segment& s) noexcept {
   s.header_bytes = protocol::am_of(s.head.word).header;
   const std::size_t before = s.is_offer() ? protocol::bytes_of(s.what) : 0;
   if (before + s.header_bytes > s.head.body) {
+    port->release(s);
     return fail(breach("a header longer than its message"));
   }
   port->core->run(s);

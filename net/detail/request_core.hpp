@@ -68,12 +68,12 @@ struct asked : list_node {
   Response response;
   std::optional<failure> outcome;
   std::string redirect;
+  MemoryRegion keeps_request;  // where the call is gone; they outlive what is on its way
+  MemoryRegion keeps_room;
   outgoing_word request;
   outgoing_word withdrawal;
   std::optional<ActiveMessage> answer;  // while it is read
   std::optional<tag_recv_operation> reading;
-  MemoryRegion keeps_request;  // where the call is gone
-  MemoryRegion keeps_room;
   asked* next_free = nullptr;
 };
 
@@ -129,11 +129,11 @@ struct held_request : list_node {
   alarm deadline{*this};
   request_answer* answerer = nullptr;
   std::optional<failure> outcome;  // of that
+  MemoryRegion keeps;  // the response's, where the answer is gone; outlives what is on its way
   outgoing_word word;
   std::optional<send_operation> writing;
   bool word_due = false;  // behind that
   std::uint64_t response_size = 0;
-  MemoryRegion keeps;  // the response's, where the answer is gone
   held_request* next_free = nullptr;
 };
 

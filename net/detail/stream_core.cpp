@@ -119,7 +119,9 @@ void stream_core::on_received(incoming& in) noexcept {
 void stream_core::on_word(std::span<const std::byte> text) noexcept {
   if (text.size() != word_bytes) return broken("a word of another length");
   const auto what = static_cast<word>(load<std::uint32_t>(&text[0]));
-  if ((what == word::hello) == sender.has_value()) return broken("its first word is no greeting");
+  if ((what == word::hello) == sender.has_value()) {
+    return broken(sender ? "a second greeting" : "its first word is no greeting");
+  }
   switch (what) {
     case word::hello: return on_hello(text);
     case word::window:

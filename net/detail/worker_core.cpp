@@ -521,12 +521,14 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   caps = &made_with.domain().caps();
   kind = static_cast<std::size_t>(caps->transport);
   granted = pair->actual();
+  send_credits = granted.send_depth;
+  recv_credits = granted.recv_depth;
+  // Nothing is in flight where this throws, or what follows.
   if (granted.shared != nullptr) {
     static_cast<completion_sink*>(granted.shared->user)->on_joined(*this);
   }
   granted.send_depth -= frame_sends;
   send_credits = granted.send_depth;
-  recv_credits = granted.recv_depth;
   worker->reserve(granted.send_depth + granted.recv_depth);
   reserved_slots = granted.send_depth + granted.recv_depth;
 }

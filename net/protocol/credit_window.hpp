@@ -63,11 +63,12 @@ class receive_window {
     said_ = given_;
     return given_;
   }
-  // Half of them were given back in silence: where no frame goes out by itself, one has to. A peer whose
-  // credits are all used is told in time, and a busy one not for every message.
+  // Where no frame goes out by itself, one has to: half of them were given back in silence, or the peer has
+  // used all that it knows of, while the others may be held until it can send. A busy one is not told for
+  // every message.
   [[nodiscard]] bool has_to_say() const noexcept {
     const auto unsaid = static_cast<std::uint16_t>(given_ - said_);
-    return unsaid != 0 && unsaid >= window_ / 2;
+    return unsaid != 0 && (unsaid >= window_ / 2 || taken_ == said_);
   }
 
  private:

@@ -100,6 +100,37 @@ task<> break_completion(stage& on, std::uint32_t n) {
   CHECK(on.client().prepare().code() == errc::shutdown);
 }
 
+task<> accept_one(Listener* from, Messages* with) {
+  connect_options how;
+  how.messages = with;
+  result<ConnectionRequest> asks = co_await from->next().result();
+  if (!asks) co_return;
+  const result<Endpoint> made = co_await asks->accept(how).result();
+  static_cast<void>(made.ok());
+}
+
+task<> connect_without_memory(stage& on, const char* host, std::uint32_t n) {
+  Messages client(on.client());
+  Messages server(on.server());
+  Listener listener = on.server().listen(on.server_address()).value();
+  on.net().fail_allocation(host, n);
+  {
+    task_context& me = co_await this_task();
+    scope accepting(me);
+    accepting.spawn(accept_one(&listener, &server));
+    connect_options how;
+    how.messages = &client;
+    const result<Endpoint> made = co_await on.client().connect(on.reach(listener), how).result();
+    accepting.cancel();
+    co_await accepting.join();
+  }
+  for (int i = 0; i < 100; ++i) co_await moment(on);
+  for (const Worker* w : {&on.client(), &on.server()}) {
+    CHECK(w->counters().inflight == 0);
+    CHECK(w->counters().endpoints == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("D10: a completion of a request that never was ends every waiter once, with an error" *
@@ -180,4 +211,23 @@ TEST_CASE("I8: a message without a receive fails after exactly rnr_retry times r
       }
     }
   });
+}
+
+TEST_CASE("G3: where there is no memory for a connection of Messages, nothing of it stays" *
+          only_on(transport::kind::sim, injected)) {
+  for (const char* const host : {"client", "server"}) {
+    std::uint32_t n = 1;
+    for (bool came = true; came && n < 20; ++n) {
+      CAPTURE(host);
+      CAPTURE(n);
+      stage s;
+      s.play(
+          [](stage& on, const char* where, std::uint32_t which) -> task<> {
+            co_await connect_without_memory(on, where, which);
+          },
+          host, n);
+      came = s.net().faults().failed_allocations != 0;
+    }
+    CHECK(n > 4);
+  }
 }

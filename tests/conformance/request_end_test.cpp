@@ -131,7 +131,42 @@ task<> stop_later(service* p, std::stop_source* stop) {
   stop->request_stop();
 }
 
+task<> keep_one(std::unique_ptr<Request>* at, Request r) {
+  *at = std::make_unique<Request>(std::move(r));
+  co_return;
+}
+
 }  // namespace
+
+TEST_CASE("O4: Requests go while a call and an answer are on their way that nobody waits for") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    constexpr std::size_t along = 4000;  // bytes: sent from where they are
+    Messages client(s.client(), roomy);
+    Messages server(s.server(), roomy);
+    auto asks = std::make_unique<Requests>(client);
+    auto answers = std::make_unique<Requests>(server);
+    std::unique_ptr<Request> kept;
+    answers->serve(1, [at = &kept](Request r) { return keep_one(at, std::move(r)); });
+    wire w = co_await connect_messages(s, client, server);
+    const MemoryRegion room = client_memory(s, along);
+    call_operation asked = asks->call(w.client, 1, room.all().first(8), room).start();
+    while (kept == nullptr) co_await moment(s);
+    {
+      const MemoryRegion from = server_memory(s, along);
+      const respond_operation gone = kept->respond(from).start();
+    }
+    {
+      const MemoryRegion from = client_memory(s, along);
+      const call_operation gone = asks->call(w.client, 1, from).start();
+    }
+    kept.reset();
+    answers.reset();
+    asks.reset();
+    const result<Response> end = co_await asked.result();
+    CHECK((end || end.code() == errc::connection_reset || end.code() == errc::shutdown));
+  });
+}
 
 TEST_CASE("O4: a stop token withdraws a call") {
   stage on;

@@ -6,8 +6,10 @@
 #include <cordma/runtime/scope.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -401,4 +403,54 @@ TEST_CASE("O3: calls beyond the bounds wait their turn, or are told to come agai
         co_await fourth;
       },
       &p);
+}
+
+namespace {
+
+task<> keep_in(std::vector<std::unique_ptr<Request>>* at, Request r) {
+  at->push_back(std::make_unique<Request>(std::move(r)));
+  co_return;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "O2: where both sides hold all the requests they take, their answers still find a credit") {
+  constexpr std::uint32_t window = 5;
+  stage on;
+  on.play([](stage& s) -> task<> {
+    constexpr message_options tight{.eager_bytes = 1024, .credits = window + 1};
+    std::array<std::unique_ptr<Messages>, 2> messages;
+    messages[0] = std::make_unique<Messages>(s.client(), tight);
+    messages[1] = std::make_unique<Messages>(s.server(), tight);
+    std::array<std::unique_ptr<Requests>, 2> requests;
+    std::array<std::vector<std::unique_ptr<Request>>, 2> kept;
+    for (std::size_t i = 0; i < 2; ++i) {
+      requests[i] = std::make_unique<Requests>(*messages[i], request_options{.window = window});
+      requests[i]->serve(1, [at = &kept[i]](Request r) { return keep_in(at, std::move(r)); });
+    }
+    wire w = co_await connect_messages(s, *messages[0], *messages[1]);
+    const std::array<Endpoint*, 2> ends{&w.client, &w.server};
+    const std::array<MemoryRegion, 2> memory{client_memory(s, 8), server_memory(s, 8)};
+    std::deque<call_operation> calls;
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (std::uint32_t n = 0; n < window; ++n) {
+        calls.push_back(requests[i]->call(*ends[i], 1, memory[i]));
+        calls.back().start();
+      }
+    }
+    while (kept[0].size() < window || kept[1].size() < window) co_await moment(s);
+    for (int i = 0; i < 50; ++i) co_await moment(s);
+    // Their last credits, used by messages that cross, so that neither tells of the other's.
+    message_send_operation there = w.client.tag_send(7, memory[0]).start();
+    message_send_operation back = w.server.tag_send(7, memory[1]).start();
+    co_await there;
+    co_await back;
+    for (std::size_t i = 0; i < 2; ++i) co_await messages[i]->tag_recv(7, memory[i]);
+    for (auto& side : kept) {
+      for (auto& one : side) co_await one->respond();
+    }
+    for (call_operation& call : calls) co_await call;
+    for (auto& side : kept) side.clear();
+  });
 }

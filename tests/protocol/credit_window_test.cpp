@@ -109,3 +109,14 @@ TEST_CASE(
   CHECK_FALSE(credits.on_given(40'000));
   CHECK(credits.available() == 7);
 }
+
+TEST_CASE("N2: a peer that has used all it knows of is told of a single one that is back") {
+  receive_window window(8);
+  for (int i = 0; i < 7; ++i) REQUIRE(window.take());
+  window.give_back();
+  CHECK_FALSE(window.has_to_say());  // it knows of one more
+  REQUIRE(window.take());
+  CHECK(window.has_to_say());
+  CHECK(window.say() == 9);
+  CHECK_FALSE(window.has_to_say());
+}

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 using namespace cordma;
 
@@ -24,6 +26,32 @@ range seeds_under_test() {
   return {.first = std::stoull(asked), .count = count};
 }
 
+// Faults that so many seeds are to inject, and did not.
+std::string missing(const schedule::tally& sum) {
+  const transport::sim::fault_counters& f = sum.faults;
+  std::string out;
+  for (const auto& [count, what] : std::initializer_list<std::pair<std::uint64_t, const char*>>{
+           {f.delayed, "delay "},
+           {f.lost, "loss "},
+           {f.duplicated, "duplication "},
+           {f.reordered, "reordering "},
+           {f.partitioned, "partition "},
+           {f.overflowed, "full link "},
+           {f.full_adapters, "full adapter "},
+           {f.to_dead_hosts, "dead host "},
+           {f.stalls, "stall "},
+           {f.kills, "death "},
+           {f.failed_allocations, "failed allocation "},
+           {f.failed_requests, "failed request "},
+           {f.corrupted_completions, "corrupted completion "},
+           {sum.isolated, "isolation "},
+           {sum.one_way, "cut one way "},
+           {sum.waited, "full send queue "}}) {
+    if (count == 0) out += what;
+  }
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("random programs under random faults: nothing wrong, lost, doubled or hanging") {
@@ -35,8 +63,14 @@ TEST_CASE("random programs under random faults: nothing wrong, lost, doubled or 
     FAIL_CHECK("seed " << seed << ": " << complaint << "; CORDMA_TEST_SEEDS=" << seed
                        << " test_schedule replays it");
   }
+  if (sum.seeds >= 2000) CHECK(missing(sum).empty());
   MESSAGE(sum.seeds << " seeds, " << sum.connections << " connections (" << sum.broken
-                    << " broken), " << sum.messages << " messages (" << sum.canceled
-                    << " canceled, " << sum.truncated << " truncated), " << sum.bytes
-                    << " bytes of streams; faults: " << sum.faults.text());
+                    << " broken, " << sum.waited << " requests waited for a full queue), "
+                    << sum.messages << " messages (" << sum.canceled << " canceled, "
+                    << sum.truncated << " truncated, " << sum.by_endpoint
+                    << " received by an endpoint), " << sum.calls << " requests (" << sum.answered
+                    << " answered, " << sum.withdrawn << " withdrawn or late), " << sum.sessions
+                    << " sessions (asked " << sum.asked_again << " times again), " << sum.bytes
+                    << " bytes of streams; faults: " << sum.faults.text() << ", isolated "
+                    << sum.isolated << ", cut one way " << sum.one_way);
 }

@@ -1,21 +1,11 @@
-// A random program of messages and streams among simulated hosts, under a random schedule of faults: one seed
-// decides all of it.
+// A random program of messages, requests and streams among simulated hosts, under a random schedule of faults: one
+// seed decides all of it.
 #pragma once
 
-#include <support/stage.hpp>
-
-#include <cordma/net/messages.hpp>
-#include <cordma/net/stream.hpp>
 #include <cordma/net/transport/sim/sim.hpp>
-#include <cordma/runtime/scope.hpp>
 
-#include <array>
 #include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace cordma::schedule {
 
@@ -24,13 +14,21 @@ struct tally {
   std::uint64_t seeds = 0;
   std::uint64_t connections = 0;
   std::uint64_t broken = 0;  // of them
+  std::uint64_t waited = 0;  // requests that found their queue full
   std::uint64_t messages = 0;
   std::uint64_t canceled = 0;
   std::uint64_t truncated = 0;
-  std::uint64_t bytes = 0;  // of streams
+  std::uint64_t by_endpoint = 0;  // received there
+  std::uint64_t bytes = 0;        // of streams
+  std::uint64_t calls = 0;        // of every kind, those of sessions included
+  std::uint64_t answered = 0;     // of them, with a response or a receipt
+  std::uint64_t withdrawn = 0;    // canceled, late, or destroyed in flight
+  std::uint64_t asked_again = 0;  // by sessions
+  std::uint64_t sessions = 0;
+  std::uint64_t isolated = 0;  // hosts
+  std::uint64_t one_way = 0;   // cuts
   transport::sim::fault_counters faults;
 };
-void add(transport::sim::fault_counters& sum, const transport::sim::fault_counters& more) noexcept;
 
 // What was found wrong, first things first; empty: nothing.
 [[nodiscard]] std::string play(std::uint64_t seed, tally& sum);

@@ -166,7 +166,9 @@ time_point fabric::transmit(packet& p) noexcept {
     drop(p, fate::lost, faults.lost);
     return departure;
   }
-  time_point arrival = departure + o.delay + random_.up_to(o.jitter);
+  const duration late = random_.up_to(o.jitter);
+  faults.delayed += late > duration::zero() ? 1U : 0U;
+  time_point arrival = departure + o.delay + late;
   if (random_.chance(o.reorder)) {
     ++faults.reordered;
     arrival += random_.up_to(o.reorder_delay);

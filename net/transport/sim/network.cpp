@@ -22,6 +22,7 @@ void set_cut(fabric& net, std::uint32_t from, std::uint32_t to, bool cut) {
 
 std::string fault_counters::text() const {
   const std::pair<const char*, std::uint64_t> all[] = {
+      {"delayed", delayed},
       {"lost", lost},
       {"duplicated", duplicated},
       {"reordered", reordered},
@@ -30,6 +31,7 @@ std::string fault_counters::text() const {
       {"to dead hosts", to_dead_hosts},
       {"stalls", stalls},
       {"kills", kills},
+      {"full adapters", full_adapters},
       {"failed allocations", failed_allocations},
       {"failed requests", failed_requests},
       {"corrupted completions", corrupted_completions},

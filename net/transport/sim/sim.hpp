@@ -32,6 +32,7 @@ struct network_options {
 
 // Faults that were really injected: what a test prints, to show that it tested something.
 struct fault_counters {
+  std::uint64_t delayed = 0;  // packets that jitter made later
   std::uint64_t lost = 0;
   std::uint64_t duplicated = 0;
   std::uint64_t reordered = 0;
@@ -40,6 +41,7 @@ struct fault_counters {
   std::uint64_t to_dead_hosts = 0;  // packets from or to a host that was killed
   std::uint64_t stalls = 0;
   std::uint64_t kills = 0;
+  std::uint64_t full_adapters = 0;  // queue pairs refused at max_queue_pairs
   std::uint64_t failed_allocations = 0;
   std::uint64_t failed_requests = 0;
   std::uint64_t corrupted_completions = 0;

@@ -156,6 +156,7 @@ result<queue_pair_options> sim_adapter::admit(const queue_pair_options& asked) c
   const result<void> ours = check_shared(asked, *this);
   if (!ours) return ours.why();
   if (pairs_ >= c.max_queue_pairs) {
+    ++domain_->net_->faults.full_adapters;
     return failure{errc::full, "this adapter has its " + std::to_string(c.max_queue_pairs) +
                                    " queue pairs (network_options.max_queue_pairs)"};
   }

@@ -1,0 +1,131 @@
+// Sessions: calls to whichever of two hosts is there. They redirect to each other, by connections and by answers.
+#include "program.hpp"
+
+#include <cordma/runtime/stop.hpp>
+
+#include <stop_token>
+
+namespace cordma::schedule {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+task<> accept_all(world* w, session_at* s, std::size_t which) {
+  host_at& at = *s->servers[which];
+  while (!w->over) {
+    result<ConnectionRequest> request = co_await s->listeners[which].next().result();
+    if (!request) co_return;
+    if (!w->calm && w->chance.below(8) == 0) {
+      static_cast<void>(redirect(*request, s->addresses[1 - which]));
+      continue;
+    }
+    const connect_options o = options_of(*w, at.messages.get());
+    result<Endpoint> made = co_await request->accept(o).result();
+    if (made) s->accepted.push_back(std::move(*made));
+  }
+}
+
+task<> stop_after(std::stop_source source, duration time) {
+  co_await sleep_for(time);
+  source.request_stop();
+}
+
+task<> converse(session_at* s, const asked_request* a, const lent_memory* lent,
+                session_call_options o, std::size_t* bytes) {
+  const std::uint16_t method = method_of(*a);
+  if (a->how == manner::notify) {
+    co_await s->session->notify(method, lent->request, o);
+  } else if (a->how == manner::notify_acked) {
+    co_await s->session->notify_acked(method, lent->request, o);
+  } else {
+    const Response got = co_await s->session->call(method, lent->request, lent->room, o);
+    *bytes = got.bytes;
+  }
+}
+
+// With what it ended.
+task<errc> ask(world* w, session_at* s, asked_request a) {
+  if (a.how == manner::try_call) a.how = manner::call;
+  asked_request& it = note(*w, std::move(a));
+  const lent_memory lent = write_request(*w, *s->client_at, it);
+  session_call_options o;
+  if (it.timed) o.timeout = tick * (1 + w->chance.below(20'000));
+  o.idempotent = it.repeatable;
+  std::size_t bytes = 0;
+  errc code = errc::ok;
+  try {
+    task<> talk = converse(s, &it, &lent, o, &bytes);
+    if (it.withdrawn) {
+      std::stop_source source;
+      spawn(*w, "stop ", it.number, stop_after(source, tick * w->chance.below(5000)));
+      std::stop_token token = source.get_token();
+      co_await with_stop(token, std::move(talk));
+    } else {
+      co_await std::move(talk);
+    }
+  } catch (const error& e) {
+    code = e.condition();
+  }
+  if (!w->over) settle_request(*w, it, code, bytes, lent);
+  co_return code;
+}
+
+task<> ask_often(world* w, session_at* s) {
+  const std::uint64_t count = w->chance.below(20);
+  for (std::uint64_t i = 0; i < count && s->client_at->alive && !w->over; ++i) {
+    asked_request a = random_request(*w);
+    a.elsewhere = s->addresses[w->chance.below(2)];
+    a.repeatable = w->chance.below(2) == 0;
+    a.withdrawn = w->chance.below(8) == 0;
+    const errc end = co_await ask(w, s, std::move(a));
+    static_cast<void>(end);
+    co_await sleep_for(tick * w->chance.below(2000));
+  }
+}
+
+}  // namespace
+
+void make_session(world& w) {
+  test::dice& d = w.chance;
+  session_at& s = w.sessions.emplace_back();
+  s.number = w.sessions.size() - 1;
+  s.client_at = &w.hosts[d.below(w.hosts.size())];
+  for (std::size_t i = 0; i < s.servers.size(); ++i) {
+    s.servers[i] = &w.hosts[d.below(w.hosts.size())];
+    s.listeners[i] = s.servers[i]->worker->listen(s.servers[i]->name + ":0").value();
+    s.addresses[i] = s.listeners[i].bound().text();
+  }
+  session_options o;
+  o.endpoint = options_of(w, nullptr).endpoint;
+  o.first_pause = 1ms;
+  o.longest_pause = 20ms;
+  o.seed = w.seed;
+  host_at& from = *s.client_at;
+  s.session.emplace(*from.worker, *from.messages, *from.requests,
+                    std::vector<std::string>{s.addresses[0], s.addresses[1]}, o);
+  ++w.sum->sessions;
+}
+
+task<> use_session(world* w, session_at* s) {
+  for (std::size_t i = 0; i < s->servers.size(); ++i) w->receivers->spawn(accept_all(w, s, i));
+  task_context& me = co_await this_task();
+  scope callers(me);
+  const std::uint64_t several = 1 + w->chance.below(3);
+  for (std::uint64_t i = 0; i < several; ++i) callers.spawn(ask_often(w, s));
+  co_await callers.join();
+  while (!w->calm) co_await sleep_for(1ms);
+  const auto serves = [](const host_at* h) { return h->alive && h->sound; };
+  const bool somebody = serves(s->servers[0]) || serves(s->servers[1]);
+  asked_request last;
+  last.bytes = last.wanted = last.room = 4000;
+  last.repeatable = true;
+  if (!serves(s->client_at)) co_return;
+  const errc end = co_await ask(w, s, std::move(last));
+  if (somebody && !w->crowded && end != errc::ok)
+    w->wrong("a session finds nobody: " + std::string(name(end)));
+  w->sum->asked_again += s->session->counters().retries;
+  co_await s->session->close();
+}
+
+}  // namespace cordma::schedule
