@@ -148,7 +148,11 @@ task<> receive_messages(world* w, host_at* at) {
 
 task<> receive_at_endpoint(world* w, flow* f) {
   const MemoryRegion room = sure_memory(*w, *f->to, largest, access::remote_write);
-  while (!w->over && f->in->state() == endpoint_state::connected) {
+  const auto is_open = [f] {
+    const endpoint_state s = f->in->state();
+    return s == endpoint_state::connecting || s == endpoint_state::connected;
+  };
+  while (!w->over && is_open()) {
     const bool every = !f->to->one_by_one && w->chance.below(2) == 0;
     const Slice into = shortened(*w, room);
     const bool perhaps = w->chance.below(8) == 0;

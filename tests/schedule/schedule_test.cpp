@@ -64,13 +64,14 @@ TEST_CASE("random programs under random faults: nothing wrong, lost, doubled or 
                        << " test_schedule replays it");
   }
   if (sum.seeds >= 2000) CHECK(missing(sum).empty());
-  MESSAGE(sum.seeds << " seeds, " << sum.connections << " connections (" << sum.broken
-                    << " broken, " << sum.waited << " requests waited for a full queue), "
-                    << sum.messages << " messages (" << sum.canceled << " canceled, "
-                    << sum.truncated << " truncated, " << sum.by_endpoint
-                    << " received by an endpoint), " << sum.calls << " requests (" << sum.answered
-                    << " answered, " << sum.withdrawn << " withdrawn or late), " << sum.sessions
-                    << " sessions (asked " << sum.asked_again << " times again), " << sum.bytes
+  MESSAGE(sum.seeds << " seeds, " << sum.connections << " connections (" << sum.early
+                    << " used before, " << sum.broken << " broken, " << sum.waited
+                    << " requests waited for a full queue), " << sum.messages << " messages ("
+                    << sum.canceled << " canceled, " << sum.truncated << " truncated, "
+                    << sum.by_endpoint << " received by an endpoint), " << sum.calls
+                    << " requests (" << sum.answered << " answered, " << sum.withdrawn
+                    << " withdrawn or late), " << sum.sessions << " sessions (asked "
+                    << sum.asked_again << " times again), " << sum.bytes
                     << " bytes of streams; faults: " << sum.faults.text() << ", isolated "
                     << sum.isolated << ", cut one way " << sum.one_way);
 }

@@ -32,16 +32,14 @@ task<> accept(world* w, link* l, event* accepted) {
   accepted->set();
 }
 
-void begin_messages(world& w, link& l) {
-  l.flows[0].out = l.flows[1].in = &l.client;
-  l.flows[0].in = l.flows[1].out = &l.server;
-  for (flow& f : l.flows) {
-    w.receivers->spawn(receive_at_endpoint(&w, &f));
-    spawn(w, "messages ", f.number, send_messages(&w, &f, w.chance.below(60)));
-    const std::uint64_t callers = w.chance.below(4);
-    for (std::uint64_t i = 0; i < callers; ++i) {
-      spawn(w, "requests ", f.number, ask_requests(&w, &f, w.chance.below(15)));
-    }
+// At one end of the link: what goes out there, and what comes in.
+void begin_messages(world& w, Endpoint& end, flow& out, flow& in) {
+  out.out = in.in = &end;
+  w.receivers->spawn(receive_at_endpoint(&w, &in));
+  spawn(w, "messages ", out.number, send_messages(&w, &out, w.chance.below(60)));
+  const std::uint64_t callers = w.chance.below(4);
+  for (std::uint64_t i = 0; i < callers; ++i) {
+    spawn(w, "requests ", out.number, ask_requests(&w, &out, w.chance.below(15)));
   }
 }
 
@@ -50,14 +48,24 @@ task<> use(world* w, link* l) {
   event accepted;
   spawn(*w, "accept ", l->flows[0].number, accept(w, l, &accepted));
   const connect_options o = options_of(*w, l->stream ? nullptr : l->client_at->messages.get());
-  result<Endpoint> made =
-      co_await l->client_at->worker->connect(l->listener.bound().text(), o).result();
+  Worker& client = *l->client_at->worker;
+  const bool early = !l->stream && w->chance.below(2) == 0;
+  if (early) {
+    l->client = client.endpoint(l->listener.bound().text(), o).value();
+    ++w->sum->early;
+    begin_messages(*w, l->client, l->flows[0], l->flows[1]);
+  } else {
+    result<Endpoint> made = co_await client.connect(l->listener.bound().text(), o).result();
+    if (made) l->client = std::move(*made);
+  }
   co_await accepted.wait();
   ++w->sum->connections;
-  if (!made || !l->server) co_return;
-  l->client = std::move(*made);
+  if (!l->client || !l->server) co_return;
   l->connected = true;
-  if (!l->stream) co_return begin_messages(*w, *l);
+  if (!l->stream) {
+    if (!early) begin_messages(*w, l->client, l->flows[0], l->flows[1]);
+    co_return begin_messages(*w, l->server, l->flows[1], l->flows[0]);
+  }
   spawn(*w, "stream client ", l->flows[0].number, use_stream(w, l, true));
   spawn(*w, "stream server ", l->flows[0].number, use_stream(w, l, false));
 }

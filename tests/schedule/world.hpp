@@ -13,6 +13,7 @@ namespace cordma::schedule {
 struct tally {
   std::uint64_t seeds = 0;
   std::uint64_t connections = 0;
+  std::uint64_t early = 0;   // of them: used before they were there
   std::uint64_t broken = 0;  // of them
   std::uint64_t waited = 0;  // requests that found their queue full
   std::uint64_t messages = 0;
