@@ -293,8 +293,7 @@ const std::vector<attack>& bringing() {
       {"sends a part after the last one", errc::connection_aborted, not_asked_for,
        [](rogue* r) -> task<> {
          co_await begin_parts(r);
-         co_await say_part(r, 7, 8000);
-         co_await say_part(r, 7, 8000);
+         for (int i = 0; i < 2; ++i) co_await say_part(r, 7, 8000);
          co_await say_part(r, 7, 4000);
          co_await until_heard(r, frame_kind::done);
          co_await say_part(r, 7, 1);
