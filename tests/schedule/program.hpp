@@ -131,7 +131,8 @@ struct world {
   virtual_clock time;
   reactor loop;
   std::optional<transport::sim::network> net;
-  bool crowded = false;  // adapters have few queue pairs
+  std::vector<std::unique_ptr<std::byte[]>> rooms;  // of regions: outlive all that may write there
+  bool crowded = false;                             // adapters have few queue pairs
   std::deque<asked_request> asked;
   bool calm = false;  // no fault comes any more, and handlers behave
   bool over = false;

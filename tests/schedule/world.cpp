@@ -191,7 +191,8 @@ void spawn(world& w, const char* what, std::uint64_t number, task<> body) {
 
 MemoryRegion memory(world& w, host_at& at, std::size_t bytes, access right) {
   const access rights = w.chance.below(2) == 0 ? access::local_write : access::local_write | right;
-  return at.context->allocate(bytes, rights).value();
+  w.rooms.push_back(std::make_unique<std::byte[]>(bytes));
+  return at.context->register_memory({w.rooms.back().get(), bytes}, rights).value();
 }
 
 MemoryRegion sure_memory(world& w, host_at& at, std::size_t bytes, access right) {
