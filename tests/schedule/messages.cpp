@@ -147,7 +147,12 @@ task<> receive_messages(world* w, host_at* at) {
 }
 
 task<> receive_at_endpoint(world* w, flow* f) {
-  const MemoryRegion room = sure_memory(*w, *f->to, largest, access::remote_write);
+  MemoryRegion room;
+  try {
+    room = sure_memory(*w, *f->to, largest, access::remote_write);
+  } catch (const error&) {  // of a host that was killed; it is not to end the other receivers
+    co_return;
+  }
   const auto is_open = [f] {
     const endpoint_state s = f->in->state();
     return s == endpoint_state::connecting || s == endpoint_state::connected;
