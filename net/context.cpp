@@ -27,10 +27,19 @@ result<std::shared_ptr<transport::domain>> make(kind k, const context_options& o
   switch (k) {
     case kind::shm: return transport::make_shm(options.shm);
     case kind::tcp: return transport::make_tcp(options.tcp);
-    case kind::verbs: return transport::make_verbs(options.verbs);
-    case kind::sim: break;  // settings have refused it
+    case kind::verbs: break;  // see make_verbs()
+    case kind::sim: break;    // settings have refused it
   }
   return failure{errc::not_supported, "there is no such transport"};
+}
+
+result<std::shared_ptr<transport::domain>> make_verbs(const context_options& options,
+                                                      detail::context_core& core) {
+  result<std::vector<std::shared_ptr<transport::domain>>> all =
+      transport::make_verbs_with_rails(options.verbs);
+  if (!all) return all.why();
+  core.rail_domains.insert(core.rail_domains.end(), all->begin() + 1, all->end());
+  return std::move(all->front());
 }
 
 // " with shm.directory = /x (environment CORDMA_SHM_DIRECTORY)"; empty where nobody set anything.
@@ -63,7 +72,8 @@ void add_domains(detail::context_core& core, const context_options& options) {
   const bool by_name = !wanted.empty();
   if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
   for (kind k : wanted) {
-    result<std::shared_ptr<transport::domain>> d = make(k, options);
+    result<std::shared_ptr<transport::domain>> d =
+        k == kind::verbs ? make_verbs(options, core) : make(k, options);
     if (d) {
       core.domains.push_back(std::move(*d));
       continue;
@@ -90,6 +100,12 @@ result<void> register_everywhere(detail::region_core& region) {
     const result<transport::memory_keys> keys = d->register_memory(region.range);
     if (!keys) return keys.why();
     region.keys[k] = *keys;
+  }
+  std::size_t place = transport::kind_count;
+  for (const auto& d : region.context->rail_domains) {
+    const result<transport::memory_keys> keys = d->register_memory(region.range);
+    if (!keys) return keys.why();
+    region.keys[place++] = *keys;
   }
   return {};
 }
@@ -188,7 +204,8 @@ result<std::vector<kind>> parse_transports(std::string_view text) {
 
 Context::Context(const context_options& from_code)
     : core_(std::make_shared<detail::context_core>()) {
-  if (std::ranges::count(from_code.domains, nullptr) != 0) {
+  if (std::ranges::count(from_code.domains, nullptr) != 0 ||
+      std::ranges::count(from_code.rail_domains, nullptr) != 0) {
     throw_error({errc::invalid_value,
                  "context_options::domains has a null pointer in it: leave out what there is not"});
   }
@@ -197,11 +214,17 @@ Context::Context(const context_options& from_code)
   core_->configuration = configured.effective();
   core_->configuration_warnings = configured.warnings();
   core_->domains = options.domains;
+  core_->rail_domains = options.rail_domains;
   const bool as_handed_in = from_code.transports.empty() && !options.domains.empty();
   if (!as_handed_in) add_domains(*core_, options);
   require_one_of_each(core_->domains);
   if (core_->domains.empty()) {
     throw_error({errc::not_supported, "no transport can be used on this machine"});
+  }
+  if (core_->rail_domains.size() > detail::most_rail_domains) {
+    throw_error({errc::invalid_value, std::to_string(core_->rail_domains.size()) +
+                                          " devices for rails: a Context has " +
+                                          std::to_string(detail::most_rail_domains) + " at most"});
   }
 }
 

@@ -30,6 +30,9 @@ struct context_options {
   std::vector<transport::kind> transports;
   // Further domains, preferred above the rest: a simulated host (sim.hpp), for instance.
   std::vector<std::shared_ptr<transport::domain>> domains;
+  // More devices of the transports above: they carry rails of Messages (message_options::rails) and nothing else.
+  // What verbs.rails asks for comes behind them. At most 7.
+  std::vector<std::shared_ptr<transport::domain>> rail_domains;
   transport::shm_options shm;
   transport::tcp_options tcp;
   transport::verbs_options verbs;

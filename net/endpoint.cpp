@@ -1,7 +1,7 @@
 #include <cordma/net/endpoint.hpp>
 
 #include <cordma/net/connect.hpp>
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/detail/message_core.hpp>
 
 namespace cordma {
 
@@ -244,7 +244,10 @@ const failure* Endpoint::first_cause() const noexcept { return core_->cause.get(
 const endpoint_options& Endpoint::actual() const noexcept { return core_->granted; }
 std::vector<transport::property> Endpoint::properties() const {
   if (core_->pair == nullptr) return {};
-  return core_->pair->properties();
+  std::vector<transport::property> all = core_->pair->properties();
+  const bool open = core_->state != endpoint_state::closed;
+  if (core_->peer != nullptr && open) core_->peer->describe(all);
+  return all;
 }
 result<transport::queue_pair_state> Endpoint::debug_state() const {
   if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;

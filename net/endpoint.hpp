@@ -203,7 +203,9 @@ class Endpoint : public user_data_holder {
 
   // What was granted, which may be more than was asked for.
   [[nodiscard]] const endpoint_options& actual() const noexcept;
-  // What else was agreed to, in the transport's own words ("path_mtu", "1024"); empty once closed.
+  // What else was agreed to, in the transport's own words ("path_mtu", "1024"); empty once closed. Of one that
+  // carries messages also "rails", how many connections they come by now, and of each, as "rail_1_device" and
+  // "rail_1_bytes", what it goes by and how much of long messages has come by it.
   [[nodiscard]] std::vector<transport::property> properties() const;
   [[nodiscard]] transport::kind transport() const noexcept;
   // The state of its queue pair, asked from the device. Errors: not_supported (everywhere but on verbs),

@@ -26,6 +26,11 @@ region_core::~region_core() {
       const auto k = static_cast<std::size_t>(d->caps().transport);
       if (keys[k].lkey != 0) d->deregister_memory(keys[k].lkey);
     }
+    std::size_t place = transport::kind_count;
+    for (const auto& d : context->rail_domains) {
+      if (keys[place].lkey != 0) d->deregister_memory(keys[place].lkey);
+      ++place;
+    }
   }
   if (owns_memory) {
     ::munmap(range.addr, mapped_bytes);

@@ -36,6 +36,11 @@ struct message_options {
   // where the receive's memory has access::remote_write (never on shm); else it is sent piece by piece.
   std::uint32_t eager_bytes = 8192;
   std::uint32_t credits = 32;  // messages of one peer that nobody has asked for; then it waits
+  // By how many connections long messages are read, the Endpoint's own included, 8 at most; the lesser of what both
+  // sides say. 0: by one for each device that both Contexts have for the transport (verbs_options::rails). A message
+  // is shared out in proportion to the devices' rates, no part below 64 KiB. The others than the Endpoint's own are
+  // made behind it and end with it; one that cannot be made, or ends before, is done without.
+  std::uint32_t rails = 0;
 };
 
 // What a tagged receive got.

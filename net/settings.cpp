@@ -148,6 +148,9 @@ void settings::declare_verbs() {
                         {{text_of(calls::automatic), calls::automatic},
                          {text_of(calls::extended), calls::extended},
                          {text_of(calls::plain), calls::plain}});
+  verbs_rails_ =
+      table_.add_number("verbs.rails", initial.rails,
+                        "ports of RDMA devices; those behind the first carry long messages", 1, 8);
   verbs_relaxed_ordering_ =
       table_.add_flag("verbs.relaxed_ordering", initial.relaxed_ordering,
                       "let the device reorder its writes to registered memory");
@@ -187,6 +190,7 @@ void settings::take_from_code() {
   take("verbs.cq_entries", o.cq_entries);
   take("verbs.cq_limit", o.cq_limit);
   take("verbs.calls", o.calls);
+  take("verbs.rails", o.rails);
   take("verbs.relaxed_ordering", o.relaxed_ordering);
 }
 
@@ -207,6 +211,7 @@ transport::verbs_options settings::verbs() const {
   o.cq_entries = static_cast<std::uint32_t>(table_.get(verbs_cq_entries_));
   o.cq_limit = static_cast<std::uint32_t>(table_.get(verbs_cq_limit_));
   o.calls = table_.get(verbs_calls_);
+  o.rails = static_cast<std::uint8_t>(table_.get(verbs_rails_));
   o.relaxed_ordering = table_.get(verbs_relaxed_ordering_);
   o.pd = code_.verbs.pd;  // a pointer: nobody else can name it
   return o;

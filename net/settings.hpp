@@ -59,6 +59,7 @@ class settings {
   config_key<std::uint64_t> verbs_cq_entries_;
   config_key<std::uint64_t> verbs_cq_limit_;
   config_key<transport::verbs_calls> verbs_calls_;
+  config_key<std::uint64_t> verbs_rails_;
   config_key<bool> verbs_relaxed_ordering_;
 };
 

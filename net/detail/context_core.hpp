@@ -14,6 +14,8 @@ namespace cordma::detail {
 
 struct context_core {
   std::vector<std::shared_ptr<transport::domain>> domains;
+  // Further devices of some of those transports, for rails of messages and nothing else.
+  std::vector<std::shared_ptr<transport::domain>> rail_domains;
   // Transports that were wanted and could not be had, with the reason.
   std::vector<std::pair<transport::kind, failure>> missing;
   std::vector<config_entry> configuration;

@@ -19,6 +19,13 @@ constexpr std::uint32_t first_entries = 1024;  // more of them only when they ar
 frame_port::frame_port(message_core& of, worker_core& at, adapter_poller& over)
     : core(&of), worker(&at), via(&over) {
   kind = static_cast<std::size_t>(over.domain().caps().transport);
+  devices.push_back({.via = &over, .place = kind});
+  std::size_t place = transport::kind_count;
+  for (const std::unique_ptr<adapter_poller>& a : at.rail_adapters()) {
+    const bool same = a->domain().caps().transport == over.domain().caps().transport;
+    if (same) devices.push_back({.via = a.get(), .place = place});
+    ++place;
+  }
 }
 
 result<void> frame_port::make() {
@@ -207,12 +214,14 @@ bool frame_port::has_entry() noexcept {
   return free_entries != nullptr;
 }
 
-frame_entry& frame_port::take_entry(peer_core& peer, frame_entry::use what) noexcept {
+frame_entry& frame_port::take_entry(peer_core& peer, frame_entry::use what,
+                                    rail_core* over) noexcept {
   frame_entry& e = *free_entries;
   free_entries = e.next_free;
   e.what = what;
   e.peer = &peer;
-  --peer.free_sends;
+  e.over = over;
+  --(over == nullptr ? peer.free_sends : over->free_sends);
   return e;
 }
 
@@ -223,7 +232,7 @@ void frame_port::release(frame_entry& e) noexcept {
   e.reads_for = nullptr;
   e.part_of = nullptr;
   e.what = frame_entry::use::free;
-  ++e.peer->free_sends;
+  ++(e.over == nullptr ? e.peer->free_sends : e.over->free_sends);
   e.next_free = std::exchange(free_entries, &e);
 }
 
@@ -236,11 +245,14 @@ void frame_port::on_sent(frame_entry& e, const transport::completion& c) noexcep
   peers.for_each([](peer_core& each) { each.pump(); });
 }
 
-void frame_port::flush(peer_core& peer) noexcept {
+void frame_port::flush(peer_core& peer, const rail_core* only) noexcept {
   transport::completion flushed;
   flushed.status = transport::wc_status::wr_flush_err;
-  for (frame_entry* const e : entries) {
-    if (e->what != frame_entry::use::free && e->peer == &peer) on_sent(*e, flushed);
+  // There may be more of them afterwards: others go on.
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    frame_entry& e = *entries[i];
+    if (e.what == frame_entry::use::free || e.peer != &peer) continue;
+    if (only == nullptr || e.over == only) on_sent(e, flushed);
   }
 }
 

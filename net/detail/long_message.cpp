@@ -1,4 +1,4 @@
-// Long messages: announced, and once they are wanted read by their receiver; those that lie in memory which the
+// Long messages: announced, and once they are wanted read by their receiver (rails.cpp); those that lie in memory which the
 // peer may not read are written there, or sent piece by piece.
 #include <cordma/net/detail/message_core.hpp>
 
@@ -16,8 +16,15 @@ namespace {
 
 constexpr std::uint32_t offer_index = 1023;  // bits of an offer's number; the others count
 static_assert(protocol::most_offers <= offer_index + 1);
-// Of one request: devices take less at a time than messages may be long.
-constexpr std::uint64_t longest_request = 1U << 30;
+
+// Of so many devices at most: an offer goes in one entry, behind a head and the header of its message.
+std::uint16_t keys_that_fit(std::size_t parts, std::size_t header, std::size_t devices) noexcept {
+  std::size_t keys = devices;
+  const std::size_t room = frame_entry::bytes - protocol::head_bytes - header;
+  while (keys > 1 && protocol::bytes_of_offer(parts, keys) > room) --keys;
+  return static_cast<std::uint16_t>(keys);
+}
+
 // Frames that may be on their way to a fetch. They take no credit; each is copied and let go at once.
 constexpr std::uint64_t parts_ahead = 16;
 
@@ -68,11 +75,14 @@ void peer_core::post_offer(message_send& op) noexcept {
   if (o == nullptr) return op.fail(errc::no_memory);
   protocol::offer what{.total = op.total_, .number = o->number, .parts = 0};
   if (readable(op)) {
+    what.keys = keys_that_fit(op.count_, op.header_.size(), agreed.devices);
     for (; what.parts < op.count_; ++what.parts) {
       const Slice& s = op.slices_[what.parts];
-      what.part[what.parts] = {.addr = reinterpret_cast<std::uintptr_t>(s.data()),
-                               .rkey = s.region()->keys[port->kind].rkey,
-                               .bytes = s.size()};
+      protocol::offer_part& part = what.part[what.parts];
+      part = {.addr = reinterpret_cast<std::uintptr_t>(s.data()), .bytes = s.size()};
+      for (std::size_t k = 0; k < what.keys; ++k) {
+        part.rkeys[k] = s.region()->keys[port->devices[k].place].rkey;
+      }
     }
   } else {
     o->sends = op.count_;
@@ -237,6 +247,7 @@ void peer_core::start_fetch(message_segment& s, message_receive& op) noexcept {
   f->way = s.what.parts != 0 ? fetch::by::reads
            : writable(*f)    ? fetch::by::writes
                              : fetch::by::parts;
+  if (f->way == fetch::by::reads) plan(*f);
   op.fetch_ = f;
   op.set_phase(operation_base::phase::posted);
   fetches.push_back(*f);
@@ -258,35 +269,6 @@ void peer_core::go_on(fetch& f) noexcept {
   } else {
     ask_on(f);
   }
-}
-
-void peer_core::read_on(fetch& f) noexcept {
-  endpoint_core& e = *endpoint;
-  f.reading = true;
-  while (f.asked < f.wanted && !f.broken && e.pair != nullptr && has_place()) {
-    const protocol::offer_part& part = f.from.part[f.part];
-    const std::uint64_t n = std::min(
-        {part.bytes - f.in_part, f.wanted - f.asked, longest_request, e.caps->max_message});
-    const transport::segment into{f.into.data() + f.asked, static_cast<std::uint32_t>(n),
-                                  f.into.region()->keys[port->kind].lkey};
-    frame_entry& entry = port->take_entry(*this, frame_entry::use::read);
-    entry.reads_for = &f;
-    transport::send_request request{.op = transport::opcode::read,
-                                    .segment_count = 1,
-                                    .segments = &into,
-                                    .remote_addr = part.addr + f.in_part,
-                                    .rkey = part.rkey};
-    f.asked += n;
-    f.in_part += n;
-    if (f.in_part == part.bytes) {
-      ++f.part;
-      f.in_part = 0;
-    }
-    ++f.reads;
-    post(entry, request);
-  }
-  f.reading = false;
-  f.settle();
 }
 
 // Asks for more of it when half of what may be on its way has come.
@@ -336,18 +318,15 @@ void peer_core::on_wrote(std::uint32_t number) noexcept {
   f->settle();
 }
 
-void fetch::read_done(const transport::completion& c) noexcept {
-  if (c.status != wc_status::success && !broken) {
-    broken.emplace(c.status == wc_status::wr_flush_err ? peer->endpoint->flushed("tag_recv")
-                                                       : failure(transport::to_errc(c.status)));
-  }
-  settle();
+bool fetch::all_here() const noexcept {
+  if (way != by::reads) return asked == wanted && got == wanted;
+  const auto here = [](const fetch_piece& p) { return p.begin == p.end; };
+  return std::ranges::all_of(std::span(pieces).first(piece_count), here);
 }
 
 // Ends it, where nothing of it is in flight and there is no more to come.
 void fetch::settle() noexcept {
-  const bool all_here = asked == wanted && (way == by::reads || got == wanted);
-  if (reading || reads != 0 || (!all_here && !broken)) return;
+  if (reading || reads != 0 || (!broken && !all_here())) return;
   peer_core& from_peer = *peer;
   message_receive* const done = std::exchange(op, nullptr);
   const bool truncated = wanted < from.total;

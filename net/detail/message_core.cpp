@@ -27,6 +27,7 @@ message_core::message_core(Worker& worker, const message_options& o)
   require_within("message_options::eager_bytes", o.eager_bytes, protocol::least_eager_bytes,
                  protocol::most_eager_bytes);
   require_within("message_options::credits", o.credits, 1, protocol::most_credits);
+  require_within("message_options::rails", o.rails, 0, protocol::most_rails);
 }
 
 message_core::~message_core() {
@@ -113,8 +114,8 @@ void message_core::release(fetch& f) noexcept {
   f.keeps = MemoryRegion();
   f.broken.reset();
   f.op = nullptr;
-  f.asked = f.got = f.in_part = 0;
-  f.part = 0;
+  f.asked = f.got = 0;
+  f.piece_count = 0;
   f.next_free = std::exchange(free_fetches, &f);
 }
 

@@ -17,13 +17,18 @@
 namespace cordma::detail {
 
 class request_call;
+struct frame_entry;
 struct frame_port;
+struct rail_core;
 struct request_core;
 struct request_peer;
 
 // request_peer.cpp: active messages that are the library's own, and the end of who spoke them.
 void on_request_message(request_core& core, peer_core& from, ActiveMessage message) noexcept;
 void on_requests_end(request_peer& peer) noexcept;
+
+// Bytes of one read or write: devices take less at a time than messages may be long.
+inline constexpr std::uint64_t longest_request = 1U << 30;
 
 // Room for one frame that comes: posted, held by whoever has not asked for it yet, or free.
 struct message_segment : list_node {
@@ -83,6 +88,17 @@ struct open_offer : list_node {
   std::array<region_core*, most_message_slices> pins{};
 };
 
+// What one rail reads of a message: its bytes from `begin` to `end` are not here yet.
+struct fetch_piece {
+  std::uint64_t begin = 0;
+  std::uint64_t at = 0;  // up to here they are asked for
+  std::uint64_t end = 0;
+  std::uint32_t reads = 0;  // in flight
+  std::uint8_t rail = 0;
+  bool again =
+      false;  // a read failed, and its rail with it: all that is not here is to be read once more
+};
+
 // A message that the peer has announced and that is wanted.
 struct fetch : list_node {
   enum class by : std::uint8_t {
@@ -91,7 +107,11 @@ struct fetch : list_node {
     parts,   // frames of it
   };
   void settle() noexcept;
-  void read_done(const transport::completion& c) noexcept;
+  void read_done(const frame_entry& e, const transport::completion& c) noexcept;
+  [[nodiscard]] bool all_here() const noexcept;
+  [[nodiscard]] std::span<fetch_piece> all_pieces() noexcept {
+    return std::span(pieces).first(piece_count);
+  }
 
   peer_core* peer = nullptr;
   message_receive* op = nullptr;  // null: destroyed meanwhile
@@ -100,13 +120,13 @@ struct fetch : list_node {
   Slice into;
   MemoryRegion keeps;        // where the receive was destroyed
   std::uint64_t wanted = 0;  // bytes: what fits
-  std::uint64_t asked = 0;   // read, being read, or asked for
-  std::uint64_t got = 0;     // of what is sent
+  std::uint64_t asked = 0;   // of what is written or sent
+  std::uint64_t got = 0;     // likewise
   by way = by::reads;
-  std::uint16_t part = 0;  // where `asked` ends
-  std::uint64_t in_part = 0;
-  std::uint32_t reads = 0;  // in flight
-  bool reading = false;     // in read_on(): it finishes there
+  std::uint8_t piece_count = 0;
+  std::array<fetch_piece, protocol::most_rails> pieces;  // of what is read
+  std::uint32_t reads = 0;                               // in flight
+  bool reading = false;                                  // in read_on(): it finishes there
   std::optional<failure> broken;
   fetch* next_free = nullptr;
 };
@@ -124,8 +144,45 @@ struct frame_entry {
   peer_core* peer = nullptr;
   message_send* op = nullptr;  // null: destroyed meanwhile, or none
   fetch* reads_for = nullptr;
+  rail_core* over = nullptr;  // of a read that goes over another connection than its peer's own
+  std::uint8_t piece = 0;     // of a read
+  std::uint32_t length = 0;   // likewise
   open_offer* part_of = nullptr;
   std::array<region_core*, most_message_slices> pins{};
+};
+
+// By which rails go, and where a region has the keys for it.
+struct rail_device {
+  adapter_poller* via;
+  std::size_t place;
+};
+
+// One more connection to a peer, on which parts of its long messages are read. Its end is no error.
+struct rail_core {
+  // Where it cannot be made there is no link.
+  rail_core(peer_core& of, std::uint32_t number) noexcept;
+  ~rail_core();
+  rail_core(const rail_core&) = delete;
+  rail_core& operator=(const rail_core&) = delete;
+
+  [[nodiscard]] bool usable() const noexcept;
+  // What the peer said of its side. connection_aborted, unsupported_version: that is no descriptor.
+  [[nodiscard]] result<void> connect(std::span<const std::byte> peer_descriptor) noexcept;
+  void close(const failure& why) noexcept;
+  // The link has ended.
+  void on_end() noexcept;
+  void on_pair_gone() noexcept;
+  [[nodiscard]] result<void> make(const transport::queue_pair_options& like);
+
+  static constexpr std::uint32_t sends = 16;  // places in its send queue
+  peer_core* peer;
+  std::uint32_t device;
+  std::unique_ptr<endpoint_core> link;
+  std::vector<std::byte> descriptor;
+  std::uint32_t free_sends = 0;
+  std::uint64_t bytes = 0;  // that came by it
+  bool heard = false;       // the peer's descriptor
+  bool failed = false;      // a read
 };
 
 // Frames over one transport.
@@ -154,10 +211,11 @@ struct frame_port final : completion_sink {
   // The same, and its peer's credit goes back, where that is there.
   static void let_go(message_segment& s) noexcept;
   // REQUIRES that its peer has_place().
-  [[nodiscard]] frame_entry& take_entry(peer_core& peer, frame_entry::use what) noexcept;
+  [[nodiscard]] frame_entry& take_entry(peer_core& peer, frame_entry::use what,
+                                        rail_core* over = nullptr) noexcept;
   void release(frame_entry& e) noexcept;
-  // The queue pair of that peer is gone: what it had in flight ends.
-  void flush(peer_core& peer) noexcept;
+  // The queue pair of that rail is gone, or all of that peer: what it had in flight ends.
+  void flush(peer_core& peer, const rail_core* only = nullptr) noexcept;
 
   [[nodiscard]] std::uint64_t id_of(std::uint32_t index) const noexcept {
     return (std::uint64_t{id_type_sink} << 56) | (std::uint64_t{sink_number} << 32) | index;
@@ -179,6 +237,7 @@ struct frame_port final : completion_sink {
   std::vector<std::unique_ptr<message_segment[]>> segment_chunks;
   std::vector<std::unique_ptr<frame_entry[]>> entry_chunks;
   std::vector<MemoryRegion> memory;
+  std::vector<rail_device> devices;  // the first is `via`
   list<peer_core> peers;
 };
 
@@ -203,8 +262,12 @@ struct peer_core : list_node {
   void on_handle_gone() noexcept;
   // The Messages are gone.
   void on_port_gone() noexcept;
+  // The endpoint's queue pair is gone: so are those of the rails.
+  void on_pair_gone() noexcept;
   [[nodiscard]] bool idle() const noexcept;
   [[nodiscard]] Endpoint* handle() const noexcept;
+  // Of the rails, for Endpoint::properties().
+  void describe(std::vector<transport::property>& out) const;
 
   // A message of it is let go: its credit goes back.
   void let_go(message_segment& s) noexcept;
@@ -232,10 +295,15 @@ struct peer_core : list_node {
   std::uint32_t open_offers = 0;
   std::uint32_t next_offer = 0;
   std::uint32_t announced = 0;  // by the peer, and not answered: `dones` has room for them
-  std::vector<protocol::done_word> dones;  // that are due
-  request_peer* requests = nullptr;        // once it spoke any
+  std::vector<protocol::done_word> dones;         // that are due
+  request_peer* requests = nullptr;               // once it spoke any
+  protocol::agreed_rails agreed;                  // once `theirs` is there
+  std::vector<std::unique_ptr<rail_core>> rails;  // from number 1 on
+  std::uint32_t rails_said = 0;
+  std::uint64_t bytes_read = 0;  // of long messages, on the endpoint's own connection
 
  private:
+  [[nodiscard]] protocol::hello own_hello() const noexcept;
   void on_hello(const message_segment& s) noexcept;
   void on_tagged(message_segment& s) noexcept;
   void on_active(message_segment& s) noexcept;
@@ -271,10 +339,25 @@ struct peer_core : list_node {
   // announced by the peer
   [[nodiscard]] bool writable(const fetch& f) const noexcept;
   void go_on(fetch& f) noexcept;
-  void read_on(fetch& f) noexcept;
   void ask_on(fetch& f) noexcept;
   void on_part(std::uint32_t number, std::span<const std::byte> bytes) noexcept;
   void on_wrote(std::uint32_t number) noexcept;
+
+  // rails.cpp
+  void make_rails() noexcept;
+  void say_rails() noexcept;
+  void on_rail(std::uint64_t number, std::span<const std::byte> descriptor) noexcept;
+  [[nodiscard]] rail_core* rail(std::size_t number) const noexcept {
+    return number == 0 ? nullptr : rails[number - 1].get();
+  }
+  // For reads of a message.
+  [[nodiscard]] bool usable(std::size_t number, const protocol::offer& from) const noexcept;
+  [[nodiscard]] std::size_t rail_after(std::size_t number,
+                                       const protocol::offer& from) const noexcept;
+  void plan(fetch& f) noexcept;
+  void read_on(fetch& f) noexcept;
+  void read_piece(fetch& f, std::uint8_t index) noexcept;
+  void post_read(fetch& f, std::uint8_t index) noexcept;
 };
 
 [[nodiscard]] failure breach(const char* what);

@@ -141,16 +141,18 @@ void peer_core::post_frame(frame_entry& entry, const frame_head& head, std::size
 
 void peer_core::post(frame_entry& entry, transport::send_request& request) noexcept {
   endpoint_core& e = *endpoint;
+  const bool on_own = entry.over == nullptr;
+  transport::queue_pair& pair = on_own ? *e.pair : *entry.over->link->pair;
   request.id = port->id_of(entry.index | frame_port::is_send);
   ++e.counters.sends;
-  if (e.batches != 0) {
+  if (e.batches != 0 && on_own) {
     request.flags |= transport::post_flag::more;
     ++e.unrung;
   } else {
     ++e.counters.rings;
   }
   transport::completion now;
-  if (e.pair->post_send(request, now) == transport::posted::done) {
+  if (pair.post_send(request, now) == transport::posted::done) {
     ++e.counters.immediate;
     on_sent(entry, now);
   } else {
@@ -158,20 +160,28 @@ void peer_core::post(frame_entry& entry, transport::send_request& request) noexc
   }
 }
 
+protocol::hello peer_core::own_hello() const noexcept {
+  const message_options& o = port->core->options;
+  return {.eager_bytes = o.eager_bytes,
+          .credits = o.credits,
+          .offers = most_offers,
+          .rails = o.rails,
+          .devices = static_cast<std::uint32_t>(port->devices.size())};
+}
+
 void peer_core::say_control() noexcept {
   if (!hello_said && has_place()) {
     hello_said = true;
     frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
-    protocol::encode(protocol::hello{.eager_bytes = port->core->options.eager_bytes,
-                                     .credits = port->core->options.credits,
-                                     .offers = most_offers},
-                     std::span<std::byte, protocol::hello_bytes>(entry.data + protocol::head_bytes,
-                                                                 protocol::hello_bytes));
+    protocol::encode(own_hello(), std::span<std::byte, protocol::hello_bytes>(
+                                      entry.data + protocol::head_bytes, protocol::hello_bytes));
     post_frame(
         entry,
         {.kind = frame_kind::hello, .body = protocol::hello_bytes, .word = protocol::frame_version},
         protocol::head_bytes + protocol::hello_bytes, {});
   }
+  if (rails_said != rails.size()) [[unlikely]]
+    say_rails();
   while (!dones.empty() && has_place()) {
     --announced;
     const protocol::done_word word = dones.front();
@@ -203,14 +213,14 @@ void peer_core::on_connected() noexcept { pump(); }
 
 void peer_core::on_sent(frame_entry& entry, const transport::completion& c) noexcept {
   message_send* const op = std::exchange(entry.op, nullptr);
-  fetch* const reads_for = entry.reads_for;
   open_offer* const part_of = entry.part_of;
   const frame_entry::use what = entry.what;
-  port->release(entry);
   if (what == frame_entry::use::read) {
-    --reads_for->reads;
-    return reads_for->read_done(c);
+    const frame_entry read = entry;
+    port->release(entry);
+    return read.reads_for->read_done(read, c);
   }
+  port->release(entry);
   if (what == frame_entry::use::part) return part_sent(*part_of);
   if (op == nullptr) return;
   op->entry_ = message_send::nowhere;
@@ -242,6 +252,8 @@ void peer_core::on_hello(const message_segment& s) noexcept {
   if (!said) return fail(said.why());
   theirs = *said;
   credits.emplace(static_cast<std::uint16_t>(said->credits));
+  agreed = protocol::agree(own_hello(), *said);
+  if (agreed.rails > 1) make_rails();
 }
 
 void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {
@@ -296,6 +308,7 @@ void peer_core::on_answer(const message_segment& s) noexcept {
     }
     case frame_kind::part: return on_part(number, s.body());
     case frame_kind::wrote: return on_wrote(number);
+    case frame_kind::rail: return on_rail(s.head.word, s.body());
     default: return;
   }
 }
@@ -303,6 +316,7 @@ void peer_core::on_answer(const message_segment& s) noexcept {
 result<void> peer_core::on_announced(message_segment& s) {
   result<protocol::offer> what = protocol::decode_offer(s.body());
   if (!what) return what.why();
+  if (what->keys > agreed.devices) return breach("keys of devices that were not agreed on");
   if (announced == most_offers) return breach("more announced messages than it may");
   try {
     if (dones.capacity() == announced) dones.reserve(std::max(2 * announced, 4U));
@@ -350,6 +364,7 @@ void peer_core::on_end() noexcept {
     if (!f.broken) f.broken.emplace(endpoint->flushed("tag_recv"));
     f.settle();
   });
+  for (const std::unique_ptr<rail_core>& r : rails) r->close(endpoint->flushed("rail"));
   dones.clear();
   if (requests != nullptr) on_requests_end(*requests);
   if (port == nullptr) return;

@@ -11,6 +11,7 @@
 namespace cordma::detail {
 
 struct context_core;
+inline constexpr std::size_t most_rail_domains = 7;
 
 // Reference-counted by MemoryRegion handles, pools, and operations destroyed in flight.
 struct region_core {
@@ -19,7 +20,8 @@ struct region_core {
   transport::memory_range range;
   bool owns_memory = false;  // a memfd mapping of ours, rather than the user's memory
   std::size_t mapped_bytes = 0;
-  std::array<transport::memory_keys, transport::kind_count> keys{};  // lkey 0: not registered there
+  // By transport, and behind them by place in context_core::rail_domains. lkey 0: not registered there.
+  std::array<transport::memory_keys, transport::kind_count + most_rail_domains> keys{};
 
   ~region_core();
 };

@@ -32,21 +32,34 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
       anchor_(std::make_shared<worker_anchor>(worker_anchor{this})),
       home_(home) {
   grow();
-  for (const auto& d : context_->domains) {
+  open(context_->domains, adapters_);
+  open(context_->rail_domains, rail_adapters_);
+  std::vector<adapter_poller*> added;
+  for (const auto* const list : {&adapters_, &rail_adapters_}) {
+    for (const auto& a : *list) {
+      const result<void> adding = home_.add(*a);
+      if (adding) {
+        added.push_back(a.get());
+        continue;
+      }
+      for (adapter_poller* const before : added) home_.remove(*before);
+      throw_error(adding.why());
+    }
+  }
+}
+
+void worker_core::open(const std::vector<std::shared_ptr<transport::domain>>& domains,
+                       std::vector<std::unique_ptr<adapter_poller>>& into) {
+  for (const auto& d : domains) {
     result<std::unique_ptr<transport::adapter>> a = d->open(home_);
     if (!a) throw_error(a.why());
-    adapters_.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
-  }
-  for (std::size_t i = 0; i < adapters_.size(); ++i) {
-    const result<void> added = home_.add(*adapters_[i]);
-    if (added) continue;
-    for (std::size_t k = 0; k < i; ++k) home_.remove(*adapters_[k]);
-    throw_error(added.why());
+    into.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
   }
 }
 
 worker_core::~worker_core() {
   for (const auto& a : adapters_) home_.remove(*a);
+  for (const auto& a : rail_adapters_) home_.remove(*a);
   anchor_->worker = nullptr;
   while (!listeners_.empty()) {
     listeners_.back()->home = nullptr;
@@ -423,6 +436,10 @@ result<void> worker_core::wake_for(transport::wake_reason reason) {
     const result<void> told = via->adapter().wake_for(reason);
     if (!told) return told;
   }
+  for (const auto& via : rail_adapters_) {
+    const result<void> told = via->adapter().wake_for(reason);
+    if (!told) return told;
+  }
   home_.stir();  // what a foreign loop waits for was armed for the other reason
   return {};
 }
@@ -489,7 +506,7 @@ std::vector<send_operation> worker_core::flush_all() {
   std::vector<send_operation> flushes;
   flushes.reserve(endpoint_count);
   endpoints_.for_each([&flushes](endpoint_core& e) {
-    if (e.state != endpoint_state::connected) return;
+    if (e.state != endpoint_state::connected || e.rail != nullptr) return;
     if (!e.caps->supports(e.granted.type, opcode::flush)) return;
     flushes.push_back(send_operation(e, opcode::flush).start());
   });
@@ -565,7 +582,8 @@ void endpoint_core::tell_posted() noexcept {
 // It touches no buffer any more, and reports nothing.
 void endpoint_core::drop_pair() noexcept {
   pair.reset();
-  if (frames_in_flight != 0) peer->port->flush(*peer);
+  if (peer != nullptr) peer->on_pair_gone();
+  if (rail != nullptr) rail->on_pair_gone();
 }
 
 void endpoint_core::begin_close() noexcept {
@@ -607,6 +625,7 @@ void endpoint_core::end(failure why) noexcept {
   if (early != nullptr) early->on_end();
   if (peer != nullptr) peer->on_end();
   set_state(endpoint_state::closed);
+  if (rail != nullptr) rail->on_end();
 }
 
 void endpoint_core::flush_waiting() noexcept {

@@ -35,6 +35,7 @@ struct early_messages;
 struct listener_core;
 struct message_core;
 struct peer_core;
+struct rail_core;
 
 // Tells what outlives its Worker that it is gone.
 struct worker_anchor {
@@ -169,7 +170,8 @@ struct endpoint_core : list_node {
   std::unique_ptr<peer_core> peer;        // where they are frames
   std::unique_ptr<early_messages> early;  // where they will be, until it is connected or ended
   std::uint32_t frame_sends = 0;          // places in the send queue that are set aside for frames
-  std::uint32_t frames_in_flight = 0;
+  std::uint32_t frames_in_flight = 0;     // on its rails as well
+  rail_core* rail = nullptr;              // whose link it is, and nobody's Endpoint
   Endpoint* handle = nullptr;
   post_base::aside plain_needs = post_base::aside::nothing;  // of a send or a receive; see there
   bool counted = false;                                      // in worker_core::endpoint_count
@@ -233,6 +235,10 @@ class worker_core {
     return adapters_;
   }
 
+  // Of the domains that carry rails only, in their order.
+  [[nodiscard]] const std::vector<std::unique_ptr<adapter_poller>>& rail_adapters() const noexcept {
+    return rail_adapters_;
+  }
   [[nodiscard]] device_event_queue& device_events() noexcept { return device_events_; }
   // What Worker offers under this name.
   result<void> wake_for(transport::wake_reason reason);
@@ -291,6 +297,8 @@ class worker_core {
   [[nodiscard]] std::size_t in_flight() noexcept;
 
  private:
+  void open(const std::vector<std::shared_ptr<transport::domain>>& domains,
+            std::vector<std::unique_ptr<adapter_poller>>& into);
   // False where there is no memory for one more.
   [[nodiscard]] bool try_to_grow() noexcept;
   void free_slot(slot& s, std::uint32_t index) noexcept;
@@ -345,6 +353,7 @@ class worker_core {
   std::vector<listener_core*> listeners_;
   std::vector<completion_sink*> sinks_;  // by their number; null: free
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
+  std::vector<std::unique_ptr<adapter_poller>> rail_adapters_;
   device_event_queue device_events_;
   friend struct listener_core;
 };

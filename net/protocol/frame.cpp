@@ -3,6 +3,7 @@
 #include <cordma/net/protocol/credit_window.hpp>
 #include <cordma/net/transport/little_endian.hpp>
 
+#include <algorithm>
 #include <string>
 
 namespace cordma::protocol {
@@ -22,11 +23,13 @@ struct bounds {
   std::uint32_t least;
   std::uint32_t most;
 };
-constexpr std::array<bounds, 3> parameters{{
+constexpr std::array<bounds, 5> parameters{{
     {parameter::eager_bytes, "eager_bytes", &hello::eager_bytes, least_eager_bytes,
      most_eager_bytes},
     {parameter::credits, "credits", &hello::credits, 1, most_credits},
     {parameter::offers, "offers", &hello::offers, 1, most_offers},
+    {parameter::rails, "rails", &hello::rails, 0, most_rails},
+    {parameter::devices, "devices", &hello::devices, 1, most_devices},
 }};
 static_assert(parameters.size() * parameter_bytes == hello_bytes);
 
@@ -57,6 +60,9 @@ result<frame_head> decode_head(std::span<const std::byte> frame) {
   const bool empty =
       h.kind == frame_kind::given || h.kind == frame_kind::done || h.kind == frame_kind::wrote;
   if (empty && h.body != 0) return broken("a body where there is none");
+  if (h.kind == frame_kind::rail && h.body > longest_descriptor) {
+    return broken("a descriptor of " + std::to_string(h.body) + " bytes");
+  }
   const bool active = h.kind == frame_kind::am_eager || h.kind == frame_kind::am_ready;
   if (active && am_of(h.word).header > h.body) return broken("a header longer than its body");
   return h;
@@ -72,15 +78,18 @@ result<done_word> done_of(std::uint64_t word) {
 
 void encode(const offer& o, std::span<std::byte> out) noexcept {
   CORDMA_REQUIRE(o.parts <= most_parts && out.size() >= bytes_of(o));
+  CORDMA_REQUIRE(o.keys != 0 && o.keys <= most_devices);
   store(&out[0], o.total);
   store(&out[8], o.number);
   store(&out[12], o.parts);
-  store(&out[14], std::uint16_t{0});
+  store(&out[14], o.keys);
   for (std::size_t i = 0; i < o.parts; ++i) {
-    std::byte* const at = &out[offer_head_bytes + i * part_bytes];
+    std::byte* const at = &out[bytes_of_offer(i, o.keys)];
     store(at, o.part[i].addr);
-    store(at + 8, o.part[i].rkey);
-    store(at + 16, o.part[i].bytes);
+    store(at + 8, o.part[i].bytes);
+    for (std::size_t k = 0; k < o.keys; ++k) {
+      store(at + part_bytes + k * key_bytes, o.part[i].rkeys[k]);
+    }
   }
 }
 
@@ -88,17 +97,23 @@ result<offer> decode_offer(std::span<const std::byte> body) {
   if (body.size() < offer_head_bytes) return broken("an offer that is cut off");
   offer o{.total = load<std::uint64_t>(&body[0]),
           .number = load<std::uint32_t>(&body[8]),
-          .parts = load<std::uint16_t>(&body[12])};
+          .parts = load<std::uint16_t>(&body[12]),
+          .keys = load<std::uint16_t>(&body[14])};
   if (o.total == 0) return broken("an offer of nothing");
   if (o.parts > most_parts) {
     return broken("an offer of " + std::to_string(o.parts) + " parts");
   }
+  if (o.keys == 0 || o.keys > most_devices) {
+    return broken("an offer of " + std::to_string(o.keys) + " keys");
+  }
   if (body.size() < bytes_of(o)) return broken("an offer that is cut off");
   std::uint64_t left = o.total;
   for (std::size_t i = 0; i < o.parts; ++i) {
-    const std::byte* const at = &body[offer_head_bytes + i * part_bytes];
-    const offer_part p{load<std::uint64_t>(at), load<std::uint64_t>(at + 8),
-                       load<std::uint64_t>(at + 16)};
+    const std::byte* const at = &body[bytes_of_offer(i, o.keys)];
+    offer_part p{.addr = load<std::uint64_t>(at), .bytes = load<std::uint64_t>(at + 8)};
+    for (std::size_t k = 0; k < o.keys; ++k) {
+      p.rkeys[k] = load<std::uint64_t>(at + part_bytes + k * key_bytes);
+    }
     if (p.bytes == 0 || p.addr + p.bytes < p.addr) return broken("an offer of no memory");
     if (p.bytes > left) return broken("an offer whose parts are more than its sum");
     left -= p.bytes;
@@ -160,6 +175,12 @@ result<hello> decode_hello(const frame_head& head, std::span<const std::byte> bo
     }
   }
   return h;
+}
+
+agreed_rails agree(const hello& mine, const hello& theirs) noexcept {
+  const std::uint32_t devices = std::min(mine.devices, theirs.devices);
+  const auto wish = [devices](const hello& h) { return h.rails != 0 ? h.rails : devices; };
+  return {.rails = std::min(wish(mine), wish(theirs)), .devices = devices};
 }
 
 }  // namespace cordma::protocol

@@ -2,6 +2,7 @@
 // of 16 bytes and a body. Little-endian, offsets in bytes. Pure.
 #pragma once
 
+#include <cordma/net/protocol/rails.hpp>
 #include <cordma/runtime/result.hpp>
 
 #include <array>
@@ -11,7 +12,7 @@
 
 namespace cordma::protocol {
 
-inline constexpr std::uint8_t frame_version = 2;
+inline constexpr std::uint8_t frame_version = 3;
 
 // Those up to am_ready take a credit; the others have receives of their own, because they must come
 // through when every credit is held by messages that nobody asks for.
@@ -26,8 +27,11 @@ enum class frame_kind : std::uint8_t {
   want = 8,    // to whoever offered what cannot be read; word: number of the offer; body: see want
   part = 9,    // word: number of the offer; body: the bytes of it that come next
   wrote = 10,  // all that was wanted lies where it belongs; word: number of the offer; no body
+  // One more connection for reads: its descriptor, see `hello`; word: its number, from 1 on. No body: this side
+  // cannot make it. Said by both sides, once for each.
+  rail = 11,
 };
-inline constexpr frame_kind last_kind = frame_kind::wrote;
+inline constexpr frame_kind last_kind = frame_kind::rail;
 [[nodiscard]] constexpr bool takes_credit(frame_kind k) noexcept {
   return k <= frame_kind::am_ready;
 }
@@ -81,30 +85,36 @@ struct done_word {
 // offset 0  u64 bytes in all
 //        8  u32 number, of the sender's choice
 //       12  u16 parts; none: it cannot be read, and is sent on a `want`
-//       14  u16 zero
-//       16  per part: u64 address, u64 rkey, u64 bytes
+//       14  u16 keys of each part: of the sender's devices, in their order, by which it can be read
+//       16  per part: u64 address, u64 bytes, and for each key u64 rkey
 inline constexpr std::size_t most_parts = 8;
+inline constexpr std::size_t most_devices = 8;
 inline constexpr std::size_t offer_head_bytes = 16;
-inline constexpr std::size_t part_bytes = 24;
-inline constexpr std::size_t longest_offer = offer_head_bytes + most_parts * part_bytes;
+inline constexpr std::size_t part_bytes = 16;  // without its keys
+inline constexpr std::size_t key_bytes = 8;
 struct offer_part {
   std::uint64_t addr = 0;
-  std::uint64_t rkey = 0;
   std::uint64_t bytes = 0;
+  std::array<std::uint64_t, most_devices> rkeys{};
 };
 struct offer {
   std::uint64_t total = 0;
   std::uint32_t number = 0;
   std::uint16_t parts = 0;
+  std::uint16_t keys = 1;
   std::array<offer_part, most_parts> part{};
 };
-[[nodiscard]] constexpr std::size_t bytes_of(const offer& o) noexcept {
-  return offer_head_bytes + o.parts * part_bytes;
+[[nodiscard]] constexpr std::size_t bytes_of_offer(std::size_t parts, std::size_t keys) noexcept {
+  return offer_head_bytes + parts * (part_bytes + keys * key_bytes);
 }
-// REQUIRES out.size() >= bytes_of(o), and o.parts <= most_parts.
+[[nodiscard]] constexpr std::size_t bytes_of(const offer& o) noexcept {
+  return bytes_of_offer(o.parts, o.keys);
+}
+inline constexpr std::size_t longest_offer = bytes_of_offer(most_parts, most_devices);
+// REQUIRES out.size() >= bytes_of(o), o.parts <= most_parts, and o.keys from 1 to most_devices.
 void encode(const offer& o, std::span<std::byte> out) noexcept;
 // What it takes of the body, bytes_of(), may be followed by more. connection_aborted: cut off, nothing or too
-// many parts, a part that is empty or wraps, parts that do not add up.
+// many parts, no key or too many, a part that is empty or wraps, parts that do not add up.
 [[nodiscard]] result<offer> decode_offer(std::span<const std::byte> body);
 
 // ---- want: how much of an offer is to come ----
@@ -127,18 +137,32 @@ enum class parameter : std::uint16_t {
   eager_bytes = 1,  // longest frame that the sender of this hello takes
   credits = 2,      // receives that are there for frames that take one
   offers = 3,       // offers that may be open towards it at once
+  rails = 4,    // connections by which it would have long messages come; 0: one per common device
+  devices = 5,  // of this transport, for rails
 };
 struct hello {
   std::uint32_t eager_bytes = 0;
   std::uint32_t credits = 0;
   std::uint32_t offers = 0;
+  std::uint32_t rails = 0;
+  std::uint32_t devices = 0;
 };
 inline constexpr std::size_t parameter_bytes = 8;
-inline constexpr std::size_t hello_bytes = 3 * parameter_bytes;
+inline constexpr std::size_t hello_bytes = 5 * parameter_bytes;
+// Of a connection, what follows from both hellos: rail 0 is the connection itself, rail n goes from device n %
+// devices to the peer's of the same number.
+struct agreed_rails {
+  std::uint32_t rails = 1;
+  std::uint32_t devices = 1;
+};
+[[nodiscard]] agreed_rails agree(const hello& mine, const hello& theirs) noexcept;
+inline constexpr std::size_t longest_descriptor = 256;  // bytes, of a `rail` frame
 inline constexpr std::uint32_t least_eager_bytes = 512;
 inline constexpr std::uint32_t most_eager_bytes = 1U << 20;
 inline constexpr std::uint32_t most_offers = 1024;
-static_assert(least_eager_bytes >= head_bytes + longest_offer, "an offer of any shape fits");
+static_assert(least_eager_bytes >= head_bytes + bytes_of_offer(most_parts, 1),
+              "an offer of any number of parts fits");
+static_assert(least_eager_bytes >= head_bytes + longest_descriptor);
 void encode(const hello& h, std::span<std::byte, hello_bytes> out) noexcept;
 // unsupported_version: naming mine and theirs. connection_aborted: a parameter that is missing, is there
 // twice, or is outside its bounds, by name.

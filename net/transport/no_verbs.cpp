@@ -9,6 +9,10 @@ result<std::shared_ptr<domain>> make_verbs(const verbs_options&) {
                  "build again"};
 }
 
+result<std::vector<std::shared_ptr<domain>>> make_verbs_with_rails(const verbs_options& options) {
+  return make_verbs(options).why();
+}
+
 std::string describe_rdma_devices() { return {}; }
 
 }  // namespace cordma::transport

@@ -394,6 +394,9 @@ struct verbs_options {
   defaulted<verbs_calls> calls{by_default, verbs_calls::automatic};
   // Let the device reorder its writes to registered memory.
   defaulted<bool> relaxed_ordering{by_default, false};
+  // Ports of RDMA devices that a Context uses, 8 at most: the first for everything, the others for rails of Messages
+  // and nothing else. They are the next active ones that `device` names and the other options fit; as many as there are.
+  defaulted<std::uint8_t> rails{by_default, 1};
   // A protection domain of the program's own, to be used instead of a new one: on its device, which
   // `device` may narrow to a port. Borrowed: neither it nor its ibv_context is ever closed here, and
   // their asynchronous events stay the program's to read. Both must outlive the domain.
@@ -402,6 +405,9 @@ struct verbs_options {
 // not_supported: the build lacks it, or this machine has no device with an active port, or the device
 // lacks the calls that are demanded. not_found: what the options name is not there.
 [[nodiscard]] result<std::shared_ptr<domain>> make_verbs(const verbs_options& options);
+// The same one, and behind it those for rails: options.rails in all, at most. None of them with options.pd.
+[[nodiscard]] result<std::vector<std::shared_ptr<domain>>> make_verbs_with_rails(
+    const verbs_options& options);
 // Every RDMA device of this machine with ports, GIDs, limits and abilities, as `ibv_devinfo -v` prints
 // them; empty where there is none.
 [[nodiscard]] std::string describe_rdma_devices();

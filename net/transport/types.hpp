@@ -231,6 +231,7 @@ struct capabilities {
   std::uint32_t max_queue_pairs = 0;    // per adapter
   std::uint32_t max_shared_depth = 0;   // receives of a receive_queue
   std::uint64_t max_message = 0;        // bytes
+  std::uint64_t rate = 0;               // of its device's port, megabits per second; 0: unknown
   std::uint32_t max_datagram = 0;       // bytes; 0 = no datagrams
   std::uint32_t max_connect_data = 56;  // bytes of private data with a request
   std::uint32_t max_accept_data = 196;  // bytes of private data with an accept or a reject

@@ -135,6 +135,8 @@ TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest i
                                     {"CORDMA_VERBS_RETRY_COUNT", "8"},
                                     {"CORDMA_VERBS_GID_INDEX", "256"},
                                     {"CORDMA_VERBS_CQ_LIMIT", "255"},
+                                    {"CORDMA_VERBS_RAILS", "0"},
+                                    {"CORDMA_VERBS_RAILS", "9"},
                                     {"CORDMA_VERBS_CALLS", "best"}}) {
     CAPTURE(std::string(name));
     const environment e(name, value);
@@ -146,6 +148,7 @@ TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest i
   o.verbs.gid_index = 3;
   o.verbs.mtu = 1024;
   o.verbs.calls = transport::verbs_calls::plain;
+  o.verbs.rails = 4;
   const Context c(o);
   const auto value_of = [&c](std::string_view key) {
     for (const config_entry& e : c.configuration()) {
@@ -157,6 +160,7 @@ TEST_CASE("I1: verbs settings: what means nothing is refused by name, the rest i
   CHECK(value_of("verbs.gid_index") == "3");
   CHECK(value_of("verbs.mtu") == "1k");
   CHECK(value_of("verbs.calls") == "plain");
+  CHECK(value_of("verbs.rails") == "4");
   CHECK(value_of("verbs.retry_count") == "7");
 }
 
@@ -169,6 +173,7 @@ TEST_CASE("I4: what code assigns wins over the environment, also where it is the
   const environment pkey("CORDMA_VERBS_PKEY", "0x8001");
   const environment device("CORDMA_VERBS_DEVICE", "mlx5_0");
   const environment calls("CORDMA_VERBS_CALLS", "plain");
+  const environment rails("CORDMA_VERBS_RAILS", "2");
   const environment ordering("CORDMA_VERBS_RELAXED_ORDERING", "true");
   const context_options initial;
   context_options o;
@@ -178,11 +183,12 @@ TEST_CASE("I4: what code assigns wins over the environment, also where it is the
   o.verbs.pkey = 0xffff;
   o.verbs.device = "";
   o.verbs.calls = transport::verbs_calls::automatic;
+  o.verbs.rails = 1;
   o.verbs.relaxed_ordering = false;
   const Context c(o);
   const std::vector<config_entry>& all = c.configuration();
   for (const char* key : {"shm.ring_bytes", "tcp.backlog", "verbs.gid_index", "verbs.pkey",
-                          "verbs.device", "verbs.calls", "verbs.relaxed_ordering"}) {
+                          "verbs.device", "verbs.calls", "verbs.rails", "verbs.relaxed_ordering"}) {
     CAPTURE(std::string(key));
     const auto at = std::ranges::find(all, key, &config_entry::key);
     REQUIRE(at != all.end());

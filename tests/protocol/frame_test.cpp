@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace cordma;
@@ -28,9 +29,9 @@ std::vector<std::byte> framed(const frame_head& h, std::size_t body) {
 }
 
 offer two_parts() {
-  offer o{.total = 30, .number = 0x01020304, .parts = 2};
-  o.part[0] = {.addr = 0x1000, .rkey = 0xAABB, .bytes = 10};
-  o.part[1] = {.addr = 0x2000, .rkey = 0xCCDD, .bytes = 20};
+  offer o{.total = 30, .number = 0x01020304, .parts = 2, .keys = 3};
+  o.part[0] = {.addr = 0x1000, .bytes = 10, .rkeys = {0xAABB, 1, 2}};
+  o.part[1] = {.addr = 0x2000, .bytes = 20, .rkeys = {0xCCDD, 3, 4}};
   return o;
 }
 
@@ -42,7 +43,7 @@ std::vector<std::byte> encoded(const offer& o) {
 
 failure complaint(const offer& o) { return decode_offer(encoded(o)).why(); }
 
-constexpr hello usual{.eager_bytes = 8192, .credits = 64, .offers = 32};
+constexpr hello usual{.eager_bytes = 8192, .credits = 64, .offers = 32, .rails = 3, .devices = 2};
 
 std::vector<std::byte> encoded(const hello& h) {
   std::array<std::byte, hello_bytes> out{};
@@ -74,11 +75,16 @@ TEST_CASE("a head is 16 bytes, little-endian, as it is drawn") {
 TEST_CASE("what is no frame is refused, and it is said why") {
   CHECK(names(decode_head(bytes({1, 0, 0})).why(), "shorter than a head"));
   CHECK(names(decode_head(framed({.kind = static_cast<frame_kind>(0)}, 0)).why(), "kind 0"));
-  CHECK(names(decode_head(framed({.kind = static_cast<frame_kind>(11)}, 0)).why(), "kind 11"));
+  CHECK(names(decode_head(framed({.kind = static_cast<frame_kind>(12)}, 0)).why(), "kind 12"));
   CHECK(names(decode_head(framed({.kind = frame_kind::tag_eager, .body = 3}, 4)).why(), "says 3"));
   for (const frame_kind empty : {frame_kind::done, frame_kind::given, frame_kind::wrote}) {
     CHECK(names(decode_head(framed({.kind = empty, .body = 1}, 1)).why(), "there is none"));
   }
+  const frame_head longest{.kind = frame_kind::rail, .body = longest_descriptor};
+  CHECK(decode_head(framed(longest, longest_descriptor)).ok());
+  CHECK(decode_head(framed({.kind = frame_kind::rail}, 0)).ok());
+  const frame_head longer{.kind = frame_kind::rail, .body = longest_descriptor + 1};
+  CHECK(names(decode_head(framed(longer, longest_descriptor + 1)).why(), "of 257 bytes"));
   const std::uint64_t long_header = to_word(am_word{.id = 1, .header = 5});
   const frame_head active{.kind = frame_kind::am_eager, .body = 4, .word = long_header};
   CHECK(names(decode_head(framed(active, 4)).why(), "longer than its body"));
@@ -110,7 +116,10 @@ TEST_CASE("an offer comes back as it went, whatever follows it; cut off anywhere
   CHECK(out->number == 0x01020304);
   REQUIRE(out->parts == 2);
   CHECK(out->part[1].addr == 0x2000);
-  CHECK(out->part[1].rkey == 0xCCDD);
+  CHECK(out->keys == 3);
+  CHECK(out->part[0].rkeys[0] == 0xAABB);
+  CHECK(out->part[1].rkeys[0] == 0xCCDD);
+  CHECK(out->part[1].rkeys[2] == 4);
   CHECK(out->part[1].bytes == 20);
 }
 
@@ -129,6 +138,11 @@ TEST_CASE("an offer that does not add up, or is of no memory, is refused") {
   std::vector<std::byte> in = encoded(two_parts());
   in[12] = std::byte{9};
   CHECK(names(decode_offer(in).why(), "9 parts"));
+  for (const int keys : {0, 9}) {
+    in = encoded(two_parts());
+    in[14] = static_cast<std::byte>(keys);
+    CHECK(names(decode_offer(in).why(), (std::to_string(keys) + " keys").c_str()));
+  }
   CHECK(names(complaint({.total = 0}), "of nothing"));
   // One that cannot be read has none.
   const result<offer> sent = decode_offer(encoded(offer{.total = 7, .number = 2}));
@@ -167,20 +181,49 @@ TEST_CASE("a hello tells what each side has; unknown parameters are passed over"
   CHECK(out->eager_bytes == usual.eager_bytes);
   CHECK(out->credits == usual.credits);
   CHECK(out->offers == usual.offers);
+  CHECK(out->rails == usual.rails);
+  CHECK(out->devices == usual.devices);
+}
+
+TEST_CASE(
+    "rails: the lesser of both wishes; one for each common device where a side leaves it open") {
+  const auto agreed = [](std::uint32_t mine, std::uint32_t have, std::uint32_t theirs,
+                         std::uint32_t they_have) {
+    const agreed_rails one =
+        agree({.rails = mine, .devices = have}, {.rails = theirs, .devices = they_have});
+    const agreed_rails other =
+        agree({.rails = theirs, .devices = they_have}, {.rails = mine, .devices = have});
+    CHECK(one.rails == other.rails);
+    CHECK(one.devices == other.devices);
+    return std::pair(one.rails, one.devices);
+  };
+  using pair = std::pair<std::uint32_t, std::uint32_t>;
+  CHECK(agreed(0, 1, 0, 1) == pair(1, 1));
+  CHECK(agreed(0, 2, 0, 3) == pair(2, 2));
+  CHECK(agreed(0, 2, 8, 1) == pair(1, 1));
+  CHECK(agreed(3, 1, 5, 1) == pair(3, 1));
+  CHECK(agreed(5, 4, 0, 4) == pair(4, 4));
+  CHECK(agreed(1, 4, 8, 4) == pair(1, 4));
 }
 
 TEST_CASE("a hello of another version, or out of bounds, is refused by what is wrong with it") {
   const std::vector<std::byte> in = encoded(usual);
   const result<hello> newer = said(in, frame_version + 1);
   CHECK(newer.code() == errc::unsupported_version);
-  CHECK(names(newer.why(), "mine 2, theirs 3"));
+  CHECK(names(newer.why(), "mine 3, theirs 4"));
   CHECK(names(said(std::span(in).first(in.size() - 1)).why(), "cut off"));
   CHECK(names(said(std::span(in).first(2 * parameter_bytes)).why(), "offers is not said"));
   std::vector<std::byte> twice = in;
   twice.insert(twice.end(), in.begin(), in.begin() + parameter_bytes);
   CHECK(names(said(twice).why(), "eager_bytes is said twice"));
-  CHECK(names(said(encoded({.eager_bytes = 100, .credits = 1, .offers = 1})).why(),
+  CHECK(names(said(encoded({.eager_bytes = 100, .credits = 1, .offers = 1, .devices = 1})).why(),
               "eager_bytes is 100, not between 512"));
   CHECK(
       names(said(encoded({.eager_bytes = 8192, .credits = 0, .offers = 1})).why(), "credits is 0"));
+  hello h = usual;
+  h.rails = most_rails + 1;
+  CHECK(names(said(encoded(h)).why(), "rails is 9, not between 0"));
+  h = usual;
+  h.devices = 0;
+  CHECK(names(said(encoded(h)).why(), "devices is 0, not between 1"));
 }

@@ -81,7 +81,8 @@ void make_host(world& w, std::uint64_t number) {
   h.context.emplace(c);
   h.worker = std::make_unique<Worker>(*h.context, w.loop);
   const message_options o{.eager_bytes = static_cast<std::uint32_t>(512 + d.below(3000)),
-                          .credits = static_cast<std::uint32_t>(2 + d.below(8))};
+                          .credits = static_cast<std::uint32_t>(2 + d.below(8)),
+                          .rails = static_cast<std::uint32_t>(1 + d.below(3))};
   h.messages = std::make_unique<Messages>(*h.worker, o);
   h.one_by_one = d.below(2) == 0;
   h.messages->on(handler_id,

@@ -79,6 +79,10 @@ stage::stage(const stage_options& options, transport::kind over)
     context_options c;
     if (simulated) {
       c.domains.push_back(behind_->net->make_domain(named));
+      for (std::uint32_t i = 2; i <= options.devices; ++i) {
+        const std::string further = std::string(named) + "." + std::to_string(i);
+        c.rail_domains.push_back(behind_->net->make_domain(further));
+      }
     } else {
       c.transports = {over};
     }

@@ -60,6 +60,7 @@ struct stage_options {
   void (*before_sleep)(void*) noexcept = nullptr;
   void* before_sleep_context = nullptr;
   std::uint32_t most_endpoints = 0;  // of a simulated adapter; 0: what it has by itself
+  std::uint32_t devices = 1;         // of each side, simulated: "client", "client.2" ...
 };
 
 // What only the chosen transport needs: nothing, or a simulated network.

@@ -62,6 +62,29 @@ inline constexpr std::uint8_t largest_mtu_code = 5;
   return 0;
 }
 
+// Of a port, in megabits per second, by the codes of its active width and speed; 0: unknown.
+[[nodiscard]] constexpr std::uint64_t rate_of(std::uint8_t width, std::uint8_t speed) noexcept {
+  struct code {
+    std::uint8_t number;
+    std::uint64_t means;
+  };
+  constexpr std::array<code, 5> lanes{{{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}}};
+  constexpr std::array<code, 8> of_a_lane{{{1, 2'500},
+                                           {2, 5'000},
+                                           {4, 10'000},
+                                           {8, 10'000},
+                                           {16, 14'000},
+                                           {32, 25'000},
+                                           {64, 50'000},
+                                           {128, 100'000}}};
+  const auto meaning = [](const auto& table, std::uint8_t number) noexcept {
+    const auto at = std::ranges::find(table, number, &code::number);
+    return at != table.end() ? at->means : 0;
+  };
+  return meaning(lanes, width) * meaning(of_a_lane, speed);
+}
+
+static_assert(rate_of(2, 64) == 200'000 && rate_of(1, 1) == 2'500 && rate_of(0, 1) == 0);
 static_assert(mtu_bytes(1) == 256 && mtu_bytes(5) == 4096);
 static_assert(rnr_code(std::chrono::milliseconds(1)) == 14);
 

@@ -26,8 +26,9 @@ struct device_list {
 };
 
 struct filter {
-  std::string name;   // empty: any
-  unsigned port = 0;  // 0: the first active one
+  std::string name;    // empty: any
+  unsigned port = 0;   // 0: the first active one
+  unsigned after = 0;  // only ports of a larger number
 };
 
 result<filter> parse_filter(const std::string& text) {
@@ -53,10 +54,10 @@ std::string names(const device_list& list) {
   return text;
 }
 
-bool find_active_port(device& d, unsigned wanted) {
+bool find_active_port(device& d, const filter& wanted) {
   const unsigned count = d.attributes.orig_attr.phys_port_cnt;
-  for (unsigned port = 1; port <= count; ++port) {
-    if (wanted != 0 && wanted != port) continue;
+  for (unsigned port = wanted.after + 1; port <= count; ++port) {
+    if (wanted.port != 0 && wanted.port != port) continue;
     const auto number = static_cast<std::uint8_t>(port);
     if (ibv_query_port(d.context.get(), number, &d.port_attributes) != 0) continue;
     if (d.port_attributes.state != IBV_PORT_ACTIVE) continue;
@@ -204,7 +205,7 @@ namespace {
 result<bool> fill_in(device& d, const filter& wanted, const verbs_options& options,
                      std::string& tried) {
   if (ibv_query_device_ex(d.context.get(), nullptr, &d.attributes) != 0 ||
-      !find_active_port(d, wanted.port)) {
+      !find_active_port(d, wanted)) {
     tried += "; " + d.name + " has no active port" +
              (wanted.port != 0 ? " " + std::to_string(wanted.port) : std::string());
     return false;
@@ -217,6 +218,17 @@ result<bool> fill_in(device& d, const filter& wanted, const verbs_options& optio
   const result<void> calls = choose_calls(d, options.calls);
   if (!calls) return calls.why();
   return true;
+}
+
+result<bool> try_device(device& d, ibv_device* on, const filter& wanted,
+                        const verbs_options& options, std::string& tried) {
+  if (!wanted.name.empty() && wanted.name != d.name) return false;
+  d.context.reset(ibv_open_device(on));
+  if (d.context == nullptr) {
+    tried += "; " + d.name + " cannot be opened: " + std::strerror(errno);
+    return false;
+  }
+  return fill_in(d, wanted, options, tried);
 }
 
 result<device> borrow_device(const filter& wanted, const verbs_options& options) {
@@ -239,9 +251,23 @@ result<device> borrow_device(const filter& wanted, const verbs_options& options)
 }  // namespace
 
 result<device> open_device(const verbs_options& options) {
+  verbs_options one = options;
+  one.rails = 1;
+  result<std::vector<device>> found = open_devices(one);
+  if (!found) return found.why();
+  return std::move(found->front());
+}
+
+result<std::vector<device>> open_devices(const verbs_options& options) {
   const result<filter> wanted = parse_filter(options.device);
   if (!wanted) return wanted.why();
-  if (options.pd != nullptr) return borrow_device(*wanted, options);
+  std::vector<device> found;
+  if (options.pd != nullptr) {
+    result<device> borrowed = borrow_device(*wanted, options);
+    if (!borrowed) return borrowed.why();
+    found.push_back(std::move(*borrowed));
+    return found;
+  }
   const device_list list;
   if (list.count == 0) {
     return failure{
@@ -250,19 +276,21 @@ result<device> open_device(const verbs_options& options) {
         "add rxe0 type rxe netdev <interface>`"};
   }
   std::string tried;
-  for (int i = 0; i < list.count; ++i) {
+  filter next = *wanted;
+  for (int i = 0; i < list.count && found.size() < options.rails;) {
     device d;
     d.name = ibv_get_device_name(list.all[i]);
-    if (!wanted->name.empty() && wanted->name != d.name) continue;
-    d.context.reset(ibv_open_device(list.all[i]));
-    if (d.context == nullptr) {
-      tried += "; " + d.name + " cannot be opened: " + std::strerror(errno);
+    const result<bool> usable = try_device(d, list.all[i], next, options, tried);
+    if (!usable && found.empty()) return usable.why();
+    if (usable && *usable) {
+      next.after = d.port;  // of this device once more
+      found.push_back(std::move(d));
       continue;
     }
-    const result<bool> usable = fill_in(d, *wanted, options, tried);
-    if (!usable) return usable.why();
-    if (*usable) return d;
+    next.after = 0;
+    ++i;
   }
+  if (!found.empty()) return found;
   if (tried.empty()) {
     return failure{errc::not_found, "verbs.device \"" + options.device.get() +
                                         "\" is not here; this machine has " + names(list)};
@@ -302,6 +330,7 @@ capabilities describe(const device& d, const verbs_options& options) {
     c.max_shared_depth = at_most(std::min(a.max_srq_wr, a.max_cqe), most_depth);
   }
   c.max_message = d.port_attributes.max_msg_sz;
+  c.rate = rate_of(d.port_attributes.active_width, d.port_attributes.active_speed);
   c.max_datagram = mtu_bytes(static_cast<std::uint8_t>(d.port_attributes.active_mtu));
   if (options.mtu != 0) c.max_datagram = std::min(c.max_datagram, options.mtu.get());
   c.max_connect_data = most_request_data;

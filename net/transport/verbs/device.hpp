@@ -81,6 +81,8 @@ struct device {
 // GID or P_Key that is not there; the sentence lists what is. The device of `options.pd`, where there is
 // one, is borrowed.
 [[nodiscard]] result<device> open_device(const verbs_options& options);
+// The same one, and behind it the next ports that can be used, options.rails in all at most.
+[[nodiscard]] result<std::vector<device>> open_devices(const verbs_options& options);
 [[nodiscard]] capabilities describe(const device& d, const verbs_options& options);
 
 // Registered with these IBV_ACCESS_* flags; null, and errno, where the device refuses.

@@ -168,25 +168,47 @@ void verbs_domain::read_async_events() noexcept {
 
 namespace cordma::transport {
 
+namespace {
+
+result<std::shared_ptr<domain>> make_domain(verbs::device found, const verbs_options& options) {
+  using domain_pointer = verbs::owned_or_borrowed<ibv_pd>;
+  domain_pointer pd(options.pd, verbs::unless_borrowed{true});
+  if (pd == nullptr) {
+    // Read by adapters, who must not block.
+    const int fd = found.context->async_fd;
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+    pd = domain_pointer(ibv_alloc_pd(found.context.get()));
+  }
+  if (pd == nullptr) return failure::from_os(errno, "making a protection domain on " + found.name);
+  return std::shared_ptr<domain>(
+      std::make_shared<verbs::verbs_domain>(std::move(found), std::move(pd), options));
+}
+
+}  // namespace
+
 result<std::shared_ptr<domain>> make_verbs(const verbs_options& options) {
+  verbs_options one = options;
+  one.rails = 1;
+  result<std::vector<std::shared_ptr<domain>>> made = make_verbs_with_rails(one);
+  if (!made) return made.why();
+  return std::move(made->front());
+}
+
+result<std::vector<std::shared_ptr<domain>>> make_verbs_with_rails(const verbs_options& options) {
   if (options.mtu != 0 && verbs::mtu_code(options.mtu) == 0) {
     return failure{errc::invalid_value,
                    "verbs.mtu " + std::to_string(options.mtu) +
                        " is no RDMA MTU: use 256, 512, 1024, 2048 or 4096, or 0"};
   }
-  result<verbs::device> found = verbs::open_device(options);
+  result<std::vector<verbs::device>> found = verbs::open_devices(options);
   if (!found) return found.why();
-  using domain_pointer = verbs::owned_or_borrowed<ibv_pd>;
-  domain_pointer pd(options.pd, verbs::unless_borrowed{true});
-  if (pd == nullptr) {
-    // Read by adapters, who must not block.
-    const int fd = found->context->async_fd;
-    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
-    pd = domain_pointer(ibv_alloc_pd(found->context.get()));
+  std::vector<std::shared_ptr<domain>> all;
+  for (verbs::device& d : *found) {
+    result<std::shared_ptr<domain>> made = make_domain(std::move(d), options);
+    if (!made) return made.why();
+    all.push_back(std::move(*made));
   }
-  if (pd == nullptr) return failure::from_os(errno, "making a protection domain on " + found->name);
-  return std::shared_ptr<domain>(
-      std::make_shared<verbs::verbs_domain>(std::move(*found), std::move(pd), options));
+  return all;
 }
 
 }  // namespace cordma::transport

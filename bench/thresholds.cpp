@@ -1,0 +1,286 @@
+// bench-thresholds: from which length on a tagged message is better announced and read by its receiver than sent at
+// once and copied: message_options::eager_bytes of a transport. Two processes on this machine and two connections,
+// over one of which everything is sent at once, and over the other everything announced; in turn.
+#include <cordma/cordma.hpp>
+#include <cordma/net/messages.hpp>
+#include <cordma/runtime/sleep.hpp>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace cordma;
+using clock_type = std::chrono::steady_clock;
+
+constexpr std::size_t largest = 60 * 1024;
+constexpr std::size_t in_flight = 16;
+// What the other side does with a message, by its tag.
+constexpr std::uint64_t echo = 1;
+constexpr std::uint64_t swallow = 2;
+constexpr std::uint64_t last = 3;  // swallows it, and answers with nothing
+constexpr std::uint64_t stop = 4;
+
+struct settings {
+  std::string transport = "shm";
+  std::string wait = "polling";
+  std::vector<std::size_t> sizes{512,   1024,  2048,  4096,  6144,  8192,
+                                 12288, 16384, 24576, 32768, 49152, 61440};
+  int rounds = 7;
+  int messages = 2000;
+};
+
+// One side of both connections.
+struct member {
+  explicit member(const settings& s)
+      : context(options_of(s)),
+        worker(context, loop_of(s)),
+        at_once(worker, {.eager_bytes = 65536}),
+        announced(worker, {.eager_bytes = 512}),
+        out(context.allocate(largest, access::local_write | access::remote_read).value()),
+        in(context.allocate(largest).value()) {}
+
+  static context_options options_of(const settings& s) {
+    context_options o;
+    o.transports = {parse_transport(s.transport).value()};
+    return o;
+  }
+  static reactor_options loop_of(const settings& s) {
+    reactor_options o;
+    o.mode = s.wait == "polling" ? wait_mode::polling
+             : s.wait == "event" ? wait_mode::event
+                                 : wait_mode::adaptive;
+    return o;
+  }
+  [[nodiscard]] std::array<Messages*, 2> both() { return {&at_once, &announced}; }
+
+  Context context;
+  Worker worker;
+  Messages at_once;
+  Messages announced;
+  MemoryRegion out;
+  MemoryRegion in;
+  std::array<Endpoint, 2> endpoints;
+};
+
+task<> answer(member* m, Messages* over) {
+  for (;;) {
+    const TagReceived got = co_await over->tag_recv(0, m->in, 0);
+    if (got.tag == stop) co_return;
+    if (got.tag == swallow) continue;
+    const std::size_t bytes = got.tag == echo ? got.bytes : 0;
+    co_await got.from->tag_send(got.tag, m->out.all().first(bytes));
+  }
+}
+
+task<> serve(member* m, Listener* listener) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    ConnectionRequest request = co_await listener->next();
+    connect_options o;
+    o.messages = m->both()[i];
+    Endpoint e = co_await request.accept(o);
+    m->endpoints[i] = std::move(e);
+  }
+  scope both(m->worker.loop());
+  for (Messages* over : m->both()) both.spawn(answer(m, over));
+  co_await both.join();
+}
+
+task<> connect(member* m, std::string to) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    connect_options o;
+    o.messages = m->both()[i];
+    Endpoint e = co_await m->worker.connect(to, o);
+    m->endpoints[i] = std::move(e);
+  }
+}
+
+task<> ping_pong(member* m, std::size_t over, std::size_t bytes, int count) {
+  Endpoint& e = m->endpoints[over];
+  for (int i = 0; i < count; ++i) {
+    tag_recv_operation back = e.tag_recv(echo, m->in).start();
+    co_await e.tag_send(echo, m->out.all().first(bytes));
+    co_await back;
+  }
+}
+
+task<> flood(member* m, std::size_t over, std::size_t bytes, int count) {
+  Endpoint& e = m->endpoints[over];
+  const Slice message = m->out.all().first(bytes);
+  tag_recv_operation heard = e.tag_recv(last, m->in).start();
+  std::deque<message_send_operation> sends;
+  for (int i = 0; i < count; ++i) {
+    if (sends.size() == in_flight) {
+      co_await sends.front();
+      sends.pop_front();
+    }
+    sends.push_back(e.tag_send(i + 1 < count ? swallow : last, message));
+    sends.back().start();
+  }
+  for (message_send_operation& s : sends) co_await s;
+  co_await heard;
+}
+
+// The other side may be gone before it has acknowledged the last of these.
+task<> say_stop(member* m) {
+  for (Endpoint& e : m->endpoints) {
+    const result<void> said = co_await e.tag_send(stop, Slice()).result();
+    static_cast<void>(said.ok());
+  }
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+struct figures {
+  std::array<double, 2> microseconds{};  // of a message: at once, announced
+  double ratio = 0;                      // announced to at once, in the same round
+};
+
+template <class Play>
+figures compare(member& m, const settings& s, std::size_t bytes, int per_message, Play play) {
+  std::array<std::vector<double>, 2> taken;
+  std::vector<double> ratios;
+  for (int round = 0; round <= s.rounds; ++round) {
+    for (std::size_t over = 0; over < 2; ++over) {
+      const auto begun = clock_type::now();
+      m.worker.run(play(&m, over, bytes, s.messages));
+      const std::chrono::duration<double, std::micro> took = clock_type::now() - begun;
+      taken[over].push_back(took.count() / s.messages / per_message);
+    }
+    if (round == 0) {  // warm now
+      for (auto& t : taken) t.clear();
+    } else {
+      ratios.push_back(taken[1].back() / taken[0].back());
+    }
+  }
+  return {{median(taken[0]), median(taken[1])}, median(ratios)};
+}
+
+// The first of the sizes from which on announcing is never the slower one.
+nlohmann::json crossing(const nlohmann::json& rows, const char* what) {
+  nlohmann::json from = nullptr;
+  for (const nlohmann::json& row : rows) {
+    if (row[what]["ratio"].get<double>() > 1) {
+      from = nullptr;
+    } else if (from.is_null()) {
+      from = row["bytes"];
+    }
+  }
+  return from;
+}
+
+nlohmann::json measure(member& m, const settings& s) {
+  nlohmann::json rows = nlohmann::json::array();
+  const auto row = [](const figures& f) {
+    return nlohmann::json{
+        {"at_once_us", f.microseconds[0]}, {"announced_us", f.microseconds[1]}, {"ratio", f.ratio}};
+  };
+  for (const std::size_t bytes : s.sizes) {
+    if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r%zu bytes  ", bytes);
+    rows.push_back({{"bytes", bytes},
+                    {"one_way", row(compare(m, s, bytes, 2, ping_pong))},
+                    {"in_flight", row(compare(m, s, bytes, 1, flood))}});
+  }
+  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r              \r");
+  return {{"transport", s.transport},
+          {"wait", s.wait},
+          {"rows", rows},
+          {"announce_from",
+           {{"one_way", crossing(rows, "one_way")}, {"in_flight", crossing(rows, "in_flight")}}}};
+}
+
+void print(const nlohmann::json& all) {
+  std::printf("over %s, %s: microseconds per message\n",
+              all["transport"].get<std::string>().c_str(), all["wait"].get<std::string>().c_str());
+  std::printf("%8s  %30s  %30s\n", "bytes", "one way: at once, announced",
+              "16 in flight: likewise");
+  for (const nlohmann::json& row : all["rows"]) {
+    std::printf("%8zu", row["bytes"].get<std::size_t>());
+    for (const char* what : {"one_way", "in_flight"}) {
+      std::printf("  %10.3f %10.3f  %7.2f", row[what]["at_once_us"].get<double>(),
+                  row[what]["announced_us"].get<double>(), row[what]["ratio"].get<double>());
+    }
+    std::printf("\n");
+  }
+  std::printf("announcing is not the slower one from: %s one way, %s with 16 in flight\n",
+              all["announce_from"]["one_way"].dump().c_str(),
+              all["announce_from"]["in_flight"].dump().c_str());
+}
+
+// The other process: tells its address, and ends when it is told to.
+[[noreturn]] void run_server(const settings& s, int tell) {
+  member m(s);
+  Listener listener =
+      m.worker.listen(m.context.own_host(parse_transport(s.transport).value()) + ":0").value();
+  const std::string bound = listener.bound().text();
+  if (write(tell, bound.data(), bound.size()) < 0) std::_Exit(1);
+  close(tell);
+  m.worker.run(serve(&m, &listener));
+  std::_Exit(0);
+}
+
+std::string told_by(int from) {
+  std::string text(256, '\0');
+  const ssize_t n = read(from, text.data(), text.size());
+  if (n <= 0) throw_error({errc::unreachable, "the other process ended early"});
+  text.resize(static_cast<std::size_t>(n));
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  settings s;
+  std::string json;
+  CLI::App app(
+      "From which length on a message is better announced and read than sent at once and copied:\n"
+      "what message_options::eager_bytes should be on a transport of this machine.");
+  app.add_option("--transport", s.transport, "shm, tcp or verbs");
+  app.add_option("--wait", s.wait, "polling, event or adaptive")
+      ->check(CLI::IsMember({"polling", "event", "adaptive"}));
+  app.add_option("--sizes", s.sizes, "bytes of a message; ascending")
+      ->delimiter(',')
+      ->check(CLI::Range(std::size_t{1}, largest));
+  app.add_option("--rounds", s.rounds, "of each, in turn")->check(CLI::PositiveNumber);
+  app.add_option("--messages", s.messages, "in each")->check(CLI::PositiveNumber);
+  app.add_option("--json", json, "write the figures there; - is standard output");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    std::array<int, 2> address{};
+    if (pipe(address.data()) != 0) throw_error(errc::operating_system);
+    const pid_t server = fork();
+    if (server == 0) run_server(s, address[1]);
+    close(address[1]);
+    member m(s);
+    m.worker.run(connect(&m, told_by(address[0])));
+    const nlohmann::json all = measure(m, s);
+    m.worker.run(say_stop(&m));
+    waitpid(server, nullptr, 0);
+    if (json == "-") {
+      std::cout << all.dump(2) << '\n';
+    } else {
+      print(all);
+      if (!json.empty()) std::ofstream(json) << all.dump(2) << '\n';
+    }
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "bench-thresholds: %s\n", e.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,81 @@
+#include <cordma/net/protocol/rails.hpp>
+
+#include <cordma/runtime/check.hpp>
+
+#include <algorithm>
+
+namespace cordma::protocol {
+namespace {
+
+constexpr std::uint64_t largest_rate = std::uint64_t{1} << 28;  // so that products below fit
+
+struct weighed {
+  std::size_t rail;
+  std::uint64_t rate;
+};
+
+struct ranking {
+  std::array<weighed, most_rails> place;
+  std::size_t count = 0;
+};
+
+// The healthy ones, the fastest first; equals as they come.
+ranking rank(std::span<const rail_state> rails) noexcept {
+  ranking all;
+  std::uint64_t sum = 0;
+  std::uint64_t known = 0;
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    if (!rails[i].healthy) continue;
+    const std::uint64_t rate = std::min(rails[i].rate, largest_rate);
+    all.place[all.count++] = {.rail = i, .rate = rate};
+    sum += rate;
+    known += rate != 0 ? 1 : 0;
+  }
+  const std::uint64_t usual = known != 0 ? sum / known : 1;
+  const std::span<weighed> ranked = std::span(all.place).first(all.count);
+  for (weighed& w : ranked) w.rate = w.rate != 0 ? w.rate : usual;
+  // std::stable_sort() may allocate.
+  std::ranges::sort(ranked, [](const weighed& a, const weighed& b) {
+    return a.rate != b.rate ? a.rate > b.rate : a.rail < b.rail;
+  });
+  return all;
+}
+
+// Over these, whatever becomes of the smallest part.
+rail_split divide(std::uint64_t size, std::span<const weighed> ranked) noexcept {
+  std::array<weighed, most_rails> in_order;
+  std::ranges::copy(ranked, in_order.begin());
+  const std::span<weighed> over = std::span(in_order).first(ranked.size());
+  std::ranges::sort(over, {}, &weighed::rail);
+  std::uint64_t total = 0;
+  for (const weighed& w : over) total += w.rate;
+  rail_split made;
+  std::uint64_t before = 0;
+  std::uint64_t offset = 0;
+  for (const weighed& w : over) {
+    before += w.rate;
+    const std::uint64_t share = size / total * before + size % total * before / total;
+    const std::uint64_t end = before == total ? size : share / rail_alignment * rail_alignment;
+    made.part[made.parts++] = {.rail = w.rail, .offset = offset, .bytes = end - offset};
+    offset = end;
+  }
+  return made;
+}
+
+}  // namespace
+
+rail_split split(std::uint64_t size, std::span<const rail_state> rails) noexcept {
+  CORDMA_REQUIRE(size != 0 && !rails.empty() && rails.size() <= most_rails);
+  const ranking all = rank(rails);
+  for (std::size_t n = all.count; n > 1; --n) {
+    const rail_split made = divide(size, std::span(all.place).first(n));
+    const auto too_small = [](const rail_part& p) { return p.bytes < least_rail_part; };
+    if (std::ranges::none_of(std::span(made.part).first(n), too_small)) return made;
+  }
+  rail_split whole;
+  whole.part[0] = {.rail = all.count != 0 ? all.place[0].rail : 0, .offset = 0, .bytes = size};
+  whole.parts = 1;
+  return whole;
+}
+
+}  // namespace cordma::protocol
