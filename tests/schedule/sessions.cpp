@@ -73,7 +73,11 @@ task<errc> ask(world* w, session_at* s, asked_request a) {
 
 task<> ask_often(world* w, session_at* s) {
   const std::uint64_t count = w->chance.below(20);
-  for (std::uint64_t i = 0; i < count && s->client_at->alive && !w->over; ++i) {
+  // With nobody left each attempt takes as long as it may, and all of them too long.
+  const auto some_live = [s] {
+    return s->client_at->alive && (s->servers[0]->alive || s->servers[1]->alive);
+  };
+  for (std::uint64_t i = 0; i < count && some_live() && !w->over; ++i) {
     asked_request a = random_request(*w);
     a.elsewhere = s->addresses[w->chance.below(2)];
     a.repeatable = w->chance.below(2) == 0;
