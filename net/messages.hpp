@@ -34,7 +34,8 @@ struct message_options {
   // The longest message that is sent at once, before anybody asks for it, is 16 bytes shorter. A longer one
   // is announced. Who wants it reads it, where its memory has access::remote_read; else it is written there,
   // where the receive's memory has access::remote_write (never on shm); else it is sent piece by piece.
-  std::uint32_t eager_bytes = 8192;
+  // 0: what serves best over the transport, capabilities::eager_bytes; else 512 to 1 MiB.
+  std::uint32_t eager_bytes = 0;
   std::uint32_t credits = 32;  // messages of one peer that nobody has asked for; then it waits
   // By how many connections long messages are read, the Endpoint's own included, 8 at most; the lesser of what both
   // sides say. 0: by one for each device that both Contexts have for the transport (verbs_options::rails). A message

@@ -8,7 +8,10 @@
 namespace cordma::detail {
 namespace {
 
-constexpr std::uint32_t most_posted = 1024;  // receives; more are held ready
+// Of segments that are posted, or there before they are needed: so many, and so many bytes.
+constexpr std::uint32_t most_posted = 1024;
+constexpr std::uint32_t least_posted = 64;
+constexpr std::uint32_t posted_bytes = 8U << 20;
 constexpr std::uint32_t least_chunk = 64;
 // Segments beyond those that peers may have messages in: for frames that are looked at and let go.
 constexpr std::uint32_t spare_segments = 32;
@@ -17,7 +20,9 @@ constexpr std::uint32_t first_entries = 1024;  // more of them only when they ar
 }  // namespace
 
 frame_port::frame_port(message_core& of, worker_core& at, adapter_poller& over)
-    : core(&of), worker(&at), via(&over) {
+    : core(&of), worker(&at), via(&over), eager_bytes(of.options.eager_bytes) {
+  if (eager_bytes == 0) eager_bytes = over.domain().caps().eager_bytes;
+  may_post = std::clamp(posted_bytes / eager_bytes, least_posted, most_posted);
   kind = static_cast<std::size_t>(over.domain().caps().transport);
   devices.push_back({.via = &over, .place = kind});
   std::size_t place = transport::kind_count;
@@ -29,7 +34,7 @@ frame_port::frame_port(message_core& of, worker_core& at, adapter_poller& over)
 }
 
 result<void> frame_port::make() {
-  const std::uint32_t depth = std::min(most_posted, via->domain().caps().max_shared_depth);
+  const std::uint32_t depth = std::min(may_post, via->domain().caps().max_shared_depth);
   result<std::unique_ptr<transport::receive_queue>> made =
       via->adapter().make_receive_queue(depth, 1);
   if (!made) return made.why();
@@ -68,7 +73,7 @@ void frame_port::on_joined(endpoint_core& endpoint) {
 // ---- memory ----
 
 void frame_port::promise(std::uint32_t for_segments, std::uint32_t for_sends) {
-  grow_segments(std::min(promised_segments + for_segments, most_posted) + spare_segments);
+  grow_segments(std::min(promised_segments + for_segments, may_post) + spare_segments);
   feed();
   grow_entries(std::min(promised_sends + for_sends, first_entries));
   promised_segments += for_segments;
@@ -85,7 +90,7 @@ void frame_port::grow_segments(std::uint32_t to) {
   const auto have = static_cast<std::uint32_t>(segments.size());
   if (to <= have) return;
   const std::uint32_t more = std::max({to - have, have, least_chunk});
-  const std::uint32_t each = core->options.eager_bytes;
+  const std::uint32_t each = eager_bytes;
   result<MemoryRegion> region =
       allocate(worker->shared_context(), std::size_t{more} * each, access::local_write);
   if (!region) throw std::bad_alloc();
@@ -133,13 +138,13 @@ void frame_port::grow_entries(std::uint32_t to) {
 
 void frame_port::feed() noexcept {
   if (queue == nullptr) return;
-  const std::uint32_t enough = std::min(queue->depth(), most_posted);
+  const std::uint32_t enough = std::min(queue->depth(), may_post);
   if (free_segments == nullptr && posted < enough / 2) grow_by_need();
   while (free_segments != nullptr && posted < enough) {
     message_segment& s = *free_segments;
     free_segments = s.next_free;
     ++posted;
-    const transport::segment into{s.room, core->options.eager_bytes, s.lkey};
+    const transport::segment into{s.room, eager_bytes, s.lkey};
     queue->post_recv({.id = id_of(s.index), .segment_count = 1, .segments = &into});
   }
 }

@@ -275,7 +275,7 @@ void peer_core::go_on(fetch& f) noexcept {
 void peer_core::ask_on(fetch& f) noexcept {
   const bool written = f.way == fetch::by::writes;
   const std::uint64_t ahead =
-      written ? f.wanted : parts_ahead * (port->core->options.eager_bytes - protocol::head_bytes);
+      written ? f.wanted : parts_ahead * (port->eager_bytes - protocol::head_bytes);
   const std::uint64_t upto = std::min(f.wanted, f.got + ahead);
   const bool due = f.asked < upto && (upto == f.wanted || upto - f.asked >= ahead / 2);
   if (due && !f.broken && endpoint->pair != nullptr && has_place()) {

@@ -24,8 +24,10 @@ task<void> handle(message_core& core, std::shared_ptr<const am_handler> handler,
 
 message_core::message_core(Worker& worker, const message_options& o)
     : options(o), home(&worker.loop()), anchor(worker.core().anchor()), tasks(worker.loop()) {
-  require_within("message_options::eager_bytes", o.eager_bytes, protocol::least_eager_bytes,
-                 protocol::most_eager_bytes);
+  if (o.eager_bytes != 0) {
+    require_within("message_options::eager_bytes", o.eager_bytes, protocol::least_eager_bytes,
+                   protocol::most_eager_bytes);
+  }
   require_within("message_options::credits", o.credits, 1, protocol::most_credits);
   require_within("message_options::rails", o.rails, 0, protocol::most_rails);
 }

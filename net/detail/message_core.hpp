@@ -225,6 +225,8 @@ struct frame_port final : completion_sink {
   message_core* core;
   worker_core* worker;  // null once it is gone
   adapter_poller* via;
+  std::uint32_t eager_bytes;  // of each segment
+  std::uint32_t may_post = 0;
   std::unique_ptr<transport::receive_queue> queue;
   std::uint32_t posted = 0;
   std::uint32_t promised_segments = 0;

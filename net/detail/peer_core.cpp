@@ -162,7 +162,7 @@ void peer_core::post(frame_entry& entry, transport::send_request& request) noexc
 
 protocol::hello peer_core::own_hello() const noexcept {
   const message_options& o = port->core->options;
-  return {.eager_bytes = o.eager_bytes,
+  return {.eager_bytes = port->eager_bytes,
           .credits = o.credits,
           .offers = most_offers,
           .rails = o.rails,

@@ -228,11 +228,14 @@ struct capabilities {
   std::uint32_t max_segments = 0;
   std::uint32_t max_inline = 0;  // bytes
   std::uint32_t max_read_depth = 0;
-  std::uint32_t max_queue_pairs = 0;    // per adapter
-  std::uint32_t max_shared_depth = 0;   // receives of a receive_queue
-  std::uint64_t max_message = 0;        // bytes
-  std::uint64_t rate = 0;               // of its device's port, megabits per second; 0: unknown
-  std::uint32_t max_datagram = 0;       // bytes; 0 = no datagrams
+  std::uint32_t max_queue_pairs = 0;   // per adapter
+  std::uint32_t max_shared_depth = 0;  // receives of a receive_queue
+  std::uint64_t max_message = 0;       // bytes
+  std::uint64_t rate = 0;              // of its device's port, megabits per second; 0: unknown
+  std::uint32_t max_datagram = 0;      // bytes; 0 = no datagrams
+  // What message_options::eager_bytes are by default: from about there on, asking for a message costs less than
+  // copying it. Found by bench-thresholds; where that says nothing, a guess.
+  std::uint32_t eager_bytes = 8192;
   std::uint32_t max_connect_data = 56;  // bytes of private data with a request
   std::uint32_t max_accept_data = 196;  // bytes of private data with an accept or a reject
   bool event_driven = false;            // has a wait fd

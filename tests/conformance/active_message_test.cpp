@@ -21,7 +21,7 @@ namespace {
 using sizes = std::initializer_list<std::size_t>;
 
 struct switchboard {
-  explicit switchboard(stage& on, message_options of_server = {})
+  explicit switchboard(stage& on, message_options of_server = {.eager_bytes = 8192})
       : client(on.client()), server(on.server(), of_server) {}
   Messages client;
   Messages server;

@@ -86,8 +86,10 @@ task<> say(rogue* r, protocol::frame_head head, std::vector<std::byte> body = {}
 
 task<> say_hello(rogue* r, std::uint64_t version = protocol::frame_version) {
   std::vector<std::byte> body(protocol::hello_bytes);
-  protocol::encode(protocol::hello{.eager_bytes = 8192, .credits = credits, .offers = 8},
-                   std::span<std::byte, protocol::hello_bytes>(body));
+  protocol::encode(
+      protocol::hello{
+          .eager_bytes = 8192, .credits = credits, .offers = 8, .rails = 1, .devices = 1},
+      std::span<std::byte, protocol::hello_bytes>(body));
   co_await say(r, {.kind = frame_kind::hello, .given = credits, .word = version}, body);
 }
 

@@ -30,8 +30,10 @@ constexpr cordma::access readable = cordma::access::local_write | cordma::access
 
 struct post_office {
   explicit post_office(stage& on, std::uint32_t of_client = 3, std::uint32_t of_server = 3)
-      : client(std::make_unique<Messages>(on.client(), message_options{.rails = of_client})),
-        server(std::make_unique<Messages>(on.server(), message_options{.rails = of_server})) {}
+      : client(std::make_unique<Messages>(
+            on.client(), message_options{.eager_bytes = 8192, .rails = of_client})),
+        server(std::make_unique<Messages>(
+            on.server(), message_options{.eager_bytes = 8192, .rails = of_server})) {}
   std::unique_ptr<Messages> client;
   std::unique_ptr<Messages> server;
 };

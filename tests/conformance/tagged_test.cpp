@@ -22,8 +22,12 @@ namespace {
 using sizes = std::initializer_list<std::size_t>;
 
 // Both sides with Messages, and a connection that carries them.
+// On every transport alike: what is long, and what is not.
+constexpr message_options usual{.eager_bytes = 8192};
+
 struct post_office {
-  explicit post_office(stage& on, message_options of_server = {}, message_options of_client = {})
+  explicit post_office(stage& on, message_options of_server = usual,
+                       message_options of_client = usual)
       : client(on.client(), of_client), server(on.server(), of_server) {}
   Messages client;
   Messages server;
