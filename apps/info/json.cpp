@@ -17,6 +17,7 @@ ordered_json to_object(const transport::capabilities& c) {
   return {{"transport", transport::name(c.transport)},
           {"services", services},
           {"max_message", c.max_message},
+          {"rate", c.rate},
           {"max_inline", c.max_inline},
           {"max_segments", c.max_segments},
           {"max_send_depth", c.max_send_depth},

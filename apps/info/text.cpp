@@ -31,7 +31,8 @@ void show(std::ostream& out, const transport::capabilities& c) {
   }
   out << "    message " << amount(c.max_message) << "B, inline " << c.max_inline << " B, slices "
       << c.max_segments << ", queue " << c.max_send_depth << " sends and " << c.max_recv_depth
-      << " receives, reads in flight " << c.max_read_depth << '\n'
+      << " receives, reads in flight " << c.max_read_depth
+      << (c.rate != 0 ? ", port " + std::to_string(c.rate) + " Mb/s" : std::string()) << '\n'
       << "    waits " << (c.event_driven ? "polling or sleeping" : "polling only")
       << (c.wakes_selectively ? ", through all but solicited messages if told so" : "")
       << "; one-sided operations "

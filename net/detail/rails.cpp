@@ -180,7 +180,7 @@ void peer_core::plan(fetch& f) noexcept {
   const auto device_of = [this](std::size_t n) { return n == 0 ? 0 : rail(n)->device; };
   for (std::size_t n = 0; n < count; ++n) {
     states[n].healthy = usable(n, f.from);
-    users[device_of(n)] += states[n].healthy ? 1 : 0;
+    users[device_of(n)] += states[n].healthy ? 1U : 0U;
   }
   for (std::size_t n = 0; n < count; ++n) {
     const std::uint64_t rate = port->devices[device_of(n)].via->domain().caps().rate;

@@ -99,7 +99,8 @@ task<> expect_whole(burst& b) {
     REQUIRE(got.ok());
     CHECK(got->bytes == b.bytes);
     CHECK(filled(b.into.bytes().subspan(i * b.bytes, b.bytes), i));
-    co_await b.sends[i];
+    message_send_operation& sent = b.sends[i];
+    co_await sent;
   }
 }
 
@@ -365,6 +366,28 @@ TEST_CASE("K8: rails that are cut at any moment, on a network that loses packets
         },
         &p, seed);
   }
+}
+
+TEST_CASE("K8: rails end with their Endpoint, on both sides, with what is read on them") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire w = co_await join(s, *office, 3);
+        burst some(s, 2 * mib, 4);
+        some.start(w);
+        while (w.server.counters().sends < 4) co_await moment(s);
+        w.client.abort();
+        co_await expect_ends(some);
+        while (w.server.state() != endpoint_state::closed) co_await w.server.state_changed();
+        for (Endpoint* const e : {&w.client, &w.server}) {
+          for (std::size_t n = 1; n <= 2; ++n) {
+            CHECK(rail_of(*e, n).link->state == endpoint_state::closed);
+          }
+          while (e->inflight() != 0) co_await moment(s);
+        }
+      },
+      &p);
 }
 
 TEST_CASE("K8: whatever goes while rails carry messages, all that was started ends") {

@@ -74,7 +74,7 @@ TEST_CASE(
     }
     CHECK(offset == size);
     CHECK(same(parts, parts_of(size, rails)));
-    of_many += parts.size() > 1 ? 1 : 0;
+    of_many += parts.size() > 1 ? 1U : 0U;
     if (all_known && parts.size() > 1) check_shares(size, rails, parts);
   }
   CHECK(of_many > 5'000);

@@ -39,7 +39,7 @@ struct side {
 
 struct two_sides {
   two_sides(const context_options& of_client, const context_options& of_server)
-      : client(of_client, loop), server(of_server, loop) {}
+      : loop({.mode = wait_under_test()}), client(of_client, loop), server(of_server, loop) {}
   reactor loop;
   side client;
   side server;
@@ -83,8 +83,10 @@ task<> carry(two_sides* h, wire* w, std::size_t bytes, std::size_t count) {
     receives.push_back(w->server.tag_recv(i, into.all().part(i * bytes, bytes)).start());
   }
   for (std::size_t i = 0; i < count; ++i) {
-    co_await receives[i];
-    co_await sends[i];
+    tag_recv_operation& received = receives[i];
+    co_await received;
+    message_send_operation& sent = sends[i];
+    co_await sent;
     CHECK(filled(into.bytes().subspan(i * bytes, bytes), i));
   }
 }
