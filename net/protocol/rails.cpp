@@ -3,6 +3,7 @@
 #include <cordma/runtime/check.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace cordma::protocol {
 namespace {
@@ -19,6 +20,14 @@ struct ranking {
   std::size_t count = 0;
 };
 
+// Equals stay as they are. GCC 12 warns of std::sort() on an array of less than 16.
+template <class Before>
+void put_in_order(std::span<weighed> few, Before before) noexcept {
+  for (std::size_t i = 1; i < few.size(); ++i) {
+    for (std::size_t k = i; k > 0 && before(few[k], few[k - 1]); --k) std::swap(few[k], few[k - 1]);
+  }
+}
+
 // The healthy ones, the fastest first; equals as they come.
 ranking rank(std::span<const rail_state> rails) noexcept {
   ranking all;
@@ -34,10 +43,7 @@ ranking rank(std::span<const rail_state> rails) noexcept {
   const std::uint64_t usual = known != 0 ? sum / known : 1;
   const std::span<weighed> ranked = std::span(all.place).first(all.count);
   for (weighed& w : ranked) w.rate = w.rate != 0 ? w.rate : usual;
-  // std::stable_sort() may allocate.
-  std::ranges::sort(ranked, [](const weighed& a, const weighed& b) {
-    return a.rate != b.rate ? a.rate > b.rate : a.rail < b.rail;
-  });
+  put_in_order(ranked, [](const weighed& a, const weighed& b) { return a.rate > b.rate; });
   return all;
 }
 
@@ -46,7 +52,7 @@ rail_split divide(std::uint64_t size, std::span<const weighed> ranked) noexcept 
   std::array<weighed, most_rails> in_order;
   std::ranges::copy(ranked, in_order.begin());
   const std::span<weighed> over = std::span(in_order).first(ranked.size());
-  std::ranges::sort(over, {}, &weighed::rail);
+  put_in_order(over, [](const weighed& a, const weighed& b) { return a.rail < b.rail; });
   std::uint64_t total = 0;
   for (const weighed& w : over) total += w.rate;
   rail_split made;
