@@ -124,7 +124,8 @@ task<> flood(member* m, std::size_t over, std::size_t bytes, int count) {
   std::deque<message_send_operation> sends;
   for (int i = 0; i < count; ++i) {
     if (sends.size() == in_flight) {
-      co_await sends.front();
+      message_send_operation& first = sends.front();
+      co_await first;
       sends.pop_front();
     }
     sends.push_back(e.tag_send(i + 1 < count ? swallow : last, message));
