@@ -31,7 +31,7 @@ capabilities describe() {
   c.max_read_depth = 1U << 15;
   c.max_queue_pairs = 1U << 16;
   c.max_shared_depth = 1U << 16;
-  c.eager_bytes = 16U << 10;
+  c.eager_bytes = 17U << 10;
   c.max_message = std::uint64_t{1} << 30;
   c.event_driven = true;
   c.needs_target_progress = true;  // for the first access with a key, and for private memory
