@@ -430,11 +430,10 @@ namespace {
 // One that speaks frames by itself, byte by byte.
 std::vector<std::byte> framed(protocol::frame_kind kind, std::uint64_t word,
                               std::span<const std::byte> body) {
-  std::array<std::byte, protocol::head_bytes> head{};
+  std::vector<std::byte> out(protocol::head_bytes + body.size());
   protocol::encode({.kind = kind, .body = static_cast<std::uint32_t>(body.size()), .word = word},
-                   head);
-  std::vector<std::byte> out(head.begin(), head.end());
-  out.insert(out.end(), body.begin(), body.end());
+                   std::span<std::byte, protocol::head_bytes>(out.data(), protocol::head_bytes));
+  std::ranges::copy(body, out.begin() + protocol::head_bytes);
   return out;
 }
 

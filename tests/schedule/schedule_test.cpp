@@ -1,6 +1,7 @@
 #include "world.hpp"
 
 #include <doctest/doctest.h>
+#include <support/stage.hpp>
 
 #include <cstdlib>
 #include <initializer_list>
