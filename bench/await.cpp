@@ -1,5 +1,7 @@
 // bench-await: what awaiting costs. A coroutine awaits operations that a poller completes, so each one
 // suspends and comes back through the ready list; beside it, callbacks over the same poller and loop.
+#include "common.hpp"
+
 #include <cordma/runtime/operation.hpp>
 #include <cordma/runtime/scope.hpp>
 
@@ -173,11 +175,6 @@ figures measure(int width, std::uint64_t total) {
   return f;
 }
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -212,13 +209,13 @@ int main(int argc, char** argv) {
     allocations = std::max(allocations, f.allocations);
   }
   if (json_to.empty()) {
-    std::printf("await of a suspended operation  %6.1f ns\n", median(await_ns));
-    std::printf("plain callback, same loop       %6.1f ns\n", median(callback_ns));
+    std::printf("await of a suspended operation  %6.1f ns\n", bench::median(await_ns));
+    std::printf("plain callback, same loop       %6.1f ns\n", bench::median(callback_ns));
     std::printf("allocations per operation       %6.3f\n", allocations);
     return 0;
   }
-  const nlohmann::json out = {{"await_suspended_ns", median(await_ns)},
-                              {"callback_ns", median(callback_ns)},
+  const nlohmann::json out = {{"await_suspended_ns", bench::median(await_ns)},
+                              {"callback_ns", bench::median(callback_ns)},
                               {"allocations_per_op", allocations},
                               {"operations", total},
                               {"repetitions", repetitions},

@@ -3,6 +3,8 @@
 //   inventory slices of one region at addresses of the program's own, which keeps a list of free ones
 //   register  memory of the program's own, registered for one use
 //   allocate  Context::allocate(), for one use
+#include "common.hpp"
+
 #include <cordma/cordma.hpp>
 
 #include <CLI/CLI.hpp>
@@ -93,11 +95,6 @@ double nanoseconds_each(const contender& c) {
   return took.count() / static_cast<double>(c.times);
 }
 
-double median(std::vector<double> v) {
-  std::ranges::sort(v);
-  return v[v.size() / 2];
-}
-
 // Interleaved: a round of each, so many times.
 nlohmann::ordered_json measure(cordma::Context& context, std::size_t bytes, int repetitions) {
   sources from(context, bytes);
@@ -108,7 +105,7 @@ nlohmann::ordered_json measure(cordma::Context& context, std::size_t bytes, int 
     for (std::size_t i = 0; i < all.size(); ++i) ns[i].push_back(nanoseconds_each(all[i]));
   }
   nlohmann::ordered_json j;
-  for (std::size_t i = 0; i < all.size(); ++i) j[all[i].name] = median(ns[i]);
+  for (std::size_t i = 0; i < all.size(); ++i) j[all[i].name] = bench::median(ns[i]);
   return j;
 }
 

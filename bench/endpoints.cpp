@@ -1,6 +1,8 @@
 // bench-endpoints: what many idle connections cost a Worker with Messages, beside one connection. Two pairs of
 // processes on this machine, one with a single connection and one with N: memory, time of one way of a tagged
 // message of 8 bytes on one of them, in turn, and processor time while all of them are silent.
+#include "common.hpp"
+
 #include <cordma/cordma.hpp>
 #include <cordma/net/messages.hpp>
 #include <cordma/runtime/sleep.hpp>
@@ -86,20 +88,9 @@ std::uint64_t heap_bytes() {
 }
 
 struct member {
-  explicit member(const settings& s) : context(options_of(s)), worker(context, loop_of(s)) {}
+  explicit member(const settings& s)
+      : context(bench::only(s.transport)), worker(context, bench::waiting(s.wait)) {}
 
-  static context_options options_of(const settings& s) {
-    context_options o;
-    o.transports = {parse_transport(s.transport).value()};
-    return o;
-  }
-  static reactor_options loop_of(const settings& s) {
-    reactor_options o;
-    o.mode = s.wait == "polling" ? wait_mode::polling
-             : s.wait == "event" ? wait_mode::event
-                                 : wait_mode::adaptive;
-    return o;
-  }
   [[nodiscard]] connect_options joined(const settings& s) {
     connect_options o;
     o.messages = &messages;
@@ -278,11 +269,6 @@ struct pair {
   double heap = 0;
 };
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 nlohmann::json measure(const settings& s) {
   settings alone = s;
   alone.endpoints = 1;
@@ -302,9 +288,9 @@ nlohmann::json measure(const settings& s) {
           {"depth", s.depth},
           {"resident_bytes_per_endpoint", many.resident},
           {"heap_bytes_per_endpoint", many.heap},
-          {"one_way_us", {{"one", median(with_one)}, {"many", median(with_many)}}},
+          {"one_way_us", {{"one", bench::median(with_one)}, {"many", bench::median(with_many)}}},
           {"ratio",
-           {{"median", median(ratios)},
+           {{"median", bench::median(ratios)},
             {"least", *std::ranges::min_element(ratios)},
             {"most", *std::ranges::max_element(ratios)}}},
           {"idle_percent", s.idle_seconds > 0 ? many.idle_percent() : 0}};

@@ -1,6 +1,8 @@
 // bench-thresholds: from which length on a tagged message is better announced and read by its receiver than sent at
 // once and copied: message_options::eager_bytes of a transport. Two processes on this machine and two connections,
 // over one of which everything is sent at once, and over the other everything announced; in turn.
+#include "common.hpp"
+
 #include <cordma/cordma.hpp>
 #include <cordma/net/messages.hpp>
 #include <cordma/runtime/sleep.hpp>
@@ -46,25 +48,13 @@ struct settings {
 // One side of both connections.
 struct member {
   explicit member(const settings& s)
-      : context(options_of(s)),
-        worker(context, loop_of(s)),
+      : context(bench::only(s.transport)),
+        worker(context, bench::waiting(s.wait)),
         at_once(worker, {.eager_bytes = 65536}),
         announced(worker, {.eager_bytes = 512}),
         out(context.allocate(largest, access::local_write | access::remote_read).value()),
         in(context.allocate(largest).value()) {}
 
-  static context_options options_of(const settings& s) {
-    context_options o;
-    o.transports = {parse_transport(s.transport).value()};
-    return o;
-  }
-  static reactor_options loop_of(const settings& s) {
-    reactor_options o;
-    o.mode = s.wait == "polling" ? wait_mode::polling
-             : s.wait == "event" ? wait_mode::event
-                                 : wait_mode::adaptive;
-    return o;
-  }
   [[nodiscard]] std::array<Messages*, 2> both() { return {&at_once, &announced}; }
 
   Context context;
@@ -143,11 +133,6 @@ task<> say_stop(member* m) {
   }
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 struct figures {
   std::array<double, 2> microseconds{};  // of a message: at once, announced
   double ratio = 0;                      // announced to at once, in the same round
@@ -170,7 +155,7 @@ figures compare(member& m, const settings& s, std::size_t bytes, int per_message
       ratios.push_back(taken[1].back() / taken[0].back());
     }
   }
-  return {{median(taken[0]), median(taken[1])}, median(ratios)};
+  return {{bench::median(taken[0]), bench::median(taken[1])}, bench::median(ratios)};
 }
 
 // The first of the sizes from which on announcing is never the slower one.

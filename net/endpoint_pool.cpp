@@ -152,9 +152,10 @@ void EndpointPool::make_room() noexcept {
 }
 
 void EndpointPool::evict(line& l) noexcept {
-  std::shared_ptr<line> going = lines_.find(l.to)->second;
+  const auto found = lines_.find(l.to);
+  std::shared_ptr<line> going = std::move(found->second);
+  lines_.erase(found);
   l.unlink();
-  forget(l);
   ++counters_.evictions;
   --busy_;
   try {

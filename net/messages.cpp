@@ -97,8 +97,9 @@ void message_send::do_start() noexcept {
   endpoint_core& e = *endpoint_;
   if (e.worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
   if (!e.home->on_owner_thread()) return fail(wrong_thread());
-  if (e.is_plain()) return fail(plain_messages());
-  if (e.early != nullptr) return e.early->send(*this);
+  if (e.peer == nullptr) [[unlikely]] {
+    return e.early != nullptr ? e.early->send(*this) : fail(plain_messages());
+  }
   e.peer->send(*this);
 }
 

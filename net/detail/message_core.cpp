@@ -33,8 +33,7 @@ message_core::message_core(Worker& worker, const message_options& o)
 }
 
 message_core::~message_core() {
-  const failure gone{errc::shutdown, "its Messages are gone"};
-  matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, gone); });
+  end_receives({errc::shutdown, "its Messages are gone"});
   unwired.for_each([](early_messages& e) { e.on_messages_gone(); });
 }
 
@@ -45,8 +44,17 @@ void message_core::end(protocol::tag_receive& r, const failure& why) noexcept {
 }
 
 void message_core::on_worker_gone() noexcept {
-  const failure gone{errc::shutdown, "the Worker was destroyed"};
-  matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, gone); });
+  end_receives({errc::shutdown, "the Worker was destroyed"});
+}
+
+void message_core::end_receives(const failure& why) noexcept {
+  matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, why); });
+}
+
+void message_core::end_receives_from(const endpoint_core& sender, const failure& why) noexcept {
+  matcher.for_each_receive([&](protocol::tag_receive& r) {
+    if (r.pattern().from == &sender) end(r, why);
+  });
 }
 
 result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_options asked) {

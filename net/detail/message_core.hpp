@@ -107,6 +107,7 @@ struct fetch : list_node {
     parts,   // frames of it
   };
   void settle() noexcept;
+  // settle() comes next, once the entry is free.
   void read_done(const frame_entry& e, const transport::completion& c) noexcept;
   [[nodiscard]] bool all_here() const noexcept;
   [[nodiscard]] std::span<fetch_piece> all_pieces() noexcept {
@@ -399,6 +400,9 @@ struct message_core {
   // Of an active message: begins its handler.
   void run(message_segment& s) noexcept;
   void end(protocol::tag_receive& r, const failure& why) noexcept;
+  void end_receives(const failure& why) noexcept;
+  // Of those that wait for that one alone.
+  void end_receives_from(const endpoint_core& sender, const failure& why) noexcept;
   void on_worker_gone() noexcept;
 
   message_options options;

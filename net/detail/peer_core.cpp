@@ -216,9 +216,10 @@ void peer_core::on_sent(frame_entry& entry, const transport::completion& c) noex
   open_offer* const part_of = entry.part_of;
   const frame_entry::use what = entry.what;
   if (what == frame_entry::use::read) {
-    const frame_entry read = entry;
+    fetch& f = *entry.reads_for;
+    f.read_done(entry, c);
     port->release(entry);
-    return read.reads_for->read_done(read, c);
+    return f.settle();
   }
   port->release(entry);
   if (what == frame_entry::use::part) return part_sent(*part_of);
@@ -372,10 +373,7 @@ void peer_core::on_end() noexcept {
   held.for_each([this](message_segment& s) {
     if (s.waiting && s.is_offer()) port->release(s);
   });
-  message_core& core = *port->core;
-  core.matcher.for_each_receive([&](protocol::tag_receive& r) {
-    if (r.pattern().from == sender) core.end(r, endpoint->flushed("tag_recv"));
-  });
+  port->core->end_receives_from(*sender, endpoint->flushed("tag_recv"));
 }
 
 void peer_core::on_handle_gone() noexcept {

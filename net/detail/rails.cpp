@@ -262,7 +262,6 @@ void fetch::read_done(const frame_entry& e, const transport::completion& c) noex
     broken.emplace(c.status == wc_status::wr_flush_err ? peer->endpoint->flushed("tag_recv")
                                                        : failure(transport::to_errc(c.status)));
   }
-  settle();
 }
 
 }  // namespace cordma::detail

@@ -159,10 +159,7 @@ void early_messages::on_end() noexcept {
     request_call& op = calls.pop_front();
     op.fail(endpoint->flushed(op.op_name()));
   }
-  if (core == nullptr) return;
-  core->matcher.for_each_receive([this](protocol::tag_receive& r) {
-    if (r.pattern().from == endpoint) core->end(r, endpoint->flushed("tag_recv"));
-  });
+  if (core != nullptr) core->end_receives_from(*endpoint, endpoint->flushed("tag_recv"));
 }
 
 void early_messages::on_messages_gone() noexcept {

@@ -241,8 +241,7 @@ TEST_CASE("K11: a peer that never receives is aborted, and messages come and go 
   s.play([](stage& on) -> task<> {
     Messages mine(on.client());
     Messages theirs(on.server());
-    connect_options how;
-    how.messages = &mine;
+    const connect_options how = with(mine);
     EndpointPool pool(on.client(), {.most = 1, .connection = how});
     std::vector<Listener> listeners;
     std::vector<std::string> to;
@@ -257,9 +256,7 @@ TEST_CASE("K11: a peer that never receives is aborted, and messages come and go 
         for (;;) {
           result<ConnectionRequest> request = co_await from.next().result();
           if (!request) co_return;
-          connect_options with;
-          with.messages = &m;
-          Endpoint e = co_await request->accept(with);
+          Endpoint e = co_await request->accept(with(m));
           all.push_back(std::move(e));
         }
       }(l, theirs, peers));

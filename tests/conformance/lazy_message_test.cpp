@@ -22,12 +22,6 @@ struct both {
   Messages server;
 };
 
-connect_options with(Messages& m) {
-  connect_options o;
-  o.messages = &m;
-  return o;
-}
-
 task<Endpoint> accepted(Listener& listener, Messages& messages) {
   ConnectionRequest request = co_await listener.next();
   co_return co_await request.accept(with(messages));

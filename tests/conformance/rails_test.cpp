@@ -55,6 +55,11 @@ std::uint64_t bytes_by(const Endpoint& e, std::uint64_t rail) {
   return number(e, "rail_" + std::to_string(rail) + "_bytes");
 }
 
+// The server reads from the client: it has sent more than its greeting.
+task<> until_reading(stage& s, const wire& w) {
+  while (w.server.counters().sends < 4) co_await moment(s);
+}
+
 task<> until_rails(stage& s, const wire& w, std::uint64_t count) {
   while (number(w.client, "rails") != count || number(w.server, "rails") != count) {
     co_await moment(s);
@@ -227,7 +232,7 @@ TEST_CASE(
         burst some(s, 2 * mib, 6);
         some.start(w);
         // One from the side that reads, as soon as it does; the other from the side that is read.
-        while (w.server.counters().sends < 4) co_await moment(s);
+        co_await until_reading(s, w);
         rail_of(w.server, 1).link->pair->abort();
         static_cast<void>(co_await some.receives[1].result());
         rail_of(w.client, 2).link->pair->abort();
@@ -376,7 +381,7 @@ TEST_CASE("K8: rails end with their Endpoint, on both sides, with what is read o
         wire w = co_await join(s, *office, 3);
         burst some(s, 2 * mib, 4);
         some.start(w);
-        while (w.server.counters().sends < 4) co_await moment(s);
+        co_await until_reading(s, w);
         w.client.abort();
         co_await expect_ends(some);
         while (w.server.state() != endpoint_state::closed) co_await w.server.state_changed();
@@ -407,7 +412,7 @@ TEST_CASE("K8: whatever goes while rails carry messages, all that was started en
             burst some(s, 2 * mib, 4);
             some.start(*w);
             if (after == 2) {
-              while (w->server.counters().sends < 4) co_await moment(s);
+              co_await until_reading(s, *w);
               for (int i = 0; i < 5; ++i) co_await moment(s);
             }
             switch (which) {

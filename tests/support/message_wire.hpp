@@ -7,6 +7,12 @@
 
 namespace cordma::test {
 
+inline connect_options with(Messages& messages) {
+  connect_options o;
+  o.messages = &messages;
+  return o;
+}
+
 inline task<wire> connect_messages(stage& on, Messages& client, Messages& server,
                                    connect_options to = {}, connect_options from = {}) {
   Listener listener = on.server().listen(on.server_address()).value();

@@ -108,8 +108,8 @@ std::string own_v6_host() {
 }
 
 int gid_index_of(const std::string& host) {
-  const auto device = transport::verbs::open_device({}).value();
-  for (const ibv_gid_entry& e : device.gids) {
+  const auto devices = transport::verbs::open_devices({}).value();
+  for (const ibv_gid_entry& e : devices.front().gids) {
     if (transport::verbs::to_text(e.gid) == host) return static_cast<int>(e.gid_index);
   }
   FAIL("the device has the GID of each of its addresses");

@@ -250,14 +250,6 @@ result<device> borrow_device(const filter& wanted, const verbs_options& options)
 
 }  // namespace
 
-result<device> open_device(const verbs_options& options) {
-  verbs_options one = options;
-  one.rails = 1;
-  result<std::vector<device>> found = open_devices(one);
-  if (!found) return found.why();
-  return std::move(found->front());
-}
-
 result<std::vector<device>> open_devices(const verbs_options& options) {
   const result<filter> wanted = parse_filter(options.device);
   if (!wanted) return wanted.why();

@@ -1,0 +1,34 @@
+// What several benches share: the middle of some figures, and options by the names that users give.
+#pragma once
+
+#include <cordma/cordma.hpp>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+namespace bench {
+
+// REQUIRES that there are some. Of an even number the upper one.
+inline double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// Throws cordma::error where there is no such transport.
+inline cordma::context_options only(std::string_view transport) {
+  cordma::context_options o;
+  o.transports = {cordma::parse_transport(transport).value()};
+  return o;
+}
+
+// "polling", "event", or else adaptive.
+inline cordma::reactor_options waiting(std::string_view how) {
+  cordma::reactor_options o;
+  o.mode = how == "polling" ? cordma::wait_mode::polling
+           : how == "event" ? cordma::wait_mode::event
+                            : cordma::wait_mode::adaptive;
+  return o;
+}
+
+}  // namespace bench
