@@ -107,17 +107,38 @@ struct crowd final : poller {
     ((c.id & of_receive) != 0 ? received : done).push_back(c);
     if ((c.id & of_receive) != 0 && again && c.status == wc_status::success) refill.push_back(c.id);
   }
-  // False where nothing can happen any more.
+  // False, and it says what there was, where nothing can happen any more, or nothing did for a minute.
   template <class Done>
   bool until(Done done_now) {
+    timer patience([](timer&) noexcept {});
+    loop.add(patience, loop.now() + std::chrono::minutes(1));
+    bool came = false;
     const auto check = [&] {
       for (; !refill.empty(); refill.pop_front()) on_refill(refill.front());
-      return done_now();
+      came = done_now();
+      return came || !patience.pending();
     };
-    return loop
-        .run_until([](void* c) noexcept { return (*static_cast<decltype(check)*>(c))(); },
-                   const_cast<void*>(static_cast<const void*>(&check)))
-        .ok();
+    const bool ran =
+        loop.run_until([](void* c) noexcept { return (*static_cast<decltype(check)*>(c))(); },
+                       const_cast<void*>(static_cast<const void*>(&check)))
+            .ok();
+    if (!came) tell();
+    return ran && came;
+  }
+  void tell() const {
+    const auto outcomes = [](const char* of_what, const std::vector<completion>& all) {
+      for (const completion& c : all) {
+        MESSAGE(of_what, " ", c.id & (of_receive - 1), ": status ", static_cast<int>(c.status),
+                ", queue pair ", static_cast<const void*>(c.from));
+      }
+    };
+    outcomes("received into", received);
+    outcomes("sent by", done);
+    for (const auto& p : receivers) MESSAGE("a receiver: ", static_cast<const void*>(p.get()));
+    for (const cm_event& e : events) {
+      MESSAGE("event ", static_cast<int>(e.what), " of ", static_cast<const void*>(e.pair), ": ",
+              e.why.message());
+    }
   }
   // Long enough for what can happen without anybody's doing.
   void settle() {
@@ -201,6 +222,22 @@ struct crowd final : poller {
 
 constexpr wc_status good = wc_status::success;
 constexpr wc_status flushed = wc_status::wr_flush_err;
+
+// The receive posted as 0 is the second receiver's; posted once more where the one that ends had it in hand:
+// a device that is at its message may take a receive even behind the call that ended it. True if it did.
+bool second_receives(crowd& c, const queue_pair* ends) {
+  REQUIRE(c.until([&] { return !c.received.empty(); }));
+  const bool was_taken = c.received[0].status != good;
+  if (was_taken) {
+    CHECK(c.received[0].status == flushed);
+    CHECK(c.received[0].from == ends);
+    c.post(0);
+    REQUIRE(c.until([&] { return c.received.size() == 2; }));
+  }
+  CHECK(c.received.back().status == good);
+  CHECK(c.received.back().from == c.receivers[1].get());
+  return was_taken;
+}
 
 }  // namespace
 
@@ -398,10 +435,11 @@ TEST_CASE(
       if (how == 3) c.senders[0].reset();
       if (how >= 2) REQUIRE(c.until([&] { return c.told(event_type::disconnected, gone) == 1; }));
       c.post(0);
-      REQUIRE(c.until([&] { return c.completed(good, c.receivers[1].get()) == 1; }));
+      const bool was_taken = second_receives(c, how == 1 ? nullptr : gone);
+      CHECK_FALSE((was_taken && transport_under_test() != kind::verbs));
       if (how != 1) REQUIRE(c.until([&] { return c.told(event_type::last_receive, gone) == 1; }));
       c.settle();
-      CHECK(c.received.size() == 1);
+      CHECK(c.received.size() == (was_taken ? 2 : 1));
       CHECK(c.told(event_type::last_receive, gone) == (how == 1 ? 0 : 1));
       c.post(1);
       c.send(1);
@@ -421,15 +459,7 @@ TEST_CASE("Q3: one that ends right when a receive was posted for it keeps it fro
     c.post(0);
     if (how == 0) c.receivers[0]->abort();
     if (how == 1) c.receivers[0].reset();
-    REQUIRE(c.until([&] { return !c.received.empty(); }));
-    if (c.received[0].status != good) {  // it had taken it
-      CHECK(c.received[0].status == flushed);
-      CHECK(c.received[0].from == (how == 0 ? c.receivers[0].get() : nullptr));
-      c.post(0);
-      REQUIRE(c.until([&] { return c.received.size() == 2; }));
-    }
-    CHECK(c.received.back().status == good);
-    CHECK(c.received.back().from == c.receivers[1].get());
+    second_receives(c, how == 0 ? c.receivers[0].get() : nullptr);
   }
 }
 

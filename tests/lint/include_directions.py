@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nothing includes upward. Usage: include_directions.py [ROOT]
+"""Nothing includes upward, and no header twice. Usage: include_directions.py [ROOT]
 
 RULES is the layering of the project: for each folder, which of the project's headers its files may
 include. The first rule whose folder fits decides.
@@ -65,6 +65,8 @@ def check(root):
         if folder and allowed is None:
             findings.append(f"{name}: no layer has the folder {folder}; give it a line in RULES")
             continue
+        if name.endswith(".hpp") and not re.search(r"^#pragma once$", text, re.M):
+            findings.append(f"{name}: a header needs #pragma once")
         for match in INCLUDE.finditer(text):
             where = f"{name}:{tree.line_of(text, match.start(1))}"
             target = target_of(name, match[1], match[2])

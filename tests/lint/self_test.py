@@ -67,7 +67,7 @@ class IncludeDirections(unittest.TestCase):
         target = included.removeprefix("cordma/")
         target = "net/cordma.hpp" if target == "cordma.hpp" else target
         return planted(include_directions.check,
-                             {target: "", name: f"#pragma once\n#include <{included}>\n"})
+                             {target: "#pragma once\n", name: f"#pragma once\n#include <{included}>\n"})
 
     def test_allowed(self):
         for name, included in self.ALLOWED:
@@ -79,7 +79,7 @@ class IncludeDirections(unittest.TestCase):
 
     def test_a_quoted_include_is_followed_to_its_file(self):
         found = planted(include_directions.check, {
-            "net/endpoint.hpp": "", "net/transport/tcp/a.cpp": '#include "../../endpoint.hpp"\n'})
+            "net/endpoint.hpp": "#pragma once\n", "net/transport/tcp/a.cpp": '#include "../../endpoint.hpp"\n'})
         self.assertEqual(len(found), 1)
 
     def test_a_foreign_header_has_one_place(self):
@@ -92,6 +92,10 @@ class IncludeDirections(unittest.TestCase):
 
     def test_a_header_that_is_not_there(self):
         found = planted(include_directions.check, {"net/a.cpp": "#include <cordma/net/gone.hpp>\n"})
+        self.assertEqual(len(found), 1)
+
+    def test_a_header_without_a_guard(self):
+        found = planted(include_directions.check, {"net/a.hpp": "// #pragma once\n", "net/b.cpp": "\n"})
         self.assertEqual(len(found), 1)
 
     def test_a_folder_that_no_layer_has(self):

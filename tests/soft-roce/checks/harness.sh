@@ -4,6 +4,7 @@ set -euo pipefail
 checks=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 roce=$(dirname "$checks")
 work=$(mktemp -d)
+unset SOFT_ROCE_ONLY  # whoever chooses cases does not mean the ones here
 trap 'rm -rf "$work"' EXIT
 
 fail() {
