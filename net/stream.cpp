@@ -6,19 +6,12 @@
 #include <utility>
 
 namespace cordma {
-namespace {
-
-failure wrong_thread() {
-  return {errc::no_lock, "a Stream may only be used on the thread of its Worker"};
-}
-
-}  // namespace
 
 // ---- reading ----
 
 stream_read_operation::stream_read_operation(detail::stream_core& stream,
                                              std::span<std::byte> into) noexcept
-    : operation(stream.home), stream_(&stream), into_(into) {}
+    : operation(stream.home()), stream_(&stream), into_(into) {}
 
 void stream_read_operation::fail(failure why) noexcept {
   failure_ = std::move(why.with_operation("read"));
@@ -26,7 +19,7 @@ void stream_read_operation::fail(failure why) noexcept {
 }
 
 void stream_read_operation::do_start() noexcept {
-  if (!home()->on_owner_thread()) return fail(wrong_thread());
+  if (std::optional<failure> why = stream_->out_of_place()) return fail(std::move(*why));
   stream_->read(*this);
 }
 
@@ -39,11 +32,11 @@ void stream_read_operation::do_cancel() noexcept {
 
 stream_write_operation::stream_write_operation(detail::stream_core& stream,
                                                std::span<const std::byte> bytes) noexcept
-    : operation(stream.home), stream_(&stream), bytes_(bytes) {}
+    : operation(stream.home()), stream_(&stream), bytes_(bytes) {}
 
 stream_write_operation::stream_write_operation(detail::stream_core& stream,
                                                const Slice& bytes) noexcept
-    : operation(stream.home), stream_(&stream), bytes_(bytes.bytes()), registered_(bytes) {}
+    : operation(stream.home()), stream_(&stream), bytes_(bytes.bytes()), registered_(bytes) {}
 
 stream_write_operation::stream_write_operation(stream_write_operation&& other) noexcept
     : operation(std::move(other)),
@@ -66,7 +59,7 @@ void stream_write_operation::fail(failure why) noexcept {
 }
 
 void stream_write_operation::do_start() noexcept {
-  if (!home()->on_owner_thread()) return fail(wrong_thread());
+  if (std::optional<failure> why = stream_->out_of_place()) return fail(std::move(*why));
   stream_->write(*this);
 }
 
@@ -130,7 +123,7 @@ send_operation Stream::write_at(std::uint32_t number, std::uint64_t offset,
 }
 
 result<void> Stream::shutdown_send() noexcept {
-  if (!core_->home->on_owner_thread()) return wrong_thread();
+  if (std::optional<failure> why = core_->out_of_place()) return std::move(*why);
   return core_->shutdown_send();
 }
 

@@ -27,7 +27,7 @@ static_assert(std::is_trivially_destructible_v<stream_options>);
 
 // Resolves with how many bytes were read, at least one; 0 is the end: the peer writes no more. Errors:
 // connection_reset, or what the connection broke for (its end came before the stream's), shutdown (the Stream
-// is gone), no_lock. On cancellation: withdrawn, canceled, and nothing is lost.
+// or its Worker is gone), no_lock. On cancellation: withdrawn, canceled, and nothing is lost.
 class [[nodiscard]] stream_read_operation final
     : public operation<stream_read_operation, std::size_t> {
  public:

@@ -26,7 +26,6 @@ constexpr std::uint32_t pieces = 4;  // of a window
 stream_core::stream_core(const Context& c, Endpoint connected, const stream_options& o)
     : context(c),
       endpoint(std::move(connected)),
-      home(endpoint.state_changed().home()),
       options(o),
       reader(std::max(o.window_bytes, 1U), std::max(o.notices, protocol::least_notices)) {
   require_within("stream_options::window_bytes", o.window_bytes, 1, most_window);
@@ -224,6 +223,14 @@ void stream_core::serve_readers() noexcept {
     }
   }
   if (reader.has_to_tell()) pump();
+}
+
+std::optional<failure> stream_core::out_of_place() noexcept {
+  const reactor* const at = home();
+  if (at == nullptr) return failure{errc::shutdown, "its Worker is gone"};
+  if (at->on_owner_thread()) [[likely]]
+    return {};
+  return failure{errc::no_lock, "a Stream may only be used on the thread of its Worker"};
 }
 
 // ---- writing ----

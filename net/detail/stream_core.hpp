@@ -1,6 +1,7 @@
 // What stands behind a Stream: two rings, the requests of both directions, and who waits.
 #pragma once
 
+#include <cordma/net/detail/worker_core.hpp>
 #include <cordma/net/protocol/stream_window.hpp>
 #include <cordma/net/stream.hpp>
 #include <cordma/runtime/event.hpp>
@@ -34,6 +35,10 @@ struct stream_core {
   [[nodiscard]] result<void> shutdown_send() noexcept;
   // Whether all that was started has been posted.
   [[nodiscard]] bool drained() const noexcept;
+  // Null once the Worker is gone.
+  [[nodiscard]] reactor* home() noexcept { return endpoint.core().home; }
+  // Why nothing can be started: on this thread, or any more.
+  [[nodiscard]] std::optional<failure> out_of_place() noexcept;
   // Why nothing can be written any more.
   [[nodiscard]] std::optional<failure> why_not() const noexcept;
 
@@ -78,7 +83,6 @@ struct stream_core {
 
   Context context;
   Endpoint endpoint;
-  reactor* home;
   stream_options options;
   MemoryRegion ring;    // the peer writes here
   MemoryRegion staged;  // what is written there, at the same place

@@ -53,6 +53,8 @@ struct ground {
   std::unique_ptr<Messages> peer_messages = {};
   std::unique_ptr<Requests> requests = {};
   std::unique_ptr<Requests> peer_requests = {};
+  Stream stream = {};
+  Stream peer_stream = {};
 };
 
 using setup = task<bool> (*)(ground&);  // false: this transport has no such object
@@ -214,6 +216,44 @@ task<bool> requesting_in(ground& g) {
   co_return true;
 }
 
+task<> open_peer(ground* g, Endpoint connected) {
+  g->peer_stream = co_await Stream::open(g->on.server_context(), std::move(connected));
+}
+
+// With sixteen bytes to read.
+task<bool> stream_in(ground& g) {
+  wire w = co_await connect(g.on);
+  scope other(g.on.loop());
+  other.spawn(open_peer(&g, std::move(w.server)));
+  g.stream = co_await Stream::open(g.on.client_context(), std::move(w.client));
+  co_await other.join();
+  co_await g.peer_stream.write(g.target.bytes().first(16));
+  while (g.stream.peek().size() != 16) co_await moment(g.on);
+  if (g.in == state::closing) g.stream.shutdown_send().value();
+  if (g.in == state::closed) co_await g.stream.close();
+  if (g.in == state::ended) {
+    g.peer_stream = Stream();
+    while (g.stream.endpoint().state() != endpoint_state::closed) {
+      co_await g.stream.endpoint().state_changed();
+    }
+    for (int i = 0; i < 20; ++i) co_await moment(g.on);  // until its last receive has told it
+  }
+  if (g.in == state::orphan) g.on.drop_client();
+  co_return true;
+}
+
+task<bool> drained_in(ground& g) {
+  co_await stream_in(g);
+  g.stream.consume(g.stream.peek().size());
+  co_return true;
+}
+
+task<> open_without_room(ground& g) {
+  stream_options o;
+  o.window_bytes = 0;
+  g.stream = co_await Stream::open(g.on.client_context(), std::move(g.e), o);
+}
+
 task<bool> event_in(ground& g) {
   sync_event_options o;
   o.publisher = sync_location::cpu;
@@ -340,7 +380,7 @@ constexpr std::string_view ok = "ok", waits = "waits", gone = "not_connected", c
                            down = "shutdown", bad = "bad_state", none = "",
                            aborted = "connection_aborted", invalid = "invalid_value",
                            missing = "not_found", empty = "no_memory", unable = "not_supported",
-                           later = "again";
+                           later = "again", reset = "connection_reset";
 
 const std::array table{
     // clang-format off
@@ -384,6 +424,19 @@ const std::array table{
     cell("Requests.try_call", requesting_in, [](g_& g) { return g.requests->try_call(g.e, 1, g.local); },       {later, later, gone,  gone,  cut,   down,  later}),
     cell("Requests.notify", requesting_in, [](g_& g) { return g.requests->notify(g.e, 1, g.local); },           {waits, ok,    gone,  gone,  cut,   down,  waits}),
     cell("Requests.notify_acked", requesting_in, [](g_& g) { return g.requests->notify_acked(g.e, 1, g.local); }, {waits, ok,   gone,  gone,  cut,   down,  waits}),
+    cell("Stream.open", endpoint_in, [](g_& g) { return open_without_room(g); },                                {invalid, invalid, invalid, invalid, invalid, invalid, invalid}),
+    cell("Stream.read_some", stream_in, [](g_& g) { return g.stream.read_some(g.local.bytes()); },              {none,  ok,    ok,    ok,    ok,    down}),
+    cell("Stream.read_some", drained_in, [](g_& g) { return g.stream.read_some(g.local.bytes()); },             {none,  waits, waits, gone,  reset, down}),
+    cell("Stream.read", stream_in, [](g_& g) { return g.stream.read(g.local.bytes().first(8)); },               {none,  ok,    ok,    ok,    ok,    down}),
+    cell("Stream.consume", stream_in, [](g_& g) { g.stream.consume(8); },                                       {none,  ok,    ok,    ok,    ok,    ok}),
+    cell("Stream.write_some", stream_in, [](g_& g) { return g.stream.write_some(g.local.bytes()); },            {none,  ok,    gone,  gone,  reset, down}),
+    cell("Stream.write_some", stream_in, [](g_& g) { return g.stream.write_some(g.local.all()); },              {none,  ok,    gone,  gone,  reset, down}),
+    cell("Stream.write", stream_in, [](g_& g) { return g.stream.write(g.local.bytes()); },                      {none,  ok,    gone,  gone,  reset, down}),
+    cell("Stream.map", stream_in, [](g_& g) { return g.stream.map(g.local); },                                  {none,  ok,    gone,  gone,  reset, down}),
+    cell("Stream.write_at", stream_in, [](g_& g) { return g.stream.write_at(0, 0, g.local.all()); },            {none,  missing, gone, gone, reset, down}),
+    cell("Stream.shutdown_send", stream_in, [](g_& g) { return g.stream.shutdown_send(); },                     {none,  ok,    ok,    ok,    reset, down}),
+    cell("Stream.close", stream_in, [](g_& g) { return g.stream.close(); },                                     {none,  ok,    ok,    ok,    ok,    ok}),
+    cell("Stream.endpoint", stream_in, [](g_& g) { return g.stream.endpoint().state(); },                       {none,  ok,    ok,    ok,    ok,    ok}),
     cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
     cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),
     cell("ConnectionRequest.accept", request_in, [](g_& g) { return g.request.accept(); },                      {none,  ok,    none,  bad,   none,  down}),

@@ -13,7 +13,7 @@ CLASSES = {"Context": "context", "Worker": "worker", "Listener": "listener",
            "ConnectionRequest": "listener", "Endpoint": "endpoint", "MemoryRegion": "memory",
            "MemoryWindow": "memory_window", "BufferPool": "buffer_pool", "DatagramEndpoint": "datagram",
            "SharedReceive": "shared_receive", "SyncEvent": "sync_event", "Messages": "messages",
-           "Requests": "requests"}
+           "Requests": "requests", "Stream": "stream"}
 FOR_THE_LIBRARY = {"Worker.core", "Context.core", "Endpoint.core", "Messages.core",
                    "Requests.core"}
 ROW = re.compile(r'\bcell\("(\w+\.\w+)"')
