@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -96,6 +97,14 @@ void stream_core::expect(incoming& in) noexcept {
 
 void stream_core::on_received(incoming& in) noexcept {
   if (ended) return;
+  try {
+    take(in);
+  } catch (const std::bad_alloc&) {
+    out_of_memory();
+  }
+}
+
+void stream_core::take(incoming& in) {
   const result<Received> got = in.op->take_result();
   if (!got) {
     const failure* const cause = endpoint.first_cause();
@@ -115,7 +124,7 @@ void stream_core::on_received(incoming& in) noexcept {
   pump();
 }
 
-void stream_core::on_word(std::span<const std::byte> text) noexcept {
+void stream_core::on_word(std::span<const std::byte> text) {
   if (text.size() != word_bytes) return broken("a word of another length");
   const auto what = static_cast<word>(load<std::uint32_t>(&text[0]));
   if ((what == word::hello) == sender.has_value()) {
@@ -143,7 +152,7 @@ void stream_core::on_word(std::span<const std::byte> text) noexcept {
   broken("an unknown word");
 }
 
-void stream_core::on_hello(std::span<const std::byte> text) noexcept {
+void stream_core::on_hello(std::span<const std::byte> text) {
   const auto theirs = load<std::uint32_t>(&text[4]);
   if (theirs != version) {
     return end({errc::unsupported_version, "the peer's stream is of version " +
@@ -167,7 +176,12 @@ void stream_core::on_hello(std::span<const std::byte> text) noexcept {
 }
 
 void stream_core::broken(const char* what) noexcept {
-  end({errc::connection_aborted, std::string("the peer is no stream: ") + what});
+  end(failure::of(errc::connection_aborted, {"the peer is no stream: ", what}));
+  endpoint.abort();
+}
+
+void stream_core::out_of_memory() noexcept {
+  end(errc::no_memory);
   endpoint.abort();
 }
 
@@ -293,7 +307,7 @@ void stream_core::say(outgoing& out, word what, std::uint32_t number,
   launch(out, endpoint.send(out.room.first(word_bytes)));
 }
 
-void stream_core::say_what_is_due() noexcept {
+void stream_core::say_what_is_due() {
   outgoing* out = free_outgoing();
   if (!hello_said && out != nullptr) {
     const result<std::vector<std::byte>> blob = ring.export_blob();
@@ -320,9 +334,13 @@ void stream_core::say_what_is_due() noexcept {
 
 void stream_core::pump() noexcept {
   if (going || ended || std::exchange(pumping, true)) return;
-  say_what_is_due();
-  while (!writers.empty() && said_mapped == mine_mapped.size() && write_now(writers.front())) {}
-  say_what_is_due();
+  try {
+    say_what_is_due();
+    while (!writers.empty() && said_mapped == mine_mapped.size() && write_now(writers.front())) {}
+    say_what_is_due();
+  } catch (const std::bad_alloc&) {
+    out_of_memory();
+  }
   pumping = false;
 }
 

@@ -66,8 +66,11 @@ struct stream_core {
 
   void expect(incoming& in) noexcept;
   void on_received(incoming& in) noexcept;
-  void on_word(std::span<const std::byte> text) noexcept;
-  void on_hello(std::span<const std::byte> text) noexcept;
+  // These throw std::bad_alloc.
+  void take(incoming& in);
+  void on_word(std::span<const std::byte> text);
+  void on_hello(std::span<const std::byte> text);
+  void say_what_is_due();
   void on_sent(outgoing& out) noexcept;
   [[nodiscard]] outgoing* free_outgoing() noexcept;
   void launch(outgoing& out, send_operation op) noexcept;
@@ -75,11 +78,11 @@ struct stream_core {
            std::span<const std::byte> blob) noexcept;
   // Says and writes what waits, as far as there is room.
   void pump() noexcept;
-  void say_what_is_due() noexcept;
   [[nodiscard]] bool write_now(stream_write_operation& op) noexcept;
   void serve_readers() noexcept;
   void end(failure why) noexcept;
   void broken(const char* what) noexcept;
+  void out_of_memory() noexcept;
 
   Context context;
   Endpoint endpoint;

@@ -1,11 +1,17 @@
-// G3: the n-th allocation fails, for every n: while a Context and its Worker are made, and during a whole
-// session. It ends with no_memory on what was hit, never with the end of the program; a connection
+// G3: the n-th allocation fails, for every n: while a Context and its Worker are made, during a whole session, and
+// during one of messages, calls and a stream. It ends with no_memory on what was hit, never with the end of the program; a connection
 // that was up before carries on, the next session goes well, and nothing is left behind.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>
+#include <support/message_wire.hpp>
 #include <support/stage.hpp>
+
+#include <cordma/net/messages.hpp>
+#include <cordma/net/requests.hpp>
+#include <cordma/net/stream.hpp>
+#include <cordma/runtime/scope.hpp>
 
 #include <array>
 #include <new>
@@ -61,27 +67,142 @@ void fail_each_of_opening(transport::kind over, failing how) {
   CHECK(n < most);
 }
 
-void fail_each_of_session(transport::kind over, failing how) {
+// ---- a session of messages ----
+
+// Both sides of it; what is known of a message that nobody waits for.
+struct talk {
+  explicit talk(stage& s)
+      : on(s), client(s.client()), server(s.server()), asks(client), answers(server) {}
+  stage& on;
+  Messages client;
+  Messages server;
+  Requests asks;
+  Requests answers;
+  MemoryRegion out = client_memory(on, session_sizes.back());
+  MemoryRegion in = server_memory(on, session_sizes.back());
+  MemoryRegion answer = client_memory(on, session_sizes.back());
+  std::optional<wire> between = {};
+  int heard = 0;
+  std::optional<Stream> far = {};
+  std::optional<failure> far_failed = {};
+};
+
+task<> hear(talk* t, ActiveMessage m) {
+  if (m.data().size() != m.size()) co_await m.read(t->in.all().first(m.size()));
+  ++t->heard;
+}
+
+task<> reply(talk* t, Request r) {
+  if (r.data().size() != r.size()) co_await r.read(t->in.all().first(r.size()));
+  co_await r.respond(t->in.all().first(r.size()));
+}
+
+task<> connect_talk(talk* t) {
+  stage& on = t->on;
+  Listener listener = on.server().listen(on.server_address()).value();
+  connect_operation connecting = on.client().connect(on.reach(listener), with(t->client)).start();
+  next_operation coming = listener.next().start();
+  while (!coming.done() && !connecting.done()) co_await yield();
+  if (!coming.done()) {
+    Endpoint client = co_await connecting;
+    throw std::logic_error("connected without a request");
+  }
+  ConnectionRequest request = co_await coming;
+  Endpoint server = co_await request.accept(with(t->server));
+  Endpoint client = co_await connecting;
+  t->between.emplace(std::move(client), std::move(server));
+}
+
+// Matched before and after it arrives; an active message; a call.
+task<> say_all(talk* t, std::size_t size) {
+  const Slice out = t->out.all().first(size);
+  const Slice in = t->in.all().first(size);
+  Endpoint& client = t->between->client;
+  Endpoint& server = t->between->server;
+  tag_recv_operation early = server.tag_recv(1, in).start();
+  co_await client.tag_send(1, out);
+  co_await early;
+  message_send_operation late = client.tag_send(2, out).start();
+  while (!t->server.tag_probe(2) && server.state() == endpoint_state::connected &&
+         !(late.done() && late.take_result().code() != errc::ok)) {
+    co_await yield();
+  }
+  co_await server.tag_recv(2, in);
+  co_await late;
+  const int before = t->heard;
+  co_await client.am_send(1, {}, out);
+  // Whom there was no memory for to be handled nobody waits for.
+  while (t->heard == before && t->server.handler_failures() == 0 &&
+         server.state() == endpoint_state::connected) {
+    co_await yield();
+  }
+  if (t->server.handler_failures() != 0) throw_error(errc::no_memory);
+  const call_options limited{.timeout = std::chrono::seconds(10)};
+  co_await t->asks.call(client, 1, out, t->answer, limited);
+}
+
+task<> open_far(talk* t, Endpoint e) {
+  try {
+    t->far.emplace(co_await Stream::open(t->on.server_context(), std::move(e)));
+  } catch (const error& e2) {
+    t->far_failed = e2.why();
+  }
+}
+
+task<> pour(talk* t) {
+  wire w = co_await connect_in_time(t->on);
+  scope other(t->on.loop());
+  other.spawn(open_far(t, std::move(w.server)));
+  Stream near = co_await Stream::open(t->on.client_context(), std::move(w.client));
+  co_await other.join();
+  if (!t->far) throw_error(*t->far_failed);
+  co_await near.write(t->out.bytes());
+  co_await t->far->read(t->in.bytes());
+  co_await near.close();
+}
+
+task<> message_session(stage& on) {
+  talk t(on);
+  talk* const at = &t;
+  t.server.on(1, [at](ActiveMessage m) { return hear(at, std::move(m)); });
+  t.answers.serve(1, [at](Request r) { return reply(at, std::move(r)); });
+  co_await connect_talk(at);
+  for (const std::size_t size : session_sizes) co_await say_all(at, size);
+  co_await pour(at);
+  co_await t.between->client.close();
+}
+
+void fail_each_of_session(transport::kind over, failing how, task<> (*one)(stage&)) {
   stage s({}, over);
   wire healthy = s.play([](stage& on) -> task<wire> { return connect(on); });
-  s.play([](stage& on, wire* w) -> task<> { return use(on, w); }, &healthy);
-  s.play(session);
+  // Twice: what is had when it is first used is here then.
+  for (int i = 0; i < 2; ++i) {
+    s.play([](stage& on, wire* w) -> task<> { return use(on, w); }, &healthy);
+    s.play(one);
+  }
   const std::size_t open_before = open_descriptors();
   std::uint64_t n = 1;
   int failures = 0;
   for (; n < most; ++n) {
     CAPTURE(n);
-    const outcome o = attempt(n, how, [&s] { s.play(session); });
+    const outcome o = attempt(n, how, [&s, one] { s.play(one); });
     CAPTURE(o.why);
     CHECK((o.memory || o.loss) == o.failed);
     failures += o.failed ? 1 : 0;
     s.play([](stage& on, wire* w) -> task<> { return use(on, w); }, &healthy);
-    s.play(session);
+    s.play(one);
     CHECK(open_descriptors() == open_before);
     if (!o.came) break;
   }
   CHECK(n < most);
   CHECK(failures > 0);
+}
+
+void fail_each_of_plain(transport::kind over, failing how) {
+  fail_each_of_session(over, how, session);
+}
+void fail_each_of_messages(transport::kind over, failing how) {
+  fail_each_of_session(over, how, message_session);
 }
 
 void each_manner(void (*run)(transport::kind, failing), transport::kind over) {
@@ -102,10 +223,19 @@ TEST_CASE("G3: the n-th allocation of making Contexts and Workers fails, for eve
   each_manner(fail_each_of_opening, transport::kind::tcp);
 }
 TEST_CASE("G3: the n-th allocation of a session fails, for every n [shm]" * heap_can_fail) {
-  each_manner(fail_each_of_session, transport::kind::shm);
+  each_manner(fail_each_of_plain, transport::kind::shm);
 }
 TEST_CASE("G3: the n-th allocation of a session fails, for every n [tcp]" * heap_can_fail) {
-  each_manner(fail_each_of_session, transport::kind::tcp);
+  each_manner(fail_each_of_plain, transport::kind::tcp);
+}
+
+TEST_CASE("G3: the n-th allocation of messages, calls and a stream fails, for every n [shm]" *
+          heap_can_fail) {
+  each_manner(fail_each_of_messages, transport::kind::shm);
+}
+TEST_CASE("G3: the n-th allocation of messages, calls and a stream fails, for every n [tcp]" *
+          heap_can_fail) {
+  each_manner(fail_each_of_messages, transport::kind::tcp);
 }
 
 // On a device, in the virtual machine.
@@ -115,7 +245,12 @@ TEST_CASE("G3: the n-th allocation of making Contexts and Workers fails, for eve
 }
 TEST_CASE("G3: the n-th allocation of a session fails, for every n [verbs]" * heap_can_fail *
           on_a_device) {
-  each_manner(fail_each_of_session, transport::kind::verbs);
+  each_manner(fail_each_of_plain, transport::kind::verbs);
+}
+
+TEST_CASE("G3: the n-th allocation of messages, calls and a stream fails, for every n [verbs]" *
+          heap_can_fail * on_a_device) {
+  each_manner(fail_each_of_messages, transport::kind::verbs);
 }
 
 TEST_CASE("G3: a connection that ends while there is no memory ends as always [verbs]" *

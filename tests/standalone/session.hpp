@@ -62,10 +62,10 @@ struct outcome {
   std::string why;
 };
 
-// Whether the peer of who ran out may report this: it has only lost its connection.
+// Whether the peer of who ran out may report this: it has only lost its connection, or its message was refused.
 inline bool is_loss(errc code) {
   return code == errc::connection_reset || code == errc::connection_aborted ||
-         code == errc::not_connected || code == errc::rejected;
+         code == errc::not_connected || code == errc::rejected || code == errc::io_failed;
 }
 
 }  // namespace cordma::test

@@ -27,10 +27,7 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
   send_mask_ = sends - 1;
   recvs_ = std::make_unique<recv_entry[]>(recvs);
   sends_ = std::make_unique<send_entry[]>(sends);
-  if (options_.shared != nullptr) {
-    shared_ = static_cast<reporting_receive_queue*>(options_.shared);
-    shared_->enter();
-  }
+  shared_ = static_cast<reporting_receive_queue*>(options_.shared);
   const std::size_t each = options_.max_segments;
   const std::size_t of_recv = shared_ != nullptr ? shared_->max_segments() : each;
   const std::size_t sent = sends * each;
@@ -40,6 +37,7 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
   const result<std::uint64_t> random = random_number();
   probe_value_ = (random ? *random : 0) | 1;
   home_.attach(*this);
+  if (shared_ != nullptr) shared_->enter();  // what leaves again is only what was made whole
 }
 
 shm_queue_pair::~shm_queue_pair() {
