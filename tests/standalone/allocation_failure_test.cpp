@@ -129,8 +129,9 @@ task<> say_all(talk* t, std::size_t size) {
   }
   co_await server.tag_recv(2, in);
   co_await late;
+  constexpr std::span<const std::byte> no_header;
   const int before = t->heard;
-  co_await client.am_send(1, {}, out);
+  co_await client.am_send(1, no_header, out);
   // Whom there was no memory for to be handled nobody waits for.
   while (t->heard == before && t->server.handler_failures() == 0 &&
          server.state() == endpoint_state::connected) {
@@ -143,7 +144,8 @@ task<> say_all(talk* t, std::size_t size) {
 
 task<> open_far(talk* t, Endpoint e) {
   try {
-    t->far.emplace(co_await Stream::open(t->on.server_context(), std::move(e)));
+    Stream opened = co_await Stream::open(t->on.server_context(), std::move(e));
+    t->far.emplace(std::move(opened));
   } catch (const error& e2) {
     t->far_failed = e2.why();
   }
