@@ -97,22 +97,6 @@ task<> reply(talk* t, Request r) {
   co_await r.respond(t->in.all().first(r.size()));
 }
 
-task<> connect_talk(talk* t) {
-  stage& on = t->on;
-  Listener listener = on.server().listen(on.server_address()).value();
-  connect_operation connecting = on.client().connect(on.reach(listener), with(t->client)).start();
-  next_operation coming = listener.next().start();
-  while (!coming.done() && !connecting.done()) co_await yield();
-  if (!coming.done()) {
-    Endpoint client = co_await connecting;
-    throw std::logic_error("connected without a request");
-  }
-  ConnectionRequest request = co_await coming;
-  Endpoint server = co_await request.accept(with(t->server));
-  Endpoint client = co_await connecting;
-  t->between.emplace(std::move(client), std::move(server));
-}
-
 // Matched before and after it arrives; an active message; a call.
 task<> say_all(talk* t, std::size_t size) {
   const Slice out = t->out.all().first(size);
@@ -168,7 +152,8 @@ task<> message_session(stage& on) {
   talk* const at = &t;
   t.server.on(1, [at](ActiveMessage m) { return hear(at, std::move(m)); });
   t.answers.serve(1, [at](Request r) { return reply(at, std::move(r)); });
-  co_await connect_talk(at);
+  wire w = co_await connect_in_time(on, with(t.client), with(t.server));
+  t.between.emplace(std::move(w));
   for (const std::size_t size : session_sizes) co_await say_all(at, size);
   co_await pour(at);
   co_await t.between->client.close();

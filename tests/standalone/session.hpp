@@ -16,9 +16,9 @@ inline constexpr std::array<std::size_t, 2> session_sizes{8, 20'000};
 
 // As connect(), and it ends where one side ends: a request that was lost is nobody's to wait for.
 // For transports of real time. Waits without allocating, so that all allocations are of the library.
-inline task<wire> connect_in_time(stage& on) {
+inline task<wire> connect_in_time(stage& on, connect_options to = {}, connect_options from = {}) {
   Listener listener = on.server().listen(on.server_address()).value();
-  connect_operation connecting = on.client().connect(on.reach(listener)).start();
+  connect_operation connecting = on.client().connect(on.reach(listener), to).start();
   next_operation coming = listener.next().start();
   while (!coming.done() && !connecting.done()) co_await yield();
   if (!coming.done()) {
@@ -26,7 +26,7 @@ inline task<wire> connect_in_time(stage& on) {
     throw std::logic_error("connected without a request");
   }
   ConnectionRequest request = co_await coming;
-  Endpoint server = co_await request.accept();
+  Endpoint server = co_await request.accept(from);
   Endpoint client = co_await connecting;
   co_return wire(std::move(client), std::move(server));
 }
