@@ -8,8 +8,8 @@ usage() {
   cat <<'TEXT'
 bash tests/run.sh [options]     builds everything and runs all tests; ends with ctest's summary
 
-  --asan            under AddressSanitizer and UndefinedBehaviorSanitizer
-  --tsan            under ThreadSanitizer: what has threads, so neither the programs nor the simulator
+  --asan            under AddressSanitizer and UndefinedBehaviorSanitizer, without the programs of apps/
+  --tsan            under ThreadSanitizer: what has threads, so neither those programs nor the simulator
   --gcc             with g++-12 in place of clang++-19; no benches
   --fuzz SECONDS    no tests: fuzzes, every target for so long, as many at a time as there are jobs
   --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*), about 15 minutes less
@@ -115,7 +115,7 @@ case $variant in
   clang) configure -DCORDMA_SOFT_ROCE=$soft_roce ;;
   # Every file by itself, as users build them: one that includes too little is found here.
   gcc) configure -DCORDMA_SOFT_ROCE=$soft_roce -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCORDMA_BENCH=OFF ;;
-  asan | fuzz) configure -DCORDMA_SANITIZE=address -DCORDMA_FUZZ=ON -DCORDMA_BENCH=OFF \
+  asan | fuzz) configure -DCORDMA_SANITIZE=address -DCORDMA_FUZZ=ON -DCORDMA_BENCH=OFF -DCORDMA_APPS=OFF \
     -DCORDMA_SOFT_ROCE=$soft_roce ;;
   tsan) configure -DCORDMA_SANITIZE=thread -DCORDMA_BENCH=OFF -DCORDMA_APPS=OFF ;;
 esac

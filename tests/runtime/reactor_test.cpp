@@ -1,6 +1,7 @@
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/sleep.hpp>
 #include <cordma/runtime/timeout.hpp>
+#include <support/stage.hpp>
 
 #include <pthread.h>
 #include <sched.h>
@@ -122,7 +123,7 @@ struct window {
 // drain and the sleep; both sides linger for moments that vary, so that every part of it is hit. A
 // lost one hangs the test, and ctest's limit ends it.
 TEST_CASE("no completion is lost between the last drain and the sleep, 100 000 times") {
-  constexpr int rounds = 100'000;
+  const int rounds = static_cast<int>(cordma::test::rounds_under_test(100'000));
   fake_queue queue;
   event e;
   queue.on_completion = &e;

@@ -126,8 +126,7 @@ TEST_CASE("C10, D6: a warm operation takes nothing from the heap [16 KiB]") {
 namespace {
 
 std::uint64_t round_trips() {
-  if (transport_under_test() == transport::kind::verbs) return counted_on_device;
-  return sanitized ? 20'000 : 1'000'000;
+  return sanitized ? 20'000 : rounds_under_test(1'000'000, counted_on_device);
 }
 
 // To the server and back, each way into a buffer of a pool and out of it again: in a loop of its own,

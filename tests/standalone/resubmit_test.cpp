@@ -51,7 +51,7 @@ TEST_CASE(
     "D12: a million requests (50,000 under a sanitizer) over four operations, buffers swapped, "
     "nothing allocated") {
   // A sanitizer is slow, and looks at memory, for which less is enough.
-  constexpr std::uint64_t requests = sanitized ? 50'000 : 1'000'000;
+  const std::uint64_t requests = sanitized ? 50'000 : rounds_under_test(1'000'000);
   for (transport::kind over : {transport::kind::shm, transport::kind::tcp, transport::kind::sim}) {
     CAPTURE(transport::name(over));
     stage s({}, over);
