@@ -24,7 +24,8 @@ CORDMA_TEST_ROUNDS says otherwise: all or few.
 Missing Debian packages are installed (as root or by sudo); where nothing is missing, nothing is.
 Real RDMA is tested with the clang and the gcc variant, and in part with asan: emulated and sanitized is slow.
 Where only such tests failed they run once more. That decides for those that a time limit stopped, or whose
-machine did not boot or broke down (exit codes 124 and 125); the others have failed, and are only looked at again.
+machine did not boot or broke down (exit codes 124 and 125). The others are bugs even where they pass then: they stand
+under FLAKY at the end of the output.
 Where qemu or the kernel for it cannot be had, each of those tests is reported as skipped, and the reason stands
 above.
 TEXT

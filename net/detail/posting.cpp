@@ -283,6 +283,8 @@ std::size_t adapter_poller::poll() noexcept {
   adapter_->handing_out = true;
   owner_.tell_all(*this, std::span(batch_).first(n));
   adapter_->handing_out = false;
+  if (!ending_.empty()) [[unlikely]]
+    end_due(n < room);
   owner_.sweep();
   return n + (progressed ? 1 : 0);
 }

@@ -101,6 +101,10 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
   counted = std::exchange(made.counted, false);
   reason = std::move(made.reason);
   peer_data = std::move(made.peer_data);
+  if (!made.ending.linked()) return;
+  made.ending.unlink();
+  blame(*made.cause);
+  via->end_later(*this);
 }
 
 // In their order, and checked again: now the limits are known.

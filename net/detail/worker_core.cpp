@@ -25,6 +25,19 @@ failure adapter_poller::why_broken() const {
               " told of a request that nobody made, and cannot be believed any more"};
 }
 
+void adapter_poller::end_later(endpoint_core& e) noexcept {
+  if (!e.ending.linked()) ending_.push_back(e.ending);
+}
+
+void adapter_poller::end_due(bool all_told) noexcept {
+  if (!all_told && --polls_to_end_ != 0) return;
+  polls_to_end_ = patience;
+  while (!ending_.empty()) {
+    endpoint_core& e = *ending_.pop_front().owner;
+    e.end(*e.cause);
+  }
+}
+
 // ---- worker_core ----
 
 worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
@@ -393,7 +406,8 @@ void worker_core::on_event(transport::cm_event event) noexcept {
     return;
   }
   if (event.what == type::disconnected) {
-    e->end(std::move(event.why));
+    e->blame(std::move(event.why));
+    e->via->end_later(*e);
     return;
   }
   if (event.what == type::resolved) {
@@ -615,11 +629,14 @@ void endpoint_core::set_state(endpoint_state s) noexcept {
   });
 }
 
+void endpoint_core::blame(failure why) noexcept {
+  if (cause) return;
+  *cause_storage = std::move(why);
+  cause = cause_storage;
+}
+
 void endpoint_core::end(failure why) noexcept {
-  if (!cause) {
-    *cause_storage = std::move(why);
-    cause = cause_storage;
-  }
+  blame(std::move(why));
   if (state == endpoint_state::closed) return;
   flush_waiting();
   if (early != nullptr) early->on_end();

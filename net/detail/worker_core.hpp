@@ -93,13 +93,19 @@ struct slot_chunk {
   std::unique_ptr<std::array<transport::datagram_peer, slots_per_chunk>> peers;
 };
 
+// An endpoint whose connection has ended, while what came before may still be among the completions.
+struct ending_link : list_node {
+  explicit ending_link(endpoint_core& e) noexcept : owner(&e) {}
+  endpoint_core* owner;
+};
+
 // Asks one adapter in every pass of the reactor.
 class adapter_poller final : public poller {
  public:
   adapter_poller(worker_core& owner, transport::domain& d, std::unique_ptr<transport::adapter> a)
       : adapter_(std::move(a)), domain_(&d), owner_(owner) {}
   std::size_t poll() noexcept override;
-  arm_state arm() noexcept override { return adapter_->arm(); }
+  arm_state arm() noexcept override { return ending_.empty() ? adapter_->arm() : arm_state::busy; }
   void disarm() noexcept override { adapter_->disarm(); }
   [[nodiscard]] int wait_fd() const noexcept override { return adapter_->wait_fd(); }
   [[nodiscard]] bool edge_triggered() const noexcept override { return adapter_->edge_triggered(); }
@@ -113,13 +119,20 @@ class adapter_poller final : public poller {
   [[nodiscard]] bool broken() const noexcept { return broken_; }
   void set_broken() noexcept { broken_ = true; }
   [[nodiscard]] failure why_broken() const;
+  // It ends when all that came before has been told; its cause is known at once.
+  void end_later(endpoint_core& e) noexcept;
 
  private:
+  void end_due(bool all_told) noexcept;
   static constexpr std::size_t batch_size = 32;
+  // A queue that is never found empty keeps nobody from ending: this many polls are more than what may lie in it.
+  static constexpr int patience = 1024;
   std::unique_ptr<transport::adapter> adapter_;
   transport::domain* domain_;
   worker_core& owner_;
   bool broken_ = false;
+  list<ending_link> ending_;
+  int polls_to_end_ = patience;
   std::array<transport::completion, batch_size> batch_;
 };
 
@@ -172,6 +185,7 @@ struct endpoint_core : list_node {
   std::uint32_t frame_sends = 0;          // places in the send queue that are set aside for frames
   std::uint32_t frames_in_flight = 0;     // on its rails as well
   rail_core* rail = nullptr;              // whose link it is, and nobody's Endpoint
+  ending_link ending{*this};
   Endpoint* handle = nullptr;
   post_base::aside plain_needs = post_base::aside::nothing;  // of a send or a receive; see there
   bool counted = false;                                      // in worker_core::endpoint_count
@@ -206,6 +220,7 @@ struct endpoint_core : list_node {
   void set_state(endpoint_state s) noexcept;
   // The first cause counts; the later ones follow from it.
   void end(failure why) noexcept;
+  void blame(failure why) noexcept;
   void flush_waiting() noexcept;
   // memory_window.cpp: the peer said so. The windows outlive this.
   void invalidated(std::uint64_t key) noexcept;

@@ -76,6 +76,8 @@ struct crowd final : poller {
     queue_pair_options sending;
     sending.send_depth = of.sends;
     sending.read_depth = 2;
+    // Soft-RoCE counts the time that a message waits for a receive as silence of the peer.
+    sending.peer_timeout = std::chrono::minutes(2);
     queue_pair_options receiving;
     receiving.shared = queue.get();
     senders.push_back(at->create(sending).value());

@@ -74,13 +74,13 @@ struct talk {
   explicit talk(stage& s)
       : on(s), client(s.client()), server(s.server()), asks(client), answers(server) {}
   stage& on;
+  MemoryRegion out = client_memory(on, session_sizes.back());
+  MemoryRegion in = server_memory(on, session_sizes.back());
+  MemoryRegion answer = client_memory(on, session_sizes.back());
   Messages client;
   Messages server;
   Requests asks;
   Requests answers;
-  MemoryRegion out = client_memory(on, session_sizes.back());
-  MemoryRegion in = server_memory(on, session_sizes.back());
-  MemoryRegion answer = client_memory(on, session_sizes.back());
   std::optional<wire> between = {};
   int heard = 0;
   std::optional<Stream> far = {};

@@ -81,6 +81,10 @@ void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_
 // it does not, revoke() fetches it.
 void verbs_pair::enter_error(failure why) noexcept {
   if (failed_) return;
+  // Whoever waits for the connection learns that there will be none.
+  if (!established_ && !datagrams() && phase_ != phase::dead) {
+    return never_came_up(cm_event::type::failed, std::move(why), {});
+  }
   failed_ = true;
   takes_usual_ = false;
   set_waiting(false);
@@ -137,6 +141,7 @@ void verbs_pair::never_came_up(cm_event::type what, failure why,
     said.clear();  // what happened is told without what the peer had to say to it
   }
   tell(end_place_, what, std::move(why), std::move(said));
+  phase_ = phase::dead;
   handshake_.reset();
   enter_error(errc::not_connected);
   id_.reset();
