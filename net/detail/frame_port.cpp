@@ -203,6 +203,9 @@ void frame_port::on_received(message_segment& s, const transport::completion& c)
   e->counters.bytes_received += c.byte_len;
   s.from = e->peer.get();
   e->peer->on_frame(s, c.byte_len);
+  // What is held is not posted again: there must be others for what comes, offers and credits among it.
+  if (posted < may_post / 2) [[unlikely]]
+    feed();
 }
 
 // ---- sends ----

@@ -381,6 +381,10 @@ bool stream_core::write_now(stream_write_operation& op) noexcept {
 
 void stream_core::write(stream_write_operation& op) noexcept {
   if (std::optional<failure> why = why_not()) return op.fail(std::move(*why));
+  const region_core* const from = op.registered_.region();
+  if (from != nullptr && from->context != endpoint.core().context) {
+    return op.fail({errc::invalid_value, "the slice's region belongs to another Context"});
+  }
   op.set_phase(operation_base::phase::queued);
   writers.push_back(op);
   pump();
@@ -400,6 +404,9 @@ result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
   if (std::optional<failure> why = why_not()) return std::move(*why);
   const result<std::vector<std::byte>> blob = memory.export_blob();
   if (!blob) return blob.why();
+  if (memory.all().region()->context != endpoint.core().context) {
+    return failure{errc::invalid_value, "the region belongs to another Context"};
+  }
   if (!has(memory.rights(), access::remote_write)) {
     return failure{errc::not_permitted, "what a peer writes to needs access::remote_write"};
   }
