@@ -4,8 +4,6 @@
 #include <support/stage.hpp>
 
 #include <cordma/net/messages.hpp>
-#include <cordma/net/stream.hpp>
-#include <cordma/runtime/scope.hpp>
 
 #include <deque>
 #include <utility>
@@ -35,36 +33,5 @@ TEST_CASE("K6: what many peers sent and nobody asks for keeps nobody else's mess
     const TagReceived got = co_await wanted;
     CHECK(got.bytes == 8);
     for (std::size_t i = 0; i < peers * each; ++i) co_await server.tag_recv(1, in);
-  });
-}
-
-namespace {
-
-task<> open_at(stage* on, Endpoint e, Stream* place) {
-  *place = co_await Stream::open(on->server_context(), std::move(e));
-}
-
-}  // namespace
-
-TEST_CASE(
-    "N1: memory of another Context is refused, and the stream goes on as if it had not been") {
-  stage s;
-  s.play([](stage& on) -> task<> {
-    wire w = co_await connect(on);
-    Stream far;
-    scope other(on.loop());
-    other.spawn(open_at(&on, std::move(w.server), &far));
-    Stream near = co_await Stream::open(on.client_context(), std::move(w.client));
-    co_await other.join();
-    const MemoryRegion foreign = server_memory(on, 16);
-    const result<std::size_t> refused = co_await near.write_some(foreign.all()).result();
-    CHECK(refused.code() == errc::invalid_value);
-    CHECK(near.map(foreign).code() == errc::invalid_value);
-    MemoryRegion out = client_memory(on, 16);
-    MemoryRegion in = server_memory(on, 16);
-    fill(out.bytes(), 7);
-    co_await near.write(out.bytes());
-    co_await far.read(in.bytes());
-    CHECK(filled(in.bytes(), 7));
   });
 }

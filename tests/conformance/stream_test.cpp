@@ -267,3 +267,21 @@ TEST_CASE("a peer that is no stream is told so, and so is who asks for too littl
     CHECK(refused == errc::invalid_value);
   });
 }
+
+TEST_CASE(
+    "N1: memory of another Context is refused, and the stream goes on as if it had not been") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    duct p = co_await join(s);
+    const MemoryRegion foreign = server_memory(s, 16);
+    const result<std::size_t> refused = co_await p.client.write_some(foreign.all()).result();
+    CHECK(refused.code() == errc::invalid_value);
+    CHECK(p.client.map(foreign).code() == errc::invalid_value);
+    MemoryRegion out = client_memory(s, 16);
+    MemoryRegion in = server_memory(s, 16);
+    fill(out.bytes(), 7);
+    co_await p.client.write(out.bytes());
+    co_await p.server.read(in.bytes());
+    CHECK(filled(in.bytes(), 7));
+  });
+}

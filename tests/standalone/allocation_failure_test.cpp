@@ -1,6 +1,6 @@
 // G3: the n-th allocation fails, for every n: while a Context and its Worker are made, during a whole session, and
-// during one of messages, calls and a stream. It ends with no_memory on what was hit, never with the end of the program; a connection
-// that was up before carries on, the next session goes well, and nothing is left behind.
+// during one of messages, calls and a stream. It ends with no_memory on what was hit, never with the end of the
+// program; a connection that was up before carries on, the next session goes well, and nothing is left behind.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/applies.hpp>
