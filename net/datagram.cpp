@@ -47,9 +47,9 @@ datagram_send_operation outgoing(detail::endpoint_core& e, opcode op, const data
                                  const Slice& message) noexcept {
   datagram_send_operation sending(e, op, peer);
   if (message.size() > e.caps->max_datagram) {
-    sending.refuse({errc::invalid_value, std::to_string(message.size()) +
-                                             " bytes, the longest datagram is " +
-                                             std::to_string(e.caps->max_datagram)});
+    sending.refuse(
+        failure::of(errc::invalid_value,
+                    {message.size(), " bytes, the longest datagram is ", e.caps->max_datagram}));
   } else {
     sending.add(message);
   }

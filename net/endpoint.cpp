@@ -72,9 +72,9 @@ send_operation Endpoint::send_inline(std::span<const std::byte> message) noexcep
 send_operation Endpoint::send(Buffer message, std::size_t bytes) noexcept {
   send_operation op(*core_, opcode::send);
   if (!message || bytes > message.size()) [[unlikely]] {
-    op.refuse({errc::invalid_value, std::to_string(bytes) + " bytes of a buffer that has " +
-                                        std::to_string(message.size()) +
-                                        (message ? "" : ": it was moved from or given back")});
+    op.refuse(
+        failure::of(errc::invalid_value, {bytes, " bytes of a buffer that has ", message.size(),
+                                          message ? "" : ": it was moved from or given back"}));
     return op;
   }
   op.add(message.first(bytes));

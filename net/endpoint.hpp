@@ -8,6 +8,7 @@
 #include <cordma/runtime/operation.hpp>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,8 +16,10 @@
 namespace cordma {
 
 class Worker;
+class TaggedMessage;
 class message_send_operation;
 class tag_recv_operation;
+struct TagReceived;
 
 using endpoint_options = transport::queue_pair_options;
 static_assert(std::is_trivially_destructible_v<endpoint_options>);
@@ -126,6 +129,13 @@ class Endpoint : public user_data_holder {
   // From this endpoint only; see Messages::tag_recv() too.
   tag_recv_operation tag_recv(std::uint64_t tag, const Slice& into) noexcept;
   tag_recv_operation tag_recv(std::uint64_t tag, std::uint64_t mask, const Slice& into) noexcept;
+  // As Messages::tag_probe() and tag_claim(), of what came from here. Nothing where it carries plain messages.
+  [[nodiscard]] std::optional<TagReceived> tag_probe(std::uint64_t tag,
+                                                     std::uint64_t mask = ~std::uint64_t{
+                                                         0}) const noexcept;
+  [[nodiscard]] std::optional<TaggedMessage> tag_claim(std::uint64_t tag,
+                                                       std::uint64_t mask = ~std::uint64_t{
+                                                           0}) noexcept;
   message_send_operation am_send(std::uint16_t id, std::span<const std::byte> header,
                                  const Slice& data) noexcept;
 

@@ -31,9 +31,8 @@ message_send::message_send(endpoint_core& endpoint, frame_kind eager, std::uint6
                            std::span<const Slice> message) noexcept
     : operation_base(endpoint.home), endpoint_(&endpoint), word_(word), eager_(eager) {
   if (message.size() > most_message_slices) {
-    failure_.emplace(errc::invalid_value, std::to_string(message.size()) +
-                                              " slices, a message has at most " +
-                                              std::to_string(most_message_slices));
+    failure_ = failure::of(errc::invalid_value, {message.size(), " slices, a message has at most ",
+                                                 most_message_slices});
     return;
   }
   for (const Slice& s : message) {
@@ -77,9 +76,8 @@ message_send::~message_send() {
 void message_send::set_header(std::span<const std::byte> header) noexcept {
   header_ = header;
   if (header.size() > most_am_header) {
-    failure_.emplace(errc::invalid_value, std::to_string(header.size()) +
-                                              " bytes of header, at most " +
-                                              std::to_string(most_am_header) + " are carried");
+    failure_ = failure::of(errc::invalid_value, {header.size(), " bytes of header, at most ",
+                                                 most_am_header, " are carried"});
   }
 }
 
@@ -159,8 +157,8 @@ void message_receive::got(std::span<const std::byte> message, std::uint64_t tag,
   if (fits != 0) std::memcpy(into_.data(), message.data(), fits);
   received_ = {.bytes = fits, .tag = tag, .from = from != nullptr ? from->handle() : nullptr};
   if (fits < message.size()) {
-    return fail({errc::truncated, "a message of " + std::to_string(message.size()) +
-                                      " bytes, the receive has " + std::to_string(fits)});
+    return fail(failure::of(errc::truncated,
+                            {"a message of ", message.size(), " bytes, the receive has ", fits}));
   }
   finish();
 }
@@ -218,6 +216,19 @@ tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, std::uint64_t mask,
   return {*all, core_.get(), tag, mask, into};
 }
 
+std::optional<TagReceived> Endpoint::tag_probe(std::uint64_t tag,
+                                               std::uint64_t mask) const noexcept {
+  detail::message_core* const all = core_->is_plain() ? nullptr : core_->messages();
+  if (all == nullptr) return {};
+  return all->probe({.tag = tag & mask, .mask = mask, .from = core_.get()});
+}
+
+std::optional<TaggedMessage> Endpoint::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
+  detail::message_core* const all = core_->is_plain() ? nullptr : core_->messages();
+  if (all == nullptr) return {};
+  return all->claim({.tag = tag & mask, .mask = mask, .from = core_.get()});
+}
+
 message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::byte> header,
                                          const Slice& data) noexcept {
   const auto word =
@@ -273,23 +284,11 @@ tag_recv_operation Messages::tag_recv(std::uint64_t tag, const Slice& into,
 }
 
 std::optional<TagReceived> Messages::tag_probe(std::uint64_t tag, std::uint64_t mask) noexcept {
-  const protocol::tag_message* const found =
-      core_->matcher.probe({.tag = tag & mask, .mask = mask, .from = nullptr});
-  if (found == nullptr) return {};
-  const detail::message_segment& s =
-      *static_cast<const detail::message_segment::kept*>(found)->owner;
-  return TagReceived{
-      .bytes = s.length(), .tag = found->tag(), .from = s.from ? s.from->handle() : nullptr};
+  return core_->probe({.tag = tag & mask, .mask = mask, .from = nullptr});
 }
 
 std::optional<TaggedMessage> Messages::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
-  protocol::tag_message* const found =
-      core_->matcher.probe({.tag = tag & mask, .mask = mask, .from = nullptr});
-  if (found == nullptr) return {};
-  core_->matcher.claim(*found);
-  detail::message_segment& s = *static_cast<detail::message_segment::kept*>(found)->owner;
-  s.waiting.reset();
-  return std::optional<TaggedMessage>(std::in_place, s);
+  return core_->claim({.tag = tag & mask, .mask = mask, .from = nullptr});
 }
 
 void Messages::on(std::uint16_t id, am_handler handler) {

@@ -37,7 +37,7 @@ void post_base::refuse_slice(const Slice& s) noexcept {
   } else if (s.region()->context != endpoint_->context) {
     refuse({errc::invalid_value, "the slice's region belongs to another Context"});
   } else if (request_.segment_count == most_segments) {
-    refuse({errc::invalid_value, "more than " + std::to_string(most_segments) + " slices"});
+    refuse(failure::of(errc::invalid_value, {"more than ", most_segments, " slices"}));
   } else if (s.size() > UINT32_MAX) {
     refuse({errc::invalid_value, "a slice of 4 GiB or more: split it"});
   } else {
@@ -74,14 +74,14 @@ post_base::post_base(post_base&& other) noexcept
 void post_base::refuse_target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
   request_.rkey = 0;
   if (remote.size() != bytes) {
-    refuse({errc::invalid_value, "the remote slice has " + std::to_string(remote.size()) +
-                                     " bytes, the local one " + std::to_string(bytes)});
+    refuse(failure::of(errc::invalid_value,
+                       {"the remote slice has ", remote.size(), " bytes, the local one ", bytes}));
   } else if (endpoint_->via == nullptr && endpoint_->worker != nullptr) {
     refuse(needs_connection());
   } else {
-    refuse({errc::not_permitted, "the remote memory was not exported for the " +
-                                     std::string(transport::name(endpoint_->caps->transport)) +
-                                     " transport"});
+    refuse(failure::of(errc::not_permitted,
+                       {"the remote memory was not exported for the ",
+                        transport::name(endpoint_->caps->transport), " transport"}));
   }
 }
 
@@ -95,10 +95,10 @@ void post_base::target_word(const RemoteSlice& word) noexcept {
 
 void post_base::set_inline(std::span<const std::byte> bytes) noexcept {
   if (bytes.size() > endpoint_->granted.inline_bytes) {
-    refuse({errc::invalid_value,
-            std::to_string(bytes.size()) + " bytes are more than the inline limit of " +
-                std::to_string(endpoint_->granted.inline_bytes) +
-                ": send them from a MemoryRegion, or ask for more with inline_bytes"});
+    refuse(failure::of(
+        errc::invalid_value,
+        {bytes.size(), " bytes are more than the inline limit of ", endpoint_->granted.inline_bytes,
+         ": send them from a MemoryRegion, or ask for more with inline_bytes"}));
     return;
   }
   request_.flags |= transport::post_flag::inline_data;
@@ -144,8 +144,7 @@ void post_base::forget_outcome() noexcept {
 }
 
 void post_base::refuse_length(std::uint64_t remote) noexcept {
-  refuse({errc::invalid_value,
-          std::to_string(total_) + " bytes, the remote slice has " + std::to_string(remote)});
+  refuse(failure::of(errc::invalid_value, {total_, " bytes, the remote slice has ", remote}));
   total_ = remote;
 }
 
@@ -167,17 +166,16 @@ failure post_base::obstacle() const noexcept {
     if (e.wiring != nullptr) {
       return needs_connection();
     }
-    return {errc::not_supported,
-            "not available on " + std::string(transport::name(e.granted.type)) +
-                " endpoints of the " + std::string(transport::name(e.caps->transport)) +
-                " transport"};
+    return failure::of(errc::not_supported,
+                       {"not available on ", transport::name(e.granted.type), " endpoints of the ",
+                        transport::name(e.caps->transport), " transport"});
   }
   if (request_.segment_count > e.granted.max_segments) {
-    return {errc::invalid_value, std::to_string(request_.segment_count) + " slices, granted are " +
-                                     std::to_string(e.granted.max_segments)};
+    return failure::of(errc::invalid_value,
+                       {request_.segment_count, " slices, granted are ", e.granted.max_segments});
   }
-  return {errc::invalid_value, std::to_string(total_) + " bytes, the largest message is " +
-                                   std::to_string(e.caps->max_message)};
+  return failure::of(errc::invalid_value,
+                     {total_, " bytes, the largest message is ", e.caps->max_message});
 }
 
 void post_base::do_cancel() noexcept {

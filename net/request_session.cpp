@@ -18,10 +18,12 @@ namespace {
 
 constexpr std::uint32_t most_in_a_row = 1U << 20;
 
-// So that its connection stays as long as a call is under way.
-task<void> close_quietly(std::unique_ptr<Endpoint> endpoint) {
-  const result<endpoint_state> closed = co_await endpoint->close().result();
-  static_cast<void>(closed.ok());
+task<void> close_quietly(std::unique_ptr<Endpoint> endpoint, duration most) {
+  try {
+    co_await with_timeout(most, endpoint->close());
+  } catch (const error&) {
+    // It ends without a word.
+  }
 }
 
 }  // namespace
@@ -70,13 +72,15 @@ void RequestSession::drop_unused() noexcept {
     if (l.get() == current_ || l->users != 0) return false;
     if (l->endpoint.state() == endpoint_state::connected) {
       try {
-        closing_.spawn(close_quietly(std::make_unique<Endpoint>(std::move(l->endpoint))));
+        closing_.spawn(close_quietly(std::make_unique<Endpoint>(std::move(l->endpoint)),
+                                     options_.close_timeout));
       } catch (const std::bad_alloc&) {
         // Then it ends without a word.
       }
     }
     return true;
   });
+  dropped_.set();
 }
 
 void RequestSession::leave_current() noexcept {
@@ -152,8 +156,11 @@ task<RequestSession::link*> RequestSession::connected() {
 }
 
 task<void> RequestSession::close() {
-  const mutex::guard alone = co_await connecting_.lock();
   leave_current();
+  while (std::ranges::any_of(links_, [this](const auto& l) { return l.get() != current_; })) {
+    dropped_.reset();
+    co_await dropped_.wait();
+  }
   co_await closing_.join();
 }
 

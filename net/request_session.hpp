@@ -4,6 +4,7 @@
 #include <cordma/net/connect.hpp>
 #include <cordma/net/listener.hpp>
 #include <cordma/net/requests.hpp>
+#include <cordma/runtime/event.hpp>
 #include <cordma/runtime/mutex.hpp>
 #include <cordma/runtime/scope.hpp>
 #include <cordma/runtime/task.hpp>
@@ -29,6 +30,9 @@ struct session_options {
   duration longest_pause = std::chrono::seconds(5);
   // In a row, by connections and by answers.
   std::uint32_t most_redirects = 4;
+  // What is left is closed gracefully, after the calls that use it. Longer than this that takes only where its
+  // peer does not receive: then it is aborted.
+  duration close_timeout = std::chrono::seconds(5);
   // Of that chance. Sessions that are to spread out differ in it.
   std::uint64_t seed = 1;
 };
@@ -72,7 +76,8 @@ class RequestSession {
                                   session_call_options options = {});
   [[nodiscard]] task<void> notify_acked(std::uint16_t method, Slice request,
                                         session_call_options options = {});
-  // Closes what is connected, after what was started there; a later call connects again.
+  // Closes what is connected, and done when that and what was left before is closed, after the calls that use
+  // it. A later call connects again, one that connects now is not waited for.
   [[nodiscard]] task<void> close();
 
   // Null: none. Valid until the session connects again.
@@ -120,6 +125,7 @@ class RequestSession {
   std::vector<std::unique_ptr<link>> links_;
   link* current_ = nullptr;
   mutex connecting_;
+  event dropped_;  // set whenever a link is given up
   scope closing_;
 };
 

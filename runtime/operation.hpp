@@ -49,7 +49,9 @@ class operation_base : public ready_item {
   operation_base(operation_base&& other) noexcept
       : ready_item(std::move(other)),
         home_(other.home_),
-        phase_(std::exchange(other.phase_, phase::idle)) {
+        phase_(std::exchange(other.phase_, phase::idle)),
+        may_wait_(other.may_wait_),
+        turned_away_(other.turned_away_) {
     CORDMA_REQUIRE(!other.awaited());
   }
 
@@ -58,6 +60,8 @@ class operation_base : public ready_item {
     CORDMA_REQUIRE(done());
     CORDMA_REQUIRE(!linked());
     phase_ = phase::idle;
+    may_wait_ = true;
+    turned_away_ = false;
     waiter_ = nullptr;
     observer_ = nullptr;
   }
@@ -73,6 +77,18 @@ class operation_base : public ready_item {
     if (awaited()) home_->ready(*this);
   }
 
+  void do_not_wait() noexcept { may_wait_ = false; }
+  // Whether it is to be withdrawn now: then that ends it with `again`.
+  [[nodiscard]] bool turned_away() noexcept {
+    if (may_wait_ || phase_ != phase::queued) return false;
+    turned_away_ = true;
+    return true;
+  }
+  // What is told of a failure.
+  [[nodiscard]] failure told(const failure& f) const noexcept {
+    failure why = turned_away_ ? failure(errc::again) : f;
+    return why.with_operation(f.operation());
+  }
   void wait(std::coroutine_handle<> h) noexcept { waiter_ = h.address(); }
   static operation_base& owner_of(cancel_hook& c) noexcept {
     return *static_cast<cancel_link&>(c).owner;
@@ -103,6 +119,8 @@ class operation_base : public ready_item {
   observer observer_ = nullptr;
   cancel_link cancel_{nullptr};
   phase phase_ = phase::idle;
+  bool may_wait_ = true;
+  bool turned_away_ = false;
 };
 
 // Derived supplies, all noexcept and all private with this class as a friend:
@@ -125,6 +143,17 @@ class [[nodiscard]] operation : public Base {
     return std::move(self());
   }
   void start() & { start_now(); }
+  // For who would rather do something else than wait: `co_await endpoint.tag_send(7, bytes).or_again()` ends
+  // with `again`, and nothing done, where it had to wait its turn, for room or credits, or for what is not here
+  // yet; it is queued nowhere. One that can be posted is, and ends as any other. REQUIRES not started.
+  Derived&& or_again() && {
+    or_again();
+    return std::move(self());
+  }
+  void or_again() & {
+    CORDMA_REQUIRE(this->state() == phase::idle);
+    this->do_not_wait();
+  }
 
   [[nodiscard]] bool await_ready() noexcept {
     if (phase::idle == this->state()) {
@@ -139,7 +168,7 @@ class [[nodiscard]] operation : public Base {
     return suspend(h, h.promise().context);
   }
   T await_resume() {
-    if (const failure* f = self().why()) throw_error(*f);
+    if (const failure* f = self().why()) throw_error(this->told(*f));
     return self().take();
   }
 
@@ -162,7 +191,7 @@ class [[nodiscard]] operation : public Base {
   // The outcome without awaiting. REQUIRES done().
   [[nodiscard]] cordma::result<T> take_result() {
     CORDMA_REQUIRE(this->done());
-    if (const failure* f = self().why()) return *f;
+    if (const failure* f = self().why()) return this->told(*f);
     if constexpr (std::is_void_v<T>) {
       self().take();
       return {};
@@ -186,7 +215,10 @@ class [[nodiscard]] operation : public Base {
     if (this->home() == nullptr) this->set_home(reactor::current());
     CORDMA_REQUIRE(this->home() != nullptr);
     self().do_start();
-    if (!this->done()) this->home()->stir();  // on its thread: elsewhere it has failed
+    if (this->done()) return;
+    if (this->turned_away()) [[unlikely]]
+      return self().do_cancel();
+    this->home()->stir();  // on its thread: elsewhere it has failed
   }
   // A failure for being on the wrong thread must not touch the reactor of the right one.
   [[nodiscard]] bool goes_on_inline() noexcept {

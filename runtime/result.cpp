@@ -1,6 +1,7 @@
 #include <cordma/runtime/result.hpp>
 
 #include <cerrno>
+#include <charconv>
 #include <new>
 
 namespace cordma {
@@ -28,22 +29,27 @@ failure::failure(errc code, std::string message) noexcept : code_(code) {
   }
 }
 
-failure failure::of(errc code, std::initializer_list<std::string_view> parts) noexcept {
+failure::part::part(std::uint64_t number, int) noexcept {
+  const auto end = std::to_chars(digits_.data(), digits_.data() + digits_.size(), number).ptr;
+  text_ = {digits_.data(), static_cast<std::size_t>(end - digits_.data())};
+}
+
+failure failure::of(errc code, std::initializer_list<part> parts) noexcept {
   try {
     std::string text;
-    for (const std::string_view part : parts) text += part;
+    for (const part& p : parts) text += p.text();
     return {code, std::move(text)};
   } catch (const std::bad_alloc&) {
     return code;
   }
 }
 
-failure failure::from_os(int os_errno, std::initializer_list<std::string_view> what) noexcept {
+failure failure::from_os(int os_errno, std::initializer_list<part> what) noexcept {
   failure f = from_errno(os_errno);
   f.with_errno(os_errno);
   try {
     std::string text;
-    for (const std::string_view part : what) text += part;
+    for (const part& p : what) text += p.text();
     text += ": ";
     text += std::generic_category().message(os_errno);
     text += advice(os_errno);

@@ -4,6 +4,9 @@
 #include <cordma/runtime/check.hpp>
 #include <cordma/runtime/errc.hpp>
 
+#include <array>
+#include <concepts>
+#include <cstdint>
 #include <exception>
 #include <initializer_list>
 #include <memory>
@@ -25,16 +28,30 @@ class failure {
   failure(errc code, std::string message) noexcept;
   failure(errc code, const char* message) noexcept : failure(of(code, {message})) {}
 
+  // Of a sentence: text that outlives the call, or a number in decimal. Neither allocates.
+  class part {
+   public:
+    template <std::convertible_to<std::string_view> T>
+    part(const T& text) noexcept : text_(text) {}  // NOLINT(google-explicit-constructor)
+    template <std::unsigned_integral T>
+    part(T number) noexcept : part(std::uint64_t{number}, 0) {}  // NOLINT
+    part(const part&) = delete;
+    part& operator=(const part&) = delete;
+    [[nodiscard]] std::string_view text() const noexcept { return text_; }
+
+   private:
+    part(std::uint64_t number, int) noexcept;
+    std::array<char, 20> digits_;
+    std::string_view text_;
+  };
   // The sentence from its parts: for code that must not throw.
-  [[nodiscard]] static failure of(errc code,
-                                  std::initializer_list<std::string_view> parts) noexcept;
+  [[nodiscard]] static failure of(errc code, std::initializer_list<part> parts) noexcept;
   // From a system call: the code follows from `os_errno`; `what` names the call and its object. Where
   // a resource ran out, what to do about it is added.
   [[nodiscard]] static failure from_os(int os_errno, std::string_view what) noexcept {
-    return from_os(os_errno, std::initializer_list<std::string_view>{what});
+    return from_os(os_errno, std::initializer_list<part>{what});
   }
-  [[nodiscard]] static failure from_os(int os_errno,
-                                       std::initializer_list<std::string_view> what) noexcept;
+  [[nodiscard]] static failure from_os(int os_errno, std::initializer_list<part> what) noexcept;
 
   [[nodiscard]] errc code() const noexcept { return code_; }
   // Empty where the code says it all.

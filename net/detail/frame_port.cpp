@@ -149,11 +149,11 @@ void frame_port::feed() noexcept {
   }
 }
 
-// As many as were promised are not there yet, and those that are, are held. Without memory for more, peers wait
-// until some are let go.
+// As many as were promised are not there yet, or peers that are gone left some behind, and those that are there
+// are held. Without memory for more, peers wait until some are let go.
 void frame_port::grow_by_need() noexcept {
   const auto have = static_cast<std::uint32_t>(segments.size());
-  if (have >= promised_segments + spare_segments) return;
+  if (have >= promised_segments + left + spare_segments) return;
   try {
     grow_segments(have + 1);
   } catch (const std::bad_alloc&) {}
@@ -163,6 +163,7 @@ void frame_port::release(message_segment& s) noexcept {
   s.unlink();
   s.from = nullptr;
   s.taken = false;
+  if (std::exchange(s.left, false)) --left;
   s.header_bytes = 0;
   s.waiting.reset();
   s.next_free = std::exchange(free_segments, &s);

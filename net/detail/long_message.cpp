@@ -339,8 +339,8 @@ void fetch::settle() noexcept {
     if (broken) {
       done->fail(std::move(*broken));
     } else if (truncated) {
-      done->fail({errc::truncated, "a message of " + std::to_string(from.total) +
-                                       " bytes, the receive has " + std::to_string(wanted)});
+      done->fail(failure::of(errc::truncated,
+                             {"a message of ", from.total, " bytes, the receive has ", wanted}));
     } else {
       done->finish();
     }

@@ -97,6 +97,23 @@ void message_core::receive(message_receive& op) noexcept {
   frame_port::let_go(s);
 }
 
+std::optional<TagReceived> message_core::probe(const protocol::tag_pattern& pattern) noexcept {
+  const protocol::tag_message* const found = matcher.probe(pattern);
+  if (found == nullptr) return {};
+  const message_segment& s = *static_cast<const message_segment::kept*>(found)->owner;
+  return TagReceived{
+      .bytes = s.length(), .tag = found->tag(), .from = s.from ? s.from->handle() : nullptr};
+}
+
+std::optional<TaggedMessage> message_core::claim(const protocol::tag_pattern& pattern) noexcept {
+  protocol::tag_message* const found = matcher.probe(pattern);
+  if (found == nullptr) return {};
+  matcher.claim(*found);
+  message_segment& s = *static_cast<message_segment::kept*>(found)->owner;
+  s.waiting.reset();
+  return std::optional<TaggedMessage>(std::in_place, s);
+}
+
 void message_core::hand_over(message_segment& s, message_receive& op) noexcept {
   if (s.is_offer()) {
     if (s.from != nullptr) return s.from->start_fetch(s, op);

@@ -61,6 +61,7 @@ struct message_segment : list_node {
   message_segment* next_free = nullptr;
   peer_core* from = nullptr;  // while it is held; null: that is gone
   bool taken = false;         // of an active message: it is read, or was
+  bool left = false;          // it is held, and `from` is gone
   std::uint16_t header_bytes = 0;
   protocol::frame_head head;
   protocol::offer what;         // where is_offer()
@@ -232,7 +233,8 @@ struct frame_port final : completion_sink {
   std::uint32_t posted = 0;
   std::uint32_t promised_segments = 0;
   std::uint32_t promised_sends = 0;
-  bool starved = false;                    // there was no entry for a peer
+  std::uint32_t left = 0;  // segments held of peers that are gone: beyond what is promised
+  bool starved = false;    // there was no entry for a peer
   std::vector<message_segment*> segments;  // by index
   std::vector<frame_entry*> entries;       // likewise
   message_segment* free_segments = nullptr;
@@ -392,6 +394,8 @@ struct message_core {
   // invalid_value, no_lock.
   [[nodiscard]] result<endpoint_options> options_on(adapter_poller& via, endpoint_options asked);
   void receive(message_receive& op) noexcept;
+  [[nodiscard]] std::optional<TagReceived> probe(const protocol::tag_pattern& pattern) noexcept;
+  [[nodiscard]] std::optional<TaggedMessage> claim(const protocol::tag_pattern& pattern) noexcept;
   // The message in `s` is for `op`.
   void hand_over(message_segment& s, message_receive& op) noexcept;
   // Null: no memory.

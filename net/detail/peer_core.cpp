@@ -19,8 +19,7 @@ constexpr std::uint32_t least_sends = 4;
 }  // namespace
 
 failure breach(const char* what) {
-  return {errc::connection_aborted,
-          std::string("the peer broke the protocol of messages: ") + what};
+  return failure::of(errc::connection_aborted, {"the peer broke the protocol of messages: ", what});
 }
 
 peer_core::peer_core(endpoint_core& of, frame_port& over)
@@ -53,9 +52,8 @@ std::optional<failure> peer_core::obstacle(const message_send& op) const {
   if (std::optional<failure> ended = e.why_not(op.op_name())) return ended;
   if (port == nullptr) return failure{errc::shutdown, "its Messages are gone"};
   if (op.count_ + 1U > e.granted.max_segments) {
-    return failure{errc::invalid_value, std::to_string(op.count_) +
-                                            " slices, and a head: granted are " +
-                                            std::to_string(e.granted.max_segments) + " in all"};
+    return failure::of(errc::invalid_value, {op.count_, " slices, and a head: granted are ",
+                                             e.granted.max_segments, " in all"});
   }
   for (std::uint16_t i = 0; i < op.count_; ++i) {
     if (op.slices_[i].region()->context != e.context) {
@@ -381,7 +379,9 @@ void peer_core::on_handle_gone() noexcept {
   held.for_each([this](message_segment& s) {
     s.unlink();
     s.from = nullptr;
-    if (s.waiting) port->release(s);
+    if (s.waiting) return port->release(s);
+    s.left = true;
+    ++s.port->left;
   });
 }
 

@@ -24,8 +24,8 @@ failure too_late() { return {errc::timed_out, "no answer within its timeout"}; }
 failure to_failure(const request_header& h, std::uint64_t room) {
   switch (h.outcome) {
     case request_outcome::truncated:
-      return {errc::truncated, "a response of " + std::to_string(h.bytes) +
-                                   " bytes, the room has " + std::to_string(room)};
+      return failure::of(errc::truncated,
+                         {"a response of ", h.bytes, " bytes, the room has ", room});
     case request_outcome::no_handler: return {errc::not_found, "the peer serves no such method"};
     case request_outcome::failed: return {errc::rejected, "its handler failed at the peer"};
     case request_outcome::unanswered: return {errc::rejected, "its handler gave no answer"};
@@ -84,7 +84,8 @@ void asked::launch(request_peer& to, request_call& by) noexcept {
 
 void asked::on_sent() noexcept {
   const result<void> sent = request.take();
-  if (!went_out(sent) && peer->below != nullptr) peer->credits->put_back();
+  request_peer& to = *peer;
+  if (!went_out(sent) && to.below != nullptr) to.credits->put_back();
   const bool is_word = how == request_call::manner::notify;
   const bool lost = !sent && (is_word || (!went_out(sent) && !answered));
   if (lost && !outcome) {
@@ -92,12 +93,13 @@ void asked::on_sent() noexcept {
     answered = true;
   }
   settle();
+  if (!went_out(sent)) to.on_unsent();
 }
 
 void asked::on_response(const request_header& h, ActiveMessage message) noexcept {
   const auto refuse = [this](const char* what) {
-    peer->fail({errc::connection_aborted,
-                std::string("the peer broke the protocol of requests: ") + what});
+    peer->fail(
+        failure::of(errc::connection_aborted, {"the peer broke the protocol of requests: ", what}));
   };
   const bool written = (h.flags & protocol::response_flag::written) != 0;
   const bool along = h.outcome == request_outcome::ok && !written;
@@ -159,8 +161,10 @@ void asked::withdraw() noexcept {
       false,
       [](void* at) noexcept {
         auto& self = *static_cast<asked*>(at);
-        static_cast<void>(self.withdrawal.take());
+        request_peer& to = *self.peer;
+        const result<void> sent = self.withdrawal.take();
         self.settle();
+        if (!went_out(sent)) to.on_unsent();
       },
       this);
 }
@@ -292,9 +296,9 @@ std::optional<failure> request_call::obstacle() const {
     return failure{errc::invalid_value, "the room for the response needs access::local_write"};
   }
   if (request_.size() > core_->options.most_bytes) {
-    return failure{errc::invalid_value, "a request of " + std::to_string(request_.size()) +
-                                            " bytes: request_options::most_bytes are " +
-                                            std::to_string(core_->options.most_bytes)};
+    return failure::of(errc::invalid_value,
+                       {"a request of ", request_.size(),
+                        " bytes: request_options::most_bytes are ", core_->options.most_bytes});
   }
   return {};
 }

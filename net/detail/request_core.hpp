@@ -147,6 +147,8 @@ struct request_peer : list_node {
   void on_end() noexcept;
   void fail(failure why) noexcept;
   void say_what_is_due() noexcept;
+  // What told the window has not left, and the connection is there: another message tells it.
+  void on_unsent() noexcept;
   void on_silent() noexcept;
   [[nodiscard]] bool is_announced(const request_call& op) const noexcept;
   [[nodiscard]] bool has_place(const request_call& op) const noexcept;

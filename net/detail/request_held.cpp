@@ -156,9 +156,8 @@ std::optional<failure> held_request::obstacle(const request_answer& by) const {
     return failure{errc::invalid_value, "a slice belongs to another Context"};
   }
   if (by.redirect_.size() > protocol::longest_redirect) {
-    return failure{errc::invalid_value, "an address of " + std::to_string(by.redirect_.size()) +
-                                            " bytes: at most " +
-                                            std::to_string(protocol::longest_redirect)};
+    return failure::of(errc::invalid_value, {"an address of ", by.redirect_.size(),
+                                             " bytes: at most ", protocol::longest_redirect});
   }
   return {};
 }
@@ -170,8 +169,8 @@ void held_request::respond(request_answer& by) noexcept {
   if (std::optional<failure> not_now = obstacle(by)) return by.fail(std::move(*not_now));
   const Slice response = by.response_;
   if (response.size() > head.room_bytes && by.redirect_.empty()) {
-    by.fail({errc::truncated, "a response of " + std::to_string(response.size()) +
-                                  " bytes, its room has " + std::to_string(head.room_bytes)});
+    by.fail(failure::of(errc::truncated, {"a response of ", response.size(),
+                                          " bytes, its room has ", head.room_bytes}));
     return say(request_outcome::truncated, response.size());
   }
   by.set_phase(operation_base::phase::posted);
@@ -246,10 +245,13 @@ void held_request::on_written() noexcept {
 void held_request::on_said() noexcept {
   const result<void> said = word.take();
   if (!said && !outcome) outcome = said.why();
-  if (!went_out(said) && at == stage::answering && peer->below != nullptr) {
-    return say(request_outcome::failed);
+  request_peer& to = *peer;
+  if (!went_out(said) && at == stage::answering && to.below != nullptr) {
+    say(request_outcome::failed);
+  } else {
+    settle();
   }
-  settle();
+  if (!went_out(said)) to.on_unsent();
 }
 
 void held_request::settle() noexcept {

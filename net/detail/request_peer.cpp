@@ -16,8 +16,7 @@ namespace {
 constexpr std::uint32_t most_pending = 1U << 20;
 
 failure broken(const char* what) {
-  return {errc::connection_aborted,
-          std::string("the peer broke the protocol of requests: ") + what};
+  return failure::of(errc::connection_aborted, {"the peer broke the protocol of requests: ", what});
 }
 
 }  // namespace
@@ -273,10 +272,16 @@ void request_peer::say_what_is_due() noexcept {
       endpoint(), h, Slice(), false,
       [](void* at) noexcept {
         auto& self = *static_cast<request_peer*>(at);
-        static_cast<void>(self.word.take());
+        if (!went_out(self.word.take())) return self.window.unsay();
         self.say_what_is_due();
       },
       this);
+}
+
+void request_peer::on_unsent() noexcept {
+  if (below == nullptr) return;
+  window.unsay();
+  say_what_is_due();
 }
 
 void request_peer::on_end() noexcept {

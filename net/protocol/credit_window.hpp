@@ -61,12 +61,16 @@ class receive_window {
   // For the frame that goes out now.
   [[nodiscard]] std::uint16_t say() noexcept {
     said_ = given_;
+    lost_ = false;
     return given_;
   }
+  // A frame that said it never went out.
+  void unsay() noexcept { lost_ = true; }
   // Where no frame goes out by itself, one has to: half of them were given back in silence, or the peer has
   // used all that it knows of, while the others may be held until it can send. A busy one is not told for
   // every message.
   [[nodiscard]] bool has_to_say() const noexcept {
+    if (lost_) return true;
     const auto unsaid = static_cast<std::uint16_t>(given_ - said_);
     return unsaid != 0 && (unsaid >= window_ / 2 || taken_ == said_);
   }
@@ -76,6 +80,7 @@ class receive_window {
   std::uint16_t given_;
   std::uint16_t said_;
   std::uint16_t taken_ = 0;
+  bool lost_ = false;
 };
 
 }  // namespace cordma::protocol

@@ -6,6 +6,7 @@
 #include <cordma/net/messages.hpp>
 
 #include <deque>
+#include <span>
 #include <utility>
 
 using namespace cordma;
@@ -34,4 +35,41 @@ TEST_CASE("K6: what many peers sent and nobody asks for keeps nobody else's mess
     CHECK(got.bytes == 8);
     for (std::size_t i = 0; i < peers * each; ++i) co_await server.tag_recv(1, in);
   });
+}
+
+namespace {
+
+task<> keep(std::deque<ActiveMessage>* all, ActiveMessage m) {
+  all->push_back(std::move(m));
+  co_return;
+}
+
+}  // namespace
+
+TEST_CASE("K6: messages that are held from peers that are gone keep nobody else's back") {
+  std::deque<ActiveMessage> held;
+  stage s;
+  Messages client(s.client());
+  Messages server(s.server());
+  server.on(1, [&held](ActiveMessage m) { return keep(&held, std::move(m)); });
+  s.play(
+      [](stage& on, Messages* from, Messages* to, std::deque<ActiveMessage>* all) -> task<> {
+        constexpr std::size_t each = 31;
+        const MemoryRegion out = client_memory(on, 8);
+        const MemoryRegion in = server_memory(on, 8);
+        constexpr std::span<const std::byte> no_header;
+        for (std::size_t gone = 0; gone < 10 * each; gone += each) {
+          wire w = co_await connect_messages(on, *from, *to);
+          for (std::size_t k = 0; k < each; ++k) co_await w.client.am_send(1, no_header, out);
+          while (all->size() < gone + each) co_await moment(on);
+        }
+        CHECK(all->front().from() == nullptr);
+        wire other = co_await connect_messages(on, *from, *to);
+        tag_recv_operation wanted = to->tag_recv(2, in).start();
+        co_await other.client.tag_send(2, out);
+        const TagReceived got = co_await wanted;
+        CHECK(got.bytes == 8);
+        all->clear();
+      },
+      &client, &server, &held);
 }

@@ -415,6 +415,8 @@ const std::array table{
     cell("Endpoint.tag_send", endpoint_in, [](g_& g) { return g.e.tag_send(2, g.local); },                      {unable, unable, unable, unable, unable, down, unable}),
     cell("Endpoint.tag_recv", messaging_in, [](g_& g) { return g.e.tag_recv(2, g.local); },                     {waits, waits, gone,  gone,  cut,   down,  waits}),
     cell("Endpoint.am_send", messaging_in, [](g_& g) { return g.e.am_send(2, g.local.bytes(), g.local); },      {waits, ok,    gone,  gone,  cut,   down,  waits}),
+    cell("Endpoint.tag_probe", messaging_in, [](g_& g) { static_cast<void>(g.e.tag_probe(2)); },                {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
+    cell("Endpoint.tag_claim", messaging_in, [](g_& g) { static_cast<void>(g.e.tag_claim(2)); },                {ok,    ok,    ok,    ok,    ok,   ok,    ok}),
     cell("Messages.tag_recv", messaging_in, [](g_& g) { return g.messages->tag_recv(2, g.local); },             {waits, waits, waits, waits, waits, down,  waits}),
     cell("Messages.tag_probe", messaging_in, [](g_& g) { return g.messages->tag_probe(2); },                    {ok,    ok,    ok,    ok,    ok,    ok,    ok}),
     cell("Messages.tag_claim", messaging_in, [](g_& g) { return g.messages->tag_claim(2); },                    {ok,    ok,    ok,    ok,    ok,    ok,    ok}),

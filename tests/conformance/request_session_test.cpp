@@ -164,6 +164,66 @@ TEST_CASE("O5: a session connects when it is asked, once, and again after it was
       &c);
 }
 
+namespace {
+
+task<> close_and_note(RequestSession* session, bool* closed) {
+  co_await session->close();
+  *closed = true;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "O5: closing waits for the calls, not for who connects, nor for a peer that takes nothing") {
+  stage on;
+  client c(on);
+  on.play(
+      [](stage& s, client* from) -> task<> {
+        std::unique_ptr<server> there = start(s);
+        session_options o = quick();
+        o.first_pause = o.longest_pause = std::chrono::hours(1);
+        o.close_timeout = std::chrono::milliseconds(50);
+        from->session.emplace(s.client(), from->messages, from->requests,
+                              std::vector{there->address()}, o);
+        RequestSession& session = *from->session;
+        const MemoryRegion memory = client_memory(s, 300'000);
+        errc kept = errc::unknown;
+        task_context& me = co_await this_task();
+        scope beside(me);
+        beside.spawn(note(&kept, session.call(keep_method, memory.all().first(8))));
+        while (there->kept.empty()) co_await moment(s);
+        // Nobody receives it.
+        message_send_operation unwanted = session.endpoint()->tag_send(99, memory.all()).start();
+        bool closed = false;
+        beside.spawn(close_and_note(&session, &closed));
+        for (int i = 0; i < 100; ++i) co_await moment(s);
+        CHECK_FALSE(closed);
+        CHECK(kept == errc::unknown);
+        co_await there->kept[0]->respond();
+        while (!closed) co_await moment(s);
+        CHECK(kept == errc::ok);
+        const result<void> end = co_await unwanted.result();
+        CHECK(end.code() == errc::flushed);
+        co_await beside.join();
+
+        // Whoever pauses before the next attempt, for an hour, keeps nobody from closing.
+        there->kept.clear();
+        kill(there);
+        errc in_vain = errc::unknown;
+        cancel_source enough;
+        scope trying(s.client().loop(), &enough);
+        trying.spawn(note(&in_vain, session.call(keep_method, memory.all().first(8))));
+        while (session.counters().failures == 0) co_await moment(s);
+        co_await session.close();
+        CHECK(in_vain == errc::unknown);
+        enough.request();
+        while (in_vain == errc::unknown) co_await moment(s);
+        CHECK(in_vain == errc::canceled);
+        from->session.reset();
+      },
+      &c);
+}
+
 TEST_CASE("O5: a redirect is followed, at accept and as an answer; in a circle it ends") {
   stage on;
   client c(on);

@@ -364,6 +364,59 @@ TEST_CASE("O3: both sides ask each other from their handlers through the tiniest
       &p);
 }
 
+namespace {
+
+task<> count(int* handled, Request) {
+  ++*handled;
+  co_return;
+}
+
+}  // namespace
+
+TEST_CASE("O2: a call that is withdrawn before it has left takes no window along") {
+  stage on;
+  const request_options few{.window = 4};
+  service p(on, {.eager_bytes = 16'384, .credits = 8}, few, few);
+  service* const here = &p;
+  int handled = 0;
+  p.asks.serve(echo_method, [&handled](Request r) { return count(&handled, std::move(r)); });
+  p.asks.serve(keep_method, [here](Request r) { return keep(here, std::move(r)); });
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 8);
+        const MemoryRegion into = server_memory(s, 8);
+        // The place of its request is free again, and the peer has not been told yet.
+        co_await at->answers.notify_acked(w->server, echo_method, Slice());
+        // Nothing leaves any more.
+        std::size_t unasked = 0;
+        for (int in_vain = 0; in_vain < 3;) {
+          const result<void> sent = co_await w->client.tag_send(1, from).or_again().result();
+          if (sent) {
+            ++unasked;
+            continue;
+          }
+          ++in_vain;
+          co_await for_a_while(s);
+        }
+        call_operation lost = at->asks.call(w->client, keep_method, Slice()).start();
+        co_await for_a_while(s);
+        lost.cancel();
+        const result<Response> withdrawn = co_await lost.result();
+        CHECK(withdrawn.code() == errc::canceled);
+        // All that the peer knows of is in use, and stays so until there is a fourth.
+        for (int i = 0; i < 3; ++i) co_await at->answers.notify(w->server, keep_method, Slice());
+        co_await until_kept(*at, 3);
+        notify_operation fourth = at->answers.notify(w->server, keep_method, Slice()).start();
+        for (std::size_t i = 0; i < unasked; ++i) co_await at->server.tag_recv(1, into);
+        co_await fourth;
+        co_await until_kept(*at, 4);
+        at->kept.clear();
+      },
+      &p);
+  CHECK(handled == 1);
+}
+
 TEST_CASE("O3: calls beyond the bounds wait their turn, or are told to come again") {
   stage on;
   service p(on, roomy, {.most_calls = 3, .most_bytes = 1000});

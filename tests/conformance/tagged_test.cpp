@@ -351,6 +351,46 @@ TEST_CASE(
       &p);
 }
 
+TEST_CASE("K6: an endpoint probes and claims what came from it alone") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const first = co_await join(s, *office);
+        wire* const second = co_await join(s, *office);
+        const MemoryRegion from = client_memory(s, 50'000);
+        const MemoryRegion into = server_memory(s, 50'000);
+        message_send_operation long_one = second->client.tag_send(7, from.all()).start();
+        while (!second->server.tag_probe(7)) co_await moment(s);
+        CHECK(second->server.tag_probe(7)->bytes == 50'000);
+        CHECK(second->server.tag_probe(7)->from == &second->server);
+        CHECK_FALSE(first->server.tag_probe(7));
+        CHECK_FALSE(first->server.tag_claim(7));
+        CHECK_FALSE(second->server.tag_probe(6));
+        CHECK(second->server.tag_probe(6, 6));
+        co_await first->client.tag_send(7, from.all().first(8));
+        while (!first->server.tag_probe(7)) co_await moment(s);
+        CHECK(office->server.tag_probe(7)->bytes == 50'000);
+        std::optional<TaggedMessage> claimed = first->server.tag_claim(7);
+        REQUIRE(claimed);
+        CHECK(claimed->size() == 8);
+        CHECK_FALSE(first->server.tag_probe(7));
+        std::optional<TaggedMessage> other = second->server.tag_claim(7, 3);
+        REQUIRE(other);
+        const TagReceived got = co_await other->read(into.all());
+        CHECK(got.bytes == 50'000);
+        co_await long_one;
+        CHECK_FALSE(office->server.tag_probe(0, 0));
+        claimed.reset();
+        other.reset();
+        // One that carries plain messages has none.
+        wire plain = co_await connect(s);
+        CHECK_FALSE(plain.server.tag_probe(0, 0));
+        CHECK_FALSE(plain.server.tag_claim(0, 0));
+      },
+      &p);
+}
+
 TEST_CASE("a flood that nobody receives waits at its sender, and nothing of it is lost") {
   stage on;
   post_office p(on, {.eager_bytes = 1024, .credits = 8});

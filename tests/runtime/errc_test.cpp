@@ -2,9 +2,11 @@
 #include <cordma/runtime/result.hpp>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include <doctest/doctest.h>
 
@@ -60,6 +62,13 @@ TEST_CASE("a failure keeps its first cause, its operation and the original codes
         "reset by peer");
   CHECK(std::string(error(second).what()) == second.describe());
   CHECK(error(second).code() == errc::flushed);
+}
+
+TEST_CASE("a sentence is made of texts and numbers") {
+  const std::uint64_t most = ~std::uint64_t{0};
+  const failure f = failure::of(errc::truncated, {"a message of ", most, std::string(" bytes, "),
+                                                  std::uint16_t{0}, std::string_view(" fit")});
+  CHECK(f.message() == "a message of 18446744073709551615 bytes, 0 fit");
 }
 
 TEST_CASE("a result holds a value or a failure, and throws where the value is missing") {

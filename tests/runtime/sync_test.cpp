@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "virtual_loop.hpp"
@@ -59,6 +60,37 @@ TEST_CASE("a mutex lets one in at a time, in the order of asking") {
   v.pass(1ms);
   CHECK(log == std::vector<int>{1, -1, 2, -2, 3});
   v.pass(1ms);
+  CHECK(!m.locked());
+  CHECK(static_cast<bool>(m.try_lock()));
+}
+
+TEST_CASE("what would have to wait ends with again, where it is asked to, and stands in no queue") {
+  virtual_loop v;
+  mutex m;
+  event e;
+  std::vector<int> log;
+  driven<void> holder(v.loop, hold(&m, 2ms, 1, &log));
+  v.settle();
+  v.run([](mutex* busy, event* unset) -> task<> {
+    const result<mutex::guard> taken = co_await busy->lock().or_again().result();
+    CHECK(taken.code() == errc::again);
+    errc thrown = errc::ok;
+    try {
+      co_await unset->wait().or_again();
+    } catch (const error& why) {
+      thrown = why.condition();
+    }
+    CHECK(thrown == errc::again);
+    unset->set();
+    co_await unset->wait().or_again();
+    unset->reset();
+    event::wait_operation moved = unset->wait().or_again();
+    event::wait_operation last = std::move(moved);
+    last.start();
+    CHECK(last.done());
+    CHECK(last.take_result().code() == errc::again);
+  }(&m, &e));
+  v.pass(2ms);
   CHECK(!m.locked());
   CHECK(static_cast<bool>(m.try_lock()));
 }

@@ -16,6 +16,8 @@
 #include <array>
 #include <new>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "session.hpp"
 
@@ -72,7 +74,11 @@ void fail_each_of_opening(transport::kind over, failing how) {
 // Both sides of it; what is known of a message that nobody waits for.
 struct talk {
   explicit talk(stage& s)
-      : on(s), client(s.client()), server(s.server()), asks(client), answers(server) {}
+      : on(s),
+        client(s.client(), {.eager_bytes = 8192}),
+        server(s.server(), {.eager_bytes = 8192}),
+        asks(client),
+        answers(server) {}
   stage& on;
   MemoryRegion out = client_memory(on, session_sizes.back());
   MemoryRegion in = server_memory(on, session_sizes.back());
@@ -223,6 +229,77 @@ TEST_CASE("G3: the n-th allocation of messages, calls and a stream fails, for ev
 TEST_CASE("G3: the n-th allocation of messages, calls and a stream fails, for every n [tcp]" *
           heap_can_fail) {
   each_manner(fail_each_of_messages, transport::kind::tcp);
+}
+
+namespace {
+
+// How it is refused while there is no memory at all.
+template <class Operation>
+errc without_memory(Operation op) {
+  fail_allocation(1, failing::from_then_on);
+  op.start();
+  fail_allocation(0);
+  REQUIRE(op.done());
+  return op.take_result().code();
+}
+
+task<> respond_badly(talk* t, Request r) {
+  const std::string far(1000, 'x');
+  CHECK(without_memory(r.redirect(far)) == errc::invalid_value);
+  CHECK(without_memory(r.respond(t->in.all())) == errc::truncated);
+  ++t->heard;
+  co_return;
+}
+
+task<> refusals(stage& on) {
+  talk t(on);
+  talk* const at = &t;
+  t.answers.serve(2, [at](Request r) { return respond_badly(at, std::move(r)); });
+  wire w = co_await connect_in_time(on, with(t.client), with(t.server));
+  Endpoint& to = w.client;
+  const Slice whole = t.out.all();
+  // What is had when it is first used is here then.
+  message_send_operation first = to.tag_send(1, whole).start();
+  co_await t.server.tag_recv(1, t.in);
+  co_await first;
+  const std::vector<Slice> pieces(most_message_slices + 1, whole.first(1));
+  CHECK(without_memory(to.tag_send(1, pieces)) == errc::invalid_value);
+  const std::vector<std::byte> header(most_am_header + 1);
+  CHECK(without_memory(to.am_send(1, header, whole)) == errc::invalid_value);
+  const MemoryRegion foreign = server_memory(on, 8);
+  CHECK(without_memory(to.tag_send(1, foreign)) == errc::invalid_value);
+  CHECK(without_memory(to.send(pieces)) == errc::bad_state);
+  CHECK(without_memory(to.write(RemoteSlice(0, 7, {}), whole)) == errc::invalid_value);
+  for (const std::size_t bytes : {std::size_t{100}, whole.size()}) {
+    CAPTURE(bytes);
+    message_send_operation sent = to.tag_send(2, whole.first(bytes)).start();
+    while (!t.server.tag_probe(2)) co_await yield();
+    tag_recv_operation received = t.server.tag_recv(2, t.in.all().first(3));
+    fail_allocation(1, failing::from_then_on);
+    received.start();
+    while (!received.done()) co_await yield();
+    fail_allocation(0);
+    CHECK(received.take_result().code() == errc::truncated);
+    const result<void> end = co_await sent.result();
+    CHECK(end.code() == (bytes == 100 ? errc::ok : errc::truncated));
+  }
+  const result<Response> refused =
+      co_await t.asks.call(to, 2, Slice(), t.answer.all().first(3)).result();
+  CHECK(refused.code() == errc::truncated);
+  CHECK(t.heard == 1);
+  const result<Response> unserved = co_await t.asks.call(to, 3, Slice()).result();
+  CHECK(unserved.code() == errc::not_found);
+}
+
+}  // namespace
+
+TEST_CASE("what is refused while there is no memory is refused by its code [shm]" * heap_can_fail) {
+  stage s({}, transport::kind::shm);
+  s.play(refusals);
+}
+TEST_CASE("what is refused while there is no memory is refused by its code [tcp]" * heap_can_fail) {
+  stage s({}, transport::kind::tcp);
+  s.play(refusals);
 }
 
 // On a device, in the virtual machine.
