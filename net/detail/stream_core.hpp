@@ -57,10 +57,10 @@ struct stream_core {
   };
   struct outgoing {
     stream_core* core = nullptr;
-    Slice room;  // where a word lies
+    Slice room;          // where a word lies
+    MemoryRegion keeps;  // where the write that `op` carries was destroyed; `op` pins it as it goes
     std::optional<send_operation> op;
     stream_write_operation* for_op = nullptr;
-    MemoryRegion keeps;  // where that one was destroyed
     bool busy = false;
   };
 

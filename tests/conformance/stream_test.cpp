@@ -220,6 +220,29 @@ TEST_CASE("a stream whose peer vanishes fails what waits, and gives what is here
   });
 }
 
+TEST_CASE("a write that is destroyed on its way keeps its memory, also when its Stream goes next") {
+  for (int passes = 0; passes < 4; ++passes) {
+    CAPTURE(passes);
+    stage s;
+    s.play(
+        [](stage& on, int turns) -> task<> {
+          duct p = co_await join(on);
+          {
+            const MemoryRegion mine = client_memory(on, 100'000);
+            stream_write_operation gone = p.client.write_some(mine.all()).start();
+          }
+          for (int i = 0; i < turns; ++i) co_await moment(on);
+          p.client = Stream();
+          std::byte some[1000];
+          for (;;) {
+            const result<std::size_t> got = co_await p.server.read_some(some).result();
+            if (!got || *got == 0) break;
+          }
+        },
+        passes);
+  }
+}
+
 TEST_CASE("N3: bytes that are written to mapped memory are there before the stream's next one") {
   stage on;
   on.play([](stage& s) -> task<> {

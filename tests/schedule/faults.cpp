@@ -42,12 +42,26 @@ void end_host(world& w, host_at& a) {
   }
 }
 
+// A further device, that its host can do without. It is not killed: nothing could be registered any more.
+void harm_rail(world& w, const std::string& rail) {
+  ++w.sum->harmed_rails;
+  switch (w.chance.below(4)) {
+    case 0:
+    case 1: return w.net->isolate(rail);
+    case 2: return w.net->stall(rail, tick * w.chance.below(5000));
+    default:
+      return w.net->fail_request(rail, static_cast<std::uint32_t>(1 + w.chance.below(20)),
+                                 transport::wc_status::rem_op_err);
+  }
+}
+
 void inject(world& w) {
   dice& d = w.chance;
   transport::sim::network& net = *w.net;
   host_at& a = w.hosts[d.below(w.hosts.size())];
   const host_at& b = w.hosts[d.below(w.hosts.size())];
   if (!a.alive) return;
+  if (!a.rails.empty() && d.below(3) == 0) return harm_rail(w, a.rails[d.below(a.rails.size())]);
   switch (d.below(12)) {
     case 0:
     case 1:
@@ -82,6 +96,9 @@ task<> disturb(world* w) {
     w->net->fail_allocation(h.name, 0);
     w->net->fail_request(h.name, 0, transport::wc_status::success);
     w->net->corrupt_completion(h.name, 0);
+    for (const std::string& rail : h.rails) {
+      w->net->fail_request(rail, 0, transport::wc_status::success);
+    }
   }
   w->calm = true;
 }

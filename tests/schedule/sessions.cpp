@@ -15,7 +15,7 @@ task<> accept_all(world* w, session_at* s, std::size_t which) {
   host_at& at = *s->servers[which];
   while (!w->over) {
     result<ConnectionRequest> request = co_await s->listeners[which].next().result();
-    if (!request) co_return;
+    if (!request || !at.messages) co_return;
     if (!w->calm && w->chance.below(8) == 0) {
       static_cast<void>(redirect(*request, s->addresses[1 - which]));
       continue;
@@ -74,8 +74,9 @@ task<errc> ask(world* w, session_at* s, asked_request a) {
 task<> ask_often(world* w, session_at* s) {
   const std::uint64_t count = w->chance.below(20);
   // With nobody left each attempt takes as long as it may, and all of them too long.
-  const auto some_live = [s] {
-    return s->client_at->alive && (s->servers[0]->alive || s->servers[1]->alive);
+  const auto there = [](const host_at* h) { return h->alive && !h->stopped; };
+  const auto some_live = [s, there] {
+    return s->client_at->alive && (there(s->servers[0]) || there(s->servers[1]));
   };
   for (std::uint64_t i = 0; i < count && some_live() && !w->over; ++i) {
     asked_request a = random_request(*w);
@@ -95,6 +96,7 @@ void make_session(world& w) {
   session_at& s = w.sessions.emplace_back();
   s.number = w.sessions.size() - 1;
   s.client_at = &w.hosts[d.below(w.hosts.size())];
+  s.client_at->needed = true;
   for (std::size_t i = 0; i < s.servers.size(); ++i) {
     s.servers[i] = &w.hosts[d.below(w.hosts.size())];
     s.listeners[i] = s.servers[i]->worker->listen(s.servers[i]->name + ":0").value();
@@ -119,7 +121,7 @@ task<> use_session(world* w, session_at* s) {
   for (std::uint64_t i = 0; i < several; ++i) callers.spawn(ask_often(w, s));
   co_await callers.join();
   while (!w->calm) co_await sleep_for(1ms);
-  const auto serves = [](const host_at* h) { return h->alive && h->sound; };
+  const auto serves = [](const host_at* h) { return h->alive && h->sound && !h->stopped; };
   const bool somebody = serves(s->servers[0]) || serves(s->servers[1]);
   asked_request last;
   last.bytes = last.wanted = last.room = 4000;

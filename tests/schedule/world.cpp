@@ -26,6 +26,7 @@ task<> accept(world* w, link* l, event* accepted) {
   try {
     next_operation next = l->listener.next();
     ConnectionRequest request = co_await with_timeout(5 * patience, std::move(next));
+    if (!l->stream && !l->server_at->messages) throw_error(errc::shutdown);
     const connect_options o = options_of(*w, l->stream ? nullptr : l->server_at->messages.get());
     l->server = co_await request.accept(o);
   } catch (const error&) {}
@@ -36,8 +37,8 @@ task<> accept(world* w, link* l, event* accepted) {
 void begin_messages(world& w, Endpoint& end, flow& out, flow& in) {
   out.out = in.in = &end;
   w.receivers->spawn(receive_at_endpoint(&w, &in));
-  spawn(w, "messages ", out.number, send_messages(&w, &out, w.chance.below(60)));
-  const std::uint64_t callers = w.chance.below(4);
+  spawn(w, "messages ", out.number, send_messages(&w, &out, w.chance.below(60 / w.share)));
+  const std::uint64_t callers = w.chance.below(4) / w.share;
   for (std::uint64_t i = 0; i < callers; ++i) {
     spawn(w, "requests ", out.number, ask_requests(&w, &out, w.chance.below(15)));
   }
@@ -50,6 +51,9 @@ task<> use(world* w, link* l) {
   const connect_options o = options_of(*w, l->stream ? nullptr : l->client_at->messages.get());
   Worker& client = *l->client_at->worker;
   const bool early = !l->stream && w->chance.below(2) == 0;
+  if (!l->stream && w->chance.below(4) == 0) {
+    spawn(*w, "end ", l->flows[0].number, end_link(w, l));
+  }
   if (early) {
     l->client = client.endpoint(l->listener.bound().text(), o).value();
     ++w->sum->early;
@@ -78,13 +82,26 @@ void make_host(world& w, std::uint64_t number) {
   h.name = "h" + std::to_string(number);
   context_options c;
   c.domains.push_back(w.net->make_domain(h.name));
+  const std::uint64_t devices = d.below(4) == 0 ? 1 + d.below(2) : 0;
+  for (std::uint64_t i = 0; i < devices; ++i) {
+    h.rails.push_back(h.name + "." + std::to_string(i));
+    c.rail_domains.push_back(w.net->make_domain(h.rails.back()));
+  }
   h.context.emplace(c);
   h.worker = std::make_unique<Worker>(*h.context, w.loop);
-  const message_options o{.eager_bytes = static_cast<std::uint32_t>(512 + d.below(3000)),
-                          .credits = static_cast<std::uint32_t>(2 + d.below(8)),
-                          .rails = static_cast<std::uint32_t>(1 + d.below(3))};
+  message_options o;
+  if (d.below(4) != 0) {
+    o = {.eager_bytes = static_cast<std::uint32_t>(512 + d.below(3000)),
+         .credits = static_cast<std::uint32_t>(2 + d.below(8)),
+         .rails = static_cast<std::uint32_t>(d.below(4))};
+  } else {
+    ++w.sum->by_default;
+  }
+  h.eager_bytes =
+      o.eager_bytes != 0 ? o.eager_bytes : h.context->find(transport::kind::sim)->eager_bytes;
   h.messages = std::make_unique<Messages>(*h.worker, o);
   h.one_by_one = d.below(2) == 0;
+  h.claims = d.below(3) == 0;
   h.messages->on(handler_id,
                  [&w, &h](ActiveMessage m) { return handle_message(&w, &h, std::move(m)); });
   serve_requests(w, h, o.credits);
@@ -96,15 +113,17 @@ void make_link(world& w) {
   l.client_at = &w.hosts[d.below(w.hosts.size())];
   l.server_at = &w.hosts[d.below(w.hosts.size())];
   l.stream = d.below(4) == 0;
-  l.stream_bytes = d.below(40'000);
-  for (flow& f : l.flows) {
-    const bool first = &f == &l.flows[0];
-    f.number = w.flows.size();
-    f.of = &l;
-    f.from = first ? l.client_at : l.server_at;
-    f.to = first ? l.server_at : l.client_at;
-    w.flows.push_back(&f);
-  }
+  l.stream_bytes = d.below(40'000 / w.share);
+  number(w, l.flows[0], *l.client_at, *l.server_at);
+  number(w, l.flows[1], *l.server_at, *l.client_at);
+  for (flow& f : l.flows) f.of = &l;
+}
+
+// Most worlds are small: what goes wrong among many mostly does so among few.
+std::uint64_t number_of_hosts(dice& d) {
+  if (d.below(25) == 0) return 17 + d.below(48);
+  if (d.below(8) == 0) return 6 + d.below(11);
+  return 2 + d.below(4);
 }
 
 void make_world(world& w) {
@@ -115,19 +134,35 @@ void make_world(world& w) {
   w.crowded = d.below(20) == 0;
   if (w.crowded) n.max_queue_pairs = static_cast<std::uint32_t>(1 + d.below(5));
   w.net.emplace(n, w.loop);
-  const std::uint64_t hosts = d.below(50) == 0 ? 2 + d.below(63) : 2 + d.below(4);
+  const std::uint64_t hosts = number_of_hosts(d);
+  const bool is_small = hosts <= 5;
+  w.share = is_small ? 1 : hosts <= 16 ? 2 : 4;
+  if (is_small && d.below(6) == 0) w.longest = huge;
+  w.sum->crowds += is_small ? 0U : 1U;
   for (std::uint64_t i = 0; i < hosts; ++i) make_host(w, i);
-  const std::uint64_t links = 1 + d.below(hosts * 2);
+  const std::uint64_t links = 1 + d.below(hosts * 2 / w.share);
   for (std::uint64_t i = 0; i < links; ++i) make_link(w);
   const std::uint64_t sessions = d.below(3);
   for (std::uint64_t i = 0; i < sessions; ++i) make_session(w);
+  if (d.below(3) == 0) make_pool(w);
+}
+
+bool has_rails(const Endpoint& e) {
+  if (!e) return false;
+  for (const transport::property& p : e.properties()) {
+    if (p.name == "rails") return p.value != "1";
+  }
+  return false;
 }
 
 void judge(world& w) {
   judge_messages(w);
   judge_requests(w);
   for (link& l : w.links) {
-    w.sum->broken += !l.stream && !lives(l) ? 1U : 0U;
+    if (l.stream) judge_stream(w, l);
+    w.sum->broken += !l.stream && l.ended == farewell::none && !lives(l) ? 1U : 0U;
+    w.sum->closed_well += closed_well(l) ? 1U : 0U;
+    w.sum->railed += has_rails(l.client) ? 1U : 0U;
     for (const Endpoint* e : {&l.client, &l.server}) w.sum->waited += *e ? e->counters().waited : 0;
   }
 }
@@ -143,11 +178,17 @@ task<> close_down(world* w) {
     s.session.reset();
     s.accepted.clear();
   }
+  for (pool_at& p : w->pools) {
+    p.pool.reset();
+    p.accepted.clear();
+  }
   for (link& l : w->links) {
     l.client = Endpoint();
     l.server = Endpoint();
   }
   for (host_at& h : w->hosts) {
+    for (int i = 0; i < 100 && h.holds != 0; ++i) co_await sleep_for(tick);
+    if (h.holds != 0) w->wrong("hangs: a message that is held");
     h.requests.reset();
     h.messages.reset();
   }
@@ -165,10 +206,14 @@ task<> run(world* w) {
   w->all = &all;
   for (host_at& h : w->hosts) {
     const std::uint64_t receives = h.one_by_one ? 1 : 1 + w->chance.below(6);
-    for (std::uint64_t i = 0; i < receives; ++i) receivers.spawn(receive_messages(w, &h));
+    for (std::uint64_t i = 0; i < receives; ++i) {
+      receivers.spawn(h.claims ? claim_messages(w, &h) : receive_messages(w, &h));
+    }
+    if (!h.needed && w->chance.below(16) == 0) spawn(*w, "stop of ", 0, stop_host(w, &h));
   }
   for (link& l : w->links) spawn(*w, "link ", l.flows[0].number, use(w, &l));
   for (session_at& s : w->sessions) spawn(*w, "session ", s.number, use_session(w, &s));
+  for (pool_at& p : w->pools) spawn(*w, "pool ", p.number, use_pool(w, &p));
   spawn(*w, "faults ", 0, disturb(w));
   const time_point last = w->time.now() + 100ms + longest_end;
   while (!w->running.empty() && w->time.now() < last) co_await sleep_for(1ms);
@@ -214,8 +259,15 @@ connect_options options_of(world& w, Messages* messages) {
   return o;
 }
 
+void number(world& w, flow& f, host_at& from, host_at& to) {
+  f.number = w.flows.size();
+  f.from = &from;
+  f.to = &to;
+  w.flows.push_back(&f);
+}
+
 bool lives(const link& l) {
-  return l.connected && l.client.state() == endpoint_state::connected &&
+  return l.connected && l.client && l.server && l.client.state() == endpoint_state::connected &&
          l.server.state() == endpoint_state::connected;
 }
 
@@ -229,6 +281,7 @@ std::string play(std::uint64_t seed, tally& sum) {
     w.wrong(e.what());
   }
   for (const host_at& h : w.hosts) {
+    if (!h.worker) continue;
     if (h.worker->counters().inflight != 0) w.wrong("requests in flight at the end");
     const bool stale = h.worker->counters().stale_completions != 0;
     if (stale && h.sound) w.wrong("completions that nobody waits for");
