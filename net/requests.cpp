@@ -71,7 +71,7 @@ call_operation Requests::call(Endpoint& to, std::uint16_t method, const Slice& r
 call_operation Requests::try_call(Endpoint& to, std::uint16_t method, const Slice& request,
                                   const Slice& room, const call_options& options) noexcept {
   call_operation op = call(to, method, request, room, options);
-  op.do_not_wait();
+  op.or_again();
   return op;
 }
 

@@ -87,9 +87,6 @@ class request_call : public operation_base {
   request_call(request_call&& other) noexcept;
   ~request_call();
 
-  // It does not wait for its turn: `again` instead.
-  void do_not_wait() noexcept { may_wait_ = false; }
-
   // Why it was to be asked elsewhere; empty otherwise. After done().
   [[nodiscard]] std::string_view redirected_to() const noexcept { return redirect_; }
 
@@ -120,7 +117,6 @@ class request_call : public operation_base {
   endpoint_core* endpoint_;
   asked* asked_ = nullptr;  // once it goes out
   manner how_;
-  bool may_wait_ = true;
   std::uint16_t method_;
   Slice request_;
   Slice room_;
@@ -280,7 +276,7 @@ class Requests {
   // memory grants access::remote_write: until the call is done nobody else may use it.
   call_operation call(Endpoint& to, std::uint16_t method, const Slice& request,
                       const Slice& room = Slice(), const call_options& options = {}) noexcept;
-  // Ends with `again` where call() would wait its turn.
+  // call().or_again(): ends with `again` where that would wait its turn.
   call_operation try_call(Endpoint& to, std::uint16_t method, const Slice& request,
                           const Slice& room = Slice(), const call_options& options = {}) noexcept;
   // No answer is wanted; with _acked, word that the handler has ended.

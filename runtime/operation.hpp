@@ -86,8 +86,10 @@ class operation_base : public ready_item {
   }
   // What is told of a failure.
   [[nodiscard]] failure told(const failure& f) const noexcept {
-    failure why = turned_away_ ? failure(errc::again) : f;
-    return why.with_operation(f.operation());
+    if (!turned_away_) return f;
+    failure why(errc::again);
+    why.with_operation(f.operation());
+    return why;
   }
   void wait(std::coroutine_handle<> h) noexcept { waiter_ = h.address(); }
   static operation_base& owner_of(cancel_hook& c) noexcept {

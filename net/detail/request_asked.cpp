@@ -97,10 +97,7 @@ void asked::on_sent() noexcept {
 }
 
 void asked::on_response(const request_header& h, ActiveMessage message) noexcept {
-  const auto refuse = [this](const char* what) {
-    peer->fail(
-        failure::of(errc::connection_aborted, {"the peer broke the protocol of requests: ", what}));
-  };
+  const auto refuse = [this](const char* what) { peer->fail(breach_of_requests(what)); };
   const bool written = (h.flags & protocol::response_flag::written) != 0;
   const bool along = h.outcome == request_outcome::ok && !written;
   if (message.size() != (along ? h.bytes : 0)) return refuse("a response of another length");
@@ -242,7 +239,6 @@ request_call::request_call(request_call&& other) noexcept
       endpoint_(other.endpoint_),
       asked_(std::exchange(other.asked_, nullptr)),
       how_(other.how_),
-      may_wait_(other.may_wait_),
       method_(other.method_),
       request_(other.request_),
       room_(other.room_),

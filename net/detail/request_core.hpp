@@ -29,6 +29,7 @@ struct outgoing_word {
   void (*told)(void* context) noexcept = nullptr;
   void* context = nullptr;
 };
+[[nodiscard]] failure breach_of_requests(const char* what);
 // Whether a message that ended so has reached the peer.
 [[nodiscard]] bool went_out(const result<void>& sent) noexcept;
 

@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::uint32_t most_pending = 1U << 20;
 
-failure broken(const char* what) {
+}  // namespace
+
+failure breach_of_requests(const char* what) {
   return failure::of(errc::connection_aborted, {"the peer broke the protocol of requests: ", what});
 }
-
-}  // namespace
 
 void on_request_message(request_core& core, peer_core& from, ActiveMessage message) noexcept {
   if (from.requests == nullptr && core.peer_on(from) == nullptr) {
@@ -221,9 +221,6 @@ void request_peer::start(request_call& op) noexcept {
   say_what_is_due();
   if (below == nullptr) return op.fail({errc::connection_reset, "the connection has just ended"});
   const bool at_once = waiting.empty() && has_place(op);
-  if (!at_once && !op.may_wait_) {
-    return op.fail({errc::again, "the peer, or a bound of request_options, takes no more now"});
-  }
   if (at_once) {
     asked* const a = core->take_asked();
     if (a == nullptr) return op.fail(errc::no_memory);
@@ -301,12 +298,12 @@ void request_peer::on_message(ActiveMessage message) noexcept {
   const result<request_header> h = protocol::decode_request(message.header());
   if (!h) return fail(h.why());
   if ((h->kind == request_kind::hello) == credits.has_value()) {
-    return fail(broken(credits ? "a second hello" : "it did not begin with a hello"));
+    return fail(breach_of_requests(credits ? "a second hello" : "it did not begin with a hello"));
   }
   const bool is_word = h->kind != request_kind::request && h->kind != request_kind::response;
-  if (is_word && message.size() != 0) return fail(broken("a word with data"));
+  if (is_word && message.size() != 0) return fail(breach_of_requests("a word with data"));
   if (h->kind == request_kind::hello) return on_hello(*h);
-  if (!credits->on_given(h->given)) return fail(broken("more requests than it takes"));
+  if (!credits->on_given(h->given)) return fail(breach_of_requests("more requests than it takes"));
   switch (h->kind) {
     case request_kind::request: on_request(*h, std::move(message)); break;
     case request_kind::response: on_response(*h, std::move(message)); break;
@@ -318,7 +315,7 @@ void request_peer::on_message(ActiveMessage message) noexcept {
 
 void request_peer::on_hello(const request_header& h) noexcept {
   if (h.given == 0 || h.given > protocol::most_credits) {
-    return fail(broken("a window outside its bounds"));
+    return fail(breach_of_requests("a window outside its bounds"));
   }
   credits.emplace(h.given);
   if (silence.pending()) core->home->remove(silence);
@@ -327,7 +324,7 @@ void request_peer::on_hello(const request_header& h) noexcept {
 }
 
 void request_peer::on_request(const request_header& h, ActiveMessage message) noexcept {
-  if (!window.take()) return fail(broken("more requests than its window"));
+  if (!window.take()) return fail(breach_of_requests("more requests than its window"));
   held_request* const r = core->take_held();
   if (r == nullptr) return fail(errc::no_memory);
   r->begin(*this, h, std::move(message));
@@ -337,7 +334,7 @@ void request_peer::on_response(const request_header& h, ActiveMessage message) n
   const auto index = static_cast<std::uint32_t>(h.id);
   asked* const a = index < core->all_asked.size() ? core->all_asked[index].get() : nullptr;
   if (a == nullptr || a->peer != this || a->id() != h.id || a->answered) {
-    return fail(broken("an answer to what was not asked"));
+    return fail(breach_of_requests("an answer to what was not asked"));
   }
   a->on_response(h, std::move(message));
 }

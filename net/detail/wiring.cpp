@@ -144,7 +144,6 @@ void early_messages::send(message_send& op) noexcept {
 }
 
 void early_messages::start(request_call& op) noexcept {
-  if (!op.may_wait_) return op.fail({errc::again, "the connection is not made yet"});
   op.set_phase(operation_base::phase::queued);
   calls.push_back(op);
 }
