@@ -2,6 +2,7 @@
 // headers: a call that is added there does not pass until it has a row here.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
+#include <support/stream_pair.hpp>
 
 #include <array>
 #include <optional>
@@ -216,17 +217,11 @@ task<bool> requesting_in(ground& g) {
   co_return true;
 }
 
-task<> open_peer(ground* g, Endpoint connected) {
-  g->peer_stream = co_await Stream::open(g->on.server_context(), std::move(connected));
-}
-
 // With sixteen bytes to read.
 task<bool> stream_in(ground& g) {
-  wire w = co_await connect(g.on);
-  scope other(g.on.loop());
-  other.spawn(open_peer(&g, std::move(w.server)));
-  g.stream = co_await Stream::open(g.on.client_context(), std::move(w.client));
-  co_await other.join();
+  stream_pair opened = co_await open_streams(g.on);
+  g.stream = std::move(opened.client);
+  g.peer_stream = std::move(opened.server);
   co_await g.peer_stream.write(g.target.bytes().first(16));
   while (g.stream.peek().size() != 16) co_await moment(g.on);
   if (g.in == state::closing) g.stream.shutdown_send().value();

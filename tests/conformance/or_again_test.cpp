@@ -4,10 +4,9 @@
 #include <support/message_wire.hpp>
 #include <support/request_service.hpp>
 #include <support/stage.hpp>
+#include <support/stream_pair.hpp>
 
 #include <cordma/net/messages.hpp>
-#include <cordma/net/stream.hpp>
-#include <cordma/runtime/scope.hpp>
 
 #include <deque>
 #include <span>
@@ -61,26 +60,6 @@ task<int> send_until_full(stage* s, Endpoint* to, Slice what,
   co_return went;
 }
 
-struct both_ends {
-  Stream client;
-  Stream server;
-};
-
-task<> open_end(Context context, Endpoint e, stream_options o, Stream* place) {
-  *place = co_await Stream::open(context, std::move(e), o);
-}
-
-task<both_ends> open_both(stage& s, stream_options o) {
-  wire w = co_await connect(s);
-  both_ends p;
-  task_context& me = co_await this_task();
-  scope both(me);
-  both.spawn(open_end(s.client_context(), std::move(w.client), o, &p.client));
-  both.spawn(open_end(s.server_context(), std::move(w.server), o, &p.server));
-  co_await both.join();
-  co_return p;
-}
-
 }  // namespace
 
 TEST_CASE("a message that its peer has no room for is not sent, where it may not wait") {
@@ -117,7 +96,8 @@ TEST_CASE("a message that its peer has no room for is not sent, where it may not
 TEST_CASE("a stream without room, or without bytes, says so, where it may not wait") {
   stage on;
   on.play([](stage& s) -> task<> {
-    both_ends p = co_await open_both(s, {.window_bytes = 4096});
+    const stream_options small{.window_bytes = 4096};
+    stream_pair p = co_await open_streams(s, small, small);
     std::vector<std::byte> room(10'000);
     const result<std::size_t> nothing = co_await p.server.read_some(room).or_again().result();
     CHECK(nothing.code() == errc::again);

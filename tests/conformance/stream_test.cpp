@@ -1,6 +1,7 @@
 // Streams (N1 to N3): bytes in order in whatever pieces, half-close, flow control, mapped memory.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
+#include <support/stream_pair.hpp>
 
 #include <cordma/net/stream.hpp>
 #include <cordma/runtime/scope.hpp>
@@ -14,30 +15,6 @@ using namespace cordma;
 using namespace cordma::test;
 
 namespace {
-
-struct duct {
-  Stream client;
-  Stream server;
-};
-
-task<> open_client(stage* s, Endpoint e, stream_options o, duct* p) {
-  p->client = co_await Stream::open(s->client_context(), std::move(e), o);
-}
-
-task<> open_server(stage* s, Endpoint e, stream_options o, duct* p) {
-  p->server = co_await Stream::open(s->server_context(), std::move(e), o);
-}
-
-task<duct> join(stage& s, stream_options client = {}, stream_options server = {}) {
-  wire w = co_await connect(s);
-  duct p;
-  task_context& me = co_await this_task();
-  scope both(me);
-  both.spawn(open_client(&s, std::move(w.client), client, &p));
-  both.spawn(open_server(&s, std::move(w.server), server, &p));
-  co_await both.join();
-  co_return p;
-}
 
 // Bytes as a function of their place, in pieces of chance.
 std::byte at(std::uint64_t place) { return static_cast<std::byte>(place * 131 >> 3); }
@@ -77,7 +54,7 @@ task<> read_all(Stream* from, std::uint64_t bytes, std::uint64_t seed) {
   CHECK(again == 0);
 }
 
-task<> both_ways(stage& s, duct& p, std::uint64_t bytes) {
+task<> both_ways(stage& s, stream_pair& p, std::uint64_t bytes) {
   task_context& me = co_await this_task();
   scope all(me);
   all.spawn(write_all(&p.client, client_memory(s, 70'000), bytes, 1));
@@ -105,7 +82,7 @@ TEST_CASE("N1: what is written is read, in order, whatever the pieces and the wi
     on.play(
         [](stage& s, std::uint32_t bytes) -> task<> {
           const stream_options o{.window_bytes = bytes, .notices = bytes < 100 ? 16U : 64U};
-          duct p = co_await join(s, o);
+          stream_pair p = co_await open_streams(s, o);
           const std::uint64_t most = rounds_under_test(std::uint64_t{64} << 20, 1 << 20);
           const std::uint64_t wanted = std::min(most, bytes * std::uint64_t(500));
           co_await both_ways(s, p, wanted);
@@ -118,7 +95,7 @@ TEST_CASE("N2: a reader that stalls holds its writer at the window, and loses no
   stage on;
   on.play([](stage& s) -> task<> {
     const stream_options small{.window_bytes = 1000};
-    duct p = co_await join(s, stream_options(), small);
+    stream_pair p = co_await open_streams(s, stream_options(), small);
     std::vector<std::byte> all(5000);
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = at(i);
     std::size_t written = 0;
@@ -152,7 +129,7 @@ TEST_CASE("N3: either side ends first, and the other way goes on") {
     stage on;
     on.play(
         [](stage& s, bool by_client) -> task<> {
-          duct p = co_await join(s);
+          stream_pair p = co_await open_streams(s);
           Stream& first = by_client ? p.client : p.server;
           Stream& second = by_client ? p.server : p.client;
           std::array<std::byte, 100> bytes{};
@@ -179,7 +156,7 @@ TEST_CASE("N3: either side ends first, and the other way goes on") {
 TEST_CASE("N3: what was written before the stream is closed can be read after it") {
   stage on;
   on.play([](stage& s) -> task<> {
-    duct p = co_await join(s);
+    stream_pair p = co_await open_streams(s);
     std::vector<std::byte> bytes(100'000);
     fill(bytes, 5);
     co_await p.client.write(bytes);
@@ -202,7 +179,7 @@ TEST_CASE("a stream whose peer vanishes fails what waits, and gives what is here
   stage on;
   on.play([](stage& s) -> task<> {
     const stream_options small{.window_bytes = 64};
-    duct p = co_await join(s, stream_options(), small);
+    stream_pair p = co_await open_streams(s, stream_options(), small);
     std::array<std::byte, 64> bytes{};
     fill(bytes, 6);
     co_await p.client.write(bytes);
@@ -226,7 +203,7 @@ TEST_CASE("a write that is destroyed on its way keeps its memory, also when its 
     stage s;
     s.play(
         [](stage& on, int turns) -> task<> {
-          duct p = co_await join(on);
+          stream_pair p = co_await open_streams(on);
           {
             const MemoryRegion mine = client_memory(on, 100'000);
             stream_write_operation gone = p.client.write_some(mine.all()).start();
@@ -246,7 +223,7 @@ TEST_CASE("a write that is destroyed on its way keeps its memory, also when its 
 TEST_CASE("N3: bytes that are written to mapped memory are there before the stream's next one") {
   stage on;
   on.play([](stage& s) -> task<> {
-    duct p = co_await join(s);
+    stream_pair p = co_await open_streams(s);
     const MemoryRegion target = server_memory(s, 50'000);
     const MemoryRegion from = client_memory(s, 50'000);
     const MemoryRegion closed = server_memory(s, 64, access::local_write);
@@ -295,7 +272,7 @@ TEST_CASE(
     "N1: memory of another Context is refused, and the stream goes on as if it had not been") {
   stage on;
   on.play([](stage& s) -> task<> {
-    duct p = co_await join(s);
+    stream_pair p = co_await open_streams(s);
     const MemoryRegion foreign = server_memory(s, 16);
     const result<std::size_t> refused = co_await p.client.write_some(foreign.all()).result();
     CHECK(refused.code() == errc::invalid_value);

@@ -1,10 +1,6 @@
 // Pools: a host that sends to more peers than it has connections for.
 #include "program.hpp"
 
-#include <cordma/runtime/stop.hpp>
-
-#include <stop_token>
-
 namespace cordma::schedule {
 
 using namespace std::chrono_literals;
@@ -16,15 +12,8 @@ task<> accept_all(world* w, pool_at* p, std::size_t which) {
   while (!w->over && at.messages) {
     result<ConnectionRequest> request = co_await p->listeners[which].next().result();
     if (!request || !at.messages) co_return;
-    const connect_options o = options_of(*w, at.messages.get());
-    result<Endpoint> made = co_await request->accept(o).result();
-    if (made) p->accepted.push_back(std::move(*made));
+    co_await accept_one(w, &at, std::move(*request), &p->accepted);
   }
-}
-
-task<> stop_after(std::stop_source source, duration time) {
-  co_await sleep_for(time);
-  source.request_stop();
 }
 
 task<> say_some(world* w, pool_at* p, EndpointPool::Loan loan, std::size_t which,
@@ -72,10 +61,8 @@ task<> send_to_some(world* w, pool_at* p, std::uint64_t count) {
     try {
       task<> sending = send_by_loan(w, p, which);
       if (w->chance.below(8) == 0) {
-        std::stop_source source;
-        spawn(*w, "stop ", p->number, stop_after(source, tick * w->chance.below(500)));
-        std::stop_token token = source.get_token();
-        co_await with_stop(token, std::move(sending));
+        const duration time = tick * w->chance.below(500);
+        co_await stopped_after(w, p->number, time, std::move(sending));
       } else {
         co_await std::move(sending);
       }

@@ -226,6 +226,11 @@ void spawn(world& w, const char* what, std::uint64_t number, task<> body);
 // Asks twice, since an allocation that is to fail fails once.
 [[nodiscard]] MemoryRegion sure_memory(world& w, host_at& at, std::size_t bytes, access rights);
 [[nodiscard]] connect_options options_of(world& w, Messages* messages);
+// Of whoever asks; into `accepted`, where that succeeds.
+[[nodiscard]] task<> accept_one(world* w, host_at* at, ConnectionRequest asks,
+                                std::deque<Endpoint>* accepted);
+// It is asked to stop then.
+[[nodiscard]] task<> stopped_after(world* w, std::uint64_t number, duration time, task<> body);
 [[nodiscard]] bool lives(const link& l);
 // A new one, in world::flows from now on.
 void number(world& w, flow& f, host_at& from, host_at& to);

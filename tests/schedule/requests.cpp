@@ -2,11 +2,9 @@
 // be held against each other.
 #include "program.hpp"
 
-#include <cordma/runtime/stop.hpp>
 #include <cordma/runtime/timeout.hpp>
 
 #include <cstring>
-#include <stop_token>
 #include <string_view>
 #include <type_traits>
 
@@ -190,11 +188,6 @@ task<> finish(Op op, ending* to) {
   }
 }
 
-task<> stop_after(std::stop_source source, duration time) {
-  co_await sleep_for(time);
-  source.request_stop();
-}
-
 template <class Op>
 task<> carry_out(world* w, asked_request* a, Op op, ending* to) {
   const duration after = tick * w->chance.below(3000);
@@ -209,11 +202,8 @@ task<> carry_out(world* w, asked_request* a, Op op, ending* to) {
     }
     case 1: {
       a->withdrawn = true;
-      std::stop_source source;
-      spawn(*w, "stop ", a->number, stop_after(source, after));
       task<> end = finish(std::move(op), to);
-      std::stop_token token = source.get_token();
-      co_await with_stop(token, std::move(end));
+      co_await stopped_after(w, a->number, after, std::move(end));
       co_return;
     }
     case 2:

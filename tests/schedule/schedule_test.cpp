@@ -3,11 +3,11 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
 #include <sstream>
 #include <string>
-#include <utility>
 
 using namespace cordma;
 
@@ -28,62 +28,66 @@ range seeds_under_test() {
   return {.first = std::stoull(asked), .count = count};
 }
 
-// Faults that so many seeds are to inject, and did not.
-std::string missing(const schedule::tally& sum) {
-  const transport::sim::fault_counters& f = sum.faults;
+struct counted {
+  std::uint64_t count;
+  const char* what;
+};
+
+// What so many seeds are to have met, and did not.
+std::string none_of(std::initializer_list<counted> all) {
   std::string out;
-  for (const auto& [count, what] : std::initializer_list<std::pair<std::uint64_t, const char*>>{
-           {f.delayed, "delay "},
-           {f.lost, "loss "},
-           {f.duplicated, "duplication "},
-           {f.reordered, "reordering "},
-           {f.partitioned, "partition "},
-           {f.overflowed, "full link "},
-           {f.full_adapters, "full adapter "},
-           {f.to_dead_hosts, "dead host "},
-           {f.stalls, "stall "},
-           {f.kills, "death "},
-           {f.failed_allocations, "failed allocation "},
-           {f.failed_requests, "failed request "},
-           {f.corrupted_completions, "corrupted completion "},
-           {sum.isolated, "isolation "},
-           {sum.one_way, "cut one way "},
-           {sum.harmed_rails, "harm to a further device "},
-           {sum.waited, "full send queue "}}) {
-    if (count == 0) out += what;
+  for (const counted& c : all) {
+    if (c.count == 0) out += c.what;
   }
   return out;
 }
 
-// Ways to act that so many seeds are to take, and did not.
+// Faults.
+std::string missing(const schedule::tally& sum) {
+  const transport::sim::fault_counters& f = sum.faults;
+  return none_of({{f.delayed, "delay "},
+                  {f.lost, "loss "},
+                  {f.duplicated, "duplication "},
+                  {f.reordered, "reordering "},
+                  {f.partitioned, "partition "},
+                  {f.overflowed, "full link "},
+                  {f.full_adapters, "full adapter "},
+                  {f.to_dead_hosts, "dead host "},
+                  {f.stalls, "stall "},
+                  {f.kills, "death "},
+                  {f.failed_allocations, "failed allocation "},
+                  {f.failed_requests, "failed request "},
+                  {f.corrupted_completions, "corrupted completion "},
+                  {sum.isolated, "isolation "},
+                  {sum.one_way, "cut one way "},
+                  {sum.harmed_rails, "harm to a further device "},
+                  {sum.waited, "full send queue "}});
+}
+
+// Ways to act.
 std::string untried(const schedule::tally& sum) {
-  std::string out;
-  for (const auto& [count, what] : std::initializer_list<std::pair<std::uint64_t, const char*>>{
-           {sum.announced, "announced message "},
-           {sum.probed, "probe "},
-           {sum.claimed, "claim "},
-           {sum.claims_late, "late read of a claim "},
-           {sum.claims_dropped, "dropped claim "},
-           {sum.peeked, "peek "},
-           {sum.uncopied, "write of registered memory "},
-           {sum.mapped, "map "},
-           {sum.written_at, "write_at "},
-           {sum.torn, "torn stream "},
-           {sum.stream_cancels, "cancel on a stream "},
-           {sum.streams_well, "stream that was closed well "},
-           {sum.evictions, "eviction "},
-           {sum.borrows_withdrawn, "withdrawn loan "},
-           {sum.closed_well, "graceful close "},
-           {sum.aborted, "abort "},
-           {sum.destroyed, "destruction "},
-           {sum.stopped, "end of Messages "},
-           {sum.workers_gone, "end of a Worker "},
-           {sum.crowds, "crowd "},
-           {sum.by_default, "default options "},
-           {sum.railed, "rails "}}) {
-    if (count == 0) out += what;
-  }
-  return out;
+  return none_of({{sum.announced, "announced message "},
+                  {sum.probed, "probe "},
+                  {sum.claimed, "claim "},
+                  {sum.claims_late, "late read of a claim "},
+                  {sum.claims_dropped, "dropped claim "},
+                  {sum.peeked, "peek "},
+                  {sum.uncopied, "write of registered memory "},
+                  {sum.mapped, "map "},
+                  {sum.written_at, "write_at "},
+                  {sum.torn, "torn stream "},
+                  {sum.stream_cancels, "cancel on a stream "},
+                  {sum.streams_well, "stream that was closed well "},
+                  {sum.evictions, "eviction "},
+                  {sum.borrows_withdrawn, "withdrawn loan "},
+                  {sum.closed_well, "graceful close "},
+                  {sum.aborted, "abort "},
+                  {sum.destroyed, "destruction "},
+                  {sum.stopped, "end of Messages "},
+                  {sum.workers_gone, "end of a Worker "},
+                  {sum.crowds, "crowd "},
+                  {sum.by_default, "default options "},
+                  {sum.railed, "rails "}});
 }
 
 std::string story(const schedule::tally& t) {

@@ -1,10 +1,6 @@
 // Sessions: calls to whichever of two hosts is there. They redirect to each other, by connections and by answers.
 #include "program.hpp"
 
-#include <cordma/runtime/stop.hpp>
-
-#include <stop_token>
-
 namespace cordma::schedule {
 
 using namespace std::chrono_literals;
@@ -20,15 +16,8 @@ task<> accept_all(world* w, session_at* s, std::size_t which) {
       static_cast<void>(redirect(*request, s->addresses[1 - which]));
       continue;
     }
-    const connect_options o = options_of(*w, at.messages.get());
-    result<Endpoint> made = co_await request->accept(o).result();
-    if (made) s->accepted.push_back(std::move(*made));
+    co_await accept_one(w, &at, std::move(*request), &s->accepted);
   }
-}
-
-task<> stop_after(std::stop_source source, duration time) {
-  co_await sleep_for(time);
-  source.request_stop();
 }
 
 task<> converse(session_at* s, const asked_request* a, const lent_memory* lent,
@@ -57,10 +46,8 @@ task<errc> ask(world* w, session_at* s, asked_request a) {
   try {
     task<> talk = converse(s, &it, &lent, o, &bytes);
     if (it.withdrawn) {
-      std::stop_source source;
-      spawn(*w, "stop ", it.number, stop_after(source, tick * w->chance.below(5000)));
-      std::stop_token token = source.get_token();
-      co_await with_stop(token, std::move(talk));
+      const duration time = tick * w->chance.below(5000);
+      co_await stopped_after(w, it.number, time, std::move(talk));
     } else {
       co_await std::move(talk);
     }

@@ -2,7 +2,11 @@
 
 #include "program.hpp"
 
+#include <cordma/runtime/stop.hpp>
 #include <cordma/runtime/timeout.hpp>
+
+#include <stop_token>
+#include <utility>
 
 namespace cordma::schedule {
 
@@ -12,6 +16,11 @@ using test::dice;
 namespace {
 
 constexpr duration longest_end = 30s;  // after the last fault, for everything to come to an end
+
+task<> stop_after(std::stop_source source, duration time) {
+  co_await sleep_for(time);
+  source.request_stop();
+}
 
 // Counts its body, whatever becomes of it.
 task<> counted(world* w, std::string name, task<> body) {
@@ -257,6 +266,19 @@ connect_options options_of(world& w, Messages* messages) {
     o.endpoint.send_depth = static_cast<std::uint32_t>(2 + w.chance.below(14));
   }
   return o;
+}
+
+task<> accept_one(world* w, host_at* at, ConnectionRequest asks, std::deque<Endpoint>* accepted) {
+  const connect_options o = options_of(*w, at->messages.get());
+  result<Endpoint> made = co_await asks.accept(o).result();
+  if (made) accepted->push_back(std::move(*made));
+}
+
+task<> stopped_after(world* w, std::uint64_t number, duration time, task<> body) {
+  std::stop_source source;
+  spawn(*w, "stop ", number, stop_after(source, time));
+  std::stop_token token = source.get_token();
+  co_await with_stop(token, std::move(body));
 }
 
 void number(world& w, flow& f, host_at& from, host_at& to) {

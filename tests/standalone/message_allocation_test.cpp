@@ -3,13 +3,13 @@
 #include <support/alloc_count.hpp>
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
+#include <support/stream_pair.hpp>
 
 #include <cordma/net/messages.hpp>
 #include <cordma/net/requests.hpp>
 #include <cordma/net/stream.hpp>
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/frame_pool.hpp>
-#include <cordma/runtime/scope.hpp>
 
 #include <vector>
 
@@ -85,10 +85,6 @@ task<> pour(Stream* from, Stream* to, std::span<std::byte> bytes, int times) {
   }
 }
 
-task<> open_into(Context context, Endpoint e, Stream* place) {
-  *place = co_await Stream::open(context, std::move(e));
-}
-
 // Nothing, but where the frames of coroutines are not kept: how many those are, the transport decides.
 void check_taken(std::uint64_t taken) {
   if (frame_pool::keeps_frames()) CHECK(taken == 0);
@@ -127,18 +123,11 @@ TEST_CASE("a warm stream takes nothing from the heap") {
     CAPTURE(transport::name(over));
     stage on({}, over);
     on.play([](stage& s) -> task<> {
-      wire w = co_await connect(s);
-      Stream client;
-      Stream server;
-      task_context& me = co_await this_task();
-      scope both(me);
-      both.spawn(open_into(s.client_context(), std::move(w.client), &client));
-      both.spawn(open_into(s.server_context(), std::move(w.server), &server));
-      co_await both.join();
+      stream_pair opened = co_await open_streams(s);
       std::vector<std::byte> bytes(20'000);
-      co_await pour(&client, &server, bytes, warm_up);
+      co_await pour(&opened.client, &opened.server, bytes, warm_up);
       const std::uint64_t before = allocations();
-      co_await pour(&client, &server, bytes, counted);
+      co_await pour(&opened.client, &opened.server, bytes, counted);
       check_taken(allocations() - before);
     });
   }
