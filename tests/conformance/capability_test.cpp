@@ -159,8 +159,8 @@ TEST_CASE("B5: limits hold where they say, and one more is refused before it is 
   s.play([](stage& on) -> task<> {
     const transport::capabilities caps = on.caps();
     endpoint_options most;
-    most.send_depth = std::min(caps.max_send_depth, 4096U);
-    most.recv_depth = std::min(caps.max_recv_depth, 4096U);
+    most.send_depth = caps.max_send_depth;
+    most.recv_depth = caps.max_recv_depth;
     most.inline_bytes = caps.max_inline;
     most.max_segments = caps.max_segments;
     wire w = co_await connect(on, most, most);
@@ -173,13 +173,16 @@ TEST_CASE("B5: limits hold where they say, and one more is refused before it is 
     co_await w.client.send_inline(text);
     co_await receiving;
     CHECK(filled(in.bytes(), 6));
-    endpoint_options beyond;
-    beyond.inline_bytes = caps.max_inline + 1;
     Listener listener = on.server().listen(on.server_address()).value();
-    connect_options to;
-    to.endpoint = beyond;
-    const result<Endpoint> r = co_await on.client().connect(on.reach(listener), to).result();
-    CHECK(r.code() == errc::invalid_value);
+    std::array<connect_options, 4> beyond;
+    beyond[0].endpoint.send_depth = caps.max_send_depth + 1;
+    beyond[1].endpoint.recv_depth = caps.max_recv_depth + 1;
+    beyond[2].endpoint.inline_bytes = caps.max_inline + 1;
+    beyond[3].endpoint.max_segments = caps.max_segments + 1;
+    for (const connect_options& to : beyond) {
+      const result<Endpoint> r = co_await on.client().connect(on.reach(listener), to).result();
+      CHECK(r.code() == errc::invalid_value);
+    }
   });
 }
 

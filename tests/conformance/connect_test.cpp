@@ -322,7 +322,7 @@ TEST_CASE("K4: a Worker connects to itself, and an endpoint sends to its own Wor
   });
 }
 
-TEST_CASE("B5: depths are granted at least as asked, and what is too much is refused") {
+TEST_CASE("B5: depths are granted at least as asked") {
   stage s;
   s.play([](stage& on) -> task<> {
     endpoint_options asked;
@@ -332,15 +332,6 @@ TEST_CASE("B5: depths are granted at least as asked, and what is too much is ref
     CHECK(w.client.actual().send_depth >= 100);
     CHECK(w.client.actual().recv_depth >= 33);
     CHECK(w.server.actual().send_depth >= 100);
-    Listener listener = on.server().listen(on.server_address()).value();
-    connect_options to;
-    to.endpoint.send_depth = on.caps().max_send_depth + 1;
-    const result<Endpoint> too_deep = co_await on.client().connect(on.reach(listener), to).result();
-    CHECK(too_deep.code() == errc::invalid_value);
-    to.endpoint = endpoint_options{};
-    to.endpoint.max_segments = on.caps().max_segments + 1;
-    const result<Endpoint> too_many = co_await on.client().connect(on.reach(listener), to).result();
-    CHECK(too_many.code() == errc::invalid_value);
   });
 }
 

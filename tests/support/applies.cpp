@@ -130,7 +130,10 @@ int run_cases(int argc, char** argv) {
     print(one);
     any = true;
   }
-  return status == 0 && any && cases_run == 0 ? skipped_status : status;
+  if (status != 0 || cases_run != 0 || context.shouldExit()) return status;
+  if (any) return skipped_status;
+  std::printf("no case matches: nothing was tested\n");
+  return 1;
 }
 
 }  // namespace cordma::test

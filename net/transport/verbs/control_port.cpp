@@ -139,26 +139,26 @@ void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
   control_message m;
   if (wc.byte_len == received_bytes && decode(all.subspan<grh_bytes>(), m)) {
     verbs_pair* const p = home_.find(m.to_pair);
-    if (p != nullptr && p->peer_control() == wc.src_qp) {
+    const datagram_address sender{.gid = sender_of(all.first<grh_bytes>()), .lid = wc.slid};
+    if (p != nullptr && p->has_peer_at(sender, wc.src_qp)) {
       p->on_word(m);
     } else if (p == nullptr && m.what != word::unknown && m.what != word::heard) {
-      answer_unknown(m, wc, all.first<grh_bytes>());
+      answer_unknown(m, sender, wc.src_qp);
     }
   }
   receive(id.number);
 }
 
-void control_port::answer_unknown(const control_message& m, const ibv_wc& wc,
-                                  std::span<const std::byte, grh_bytes> header) noexcept {
-  const gid_bytes sender = sender_of(header);
-  const address_handle* const to = home_.known_handle({.gid = sender, .lid = wc.slid});
+void control_port::answer_unknown(const control_message& m, const datagram_address& sender,
+                                  std::uint32_t port) noexcept {
+  const address_handle* const to = home_.known_handle(sender);
   if (to == nullptr) return;
   send({.what = m.what == word::goodbye ? word::heard : word::unknown,
         .to_pair = m.from_pair,
         .from_pair = m.to_pair,
         .to_token = m.from_token,
         .from_token = m.to_token},
-       to->native.get(), wc.src_qp);
+       to->native.get(), port);
 }
 
 }  // namespace cordma::transport::verbs

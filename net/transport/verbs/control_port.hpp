@@ -33,8 +33,8 @@ class control_port {
   [[nodiscard]] int start() noexcept;
   void start_over() noexcept;
   void receive(std::uint32_t place) noexcept;
-  void answer_unknown(const control_message& m, const ibv_wc& wc,
-                      std::span<const std::byte, grh_bytes> header) noexcept;
+  void answer_unknown(const control_message& m, const datagram_address& sender,
+                      std::uint32_t port) noexcept;
 
   verbs_adapter& home_;
   ibv_cq* queue_ = nullptr;

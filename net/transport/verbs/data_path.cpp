@@ -323,9 +323,10 @@ wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
 }
 
 wc_status verbs_pair::begin_receive(const ibv_wc& wc) noexcept {
-  if (phase_ == phase::accepting && wc.status == IBV_WC_SUCCESS) {
-    // Faster than the client's last word, and as good.
-    rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
+  const bool coming_up = phase_ == phase::accepting || phase_ == phase::attaching;
+  if (coming_up && wc.status == IBV_WC_SUCCESS) {
+    // Faster than the peer's last word, and as good.
+    if (id_ != nullptr) rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
     came_up({});
   }
   return told(opcode::recv, to_status(wc.status));

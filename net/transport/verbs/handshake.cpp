@@ -332,6 +332,7 @@ result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
   if (options_.type == service::uc) mask &= ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   const result<void> done = modify(qp_.get(), attr, mask, "preparing the queue pair to receive");
   if (!done) return done;
+  receiving_ = true;
   path_ = attr.ah_attr;
   if (theirs_.control_pair != 0 && home_.control() != nullptr && to_control_ == nullptr) {
     to_control_ = home_.hold_handle(path_);

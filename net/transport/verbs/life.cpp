@@ -29,8 +29,7 @@ verbs_pair::~verbs_pair() {
   leave_groups();
   windows_.clear();
   const bool taken_over = shared_ != nullptr && let_go();
-  if (!taken_over && qp_ != nullptr) home_.drop_told(number_);
-  qp_.reset();
+  take_off();
   id_.reset();
   if (taken_over) return;
   if (queue_ == nullptr) return;
@@ -114,14 +113,21 @@ void verbs_pair::set_error_state() noexcept {
   static_cast<void>(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE));
 }
 
+// Whoever reads the device's events may do so until the queue pair is gone, and from then on its number may be
+// another's.
+void verbs_pair::take_off() noexcept {
+  if (qp_ == nullptr) return;
+  qp_.reset();
+  home_.drop_told(number_);
+}
+
 // Takes the queue pair away from the device: nothing touches a buffer after that, and what has not come
 // back is flushed.
 void verbs_pair::revoke() noexcept {
   leave_groups();
   windows_.clear();
   if (shared_ != nullptr) home_.drain(shared_->completions());
-  home_.drop_told(number_);  // from here on the number may be another's
-  qp_.reset();
+  take_off();
   if (queue_ != nullptr) home_.drain(queue_);
   last_receive();
   for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;
@@ -145,7 +151,7 @@ void verbs_pair::never_came_up(cm_event::type what, failure why,
   handshake_.reset();
   enter_error(errc::not_connected);
   id_.reset();
-  revoke();
+  if (!awaits_last()) revoke();
 }
 
 // Coming up and the end are told in any case, and where it must be without the peer's name.
@@ -236,6 +242,11 @@ void verbs_pair::say(word what, std::uint16_t count) noexcept {
                           .to_token = peer_token_,
                           .from_token = own_descriptor_ ? own_descriptor_->token : 0};
   port->send(m, to_control_->native.get(), theirs_.control_pair);
+}
+
+bool verbs_pair::has_peer_at(const datagram_address& where, std::uint32_t port) const noexcept {
+  if (port != theirs_.control_pair) return false;
+  return path_.is_global != 0 ? where.gid == to_bytes(path_.grh.dgid) : where.lid == path_.dlid;
 }
 
 void verbs_pair::on_word(const control_message& m) noexcept {

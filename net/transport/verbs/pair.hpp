@@ -144,10 +144,14 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] bool has_completions() const noexcept {
     return sends_.taken != sends_.done || receives_.any_finished();
   }
-  // Whether the device owes the completion of a request of this side's own.
-  [[nodiscard]] bool is_sending() const noexcept { return !sends_.idle(); }
+  // Whether the device owes the completion of a request of this side's own, its probe among them.
+  [[nodiscard]] bool is_sending() const noexcept {
+    return !sends_.idle() || (probing_ && !failed_);
+  }
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
-  [[nodiscard]] std::uint32_t peer_control() const noexcept { return theirs_.control_pair; }
+  // Whether its peer's control port is the one there. Each host numbers its queue pairs by itself, and through
+  // rdma_cm there are no tokens: a number without the address could be of a host that it never spoke to.
+  [[nodiscard]] bool has_peer_at(const datagram_address& where, std::uint32_t port) const noexcept;
   [[nodiscard]] bool receives_from(const verbs_receive_queue& q) const noexcept {
     return shared_ == &q;
   }
@@ -235,6 +239,7 @@ class verbs_pair final : public queue_pair {
   void set_error_state() noexcept;
   void fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept;
   void revoke() noexcept;
+  void take_off() noexcept;
   void never_came_up(cm_event::type what, failure why, std::span<const std::byte> data) noexcept;
   void came_up(std::vector<std::byte> data) noexcept;
   void tell(event_place& place, cm_event::type what, failure why,
@@ -285,6 +290,7 @@ class verbs_pair final : public queue_pair {
   std::uint64_t receive_ids_ = 0;
   bool placed_ = false;
   phase phase_ = phase::idle;
+  bool receiving_ = false;  // the device may take messages: the peer can be ahead of its last word
   bool established_ = false;
   bool failed_ = false;
   bool takes_usual_;         // see fill_usual(); false once it failed

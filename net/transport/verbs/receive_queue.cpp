@@ -45,8 +45,9 @@ verbs_receive_queue::~verbs_receive_queue() {
   if (placed_) home_.leave(*this, place_);
   home_.home().remove(timer_);
   for (retired_pair& gone : retired_) destroy(gone);
-  home_.drop_told(srq_.get());
+  const ibv_srq* const was = srq_.get();
   srq_.reset();
+  home_.drop_told(was);  // not before: somebody may have read another event meanwhile
   home_.drop_events(*this);
   if (queue_ == nullptr) return;
   home_.drain(queue_);
@@ -305,7 +306,7 @@ void verbs_adapter::drop_events(const receive_queue& queue) noexcept {
 // ---- what a queue pair with such a queue does otherwise ----
 
 bool verbs_pair::awaits_last() const noexcept {
-  return shared_ != nullptr && established_ && !had_last_ && qp_ != nullptr;
+  return shared_ != nullptr && receiving_ && !had_last_ && qp_ != nullptr;
 }
 
 wc_status verbs_pair::on_shared_receive(const ibv_wc& wc) noexcept {

@@ -1,0 +1,334 @@
+// Between the moment when the device takes messages and the peer's last word; whose word counts; and a peer that
+// is gone without one. It is a queue pair by hand, so that it says what no adapter would, and nothing else.
+#include <doctest/doctest.h>
+
+#include <cordma/net/transport/transport.hpp>
+#include <cordma/net/transport/verbs/adapter.hpp>
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/wire.hpp>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <poll.h>
+
+using namespace cordma;
+using namespace cordma::transport;
+using namespace cordma::transport::verbs;
+
+namespace {
+
+constexpr std::uint32_t half = 16384;  // bytes: several packets
+
+// One adapter, and memory: the first half is received into.
+struct host_of_one {
+  reactor loop{reactor_options{.mode = wait_mode::polling}};
+  std::shared_ptr<domain> device = make_verbs({}).value();
+  std::vector<std::byte> memory = std::vector<std::byte>(2 * half);
+  memory_keys keys =
+      device
+          ->register_memory(
+              {.addr = memory.data(), .length = memory.size(), .rights = access::local_write})
+          .value();
+  std::unique_ptr<adapter> at = device->open(loop).value();
+  std::vector<completion> completed;
+
+  host_of_one() = default;
+  host_of_one(const host_of_one&) = delete;
+  host_of_one& operator=(const host_of_one&) = delete;
+  ~host_of_one() {
+    at.reset();
+    device->deregister_memory(keys.lkey);
+  }
+  [[nodiscard]] verbs_adapter& inside() noexcept { return static_cast<verbs_adapter&>(*at); }
+  [[nodiscard]] ibv_pd* pd() noexcept { return device->native_pd(); }
+  [[nodiscard]] segment into() noexcept { return {memory.data(), half, keys.lkey}; }
+  void poll() {
+    std::array<completion, 8> taken;
+    bool progressed = false;
+    const std::size_t n = at->poll(taken, progressed);
+    completed.insert(completed.end(), taken.begin(),
+                     taken.begin() + static_cast<std::ptrdiff_t>(n));
+    static_cast<void>(loop.turn());
+  }
+  cm_event next() {
+    while (!at->has_events()) poll();
+    return at->next_event();
+  }
+};
+
+// Its own end of a connection by descriptors. It never says that it is connected.
+class silent_peer {
+ public:
+  explicit silent_peer(ibv_pd* pd) : cq_(ibv_create_cq(pd->context, 8, nullptr, nullptr, 0)) {
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq_;
+    init.cap.max_send_wr = init.cap.max_recv_wr = 8;
+    init.cap.max_send_sge = 2;
+    init.cap.max_recv_sge = 1;
+    init.qp_type = IBV_QPT_RC;
+    qp_ = ibv_create_qp(pd, &init);
+    REQUIRE(qp_ != nullptr);
+    ibv_qp_attr a{};
+    a.qp_state = IBV_QPS_INIT;
+    a.port_num = 1;
+    REQUIRE(ibv_modify_qp(qp_, &a,
+                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
+            0);
+  }
+  silent_peer(const silent_peer&) = delete;
+  silent_peer& operator=(const silent_peer&) = delete;
+  ~silent_peer() {
+    CHECK(ibv_destroy_qp(qp_) == 0);
+    CHECK(ibv_destroy_cq(cq_) == 0);
+  }
+  // As one that a queue pair of `of` connects to; the two know the way to each other then.
+  void pair_with(queue_pair& of, const ibv_ah_attr& way) {
+    const std::vector<std::byte> told = of.descriptor().value();
+    pair_descriptor theirs = decode_descriptor(told).value();
+    ibv_qp_attr a{};
+    a.qp_state = IBV_QPS_RTR;
+    a.path_mtu = IBV_MTU_1024;
+    a.dest_qp_num = theirs.pair;
+    a.rq_psn = a.sq_psn = theirs.first_psn;
+    a.max_dest_rd_atomic = a.max_rd_atomic = 1;
+    a.min_rnr_timer = 12;
+    a.ah_attr = way;
+    REQUIRE(ibv_modify_qp(qp_, &a,
+                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) ==
+            0);
+    a.qp_state = IBV_QPS_RTS;
+    a.timeout = 14;
+    a.retry_cnt = a.rnr_retry = 6;
+    REQUIRE(ibv_modify_qp(qp_, &a,
+                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+    pair_descriptor mine = theirs;  // device, and first number of packets
+    mine.pair = qp_->qp_num;
+    mine.token = theirs.token + 1;
+    mine.control_pair = 0xFFFFF0;  // nobody's
+    of.connect(encode(mine)).value();
+  }
+  // Of two parts; where the second one's key is wrong the message breaks off in the middle.
+  void send(const std::byte* from, std::uint32_t lkey, std::uint32_t key_of_second) {
+    std::array<ibv_sge, 2> parts{
+        ibv_sge{reinterpret_cast<std::uintptr_t>(from), half / 2, lkey},
+        ibv_sge{reinterpret_cast<std::uintptr_t>(from), half / 2, key_of_second}};
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.sg_list = parts.data();
+    wr.num_sge = static_cast<int>(parts.size());
+    ibv_send_wr* bad = nullptr;
+    REQUIRE(ibv_post_send(qp_, &wr, &bad) == 0);
+  }
+  [[nodiscard]] ibv_wc_status next() {
+    ibv_wc wc{};
+    int n = 0;
+    while (n == 0) n = ibv_poll_cq(cq_, 1, &wc);
+    REQUIRE(n == 1);
+    return wc.status;
+  }
+
+ private:
+  ibv_cq* cq_;
+  ibv_qp* qp_ = nullptr;
+};
+
+[[nodiscard]] ibv_ah_attr way_to_itself(verbs_adapter& a, const gid_bytes& gid) {
+  return path_to(a.owner(), {.gid = gid, .lid = 0});
+}
+
+[[nodiscard]] ibv_ah_attr usual_way(verbs_adapter& a) {
+  const gid_bytes gid = to_bytes(a.owner().choose_gid(nullptr).value().gid);
+  return way_to_itself(a, gid);
+}
+
+}  // namespace
+
+TEST_CASE("by descriptors: a message that overtakes the peer's word says that the peer is there") {
+  host_of_one h;
+  silent_peer peer(h.pd());
+  std::unique_ptr<queue_pair> ours = h.at->create({}).value();
+  completion now;
+  const segment into = h.into();
+  static_cast<void>(ours->post_recv({.id = 7, .segment_count = 1, .segments = &into}, now));
+  peer.pair_with(*ours, usual_way(h.inside()));
+  for (int i = 0; i < 100; ++i) h.poll();
+  CHECK_FALSE(h.at->has_events());
+  peer.send(h.memory.data() + half, h.keys.lkey, h.keys.lkey);
+  const cm_event up = h.next();
+  CHECK(up.what == cm_event::type::established);
+  CHECK(up.pair == ours.get());
+  while (h.completed.empty()) h.poll();
+  CHECK(h.completed.size() == 1);
+  CHECK(h.completed[0].id == 7);
+  CHECK(h.completed[0].status == wc_status::success);
+  CHECK(h.completed[0].byte_len == half);
+  CHECK(peer.next() == IBV_WC_SUCCESS);
+  ours.reset();
+}
+
+namespace {
+
+enum class fate : std::uint8_t { times_out, is_closed, is_destroyed, fails };
+
+constexpr std::uint32_t depth = 4;
+
+// A receive of the shared queue is taken by a message that breaks off, and the connection never comes up.
+void break_off(host_of_one& h, receive_queue& queue, fate of) {
+  silent_peer peer(h.pd());
+  queue_pair_options options;
+  options.shared = &queue;
+  if (of == fate::times_out) options.connect_timeout = std::chrono::milliseconds(200);
+  std::unique_ptr<queue_pair> ours = h.at->create(options).value();
+  const std::uint32_t number = decode_descriptor(ours->descriptor().value()).value().pair;
+  peer.pair_with(*ours, usual_way(h.inside()));
+  peer.send(h.memory.data() + half, h.keys.lkey, h.keys.lkey ^ 0xFFU);
+  CHECK(peer.next() != IBV_WC_SUCCESS);  // its first half is over there
+  switch (of) {
+    case fate::times_out: break;
+    case fate::is_closed: ours->disconnect(); break;
+    case fate::is_destroyed: ours.reset(); break;
+    case fate::fails:
+      h.inside().tell(
+          {.what = IBV_EVENT_QP_FATAL, .about = async_event::subject::own, .pair = number});
+      break;
+  }
+  if (of != fate::is_destroyed) {
+    const cm_event failed = h.next();
+    CHECK(failed.what == cm_event::type::failed);
+    CHECK(failed.pair == ours.get());
+    const cm_event last = h.next();
+    CHECK(last.what == cm_event::type::last_receive);
+  }
+  while (h.completed.empty()) h.poll();
+  CHECK(h.completed.size() == 1);
+  CHECK(h.completed[0].op == opcode::recv);
+  CHECK(h.completed[0].status == wc_status::wr_flush_err);
+}
+
+}  // namespace
+
+TEST_CASE("Q3: a receive that a connection took that never came up comes back, however it ended") {
+  for (const fate of : {fate::times_out, fate::is_closed, fate::is_destroyed, fate::fails}) {
+    CAPTURE(static_cast<int>(of));
+    host_of_one h;
+    {
+      std::unique_ptr<receive_queue> queue = h.at->make_receive_queue(depth, 1).value();
+      const segment into = h.into();
+      for (std::uint32_t i = 0; i < depth; ++i) {
+        queue->post_recv({.id = i, .segment_count = 1, .segments = &into});
+      }
+      break_off(h, *queue, of);
+    }
+  }
+}
+
+namespace {
+
+// Two ends within one adapter: each is the other's peer, and their words come from one control port.
+struct two_ends {
+  host_of_one h;
+  std::unique_ptr<queue_pair> a = h.at->create({}).value();
+  std::unique_ptr<queue_pair> b = h.at->create({}).value();
+  pair_descriptor of_a = decode_descriptor(a->descriptor().value()).value();
+  pair_descriptor of_b = decode_descriptor(b->descriptor().value()).value();
+
+  two_ends() {
+    a->connect(encode(of_b)).value();
+    b->connect(encode(of_a)).value();
+    for (int up = 0; up < 2; ++up) {
+      const cm_event e = h.next();
+      REQUIRE(e.what == cm_event::type::established);
+    }
+  }
+  two_ends(const two_ends&) = delete;
+  two_ends& operator=(const two_ends&) = delete;
+  ~two_ends() {
+    a.reset();
+    b.reset();
+  }
+  // In b's name, from its control port, at this address.
+  void say_goodbye_to_a(const gid_bytes& from) {
+    ibv_ah_attr way = way_to_itself(h.inside(), from);
+    owned<ibv_ah> handle(ibv_create_ah(h.pd(), &way));
+    REQUIRE(handle != nullptr);
+    control_port* const port = h.inside().control();
+    REQUIRE(port != nullptr);
+    const std::uint32_t before = port->requests().done;
+    port->send({.what = word::goodbye,
+                .to_pair = of_a.pair,
+                .from_pair = of_b.pair,
+                .to_token = of_a.token,
+                .from_token = of_b.token},
+               handle.get(), port->number());
+    while (port->requests().done == before) h.poll();
+    for (int i = 0; i < 500; ++i) h.poll();
+  }
+};
+
+[[nodiscard]] gid_bytes another_gid(verbs_adapter& a, const gid_bytes& than) {
+  for (const ibv_gid_entry& e : a.owner().hardware().gids) {
+    const gid_bytes gid = to_bytes(e.gid);
+    if (gid != than && e.gid_type == IBV_GID_TYPE_ROCE_V2) return gid;
+  }
+  FAIL("the device has GIDs of two addresses");
+  return than;
+}
+
+}  // namespace
+
+TEST_CASE("a goodbye counts from the peer's host only, whatever numbers it names") {
+  two_ends t;
+  t.say_goodbye_to_a(another_gid(t.h.inside(), t.of_a.gid));
+  CHECK_FALSE(t.h.at->has_events());
+  t.say_goodbye_to_a(t.of_b.gid);
+  const cm_event closed = t.h.next();
+  CHECK(closed.what == cm_event::type::disconnected);
+  CHECK(closed.pair == t.a.get());
+  CHECK(closed.why.code() == errc::not_connected);
+}
+
+namespace {
+
+// As a reactor that sleeps: polls only when something woke it.
+cm_event next_asleep(host_of_one& h, duration at_most) {
+  const time_point start = h.loop.now();
+  while (!h.at->has_events() && h.loop.now() - start < at_most) {
+    static_cast<void>(h.loop.turn());  // timers
+    static_cast<void>(h.at->arm());
+    pollfd wake{.fd = h.at->wait_fd(), .events = POLLIN, .revents = 0};
+    if (::poll(&wake, 1, 10) == 0) continue;
+    h.at->disarm();
+    h.poll();
+  }
+  return h.at->has_events() ? h.at->next_event() : cm_event();
+}
+
+}  // namespace
+
+TEST_CASE("Q12: that an idle peer does not answer wakes who waits for solicited messages") {
+  host_of_one h;
+  std::optional<silent_peer> peer(std::in_place, h.pd());
+  queue_pair_options options;
+  options.peer_timeout = std::chrono::seconds(2);
+  std::unique_ptr<queue_pair> ours = h.at->create(options).value();
+  completion now;
+  const segment into = h.into();
+  static_cast<void>(ours->post_recv({.segment_count = 1, .segments = &into}, now));
+  peer->pair_with(*ours, usual_way(h.inside()));
+  peer->send(h.memory.data() + half, h.keys.lkey, h.keys.lkey);
+  CHECK(h.next().what == cm_event::type::established);
+  CHECK(peer->next() == IBV_WC_SUCCESS);
+  h.at->wake_for(wake_reason::solicited).value();
+  for (int i = 0; i < 200; ++i) h.poll();
+  peer.reset();
+  const cm_event gone = next_asleep(h, 10 * options.peer_timeout);
+  CHECK(gone.what == cm_event::type::disconnected);
+  CHECK(gone.why.code() == errc::connection_reset);
+}
