@@ -91,6 +91,81 @@ TEST_CASE("N1: what is written is read, in order, whatever the pieces and the wi
   }
 }
 
+namespace {
+
+// A text without an end: it begins again after a prime number of bytes, which no buffer or window divides.
+constexpr std::size_t period = 1'048'583;
+constexpr std::size_t longest_piece = 200'000;
+
+MemoryRegion endless_text(stage& s) {
+  MemoryRegion text = client_memory(s, period + longest_piece);
+  for (std::size_t i = 0; i < text.size(); ++i) text.data()[i] = at(i % period * 0x9E3779B9U);
+  return text;
+}
+
+task<> tell(Stream* to, const MemoryRegion* text, std::uint64_t bytes) {
+  dice d(5);
+  for (std::uint64_t done = 0; done < bytes;) {
+    const std::uint64_t n = std::min(bytes - done, 1 + d.below(longest_piece));
+    const Slice piece = text->all().part(done % period, n);
+    stream_write_operation op =
+        d.below(2) == 0 ? to->write_some(piece) : to->write_some(piece.bytes());
+    const std::size_t taken = co_await op;
+    done += taken;
+  }
+  CHECK(to->shutdown_send().ok());
+}
+
+task<> hear(Stream* from, const MemoryRegion* text, std::uint64_t bytes) {
+  dice d(6);
+  std::vector<std::byte> room(longest_piece);
+  std::uint64_t done = 0;
+  std::uint64_t wrong = 0;
+  for (;;) {
+    const std::size_t n = co_await from->read_some(std::span(room).first(1 + d.below(room.size())));
+    if (n == 0) break;
+    const std::span<const std::byte> told = text->all().part(done % period, n).bytes();
+    if (!std::equal(told.begin(), told.end(), room.begin())) ++wrong;
+    done += n;
+  }
+  CHECK(wrong == 0);
+  CHECK(done == bytes);
+}
+
+task<> echo(Stream* of) {
+  dice d(7);
+  std::vector<std::byte> room(longest_piece);
+  for (;;) {
+    const std::size_t n = co_await of->read_some(std::span(room).first(1 + d.below(room.size())));
+    if (n == 0) break;
+    co_await of->write(std::span(room).first(n));
+  }
+  CHECK(of->shutdown_send().ok());
+}
+
+}  // namespace
+
+TEST_CASE("N1: an echo brings back what was said, in pieces of chance [1 GiB; 16 MiB on verbs]") {
+  // Simulated, each packet is computed.
+  const bool simulated = transport_under_test() == transport::kind::sim;
+  const std::uint64_t bytes =
+      simulated ? rounds_under_test(1 << 24)
+                : rounds_under_test(std::uint64_t{1} << 30, std::uint64_t{1} << 24);
+  stage on;
+  on.play(
+      [](stage& s, std::uint64_t most) -> task<> {
+        const MemoryRegion text = endless_text(s);
+        stream_pair p = co_await open_streams(s);
+        task_context& me = co_await this_task();
+        scope all(me);
+        all.spawn(tell(&p.client, &text, most));
+        all.spawn(hear(&p.client, &text, most));
+        all.spawn(echo(&p.server));
+        co_await all.join();
+      },
+      bytes);
+}
+
 TEST_CASE("N2: a reader that stalls holds its writer at the window, and loses nothing") {
   stage on;
   on.play([](stage& s) -> task<> {
