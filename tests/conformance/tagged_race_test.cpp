@@ -1,0 +1,127 @@
+// Tagged messages: what is canceled in the moment in which it is matched has one outcome.
+#include <doctest/doctest.h>
+#include <support/message_wire.hpp>
+#include <support/stage.hpp>
+
+#include <cordma/net/messages.hpp>
+
+#include <optional>
+#include <utility>
+
+using namespace cordma;
+using namespace cordma::test;
+
+namespace {
+
+constexpr std::size_t short_bytes = 8;
+constexpr std::size_t long_bytes = 9000;  // announced, and fetched by the receive
+
+// One message that nobody has asked for, and a second one has to wait.
+constexpr message_options usual{.eager_bytes = 4096, .credits = 1};
+constexpr std::uint64_t in_the_way = 0;  // a tag
+
+// Both ends, and what became of the races so far.
+struct arena {
+  explicit arena(stage& on)
+      : stage_of(on), client(on.client(), usual), server(on.server(), usual) {}
+  stage& stage_of;
+  Messages client;
+  Messages server;
+  std::optional<wire> w;
+  MemoryRegion out = stage_of.client_context()
+                         .allocate(long_bytes, access::local_write | access::remote_read)
+                         .value();
+  MemoryRegion in = server_memory(stage_of, long_bytes);
+  MemoryRegion way_room = server_memory(stage_of, short_bytes);
+  dice d{20};
+  std::uint64_t canceled = 0;
+};
+
+// Whether it got what was sent under this number.
+bool has_got(const arena& a, const TagReceived& got, std::uint64_t number, std::size_t bytes) {
+  return got.tag == number && got.bytes == bytes && a.in.as<std::uint64_t>()[0] == number;
+}
+
+// One message and one receive that is canceled, or whose time is over, a few passes after both are under way:
+// that receive has the message or the next one has.
+task<> race_receive(arena* a, std::uint64_t number) {
+  arena& x = *a;
+  const std::size_t bytes = x.d.below(4) == 0 ? long_bytes : short_bytes;
+  x.out.as<std::uint64_t>()[0] = number;
+  const Slice message = x.out.all().first(bytes);
+  const bool receive_first = x.d.below(2) == 0;
+  std::optional<message_send_operation> sending;
+  if (!receive_first) sending.emplace(x.w->client.tag_send(number, message).start());
+  tag_recv_operation receiving = x.server.tag_recv(number, x.in.all()).start();
+  if (receive_first) sending.emplace(x.w->client.tag_send(number, message).start());
+  for (std::size_t i = x.d.below(4); i > 0; --i) co_await moment(x.stage_of);
+  receiving.cancel();
+  result<TagReceived> got = co_await receiving.result();
+  if (!got.ok()) {
+    CHECK(got.code() == errc::canceled);
+    ++x.canceled;
+    tag_recv_operation again = x.server.tag_recv(number, x.in.all());
+    got = co_await again.result();
+  }
+  CHECK(got.ok());
+  if (got.ok()) CHECK(has_got(x, *got, number, bytes));
+  message_send_operation& sent = *sending;
+  co_await sent;
+}
+
+// One send that waits behind a message, which is received, and is canceled a few passes later: the receive of its
+// tag gets it only if it says that it was sent, and else the one that is sent then.
+task<> race_send(arena* a, std::uint64_t number) {
+  arena& x = *a;
+  const std::size_t bytes = x.d.below(2) == 0 ? long_bytes : short_bytes;
+  x.out.as<std::uint64_t>()[0] = number;
+  co_await x.w->client.tag_send(in_the_way, x.out.all().first(short_bytes));
+  message_send_operation waiting = x.w->client.tag_send(number, x.out.all().first(bytes)).start();
+  tag_recv_operation receiving = x.server.tag_recv(number, x.in.all()).start();
+  co_await x.server.tag_recv(in_the_way, x.way_room.all());
+  for (std::size_t i = x.d.below(8); i > 0; --i) co_await moment(x.stage_of);
+  waiting.cancel();
+  const result<void> sent = co_await waiting.result();
+  if (!sent.ok()) {
+    CHECK(sent.code() == errc::canceled);
+    ++x.canceled;
+    CHECK_FALSE(receiving.done());
+    co_await x.w->client.tag_send(number, x.out.all().first(bytes));
+  }
+  const TagReceived got = co_await receiving;
+  CHECK(has_got(x, got, number, bytes));
+  CHECK_FALSE(x.server.tag_probe(number));  // once, and no more
+}
+
+using race = task<> (*)(arena*, std::uint64_t);
+
+task<> repeat(arena* a, race one, std::uint64_t rounds) {
+  wire joined = co_await connect_messages(a->stage_of, a->client, a->server);
+  a->w.emplace(std::move(joined));
+  for (std::uint64_t i = 0; i < rounds; ++i) co_await one(a, i + 1);
+  co_await a->w->client.close();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "K10: canceling tagged receives against matching: exactly one outcome, and no message is lost "
+    "[1e5 times; 2000 on verbs]") {
+  stage on;
+  arena a(on);
+  const std::uint64_t rounds = rounds_under_test(100'000, 2000);
+  on.play([](stage&, arena* x, std::uint64_t n) { return repeat(x, race_receive, n); }, &a, rounds);
+  CHECK(a.canceled > 0);
+  CHECK(a.canceled < rounds);
+}
+
+TEST_CASE(
+    "K10: canceling tagged sends against matching: what says canceled never arrives, what does not "
+    "arrives once [1e5 times; 2000 on verbs]") {
+  stage on;
+  arena a(on);
+  const std::uint64_t rounds = rounds_under_test(100'000, 2000);
+  on.play([](stage&, arena* x, std::uint64_t n) { return repeat(x, race_send, n); }, &a, rounds);
+  CHECK(a.canceled > 0);
+  CHECK(a.canceled < rounds);
+}
