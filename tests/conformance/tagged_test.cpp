@@ -95,6 +95,42 @@ TEST_CASE("K6: messages of every size reach the receive of their tag, posted bef
       &p);
 }
 
+TEST_CASE(
+    "K8: up to the transport's own threshold a message is sent at once, and from there on read") {
+  constexpr std::size_t frame = 16;  // ahead of a message that is sent at once
+  stage on;
+  post_office p(on, {}, {});
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        wire& w = *joined;
+        const std::size_t longest = s.caps().eager_bytes - frame;
+        const std::size_t inlined =
+            std::max<std::size_t>(w.client.inline_limit(), frame + 1) - frame;
+        const MemoryRegion from =
+            s.client_context()
+                .allocate(longest + 2, access::local_write | access::remote_read)
+                .value();
+        const MemoryRegion into = server_memory(s, longest + 2);
+        for (const std::size_t bytes : sizes{inlined - 1, inlined, inlined + 1, longest - 1,
+                                             longest, longest + 1, longest + 2}) {
+          CAPTURE(bytes);
+          fill(from.bytes().first(bytes), bytes);
+          std::ranges::fill(into.bytes(), std::byte{0});
+          const std::uint64_t before = w.client.counters().bytes_sent;
+          tag_recv_operation receiving = w.server.tag_recv(1, into.all()).start();
+          co_await w.client.tag_send(1, from.all().first(bytes));
+          const TagReceived got = co_await receiving;
+          CHECK(got.bytes == bytes);
+          CHECK(filled(into.bytes().first(bytes), bytes));
+          CHECK(all_zero(into.bytes().subspan(bytes)));
+          const bool came_at_once = w.client.counters().bytes_sent - before >= bytes;
+          CHECK(came_at_once == (bytes <= longest));
+        }
+      },
+      &p);
+}
+
 TEST_CASE("K6: the first receive posted that accepts it; the first message that it accepts") {
   stage on;
   post_office p(on);
