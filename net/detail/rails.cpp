@@ -154,9 +154,14 @@ void peer_core::describe(std::vector<transport::property>& out) const {
 
 // ---- reading ----
 
+// A message of several parts is read by a device that knows all of them.
 bool peer_core::usable(std::size_t number, const protocol::offer& from) const noexcept {
   const rail_core* const r = rail(number);
-  return r == nullptr || (r->usable() && r->device < from.keys);
+  if (r == nullptr) return true;
+  return r->usable() && r->device < from.keys &&
+         std::ranges::none_of(
+             std::span(from.part).first(from.parts),
+             [r](const auto& part) { return part.rkeys[r->device] == 0; });
 }
 
 // The next one that can be used, and the endpoint's own connection where no other can.
@@ -174,6 +179,12 @@ void peer_core::plan(fetch& f) noexcept {
   f.pieces[0] = {.end = f.wanted};
   f.piece_count = f.wanted != 0 ? 1 : 0;
   if (rails.empty() || f.wanted < 2 * protocol::least_rail_part) return;
+  // What is not registered here cannot be read into, which is as if it were not registered there.
+  for (std::size_t device = 1; device < agreed.devices; ++device) {
+    if (f.into.region()->keys[port->devices[device].place].lkey == 0) {
+      f.from.part[0].rkeys[device] = 0;
+    }
+  }
   const std::size_t count = rails.size() + 1;
   std::array<protocol::rail_state, protocol::most_rails> states;
   std::array<std::uint64_t, protocol::most_devices> users{};

@@ -305,6 +305,64 @@ TEST_CASE("K8: one rail for each device of both, unasked; one that is cut off is
       &p);
 }
 
+TEST_CASE(
+    "K8: a further device that died is done without: by memory, messages and new connections" *
+    only_on(transport::kind::sim, "whose devices die at will")) {
+  for (const std::string dies : {"client.2", "server.2"}) {
+    CAPTURE(dies);
+    stage on({.devices = 3});
+    post_office p(on, 0, 0);
+    on.play(
+        [](stage& s, post_office* office, const char* device) -> task<> {
+          wire w = co_await join(s, *office, 3);
+          burst before(s, 3 * mib, 2);
+          s.net().kill(device);
+          burst after(s, 3 * mib, 2);  // memory that only the others know
+          before.start(w);
+          after.start(w);
+          co_await expect_whole(before);
+          co_await expect_whole(after);
+          CHECK(number(w.server, "rails") == 2);
+          CHECK(bytes_by(w.server, 2) >= 4 * mib);
+          Messages client(s.client(), {.eager_bytes = 8192});
+          Messages server(s.server(), {.eager_bytes = 8192});
+          wire later = co_await connect_messages(s, client, server);
+          co_await until_rails(s, later, 2);
+          burst more(s, 3 * mib, 2);
+          more.start(later);
+          co_await expect_whole(more);
+          CHECK(bytes_by(later.server, 0) + bytes_by(later.server, 2) == 6 * mib);
+          CHECK(w.client.state() == endpoint_state::connected);
+        },
+        &p, dies.c_str());
+  }
+}
+
+TEST_CASE("K8: memory of two devices is read by those that know it, though all rails stand" *
+          only_on(transport::kind::sim, "whose devices fail at will")) {
+  stage on({.devices = 3});
+  post_office p(on, 0, 0);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire w = co_await join(s, *office, 3);
+        for (const std::uint64_t rail : {1U, 2U}) {
+          CAPTURE(rail);
+          const std::uint64_t before = bytes_by(w.server, rail);
+          s.net().fail_allocation(rail == 1 ? "client.2" : "server.3", 1);
+          burst some(s, 3 * mib, 1);
+          some.start(w);
+          co_await expect_whole(some);
+          CHECK(number(w.server, "rails") == 3);
+          CHECK(bytes_by(w.server, rail) == before);
+          burst by_all(s, 3 * mib, 1);
+          by_all.start(w);
+          co_await expect_whole(by_all);
+          CHECK(bytes_by(w.server, rail) == before + mib);
+        }
+      },
+      &p);
+}
+
 TEST_CASE("K8: a rail that cannot be made is done without" *
           only_on(transport::kind::sim, "whose devices can be cut off and run out of room")) {
   for (const bool cut_off : {true, false}) {

@@ -42,12 +42,16 @@ void end_host(world& w, host_at& a) {
   }
 }
 
-// A further device, that its host can do without. It is not killed: nothing could be registered any more.
-void harm_rail(world& w, const std::string& rail) {
+// A further device, that its host can do without.
+void harm_rail(world& w, host_at& of, std::size_t which) {
   ++w.sum->harmed_rails;
-  switch (w.chance.below(4)) {
+  const std::string rail = of.rails[which];
+  switch (w.chance.below(6)) {
     case 0:
+      of.rails.erase(of.rails.begin() + static_cast<std::ptrdiff_t>(which));
+      return w.net->kill(rail);
     case 1: return w.net->isolate(rail);
+    case 3: return w.net->fail_allocation(rail, static_cast<std::uint32_t>(1 + w.chance.below(5)));
     case 2: return w.net->stall(rail, tick * w.chance.below(5000));
     default:
       return w.net->fail_request(rail, static_cast<std::uint32_t>(1 + w.chance.below(20)),
@@ -61,7 +65,7 @@ void inject(world& w) {
   host_at& a = w.hosts[d.below(w.hosts.size())];
   const host_at& b = w.hosts[d.below(w.hosts.size())];
   if (!a.alive) return;
-  if (!a.rails.empty() && d.below(3) == 0) return harm_rail(w, a.rails[d.below(a.rails.size())]);
+  if (!a.rails.empty() && d.below(3) == 0) return harm_rail(w, a, d.below(a.rails.size()));
   switch (d.below(12)) {
     case 0:
     case 1:
@@ -97,6 +101,7 @@ task<> disturb(world* w) {
     w->net->fail_request(h.name, 0, transport::wc_status::success);
     w->net->corrupt_completion(h.name, 0);
     for (const std::string& rail : h.rails) {
+      w->net->fail_allocation(rail, 0);
       w->net->fail_request(rail, 0, transport::wc_status::success);
     }
   }
