@@ -218,7 +218,7 @@ bool connection::plan_answer(out_batch& b) noexcept {
     a.status = wc_status::rem_access_err;
     answers_.end = b.next_answer + 1;
     finish_with(
-        failure{errc::remote_access, "memory was deregistered while " + peer_ + " read it"});
+        failure::of(errc::remote_access, {"memory was deregistered while ", peer_, " read it"}));
   }
   outgoing& f = b.next();
   f.what = outgoing::kind::answer;
