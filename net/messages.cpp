@@ -60,6 +60,7 @@ message_send::message_send(message_send&& other) noexcept
 }
 
 message_send::~message_send() {
+  if (state() == phase::queued && linked()) leave_queue();
   if (entry_ == nowhere && offer_ == nowhere) return;
   peer_core& peer = *endpoint_->peer;
   const auto leave = [&](auto& place) {
@@ -103,8 +104,14 @@ void message_send::do_start() noexcept {
 
 void message_send::do_cancel() noexcept {
   if (state() != phase::queued) return;
-  unlink();
+  leave_queue();
   fail(errc::canceled);
+}
+
+// Those behind it may have room for what they want, and closing may have waited for it alone.
+void message_send::leave_queue() noexcept {
+  unlink();
+  if (endpoint_->peer != nullptr) endpoint_->peer->pump();
 }
 
 // ---- message_receive ----

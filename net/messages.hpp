@@ -68,6 +68,7 @@ class message_send : public operation_base {
   friend struct peer_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
+  void leave_queue() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void set_header(std::span<const std::byte> header) noexcept;
   void fail(failure why) noexcept;

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -124,4 +125,86 @@ TEST_CASE(
   on.play([](stage&, arena* x, std::uint64_t n) { return repeat(x, race_send, n); }, &a, rounds);
   CHECK(a.canceled > 0);
   CHECK(a.canceled < rounds);
+}
+
+namespace {
+
+enum class fate : std::uint8_t { canceled, destroyed };
+
+// A receiver that takes nothing by itself.
+struct idle_receiver {
+  idle_receiver(stage& on, std::uint32_t credits)
+      : client(on.client(), usual),
+        server(on.server(), {.eager_bytes = 4096, .credits = credits}) {}
+  Messages client;
+  Messages server;
+};
+
+void give_up(std::optional<message_send_operation>& sending, fate how) {
+  if (how == fate::destroyed) return sending.reset();
+  sending->cancel();
+  CHECK(sending->take_result().code() == errc::canceled);
+}
+
+task<> close_behind(stage* on, idle_receiver* r, fate how) {
+  wire w = co_await connect_messages(*on, r->client, r->server);
+  const MemoryRegion out = client_memory(*on, short_bytes);
+  co_await w.client.tag_send(1, out.all());
+  std::optional<message_send_operation> waiting(w.client.tag_send(2, out.all()).start());
+  state_operation closing = w.client.close().start();
+  for (int i = 0; i < 20; ++i) co_await moment(*on);
+  CHECK_FALSE(closing.done());
+  give_up(waiting, how);
+  co_await closing;
+  while (w.server.state() != endpoint_state::closed) co_await w.server.state_changed();
+  CHECK(r->server.tag_probe(1));
+  CHECK_FALSE(r->server.tag_probe(2));
+}
+
+task<> go_on_behind(stage* on, idle_receiver* r, fate how) {
+  wire w = co_await connect_messages(*on, r->client, r->server);
+  const MemoryRegion out =
+      on->client_context().allocate(long_bytes, access::local_write | access::remote_read).value();
+  const MemoryRegion in = server_memory(*on, long_bytes);
+  // As many as may be announced, and one more, for which there would be a credit.
+  std::vector<message_send_operation> announced;
+  constexpr std::uint64_t most_announced = 64;
+  for (std::uint64_t i = 0; i < most_announced; ++i) {
+    announced.push_back(w.client.tag_send(1, out.all()).start());
+  }
+  std::optional<message_send_operation> waiting(w.client.tag_send(2, out.all()).start());
+  message_send_operation behind = w.client.tag_send(3, out.all().first(short_bytes)).start();
+  for (int i = 0; i < 200; ++i) co_await moment(*on);
+  CHECK_FALSE(waiting->done());
+  CHECK_FALSE(behind.done());
+  give_up(waiting, how);
+  const TagReceived got = co_await r->server.tag_recv(3, in.all());
+  CHECK(got.bytes == short_bytes);
+  co_await behind;
+  for (std::uint64_t i = 0; i < most_announced; ++i) co_await r->server.tag_recv(1, in.all());
+  for (message_send_operation& op : announced) co_await op;
+  CHECK_FALSE(r->server.tag_probe(2));
+}
+
+using ending = task<> (*)(stage*, idle_receiver*, fate);
+
+void each_way(ending story, std::uint32_t credits) {
+  for (const fate how : {fate::canceled, fate::destroyed}) {
+    CAPTURE(static_cast<int>(how));
+    stage on;
+    idle_receiver r(on, credits);
+    on.play([](stage& s, idle_receiver* x, ending tell, fate f) { return tell(&s, x, f); }, &r,
+            story, how);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "K10: closing waits for a message that waits, and no longer than somebody wants it sent") {
+  each_way(close_behind, 1);
+}
+
+TEST_CASE("K10: what waits behind a long message goes when that is given up") {
+  each_way(go_on_behind, 100);
 }
