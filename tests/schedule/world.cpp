@@ -54,6 +54,7 @@ void begin_messages(world& w, Endpoint& end, flow& out, flow& in) {
 }
 
 task<> use(world* w, link* l) {
+  if (!l->server_at->worker || !l->client_at->worker) co_return;  // stopped before it began
   l->listener = l->server_at->worker->listen(l->server_at->name + ":0").value();
   event accepted;
   spawn(*w, "accept ", l->flows[0].number, accept(w, l, &accepted));
