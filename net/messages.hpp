@@ -205,8 +205,9 @@ class ActiveMessage final : public HeldMessage {
 using am_handler = std::function<task<void>(ActiveMessage)>;
 
 // What all endpoints of a Worker have in common that are connected with connect_options::messages: who waits for
-// which message, handlers, and the memory for messages that nobody has asked for, of which there is at most
-// `credits` times `eager_bytes` per endpoint, and for those that a HeldMessage keeps from endpoints that are gone. Bound to the Worker's thread. Its endpoints carry tagged and
+// which message, handlers, and the memory for messages that nobody has asked for: places of `eager_bytes`, `credits`
+// and a few more per endpoint of those that are used at a time, and for those that a HeldMessage keeps from endpoints
+// that are gone. They are had by 64 at least, then twice as many, and kept. Bound to the Worker's thread. Its endpoints carry tagged and
 // active messages and one-sided operations; plain messages are bad_state there. Both sides have to be connected
 // so. Destroying it ends its endpoints, with shutdown as the cause. The Worker outlives it.
 class Messages {

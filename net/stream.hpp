@@ -20,8 +20,10 @@ struct stream_core;
 }  // namespace detail
 
 struct stream_options {
-  std::uint32_t window_bytes = 1U << 18;  // that the peer may have written and nobody has read yet
-  std::uint32_t notices = 64;             // pieces of it; each is a receive. At least 16
+  // That the peer may have written and nobody has read yet; and that were copied here to be written there, and are
+  // not yet: a peer that offers more room gets no more memory of this side's.
+  std::uint32_t window_bytes = 1U << 18;
+  std::uint32_t notices = 64;  // pieces of it; each is a receive. At least 16
 };
 static_assert(std::is_trivially_destructible_v<stream_options>);
 
@@ -97,8 +99,8 @@ class Stream {
 
   // Some of what is there, at once where there is any. An empty span succeeds with 0.
   stream_read_operation read_some(std::span<std::byte> into) noexcept;
-  // As much as the peer has room for, at least one byte. Copied: they are yours as soon as it is done, which is at
-  // once where there is room.
+  // As much as the peer has room for, and this side for copies, at least one byte. They are yours as soon as it is
+  // done, which is at once where there is room.
   stream_write_operation write_some(std::span<const std::byte> bytes) noexcept;
   // The same without a copy, from registered memory; done when the transport has taken it.
   stream_write_operation write_some(const Slice& bytes) noexcept;
@@ -114,7 +116,7 @@ class Stream {
 
   // Memory of the program's that the peer may write to directly: its number at the peer, once a byte that is
   // written here later has been read there. It needs access::remote_write. Errors: invalid_value,
-  // not_permitted, not_connected, full (16 are mapped).
+  // not_permitted, not_connected, full (16 are mapped), no_memory, no_lock.
   [[nodiscard]] result<std::uint32_t> map(const MemoryRegion& memory);
   // To memory that the peer has mapped; nothing is told there, but what is written here later is read only after
   // these bytes are in place. Errors: not_found (no such number), invalid_value (outside of it), as write_some().

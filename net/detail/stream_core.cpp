@@ -165,9 +165,12 @@ void stream_core::on_hello(std::span<const std::byte> text) {
   const bool fits = window >= 1 && window <= most_window && notices >= protocol::least_notices &&
                     notices <= most_notices && memory && memory->size() >= window;
   if (!fits) return broken("a greeting that makes no sense");
-  result<MemoryRegion> room = context.allocate(window);
+  // However much the peer offers, no more is taken for it than for this side's own.
+  result<MemoryRegion> room =
+      context.allocate(std::min<std::uint64_t>(window, options.window_bytes));
   if (!room) return end(room.why());
   staged = std::move(*room);
+  peer_window = window;
   peer_ring = memory->all();
   peer_mapped.reserve(most_mapped);
   sender.emplace(window, static_cast<std::uint32_t>(notices));
@@ -282,6 +285,7 @@ void stream_core::on_sent(outgoing& out) noexcept {
   const result<void> sent = out.op->take_result();
   out.busy = false;
   out.keeps = MemoryRegion();
+  staged_bytes -= std::exchange(out.staged, 0U);
   changed.set();
   stream_write_operation* const op = std::exchange(out.for_op, nullptr);
   if (op == nullptr) return;
@@ -319,6 +323,8 @@ void stream_core::say_what_is_due() {
     if (reader.has_to_tell()) {
       reader.told();
       say(*out, word::window, 0, {});
+    } else if (!sender->has_notice()) {
+      return;
     } else if (said_mapped < mine_mapped.size()) {
       const result<std::vector<std::byte>> blob = mine_mapped[said_mapped].export_blob();
       if (!blob) return end(blob.why());
@@ -344,25 +350,34 @@ void stream_core::pump() noexcept {
   pumping = false;
 }
 
+// REQUIRES room for it, in one piece. Requests end in the order in which they are posted: what lies there is free again
+// from the other end on.
+Slice stream_core::stage(outgoing& out, std::span<const std::byte> bytes) noexcept {
+  const Slice at = staged.all().part(staged_at, bytes.size());
+  std::memcpy(at.data(), bytes.data(), bytes.size());
+  out.staged = bytes.size();
+  staged_bytes += bytes.size();
+  staged_at = (staged_at + bytes.size()) % staged.size();
+  return at;
+}
+
 // False where there is no room for any of it. It has left the list otherwise.
 bool stream_core::write_now(stream_write_operation& op) noexcept {
   const std::uint64_t whole = op.bytes_.size();
-  const std::uint64_t window = staged.size();
-  const std::uint64_t piece = std::max<std::uint64_t>(window / pieces, 1);
+  const std::uint64_t piece = std::max<std::uint64_t>(peer_window / pieces, 1);
+  const bool copied = op.registered_.region() == nullptr;
   while (op.written_ < whole) {
-    const std::uint64_t at = sender->sent() % window;
-    const std::uint64_t n = std::min({whole - op.written_, sender->room(), window - at, piece});
+    const std::uint64_t at = sender->sent() % peer_window;
+    std::uint64_t n = std::min({whole - op.written_, sender->room(), peer_window - at, piece});
+    if (copied) n = std::min({n, staged.size() - staged_bytes, staged.size() - staged_at});
     outgoing* const out = free_outgoing();
     if (n == 0 || out == nullptr) break;
-    const Slice from = op.registered_.region() != nullptr ? op.registered_.part(op.written_, n)
-                                                          : staged.all().part(at, n);
-    if (op.registered_.region() == nullptr) {
-      std::memcpy(from.data(), op.bytes_.data() + op.written_, n);
-    }
+    const Slice from = copied ? stage(*out, op.bytes_.subspan(op.written_, n))
+                              : op.registered_.part(op.written_, n);
     sender->send(n);
     op.written_ += n;
     send_operation written = endpoint.write_imm(peer_ring.slice(at, n).value(), from, 0);
-    if (op.registered_.region() == nullptr) {
+    if (copied) {
       launch(*out, std::move(written));
       continue;
     }
@@ -401,6 +416,7 @@ void stream_core::left(stream_write_operation& op) noexcept {
 // ---- memory that is mapped, and the end ----
 
 result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
+  if (std::optional<failure> why = out_of_place()) return std::move(*why);
   if (std::optional<failure> why = why_not()) return std::move(*why);
   const result<std::vector<std::byte>> blob = memory.export_blob();
   if (!blob) return blob.why();
@@ -413,7 +429,11 @@ result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
   if (mine_mapped.size() == most_mapped) {
     return failure{errc::full, std::to_string(most_mapped) + " regions are mapped already"};
   }
-  mine_mapped.push_back(memory);
+  try {
+    mine_mapped.push_back(memory);
+  } catch (const std::bad_alloc&) {
+    return errc::no_memory;
+  }
   const auto number = static_cast<std::uint32_t>(mine_mapped.size() - 1);
   pump();
   return number;

@@ -14,7 +14,7 @@
 
 namespace cordma::detail {
 
-// Both directions alike: what is written goes to the same place in a ring here, `staged`, and in the peer's.
+// What is written goes into the peer's ring; where it is copied first, by way of a ring here, `staged`.
 struct stream_core {
   stream_core(const Context& context, Endpoint connected, const stream_options& options);
   stream_core(const stream_core&) = delete;
@@ -61,6 +61,7 @@ struct stream_core {
     MemoryRegion keeps;  // where the write that `op` carries was destroyed; `op` pins it as it goes
     std::optional<send_operation> op;
     stream_write_operation* for_op = nullptr;
+    std::uint64_t staged = 0;  // bytes that were copied for it
     bool busy = false;
   };
 
@@ -79,6 +80,7 @@ struct stream_core {
   // Says and writes what waits, as far as there is room.
   void pump() noexcept;
   [[nodiscard]] bool write_now(stream_write_operation& op) noexcept;
+  [[nodiscard]] Slice stage(outgoing& out, std::span<const std::byte> bytes) noexcept;
   void serve_readers() noexcept;
   void end(failure why) noexcept;
   void broken(const char* what) noexcept;
@@ -88,13 +90,16 @@ struct stream_core {
   Endpoint endpoint;
   stream_options options;
   MemoryRegion ring;    // the peer writes here
-  MemoryRegion staged;  // what is written there, at the same place
+  MemoryRegion staged;  // what was copied, until it has been written there
   MemoryRegion rooms;   // of receives and of words
   std::vector<incoming> receives;
   std::vector<outgoing> sends;
   protocol::stream_reader reader;
   std::optional<protocol::stream_sender> sender;  // once the peer has said its window
   RemoteSlice peer_ring;
+  std::uint64_t peer_window = 0;
+  std::uint64_t staged_at = 0;     // where the next bytes go
+  std::uint64_t staged_bytes = 0;  // that are on their way
   std::vector<std::optional<RemoteMemory>> peer_mapped;
   std::vector<MemoryRegion> mine_mapped;
   std::size_t said_mapped = 0;

@@ -10,7 +10,7 @@
 
 namespace cordma::protocol {
 
-// Notices that are kept for what is no data: words on the window itself, and the end.
+// Notices that are kept for words on the window itself: whatever else goes out, both sides can always say those.
 inline constexpr std::uint32_t kept_notices = 4;
 inline constexpr std::uint32_t least_notices = 4 * kept_notices;
 
@@ -23,9 +23,11 @@ class stream_sender {
   }
   // Bytes that may be sent now.
   [[nodiscard]] std::uint64_t room() const noexcept {
-    return free_notices() > kept_notices ? window_ - (sent_ - consumed_) : 0;
+    return has_notice() ? window_ - (sent_ - consumed_) : 0;
   }
-  // Whether a word that is no data may go out.
+  // Whether there is a notice for data, or a word on anything but the window.
+  [[nodiscard]] bool has_notice() const noexcept { return free_notices() > kept_notices; }
+  // Whether a word on the window may go out.
   [[nodiscard]] bool may_speak() const noexcept { return free_notices() != 0; }
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
   // REQUIRES bytes in [1, room()].

@@ -7,9 +7,13 @@
 #include <cordma/runtime/scope.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
+
+#include <sys/stat.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -293,6 +297,88 @@ TEST_CASE("a write that is destroyed on its way keeps its memory, also when its 
         },
         passes);
   }
+}
+
+namespace {
+
+// Few notices, as many of them used by data as may be, and then as many regions as may be mapped.
+task<> use_all_notices(stage* on, Stream* s, MemoryRegion memory) {
+  const std::byte one[1] = {};
+  for (int i = 0; i < 16; ++i) {
+    stream_write_operation op = s->write_some(std::span<const std::byte>(one)).start();
+    if (!op.done()) break;
+  }
+  for (int i = 0; i < 16; ++i) CHECK(s->map(memory).ok());
+  CHECK(s->map(memory).code() == errc::full);
+  co_await moment(*on);
+}
+
+}  // namespace
+
+TEST_CASE("N2: two streams that map all they may, with few notices, go on, and close") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    const stream_options few{.notices = 16};
+    stream_pair p = co_await open_streams(s, few, few);
+    const cordma::access mine = cordma::access::local_write | cordma::access::remote_write;
+    co_await use_all_notices(&s, &p.client, s.client_context().allocate(64, mine).value());
+    co_await use_all_notices(&s, &p.server, s.server_context().allocate(64, mine).value());
+    task_context& me = co_await this_task();
+    scope both(me);
+    both.spawn([](Stream* to) -> task<> {
+      const std::byte last[1] = {std::byte{7}};
+      co_await to->write(last);
+      co_await to->close();
+    }(&p.client));
+    both.spawn([](Stream* from) -> task<> {
+      std::byte last[1] = {};
+      while (last[0] != std::byte{7}) co_await from->read(last);
+      co_await from->close();
+    }(&p.server));
+    co_await both.join();
+  });
+}
+
+namespace {
+
+constexpr std::uint32_t large = 1U << 26;
+
+// In all memory files of this process.
+std::uint64_t allocated_bytes() {
+  std::uint64_t all = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string name = std::filesystem::read_symlink(entry.path(), gone).string();
+    struct stat about{};
+    if (!name.starts_with("/memfd:") || ::stat(entry.path().c_str(), &about) != 0) continue;
+    all += static_cast<std::uint64_t>(about.st_blocks) * 512;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("N2: a peer that offers a large window gets no more memory of this side's for it") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    const std::uint64_t before = allocated_bytes();
+    stream_pair p = co_await open_streams(s, {.window_bytes = 4096}, {.window_bytes = large});
+    const std::uint64_t taken = allocated_bytes() - before;
+    CHECK(taken >= large);  // the ring of the one that offers
+    CHECK(taken < large + large / 2);
+    // And all of the window is used nevertheless.
+    const MemoryRegion out = client_memory(s, large / 16);
+    fill(out.bytes(), 3);
+    for (int i = 0; i < 2; ++i) {
+      std::vector<std::byte> in(out.size());
+      task_context& me = co_await this_task();
+      scope both(me);
+      both.spawn(p.client.write(out.bytes()));
+      both.spawn(p.server.read(in));
+      co_await both.join();
+      CHECK(filled(in, 3));
+    }
+  });
 }
 
 TEST_CASE("N3: bytes that are written to mapped memory are there before the stream's next one") {

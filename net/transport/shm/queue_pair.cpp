@@ -43,7 +43,7 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
 shm_queue_pair::~shm_queue_pair() {
   if (state_ == state::connecting || asked_ != 0) home_.expect(-1);
   if (state_ == state::up) {
-    if (!said_bye_) out_control().ended.store(end_of_stream::withdrawn, std::memory_order_seq_cst);
+    withdraw();
     if (closing_ && !said_bye_) {
       auto p = make_packet<fault_packet>(packet::fault);
       p.position = no_position;
@@ -284,6 +284,14 @@ void shm_queue_pair::abort() noexcept {
   fail(failure(errc::connection_reset, "aborted by this side"));
 }
 
+// The program gets its memory back: from here on the peer copies nothing out of it, or into it.
+void shm_queue_pair::withdraw() noexcept {
+  if (said_bye_) return;
+  out_control().ended.store(end_of_stream::withdrawn, std::memory_order_seq_cst);
+  const accessor peer{&in_control().accessing, socket_.get()};
+  domain_.wait_for({&peer, 1});
+}
+
 void shm_queue_pair::end_socket() noexcept {
   if (!socket_) return;
   home_.unwatch(socket_.get(), *this);
@@ -300,7 +308,7 @@ void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   dying_ = false;
   first_recv_status_ = status;
   reader_.tell();
-  if (!said_bye_) out_control().ended.store(end_of_stream::withdrawn, std::memory_order_seq_cst);
+  withdraw();
   finish_taken();
   wake_peer();
   if (asked_ != 0) home_.expect(-1);

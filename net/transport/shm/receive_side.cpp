@@ -262,7 +262,7 @@ bool shm_queue_pair::fetch_some(completion& out) noexcept {
   }
   // A sender that failed meanwhile has its buffers back: what was copied may be anything.
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (in_control().ended.load(std::memory_order_acquire) == end_of_stream::withdrawn) {
+  if (peer_withdrew()) {
     lose_peer(failure::of(errc::connection_reset, {peer_text(), " withdrew a message in flight"}));
     finish_dying();
     return false;

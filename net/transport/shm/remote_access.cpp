@@ -110,6 +110,10 @@ bool shm_queue_pair::execute_access(send_entry& e) noexcept {
       if (impossible) return execute_served(e);
     }
   }
+  if (status == wc_status::rem_access_err && peer_withdrew()) {
+    lose_peer(failure::of(errc::connection_reset, {peer_text(), " ended the connection"}));
+    return false;
+  }
   if (status != wc_status::success) {
     fail_entry(e, status,
                status == wc_status::rem_access_err

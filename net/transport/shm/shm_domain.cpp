@@ -94,12 +94,15 @@ bool shm_domain::permits_all(const segment* segments, std::size_t count,
 
 void shm_domain::wait_for_accessors() noexcept {
   const std::lock_guard lock(mutex_);
-  if (accessors_.empty()) return;
-  // Pairs with the compiler barrier in remote_access: they set `accessing`, then look at the epoch.
+  if (!accessors_.empty()) wait_for(accessors_);
+}
+
+void shm_domain::wait_for(std::span<const accessor> accessors) const noexcept {
+  // Pairs with the compiler barrier in step_in(): they set `accessing`, then look whether they may.
   if (barriers_) static_cast<void>(barrier_joined());
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const time_point until = real_clock().now() + longest_access;
-  for (const accessor& a : accessors_) {
+  for (const accessor& a : accessors) {
     unsigned tries = 0;
     while (a.accessing->load(std::memory_order_acquire) != 0) {
       std::this_thread::yield();

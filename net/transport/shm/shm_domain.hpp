@@ -6,6 +6,7 @@
 #include <cordma/net/transport/shm/memory.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
 
   void add(const accessor& a);
   void remove(const std::atomic<std::uint32_t>* accessing) noexcept;
+  // Until each of them that had looked whether it may is out again, or is gone.
+  void wait_for(std::span<const accessor> accessors) const noexcept;
 
   // Where the local segments are allowed to be read from or, if `written`, written to.
   [[nodiscard, gnu::always_inline]] bool permits(const segment* segments, std::size_t count,

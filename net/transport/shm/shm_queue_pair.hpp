@@ -141,6 +141,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void fail_connecting(failure why, std::vector<std::byte> data = {}) noexcept;
   void lose_peer(failure why) noexcept;
   void end_socket() noexcept;
+  void withdraw() noexcept;
   void advance_close() noexcept;
   void finish_dying() noexcept;
   std::size_t hand_out_flushed(std::span<completion> out) noexcept;
@@ -211,7 +212,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool execute_write_imm(send_entry& e) noexcept;
   void ask(std::uint64_t rkey) noexcept;
   void serve(const cell_header& h) noexcept;
+  // False: the peer has deregistered it, or has failed. Either way step_out() follows.
   [[nodiscard]] bool step_in(const remote_region& region) noexcept;
+  [[nodiscard]] bool peer_withdrew() const noexcept;
   void step_out() noexcept;
 
   // receive_side.cpp
@@ -333,13 +336,18 @@ inline ring_control& shm_queue_pair::in_control() const noexcept {
 
 inline bool shm_queue_pair::step_in(const remote_region& region) noexcept {
   out_control().accessing.store(1, std::memory_order_relaxed);
-  // The owner invalidates the epoch, runs a barrier on our processor, then looks at `accessing`.
+  // The owner invalidates the epoch, or withdraws, runs a barrier on our processor, then looks at `accessing`.
   if (fences_) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   } else {
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-  return region.valid();
+  return region.valid() && !peer_withdrew();
+}
+
+// It has failed, and its program has its memory back.
+inline bool shm_queue_pair::peer_withdrew() const noexcept {
+  return in_control().ended.load(std::memory_order_acquire) == end_of_stream::withdrawn;
 }
 
 inline void shm_queue_pair::step_out() noexcept {
