@@ -205,11 +205,11 @@ class ActiveMessage final : public HeldMessage {
 using am_handler = std::function<task<void>(ActiveMessage)>;
 
 // What all endpoints of a Worker have in common that are connected with connect_options::messages: who waits for
-// which message, handlers, and the memory for messages that nobody has asked for: places of `eager_bytes`, `credits`
-// and a few more per endpoint of those that are used at a time, and for those that a HeldMessage keeps from endpoints
-// that are gone. They are had by 64 at least, then twice as many, and kept. Bound to the Worker's thread. Its endpoints carry tagged and
-// active messages and one-sided operations; plain messages are bad_state there. Both sides have to be connected
-// so. Destroying it ends its endpoints, with shutdown as the cause. The Worker outlives it.
+// which message, handlers, and the memory for messages that nobody has asked for: places of `eager_bytes`, as many
+// as the `credits` of the endpoints that are used, and for those that a HeldMessage keeps from endpoints that are
+// gone. They are had by 64 at least, then twice as many, and kept. Bound to the Worker's thread. Its endpoints carry
+// tagged and active messages and one-sided operations; plain messages are bad_state there. Both sides have to be
+// connected so. Destroying it ends its endpoints, with shutdown as the cause. The Worker outlives it.
 class Messages {
  public:
   // Throws cordma::error: invalid_value (options outside their bounds), no_memory.
