@@ -99,6 +99,7 @@ class request_call : public operation_base {
   // To the peer. REQUIRES that its endpoint has one.
   void go() noexcept;
   void do_cancel() noexcept;
+  void leave_queue() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void fail(failure why) noexcept;
   void succeed() noexcept;

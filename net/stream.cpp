@@ -50,6 +50,7 @@ stream_write_operation::stream_write_operation(stream_write_operation&& other) n
 }
 
 stream_write_operation::~stream_write_operation() {
+  if (state() == phase::queued && linked()) leave_queue();
   if (place_ != 0) stream_->left(*this);
 }
 
@@ -65,8 +66,14 @@ void stream_write_operation::do_start() noexcept {
 
 void stream_write_operation::do_cancel() noexcept {
   if (state() != phase::queued) return;
-  unlink();
+  leave_queue();
   fail(errc::canceled);
+}
+
+// Those behind it may have room for what they want, and the end may have waited for it alone.
+void stream_write_operation::leave_queue() noexcept {
+  unlink();
+  stream_->pump();
 }
 
 // ---- Stream ----

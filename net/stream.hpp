@@ -70,6 +70,7 @@ class [[nodiscard]] stream_write_operation final
   friend struct detail::stream_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
+  void leave_queue() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   std::size_t take() const noexcept { return written_; }
   void fail(failure why) noexcept;

@@ -255,6 +255,7 @@ request_call::request_call(request_call&& other) noexcept
 }
 
 request_call::~request_call() {
+  if (state() == phase::queued && linked()) leave_queue();
   if (asked_ != nullptr) asked_->leave();
 }
 
@@ -317,14 +318,21 @@ void request_call::go() noexcept {
 
 void request_call::do_cancel() noexcept {
   if (asked_ != nullptr) return asked_->withdraw();
-  unlink();
+  leave_queue();
   fail(errc::canceled);
+}
+
+// Those behind it may have room for what they want.
+void request_call::leave_queue() noexcept {
+  unlink();
+  peer_core* const below = endpoint_->peer.get();
+  if (below != nullptr && below->requests != nullptr) below->requests->pump();
 }
 
 void request_call::on_deadline() noexcept {
   const failure why = too_late();
   if (asked_ == nullptr) {
-    unlink();
+    leave_queue();
     return fail(why);
   }
   asked& a = *asked_;

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -456,6 +458,42 @@ TEST_CASE("O3: calls beyond the bounds wait their turn, or are told to come agai
         co_await fourth;
       },
       &p);
+}
+
+namespace {
+
+enum class fate : std::uint8_t { canceled, destroyed, late };
+
+}  // namespace
+
+TEST_CASE("O3: what waits behind a call that is too large goes when that is given up") {
+  for (const fate how : {fate::canceled, fate::destroyed, fate::late}) {
+    CAPTURE(static_cast<int>(how));
+    stage on;
+    service p(on, roomy, {.most_bytes = 1000});
+    serve(p, 8);
+    on.play(
+        [](stage& s, service* at, fate end) -> task<> {
+          wire* const w = co_await join(*at);
+          const MemoryRegion from = client_memory(s, 900);
+          const Slice large = from.all();
+          call_operation first = at->asks.call(w->client, keep_method, large).start();
+          co_await until_kept(*at, 1);
+          const call_options soon{.timeout = std::chrono::milliseconds(20)};
+          const call_options patient;
+          std::optional<call_operation> waiting(
+              at->asks.call(w->client, keep_method, large, {}, end == fate::late ? soon : patient)
+                  .start());
+          call_operation behind = at->asks.call(w->client, keep_method, large.first(8)).start();
+          if (end == fate::canceled) waiting->cancel();
+          if (end == fate::destroyed) waiting.reset();
+          co_await until_kept(*at, 2);
+          for (const std::unique_ptr<Request>& r : at->kept) co_await r->respond();
+          co_await first;
+          co_await behind;
+        },
+        &p, how);
+  }
 }
 
 namespace {

@@ -202,6 +202,41 @@ TEST_CASE("N2: a reader that stalls holds its writer at the window, and loses no
   });
 }
 
+TEST_CASE(
+    "N3: the end waits for a write that waits, and no longer than somebody wants it written") {
+  for (const bool destroyed : {true, false}) {
+    CAPTURE(destroyed);
+    stage on;
+    on.play(
+        [](stage& s, bool destroy) -> task<> {
+          const stream_options small{.window_bytes = 1000};
+          stream_pair p = co_await open_streams(s, stream_options(), small);
+          const std::vector<std::byte> all(2000);
+          co_await p.client.write(std::span(all).first(1000));
+          std::optional<stream_write_operation> waiting(p.client.write_some(all).start());
+          task_context& me = co_await this_task();
+          scope closing(me);
+          closing.spawn(p.client.close());
+          for (int i = 0; i < 20; ++i) co_await moment(s);
+          CHECK_FALSE(waiting->done());
+          CHECK(p.client.endpoint().state() == endpoint_state::connected);
+          if (destroy) {
+            waiting.reset();
+          } else {
+            waiting->cancel();
+            CHECK(waiting->take_result().code() == errc::canceled);
+          }
+          co_await closing.join();
+          std::vector<std::byte> got(1001);
+          const std::size_t read = co_await p.server.read_some(got);
+          CHECK(read == 1000);
+          const std::size_t end = co_await p.server.read_some(got);
+          CHECK(end == 0);
+        },
+        destroyed);
+  }
+}
+
 TEST_CASE("N3: either side ends first, and the other way goes on") {
   for (const bool client_first : {true, false}) {
     CAPTURE(client_first);
@@ -301,6 +336,8 @@ TEST_CASE("a write that is destroyed on its way keeps its memory, also when its 
 
 namespace {
 
+constexpr std::byte the_last{7};
+
 // Few notices, as many of them used by data as may be, and then as many regions as may be mapped.
 task<> use_all_notices(stage* on, Stream* s, MemoryRegion memory) {
   const std::byte one[1] = {};
@@ -326,13 +363,13 @@ TEST_CASE("N2: two streams that map all they may, with few notices, go on, and c
     task_context& me = co_await this_task();
     scope both(me);
     both.spawn([](Stream* to) -> task<> {
-      const std::byte last[1] = {std::byte{7}};
+      const std::byte last[1] = {the_last};
       co_await to->write(last);
       co_await to->close();
     }(&p.client));
     both.spawn([](Stream* from) -> task<> {
-      std::byte last[1] = {};
-      while (last[0] != std::byte{7}) co_await from->read(last);
+      std::byte got[1] = {};
+      while (got[0] != the_last) co_await from->read(got);
       co_await from->close();
     }(&p.server));
     co_await both.join();

@@ -51,8 +51,8 @@ void harm_rail(world& w, host_at& of, std::size_t which) {
       of.rails.erase(of.rails.begin() + static_cast<std::ptrdiff_t>(which));
       return w.net->kill(rail);
     case 1: return w.net->isolate(rail);
-    case 3: return w.net->fail_allocation(rail, static_cast<std::uint32_t>(1 + w.chance.below(5)));
     case 2: return w.net->stall(rail, tick * w.chance.below(5000));
+    case 3: return w.net->fail_allocation(rail, static_cast<std::uint32_t>(1 + w.chance.below(5)));
     default:
       return w.net->fail_request(rail, static_cast<std::uint32_t>(1 + w.chance.below(20)),
                                  transport::wc_status::rem_op_err);

@@ -1,5 +1,7 @@
 // Between the moment when the device takes messages and the peer's last word; whose word counts; and a peer that
 // is gone without one. It is a queue pair by hand, so that it says what no adapter would, and nothing else.
+#include "raw_pair.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
@@ -72,12 +74,7 @@ class silent_peer {
     init.qp_type = IBV_QPT_RC;
     qp_ = ibv_create_qp(pd, &init);
     REQUIRE(qp_ != nullptr);
-    ibv_qp_attr a{};
-    a.qp_state = IBV_QPS_INIT;
-    a.port_num = 1;
-    REQUIRE(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
-            0);
+    test::to_init(qp_, 0);
   }
   silent_peer(const silent_peer&) = delete;
   silent_peer& operator=(const silent_peer&) = delete;
@@ -88,25 +85,8 @@ class silent_peer {
   // As one that a queue pair of `of` connects to; the two know the way to each other then.
   void pair_with(queue_pair& of, const ibv_ah_attr& way) {
     const std::vector<std::byte> told = of.descriptor().value();
-    pair_descriptor theirs = decode_descriptor(told).value();
-    ibv_qp_attr a{};
-    a.qp_state = IBV_QPS_RTR;
-    a.path_mtu = IBV_MTU_1024;
-    a.dest_qp_num = theirs.pair;
-    a.rq_psn = a.sq_psn = theirs.first_psn;
-    a.max_dest_rd_atomic = a.max_rd_atomic = 1;
-    a.min_rnr_timer = 12;
-    a.ah_attr = way;
-    REQUIRE(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) ==
-            0);
-    a.qp_state = IBV_QPS_RTS;
-    a.timeout = 14;
-    a.retry_cnt = a.rnr_retry = 6;
-    REQUIRE(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+    const pair_descriptor theirs = decode_descriptor(told).value();
+    test::connect_to(qp_, theirs.pair, theirs.first_psn, way);
     pair_descriptor mine = theirs;  // device, and first number of packets
     mine.pair = qp_->qp_num;
     mine.token = theirs.token + 1;
@@ -126,13 +106,7 @@ class silent_peer {
     ibv_send_wr* bad = nullptr;
     REQUIRE(ibv_post_send(qp_, &wr, &bad) == 0);
   }
-  [[nodiscard]] ibv_wc_status next() {
-    ibv_wc wc{};
-    int n = 0;
-    while (n == 0) n = ibv_poll_cq(cq_, 1, &wc);
-    REQUIRE(n == 1);
-    return wc.status;
-  }
+  [[nodiscard]] ibv_wc_status next() { return test::next_status(cq_); }
 
  private:
   ibv_cq* cq_;

@@ -2,6 +2,8 @@
 // libibverbs beside cordma.
 #pragma once
 
+#include "raw_pair.hpp"
+
 #include <doctest/doctest.h>
 
 #include <infiniband/verbs.h>
@@ -83,13 +85,7 @@ class raw_loop {
     REQUIRE(ibv_post_send(qp_, &wr, &bad) == 0);
   }
   // The status of the next completion, of whatever kind.
-  [[nodiscard]] ibv_wc_status next() {
-    ibv_wc wc{};
-    int n = 0;
-    while (n == 0) n = ibv_poll_cq(cq_, 1, &wc);
-    REQUIRE(n == 1);
-    return wc.status;
-  }
+  [[nodiscard]] ibv_wc_status next() { return next_status(cq_); }
 
  private:
   static constexpr int depth = 64;
@@ -104,34 +100,14 @@ class raw_loop {
     REQUIRE(ibv_post_send(qp_, &wr, &bad) == 0);
   }
   void connect_to_itself() {
-    ibv_qp_attr a{};
-    a.qp_state = IBV_QPS_INIT;
-    a.port_num = port;
-    a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    REQUIRE(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
-            0);
-    a.qp_state = IBV_QPS_RTR;
-    a.path_mtu = IBV_MTU_1024;
-    a.dest_qp_num = qp_->qp_num;
-    a.rq_psn = a.sq_psn = 77;
-    a.max_dest_rd_atomic = a.max_rd_atomic = 1;
-    a.min_rnr_timer = 12;
-    a.ah_attr.is_global = 1;
-    a.ah_attr.port_num = port;
-    a.ah_attr.grh.sgid_index = gid_index;
-    a.ah_attr.grh.hop_limit = 1;
-    REQUIRE(ibv_query_gid(qp_->context, port, gid_index, &a.ah_attr.grh.dgid) == 0);
-    REQUIRE(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) ==
-            0);
-    a.qp_state = IBV_QPS_RTS;
-    a.timeout = 14;
-    a.retry_cnt = a.rnr_retry = 6;
-    REQUIRE(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+    to_init(qp_, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    ibv_ah_attr way{};
+    way.is_global = 1;
+    way.port_num = port;
+    way.grh.sgid_index = gid_index;
+    way.grh.hop_limit = 1;
+    REQUIRE(ibv_query_gid(qp_->context, port, gid_index, &way.grh.dgid) == 0);
+    connect_to(qp_, qp_->qp_num, 77, way);
   }
 
   ibv_cq* cq_;
