@@ -39,8 +39,12 @@ DatagramEndpoint::~DatagramEndpoint() {
 
 namespace {
 
-bool is_open(const detail::endpoint_core& e) noexcept {
-  return e.pair != nullptr && e.state != endpoint_state::closed;
+constexpr const char* bound_to_thread = "a port may only be used on the thread of its Worker";
+
+result<void> is_usable(const detail::endpoint_core& e) noexcept {
+  if (e.pair == nullptr || e.state == endpoint_state::closed) return errc::bad_state;
+  if (!e.home->on_owner_thread()) return failure{errc::no_lock, bound_to_thread};
+  return {};
 }
 
 datagram_send_operation outgoing(detail::endpoint_core& e, opcode op, const datagram_peer& peer,
@@ -59,7 +63,8 @@ datagram_send_operation outgoing(detail::endpoint_core& e, opcode op, const data
 }  // namespace
 
 result<datagram_peer> DatagramEndpoint::self() const {
-  if (!is_open(*core_)) return errc::bad_state;
+  const result<void> usable = is_usable(*core_);
+  if (!usable) return usable.why();
   return core_->pair->self();
 }
 
@@ -83,25 +88,24 @@ datagram_recv_operation DatagramEndpoint::recv_from(const Slice& into) noexcept 
 }
 
 result<datagram_peer> DatagramEndpoint::group(const transport::address& name) const {
-  if (!is_open(*core_)) return errc::bad_state;
+  const result<void> usable = is_usable(*core_);
+  if (!usable) return usable.why();
   return core_->pair->group(name);
 }
 
 result<void> DatagramEndpoint::join(const transport::address& group) {
-  if (!is_open(*core_)) return errc::bad_state;
-  return core_->pair->join(group);
+  const result<void> usable = is_usable(*core_);
+  return usable ? core_->pair->join(group) : usable;
 }
 
 result<void> DatagramEndpoint::leave(const transport::address& group) {
-  if (!is_open(*core_)) return errc::bad_state;
-  return core_->pair->leave(group);
+  const result<void> usable = is_usable(*core_);
+  return usable ? core_->pair->leave(group) : usable;
 }
 
 result<transport::address> DatagramEndpoint::bind(std::string_view where) {
-  if (!is_open(*core_)) return errc::bad_state;
-  if (!core_->home->on_owner_thread()) {
-    return failure{errc::no_lock, "a port may only be used on the thread of its Worker"};
-  }
+  const result<void> usable = is_usable(*core_);
+  if (!usable) return usable.why();
   const result<transport::address> parsed = parse_address(where);
   return parsed ? core_->pair->bind(*parsed) : parsed;
 }
@@ -133,7 +137,7 @@ resolve_operation::~resolve_operation() {
 failure resolve_operation::obstacle() const noexcept {
   if (endpoint_->worker == nullptr) return {errc::shutdown, "its Worker is gone"};
   if (!endpoint_->home->on_owner_thread()) {
-    return {errc::no_lock, "a port may only be used on the thread of its Worker"};
+    return {errc::no_lock, bound_to_thread};
   }
   if (endpoint_->state != endpoint_state::connected) {
     return {errc::not_connected, "the port is closed, or closing"};

@@ -12,6 +12,8 @@ namespace {
 constexpr const char* bound_to_thread =
     "a ConnectionRequest may only be used on the thread of its Worker";
 
+failure was_closed() noexcept { return failure::of(errc::shutdown, {"the Listener was closed"}); }
+
 }  // namespace
 
 namespace detail {
@@ -125,16 +127,27 @@ void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
   op.finish();
 }
 
+void listener_core::lose(const adapter_poller& via, const failure& why) noexcept {
+  const auto gone = std::erase_if(listeners, [&via](const auto& l) { return l.first == &via; });
+  if (gone == 0 || !listeners.empty()) return;
+  ended = why;
+  fail_waiting(why);
+}
+
+void listener_core::fail_waiting(const failure& why) noexcept {
+  while (!waiting.empty()) {
+    next_operation& op = waiting.pop_front();
+    op.failure_ = why;
+    op.finish();
+  }
+}
+
 void listener_core::shut_down() noexcept {
   if (closed) return;
   closed = true;
   pending.clear();
   listeners.clear();
-  while (!waiting.empty()) {
-    next_operation& op = waiting.pop_front();
-    op.failure_.emplace(errc::shutdown, "the Listener was closed");
-    op.finish();
-  }
+  fail_waiting(was_closed());
   if (worker != nullptr) std::erase(worker->listeners_, this);
   worker = nullptr;
 }
@@ -204,7 +217,7 @@ next_operation::next_operation(detail::listener_core& listener) noexcept
 
 void next_operation::do_start() noexcept {
   if (listener_->closed) {
-    failure_.emplace(errc::shutdown, "the Listener was closed");
+    failure_ = was_closed();
     finish();
   } else if (!home()->on_owner_thread()) {
     failure_.emplace(errc::no_lock, "a Listener may only be used on the thread of its Worker");
@@ -212,6 +225,9 @@ void next_operation::do_start() noexcept {
   } else if (!listener_->pending.empty()) {
     request_ = std::move(listener_->pending.front());
     listener_->pending.pop_front();
+    finish();
+  } else if (listener_->ended) {
+    failure_ = listener_->ended;
     finish();
   } else {
     set_phase(phase::queued);

@@ -79,7 +79,8 @@ class Listener {
   Listener& operator=(Listener&&) noexcept;
   ~Listener();
 
-  // The next peer that asks. First come, first served.
+  // The next peer that asks. First come, first served. Where the last of its transports is lost (the RDMA
+  // device was removed, or failed): with what it was lost for, now and from then on.
   next_operation next() noexcept;
   // No new requests; those not yet answered are rejected; connections stay. Whoever awaits next()
   // resumes with shutdown. REQUIRES the thread of its Worker.

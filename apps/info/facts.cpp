@@ -55,10 +55,10 @@ std::vector<limit> limits() {
   return all;
 }
 
-std::vector<rdma_device> devices() {
-  std::vector<rdma_device> found;
+std::vector<rdma_port> ports() {
+  std::vector<rdma_port> found;
   for (const cordma::device_port& p : cordma::device_list::snapshot().ports()) {
-    if (p.number == 1) found.push_back({p.device, p.state, p.link});
+    found.push_back({p.device, p.number, p.state, p.link});
   }
   return found;
 }
@@ -89,8 +89,8 @@ facts collect() {
   const cordma::Context context;
   f.transports = context.transports();
   for (const auto& [kind, why] : context.missing()) f.missing.emplace_back(kind, why.message());
-  f.devices = devices();
-  if (f.devices.empty()) f.no_device = no_device_text();
+  f.ports = ports();
+  if (f.ports.empty()) f.no_device = no_device_text();
   f.limits = limits();
   f.settings = context.configuration();
   f.warnings = context.configuration_warnings();

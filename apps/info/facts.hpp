@@ -18,9 +18,10 @@ struct limit {
   std::string why;  // who needs it; what to do where it is low
 };
 
-struct rdma_device {
-  std::string name;
-  std::string state;  // of its first port, as the kernel words it
+struct rdma_port {
+  std::string device;
+  unsigned number = 1;
+  std::string state;  // as the kernel words it
   std::string link;   // InfiniBand or Ethernet
 };
 
@@ -30,7 +31,7 @@ struct facts {
   unsigned cpus = 0;  // this process may use
   std::vector<cordma::transport::capabilities> transports;
   std::vector<std::pair<cordma::transport::kind, std::string>> missing;  // and why
-  std::vector<rdma_device> devices;
+  std::vector<rdma_port> ports;                                          // of RDMA devices
   std::string no_device;  // what to do; empty where there is one
   std::vector<limit> limits;
   std::vector<cordma::config_entry> settings;

@@ -46,9 +46,10 @@ std::string to_json(const facts& f) {
   for (const auto& [kind, why] : f.missing) {
     j["missing"].push_back({{"transport", transport::name(kind)}, {"why", why}});
   }
-  j["rdma_devices"] = ordered_json::array();
-  for (const rdma_device& d : f.devices) {
-    j["rdma_devices"].push_back({{"name", d.name}, {"link", d.link}, {"state", d.state}});
+  j["rdma_ports"] = ordered_json::array();
+  for (const rdma_port& p : f.ports) {
+    j["rdma_ports"].push_back(
+        {{"device", p.device}, {"port", p.number}, {"link", p.link}, {"state", p.state}});
   }
   if (!f.no_device.empty()) j["no_rdma_device"] = f.no_device;
   j["limits"] = ordered_json::array();

@@ -20,7 +20,8 @@ int main(int argc, char** argv) {
   bool devices = false;
   bool version = false;
   app.add_flag("--json", json, "as JSON");
-  app.add_flag("--brief", brief, "three lines, and a note where the environment is odd");
+  app.add_flag("--brief", brief, "three lines, and a note where the environment is odd")
+      ->excludes("--json");
   app.add_flag("--devices", devices, "RDMA devices with ports, GIDs and limits, as ibv_devinfo -v")
       ->excludes("--json")
       ->excludes("--brief");

@@ -41,11 +41,12 @@ void show(std::ostream& out, const transport::capabilities& c) {
       << '\n';
 }
 
-std::string devices_line(const facts& f) {
-  if (f.devices.empty()) return f.no_device;
+std::string ports_line(const facts& f) {
+  if (f.ports.empty()) return f.no_device;
   std::string text;
-  for (const rdma_device& d : f.devices) {
-    text += (text.empty() ? "" : "; ") + d.name + " (" + d.link + ", " + d.state + ")";
+  for (const rdma_port& p : f.ports) {
+    text += (text.empty() ? "" : "; ") + p.device + ":" + std::to_string(p.number) + " (" + p.link +
+            ", " + p.state + ")";
   }
   return text;
 }
@@ -60,7 +61,7 @@ std::string to_text(const facts& f) {
   for (const auto& [kind, why] : f.missing) {
     out << "  " << transport::name(kind) << ": not here: " << why << '\n';
   }
-  out << "\nRDMA devices\n  " << devices_line(f) << "\n\nLimits\n";
+  out << "\nRDMA ports\n  " << ports_line(f) << "\n\nLimits\n";
   for (const limit& l : f.limits) {
     out << "  " << l.name << ": " << (l.value ? amount(*l.value) + " " + l.unit : "unlimited")
         << "\n    " << l.why << '\n';
@@ -81,7 +82,7 @@ std::string to_brief_text(const facts& f) {
       << " CPUs\ntransports:";
   for (const auto& c : f.transports) out << ' ' << transport::name(c.transport);
   for (const auto& [kind, why] : f.missing) out << "; not " << transport::name(kind) << ": " << why;
-  out << "\nRDMA: " << devices_line(f) << '\n';
+  out << "\nRDMA: " << ports_line(f) << '\n';
   for (const std::string& w : f.warnings) out << "note: " << w << '\n';
   return out.str();
 }

@@ -44,13 +44,17 @@ struct listener_core {
   std::deque<ConnectionRequest> pending;
   list<next_operation> waiting;
   bool closed = false;
+  std::optional<failure> ended;  // why nobody can ask any more, by any transport
 
   ~listener_core();
   result<void> open(worker_core& w, const transport::address& where, const listen_options& options);
   result<void> open_all(const std::vector<adapter_poller*>& order);
   void on_request(transport::cm_event event) noexcept;
   void take_in(adapter_poller& via, transport::cm_event event);
+  // Nobody can ask by this transport any more.
+  void lose(const adapter_poller& via, const failure& why) noexcept;
   void shut_down() noexcept;
+  void fail_waiting(const failure& why) noexcept;
 };
 
 }  // namespace cordma::detail

@@ -276,7 +276,7 @@ std::size_t adapter_poller::poll() noexcept {
   const std::size_t n = adapter_->poll(std::span(batch_).first(room), progressed);
   if (owner_.may_complete != worker_core::no_limit) owner_.may_complete -= n;
   while (adapter_->has_events()) {
-    owner_.on_event(adapter_->next_event());
+    owner_.on_event(*this, adapter_->next_event());
     progressed = true;
   }
   // What is posted meanwhile is not done before those that come after in the batch.

@@ -214,7 +214,9 @@ void worker_core::end_all(Which which, const failure& why) noexcept {
 
 void worker_core::give_up(adapter_poller& via) noexcept {
   via.set_broken();
-  end_all([&via](const endpoint_core& e) { return e.via == &via; }, via.why_broken());
+  const failure why = via.why_broken();
+  end_all([&via](const endpoint_core& e) { return e.via == &via; }, why);
+  for (listener_core* l : listeners_) l->lose(via, why);
 }
 
 void worker_core::end_users_of(const transport::receive_queue& queue, const failure& why) noexcept {
@@ -386,10 +388,14 @@ void worker_core::sweep_graveyard() noexcept {
   });
 }
 
-void worker_core::on_event(transport::cm_event event) noexcept {
+void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexcept {
   using type = transport::cm_event::type;
   if (event.what == type::connect_request) {
     static_cast<listener_core*>(event.from->user)->on_request(std::move(event));
+    return;
+  }
+  if (event.what == type::listener_ended) {
+    static_cast<listener_core*>(event.from->user)->lose(via, event.why);
     return;
   }
   if (event.what == type::device) {

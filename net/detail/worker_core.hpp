@@ -263,7 +263,7 @@ class worker_core {
   void post_late(endpoint_core& endpoint, post_base& op) noexcept;
   void tell_all(adapter_poller& via, std::span<const transport::completion> all) noexcept;
   void on_completions(adapter_poller& via, std::span<const transport::completion> all) noexcept;
-  void on_event(transport::cm_event event) noexcept;
+  void on_event(adapter_poller& via, transport::cm_event event) noexcept;
   void detach(post_base& op) noexcept;
   void make_orphan(post_base& op) noexcept;
   // True if `op` took over the oldest orphan of its endpoint.

@@ -17,7 +17,7 @@ struct device_event {
     pkey_change,     // so did a partition
     lid_change,      // InfiniBand: the subnet manager gave the port another LID
     manager_change,  // InfiniBand: another subnet manager, or it wants ports to register again
-    device_failed,   // nothing works any more; every connection ends with it
+    device_failed,   // nothing works any more, or it was removed; every connection ends with it
     foreign,         // about an object that the program made by itself: see `element`
   };
   type what = type::other;

@@ -207,6 +207,7 @@ struct cm_event {
                       // side or the peer closed gracefully; connection_reset when it did not)
     resolved,         // queue_pair asked by `request`, and `port` is the answer; or `why`
     device,           // about no connection: `about`
+    listener_ended,   // listener: nobody can ask there any more, and why
     receives_low,     // queue: see receive_queue::arm_limit()
     last_receive,     // queue_pair, of a receive_queue, has ended and completes no receive any more
   };

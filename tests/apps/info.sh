@@ -8,6 +8,7 @@ expect 0 '^  shm$' cordma-info
 expect 0 '^  transport = auto  \(default\)' cordma-info
 expect 0 '^transports: shm (verbs )?tcp' cordma-info --brief
 expect 2 '--help lists all options' cordma-info --nonsense
+expect 2 '--json excludes --brief|--brief excludes --json' cordma-info --json --brief
 if [ -d /sys/class/infiniband ]; then
   expect 0 '^hca_id:' cordma-info --devices
 else
@@ -16,7 +17,7 @@ fi
 if [ -n "$device" ]; then
   expect 0 '^  verbs$' cordma-info
   expect 0 '^transports: shm verbs tcp$' cordma-info --brief
-  expect 0 "^RDMA: $device [(]Ethernet, 4: ACTIVE[)]$" cordma-info --brief
+  expect 0 "^RDMA: $device:1 [(]Ethernet, 4: ACTIVE[)]$" cordma-info --brief
   expect 0 "^hca_id:[[:blank:]]+$device$" cordma-info --devices
 fi
 CORDMA_TRANSPORT=tcp expect 0 'transport = tcp  \(environment CORDMA_TRANSPORT\)' cordma-info
@@ -48,9 +49,9 @@ import json, sys
 facts = json.load(sys.stdin)
 device = sys.argv[1]
 assert {t["transport"] for t in facts["transports"]} >= {"shm", "tcp"}
-assert not device or device in [d["name"] for d in facts["rdma_devices"]]
+assert not device or device in [p["device"] for p in facts["rdma_ports"]]
 assert not device or "verbs" in [t["transport"] for t in facts["transports"]]
-assert facts["rdma_devices"] or "no RDMA device found" in facts["no_rdma_device"]
+assert facts["rdma_ports"] or "no RDMA device found" in facts["no_rdma_device"]
 assert all({"key", "value", "source"} <= s.keys() for s in facts["configuration"])
 ' "$device" || fail "the JSON is not what it should be"
 "$programs/cordma-info" > /dev/full 2> "$work/output" && fail "a full disk is no error"

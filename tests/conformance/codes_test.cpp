@@ -261,8 +261,9 @@ task<end_of_event> meet(stage& on, cm_event what, bool torn) {
   switch (what) {
     case cm_event::none:
     case cm_event::connect_request:
-    case cm_event::device:        // is about no connection
-    case cm_event::resolved:      // of a datagram port, which has none
+    case cm_event::device:          // is about no connection
+    case cm_event::listener_ended:  // nor is this
+    case cm_event::resolved:        // of a datagram port, which has none
     case cm_event::receives_low:  // of a shared receive queue, and its last message of a connection
     case cm_event::last_receive:
     case cm_event::established: told.client = co_await produce_ok(on); break;

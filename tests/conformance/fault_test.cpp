@@ -77,6 +77,8 @@ task<> break_completion(stage& on, std::uint32_t n) {
       waiting.spawn(send_one(&w->client, mine, &t));
     }
   }
+  Listener of_client = on.client().listen("client:0").value();
+  next_operation asked = of_client.next().start();
   on.net().corrupt_completion("client", n);
   co_await waiting.join();
   CHECK(t.started == 36);
@@ -98,6 +100,8 @@ task<> break_completion(stage& on, std::uint32_t n) {
   const result<Endpoint> again = co_await on.client().connect(on.reach(listener)).result();
   CHECK(again.code() == errc::unreachable);
   CHECK(on.client().prepare().code() == errc::shutdown);
+  const result<ConnectionRequest> nobody = co_await asked.result();
+  CHECK(nobody.code() == errc::shutdown);
 }
 
 task<> accept_one(Listener* from, Messages* with) {

@@ -144,15 +144,21 @@ TEST_CASE("D11, C4: a wrong key and a range outside end in remote_access, the ta
   s.play([](stage& on) -> task<> {
     MemoryRegion target = server_memory(on, target_bytes);
     const RemoteSlice whole = exported(target).all();
-    std::array<std::uint64_t, transport::kind_count> keys{};
-    std::array<std::uint64_t, transport::kind_count> wrong{};
+    using key_table = std::array<std::uint64_t, transport::kind_count>;
+    key_table keys{};
     for (std::size_t k = 0; k < keys.size(); ++k) {
       keys[k] = whole.rkey(static_cast<transport::kind>(k));
-      wrong[k] = keys[k] != 0 ? keys[k] ^ (std::uint64_t{1} << 40) : 0;
     }
+    const auto wrong_in = [keys](unsigned bit) {
+      key_table wrong = keys;
+      for (std::uint64_t& k : wrong) k = k != 0 ? k ^ (std::uint64_t{1} << bit) : 0;
+      return wrong;
+    };
     const std::uint64_t start = whole.addr();
-    const std::array<RemoteSlice, 6> outside{
-        RemoteSlice(start + 8, 8, wrong),
+    const std::array<RemoteSlice, 8> outside{
+        RemoteSlice(start + 8, 8, wrong_in(0)),
+        RemoteSlice(start + 8, 8, wrong_in(20)),
+        RemoteSlice(start + 8, 8, wrong_in(40)),  // more than a device's key has
         RemoteSlice(start + target_bytes, 8, keys),
         RemoteSlice(start + target_bytes + 8, 8, keys),
         RemoteSlice(start - 8, 8, keys),

@@ -144,6 +144,36 @@ TEST_CASE("D2: a call from a foreign thread is no_lock, changes nothing and harm
   });
 }
 
+TEST_CASE("D2: a datagram port refuses a foreign thread, and goes on" *
+          not_on({transport::kind::shm, transport::kind::tcp},
+                 "this transport carries connections only")) {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    DatagramEndpoint port = on.client().datagram().value();
+    MemoryRegion memory = client_memory(on, 64);
+    const datagram_peer self = port.self().value();
+    const transport::address name{.host = "239.77.0.1", .port = 0};
+    std::vector<errc> got;
+    std::thread foreign([&] {
+      got.push_back(port.self().code());
+      got.push_back(port.group(name).code());
+      got.push_back(port.join(name).code());
+      got.push_back(port.leave(name).code());
+      got.push_back(port.bind(":0").code());
+      got.push_back(outcome_of(port.resolve(on.server_address())));
+      got.push_back(outcome_of(port.send_to(self, memory)));
+      got.push_back(outcome_of(port.recv_from(memory)));
+      got.push_back(outcome_of(port.close()));
+    });
+    foreign.join();
+    CHECK(got.size() == 9);
+    for (const errc code : got) CHECK(code == errc::no_lock);
+    CHECK(port.leave(name).code() == errc::not_found);
+    CHECK(port.state() == endpoint_state::connected);
+    co_return;
+  });
+}
+
 TEST_CASE("D2: a call from a foreign thread that has no error to return ends the program") {
   using careless_call = void (*)(stage& on, wire& w, Listener& listener);
   constexpr std::array<careless_call, 4> calls{

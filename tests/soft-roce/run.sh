@@ -58,7 +58,9 @@ value() { [ -n "${2-}" ] || wrong "$1 needs a value"; }  # value OPTION VALUE
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case $1 in
     --timeout) number "$1" "${2-}"; timeout=$2; shift ;;
-    --env) value "$1" "${2-}"; names+=("$2"); shift ;;
+    --env)
+      [[ ${2-} =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]] || wrong "--env needs the name of a variable, not '${2-}'"
+      names+=("$2"); shift ;;
     --share) value "$1" "${2-}"; share=$2; shift ;;
     --log) value "$1" "${2-}"; log=$2; shift ;;
     --cpus) number "$1" "${2-}"; cpus=$2; shift ;;
@@ -98,6 +100,14 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 125' INT TERM HUP
 
+[ -n "$share" ] || share=$run/share
+{ mkdir -p "$share/.hosts/a" "$share/.hosts/b" && share=$(cd "$share" && pwd -P); } 2> /dev/null ||
+  fail "--share: $share cannot be written"
+rm -rf "$share"/.hosts/*/* "$share/.notes"
+if [ -n "$log" ]; then
+  { : > "$log"; } 2> /dev/null || fail "--log: $log cannot be written"
+fi
+
 # shellcheck source=tests/soft-roce/image.sh
 . "$here/../../.ci/packages.sh"
 . "$here/image.sh"
@@ -111,12 +121,6 @@ prepare_image
 accelerator=tcg,thread=multi clock=''
 if khz=$(python3 "$here/tsc_khz.py"); then clock="tsc=reliable tsc_early_khz=$khz"; fi
 if grep -Eqw 'vmx|svm' /proc/cpuinfo && (: <> /dev/kvm) 2> /dev/null; then accelerator=kvm clock=''; fi
-
-[ -n "$share" ] || share=$run/share
-mkdir -p "$share"
-share=$(cd "$share" && pwd -P)
-mkdir -p "$share/.hosts/a" "$share/.hosts/b"
-rm -rf "$share"/.hosts/*/* "$share/.notes"
 
 # What guest/start.sh reads: the job as shell assignments, words and environment ended by NUL.
 write_job() {  # write_job HOST PEER SELF_NUMBER PEER_NUMBER COMMAND...
@@ -194,7 +198,8 @@ outcome() {  # outcome HOST: sets `code`, with a word on everything that is not 
     say "the machine$of broke down; qemu said: $(tail -n 3 "$control/qemu.log")"
     code=125
   fi
-  [ -z "$log" ] || cp "$control/kernel.log" "$log$([ "$host" = a ] || echo .b)" || true
+  [ -z "$log" ] || cp "$control/kernel.log" "$log$([ "$host" = a ] || echo .b)" ||
+    { say "the kernel's log$of could not be kept"; code=125; }
   [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || {
     say "the kernel's log$of:"
     tail -n 60 "$control/kernel.log" | tr -d '\r' >&2 || true

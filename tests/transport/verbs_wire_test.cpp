@@ -60,6 +60,11 @@ TEST_CASE("private data: another version is told apart from what is not ours") {
   p.bytes[0] = std::byte{0x41};
   CHECK(decode(sent(p)).what == decoded_hello::outcome::not_ours);
   CHECK(decode({}).what == decoded_hello::outcome::not_ours);
+  const private_data answer = encode(hello{.kind = hello_kind::accept, .mtu = 1}, {});
+  CHECK(decode_request(sent(answer), transport::peer_kind::cordma).what ==
+        decoded_hello::outcome::not_ours);
+  CHECK(decode_request(sent(answer), transport::peer_kind::plain).user.size() ==
+        sent(answer).size());
   private_data no_mtu = encode(hello{.mtu = 0}, {});
   CHECK(decode(sent(no_mtu)).what == decoded_hello::outcome::not_ours);
   private_data longer = encode(hello{.mtu = 1}, some(4));

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -254,14 +255,23 @@ TEST_CASE(
     MemoryRegion target = server_memory(on, 64);
     const RemoteMemory remote = exported(target);
     const std::uint64_t rounds = rounds_under_test(1'000'000) / 16;
+    const std::size_t depth = w.client.actual().send_depth;
+    std::deque<send_operation> writes;
+    std::size_t fullest = 0;
     for (std::uint64_t round = 0; round < rounds; ++round) {
-      std::vector<send_operation> writes;
       {
         const Endpoint::Batch together = w.client.batch();
         for (int i = 0; i < 16; ++i) writes.push_back(w.client.write(remote, data).start());
       }
-      for (send_operation& op : writes) co_await op;
+      fullest = std::max(fullest, w.client.inflight());
+      while (writes.size() > depth) {  // the next batch finds no places for all of it
+        send_operation& oldest = writes.front();
+        co_await oldest;
+        writes.pop_front();
+      }
     }
+    for (send_operation& op : writes) co_await op;
+    CHECK(fullest == depth);
     CHECK(w.client.state() == endpoint_state::connected);
     CHECK(w.client.inflight() == 0);
   });

@@ -116,6 +116,26 @@ int gid_index_of(const std::string& host) {
   return -1;
 }
 
+// "[fe80::1%wire0]": of the interface that RDMA_NETDEV names.
+std::string own_link_local_host() {
+  const auto devices = transport::verbs::open_devices({}).value();
+  for (const ibv_gid_entry& e : devices.front().gids) {
+    const std::string text = transport::verbs::to_text(e.gid);
+    if (text.starts_with("fe80:")) return "[" + text + "%" + std::getenv("RDMA_NETDEV") + "]";
+  }
+  FAIL("every interface has a link-local address");
+  return {};
+}
+
+task<> meet_on_the_link(pair_of_hosts* h) {
+  const std::string host = own_link_local_host();
+  Listener listener = h->server.listen(host + ":0").value();
+  const std::string where = host + ":" + std::to_string(listener.bound().port);
+  const wire w = co_await connect(h->client, listener, where);
+  CHECK(w.client.peer_address() == where);
+  CHECK(w.client.local_address().starts_with(host));
+}
+
 task<> meet_by_gid(pair_of_hosts* h, int demanded) {
   Listener listener = h->server.listen("[" + own_v6_host() + "]:0").value();
   const std::string where = "[" + own_v6_host() + "]:" + std::to_string(listener.bound().port);
@@ -137,6 +157,18 @@ task<> meet_by_gid(pair_of_hosts* h, int demanded) {
 }
 
 }  // namespace
+
+TEST_CASE("I1: a connection leads through link-local addresses, with the GID demanded or any") {
+  const std::string host = own_link_local_host();
+  const int index = gid_index_of(host.substr(1, host.find('%') - 1));
+  for (const int demanded : {-1, index}) {
+    CAPTURE(demanded);
+    transport::verbs_options o;
+    o.gid_index = demanded;
+    pair_of_hosts h(o, o);
+    cordma::run(h.loop, meet_on_the_link(&h));
+  }
+}
 
 TEST_CASE("I1: whoever accepts a client does so from the GID demanded, or turns it away") {
   const int right = gid_index_of(own_v6_host());

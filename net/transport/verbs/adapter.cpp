@@ -55,6 +55,7 @@ result<void> verbs_adapter::prepare() {
   }
   const result<completion_queue*> first = make_queue(owner_->options().cq_entries);
   if (!first) return first.why();
+  stand_ = stand_at_device();
   owner_->enter(*this);
   return {};
 }
@@ -251,6 +252,37 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
   for (const seat& s : seats_) {
     if (s.pair != nullptr) s.pair->device_gone(why);
   }
+  if (!own_queue) lose_device();
+}
+
+// Through rdma_cm only what it connected hears of it, and through the device, which says DEVICE_FATAL, nobody on
+// Soft-RoCE: its kernel module waits until the last file of it is closed.
+owned_id verbs_adapter::stand_at_device() noexcept {
+  const std::optional<ibv_gid_entry> own = owner_->choose_gid(nullptr);
+  rdma_cm_id* raw = nullptr;
+  if (!own || rdma_create_id(cm_.get(), &raw, cm_token{}.packed(), RDMA_PS_UDP) != 0) return {};
+  owned_id id(raw);
+  if (rdma_bind_addr(raw, to_address(*own).get()) != 0) id.reset();
+  return id;
+}
+
+void verbs_adapter::on_removal() noexcept {
+  if (lost_) return;
+  async_event told{};
+  told.what = IBV_EVENT_DEVICE_FATAL;
+  report(told);
+  for (const seat& s : seats_) {
+    if (s.pair != nullptr) s.pair->device_removed();
+  }
+  lose_device();
+}
+
+void verbs_adapter::lose_device() noexcept {
+  if (lost_) return;
+  lost_ = failure::of(errc::unreachable,
+                      {"the RDMA device has gone: a new Context finds it once it is back"});
+  stand_.reset();
+  for (const auto& [number, l] : listeners_) l->end(*lost_);
 }
 
 void verbs_adapter::bury(const void* queue) noexcept {

@@ -182,6 +182,10 @@ class verbs_adapter final : public adapter {
   bool read_cm() noexcept;
   void read_told() noexcept;
   void on_told(const async_event& e) noexcept;
+  [[nodiscard]] owned_id stand_at_device() noexcept;
+  void on_removal() noexcept;
+  // Nothing can begin on it any more, and listeners end.
+  void lose_device() noexcept;
   void report(const async_event& e) noexcept;
   void on_request(const cm_news& news, verbs_listener* from) noexcept;
   // As a connect_request; `user` is what the program said in its private data.
@@ -210,6 +214,8 @@ class verbs_adapter final : public adapter {
   unique_fd told_fd_;
   owned<ibv_comp_channel> channel_;
   owned_channel cm_;
+  owned_id stand_;               // at an address of the device, to hear of its removal
+  std::optional<failure> lost_;  // why nothing can begin on the device any more
   std::vector<std::unique_ptr<completion_queue>> queues_;
   notice armed_ = notice::none;
   wake_reason wake_for_ = wake_reason::everything;
@@ -249,12 +255,13 @@ class verbs_adapter final : public adapter {
 class verbs_listener final : public listener {
  public:
   verbs_listener(verbs_adapter& home, std::uint64_t number, peer_kind whom, owned_id id,
-                 address bound) noexcept
+                 address bound)
       : home_(home), number_(number), whom_(whom), id_(std::move(id)), bound_(std::move(bound)) {}
   ~verbs_listener() override;
   [[nodiscard]] const address& bound() const noexcept override { return bound_; }
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] peer_kind whom() const noexcept { return whom_; }
+  void end(failure why) noexcept;
 
  private:
   verbs_adapter& home_;
@@ -262,6 +269,7 @@ class verbs_listener final : public listener {
   peer_kind whom_;
   owned_id id_;
   address bound_;
+  event_place end_place_ = reserve_event();
 };
 
 }  // namespace cordma::transport::verbs

@@ -31,9 +31,7 @@ result<cm_event> verbs_adapter::adopt(rdma_cm_event* event, peer_kind whom) {
     return failure{errc::invalid_value, "the client came by another device or port than " +
                                             own.name + ":" + std::to_string(own.port)};
   }
-  const decoded_hello d =
-      plain ? decoded_hello{.what = decoded_hello::outcome::good, .value = {}, .user = news.bytes()}
-            : decode(news.bytes());
+  const decoded_hello d = decode_request(news.bytes(), whom);
   if (d.what == decoded_hello::outcome::other_version) {
     turn_away(id.get(), greeting_of(hello_kind::mismatch));
     return failure{errc::unsupported_version, "the client speaks another version of cordma"};

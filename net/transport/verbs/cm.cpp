@@ -97,19 +97,15 @@ result<std::vector<socket_address>> resolve(const address& a, bool passive) {
   return all;
 }
 
+std::string host_of(const sockaddr* a) {
+  std::array<char, NI_MAXHOST> host{};
+  const socklen_t length = a->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  const int code = getnameinfo(a, length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  return code == 0 ? host.data() : "";
+}
+
 std::string to_text(const sockaddr* a) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  address out;
-  out.port = port_of(a);
-  if (a->sa_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(a)->sin_addr, text.data(),
-              text.size());
-  } else if (a->sa_family == AF_INET6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr, text.data(),
-              text.size());
-  }
-  out.host = text.data();
-  return out.text();
+  return address{.host = host_of(a), .port = port_of(a)}.text();
 }
 
 std::uint16_t port_of(const sockaddr* a) noexcept {
@@ -117,7 +113,8 @@ std::uint16_t port_of(const sockaddr* a) noexcept {
                                  : ntohs(reinterpret_cast<const sockaddr_in6*>(a)->sin6_port);
 }
 
-socket_address to_address(const ibv_gid& gid) {
+socket_address to_address(const ibv_gid_entry& own) noexcept {
+  const ibv_gid& gid = own.gid;
   socket_address s;
   if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(&gid))) {
     sockaddr_in a{};
@@ -128,6 +125,7 @@ socket_address to_address(const ibv_gid& gid) {
     sockaddr_in6 a{};
     a.sin6_family = AF_INET6;
     std::memcpy(&a.sin6_addr, gid.raw, sizeof a.sin6_addr);
+    if (IN6_IS_ADDR_LINKLOCAL(&a.sin6_addr)) a.sin6_scope_id = own.ndev_ifindex;
     std::memcpy(&s.storage, &a, s.length = sizeof a);
   }
   return s;
@@ -153,7 +151,7 @@ result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& dom
       return failure{errc::unreachable, "the GID that verbs.gid_index names, " +
                                             std::to_string(options.gid_index) + ", has gone"};
     }
-    from = to_address(own->gid);
+    from = to_address(*own);
     if (from.get()->sa_family != to.get()->sa_family) {
       return failure{errc::unreachable, to_text(to.get()) +
                                             " is of another address family than the GID that "
@@ -193,6 +191,14 @@ bool leads_by(const rdma_cm_id* id, const device& own) noexcept {
 }
 
 verbs_listener::~verbs_listener() { home_.close(*this, std::move(id_)); }
+
+void verbs_listener::end(failure why) noexcept {
+  cm_event e;
+  e.what = cm_event::type::listener_ended;
+  e.from = this;
+  e.why = std::move(why);
+  home_.push_event(end_place_, std::move(e));
+}
 
 void verbs_adapter::close(const verbs_listener& l, owned_id id) noexcept {
   static_cast<void>(read_cm());  // who has asked already gets a word of ours, not the kernel's
@@ -237,6 +243,7 @@ result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token, rdma_p
 
 result<std::unique_ptr<listener>> verbs_adapter::listen_as(const address& where,
                                                            const listening& how) {
+  if (lost_) return *lost_;
   const std::uint64_t number = ++last_listener_;
   const cm_token token{cm_token::kind::listener, number};
   result<owned_id> id = listen_at(cm_.get(), token, RDMA_PS_TCP, where, how);
@@ -253,6 +260,7 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::connect(const address& to,
   if (options.type == service::ud) {
     return failure{errc::invalid_value, "datagram ports are not connected: create() one"};
   }
+  if (lost_) return *lost_;
   const result<queue_pair_options> granted = owner_->grant(options);
   if (!granted) return granted.why();
   const result<void> small_enough = fits(data, most_request_data);
@@ -358,7 +366,10 @@ bool verbs_adapter::read_cm() noexcept {
     found = true;
     const cm_news news = copy_of(*raw);
     const cm_token token = cm_token::of(raw->listen_id != nullptr ? raw->listen_id : raw->id);
+    const bool removed =
+        news.what == RDMA_CM_EVENT_DEVICE_REMOVAL && leads_by(raw->id, owner_->hardware());
     rdma_ack_cm_event(raw);  // first: identifiers cannot be destroyed before
+    if (removed) on_removal();
     const bool asks = news.what == RDMA_CM_EVENT_CONNECT_REQUEST;
     const owned_id asked_for_port(asks && token.what == cm_token::kind::pair ? news.id : nullptr);
     if (asks && asked_for_port == nullptr) {
@@ -367,7 +378,7 @@ bool verbs_adapter::read_cm() noexcept {
     } else if (token.what == cm_token::kind::request) {
       // Whatever is told about a request that nobody answered: the client has gone.
       static_cast<void>(claim(token.number));
-    } else if (token.what == cm_token::kind::pair) {
+    } else if (token.what == cm_token::kind::pair && !removed) {
       verbs_pair* const p_found = find(static_cast<std::uint32_t>(token.number));
       if (p_found != nullptr) p_found->on_news(news);
     }
@@ -378,10 +389,8 @@ bool verbs_adapter::read_cm() noexcept {
 void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) noexcept {
   owned_id id(news.id);
   const bool ours = leads_by(id.get(), owner_->hardware());
-  const bool plain = from != nullptr && from->whom() == peer_kind::plain;
   const decoded_hello d =
-      plain ? decoded_hello{.what = decoded_hello::outcome::good, .value = {}, .user = news.bytes()}
-            : decode(news.bytes());
+      decode_request(news.bytes(), from != nullptr ? from->whom() : peer_kind::cordma);
   if (from == nullptr || !ours || d.what != decoded_hello::outcome::good) {
     const bool other = d.what == decoded_hello::outcome::other_version;
     return refuse(id.get(), encode(of_kind(other ? hello_kind::mismatch : hello_kind::reject), {}));

@@ -88,6 +88,8 @@ struct socket_address {
 // Every address of a name, in the order of preference; an empty host: any address to listen on, this
 // host to connect to. unreachable, naming host and reason.
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& a, bool passive);
+// In numbers, of a link-local one with its interface: "fe80::1%eth0".
+[[nodiscard]] std::string host_of(const sockaddr* a);
 [[nodiscard]] std::string to_text(const sockaddr* a);
 [[nodiscard]] std::uint16_t port_of(const sockaddr* a) noexcept;
 // Asks rdma_cm for the device and the path that lead there, from the GID that the settings name; what it
@@ -105,6 +107,6 @@ struct socket_address {
 // Whether it is of the domain's device and port.
 [[nodiscard]] bool leads_by(const rdma_cm_id* id, const device& own) noexcept;
 // The address that a GID stands for, to bind to.
-[[nodiscard]] socket_address to_address(const ibv_gid& gid);
+[[nodiscard]] socket_address to_address(const ibv_gid_entry& own) noexcept;
 
 }  // namespace cordma::transport::verbs

@@ -81,7 +81,7 @@ void verbs_domain::reload_gids() noexcept {
 std::string verbs_domain::own_host() const {
   const std::optional<ibv_gid_entry> own = choose_gid(nullptr);
   if (!own) return domain::own_host();
-  const std::string text = to_text(own->gid);
+  const std::string text = host_of(to_address(*own).get());
   return text.find(':') == std::string::npos ? text : "[" + text + "]";
 }
 

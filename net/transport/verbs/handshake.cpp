@@ -129,10 +129,8 @@ void verbs_pair::follow(const cm_news& news) {
       }
       if (carrying()) enter_error(reset("the peer ended it, or is gone"));
       return;
-    case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      if (established_) return enter_error(reset("the RDMA device was removed"));
-      return never_came_up(cm_event::type::failed,
-                           {errc::unreachable, "the RDMA device was removed"}, {});
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:  // of a device that is not ours, and never led to the peer
+      return next_or_fail({errc::unreachable, "no RDMA device leads to " + peer_});
     default: return;  // ADDR_CHANGE, TIMEWAIT_EXIT: nothing to be done
   }
 }

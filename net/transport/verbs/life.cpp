@@ -76,6 +76,11 @@ void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_
   enter_error(std::move(why));
 }
 
+void verbs_pair::device_removed() noexcept {
+  constexpr const char* how = "the RDMA device was removed";
+  enter_error(established_ ? reset(how) : failure::of(errc::unreachable, {how}));
+}
+
 // From here on nothing more is carried out. What is on the device comes back flushed by itself; where
 // it does not, revoke() fetches it.
 void verbs_pair::enter_error(failure why) noexcept {

@@ -21,6 +21,7 @@ failure connected_once() {
 }  // namespace
 
 result<std::unique_ptr<queue_pair>> verbs_adapter::create(const queue_pair_options& options) {
+  if (lost_) return *lost_;
   const result<queue_pair_options> granted = owner_->grant(options);
   if (!granted) return granted.why();
   if (options.type != service::ud && options.peer == peer_kind::plain) {

@@ -157,6 +157,7 @@ class verbs_pair final : public queue_pair {
   }
   void tell_last_receive() noexcept;
   void device_gone(const failure& why) noexcept { enter_error(why); }
+  void device_removed() noexcept;
 
  private:
   enum class phase : std::uint8_t {

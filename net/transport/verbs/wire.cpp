@@ -90,6 +90,14 @@ decoded_hello decode(std::span<const std::byte> bytes) noexcept {
   return d;
 }
 
+decoded_hello decode_request(std::span<const std::byte> bytes, peer_kind whom) noexcept {
+  using outcome = decoded_hello::outcome;
+  if (whom == peer_kind::plain) return {.what = outcome::good, .value = {}, .user = bytes};
+  decoded_hello d = decode(bytes);
+  if (d.what == outcome::good && d.value.kind != hello_kind::request) d.what = outcome::not_ours;
+  return d;
+}
+
 void encode(const control_message& m, std::span<std::byte, control_bytes> out) noexcept {
   store(&out[0], control_magic);
   store(&out[4], wire_version);

@@ -62,6 +62,9 @@ struct decoded_hello {
   std::span<const std::byte> user;  // within what was decoded
 };
 [[nodiscard]] decoded_hello decode(std::span<const std::byte> bytes) noexcept;
+// What a client asks with: of a plain one all of it is the user's.
+[[nodiscard]] decoded_hello decode_request(std::span<const std::byte> bytes,
+                                           peer_kind whom) noexcept;
 
 // ---- datagrams between control ports ----
 // Little-endian: magic 4, version 1, kind 1, count 2, to pair 4, from pair 4, to token 8, from token 8.

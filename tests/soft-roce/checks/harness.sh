@@ -36,6 +36,12 @@ options() {
   says err 'COMMAND_B'
   ends 125 run.sh --netem 'loss 1%' -- true
   says err 'needs --hosts 2'
+  ends 125 run.sh --env a-b -- true
+  says err "needs the name of a variable, not 'a-b'"
+  ends 125 run.sh --share /proc/nope -- true
+  says err '^soft-roce: --share: /proc/nope cannot be written$'
+  ends 125 run.sh --log "$work/nowhere/log" -- true
+  says err '^soft-roce: --log: .* cannot be written$'
 }
 
 skip() {
