@@ -2,6 +2,7 @@
 
 #include <cordma/net/detail/region_core.hpp>
 #include <cordma/net/detail/stream_core.hpp>
+#include <cordma/runtime/timeout.hpp>
 
 #include <utility>
 
@@ -86,7 +87,12 @@ Stream::~Stream() = default;
 
 task<Stream> Stream::open(Context context, Endpoint connected, stream_options options) {
   auto core = std::make_unique<detail::stream_core>(context, std::move(connected), options);
-  co_await core->start();
+  try {
+    co_await with_timeout(core->endpoint.actual().connect_timeout, core->start());
+  } catch (const error& e) {
+    if (e.condition() != errc::timed_out) throw;
+    throw_error({errc::timed_out, "the peer has said no word of a stream within connect_timeout"});
+  }
   co_return Stream(std::move(core));
 }
 
@@ -115,8 +121,14 @@ task<void> Stream::write(std::span<const std::byte> bytes) {
   }
 }
 
-std::span<const std::byte> Stream::peek() const noexcept { return core_->peek(); }
-void Stream::consume(std::size_t bytes) noexcept { core_->consume(bytes); }
+std::span<const std::byte> Stream::peek() const noexcept {
+  CORDMA_REQUIRE(core_->home() == nullptr || core_->home()->on_owner_thread());
+  return core_->peek();
+}
+void Stream::consume(std::size_t bytes) noexcept {
+  CORDMA_REQUIRE(core_->home() == nullptr || core_->home()->on_owner_thread());
+  core_->consume(bytes);
+}
 
 result<std::uint32_t> Stream::map(const MemoryRegion& memory) { return core_->map(memory); }
 

@@ -90,7 +90,8 @@ class Stream {
  public:
   // Takes the Endpoint over, which has sent and received nothing yet. Errors: invalid_value (options outside
   // their bounds, or more notices than the endpoint has receives), unsupported_version and connection_aborted (the peer is
-  // no stream), no_memory, and what the connection broke for.
+  // no stream), timed_out (its end was not opened within connect_timeout), no_memory, and what the connection broke
+  // for. On cancellation: canceled, and the connection ends.
   [[nodiscard]] static task<Stream> open(Context context, Endpoint connected,
                                          stream_options options = {});
   Stream() noexcept;
@@ -110,7 +111,8 @@ class Stream {
   [[nodiscard]] task<void> read(std::span<std::byte> into);
   [[nodiscard]] task<void> write(std::span<const std::byte> bytes);
 
-  // What is here, without a copy, in one piece (there may be more behind its end): valid until consume().
+  // What is here, without a copy, in one piece (there may be more behind its end): valid until consume(). Both
+  // REQUIRE the thread of its Worker.
   [[nodiscard]] std::span<const std::byte> peek() const noexcept;
   // REQUIRES bytes <= peek().size().
   void consume(std::size_t bytes) noexcept;

@@ -5,6 +5,7 @@
 
 #include <cordma/net/stream.hpp>
 #include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/timeout.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -463,6 +464,34 @@ TEST_CASE("a peer that is no stream is told so, and so is who asks for too littl
     const stream_options tiny{.notices = 1};
     const errc refused = co_await refusal(s.client_context(), std::move(other.client), tiny);
     CHECK(refused == errc::invalid_value);
+  });
+}
+
+TEST_CASE(
+    "a stream whose peer is never opened as one says so in time, and can be given up before") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    endpoint_options hasty;
+    hasty.connect_timeout = std::chrono::milliseconds(300);
+    wire w = co_await connect(s, hasty, hasty);
+    bool late = false;
+    try {
+      const Stream alone = co_await Stream::open(s.client_context(), std::move(w.client));
+    } catch (const error& e) {
+      late = e.condition() == errc::timed_out;
+    }
+    CHECK(late);
+    while (w.server.state() != endpoint_state::closed) co_await moment(s);
+    wire other = co_await connect(s);
+    bool given_up = false;
+    try {
+      task<Stream> opening = Stream::open(s.client_context(), std::move(other.client));
+      const Stream alone = co_await with_timeout(std::chrono::milliseconds(50), std::move(opening));
+    } catch (const error& e) {
+      given_up = e.condition() == errc::timed_out;
+    }
+    CHECK(given_up);
+    while (other.server.state() != endpoint_state::closed) co_await moment(s);
   });
 }
 

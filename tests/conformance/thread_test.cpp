@@ -3,6 +3,7 @@
 #include <support/applies.hpp>
 #include <support/process.hpp>
 #include <support/stage.hpp>
+#include <support/stream_pair.hpp>
 
 #include <cordma/runtime/scope.hpp>
 
@@ -194,6 +195,30 @@ TEST_CASE("D2: a call from a foreign thread that has no error to return ends the
             foreign.join();
           },
           call);
+      return 0;
+    });
+    CHECK(careless.join() == 128 + SIGABRT);
+  }
+}
+
+TEST_CASE("D2: looking at a stream from a foreign thread ends the program") {
+  for (const bool consuming : {false, true}) {
+    child_process careless([consuming](wire_to_peer&) {
+      std::signal(SIGABRT, SIG_DFL);
+      stage on;
+      on.play(
+          [](stage& s, bool consume) -> task<> {
+            stream_pair p = co_await open_streams(s);
+            std::thread foreign([&] {
+              if (consume) {
+                p.client.consume(0);
+              } else {
+                static_cast<void>(p.client.peek());
+              }
+            });
+            foreign.join();
+          },
+          consuming);
       return 0;
     });
     CHECK(careless.join() == 128 + SIGABRT);
