@@ -108,7 +108,7 @@ struct mapped_at {
     std::size_t bytes;
   };
   MemoryRegion memory;
-  std::optional<std::uint32_t> number;
+  std::uint32_t number = 0;
   std::deque<mark> marks;
   std::size_t used = 0;
 };
@@ -132,9 +132,9 @@ struct link {
   std::array<flow, 2> flows;
   std::uint64_t stream_bytes = 0;
   farewell ended = farewell::none;
-  bool by_client = false;           // was it ended
-  bool gracefully = false;          // and that is how it ended there
-  std::array<mapped_at, 2> mapped;  // by the client, by the server
+  bool by_client = false;                        // was it ended
+  bool gracefully = false;                       // and that is how it ended there
+  std::array<std::vector<mapped_at>, 2> mapped;  // by the client, by the server
   std::array<stream_end, 2> stream_ends;
 };
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t piece_bytes = 3000;
 constexpr std::size_t mapped_bytes = 8000;
+constexpr std::size_t most_mapped = 4;  // of each side
 
 // One side of it.
 struct side {
@@ -25,7 +26,9 @@ std::byte stream_byte(std::uint64_t flow, std::uint64_t place) {
   return static_cast<std::byte>((place + flow) * 167 >> 2);
 }
 
-std::uint64_t seed_of(const side& s, std::size_t offset) { return 5'000'000'029 + offset + s.mine; }
+std::uint64_t seed_of(const side& s, std::uint32_t number, std::size_t offset) {
+  return 5'000'000'029 + number * 100'003 + offset + s.mine;
+}
 
 // Gives up now and then; then nothing was read, or written, and it says so with -1.
 template <class Op>
@@ -46,20 +49,22 @@ task<std::int64_t> carry_out(world* w, Op op) {
 // To memory of the peer's, before the byte that is written next. Null: not now.
 std::optional<send_operation> write_at(world& w, const side& s, const MemoryRegion& from,
                                        std::uint64_t place) {
-  mapped_at& there = s.of->mapped[1 - s.mine];
+  std::vector<mapped_at>& all = s.of->mapped[1 - s.mine];
+  if (all.empty()) return {};
+  mapped_at& there = all[w.chance.below(all.size())];
   const std::size_t bytes = 1 + w.chance.below(500);
-  if (!there.number || there.used + bytes > mapped_bytes) return {};
+  if (there.used + bytes > mapped_bytes) return {};
   if (w.chance.below(20) == 0) {
     send_operation outside =
-        s.stream->write_at(*there.number, mapped_bytes - bytes + 1, from.all().first(bytes));
+        s.stream->write_at(there.number, mapped_bytes - bytes + 1, from.all().first(bytes));
     outside.start();
     const bool refused = outside.done() && !outside.take_result();
     if (!refused) w.wrong("written outside of what is mapped");
     return {};
   }
-  const Slice slice = from.all().part(there.used, bytes);
-  test::fill(slice.bytes(), seed_of(s, there.used));
-  send_operation op = s.stream->write_at(*there.number, there.used, slice);
+  const Slice slice = from.all().part(there.number * mapped_bytes + there.used, bytes);
+  test::fill(slice.bytes(), seed_of(s, there.number, there.used));
+  send_operation op = s.stream->write_at(there.number, there.used, slice);
   op.start();
   // As long as the peer has not told, it is not found.
   if (op.done()) return op;
@@ -71,19 +76,22 @@ std::optional<send_operation> write_at(world& w, const side& s, const MemoryRegi
 
 // What the peer wrote there before the bytes that have been read.
 void check_mapped(world& w, const side& s, std::uint64_t read) {
-  mapped_at& here = s.of->mapped[s.mine];
   const side peer{s.of, nullptr, nullptr, 1 - s.mine};
-  while (!here.marks.empty() && here.marks.front().place < read) {
-    const mapped_at::mark m = here.marks.front();
-    here.marks.pop_front();
-    const std::span<const std::byte> got = here.memory.bytes().subspan(m.offset, m.bytes);
-    if (!test::filled(got, seed_of(peer, m.offset))) w.wrong("a byte came before what is mapped");
+  for (mapped_at& here : s.of->mapped[s.mine]) {
+    while (!here.marks.empty() && here.marks.front().place < read) {
+      const mapped_at::mark m = here.marks.front();
+      here.marks.pop_front();
+      const std::span<const std::byte> got = here.memory.bytes().subspan(m.offset, m.bytes);
+      const bool right = test::filled(got, seed_of(peer, here.number, m.offset));
+      if (!right) w.wrong("a byte came before what is mapped");
+    }
   }
 }
 
 task<> write_stream(world* w, const side* s, bool* all) {
   const MemoryRegion room = sure_memory(*w, *s->at, piece_bytes, access::remote_read);
-  const MemoryRegion apart = sure_memory(*w, *s->at, mapped_bytes, access::remote_read);
+  const MemoryRegion apart =
+      sure_memory(*w, *s->at, most_mapped * mapped_bytes, access::remote_read);
   std::vector<std::byte> unregistered(piece_bytes);
   std::deque<send_operation> apart_ops;
   std::uint64_t done = 0;
@@ -157,17 +165,19 @@ task<> read_stream(world* w, const side* s, bool* to_the_end) {
 
 // Before anything is written, so that it is known to who has read anything.
 void map_some(world& w, const side& s) {
-  if (w.chance.below(2) == 0) return;
-  mapped_at& here = s.of->mapped[s.mine];
-  w.rooms.push_back(std::make_unique<std::byte[]>(mapped_bytes));
-  here.memory = s.at->context
-                    ->register_memory({w.rooms.back().get(), mapped_bytes},
-                                      access::local_write | access::remote_write)
-                    .value();
-  const result<std::uint32_t> number = s.stream->map(here.memory);
-  if (!number) return;
-  here.number = *number;
-  ++w.sum->mapped;
+  for (std::size_t n = w.chance.below(2) * (1 + w.chance.below(most_mapped)); n > 0; --n) {
+    w.rooms.push_back(std::make_unique<std::byte[]>(mapped_bytes));
+    mapped_at here;
+    here.memory = s.at->context
+                      ->register_memory({w.rooms.back().get(), mapped_bytes},
+                                        access::local_write | access::remote_write)
+                      .value();
+    const result<std::uint32_t> number = s.stream->map(here.memory);
+    if (!number) return;
+    here.number = *number;
+    s.of->mapped[s.mine].push_back(std::move(here));
+    ++w.sum->mapped;
+  }
 }
 
 task<> without_errors(task<> body) {
@@ -190,8 +200,9 @@ task<> read_or_go(world* w, const side* s, stream_end* end) {
 
 task<> use_stream(world* w, link* l, bool client) {
   host_at& at = client ? *l->client_at : *l->server_at;
-  const stream_options o{.window_bytes = static_cast<std::uint32_t>(1 + w->chance.below(5000)),
-                         .notices = static_cast<std::uint32_t>(16 + w->chance.below(20))};
+  const stream_options small{.window_bytes = static_cast<std::uint32_t>(1 + w->chance.below(5000)),
+                             .notices = static_cast<std::uint32_t>(16 + w->chance.below(20))};
+  const stream_options o = w->chance.below(4) == 0 ? stream_options() : small;
   Endpoint mine = std::move(client ? l->client : l->server);
   Stream stream = co_await Stream::open(*at.context, std::move(mine), o);
   const side s{l, &stream, &at, client ? 0U : 1U};
