@@ -109,12 +109,15 @@ task<> use_session(world* w, session_at* s) {
   co_await callers.join();
   while (!w->calm) co_await sleep_for(1ms);
   const auto serves = [](const host_at* h) { return h->alive && h->sound && !h->stopped; };
-  const bool somebody = serves(s->servers[0]) || serves(s->servers[1]);
+  const std::array<bool, 2> served{serves(s->servers[0]), serves(s->servers[1])};
   asked_request last;
   last.bytes = last.wanted = last.room = 4000;
   last.repeatable = true;
   if (!serves(s->client_at)) co_return;
   const errc end = co_await ask(w, s, std::move(last));
+  // One that was there all the time: a host may be stopped while it is asked.
+  const bool somebody =
+      (served[0] && serves(s->servers[0])) || (served[1] && serves(s->servers[1]));
   if (somebody && !w->crowded && end != errc::ok)
     w->wrong("a session finds nobody: " + std::string(name(end)));
   w->sum->asked_again += s->session->counters().retries;
