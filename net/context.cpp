@@ -5,6 +5,7 @@
 #include <cordma/net/detail/region_core.hpp>
 #include <cordma/net/settings.hpp>
 #include <cordma/net/transport/grant.hpp>
+#include <cordma/net/transport/reserve_file.hpp>
 
 #include <algorithm>
 #include <array>
@@ -160,8 +161,7 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
   if (fd < 0) return failure::from_os(errno, "creating shared memory");
   region.owns_memory = true;
   region.range.shared_fd = fd;
-  // fallocate, not ftruncate: what the machine cannot give is an error now, not a SIGBUS later.
-  const int no_space = ::posix_fallocate(fd, 0, static_cast<off_t>(mapped));
+  const int no_space = transport::reserve_file(fd, mapped);
   if (no_space != 0) {
     return failure::from_os(no_space,
                             {"allocating ", std::to_string(bytes), " bytes of shared memory"});

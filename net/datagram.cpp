@@ -50,7 +50,11 @@ result<void> is_usable(const detail::endpoint_core& e) noexcept {
 datagram_send_operation outgoing(detail::endpoint_core& e, opcode op, const datagram_peer& peer,
                                  const Slice& message) noexcept {
   datagram_send_operation sending(e, op, peer);
-  if (message.size() > e.caps->max_datagram) {
+  if (peer.address_length == 0) {
+    sending.refuse(failure::of(errc::invalid_value,
+                               {"a datagram_peer that names no port: take one from self(), "
+                                "group(), resolve() or a datagram that came"}));
+  } else if (message.size() > e.caps->max_datagram) {
     sending.refuse(
         failure::of(errc::invalid_value,
                     {message.size(), " bytes, the longest datagram is ", e.caps->max_datagram}));

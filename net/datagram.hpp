@@ -117,7 +117,7 @@ class DatagramEndpoint {
   [[nodiscard]] result<datagram_peer> self() const;
 
   // Done when the message has left. Errors: invalid_value, before anything is posted, where it is
-  // longer than max_datagram() or the slice is of another Context.
+  // longer than max_datagram(), the slice is of another Context, or the peer is an empty one.
   datagram_send_operation send_to(const datagram_peer& peer, const Slice& message) noexcept;
   datagram_send_operation send_imm_to(const datagram_peer& peer, const Slice& message,
                                       std::uint32_t imm) noexcept;

@@ -45,7 +45,7 @@ result<int> parse_gid_index(const std::string& text) {
                                           std::to_string(most_gid_index)};
 }
 
-std::string format_gid_index(int index) { return index < 0 ? by_route : std::to_string(index); }
+std::string format_gid_index(int index) { return index == -1 ? by_route : std::to_string(index); }
 
 using calls = transport::verbs_calls;
 

@@ -102,9 +102,9 @@ class Worker : public user_data_holder {
   // and transport(), actual() and the addresses mean nothing. `options.private_data` is copied. The
   // address may be that of a Listener on this very Worker. Errors: no_lock.
   [[nodiscard]] result<Endpoint> endpoint(std::string to, const connect_options& options = {});
-  // "host:port", ":0". Errors: invalid_value, in_use (port taken: says by what transport),
-  // not_supported (no transport of this Context is, or has, what the options say), not_permitted,
-  // no_memory.
+  // "host:port", ":0". Errors: invalid_value, in_use (port taken: says by what transport), unreachable (the host
+  // is not known, or the address is none of this host's), not_supported (no transport of this Context is, or has,
+  // what the options say), not_permitted, no_memory.
   [[nodiscard]] result<Listener> listen(std::string_view where, const listen_options& options = {});
 
   // For programs that listen by librdmacm themselves: the client of an RDMA_CM_EVENT_CONNECT_REQUEST of

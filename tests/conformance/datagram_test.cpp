@@ -153,6 +153,9 @@ TEST_CASE("L7: the longest datagram goes through, one byte more is refused and n
     MemoryRegion foreign = server_memory(on, 8);
     const result<void> elsewhere = co_await p.a.send_to(p.to, foreign).result();
     CHECK(elsewhere.code() == errc::invalid_value);
+    const datagram_peer nowhere;
+    const result<void> nobody = co_await p.a.send_to(nowhere, p.out.all().first(1)).result();
+    CHECK(nobody.code() == errc::invalid_value);
     MemoryRegion fixed = server_memory(on, 8, access::local_read);
     const result<Datagram> unwritable = co_await p.b.recv_from(fixed).result();
     CHECK(unwritable.code() == errc::not_permitted);

@@ -3,7 +3,10 @@
 #include <support/stage.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
+
+#include <sys/time.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -332,4 +335,41 @@ TEST_CASE("I11: an atomic on a misaligned word or of another size is refused") {
     CHECK(all_zero(target.bytes()));
     CHECK(w.client.state() == endpoint_state::connected);
   });
+}
+
+namespace {
+
+// SIGALRM every so often, until the end of its scope.
+class signals {
+ public:
+  explicit signals(suseconds_t microseconds) {
+    struct sigaction noted{};
+    noted.sa_handler = [](int) {};
+    noted.sa_flags = SA_RESTART;
+    ::sigaction(SIGALRM, &noted, &before_);
+    const itimerval often{{0, microseconds}, {0, microseconds}};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+  }
+  signals(const signals&) = delete;
+  signals& operator=(const signals&) = delete;
+  ~signals() {
+    const itimerval none{};
+    ::setitimer(ITIMER_REAL, &none, nullptr);
+    ::sigaction(SIGALRM, &before_, nullptr);
+  }
+
+ private:
+  struct sigaction before_{};
+};
+
+}  // namespace
+
+// Kernels before 6.18 take back what a signal interrupts: the one of the virtual machine does.
+TEST_CASE("C1: memory is made, and made whole, while signals come all the time") {
+  stage s;
+  constexpr std::size_t bytes = std::size_t{48} << 20;
+  const signals coming(2000);
+  const result<MemoryRegion> made = s.client_context().allocate(bytes);
+  REQUIRE(made.ok());
+  CHECK(made->size() == bytes);
 }

@@ -264,7 +264,8 @@ TEST_CASE("L6: inline bytes need no registered memory and are the sender's again
     wire w = co_await connect(on);
     MemoryRegion in = server_memory(on, 4096);
     const std::size_t limit = w.client.inline_limit();
-    for (std::size_t size = 0; size <= limit; size += size < 4 ? 1 : 13) {
+    std::size_t size = 0;
+    for (; size <= limit; size += size < 4 || size + 13 > limit ? 1 : 13) {
       std::vector<std::byte> local(size);
       fill(local, size);
       recv_operation receiving = w.server.recv(in).start();
@@ -275,7 +276,8 @@ TEST_CASE("L6: inline bytes need no registered memory and are the sender's again
       CHECK(got.bytes == size);
       CHECK(filled(in.bytes().first(size), size));
     }
-    std::vector<std::byte> beyond(limit + 1);
+    CHECK(size == limit + 1);  // the limit was sent, and the size before it
+    std::vector<std::byte> beyond(size);
     const result<void> refused = co_await w.client.send_inline(beyond).result();
     CHECK(refused.code() == errc::invalid_value);
   });

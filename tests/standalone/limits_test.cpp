@@ -188,6 +188,96 @@ TEST_CASE("a directory without room for a rendezvous socket: no_memory, nothing 
   CHECK(status == 0);
 }
 
+namespace {
+
+struct attempt {
+  const char* what;
+  failure why{errc::ok};
+};
+
+// Whatever a Worker is asked for, and what came of it.
+task<> ask_for_all(stage& on, std::vector<attempt>* tried) {
+  const auto note = [tried](const char* what, const auto& r) {
+    tried->push_back({what, r.ok() ? failure(errc::ok) : r.why()});
+  };
+  result<Listener> listening = on.server().listen(on.server_address());
+  note("listen", listening);
+  note("prepare", on.client().prepare());
+  note("datagram", on.client().datagram());
+  note("allocate", on.client_context().allocate(4096));
+  if (!listening) co_return;
+  connect_options soon;
+  soon.endpoint.connect_timeout = std::chrono::seconds(5);
+  connect_operation connecting = on.client().connect(on.reach(*listening), soon).start();
+  next_operation coming = listening->next().start();
+  while (!coming.done() && !connecting.done()) co_await yield();
+  if (coming.done()) {
+    result<ConnectionRequest> request = co_await coming.result();
+    auto accepting = request->accept(soon).start();
+    const result<Endpoint> accepted = co_await accepting.result();
+    note("accept", accepted);
+  }
+  const result<Endpoint> connected = co_await connecting.result();
+  note("connect", connected);
+}
+
+// How many failed.
+int judge(const std::vector<attempt>& tried) {
+  int failed = 0;
+  for (const attempt& a : tried) {
+    if (a.why.code() == errc::ok) continue;
+    CAPTURE(a.what);
+    CAPTURE(a.why.describe());
+    CHECK(a.why.first_cause().code() == errc::no_memory);
+    CHECK(has(a.why.describe(), "ulimit -n"));
+    ++failed;
+  }
+  return failed;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "whatever finds no file descriptor left says so, and how to have more; with enough it goes "
+    "well [verbs]" *
+    only_on(transport::kind::verbs, "it takes a device")) {
+  constexpr std::size_t most = 40;  // descriptors that a stage and a connection take, and more
+  {
+    const stage first({}, transport::kind::verbs);
+  }  // librdmacm keeps the devices it has found open
+  int failed = 0;
+  std::string why;
+  for (std::size_t left = 0; left <= most; ++left) {
+    CAPTURE(left);
+    const soft_limit files(RLIMIT_NOFILE, open_descriptors() - 1 + left);  // counting opens one
+    const errc end = opening(transport::kind::verbs, why);
+    if (end == errc::ok) continue;
+    CAPTURE(why);
+    CHECK(end == errc::no_memory);
+    CHECK(has(why, "ulimit -n"));
+    ++failed;
+  }
+  CHECK(failed > 0);
+  CHECK(failed < static_cast<int>(most));
+  stage s({}, transport::kind::verbs);
+  int refused = 0;
+  int last = 1;
+  for (std::size_t left = 0; left <= most; ++left) {
+    CAPTURE(left);
+    std::vector<attempt> tried;
+    {
+      const soft_limit files(RLIMIT_NOFILE, open_descriptors() - 1 + left);  // counting opens one
+      s.play([](stage& on, std::vector<attempt>* t) -> task<> { return ask_for_all(on, t); },
+             &tried);
+    }
+    last = judge(tried);
+    refused += last;
+  }
+  CHECK(refused > 0);
+  CHECK(last == 0);
+  s.play(session);
+}
+
 TEST_CASE("a session needs no locked memory, and locks none [shm, tcp]") {
   const soft_limit locked(RLIMIT_MEMLOCK, 0);
   for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {

@@ -27,7 +27,7 @@ struct system_call {
   int os_errno;  // what it fails with
 };
 
-constexpr std::array<system_call, 15> all_calls{{{"socket", EMFILE},
+constexpr std::array<system_call, 14> all_calls{{{"socket", EMFILE},
                                                  {"accept4", EMFILE},
                                                  {"epoll_create1", EMFILE},
                                                  {"epoll_ctl", ENOSPC},
@@ -37,7 +37,6 @@ constexpr std::array<system_call, 15> all_calls{{{"socket", EMFILE},
                                                  {"mkdir", ENOSPC},
                                                  {"memfd_create", EMFILE},
                                                  {"fallocate", ENOSPC},
-                                                 {"posix_fallocate", ENOSPC},
                                                  {"mmap", ENOMEM},
                                                  {"open", EMFILE},
                                                  {"open", ENOSPC},
@@ -101,10 +100,6 @@ int memfd_create(const char* name, unsigned flags) noexcept {
 }
 int fallocate(int fd, int mode, off_t at, off_t bytes) {
   return fails("fallocate") ? -1 : raw_int(SYS_fallocate, fd, mode, at, bytes);
-}
-int posix_fallocate(int fd, off_t at, off_t bytes) {
-  if (fails("posix_fallocate")) return errno;
-  return raw(SYS_fallocate, fd, 0, at, bytes) == 0 ? 0 : errno;
 }
 void* mmap(void* at, std::size_t bytes, int rights, int flags, int fd, off_t from) noexcept {
   if (fails("mmap")) return MAP_FAILED;

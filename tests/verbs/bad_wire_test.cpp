@@ -5,10 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cordma/net/messages.hpp>
 #include <cordma/runtime/when_all.hpp>
 
 #include <atomic>
 #include <deque>
+#include <string_view>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -291,6 +293,77 @@ task<> write_through(side* here) {
   CHECK(e.first_cause()->code() == errc::not_connected);
 }
 
+// ---- messages of the protocol: short ones copied, long ones read or written by RMA ----
+
+constexpr int letters = 60;
+
+// What a long one's memory may be used for decides how it travels.
+struct manner {
+  std::string_view name;
+  cordma::access sent;
+  cordma::access received;
+};
+constexpr manner manners[] = {
+    {"read", every_right, every_right},
+    {"written", cordma::access::local_write, every_right},
+    {"piece by piece", cordma::access::local_write, cordma::access::local_write}};
+
+std::size_t letter_length(int i) {
+  constexpr std::size_t longest = 300'000;
+  return i % 3 == 2 ? static_cast<std::size_t>(i) * 7919 % longest + 1
+                    : 1 + static_cast<std::size_t>(i) * 997 % 9000;
+}
+
+task<> post_letters(side* here, Endpoint* e, manner how, std::uint64_t seed) {
+  MemoryRegion out = here->context.allocate(big, how.sent).value();
+  for (int i = 0; i < letters; ++i) {
+    const Slice letter = out.all().first(letter_length(i));
+    fill(letter.bytes(), seed + static_cast<std::uint64_t>(i));
+    co_await e->tag_send(static_cast<std::uint64_t>(i), letter);
+  }
+}
+
+// The next one's receive comes before this one is done: some arrive matched, others wait.
+task<> get_letters(side* here, Endpoint* e, manner how, std::uint64_t seed) {
+  MemoryRegion in = here->context.allocate(2 * big, how.received).value();
+  const auto receive = [&](int i) {
+    const Slice into = in.all().part(static_cast<std::size_t>(i % 2) * big, big);
+    return e->tag_recv(static_cast<std::uint64_t>(i), into);
+  };
+  std::deque<tag_recv_operation> posted;
+  posted.push_back(receive(0).start());
+  for (int i = 0; i < letters; ++i) {
+    if (i + 1 < letters) posted.push_back(receive(i + 1).start());
+    tag_recv_operation& op = posted.front();
+    const TagReceived got = co_await op;
+    CAPTURE(i);
+    CHECK(got.bytes == letter_length(i));
+    const std::size_t at = static_cast<std::size_t>(i % 2) * big;
+    CHECK(filled(in.bytes().subspan(at, got.bytes), seed + static_cast<std::uint64_t>(i)));
+    posted.pop_front();
+  }
+}
+
+task<> correspond(side* here, Messages* messages, manner how, std::string rule) {
+  connect_options o;
+  o.endpoint = patient(20);
+  o.messages = messages;
+  Endpoint e = co_await meet(here, port, o);
+  const std::uint64_t own = on_server() ? of_server : of_client;
+  const std::uint64_t their = on_server() ? of_client : of_server;
+  {
+    const netem wire(rule);
+    co_await when_all(post_letters(here, &e, how, own), get_letters(here, &e, how, their));
+    MESSAGE(how.name, ", ", rule, ": lost ", wire.dropped());
+    CHECK((wire.dropped() > 0 || !rule.starts_with("loss")));
+  }
+  if (on_server()) {
+    co_await await_end(&e);
+  } else {
+    co_await e.close();
+  }
+}
+
 // ---- what Soft-RoCE does with answers that were lost ----
 
 constexpr std::uint64_t in_the_counter = 42;
@@ -420,6 +493,20 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "K9: tagged messages from a byte to 300 KB, both ways at once, over a bad wire: whole, and in "
+    "their order") {
+  for (const std::string rule : {"loss 0.5%", "delay 2ms duplicate 1%"}) {
+    for (const manner& how : manners) {
+      CAPTURE(rule);
+      CAPTURE(how.name);
+      side here;
+      Messages messages(here.worker, {.eager_bytes = 4096});
+      here.worker.run(correspond(&here, &messages, how, rule));
+    }
+  }
+}
+
+TEST_CASE(
     "M5: with a read depth of 1 the device has one read on the wire at a time, with 16 sixteen") {
   for (const std::uint32_t depth : {1U, 16U}) {
     CAPTURE(depth);
@@ -432,8 +519,7 @@ TEST_CASE(
 // were a send, and nothing is copied.
 TEST_CASE(
     "K9: on Soft-RoCE an atomic behind a message may end well without its old value, once packets "
-    "are "
-    "lost; a read brings its bytes") {
+    "are lost; a read brings its bytes") {
   side here;
   here.worker.run(lose_answers(&here));
 }

@@ -267,7 +267,64 @@ task<> live_through(side* here, asking what, link_of whose, by way, std::string 
   co_await compare_notes(&o, &again);
 }
 
+// ---- and the link stays up, but takes shorter packets ----
+
+// As long as it lives.
+class shorter_packets {
+ public:
+  shorter_packets() {
+    shell("cat /sys/class/net/$RDMA_NETDEV/mtu > /tmp/mtu");
+    shell("ip link set $RDMA_NETDEV mtu 1500");
+  }
+  shorter_packets(const shorter_packets&) = delete;
+  shorter_packets& operator=(const shorter_packets&) = delete;
+  ~shorter_packets() { shell("ip link set $RDMA_NETDEV mtu $(cat /tmp/mtu)"); }
+};
+
+std::string property_of(const Endpoint& e, std::string_view name) {
+  for (const transport::property& p : e.properties()) {
+    if (p.name == name) return std::string(p.value);
+  }
+  return "none";
+}
+
+task<> swap_much(side* here, by way, std::string name, std::string packets) {
+  constexpr std::size_t much = 65536;
+  Endpoint e = co_await connected(here, way, std::move(name), patient(10));
+  CHECK(property_of(e, "path_mtu") == packets);
+  MemoryRegion memory = here->memory(2 * much);
+  fill(memory.bytes().first(much), on_server() ? of_server : 0);
+  co_await swap(&e, memory.all().first(much), memory.all().part(much, much));
+  CHECK(filled(memory.bytes().subspan(much), on_server() ? 0 : of_server));
+  if (on_server()) {
+    co_await await_end(&e);
+  } else {
+    co_await e.close();
+  }
+}
+
+task<> in_both_ways(side* here, std::string name, std::string packets) {
+  co_await swap_much(here, by::rdma_cm, name, packets);
+  co_await swap_much(here, by::descriptors, name, packets);
+}
+
 }  // namespace
+
+// Of which side it is makes a difference to rdma_cm: it takes the client's for that of the path.
+TEST_CASE(
+    "I1: a connection is made for the packets that the ports take then, not when the Contexts were "
+    "made") {
+  side here;
+  here.worker.run(in_both_ways(&here, "mtu-0", "4096"));
+  for (const bool of_the_server : {true, false}) {
+    std::optional<shorter_packets> wire;
+    if (on_server() == of_the_server) wire.emplace();
+    const std::string whose = of_the_server ? "server" : "client";
+    meet_at("shorter-" + whose);
+    here.worker.run(in_both_ways(&here, "mtu-" + whose, "1024"));
+    meet_at("over-" + whose);
+  }
+}
 
 TEST_CASE(
     "K9: the link of who answers goes down and comes back under atomics: all wait, and arrive") {

@@ -46,14 +46,16 @@ struct pair_of_hosts {
   Worker server;
 };
 
-task<wire> join(pair_of_hosts* h, endpoint_options options) {
+task<wire> join(pair_of_hosts* h, endpoint_options of_client, endpoint_options of_server) {
   Listener listener = h->server.listen(own_host() + ":0").value();
   connect_options to;
-  to.endpoint = options;
+  to.endpoint = of_client;
+  connect_options from;
+  from.endpoint = of_server;
   const std::string where = own_host() + ":" + std::to_string(listener.bound().port);
   connect_operation connecting = h->client.connect(where, to).start();
   ConnectionRequest request = co_await listener.next();
-  Endpoint server = co_await request.accept(to);
+  Endpoint server = co_await request.accept(from);
   Endpoint client = co_await connecting;
   co_return wire(std::move(client), std::move(server));
 }
@@ -81,7 +83,7 @@ TEST_CASE("I1: settings reach the queue pair and can be read back") {
   o.recv_depth = 200;
   o.relaxed_ordering = true;
   pair_of_hosts h(o, o);
-  const wire w = cordma::run(h.loop, join(&h, endpoint_options()));
+  const wire w = cordma::run(h.loop, join(&h, {}, {}));
   for (const Endpoint* e : {&w.client, &w.server}) {
     CHECK(property_of(*e, "device") == "rxe0");
     CHECK(property_of(*e, "gid_index") == "1");
@@ -217,7 +219,7 @@ TEST_CASE("I1: path MTUs that differ are negotiated to the smaller one, and data
   for (const bool client_is_small : {true, false}) {
     CAPTURE(client_is_small);
     pair_of_hosts h(client_is_small ? small : large, client_is_small ? large : small);
-    wire w = cordma::run(h.loop, join(&h, endpoint_options()));
+    wire w = cordma::run(h.loop, join(&h, {}, {}));
     CHECK(property_of(w.client, "path_mtu") == "256");
     CHECK(property_of(w.server, "path_mtu") == "256");
     MemoryRegion out = h.client_context.allocate(5000).value();
@@ -239,9 +241,15 @@ TEST_CASE("I1: read depths that differ are negotiated to the smaller one") {
   pair_of_hosts h({}, {});
   endpoint_options few;
   few.read_depth = 2;
-  const wire w = cordma::run(h.loop, join(&h, few));
-  CHECK(w.client.actual().read_depth == 2);
-  CHECK(w.server.actual().read_depth == 2);
+  endpoint_options more;
+  more.read_depth = 5;
+  for (const bool client_has_few : {true, false}) {
+    CAPTURE(client_has_few);
+    const wire w =
+        cordma::run(h.loop, join(&h, client_has_few ? few : more, client_has_few ? more : few));
+    CHECK(w.client.actual().read_depth == 2);
+    CHECK(w.server.actual().read_depth == 2);
+  }
 }
 
 TEST_CASE(
@@ -261,6 +269,8 @@ TEST_CASE(
   refuses(o, errc::not_supported, "rxe0 has no active port 7");
   o = {};
   o.device = "rxe0:x";
+  refuses(o, errc::invalid_value, "device:port");
+  o.device = ":1";
   refuses(o, errc::invalid_value, "device:port");
   o = {};
   o.mtu = 1500;

@@ -59,9 +59,7 @@ context_options side::only_verbs(transport::verbs_options verbs) {
   return o;
 }
 
-task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options) {
-  connect_options o;
-  o.endpoint = options;
+task<Endpoint> meet(side* here, std::uint16_t port, connect_options o) {
   // A request that is lost is sent again after four seconds.
   o.endpoint.connect_timeout = std::chrono::seconds(30);
   const std::string at = ":" + std::to_string(port);

@@ -46,7 +46,12 @@ struct side {
 };
 
 // The connection of both; the server listens on `port`.
-[[nodiscard]] task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options);
+[[nodiscard]] task<Endpoint> meet(side* here, std::uint16_t port, connect_options options);
+[[nodiscard]] inline task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options) {
+  connect_options o;
+  o.endpoint = options;
+  return meet(here, port, o);
+}
 // This host's link, for a second.
 [[nodiscard]] task<> go_down_and_up();
 // Each side sends so many bytes at the front of `out`, and gets as many into `in`.

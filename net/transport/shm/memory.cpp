@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cordma/net/transport/reserve_file.hpp>
 #include <cordma/net/transport/shm/memory.hpp>
 #include <cstdio>
 #include <string>
@@ -47,11 +48,8 @@ result<unique_fd> create_shared(const char* name, std::size_t bytes) {
   }
   unique_fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return no_room(errno, name, bytes);
-  int r = 0;
-  do {
-    r = ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes));
-  } while (r != 0 && errno == EINTR);
-  if (r != 0) return no_room(errno, name, bytes);
+  const int no_space = reserve_file(fd.get(), bytes);
+  if (no_space != 0) return no_room(no_space, name, bytes);
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return failure::from_os(errno, std::string("sealing ") + name);
   }

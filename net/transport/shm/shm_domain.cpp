@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cordma/net/transport/reserve_file.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
@@ -56,19 +57,15 @@ result<memory_keys> shm_domain::register_memory(const memory_range& range) {
   memory_range kept = range;
   if (range.shared_fd >= 0 && range.length != 0) {
     // Peers map it: its pages must be there, and must stay.
-    int r = 0;
-    do {
-      r = ::fallocate(range.shared_fd, 0, 0, static_cast<off_t>(range.length));
-    } while (r != 0 && errno == EINTR);
-    if (r != 0 && (errno == ENOSPC || errno == ENOMEM)) {
+    const int failed = reserve_file(range.shared_fd, range.length);
+    if (failed == ENOSPC || failed == ENOMEM) {
       return failure(errc::no_memory, "no memory for " + std::to_string(range.length) +
                                           " bytes of shared memory: free some, or raise the "
                                           "memory limit")
-          .with_errno(errno);
+          .with_errno(failed);
     }
-    const bool sealed = ::fcntl(range.shared_fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0;
-    const bool safe = is_safe_to_map(range.shared_fd, range.length);
-    if (r != 0 || (!sealed && !safe) || !safe) kept.shared_fd = -1;
+    static_cast<void>(::fcntl(range.shared_fd, F_ADD_SEALS, F_SEAL_SHRINK));
+    if (failed != 0 || !is_safe_to_map(range.shared_fd, range.length)) kept.shared_fd = -1;
   }
   const result<memory_keys> keys = regions_.add(kept);
   if (keys) {

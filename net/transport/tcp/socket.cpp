@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cordma/net/transport/shortage.hpp>
 #include <cordma/net/transport/tcp/socket.hpp>
 #include <cstring>
 #include <memory>
@@ -90,6 +91,8 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
   const char* const host = where.host.empty() ? nullptr : where.host.c_str();
   const int code = getaddrinfo(host, port.c_str(), &hints, &found);
   if (code != 0) {
+    const int files = reason_behind(0);
+    if (files != 0) return failure::from_os(files, {"looking up the host \"", where.host, "\""});
     const char* const reason = code == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(code);
     return failure{errc::unreachable, "the host name \"" + where.host + "\" is not known here (" +
                                           reason + "): check its spelling, or give an IP address"};

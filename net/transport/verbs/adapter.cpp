@@ -1,5 +1,6 @@
 #include <cordma/net/transport/verbs/adapter.hpp>
 
+#include <cordma/net/transport/shortage.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
 
@@ -21,6 +22,13 @@ constexpr int most_ready = 8;
 
 void make_nonblocking(int fd) noexcept { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
+// The hint is for what `ulimit -n` does not explain.
+failure without(int code, const std::string& what, const char* hint) {
+  const failure why = failure::from_os(reason_behind(code), what);
+  if (why.code() == errc::no_memory) return why;
+  return failure::from_os(code, what + " (" + hint + ")");
+}
+
 }  // namespace
 
 verbs_adapter::verbs_adapter(std::shared_ptr<verbs_domain> owner, reactor& home)
@@ -30,18 +38,17 @@ result<void> verbs_adapter::prepare() {
   epoll_ = unique_fd(::epoll_create1(EPOLL_CLOEXEC));
   told_fd_ = unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !told_fd_) {
-    return failure::from_os(errno, "opening a verbs adapter (raise the limit with ulimit -n)");
+    return failure::from_os(errno, "opening a verbs adapter");
   }
   channel_.reset(ibv_create_comp_channel(owner_->context()));
   if (channel_ == nullptr) {
-    return failure::from_os(errno, "making a completion channel on " + owner_->hardware().name +
-                                       " (is it still here? see cordma-info --devices)");
+    return without(errno, "making a completion channel on " + owner_->hardware().name,
+                   "is it still here? see cordma-info --devices");
   }
   make_nonblocking(channel_->fd);
   cm_.reset(rdma_create_event_channel());
   if (cm_ == nullptr) {
-    return failure::from_os(errno,
-                            "opening /dev/infiniband/rdma_cm (is the module rdma_ucm loaded?)");
+    return without(errno, "opening /dev/infiniband/rdma_cm", "is the module rdma_ucm loaded?");
   }
   make_nonblocking(cm_->fd);
   const int device_fd = owner_->reads_async_events() ? owner_->context()->async_fd : -1;

@@ -1,6 +1,7 @@
 // The adapter's side of rdma_cm: listening, connecting, answering.
 #include <cordma/net/transport/verbs/adapter.hpp>
 
+#include <cordma/net/transport/shortage.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/pair.hpp>
 
@@ -57,7 +58,8 @@ bool can_bind(rdma_event_channel* cm, socket_address at) noexcept {
   return rdma_bind_addr(raw, at.get()) == 0;
 }
 
-failure cannot_listen(int code, const address& where) {
+failure cannot_listen(int told, const address& where) {
+  const int code = reason_behind(told);
   switch (code) {
     case EADDRINUSE:
       return failure{errc::in_use,
@@ -83,6 +85,8 @@ result<std::vector<socket_address>> resolve(const address& a, bool passive) {
   const int code =
       getaddrinfo(a.host.empty() ? nullptr : a.host.c_str(), port.c_str(), &hints, &found);
   if (code != 0) {
+    const int files = reason_behind(0);
+    if (files != 0) return failure::from_os(files, "looking up the host \"" + a.host + "\"");
     return failure{errc::unreachable,
                    "the host \"" + a.host + "\" is not known: " + gai_strerror(code)};
   }
@@ -95,6 +99,15 @@ result<std::vector<socket_address>> resolve(const address& a, bool passive) {
   }
   freeaddrinfo(found);
   return all;
+}
+
+failure no_device_leads_to(const std::string& peer, int told) {
+  const int code = reason_behind(told);
+  const failure why = failure::from_os(code, "connecting to " + peer);
+  if (why.code() == errc::no_memory) return why;
+  return failure{errc::unreachable,
+                 "no RDMA device leads to " + peer + " (" + std::strerror(code) + ")"}
+      .with_errno(code);
 }
 
 std::string host_of(const sockaddr* a) {
@@ -161,9 +174,7 @@ result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& dom
   socket_address target = to;
   if (rdma_resolve_addr(raw, from.length != 0 ? from.get() : nullptr, target.get(),
                         to_milliseconds(patience)) != 0) {
-    return failure{errc::unreachable, "no RDMA device leads to " + to_text(to.get()) + " (" +
-                                          std::strerror(errno) + ")"}
-        .with_errno(errno);
+    return no_device_leads_to(to_text(to.get()), errno);
   }
   return id;
 }
@@ -171,6 +182,7 @@ result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& dom
 result<void> resolve_route(rdma_cm_id* id, const verbs_domain& domain, const std::string& peer,
                            duration patience) {
   const device& own = domain.hardware();
+  if (id->verbs == nullptr && reason_behind(0) != 0) return no_device_leads_to(peer, ENODEV);
   if (!leads_by(id, own)) {
     const std::string over =
         id->verbs != nullptr ? ibv_get_device_name(id->verbs->device) : "no device";
@@ -179,10 +191,7 @@ result<void> resolve_route(rdma_cm_id* id, const verbs_domain& domain, const std
                                           " (verbs.device)"};
   }
   if (rdma_resolve_route(id, to_milliseconds(patience)) == 0) return {};
-  const int code = errno;
-  return failure{errc::unreachable,
-                 "no RDMA device leads to " + peer + " (" + std::strerror(code) + ")"}
-      .with_errno(code);
+  return no_device_leads_to(peer, errno);
 }
 
 bool leads_by(const rdma_cm_id* id, const device& own) noexcept {

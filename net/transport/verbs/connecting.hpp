@@ -92,6 +92,8 @@ struct socket_address {
 [[nodiscard]] std::string host_of(const sockaddr* a);
 [[nodiscard]] std::string to_text(const sockaddr* a);
 [[nodiscard]] std::uint16_t port_of(const sockaddr* a) noexcept;
+// unreachable, or no_memory where it is descriptors that are missing.
+[[nodiscard]] failure no_device_leads_to(const std::string& peer, int told);
 // Asks rdma_cm for the device and the path that lead there, from the GID that the settings name; what it
 // finds it tells with this token. unreachable.
 [[nodiscard]] result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& domain,

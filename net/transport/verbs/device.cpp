@@ -1,5 +1,6 @@
 #include <cordma/net/transport/verbs/device.hpp>
 
+#include <cordma/net/transport/shortage.hpp>
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
 #include <cordma/net/transport/verbs/window.hpp>
@@ -39,7 +40,7 @@ result<filter> parse_filter(const std::string& text) {
   const char* const first = text.data() + colon + 1;
   const char* const last = text.data() + text.size();
   const auto [end, status] = std::from_chars(first, last, f.port);
-  if (status != std::errc{} || end != last || f.port == 0 || f.port > 255) {
+  if (f.name.empty() || status != std::errc{} || end != last || f.port == 0 || f.port > 255) {
     return failure{errc::invalid_value,
                    "verbs.device \"" + text + "\": write a device, or device:port as in mlx5_0:1"};
   }
@@ -86,7 +87,9 @@ result<void> find_pkey(device& d, std::uint16_t wanted) {
   constexpr std::uint16_t membership = 0x8000;  // full or limited: either will do
   for (int i = 0; i < d.port_attributes.pkey_tbl_len; ++i) {
     __be16 value = 0;
-    if (ibv_query_pkey(d.context.get(), d.port, i, &value) != 0) continue;
+    if (ibv_query_pkey(d.context.get(), d.port, i, &value) != 0) {
+      return failure::from_os(reason_behind(errno), "reading the partitions of " + d.name);
+    }
     if (((ntohs(value) ^ wanted) & ~membership & 0xFFFF) != 0) continue;
     d.pkey_index = static_cast<std::uint16_t>(i);
     d.pkey = ntohs(value);
@@ -141,6 +144,12 @@ int rank(const ibv_gid_entry& e, const gid_bytes* like) noexcept {
 }
 
 }  // namespace
+
+std::uint8_t active_mtu(const device& d) noexcept {
+  ibv_port_attr now{};
+  const bool known = ibv_query_port(d.context.get(), d.port, &now) == 0;
+  return static_cast<std::uint8_t>(known ? now.active_mtu : d.port_attributes.active_mtu);
+}
 
 owned<ibv_mr> register_bytes(ibv_pd* pd, void* at, std::size_t bytes, unsigned flags) {
   // The call that knows optional flags and leaves out those that the kernel does not.
@@ -225,7 +234,9 @@ result<bool> try_device(device& d, ibv_device* on, const filter& wanted,
   if (!wanted.name.empty() && wanted.name != d.name) return false;
   d.context.reset(ibv_open_device(on));
   if (d.context == nullptr) {
-    tried += "; " + d.name + " cannot be opened: " + std::strerror(errno);
+    const failure why = failure::from_os(reason_behind(errno), d.name + " cannot be opened");
+    if (why.code() == errc::no_memory) return why;
+    tried += "; " + why.message();
     return false;
   }
   return fill_in(d, wanted, options, tried);
@@ -262,6 +273,8 @@ result<std::vector<device>> open_devices(const verbs_options& options) {
   }
   const device_list list;
   if (list.count == 0) {
+    const int code = reason_behind(ENODEV);
+    if (code != ENODEV) return failure::from_os(code, "looking for RDMA devices");
     return failure{
         errc::not_supported,
         "no RDMA device is here: load its driver, or make a Soft-RoCE one with `rdma link "

@@ -33,7 +33,7 @@ result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
 hello verbs_pair::greeting(hello_kind kind) const {
   const verbs_domain& domain = home_.owner();
   const verbs_options& options = domain.options();
-  const auto active = static_cast<std::uint8_t>(domain.hardware().port_attributes.active_mtu);
+  const std::uint8_t active = active_mtu(domain.hardware());
   control_port* const control = home_.control();
   return {
       .kind = kind,
@@ -105,9 +105,7 @@ void verbs_pair::follow(const cm_news& news) {
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
       if (phase_ != phase::resolving) return;
-      return next_or_fail(failure{errc::unreachable, "no RDMA device leads to " + peer_ + " (" +
-                                                         std::strerror(-news.status) + ")"}
-                              .with_errno(-news.status));
+      return next_or_fail(no_device_leads_to(peer_, -news.status));
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
       if (phase_ == phase::requesting) on_response(news);
       return;

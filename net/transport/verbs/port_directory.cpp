@@ -114,7 +114,7 @@ void port_directory::follow(lookup& l, const cm_news& news) {
     }
     case RDMA_CM_EVENT_UNREACHABLE: return on_unreachable(l, news.status);
     case RDMA_CM_EVENT_ADDR_ERROR:
-    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR: return next_or_fail(l, no_device_leads_to(l.to, -news.status));
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
       return next_or_fail(l, failure{errc::unreachable, "no RDMA device leads to " + l.to + " (" +

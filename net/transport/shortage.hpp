@@ -1,0 +1,26 @@
+// Libraries that open files where it does not show.
+#pragma once
+
+#include <cordma/runtime/unique_fd.hpp>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+
+#include <sys/eventfd.h>
+
+namespace cordma::transport {
+
+// Why something of theirs failed. libibverbs, librdmacm and the resolver of names tell of a device or a host that they
+// did not find where they could not open a file: EMFILE or ENFILE if hardly one can be opened, else `code`.
+[[nodiscard]] inline int reason_behind(int code) noexcept {
+  constexpr std::size_t opened_at_once = 4;
+  std::array<unique_fd, opened_at_once> tried;
+  for (unique_fd& fd : tried) {
+    fd = unique_fd(::eventfd(0, EFD_CLOEXEC));
+    if (!fd && (errno == EMFILE || errno == ENFILE)) return errno;
+  }
+  return code;
+}
+
+}  // namespace cordma::transport
