@@ -7,6 +7,8 @@
 #include <cordma/net/detail/message_core.hpp>
 #include <cordma/net/detail/stream_core.hpp>
 #include <cordma/net/protocol/frame.hpp>
+#include <cordma/net/protocol/request.hpp>
+#include <cordma/net/requests.hpp>
 #include <cordma/net/stream.hpp>
 #include <cordma/net/transport/little_endian.hpp>
 #include <cordma/runtime/scope.hpp>
@@ -504,4 +506,100 @@ TEST_CASE("what a peer gives no credit for waits, can be canceled, and keeps nob
     w.client.abort();
     co_await all.join();
   });
+}
+
+namespace {
+
+using protocol::request_header;
+using protocol::request_kind;
+
+// As an active message of the id that requests have.
+task<> say_request(rogue* r, request_header h, std::uint16_t given = credits) {
+  h.given = credits;  // as many requests as it may have, too
+  std::vector<std::byte> body(protocol::bytes_of(h));
+  protocol::encode(h, body);
+  const protocol::am_word word{.id = protocol::request_id_of_messages,
+                               .header = static_cast<std::uint16_t>(body.size())};
+  co_await say(r, {.kind = frame_kind::am_eager, .given = given, .word = protocol::to_word(word)},
+               body);
+}
+
+std::vector<request_header> requests_heard(const rogue& r, request_kind what) {
+  std::vector<request_header> all;
+  for (const heard_frame& f : r.heard) {
+    if (f.head.kind != frame_kind::am_eager) continue;
+    const std::size_t bytes = protocol::am_of(f.head.word).header;
+    const request_header h = protocol::decode_request(std::span(f.body).first(bytes)).value();
+    if (h.kind == what) all.push_back(h);
+  }
+  return all;
+}
+
+task<> until_asked(rogue* r, request_kind what, std::size_t count) {
+  while (requests_heard(*r, what).size() < count &&
+         r->endpoint->state() == endpoint_state::connected) {
+    co_await moment(*r->on);
+  }
+}
+
+// Two calls are on their way, and no credit is left to withdraw them with.
+task<> miss_deadlines(stage& on, bool relents) {
+  constexpr std::uint16_t method = 9;
+  victim v(on);
+  Requests asks(v.messages, {.window = 3});
+  wire good = co_await connect_messages(on, v.good, v.messages);
+  wire w = co_await connect_rogue(on, &v.messages);
+  rogue r(on, w.client);
+  task_context& me = co_await this_task();
+  scope all(me);
+  all.spawn(hear_all(&r));
+  co_await say_hello(&r);
+  co_await say_request(&r, {.kind = request_kind::hello});
+  const Slice question = v.closed.all().first(8);
+  const call_options soon{.timeout = std::chrono::milliseconds(20)};
+  call_operation no_room = asks.call(w.server, method, question, v.into, soon).start();
+  call_operation writable = asks.call(w.server, method, question, v.open, soon).start();
+  co_await until_asked(&r, request_kind::request, 2);
+  co_await w.server.tag_send(unwanted, question);  // the last credit: their hello had the first
+  const result<Response> in_time = co_await no_room.result();
+  CHECK(in_time.code() == errc::timed_out);
+  co_await sleep_for(std::chrono::milliseconds(100));
+  const request_header second = requests_heard(r, request_kind::request).at(1);
+  const bool may_be_written = (second.flags & protocol::request_flag::writable) != 0;
+  CHECK(writable.done() == !may_be_written);
+  CHECK(requests_heard(r, request_kind::cancel).empty());
+  CHECK(w.server.state() == endpoint_state::connected);
+  co_await talk(&v, &good);
+  if (relents) {
+    constexpr std::uint16_t two_more = credits + 2;
+    co_await say(&r, {.kind = frame_kind::given, .given = two_more});
+    co_await until_asked(&r, request_kind::cancel, 2);
+    for (const request_header& asked : requests_heard(r, request_kind::request)) {
+      request_header answer{.kind = request_kind::response, .id = asked.id};
+      answer.outcome = protocol::request_outcome::canceled;
+      co_await say_request(&r, answer, two_more);
+    }
+    const result<Response> end = co_await writable.result();
+    CHECK(end.code() == errc::timed_out);
+    CHECK(w.server.state() == endpoint_state::connected);
+  } else {
+    w.server.abort();
+    const result<Response> end = co_await writable.result();
+    CHECK(end.code() == (may_be_written ? errc::connection_reset : errc::timed_out));
+  }
+  w.client.abort();
+  co_await all.join();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "O4: a call whose peer gives no credit ends at its deadline; where the peer may write to its "
+    "room, with the peer's "
+    "word or the connection") {
+  for (const bool relents : {true, false}) {
+    CAPTURE(relents);
+    stage s;
+    s.play([](stage& on, bool yields) -> task<> { return miss_deadlines(on, yields); }, relents);
+  }
 }
