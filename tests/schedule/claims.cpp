@@ -19,11 +19,16 @@ void check_same(world& w, const TagReceived& seen, std::uint64_t tag, std::uint6
   }
 }
 
+void check_short(world& w, const TaggedMessage& m, bool ordered, const host_at& at) {
+  if (m.data().size() != m.size()) return w.wrong("a claimed message that is not whole");
+  check_arrival(w, m.data(), m.size(), false, ordered, at);
+}
+
 task<> read_claimed(world* w, host_at* at, TaggedMessage* m, const MemoryRegion* room,
                     bool ordered) {
   const bool is_short = !m->data().empty();
   if (is_short && w->chance.below(2) == 0) {
-    co_return check_arrival(*w, m->data(), m->size(), false, ordered, *at);
+    co_return check_short(*w, *m, ordered, *at);
   }
   const std::uint64_t size = m->size();
   const Slice into = room->all().first(w->chance.below(20) == 0 ? 16 : w->longest);
@@ -40,7 +45,7 @@ task<> read_claimed(world* w, host_at* at, TaggedMessage* m, const MemoryRegion*
 }
 
 void drop(world& w, const host_at& at, const TaggedMessage& m) {
-  if (!m.data().empty()) return check_arrival(w, m.data(), m.size(), false, at.one_by_one, at);
+  if (!m.data().empty()) return check_short(w, m, at.one_by_one, at);
   const auto here = std::ranges::find_if(w.flows, [&m](const flow* f) {
     return f->of != nullptr && f->in != nullptr && f->in == m.from();
   });
