@@ -63,6 +63,15 @@ std::map<std::uint32_t, queue_pair*>& ports() {
 
 std::uint32_t last_number = 0;
 
+// Of 127.0.0.1.
+ibv_gid own_gid() {
+  ibv_gid gid{};
+  gid.raw[10] = gid.raw[11] = 0xFF;
+  gid.raw[12] = 127;
+  gid.raw[15] = 1;
+  return gid;
+}
+
 void deliver(const ibv_qp& from, const ibv_send_wr& wr) {
   const auto to = ports().find(wr.wr.ud.remote_qpn);
   if (to == ports().end()) return;
@@ -72,10 +81,14 @@ void deliver(const ibv_qp& from, const ibv_send_wr& wr) {
   const ibv_sge& into = port.receives[place];
   const ibv_sge& what = *wr.sg_list;
   if (into.length < header_bytes + what.length) return;
-  std::memcpy(
-      reinterpret_cast<void*>(into.addr + header_bytes),  // NOLINT(performance-no-int-to-ptr)
-      reinterpret_cast<const void*>(what.addr),           // NOLINT(performance-no-int-to-ptr)
-      what.length);
+  auto* const header =
+      reinterpret_cast<std::uint8_t*>(into.addr);  // NOLINT(performance-no-int-to-ptr)
+  std::memset(header, 0, header_bytes);
+  header[0] = 0x60;  // as IPv6 has it, with the sender's GID
+  std::memcpy(header + 8, own_gid().raw, sizeof own_gid().raw);
+  std::memcpy(header + header_bytes,
+              reinterpret_cast<const void*>(what.addr),  // NOLINT(performance-no-int-to-ptr)
+              what.length);
   completion_queue& q = of(port.native.recv_cq);
   q.complete(port.receive_ids[place], IBV_WC_RECV,
              static_cast<std::uint32_t>(header_bytes) + what.length, port.native);
@@ -173,9 +186,7 @@ ssize_t _ibv_query_gid_table(  // NOLINT(bugprone-reserved-identifier)
   *entries = ibv_gid_entry{};
   entries->port_num = 1;
   entries->gid_type = IBV_GID_TYPE_ROCE_V2;
-  entries->gid.raw[10] = entries->gid.raw[11] = 0xFF;  // 127.0.0.1
-  entries->gid.raw[12] = 127;
-  entries->gid.raw[15] = 1;
+  entries->gid = own_gid();
   return 1;
 }
 
