@@ -85,15 +85,20 @@ result<void> load_gids(device& d, int wanted) {
 
 result<void> find_pkey(device& d, std::uint16_t wanted) {
   constexpr std::uint16_t membership = 0x8000;  // full or limited: either will do
+  int unreadable = 0;
   for (int i = 0; i < d.port_attributes.pkey_tbl_len; ++i) {
     __be16 value = 0;
     if (ibv_query_pkey(d.context.get(), d.port, i, &value) != 0) {
-      return failure::from_os(reason_behind(errno), "reading the partitions of " + d.name);
+      unreadable = errno;
+      continue;
     }
     if (((ntohs(value) ^ wanted) & ~membership & 0xFFFF) != 0) continue;
     d.pkey_index = static_cast<std::uint16_t>(i);
     d.pkey = ntohs(value);
     return {};
+  }
+  if (unreadable != 0) {
+    return failure::from_os(reason_behind(unreadable), "reading the partitions of " + d.name);
   }
   return failure{errc::not_found, "verbs.pkey " + pkey_text(wanted) + ": port " +
                                       std::to_string(d.port) + " of " + d.name +
