@@ -542,7 +542,7 @@ task<> until_asked(rogue* r, request_kind what, std::size_t count) {
   }
 }
 
-// Two calls are on their way, and no credit is left to withdraw them with.
+// Two calls are on their way, and no credit is left to withdraw them with: their hello and a call had the others.
 task<> miss_deadlines(stage& on, bool relents) {
   constexpr std::uint16_t method = 9;
   victim v(on);
@@ -556,16 +556,24 @@ task<> miss_deadlines(stage& on, bool relents) {
   co_await say_hello(&r);
   co_await say_request(&r, {.kind = request_kind::hello});
   const Slice question = v.closed.all().first(8);
+  // Once one is answered, nothing keeps the next ones: they are on their way before their deadline can pass.
+  call_operation unserved = asks.call(w.server, method, question).start();
+  co_await until_asked(&r, request_kind::request, 1);
+  request_header answer{.kind = request_kind::response,
+                        .outcome = protocol::request_outcome::no_handler};
+  answer.id = requests_heard(r, request_kind::request).front().id;
+  co_await say_request(&r, answer);
+  const result<Response> by_nobody = co_await unserved.result();
+  CHECK(by_nobody.code() == errc::not_found);
   const call_options soon{.timeout = std::chrono::milliseconds(20)};
   call_operation no_room = asks.call(w.server, method, question, v.into, soon).start();
   call_operation writable = asks.call(w.server, method, question, v.open, soon).start();
-  co_await until_asked(&r, request_kind::request, 2);
-  co_await w.server.tag_send(unwanted, question);  // the last credit: their hello had the first
+  co_await until_asked(&r, request_kind::request, 3);
   const result<Response> in_time = co_await no_room.result();
   CHECK(in_time.code() == errc::timed_out);
   co_await sleep_for(std::chrono::milliseconds(100));
-  const request_header second = requests_heard(r, request_kind::request).at(1);
-  const bool may_be_written = (second.flags & protocol::request_flag::writable) != 0;
+  const request_header last = requests_heard(r, request_kind::request).at(2);
+  const bool may_be_written = (last.flags & protocol::request_flag::writable) != 0;
   CHECK(writable.done() == !may_be_written);
   CHECK(requests_heard(r, request_kind::cancel).empty());
   CHECK(w.server.state() == endpoint_state::connected);
@@ -575,9 +583,11 @@ task<> miss_deadlines(stage& on, bool relents) {
     co_await say(&r, {.kind = frame_kind::given, .given = two_more});
     co_await until_asked(&r, request_kind::cancel, 2);
     for (const request_header& asked : requests_heard(r, request_kind::request)) {
-      request_header answer{.kind = request_kind::response, .id = asked.id};
-      answer.outcome = protocol::request_outcome::canceled;
-      co_await say_request(&r, answer, two_more);
+      if (asked.id == answer.id) continue;
+      request_header word{.kind = request_kind::response,
+                          .outcome = protocol::request_outcome::canceled};
+      word.id = asked.id;
+      co_await say_request(&r, word, two_more);
     }
     const result<Response> end = co_await writable.result();
     CHECK(end.code() == errc::timed_out);
