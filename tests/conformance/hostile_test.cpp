@@ -480,32 +480,55 @@ TEST_CASE(
   s.play([](stage& on) -> task<> { co_await be_offered_too_much(on); });
 }
 
+namespace {
+
+// Honest and rogue beside each other; the rogue has greeted and hears.
+struct encounter {
+  victim* v;
+  wire* good;
+  wire* w;
+  rogue* r;
+};
+
+// `act` is a function or a lambda without captures.
+template <class Act, class... Args>
+task<> beside_rogue(stage& on, Act act, Args... args) {
+  victim v(on);
+  wire good = co_await connect_messages(on, v.good, v.messages);
+  wire w = co_await connect_rogue(on, &v.messages);
+  rogue r(on, w.client);
+  task_context& me = co_await this_task();
+  scope all(me);
+  all.spawn(hear_all(&r));
+  co_await say_hello(&r);
+  const encounter met{&v, &good, &w, &r};
+  co_await act(&met, args...);
+  w.client.abort();
+  co_await all.join();
+}
+
+// Of which four can go.
+task<> send_a_thousand(const encounter* met) {
+  victim& v = *met->v;
+  std::vector<message_send_operation> sends;
+  sends.reserve(1000);
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    sends.push_back(met->w->server.tag_send(i, v.open.all().first(8)));
+    sends.back().start();
+  }
+  co_await talk(&v, met->good);
+  for (std::uint64_t i = 0; i < sends.size(); ++i) {
+    if (i >= credits) sends[i].cancel();
+    const result<void> end = co_await sends[i].result();
+    CHECK(end.code() == (i < credits ? errc::ok : errc::canceled));
+  }
+}
+
+}  // namespace
+
 TEST_CASE("what a peer gives no credit for waits, can be canceled, and keeps nobody else waiting") {
   stage s;
-  s.play([](stage& on) -> task<> {
-    victim v(on);
-    wire good = co_await connect_messages(on, v.good, v.messages);
-    wire w = co_await connect_rogue(on, &v.messages);
-    rogue r(on, w.client);
-    task_context& me = co_await this_task();
-    scope all(me);
-    all.spawn(hear_all(&r));
-    co_await say_hello(&r);
-    std::vector<message_send_operation> sends;
-    sends.reserve(1000);
-    for (std::uint64_t i = 0; i < 1000; ++i) {
-      sends.push_back(w.server.tag_send(i, v.open.all().first(8)));
-      sends.back().start();
-    }
-    co_await talk(&v, &good);
-    for (std::uint64_t i = 0; i < sends.size(); ++i) {
-      if (i >= credits) sends[i].cancel();
-      const result<void> end = co_await sends[i].result();
-      CHECK(end.code() == (i < credits ? errc::ok : errc::canceled));
-    }
-    w.client.abort();
-    co_await all.join();
-  });
+  s.play([](stage& on) -> task<> { return beside_rogue(on, send_a_thousand); });
 }
 
 namespace {
@@ -543,21 +566,16 @@ task<> until_asked(rogue* r, request_kind what, std::size_t count) {
 }
 
 // Two calls are on their way, and no credit is left to withdraw them with: their hello and a call had the others.
-task<> miss_deadlines(stage& on, bool relents) {
+task<> miss_deadlines(const encounter* met, bool relents) {
   constexpr std::uint16_t method = 9;
-  victim v(on);
+  victim& v = *met->v;
+  rogue& r = *met->r;
+  Endpoint& to_rogue = met->w->server;
   Requests asks(v.messages, {.window = 3});
-  wire good = co_await connect_messages(on, v.good, v.messages);
-  wire w = co_await connect_rogue(on, &v.messages);
-  rogue r(on, w.client);
-  task_context& me = co_await this_task();
-  scope all(me);
-  all.spawn(hear_all(&r));
-  co_await say_hello(&r);
   co_await say_request(&r, {.kind = request_kind::hello});
   const Slice question = v.closed.all().first(8);
   // Once one is answered, nothing keeps the next ones: they are on their way before their deadline can pass.
-  call_operation unserved = asks.call(w.server, method, question).start();
+  call_operation unserved = asks.call(to_rogue, method, question).start();
   co_await until_asked(&r, request_kind::request, 1);
   request_header answer{.kind = request_kind::response,
                         .outcome = protocol::request_outcome::no_handler};
@@ -566,8 +584,8 @@ task<> miss_deadlines(stage& on, bool relents) {
   const result<Response> by_nobody = co_await unserved.result();
   CHECK(by_nobody.code() == errc::not_found);
   const call_options soon{.timeout = std::chrono::milliseconds(20)};
-  call_operation no_room = asks.call(w.server, method, question, v.into, soon).start();
-  call_operation writable = asks.call(w.server, method, question, v.open, soon).start();
+  call_operation no_room = asks.call(to_rogue, method, question, v.into, soon).start();
+  call_operation writable = asks.call(to_rogue, method, question, v.open, soon).start();
   co_await until_asked(&r, request_kind::request, 3);
   const result<Response> in_time = co_await no_room.result();
   CHECK(in_time.code() == errc::timed_out);
@@ -576,8 +594,8 @@ task<> miss_deadlines(stage& on, bool relents) {
   const bool may_be_written = (last.flags & protocol::request_flag::writable) != 0;
   CHECK(writable.done() == !may_be_written);
   CHECK(requests_heard(r, request_kind::cancel).empty());
-  CHECK(w.server.state() == endpoint_state::connected);
-  co_await talk(&v, &good);
+  CHECK(to_rogue.state() == endpoint_state::connected);
+  co_await talk(&v, met->good);
   if (relents) {
     constexpr std::uint16_t two_more = credits + 2;
     co_await say(&r, {.kind = frame_kind::given, .given = two_more});
@@ -591,25 +609,24 @@ task<> miss_deadlines(stage& on, bool relents) {
     }
     const result<Response> end = co_await writable.result();
     CHECK(end.code() == errc::timed_out);
-    CHECK(w.server.state() == endpoint_state::connected);
+    CHECK(to_rogue.state() == endpoint_state::connected);
   } else {
-    w.server.abort();
+    to_rogue.abort();
     const result<Response> end = co_await writable.result();
     CHECK(end.code() == (may_be_written ? errc::connection_reset : errc::timed_out));
   }
-  w.client.abort();
-  co_await all.join();
 }
 
 }  // namespace
 
 TEST_CASE(
     "O4: a call whose peer gives no credit ends at its deadline; where the peer may write to its "
-    "room, with the peer's "
-    "word or the connection") {
+    "room, with the peer's word or the connection") {
   for (const bool relents : {true, false}) {
     CAPTURE(relents);
     stage s;
-    s.play([](stage& on, bool yields) -> task<> { return miss_deadlines(on, yields); }, relents);
+    s.play(
+        [](stage& on, bool yields) -> task<> { return beside_rogue(on, miss_deadlines, yields); },
+        relents);
   }
 }

@@ -1,5 +1,6 @@
 // Events of the device about queue pairs and completion queues of ours end the connections they are about,
 // and no others. Of queue pairs Soft-RoCE reports none by itself: those are put in where it would.
+#include "property.hpp"
 #include "raw_loop.hpp"
 
 #include <doctest/doctest.h>
@@ -57,11 +58,7 @@ struct two_connections {
     return static_cast<verbs::verbs_adapter&>(*at);
   }
   [[nodiscard]] std::uint32_t number(std::size_t end) const {
-    for (const property& p : ends[end]->properties()) {
-      if (p.name == "pair") return static_cast<std::uint32_t>(std::stoul(p.value));
-    }
-    FAIL("a queue pair has a number");
-    return 0;
+    return static_cast<std::uint32_t>(std::stoul(test::property_of(*ends[end], "pair")));
   }
 };
 

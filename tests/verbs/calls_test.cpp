@@ -1,6 +1,7 @@
 // By which calls requests and completions go: found by asking the device, chosen by a setting, told by each
 // connection; and what becomes of a request that the device refuses.
 #include "own_device.hpp"
+#include "property.hpp"
 
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
@@ -107,14 +108,6 @@ task<wire> join(loop* at, endpoint_options options = {}) {
   to.endpoint = options;
   wire w = co_await connect(at->worker, listener, std::move(address), to, to);
   co_return w;
-}
-
-std::string property_of(const Endpoint& e, std::string_view name) {
-  const std::vector<transport::property> all = e.properties();
-  const auto at =
-      std::ranges::find_if(all, [&](const transport::property& p) { return p.name == name; });
-  REQUIRE(at != all.end());
-  return at->value;
 }
 
 bool device_has(std::string_view name) {

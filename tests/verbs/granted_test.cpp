@@ -1,11 +1,11 @@
 // What the device gave a queue pair can be read back, and what is used of it is no more than was asked for.
 #include "own_device.hpp"
+#include "property.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -50,13 +50,6 @@ class altered_device {
   inline static decltype(verbs_context::create_qp_ex) create = nullptr;
   own_device device_;
 };
-
-std::string property_of(const queue_pair& q, std::string_view name) {
-  const std::vector<property> all = q.properties();
-  const auto at = std::ranges::find_if(all, [&](const property& p) { return p.name == name; });
-  REQUIRE(at != all.end());
-  return at->value;
-}
 
 struct fixture {
   fixture() {

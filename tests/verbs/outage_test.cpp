@@ -1,5 +1,6 @@
 // Two hosts, and the link of one goes down and comes back while requests of one kind are under way: who waits
 // learns of it in time, nothing that came is wrong, and a new connection works.
+#include "property.hpp"
 #include "two_hosts.hpp"
 
 #include <doctest/doctest.h>
@@ -280,13 +281,6 @@ class shorter_packets {
   shorter_packets& operator=(const shorter_packets&) = delete;
   ~shorter_packets() { shell("ip link set $RDMA_NETDEV mtu $(cat /tmp/mtu)"); }
 };
-
-std::string property_of(const Endpoint& e, std::string_view name) {
-  for (const transport::property& p : e.properties()) {
-    if (p.name == name) return std::string(p.value);
-  }
-  return "none";
-}
 
 task<> swap_much(side* here, by way, std::string name, std::string packets) {
   constexpr std::size_t much = 65536;

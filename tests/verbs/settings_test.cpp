@@ -1,4 +1,5 @@
 // What operators set is what connections get, can be read back, and is refused where it cannot be had.
+#include "property.hpp"
 #include "two_hosts.hpp"
 
 #include <doctest/doctest.h>
@@ -6,7 +7,6 @@
 
 #include <cordma/net/transport/verbs/device.hpp>
 
-#include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <sstream>
@@ -22,14 +22,6 @@ context_options with(transport::verbs_options o) {
   c.transports = {transport::kind::verbs};
   c.verbs = std::move(o);
   return c;
-}
-
-std::string property_of(const Endpoint& e, std::string_view name) {
-  const std::vector<transport::property> all = e.properties();
-  const auto at = std::find_if(all.begin(), all.end(),
-                               [&](const transport::property& p) { return p.name == name; });
-  REQUIRE(at != all.end());
-  return at->value;
 }
 
 // Two Contexts on one reactor.

@@ -1,5 +1,7 @@
 // The end of a queue pair with a shared receive queue. Soft-RoCE does not report that it took its last
 // receive: that is put in where others would, and otherwise waited out.
+#include "property.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
@@ -99,11 +101,7 @@ struct two_receivers {
         {.what = what, .about = subject::own, .pair = pair});
   }
   [[nodiscard]] std::uint32_t number(std::size_t end) const {
-    for (const property& p : ends[end]->properties()) {
-      if (p.name == "pair") return static_cast<std::uint32_t>(std::stoul(p.value));
-    }
-    FAIL("a queue pair has a number");
-    return 0;
+    return static_cast<std::uint32_t>(std::stoul(test::property_of(*ends[end], "pair")));
   }
 };
 

@@ -182,7 +182,8 @@ result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& dom
 result<void> resolve_route(rdma_cm_id* id, const verbs_domain& domain, const std::string& peer,
                            duration patience) {
   const device& own = domain.hardware();
-  if (id->verbs == nullptr && reason_behind(0) != 0) return no_device_leads_to(peer, ENODEV);
+  const int files = id->verbs == nullptr ? reason_behind(0) : 0;
+  if (files != 0) return failure::from_os(files, "connecting to " + peer);
   if (!leads_by(id, own)) {
     const std::string over =
         id->verbs != nullptr ? ibv_get_device_name(id->verbs->device) : "no device";

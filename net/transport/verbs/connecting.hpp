@@ -86,13 +86,13 @@ struct socket_address {
   }
 };
 // Every address of a name, in the order of preference; an empty host: any address to listen on, this
-// host to connect to. unreachable, naming host and reason.
+// host to connect to. unreachable, naming host and reason; no_memory, where no descriptor is left, as below.
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& a, bool passive);
 // In numbers, of a link-local one with its interface: "fe80::1%eth0".
 [[nodiscard]] std::string host_of(const sockaddr* a);
 [[nodiscard]] std::string to_text(const sockaddr* a);
 [[nodiscard]] std::uint16_t port_of(const sockaddr* a) noexcept;
-// unreachable, or no_memory where it is descriptors that are missing.
+// unreachable, or no_memory.
 [[nodiscard]] failure no_device_leads_to(const std::string& peer, int told);
 // Asks rdma_cm for the device and the path that lead there, from the GID that the settings name; what it
 // finds it tells with this token. unreachable.

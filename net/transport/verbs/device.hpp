@@ -80,9 +80,9 @@ struct device {
                                                       int index, const gid_bytes* like) noexcept;
 
 // not_supported: no device, or none with an active port, or without the calls that the options demand. not_found: the
-// options name a device, port, GID or P_Key that is not there; the sentence lists what is. no_memory: nor
-// descriptors. The device of `options.pd`, where there is
-// one, is borrowed. Behind the first the next ports that can be used, options.rails in all at most.
+// options name a device, port, GID or P_Key that is not there; the sentence lists what is. no_memory: or no descriptor
+// is left. The device of `options.pd`, where there is one, is borrowed. Behind the first the next ports that
+// can be used, options.rails in all at most.
 [[nodiscard]] result<std::vector<device>> open_devices(const verbs_options& options);
 [[nodiscard]] capabilities describe(const device& d, const verbs_options& options);
 

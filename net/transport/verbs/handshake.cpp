@@ -30,15 +30,23 @@ result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
 
 }  // namespace
 
-hello verbs_pair::greeting(hello_kind kind) const {
-  const verbs_domain& domain = home_.owner();
-  const verbs_options& options = domain.options();
-  const std::uint8_t active = active_mtu(domain.hardware());
+// The port is asked once: what the peer is told is what this side holds to.
+std::uint8_t verbs_pair::offered_mtu() noexcept {
+  if (mtu_ == 0) {
+    const std::uint32_t most = home_.owner().options().mtu;
+    const std::uint8_t active = active_mtu(home_.owner().hardware());
+    mtu_ = most != 0 ? std::min(mtu_code(most), active) : active;
+  }
+  return mtu_;
+}
+
+hello verbs_pair::greeting(hello_kind kind) {
+  const verbs_options& options = home_.owner().options();
   control_port* const control = home_.control();
   return {
       .kind = kind,
       .type = options_.type,
-      .mtu = options.mtu != 0 ? std::min(mtu_code(options.mtu), active) : active,
+      .mtu = offered_mtu(),
       .rnr_timer = options.rnr_timer != 0 ? options.rnr_timer.get() : rnr_code(options_.rnr_timer),
       .rights = options_.remote_access,
       .control_pair = control != nullptr ? control->number() : 0};
@@ -160,7 +168,7 @@ void verbs_pair::request() {
 
 void verbs_pair::agree(const hello& theirs, const read_depths& reads) {
   theirs_ = theirs;
-  mtu_ = std::min(greeting(hello_kind::accept).mtu, theirs.mtu);
+  mtu_ = std::min(offered_mtu(), theirs.mtu);
   answers_ = std::max(std::min(options_.read_depth, reads.theirs), 1U);
   options_.read_depth = std::max(std::min(options_.read_depth, reads.ours), 1U);
 }
@@ -255,9 +263,8 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   if (!ready) client.id = std::move(id_);
   if (ready.code() == errc::connection_aborted) return request_is_gone(peer_);
   if (!ready) return ready;
-  hello mine = greeting(hello_kind::accept);
-  mine.mtu = mtu_;
-  const private_data reply = plain() ? without_head(data) : encode(mine, data);
+  const private_data reply =
+      plain() ? without_head(data) : encode(greeting(hello_kind::accept), data);
   rdma_conn_param p{};
   p.private_data = reply.bytes.data();
   p.private_data_len = reply.length;

@@ -266,7 +266,8 @@ class verbs_pair final : public queue_pair {
   void request();
   void on_response(const cm_news& news);
   void on_refusal(const cm_news& news);
-  [[nodiscard]] hello greeting(hello_kind kind) const;
+  [[nodiscard]] std::uint8_t offered_mtu() noexcept;
+  [[nodiscard]] hello greeting(hello_kind kind);
   void agree(const hello& theirs, const read_depths& reads);
   void agree_unsaid(const read_depths& reads);
   [[nodiscard]] result<void> ask_path(ibv_qp_state state, ibv_qp_attr& attr, int& mask) const;
@@ -300,7 +301,7 @@ class verbs_pair final : public queue_pair {
   bool peer_said_goodbye_ = false;
   bool probing_ = false;
   std::uint8_t timeout_code_ = 0;
-  std::uint8_t mtu_ = 0;
+  std::uint8_t mtu_ = 0;  // an ibv_mtu: what this side offers, until both have agreed
   hello theirs_;
   std::uint32_t peer_number_ = 0;
   std::uint32_t answers_ = 0;  // reads and atomics of the peer, in flight
