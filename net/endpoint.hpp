@@ -37,6 +37,7 @@ class [[nodiscard]] state_operation final : public operation<state_operation, en
   enum class kind : std::uint8_t { any_change, close };
   state_operation(detail::endpoint_core& endpoint, kind what) noexcept;
   state_operation(state_operation&&) noexcept = default;
+  void or_again() = delete;  // it waits by nature, and a close that has begun goes on
 
  private:
   template <class, class, class>
@@ -71,7 +72,7 @@ struct endpoint_counters {
 // A handle, move-only; belongs to one Worker and may be used on its thread only (anything else fails
 // with no_lock). Destroying it aborts the connection: operations in flight end as flushed, and no
 // buffer is touched any more once they have. Errors of every operation:
-//   flushed        the connection ended before it was carried out; cause() says why
+//   flushed        the connection ended first; cause() says why. What had left may be at the peer nevertheless
 //   not_connected  started after close() or abort() of this side
 //   not_supported  the transport or the type of endpoint lacks this operation (capabilities)
 //   invalid_value  a slice from another Context, too many slices, a size above the limit
@@ -122,20 +123,23 @@ class Endpoint : public user_data_holder {
   result<void> publish_receives(const MemoryRegion& word);
 
   // Of endpoints that were connected with connect_options::messages, which carry these instead of the
-  // messages above: see messages.hpp. Long messages are read by the peer: their memory needs
-  // access::remote_read (else invalid_value). `header` stays yours, and as it is, until the send is done.
+  // messages above: see messages.hpp. A long message is read by the peer where its memory grants
+  // access::remote_read; else it is written there, or sent piece by piece (message_options::eager_bytes).
   message_send_operation tag_send(std::uint64_t tag, const Slice& message) noexcept;
   message_send_operation tag_send(std::uint64_t tag, std::span<const Slice> gathered) noexcept;
   // From this endpoint only; see Messages::tag_recv() too.
   tag_recv_operation tag_recv(std::uint64_t tag, const Slice& into) noexcept;
   tag_recv_operation tag_recv(std::uint64_t tag, std::uint64_t mask, const Slice& into) noexcept;
   // As Messages::tag_probe() and tag_claim(), of what came from here. Nothing where it carries plain messages.
+  // REQUIRES the Worker's thread.
   [[nodiscard]] std::optional<TagReceived> tag_probe(std::uint64_t tag,
                                                      std::uint64_t mask = ~std::uint64_t{
                                                          0}) const noexcept;
   [[nodiscard]] std::optional<TaggedMessage> tag_claim(std::uint64_t tag,
                                                        std::uint64_t mask = ~std::uint64_t{
                                                            0}) noexcept;
+  // `header` stays yours, and as it is, until the send is done. Ids from 0xFF00 on are the library's own:
+  // invalid_value.
   message_send_operation am_send(std::uint16_t id, std::span<const std::byte> header,
                                  const Slice& data) noexcept;
 
@@ -200,9 +204,12 @@ class Endpoint : public user_data_holder {
   result<void> connect(std::span<const std::byte> peer_descriptor);
 
   // Graceful: what was started is carried out, then the peer is told; resolves when closed on this
-  // side. A live peer that never receives what was sent keeps it waiting: abort() ends that. Receives
-  // still waiting end as flushed. Where it was never connected there is nobody to tell: all that waits
-  // ends as flushed, at once. Idempotent.
+  // side. Of Requests: words have left, or are acknowledged, and calls have ended, with their answer, by
+  // their timeout or canceled; meanwhile the peer is answered. What that has asked is not waited for, but
+  // where its answer has begun. A live peer that never receives what was sent, or never answers, keeps it
+  // waiting: abort() ends that. An answer comes behind the messages that have the credits, so tag_recv() may
+  // be started till the end. Receives still waiting end as flushed. Where it was never connected there is
+  // nobody to tell: all that waits ends as flushed, at once. Idempotent.
   state_operation close() noexcept;
   // At once: everything in flight ends as flushed.
   void abort() noexcept;

@@ -4,6 +4,7 @@
 #include <cordma/net/worker.hpp>
 #include <cordma/runtime/timeout.hpp>
 
+#include <algorithm>
 #include <new>
 
 namespace cordma {
@@ -98,6 +99,7 @@ task<EndpointPool::Loan> EndpointPool::borrow(std::string to) {
 }
 
 std::optional<EndpointPool::Loan> EndpointPool::try_borrow(std::string_view to) noexcept {
+  CORDMA_REQUIRE(worker_->loop().on_owner_thread());
   std::shared_ptr<line> l = find(to);
   if (l == nullptr || !l->settled.is_set()) return {};
   ++counters_.reused;
@@ -109,13 +111,19 @@ task<void> EndpointPool::connect(std::shared_ptr<line> l) {
   make_room();
   const result<void> mine = co_await places_.acquire().result();
   --waiting_;
-  if (!mine) co_return;  // the pool is gone
+  if (!mine) {
+    l->why = mine.why();
+    forget(*l);
+    l->settled.set();
+    co_return;
+  }
   ++busy_;
   if (l->askers == 0) {  // all have given up
     forget(*l);
     drop(*l);
     co_return;
   }
+  l->is_made = true;
   try {
     connect_operation connecting = worker_->connect(l->to, options_.connection);
     l->endpoint = co_await connecting;
@@ -125,6 +133,7 @@ task<void> EndpointPool::connect(std::shared_ptr<line> l) {
   } catch (const std::bad_alloc&) {
     l->why = errc::no_memory;
   }
+  l->is_made = false;
   if (l->why) {
     ++counters_.failures;
     forget(*l);
@@ -132,6 +141,7 @@ task<void> EndpointPool::connect(std::shared_ptr<line> l) {
   }
   l->settled.set();
   returned(l);
+  changed_.set();
 }
 
 // Once nobody uses it, nor is about to.
@@ -160,6 +170,7 @@ void EndpointPool::evict(line& l) noexcept {
   --busy_;
   try {
     tasks_.spawn(close_gently(going));
+    ++closing_;
   } catch (const std::bad_alloc&) {  // then it ends without a word
     release(l);
   }
@@ -172,6 +183,8 @@ task<void> EndpointPool::close_gently(std::shared_ptr<line> l) {
     ++counters_.aborts;
   }
   release(*l);
+  --closing_;
+  changed_.set();
 }
 
 void EndpointPool::drop(line& l) noexcept {
@@ -191,11 +204,20 @@ void EndpointPool::forget(const line& l) noexcept {
   if (found != lines_.end() && found->second.get() == &l) lines_.erase(found);
 }
 
+bool EndpointPool::is_closing() const noexcept {
+  const auto is_unwanted = [](const auto& known) {
+    return known.second->is_made && known.second->askers == 0;
+  };
+  return closing_ != 0 || std::ranges::any_of(lines_, is_unwanted);
+}
+
 task<void> EndpointPool::close() {
-  do {
+  for (;;) {
     while (!idle_.empty()) evict(idle_.front());
-    co_await tasks_.join();
-  } while (!idle_.empty());
+    if (!is_closing()) co_return;
+    changed_.reset();
+    co_await changed_.wait();
+  }
 }
 
 }  // namespace cordma

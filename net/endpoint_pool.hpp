@@ -76,9 +76,11 @@ class EndpointPool {
   // wait until another is free; first come, first served. Who asks for an address that is being connected to
   // waits for the same outcome. Throws what connecting ends with. On cancellation: withdrawn, canceled.
   [[nodiscard]] task<Loan> borrow(std::string to);
-  // The same, where it is connected now; never waits, nor allocates.
+  // The same, where it is connected now; never waits, nor allocates. REQUIRES the Worker's thread.
   [[nodiscard]] std::optional<Loan> try_borrow(std::string_view to) noexcept;
-  // Closes all that is not on loan, after what was started there, and waits for that.
+  // Closes all that is not on loan, nor asked for, after what was started there; done when that is closed. Those
+  // that are being made for nobody any more are waited for, too. On cancellation: canceled, and what it has begun to
+  // close is closed nevertheless.
   [[nodiscard]] task<void> close();
 
   // Connections that there are, those under way included: at most endpoint_pool_options::most.
@@ -94,6 +96,7 @@ class EndpointPool {
     std::optional<failure> why;  // it failed
     std::uint32_t askers = 0;
     std::uint32_t loans = 0;
+    bool is_made = false;  // just now
   };
   struct text_hash {
     using is_transparent = void;
@@ -109,6 +112,8 @@ class EndpointPool {
   void returned(std::shared_ptr<line>& l) noexcept;
   void evict(line& l) noexcept;
   void make_room() noexcept;
+  // Whether something is being closed, or is to be.
+  [[nodiscard]] bool is_closing() const noexcept;
   void forget(const line& l) noexcept;
   // Ends it, and gives its place back; drop(): of one that counts as busy.
   void release(line& l) noexcept;
@@ -123,6 +128,8 @@ class EndpointPool {
   semaphore places_;
   std::size_t waiting_ = 0;  // for a place
   std::size_t busy_ = 0;     // have one, and are not being closed
+  std::size_t closing_ = 0;  // connections
+  event changed_;            // set whenever close() may go on
   scope tasks_;
 };
 

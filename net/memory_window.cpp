@@ -58,7 +58,7 @@ bind_base::bind_base(endpoint_core& endpoint, const MemoryRegion& region, std::s
 
 // In flight, the slot keeps the region until the completion, and the transport the window.
 bind_base::~bind_base() {
-  if (slot_ != no_slot) leave_slot();
+  if (slot_ != nullptr) leave_slot();
 }
 
 result<void> bind_base::check(const MemoryRegion& region, std::size_t offset, std::size_t length,

@@ -17,6 +17,12 @@ failure wrong_thread() {
   return {errc::no_lock, "messages may only be used on the thread of their Worker"};
 }
 
+failure reserved(std::uint16_t id) {
+  constexpr std::uint16_t last = protocol::first_reserved_id - 1;
+  return failure::of(errc::invalid_value,
+                     {"active messages of id ", id, " are the library's own: ids end at ", last});
+}
+
 }  // namespace
 
 failure plain_messages() {
@@ -51,6 +57,8 @@ message_send::message_send(message_send&& other) noexcept
       offer_(std::exchange(other.offer_, nowhere)),
       eager_(other.eager_),
       announced_(other.announced_),
+      own_(other.own_),
+      left_(other.left_),
       count_(other.count_),
       header_(other.header_),
       slices_(other.slices_),
@@ -225,12 +233,14 @@ tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, std::uint64_t mask,
 
 std::optional<TagReceived> Endpoint::tag_probe(std::uint64_t tag,
                                                std::uint64_t mask) const noexcept {
+  CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
   detail::message_core* const all = core_->is_plain() ? nullptr : core_->messages();
   if (all == nullptr) return {};
   return all->probe({.tag = tag & mask, .mask = mask, .from = core_.get()});
 }
 
 std::optional<TaggedMessage> Endpoint::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
+  CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
   detail::message_core* const all = core_->is_plain() ? nullptr : core_->messages();
   if (all == nullptr) return {};
   return all->claim({.tag = tag & mask, .mask = mask, .from = core_.get()});
@@ -240,7 +250,10 @@ message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::
                                          const Slice& data) noexcept {
   const auto word =
       protocol::to_word({.id = id, .header = static_cast<std::uint16_t>(header.size())});
-  return {*core_, frame_kind::am_eager, word, std::span(&data, 1), header};
+  message_send_operation op(*core_, frame_kind::am_eager, word, std::span(&data, 1), header);
+  if (id >= protocol::first_reserved_id) [[unlikely]]
+    op.refuse(detail::reserved(id));
+  return op;
 }
 
 // ---- messages that are held ----
@@ -253,6 +266,7 @@ HeldMessage::HeldMessage(HeldMessage&& other) noexcept
 
 HeldMessage::~HeldMessage() {
   if (segment_ == nullptr) return;
+  CORDMA_REQUIRE(segment_->port->core->home->on_owner_thread());
   const bool unread = segment_->from != nullptr && segment_->is_offer() && !segment_->taken;
   if (unread) peer_->refuse(*segment_);
   detail::frame_port::let_go(*segment_);
@@ -291,18 +305,18 @@ tag_recv_operation Messages::tag_recv(std::uint64_t tag, const Slice& into,
 }
 
 std::optional<TagReceived> Messages::tag_probe(std::uint64_t tag, std::uint64_t mask) noexcept {
+  CORDMA_REQUIRE(core_->home->on_owner_thread());
   return core_->probe({.tag = tag & mask, .mask = mask, .from = nullptr});
 }
 
 std::optional<TaggedMessage> Messages::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
+  CORDMA_REQUIRE(core_->home->on_owner_thread());
   return core_->claim({.tag = tag & mask, .mask = mask, .from = nullptr});
 }
 
 void Messages::on(std::uint16_t id, am_handler handler) {
-  if (id >= protocol::first_reserved_id) {
-    throw_error({errc::invalid_value, "active messages of id " + std::to_string(id) +
-                                          " are the library's own: ids end at 65279"});
-  }
+  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  if (id >= protocol::first_reserved_id) throw_error(detail::reserved(id));
   core_->handlers[id] = std::make_shared<const am_handler>(std::move(handler));
 }
 

@@ -62,6 +62,12 @@ class message_send : public operation_base {
   ~message_send();
   // However short it is, it is announced, and comes when it is wanted. REQUIRES that it has bytes.
   void announce() noexcept { announced_ = true; }
+  // It is the library's own, and goes out while its endpoint closes, too.
+  void set_own() noexcept { own_ = true; }
+  // It will fail with that, once it is started.
+  void refuse(failure why) noexcept { failure_ = std::move(why); }
+  // It was handed to the transport: however it ends, the peer may have it.
+  [[nodiscard]] bool left() const noexcept { return left_; }
 
  protected:
   friend struct early_messages;
@@ -84,6 +90,8 @@ class message_send : public operation_base {
   std::uint32_t offer_ = nowhere;  // while it is announced
   protocol::frame_kind eager_;
   bool announced_ = false;
+  bool own_ = false;
+  bool left_ = false;
   std::uint16_t count_ = 0;
   std::span<const std::byte> header_;
   std::array<Slice, most_message_slices> slices_;
@@ -169,7 +177,7 @@ class HeldMessage {
  public:
   HeldMessage(HeldMessage&& other) noexcept;
   HeldMessage& operator=(HeldMessage&&) = delete;
-  // A long one that was not read is refused: rejected, at its sender.
+  // A long one that was not read is refused: rejected, at its sender. REQUIRES the Worker's thread.
   ~HeldMessage();
 
   // Null: it is gone.
@@ -209,7 +217,8 @@ using am_handler = std::function<task<void>(ActiveMessage)>;
 // as the `credits` of the endpoints that are used, and for those that a HeldMessage keeps from endpoints that are
 // gone. They are had by 64 at least, then twice as many, and kept. Bound to the Worker's thread. Its endpoints carry
 // tagged and active messages and one-sided operations; plain messages are bad_state there. Both sides have to be
-// connected so. Destroying it ends its endpoints, with shutdown as the cause. The Worker outlives it.
+// connected so. Destroying it ends its endpoints, with shutdown as the cause, and REQUIRES that none of its
+// handlers does it. The Worker outlives it.
 class Messages {
  public:
   // Throws cordma::error: invalid_value (options outside their bounds), no_memory.
@@ -221,7 +230,7 @@ class Messages {
   // From any of its endpoints: a message whose tag equals `tag` in the bits of `mask`.
   tag_recv_operation tag_recv(std::uint64_t tag, const Slice& into,
                               std::uint64_t mask = whole_tag) noexcept;
-  // What such a receive would get now, if anything; it waits on.
+  // What such a receive would get now, if anything; it waits on. REQUIRES the Worker's thread, here and below.
   [[nodiscard]] std::optional<TagReceived> tag_probe(std::uint64_t tag,
                                                      std::uint64_t mask = whole_tag) noexcept;
   // The same, and nobody else gets it: for who has to know a message before there is memory for it.

@@ -52,37 +52,43 @@ void post_base::add(std::span<const Slice> slices) noexcept {
 post_base::post_base(post_base&& other) noexcept
     : operation_base(std::move(other)),
       aside_(other.aside_),
-      slot_(std::exchange(other.slot_, no_slot)),
+      slot_(std::exchange(other.slot_, nullptr)),
       endpoint_(other.endpoint_),
       request_(other.request_),
       total_(other.total_),
       received_(other.received_),
       lease_(std::move(other.lease_)),
       failure_(std::move(other.failure_)) {
-  const std::size_t count = request_.segment_count;
-  const std::size_t regions = aside_ == aside::window ? 1 : count;  // a bind has no segments
-  if (count == 1) [[likely]] {
+  if (slot_ != nullptr) slot_->op = this;
+  if (request_.segment_count == 1) [[likely]] {
     segments_[0] = other.segments_[0];
     regions_[0] = other.regions_[0];
   } else {
-    std::copy_n(other.segments_.begin(), count, segments_.begin());
-    std::copy_n(other.regions_.begin(), regions, regions_.begin());
+    copy_slices(other);
   }
-  if (slot_ != no_slot) endpoint_->worker->at(slot_).op = this;
+}
+
+void post_base::copy_slices(const post_base& other) noexcept {
+  const std::size_t count = request_.segment_count;
+  const std::size_t regions = aside_ == aside::window ? 1 : count;  // a bind has no segments
+  std::copy_n(other.segments_.begin(), count, segments_.begin());
+  std::copy_n(other.regions_.begin(), regions, regions_.begin());
 }
 
 void post_base::refuse_target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
-  request_.rkey = 0;
   if (remote.size() != bytes) {
     refuse(failure::of(errc::invalid_value,
                        {"the remote slice has ", remote.size(), " bytes, the local one ", bytes}));
   } else if (endpoint_->via == nullptr && endpoint_->worker != nullptr) {
     refuse(needs_connection());
-  } else {
+  } else if (request_.rkey == 0) {
     refuse(failure::of(errc::not_permitted,
                        {"the remote memory was not exported for the ",
                         transport::name(endpoint_->caps->transport), " transport"}));
+  } else {
+    return;  // its Worker is gone, which it says when it is started
   }
+  request_.rkey = 0;
 }
 
 void post_base::target_word(const RemoteSlice& word) noexcept {
@@ -122,25 +128,33 @@ void post_base::mark_solicited() noexcept {
   }
 }
 
+bool post_base::is_one_sided() const noexcept {
+  return request_.op == opcode::write || request_.op == opcode::write_imm ||
+         request_.op == opcode::read;
+}
+
 void post_base::renew(const Slice& buffer) noexcept {
   start_over();
-  const bool one_sided = request_.op == opcode::write || request_.op == opcode::write_imm ||
-                         request_.op == opcode::read;
-  if (one_sided && request_.rkey == 0) return;  // it never had a place to go to, and still says so
+  if (lease_ || failure_ || !accepts(buffer)) [[unlikely]]
+    return renew_with_care(buffer);
+  if (buffer.size() != total_ && is_one_sided()) [[unlikely]]
+    return renew_with_care(buffer);
+  request_.flags &= transport::post_flag::solicited;
+  put(0, buffer);
+  total_ = buffer.size();
+}
+
+void post_base::renew_with_care(const Slice& buffer) noexcept {
+  // It never had a place to go to, and still says so.
+  if (is_one_sided() && request_.rkey == 0) return;
   const std::uint64_t before = total_;
-  if (lease_ || failure_) [[unlikely]]
-    forget_outcome();
+  lease_.reset();
+  failure_.reset();
   request_.flags &= transport::post_flag::solicited;
   request_.segment_count = 0;
   total_ = 0;
   add(buffer);
-  if (one_sided && total_ != before) [[unlikely]]
-    refuse_length(before);
-}
-
-void post_base::forget_outcome() noexcept {
-  lease_.reset();
-  failure_.reset();
+  if (is_one_sided() && total_ != before) refuse_length(before);
 }
 
 void post_base::refuse_length(std::uint64_t remote) noexcept {

@@ -49,6 +49,7 @@ class Message {
 namespace detail {
 
 struct endpoint_core;
+struct slot;
 class worker_core;
 
 // One request to a queue pair, in the frame of whoever awaits it. While it is posted, a slot of the
@@ -61,10 +62,13 @@ class post_base : public operation_base {
   // had a transport; or a window of the queue pair's. One test for all keeps other requests free of them.
   enum class aside : std::uint8_t { nothing, word, peer, keys, window };
 
+  // Where it takes its place.
+  enum class side : std::uint8_t { send, recv };
+
   post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept;
   post_base(post_base&& other) noexcept;
   ~post_base() {
-    if (slot_ != no_slot) leave_slot();
+    if (slot_ != nullptr) leave_slot();
   }
 
   void add(const Slice& s) noexcept;
@@ -87,34 +91,42 @@ class post_base : public operation_base {
 
  protected:
   // What operation asks of every kind.
-  void do_start() noexcept;
+  void do_start() noexcept { is_recv() ? start_recv() : start_send(); }
   void do_cancel() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+  void start_send() noexcept;
+  void start_recv() noexcept;
 
   friend class worker_core;
   friend struct endpoint_core;
 
-  static constexpr std::uint32_t no_slot = 0xFFFFFFFFU;
-
+  void start_as(side as) noexcept;
   void start_with_care() noexcept;
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
   [[nodiscard]] failure obstacle() const noexcept;
+  // Whether it can be one of its slices.
+  [[nodiscard]] bool accepts(const Slice& s) const noexcept;
+  // REQUIRES that it accepts it.
+  void put(std::uint16_t place, const Slice& s) noexcept;
   void refuse_slice(const Slice& s) noexcept;
   void refuse_length(std::uint64_t remote) noexcept;
-  void forget_outcome() noexcept;
+  [[nodiscard]] bool is_one_sided() const noexcept;
+  void renew_with_care(const Slice& buffer) noexcept;
+  void copy_slices(const post_base& other) noexcept;
   void refuse_target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void find_keys() noexcept;
   void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void leave_slot() noexcept;
-  void complete(const transport::completion& c) noexcept;
-  void done_at_once(const transport::completion& c) noexcept;
+  void complete(side as, endpoint_core& e, const transport::completion& c) noexcept;
+  void done_at_once(side as) noexcept;
   void complete_badly(const transport::completion& c) noexcept;
   void complete_failed(failure why) noexcept;
   [[nodiscard]] bool is_recv() const noexcept { return request_.op == transport::opcode::recv; }
+  [[nodiscard]] side own_side() const noexcept { return is_recv() ? side::recv : side::send; }
   [[nodiscard]] const char* op_name() const noexcept { return transport::name(request_.op); }
 
   aside aside_;
-  std::uint32_t slot_ = no_slot;
+  slot* slot_ = nullptr;  // while it is posted
   endpoint_core* endpoint_;
   // As it goes to the transport; id and segments are filled in when it is posted. After an atomic,
   // operand is the old value.
@@ -184,6 +196,8 @@ class [[nodiscard]] post_operation final
  private:
   template <class, class, class>
   friend class operation;
+  static constexpr bool receives = std::is_same_v<T, Received> || std::is_same_v<T, Message>;
+  void do_start() noexcept { receives ? this->start_recv() : this->start_send(); }
   T take() noexcept {
     if constexpr (std::is_same_v<T, Received>) {
       return this->received_;

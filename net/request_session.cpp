@@ -18,28 +18,28 @@ namespace {
 
 constexpr std::uint32_t most_in_a_row = 1U << 20;
 
-task<void> close_quietly(std::unique_ptr<Endpoint> endpoint, duration most) {
-  try {
-    co_await with_timeout(most, endpoint->close());
-  } catch (const error&) {
-    // It ends without a word.
-  }
+// Whether the peer has said so, and not this side.
+bool is_answer(errc code) noexcept {
+  return code == errc::not_found || code == errc::rejected || code == errc::truncated;
 }
 
 }  // namespace
 
 class RequestSession::use {
  public:
-  use(RequestSession& of, link& over) noexcept : of_(of), over_(over) { ++over_.users; }
-  use(const use&) = delete;
-  use& operator=(const use&) = delete;
+  use(RequestSession& of, link& over) noexcept : of_(&of), over_(&over) { ++over_->users; }
+  use(use&& other) noexcept : of_(other.of_), over_(std::exchange(other.over_, nullptr)) {}
+  use& operator=(use&&) = delete;
   ~use() {
-    if (--over_.users == 0 && &over_ != of_.current_) of_.drop_unused();
+    if (over_ == nullptr) return;
+    if (--over_->users == 0 && over_ != of_->current_) of_->drop_unused();
   }
+  [[nodiscard]] link& operator*() const noexcept { return *over_; }
+  [[nodiscard]] link* operator->() const noexcept { return over_; }
 
  private:
-  RequestSession& of_;
-  link& over_;
+  RequestSession* of_;
+  link* over_;
 };
 
 RequestSession::RequestSession(Worker& worker, Messages& messages, Requests& requests,
@@ -72,8 +72,7 @@ void RequestSession::drop_unused() noexcept {
     if (l.get() == current_ || l->users != 0) return false;
     if (l->endpoint.state() == endpoint_state::connected) {
       try {
-        closing_.spawn(close_quietly(std::make_unique<Endpoint>(std::move(l->endpoint)),
-                                     options_.close_timeout));
+        closing_.spawn(close_quietly(std::make_unique<Endpoint>(std::move(l->endpoint))));
       } catch (const std::bad_alloc&) {
         // Then it ends without a word.
       }
@@ -83,18 +82,35 @@ void RequestSession::drop_unused() noexcept {
   dropped_.set();
 }
 
+task<void> RequestSession::close_quietly(std::unique_ptr<Endpoint> endpoint) {
+  try {
+    co_await with_timeout(options_.close_timeout, endpoint->close());
+  } catch (...) {
+    // It ends without a word, for want of time or memory.
+  }
+  endpoint.reset();
+  dropped_.set();
+}
+
 void RequestSession::leave_current() noexcept {
   current_ = nullptr;
   drop_unused();
 }
 
-void RequestSession::failed(const failure& why) {
-  ++counters_.failures;
+void RequestSession::on_answer(link& over) noexcept {
+  over.answered = true;
+  failures_ = redirects_ = 0;
+}
+
+void RequestSession::leave_address() noexcept {
   if (!moved_to_.empty()) {
     moved_to_.clear();
   } else {
     ++next_;
   }
+}
+
+void RequestSession::failed(const failure& why) {
   if (++failures_ < options_.most_failures) return;
   failures_ = 0;
   throw_error(why);
@@ -110,10 +126,10 @@ void RequestSession::move_to(std::string_view address, const failure& why) {
 }
 
 // Half of the time at least, by xorshift64*.
-task<void> RequestSession::pause() {
-  if (failures_ == 0) co_return;
+task<void> RequestSession::pause(std::uint32_t failures) {
+  if (failures == 0) co_return;
   duration time = options_.first_pause;
-  for (std::uint32_t i = 1; i < failures_ && time < options_.longest_pause; ++i) time *= 2;
+  for (std::uint32_t i = 1; i < failures && time < options_.longest_pause; ++i) time *= 2;
   time = std::min(time, options_.longest_pause);
   chance_ ^= chance_ >> 12;
   chance_ ^= chance_ << 25;
@@ -124,14 +140,14 @@ task<void> RequestSession::pause() {
   co_await sleep_for(time);
 }
 
-task<RequestSession::link*> RequestSession::connected() {
+task<RequestSession::use> RequestSession::connected(std::uint32_t again) {
   const mutex::guard alone = co_await connecting_.lock();
   for (;;) {
     if (current_ != nullptr) {
-      if (current_->endpoint.state() == endpoint_state::connected) co_return current_;
+      if (current_->endpoint.state() == endpoint_state::connected) co_return use(*this, *current_);
       leave_current();
     }
-    co_await pause();
+    co_await pause(std::max(failures_, again));
     connect_options how;
     how.endpoint = options_.endpoint;
     how.messages = messages_;
@@ -143,11 +159,13 @@ task<RequestSession::link*> RequestSession::connected() {
       links_.push_back(std::make_unique<link>());
       current_ = links_.back().get();
       current_->endpoint = std::move(*made);
-      co_return current_;
+      co_return use(*this, *current_);
     }
     if (made.code() == errc::canceled) throw_error(made.why());
     const std::string_view elsewhere = protocol::redirect_of(connecting.rejection());
     if (elsewhere.empty()) {
+      ++counters_.failures;
+      leave_address();
       failed(made.why());
     } else {
       move_to(elsewhere, made.why());
@@ -157,11 +175,11 @@ task<RequestSession::link*> RequestSession::connected() {
 
 task<void> RequestSession::close() {
   leave_current();
-  while (std::ranges::any_of(links_, [this](const auto& l) { return l.get() != current_; })) {
+  const auto is_left = [this](const auto& l) { return l.get() != current_; };
+  while (closing_.running() != 0 || std::ranges::any_of(links_, is_left)) {
     dropped_.reset();
     co_await dropped_.wait();
   }
-  co_await closing_.join();
 }
 
 // ---- calls ----
@@ -169,6 +187,7 @@ task<void> RequestSession::close() {
 bool RequestSession::goes_on(link& over, const failure& why, std::string_view moved_to,
                              bool idempotent) {
   if (!moved_to.empty()) {
+    over.answered = true;
     if (&over == current_) {
       leave_current();
       move_to(moved_to, why);
@@ -178,10 +197,14 @@ bool RequestSession::goes_on(link& over, const failure& why, std::string_view mo
   const errc code = why.code();
   const bool unsent = code == errc::flushed || code == errc::not_connected;
   if (!unsent && code != errc::connection_reset) {
-    failures_ = redirects_ = 0;
+    if (is_answer(code)) on_answer(over);
     return false;
   }
-  if (!std::exchange(over.failed, true)) failed(why);
+  if (!std::exchange(over.failed, true)) {
+    ++counters_.failures;
+    if (&over == current_) leave_address();
+    if (!over.answered) failed(why);
+  }
   if (!unsent && !idempotent) return false;
   ++counters_.retries;
   return true;
@@ -191,18 +214,26 @@ task<Response> RequestSession::ask(question what) {
   reactor& home = worker_->loop();
   const bool limited = what.options.timeout > duration::zero();
   const time_point until = limited ? after(home.now(), what.options.timeout) : never;
+  std::uint32_t cut_off = 0;
+  std::uint32_t sent_on = 0;
   for (;;) {
-    link* const over = co_await with_deadline(until, connected());
-    const use while_asking(*this, *over);
+    const std::uint32_t again = cut_off > 1 ? cut_off - 1 : 0;  // at once for the first time
+    const use over = co_await with_deadline(until, connected(again));
     const duration left = limited ? std::max(until - home.now(), duration(1)) : duration::zero();
     call_operation op(requests_->core(), over->endpoint.core(), what.how, what.method, what.request,
                       what.room, left);
     const result<Response> got = co_await op.result();
     if (got) {
-      failures_ = redirects_ = 0;
+      on_answer(*over);
       co_return *got;
     }
     if (!goes_on(*over, got.why(), op.redirected_to(), what.options.idempotent)) {
+      throw_error(got.why());
+    }
+    // It may be what ends them, and may be sent in a circle while others are answered.
+    const bool moved = !op.redirected_to().empty();
+    if (++(moved ? sent_on : cut_off) >
+        (moved ? options_.most_redirects : options_.most_failures)) {
       throw_error(got.why());
     }
   }

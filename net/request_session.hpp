@@ -22,13 +22,14 @@ class Worker;
 
 struct session_options {
   endpoint_options endpoint;
-  // What fails in a row: attempts to connect, and connections that end before anything was answered.
+  // What fails in a row: attempts to connect, and connections that end before a call on them was answered, or a
+  // word had left. Of one call: how often it is asked again where its connection ended.
   // Each but the first waits before: up to first_pause, and twice that for each that follows, up to
   // longest_pause; between half of it and all of it, by chance.
   std::uint32_t most_failures = 8;
   duration first_pause = std::chrono::milliseconds(10);
   duration longest_pause = std::chrono::seconds(5);
-  // In a row, by connections and by answers.
+  // In a row, by connections and by answers, and of one call.
   std::uint32_t most_redirects = 4;
   // What is left is closed gracefully, after the calls that use it. Longer than this that takes only where its
   // peer does not receive: then it is aborted.
@@ -77,7 +78,8 @@ class RequestSession {
   [[nodiscard]] task<void> notify_acked(std::uint16_t method, Slice request,
                                         session_call_options options = {});
   // Closes what is connected, and done when that and what was left before is closed, after the calls that use
-  // it. A later call connects again, one that connects now is not waited for.
+  // it. A later call connects again, one that connects now is not waited for. On cancellation: canceled, and all
+  // that is closed nevertheless.
   [[nodiscard]] task<void> close();
 
   // Null: none. Valid until the session connects again.
@@ -89,7 +91,8 @@ class RequestSession {
   struct link {
     Endpoint endpoint;
     std::uint32_t users = 0;
-    bool failed = false;  // and counted
+    bool answered = false;  // a call, or a word has left
+    bool failed = false;    // and counted
   };
   struct question {
     detail::request_call::manner how;
@@ -98,15 +101,21 @@ class RequestSession {
     Slice room;
     session_call_options options;
   };
+  // One of those: it counts from where the connection is chosen until the call has ended.
   class use;
   [[nodiscard]] task<Response> ask(question what);
   // Whether to ask again, wherever connected() says then.
   [[nodiscard]] bool goes_on(link& over, const failure& why, std::string_view moved_to,
                              bool idempotent);
-  [[nodiscard]] task<link*> connected();
-  [[nodiscard]] task<void> pause();
-  // Counts; throws it where it is one too many.
+  // For a call that is asked for the so-many-th time again.
+  [[nodiscard]] task<use> connected(std::uint32_t again);
+  [[nodiscard]] task<void> pause(std::uint32_t failures);
+  [[nodiscard]] task<void> close_quietly(std::unique_ptr<Endpoint> endpoint);
+  void on_answer(link& over) noexcept;
+  // One more in a row; throws it where it is one too many.
   void failed(const failure& why);
+  // The one in use has failed.
+  void leave_address() noexcept;
   void move_to(std::string_view address, const failure& why);
   void leave_current() noexcept;
   void drop_unused() noexcept;
@@ -125,7 +134,7 @@ class RequestSession {
   std::vector<std::unique_ptr<link>> links_;
   link* current_ = nullptr;
   mutex connecting_;
-  event dropped_;  // set whenever a link is given up
+  event dropped_;  // set whenever a link is given up, or one of those is closed
   scope closing_;
 };
 

@@ -13,7 +13,9 @@ using detail::request_call;
 Request::Request(detail::held_request& held) noexcept : held_(&held) { held.held = true; }
 Request::Request(Request&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
 Request::~Request() {
-  if (held_ != nullptr) held_->on_handle_gone();
+  if (held_ == nullptr) return;
+  CORDMA_REQUIRE(held_->core->home->on_owner_thread());
+  held_->on_handle_gone();
 }
 
 std::uint16_t Request::method() const noexcept { return held_->head.method; }
@@ -46,11 +48,11 @@ tag_recv_operation Request::read(const Slice& into) noexcept {
 }
 
 respond_operation Request::respond(const Slice& response) noexcept {
-  return {held_, held_->core->home, response, std::string_view()};
+  return {held_, held_->core->home, response};
 }
 
 respond_operation Request::redirect(std::string_view address) noexcept {
-  return {held_, held_->core->home, Slice(), address};
+  return {held_, held_->core->home, address};
 }
 
 // ---- Requests ----
@@ -60,6 +62,7 @@ Requests::Requests(Messages& messages, const request_options& options)
 Requests::~Requests() = default;
 
 void Requests::serve(std::uint16_t method, request_handler handler) {
+  CORDMA_REQUIRE(core_->home->on_owner_thread());
   core_->handlers[method] = std::make_shared<const request_handler>(std::move(handler));
 }
 

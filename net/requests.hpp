@@ -42,7 +42,8 @@ struct request_options {
   std::uint32_t inline_max = 8192;
   bool force_read = false;   // every request that has bytes is read by its handler
   bool force_write = false;  // every response that has bytes is written, where it may be
-  // How long a peer may take to say that it serves requests at all.
+  // How long a peer may take to say that it serves requests at all: it does so when it has Requests, which
+  // may be made after the first call has come.
   duration hello_timeout = std::chrono::seconds(10);
 };
 static_assert(std::is_trivially_destructible_v<request_options>);
@@ -131,8 +132,9 @@ class request_call : public operation_base {
 // An answer that goes out.
 class request_answer : public operation_base {
  public:
-  request_answer(held_request* to, reactor* home, const Slice& response,
-                 std::string_view redirect) noexcept;
+  // The response, or that address.
+  request_answer(held_request* to, reactor* home, const Slice& response) noexcept;
+  request_answer(held_request* to, reactor* home, std::string_view redirect) noexcept;
   request_answer(request_answer&& other) noexcept;
   ~request_answer();
 
@@ -215,7 +217,7 @@ class [[nodiscard]] respond_operation final
 
 // A request that came to a handler. Move-only; it may outlive the handler, to be answered later, but not
 // the Requests. It takes one of its peer's window until it is destroyed and the handler has ended.
-// Destroyed without an answer, where one is wanted: rejected, at the caller.
+// Destroyed without an answer, where one is wanted: rejected, at the caller. It REQUIRES the Worker's thread.
 class Request {
  public:
   explicit Request(detail::held_request& held) noexcept;
@@ -247,7 +249,8 @@ class Request {
 
   // The answer; now or later, once.
   respond_operation respond(const Slice& response = Slice()) noexcept;
-  // The answer is to ask there: at most 128 bytes, "host:port" for a RequestSession.
+  // The answer is to ask there: at most 128 bytes, "host:port" for a RequestSession. invalid_value where it
+  // is empty, or longer; no_memory where there is none to keep it: then the request is not answered.
   respond_operation redirect(std::string_view address) noexcept;
 
  private:
@@ -259,10 +262,11 @@ using request_handler = std::function<task<void>(Request)>;
 // Calls to the peers of some Messages, and handlers for theirs. Bound to the thread of their Worker.
 // Both sides of a connection have to have them. At most one per Messages, which outlive it. Destroying
 // it ends the connections that it was used on, with shutdown as the cause, and destroys its handlers
-// where they stand: the memory that those answer from outlives it.
+// where they stand: the memory that those answer from outlives it. REQUIRES that none of them does it.
 class Requests {
  public:
-  // Throws cordma::error: invalid_value (options outside their bounds), in_use (the Messages have some).
+  // Peers that have called before are greeted now. Throws cordma::error: invalid_value (options outside
+  // their bounds), in_use (the Messages have some), no_lock.
   explicit Requests(Messages& messages, const request_options& options = {});
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
@@ -270,7 +274,7 @@ class Requests {
 
   // Each request of that method begins a task with the handler; as many run at a time as the windows of
   // all peers let. What a handler throws costs its request alone. One that is set anew is for the
-  // requests that come later.
+  // requests that come later. REQUIRES the Worker's thread.
   void serve(std::uint16_t method, request_handler handler);
 
   // The response goes into `room`; it is written there by the peer, where that is worth it, if its

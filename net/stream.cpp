@@ -45,36 +45,36 @@ stream_write_operation::stream_write_operation(stream_write_operation&& other) n
       bytes_(other.bytes_),
       registered_(other.registered_),
       written_(other.written_),
-      place_(std::exchange(other.place_, 0)),
+      under_way_(std::exchange(other.under_way_, 0)),
       failure_(std::move(other.failure_)) {
-  if (place_ != 0) stream_->sends[place_ - 1].for_op = this;
+  if (under_way_ != 0) stream_->moved(other, *this);
 }
 
 stream_write_operation::~stream_write_operation() {
-  if (state() == phase::queued && linked()) leave_queue();
-  if (place_ != 0) stream_->left(*this);
+  const bool waits = state() == phase::queued && linked();
+  if (waits) unlink();
+  if (under_way_ != 0) stream_->left(*this);
+  if (waits) stream_->pump();  // as in do_cancel()
 }
 
-void stream_write_operation::fail(failure why) noexcept {
-  failure_ = std::move(why.with_operation("write"));
-  finish();
+void stream_write_operation::end(std::optional<failure> why) noexcept {
+  unlink();
+  if (why && !failure_) failure_ = std::move(why->with_operation("write"));
+  set_phase(phase::posted);
+  if (under_way_ == 0) finish();
 }
 
 void stream_write_operation::do_start() noexcept {
-  if (std::optional<failure> why = stream_->out_of_place()) return fail(std::move(*why));
+  if (std::optional<failure> why = stream_->out_of_place()) return end(std::move(*why));
   stream_->write(*this);
 }
 
+// Those behind it may have room for what they want, and the end may have waited for it alone.
 void stream_write_operation::do_cancel() noexcept {
   if (state() != phase::queued) return;
-  leave_queue();
-  fail(errc::canceled);
-}
-
-// Those behind it may have room for what they want, and the end may have waited for it alone.
-void stream_write_operation::leave_queue() noexcept {
-  unlink();
-  stream_->pump();
+  detail::stream_core& stream = *stream_;
+  end(written_ == 0 ? std::optional(failure(errc::canceled)) : std::nullopt);
+  stream.pump();
 }
 
 // ---- Stream ----
@@ -102,9 +102,6 @@ stream_read_operation Stream::read_some(std::span<std::byte> into) noexcept {
 stream_write_operation Stream::write_some(std::span<const std::byte> bytes) noexcept {
   return stream_write_operation(*core_, bytes);
 }
-stream_write_operation Stream::write_some(const Slice& bytes) noexcept {
-  return stream_write_operation(*core_, bytes);
-}
 
 task<void> Stream::read(std::span<std::byte> into) {
   while (!into.empty()) {
@@ -119,6 +116,10 @@ task<void> Stream::write(std::span<const std::byte> bytes) {
     const std::size_t n = co_await write_some(bytes);
     bytes = bytes.subspan(n);
   }
+}
+
+stream_write_operation Stream::write(const Slice& bytes) noexcept {
+  return stream_write_operation(*core_, bytes);
 }
 
 std::span<const std::byte> Stream::peek() const noexcept {
@@ -147,12 +148,31 @@ result<void> Stream::shutdown_send() noexcept {
 }
 
 task<void> Stream::close() {
+  detail::stream_core& core = *core_;
+  const std::weak_ptr<const char> life = core.life;
+  const auto still_here = [&life] {
+    if (life.expired()) throw_error({errc::shutdown, "the Stream is gone"});
+  };
   const result<void> said = shutdown_send();
-  while (said && !core_->ended && !core_->drained()) {
-    core_->changed.reset();
-    co_await core_->changed.wait();
+  while (said && !core.ended && !core.drained()) {
+    core.changed.reset();
+    co_await core.changed.wait();
+    still_here();
   }
-  co_await core_->endpoint.close();
+  // On its way is not there: on shm a request is done when it lies in the ring.
+  send_operation arriving = core.endpoint.flush();
+  const result<void> arrived = co_await arriving.result();
+  still_here();
+  core.all_seen = core.all_seen || arrived.ok();
+  co_await core.endpoint.close();
+  still_here();
+  // The peer's last words may still be on their way here, its end among them.
+  while (said && !core.ended) {
+    core.changed.reset();
+    co_await core.changed.wait();
+    still_here();
+  }
+  if (std::optional<failure> why = core.loss()) throw_error(std::move(*why));
 }
 
 Endpoint& Stream::endpoint() noexcept { return core_->endpoint; }

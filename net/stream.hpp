@@ -52,10 +52,10 @@ class [[nodiscard]] stream_read_operation final
   std::optional<failure> failure_;
 };
 
-// Resolves with how many bytes were written, at least one where there are any. They are yours again then, and on
-// their way; that the peer has read them, only an answer tells. Errors: not_connected (after shutdown_send()
-// or close()), connection_reset and what else the connection broke for, shutdown, invalid_value, no_lock. On
-// cancellation: one that waits for the peer to read is withdrawn, canceled; one that is posted ends as posted.
+// Resolves with how many bytes were written. They are yours again then, and on their way; that the peer has read
+// them, only an answer tells. Errors: not_connected (after shutdown_send() or close()), connection_reset and what
+// else the connection broke for, shutdown, invalid_value, no_lock. On cancellation: one that waits for the peer to
+// read is withdrawn, canceled; where some of it is posted it resolves with that, once that is on its way.
 class [[nodiscard]] stream_write_operation final
     : public operation<stream_write_operation, std::size_t> {
  public:
@@ -70,16 +70,16 @@ class [[nodiscard]] stream_write_operation final
   friend struct detail::stream_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  void leave_queue() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   std::size_t take() const noexcept { return written_; }
-  void fail(failure why) noexcept;
+  // No more of it is posted; it ends when what is posted has.
+  void end(std::optional<failure> why = {}) noexcept;
 
   detail::stream_core* stream_;
   std::span<const std::byte> bytes_;
   Slice registered_;  // empty: copied
   std::size_t written_ = 0;
-  std::size_t place_ = 0;  // index + 1 of the request that carries it; 0: none
+  std::uint32_t under_way_ = 0;  // requests that carry parts of it
   std::optional<failure> failure_;
 };
 
@@ -104,12 +104,14 @@ class Stream {
   // As much as the peer has room for, and this side for copies, at least one byte. They are yours as soon as it is
   // done, which is at once where there is room.
   stream_write_operation write_some(std::span<const std::byte> bytes) noexcept;
-  // The same without a copy, from registered memory; done when the transport has taken it.
-  stream_write_operation write_some(const Slice& bytes) noexcept;
 
   // All of it. Throw what read_some() and write_some() do; a stream that ends before is truncated.
   [[nodiscard]] task<void> read(std::span<std::byte> into);
   [[nodiscard]] task<void> write(std::span<const std::byte> bytes);
+  // All of it, without a copy, from registered memory; done when the transport has taken it. Several can be under
+  // way, and come in the order in which they were started: who gives up one gives up those behind it first, or else
+  // they come without what was to be before them.
+  stream_write_operation write(const Slice& bytes) noexcept;
 
   // What is here, without a copy, in one piece (there may be more behind its end): valid until consume(). Both
   // REQUIRE the thread of its Worker.
@@ -128,7 +130,9 @@ class Stream {
   // The peer reads what was written, and then the end; reading here goes on. Idempotent.
   result<void> shutdown_send() noexcept;
   // Done when all that was written is at the peer, and the connection is closed here. What has not been read
-  // here can still be.
+  // here can still be. Where it breaks before that, or had broken, the connection is closed and this throws what it
+  // broke for; but not where all that was written is at the peer, which had ended its own side and went. On
+  // cancellation: canceled; what was written, and the end, go out all the same.
   [[nodiscard]] task<void> close();
 
   [[nodiscard]] Endpoint& endpoint() noexcept;

@@ -150,9 +150,9 @@ class Worker : public user_data_holder {
   void wake() noexcept { loop_->wake(); }
 
   // What makes this Worker's wait end while it sleeps; `everything` until told otherwise. With
-  // `solicited`: messages that their sender marked (post_operation::solicited()), errors, closing and
-  // connecting, its own requests, its timers. Other messages are received when it wakes next; while it
-  // does not sleep there is no difference. Errors: not_supported (a transport of its Context wakes for
+  // `solicited`: messages that their sender marked (post_operation::solicited()), all that comes by
+  // Messages, Requests and Streams, errors, closing and connecting, its own requests, its timers. Other
+  // messages are received when it wakes next; while it does not sleep there is no difference. Errors: not_supported (a transport of its Context wakes for
   // every message; nothing has changed then), no_lock.
   result<void> wake_for(wake_reason reason);
 

@@ -41,7 +41,7 @@ constexpr std::array<entry, errc_count> table{{
     {errc::full, "full", "a configured maximum is reached"},
     {errc::already_exists, "already_exists", "already exists"},
     {errc::canceled, "canceled", "canceled before it took effect"},
-    {errc::flushed, "flushed", "not carried out because the connection ended first"},
+    {errc::flushed, "flushed", "cut off, or never begun, because the connection ended first"},
     {errc::rejected, "rejected", "rejected by the peer"},
     {errc::unreachable, "unreachable", "unreachable"},
     {errc::truncated, "truncated", "the message is longer than the receive: post larger ones"},

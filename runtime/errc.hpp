@@ -37,7 +37,7 @@ enum class errc : std::uint8_t {
   full,                    // a configured maximum is reached
   already_exists,          // created before
   canceled,                // withdrawn on request before it took effect
-  flushed,                 // never carried out, because the connection ended first: see cause()
+  flushed,                 // cut off, or never begun: the connection ended first, see cause()
   rejected,                // the peer said no
   unreachable,             // no route, nobody listening, or no transport in common
   truncated,               // the message did not fit the receive

@@ -50,8 +50,7 @@ class operation_base : public ready_item {
       : ready_item(std::move(other)),
         home_(other.home_),
         phase_(std::exchange(other.phase_, phase::idle)),
-        may_wait_(other.may_wait_),
-        turned_away_(other.turned_away_) {
+        waiting_(other.waiting_) {
     CORDMA_REQUIRE(!other.awaited());
   }
 
@@ -60,8 +59,7 @@ class operation_base : public ready_item {
     CORDMA_REQUIRE(done());
     CORDMA_REQUIRE(!linked());
     phase_ = phase::idle;
-    may_wait_ = true;
-    turned_away_ = false;
+    waiting_ = waiting::allowed;
     waiter_ = nullptr;
     observer_ = nullptr;
   }
@@ -73,20 +71,21 @@ class operation_base : public ready_item {
   [[gnu::always_inline]] void finish() noexcept {
     CORDMA_ASSERT(phase_ != phase::done);
     phase_ = phase::done;
+    if (!awaited()) return;  // and nothing can cancel it
     cancel_.unlink();
-    if (awaited()) home_->ready(*this);
+    home_->ready(*this);
   }
 
-  void do_not_wait() noexcept { may_wait_ = false; }
+  void do_not_wait() noexcept { waiting_ = waiting::refused; }
   // Whether it is to be withdrawn now: then that ends it with `again`.
   [[nodiscard]] bool turned_away() noexcept {
-    if (may_wait_ || phase_ != phase::queued) return false;
-    turned_away_ = true;
+    if (waiting_ == waiting::allowed || phase_ != phase::queued) return false;
+    waiting_ = waiting::turned_away;
     return true;
   }
-  // What is told of a failure.
+  // What is told of a failure. What had begun when it was turned away may fail for another cause.
   [[nodiscard]] failure told(const failure& f) const noexcept {
-    if (!turned_away_) return f;
+    if (waiting_ != waiting::turned_away || f.code() != errc::canceled) return f;
     failure why(errc::again);
     why.with_operation(f.operation());
     return why;
@@ -121,8 +120,9 @@ class operation_base : public ready_item {
   observer observer_ = nullptr;
   cancel_link cancel_{nullptr};
   phase phase_ = phase::idle;
-  bool may_wait_ = true;
-  bool turned_away_ = false;
+  // Its turn, where it is queued.
+  enum class waiting : std::uint8_t { allowed, refused, turned_away };
+  waiting waiting_ = waiting::allowed;
 };
 
 // Derived supplies, all noexcept and all private with this class as a friend:
@@ -140,11 +140,11 @@ class [[nodiscard]] operation : public Base {
   using phase = operation_base::phase;
 
   // Starts it now; await it later for the outcome. REQUIRES not started.
-  Derived start() && {
+  [[gnu::always_inline]] Derived start() && {
     start_now();
     return std::move(self());
   }
-  void start() & { start_now(); }
+  [[gnu::always_inline]] void start() & { start_now(); }
   // For who would rather do something else than wait: `co_await endpoint.tag_send(7, bytes).or_again()` ends
   // with `again`, and nothing done, where it had to wait its turn, for room or credits, or for what is not here
   // yet; it is queued nowhere. One that can be posted is, and ends as any other. REQUIRES not started.
@@ -157,7 +157,7 @@ class [[nodiscard]] operation : public Base {
     this->do_not_wait();
   }
 
-  [[nodiscard]] bool await_ready() noexcept {
+  [[nodiscard, gnu::always_inline]] bool await_ready() noexcept {
     if (phase::idle == this->state()) {
       if (this->home() == nullptr) return false;  // the awaiting task knows the reactor
       start_now();
@@ -217,9 +217,10 @@ class [[nodiscard]] operation : public Base {
     if (this->home() == nullptr) this->set_home(reactor::current());
     CORDMA_REQUIRE(this->home() != nullptr);
     self().do_start();
-    if (this->done()) return;
-    if (this->turned_away()) [[unlikely]]
-      return self().do_cancel();
+    if (this->state() != phase::posted) [[unlikely]] {
+      if (this->done()) return;
+      if (this->turned_away()) return self().do_cancel();
+    }
     this->home()->stir();  // on its thread: elsewhere it has failed
   }
   // A failure for being on the wrong thread must not touch the reactor of the right one.
@@ -230,25 +231,32 @@ class [[nodiscard]] operation : public Base {
   // False where the awaiter goes on without suspending.
   bool suspend(std::coroutine_handle<> h, const task_context& context) noexcept {
     CORDMA_REQUIRE(!this->awaited());
-    if (this->state() == phase::idle) {
-      this->set_home(context.home);
-      start_now();
-      if (this->done() && context.home->may_continue_inline()) return false;
-    }
+    if (this->state() == phase::idle) [[unlikely]]
+      return start_and_suspend(h, context);
     this->wait(h);
-    if (this->done()) {
+    if (this->done()) [[unlikely]] {
       context.home->ready(*this);
       return true;
     }
     cancel_source* const canceler = context.cancellation();
-    if (canceler == nullptr) return true;
+    return canceler == nullptr || listen_to(*canceler);
+  }
+  // It knew no reactor before it was awaited.
+  [[gnu::noinline]] bool start_and_suspend(std::coroutine_handle<> h,
+                                           const task_context& context) noexcept {
+    this->set_home(context.home);
+    start_now();
+    if (this->done() && context.home->may_continue_inline()) return false;
+    return suspend(h, context);
+  }
+  [[gnu::noinline]] bool listen_to(cancel_source& canceler) noexcept {
     cancel_hook& link = this->link_cancel([](cancel_hook& c) noexcept {
       static_cast<Derived&>(operation_base::owner_of(c)).cancel();
     });
-    if (canceler->requested()) {
+    if (canceler.requested()) {
       cancel();
     } else {
-      canceler->attach(link);
+      canceler.attach(link);
     }
     return true;
   }

@@ -151,7 +151,8 @@ std::size_t reactor::pass() noexcept {
   work += run_inbox();
   const std::size_t fired = fire_timers();
   own_timer_only_ = work == 0 && fired != 0;
-  work += fired + run_ready();
+  work += fired;
+  if (!ready_.empty()) work += run_ready();
   current_reactor = outer;
   in_turn_ = false;
   ++counters_.turns;
@@ -268,7 +269,6 @@ arm_state reactor::prepare_wait() noexcept {
   CORDMA_REQUIRE(!in_turn_);
   if (!ready_.empty() || !inbox_empty()) return arm_state::busy;
   if (options_.before_sleep != nullptr) options_.before_sleep(options_.before_sleep_context);
-  armed_ = true;
   ++counters_.arms;
   arm_state state = arm_state::armed;
   for (poller* p : pollers_) {
@@ -290,6 +290,7 @@ arm_state reactor::prepare_wait() noexcept {
   if (state == arm_state::busy) {
     end_wait();
   } else {
+    armed_ = true;  // not before: what that poll made ready need not wake anybody
     arm_timer_fd();
   }
   return state;

@@ -1,53 +1,94 @@
 // Active messages and streams: what goes over a connection of its own.
+#include "../support/op_ring.hpp"
 #include "tests.hpp"
 #include "ticks.hpp"
+
+#include <cordma/runtime/when_any.hpp>
 
 #include <algorithm>
 
 namespace perf {
 
-cordma::task<void> call_and_wait(lane& l, std::uint64_t count) {
-  cordma::Endpoint& to = l.other->endpoint;
+namespace {
+
+cordma::message_send_operation call(lane& l) {
   constexpr std::span<const std::byte> no_header;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if (l.what.check) fill(l.out(0).bytes(), l.other->handled);
-    const std::uint64_t sent_at = ticks();
-    cordma::message_send_operation call = to.am_send(the_handler, no_header, l.out(0));
-    call.start();
-    co_await l.other->arrived.wait();
-    l.samples.record(ticks() - sent_at);
-    l.progress.store(i, std::memory_order_relaxed);
-    co_await call;
-  }
+  return l.other->endpoint.am_send(the_handler, no_header, l.out(0));
 }
 
-cordma::task<void> call_back(lane& l, std::uint64_t count) {
-  cordma::Endpoint& to = l.other->endpoint;
-  constexpr std::span<const std::byte> no_header;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    co_await l.other->arrived.wait();
-    if (l.what.check) fill(l.out(0).bytes(), l.other->handled - 1);
-    co_await to.am_send(the_handler, no_header, l.out(0));
+// A peer that has gone answers no more.
+cordma::task<void> until_finished(beside& b) {
+  while (b.to_handle != 0 && !b.failed) {
+    require_connected(b.endpoint);
+    co_await cordma::when_any(b.finished.wait(), b.endpoint.state_changed());
   }
+  if (b.failed) cordma::throw_error(*b.failed);
+}
+
+// The client's: how long a round trip took.
+void record_time(lane& l, beside& b) {
+  const std::uint64_t now = ticks();
+  l.samples.record(now - b.sent_at);
+  b.sent_at = now;
+  l.progress.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+cordma::task<void> answer(lane* l, cordma::ActiveMessage m) {
+  beside& b = *l->other;
+  std::span<const std::byte> message = m.data();
+  if (message.size() != m.size()) {
+    co_await m.read(l->in(0));
+    message = l->in(0).bytes();
+  }
+  const std::uint64_t number = b.handled++;
+  if (l->what.check && !matches(message, number)) ++l->wrong;
+  const bool last = --b.to_handle == 0;
+  const bool asks = b.sent_at != 0;
+  if (asks) record_time(*l, b);
+  if (!asks || !last) {
+    if (l->what.check) fill(l->out(0).bytes(), asks ? number + 1 : number);
+    const cordma::result<void> sent = co_await call(*l).result();
+    if (!sent) b.failed = sent.why();
+  }
+  if (last || b.failed) b.finished.set();
+}
+
+cordma::task<void> call_first(lane& l, std::uint64_t count) {
+  beside& b = *l.other;
+  b.to_handle = static_cast<std::int64_t>(count);
+  if (count == 0) co_return;
+  if (l.what.check) fill(l.out(0).bytes(), b.handled);
+  b.sent_at = ticks();
+  co_await call(l);
+  co_await until_finished(b);
+}
+
+// The first may be here before this begins.
+cordma::task<void> answer_all(lane& l, std::uint64_t count) {
+  l.other->to_handle += static_cast<std::int64_t>(count);
+  co_await until_finished(*l.other);
 }
 
 cordma::task<void> write_stream(lane& l, std::uint64_t count) {
   cordma::Stream& s = l.other->stream;
-  // Where a write is done as soon as it is posted, nothing has to be copied first.
-  const bool as_it_is = l.endpoint.transport() == cordma::transport::kind::shm;
-  const std::size_t size = l.what.size;
+  support::op_ring<cordma::stream_write_operation> ring(l.what.outstanding);
   for (std::uint64_t i = 0; i < count; ++i) {
+    if (ring.full()) {
+      cordma::stream_write_operation& oldest = ring.oldest();
+      co_await oldest;
+      ring.pop();
+    }
     const cordma::Slice& message = l.out(i % l.slots);
     if (l.what.check) fill(message.bytes(), i);
-    std::size_t done = 0;
-    while (done < size) {
-      const cordma::Slice rest = message.part(done, size - done);
-      cordma::stream_write_operation op =
-          as_it_is ? s.write_some(rest) : s.write_some(rest.bytes());
-      const std::size_t written = co_await op;
-      done += written;
-    }
+    ring.start([&] { return s.write(message); });
     l.progress.store(i, std::memory_order_relaxed);
+  }
+  while (!ring.empty()) {
+    cordma::stream_write_operation& oldest = ring.oldest();
+    co_await oldest;
+    ring.pop();
   }
 }
 

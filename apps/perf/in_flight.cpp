@@ -99,7 +99,7 @@ struct receive_next {
 };
 struct tag_receive_next {
   cordma::tag_recv_operation operator()(lane& l, std::uint32_t slot, std::uint64_t) const {
-    return l.other->messages.tag_recv(the_tag, l.in(slot));
+    return l.other->endpoint.tag_recv(the_tag, l.in(slot));
   }
 };
 struct receive_done {

@@ -48,6 +48,12 @@ void lane::attach(std::span<const std::byte> blob) {
   }
 }
 
+void require_connected(const cordma::Endpoint& endpoint) {
+  if (endpoint.state() == cordma::endpoint_state::connected) return;
+  const cordma::failure* const cause = endpoint.first_cause();
+  cordma::throw_error(cause != nullptr ? *cause : cordma::failure{cordma::errc::not_connected});
+}
+
 void fill(std::span<std::byte> message, std::uint64_t i) noexcept {
   for (std::size_t k = 0; k < message.size(); ++k) message[k] = std::byte{value_at(i, k)};
 }

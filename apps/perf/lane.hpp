@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,8 +27,12 @@ struct beside {
   cordma::Listener listener;  // the server's
   cordma::Endpoint endpoint;  // of messages
   cordma::Stream stream;
-  cordma::auto_event arrived;  // set by the handler of active messages
-  std::uint64_t handled = 0;   // active messages, over all phases
+  // Active messages, which each side's handler answers.
+  std::uint64_t handled = 0;    // over all phases
+  std::int64_t to_handle = 0;   // in this one
+  std::uint64_t sent_at = 0;    // ticks; the client's last one
+  cordma::auto_event finished;  // set by the handler: the phase is over, or an answer failed
+  std::optional<cordma::failure> failed;
   explicit beside(cordma::Worker& worker) : messages(worker) {}
 };
 
@@ -69,6 +74,9 @@ class lane {
   std::vector<cordma::Slice> out_;
   std::vector<cordma::RemoteSlice> peer_;
 };
+
+// Throws what it ended for: nobody tells a side that looks at its own memory, or waits for its handler.
+void require_connected(const cordma::Endpoint& endpoint);
 
 // --check: the contents of message number `i`, different for every message and place.
 void fill(std::span<std::byte> message, std::uint64_t i) noexcept;

@@ -27,7 +27,7 @@ struct tagged {
   using recv_ring = support::op_ring<cordma::tag_recv_operation>;
   using send_ring = support::op_ring<cordma::message_send_operation>;
   static cordma::tag_recv_operation receive(lane& l, const cordma::Slice& into) {
-    return l.other->messages.tag_recv(the_tag, into);
+    return l.other->endpoint.tag_recv(the_tag, into);
   }
   static cordma::message_send_operation send(lane& l, const cordma::Slice& from) {
     return l.other->endpoint.tag_send(the_tag, from);
@@ -92,13 +92,6 @@ void prepare_write(lane& l, send_ring& ring, std::uint64_t number) {
   const cordma::Slice& from = l.out(slot_of(l, number));
   flag(from.bytes()).set(number);
   ring.prepare([&] { return endpoint.write(l.peer(0), from); });
-}
-
-// Nobody tells a program that looks at its own memory that its peer is gone.
-void require_connected(const cordma::Endpoint& endpoint) {
-  if (endpoint.state() == cordma::endpoint_state::connected) return;
-  const cordma::failure* const cause = endpoint.first_cause();
-  cordma::throw_error(cause != nullptr ? *cause : cordma::failure{cordma::errc::not_connected});
 }
 
 template <class Kind>

@@ -35,7 +35,7 @@ constexpr std::array<test_facts, 13> table{{
     {test::tag_bw, "tag-bw", shape::to_receiver, 65536, "tagged messages in one direction: GB/s",
      carrier::messages},
     {test::am_lat, "am-lat", shape::ping_pong, 8,
-     "active messages in ping-pong, handler to handler: time of one way", carrier::messages},
+     "active messages in ping-pong, from handler to handler: time of one way", carrier::messages},
     {test::stream_bw, "stream-bw", shape::to_receiver, 65536, "bytes of a stream: GB/s",
      carrier::stream},
 }};

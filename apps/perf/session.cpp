@@ -144,23 +144,11 @@ outcome conclude(const lane& l, const phase& p) {
 
 namespace {
 
-// What came to the handler of active messages: looked at, and told to the loop.
-cordma::task<void> note(lane* l, cordma::ActiveMessage m) {
-  std::span<const std::byte> message = m.data();
-  if (message.size() != m.size()) {
-    co_await m.read(l->in(0));
-    message = l->in(0).bytes();
-  }
-  if (l->what.check && !matches(message, l->other->handled)) ++l->wrong;
-  ++l->other->handled;
-  l->other->arrived.set();
-}
-
 void prepare_second(cordma::Worker& worker, lane& l) {
   if (facts(l.what.what).over == carrier::plain) return;
   l.other = std::make_unique<beside>(worker);
   l.other->messages.on(the_handler,
-                       [&l](cordma::ActiveMessage m) { return note(&l, std::move(m)); });
+                       [&l](cordma::ActiveMessage m) { return answer(&l, std::move(m)); });
 }
 
 cordma::connect_options second_options(cordma::Context& context, lane& l) {

@@ -42,7 +42,7 @@ cordma::task<void> client_side(lane& l, std::uint64_t count) {
     case test::send_bw:
     case test::tag_bw:
     case test::send_rate: return send_many(l, count);
-    case test::am_lat: return call_and_wait(l, count);
+    case test::am_lat: return call_first(l, count);
     case test::stream_bw: return write_stream(l, count);
     case test::write_lat: return write_and_look(l, count);
     case test::write_bw: return write_many(l, count);
@@ -62,7 +62,7 @@ cordma::task<void> server_side(lane& l, std::uint64_t count) {
     case test::send_bw:
     case test::tag_bw:
     case test::send_rate: return receive_many(l, count);
-    case test::am_lat: return call_back(l, count);
+    case test::am_lat: return answer_all(l, count);
     case test::stream_bw: return read_stream(l, count);
     default: return {};  // the client acts alone
   }

@@ -27,9 +27,10 @@ cordma::task<void> fetch_add_many(lane& l, std::uint64_t count);
 cordma::task<void> send_many(lane& l, std::uint64_t count);
 cordma::task<void> receive_many(lane& l, std::uint64_t count);
 
-// ping_pong by active messages, of which each side's handler wakes its loop.
-cordma::task<void> call_and_wait(lane& l, std::uint64_t count);
-cordma::task<void> call_back(lane& l, std::uint64_t count);
+// ping_pong by active messages, from handler to handler. The client sends the first one; both wait for the last.
+cordma::task<void> answer(lane* l, cordma::ActiveMessage m);
+cordma::task<void> call_first(lane& l, std::uint64_t count);
+cordma::task<void> answer_all(lane& l, std::uint64_t count);
 // to_receiver by a stream.
 cordma::task<void> write_stream(lane& l, std::uint64_t count);
 cordma::task<void> read_stream(lane& l, std::uint64_t count);

@@ -9,6 +9,13 @@ namespace cordma::detail {
 
 struct endpoint_core;
 
+// The id of a request of its own: {number of the sink : 24, type : 8, index : 32}, as those of operations are made.
+inline constexpr std::uint8_t id_type_sink = 2;
+[[nodiscard]] constexpr std::uint64_t sink_id(std::uint32_t sink_number,
+                                              std::uint32_t index) noexcept {
+  return (std::uint64_t{sink_number} << 40) | (std::uint64_t{id_type_sink} << 32) | index;
+}
+
 // Registered at a worker_core, whose thread calls it.
 class completion_sink {
  public:

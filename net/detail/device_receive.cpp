@@ -118,12 +118,9 @@ void device_receive::post(entry& e) noexcept {
   const Slice room = e.buffer.all();
   const transport::segment into{room.data(), static_cast<std::uint32_t>(room.size()),
                                 room.region()->keys[kind].lkey};
-  const auto index = static_cast<std::uint64_t>(&e - entries.get());
+  const auto index = static_cast<std::uint32_t>(&e - entries.get());
   ++posted;
-  device->post_recv(
-      {.id = (std::uint64_t{id_type_sink} << 56) | (std::uint64_t{sink_number} << 32) | index,
-       .segment_count = 1,
-       .segments = &into});
+  device->post_recv({.id = sink_id(sink_number, index), .segment_count = 1, .segments = &into});
 }
 
 void device_receive::feed() noexcept {

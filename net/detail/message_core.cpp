@@ -20,6 +20,16 @@ task<void> handle(message_core& core, std::shared_ptr<const am_handler> handler,
   }
 }
 
+// The peer waits for an answer to it: that comes with Requests that are made later. There is no more to keep, since
+// without that answer it may ask for nothing.
+bool keep_greeting(peer_core& from, const ActiveMessage& message) noexcept {
+  const result<protocol::request_header> h = protocol::decode_request(message.header());
+  const bool is_greeting = h && h->kind == protocol::request_kind::hello && message.size() == 0;
+  if (!is_greeting || from.greeting) return false;
+  from.greeting = *h;
+  return true;
+}
+
 }  // namespace
 
 message_core::message_core(Worker& worker, const message_options& o)
@@ -61,6 +71,12 @@ result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_
   if (anchor->worker != &via.owner()) {
     return failure{errc::invalid_value, "the Messages belong to another Worker"};
   }
+  if (std::min(asked.send_depth, via.domain().caps().max_send_depth) < 2) {
+    return failure{
+        errc::invalid_value,
+        "endpoint_options::send_depth is 1: an Endpoint of Messages needs at least 2, of "
+        "which half are for messages"};
+  }
   const result<transport::receive_queue*> queue = queue_on(via);
   if (!queue) return queue.why();
   asked.shared = *queue;
@@ -82,10 +98,9 @@ result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
 
 void message_core::receive(message_receive& op) noexcept {
   const auto* const from = static_cast<const endpoint_core*>(op.pattern_.from);
-  if (from != nullptr && matcher.probe(op.pattern_) == nullptr) {
-    if (std::optional<failure> ended = from->why_not("tag_recv")) {
-      return op.fail(std::move(*ended));
-    }
+  const bool ended = from != nullptr && from->state == endpoint_state::closed;
+  if (ended && matcher.probe(op.pattern_) == nullptr) {
+    return op.fail(std::move(*from->why_not("tag_recv")));
   }
   protocol::tag_message* const here = matcher.post(op.place_, op.pattern_);
   if (here == nullptr) {
@@ -149,8 +164,9 @@ void message_core::release(fetch& f) noexcept {
 void message_core::run(message_segment& s) noexcept {
   ActiveMessage message(s);
   const std::uint16_t id = protocol::am_of(s.head.word).id;
-  if (id == protocol::request_id_of_messages && requests != nullptr) {
-    return on_request_message(*requests, *s.from, std::move(message));
+  if (id == protocol::request_id_of_messages) {
+    if (requests != nullptr) return on_request_message(*requests, *s.from, std::move(message));
+    if (keep_greeting(*s.from, message)) return;
   }
   const auto found = handlers.find(id);
   if (found == handlers.end()) {

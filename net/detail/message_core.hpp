@@ -6,6 +6,7 @@
 #include <cordma/net/messages.hpp>
 #include <cordma/net/protocol/credit_window.hpp>
 #include <cordma/net/protocol/frame.hpp>
+#include <cordma/net/protocol/request.hpp>
 #include <cordma/net/protocol/tag_matcher.hpp>
 #include <cordma/runtime/scope.hpp>
 
@@ -26,6 +27,8 @@ struct request_peer;
 // request_peer.cpp: active messages that are the library's own, and the end of who spoke them.
 void on_request_message(request_core& core, peer_core& from, ActiveMessage message) noexcept;
 void on_requests_end(request_peer& peer) noexcept;
+// Whether nothing of it waits, or is on its way, or is to be answered to this side.
+[[nodiscard]] bool is_idle(request_peer& peer) noexcept;
 
 // Bytes of one read or write: devices take less at a time than messages may be long.
 inline constexpr std::uint64_t longest_request = 1U << 30;
@@ -220,7 +223,7 @@ struct frame_port final : completion_sink {
   void flush(peer_core& peer, const rail_core* only = nullptr) noexcept;
 
   [[nodiscard]] std::uint64_t id_of(std::uint32_t index) const noexcept {
-    return (std::uint64_t{id_type_sink} << 56) | (std::uint64_t{sink_number} << 32) | index;
+    return sink_id(sink_number, index);
   }
 
   static constexpr std::uint32_t is_send = 1U << 31;  // in an index
@@ -262,6 +265,8 @@ struct peer_core : list_node {
   // A request of its own came back.
   void on_sent(frame_entry& e, const transport::completion& c) noexcept;
   // The connection has ended: what waits ends with it.
+  // Ends the connection, for that.
+  void fail(failure why) noexcept;
   void on_end() noexcept;
   // Nobody holds the endpoint: what nobody has asked for is dropped.
   void on_handle_gone() noexcept;
@@ -300,8 +305,10 @@ struct peer_core : list_node {
   std::uint32_t open_offers = 0;
   std::uint32_t next_offer = 0;
   std::uint32_t announced = 0;  // by the peer, and not answered: `dones` has room for them
-  std::vector<protocol::done_word> dones;         // that are due
-  request_peer* requests = nullptr;               // once it spoke any
+  std::vector<protocol::done_word> dones;  // that are due
+  request_peer* requests = nullptr;        // once it spoke any
+  // Its hello of requests, while there are no Requests here to take it.
+  std::optional<protocol::request_header> greeting;
   protocol::agreed_rails agreed;                  // once `theirs` is there
   std::vector<std::unique_ptr<rail_core>> rails;  // from number 1 on
   std::uint32_t rails_said = 0;
@@ -316,7 +323,6 @@ struct peer_core : list_node {
   // connection_aborted, no_memory.
   [[nodiscard]] result<void> on_announced(message_segment& s);
   // What it said cannot be: the connection ends.
-  void fail(failure why) noexcept;
   [[nodiscard]] std::optional<failure> obstacle(const message_send& op) const;
   [[nodiscard]] bool is_long(const message_send& op) const noexcept;
   [[nodiscard]] bool has_room(const message_send& op) const noexcept;

@@ -42,16 +42,22 @@ Endpoint* peer_core::handle() const noexcept {
 }
 
 bool peer_core::idle() const noexcept {
-  return waiting.empty() && open_offers == 0 && dones.empty() && fetches.empty();
+  return waiting.empty() && open_offers == 0 && dones.empty() && fetches.empty() &&
+         (requests == nullptr || is_idle(*requests));
 }
 
 // ---- what goes out ----
 
 std::optional<failure> peer_core::obstacle(const message_send& op) const {
   const endpoint_core& e = *endpoint;
-  if (std::optional<failure> ended = e.why_not(op.op_name())) return ended;
+  const bool closing = e.state == endpoint_state::closing;
+  if (!(closing && op.own_)) {
+    if (std::optional<failure> ended = e.why_not(op.op_name())) return ended;
+  }
   if (port == nullptr) return failure{errc::shutdown, "its Messages are gone"};
-  if (op.count_ + 1U > e.granted.max_segments) {
+  // What is short is copied behind its head.
+  const bool is_short = protocol::head_bytes + op.header_.size() + op.total_ <= frame_entry::bytes;
+  if (op.count_ + 1U > e.granted.max_segments && !is_short) {
     return failure::of(errc::invalid_value, {op.count_, " slices, and a head: granted are ",
                                              e.granted.max_segments, " in all"});
   }
@@ -85,6 +91,7 @@ void peer_core::send(message_send& op) noexcept {
 }
 
 void peer_core::post(message_send& op) noexcept {
+  op.left_ = true;
   if (is_long(op)) {
     post_offer(op);
   } else {
@@ -129,8 +136,10 @@ void peer_core::post_frame(frame_entry& entry, const frame_head& head, std::size
                          s.region()->keys[port->kind].lkey};
   }
   e.counters.bytes_sent += protocol::head_bytes + head.body;
-  transport::send_request request{
-      .op = transport::opcode::send, .segment_count = count, .segments = segments.data()};
+  transport::send_request request{.op = transport::opcode::send,
+                                  .flags = transport::post_flag::solicited,
+                                  .segment_count = count,
+                                  .segments = segments.data()};
   if (count == 1 && in_entry <= e.granted.inline_bytes) {
     request.flags |= transport::post_flag::inline_data;
   }
@@ -365,6 +374,7 @@ void peer_core::on_end() noexcept {
   });
   for (const std::unique_ptr<rail_core>& r : rails) r->close(endpoint->flushed("rail"));
   dones.clear();
+  greeting.reset();
   if (requests != nullptr) on_requests_end(*requests);
   if (port == nullptr) return;
   // What is announced cannot be read any more; what is here can be received.

@@ -10,14 +10,15 @@ namespace cordma::detail {
 using transport::completion;
 using transport::posted;
 
-[[gnu::always_inline]] inline void post_base::complete(const completion& c) noexcept {
+[[gnu::always_inline]] inline void post_base::complete(side as, endpoint_core& e,
+                                                       const completion& c) noexcept {
   if (c.status != transport::wc_status::success) [[unlikely]] {
     complete_badly(c);
     return;
   }
-  if (is_recv()) {
+  if (as == side::recv) {
     received_ = to_received(c);
-    endpoint_->counters.bytes_received += c.byte_len;
+    e.counters.bytes_received += c.byte_len;
   }
   finish();
 }
@@ -34,13 +35,19 @@ bool worker_core::try_to_grow() noexcept {
 [[gnu::always_inline]] inline posted worker_core::post_recv(
     endpoint_core& e, const post_base& op, transport::datagram_peer* peer) noexcept {
   ++e.counters.recvs;
-  const posted done = e.pair->post_recv({.id = op.request_.id,
-                                         .segment_count = op.request_.segment_count,
-                                         .segments = op.request_.segments,
-                                         .from = peer},
-                                        at_once_);
+  const transport::recv_request request{.id = op.request_.id,
+                                        .segment_count = op.request_.segment_count,
+                                        .segments = op.request_.segments,
+                                        .from = peer};
   if (e.posted_word) [[unlikely]]
-    e.tell_posted();
+    return post_and_tell(e, request);
+  return e.pair->post_recv(request, at_once_);
+}
+
+[[gnu::noinline]] posted worker_core::post_and_tell(endpoint_core& e,
+                                                    const transport::recv_request& r) noexcept {
+  const posted done = e.pair->post_recv(r, at_once_);
+  e.tell_posted();
   return done;
 }
 
@@ -59,33 +66,39 @@ bool worker_core::try_to_grow() noexcept {
 
 // The slot lends its id; it is taken only by what is not done at once.
 [[gnu::always_inline]] inline posted worker_core::post_in(slot& s, endpoint_core& e, post_base& op,
+                                                          post_base::side as,
                                                           transport::datagram_peer* peer) noexcept {
   op.request_.id = s.id;
   op.request_.segments = op.segments_.data();
-  const auto index = static_cast<std::uint32_t>(s.id);
-  if (op.is_recv()) {
+  s.is_recv = as == post_base::side::recv;
+  if (as == post_base::side::recv) {
     if (post_recv(e, op, peer) == posted::done) return posted::done;
-    s.is_recv = true;
-    first_free_ = s.next_free;
+    first_free_ = s.next;
     --e.recv_credits;
-    s.next_free = 0;
-    (e.last_recv != 0 ? at(e.last_recv - 1).next_free : e.first_recv) = index + 1;
-    e.last_recv = index + 1;
+    s.next = nullptr;
+    *e.recvs_end = &s;
+    e.recvs_end = &s.next;
   } else {
     if (post_send(e, op) == posted::done) return posted::done;
-    s.is_recv = false;
-    first_free_ = s.next_free;
+    first_free_ = s.next;
     --e.send_credits;
   }
   s.op = &op;
   s.endpoint = &e;
-  op.slot_ = index;
+  op.slot_ = &s;
   op.set_phase(operation_base::phase::posted);
   return posted::pending;
 }
 
+[[gnu::always_inline]] inline void post_base::done_at_once(side as) noexcept {
+  endpoint_core& e = *endpoint_;
+  ++e.counters.immediate;
+  complete(as, e, e.worker->at_once());
+}
+
 void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
-  const std::uint32_t index = first_free_ - 1;
+  slot& s = *first_free_;
+  const std::uint32_t index = index_of(s.id);
   const result<void> ready = set_aside(op, index);
   if (!ready) {
     op.complete_failed(ready.why());
@@ -93,28 +106,29 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
   }
   auto* const peer = op.aside_ == post_base::aside::peer ? &peer_of(index) : nullptr;
   op.request_.to = peer;
-  if (post_in(at(index), e, op, peer) != posted::done) return;
+  if (post_in(s, e, op, op.own_side(), peer) != posted::done) return;
   if (op.aside_ != post_base::aside::nothing) take_aside(op, index, at_once_);
-  op.done_at_once(at_once_);
+  op.done_at_once(op.own_side());
 }
 
-[[gnu::always_inline]] inline void worker_core::post(endpoint_core& e, post_base& op) noexcept {
-  // Messages kept for a later receive can use up what was reserved; or there was more than is reserved.
-  if (first_free_ == 0 && !try_to_grow()) [[unlikely]] {
-    op.complete_failed(errc::no_memory);
-    return;
-  }
+// Messages kept for a later receive can use up what was reserved; or there was more than is reserved.
+void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
+  if (try_to_grow()) return post_late(e, op);
+  op.complete_failed(errc::no_memory);
+}
+
+[[gnu::always_inline]] inline void worker_core::post(endpoint_core& e, post_base& op,
+                                                     post_base::side as) noexcept {
+  if (first_free_ == nullptr) [[unlikely]]
+    return post_after_growing(e, op);
   if (op.aside_ != post_base::aside::nothing) [[unlikely]]
     return post_with_aside(e, op);
-  if (post_in(at(first_free_ - 1), e, op, nullptr) == posted::done) op.done_at_once(at_once_);
+  if (post_in(*first_free_, e, op, as, nullptr) == posted::done) op.done_at_once(as);
 }
 
-void post_base::done_at_once(const completion& c) noexcept {
-  ++endpoint_->counters.immediate;
-  complete(c);
+void worker_core::post_late(endpoint_core& e, post_base& op) noexcept {
+  post(e, op, op.own_side());
 }
-
-void worker_core::post_late(endpoint_core& e, post_base& op) noexcept { post(e, op); }
 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
@@ -143,18 +157,21 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   open_to = 0;
 }
 
-void post_base::do_start() noexcept {
+[[gnu::always_inline]] inline void post_base::start_as(side as) noexcept {
   endpoint_core& e = *endpoint_;
   const bool open = !failure_ && (e.open_to >> static_cast<unsigned>(request_.op) & 1U) != 0 &&
                     e.home->on_owner_thread();
-  if (open && (is_recv() ? e.recv_credits : e.send_credits) != 0 &&
+  if (open && (as == side::recv ? e.recv_credits : e.send_credits) != 0 &&
       request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message)
       [[likely]] {
-    e.worker->post(e, *this);
+    e.worker->post(e, *this, as);
   } else {
     start_with_care();
   }
 }
+
+void post_base::start_send() noexcept { start_as(side::send); }
+void post_base::start_recv() noexcept { start_as(side::recv); }
 
 void post_base::start_with_care() noexcept {
   endpoint_core& e = *endpoint_;
@@ -186,64 +203,73 @@ void endpoint_core::pump(bool recvs) noexcept {
 
 // A receive leaves the list of those posted.
 [[gnu::always_inline]] inline void worker_core::on_recv_done(endpoint_core& e, const slot& s,
-                                                             std::uint32_t index,
                                                              const completion& c) noexcept {
   if (c.key != 0) [[unlikely]]
     e.invalidated(c.key);
-  if (e.first_recv == index + 1) [[likely]] {
-    e.first_recv = s.next_free;
-    if (e.first_recv == 0) e.last_recv = 0;
+  if (e.first_recv == &s) [[likely]] {
+    e.first_recv = s.next;
+    if (e.first_recv == nullptr) e.recvs_end = &e.first_recv;
   } else {
-    not_first_recv(e, index);
+    not_first_recv(e, s);
   }
 }
 
 // Nobody waits for it any more.
-void worker_core::on_left_behind(slot& s, std::uint32_t index, const completion& c) noexcept {
+void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
   endpoint_core& e = *s.endpoint;
   const bool recv = s.is_recv;
   ++(recv ? e.recv_credits : e.send_credits);
   if (s.orphan) {
-    orphan_done(s, index, c);
+    orphan_done(s, c);
   } else {
     for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     s.pinned = 0;
     s.lease.reset();
-    free_slot(s, index);
+    free_slot(s);
   }
   e.pump(recv);
 }
 
-[[gnu::always_inline]] inline void worker_core::finish_request(slot& s, std::uint32_t index,
-                                                               const completion& c) noexcept {
+[[gnu::always_inline]] inline void worker_core::finish_as(post_base::side as, slot& s,
+                                                          const completion& c) noexcept {
+  constexpr auto recv = post_base::side::recv;
   endpoint_core& e = *s.endpoint;
   post_base* const op = s.op;
-  const bool recv = s.is_recv;
-  if (recv) on_recv_done(e, s, index, c);
+  if (as == recv) on_recv_done(e, s, c);
   if (op == nullptr) [[unlikely]]
-    return on_left_behind(s, index, c);
-  op->slot_ = post_base::no_slot;
+    return on_left_behind(s, c);
+  op->slot_ = nullptr;
   if (op->aside_ != post_base::aside::nothing) [[unlikely]]
-    take_aside(*op, index, c);
-  free_slot(s, index);
-  ++(recv ? e.recv_credits : e.send_credits);
-  op->complete(c);
+    take_aside(*op, index_of(s.id), c);
+  free_slot(s);
+  ++(as == recv ? e.recv_credits : e.send_credits);
+  op->complete(as, e, c);
   if (e.open_to == 0) [[unlikely]]
-    e.pump(recv);
+    e.pump(as == recv);
 }
 
-void worker_core::complete(slot& s, std::uint32_t index, const completion& c) noexcept {
-  finish_request(s, index, c);
+// What it was is asked once.
+[[gnu::always_inline]] inline void worker_core::finish_request(slot& s,
+                                                               const completion& c) noexcept {
+  if (s.is_recv) {
+    finish_as(post_base::side::recv, s, c);
+  } else {
+    finish_as(post_base::side::send, s, c);
+  }
 }
+
+void worker_core::complete(slot& s, const completion& c) noexcept { finish_request(s, c); }
 
 [[gnu::always_inline]] inline void worker_core::tell_all(adapter_poller& via,
                                                          std::span<const completion> all) noexcept {
-  for (const completion& c : all) {
-    const auto index = static_cast<std::uint32_t>(c.id);
-    if (index < chunks_.size() * slots_per_chunk) [[likely]] {
+  const completion* next = all.data();
+  for (std::size_t left = all.size(); left != 0; --left) {
+    const completion& c = *next++;
+    const std::uint32_t index = index_of(c.id);
+    if (index < slots_) [[likely]] {
       slot& s = at(index);
       if (c.id == s.id && s.endpoint != nullptr) [[likely]] {
-        finish_request(s, index, c);
+        finish_request(s, c);
         continue;
       }
     }
@@ -256,10 +282,10 @@ void worker_core::on_completions(adapter_poller& via, std::span<const completion
 }
 
 void worker_core::on_unknown(adapter_poller& via, const completion& c) noexcept {
-  if ((c.id >> 56) == id_type_sink && !via.broken()) return on_sink_completion(c);
+  if (type_of(c.id) == id_type_sink && !via.broken()) return on_sink_completion(c);
   // Stale: there was such a request, and its slot has moved on.
-  const auto index = static_cast<std::uint32_t>(c.id);
-  const bool possible = (c.id >> 56) == id_type_request && index < chunks_.size() * slots_per_chunk;
+  const std::uint32_t index = index_of(c.id);
+  const bool possible = type_of(c.id) == id_type_request && index < slots_;
   const std::uint32_t age =
       possible ? (generation_of(at(index).id) - generation_of(c.id)) & generation_mask : 0;
   if (via.broken() || (age != 0 && age <= generation_mask / 2)) {

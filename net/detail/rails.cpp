@@ -36,6 +36,9 @@ result<void> rail_core::make(const transport::queue_pair_options& like) {
   if (via.broken()) return via.why_broken();
   result<std::unique_ptr<transport::queue_pair>> pair = via.adapter().create(o);
   if (!pair) return pair.why();
+  if ((*pair)->actual().send_depth < sends) {
+    return failure{errc::not_supported, "the device has too few places for a rail's requests"};
+  }
   result<std::vector<std::byte>> own = (*pair)->descriptor();
   if (!own) return own.why();
   if (own->size() > protocol::longest_descriptor) return errc::invalid_value;

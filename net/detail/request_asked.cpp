@@ -82,18 +82,40 @@ void asked::launch(request_peer& to, request_call& by) noexcept {
       this);
 }
 
+// What had left when the connection ended may be at the peer. Why it ended, a call learns with its end.
 void asked::on_sent() noexcept {
+  const bool left = request.op->left();
   const result<void> sent = request.take();
+  const bool unsent = !went_out(sent);
   request_peer& to = *peer;
-  if (!went_out(sent) && to.below != nullptr) to.credits->put_back();
+  if (unsent && to.below != nullptr) to.credits->put_back();
   const bool is_word = how == request_call::manner::notify;
-  const bool lost = !sent && (is_word || (!went_out(sent) && !answered));
+  const bool cut = left && sent.code() == errc::flushed;
+  const bool lost = !sent && (is_word || (unsent && !answered && !cut));
   if (lost && !outcome) {
-    outcome = late && sent.code() == errc::canceled ? too_late() : sent.why();
+    if (cut) {
+      outcome = cut_off().with_cause(to.endpoint().cause);
+    } else {
+      outcome = late && sent.code() == errc::canceled ? too_late() : sent.why();
+    }
     answered = true;
   }
-  settle();
-  if (!went_out(sent)) to.on_unsent();
+  if (answered) {
+    settle();
+  } else if (late) {
+    end_late();
+  }
+  if (unsent) to.on_unsent();
+}
+
+// Where nothing of it is touched any more: the answer is dropped when it comes.
+void asked::end_late() noexcept {
+  if (op == nullptr || answered || writable || request.busy()) return;
+  room = {};
+  request_call& ended = *std::exchange(op, nullptr);
+  ended.asked_ = nullptr;
+  ended.fail(too_late());
+  peer->close_if_due();
 }
 
 void asked::on_response(const request_header& h, ActiveMessage message) noexcept {
@@ -140,9 +162,7 @@ void asked::on_read() noexcept {
   reading.reset();
   answer.reset();
   if (!got && !outcome) {
-    outcome = got.code() == errc::flushed
-                  ? failure(errc::connection_reset, "the connection ended before the answer")
-                  : got.why();
+    outcome = got.code() == errc::flushed ? cut_off() : got.why();
   }
   settle();
 }
@@ -179,7 +199,9 @@ void asked::leave() noexcept {
     room = {};
   }
   op = nullptr;
+  request_peer& to = *peer;
   withdraw();
+  to.close_if_due();
 }
 
 void asked::end(const failure& why) noexcept {
@@ -188,7 +210,7 @@ void asked::end(const failure& why) noexcept {
   const bool arrived = done && went_out(sent);
   const bool is_word = how == request_call::manner::notify;
   if (!outcome && (is_word ? request.busy() && !arrived : !answered)) {
-    const bool never_left = done && !arrived && !announced;
+    const bool never_left = done && !arrived && !request.op->left();
     outcome = never_left ? sent.why() : why;
   }
   answered = true;
@@ -330,21 +352,15 @@ void request_call::leave_queue() noexcept {
 }
 
 void request_call::on_deadline() noexcept {
-  const failure why = too_late();
   if (asked_ == nullptr) {
     leave_queue();
-    return fail(why);
+    return fail(too_late());
   }
   asked& a = *asked_;
   if (a.answered) return;
   a.late = true;
   a.withdraw();
-  if (asked_ == nullptr || a.writable || a.request.busy()) return;
-  // Nothing of it is touched any more: the answer is dropped when it comes.
-  a.room = {};
-  a.op = nullptr;
-  asked_ = nullptr;
-  fail(why);
+  if (asked_ != nullptr) a.end_late();
 }
 
 }  // namespace cordma::detail

@@ -32,6 +32,8 @@ struct outgoing_word {
 [[nodiscard]] failure breach_of_requests(const char* what);
 // Whether a message that ended so has reached the peer.
 [[nodiscard]] bool went_out(const result<void>& sent) noexcept;
+// What is told of a request that may have been served.
+[[nodiscard]] failure cut_off() noexcept;
 
 // A request on its way, and the place of its answer.
 struct asked : list_node {
@@ -43,6 +45,8 @@ struct asked : list_node {
   void withdraw() noexcept;
   // The call is gone: what the peer may touch is kept.
   void leave() noexcept;
+  // Its deadline has passed: it ends, unless something of it is still touched.
+  void end_late() noexcept;
   // The connection has: what had not left yet says so itself.
   void end(const failure& why) noexcept;
   // Tells the call, and becomes free, where there is nothing left to wait for.
@@ -145,7 +149,11 @@ struct request_peer : list_node {
   void start(request_call& op) noexcept;
   void pump() noexcept;
   void on_message(ActiveMessage message) noexcept;
+  // Of the peer's, which may have come before there were Requests here.
+  void on_hello(const protocol::request_header& h) noexcept;
   void on_end() noexcept;
+  // Closing may have waited for what has just ended.
+  void close_if_due() noexcept;
   void fail(failure why) noexcept;
   void say_what_is_due() noexcept;
   // What told the window has not left, and the connection is there: another message tells it.
@@ -157,6 +165,7 @@ struct request_peer : list_node {
   // What the next header says.
   [[nodiscard]] std::uint16_t given() noexcept { return window.say(); }
   [[nodiscard]] bool is_over() const noexcept;
+  [[nodiscard]] bool is_idle() noexcept;
   // Whether a message with that header has to be announced, as long as it is.
   [[nodiscard]] bool is_long(std::size_t header, std::uint64_t bytes) const noexcept;
 
@@ -182,7 +191,6 @@ struct request_peer : list_node {
   std::uint64_t bytes = 0;
 
  private:
-  void on_hello(const protocol::request_header& h) noexcept;
   void on_request(const protocol::request_header& h, ActiveMessage message) noexcept;
   void on_response(const protocol::request_header& h, ActiveMessage message) noexcept;
   void on_cancel(std::uint64_t id) noexcept;
@@ -194,6 +202,8 @@ struct request_core {
 
   // Null: no memory.
   [[nodiscard]] request_peer* peer_on(peer_core& below) noexcept;
+  // The same for what the peer has begun, whose connection ends where there is no memory.
+  [[nodiscard]] request_peer* met_by(peer_core& below) noexcept;
   [[nodiscard]] asked* take_asked() noexcept;
   [[nodiscard]] held_request* take_held() noexcept;
   void release(asked& a) noexcept;

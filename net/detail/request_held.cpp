@@ -155,10 +155,6 @@ std::optional<failure> held_request::obstacle(const request_answer& by) const {
   if (s.size() != 0 && s.region()->context != peer->endpoint().context) {
     return failure{errc::invalid_value, "a slice belongs to another Context"};
   }
-  if (by.redirect_.size() > protocol::longest_redirect) {
-    return failure::of(errc::invalid_value, {"an address of ", by.redirect_.size(),
-                                             " bytes: at most ", protocol::longest_redirect});
-  }
   return {};
 }
 
@@ -166,6 +162,7 @@ void held_request::respond(request_answer& by) noexcept {
   if (!core->home->on_owner_thread()) {
     return by.fail({errc::no_lock, "Requests may only be used on the thread of their Worker"});
   }
+  if (by.failure_) return by.fail(std::move(*by.failure_));
   if (std::optional<failure> not_now = obstacle(by)) return by.fail(std::move(*not_now));
   const Slice response = by.response_;
   if (response.size() > head.room_bytes && by.redirect_.empty()) {
@@ -185,7 +182,9 @@ void held_request::respond(request_answer& by) noexcept {
   drop_unread();
   response_size = response.size();
   const bool is_long = peer->is_long(protocol::response_bytes, response.size());
-  const bool writable = (head.flags & protocol::request_flag::writable) != 0;
+  // While this side closes, messages of the library go out, and writes do not.
+  const bool writable = (head.flags & protocol::request_flag::writable) != 0 &&
+                        peer->endpoint().state == endpoint_state::connected;
   if (writable && response.size() != 0 && (is_long || core->options.force_write)) {
     return write(response);
   }
@@ -259,7 +258,9 @@ void held_request::settle() noexcept {
   if (at == stage::answering) at = stage::answered;
   tell_answerer();
   keeps = MemoryRegion();
+  request_peer* const to = peer;
   release_if_done();
+  if (to != nullptr) to->close_if_due();
 }
 
 void held_request::tell_answerer() noexcept {
@@ -280,9 +281,22 @@ void held_request::tell_answerer() noexcept {
 
 // ---- request_answer ----
 
-request_answer::request_answer(held_request* to, reactor* home, const Slice& response,
-                               std::string_view redirect) noexcept
-    : operation_base(home), held_(to), response_(response), redirect_(redirect) {}
+request_answer::request_answer(held_request* to, reactor* home, const Slice& response) noexcept
+    : operation_base(home), held_(to), response_(response) {}
+
+request_answer::request_answer(held_request* to, reactor* home, std::string_view redirect) noexcept
+    : operation_base(home), held_(to) {
+  if (redirect.empty() || redirect.size() > protocol::longest_redirect) {
+    failure_ = failure::of(errc::invalid_value, {"an address of ", redirect.size(), " bytes: 1 to ",
+                                                 protocol::longest_redirect});
+    return;
+  }
+  try {
+    redirect_ = redirect;
+  } catch (const std::bad_alloc&) {
+    failure_ = errc::no_memory;
+  }
+}
 
 request_answer::request_answer(request_answer&& other) noexcept
     : operation_base(std::move(other)),

@@ -22,15 +22,13 @@ failure breach_of_requests(const char* what) {
 }
 
 void on_request_message(request_core& core, peer_core& from, ActiveMessage message) noexcept {
-  if (from.requests == nullptr && core.peer_on(from) == nullptr) {
-    endpoint_core& e = *from.endpoint;
-    if (e.pair != nullptr) e.pair->abort();
-    return e.end(errc::no_memory);
-  }
-  from.requests->on_message(std::move(message));
+  request_peer* const peer = core.met_by(from);
+  if (peer != nullptr) peer->on_message(std::move(message));
 }
 
 void on_requests_end(request_peer& peer) noexcept { peer.on_end(); }
+
+bool is_idle(request_peer& peer) noexcept { return peer.is_idle(); }
 
 // ---- outgoing_word ----
 
@@ -44,6 +42,7 @@ void outgoing_word::send(endpoint_core& to, const request_header& h, const Slice
       {.id = protocol::request_id_of_messages, .header = static_cast<std::uint16_t>(n)});
   op.emplace(to, protocol::frame_kind::am_eager, id, std::span(&data, 1),
              std::span<const std::byte>(header).first(n));
+  op->set_own();
   if (announced) op->announce();
   op->start();
   if (op->done()) return told(context);
@@ -71,6 +70,10 @@ bool went_out(const result<void>& sent) noexcept {
   }
 }
 
+failure cut_off() noexcept {
+  return {errc::connection_reset, "the connection ended before the answer"};
+}
+
 // ---- request_core ----
 
 request_core::request_core(Messages& of, const request_options& o)
@@ -88,7 +91,14 @@ request_core::request_core(Messages& of, const request_options& o)
   if (messages->requests != nullptr) {
     throw_error({errc::in_use, "there are Requests for these Messages already"});
   }
+  if (!home->on_owner_thread()) throw_error(errc::no_lock);
   messages->requests = this;
+  for (const std::unique_ptr<frame_port>& port : messages->ports) {
+    port->peers.for_each([this](peer_core& p) {
+      request_peer* const peer = p.greeting ? met_by(p) : nullptr;
+      if (peer != nullptr) peer->on_hello(*std::exchange(p.greeting, std::nullopt));
+    });
+  }
 }
 
 request_core::~request_core() {
@@ -122,6 +132,12 @@ request_peer* request_core::peer_on(peer_core& below) noexcept {
   }
   below.requests = peers.back().get();
   return below.requests;
+}
+
+request_peer* request_core::met_by(peer_core& below) noexcept {
+  request_peer* const peer = peer_on(below);
+  if (peer == nullptr) below.fail(errc::no_memory);
+  return peer;
 }
 
 void request_core::reap() noexcept {
@@ -191,11 +207,15 @@ bool request_peer::is_over() const noexcept {
   return below == nullptr && unanswered == 0 && held.empty() && calls.empty() && !word.busy();
 }
 
+// What the peer has asked, and nobody has answered yet, is not waited for. Messages are seen to below.
+bool request_peer::is_idle() noexcept {
+  const auto wanted = [](const asked& a) { return a.op != nullptr; };
+  const auto half_said = [](const held_request& h) { return h.word_due; };
+  return waiting.empty() && calls.find(wanted) == nullptr && held.find(half_said) == nullptr;
+}
+
 void request_peer::fail(failure why) noexcept {
-  if (below == nullptr) return;
-  endpoint_core& e = endpoint();
-  if (e.pair != nullptr) e.pair->abort();
-  e.end(std::move(why));
+  if (below != nullptr) below->fail(std::move(why));
 }
 
 bool request_peer::is_long(std::size_t header, std::uint64_t size) const noexcept {
@@ -245,12 +265,18 @@ void request_peer::pump() noexcept {
     }
   }
   pumping = false;
+  close_if_due();
+}
+
+void request_peer::close_if_due() noexcept {
+  if (below != nullptr && endpoint().state == endpoint_state::closing) below->pump();
 }
 
 void request_peer::on_silent() noexcept {
   while (!waiting.empty()) {
     waiting.pop_front().fail({errc::not_supported, "the peer serves no requests: it said nothing"});
   }
+  close_if_due();
 }
 
 void request_peer::say_what_is_due() noexcept {
@@ -283,7 +309,7 @@ void request_peer::on_unsent() noexcept {
 
 void request_peer::on_end() noexcept {
   const failure flushed = endpoint().flushed("call");
-  failure reset{errc::connection_reset, "the connection ended before the answer"};
+  failure reset = cut_off();
   reset.with_cause(endpoint().cause);
   below->requests = nullptr;
   below = nullptr;

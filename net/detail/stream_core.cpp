@@ -56,15 +56,12 @@ stream_core::~stream_core() {
     op.unlink();
     op.fail(gone);
   }
-  while (!writers.empty()) {
-    stream_write_operation& op = writers.front();
-    op.unlink();
-    op.fail(gone);
-  }
+  while (!writers.empty()) writers.front().end(gone);
   for (outgoing& out : sends) {
-    if (out.for_op == nullptr) continue;
-    out.for_op->place_ = 0;
-    out.for_op->fail(gone);
+    stream_write_operation* const op = std::exchange(out.for_op, nullptr);
+    if (op == nullptr) continue;
+    --op->under_way_;
+    op->end(gone);
   }
 }
 
@@ -86,6 +83,7 @@ void stream_core::expect(incoming& in) noexcept {
   } else {
     in.op.emplace(endpoint.recv(in.room));
   }
+  ++expected;
   in.op->start();
   in.op->observe(
       [](operation_base&, void* at) noexcept {
@@ -96,6 +94,7 @@ void stream_core::expect(incoming& in) noexcept {
 }
 
 void stream_core::on_received(incoming& in) noexcept {
+  --expected;
   if (ended) return;
   try {
     take(in);
@@ -120,7 +119,8 @@ void stream_core::take(incoming& in) {
     if (ended) return;
   }
   reader.give_back();
-  expect(in);
+  // While this side closes none can be posted, and those that are there still get what comes.
+  if (endpoint.state() != endpoint_state::closing || expected == 0) expect(in);
   pump();
 }
 
@@ -192,11 +192,8 @@ void stream_core::out_of_memory() noexcept {
 void stream_core::end(failure why) noexcept {
   if (ended) return;
   ended = std::move(why);
-  while (!writers.empty()) {
-    stream_write_operation& op = writers.front();
-    op.unlink();
-    op.fail(*ended);
-  }
+  cut_short = !writers.empty();
+  while (!writers.empty()) writers.front().end(*ended);
   serve_readers();
   changed.set();
 }
@@ -280,21 +277,30 @@ void stream_core::launch(outgoing& out, send_operation op) noexcept {
       &out);
 }
 
-// Where it failed, the receives tell why.
 void stream_core::on_sent(outgoing& out) noexcept {
   const result<void> sent = out.op->take_result();
   out.busy = false;
   out.keeps = MemoryRegion();
   staged_bytes -= std::exchange(out.staged, 0U);
+  const std::uint64_t bytes = std::exchange(out.bytes, 0U);
+  const bool is_end = std::exchange(out.is_end, false);
+  if (sent) {
+    there += bytes;
+    end_there = end_there || is_end;
+  }
   changed.set();
   stream_write_operation* const op = std::exchange(out.for_op, nullptr);
-  if (op == nullptr) return;
-  op->place_ = 0;
-  if (sent) {
-    op->finish();
-  } else {
-    op->fail(sent.why());
+  if (op != nullptr) {
+    --op->under_way_;
+    if (!sent) {
+      const failure* const cause = endpoint.first_cause();
+      op->end(cause != nullptr ? *cause : sent.why());
+    } else if (!op->linked() && op->under_way_ == 0) {
+      op->end();
+    }
   }
+  // It never left, and what comes behind it would come in its place.
+  if (sent.code() == errc::no_memory && !ended && !going) out_of_memory();
 }
 
 void stream_core::say(outgoing& out, word what, std::uint32_t number,
@@ -308,7 +314,7 @@ void stream_core::say(outgoing& out, word what, std::uint32_t number,
   store(&text[16], greeting ? std::uint64_t{options.notices} : reader.given());
   std::ranges::copy(blob, text.begin() + 24);
   if (sender) sender->speak();
-  launch(out, endpoint.send(out.room.first(word_bytes)));
+  launch(out, endpoint.send(out.room.first(word_bytes)).solicited());
 }
 
 void stream_core::say_what_is_due() {
@@ -331,6 +337,7 @@ void stream_core::say_what_is_due() {
       say(*out, word::mapped, static_cast<std::uint32_t>(said_mapped++), *blob);
     } else if (end_due && !end_said && writers.empty()) {
       end_said = true;
+      out->is_end = true;
       say(*out, word::end, 0, {});
     } else {
       return;
@@ -339,10 +346,11 @@ void stream_core::say_what_is_due() {
 }
 
 void stream_core::pump() noexcept {
-  if (going || ended || std::exchange(pumping, true)) return;
+  if (going || ended || home() == nullptr || std::exchange(pumping, true)) return;
   try {
     say_what_is_due();
-    while (!writers.empty() && said_mapped == mine_mapped.size() && write_now(writers.front())) {}
+    // What is said first goes out first: what keeps a word from it, keeps data from it too.
+    while (!writers.empty() && write_now(writers.front())) {}
     say_what_is_due();
   } catch (const std::bad_alloc&) {
     out_of_memory();
@@ -361,7 +369,7 @@ Slice stream_core::stage(outgoing& out, std::span<const std::byte> bytes) noexce
   return at;
 }
 
-// False where there is no room for any of it. It has left the list otherwise.
+// False where it has to wait, for room: it stays in the list. What is copied is done with the first of its bytes.
 bool stream_core::write_now(stream_write_operation& op) noexcept {
   const std::uint64_t whole = op.bytes_.size();
   const std::uint64_t piece = std::max<std::uint64_t>(peer_window / pieces, 1);
@@ -371,46 +379,51 @@ bool stream_core::write_now(stream_write_operation& op) noexcept {
     std::uint64_t n = std::min({whole - op.written_, sender->room(), peer_window - at, piece});
     if (copied) n = std::min({n, staged.size() - staged_bytes, staged.size() - staged_at});
     outgoing* const out = free_outgoing();
-    if (n == 0 || out == nullptr) break;
+    if (n == 0 || out == nullptr) {
+      if (copied && op.written_ != 0) break;
+      return false;
+    }
     const Slice from = copied ? stage(*out, op.bytes_.subspan(op.written_, n))
                               : op.registered_.part(op.written_, n);
+    out->bytes = n;
     sender->send(n);
     op.written_ += n;
-    send_operation written = endpoint.write_imm(peer_ring.slice(at, n).value(), from, 0);
-    if (copied) {
-      launch(*out, std::move(written));
-      continue;
+    if (!copied) {
+      out->for_op = &op;
+      ++op.under_way_;
     }
-    op.unlink();
-    op.set_phase(operation_base::phase::posted);
-    op.place_ = static_cast<std::size_t>(out - sends.data()) + 1;
-    out->for_op = &op;
-    launch(*out, std::move(written));
-    return true;
+    launch(*out, endpoint.write_imm(peer_ring.slice(at, n).value(), from, 0).solicited());
+    if (op.state() != operation_base::phase::queued) return true;  // that was refused
   }
-  if (op.written_ == 0 && whole != 0) return false;
-  op.unlink();
-  op.finish();
+  op.end();
   return true;
 }
 
 void stream_core::write(stream_write_operation& op) noexcept {
-  if (std::optional<failure> why = why_not()) return op.fail(std::move(*why));
+  if (std::optional<failure> why = why_not()) return op.end(std::move(*why));
   const region_core* const from = op.registered_.region();
   if (from != nullptr && from->context != endpoint.core().context) {
-    return op.fail({errc::invalid_value, "the slice's region belongs to another Context"});
+    return op.end(failure{errc::invalid_value, "the slice's region belongs to another Context"});
   }
   op.set_phase(operation_base::phase::queued);
   writers.push_back(op);
   pump();
 }
 
-// It is destroyed while its bytes are on their way: their memory stays.
-void stream_core::left(stream_write_operation& op) noexcept {
-  outgoing& out = sends[op.place_ - 1];
-  out.for_op = nullptr;
-  retain(*op.registered_.region());
-  out.keeps = MemoryRegion(op.registered_.region());
+void stream_core::moved(const stream_write_operation& from, stream_write_operation& to) noexcept {
+  for (outgoing& out : sends) {
+    if (out.for_op == &from) out.for_op = &to;
+  }
+}
+
+// What is on its way keeps its memory.
+void stream_core::left(const stream_write_operation& op) noexcept {
+  for (outgoing& out : sends) {
+    if (out.for_op != &op) continue;
+    out.for_op = nullptr;
+    retain(*op.registered_.region());
+    out.keeps = MemoryRegion(op.registered_.region());
+  }
 }
 
 // ---- memory that is mapped, and the end ----
@@ -458,6 +471,16 @@ result<void> stream_core::shutdown_send() noexcept {
 
 bool stream_core::drained() const noexcept {
   return end_said && std::ranges::none_of(sends, [](const outgoing& o) { return o.busy; });
+}
+
+// A peer that has said its own end, and closed, has missed nothing but the word on this side's.
+std::optional<failure> stream_core::loss() const noexcept {
+  const failure* const cause = endpoint.first_cause();
+  const bool peer_closed = end_heard && cause != nullptr && cause->code() == errc::not_connected;
+  const bool all_there = !cut_short && sender && there == sender->sent();
+  if (all_there && ((end_there && all_seen) || peer_closed)) return {};
+  if (ended) return ended;
+  return cause != nullptr ? *cause : failure(errc::connection_reset);
 }
 
 }  // namespace cordma::detail

@@ -26,15 +26,19 @@ struct stream_core {
 
   void read(stream_read_operation& op) noexcept;
   void write(stream_write_operation& op) noexcept;
-  void left(stream_write_operation& op) noexcept;
+  // It is somewhere else, or gone, while parts of it are under way.
+  void moved(const stream_write_operation& from, stream_write_operation& to) noexcept;
+  void left(const stream_write_operation& op) noexcept;
   [[nodiscard]] std::span<const std::byte> peek() const noexcept;
   void consume(std::size_t bytes) noexcept;
   [[nodiscard]] result<std::uint32_t> map(const MemoryRegion& memory);
   [[nodiscard]] result<RemoteSlice> mapped(std::uint32_t number, std::uint64_t offset,
                                            std::uint64_t bytes) const;
   [[nodiscard]] result<void> shutdown_send() noexcept;
-  // Whether all that was started has been posted.
+  // Whether all that was started has been posted, and has come to its end.
   [[nodiscard]] bool drained() const noexcept;
+  // What the connection ended for, where not all of it was at the peer by then. After that end.
+  [[nodiscard]] std::optional<failure> loss() const noexcept;
   // Null once the Worker is gone.
   [[nodiscard]] reactor* home() noexcept { return endpoint.core().home; }
   // Why nothing can be started: on this thread, or any more.
@@ -62,6 +66,8 @@ struct stream_core {
     std::optional<send_operation> op;
     stream_write_operation* for_op = nullptr;
     std::uint64_t staged = 0;  // bytes that were copied for it
+    std::uint64_t bytes = 0;   // of the stream
+    bool is_end = false;
     bool busy = false;
   };
 
@@ -100,6 +106,7 @@ struct stream_core {
   std::uint64_t peer_window = 0;
   std::uint64_t staged_at = 0;     // where the next bytes go
   std::uint64_t staged_bytes = 0;  // that are on their way
+  std::uint64_t there = 0;         // bytes that the peer has
   std::vector<std::optional<RemoteMemory>> peer_mapped;
   std::vector<MemoryRegion> mine_mapped;
   std::size_t said_mapped = 0;
@@ -107,9 +114,15 @@ struct stream_core {
   list<stream_write_operation> writers;
   event changed;  // set whenever something has happened that start() or close() may wait for
   std::optional<failure> ended;
+  std::uint32_t expected = 0;  // receives that are posted
+  // Who waits for something of the endpoint's may find the Stream gone.
+  std::shared_ptr<const char> life = std::make_shared<const char>();
   bool hello_said = false;
   bool end_due = false;
   bool end_said = false;
+  bool end_there = false;  // the peer has that
+  bool all_seen = false;   // and all before it lies in its memory
+  bool cut_short = false;  // the connection ended before all was posted that was to be
   bool end_heard = false;
   bool pumping = false;
   bool going = false;  // the Stream is being destroyed

@@ -73,6 +73,7 @@ void endpoint_core::on_wired() noexcept {
   start_waiting();
   if (!closing || state != endpoint_state::connected) return;
   state = endpoint_state::closing;
+  refresh_open();
   begin_close();
 }
 

@@ -94,7 +94,7 @@ worker_core::~worker_core() {
     for (slot& s : c->slots) {
       if (s.endpoint == nullptr) continue;
       if (s.op != nullptr) {
-        s.op->slot_ = post_base::no_slot;
+        s.op->slot_ = nullptr;
         s.op->complete_failed(s.endpoint->flushed(s.op->op_name()));
       }
       for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
@@ -118,20 +118,20 @@ void worker_core::add(listener_core& l) { listeners_.push_back(&l); }
 
 void worker_core::reserve(std::uint32_t slots) {
   const std::size_t wanted = std::min<std::size_t>(reserved_slots_ + slots, most_reserved);
-  while (chunks_.size() * slots_per_chunk < wanted) grow();
+  while (slots_ < wanted) grow();
   reserved_slots_ += slots;
 }
 
 void worker_core::grow() {
-  const auto base = static_cast<std::uint32_t>(chunks_.size()) * slots_per_chunk;
-  chunks_.push_back(std::make_unique<slot_chunk>());
-  if (has_peers_) make_peers();
+  auto made = std::make_unique<slot_chunk>();
+  if (has_peers_) made->peers = std::make_unique<decltype(made->peers)::element_type>();
+  chunks_.push_back(std::move(made));  // from here on nothing throws: ids are places in the chunks
   for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
     slot& s = chunks_.back()->slots[i];
-    s.id = request_id(base + i, 0);
-    s.next_free = first_free_;
-    first_free_ = base + i + 1;
+    s.id = request_id(slots_ + i, 0);
+    s.next = std::exchange(first_free_, &s);
   }
+  slots_ += slots_per_chunk;
 }
 
 Slice worker_core::atomic_word(std::uint32_t index) noexcept {
@@ -199,9 +199,9 @@ void worker_core::end_all(Which which, const failure& why) noexcept {
   graveyard_.for_each(end);
   completion flushed;
   flushed.status = transport::wc_status::wr_flush_err;
-  for (std::uint32_t i = 0; i < chunks_.size() * slots_per_chunk; ++i) {
+  for (std::uint32_t i = 0; i < slots_; ++i) {
     slot& s = at(i);
-    if (s.endpoint != nullptr && !s.arrived && which(*s.endpoint)) complete(s, i, flushed);
+    if (s.endpoint != nullptr && !s.arrived && which(*s.endpoint)) complete(s, flushed);
   }
   endpoints_.for_each([&](endpoint_core& e) {
     if (!which(e) || e.connector == nullptr) return;
@@ -245,11 +245,11 @@ bool worker_core::may_share(const endpoint_options& options, transport::kind ove
 void worker_core::on_sink_completion(const completion& c) noexcept {
   const auto number = generation_of(c.id);
   completion_sink* const s = number < sinks_.size() ? sinks_[number] : nullptr;
-  if (s == nullptr || !s->on_completion(static_cast<std::uint32_t>(c.id), c)) ++stale_completions;
+  if (s == nullptr || !s->on_completion(index_of(c.id), c)) ++stale_completions;
 }
 
 void worker_core::detach(post_base& op) noexcept {
-  slot& s = at(std::exchange(op.slot_, post_base::no_slot));
+  slot& s = *std::exchange(op.slot_, nullptr);
   s.op = nullptr;
   s.pinned = 0;
   if (op.lease_) {
@@ -271,19 +271,19 @@ void worker_core::detach(post_base& op) noexcept {
 // A message goes to the oldest receive there is, so the later receives into pools move up by one.
 // Each then takes the buffer that was posted in its new place.
 void worker_core::make_orphan(post_base& op) noexcept {
-  std::uint32_t index = std::exchange(op.slot_, post_base::no_slot);
+  slot* last = std::exchange(op.slot_, nullptr);
   endpoint_core& e = *op.endpoint_;
   Buffer posted_here = std::move(op.lease_);
   const auto move_up = [&](post_base& later) noexcept {
-    at(index).op = &later;
-    later.slot_ = index;
+    last->op = &later;
+    later.slot_ = last;
     std::swap(later.lease_, posted_here);
   };
-  for (std::uint32_t next = at(index).next_free; next != 0; next = at(next - 1).next_free) {
-    post_base* const later = at(next - 1).op;
+  for (slot* next = last->next; next != nullptr; next = next->next) {
+    post_base* const later = next->op;
     if (later == nullptr || !later->lease_) continue;  // left behind, or into its own memory
     move_up(*later);
-    index = next - 1;
+    last = next;
   }
   if (post_base* const waiting = e.first_waiting_for_pool(); waiting != nullptr) {
     waiting->unlink();
@@ -291,79 +291,75 @@ void worker_core::make_orphan(post_base& op) noexcept {
     waiting->set_phase(operation_base::phase::posted);
     return;
   }
-  slot& last = at(index);
-  last.op = nullptr;
-  last.orphan = true;
-  last.lease = std::move(posted_here);
+  last->op = nullptr;
+  last->orphan = true;
+  last->lease = std::move(posted_here);
   ++e.orphans;
   e.open_to = 0;
 }
 
 bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
-  if (e.first_kept != 0) {
-    const std::uint32_t index = e.first_kept - 1;
-    slot& s = at(index);
+  if (e.first_kept != nullptr) {
+    slot& s = *e.first_kept;
     op.received_ = s.received;
     op.lease_ = std::move(s.lease);  // the buffer it came with goes back to its pool
     drop_first_kept(e);
     op.finish();
     return true;
   }
-  std::uint32_t next = e.first_recv;
-  while (next != 0 && !at(next - 1).orphan) next = at(next - 1).next_free;
-  if (next == 0) return false;
-  slot& s = at(next - 1);
-  op.lease_ = std::move(s.lease);
-  s.orphan = false;
-  s.op = &op;
+  slot* s = e.first_recv;
+  while (s != nullptr && !s->orphan) s = s->next;
+  if (s == nullptr) return false;
+  op.lease_ = std::move(s->lease);
+  s->orphan = false;
+  s->op = &op;
   --e.orphans;
-  op.slot_ = next - 1;
+  op.slot_ = s;
   op.set_phase(operation_base::phase::posted);
   return true;
 }
 
 void worker_core::drop_first_kept(endpoint_core& e) noexcept {
-  const std::uint32_t index = e.first_kept - 1;
-  slot& s = at(index);
-  e.first_kept = s.next_free;
-  if (e.first_kept == 0) e.last_kept = 0;
+  slot& s = *e.first_kept;
+  e.first_kept = s.next;
+  if (e.first_kept == nullptr) e.kept_end = &e.first_kept;
   --e.orphans;
   s.lease.reset();
   s.orphan = s.arrived = false;
-  free_slot(s, index);
+  free_slot(s);
 }
 
 // It is no longer in the list of posted receives.
-void worker_core::orphan_done(slot& s, std::uint32_t index, const completion& c) noexcept {
+void worker_core::orphan_done(slot& s, const completion& c) noexcept {
   endpoint_core& e = *s.endpoint;
   // Where the Endpoint is gone nobody takes what arrives.
   if (c.status != transport::wc_status::success || e.handle_gone) {
     --e.orphans;
     s.lease.reset();
     s.orphan = false;
-    free_slot(s, index);
+    free_slot(s);
     return;
   }
   e.counters.bytes_received += c.byte_len;
   s.arrived = true;
   s.received = to_received(c);
-  s.next_free = 0;
-  (e.last_kept != 0 ? at(e.last_kept - 1).next_free : e.first_kept) = index + 1;
-  e.last_kept = index + 1;
+  s.next = nullptr;
+  *e.kept_end = &s;
+  e.kept_end = &s.next;
 }
 
-void worker_core::not_first_recv(endpoint_core& e, std::uint32_t index) noexcept {
-  std::uint32_t before = e.first_recv;
-  while (at(before - 1).next_free != index + 1) before = at(before - 1).next_free;
-  at(before - 1).next_free = at(index).next_free;
-  if (e.last_recv == index + 1) e.last_recv = before;
+void worker_core::not_first_recv(endpoint_core& e, const slot& s) noexcept {
+  slot* before = e.first_recv;
+  while (before->next != &s) before = before->next;
+  before->next = s.next;
+  if (s.next == nullptr) e.recvs_end = &before->next;
 }
 
 void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
   e->handle_gone = true;
   if (e->shared != nullptr) e->shared->forget();
   if (e->peer != nullptr) e->peer->on_handle_gone();
-  while (e->first_kept != 0) drop_first_kept(*e);
+  while (e->first_kept != nullptr) drop_first_kept(*e);
   if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
   e->end({errc::not_connected, "the Endpoint was destroyed"});
   if (e->inflight() == 0) {

@@ -57,7 +57,7 @@ struct slot {
   post_base* op = nullptr;            // null: free, or detached
   endpoint_core* endpoint = nullptr;  // null: free
   std::uint64_t id = 0;               // of its request, or of the next one while it is free
-  std::uint32_t next_free = 0;        // index + 1; in use, the next in the list of its endpoint
+  slot* next = nullptr;               // of those that are free; in use, in a list of its endpoint
   std::uint8_t pinned = 0;
   bool is_recv = false;
   // What remains of receives into pools that were canceled while posted: the last of those posted,
@@ -75,16 +75,22 @@ inline constexpr std::uint32_t slots_per_chunk = 256;
 inline constexpr std::uint32_t most_reserved = 1U << 14;  // slots; 2 MB
 inline constexpr std::uint32_t generation_mask = 0xFFFFFFU;
 inline constexpr std::uint8_t id_type_request = 1;
-// The id of a request: {type : 8, generation : 24, index : 32}.
+// The id of a request: {generation : 24, type : 8, index : 32}. The generation is on top, so that it wraps around by
+// itself.
+inline constexpr std::uint64_t one_generation = std::uint64_t{1} << 40;
 [[nodiscard]] constexpr std::uint64_t request_id(std::uint32_t index,
                                                  std::uint32_t generation) noexcept {
-  return (std::uint64_t{id_type_request} << 56) | (std::uint64_t{generation} << 32) | index;
+  return generation * one_generation | (std::uint64_t{id_type_request} << 32) | index;
+}
+[[nodiscard]] constexpr std::uint32_t index_of(std::uint64_t id) noexcept {
+  return static_cast<std::uint32_t>(id);
+}
+[[nodiscard]] constexpr std::uint8_t type_of(std::uint64_t id) noexcept {
+  return static_cast<std::uint8_t>(id >> 32);
 }
 [[nodiscard]] constexpr std::uint32_t generation_of(std::uint64_t id) noexcept {
-  return static_cast<std::uint32_t>(id >> 32) & generation_mask;
+  return static_cast<std::uint32_t>(id >> 40);
 }
-// Of a completion_sink: {type : 8, number of it : 24, index of its own : 32}.
-inline constexpr std::uint8_t id_type_sink = 2;
 
 struct slot_chunk {
   std::array<slot, slots_per_chunk> slots;
@@ -155,12 +161,12 @@ struct endpoint_core : list_node {
   // is still posted.
   std::uint32_t open_to = 0;
   std::uint32_t batches = 0;
-  // Slots as index + 1, 0 for none: posted receives in the order of posting, and messages that wait
-  // for a receive in the order of arrival.
-  std::uint32_t first_recv = 0;
-  std::uint32_t last_recv = 0;
-  std::uint32_t first_kept = 0;
-  std::uint32_t last_kept = 0;
+  // Slots: posted receives in the order of posting, and messages that wait for a receive in the order
+  // of arrival.
+  slot* first_recv = nullptr;
+  slot** recvs_end = &first_recv;  // where the next one is named
+  slot* first_kept = nullptr;
+  slot** kept_end = &first_kept;
   std::uint32_t orphans = 0;  // posted or kept
   std::uint32_t unrung = 0;   // posts that a doorbell still has to show
   std::uint32_t send_credits = 0;
@@ -259,8 +265,10 @@ class worker_core {
   result<void> wake_for(transport::wake_reason reason);
 
   // post() and tell_all() become part of their one caller; the others are for everybody else.
-  void post(endpoint_core& endpoint, post_base& op) noexcept;
+  void post(endpoint_core& endpoint, post_base& op, post_base::side as) noexcept;
   void post_late(endpoint_core& endpoint, post_base& op) noexcept;
+  // Of what was done with its post, until the next is posted.
+  [[nodiscard]] const transport::completion& at_once() const noexcept { return at_once_; }
   void tell_all(adapter_poller& via, std::span<const transport::completion> all) noexcept;
   void on_completions(adapter_poller& via, std::span<const transport::completion> all) noexcept;
   void on_event(adapter_poller& via, transport::cm_event event) noexcept;
@@ -316,14 +324,14 @@ class worker_core {
             std::vector<std::unique_ptr<adapter_poller>>& into);
   // False where there is no memory for one more.
   [[nodiscard]] bool try_to_grow() noexcept;
-  void free_slot(slot& s, std::uint32_t index) noexcept;
+  void free_slot(slot& s) noexcept;
   void on_unknown(adapter_poller& via, const transport::completion& c) noexcept;
-  void on_recv_done(endpoint_core& e, const slot& s, std::uint32_t index,
-                    const transport::completion& c) noexcept;
-  void on_left_behind(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
+  void on_recv_done(endpoint_core& e, const slot& s, const transport::completion& c) noexcept;
+  void on_left_behind(slot& s, const transport::completion& c) noexcept;
   // Of the request in this slot: finish_request() in one place, complete() elsewhere.
-  void finish_request(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
-  void complete(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
+  void finish_request(slot& s, const transport::completion& c) noexcept;
+  void finish_as(post_base::side as, slot& s, const transport::completion& c) noexcept;
+  void complete(slot& s, const transport::completion& c) noexcept;
   // Ends all that was made with `via`: every request in flight is flushed, once.
   void give_up(adapter_poller& via) noexcept;
   // Those for which `which(endpoint)` holds: their queue pairs go, what is in flight is flushed, once.
@@ -332,10 +340,10 @@ class worker_core {
   void on_sink_completion(const transport::completion& c) noexcept;
   void drop_wirings();
   void grow();
-  void orphan_done(slot& s, std::uint32_t index, const transport::completion& c) noexcept;
+  void orphan_done(slot& s, const transport::completion& c) noexcept;
   void drop_first_kept(endpoint_core& endpoint) noexcept;
   // Takes it out of the list of posted receives, where it is not the first: only when connections end.
-  void not_first_recv(endpoint_core& endpoint, std::uint32_t index) noexcept;
+  void not_first_recv(endpoint_core& endpoint, const slot& s) noexcept;
   [[nodiscard]] result<void> prepare_words(std::uint32_t index) noexcept;
   [[nodiscard]] Slice atomic_word(std::uint32_t index) noexcept;
   // Throws std::bad_alloc.
@@ -346,20 +354,25 @@ class worker_core {
   // What a request needs beside its slot, ahead of posting it and after its completion.
   [[nodiscard]] result<void> set_aside(post_base& op, std::uint32_t index) noexcept;
   void take_aside(post_base& op, std::uint32_t index, const transport::completion& c) noexcept;
+  void post_after_growing(endpoint_core& endpoint, post_base& op) noexcept;
   [[nodiscard]] result<std::unique_ptr<endpoint_core>> create(const endpoint_options& options,
                                                               adapter_poller& via);
   void post_with_aside(endpoint_core& endpoint, post_base& op) noexcept;
   [[nodiscard]] transport::posted post_in(slot& s, endpoint_core& endpoint, post_base& op,
+                                          post_base::side as,
                                           transport::datagram_peer* peer) noexcept;
   [[nodiscard]] transport::posted post_recv(endpoint_core& endpoint, const post_base& op,
                                             transport::datagram_peer* peer) noexcept;
+  [[nodiscard]] transport::posted post_and_tell(endpoint_core& endpoint,
+                                                const transport::recv_request& r) noexcept;
   [[nodiscard]] transport::posted post_send(endpoint_core& endpoint, post_base& op) noexcept;
 
   std::shared_ptr<context_core> context_;
   std::shared_ptr<worker_anchor> anchor_;
   reactor& home_;
   std::vector<std::unique_ptr<slot_chunk>> chunks_;
-  std::uint32_t first_free_ = 0;  // index + 1; 0: none
+  std::uint32_t slots_ = 0;  // in all of them
+  slot* first_free_ = nullptr;
   std::uint64_t reserved_slots_ = 0;
   bool has_peers_ = false;
   transport::completion at_once_;  // of what is done with its post
@@ -380,21 +393,28 @@ inline post_base::post_base(endpoint_core& endpoint, transport::opcode op, aside
   request_.op = op;
 }
 
-inline void post_base::add(const Slice& s) noexcept {
-  region_core* const region = s.region();
+inline bool post_base::accepts(const Slice& s) const noexcept {
+  const region_core* const region = s.region();
   const bool lands_here =
       request_.op == transport::opcode::recv || request_.op == transport::opcode::read;
+  return region != nullptr && region->context == endpoint_->context && s.size() <= UINT32_MAX &&
+         (!lands_here || has(region->range.rights, transport::access::local_write));
+}
+
+inline void post_base::put(std::uint16_t place, const Slice& s) noexcept {
+  segments_[place] = {s.data(), static_cast<std::uint32_t>(s.size()),
+                      s.region()->keys[endpoint_->kind].lkey};
+  regions_[place] = s.region();
+  request_.segment_count = place + 1;
+}
+
+inline void post_base::add(const Slice& s) noexcept {
   const std::uint16_t place = request_.segment_count;
-  if (region == nullptr || region->context != endpoint_->context || place == most_segments ||
-      s.size() > UINT32_MAX ||
-      (lands_here && !has(region->range.rights, transport::access::local_write))) [[unlikely]] {
+  if (place == most_segments || !accepts(s)) [[unlikely]] {
     refuse_slice(s);
     return;
   }
-  segments_[place] = {s.data(), static_cast<std::uint32_t>(s.size()),
-                      region->keys[endpoint_->kind].lkey};
-  regions_[place] = region;
-  request_.segment_count = place + 1;
+  put(place, s);
   total_ += s.size();
 }
 
@@ -405,19 +425,16 @@ inline void post_base::target_key(const RemoteSlice& remote) noexcept {
 inline void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
   request_.remote_addr = remote.addr();
   request_.rkey = remote.rkey(endpoint_->caps->transport);
-  const bool early = endpoint_->via == nullptr && endpoint_->worker != nullptr;
-  if (remote.size() != bytes || early || request_.rkey == 0) [[unlikely]]
+  if (remote.size() != bytes || endpoint_->via == nullptr || request_.rkey == 0) [[unlikely]]
     refuse_target(remote, bytes);
 }
 
-inline void worker_core::free_slot(slot& s, std::uint32_t index) noexcept {
+inline void worker_core::free_slot(slot& s) noexcept {
   s.op = nullptr;
   s.endpoint = nullptr;
-  s.id += std::uint64_t{1} << 32;
-  if (generation_of(s.id) == 0) [[unlikely]]
-    s.id = request_id(index, 0);
-  s.next_free = first_free_;
-  first_free_ = index + 1;
+  s.id += one_generation;
+  s.next = first_free_;
+  first_free_ = &s;
 }
 
 }  // namespace cordma::detail

@@ -4,7 +4,6 @@
 #include <cordma/net/transport/little_endian.hpp>
 
 #include <algorithm>
-#include <string>
 
 namespace cordma::protocol {
 namespace {
@@ -12,8 +11,11 @@ namespace {
 using transport::load;
 using transport::store;
 
-failure broken(std::string what) {
-  return {errc::connection_aborted, "the peer sent a frame that is no frame: " + std::move(what)};
+// A peer may send these when there is no memory.
+template <class... Parts>
+failure broken(const Parts&... what) noexcept {
+  return failure::of(errc::connection_aborted,
+                     {"the peer sent a frame that is no frame: ", what...});
 }
 
 struct bounds {
@@ -47,21 +49,20 @@ result<frame_head> decode_head(std::span<const std::byte> frame) {
   if (frame.size() < head_bytes) return broken("it is shorter than a head");
   const auto kind = load<std::uint8_t>(&frame[0]);
   if (kind == 0 || kind > static_cast<std::uint8_t>(last_kind)) {
-    return broken("kind " + std::to_string(kind) + " is unknown");
+    return broken("kind ", kind, " is unknown");
   }
   const frame_head h{.kind = static_cast<frame_kind>(kind),
                      .given = load<std::uint16_t>(&frame[2]),
                      .body = load<std::uint32_t>(&frame[4]),
                      .word = load<std::uint64_t>(&frame[8])};
   if (h.body != frame.size() - head_bytes) {
-    return broken("a body of " + std::to_string(frame.size() - head_bytes) +
-                  " bytes, where its head says " + std::to_string(h.body));
+    return broken("a body of ", frame.size() - head_bytes, " bytes, where its head says ", h.body);
   }
   const bool empty =
       h.kind == frame_kind::given || h.kind == frame_kind::done || h.kind == frame_kind::wrote;
   if (empty && h.body != 0) return broken("a body where there is none");
   if (h.kind == frame_kind::rail && h.body > longest_descriptor) {
-    return broken("a descriptor of " + std::to_string(h.body) + " bytes");
+    return broken("a descriptor of ", h.body, " bytes");
   }
   const bool active = h.kind == frame_kind::am_eager || h.kind == frame_kind::am_ready;
   if (active && am_of(h.word).header > h.body) return broken("a header longer than its body");
@@ -71,7 +72,7 @@ result<frame_head> decode_head(std::span<const std::byte> frame) {
 result<done_word> done_of(std::uint64_t word) {
   const auto outcome = static_cast<std::uint8_t>(word >> 32);
   if (outcome > static_cast<std::uint8_t>(offer_outcome::failed)) {
-    return broken("outcome " + std::to_string(outcome) + " is unknown");
+    return broken("outcome ", outcome, " is unknown");
   }
   return done_word{static_cast<std::uint32_t>(word), static_cast<offer_outcome>(outcome)};
 }
@@ -101,10 +102,10 @@ result<offer> decode_offer(std::span<const std::byte> body) {
           .keys = load<std::uint16_t>(&body[14])};
   if (o.total == 0) return broken("an offer of nothing");
   if (o.parts > most_parts) {
-    return broken("an offer of " + std::to_string(o.parts) + " parts");
+    return broken("an offer of ", o.parts, " parts");
   }
   if (o.keys == 0 || o.keys > most_devices) {
-    return broken("an offer of " + std::to_string(o.keys) + " keys");
+    return broken("an offer of ", o.keys, " keys");
   }
   if (body.size() < bytes_of(o)) return broken("an offer that is cut off");
   std::uint64_t left = o.total;
@@ -149,9 +150,8 @@ void encode(const hello& h, std::span<std::byte, hello_bytes> out) noexcept {
 
 result<hello> decode_hello(const frame_head& head, std::span<const std::byte> body) {
   if (head.word != frame_version) {
-    return failure{errc::unsupported_version, "the peer's messages: version: mine " +
-                                                  std::to_string(frame_version) + ", theirs " +
-                                                  std::to_string(head.word)};
+    return failure::of(errc::unsupported_version, {"the peer's messages: version: mine ",
+                                                   frame_version, ", theirs ", head.word});
   }
   if (body.size() % parameter_bytes != 0) return broken("a hello that is cut off");
   hello h;
@@ -160,18 +160,17 @@ result<hello> decode_hello(const frame_head& head, std::span<const std::byte> bo
     const auto name = load<std::uint16_t>(&body[0]);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (name != static_cast<std::uint16_t>(parameters[i].name)) continue;
-      if (seen[i]) return broken(std::string(parameters[i].text) + " is said twice");
+      if (seen[i]) return broken(parameters[i].text, " is said twice");
       seen[i] = true;
       h.*parameters[i].value = load<std::uint32_t>(&body[4]);
     }
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const bounds& p = parameters[i];
-    if (!seen[i]) return broken(std::string(p.text) + " is not said");
+    if (!seen[i]) return broken(p.text, " is not said");
     const std::uint32_t value = h.*p.value;
     if (value < p.least || value > p.most) {
-      return broken(std::string(p.text) + " is " + std::to_string(value) + ", not between " +
-                    std::to_string(p.least) + " and " + std::to_string(p.most));
+      return broken(p.text, " is ", value, ", not between ", p.least, " and ", p.most);
     }
   }
   return h;

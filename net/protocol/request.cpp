@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
+#include <string_view>
 
 namespace cordma::protocol {
 namespace {
@@ -14,8 +14,10 @@ using transport::store;
 
 constexpr std::string_view redirect_mark = "cRdr";
 
-failure broken(std::string what) {
-  return {errc::connection_aborted, "the peer sent a request that is none: " + std::move(what)};
+// A peer may send these when there is no memory.
+template <class... Parts>
+failure broken(const Parts&... what) noexcept {
+  return failure::of(errc::connection_aborted, {"the peer sent a request that is none: ", what...});
 }
 
 result<void> check_flags(const request_header& h) {
@@ -24,7 +26,7 @@ result<void> check_flags(const request_header& h) {
   const unsigned known = asks                               ? one_way | receipt | writable
                          : h.kind == request_kind::response ? response_flag::written
                                                             : 0U;
-  if ((h.flags & ~known) != 0) return broken("flags " + std::to_string(h.flags) + " are unknown");
+  if ((h.flags & ~known) != 0) return broken("flags ", h.flags, " are unknown");
   if (asks && (h.flags & receipt) != 0 && (h.flags & one_way) == 0) {
     return broken("a receipt for what is answered");
   }
@@ -103,17 +105,16 @@ result<request_header> decode_request(std::span<const std::byte> header) {
   if (header.size() < request_head_bytes) return broken("it is cut off");
   const auto version = load<std::uint8_t>(&header[0]);
   if (version != request_version) {
-    return failure{errc::unsupported_version, "the peer's requests: version: mine " +
-                                                  std::to_string(request_version) + ", theirs " +
-                                                  std::to_string(version)};
+    return failure::of(errc::unsupported_version, {"the peer's requests: version: mine ",
+                                                   request_version, ", theirs ", version});
   }
   const auto kind = load<std::uint8_t>(&header[1]);
   if (kind == 0 || kind > static_cast<std::uint8_t>(last_request_kind)) {
-    return broken("kind " + std::to_string(kind) + " is unknown");
+    return broken("kind ", kind, " is unknown");
   }
   const auto outcome = load<std::uint8_t>(&header[3]);
   if (outcome > static_cast<std::uint8_t>(last_outcome)) {
-    return broken("outcome " + std::to_string(outcome) + " is unknown");
+    return broken("outcome ", outcome, " is unknown");
   }
   request_header h{.kind = static_cast<request_kind>(kind),
                    .flags = load<std::uint8_t>(&header[2]),

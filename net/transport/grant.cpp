@@ -50,6 +50,38 @@ result<void> check_shared(const queue_pair_options& asked, const capabilities& c
   return failure{errc::not_supported, "shared receive queues are for rc only"};
 }
 
+failure too_much(const char* what, std::uint32_t value, const capabilities& caps,
+                 std::uint32_t most) {
+  return {errc::invalid_value, std::string(what) + " " + std::to_string(value) + " is more than " +
+                                   std::string(name(caps.transport)) + " has: at most " +
+                                   std::to_string(most)};
+}
+
+// What is no more than the default is what programs ask for that do not care: it is lowered to what is there.
+result<void> hold_to(const capabilities& caps, queue_pair_options& o) {
+  constexpr queue_pair_options usual;
+  struct bound {
+    const char* what;
+    std::uint32_t queue_pair_options::* field;
+    std::uint32_t most;
+  };
+  for (const bound& b :
+       {bound{"send_depth", &queue_pair_options::send_depth, caps.max_send_depth},
+        bound{"recv_depth", &queue_pair_options::recv_depth, caps.max_recv_depth},
+        bound{"max_segments", &queue_pair_options::max_segments, caps.max_segments},
+        bound{"inline_bytes", &queue_pair_options::inline_bytes, caps.max_inline},
+        bound{"read_depth", &queue_pair_options::read_depth, caps.max_read_depth}}) {
+    std::uint32_t& value = o.*b.field;
+    if (value <= b.most) continue;
+    const bool needs_some = b.field != &queue_pair_options::inline_bytes;
+    if (value > usual.*b.field || (needs_some && b.most == 0)) {
+      return too_much(b.what, value, caps, b.most);
+    }
+    value = b.most;
+  }
+  return {};
+}
+
 }  // namespace
 
 result<void> check_rights(access rights) {
@@ -86,21 +118,10 @@ result<queue_pair_options> grant(const queue_pair_options& asked, const capabili
     *at_least_one = std::max(*at_least_one, 1U);
   }
   if (asked.shared != nullptr) granted.recv_depth = 0;
-  struct bound {
-    const char* what;
-    std::uint32_t value;
-    std::uint32_t most;
-  };
-  for (const bound& b : {bound{"send_depth", granted.send_depth, caps.max_send_depth},
-                         bound{"recv_depth", granted.recv_depth, caps.max_recv_depth},
-                         bound{"max_segments", granted.max_segments, caps.max_segments},
-                         bound{"inline_bytes", granted.inline_bytes, caps.max_inline},
-                         bound{"read_depth", granted.read_depth, caps.max_read_depth},
-                         bound{"rnr_retry", granted.rnr_retry, most_rnr_retry}}) {
-    if (b.value <= b.most) continue;
-    return failure{errc::invalid_value, std::string(b.what) + " " + std::to_string(b.value) +
-                                            " is more than " + self + " has: at most " +
-                                            std::to_string(b.most)};
+  const result<void> bounded = hold_to(caps, granted);
+  if (!bounded) return bounded.why();
+  if (granted.rnr_retry > most_rnr_retry) {
+    return too_much("rnr_retry", granted.rnr_retry, caps, most_rnr_retry);
   }
   return granted;
 }

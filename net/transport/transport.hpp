@@ -159,8 +159,8 @@ class queue_pair {
 
 // Receives for the messages of many queue pairs (queue_pair_options::shared): each message takes the one
 // that was posted first. Bound to the thread of its adapter. A receive completes once, with
-// completion::from as who took it. When a queue pair ends, those it had taken complete with
-// wr_flush_err, or with what it ended for; the others stay.
+// completion::from as who took it, null where that is gone by then. When a queue pair ends, those it had
+// taken complete with wr_flush_err, or with what it ended for; the others stay.
 class receive_queue {
  public:
   receive_queue() = default;

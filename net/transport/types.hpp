@@ -181,7 +181,8 @@ enum class posted : std::uint8_t {
   done,     // `now` holds the completion; none will be polled
 };
 
-// The rights and limits of one queue pair. A connect or accept may lower them; actual() tells.
+// The rights and limits of one queue pair. A connect or accept may lower them; actual() tells. More than the
+// transport has (capabilities) is refused, invalid_value, but for what is no more than the default: that is lowered.
 struct queue_pair_options {
   service type = service::rc;
   std::uint32_t send_depth = 128;  // send-queue entries; at least granted

@@ -69,6 +69,19 @@ for text in same other; do
   if [ $text = same ]; then why='that text has come before'; else why='that immediate has come before'; fi
   ended 1 "$why"
 done
+# Before the others have come, too.
+for waiting in multi_receiver multi_sender; do
+  other=sender
+  [ $waiting = multi_receiver ] || other=receiver
+  serve sample-$waiting "${how[@]}" --listen "$host:0" --connections 2
+  : > "$work/victim"
+  "$programs/sample-message_imm_$other" "${how[@]}" --connect "$address" --hold > "$work/victim" 2>&1 &
+  victim=$!
+  background+=("$victim")
+  printed '^connected' "$work/victim" "$victim"
+  kill -9 "$victim"
+  ended 1 "^sample-$waiting: .*connection_reset"
+done
 serve sample-multi_receiver "${how[@]}" --listen "$host:0" --connections 2
 "$programs/sample-message_imm_sender" "${how[@]}" --connect "$address" --hold > /dev/null 2>&1 &
 victim=$!

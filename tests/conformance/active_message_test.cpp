@@ -191,3 +191,64 @@ TEST_CASE("a message that its handler keeps outlives the connection") {
       },
       &p, &kept);
 }
+
+TEST_CASE(
+    "an id that is the library's own is refused to whoever sends, and the connection goes on") {
+  stage on;
+  switchboard p(on);
+  p.room = server_memory(on, 8);
+  p.server.on(7, [&p](ActiveMessage m) { return note(&p, std::move(m)); });
+  on.play(
+      [](stage& s, switchboard* board) -> task<> {
+        wire* const w = co_await join(s, *board);
+        const MemoryRegion from = client_memory(s, 8);
+        for (const std::uint16_t id : {std::uint16_t{0xFF00}, std::uint16_t{0xFFFF}}) {
+          const result<void> refused = co_await w->client.am_send(id, no_header, from).result();
+          CHECK(refused.code() == errc::invalid_value);
+        }
+        co_await w->client.am_send(0xFEFF, no_header, from);
+        co_await w->client.am_send(7, no_header, from);
+        while (board->calls == 0) co_await moment(s);
+        CHECK(board->server.dropped() == 1);
+      },
+      &p);
+}
+
+TEST_CASE("a send queue of one place is no queue for messages; of two and more they come and go") {
+  for (const std::uint32_t depth : {1U, 2U, 3U, 4U}) {
+    CAPTURE(depth);
+    stage on;
+    switchboard p(on);
+    on.play(
+        [](stage& s, switchboard* board, std::uint32_t places) -> task<> {
+          connect_options narrow = with(board->client);
+          narrow.endpoint.send_depth = places;
+          Listener listener = s.server().listen(s.server_address()).value();
+          connect_operation connecting = s.client().connect(s.reach(listener), narrow).start();
+          if (places == 1) {
+            const result<Endpoint> refused = co_await connecting.result();
+            CHECK(refused.code() == errc::invalid_value);
+            const auto prepared = s.client().prepare(narrow.endpoint, s.over(), &board->client);
+            CHECK(prepared.code() == errc::invalid_value);
+            co_return;
+          }
+          ConnectionRequest request = co_await listener.next();
+          narrow.messages = &board->server;
+          Endpoint server = co_await request.accept(narrow);
+          Endpoint client = co_await connecting;
+          const MemoryRegion from = client_memory(s, 20'000);
+          const MemoryRegion into = server_memory(s, 20'000);
+          for (const std::size_t bytes : sizes{0, 8, 20'000}) {
+            CAPTURE(bytes);
+            message_send_operation there = client.tag_send(1, from.all().first(bytes)).start();
+            const TagReceived got = co_await server.tag_recv(1, into);
+            CHECK(got.bytes == bytes);
+            co_await there;
+            message_send_operation back = server.tag_send(2, into.all().first(bytes)).start();
+            co_await client.tag_recv(2, from);
+            co_await back;
+          }
+        },
+        &p, depth);
+  }
+}

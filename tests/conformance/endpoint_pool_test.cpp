@@ -236,6 +236,143 @@ TEST_CASE("K11: who cannot be connected to costs no place; who has ended is conn
   });
 }
 
+namespace {
+
+task<> accept_with(Listener& from, Messages& m, std::deque<Endpoint>& all) {
+  for (;;) {
+    result<ConnectionRequest> request = co_await from.next().result();
+    if (!request) co_return;
+    Endpoint e = co_await request->accept(with(m));
+    all.push_back(std::move(e));
+  }
+}
+
+task<> borrow_and_note(EndpointPool& from, std::string to, errc& place) {
+  try {
+    const EndpointPool::Loan got = co_await from.borrow(std::move(to));
+    place = errc::ok;
+  } catch (const error& e) {
+    place = e.condition();
+  }
+}
+
+task<> borrow_in_vain(EndpointPool& from, std::string to) {
+  const EndpointPool::Loan got = co_await from.borrow(std::move(to));
+}
+
+task<> close_and_note(EndpointPool& pool, bool& closed) {
+  co_await pool.close();
+  closed = true;
+}
+
+// Whether what it waits for takes longer than that.
+task<bool> takes_longer(duration time, task<> what) {
+  try {
+    co_await with_timeout(time, std::move(what));
+  } catch (const error& e) {
+    co_return e.condition() == errc::timed_out;
+  }
+  co_return false;
+}
+
+}  // namespace
+
+TEST_CASE("K11: who holds a loan may wait for close() while others wait for a place") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    crowd all(on, 2, true);
+    EndpointPool pool(on.client(), {.most = 1});
+    errc other = errc::unknown;
+    scope beside(on.loop());
+    {
+      EndpointPool::Loan mine = co_await pool.borrow(all.addresses[0]);
+      beside.spawn(borrow_and_note(pool, all.addresses[1], other));
+      for (int i = 0; i < 20; ++i) co_await moment(on);
+      const bool late = co_await takes_longer(std::chrono::milliseconds(100), pool.close());
+      CHECK_FALSE(late);
+      CHECK(mine->state() == endpoint_state::connected);
+      CHECK(other == errc::unknown);
+    }
+    co_await beside.join();
+    CHECK(other == errc::ok);
+    co_await pool.close();
+    CHECK(pool.size() == 0);
+  });
+}
+
+TEST_CASE("K11: who gives up waiting for close() costs nobody else anything, nor what is closed") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Messages mine(on.client());
+    Messages theirs(on.server());
+    std::vector<Listener> listeners;
+    std::vector<std::string> to;
+    std::deque<Endpoint> peers;
+    scope accepting(on.loop());
+    for (int i = 0; i < 3; ++i) {
+      listeners.push_back(on.server().listen(on.server_address()).value());
+      to.push_back(on.reach(listeners.back()));
+    }
+    for (Listener& l : listeners) accepting.spawn(accept_with(l, theirs, peers));
+    EndpointPool pool(on.client(), {.most = 2, .connection = with(mine)});
+    const MemoryRegion out = client_memory(on, 100'000);
+    const MemoryRegion in = server_memory(on, 100'000);
+    errc other = errc::unknown;
+    scope beside(on.loop());
+    {
+      EndpointPool::Loan kept = co_await pool.borrow(to[0]);
+      EndpointPool::Loan lent = co_await pool.borrow(to[1]);
+      message_send_operation slow = lent->tag_send(1, out).start();
+      { const EndpointPool::Loan done = std::move(lent); }
+      // Nobody receives it yet, so that it takes as long to close.
+      const bool gave_up = co_await takes_longer(std::chrono::milliseconds(10), pool.close());
+      CHECK(gave_up);
+      beside.spawn(borrow_and_note(pool, to[2], other));
+      const bool again = co_await takes_longer(std::chrono::milliseconds(10), pool.close());
+      CHECK(again);
+      CHECK(other == errc::unknown);
+      const TagReceived got = co_await theirs.tag_recv(1, in);
+      CHECK(got.bytes == out.size());
+      const result<void> sent = co_await slow.result();
+      CHECK(sent.ok());
+      co_await beside.join();
+      CHECK(other == errc::ok);
+      co_await kept->tag_send(2, out.all().first(8));
+      co_await theirs.tag_recv(2, in);
+    }
+    EndpointPool::Loan once_more = co_await pool.borrow(to[1]);
+    { const EndpointPool::Loan done = std::move(once_more); }
+    co_await pool.close();
+    CHECK(pool.size() == 0);
+    CHECK(pool.counters().aborts == 0);
+    listeners.clear();
+    co_await accepting.join();
+  });
+}
+
+TEST_CASE("K11: close() waits for a connection that is made for nobody any more, and closes it") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Listener listener = on.server().listen(on.server_address()).value();
+    const std::string to = on.reach(listener);
+    EndpointPool pool(on.client(), {.most = 1});
+    const bool gave_up =
+        co_await takes_longer(std::chrono::milliseconds(10), borrow_in_vain(pool, to));
+    CHECK(gave_up);
+    bool closed = false;
+    scope beside(on.loop());
+    beside.spawn(close_and_note(pool, closed));
+    for (int i = 0; i < 20; ++i) co_await moment(on);
+    CHECK_FALSE(closed);
+    ConnectionRequest request = co_await listener.next();
+    Endpoint peer = co_await request.accept();
+    co_await beside.join();
+    CHECK(closed);
+    CHECK(pool.size() == 0);
+    CHECK(on.client().counters().endpoints == 0);
+  });
+}
+
 TEST_CASE("K11: a peer that never receives is aborted, and messages come and go over a pool") {
   stage s;
   s.play([](stage& on) -> task<> {
@@ -251,16 +388,7 @@ TEST_CASE("K11: a peer that never receives is aborted, and messages come and go 
       listeners.push_back(on.server().listen(on.server_address()).value());
       to.push_back(on.reach(listeners.back()));
     }
-    for (Listener& l : listeners) {
-      accepting.spawn([](Listener& from, Messages& m, std::deque<Endpoint>& all) -> task<void> {
-        for (;;) {
-          result<ConnectionRequest> request = co_await from.next().result();
-          if (!request) co_return;
-          Endpoint e = co_await request->accept(with(m));
-          all.push_back(std::move(e));
-        }
-      }(l, theirs, peers));
-    }
+    for (Listener& l : listeners) accepting.spawn(accept_with(l, theirs, peers));
     MemoryRegion out = client_memory(on, 64);
     MemoryRegion in = server_memory(on, 64);
     for (std::uint64_t i = 0; i < 30; ++i) {

@@ -1,6 +1,7 @@
 // Peers that speak the transport well and the protocol of messages, or of streams, badly: well-formed frames at
 // the wrong time. The connection ends with its cause, every waiter resumes once, and nobody else notices.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
@@ -11,11 +12,13 @@
 #include <cordma/net/requests.hpp>
 #include <cordma/net/stream.hpp>
 #include <cordma/net/transport/little_endian.hpp>
+#include <cordma/net/transport/sim/sim.hpp>
 #include <cordma/runtime/scope.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -212,7 +215,7 @@ task<> talk(victim* v, wire* w) {
 }
 
 task<> until_closed(stage& s, const Endpoint& e) {
-  for (int i = 0; i < 20'000 && e.state() != endpoint_state::closed; ++i) co_await moment(s);
+  while (e.state() != endpoint_state::closed) co_await moment(s);
 }
 
 // ---- what it does ----
@@ -628,5 +631,69 @@ TEST_CASE(
     s.play(
         [](stage& on, bool yields) -> task<> { return beside_rogue(on, miss_deadlines, yields); },
         relents);
+  }
+}
+
+namespace {
+
+// It hears a question, and says nothing more.
+task<> keep_silent(const encounter* met, bool given_up) {
+  victim& v = *met->v;
+  rogue& r = *met->r;
+  Endpoint& to_rogue = met->w->server;
+  Requests asks(v.messages, {.window = 3});
+  co_await say_request(&r, {.kind = request_kind::hello});
+  const Slice question = v.closed.all().first(8);
+  const call_options patience{.timeout = given_up ? duration::zero()
+                                                  : duration(std::chrono::milliseconds(20))};
+  std::optional<call_operation> asked;
+  asked.emplace(asks.call(to_rogue, 9, question, v.into, patience)).start();
+  co_await until_asked(&r, request_kind::request, 1);
+  state_operation closing = to_rogue.close().start();
+  if (given_up) {
+    asked->cancel();
+    co_await until_asked(&r, request_kind::cancel, 1);
+    CHECK_FALSE(closing.done());
+    asked.reset();
+  }
+  co_await closing;
+  if (given_up) co_return;
+  const result<Response> end = co_await asked->result();
+  CHECK(end.code() == errc::timed_out);
+}
+
+// The question is still on its way when its time is over.
+task<> ask_from_afar(const encounter* met) {
+  victim& v = *met->v;
+  Requests asks(v.messages, {.window = 3});
+  co_await say_request(met->r, {.kind = request_kind::hello});
+  const Slice question = v.closed.all().first(8);
+  call_operation first = asks.call(met->w->server, 9, question).start();
+  co_await until_asked(met->r, request_kind::request, 1);
+  v.on->net().set_links({.delay = std::chrono::milliseconds(30)});
+  const result<Response> end =
+      co_await asks
+          .call(met->w->server, 9, question, Slice(), {.timeout = std::chrono::milliseconds(20)})
+          .result();
+  CHECK(end.code() == errc::timed_out);
+  v.on->net().set_links({});
+  first.cancel();
+}
+
+}  // namespace
+
+TEST_CASE("O4: a call whose time is over before it has left ends once it has, answered or not" *
+          only_on(transport::kind::sim, "how long a message takes is chosen there")) {
+  stage s;
+  s.play([](stage& on) -> task<> { return beside_rogue(on, ask_from_afar); });
+}
+
+TEST_CASE("closing waits no longer than a call does, whose peer never answers") {
+  for (const bool given_up : {false, true}) {
+    CAPTURE(given_up);
+    stage s;
+    s.play(
+        [](stage& on, bool destroys) -> task<> { return beside_rogue(on, keep_silent, destroys); },
+        given_up);
   }
 }

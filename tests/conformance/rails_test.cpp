@@ -305,6 +305,32 @@ TEST_CASE("K8: one rail for each device of both, unasked; one that is cut off is
       &p);
 }
 
+TEST_CASE("K8: devices of different rates have parts of a message as their rates are" *
+          only_on(transport::kind::sim, "several devices are simulated at will")) {
+  stage on({.devices = 2});
+  on.net().set_rate("server", 100'000);
+  on.net().set_rate("server.2", 300'000);
+  // One rail of each device; then two, which share its rate.
+  for (const std::uint32_t rails : {2U, 4U}) {
+    CAPTURE(rails);
+    post_office p(on, rails, rails);
+    on.play(
+        [](stage& s, post_office* office, std::uint32_t count) -> task<> {
+          wire w = co_await join(s, *office, count);
+          burst one(s, 4 * mib, 1);
+          one.start(w);
+          co_await expect_whole(one);
+          const std::uint64_t of_each_device = count / 2;
+          for (std::uint64_t n = 0; n < count; ++n) {
+            CAPTURE(n);
+            const std::uint64_t by_device = n % 2 == 0 ? mib : 3 * mib;
+            CHECK(bytes_by(w.server, n) == by_device / of_each_device);
+          }
+        },
+        &p, rails);
+  }
+}
+
 TEST_CASE(
     "K8: a further device that died is done without: by memory, messages and new connections" *
     only_on(transport::kind::sim, "whose devices die at will")) {

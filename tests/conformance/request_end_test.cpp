@@ -1,16 +1,21 @@
 // Requests (O4, and what goes wrong): withdrawal, deadlines, connections that end, peers that break the
 // rules.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/request_service.hpp>
 #include <support/stage.hpp>
 
+#include <cordma/net/detail/message_core.hpp>
 #include <cordma/net/protocol/request.hpp>
+#include <cordma/net/transport/sim/sim.hpp>
 #include <cordma/runtime/scope.hpp>
 #include <cordma/runtime/stop.hpp>
 
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 using namespace cordma;
@@ -318,6 +323,98 @@ TEST_CASE("a peer without Requests is told of, in time") {
       &client, &server, &asks);
 }
 
+TEST_CASE(
+    "Requests may be made after the peer has called: then it is answered, and calls go both ways") {
+  for (const bool too_late : {false, true}) {
+    CAPTURE(too_late);
+    stage on;
+    on.play(
+        [](stage& s, bool silence_first) -> task<> {
+          Messages mine(s.client());
+          Messages theirs(s.server());
+          const duration patience =
+              silence_first ? duration(std::chrono::milliseconds(20)) : std::chrono::seconds(10);
+          Requests asks(mine, {.hello_timeout = patience});
+          asks.serve(1, [](Request r) -> task<> { co_await r.respond(); });
+          wire w = co_await connect_messages(s, mine, theirs);
+          const MemoryRegion memory = client_memory(s, 8);
+          call_operation early = asks.call(w.client, 1, memory).start();
+          if (silence_first) {
+            const result<Response> unheard = co_await early.result();
+            CHECK(unheard.code() == errc::not_supported);
+          } else {
+            co_await for_a_while(s);
+            CHECK_FALSE(early.done());
+          }
+          CHECK(theirs.dropped() == 0);
+          Requests answers(theirs);
+          answers.serve(1, [](Request r) -> task<> { co_await r.respond(); });
+          if (!silence_first) co_await early;
+          for (int i = 0; i < 3; ++i) {
+            co_await asks.call(w.client, 1, memory);
+            co_await answers.call(w.server, 1, Slice());
+          }
+          CHECK(w.client.state() == endpoint_state::connected);
+        },
+        too_late);
+  }
+}
+
+TEST_CASE(
+    "a redirect to nowhere, or to an address that is too long, is refused, and answers nothing") {
+  stage on;
+  service p(on);
+  serve(p, 8);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 8);
+        call_operation asked = at->asks.call(w->client, keep_method, from, from).start();
+        co_await until_kept(*at, 1);
+        const std::string too_long(129, 'x');
+        for (const std::string_view address : {std::string_view(), std::string_view(too_long)}) {
+          const result<void> refused = co_await at->kept[0]->redirect(address).result();
+          CHECK(refused.code() == errc::invalid_value);
+        }
+        const std::string longest(128, 'y');
+        const result<void> said = co_await at->kept[0]->redirect(longest).result();
+        CHECK(said.ok());
+        const result<Response> sent_on = co_await asked.result();
+        CHECK(sent_on.code() == errc::rejected);
+        CHECK(asked.redirected_to() == longest);
+        at->kept.clear();
+      },
+      &p);
+}
+
+TEST_CASE("O4: the handler is told of a deadline by its own clock, though no word of it comes" *
+          only_on(transport::kind::sim, "whose hosts are cut off from each other at will")) {
+  stage on;
+  service p(on);
+  serve(p, 8);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        constexpr duration patience = std::chrono::milliseconds(50);
+        const MemoryRegion from = client_memory(s, 8);
+        call_operation asked =
+            at->asks.call(w->client, keep_method, from, from, {.timeout = patience}).start();
+        co_await until_kept(*at, 1);
+        const time_point arrived = s.loop().now();
+        s.net().partition("client", "server");
+        co_await at->kept[0]->until_unwanted();
+        CHECK(s.loop().now() - arrived <= patience);
+        CHECK(w->server.state() == endpoint_state::connected);
+        const result<void> late = co_await at->kept[0]->respond(at->room).result();
+        CHECK(late.code() == errc::timed_out);
+        s.net().heal_all();
+        const result<Response> got = co_await asked.result();
+        CHECK(got.code() == errc::timed_out);
+        at->kept.clear();
+      },
+      &p);
+}
+
 TEST_CASE("what cannot be is refused: options, ids that are the library's, second Requests") {
   stage on;
   Messages m(on.client(), {.credits = 8});
@@ -359,8 +456,11 @@ task<errc> say_all(stage& s, service& p, std::vector<std::vector<std::byte>> wor
   const MemoryRegion memory = client_memory(s, data + 1);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const Slice behind = memory.all().first(i + 1 == words.size() ? data : 0);
-    const auto sent =
-        co_await w.client.am_send(protocol::request_id_of_messages, words[i], behind).result();
+    const protocol::am_word word{.id = protocol::request_id_of_messages,
+                                 .header = static_cast<std::uint16_t>(words[i].size())};
+    message_send_operation said(w.client.core(), protocol::frame_kind::am_eager,
+                                protocol::to_word(word), std::span(&behind, 1), words[i]);
+    const result<void> sent = co_await said.result();
     static_cast<void>(sent.ok());
   }
   for (int i = 0; i < 1000 && w.server.state() == endpoint_state::connected; ++i) {

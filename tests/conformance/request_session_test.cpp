@@ -1,16 +1,21 @@
 // Sessions of requests (O5): connecting on demand, redirects, servers that go and come back.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/request_session.hpp>
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/scope.hpp>
 #include <cordma/runtime/sleep.hpp>
+#include <cordma/runtime/timeout.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -127,6 +132,10 @@ task<errc> code_of(task<Response> call) {
   co_return errc::ok;
 }
 
+task<> ask_until(RequestSession* session, Slice memory, const bool* over) {
+  while (!*over) co_await session->call(echo_method, memory, memory);
+}
+
 task<> note(errc* place, task<Response> call) { *place = co_await code_of(std::move(call)); }
 
 }  // namespace
@@ -224,6 +233,284 @@ TEST_CASE(
       &c);
 }
 
+TEST_CASE("O5: who gives up waiting for close() cuts nothing off, and the next one waits again") {
+  stage on;
+  client c(on);
+  on.play(
+      [](stage& s, client* from) -> task<> {
+        std::unique_ptr<server> there = start(s);
+        from->session.emplace(s.client(), from->messages, from->requests,
+                              std::vector{there->address()}, quick());
+        RequestSession& session = *from->session;
+        const MemoryRegion memory = client_memory(s, 300'000);
+        const MemoryRegion room = server_memory(s, 300'000);
+        for (std::uint64_t tag = 1; tag <= 2; ++tag) {
+          co_await session.call(move_method, Slice());
+          message_send_operation sent = session.endpoint()->tag_send(tag, memory.all()).start();
+          errc code = errc::ok;
+          try {
+            co_await with_timeout(std::chrono::milliseconds(10), session.close());
+          } catch (const error& e) {
+            code = e.condition();
+          }
+          CHECK(code == errc::timed_out);
+          bool closed = false;
+          task_context& me = co_await this_task();
+          scope beside(me);
+          beside.spawn(close_and_note(&session, &closed));
+          for (int i = 0; i < 100; ++i) co_await moment(s);
+          CHECK_FALSE(closed);
+          const TagReceived got = co_await there->messages->tag_recv(tag, room);
+          CHECK(got.bytes == 300'000);
+          co_await beside.join();
+          CHECK(closed);
+          const result<void> end = co_await sent.result();
+          CHECK(end.ok());
+        }
+        from->session.reset();
+      },
+      &c);
+}
+
+namespace {
+
+task<> nothing() { co_return; }
+
+// As much goes on inline in one pass as may: the awaiter of one more resumes by the ready list.
+task<> call_after(RequestSession* session, int awaits, event* go) {
+  co_await go->wait();
+  for (int i = 0; i < awaits; ++i) co_await nothing();
+  co_await session->call(move_method, Slice());
+}
+
+task<> close_after(RequestSession* session, int awaits, event* go) {
+  co_await go->wait();
+  for (int i = 0; i < awaits; ++i) co_await nothing();
+  co_await session->close();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "O5: a session that is closed while a call is about to start lets it end, wherever it is") {
+  stage on;
+  client c(on);
+  on.play(
+      [](stage& s, client* from) -> task<> {
+        std::unique_ptr<server> there = start(s);
+        from->session.emplace(s.client(), from->messages, from->requests,
+                              std::vector{there->address()}, quick());
+        RequestSession& session = *from->session;
+        int calls = 0;
+        for (int awaits = 240; awaits < 262; ++awaits) {
+          for (const int before : {0, 1}) {
+            CAPTURE(awaits);
+            CAPTURE(before);
+            co_await session.call(move_method, Slice());
+            task_context& me = co_await this_task();
+            scope both(me);
+            event go;
+            both.spawn(call_after(&session, awaits, &go));
+            both.spawn(close_after(&session, before, &go));
+            for (int i = 0; i < 5; ++i) co_await moment(s);
+            go.set();
+            co_await both.join();
+            calls += 2;
+            CHECK(there->handled == calls);
+          }
+        }
+        CHECK(session.counters().failures == 0);
+        co_await session.close();
+        from->session.reset();
+      },
+      &c);
+}
+
+TEST_CASE("O5: where a redirect leads to is used on when the connection that it left fails") {
+  stage on;
+  client c(on);
+  on.play(
+      [](stage& s, client* from) -> task<> {
+        std::unique_ptr<server> one = start(s);
+        std::unique_ptr<server> two = start(s);
+        one->moves_to = two->address();
+        from->session.emplace(s.client(), from->messages, from->requests,
+                              std::vector{one->address()}, quick());
+        RequestSession& session = *from->session;
+        errc kept = errc::unknown;
+        task_context& me = co_await this_task();
+        scope beside(me);
+        beside.spawn(note(&kept, session.call(keep_method, Slice())));
+        while (one->kept.empty()) co_await moment(s);
+        co_await session.call(move_method, Slice());
+        CHECK(two->handled == 1);
+        for (Endpoint& e : one->connections) e.abort();
+        co_await beside.join();
+        CHECK(kept == errc::connection_reset);
+        CHECK(session.counters().failures == 1);
+        one->kept.clear();
+        co_await session.close();
+        co_await session.call(move_method, Slice());
+        CHECK(one->handled == 1);
+        CHECK(two->handled == 2);
+        // Until it fails itself.
+        kill(two);
+        while (session.endpoint()->state() != endpoint_state::closed) co_await moment(s);
+        one->moves_to.clear();
+        co_await session.call(move_method, Slice());
+        CHECK(one->handled == 2);
+        co_await session.close();
+        from->session.reset();
+      },
+      &c);
+}
+
+TEST_CASE(
+    "O5: a connection that ends counts as a failure in a row only where nothing was answered") {
+  for (const bool answers : {true, false}) {
+    CAPTURE(answers);
+    stage on;
+    client c(on);
+    on.play(
+        [](stage& s, client* from, bool answered) -> task<> {
+          std::unique_ptr<server> there = start(s);
+          session_options o = quick();
+          o.most_failures = 1;
+          from->session.emplace(s.client(), from->messages, from->requests,
+                                std::vector{there->address()}, o);
+          RequestSession& session = *from->session;
+          session_call_options again;
+          again.idempotent = true;
+          errc kept = errc::unknown;
+          task_context& me = co_await this_task();
+          scope beside(me);
+          beside.spawn(note(&kept, session.call(keep_method, Slice(), Slice(), again)));
+          while (there->kept.empty()) co_await moment(s);
+          if (answered) co_await session.call(move_method, Slice());
+          for (Endpoint& e : there->connections) e.abort();
+          there->kept.clear();
+          while (kept == errc::unknown && there->kept.empty()) co_await moment(s);
+          REQUIRE(there->kept.empty() != answered);
+          if (answered) co_await there->kept.front()->respond();
+          co_await beside.join();
+          CHECK(kept == (answered ? errc::ok : errc::connection_reset));
+          CHECK(session.counters().failures == 1);
+          CHECK(session.counters().retries == (answered ? 1U : 0U));
+          there->kept.clear();
+          co_await session.close();
+          from->session.reset();
+        },
+        &c, answers);
+  }
+}
+
+TEST_CASE("O5: a call that ends each connection it comes over is not asked for ever") {
+  stage on;
+  client c(on);
+  on.play(
+      [](stage& s, client* from) -> task<> {
+        std::unique_ptr<server> there = start(s);
+        session_options o = quick();
+        o.most_failures = 3;
+        from->session.emplace(s.client(), from->messages, from->requests,
+                              std::vector{there->address()}, o);
+        RequestSession& session = *from->session;
+        session_call_options again;
+        again.idempotent = true;
+        errc end = errc::unknown;
+        int asked = 0;
+        task_context& me = co_await this_task();
+        scope beside(me);
+        beside.spawn(note(&end, session.call(keep_method, Slice(), Slice(), again)));
+        while (end == errc::unknown) {
+          if (there->kept.empty()) {
+            co_await moment(s);
+            continue;
+          }
+          ++asked;
+          co_await session.call(move_method, Slice());  // others are answered
+          for (Endpoint& e : there->connections) e.abort();
+          there->kept.clear();
+        }
+        co_await beside.join();
+        CHECK(end == errc::connection_reset);
+        CHECK(asked == 4);
+        const errc others = co_await code_of(session.call(move_method, Slice()));
+        CHECK(others == errc::ok);
+        co_await session.close();
+        from->session.reset();
+      },
+      &c);
+}
+
+namespace {
+
+constexpr std::uint32_t attempts = 9;
+constexpr auto shortest = std::chrono::milliseconds(100);
+constexpr auto longest = std::chrono::milliseconds(800);
+constexpr duration about = std::chrono::milliseconds(1);
+
+bool differs(duration a, duration b) { return std::chrono::abs(a - b) > about; }
+
+// Between the attempts to connect to whom nobody reaches.
+task<std::vector<duration>> pauses(stage& s, client& from, std::string nobody, std::uint64_t seed) {
+  session_options o;
+  o.most_failures = attempts;
+  o.first_pause = shortest;
+  o.longest_pause = longest;
+  o.seed = seed;
+  RequestSession session(s.client(), from.messages, from.requests, {std::move(nobody)}, o);
+  errc end = errc::unknown;
+  task_context& me = co_await this_task();
+  scope beside(me);
+  std::vector<time_point> failed{s.loop().now()};
+  beside.spawn(note(&end, session.call(echo_method, Slice())));
+  while (end == errc::unknown) {
+    if (session.counters().failures == failed.size()) failed.push_back(s.loop().now());
+    co_await sleep_for(std::chrono::microseconds(100));
+  }
+  co_await beside.join();
+  CHECK(end == errc::unreachable);
+  const duration attempt = failed[1] - failed[0];
+  std::vector<duration> all;
+  for (std::size_t i = 2; i < failed.size(); ++i) {
+    all.push_back(failed[i] - failed[i - 1] - attempt);
+  }
+  co_return all;
+}
+
+}  // namespace
+
+TEST_CASE("O5: pauses double up to the longest, and chance shortens each by up to half" *
+          only_on(transport::kind::sim, "its time is virtual")) {
+  stage on;
+  client c(on);
+  on.play(
+      [](stage& s, client* from) -> task<> {
+        std::unique_ptr<server> gone = start(s);
+        const std::string nobody = gone->address();
+        gone.reset();
+        const std::vector<duration> some = co_await pauses(s, *from, nobody, 1);
+        CHECK(some.size() >= attempts - 2);
+        duration most = shortest;
+        for (const duration pause : some) {
+          CAPTURE(pause.count());
+          CHECK(pause > most / 2 - about);
+          CHECK(pause < most + about);
+          most = std::min<duration>(2 * most, longest);
+        }
+        // The last ones are of the longest.
+        const auto held = std::span(some).last(4);
+        CHECK(std::ranges::max(held) - std::ranges::min(held) > 10 * about);
+        const std::vector<duration> same = co_await pauses(s, *from, nobody, 1);
+        const std::vector<duration> others = co_await pauses(s, *from, nobody, 2);
+        REQUIRE(same.size() == some.size());
+        for (std::size_t i = 0; i < some.size(); ++i) CHECK_FALSE(differs(some[i], same[i]));
+        CHECK(std::ranges::mismatch(some, others, std::not_fn(differs)).in1 != some.end());
+      },
+      &c);
+}
+
 TEST_CASE("O5: a redirect is followed, at accept and as an answer; in a circle it ends") {
   stage on;
   client c(on);
@@ -259,8 +546,14 @@ TEST_CASE("O5: a redirect is followed, at accept and as an answer; in a circle i
         first->kept.clear();
 
         second->moves_to = first->address();
+        // Though others are answered meanwhile.
+        bool over = false;
+        scope others(me);
+        others.spawn(ask_until(&session, memory.all(), &over));
         const errc circle = co_await code_of(session.call(move_method, Slice()));
         CHECK(circle == errc::rejected);
+        over = true;
+        co_await others.join();
         second->moves_to.clear();
         first->moves_to.clear();
         co_await session.call(move_method, Slice());

@@ -31,9 +31,9 @@ task<> write_all(Stream* to, MemoryRegion room, std::uint64_t bytes, std::uint64
     const std::uint64_t n = std::min(bytes - done, 1 + d.below(room.size()));
     for (std::uint64_t i = 0; i < n; ++i) room.data()[i] = at(done + i);
     if (d.below(2) == 0) {
-      const std::size_t taken = co_await to->write_some(room.all().first(n));
-      REQUIRE(taken >= 1);
-      done += taken;
+      const std::size_t taken = co_await to->write(room.all().first(n));
+      REQUIRE(taken == n);
+      done += n;
     } else {
       co_await to->write(room.bytes().first(n));
       done += n;
@@ -113,8 +113,7 @@ task<> tell(Stream* to, const MemoryRegion* text, std::uint64_t bytes) {
   for (std::uint64_t done = 0; done < bytes;) {
     const std::uint64_t n = std::min(bytes - done, 1 + d.below(longest_piece));
     const Slice piece = text->all().part(done % period, n);
-    stream_write_operation op =
-        d.below(2) == 0 ? to->write_some(piece) : to->write_some(piece.bytes());
+    stream_write_operation op = d.below(2) == 0 ? to->write(piece) : to->write_some(piece.bytes());
     const std::size_t taken = co_await op;
     done += taken;
   }
@@ -238,6 +237,86 @@ TEST_CASE(
   }
 }
 
+namespace {
+
+// Of each length some, all started before the first is done.
+task<> write_side_by_side(Stream* to, MemoryRegion all) {
+  std::vector<stream_write_operation> under_way;
+  std::size_t at = 0;
+  for (std::size_t n = 1; at + n <= all.size(); n = 2 * n + 1) {
+    under_way.push_back(to->write(all.all().part(at, n)).start());
+    at += n;
+  }
+  under_way.push_back(to->write(all.all().part(at, all.size() - at)).start());
+  std::size_t written = 0;
+  for (stream_write_operation& op : under_way) {
+    const std::size_t n = co_await op;
+    written += n;
+  }
+  CHECK(written == all.size());
+  CHECK(to->shutdown_send().ok());
+}
+
+}  // namespace
+
+TEST_CASE("N1: uncopied writes that are under way together come whole, in their order") {
+  for (const std::uint32_t window : {100U, 5000U, 1U << 18}) {
+    CAPTURE(window);
+    stage on;
+    on.play(
+        [](stage& s, std::uint32_t bytes) -> task<> {
+          constexpr std::size_t whole = 300'000;
+          stream_pair p =
+              co_await open_streams(s, stream_options(), stream_options{.window_bytes = bytes});
+          MemoryRegion all = client_memory(s, whole);
+          for (std::size_t i = 0; i < whole; ++i) all.data()[i] = at(i);
+          task_context& me = co_await this_task();
+          scope both(me);
+          both.spawn(write_side_by_side(&p.client, all));
+          both.spawn(read_all(&p.server, whole, 3));
+          co_await both.join();
+        },
+        window);
+  }
+}
+
+TEST_CASE("N2: an uncopied write that is given up ends with what was posted of it") {
+  enum class end : std::uint8_t { canceled, destroyed, turned_away };
+  for (const end how : {end::canceled, end::destroyed, end::turned_away}) {
+    CAPTURE(static_cast<int>(how));
+    stage on;
+    on.play(
+        [](stage& s, end by) -> task<> {
+          const stream_options small{.window_bytes = 1000};
+          stream_pair p = co_await open_streams(s, stream_options(), small);
+          const MemoryRegion all = client_memory(s, 2000);
+          fill(all.bytes(), 4);
+          std::optional<stream_write_operation> op(p.client.write(all));
+          if (by == end::turned_away) op->or_again();
+          op->start();
+          if (by == end::destroyed) {
+            op.reset();
+          } else {
+            if (by == end::canceled) op->cancel();
+            stream_write_operation& started = *op;
+            const std::size_t written = co_await started;
+            CHECK(written == 1000);
+          }
+          stream_write_operation none = p.client.write(all).start();  // there is no room
+          none.cancel();
+          CHECK(none.take_result().code() == errc::canceled);
+          std::array<std::byte, 1000> got{};
+          co_await p.server.read(got);
+          CHECK(filled(got, 4));
+          const std::array<std::byte, 1> next{std::byte{9}};
+          co_await p.client.write(next);
+          co_await p.server.read(std::span(got).first(1));
+          CHECK(got[0] == next[0]);
+        },
+        how);
+  }
+}
+
 TEST_CASE("N3: either side ends first, and the other way goes on") {
   for (const bool client_first : {true, false}) {
     CAPTURE(client_first);
@@ -321,7 +400,7 @@ TEST_CASE("a write that is destroyed on its way keeps its memory, also when its 
           stream_pair p = co_await open_streams(on);
           {
             const MemoryRegion mine = client_memory(on, 100'000);
-            stream_write_operation gone = p.client.write_some(mine.all()).start();
+            stream_write_operation gone = p.client.write(mine.all()).start();
           }
           for (int i = 0; i < turns; ++i) co_await moment(on);
           p.client = Stream();
@@ -374,6 +453,38 @@ TEST_CASE("N2: two streams that map all they may, with few notices, go on, and c
       co_await from->close();
     }(&p.server));
     co_await both.join();
+  });
+}
+
+TEST_CASE(
+    "N3: who reads of mapped memory knows it, though all notices were used when it was mapped") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    const stream_options few{.notices = 16};
+    stream_pair p = co_await open_streams(s, few, few);
+    const MemoryRegion from = server_memory(s, 8);
+    for (std::size_t used = 8; used < 16; ++used) {
+      CAPTURE(used);
+      std::vector<std::byte> bytes(used);
+      std::vector<stream_write_operation> writes;
+      for (const std::byte& one : bytes) {
+        writes.push_back(p.client.write_some(std::span(&one, 1)).start());
+      }
+      const MemoryRegion target = client_memory(s, 8);
+      const result<std::uint32_t> number = p.client.map(target);
+      REQUIRE(number.ok());
+      const std::array<std::byte, 1> told{static_cast<std::byte>(*number)};
+      writes.push_back(p.client.write_some(told).start());
+      std::vector<std::byte> read(used + 1);
+      co_await p.server.read(read);
+      CHECK(read[used] == told[0]);
+      fill(from.bytes(), used);
+      co_await p.server.write_at(*number, 0, from.all());
+      co_await p.server.write(told);
+      co_await p.client.read(std::span(read).first(1));
+      CHECK(filled(target.bytes(), used));
+      for (stream_write_operation& op : writes) co_await op;
+    }
   });
 }
 
@@ -501,7 +612,7 @@ TEST_CASE(
   on.play([](stage& s) -> task<> {
     stream_pair p = co_await open_streams(s);
     const MemoryRegion foreign = server_memory(s, 16);
-    const result<std::size_t> refused = co_await p.client.write_some(foreign.all()).result();
+    const result<std::size_t> refused = co_await p.client.write(foreign.all()).result();
     CHECK(refused.code() == errc::invalid_value);
     CHECK(p.client.map(foreign).code() == errc::invalid_value);
     MemoryRegion out = client_memory(s, 16);

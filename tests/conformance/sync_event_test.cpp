@@ -9,7 +9,10 @@
 #include <cordma/runtime/timeout.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/resource.h>
@@ -335,41 +338,114 @@ duration cpu_used() {
 
 }  // namespace
 
-TEST_CASE("E8: in event mode who waits sleeps, and the peer's change wakes it" *
+namespace {
+
+connect_options unasked() {
+  connect_options o;
+  o.endpoint.peer_timeout = std::chrono::hours(1);  // who looks after the peer wakes for it
+  return o;
+}
+
+// What the owner, on a thread of its own, tells the peer.
+struct owner_elsewhere {
+  std::atomic<int> port{0};
+  std::vector<std::byte> blob;  // before `port`
+  std::atomic<bool> asleep{false};
+  std::atomic<std::chrono::steady_clock::time_point> woken{};
+
+  template <class T, class Value>
+  static void tell(std::atomic<T>& to, Value value) {
+    to.store(value);
+    to.notify_all();
+  }
+};
+
+task<> sleep_until_changed(owner_elsewhere* shared, host* h) {
+  constexpr std::uint64_t few = 16;  // steps, of which none looks whether something is there
+  SyncEvent event(h->context, open_to_peers);
+  event.start(h->worker).value();
+  shared->blob = event.export_remote().value();
+  Listener listener = h->worker.listen(own_host() + ":0").value();
+  owner_elsewhere::tell(shared->port, listener.bound().port);
+  ConnectionRequest request = co_await listener.next();
+  Endpoint e = co_await request.accept(unasked());
+  task_context& me = co_await this_task();
+  scope listening(me);
+  listening.spawn(event.listen(e));
+  const reactor& loop = h->worker.loop();
+  sync_operation<std::uint64_t> waits = event.wait_gt(0).start();
+  // What takes the processor from this thread counts as its own, so one second of several decides.
+  duration used = 1s;
+  for (int second = 0; second < 20 && used * 100 >= 1s; ++second) {
+    const reactor_counters awake = loop.counters();
+    const duration before = cpu_used();
+    co_await sleep_for(1s);
+    used = cpu_used() - before;
+    CHECK(loop.counters().sleeps > awake.sleeps);
+    CHECK(loop.counters().turns - awake.turns <= few);
+  }
+  CHECK(used * 100 < 1s);
+  CHECK_FALSE(waits.done());
+  const std::uint64_t turns = loop.counters().turns;
+  owner_elsewhere::tell(shared->asleep, true);
+  const std::uint64_t value = co_await waits;
+  shared->woken.store(std::chrono::steady_clock::now());
+  CHECK(value == 1);
+  CHECK(loop.counters().turns - turns <= few);
+  co_await listening.join();
+}
+
+task<> change_it(owner_elsewhere* shared, host* h) {
+  shared->port.wait(0);
+  Endpoint e =
+      co_await h->worker.connect(own_host() + ":" + std::to_string(shared->port.load()), unasked());
+  RemoteSyncEvent remote = RemoteSyncEvent::import(h->context, shared->blob).value();
+  remote.start(e).value();
+  shared->asleep.wait(false);
+  const auto begun = std::chrono::steady_clock::now();
+  co_await remote.set(1);
+  co_await e.close();
+  while (shared->woken.load() == std::chrono::steady_clock::time_point()) std::this_thread::yield();
+  const auto late = shared->woken.load() - begun;
+  MESSAGE("woken ", std::chrono::duration_cast<std::chrono::microseconds>(late).count(),
+          " us after the change began");
+}
+
+}  // namespace
+
+TEST_CASE("E8: in event mode who waits sleeps, and the change of a peer elsewhere wakes it" *
           not_on(transport::kind::sim, "its time is virtual")) {
-  stage s({.mode = wait_mode::event});
+  owner_elsewhere shared;
+  std::thread owner([&shared] {
+    host h(wait_mode::event);
+    h.worker.run(sleep_until_changed(&shared, &h));
+  });
+  host h(wait_mode::event);
+  h.worker.run(change_it(&shared, &h));
+  owner.join();
+}
+
+TEST_CASE("E2: what a peer sets and adds shows in the program's own word") {
+  stage s;
   s.play([](stage& on) -> task<> {
-    constexpr std::uint64_t few = 16;  // steps, of which none looks whether something is there
-    endpoint_options unasked;
-    unasked.peer_timeout = std::chrono::hours(1);  // who looks after the peer wakes for it
-    wire w = co_await connect(on, unasked, unasked);
+    alignas(8) std::uint64_t word = 40;
+    const MemoryRegion region =
+        on.server_context()
+            .register_memory(std::as_writable_bytes(std::span(&word, 1)), every_right)
+            .value();
+    sync_event_options backed = open_to_peers;
+    backed.backing = region;
+    wire w = co_await connect(on);
     task_context& me = co_await this_task();
-    pair_of_ends ends(on, std::move(w), me);
-    std::vector<std::uint64_t> order;
-    scope waiting(me);
-    waiting.spawn(note(&ends.event, 0, &order));
-    while (ends.event.waiting() == 0) co_await moment(on);
-    // What takes the processor from this thread counts as its own, so one second of several decides.
-    duration used = 1s;
-    for (int second = 0; second < 20 && used * 100 >= 1s; ++second) {
-      const reactor_counters awake = on.loop().counters();
-      const duration before = cpu_used();
-      co_await sleep_for(1s);
-      used = cpu_used() - before;
-      CHECK(on.loop().counters().sleeps > awake.sleeps);
-      CHECK(on.loop().counters().turns - awake.turns <= few);
-    }
-    CHECK(used * 100 < 1s);
-    const std::uint64_t turns = on.loop().counters().turns;
-    CHECK(order.empty());
-    const time_point start = on.loop().now();
-    co_await ends.remote->add(1);
-    co_await waiting.join();
-    const duration late = on.loop().now() - start;
-    const reactor_counters woken = on.loop().counters();
-    MESSAGE("woken ", std::chrono::duration_cast<std::chrono::microseconds>(late).count(),
-            " us after the change began, in ", woken.turns - turns, " turns");
-    CHECK(woken.turns - turns <= few);
+    pair_of_ends ends(on, std::move(w), me, backed);
+    co_await ends.remote->set(50);
+    const std::uint64_t set = co_await ends.event.wait_gt(49);
+    CHECK(set == 50);
+    CHECK(word == 50);
+    co_await ends.remote->add(3);
+    const std::uint64_t added = co_await ends.event.wait_gt(50);
+    CHECK(added == 53);
+    CHECK(word == 53);
     co_await hang_up(&ends);
   });
 }

@@ -1,10 +1,13 @@
 // One Context for many threads, each with a Worker of its own; and what a foreign thread may not do.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
+#include <support/message_wire.hpp>
 #include <support/process.hpp>
 #include <support/stage.hpp>
 #include <support/stream_pair.hpp>
 
+#include <cordma/net/endpoint_pool.hpp>
+#include <cordma/net/requests.hpp>
 #include <cordma/runtime/scope.hpp>
 
 #include <array>
@@ -223,4 +226,91 @@ TEST_CASE("D2: looking at a stream from a foreign thread ends the program") {
     });
     CHECK(careless.join() == 128 + SIGABRT);
   }
+}
+
+namespace {
+
+struct correspondence {
+  stage& on;
+  Messages& messages;
+  Requests& requests;
+  Endpoint& endpoint;
+  std::optional<TaggedMessage>& held;
+  std::unique_ptr<Request>& asked;
+  EndpointPool& pool;
+};
+
+task<> keep_request(std::unique_ptr<Request>* at, Request r) {
+  *at = std::make_unique<Request>(std::move(r));
+  co_return;
+}
+
+using careless_word = void (*)(correspondence& c);
+
+// A message is here that nobody has asked for, another one is held, and so is a request.
+task<> correspond(stage& s, careless_word what) {
+  Messages client(s.client());
+  Messages server(s.server());
+  Requests asks(client);
+  Requests requests(server);
+  std::unique_ptr<Request> asked;
+  requests.serve(1, [at = &asked](Request r) { return keep_request(at, std::move(r)); });
+  wire w = co_await connect_messages(s, client, server);
+  const MemoryRegion memory = client_memory(s, 8);
+  co_await w.client.tag_send(7, memory);
+  co_await w.client.tag_send(8, memory);
+  std::optional<TaggedMessage> held;
+  while (!server.tag_probe(8)) co_await moment(s);
+  std::optional<TaggedMessage> claimed = server.tag_claim(8);
+  held.emplace(std::move(*claimed));
+  co_await asks.notify(w.client, 1, memory);
+  while (asked == nullptr) co_await moment(s);
+  EndpointPool pool(s.server());
+  correspondence all{s, server, requests, w.server, held, asked, pool};
+  std::thread foreign([&] { what(all); });
+  foreign.join();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "D2: looking for messages, keeping handlers or letting go, from a foreign thread ends the "
+    "program") {
+  constexpr std::array<careless_word, 9> calls{
+      [](correspondence& c) { static_cast<void>(c.messages.tag_probe(7)); },
+      [](correspondence& c) { static_cast<void>(c.messages.tag_claim(7)); },
+      [](correspondence& c) { static_cast<void>(c.endpoint.tag_probe(7)); },
+      [](correspondence& c) { static_cast<void>(c.endpoint.tag_claim(7)); },
+      [](correspondence& c) { c.messages.on(1, am_handler()); },
+      [](correspondence& c) { c.requests.serve(1, request_handler()); },
+      [](correspondence& c) { c.held.reset(); },
+      [](correspondence& c) { c.asked.reset(); },
+      [](correspondence& c) { static_cast<void>(c.pool.try_borrow("nobody:1")); },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    CAPTURE(i);
+    child_process careless([call = calls[i]](wire_to_peer&) {
+      std::signal(SIGABRT, SIG_DFL);
+      stage s;
+      s.play([](stage& on, careless_word what) -> task<> { return correspond(on, what); }, call);
+      return 0;
+    });
+    CHECK(careless.join() == 128 + SIGABRT);
+  }
+}
+
+TEST_CASE("D2: Requests that are made on a foreign thread are no_lock") {
+  stage s;
+  Messages messages(s.client());
+  errc code = errc::ok;
+  std::thread foreign([&] {
+    try {
+      const Requests elsewhere(messages);
+    } catch (const error& e) {
+      code = e.why().code();
+    }
+  });
+  foreign.join();
+  CHECK(code == errc::no_lock);
+  const Requests here(messages);
 }

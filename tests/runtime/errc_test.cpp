@@ -57,7 +57,8 @@ TEST_CASE("a failure keeps its first cause, its operation and the original codes
   CHECK(second.first_cause().code() == errc::connection_reset);
   CHECK(second.first_cause().os_errno() == ECONNRESET);
   CHECK(second.describe() ==
-        "send: flushed: not carried out because the connection ended first (completion status 5, "
+        "send: flushed: cut off, or never begun, because the connection ended first (completion "
+        "status 5, "
         "vendor code 66); because: read: connection_reset: reading from 10.0.0.1:4791: Connection "
         "reset by peer");
   CHECK(std::string(error(second).what()) == second.describe());

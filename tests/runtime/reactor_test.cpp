@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -180,6 +181,8 @@ TEST_CASE("what completes inside the window is found, 100 000 times, and never s
     REQUIRE(r.add(queue).ok());
     run(r, consume(&e, rounds));
     CHECK(r.counters().sleeps == 0);
+    pollfd nobody_wrote{r.fd(), POLLIN, 0};
+    CHECK(::poll(&nobody_wrote, 1, 0) == 0);
     r.remove(queue);
   }
 }

@@ -118,6 +118,7 @@ struct stream_end {
   bool reads = true;     // else it only writes
   bool read = false;     // to the end
   bool written = false;  // all of it, and closed after that
+  bool closed = false;   // well
   errc cause = errc::ok;
 };
 

@@ -5,7 +5,7 @@
 
 packages=(qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-providers ibverbs-utils
   rdmacm-utils perftest iproute2 util-linux python3)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/cordma/soft-roce
+cache=${XDG_CACHE_HOME:-~/.cache}/cordma/soft-roce  # without HOME, that of the user
 # rdma_rxe asks the crypto API for "crc32" when a link is added; no module dependency says so.
 modules=(crc32_generic rdma_rxe rdma_ucm ib_uverbs ib_umad 9p 9pnet_virtio virtio_pci virtio_net
   virtio_console overlay veth sch_netem)
@@ -64,10 +64,10 @@ build_initramfs() {  # build_initramfs UNPACKED_KERNEL VERSION FILE
 }
 
 build_image() {  # build_image KERNEL_DEB FOLDER
-  local unpacked version
+  local version
   unpacked=$(mktemp -d "$cache/unpacked-XXXXXX")
   mkdir "$unpacked/image"
-  dpkg-deb -x "$1" "$unpacked"
+  dpkg-deb -x "$1" "$unpacked" || { rm -f "$1"; fail "$1 is damaged, and removed: run this again"; }
   version=$(basename "$unpacked"/lib/modules/*)
   PATH=$PATH:/usr/sbin:/sbin depmod -b "$unpacked" "$version"
   mv "$unpacked/boot/vmlinuz-$version" "$unpacked/image/vmlinuz"
@@ -79,7 +79,8 @@ build_image() {  # build_image KERNEL_DEB FOLDER
 # Sets `image`. One process at a time: others wait and find it made.
 prepare_image() {
   local recipe lock deb
-  mkdir -p "$cache"
+  { mkdir -p "$cache" && : >> "$cache/lock"; } 2> /dev/null ||
+    fail "the images' folder, $cache, cannot be written; XDG_CACHE_HOME names another one"
   exec {lock}> "$cache/lock"
   flock "$lock"
   [ -n "$offline" ] || fetch_kernel ||

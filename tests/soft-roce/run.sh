@@ -88,14 +88,16 @@ if [ -z "$prepare" ]; then
 fi
 
 # Everything of this run lies in one folder, and nothing of it outlives the run.
-run=$(mktemp -d "${TMPDIR:-/tmp}/soft-roce-XXXXXX")
+run=$(mktemp -d "${TMPDIR:-/tmp}/soft-roce-XXXXXX" 2> /dev/null) ||
+  fail "no folder can be made in ${TMPDIR:-/tmp}; TMPDIR names another one"
+unpacked=''  # a kernel, while its image is made
 processes=()
 # shellcheck disable=SC2317  # the trap calls it
 cleanup() {
   local process
   for process in "${processes[@]}"; do kill "$process" 2> /dev/null || true; done
   wait
-  rm -rf "$run"
+  rm -rf "$run" ${unpacked:+"$unpacked"}
 }
 trap cleanup EXIT
 trap 'exit 125' INT TERM HUP
@@ -111,8 +113,11 @@ fi
 # shellcheck source=tests/soft-roce/image.sh
 . "$here/../../.ci/packages.sh"
 . "$here/image.sh"
+set -o errtrace
+trap 'fail "the image cannot be made; this failed: $BASH_COMMAND"' ERR
 install_missing
 prepare_image
+trap - ERR
 [ -z "$prepare" ] || { say "ready: $image"; exit 0; }
 
 # Emulated processors share this machine's clock counter. The kernel would not believe it, and the next best
@@ -200,7 +205,7 @@ outcome() {  # outcome HOST: sets `code`, with a word on everything that is not 
   fi
   [ -z "$log" ] || cp "$control/kernel.log" "$log$([ "$host" = a ] || echo .b)" ||
     { say "the kernel's log$of could not be kept"; code=125; }
-  [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || {
+  [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || [ ! -s "$control/kernel.log" ] || {
     say "the kernel's log$of:"
     tail -n 60 "$control/kernel.log" | tr -d '\r' >&2 || true
   }

@@ -8,15 +8,21 @@
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
+#include <cordma/net/detail/worker_core.hpp>
 #include <cordma/net/messages.hpp>
+#include <cordma/net/protocol/frame.hpp>
+#include <cordma/net/protocol/request.hpp>
 #include <cordma/net/requests.hpp>
 #include <cordma/net/stream.hpp>
 #include <cordma/runtime/scope.hpp>
 
+#include <algorithm>
 #include <array>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "session.hpp"
@@ -247,6 +253,12 @@ errc without_memory(Operation op) {
 task<> respond_badly(talk* t, Request r) {
   const std::string far(1000, 'x');
   CHECK(without_memory(r.redirect(far)) == errc::invalid_value);
+  const std::string_view elsewhere = "a-host-of-a-longer-name.example:12345";
+  fail_allocation(1, failing::from_then_on);
+  respond_operation redirecting = r.redirect(elsewhere).start();
+  fail_allocation(0);
+  REQUIRE(redirecting.done());
+  CHECK(redirecting.take_result().code() == errc::no_memory);
   CHECK(without_memory(r.respond(t->in.all())) == errc::truncated);
   ++t->heard;
   co_return;
@@ -301,6 +313,266 @@ TEST_CASE("what is refused while there is no memory is refused by its code [shm]
 TEST_CASE("what is refused while there is no memory is refused by its code [tcp]" * heap_can_fail) {
   stage s({}, transport::kind::tcp);
   s.play(refusals);
+}
+
+namespace {
+
+// Receives on so many connections that the client's Worker has no room for another request.
+struct full_worker {
+  std::vector<wire> wires;
+  std::vector<recv_operation> receives;
+};
+
+task<full_worker> fill_up(stage& on, Slice room) {
+  constexpr std::uint32_t depth = 4096;
+  connect_options deep;
+  deep.endpoint.recv_depth = depth;
+  full_worker f;
+  for (std::uint32_t reserved = 0; reserved <= detail::most_reserved; reserved += depth) {
+    wire w = co_await connect_in_time(on, deep);
+    f.wires.push_back(std::move(w));
+  }
+  f.receives.reserve(f.wires.size() * depth);
+  for (wire& w : f.wires) {
+    for (std::uint32_t i = 0; i < depth; ++i) {
+      fail_allocation(1, failing::from_then_on);
+      f.receives.push_back(w.client.recv(room).start());
+      fail_allocation(0);
+      if (!f.receives.back().done()) continue;
+      CHECK(f.receives.back().take_result().code() == errc::no_memory);
+      co_return f;
+    }
+  }
+  throw std::logic_error("there was room for all");
+}
+
+task<> write_without_room(stage& on) {
+  for (const bool copied : {true, false}) {
+    CAPTURE(copied);
+    talk t(on);
+    wire w = co_await connect_in_time(on);
+    scope other(on.loop());
+    other.spawn(open_far(&t, std::move(w.server)));
+    Stream near = co_await Stream::open(on.client_context(), std::move(w.client));
+    co_await other.join();
+    full_worker full = co_await fill_up(on, t.out.all().first(8));
+    const Slice out = t.out.all().first(100);
+    stream_write_operation writing =
+        copied ? near.write_some(std::as_const(out).bytes()) : near.write(out);
+    fail_allocation(1, failing::from_then_on);
+    writing.start();
+    fail_allocation(0);
+    const result<std::size_t> refused = co_await writing.result();
+    CHECK(refused.code() == errc::no_memory);
+    const result<std::size_t> after = co_await near.write_some(out.bytes()).result();
+    CHECK(after.code() == errc::no_memory);
+    const result<std::size_t> cut = co_await t.far->read_some(t.in.bytes()).result();
+    CHECK(is_loss(cut.code()));
+    // There is memory again, and what was there before is well.
+    wire next = co_await connect_in_time(on);
+    co_await use(on, &next);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("G3: a stream ends with no_memory where its Worker has no room for a piece [shm]" *
+          heap_can_fail) {
+  stage s({}, transport::kind::shm);
+  s.play(write_without_room);
+}
+TEST_CASE("G3: a stream ends with no_memory where its Worker has no room for a piece [tcp]" *
+          heap_can_fail) {
+  stage s({}, transport::kind::tcp);
+  s.play(write_without_room);
+}
+
+// Slots of datagrams have more than those of connections: all of it, or nothing.
+TEST_CASE("G3: a datagram's request that there is no room for is refused, and the next is not" *
+          heap_can_fail) {
+  stage s({}, transport::kind::sim);
+  s.play([](stage& on) -> task<> {
+    constexpr std::uint32_t depth = 4096;
+    constexpr std::uint32_t parts = 3;  // allocations of one growth, at least
+    endpoint_options deep;
+    deep.recv_depth = depth;
+    const MemoryRegion room = client_memory(on, 64);
+    std::vector<DatagramEndpoint> ports;
+    for (std::uint32_t reserved = 0; reserved <= detail::most_reserved; reserved += depth) {
+      ports.push_back(on.client().datagram(deep).value());
+    }
+    std::vector<datagram_recv_operation> receives;
+    receives.reserve(ports.size() * depth + parts);
+    int refused = 0;
+    for (DatagramEndpoint& port : ports) {
+      for (std::uint32_t i = 0; i + parts < depth; ++i) {
+        fail_allocation(1 + static_cast<std::uint64_t>(refused) % parts);
+        receives.push_back(port.recv_from(room).start());
+        const bool failed = allocation_failed();
+        fail_allocation(0);
+        CHECK(receives.back().done() == failed);
+        if (!failed) continue;
+        CHECK(receives.back().take_result().code() == errc::no_memory);
+        receives.pop_back();
+        ++refused;
+      }
+    }
+    CHECK(refused >= static_cast<int>(parts) - 1);
+    const std::size_t posted = receives.size();
+    CHECK(on.client().counters().inflight == posted);
+    // Each of them is there, and no two are one.
+    for (DatagramEndpoint& port : ports) co_await port.close();
+    for (datagram_recv_operation& r : receives) {
+      const result<Datagram> end = co_await r.result();
+      CHECK(end.code() == errc::flushed);
+    }
+    CHECK(on.client().counters().inflight == 0);
+  });
+}
+
+namespace {
+
+using bytes_said = std::vector<std::byte>;
+
+bytes_said raw(std::initializer_list<int> values, std::size_t size) {
+  bytes_said all(size);
+  std::ranges::transform(values, all.begin(), [](int v) { return static_cast<std::byte>(v); });
+  return all;
+}
+
+bytes_said framed(protocol::frame_head head, const bytes_said& body) {
+  head.body = static_cast<std::uint32_t>(body.size());
+  bytes_said all(protocol::head_bytes);
+  protocol::encode(head, std::span<std::byte, protocol::head_bytes>(all));
+  all.insert(all.end(), body.begin(), body.end());
+  return all;
+}
+
+bytes_said greeting(protocol::hello what) {
+  bytes_said body(protocol::hello_bytes);
+  protocol::encode(what, std::span<std::byte, protocol::hello_bytes>(body));
+  return framed({.kind = protocol::frame_kind::hello, .word = protocol::frame_version}, body);
+}
+
+// Each of them is what the connection ends for; those of the second list come behind a hello.
+const protocol::hello good_hello{
+    .eager_bytes = 8192, .credits = 4, .offers = 8, .rails = 1, .devices = 1};
+std::vector<bytes_said> first_frames() {
+  using protocol::frame_kind;
+  protocol::hello no_credits = good_hello;
+  no_credits.credits = 0;
+  bytes_said of_another_length = greeting(good_hello);
+  of_another_length.pop_back();
+  bytes_said unnamed = greeting(good_hello);
+  unnamed[protocol::head_bytes] = std::byte{99};
+  bytes_said twice = greeting(good_hello);
+  twice[protocol::head_bytes + protocol::parameter_bytes] = twice[protocol::head_bytes];
+  return {bytes_said(3, std::byte{0xEE}),
+          bytes_said(64, std::byte{0xEE}),
+          framed({.kind = frame_kind::hello, .word = 99}, bytes_said(protocol::hello_bytes)),
+          framed({.kind = frame_kind::given}, {}),
+          greeting(no_credits),
+          of_another_length,
+          unnamed,
+          twice};
+}
+std::vector<bytes_said> later_frames() {
+  using protocol::frame_kind;
+  return {
+      framed({.kind = frame_kind::rail}, bytes_said(500)),
+      framed({.kind = frame_kind::done, .word = std::uint64_t{99} << 32}, {}),
+      framed({.kind = frame_kind::want}, bytes_said(3)),
+      framed({.kind = frame_kind::tag_ready}, bytes_said(3)),
+      framed({.kind = frame_kind::tag_ready}, raw({1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 99}, 64)),
+      framed({.kind = frame_kind::tag_ready}, raw({1}, 64)),
+      greeting(good_hello)};
+}
+// Headers of requests.
+std::vector<bytes_said> malformed_requests() {
+  return {bytes_said(16, std::byte{0xEE}), raw({1}, 3),           raw({1, 77}, 16),
+          raw({1, 3, 0, 99}, 24),          raw({1, 2, 0xF8}, 48), raw({1, 2}, 16)};
+}
+
+// While there is no memory for a sentence, or for part of it.
+task<> until_it_ends(const Endpoint& there, std::uint64_t n, failing how) {
+  fail_allocation(n, how);
+  while (there.state() != endpoint_state::closed) co_await yield();
+  fail_allocation(0);
+  const errc code = there.first_cause()->code();
+  CAPTURE(name(code));
+  CHECK((code == errc::connection_aborted || code == errc::unsupported_version ||
+         code == errc::no_memory));
+}
+
+task<> say_frame(stage& on, const bytes_said* what, const bytes_said* before, std::uint64_t n,
+                 failing how) {
+  Messages server(on.server(), {.eager_bytes = 8192});
+  const connect_options plain;
+  wire w = co_await connect_in_time(on, plain, with(server));
+  const MemoryRegion out = client_memory(on, 1024);
+  const MemoryRegion in = client_memory(on, 1024);
+  recv_operation heard = w.client.recv(in).start();
+  if (before != nullptr) {
+    std::ranges::copy(*before, out.data());
+    co_await w.client.send(out.all().first(before->size()));
+    while (w.server.counters().recvs == 0) co_await yield();
+  }
+  std::ranges::copy(*what, out.data());
+  send_operation said = w.client.send(out.all().first(what->size())).start();
+  co_await until_it_ends(w.server, n, how);
+  const result<void> sent = co_await said.result();
+  const result<Received> got = co_await heard.result();
+  static_cast<void>(sent.ok() && got.ok());
+}
+
+task<> say_request(stage& on, const bytes_said* what, std::uint64_t n, failing how) {
+  talk t(on);
+  wire w = co_await connect_in_time(on, with(t.client), with(t.server));
+  const Slice nothing;
+  const auto word = protocol::to_word(
+      {.id = protocol::request_id_of_messages, .header = static_cast<std::uint16_t>(what->size())});
+  message_send_operation said(w.client.core(), protocol::frame_kind::am_eager, word,
+                              std::span(&nothing, 1), *what);
+  said.start();
+  co_await until_it_ends(w.server, n, how);
+  const result<void> sent = co_await said.result();
+  static_cast<void>(sent.ok());
+}
+
+void say_all_that_is_malformed(transport::kind over) {
+  stage s({}, over);
+  const bytes_said hello = greeting(good_hello);
+  for (const failing how : manners) {
+    for (std::uint64_t n = 1; n <= 4; ++n) {
+      CAPTURE(n);
+      for (const bytes_said& one : first_frames()) {
+        s.play([](stage& on, const bytes_said* what, std::uint64_t nth,
+                  failing manner) -> task<> { return say_frame(on, what, nullptr, nth, manner); },
+               &one, n, how);
+      }
+      for (const bytes_said& one : later_frames()) {
+        s.play([](stage& on, const bytes_said* what, const bytes_said* first, std::uint64_t nth,
+                  failing manner) -> task<> { return say_frame(on, what, first, nth, manner); },
+               &one, &hello, n, how);
+      }
+      for (const bytes_said& one : malformed_requests()) {
+        s.play([](stage& on, const bytes_said* what, std::uint64_t nth,
+                  failing manner) -> task<> { return say_request(on, what, nth, manner); },
+               &one, n, how);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("malformed frames and requests end their connection alone, without memory too [shm]" *
+          heap_can_fail) {
+  say_all_that_is_malformed(transport::kind::shm);
+}
+TEST_CASE("malformed frames and requests end their connection alone, without memory too [tcp]" *
+          heap_can_fail) {
+  say_all_that_is_malformed(transport::kind::tcp);
 }
 
 // On a device, in the virtual machine.

@@ -73,6 +73,7 @@ stage::stage(const stage_options& options, transport::kind over)
   if (simulated) {
     transport::sim::network_options n;
     if (options.most_endpoints != 0) n.max_queue_pairs = options.most_endpoints;
+    n.events_with_completions = options.events_with_completions;
     behind_->net.emplace(n, *loop_);
   }
   const auto host = [&](const char* named) {
@@ -131,9 +132,12 @@ task<> until_connected(Endpoint& e) {
   if (e.state() != endpoint_state::connected) throw_error(*e.first_cause());
 }
 
-task<wire> connect_by_descriptors(stage& s, endpoint_options client, endpoint_options server) {
-  Endpoint one = s.client().prepare(client).value();
-  Endpoint other = s.server().prepare(server).value();
+}  // namespace
+
+task<wire> connect_by_descriptors(Worker& client, Worker& server, endpoint_options of_client,
+                                  endpoint_options of_server) {
+  Endpoint one = client.prepare(of_client).value();
+  Endpoint other = server.prepare(of_server).value();
   const std::vector<std::byte> of_one = one.descriptor().value();
   one.connect(other.descriptor().value()).value();
   other.connect(of_one).value();
@@ -142,11 +146,9 @@ task<wire> connect_by_descriptors(stage& s, endpoint_options client, endpoint_op
   co_return wire(std::move(one), std::move(other));
 }
 
-}  // namespace
-
 task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {
   if (way_under_test() == way::descriptor) {
-    wire made = co_await connect_by_descriptors(s, client, server);
+    wire made = co_await connect_by_descriptors(s.client(), s.server(), client, server);
     co_return made;
   }
   Listener listener = s.server().listen(s.server_address()).value();

@@ -59,8 +59,9 @@ struct stage_options {
   wait_mode mode = wait_under_test();
   void (*before_sleep)(void*) noexcept = nullptr;
   void* before_sleep_context = nullptr;
-  std::uint32_t most_endpoints = 0;  // of a simulated adapter; 0: what it has by itself
-  std::uint32_t devices = 1;         // of each side, simulated: "client", "client.2" ...
+  std::uint32_t most_endpoints = 0;      // of a simulated adapter; 0: what it has by itself
+  std::uint32_t devices = 1;             // of each side, simulated: "client", "client.2" ...
+  bool events_with_completions = false;  // simulated: told in one poll
 };
 
 // What only the chosen transport needs: nothing, or a simulated network.
@@ -127,6 +128,11 @@ class wire {
 // By address, on a reactor of one's own: `client` connects to `address`, where `listener` listens.
 [[nodiscard]] task<wire> connect(Worker& client, Listener& listener, std::string address,
                                  connect_options to = {}, connect_options accept = {});
+
+// By descriptors, which each side hands to the other.
+[[nodiscard]] task<wire> connect_by_descriptors(Worker& client, Worker& server,
+                                                endpoint_options of_client = {},
+                                                endpoint_options of_server = {});
 
 // Lets others run, and time pass where it is virtual: for loops that wait for something to be seen.
 [[nodiscard]] task<> moment(stage& s);

@@ -149,6 +149,41 @@ TEST_CASE(
   CHECK(e.pair == c.ends[1].get());
 }
 
+// Else a reactor that looks just before it sleeps would do so with nothing asked for.
+TEST_CASE(
+    "D7: a poll that reads a notification says so, also where its completion was taken before") {
+  two_connections c;
+  pollfd there{.fd = c.at->wait_fd(), .events = POLLIN, .revents = 0};
+  completion now;
+  std::array<completion, 32> taken;
+  for (int round = 0; round < 70; ++round) {  // one poll of 64 looks by itself
+    while (c.at->arm() != arm_state::armed) c.turn();
+    REQUIRE(c.ends[0]->post_send({.op = opcode::write}, now) == posted::pending);
+    REQUIRE(::poll(&there, 1, -1) == 1);
+    bool said = false;
+    for (int polls = 0; polls < 200 && ::poll(&there, 1, 0) == 1; ++polls) {
+      said = false;
+      static_cast<void>(c.at->poll(taken, said));
+    }
+    CHECK(::poll(&there, 1, 0) == 0);
+    CHECK(said);
+  }
+}
+
+TEST_CASE("Q9: what changes at a port is told with the port, and ends no connection") {
+  two_connections c;
+  for (const ibv_event_type what : {IBV_EVENT_LID_CHANGE, IBV_EVENT_PKEY_CHANGE,
+                                    IBV_EVENT_SM_CHANGE, IBV_EVENT_CLIENT_REREGISTER}) {
+    CAPTURE(ibv_event_type_str(what));
+    c.inside().tell({.what = what, .about = subject::device, .port = 1});
+    const cm_event told = c.next();
+    CHECK(told.what == cm_event::type::device);
+    CHECK(told.about.native == what);
+    CHECK(told.about.port == 1);
+  }
+  for (const auto& end : c.ends) CHECK(end->device_state().value() == queue_pair_state::rts);
+}
+
 TEST_CASE("Q9: every event has a name of its own, and one without is told by its number") {
   const auto told = [](ibv_event_type what) {
     return to_device_event(async_event{.what = what, .port = 1});

@@ -1,10 +1,13 @@
 // What the device tells of itself: its port goes down and comes up, an address comes and goes. Changes the
 // network of its machine, and so has one of its own.
+#include "own_device.hpp"
+
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace cordma;
@@ -59,21 +62,8 @@ task<> message(Worker* worker, Context* context) {
   CHECK(filled(memory.bytes().subspan(64), 6));
 }
 
-// By descriptors, which the Workers' control ports confirm to each other.
-task<wire> wire_up(Worker* worker) {
-  wire w(worker->prepare().value(), worker->prepare().value());
-  const std::vector<std::byte> of_client = w.client.descriptor().value();
-  w.client.connect(w.server.descriptor().value()).value();
-  w.server.connect(of_client).value();
-  for (Endpoint* e : {&w.client, &w.server}) {
-    while (e->state() == endpoint_state::connecting) co_await e->state_changed();
-    REQUIRE(e->state() == endpoint_state::connected);
-  }
-  co_return w;
-}
-
 task<> lose_the_way(Worker* worker, Context* context) {
-  wire before = co_await wire_up(worker);
+  wire before = co_await connect_by_descriptors(*worker, *worker);
   DatagramEndpoint port = worker->datagram({}).value();
   MemoryRegion memory = context->allocate(64).value();
   const transport::datagram_peer self = port.self().value();
@@ -86,7 +76,7 @@ task<> lose_the_way(Worker* worker, Context* context) {
   sh("ip link set " + netdev() + " up");
   co_await next(worker, type::port_up);
   CHECK(port.state() == endpoint_state::closed);
-  wire after = co_await wire_up(worker);
+  wire after = co_await connect_by_descriptors(*worker, *worker);
   co_await after.client.close();
   while (after.server.state() != endpoint_state::closed) co_await after.server.state_changed();
   CHECK(after.server.first_cause()->code() == errc::not_connected);  // it heard the goodbye
@@ -124,18 +114,40 @@ TEST_CASE(
     while (on->context.own_host(transport::kind::verbs) != "10.99.0.1") {
       co_await next(&on->worker, type::gid_change);
     }
-    Endpoint a = on->worker.prepare().value();
-    Endpoint b = on->worker.prepare().value();
-    const std::vector<std::byte> of_a = a.descriptor().value();
-    a.connect(b.descriptor().value()).value();
-    b.connect(of_a).value();
-    while (a.state() == endpoint_state::connecting) co_await a.state_changed();
-    CHECK(a.state() == endpoint_state::connected);
+    const wire w = co_await connect_by_descriptors(on->worker, on->worker);
     sh("ip addr add 10.77.0.1/24 dev " + netdev() + " && ip addr del 10.99.0.1/24 dev " + netdev());
     while (on->context.own_host(transport::kind::verbs) != "10.77.0.1") {
       co_await next(&on->worker, type::gid_change);
     }
   }(&h));
+}
+
+namespace {
+
+// The kernel changes the device's table some time after the address.
+void until_known_as(const std::string& address, const Context& context) {
+  while (context.own_host(transport::kind::verbs) != address) std::this_thread::yield();
+}
+
+}  // namespace
+
+// Nobody tells it: the device's events are the program's.
+TEST_CASE("H1: a Context on a borrowed domain knows itself by its new address as well") {
+  own_device own;
+  context_options o;
+  o.transports = {transport::kind::verbs};
+  o.verbs.pd = own.pd();
+  Context context(o);
+  Worker worker(context, reactor_options{.mode = wait_mode::event});
+  worker.run([](Context* on, Worker* with) -> task<> {
+    CHECK(on->own_host(transport::kind::verbs) == "10.77.0.1");
+    sh("ip addr add 10.99.0.1/24 dev " + netdev() + " && ip addr del 10.77.0.1/24 dev " + netdev());
+    until_known_as("10.99.0.1", *on);
+    co_await connect_by_descriptors(*with, *with);
+    sh("ip addr add 10.77.0.1/24 dev " + netdev() + " && ip addr del 10.99.0.1/24 dev " + netdev());
+    until_known_as("10.77.0.1", *on);
+    co_await connect_by_descriptors(*with, *with);
+  }(&context, &worker));
 }
 
 TEST_CASE(

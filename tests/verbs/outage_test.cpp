@@ -206,8 +206,8 @@ task<> compare_notes(outage* o, Endpoint* e) {
 // Most likely the farewell of rdma_cm, which found no link, stopped Soft-RoCE's queue pair 1: requests go out,
 // and no answer comes in.
 task<> connect_in_vain(side* here, std::uint16_t at) {
-  connect_options o;
-  o.endpoint.connect_timeout = std::chrono::seconds(3);
+  connect_options o;  // who accepts has the longer patience
+  o.endpoint.connect_timeout = std::chrono::seconds(on_server() ? 30 : 3);
   if (on_server()) {
     Listener listener =
         here->worker.listen(named("RDMA_HOST_SELF") + ":" + std::to_string(at)).value();

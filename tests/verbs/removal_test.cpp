@@ -11,26 +11,13 @@ using namespace cordma::test;
 
 namespace {
 
-task<wire> connect_by_descriptors(Worker* worker) {
-  wire w(worker->prepare().value(), worker->prepare().value());
-  const auto one = w.client.descriptor().value();
-  const auto other = w.server.descriptor().value();
-  w.client.connect(other).value();
-  w.server.connect(one).value();
-  for (const Endpoint* e : {&w.client, &w.server}) {
-    while (e->state() == endpoint_state::connecting)
-      co_await sleep_for(std::chrono::milliseconds(5));
-  }
-  co_return w;
-}
-
 // What a Worker can have on a device, with somebody who waits at each.
 task<> lose_the_device(Worker* worker, Context* context) {
   Listener listener = worker->listen(own_host() + ":0").value();
   Listener everywhere = worker->listen(":0").value();
   const std::string where = own_host() + ":" + std::to_string(listener.bound().port);
   wire by_address = co_await connect(*worker, listener, where);
-  wire by_descriptors = co_await connect_by_descriptors(worker);
+  wire by_descriptors = co_await connect_by_descriptors(*worker, *worker);
   Endpoint prepared = worker->prepare().value();
   DatagramEndpoint port = worker->datagram().value();
   MemoryRegion memory = context->allocate(64).value();
@@ -79,7 +66,7 @@ task<> lose_the_device(Worker* worker, Context* context) {
 
 // Nothing here was connected by rdma_cm, which tells of the removal only who stands at the device by it.
 task<> lose_a_device_that_nobody_connected_by(Worker* worker, Context* context) {
-  wire w = co_await connect_by_descriptors(worker);
+  wire w = co_await connect_by_descriptors(*worker, *worker);
   DatagramEndpoint port = worker->datagram().value();
   MemoryRegion memory = context->allocate(64).value();
   recv_operation waiting = w.server.recv(memory).start();

@@ -45,11 +45,7 @@ task<wire> join(pair_of_hosts* h, endpoint_options of_client, endpoint_options o
   connect_options from;
   from.endpoint = of_server;
   const std::string where = own_host() + ":" + std::to_string(listener.bound().port);
-  connect_operation connecting = h->client.connect(where, to).start();
-  ConnectionRequest request = co_await listener.next();
-  Endpoint server = co_await request.accept(from);
-  Endpoint client = co_await connecting;
-  co_return wire(std::move(client), std::move(server));
+  co_return co_await connect(h->client, listener, where, to, from);
 }
 
 void refuses(transport::verbs_options o, errc code, std::string_view saying) {
@@ -62,22 +58,12 @@ void refuses(transport::verbs_options o, errc code, std::string_view saying) {
 
 }  // namespace
 
-TEST_CASE("I1: settings reach the queue pair and can be read back") {
-  transport::verbs_options o;
-  o.gid_index = 1;
-  o.mtu = 512;
-  o.service_level = 3;
-  o.traffic_class = 96;
-  o.timeout = 15;
-  o.retry_count = 5;
-  o.rnr_timer = 12;
-  o.send_depth = 300;
-  o.recv_depth = 200;
-  o.relaxed_ordering = true;
-  pair_of_hosts h(o, o);
-  const wire w = cordma::run(h.loop, join(&h, {}, {}));
+namespace {
+
+void check_settings(const wire& w) {
   for (const Endpoint* e : {&w.client, &w.server}) {
     CHECK(property_of(*e, "device") == "rxe0");
+    CHECK(property_of(*e, "port") == "1");
     CHECK(property_of(*e, "gid_index") == "1");
     CHECK(property_of(*e, "path_mtu") == "512");
     CHECK(property_of(*e, "service_level") == "3");
@@ -86,11 +72,41 @@ TEST_CASE("I1: settings reach the queue pair and can be read back") {
     CHECK(property_of(*e, "retry_count") == "5");
     CHECK(property_of(*e, "rnr_timer") == "12");
     CHECK(property_of(*e, "relaxed_ordering") == "true");
-    CHECK(property_of(*e, "pkey") == "0xffff");
+    CHECK(property_of(*e, "pkey") == "0xffff");  // the full member that fits the limited one
     CHECK(e->actual().send_depth >= 300);
     CHECK(e->actual().recv_depth >= 200);
+    CHECK(e->inline_limit() == 48);
   }
   CHECK(property_of(w.client, "pair") == property_of(w.server, "peer_pair"));
+}
+
+}  // namespace
+
+TEST_CASE("I1: settings reach the queue pair and can be read back, whichever way it connects") {
+  transport::verbs_options o;
+  o.device = "rxe0:1";
+  o.gid_index = 1;
+  o.mtu = 512;
+  o.pkey = 0x7fff;
+  o.service_level = 3;
+  o.traffic_class = 96;
+  o.timeout = 15;
+  o.retry_count = 5;
+  o.rnr_timer = 12;
+  o.send_depth = 300;
+  o.recv_depth = 200;
+  o.max_inline = 48;
+  o.relaxed_ordering = true;
+  pair_of_hosts h(o, o);
+  check_settings(cordma::run(h.loop, join(&h, {}, {})));
+  wire w = cordma::run(h.loop, connect_by_descriptors(h.client, h.server));
+  check_settings(w);
+  const std::array<std::byte, 49> bytes{};
+  const send_operation fits = w.client.send_inline(std::span(bytes).first(48)).start();
+  CHECK_FALSE(fits.done());
+  send_operation beyond = w.client.send_inline(bytes).start();
+  REQUIRE(beyond.done());
+  CHECK(beyond.take_result().code() == errc::invalid_value);
 }
 
 namespace {
@@ -258,7 +274,7 @@ TEST_CASE(
   refuses(o, errc::not_found, "this machine has rxe0");
   o = {};
   o.device = "rxe0:7";
-  refuses(o, errc::not_supported, "rxe0 has no active port 7");
+  refuses(o, errc::not_found, "\"rxe0:7\": the last port of rxe0 is 1");
   o = {};
   o.device = "rxe0:x";
   refuses(o, errc::invalid_value, "device:port");

@@ -2,14 +2,19 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <cordma/net/requests.hpp>
+#include <cordma/net/stream.hpp>
 #include <cordma/runtime/scope.hpp>
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace cordma;
@@ -66,13 +71,14 @@ struct meeting {
 };
 
 // Accepts the one client, as a Worker that wakes for `reason` from the beginning.
-task<Endpoint> accept_one(meeting* m, Worker* worker, wake_reason reason) {
+task<Endpoint> accept_one(meeting* m, Worker* worker, wake_reason reason,
+                          connect_options how = patiently()) {
   worker->wake_for(reason).value();
   Listener listener = worker->listen(own_host() + ":0").value();
   m->port.store(listener.bound().port);
   m->port.notify_all();
   ConnectionRequest request = co_await listener.next();
-  Endpoint e = co_await request.accept(patiently());
+  Endpoint e = co_await request.accept(how);
   co_return e;
 }
 
@@ -299,4 +305,120 @@ TEST_CASE("Q12: told to wake for everything again, it does") {
       co_await receiving;
     }
   });
+}
+
+// ---- what waits for words that only net/ knows of: credits, answers, windows ----
+
+namespace {
+
+constexpr std::size_t long_bytes = std::size_t{1} << 20;
+constexpr std::uint64_t short_messages = 200;  // more than there are credits for
+constexpr std::uint16_t twice_method = 1;
+
+connect_options patiently_with(Messages& messages) {
+  connect_options o = patiently();
+  o.messages = &messages;
+  return o;
+}
+
+task<> take_messages(meeting* m, Worker* worker, Context* context, void*) {
+  Messages messages(*worker);
+  MemoryRegion room = context->allocate(long_bytes).value();
+  Endpoint e = co_await accept_one(m, worker, wake_reason::solicited, patiently_with(messages));
+  m->set_ready();
+  for (std::uint64_t i = 0; i < short_messages; ++i) {
+    co_await e.tag_recv(i, whole_tag, room);
+    CHECK(room.as<std::uint64_t>()[0] == i);
+  }
+  const TagReceived got = co_await e.tag_recv(short_messages, whole_tag, room);
+  CHECK(got.bytes == long_bytes);
+  CHECK(filled(room.bytes(), 7));
+  co_await until_closed(&e);
+}
+
+task<> give_messages(meeting* m, Worker* worker, Context* context, void*) {
+  worker->wake_for(wake_reason::solicited).value();
+  Messages messages(*worker);
+  MemoryRegion memory = context->allocate(long_bytes).value();
+  Endpoint e = co_await worker->connect(m->where(), patiently_with(messages));
+  for (std::uint64_t i = 0; i < short_messages; ++i) {
+    if (i % 50 == 0) m->wait_until_asleep();
+    memory.as<std::uint64_t>()[0] = i;
+    co_await e.tag_send(i, memory.all().first(64));
+  }
+  fill(memory.bytes(), 7);
+  m->wait_until_asleep();
+  co_await e.tag_send(short_messages, memory.all());
+  co_await e.close();
+}
+
+task<> answer_with(MemoryRegion* room, Request r) {
+  const Slice all = room->all().first(r.size());
+  if (r.data().size() == r.size()) {
+    std::ranges::copy(r.data(), all.data());
+  } else {
+    co_await r.read(all);
+  }
+  co_await r.respond(all);
+}
+
+task<> answer_calls(meeting* m, Worker* worker, Context* context, void*) {
+  Messages messages(*worker);
+  Requests requests(messages);
+  MemoryRegion room = context->allocate(long_bytes).value();
+  MemoryRegion* const place = &room;
+  requests.serve(twice_method, [place](Request r) { return answer_with(place, std::move(r)); });
+  Endpoint e = co_await accept_one(m, worker, wake_reason::solicited, patiently_with(messages));
+  m->set_ready();
+  co_await until_closed(&e);
+}
+
+task<> make_calls(meeting* m, Worker* worker, Context* context, void*) {
+  worker->wake_for(wake_reason::solicited).value();
+  Messages messages(*worker);
+  Requests requests(messages);
+  MemoryRegion asked = context->allocate(long_bytes).value();
+  MemoryRegion room = context->allocate(long_bytes).value();
+  fill(asked.bytes(), 9);
+  Endpoint e = co_await worker->connect(m->where(), patiently_with(messages));
+  for (const std::size_t bytes : {std::size_t{8}, long_bytes}) {
+    m->wait_until_asleep();
+    const Response got = co_await requests.call(e, twice_method, asked.all().first(bytes), room);
+    CHECK(got.bytes == bytes);
+    CHECK(std::ranges::equal(room.bytes().first(bytes), asked.bytes().first(bytes)));
+  }
+  co_await e.close();
+}
+
+task<> read_stream(meeting* m, Worker* worker, Context* context, void*) {
+  Endpoint e = co_await accept_one(m, worker, wake_reason::solicited);
+  Stream stream = co_await Stream::open(*context, std::move(e));
+  std::vector<std::byte> all(long_bytes);
+  m->set_ready();
+  co_await stream.read(all);
+  CHECK(filled(all, 8));
+  co_await stream.write(std::span(all).first(8));
+  co_await stream.close();
+}
+
+task<> write_stream(meeting* m, Worker* worker, Context* context, void*) {
+  worker->wake_for(wake_reason::solicited).value();
+  Endpoint e = co_await worker->connect(m->where(), patiently());
+  Stream stream = co_await Stream::open(*context, std::move(e));
+  std::vector<std::byte> all(long_bytes);
+  fill(all, 8);
+  m->wait_until_asleep();
+  co_await stream.write(all);
+  co_await stream.read(std::span(all).first(8));
+  co_await stream.close();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "Q12: tagged messages, calls and streams get on between Workers that wait for solicited "
+    "messages") {
+  on_two_threads(take_messages, give_messages, nullptr);
+  on_two_threads(answer_calls, make_calls, nullptr);
+  on_two_threads(read_stream, write_stream, nullptr);
 }

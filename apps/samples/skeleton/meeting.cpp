@@ -1,6 +1,7 @@
 #include "sample.hpp"
 
 #include <cordma/runtime/sleep.hpp>
+#include <cordma/runtime/when_any.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -18,6 +19,19 @@ constexpr auto patience = 30s;    // with a peer whose descriptor is not there y
 constexpr auto look_again = 5ms;  // for a file
 constexpr auto late = 200ms;      // what --receive late calls late
 
+// Those that are here are to stay until all are.
+cordma::task<cordma::ConnectionRequest> next(cordma::Listener& listener,
+                                             std::vector<Endpoint>& here) {
+  std::vector<cordma::task<void>> gone;
+  for (Endpoint& peer : here) gone.push_back(peer_closes(peer));
+  if (gone.empty()) co_return co_await listener.next();
+  auto first = co_await cordma::when_any(listener.next(), cordma::when_any(std::move(gone)));
+  for (const Endpoint& peer : here) {
+    if (peer.state() != endpoint_state::connected) cordma::throw_error(*peer.first_cause());
+  }
+  co_return std::get<0>(std::move(first.value));
+}
+
 cordma::task<std::vector<Endpoint>> by_listening(session& s, endpoint_options terms) {
   cordma::Listener listener = s.worker.listen(s.given.listen).value();
   std::printf("listening on %s\n", listener.bound().text().c_str());
@@ -27,7 +41,7 @@ cordma::task<std::vector<Endpoint>> by_listening(session& s, endpoint_options te
   answer.private_data = s.lent;
   std::vector<Endpoint> peers;
   while (peers.size() < s.given.connections) {
-    cordma::ConnectionRequest request = co_await listener.next();
+    cordma::ConnectionRequest request = co_await next(listener, peers);
     Endpoint peer = co_await request.accept(answer);
     peers.push_back(std::move(peer));
   }

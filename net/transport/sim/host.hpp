@@ -28,6 +28,7 @@ class host {
   [[nodiscard]] std::uint32_t instance() const noexcept { return instance_; }
   [[nodiscard]] std::uint32_t mtu() const noexcept { return caps_.max_datagram; }
   [[nodiscard]] const capabilities& caps() const noexcept { return caps_; }
+  void set_rate(std::uint64_t megabits_per_second) noexcept { caps_.rate = megabits_per_second; }
   [[nodiscard]] endpoint_id id(std::uint32_t number = 0) const noexcept {
     return {index_, instance_, number};
   }

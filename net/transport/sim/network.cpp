@@ -71,6 +71,10 @@ void network::add_host(std::string_view name, std::uint32_t mtu) {
   fabric_->find_or_add(name, mtu);
 }
 
+void network::set_rate(std::string_view name, std::uint64_t megabits_per_second) {
+  known(*fabric_, name).set_rate(megabits_per_second);
+}
+
 void network::set_link(std::string_view from, std::string_view to, const link_options& options) {
   const std::uint32_t a = known(*fabric_, from).index();
   const std::uint32_t b = known(*fabric_, to).index();

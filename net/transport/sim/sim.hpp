@@ -28,6 +28,9 @@ struct network_options {
   std::uint32_t mtu = 1024;  // payload bytes per packet, 256 ... 4096
   link_options link{};  // of every pair of hosts until set_link(); a host reaches itself cleanly
   std::uint32_t max_queue_pairs = 4096;  // per adapter; then connecting fails with `full`
+  // As devices do: one poll hands out completions and all events, also those that came later. Else each comes in
+  // its order.
+  bool events_with_completions = false;
 };
 
 // Faults that were really injected: what a test prints, to show that it tested something.
@@ -81,6 +84,10 @@ class network {
   [[nodiscard]] std::shared_ptr<domain> make_domain(std::string_view host);
   // Before a host is first used. The path MTU is the smaller one of both ends.
   void add_host(std::string_view host, std::uint32_t mtu);
+
+  // What the port of the host's device says that it carries, in megabits per second: its capabilities' rate,
+  // by which rails share. 0, as at first: unknown. Links carry what they do.
+  void set_rate(std::string_view host, std::uint64_t megabits_per_second);
 
   void set_link(std::string_view from, std::string_view to, const link_options& options);
   // Every link between different hosts, those to come as well.

@@ -64,8 +64,9 @@ std::size_t sim_adapter::poll(std::span<completion> out, bool& progressed) noexc
     events_ready_ = false;
     return 0;
   }
+  const bool together = domain_->net_->options().events_with_completions;
   std::size_t n = 0;
-  while (n < out.size() && done_count_ != 0 && !event_is_next()) {
+  while (n < out.size() && done_count_ != 0 && (together || !event_is_next())) {
     out[n] = ring_[first_done_].what;
     if (h.completions_left != 0 && --h.completions_left == 0) {
       ++domain_->net_->faults.corrupted_completions;
@@ -75,17 +76,21 @@ std::size_t sim_adapter::poll(std::span<completion> out, bool& progressed) noexc
     --done_count_;
     ++n;
   }
-  // Alone: whether the caller looks at events or at completions first, the order is kept.
-  events_ready_ = n == 0 && event_is_next();
+  // Else alone: whether the caller looks at events or at completions first, the order is kept.
+  events_ready_ = (together || n == 0) && may_tell();
   if (events_ready_) progressed = true;
   return n;
+}
+
+bool sim_adapter::may_tell() const noexcept {
+  return domain_->net_->options().events_with_completions ? !events_.empty() : event_is_next();
 }
 
 cm_event sim_adapter::next_event() {
   CORDMA_REQUIRE(events_ready_);
   cm_event e = std::move(events_.front().what);
   events_.pop_front();
-  events_ready_ = event_is_next();
+  events_ready_ = may_tell();
   return e;
 }
 
@@ -130,7 +135,7 @@ void sim_adapter::remove(sim_pair& p) noexcept {
     return f.number != p.id().number || f.from != nullptr;
   });
   std::erase_if(events_, [&p](const happened& h) { return h.what.pair == &p; });
-  events_ready_ = events_ready_ && event_is_next();
+  events_ready_ = events_ready_ && may_tell();
 }
 
 void sim_adapter::remove(const sim_receive_queue& q) noexcept {
@@ -139,14 +144,14 @@ void sim_adapter::remove(const sim_receive_queue& q) noexcept {
 
 void sim_adapter::drop_events(const receive_queue& of) noexcept {
   std::erase_if(events_, [&of](const happened& h) { return h.what.queue == &of; });
-  events_ready_ = events_ready_ && event_is_next();
+  events_ready_ = events_ready_ && may_tell();
 }
 
 void sim_adapter::remove(const sim_listener& l) noexcept {
   home().free_port(l.bound().port);
   home().refuse_all(&l, nullptr);
   std::erase_if(events_, [&l](const happened& h) { return h.what.from == &l; });
-  events_ready_ = events_ready_ && event_is_next();
+  events_ready_ = events_ready_ && may_tell();
 }
 
 result<queue_pair_options> sim_adapter::admit(const queue_pair_options& asked) const {

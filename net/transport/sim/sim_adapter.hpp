@@ -104,6 +104,7 @@ class sim_adapter final : public adapter, public receive_queue_home {
     return !events_.empty() &&
            (done_count_ == 0 || events_.front().order < ring_[first_done_].order);
   }
+  [[nodiscard]] bool may_tell() const noexcept;
   void grow();
   // Drops the completions that `keep` does not keep.
   template <class Keep>

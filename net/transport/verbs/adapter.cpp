@@ -177,16 +177,20 @@ verbs_adapter::notice verbs_adapter::notice_wanted() const noexcept {
   return sending ? notice::everything : notice::solicited;
 }
 
-void verbs_adapter::read_channel() noexcept {
+// A queue that was armed once tells once: when each has, nothing is there that is worth a system call. What is
+// left after all keeps the descriptor readable.
+bool verbs_adapter::read_channel() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) {
+  for (std::size_t told = 0; told < queues_.size(); ++told) {
+    if (ibv_get_cq_event(channel_.get(), &queue, &context) != 0) return told != 0;
     armed_ = notice::none;
     for (const auto& q : queues_) {
       if (q->queue.get() != queue || ++q->unacknowledged < acknowledged_at_once) continue;
       ibv_ack_cq_events(queue, std::exchange(q->unacknowledged, 0U));
     }
   }
+  return true;
 }
 
 bool verbs_adapter::look() noexcept {
@@ -196,7 +200,8 @@ bool verbs_adapter::look() noexcept {
   for (const epoll_event& e : std::span(ready).first(static_cast<std::size_t>(std::max(n, 0)))) {
     const std::uint64_t what = e.data.u64;
     switch (what) {
-      case watch_channel: read_channel(); break;
+      // Also where its completions are gone already: whoever is about to sleep has to ask for the next one first.
+      case watch_channel: found = read_channel() || found; break;
       case watch_cm: found = read_cm() || found; break;
       case watch_device: owner_->read_async_events(); break;
       default: read_told(); break;
@@ -212,8 +217,9 @@ bool verbs_adapter::look() noexcept {
 void verbs_adapter::tell(const async_event& event) noexcept {
   {
     const std::lock_guard lock(told_mutex_);
-    const bool own = event.about == async_event::subject::own;
-    if (told_.size() >= most_untold && !own) return;  // its thread has not polled for long
+    const bool needed =
+        event.about == async_event::subject::own || event.what == IBV_EVENT_DEVICE_FATAL;
+    if (told_.size() >= most_untold && !needed) return;  // its thread has not polled for long
     try {
       told_.push_back(event);
     } catch (const std::bad_alloc&) {
@@ -250,7 +256,8 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
   }
   if (own) on_told_of_shared(e);
   if (own && e.pair != 0) return;
-  if (!own) report(e);
+  const bool known = lost_ && e.what == IBV_EVENT_DEVICE_FATAL;
+  if (!own && !known) report(e);
   const bool own_queue = own && e.what == IBV_EVENT_CQ_ERR;
   if (!own_queue && e.what != IBV_EVENT_DEVICE_FATAL) return;
   if (own_queue) bury(e.element);
@@ -317,6 +324,7 @@ verbs_adapter::place verbs_adapter::enter(verbs_pair& p) {
   if (free_seats_.empty()) {
     free_seats_.reserve(seats_.size() + 1);  // so that leaving never allocates
     seats_.push_back({&p, 1});
+    seated_ = seats_;
     return {static_cast<std::uint32_t>(seats_.size() - 1), 1};
   }
   const std::uint32_t index = free_seats_.back();

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -30,8 +31,8 @@ struct pair_link : list_node {
 // Completions that were taken together, and are told one after the other.
 struct completion_batch {
   std::array<ibv_wc, completions_per_poll> taken;
-  ibv_wc* next = taken.data();  // to be told
-  ibv_wc* end = taken.data();
+  const ibv_wc* next = taken.data();  // to be told
+  const ibv_wc* end = taken.data();
 };
 
 // Room for an event that has to be told though no memory is left.
@@ -74,7 +75,7 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] int wait_fd() const noexcept override { return epoll_.get(); }
   [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
   arm_state arm() noexcept override;
-  void disarm() noexcept override { polls_to_look_ = 0; }
+  void disarm() noexcept override { woken_ = true; }
   result<void> wake_for(wake_reason reason) override {
     wake_for_ = reason;
     return {};
@@ -119,8 +120,10 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] place enter(verbs_pair& p);
   void leave(verbs_pair& p, const place& at, std::uint32_t number) noexcept;
   void name(std::uint32_t number, verbs_pair& p) { by_number_[number] = &p; }
+  // From now on has_room() is false until what was marked has been handed out: nothing overtakes it.
   void mark_completed(pair_link& l) noexcept {
     if (!l.linked()) completed_.push_back(l);
+    out_end_ = out_;
   }
   // receive_queue.cpp
   [[nodiscard]] place enter(verbs_receive_queue& q);
@@ -143,6 +146,7 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] bool has_room() const noexcept { return out_ != out_end_; }
   // REQUIRES has_room(), and that nothing of the same queue is to be told before it.
   void tell(const completion& c) noexcept { *out_++ = c; }
+  [[nodiscard]] completion& told_last() noexcept { return out_[-1]; }
   // The list of this queue pair, after posting that of another.
   [[nodiscard]] post_list& list_for(verbs_pair& p) noexcept;
   [[nodiscard]] bool has_list() const noexcept { return staged_.owner != nullptr; }
@@ -178,7 +182,8 @@ class verbs_adapter final : public adapter {
   void watch_no_more(std::uint64_t what) noexcept;
   [[nodiscard]] notice notice_wanted() const noexcept;
   bool look() noexcept;
-  void read_channel() noexcept;
+  // Whether there was a notification.
+  bool read_channel() noexcept;
   bool read_cm() noexcept;
   void read_told() noexcept;
   void on_told(const async_event& e) noexcept;
@@ -193,8 +198,8 @@ class verbs_adapter final : public adapter {
                                  const hello& theirs, std::span<const std::byte> user,
                                  verbs_listener* from);
   std::size_t take_from(completion_queue& q) noexcept;
+  bool take_from_all() noexcept;
   void tell(completion_batch& batch) noexcept;
-  void on_completion(const ibv_wc& wc) noexcept;
   void on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept;
   void on_own_completion(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
@@ -221,6 +226,9 @@ class verbs_adapter final : public adapter {
   wake_reason wake_for_ = wake_reason::everything;
   bool taken_since_armed_ = false;
   unsigned polls_to_look_ = 0;
+  // Most wake-ups are for completions, whose notification arm() reads: the descriptors are looked at only where
+  // there are none.
+  bool woken_ = false;
   int waiting_ = 0;
 
   struct seat {
@@ -228,6 +236,7 @@ class verbs_adapter final : public adapter {
     std::uint32_t generation = 0;
   };
   std::vector<seat> seats_;
+  std::span<const seat> seated_;  // all of them, as completions find their queue pair
   std::vector<std::uint32_t> free_seats_;
   std::unordered_map<std::uint32_t, verbs_pair*> by_number_;
   // The rest of what poll() was given.

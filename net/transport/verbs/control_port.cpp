@@ -146,7 +146,8 @@ void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
       answer_unknown(m, sender, wc.src_qp);
     }
   }
-  receive(id.number);
+  if (id.generation == (life_ & twenty_bits))
+    receive(id.number);  // else it has started over, with all of them
 }
 
 void control_port::answer_unknown(const control_message& m, const datagram_address& sender,

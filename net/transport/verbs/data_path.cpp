@@ -47,12 +47,6 @@ constexpr bool is_among(std::uint32_t set, opcode op) noexcept { return (set & b
 constexpr std::uint32_t with_payload = bit(opcode::send) | bit(opcode::send_imm) |
                                        bit(opcode::write) | bit(opcode::write_imm) |
                                        bit(opcode::send_invalidate);
-// What takes more than fill_usual().
-constexpr std::uint32_t special = bit(opcode::recv) | bit(opcode::recv_write_imm) |
-                                  bit(opcode::fetch_add) | bit(opcode::compare_swap) |
-                                  bit(opcode::flush) | bit(opcode::bind) |
-                                  bit(opcode::send_invalidate);
-
 unsigned marks(std::uint8_t flags, service type) noexcept {
   unsigned bits = 0;
   if ((flags & post_flag::fence) != 0 && type == service::rc) bits |= IBV_SEND_FENCE;
@@ -83,17 +77,14 @@ failure not_taken(std::string_view what, int code) noexcept {
       .with_errno(code);
 }
 
-std::uint64_t to_sges(const send_request& r, ibv_sge* sges) noexcept {
-  const segment* const segments = r.segments;
-  if (r.segment_count == 1) [[likely]] {
-    *sges = to_sge(*segments);
-    return segments->length;
-  }
+// What it was that arrived.
+opcode kind_of(const ibv_wc& wc) noexcept {
+  return wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
+}
+
+std::uint64_t bytes_of(const send_request& r) noexcept {
   std::uint64_t total = 0;
-  for (std::size_t i = 0; i < r.segment_count; ++i) {
-    sges[i] = to_sge(segments[i]);
-    total += segments[i].length;
-  }
+  for (std::size_t i = 0; i < r.segment_count; ++i) total += r.segments[i].length;
   return total;
 }
 
@@ -101,12 +92,12 @@ std::uint64_t to_sges(const send_request& r, ibv_sge* sges) noexcept {
 
 // ---- posting ----
 
-// What most requests are: `r` is none of `special`, has no flags, and goes to a connected peer. Only what
-// the device looks at is filled in. Returns the bytes of its segments.
-[[gnu::always_inline]] inline std::uint64_t verbs_pair::fill_usual(ibv_send_wr& wr, ibv_sge* sges,
-                                                                   const send_request& r,
-                                                                   std::uint32_t number) noexcept {
-  const std::uint64_t total = to_sges(r, sges);
+// What most requests are: `r` is one of `usual_ops_`, has no flags, and goes to a connected peer. Only what
+// the device looks at is filled in. `total`: the bytes of its segments.
+[[gnu::always_inline]] inline void verbs_pair::fill_usual(ibv_send_wr& wr, ibv_sge* sges,
+                                                          const send_request& r,
+                                                          std::uint64_t total, std::uint32_t number,
+                                                          send_slot& slot) noexcept {
   wr.wr_id = send_ids_ | (number & twenty_bits);
   wr.next = nullptr;
   wr.sg_list = sges;
@@ -117,21 +108,23 @@ std::uint64_t to_sges(const send_request& r, ibv_sge* sges) noexcept {
   wr.wr.rdma.remote_addr = r.remote_addr;
   wr.wr.rdma.rkey = to_rkey(r.rkey);
   if (r.op == opcode::read) {
-    sends_[number].byte_len = static_cast<std::uint32_t>(total);
+    slot.byte_len = static_cast<std::uint32_t>(total);
   } else if (total - 1 < options_.inline_bytes) {  // of nothing there is nothing to carry
     wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
   }
-  return total;
 }
 
 // Any request. False: there is no way to that peer, or no such window.
 bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
                       std::uint32_t number) noexcept {
-  const std::uint64_t total = fill_usual(wr, sges, r, number);
+  send_slot& slot = sends_[number];
+  std::copy_n(as_sges(r.segments), r.segment_count, sges);  // it may wait for its doorbell
+  const std::uint64_t total = bytes_of(r);
+  fill_usual(wr, sges, r, total, number, slot);
   const bool carried = (wr.send_flags & IBV_SEND_INLINE) != 0 && is_among(with_payload, r.op);
   wr.send_flags = (carried ? unsigned{IBV_SEND_INLINE} : 0U) | marks(r.flags, options_.type);
   CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || carried);
-  return fill_special(wr, r, total, sends_[number]);
+  return fill_special(wr, r, total, slot);
 }
 
 // A read of nothing is answered once all before it lies in the peer's memory. Soft-RoCE breaks the connection
@@ -186,33 +179,47 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
   const std::uint32_t number = sends_.posted;
   CORDMA_REQUIRE_OP(number - sends_.taken, <, options_.send_depth);
   CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
-  sends_[number] = send_slot{.id = r.id,
-                             .byte_len = 0,
-                             .vendor_err = 0,
-                             .window = 0,
-                             .op = r.op,
-                             .status = wc_status::success,
-                             .on_device = true};
+  send_slot& slot = sends_[number];
+  slot.id = r.id;
+  slot.byte_len = slot.vendor_err = 0;
+  slot.op = r.op;
+  slot.status = wc_status::success;
+  slot.on_device = true;
   ++sends_.posted;
-  const bool usual = takes_usual_ && r.flags == 0 && !is_among(special, r.op);
-  if (!usual || home_.has_list()) {
-    post_unusual(r, number);
-    return posted::pending;
-  }
+  const bool usual = r.flags == 0 && is_among(usual_ops_, r.op);
+  if (!usual || home_.has_list()) [[unlikely]]
+    return post_unusual(r);
+  if (r.segment_count != 1) [[unlikely]]
+    return post_gathered(r);
+  return post_usual(r, r.segments->length, number, slot);
+}
+
+// What was numbered last, of other than one segment: a loop that would cost the others the registers it needs.
+posted verbs_pair::post_gathered(const send_request& r) noexcept {
+  const std::uint32_t number = sends_.posted - 1;
+  return post_usual(r, bytes_of(r), number, sends_[number]);
+}
+
+[[gnu::always_inline]] inline posted verbs_pair::post_usual(const send_request& r,
+                                                            std::uint64_t total,
+                                                            std::uint32_t number,
+                                                            send_slot& slot) noexcept {
   ibv_send_wr wr;
-  std::array<ibv_sge, most_segments> sges;
-  fill_usual(wr, sges.data(), r, number);
+  fill_usual(wr, as_sges(r.segments), r, total, number, slot);
   const post_outcome outcome = requests_.post(&wr);
   if (outcome.code != 0) [[unlikely]]
-    refused(number, 1, 0, outcome.refused != nullptr, outcome.code);
+    refused(sends_.posted - 1, 1, 0, outcome.refused != nullptr, outcome.code);
   return posted::pending;
 }
 
-void verbs_pair::post_unusual(const send_request& r, std::uint32_t number) noexcept {
+// What was numbered last.
+posted verbs_pair::post_unusual(const send_request& r) noexcept {
+  const std::uint32_t number = sends_.posted - 1;
   const bool by_counting = r.op == opcode::flush && !has(theirs_.rights, right_to_ask());
   if (failed_ || by_counting) {
     if (!failed_) ring();  // what is before it has to end some time
-    return park(sends_[number]);
+    park(sends_[number]);
+    return posted::pending;
   }
   post_list& l = home_.list_for(*this);
   if (l.count == 0) l.first = number;
@@ -224,11 +231,13 @@ void verbs_pair::post_unusual(const send_request& r, std::uint32_t number) noexc
       post(l);
     }
     sends_[number].status = wc_status::loc_qp_op_err;
-    return park(sends_[number]);
+    park(sends_[number]);
+    return posted::pending;
   }
   ++l.count;
   const bool more = (r.flags & (post_flag::more | post_flag::inline_data)) == post_flag::more;
   if (!more || l.count == post_list_length) post(l);
+  return posted::pending;
 }
 
 // The device does not get it: its turn comes when those before it are done.
@@ -271,36 +280,40 @@ posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
   CORDMA_REQUIRE(!receives_.full());
   CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
   const std::uint32_t place = receives_.reserve();
-  receives_[place] = recv_slot{.id = r.id,
-                               .byte_len = 0,
-                               .imm = 0,
-                               .vendor_err = 0,
-                               .op = opcode::recv,
-                               .status = wc_status::success,
-                               .has_imm = false,
-                               .on_device = false,
-                               .invalidated = 0};
-  if (failed_) {
-    finish(place, wc_status::wr_flush_err);
-    return posted::pending;
-  }
-  receives_[place].on_device = true;
-  int code = 0;
-  if (datagrams()) {
-    room_->keep(place, r);
-    code = post_datagram(place);
-  } else {
-    receive_request request(r, receive_ids_ | place);
-    ibv_recv_wr* bad = nullptr;
-    code = ibv_post_recv(qp_.get(), &request.wr, &bad);
-  }
-  if (code != 0) [[unlikely]]
+  recv_slot& slot = receives_[place];
+  slot.id = r.id;
+  slot.on_device = true;
+  if (usual_ops_ == 0) [[unlikely]]
+    return post_unusual_recv(r, place);
+  if (const int code = to_device(r, place); code != 0) [[unlikely]]
     refused_receive(place, code);
   return posted::pending;
 }
 
+// Of a connection that failed, or is none that loses nothing.
+posted verbs_pair::post_unusual_recv(const recv_request& r, std::uint32_t place) noexcept {
+  int code = 0;
+  if (failed_) {
+    finish(place, {.status = wc_status::wr_flush_err, .op = opcode::recv});
+  } else if (datagrams()) {
+    room_->keep(place, r);
+    code = post_datagram(place);
+  } else {
+    code = to_device(r, place);
+  }
+  if (code != 0) refused_receive(place, code);
+  return posted::pending;
+}
+
+[[gnu::always_inline]] inline int verbs_pair::to_device(const recv_request& r,
+                                                        std::uint32_t place) noexcept {
+  ibv_recv_wr wr = to_wr(r, receive_ids_ | place);
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_recv(qp_.get(), &wr, &bad);
+}
+
 void verbs_pair::refused_receive(std::uint32_t place, int code) noexcept {
-  finish(place, wc_status::general_err);
+  finish(place, {.status = wc_status::general_err, .op = opcode::recv});
   enter_error(not_taken("the RDMA device did not take a receive", code));
 }
 
@@ -343,12 +356,13 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
   return c;
 }
 
-// Most completions: of the request whose turn it is, and nothing else is to be done or told before.
+// Most completions: of the request whose turn it is, and nothing else is to be done or told before. Where
+// there is room to tell it, all that ended before was told, see mark_completed().
 [[gnu::always_inline]] inline bool verbs_pair::takes_usual(const ibv_wc& wc) noexcept {
   const send_slot& s = sends_[sends_.done];
-  const bool is_next = wc.wr_id == (send_ids_ | (sends_.done & twenty_bits)) && !sends_.idle();
+  const bool is_next = (wc.wr_id ^ usual_sends_) == (sends_.done & twenty_bits) && !sends_.idle();
   if (!is_next || wc.status != IBV_WC_SUCCESS || s.op == opcode::bind || has_parked_ ||
-      sends_.taken != sends_.done || phase_ >= phase::closing || !home_.has_room()) {
+      !home_.has_room()) {
     return false;
   }
   home_.tell({.id = s.id, .byte_len = s.byte_len, .op = s.op});
@@ -359,30 +373,24 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
 
 // Likewise of a receive on a connection.
 [[gnu::always_inline]] inline bool verbs_pair::takes_usual_receive(const ibv_wc& wc) noexcept {
-  const auto place = static_cast<std::uint32_t>(wc.wr_id) & twenty_bits;
-  if (wc.wr_id != (receive_ids_ | place) || place >= receives_.depth()) return false;
+  const std::uint64_t named = wc.wr_id ^ usual_receives_;
+  if (named >= receives_.depth()) return false;
+  const auto place = static_cast<std::uint32_t>(named);
   recv_slot& s = receives_[place];
-  if (wc.status != IBV_WC_SUCCESS || !s.on_device || !takes_usual_ || phase_ != phase::open ||
-      receives_.any_finished() || !home_.has_room()) {
-    return false;
-  }
-  s.byte_len = wc.byte_len;
-  note_kind(s, wc);
+  if (wc.status != IBV_WC_SUCCESS || !s.on_device || !home_.has_room()) return false;
   s.on_device = false;
-  home_.tell(outcome_of(s));
+  home_.tell({.id = s.id, .byte_len = wc.byte_len, .op = kind_of(wc)});
+  if (wc.wc_flags != 0) note_flags(home_.told_last(), wc);
   receives_.release(place);
   ++activity_;
   return true;
 }
 
-// What it was that arrived.
-[[gnu::always_inline]] inline void verbs_pair::note_kind(recv_slot& slot,
-                                                         const ibv_wc& wc) noexcept {
-  slot.op = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
-  if (wc.wc_flags == 0) return;
-  slot.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
-  slot.imm = slot.has_imm ? ntohl(wc.imm_data) : 0;
-  slot.invalidated = invalidated_by(wc, home_.owner().hardware());
+// What came with it.
+[[gnu::noinline]] void verbs_pair::note_flags(completion& c, const ibv_wc& wc) noexcept {
+  c.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+  c.imm = c.has_imm ? ntohl(wc.imm_data) : 0;
+  c.key = invalidated_by(wc, home_.owner().hardware());
 }
 
 void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
@@ -431,17 +439,18 @@ void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
   if (place >= receives_.depth() || !receives_[place].on_device) {
     return enter_error({errc::driver, "the device completed a receive that was never posted"});
   }
-  recv_slot& slot = receives_[place];
   const wc_status status = begin_receive(wc);
+  completion c{.status = status, .op = opcode::recv};
   if (status == wc_status::success) {
     watch_.on_arrival();
-    if (datagrams() && !take_datagram(place, wc)) return;
-    if (!datagrams()) slot.byte_len = wc.byte_len;
-    note_kind(slot, wc);
+    c.byte_len = wc.byte_len;
+    if (datagrams() && !take_datagram(place, wc, c.byte_len)) return;
+    c.op = kind_of(wc);
+    if (wc.wc_flags != 0) note_flags(c, wc);
   } else {
-    slot.vendor_err = wc.vendor_err;
+    c.vendor_err = wc.vendor_err;
   }
-  finish(place, status);
+  finish(place, c);
   if (status != wc_status::success) fail_request(status, opcode::recv, wc.vendor_err);
 }
 
@@ -456,9 +465,17 @@ completion verbs_pair::outcome_of(const recv_slot& s) noexcept {
           .key = s.invalidated};
 }
 
-void verbs_pair::finish(std::uint32_t place, wc_status status) noexcept {
-  receives_[place].on_device = false;
-  receives_[place].status = status;
+void verbs_pair::finish(std::uint32_t place, const completion& c) noexcept {
+  recv_slot& slot = receives_[place];
+  slot = {.id = slot.id,
+          .byte_len = c.byte_len,
+          .imm = c.imm,
+          .vendor_err = c.vendor_err,
+          .op = c.op,
+          .status = c.status,
+          .has_imm = c.has_imm,
+          .on_device = false,
+          .invalidated = static_cast<std::uint32_t>(c.key)};
   receives_.finish(place);
   settle();
 }
@@ -523,15 +540,27 @@ void verbs_adapter::drain(ibv_cq* queue) noexcept {
   return count;
 }
 
-[[gnu::always_inline]] inline void verbs_adapter::tell(completion_batch& batch) noexcept {
-  while (batch.next != batch.end) on_completion(*batch.next++);
+[[gnu::always_inline]] inline bool verbs_adapter::take_from_all() noexcept {
+  bool found = false;
+  for (const auto& q : queues_) {
+    if (take_from(*q) != 0) found = true;
+  }
+  return found;
 }
 
-[[gnu::always_inline]] inline void verbs_adapter::on_completion(const ibv_wc& wc) noexcept {
-  const std::uint32_t index = unpack(wc.wr_id).place;
-  verbs_pair* const p = index < seats_.size() ? seats_[index].pair : nullptr;
-  if (p == nullptr || !(p->takes_usual(wc) || p->takes_usual_receive(wc))) [[unlikely]]
+// Most completions concern nobody else; at any other the queue may be drained, and the rest told from within.
+[[gnu::always_inline]] inline void verbs_adapter::tell(completion_batch& batch) noexcept {
+  for (const ibv_wc* next = batch.next; next != batch.end;) {
+    const ibv_wc& wc = *next++;
+    const std::uint32_t index = unpack(wc.wr_id).place;
+    verbs_pair* const p = index < seated_.size() ? seated_[index].pair : nullptr;
+    if (p != nullptr && (p->takes_usual(wc) || p->takes_usual_receive(wc))) [[likely]]
+      continue;
+    batch.next = next;
     on_unusual(p, wc);
+    next = batch.next;
+  }
+  batch.next = batch.end;
 }
 
 void verbs_adapter::on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept {
@@ -578,8 +607,13 @@ std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noe
   } else {
     --polls_to_look_;
   }
-  for (const auto& q : queues_) {
-    if (take_from(*q) != 0) found = true;
+  if (take_from_all()) found = true;
+  if (woken_) [[unlikely]] {
+    woken_ = false;
+    if (!found) {
+      found = look();
+      if (take_from_all()) found = true;
+    }
   }
   if (found || !events_.empty()) progressed = true;
   const auto n = static_cast<std::size_t>(out_ - out.data());

@@ -77,7 +77,7 @@ result<void> verbs_pair::open_port() {
   const int code = start_datagrams(qp_.get());
   if (code != 0) return failure::from_os(code, "starting a datagram port");
   path_ = datagram_path(home_.owner(), nullptr);
-  phase_ = phase::open;
+  move_to(phase::open);
   return {};
 }
 
@@ -105,15 +105,15 @@ ibv_ah* verbs_pair::handle_to(const datagram_address& peer) noexcept {
 
 // False: what came is longer than the receive. It is lost, and the receive waits for the next one, or has
 // failed.
-bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept {
+bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc,
+                               std::uint32_t& bytes) noexcept {
   const datagram_room::kept& k = room_->receives[place];
-  const std::uint32_t bytes = wc.byte_len - std::min<std::uint32_t>(wc.byte_len, grh_bytes);
+  bytes = wc.byte_len - std::min<std::uint32_t>(wc.byte_len, grh_bytes);
   if (bytes > k.length) {
     const int code = post_datagram(place);
     if (code != 0) refused_receive(place, code);
     return false;
   }
-  receives_[place].byte_len = bytes;
   if (k.from != nullptr) {
     const std::span<const std::byte, grh_bytes> header(room_->header(place), grh_bytes);
     const datagram_address from{.gid = sender_of(header), .lid = wc.slid};

@@ -218,8 +218,13 @@ namespace {
 // Asks an open device what it is. `tried` gets the reason where it cannot be used: then false.
 result<bool> fill_in(device& d, const filter& wanted, const verbs_options& options,
                      std::string& tried) {
-  if (ibv_query_device_ex(d.context.get(), nullptr, &d.attributes) != 0 ||
-      !find_active_port(d, wanted)) {
+  const bool answers = ibv_query_device_ex(d.context.get(), nullptr, &d.attributes) == 0;
+  if (answers && wanted.port > d.attributes.orig_attr.phys_port_cnt) {
+    return failure{errc::not_found, "verbs.device \"" + options.device.get() +
+                                        "\": the last port of " + d.name + " is " +
+                                        std::to_string(d.attributes.orig_attr.phys_port_cnt)};
+  }
+  if (!answers || !find_active_port(d, wanted)) {
     tried += "; " + d.name + " has no active port" +
              (wanted.port != 0 ? " " + std::to_string(wanted.port) : std::string());
     return false;

@@ -58,17 +58,19 @@ verbs_domain::~verbs_domain() {
 }
 
 std::optional<ibv_gid_entry> verbs_domain::choose_gid(const gid_bytes* like) const {
+  if (!reads_async_events()) reload_gids();
   const std::lock_guard lock(gid_mutex_);
   return verbs::choose_gid(gids_, options_.gid_index, like);
 }
 
 bool verbs_domain::has_gid(const gid_bytes& gid) const noexcept {
+  if (!reads_async_events()) reload_gids();
   const std::lock_guard lock(gid_mutex_);
   return std::ranges::any_of(gids_,
                              [&gid](const ibv_gid_entry& e) { return to_bytes(e.gid) == gid; });
 }
 
-void verbs_domain::reload_gids() noexcept {
+void verbs_domain::reload_gids() const noexcept {
   try {
     std::vector<ibv_gid_entry> now = read_gids(device_.context.get(), device_.port);
     const std::lock_guard lock(gid_mutex_);

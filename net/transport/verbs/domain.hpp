@@ -50,14 +50,15 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   [[nodiscard]] in_transit<incoming>& requests() noexcept { return requests_; }
 
  private:
-  void reload_gids() noexcept;
+  // After a change that the device told of. Where its events are the program's, before each look.
+  void reload_gids() const noexcept;
 
   device device_;
   owned_or_borrowed<ibv_pd> pd_;
   verbs_options options_;
   capabilities caps_;
   mutable std::mutex gid_mutex_;
-  std::vector<ibv_gid_entry> gids_;
+  mutable std::vector<ibv_gid_entry> gids_;  // of the port: read again by reload_gids()
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, owned<ibv_mr>> regions_;  // by lkey
   std::vector<verbs_adapter*> adapters_;

@@ -58,14 +58,14 @@ void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
   handshake_ = std::make_unique<handshake>();
   handshake_->candidates = std::move(candidates);
   handshake_->data.assign(data.begin(), data.end());
-  phase_ = phase::resolving;
+  move_to(phase::resolving);
   set_waiting(true);
   home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   try_next_candidate();
 }
 
 void verbs_pair::try_next_candidate() noexcept {
-  phase_ = phase::resolving;
+  move_to(phase::resolving);
   try {
     while (handshake_->next < handshake_->candidates.size()) {
       id_.reset();
@@ -159,7 +159,7 @@ void verbs_pair::request() {
   p.retry_count = home_.owner().options().retry_count;
   p.rnr_retry_count = options_.rnr_retry;
   p.qp_num = number_;
-  phase_ = phase::requesting;
+  move_to(phase::requesting);
   if (rdma_connect(id_.get(), &p) != 0) {
     const int code = errno;
     next_or_fail(failure::from_os(code, "asking " + peer_ + " for a connection"));
@@ -277,7 +277,7 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   if (rdma_accept(id_.get(), &p) != 0) {
     return request_is_gone(peer_).with_errno(errno);
   }
-  phase_ = phase::accepting;
+  move_to(phase::accepting);
   set_waiting(true);
   home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   return {};

@@ -90,9 +90,9 @@ void verbs_pair::enter_error(failure why) noexcept {
     return never_came_up(cm_event::type::failed, std::move(why), {});
   }
   failed_ = true;
-  takes_usual_ = false;
+  usual_ops_ = 0;
   set_waiting(false);
-  phase_ = phase::dead;
+  move_to(phase::dead);
   home_.home().remove(repeat_);
   home_.home().remove(timer_);
   directory_.reset();
@@ -137,7 +137,7 @@ void verbs_pair::revoke() noexcept {
   last_receive();
   for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;
   for (std::uint32_t i = 0; i < receives_.depth(); ++i) {
-    if (receives_[i].on_device) finish(i, wc_status::wr_flush_err);
+    if (receives_[i].on_device) finish(i, {.status = wc_status::wr_flush_err, .op = opcode::recv});
   }
   settle();
 }
@@ -152,7 +152,7 @@ void verbs_pair::never_came_up(cm_event::type what, failure why,
     said.clear();  // what happened is told without what the peer had to say to it
   }
   tell(end_place_, what, std::move(why), std::move(said));
-  phase_ = phase::dead;
+  move_to(phase::dead);
   handshake_.reset();
   enter_error(errc::not_connected);
   id_.reset();
@@ -181,7 +181,7 @@ void verbs_pair::out_of_memory() noexcept {
 }
 
 void verbs_pair::came_up(std::vector<std::byte> data) noexcept {
-  phase_ = phase::open;
+  move_to(phase::open);
   established_ = true;
   set_waiting(false);
   handshake_.reset();
@@ -201,7 +201,7 @@ void verbs_pair::abort() noexcept {
 void verbs_pair::disconnect() noexcept {
   switch (phase_) {
     case phase::open:
-      phase_ = phase::closing;
+      move_to(phase::closing);
       ring();
       return advance_close();
     case phase::idle:
@@ -222,7 +222,7 @@ void verbs_pair::advance_close() noexcept {
       failure::of(errc::not_connected, {"the connection to ", peer_, " was closed here"});
   if (datagrams()) return enter_error({errc::not_connected, "this side closed the port"});
   if (to_control_ == nullptr) return enter_error(closed);
-  phase_ = phase::goodbye_sent;
+  move_to(phase::goodbye_sent);
   set_waiting(true);
   home_.home().remove(repeat_);
   repeat_after_ = first_repeat;

@@ -95,7 +95,14 @@ result<void> verbs_pair::connect(std::span<const std::byte> peer_descriptor) {
                        std::string(transport::name(d->type)) + ", this one is " +
                        std::string(transport::name(options_.type))};
   }
-  return attach_to(*d);
+  const std::uint8_t offered = mtu_;
+  const std::uint32_t reads = options_.read_depth;
+  result<void> attached = attach_to(*d);
+  if (!attached) {  // what the peer was told holds for the next one that is tried
+    mtu_ = offered;
+    options_.read_depth = reads;
+  }
+  return attached;
 }
 
 result<void> verbs_pair::attach_to(const pair_descriptor& d) {
@@ -132,7 +139,7 @@ result<void> verbs_pair::attach_to(const pair_descriptor& d) {
   if (to_control_ == nullptr) {
     return failure{errc::unreachable, "no path to the control port of " + peer_};
   }
-  phase_ = phase::attaching;
+  move_to(phase::attaching);
   set_waiting(true);
   home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   repeat_after_ = first_attach;

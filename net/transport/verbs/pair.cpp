@@ -13,12 +13,20 @@ namespace cordma::transport::verbs {
 verbs_pair::verbs_pair(verbs_adapter& home, const queue_pair_options& granted)
     : home_(home),
       options_(granted),
-      takes_usual_(granted.type == service::rc),
+      usual_ops_(granted.type == service::rc ? plain_ops : 0),
       sends_(granted.send_depth),
       receives_(granted.recv_depth),
       last_place_(granted.shared != nullptr ? reserve_event() : event_place()),
       timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_timer(); }),
       repeat_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_repeat(); }) {}
+
+void verbs_pair::name_requests() noexcept {
+  work_id mine{.what = work::send, .generation = place_.generation, .place = place_.index};
+  send_ids_ = pack(mine);
+  mine.what = work::receive;
+  receive_ids_ = pack(mine);
+  move_to(phase_);
+}
 
 result<void> verbs_pair::make() {
   const verbs_domain& domain = home_.owner();
@@ -35,10 +43,7 @@ result<void> verbs_pair::make() {
   queue_ = *queue;
   place_ = home_.enter(*this);
   placed_ = true;
-  work_id mine{.what = work::send, .generation = place_.generation, .place = place_.index};
-  send_ids_ = pack(mine);
-  mine.what = work::receive;
-  receive_ids_ = pack(mine);
+  name_requests();
   ibv_qp_init_attr init{};
   init.qp_context = &home_;
   init.send_cq = init.recv_cq = queue_;

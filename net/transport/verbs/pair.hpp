@@ -16,12 +16,13 @@ struct send_slot {
   std::uint64_t id;
   std::uint32_t byte_len;  // of a read, unless it failed
   std::uint32_t vendor_err;
-  std::uint32_t window;  // of a bind
+  std::uint32_t window;  // of a bind; of others anything
   opcode op;
   wc_status status;
   bool on_device;  // the device owes a completion, or one of a later request that stands for it
 };
 
+// While it is posted nothing but its id and on_device.
 struct recv_slot {
   std::uint64_t id;
   std::uint32_t byte_len;
@@ -33,6 +34,7 @@ struct recv_slot {
   bool on_device;
   std::uint32_t invalidated;  // a key; 0: none
 };
+static_assert(sizeof(recv_slot) == 32);
 
 // The send queue: requests end in order. taken <= done <= posted, as distances of running numbers.
 class send_ring {
@@ -187,10 +189,27 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] bool carrying() const noexcept {
     return phase_ == phase::open || phase_ == phase::closing || phase_ == phase::goodbye_sent;
   }
+  // By its place, once it has one.
+  void name_requests() noexcept;
+  // From closing on an end may be what something waits for, and before it is open a receive may open it.
+  void move_to(phase p) noexcept {
+    phase_ = p;
+    usual_sends_ = p < phase::closing ? send_ids_ : ~send_ids_;
+    usual_receives_ =
+        p == phase::open && options_.type == service::rc ? receive_ids_ : ~receive_ids_;
+  }
   [[nodiscard]] bool datagrams() const noexcept { return options_.type == service::ud; }
   [[nodiscard]] bool plain() const noexcept { return options_.peer == peer_kind::plain; }
-  std::uint64_t fill_usual(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
-                           std::uint32_t number) noexcept;
+  // The opcodes that fill_usual() is enough for; on connections that lose nothing.
+  static constexpr std::uint32_t plain_ops =
+      1U << static_cast<unsigned>(opcode::send) | 1U << static_cast<unsigned>(opcode::send_imm) |
+      1U << static_cast<unsigned>(opcode::write) | 1U << static_cast<unsigned>(opcode::write_imm) |
+      1U << static_cast<unsigned>(opcode::read);
+  void fill_usual(ibv_send_wr& wr, ibv_sge* sges, const send_request& r, std::uint64_t total,
+                  std::uint32_t number, send_slot& slot) noexcept;
+  [[nodiscard]] posted post_usual(const send_request& r, std::uint64_t total, std::uint32_t number,
+                                  send_slot& slot) noexcept;
+  [[nodiscard]] posted post_gathered(const send_request& r) noexcept;
   [[nodiscard]] bool fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
                           std::uint32_t number) noexcept;
   [[nodiscard]] bool fill_special(ibv_send_wr& wr, const send_request& r, std::uint64_t total,
@@ -198,24 +217,30 @@ class verbs_pair final : public queue_pair {
   // A request of nothing that the peer's device answers behind everything before it.
   [[nodiscard]] access right_to_ask() const noexcept;
   [[nodiscard]] ibv_wr_opcode opcode_to_ask() const noexcept;
-  void post_unusual(const send_request& r, std::uint32_t number) noexcept;
+  [[nodiscard]] posted post_unusual(const send_request& r) noexcept;
   void post(post_list& l) noexcept;
   void park(send_slot& slot) noexcept;
   void refused(std::uint32_t first, std::size_t count, std::size_t bad, bool known,
                int code) noexcept;
   void refused_receive(std::uint32_t place, int code) noexcept;
-  void note_kind(recv_slot& slot, const ibv_wc& wc) noexcept;
+  [[nodiscard]] posted post_unusual_recv(const recv_request& r, std::uint32_t place) noexcept;
+  // errno, 0 where the device has it.
+  [[nodiscard]] int to_device(const recv_request& r, std::uint32_t place) noexcept;
+  void note_flags(completion& c, const ibv_wc& wc) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
   void end_sends(std::uint32_t count, const ibv_wc& wc) noexcept;
   void after_failed_datagram() noexcept;
   void on_probe(const ibv_wc& wc) noexcept;
   [[nodiscard]] completion outcome_of(const send_slot& s) noexcept;
-  [[nodiscard]] static completion outcome_of(const recv_slot& s) noexcept;
   void on_receive(std::uint32_t place, const ibv_wc& wc) noexcept;
   [[nodiscard]] wc_status begin_receive(const ibv_wc& wc) noexcept;
-  void finish(std::uint32_t place, wc_status status) noexcept;
+  [[nodiscard]] static completion outcome_of(const recv_slot& s) noexcept;
+  // A receive ends with `c`, which need not name it.
+  void finish(std::uint32_t place, const completion& c) noexcept;
   [[nodiscard]] int post_datagram(std::uint32_t place) noexcept;
-  [[nodiscard]] bool take_datagram(std::uint32_t place, const ibv_wc& wc) noexcept;
+  // False: it was posted again. `bytes`: of the message.
+  [[nodiscard]] bool take_datagram(std::uint32_t place, const ibv_wc& wc,
+                                   std::uint32_t& bytes) noexcept;
   [[nodiscard]] wc_status told(opcode op, wc_status status) const noexcept;
   void settle() noexcept;
   [[nodiscard]] bool outstanding() const noexcept {
@@ -290,12 +315,15 @@ class verbs_pair final : public queue_pair {
   verbs_adapter::place place_;
   std::uint64_t send_ids_ = 0;  // the wr_id of its request number 0
   std::uint64_t receive_ids_ = 0;
+  // Those whose completions takes_usual() and takes_usual_receive() are for; else names that nothing of it has.
+  std::uint64_t usual_sends_ = 0;
+  std::uint64_t usual_receives_ = 0;
+  std::uint32_t usual_ops_;  // by bit, see fill_usual(); none once it failed
   bool placed_ = false;
   phase phase_ = phase::idle;
   bool receiving_ = false;  // the device may take messages: the peer can be ahead of its last word
   bool established_ = false;
   bool failed_ = false;
-  bool takes_usual_;         // see fill_usual(); false once it failed
   bool waiting_ = false;     // counted by the adapter as waiting
   bool has_parked_ = false;  // of what was posted, the device may lack some
   bool peer_said_goodbye_ = false;

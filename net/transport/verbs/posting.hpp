@@ -5,7 +5,7 @@
 #include <cordma/net/transport/verbs/device.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
 
-#include <array>
+#include <cstddef>
 
 namespace cordma::transport::verbs {
 
@@ -13,20 +13,20 @@ namespace cordma::transport::verbs {
   return {reinterpret_cast<std::uintptr_t>(s.addr), s.length, s.lkey};
 }
 
-// A receive for ibv_post_recv and ibv_post_srq_recv; may go once it is posted.
-struct receive_request {
-  receive_request(const recv_request& r, std::uint64_t id) noexcept {
-    for (std::size_t i = 0; i < r.segment_count; ++i) segments[i] = to_sge(r.segments[i]);
-    wr.wr_id = id;
-    wr.sg_list = segments.data();
-    wr.num_sge = r.segment_count;
-  }
-  receive_request(const receive_request&) = delete;
-  receive_request& operator=(const receive_request&) = delete;
+// The same memory as libibverbs names it, which only reads it.
+static_assert(sizeof(segment) == sizeof(ibv_sge) && alignof(segment) == alignof(ibv_sge) &&
+              offsetof(segment, addr) == offsetof(ibv_sge, addr) &&
+              sizeof(segment::addr) == sizeof(ibv_sge::addr) &&
+              offsetof(segment, length) == offsetof(ibv_sge, length) &&
+              offsetof(segment, lkey) == offsetof(ibv_sge, lkey));
+[[nodiscard]] inline ibv_sge* as_sges(const segment* s) noexcept {
+  return reinterpret_cast<ibv_sge*>(const_cast<segment*>(s));
+}
 
-  std::array<ibv_sge, most_segments> segments;
-  ibv_recv_wr wr{};
-};
+// A receive for ibv_post_recv and ibv_post_srq_recv; may go, as its segments may, once it is posted.
+[[nodiscard]] inline ibv_recv_wr to_wr(const recv_request& r, std::uint64_t id) noexcept {
+  return {.wr_id = id, .next = nullptr, .sg_list = as_sges(r.segments), .num_sge = r.segment_count};
+}
 
 struct post_outcome {
   int code = 0;  // errno; 0: the device has them all

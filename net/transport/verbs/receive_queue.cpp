@@ -62,12 +62,12 @@ void verbs_receive_queue::post_recv(const recv_request& r) noexcept {
   const std::uint32_t place = free_[--free_count_];
   slots_[place] = {.id = r.id, .on_device = true};
   ++on_device_;
-  receive_request request(r, pack({.what = work::shared_receive,
-                                   .generation = place_.generation,
-                                   .place = place_.index,
-                                   .number = place}));
+  ibv_recv_wr wr = to_wr(r, pack({.what = work::shared_receive,
+                                  .generation = place_.generation,
+                                  .place = place_.index,
+                                  .number = place}));
   ibv_recv_wr* bad = nullptr;
-  const int code = ibv_post_srq_recv(srq_.get(), &request.wr, &bad);
+  const int code = ibv_post_srq_recv(srq_.get(), &wr, &bad);
   if (code != 0) [[unlikely]]
     finish(place, {.vendor_err = static_cast<std::uint32_t>(code),
                    .status = wc_status::general_err,

@@ -42,9 +42,17 @@ options() {
   says err '^soft-roce: --share: /proc/nope cannot be written$'
   ends 125 run.sh --log "$work/nowhere/log" -- true
   says err '^soft-roce: --log: .* cannot be written$'
+  TMPDIR=/proc ends 125 run.sh -- true
+  says err '^soft-roce: no folder can be made in /proc'
 }
 
 skip() {
+  XDG_CACHE_HOME=/proc/nope ends 125 run.sh --offline -- true
+  says err '^soft-roce: the images. folder, /proc/nope/.* cannot be written'
+  mkdir -p "$work/cordma/soft-roce"
+  echo damaged > "$work/cordma/soft-roce/kernel-1.deb"
+  XDG_CACHE_HOME=$work ends 125 run.sh --offline -- true
+  says err '^soft-roce: .*kernel-1.deb is damaged'
   XDG_CACHE_HOME=$work ends 77 run.sh --offline -- true
   says err 'soft-roce: skipped: .*run.sh --prepare'
   echo 'check one 5 true' > "$work/cases"

@@ -1,0 +1,67 @@
+#include <cordma/net/transport/verbs/report_lines.hpp>
+
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+
+namespace cordma::transport::verbs {
+namespace {
+
+constexpr int depth_of_flags = 5;
+
+}  // namespace
+
+std::string named(int value, std::span<const value_name> names, const char* otherwise) {
+  const std::string number = " (" + std::to_string(value) + ")";
+  for (const value_name& n : names) {
+    if (n.value == value) return n.name + number;
+  }
+  return otherwise + number;
+}
+
+std::string hex(std::uint64_t value, int digits) {
+  std::array<char, 32> room{};
+  std::snprintf(room.data(), room.size(), "0x%0*llx", digits,
+                static_cast<unsigned long long>(value));
+  return room.data();
+}
+
+std::string upper_hex(std::uint64_t value) {
+  std::array<char, 32> room{};
+  std::snprintf(room.data(), room.size(), "0x%llX", static_cast<unsigned long long>(value));
+  return room.data();
+}
+
+void report_lines::line(int depth, const char* format, ...) {
+  std::array<char, 512> room{};
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(room.data(), room.size(), format, arguments);
+  va_end(arguments);
+  all_.append(static_cast<std::size_t>(depth), '\t').append(room.data()).append("\n");
+}
+
+void report_lines::field(int depth, const char* name, const std::string& value) {
+  constexpr std::size_t column = 32;
+  std::string head = std::string(name) + ":";
+  std::size_t at = head.size();
+  do {
+    head += '\t';
+    at = (at / 8 + 1) * 8;
+  } while (at < column);
+  line(depth, "%s%s", head.c_str(), value.c_str());
+}
+
+void report_lines::number(int depth, const char* name, std::int64_t value) {
+  field(depth, name, std::to_string(value));
+}
+
+void report_lines::flags(std::uint64_t bits, std::span<const bit_name> names) {
+  for (const bit_name& n : names) {
+    if ((bits & n.bit) != 0) line(depth_of_flags, "%s", n.name);
+    bits &= ~n.bit;
+  }
+  if (bits != 0) line(depth_of_flags, "Unknown flags: %s", upper_hex(bits).c_str());
+}
+
+}  // namespace cordma::transport::verbs

@@ -1,0 +1,43 @@
+# Whatever cordma-perf measures, it ends with an error when its peer is killed; a server serves the next client.
+source "$(dirname "$0")/expect.sh"
+
+# Processor time of a process so far, in hundredths of a second; nothing where it is gone.
+spent() { sed 's/.*) //' "/proc/$1/stat" 2> /dev/null | awk '{print $12 + $13}'; }
+
+# It has worked for 0.2 s: what it measures is under way.
+until_busy() {
+  local waited=0 time
+  while time=$(spent "$1") && [ "${time:-20}" -lt 20 ]; do
+    [ $((waited += 1)) -le 600 ] || fail "process $1 does nothing"
+    sleep 0.05
+  done
+}
+
+measure() {  # measure TEST: in the background; sets `client`
+  "$programs/cordma-perf" "$address" --transport "$transport" --test "$1" --iterations 10000000000 --warmup 0 \
+    > "$work/client" 2>&1 &
+  client=$!
+  background+=("$client")
+  until_busy "$client"
+}
+
+tests=$("$programs/cordma-perf" --help | sed -n '/^Tests/,/^$/s/^  \([a-z-]*\) .*/\1/p')
+[ "$(wc -w <<< "$tests")" -ge 13 ] || fail "--help names these tests only: $tests"
+for transport in shm tcp; do
+  for test in $tests; do
+    serve cordma-perf --listen 127.0.0.1:0 --wait event
+    measure "$test"
+    kill -9 "$server"
+    got=0
+    wait "$client" || got=$?
+    [ $got -eq 1 ] || fail "$test over $transport ended with $got, not 1, when its server was killed"
+    grep -q "^cordma-perf: $test: " "$work/client" || fail "$test over $transport: $(cat "$work/client")"
+  done
+  serve cordma-perf --listen 127.0.0.1:0 --wait event
+  for test in $tests; do
+    measure "$test"
+    kill -9 "$client"
+    wait "$client" || true
+    expect 0 '^send-lat ' cordma-perf "$address" --iterations 10
+  done
+done

@@ -1,0 +1,44 @@
+// Reports of RDMA devices, compared with the lines that are expected.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cordma/net/transport/verbs/report.hpp>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace reported {
+
+using lines = std::vector<std::string>;
+
+// However they are indented and spaced.
+inline lines lines_of(const std::string& text) {
+  lines all;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string plain;
+    for (std::string word; words >> word;) plain += (plain.empty() ? "" : " ") + word;
+    all.push_back(plain);
+  }
+  return all;
+}
+
+inline lines operator+(lines a, const lines& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Compared line by line, so that the one that is wrong is told.
+inline void are(const lines& got, const lines& expected) {
+  for (std::size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    CAPTURE(i);
+    CHECK(got[i] == expected[i]);
+  }
+  CHECK(got.size() == expected.size());
+}
+
+}  // namespace reported
