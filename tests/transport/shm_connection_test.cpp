@@ -5,6 +5,7 @@
 #include <cordma/net/transport/shm/memory.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
 #include <cordma/net/transport/shm/wire.hpp>
+#include <thread>
 
 #include "shm_harness.hpp"
 
@@ -316,6 +317,33 @@ TEST_CASE("shm: options out of bounds and other services are refused") {
   bad = in(dir);
   bad.directory = std::string(120, 'x');
   CHECK(make_shm(bad).code() == errc::invalid_value);
+}
+
+TEST_CASE("shm: the last words are read, whatever the peer sends until the socket is closed") {
+  constexpr int rounds = 2000;
+  int read = 0;
+  for (int i = 0; i < rounds; ++i) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    unique_fd mine(ends[0]);
+    const unique_fd theirs(ends[1]);
+    const auto chatter = shm::make_refusal(shm::packet::reject, errc::rejected, "");
+    REQUIRE(shm::send_packet(theirs.get(), chatter) == shm::transfer::done);
+    std::jthread peer([&](const std::stop_token& enough) {
+      while (!enough.stop_requested() &&
+             shm::send_packet(theirs.get(), chatter) != shm::transfer::gone) {}
+    });
+    shm::hang_up(mine, shm::make_refusal(shm::packet::refuse, errc::no_memory, "why"));
+    peer.request_stop();
+    peer.join();
+    shm::received_packet p;
+    if (shm::receive_packet(theirs.get(), p) == shm::transfer::done &&
+        shm::inspect(p.bytes()).type == shm::packet::refuse) {
+      ++read;
+    }
+    CHECK(!mine);
+  }
+  CHECK(read == rounds);
 }
 
 }  // namespace cordma::transport::shm_test

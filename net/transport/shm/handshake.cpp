@@ -31,11 +31,10 @@ result<bound_name> bind_any(const std::string& directory, bool any_user, address
 
 }  // namespace
 
-void refuse_for_memory(int socket) noexcept {
-  static_cast<void>(send_packet(
-      socket,
-      make_refusal(packet::refuse, errc::no_memory,
-                   "it has no memory for a connection: free memory there, or raise its limits")));
+void refuse_for_memory(unique_fd& socket) noexcept {
+  hang_up(socket, make_refusal(
+                      packet::refuse, errc::no_memory,
+                      "it has no memory for a connection: free memory there, or raise its limits"));
 }
 
 bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept {
@@ -208,8 +207,7 @@ void shm_adapter::drop_requests(const shm_listener* from) noexcept {
       ++at;
       continue;
     }
-    static_cast<void>(
-        send_packet(at->second->socket.get(), make_refusal(packet::reject, errc::rejected, "")));
+    hang_up(at->second->socket, make_refusal(packet::reject, errc::rejected, ""));
     at = requests_.erase(at);
   }
   events_.drop([from](const cm_event& e) { return e.from == from; });
@@ -242,7 +240,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept(std::uint64_t request,
   try {
     return accept_from(r->socket, r->hello, r->fds, r->who, r->path, *granted, private_data);
   } catch (const std::bad_alloc&) {
-    if (r->socket) refuse_for_memory(r->socket.get());
+    if (r->socket) refuse_for_memory(r->socket);
     throw;
   }
 }
@@ -252,8 +250,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
     const peer_identity& who, const std::string& path, const queue_pair_options& options,
     std::span<const std::byte> data) {
   const auto refuse = [&](const failure& why) {
-    static_cast<void>(
-        send_packet(socket.get(), make_refusal(packet::refuse, why.code(), why.message())));
+    hang_up(socket, make_refusal(packet::refuse, why.code(), why.message()));
     return why;
   };
   result<peer_terms> terms = read_terms(hello, fds.subspan(1, 3), who);
@@ -262,9 +259,9 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
   if (!memory) return refuse(memory.why());
   auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, options, path);
   const int raw = socket.get();
-  const result<void> adopted = q->adopt_socket(std::move(socket));
+  const result<void> adopted = q->adopt_socket(socket);
   if (!adopted) {
-    refuse_for_memory(raw);
+    refuse_for_memory(socket);
     return adopted.why();
   }
   q->establish(std::move(*memory), std::move(*terms), {});
@@ -284,7 +281,7 @@ result<void> shm_adapter::reject(std::uint64_t request, std::span<const std::byt
   refusal no = make_refusal(packet::reject, errc::rejected, "");
   no.data_bytes = static_cast<std::uint8_t>(std::min(private_data.size(), no.data.size()));
   std::copy_n(private_data.data(), no.data_bytes, no.data.data());
-  static_cast<void>(send_packet(r->socket.get(), no));
+  hang_up(r->socket, no);
   return {};
 }
 

@@ -157,9 +157,7 @@ void shm_queue_pair::on_hidden_hello() {
   }
   if (!fine || hello.token != common_token_) {  // a stranger: the peer may still come
     home_.unwatch(socket_.get(), *this);
-    drain(socket_.get());
-    socket_.reset();
-    return;
+    return hang_up(socket_);
   }
   result<peer_terms> terms = read_terms(hello, std::span(p.fds).subspan(1, 3), peer_.who);
   result<channel> memory = map_channel(p.fds[0].get(), hello.ring_size);

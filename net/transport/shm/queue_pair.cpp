@@ -88,9 +88,10 @@ introduction shm_queue_pair::introduce(packet type,
   return i;
 }
 
-result<void> shm_queue_pair::adopt_socket(unique_fd socket) noexcept {
-  socket_ = std::move(socket);
-  return home_.watch(socket_.get(), *this);
+result<void> shm_queue_pair::adopt_socket(unique_fd& socket) noexcept {
+  const result<void> watched = home_.watch(socket.get(), *this);
+  if (watched) socket_ = std::move(socket);
+  return watched;
 }
 
 result<void> shm_queue_pair::start(unique_fd socket, channel memory, const peer_identity& who) {
@@ -296,9 +297,7 @@ void shm_queue_pair::end_socket() noexcept {
   if (!socket_) return;
   home_.unwatch(socket_.get(), *this);
   if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
-  drain(socket_.get());
-  ::shutdown(socket_.get(), SHUT_RDWR);
-  socket_.reset();
+  hang_up(socket_);
 }
 
 void shm_queue_pair::fail(failure why, wc_status status) noexcept {

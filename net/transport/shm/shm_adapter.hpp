@@ -116,8 +116,8 @@ class shm_adapter final : public adapter, public receive_queue_home {
   std::map<std::uint64_t, std::unique_ptr<connect_request>> handed_;
 };
 
-// Tells a client that there is no memory for its connection.
-void refuse_for_memory(int socket) noexcept;
+// Tells a client that there is no memory for its connection, and hangs up.
+void refuse_for_memory(unique_fd& socket) noexcept;
 // Whether a first packet is a hello that can be answered; otherwise `answer` says why not.
 [[nodiscard]] bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept;
 // What the peer said about itself, with descriptors mapped; why not, where something is wrong.

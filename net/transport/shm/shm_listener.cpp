@@ -12,12 +12,8 @@ namespace {
 constexpr duration longest_greeting = std::chrono::seconds(5);
 constexpr int most_accepts_per_look = 64;
 
-// The hello is read first: closing a socket with something unread in it resets the connection, and
-// the client would never see the answer.
-void say_no(int socket) noexcept {
-  received_packet unread;
-  static_cast<void>(receive_packet(socket, unread));
-  static_cast<void>(send_packet(socket, make_refusal(packet::reject, errc::rejected, "")));
+void say_no(unique_fd& socket) noexcept {
+  hang_up(socket, make_refusal(packet::reject, errc::rejected, ""));
 }
 
 }  // namespace
@@ -29,13 +25,13 @@ shm_listener::~shm_listener() {
   home_.unwatch(name_.socket.get(), *this);
   // Who came and was not looked at yet is told no, instead of finding its socket closed.
   for (int i = 0; i < most_accepts_per_look; ++i) {
-    const unique_fd socket = accept_one(name_.socket.get());
+    unique_fd socket = accept_one(name_.socket.get());
     if (!socket) break;
-    say_no(socket.get());
+    say_no(socket);
   }
   for (const auto& g : greetings_) {
-    say_no(g->socket.get());
     home_.unwatch(g->socket.get(), *g);
+    say_no(g->socket);
     home_.expect(-1);
   }
   home_.drop_requests(this);
@@ -51,8 +47,7 @@ void shm_listener::on_socket() noexcept {
     try {
       greet(socket);
     } catch (const std::bad_alloc&) {
-      drain(socket.get());
-      refuse_for_memory(socket.get());
+      refuse_for_memory(socket);
     }
   }
 }
@@ -61,18 +56,12 @@ void shm_listener::greet(unique_fd& socket) {
   const result<peer_identity> who = identify(socket.get());
   if (!who) return;
   if (!home_.of().options().any_user && (*who).uid != ::geteuid()) {
-    drain(socket.get());
-    static_cast<void>(
-        send_packet(socket.get(), make_refusal(packet::refuse, errc::not_permitted,
-                                               "it serves processes of its own user only")));
-    return;
+    return hang_up(socket, make_refusal(packet::refuse, errc::not_permitted,
+                                        "it serves processes of its own user only"));
   }
   greetings_.reserve(greetings_.size() + 1);
   auto g = std::make_unique<greeting>(*this, std::move(socket), *who);
-  if (!home_.watch(g->socket.get(), *g)) {
-    drain(g->socket.get());
-    return refuse_for_memory(g->socket.get());
-  }
+  if (!home_.watch(g->socket.get(), *g)) return refuse_for_memory(g->socket);
   home_.expect(1);
   home_.home().add(*g, home_.home().now() + longest_greeting);
   greetings_.push_back(std::move(g));
@@ -83,17 +72,13 @@ void shm_listener::turn_away() noexcept {
   spare_.reset();
   unique_fd socket = accept_one(name_.socket.get());
   if (socket) {
-    static_cast<void>(send_packet(
-        socket.get(), make_refusal(packet::refuse, errc::no_memory,
-                                   "no file descriptor is left: raise its limit with ulimit -n")));
-    drain(socket.get());
-    socket.reset();
+    hang_up(socket, make_refusal(packet::refuse, errc::no_memory,
+                                 "no file descriptor is left: raise its limit with ulimit -n"));
   }
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 void shm_listener::drop(greeting& g) noexcept {
-  home_.unwatch(g.socket.get(), g);
   home_.expect(-1);
   std::erase_if(greetings_, [&g](const auto& each) { return each.get() == &g; });
 }
@@ -102,10 +87,11 @@ void shm_listener::on_hello(greeting& g) noexcept {
   received_packet p;
   const transfer t = receive_packet(g.socket.get(), p);
   if (t == transfer::again) return;
+  home_.unwatch(g.socket.get(), g);
   try {
     if (t == transfer::done) take_hello(g, p);
   } catch (const std::bad_alloc&) {
-    refuse_for_memory(g.socket.get());
+    refuse_for_memory(g.socket);
   }
   drop(g);
 }
@@ -113,19 +99,14 @@ void shm_listener::on_hello(greeting& g) noexcept {
 void shm_listener::take_hello(greeting& g, received_packet& p) {
   introduction hello{};
   refusal answer{};
-  if (!check_hello(p, hello, answer)) {
-    static_cast<void>(send_packet(g.socket.get(), answer));
-    return;
-  }
+  if (!check_hello(p, hello, answer)) return hang_up(g.socket, answer);
   auto r = std::make_unique<connect_request>();
   r->fds = std::move(p.fds);
   r->hello = hello;
   r->who = g.who;
   r->from = this;
   r->path = name_.path;
-  connect_request& kept = home_.add_request(std::move(r));
-  home_.unwatch(g.socket.get(), g);
-  kept.socket = std::move(g.socket);
+  home_.add_request(std::move(r)).socket = std::move(g.socket);
 }
 
 }  // namespace cordma::transport::shm

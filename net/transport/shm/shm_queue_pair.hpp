@@ -77,7 +77,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   // Either side: the connection is up, the event is queued. `data` came with an accept.
   // Throws std::bad_alloc, and nothing has changed then.
   void establish(channel memory, peer_terms terms, std::vector<std::byte> data);
-  [[nodiscard]] result<void> adopt_socket(unique_fd socket) noexcept;
+  [[nodiscard]] result<void> adopt_socket(unique_fd& socket) noexcept;
   [[nodiscard]] introduction introduce(packet type, std::span<const std::byte> data) const noexcept;
 
   // To be connected by descriptors: makes a hidden name to be reached by.

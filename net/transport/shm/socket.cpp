@@ -22,7 +22,6 @@ namespace {
 
 constexpr int listen_backlog = 4096;
 constexpr int lock_attempts = 16;
-constexpr int most_drained = 1024;  // packets
 
 result<sockaddr_un> socket_address(const std::string& path) {
   sockaddr_un a{};
@@ -330,11 +329,12 @@ transfer receive_packet(int socket, received_packet& into) noexcept {
   return transfer::done;
 }
 
-void drain(int socket) noexcept {
-  received_packet p;
-  for (int i = 0; i < most_drained && receive_packet(socket, p) == transfer::done; ++i) {
-    p.fds = {};
-  }
+// Shut down first: from then on nothing arrives, so that nothing is unread at the close.
+void hang_up(unique_fd& socket) noexcept {
+  ::shutdown(socket.get(), SHUT_RDWR);
+  received_packet unread;
+  while (receive_packet(socket.get(), unread) == transfer::done) unread.fds = {};
+  socket.reset();
 }
 
 bool hung_up(int socket) noexcept {

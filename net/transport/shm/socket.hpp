@@ -96,9 +96,14 @@ struct received_packet {
   }
 };
 [[nodiscard]] transfer receive_packet(int socket, received_packet& into) noexcept;
-// Reads and forgets what is there: closing a socket with unread packets would turn the peer's end
-// of file into an error that hides our last words.
-void drain(int socket) noexcept;
+// Closes `socket`. What was sent stays there for the peer to read, whatever it has sent or sends meanwhile:
+// a socket closed with unread packets would turn the peer's next read into an error that hides our last words.
+void hang_up(unique_fd& socket) noexcept;
+template <class Packet>
+void hang_up(unique_fd& socket, const Packet& last) noexcept {
+  static_cast<void>(send_packet(socket.get(), last));
+  hang_up(socket);
+}
 // Whether the other end is gone, without reading anything.
 [[nodiscard]] bool hung_up(int socket) noexcept;
 
