@@ -128,8 +128,8 @@ message_receive::message_receive(message_core& core, const endpoint_core* from, 
                                  std::uint64_t mask, const Slice& into) noexcept
     : operation_base(core.home),
       core_(&core),
-      pattern_{.tag = tag & mask, .mask = mask, .from = from},
-      into_(into) {}
+      into_(into),
+      place_(*this, {.tag = tag & mask, .mask = mask, .from = from}) {}
 
 message_receive::message_receive(message_segment& wanted, const Slice& into) noexcept
     : operation_base(wanted.port->core->home),
@@ -145,7 +145,6 @@ message_receive::message_receive(message_receive&& other) noexcept
       core_(other.core_),
       wanted_(other.wanted_),
       fetch_(std::exchange(other.fetch_, nullptr)),
-      pattern_(other.pattern_),
       into_(other.into_),
       place_(std::move(other.place_)),
       received_(other.received_),
@@ -169,7 +168,7 @@ void message_receive::fail(failure why) noexcept {
 void message_receive::got(std::span<const std::byte> message, std::uint64_t tag,
                           peer_core* from) noexcept {
   const std::size_t fits = std::min(message.size(), into_.size());
-  if (fits != 0) std::memcpy(into_.data(), message.data(), fits);
+  transport::copy_bytes(into_.data(), message.data(), fits);
   received_ = {.bytes = fits, .tag = tag, .from = from != nullptr ? from->handle() : nullptr};
   if (fits < message.size()) {
     return fail(failure::of(errc::truncated,

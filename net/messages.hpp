@@ -120,12 +120,13 @@ class message_receive : public operation_base {
 
   struct place : protocol::tag_receive {
     explicit place(message_receive& r) noexcept : owner(&r) {}
+    place(message_receive& r, const protocol::tag_pattern& p) noexcept
+        : tag_receive(p), owner(&r) {}
     message_receive* owner;
   };
   message_core* core_;
   message_segment* wanted_ = nullptr;  // of an active message; else it is matched
   fetch* fetch_ = nullptr;             // while it reads
-  protocol::tag_pattern pattern_;
   Slice into_;
   place place_{*this};
   TagReceived received_;

@@ -101,8 +101,8 @@ void frame_port::grow_segments(std::uint32_t to) {
   for (std::uint32_t i = more; i-- > 0;) {
     message_segment& s = chunk[i];
     s.port = this;
-    s.room = region->data() + std::size_t{i} * each;
-    s.lkey = region->all().region()->keys[kind].lkey;
+    s.room = {region->data() + std::size_t{i} * each, each,
+              region->all().region()->keys[kind].lkey};
     s.index = have + i;
     s.next_free = std::exchange(free_segments, &s);
   }
@@ -144,8 +144,7 @@ void frame_port::feed() noexcept {
     message_segment& s = *free_segments;
     free_segments = s.next_free;
     ++posted;
-    const transport::segment into{s.room, eager_bytes, s.lkey};
-    queue->post_recv({.id = id_of(s.index), .segment_count = 1, .segments = &into});
+    queue->post_recv({.id = id_of(s.index), .segment_count = 1, .segments = &s.room});
   }
 }
 

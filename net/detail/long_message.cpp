@@ -101,7 +101,7 @@ void peer_core::post_offer(message_send& op) noexcept {
   const frame_kind kind =
       op.eager_ == frame_kind::tag_eager ? frame_kind::tag_ready : frame_kind::am_ready;
   const auto body = static_cast<std::uint32_t>(in_entry - protocol::head_bytes);
-  post_frame(entry, {.kind = kind, .body = body, .word = op.word_}, in_entry, {});
+  post_frame(entry, {.kind = kind, .body = body, .word = op.word_});
 }
 
 void peer_core::on_want(std::uint32_t number, const protocol::want& want) noexcept {
@@ -151,15 +151,14 @@ void peer_core::send_on(open_offer& o) noexcept {
       post_write(entry, behind, o.wanted.addr + before, o.wanted.rkey);
     } else {
       const auto body = static_cast<std::uint32_t>(o.sent - before);
-      post_frame(entry, {.kind = frame_kind::part, .body = body, .word = o.number},
-                 protocol::head_bytes, behind);
+      post_frame(entry, {.kind = frame_kind::part, .body = body, .word = o.number}, behind);
     }
   }
   if (o.sent != o.wanted.bytes || (written && !has_place())) return;
   o.unlink();
   if (!written) return;
   frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
-  post_frame(entry, {.kind = frame_kind::wrote, .word = o.number}, protocol::head_bytes, {});
+  post_frame(entry, {.kind = frame_kind::wrote, .word = o.number});
 }
 
 void peer_core::post_write(frame_entry& entry, std::span<const Slice> from, std::uint64_t addr,
@@ -289,8 +288,7 @@ void peer_core::ask_on(fetch& f) noexcept {
     protocol::encode(want, std::span<std::byte, protocol::want_bytes>(
                                entry.data + protocol::head_bytes, protocol::want_bytes));
     post_frame(entry,
-               {.kind = frame_kind::want, .body = protocol::want_bytes, .word = f.from.number},
-               protocol::head_bytes + protocol::want_bytes, {});
+               {.kind = frame_kind::want, .body = protocol::want_bytes, .word = f.from.number});
   }
   f.settle();
 }

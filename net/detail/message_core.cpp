@@ -97,12 +97,13 @@ result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
 }
 
 void message_core::receive(message_receive& op) noexcept {
-  const auto* const from = static_cast<const endpoint_core*>(op.pattern_.from);
+  const protocol::tag_pattern& wanted = op.place_.pattern();
+  const auto* const from = static_cast<const endpoint_core*>(wanted.from);
   const bool ended = from != nullptr && from->state == endpoint_state::closed;
-  if (ended && matcher.probe(op.pattern_) == nullptr) {
+  if (ended && matcher.probe(wanted) == nullptr) {
     return op.fail(std::move(*from->why_not("tag_recv")));
   }
-  protocol::tag_message* const here = matcher.post(op.place_, op.pattern_);
+  protocol::tag_message* const here = matcher.post(op.place_);
   if (here == nullptr) {
     op.set_phase(operation_base::phase::queued);
     return;

@@ -46,7 +46,7 @@ struct message_segment : list_node {
   }
   // Of what it holds. REQUIRES that it was looked at by peer_core::on_frame().
   [[nodiscard]] std::span<const std::byte> body() const noexcept {
-    return {room + protocol::head_bytes, head.body};
+    return {room.addr + protocol::head_bytes, head.body};
   }
   [[nodiscard]] std::span<const std::byte> header() const noexcept {
     return body().subspan(is_offer() ? protocol::bytes_of(what) : 0, header_bytes);
@@ -58,8 +58,7 @@ struct message_segment : list_node {
     return is_offer() ? what.total : body().size() - header_bytes;
   }
   frame_port* port = nullptr;
-  std::byte* room = nullptr;
-  std::uint32_t lkey = 0;
+  transport::segment room;
   std::uint32_t index = 0;
   message_segment* next_free = nullptr;
   peer_core* from = nullptr;  // while it is held; null: that is gone
@@ -330,8 +329,8 @@ struct peer_core : list_node {
   void post(message_send& op) noexcept;
   void post_eager(message_send& op) noexcept;
   void say_control() noexcept;
-  void post_frame(frame_entry& e, const protocol::frame_head& head, std::size_t in_entry,
-                  std::span<const Slice> behind) noexcept;
+  void post_frame(frame_entry& e, protocol::frame_head head,
+                  std::span<const Slice> behind = {}) noexcept;
   void post(frame_entry& e, transport::send_request& request) noexcept;
 
   // long_message.cpp: announced here

@@ -1,6 +1,8 @@
 // One connection that carries frames: what goes out, what comes, and what of it waits.
 #include <cordma/net/detail/message_core.hpp>
 
+#include <cordma/net/transport/small_copy.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -105,7 +107,7 @@ void peer_core::post_eager(message_send& op) noexcept {
   frame_entry& entry = port->take_entry(*this, frame_entry::use::message);
   std::size_t in_entry = protocol::head_bytes;
   const auto append = [&](const std::byte* from, std::size_t bytes) {
-    std::memcpy(entry.data + in_entry, from, bytes);
+    transport::copy_bytes(entry.data + in_entry, from, bytes);
     in_entry += bytes;
   };
   if (!op.header_.empty()) append(op.header_.data(), op.header_.size());
@@ -119,22 +121,25 @@ void peer_core::post_eager(message_send& op) noexcept {
   op.set_phase(operation_base::phase::posted);
   const auto body = static_cast<std::uint32_t>(op.header_.size() + op.total_);
   const auto behind = std::span<const Slice>(op.slices_).first(is_short ? 0 : op.count_);
-  post_frame(entry, {.kind = op.eager_, .body = body, .word = op.word_}, in_entry, behind);
+  post_frame(entry, {.kind = op.eager_, .body = body, .word = op.word_}, behind);
 }
 
-void peer_core::post_frame(frame_entry& entry, const frame_head& head, std::size_t in_entry,
+// What of the body is not `behind` lies in the entry.
+void peer_core::post_frame(frame_entry& entry, frame_head head,
                            std::span<const Slice> behind) noexcept {
   endpoint_core& e = *endpoint;
-  frame_head h = head;
-  h.given = window.say();
-  protocol::encode(h, std::span<std::byte, protocol::head_bytes>(entry.data, protocol::head_bytes));
+  head.given = window.say();
+  protocol::encode(head,
+                   std::span<std::byte, protocol::head_bytes>(entry.data, protocol::head_bytes));
   std::array<transport::segment, most_segments> segments;
-  segments[0] = {entry.data, static_cast<std::uint32_t>(in_entry), entry.lkey};
+  auto in_entry = static_cast<std::uint32_t>(protocol::head_bytes + head.body);
   std::uint16_t count = 1;
   for (const Slice& s : behind) {
-    segments[count++] = {s.data(), static_cast<std::uint32_t>(s.size()),
-                         s.region()->keys[port->kind].lkey};
+    const auto bytes = static_cast<std::uint32_t>(s.size());
+    segments[count++] = {s.data(), bytes, s.region()->keys[port->kind].lkey};
+    in_entry -= bytes;
   }
+  segments[0] = {entry.data, in_entry, entry.lkey};
   e.counters.bytes_sent += protocol::head_bytes + head.body;
   transport::send_request request{.op = transport::opcode::send,
                                   .flags = transport::post_flag::solicited,
@@ -182,10 +187,9 @@ void peer_core::say_control() noexcept {
     frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
     protocol::encode(own_hello(), std::span<std::byte, protocol::hello_bytes>(
                                       entry.data + protocol::head_bytes, protocol::hello_bytes));
-    post_frame(
-        entry,
-        {.kind = frame_kind::hello, .body = protocol::hello_bytes, .word = protocol::frame_version},
-        protocol::head_bytes + protocol::hello_bytes, {});
+    post_frame(entry, {.kind = frame_kind::hello,
+                       .body = protocol::hello_bytes,
+                       .word = protocol::frame_version});
   }
   if (rails_said != rails.size()) [[unlikely]]
     say_rails();
@@ -194,12 +198,11 @@ void peer_core::say_control() noexcept {
     const protocol::done_word word = dones.front();
     dones.erase(dones.begin());
     frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
-    post_frame(entry, {.kind = frame_kind::done, .word = protocol::to_word(word)},
-               protocol::head_bytes, {});
+    post_frame(entry, {.kind = frame_kind::done, .word = protocol::to_word(word)});
   }
   if (theirs && window.has_to_say() && has_place()) {
     frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
-    post_frame(entry, {.kind = frame_kind::given}, protocol::head_bytes, {});
+    post_frame(entry, {.kind = frame_kind::given});
   }
 }
 
@@ -265,14 +268,13 @@ void peer_core::on_hello(const message_segment& s) noexcept {
 }
 
 void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {
-  const result<frame_head> head = protocol::decode_head({s.room, bytes});
+  const result<void> decoded = protocol::decode({s.room.addr, bytes}, s.head);
   const auto refuse_all = [&](failure why) {
     port->release(s);
     fail(std::move(why));
   };
-  if (!head) return refuse_all(head.why());
-  s.head = *head;
-  const frame_kind kind = head->kind;
+  if (!decoded) return refuse_all(decoded.why());
+  const frame_kind kind = s.head.kind;
   if ((kind == frame_kind::hello) == theirs.has_value()) {
     return refuse_all(breach(theirs ? "a second hello" : "its first frame is no hello"));
   }
@@ -281,7 +283,7 @@ void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {
     port->release(s);
     return pump();
   }
-  if (!credits->on_given(head->given)) return refuse_all(breach("more receives than it has"));
+  if (!credits->on_given(s.head.given)) return refuse_all(breach("more receives than it has"));
   if (protocol::takes_credit(kind)) {
     if (!window.take()) return refuse_all(breach("a message that there was no credit for"));
     if (s.is_offer()) {

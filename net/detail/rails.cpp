@@ -112,11 +112,9 @@ void peer_core::say_rails() noexcept {
     const std::vector<std::byte>& descriptor = rails[rails_said++]->descriptor;
     frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
     std::ranges::copy(descriptor, entry.data + protocol::head_bytes);
-    post_frame(entry,
-               {.kind = frame_kind::rail,
-                .body = static_cast<std::uint32_t>(descriptor.size()),
-                .word = rails_said},
-               protocol::head_bytes + descriptor.size(), {});
+    post_frame(entry, {.kind = frame_kind::rail,
+                       .body = static_cast<std::uint32_t>(descriptor.size()),
+                       .word = rails_said});
   }
 }
 

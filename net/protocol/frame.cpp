@@ -37,24 +37,24 @@ static_assert(parameters.size() * parameter_bytes == hello_bytes);
 
 }  // namespace
 
-void encode(const frame_head& h, std::span<std::byte, head_bytes> out) noexcept {
-  store(&out[0], static_cast<std::uint8_t>(h.kind));
-  store(&out[1], std::uint8_t{0});
-  store(&out[2], h.given);
-  store(&out[4], h.body);
+// Two words, as it is copied: what was stored in smaller pieces would have to be in memory first.
+void encode(frame_head h, std::span<std::byte, head_bytes> out) noexcept {
+  store(&out[0], std::uint64_t{static_cast<std::uint8_t>(h.kind)} | std::uint64_t{h.given} << 16 |
+                     std::uint64_t{h.body} << 32);
   store(&out[8], h.word);
 }
 
-result<frame_head> decode_head(std::span<const std::byte> frame) {
+result<void> decode(std::span<const std::byte> frame, frame_head& h) {
   if (frame.size() < head_bytes) return broken("it is shorter than a head");
-  const auto kind = load<std::uint8_t>(&frame[0]);
+  const auto first = load<std::uint64_t>(&frame[0]);
+  const auto kind = static_cast<std::uint8_t>(first);
   if (kind == 0 || kind > static_cast<std::uint8_t>(last_kind)) {
     return broken("kind ", kind, " is unknown");
   }
-  const frame_head h{.kind = static_cast<frame_kind>(kind),
-                     .given = load<std::uint16_t>(&frame[2]),
-                     .body = load<std::uint32_t>(&frame[4]),
-                     .word = load<std::uint64_t>(&frame[8])};
+  h.kind = static_cast<frame_kind>(kind);
+  h.given = static_cast<std::uint16_t>(first >> 16);
+  h.body = static_cast<std::uint32_t>(first >> 32);
+  h.word = load<std::uint64_t>(&frame[8]);
   if (h.body != frame.size() - head_bytes) {
     return broken("a body of ", frame.size() - head_bytes, " bytes, where its head says ", h.body);
   }
@@ -66,7 +66,7 @@ result<frame_head> decode_head(std::span<const std::byte> frame) {
   }
   const bool active = h.kind == frame_kind::am_eager || h.kind == frame_kind::am_ready;
   if (active && am_of(h.word).header > h.body) return broken("a header longer than its body");
-  return h;
+  return {};
 }
 
 result<done_word> done_of(std::uint64_t word) {

@@ -49,9 +49,10 @@ struct frame_head {
   std::uint32_t body = 0;
   std::uint64_t word = 0;
 };
-void encode(const frame_head& h, std::span<std::byte, head_bytes> out) noexcept;
-// connection_aborted: too short, an unknown kind, or a body that is not as long as the head says.
-[[nodiscard]] result<frame_head> decode_head(std::span<const std::byte> frame);
+void encode(frame_head h, std::span<std::byte, head_bytes> out) noexcept;
+// connection_aborted: too short, an unknown kind, or a body that is not as long as the head says. `h` is then
+// what it may be.
+[[nodiscard]] result<void> decode(std::span<const std::byte> frame, frame_head& h);
 
 // ---- am_word: id of the handler : 16, bytes of the header : 16, zero : 32, from the low bit on ----
 struct am_word {

@@ -39,9 +39,9 @@ void tag_matcher::claim(tag_message& m) noexcept {
   m.among_all_.unlink();
 }
 
-tag_message* tag_matcher::post(tag_receive& r, const tag_pattern& p) noexcept {
+tag_message* tag_matcher::post(tag_receive& r) noexcept {
   CORDMA_REQUIRE(!r.waits());
-  r.pattern_ = p;
+  const tag_pattern& p = r.pattern_;
   tag_message* const here = probe(p);
   if (here != nullptr) {
     claim(*here);

@@ -24,6 +24,8 @@ struct tag_pattern {
 // A receive that waits for its message. Destroying it withdraws it.
 class tag_receive : public list_node {
  public:
+  tag_receive() noexcept = default;
+  explicit tag_receive(const tag_pattern& p) noexcept : pattern_(p) {}
   [[nodiscard]] const tag_pattern& pattern() const noexcept { return pattern_; }
   [[nodiscard]] bool waits() const noexcept { return linked(); }
 
@@ -65,7 +67,7 @@ class tag_matcher {
 
   // The message that this receive takes, which does not wait any more; null: it waits from now on.
   // REQUIRES that it does not wait yet.
-  [[nodiscard]] tag_message* post(tag_receive& r, const tag_pattern& p) noexcept;
+  [[nodiscard]] tag_message* post(tag_receive& r) noexcept;
   // The receive that this message is for, which does not wait any more; null: nobody's yet, keep() it.
   [[nodiscard]] tag_receive* arrive(std::uint64_t tag, const void* from) noexcept;
   // REQUIRES that arrive() has just found nobody for it.

@@ -25,9 +25,8 @@ void software_receive_queue::post_recv(const recv_request& request) noexcept {
   CORDMA_REQUIRE_OP(request.segment_count, <=, max_segments_);
   const std::uint32_t place = posted_++ & mask_;
   segment* const kept = &segments_[std::size_t{place} * max_segments_];
-  std::copy_n(request.segments, request.segment_count, kept);
-  receives_[place] = request;
-  receives_[place].segments = kept;
+  for (std::size_t i = 0; i < request.segment_count; ++i) kept[i] = request.segments[i];
+  receives_[place] = {.id = request.id, .segment_count = request.segment_count, .segments = kept};
   if (left() == 1) next_turn();
 }
 

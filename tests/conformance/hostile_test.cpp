@@ -59,7 +59,8 @@ task<> hear_all(rogue* r) {
     const result<Received> got = co_await r->endpoint->recv(r->in).result();
     if (!got) co_return;
     const auto frame = r->in.bytes().first(got->bytes);
-    const protocol::frame_head head = protocol::decode_head(frame).value();
+    protocol::frame_head head;
+    protocol::decode(frame, head).value();
     const auto body = frame.subspan(protocol::head_bytes);
     r->heard.push_back({head, std::vector<std::byte>(body.begin(), body.end())});
   }

@@ -60,21 +60,21 @@ void check_hello(const frame_head& head, std::span<const std::byte> body) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span in(reinterpret_cast<const std::byte*>(data), size);
-  const result<frame_head> head = decode_head(in);
-  if (!head) return 0;
+  frame_head head;
+  if (!decode(in, head)) return 0;
   const std::span body = in.subspan(head_bytes);
-  demand(head->body == body.size());
-  switch (head->kind) {
+  demand(head.body == body.size());
+  switch (head.kind) {
     case frame_kind::tag_ready: check_offer(body); break;
     case frame_kind::am_ready:
     case frame_kind::am_eager:
-      demand(am_of(head->word).header <= body.size());
+      demand(am_of(head.word).header <= body.size());
       check_offer(body);
       break;
-    case frame_kind::hello: check_hello(*head, body); break;
+    case frame_kind::hello: check_hello(head, body); break;
     case frame_kind::want: check_want(body); break;
     case frame_kind::rail: demand(body.size() <= longest_descriptor); break;
-    case frame_kind::done: static_cast<void>(done_of(head->word).ok()); break;
+    case frame_kind::done: static_cast<void>(done_of(head.word).ok()); break;
     default: break;
   }
   return 0;

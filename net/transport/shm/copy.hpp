@@ -2,40 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cordma/net/transport/small_copy.hpp>
 #include <cordma/net/transport/types.hpp>
-#include <cstring>
 
 namespace cordma::transport::shm {
-
-// For the few bytes of a small message, where calling memcpy costs more than copying. Out of line,
-// so that who copies a word needs no registers for the rest.
-[[gnu::noinline]] inline void copy_some(std::byte* to, const std::byte* from,
-                                        std::size_t n) noexcept {
-  if (n > 64) {
-    std::memcpy(to, from, n);
-  } else if (n >= 16) {
-    std::size_t i = 0;
-    for (; i + 16 < n; i += 16) std::memcpy(to + i, from + i, 16);
-    std::memcpy(to + n - 16, from + n - 16, 16);
-  } else if (n >= 8) {
-    std::uint64_t first = 0;
-    std::uint64_t last = 0;
-    std::memcpy(&first, from, 8);
-    std::memcpy(&last, from + n - 8, 8);
-    std::memcpy(to, &first, 8);
-    std::memcpy(to + n - 8, &last, 8);
-  } else {
-    for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
-  }
-}
-
-inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n) noexcept {
-  if (n == 8) {
-    std::memcpy(to, from, 8);
-  } else {
-    copy_some(to, from, n);
-  }
-}
 
 [[nodiscard, gnu::noinline]] inline std::uint64_t sum_of_lengths(const segment* segments,
                                                                  std::size_t count) noexcept {

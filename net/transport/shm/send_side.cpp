@@ -7,11 +7,12 @@
 namespace cordma::transport::shm {
 namespace {
 
-completion success(const send_request& r) noexcept {
-  completion c;
+// In place: one that is made elsewhere and copied would be read back, in larger pieces than it was written in,
+// before the stores to the ring have gone to memory.
+void succeed(completion& c, const send_request& r) noexcept {
+  c = completion{};
   c.id = r.id;
   c.op = r.op;
-  return c;
 }
 
 bool carries_imm(opcode op) noexcept { return op == opcode::send_imm || op == opcode::write_imm; }
@@ -70,7 +71,7 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
           ((request.flags & post_flag::inline_data) != 0 ||
            domain_.permits(request.segments, request.segment_count, false))) [[likely]] {
         write_eager(request, total);
-        now = success(request);
+        succeed(now, request);
         return posted::done;
       }
     } else if (request.op != opcode::flush && request.op != opcode::write_imm && total != 0) {
@@ -78,7 +79,7 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
       if (region != nullptr && region->view &&
           (access_one(request, *region) ||
            access_now(request, total, *region) == wc_status::success)) {
-        now = success(request);
+        succeed(now, request);
         now.byte_len = static_cast<std::uint32_t>(total);
         return posted::done;
       }
@@ -116,7 +117,7 @@ posted shm_queue_pair::post_slowly(const send_request& request, completion& now)
         !home_.handing_out) {
       ++head_;
       settle();
-      now = success(e.request);
+      succeed(now, e.request);
       now.byte_len = static_cast<std::uint32_t>(e.total);
       return posted::done;
     }
@@ -262,7 +263,7 @@ std::size_t shm_queue_pair::retire(std::span<completion> out) noexcept {
       if (e.at == stage::fetch && done >= e.goal) e.at = stage::finished;
       if (e.at == stage::flush && writer_.taken() >= e.goal) e.at = stage::finished;
       if (e.at != stage::finished) break;
-      out[n] = success(e.request);
+      succeed(out[n], e.request);
       out[n++].byte_len = static_cast<std::uint32_t>(e.total);
       ++head_;
     }
