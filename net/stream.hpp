@@ -22,7 +22,7 @@ struct stream_core;
 struct stream_options {
   // That the peer may have written and nobody has read yet; and that were copied here to be written there, and are
   // not yet: a peer that offers more room gets no more memory of this side's.
-  std::uint32_t window_bytes = 1U << 18;
+  std::uint32_t window_bytes = 1U << 19;
   std::uint32_t notices = 64;  // pieces of it; each is a receive. At least 16
 };
 static_assert(std::is_trivially_destructible_v<stream_options>);
