@@ -42,6 +42,8 @@ struct message_options {
   // is shared out in proportion to the devices' rates, no part below 64 KiB. The others than the Endpoint's own are
   // made behind it and end with it; one that cannot be made, or ends before, is done without.
   std::uint32_t rails = 0;
+  // How long a peer may take, from the first message that waits for it on, to say that its Endpoint carries messages.
+  duration hello_timeout = std::chrono::seconds(10);
 };
 
 // What a tagged receive got.
@@ -137,7 +139,7 @@ class message_receive : public operation_base {
 
 // Resolves when the memory is yours again: a short message is on its way then, a long one was received.
 // Errors: as an Endpoint's, and truncated (a long one; the receive was shorter, and got what fits), rejected
-// (nobody wants it). Messages of one endpoint and tag are received in the order in which they are started.
+// (nobody wants it), not_supported (the peer carries no messages: see hello_timeout). Messages of one endpoint and tag are received in the order in which they are started.
 // They wait their turn while the peer has no room for more. On cancellation: canceled where it waits; once it is
 // posted or announced it ends with the peer's answer, or with the connection.
 class [[nodiscard]] message_send_operation final

@@ -310,12 +310,20 @@ struct peer_core : list_node {
   std::optional<protocol::request_header> greeting;
   protocol::agreed_rails agreed;                  // once `theirs` is there
   std::vector<std::unique_ptr<rail_core>> rails;  // from number 1 on
+  struct alarm final : timer {
+    explicit alarm(peer_core& p) noexcept
+        : timer([](timer& t) noexcept { static_cast<alarm&>(t).of.on_silent(); }), of(p) {}
+    peer_core& of;
+  };
+  alarm silence{*this};  // while messages wait for `theirs`
   std::uint32_t rails_said = 0;
   std::uint64_t bytes_read = 0;  // of long messages, on the endpoint's own connection
 
  private:
   [[nodiscard]] protocol::hello own_hello() const noexcept;
   void on_hello(const message_segment& s) noexcept;
+  void on_silent() noexcept;
+  void stop_listening() noexcept;
   void on_tagged(message_segment& s) noexcept;
   void on_active(message_segment& s) noexcept;
   void on_answer(const message_segment& s) noexcept;

@@ -89,7 +89,26 @@ void peer_core::send(message_send& op) noexcept {
     ++endpoint->counters.waited;
     op.set_phase(operation_base::phase::queued);
     waiting.push_back(op);
+    if (!theirs && !silence.pending()) {
+      reactor& home = *port->core->home;
+      home.add(silence, after(home.now(), port->core->options.hello_timeout));
+    }
   }
+}
+
+// One that speaks later is still heard.
+void peer_core::on_silent() noexcept {
+  while (!waiting.empty()) {
+    waiting.pop_front().fail({errc::not_supported,
+                              "the peer's endpoint carries no messages: it has said no hello "
+                              "within hello_timeout. Both sides give "
+                              "connect_options::messages"});
+  }
+  pump();
+}
+
+void peer_core::stop_listening() noexcept {
+  if (silence.pending()) port->core->home->remove(silence);
 }
 
 void peer_core::post(message_send& op) noexcept {
@@ -261,6 +280,7 @@ void peer_core::let_go(message_segment& s) noexcept {
 void peer_core::on_hello(const message_segment& s) noexcept {
   const result<protocol::hello> said = protocol::decode_hello(s.head, s.body());
   if (!said) return fail(said.why());
+  stop_listening();
   theirs = *said;
   credits.emplace(static_cast<std::uint16_t>(said->credits));
   agreed = protocol::agree(own_hello(), *said);
@@ -365,6 +385,7 @@ void peer_core::on_active(message_segment& s) noexcept {
 
 void peer_core::on_end() noexcept {
   pumping = true;  // nothing goes out any more
+  if (port != nullptr) stop_listening();
   while (!waiting.empty()) {
     message_send& op = waiting.pop_front();
     op.fail(endpoint->flushed(op.op_name()));
@@ -397,6 +418,9 @@ void peer_core::on_handle_gone() noexcept {
   });
 }
 
-void peer_core::on_port_gone() noexcept { port = nullptr; }
+void peer_core::on_port_gone() noexcept {
+  stop_listening();
+  port = nullptr;
+}
 
 }  // namespace cordma::detail
