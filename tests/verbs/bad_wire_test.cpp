@@ -495,7 +495,8 @@ TEST_CASE(
     "K9: the receiver's link goes down and comes back under messages: what is under way waits, and "
     "arrives") {
   side here;
-  scene one_way{.own = much, .their = load{}, .patience = 20};
+  // No reads: one whose answer the link takes away may come back without its bytes, see the transport's README.
+  scene one_way{.own = load{.messages = much.messages}, .their = load{}, .patience = 20};
   if (on_server()) std::swap(one_way.own, one_way.their);
   here.worker.run(converse(&here, one_way, "delay 1ms", unplug));
 }
