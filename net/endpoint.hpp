@@ -153,7 +153,8 @@ class Endpoint : public user_data_holder {
   send_operation read(const RemoteSlice& from, const Slice& into) noexcept;
   send_operation read(const RemoteSlice& from, std::span<const Slice> scattered) noexcept;
   // 8 bytes, aligned to 8 (else invalid_value), in the byte order of the owner's host. Returns the
-  // old value. Atomic with respect to all access through cordma.
+  // old value. Atomic with respect to all access through cordma. Soft-RoCE may answer with a wrong old value where
+  // packets are lost while another request of this side is under way (net/transport/verbs/README.md).
   atomic_operation fetch_add(const RemoteSlice& word, std::uint64_t addend) noexcept;
   atomic_operation compare_swap(const RemoteSlice& word, std::uint64_t expected,
                                 std::uint64_t desired) noexcept;
