@@ -42,7 +42,8 @@ struct message_options {
   // is shared out in proportion to the devices' rates, no part below 64 KiB. The others than the Endpoint's own are
   // made behind it and end with it; one that cannot be made, or ends before, is done without.
   std::uint32_t rails = 0;
-  // How long a peer may take, from the first message that waits for it on, to say that its Endpoint carries messages.
+  // How long a peer may take, once connected and from the first message that waits for it on, to say that its
+  // Endpoint carries messages.
   duration hello_timeout = std::chrono::seconds(10);
 };
 

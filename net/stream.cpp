@@ -103,17 +103,24 @@ stream_write_operation Stream::write_some(std::span<const std::byte> bytes) noex
   return stream_write_operation(*core_, bytes);
 }
 
+// The Stream may be moved, or destroyed, while these run.
 task<void> Stream::read(std::span<std::byte> into) {
+  detail::stream_core& core = *core_;
+  const std::weak_ptr<const char> life = core.life;
   while (!into.empty()) {
-    const std::size_t n = co_await read_some(into);
+    if (life.expired()) throw_error({errc::shutdown, "the Stream is gone"});
+    const std::size_t n = co_await stream_read_operation(core, into);
     if (n == 0) throw_error({errc::truncated, "the stream ended before all of it was read"});
     into = into.subspan(n);
   }
 }
 
 task<void> Stream::write(std::span<const std::byte> bytes) {
+  detail::stream_core& core = *core_;
+  const std::weak_ptr<const char> life = core.life;
   while (!bytes.empty()) {
-    const std::size_t n = co_await write_some(bytes);
+    if (life.expired()) throw_error({errc::shutdown, "the Stream is gone"});
+    const std::size_t n = co_await stream_write_operation(core, bytes);
     bytes = bytes.subspan(n);
   }
 }

@@ -273,7 +273,7 @@ struct peer_core : list_node {
   void on_port_gone() noexcept;
   // The endpoint's queue pair is gone: so are those of the rails.
   void on_pair_gone() noexcept;
-  [[nodiscard]] bool idle() const noexcept;
+  [[nodiscard]] bool idle() noexcept;
   [[nodiscard]] Endpoint* handle() const noexcept;
   // Of the rails, for Endpoint::properties().
   void describe(std::vector<transport::property>& out) const;
@@ -322,8 +322,11 @@ struct peer_core : list_node {
  private:
   [[nodiscard]] protocol::hello own_hello() const noexcept;
   void on_hello(const message_segment& s) noexcept;
-  void on_silent() noexcept;
+  [[nodiscard]] bool nothing_waits() noexcept;
+  // For the peer's hello, while messages wait for it.
+  void listen() noexcept;
   void stop_listening() noexcept;
+  void on_silent() noexcept;
   void on_tagged(message_segment& s) noexcept;
   void on_active(message_segment& s) noexcept;
   void on_answer(const message_segment& s) noexcept;

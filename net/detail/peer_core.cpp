@@ -43,8 +43,8 @@ Endpoint* peer_core::handle() const noexcept {
   return sender->handle_gone ? nullptr : sender->handle;
 }
 
-bool peer_core::idle() const noexcept {
-  return waiting.empty() && open_offers == 0 && dones.empty() && fetches.empty() &&
+bool peer_core::idle() noexcept {
+  return nothing_waits() && open_offers == 0 && dones.empty() && fetches.empty() &&
          (requests == nullptr || is_idle(*requests));
 }
 
@@ -89,20 +89,31 @@ void peer_core::send(message_send& op) noexcept {
     ++endpoint->counters.waited;
     op.set_phase(operation_base::phase::queued);
     waiting.push_back(op);
-    if (!theirs && !silence.pending()) {
-      reactor& home = *port->core->home;
-      home.add(silence, after(home.now(), port->core->options.hello_timeout));
-    }
+    listen();
   }
+}
+
+// The library's own, the hello of requests, waits for a peer that speaks late, and keeps nobody from closing.
+bool peer_core::nothing_waits() noexcept {
+  return waiting.find([this](const message_send& op) { return theirs || !op.own_; }) == nullptr;
+}
+
+void peer_core::listen() noexcept {
+  const bool connected = endpoint->state == endpoint_state::connected;
+  if (theirs || !connected || silence.pending() || nothing_waits()) return;
+  reactor& home = *port->core->home;
+  home.add(silence, after(home.now(), port->core->options.hello_timeout));
 }
 
 // One that speaks later is still heard.
 void peer_core::on_silent() noexcept {
-  while (!waiting.empty()) {
-    waiting.pop_front().fail({errc::not_supported,
-                              "the peer's endpoint carries no messages: it has said no hello "
-                              "within hello_timeout. Both sides give "
-                              "connect_options::messages"});
+  while (message_send* const op =
+             waiting.find([](const message_send& each) { return !each.own_; })) {
+    op->unlink();
+    op->fail({errc::not_supported,
+              "the peer has said no hello of messages within hello_timeout: its endpoint carries "
+              "none (both sides "
+              "give connect_options::messages), or it is busy"});
   }
   pump();
 }
@@ -229,6 +240,7 @@ void peer_core::pump() noexcept {
   endpoint_core& e = *endpoint;
   const bool open = e.state == endpoint_state::connected || e.state == endpoint_state::closing;
   if (!open || e.pair == nullptr || port == nullptr || std::exchange(pumping, true)) return;
+  if (silence.pending() && nothing_waits()) stop_listening();
   say_control();
   while (!waiting.empty() && has_room(waiting.front())) post(waiting.pop_front());
   sending.for_each([this](open_offer& o) { send_on(o); });
@@ -238,7 +250,10 @@ void peer_core::pump() noexcept {
   if (e.state == endpoint_state::closing) e.begin_close();
 }
 
-void peer_core::on_connected() noexcept { pump(); }
+void peer_core::on_connected() noexcept {
+  pump();
+  if (port != nullptr) listen();
+}
 
 void peer_core::on_sent(frame_entry& entry, const transport::completion& c) noexcept {
   message_send* const op = std::exchange(entry.op, nullptr);

@@ -295,11 +295,7 @@ void request_peer::say_what_is_due() noexcept {
       endpoint(), h, Slice(), false,
       [](void* at) noexcept {
         auto& self = *static_cast<request_peer*>(at);
-        if (!went_out(self.word.take())) {
-          // Nothing but the hello waits for a peer that never spoke.
-          if (self.below != nullptr && !self.below->theirs) self.hello_said = false;
-          return self.window.unsay();
-        }
+        if (!went_out(self.word.take())) return self.window.unsay();
         self.say_what_is_due();
       },
       this);

@@ -107,7 +107,8 @@ result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
     return failure{errc::full, "a completion queue of " + owner_->hardware().name +
                                    " has at most " + std::to_string(q->queue.entries()) +
                                    " entries, and " + std::to_string(least) +
-                                   " are needed: ask for smaller depths"};
+                                   " are needed: ask for smaller depths, or for less with "
+                                   "verbs.cq_entries"};
   }
   armed_ = notice::none;
   queues_.push_back(std::move(q));

@@ -51,7 +51,7 @@ control_port::~control_port() {
 result<void> control_port::make() {
   verbs_domain& d = home_.owner();
   region_ = register_bytes(d.pd(), memory_.get(), sizeof(buffers), IBV_ACCESS_LOCAL_WRITE);
-  if (region_ == nullptr) return failure::from_os(errno, "registering the control port's buffers");
+  if (region_ == nullptr) return cannot_register(errno, sizeof(buffers));
   const result<ibv_cq*> queue = home_.promise(2 * control_depth);
   if (!queue) return queue.why();
   queue_ = *queue;

@@ -72,8 +72,11 @@ result<void> verbs_pair::open_port() {
   room_ = std::make_unique<datagram_room>(home_.owner().pd(), receives_.depth(),
                                           home_.owner().caps().max_datagram);
   if (room_->region == nullptr) {
-    return failure::from_os(errno, "registering room for the headers of datagrams");
+    return cannot_register(errno,
+                           std::size_t{receives_.depth()} * home_.owner().caps().max_datagram);
   }
+  const verbs_domain& domain = home_.owner();
+  if (domain.hardware().is_ethernet() && !domain.choose_gid(nullptr)) return domain.no_gid();
   const int code = start_datagrams(qp_.get());
   if (code != 0) return failure::from_os(code, "starting a datagram port");
   path_ = datagram_path(home_.owner(), nullptr);
@@ -127,7 +130,11 @@ result<datagram_peer> verbs_pair::self() {
   const device& d = home_.owner().hardware();
   datagram_address own{.lid = d.port_attributes.lid};
   const std::optional<ibv_gid_entry> gid = home_.owner().choose_gid(nullptr);
-  if (gid) own.gid = to_bytes(gid->gid);
+  if (gid) {
+    own.gid = to_bytes(gid->gid);
+  } else if (d.is_ethernet()) {
+    return home_.owner().no_gid();
+  }
   return encode(own, number_, options_.qkey);
 }
 

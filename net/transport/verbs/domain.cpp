@@ -27,13 +27,14 @@ unsigned to_flags(access rights, bool relaxed) noexcept {
   return flags;
 }
 
-failure cannot_register(int code, const memory_range& range) {
-  const std::string what =
-      "registering " + std::to_string(range.length) + " bytes with the RDMA device";
+}  // namespace
+
+failure cannot_register(int code, std::size_t bytes) {
+  const std::string what = "registering " + std::to_string(bytes) + " bytes with the RDMA device";
   rlimit limit{};
-  const bool short_of_locked_memory =
-      code == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  if (short_of_locked_memory) {
+  const bool limited = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  // The kernel calls it forbidden where nothing at all may be locked.
+  if (limited && (code == ENOMEM || (code == EPERM && limit.rlim_cur == 0))) {
     return failure{errc::no_memory,
                    what + ": the limit of locked memory is " + std::to_string(limit.rlim_cur) +
                        " bytes: raise it (ulimit -l, LimitMEMLOCK), or leave verbs out with "
@@ -42,8 +43,6 @@ failure cannot_register(int code, const memory_range& range) {
   }
   return failure::from_os(code, what);
 }
-
-}  // namespace
 
 verbs_domain::verbs_domain(device d, owned_or_borrowed<ibv_pd> pd, const verbs_options& options)
     : device_(std::move(d)),
@@ -55,6 +54,18 @@ verbs_domain::verbs_domain(device d, owned_or_borrowed<ibv_pd> pd, const verbs_o
 verbs_domain::~verbs_domain() {
   requests_.drop([](const incoming&) { return true; });
   regions_.clear();
+}
+
+failure verbs_domain::no_gid() const {
+  const int wanted = options_.gid_index;
+  if (wanted < 0) {
+    return failure{errc::unreachable,
+                   device_.name + " has no GID: give its network interface an address"};
+  }
+  return failure{errc::unreachable,
+                 device_.name + " has no GID of index " + std::to_string(wanted) +
+                     " any more: give its network interface that address again, or "
+                     "leave verbs.gid_index out"};
 }
 
 std::optional<ibv_gid_entry> verbs_domain::choose_gid(const gid_bytes* like) const {
@@ -96,7 +107,7 @@ result<memory_keys> verbs_domain::register_memory(const memory_range& range) {
   const bool windows = caps_.supports(service::rc, opcode::bind);
   if (windows && has(range.rights, access::mw_bind)) flags |= IBV_ACCESS_MW_BIND;
   owned<ibv_mr> mr = register_bytes(pd_.get(), range.addr, range.length, flags);
-  if (mr == nullptr) return cannot_register(errno, range);
+  if (mr == nullptr) return cannot_register(errno, range.length);
   const bool remote =
       (static_cast<unsigned>(range.rights) & static_cast<unsigned>(all_remote)) != 0;
   const memory_keys keys{.lkey = mr->lkey, .rkey = remote ? mr->rkey : 0U};

@@ -15,6 +15,9 @@ namespace cordma::transport::verbs {
 class verbs_adapter;
 struct incoming;
 
+// no_memory where the limit of locked memory is what stands in the way: it says which, and what to do.
+[[nodiscard]] failure cannot_register(int code, std::size_t bytes);
+
 // Thread-safe.
 class verbs_domain final : public domain, public std::enable_shared_from_this<verbs_domain> {
  public:
@@ -36,6 +39,8 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   [[nodiscard]] const verbs_options& options() const noexcept { return options_; }
   // By the options, of the GIDs that the port has now.
   [[nodiscard]] std::optional<ibv_gid_entry> choose_gid(const gid_bytes* like) const;
+  // Why choose_gid() found none, on Ethernet, where nothing goes without.
+  [[nodiscard]] failure no_gid() const;
   [[nodiscard]] bool has_gid(const gid_bytes& gid) const noexcept;
   // Options as they will be granted, or what is wrong with them.
   [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked) const;

@@ -49,10 +49,7 @@ result<std::vector<std::byte>> verbs_pair::descriptor() {
   if (own_descriptor_) return encode(*own_descriptor_);
   const verbs_domain& domain = home_.owner();
   const std::optional<ibv_gid_entry> gid = domain.choose_gid(nullptr);
-  if (!gid && domain.hardware().is_ethernet()) {
-    return failure{errc::unreachable,
-                   domain.hardware().name + " has no GID: give its network interface an address"};
-  }
+  if (!gid && domain.hardware().is_ethernet()) return domain.no_gid();
   struct {
     std::uint64_t token;
     std::uint32_t psn;
