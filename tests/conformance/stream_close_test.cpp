@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -217,4 +218,48 @@ TEST_CASE("N3: a stream that is destroyed while it closes ends that, wherever it
         },
         turns);
   }
+}
+
+namespace {
+
+task<errc> write_all(Stream* to, std::span<const std::byte> bytes) {
+  try {
+    co_await to->write(bytes);
+  } catch (const error& e) {
+    co_return e.why().code();
+  }
+  co_return errc::ok;
+}
+
+// Woken in the same pass as the writer, whose window is told then.
+task<errc> destroy_at_a_word(std::optional<Stream>* s) {
+  std::byte word{};
+  co_await (*s)->read_some(std::span(&word, 1));
+  s->reset();
+  co_return errc::ok;
+}
+
+}  // namespace
+
+TEST_CASE("N2: a stream that is destroyed while all of something is being written ends that") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    const stream_options small{.window_bytes = 4096};
+    stream_pair p = co_await open_streams(s, small, small);
+    std::optional<Stream> mine(std::move(p.client));
+    const std::vector<std::byte> long_one(100'000);
+    errc written = errc::ok;
+    errc read = errc::again;
+    task_context& me = co_await this_task();
+    scope both(me);
+    both.spawn(note(&written, write_all(&*mine, long_one)));
+    both.spawn(note(&read, destroy_at_a_word(&mine)));
+    while (p.server.peek().size() < 4096) co_await moment(s);
+    const std::byte word{1};
+    co_await p.server.write_some(std::span(&word, 1));
+    p.server.consume(p.server.peek().size());
+    co_await both.join();
+    CHECK(written == errc::shutdown);
+    CHECK(read == errc::ok);
+  });
 }
