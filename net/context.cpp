@@ -270,7 +270,12 @@ result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, acces
     const result<void> usable = detail::check_mapping(memory, region->range.rights);
     if (!usable) return usable.why();
   }
-  return finish(std::move(region));
+  result<MemoryRegion> made = finish(std::move(region));
+  if (!made && !touched_by_us) {  // the mappings say more than a device does
+    const result<void> usable = detail::check_mapping(memory, rights);
+    if (!usable) return usable.why();
+  }
+  return made;
 }
 
 std::vector<transport::capabilities> Context::transports() const {

@@ -58,7 +58,8 @@ class Context {
   [[nodiscard]] result<MemoryRegion> allocate(std::size_t bytes,
                                               access rights = access::local_write);
   // The user's memory, which must stay mapped, and as it is, until the last handle to the region is gone.
-  // not_permitted where it is not mapped, not readable, or not writable though `rights` need it.
+  // not_permitted where it is not mapped, not readable, or not writable though `rights` need it; a Context of verbs
+  // alone takes what its device takes, which may be memory that the processor cannot reach.
   [[nodiscard]] result<MemoryRegion> register_memory(std::span<std::byte> memory, access rights);
 
   // For programs that use libibverbs beside cordma: the protection domain in which this Context's memory

@@ -4,6 +4,7 @@
 #include <support/stage.hpp>
 
 #include <cordma/net/messages.hpp>
+#include <cordma/net/transport/verbs/device.hpp>
 #include <cordma/runtime/scope.hpp>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <deque>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -127,6 +130,33 @@ TEST_CASE("K8: a device that one side does not name, or does not have, carries n
       CHECK(told(w.server, "rail_1_bytes").empty());
     }(&h));
   }
+}
+
+namespace {
+
+// The devices that have this GID, as a Context with rails would use them.
+std::string devices_with(int gid_index) {
+  transport::verbs_options o;
+  o.rails = 8;
+  o.gid_index = gid_index;
+  std::string all;
+  const result<std::vector<transport::verbs::device>> found = transport::verbs::open_devices(o);
+  if (!found) return std::string(name(found.code()));
+  for (const transport::verbs::device& d : *found) all += d.name;
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("I1: a device without what is asked for is passed over, whichever comes first") {
+  CHECK(devices_with(0).size() == 8);
+  CHECK(devices_with(2) == "rxe0");
+  REQUIRE(std::system("ip addr add 10.78.0.2/24 dev wire2 && ip addr add 10.78.0.3/24 dev wire2") ==
+          0);
+  while (devices_with(3) != "rxe1") std::this_thread::yield();
+  REQUIRE(std::system("ip addr del 10.78.0.2/24 dev wire2 && ip addr del 10.78.0.3/24 dev wire2") ==
+          0);
+  CHECK(devices_with(200) == "not_found");
 }
 
 TEST_CASE("K8: a device loses its address while messages come: the other one brings the rest") {

@@ -71,10 +71,7 @@ result<unique_fd> announce_membership(const gid_bytes& group, unsigned interface
 result<void> verbs_pair::open_port() {
   room_ = std::make_unique<datagram_room>(home_.owner().pd(), receives_.depth(),
                                           home_.owner().caps().max_datagram);
-  if (room_->region == nullptr) {
-    return cannot_register(errno,
-                           std::size_t{receives_.depth()} * home_.owner().caps().max_datagram);
-  }
+  if (room_->region == nullptr) return cannot_register(errno, room_->size);
   const verbs_domain& domain = home_.owner();
   if (domain.hardware().is_ethernet() && !domain.choose_gid(nullptr)) return domain.no_gid();
   const int code = start_datagrams(qp_.get());

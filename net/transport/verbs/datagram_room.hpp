@@ -12,9 +12,9 @@ namespace cordma::transport::verbs {
 struct datagram_room {
   datagram_room(ibv_pd* pd, std::uint32_t depth, std::uint32_t longest)
       : overflow_bytes(longest),
-        bytes(new std::byte[std::size_t{depth} * grh_bytes + longest]()),
-        region(register_bytes(pd, bytes.get(), std::size_t{depth} * grh_bytes + longest,
-                              IBV_ACCESS_LOCAL_WRITE)),
+        size(std::size_t{depth} * grh_bytes + longest),
+        bytes(new std::byte[size]()),
+        region(register_bytes(pd, bytes.get(), size, IBV_ACCESS_LOCAL_WRITE)),
         handles(pd),
         overflow(bytes.get() + std::size_t{depth} * grh_bytes),
         receives(new kept[depth]()) {}
@@ -45,6 +45,7 @@ struct datagram_room {
   }
 
   std::uint32_t overflow_bytes;
+  std::size_t size;
   std::unique_ptr<std::byte[]> bytes;
   owned<ibv_mr> region;  // null: no memory
   address_handles handles;

@@ -11,6 +11,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -69,7 +73,9 @@ bool find_active_port(device& d, const filter& wanted) {
 }
 
 result<void> load_gids(device& d, int wanted) {
-  d.gids = read_gids(d.context.get(), d.port);
+  std::optional<std::vector<ibv_gid_entry>> all = read_gids(d.context.get(), d.port);
+  if (!all) return failure::from_os(errno, "reading the GIDs of " + d.name);
+  d.gids = std::move(*all);
   if (wanted < 0) return {};
   std::string there;
   for (const ibv_gid_entry& e : d.gids) {
@@ -92,7 +98,8 @@ result<void> find_pkey(device& d, std::uint16_t wanted) {
       unreadable = errno;
       continue;
     }
-    if (((ntohs(value) ^ wanted) & ~membership & 0xFFFF) != 0) continue;
+    const bool empty = (ntohs(value) & ~membership) == 0;
+    if (empty || ((ntohs(value) ^ wanted) & ~membership & 0xFFFF) != 0) continue;
     d.pkey_index = static_cast<std::uint16_t>(i);
     d.pkey = ntohs(value);
     return {};
@@ -190,10 +197,14 @@ std::string pkey_text(std::uint16_t pkey) {
   return text.data();
 }
 
-std::vector<ibv_gid_entry> read_gids(ibv_context* context, std::uint8_t port) {
+std::optional<std::vector<ibv_gid_entry>> read_gids(ibv_context* context, std::uint8_t port) {
   std::vector<ibv_gid_entry> all(most_gids);
   const ssize_t n = ibv_query_gid_table(context, all.data(), all.size(), 0);
-  all.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  if (n < 0) {
+    errno = static_cast<int>(-n);
+    return {};
+  }
+  all.resize(static_cast<std::size_t>(n));
   std::erase_if(all, [port](const ibv_gid_entry& e) {
     return e.port_num != port || e.gid_index > most_gid_index;
   });
@@ -239,12 +250,27 @@ result<bool> fill_in(device& d, const filter& wanted, const verbs_options& optio
   return true;
 }
 
+// Where the system says of a device that it is not there, though it may just not be opened.
+int why_not_opened(const ibv_device& on, int code) {
+  const std::string file = std::string("/dev/infiniband/") + on.dev_name;
+  const bool forbidden =
+      ::faccessat(AT_FDCWD, file.c_str(), R_OK | W_OK, AT_EACCESS) != 0 && errno == EACCES;
+  return forbidden ? EACCES : reason_behind(code);
+}
+
 result<bool> try_device(device& d, ibv_device* on, const filter& wanted,
                         const verbs_options& options, std::string& tried) {
   if (!wanted.name.empty() && wanted.name != d.name) return false;
   d.context.reset(ibv_open_device(on));
   if (d.context == nullptr) {
-    const failure why = failure::from_os(reason_behind(errno), d.name + " cannot be opened");
+    const int code = why_not_opened(*on, errno);
+    if (code == EACCES) {
+      return failure{errc::not_permitted, d.name + " cannot be opened: /dev/infiniband/" +
+                                              on->dev_name +
+                                              " is closed to this user: see its mode and group"}
+          .with_errno(code);
+    }
+    const failure why = failure::from_os(code, d.name + " cannot be opened");
     if (why.code() == errc::no_memory) return why;
     tried += "; " + why.message();
     return false;
@@ -291,21 +317,20 @@ result<std::vector<device>> open_devices(const verbs_options& options) {
         "add rxe0 type rxe netdev <interface>`"};
   }
   std::string tried;
+  std::optional<failure> refused;
   filter next = *wanted;
   for (int i = 0; i < list.count && found.size() < options.rails;) {
     device d;
     d.name = ibv_get_device_name(list.all[i]);
     const result<bool> usable = try_device(d, list.all[i], next, options, tried);
-    if (!usable && found.empty()) return usable.why();
-    if (usable && *usable) {
-      next.after = d.port;  // of this device once more
-      found.push_back(std::move(d));
-      continue;
-    }
-    next.after = 0;
-    ++i;
+    if (!usable && !refused) refused = usable.why();
+    const bool active = d.port != 0 && (!usable || *usable);
+    next.after = active ? d.port : 0;  // of this device once more
+    if (!active) ++i;
+    if (usable && *usable) found.push_back(std::move(d));
   }
   if (!found.empty()) return found;
+  if (refused) return std::move(*refused);
   if (tried.empty()) {
     return failure{errc::not_found, "verbs.device \"" + options.device.get() +
                                         "\" is not here; this machine has " + names(list)};

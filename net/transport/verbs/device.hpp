@@ -50,7 +50,7 @@ struct device {
   owned_or_borrowed<ibv_context> context;
   std::string name;
   ibv_device_attr_ex attributes{};
-  std::uint8_t port = 1;
+  std::uint8_t port = 0;  // 0: none yet
   ibv_port_attr port_attributes{};
   std::vector<ibv_gid_entry> gids;  // of this port, at the moment of opening
   std::uint16_t pkey_index = 0;
@@ -73,15 +73,17 @@ struct device {
 
 // As it is now, which a change of the network interface's moves; as an ibv_mtu.
 [[nodiscard]] std::uint8_t active_mtu(const device& d) noexcept;
-[[nodiscard]] std::vector<ibv_gid_entry> read_gids(ibv_context* context, std::uint8_t port);
+// Empty, and errno, where the device does not tell.
+[[nodiscard]] std::optional<std::vector<ibv_gid_entry>> read_gids(ibv_context* context,
+                                                                  std::uint8_t port);
 // The GID for what is not routed by rdma_cm: the one asked for, else one of the family of `like` (null:
 // any), RoCE v2 before v1, IPv4 before IPv6, global before link-local. Empty: there is none.
 [[nodiscard]] std::optional<ibv_gid_entry> choose_gid(const std::vector<ibv_gid_entry>& gids,
                                                       int index, const gid_bytes* like) noexcept;
 
 // not_supported: no device, or none with an active port, or without the calls that the options demand. not_found: the
-// options name a device, port, GID or P_Key that is not there; the sentence lists what is. no_memory: or no descriptor
-// is left. The device of `options.pd`, where there is one, is borrowed. Behind the first the next ports that
+// options name a device, port, GID or P_Key that is not there; the sentence lists what is. not_permitted: the device is
+// there, and closed to this user. no_memory: or no descriptor is left. What is first refused is told, where no port fits. The device of `options.pd`, where there is one, is borrowed. Behind the first the next ports that
 // can be used, options.rails in all at most.
 [[nodiscard]] result<std::vector<device>> open_devices(const verbs_options& options);
 [[nodiscard]] capabilities describe(const device& d, const verbs_options& options);

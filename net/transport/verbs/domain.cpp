@@ -83,11 +83,12 @@ bool verbs_domain::has_gid(const gid_bytes& gid) const noexcept {
 
 void verbs_domain::reload_gids() const noexcept {
   try {
-    std::vector<ibv_gid_entry> now = read_gids(device_.context.get(), device_.port);
+    std::optional<std::vector<ibv_gid_entry>> now = read_gids(device_.context.get(), device_.port);
+    if (!now) return;  // the table stays as it was
     const std::lock_guard lock(gid_mutex_);
-    gids_.swap(now);
+    gids_.swap(*now);
   } catch (const std::bad_alloc&) {
-    return;  // the table stays as it was
+    return;  // likewise
   }
 }
 

@@ -81,10 +81,13 @@ void add_packets(report_lines& out, const ibv_device_attr_ex& x) {
   out.number(2, "max_tso", x.tso_caps.max_tso);
   if (x.tso_caps.max_tso != 0) add_queue_pairs(out, x.tso_caps.supported_qpts);
   out.line(1, "rss_caps:");
-  out.number(2, "max_rwq_indirection_tables", x.rss_caps.max_rwq_indirection_tables);
-  out.number(2, "max_rwq_indirection_table_size", x.rss_caps.max_rwq_indirection_table_size);
-  out.field(2, "rx_hash_function", hex(x.rss_caps.rx_hash_function));
-  out.field(2, "rx_hash_fields_mask", upper_hex(x.rss_caps.rx_hash_fields_mask));
+  const auto rss = [&out](const char* name, const std::string& value) {
+    out.field_at(48, 2, name, value);
+  };
+  rss("max_rwq_indirection_tables", std::to_string(x.rss_caps.max_rwq_indirection_tables));
+  rss("max_rwq_indirection_table_size", std::to_string(x.rss_caps.max_rwq_indirection_table_size));
+  rss("rx_hash_function", hex(x.rss_caps.rx_hash_function));
+  rss("rx_hash_fields_mask", upper_hex(x.rss_caps.rx_hash_fields_mask));
   if (x.rss_caps.supported_qpts != 0) add_queue_pairs(out, x.rss_caps.supported_qpts);
   out.number(1, "max_wq_type_rq", x.max_wq_type_rq);
   const ibv_packet_pacing_caps& pacing = x.packet_pacing_caps;

@@ -42,7 +42,12 @@ void report_lines::line(int depth, const char* format, ...) {
 }
 
 void report_lines::field(int depth, const char* name, const std::string& value) {
-  constexpr std::size_t column = 32;
+  constexpr int depth_of_ports = 3;
+  field_at(depth == depth_of_ports ? 24 : 32, depth, name, value);
+}
+
+void report_lines::field_at(std::size_t column, int depth, const char* name,
+                            const std::string& value) {
   std::string head = std::string(name) + ":";
   std::size_t at = head.size();
   do {

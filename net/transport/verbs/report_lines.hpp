@@ -29,8 +29,10 @@ class report_lines {
  public:
   // As printf writes it.
   [[gnu::format(printf, 3, 4)]] void line(int depth, const char* format, ...);
-  // "name:<tabs>value", the values in one column.
+  // "name:<tabs>value", the values in the column of `ibv_devinfo -v`: one for what a port has, one for all else.
   void field(int depth, const char* name, const std::string& value);
+  // The values in this column.
+  void field_at(std::size_t column, int depth, const char* name, const std::string& value);
   void number(int depth, const char* name, std::int64_t value);
   // A line for each of `bits` that has a name, and one for those that have none.
   void flags(std::uint64_t bits, std::span<const bit_name> names);
