@@ -96,8 +96,11 @@ hang() {
 
 broken_machine() {
   SOFT_ROCE_BOOT_LIMIT=30 ends 125 run.sh --offline --memory 24 -- true
-  says err 'the machine broke down'
+  says err 'the machine broke down; .*--memory 24'
   says err '^soft-roce: no verdict [(]125[)]'
+  ends 125 run.sh --offline -- bash -c 'exit 125'
+  says err 'the command ended with 125'
+  ! grep 'no verdict' "$work/err" || fail "a command's own 125 is its verdict"
   ends 125 run.sh --offline -- bash -c 'echo begun; echo c > /proc/sysrq-trigger'
   says out '^begun$'
   says err 'sysrq triggered crash'
