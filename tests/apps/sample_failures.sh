@@ -81,3 +81,17 @@ for pair in read write write_imm message message_imm sync_event; do
     done
   done
 done
+
+# What a pair that was killed left behind fails the next one, in words, and not the one after.
+rm -f "$work"/pair*
+programs_of read
+begin descriptor "$waits" "${how[@]}"
+until [ -e "$work/pair.responder" ]; do sleep 0.05; done
+kill -9 "$server"
+wait "$server" || true
+expect 1 'left by a pair that was killed' "$goes" "${how[@]}" "${there[@]}"
+left=$(find "$work" -name 'pair*')
+[ -z "$left" ] || fail "files are left behind: $left"
+begin descriptor "$waits" "${how[@]}"
+expect 0 '^connected' "$goes" "${how[@]}" "${there[@]}"
+ended 0 '^connected'

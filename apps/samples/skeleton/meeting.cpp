@@ -87,12 +87,11 @@ cordma::task<std::vector<std::byte>> what_peer_wrote(const session& s, std::stri
   }
 }
 
-// Both sides run through the same steps, so none needs to be the first.
-cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::size_t connection) {
+// Both sides run through the same steps, so none needs to be the first. Memory is written first: when the
+// descriptor is there, all is there.
+cordma::task<Endpoint> through_files(session& s, endpoint_options terms, std::string mine,
+                                     std::string theirs) {
   Endpoint peer = s.worker.prepare(terms).value();
-  const std::string mine = file_of(s, s.about.name, connection);
-  const std::string theirs = file_of(s, s.about.other, connection);
-  // Memory first: when the descriptor is there, all is there.
   if (!s.lent.empty()) cordma::write_exchanged(mine + ".memory", s.lent).value();
   cordma::write_exchanged(mine, peer.descriptor().value()).value();
   const std::vector<std::byte> descriptor = co_await what_peer_wrote(s, theirs);
@@ -101,8 +100,23 @@ cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::si
   }
   peer.connect(descriptor).value();
   while (peer.state() == endpoint_state::connecting) co_await peer.state_changed();
-  if (peer.state() != endpoint_state::connected) cordma::throw_error(*peer.first_cause());
-  co_return peer;
+  if (peer.state() == endpoint_state::connected) co_return peer;
+  std::fprintf(stderr, "%s led to nobody; left by a pair that was killed? Start both again\n",
+               theirs.c_str());
+  cordma::throw_error(*peer.first_cause());
+}
+
+// What nobody will take any more is not left to the next pair.
+cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::size_t connection) {
+  const std::string mine = file_of(s, s.about.name, connection);
+  const std::string theirs = file_of(s, s.about.other, connection);
+  try {
+    co_return co_await through_files(s, terms, mine, theirs);
+  } catch (...) {
+    std::filesystem::remove(mine);
+    std::filesystem::remove(mine + ".memory");
+    throw;
+  }
 }
 
 cordma::task<std::vector<Endpoint>> by_descriptors(session& s, endpoint_options terms) {
