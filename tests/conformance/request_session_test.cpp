@@ -108,19 +108,23 @@ void kill(std::unique_ptr<server>& s) {
   s.reset();
 }
 
-struct client {
-  explicit client(stage& s) : messages(s.client()), requests(messages) {}
-  Messages messages;
-  Requests requests;
-  std::optional<RequestSession> session;
-};
-
 session_options quick() {
   session_options o;
   o.first_pause = std::chrono::milliseconds(1);
   o.longest_pause = std::chrono::milliseconds(20);
   return o;
 }
+
+struct client {
+  explicit client(stage& s) : worker(&s.client()), messages(*worker), requests(messages) {}
+  RequestSession& open(std::vector<std::string> addresses, const session_options& o = quick()) {
+    return session.emplace(*worker, messages, requests, std::move(addresses), o);
+  }
+  Worker* worker;
+  Messages messages;
+  Requests requests;
+  std::optional<RequestSession> session;
+};
 
 // What a call throws.
 task<errc> code_of(task<Response> call) {
@@ -146,9 +150,7 @@ TEST_CASE("O5: a session connects when it is asked, once, and again after it was
   on.play(
       [](stage& s, client* from) -> task<> {
         std::unique_ptr<server> there = start(s);
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{there->address()}, quick());
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({there->address()});
         CHECK(session.endpoint() == nullptr);
         const MemoryRegion memory = client_memory(s, 50'000);
         const MemoryRegion into = client_memory(s, 50'000);
@@ -192,9 +194,7 @@ TEST_CASE(
         session_options o = quick();
         o.first_pause = o.longest_pause = std::chrono::hours(1);
         o.close_timeout = std::chrono::milliseconds(50);
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{there->address()}, o);
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({there->address()}, o);
         const MemoryRegion memory = client_memory(s, 300'000);
         errc kept = errc::unknown;
         task_context& me = co_await this_task();
@@ -239,9 +239,7 @@ TEST_CASE("O5: who gives up waiting for close() cuts nothing off, and the next o
   on.play(
       [](stage& s, client* from) -> task<> {
         std::unique_ptr<server> there = start(s);
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{there->address()}, quick());
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({there->address()});
         const MemoryRegion memory = client_memory(s, 300'000);
         const MemoryRegion room = server_memory(s, 300'000);
         for (std::uint64_t tag = 1; tag <= 2; ++tag) {
@@ -298,9 +296,7 @@ TEST_CASE(
   on.play(
       [](stage& s, client* from) -> task<> {
         std::unique_ptr<server> there = start(s);
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{there->address()}, quick());
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({there->address()});
         int calls = 0;
         for (int awaits = 240; awaits < 262; ++awaits) {
           for (const int before : {0, 1}) {
@@ -334,9 +330,7 @@ TEST_CASE("O5: where a redirect leads to is used on when the connection that it 
         std::unique_ptr<server> one = start(s);
         std::unique_ptr<server> two = start(s);
         one->moves_to = two->address();
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{one->address()}, quick());
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({one->address()});
         errc kept = errc::unknown;
         task_context& me = co_await this_task();
         scope beside(me);
@@ -376,9 +370,7 @@ TEST_CASE(
           std::unique_ptr<server> there = start(s);
           session_options o = quick();
           o.most_failures = 1;
-          from->session.emplace(s.client(), from->messages, from->requests,
-                                std::vector{there->address()}, o);
-          RequestSession& session = *from->session;
+          RequestSession& session = from->open({there->address()}, o);
           session_call_options again;
           again.idempotent = true;
           errc kept = errc::unknown;
@@ -412,9 +404,7 @@ TEST_CASE("O5: a call that ends each connection it comes over is not asked for e
         std::unique_ptr<server> there = start(s);
         session_options o = quick();
         o.most_failures = 3;
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{there->address()}, o);
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({there->address()}, o);
         session_call_options again;
         again.idempotent = true;
         errc end = errc::unknown;
@@ -521,9 +511,7 @@ TEST_CASE("O5: a redirect is followed, at accept and as an answer; in a circle i
         std::unique_ptr<server> second = start(s);
         door->redirects_to = first->address();
         first->moves_to = second->address();
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{door->address()}, quick());
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({door->address()});
         const MemoryRegion memory = client_memory(s, 100);
         co_await session.call(echo_method, memory.all(), memory.all());
         CHECK(first->handled == 1);
@@ -570,9 +558,7 @@ TEST_CASE("O5: a server that is killed and comes back: pending calls fail, or ar
       [](stage& s, client* from) -> task<> {
         std::unique_ptr<server> there = start(s);
         const std::uint16_t port = there->listener.bound().port;
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{there->address()}, quick());
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({there->address()});
         const MemoryRegion memory = client_memory(s, 50'000);
         const MemoryRegion once = client_memory(s, 50'000);
         const MemoryRegion again = client_memory(s, 50'000);
@@ -617,9 +603,7 @@ TEST_CASE("O5: where one address does not answer the next one is tried, and none
         const std::string nobody = gone->address();
         gone.reset();
         std::unique_ptr<server> there = start(s);
-        from->session.emplace(s.client(), from->messages, from->requests,
-                              std::vector{nobody, there->address()}, quick());
-        RequestSession& session = *from->session;
+        RequestSession& session = from->open({nobody, there->address()});
         const MemoryRegion memory = client_memory(s, 100);
         co_await session.call(echo_method, memory.all(), memory.all());
         CHECK(session.counters().failures == 1);
@@ -637,10 +621,8 @@ TEST_CASE("O5: where one address does not answer the next one is tried, and none
         CHECK(session.counters().failures >= 8);
         session_options slow = quick();
         slow.first_pause = slow.longest_pause = std::chrono::seconds(1000);
-        from->session.emplace(s.client(), from->messages, from->requests, std::vector{nobody},
-                              slow);
-        const errc late =
-            co_await code_of(from->session->call(echo_method, Slice(), Slice(), soon));
+        RequestSession& hesitant = from->open({nobody}, slow);
+        const errc late = co_await code_of(hesitant.call(echo_method, Slice(), Slice(), soon));
         CHECK(late == errc::timed_out);
         from->session.reset();
       },
