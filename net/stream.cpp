@@ -103,12 +103,20 @@ stream_write_operation Stream::write_some(std::span<const std::byte> bytes) noex
   return stream_write_operation(*core_, bytes);
 }
 
+namespace {
+
+void require_alive(const std::weak_ptr<const char>& life) {
+  if (life.expired()) throw_error({errc::shutdown, "the Stream is gone"});
+}
+
+}  // namespace
+
 // The Stream may be moved, or destroyed, while these run.
 task<void> Stream::read(std::span<std::byte> into) {
   detail::stream_core& core = *core_;
   const std::weak_ptr<const char> life = core.life;
   while (!into.empty()) {
-    if (life.expired()) throw_error({errc::shutdown, "the Stream is gone"});
+    require_alive(life);
     const std::size_t n = co_await stream_read_operation(core, into);
     if (n == 0) throw_error({errc::truncated, "the stream ended before all of it was read"});
     into = into.subspan(n);
@@ -119,7 +127,7 @@ task<void> Stream::write(std::span<const std::byte> bytes) {
   detail::stream_core& core = *core_;
   const std::weak_ptr<const char> life = core.life;
   while (!bytes.empty()) {
-    if (life.expired()) throw_error({errc::shutdown, "the Stream is gone"});
+    require_alive(life);
     const std::size_t n = co_await stream_write_operation(core, bytes);
     bytes = bytes.subspan(n);
   }
@@ -144,7 +152,7 @@ send_operation Stream::write_at(std::uint32_t number, std::uint64_t offset,
                                 const Slice& bytes) noexcept {
   const result<RemoteSlice> to = core_->mapped(number, offset, bytes.size());
   if (to) return core_->endpoint.write(*to, bytes);
-  send_operation refused = core_->endpoint.flush();
+  send_operation refused(core_->endpoint.core(), transport::opcode::write);
   refused.refuse(to.why());
   return refused;
 }
@@ -157,27 +165,24 @@ result<void> Stream::shutdown_send() noexcept {
 task<void> Stream::close() {
   detail::stream_core& core = *core_;
   const std::weak_ptr<const char> life = core.life;
-  const auto still_here = [&life] {
-    if (life.expired()) throw_error({errc::shutdown, "the Stream is gone"});
-  };
   const result<void> said = shutdown_send();
   while (said && !core.ended && !core.drained()) {
     core.changed.reset();
     co_await core.changed.wait();
-    still_here();
+    require_alive(life);
   }
   // On its way is not there: on shm a request is done when it lies in the ring.
   send_operation arriving = core.endpoint.flush();
   const result<void> arrived = co_await arriving.result();
-  still_here();
+  require_alive(life);
   core.all_seen = core.all_seen || arrived.ok();
   co_await core.endpoint.close();
-  still_here();
+  require_alive(life);
   // The peer's last words may still be on their way here, its end among them.
   while (said && !core.ended) {
     core.changed.reset();
     co_await core.changed.wait();
-    still_here();
+    require_alive(life);
   }
   if (std::optional<failure> why = core.loss()) throw_error(std::move(*why));
 }

@@ -40,6 +40,7 @@ message_core::message_core(Worker& worker, const message_options& o)
   }
   require_within("message_options::credits", o.credits, 1, protocol::most_credits);
   require_within("message_options::rails", o.rails, 0, protocol::most_rails);
+  require_positive("message_options::hello_timeout", o.hello_timeout);
 }
 
 message_core::~message_core() {

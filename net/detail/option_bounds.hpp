@@ -1,6 +1,7 @@
 // What every object says whose options are outside their bounds.
 #pragma once
 
+#include <cordma/runtime/clock.hpp>
 #include <cordma/runtime/result.hpp>
 
 #include <cstdint>
@@ -15,6 +16,11 @@ inline void require_within(const char* option, std::uint32_t value, std::uint32_
   throw_error({errc::invalid_value, std::string(option) + " is " + std::to_string(value) +
                                         ": it can be " + std::to_string(least) + " to " +
                                         std::to_string(most)});
+}
+
+inline void require_positive(const char* option, duration value) {
+  if (value > duration::zero()) return;
+  throw_error({errc::invalid_value, std::string(option) + " is not above 0"});
 }
 
 }  // namespace cordma::detail

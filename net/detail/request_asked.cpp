@@ -282,7 +282,12 @@ request_call::~request_call() {
 }
 
 const char* request_call::op_name() const noexcept {
-  return how_ == manner::call ? "call" : "notify";
+  switch (how_) {
+    case manner::call: return "call";
+    case manner::notify: return "notify";
+    case manner::notify_acked: return "notify_acked";
+  }
+  return "";
 }
 
 void request_call::fail(failure why) noexcept {

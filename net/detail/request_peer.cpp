@@ -85,6 +85,7 @@ request_core::request_core(Messages& of, const request_options& o)
   }
   require_within("request_options::window", o.window, 1, credits - 1);
   require_within("request_options::most_calls", o.most_calls, 1, most_pending);
+  require_positive("request_options::hello_timeout", o.hello_timeout);
   if (o.most_bytes == 0) {
     throw_error({errc::invalid_value, "request_options::most_bytes is 0: it is at least 1"});
   }
@@ -108,14 +109,19 @@ request_core::~request_core() {
   }
   messages->requests = nullptr;
   messages->unwired.for_each([this](early_messages& e) { e.on_requests_gone(*this); });
+  // What is on its way goes while the memory it is from is there for sure: with the handlers theirs goes.
   for (const auto& a : all_asked) {
     a->reading.reset();
     a->answer.reset();
+    a->request.op.reset();
+    a->withdrawal.op.reset();
     if (a->op == nullptr) continue;
     if (!a->outcome) a->outcome = gone;
     a->tell();
   }
   for (const auto& h : all_held) {
+    h->writing.reset();
+    h->word.op.reset();
     if (h->answerer == nullptr) continue;
     h->outcome = gone;
     h->tell_answerer();

@@ -192,7 +192,8 @@ struct queue_pair_options {
   std::uint32_t read_depth = 16;      // reads and atomics in flight; more wait in the transport
   access remote_access = all_remote;  // what the peer may do with regions that allow it
   // A message that finds no receive is offered again every rnr_timer, rnr_retry times; 7 = for ever,
-  // as in verbs. Then the sender fails with rnr_retry_exc_err.
+  // as in verbs. Then the sender fails with rnr_retry_exc_err. On Soft-RoCE a message that waits so, with
+  // nothing behind it, is given up after about a peer_timeout all the same.
   std::uint8_t rnr_retry = 7;
   duration rnr_timer = std::chrono::milliseconds(1);
   // A peer that owes an answer and shows no sign of life for this long is dead. A process that is

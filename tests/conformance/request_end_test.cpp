@@ -21,6 +21,12 @@
 using namespace cordma;
 using namespace cordma::test;
 
+namespace {
+
+constexpr std::size_t long_bytes = 100'000;  // neither along with its header nor copied
+
+}  // namespace
+
 // ---- O4 ----
 
 TEST_CASE("O4: 13 calls, and then nothing: all of them resolve") {
@@ -171,6 +177,51 @@ TEST_CASE("O4: Requests go while a call and an answer are on their way that nobo
     const result<Response> end = co_await asked.result();
     CHECK((end || end.code() == errc::connection_reset || end.code() == errc::shutdown));
   });
+}
+
+namespace {
+
+// Answers from memory of its own, and asks back with such.
+task<> answer_from_own(stage* s, Request r) {
+  const MemoryRegion own = server_memory(*s, long_bytes);
+  co_await r.respond(own);
+}
+task<> ask_with_own(stage* s, Requests* back, Request r) {
+  const MemoryRegion own = server_memory(*s, long_bytes);
+  co_await back->call(*r.from(), 3, own, own);
+}
+
+}  // namespace
+
+TEST_CASE("O4: Requests go while handlers answer, and ask, from memory that goes with them") {
+  for (const transport::access rights : {transport::access::local_write, every_right}) {
+    for (const std::uint16_t method : {std::uint16_t{1}, std::uint16_t{2}}) {
+      CAPTURE(method);
+      stage on;
+      on.play(
+          [](stage& s, transport::access of_room, std::uint16_t asked_for) -> task<> {
+            Messages client(s.client(), roomy);
+            Messages server(s.server(), roomy);
+            Requests asks(client);
+            auto answers = std::make_unique<Requests>(server);
+            asks.serve(3, [](Request r) -> task<> { co_await r.until_unwanted(); });
+            answers->serve(1, [&s](Request r) { return answer_from_own(&s, std::move(r)); });
+            answers->serve(2, [&s, back = answers.get()](Request r) {
+              return ask_with_own(&s, back, std::move(r));
+            });
+            wire w = co_await connect_messages(s, client, server);
+            const MemoryRegion from = client_memory(s, 8);
+            const MemoryRegion room = client_memory(s, long_bytes, of_room);
+            call_operation asked = asks.call(w.client, asked_for, from, room).start();
+            while (answers->running() == 0) co_await moment(s);
+            answers.reset();
+            const result<Response> end = co_await asked.result();
+            CHECK((end || end.code() == errc::connection_reset));
+            CHECK(w.server.first_cause()->code() == errc::shutdown);
+          },
+          rights, method);
+    }
+  }
 }
 
 TEST_CASE("O4: a stop token withdraws a call") {
@@ -430,6 +481,7 @@ TEST_CASE("what cannot be is refused: options, ids that are the library's, secon
   CHECK(refusal({.window = 8}) == errc::invalid_value);
   CHECK(refusal({.window = 7, .most_calls = 0}) == errc::invalid_value);
   CHECK(refusal({.window = 7, .most_bytes = 0}) == errc::invalid_value);
+  CHECK(refusal({.window = 7, .hello_timeout = duration::zero()}) == errc::invalid_value);
   CHECK(refusal({.window = 7}) == errc::ok);
   const Requests first(m, {.window = 1});
   CHECK(refusal({.window = 1}) == errc::in_use);

@@ -585,6 +585,7 @@ TEST_CASE("what such an endpoint cannot do is refused, and says why") {
         CHECK(got_sixth.code() == errc::invalid_value);
         CHECK_THROWS_AS(Messages(s.client(), {.eager_bytes = 100}), error);
         CHECK_THROWS_AS(Messages(s.client(), {.credits = 0}), error);
+        CHECK_THROWS_AS(Messages(s.client(), {.hello_timeout = duration::zero()}), error);
         // One-sided operations go on beside the messages.
         co_await w.client.write(exported(elsewhere).all(), from.all().first(64));
         co_await w.client.flush();
