@@ -262,7 +262,8 @@ using request_handler = std::function<task<void>(Request)>;
 // Calls to the peers of some Messages, and handlers for theirs. Bound to the thread of their Worker.
 // Both sides of a connection have to have them. At most one per Messages, which outlive it. Destroying
 // it ends the connections that it was used on, with shutdown as the cause, and destroys its handlers
-// where they stand: the memory that those answer from outlives it. REQUIRES that none of them does it.
+// where they stand, and with them what they wait for, each by its own contract. REQUIRES that none of them
+// does it.
 class Requests {
  public:
   // Peers that have called before are greeted now. Throws cordma::error: invalid_value (options outside

@@ -8,6 +8,7 @@
 #include <cordma/net/detail/message_core.hpp>
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/transport/sim/sim.hpp>
+#include <cordma/runtime/event.hpp>
 #include <cordma/runtime/scope.hpp>
 #include <cordma/runtime/stop.hpp>
 
@@ -182,12 +183,14 @@ TEST_CASE("O4: Requests go while a call and an answer are on their way that nobo
 namespace {
 
 // Answers from memory of its own, and asks back with such.
-task<> answer_from_own(stage* s, Request r) {
+task<> answer_from_own(stage* s, event* begun, Request r) {
   const MemoryRegion own = server_memory(*s, long_bytes);
+  begun->set();
   co_await r.respond(own);
 }
-task<> ask_with_own(stage* s, Requests* back, Request r) {
+task<> ask_with_own(stage* s, event* begun, Requests* back, Request r) {
   const MemoryRegion own = server_memory(*s, long_bytes);
+  begun->set();
   co_await back->call(*r.from(), 3, own, own);
 }
 
@@ -205,15 +208,17 @@ TEST_CASE("O4: Requests go while handlers answer, and ask, from memory that goes
             Requests asks(client);
             auto answers = std::make_unique<Requests>(server);
             asks.serve(3, [](Request r) -> task<> { co_await r.until_unwanted(); });
-            answers->serve(1, [&s](Request r) { return answer_from_own(&s, std::move(r)); });
-            answers->serve(2, [&s, back = answers.get()](Request r) {
-              return ask_with_own(&s, back, std::move(r));
+            event begun;
+            answers->serve(
+                1, [&s, at = &begun](Request r) { return answer_from_own(&s, at, std::move(r)); });
+            answers->serve(2, [&s, at = &begun, back = answers.get()](Request r) {
+              return ask_with_own(&s, at, back, std::move(r));
             });
             wire w = co_await connect_messages(s, client, server);
             const MemoryRegion from = client_memory(s, 8);
             const MemoryRegion room = client_memory(s, long_bytes, of_room);
             call_operation asked = asks.call(w.client, asked_for, from, room).start();
-            while (answers->running() == 0) co_await moment(s);
+            co_await begun.wait();
             answers.reset();
             const result<Response> end = co_await asked.result();
             CHECK((end || end.code() == errc::connection_reset));
