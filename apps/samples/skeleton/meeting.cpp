@@ -98,12 +98,12 @@ cordma::task<Endpoint> through_files(session& s, endpoint_options terms, std::st
   if (std::filesystem::exists(theirs + ".memory")) {
     s.borrowed = co_await what_peer_wrote(s, theirs + ".memory");
   }
-  peer.connect(descriptor).value();
-  while (peer.state() == endpoint_state::connecting) co_await peer.state_changed();
+  const cordma::result<void> begun = peer.connect(descriptor);
+  while (begun && peer.state() == endpoint_state::connecting) co_await peer.state_changed();
   if (peer.state() == endpoint_state::connected) co_return peer;
   std::fprintf(stderr, "%s led to nobody; left by a pair that was killed? Start both again\n",
                theirs.c_str());
-  cordma::throw_error(*peer.first_cause());
+  cordma::throw_error(begun ? *peer.first_cause() : begun.why());
 }
 
 // What nobody will take any more is not left to the next pair.
