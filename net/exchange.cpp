@@ -80,19 +80,23 @@ result<void> write_exchanged(const std::string& path, std::span<const std::byte>
 }
 
 result<std::vector<std::byte>> read_exchanged(const std::string& path) {
-  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return failure::from_os(errno, "opening " + path);
+  struct stat there{};
+  if (::fstat(file.get(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return failure{errc::invalid_value, path + " is no regular file: nothing is exchanged by it"};
+  }
   std::vector<std::byte> bytes(max_exchanged + 1);
-  std::size_t there = 0;
-  while (there < bytes.size()) {
-    const ssize_t n = ::read(file.get(), bytes.data() + there, bytes.size() - there);
+  std::size_t had = 0;
+  while (had < bytes.size()) {
+    const ssize_t n = ::read(file.get(), bytes.data() + had, bytes.size() - had);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return failure::from_os(errno, "reading " + path);
     if (n == 0) break;
-    there += static_cast<std::size_t>(n);
+    had += static_cast<std::size_t>(n);
   }
-  if (there > max_exchanged) return too_long(path.c_str());
-  bytes.resize(there);
+  if (had > max_exchanged) return too_long(path.c_str());
+  bytes.resize(had);
   return bytes;
 }
 

@@ -19,8 +19,8 @@ inline constexpr std::size_t max_exchanged = 4096;
 // Errors: invalid_value (more than max_exchanged; something else than a file is there: a device, a link,
 // a folder), not_found (no such folder), not_permitted, and what else the system says.
 result<void> write_exchanged(const std::string& path, std::span<const std::byte> bytes);
-// Any thread. Errors: not_found (not written yet), invalid_value (more than max_exchanged), and what
-// else the system says. What the bytes mean is checked by who takes them.
+// Any thread. Errors: not_found (not written yet), invalid_value (more than max_exchanged, or no regular
+// file), and what else the system says. What the bytes mean is checked by who takes them.
 [[nodiscard]] result<std::vector<std::byte>> read_exchanged(const std::string& path);
 
 // Any thread. Both ends of a connected stream socket call it with their own bytes and get the other's;

@@ -24,6 +24,10 @@ ordered_json to_object(const transport::capabilities& c) {
           {"max_recv_depth", c.max_recv_depth},
           {"max_read_depth", c.max_read_depth},
           {"max_queue_pairs", c.max_queue_pairs},
+          {"shared_receive_queues", c.shared_receive_queues},
+          {"max_shared_depth", c.max_shared_depth},
+          {"max_connect_data", c.max_connect_data},
+          {"max_accept_data", c.max_accept_data},
           {"max_datagram", c.max_datagram},
           {"event_driven", c.event_driven},
           {"needs_target_progress", c.needs_target_progress},
@@ -70,7 +74,8 @@ std::string to_json(const facts& f) {
                                   {"help", e.help}});
   }
   j["warnings"] = f.warnings;
-  return j.dump(2) + "\n";
+  // What the environment holds need not be text.
+  return j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace info

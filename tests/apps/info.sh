@@ -44,6 +44,7 @@ mkfifo "$work/pipe"
 CORDMA_CONFIG=$work/pipe expect 1 'invalid_value: .*pipe: is no regular file' cordma-info
 CORDMA_CONFIG=/ expect 1 'invalid_value: /: is no regular file: name a file that holds' cordma-info
 unset CORDMA_CONFIG
+CORDMA_SHM_DIRECTORY="$work/"$'\xff' expect 0 '"value": ".*\\ufffd|"value": ".*�' cordma-info --json
 "$programs/cordma-info" --json | python3 -c '
 import json, sys
 facts = json.load(sys.stdin)

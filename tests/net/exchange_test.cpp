@@ -89,7 +89,7 @@ TEST_CASE("I3: what is too long, or cannot be written, leaves the file as it was
   CHECK(read_exchanged(in.file()).code() == errc::invalid_value);
 }
 
-TEST_CASE("I3: what is no regular file is not replaced [folder, fifo, link, device]") {
+TEST_CASE("I3: what is no regular file is not replaced, nor read [folder, fifo, link, device]") {
   const folder in;
   const bytes_of text(10, std::byte{1});
   const std::string fifo = in.path + "/fifo";
@@ -106,6 +106,7 @@ TEST_CASE("I3: what is no regular file is not replaced [folder, fifo, link, devi
     CHECK(written.why().message().find("no regular file") != std::string::npos);
     REQUIRE(::lstat(path.c_str(), &after) == 0);
     CHECK(after.st_ino == before.st_ino);
+    CHECK(read_exchanged(path).code() == errc::invalid_value);
   }
   CHECK(in.files() == 2);
 }

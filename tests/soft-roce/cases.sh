@@ -30,6 +30,7 @@ check() {  # check NAME SECONDS COMMAND...
   [ ! -e "$results/$name.out" ] || { duplicates+=("$name"); return 0; }
   echo "soft-roce case: $name" > /dev/kmsg
   contained "$limit" "$@" > "$results/$name.out" 2>&1 || code=$?
+  [ -z "$stopped" ] || : > "$results/$name.stopped"
   if [ "$code" -ne 0 ] && [ "$code" -ne 77 ]; then
     {
       echo "the kernel's log of this case:"
@@ -57,8 +58,12 @@ case ${1-} in
     [ "$code" -ne 77 ] || touch "$results/skipped"
     # Of these nobody hears otherwise: results are told where the whole run ended with 0.
     failed=''
-    [ "$code" -eq 0 ] || failed=$(grep -sLxE '0|77|124|125' "$results"/*.code)
-    [ -z "$failed" ] || printf 'cases.sh: ERROR: failed before that: %s\n' "$failed" >&2
+    if [ "$code" -ne 0 ]; then
+      for name in $(grep -sLxE '0|77' "$results"/*.code); do
+        [ -e "${name%.code}.stopped" ] || failed+=" $name"
+      done
+    fi
+    [ -z "$failed" ] || printf 'cases.sh: ERROR: failed before that:%s\n' "$failed" >&2
     exit "$code"
     ;;
   inside)
@@ -80,7 +85,9 @@ case ${1-} in
     code=125
     [ ! -e "$2/$3.code" ] || code=$(cat "$2/$3.code")
     # On a line of its own, wherever the case stopped.
-    case $code in 124 | 125) printf '\nsoft-roce: no verdict (%s): a time limit, or the machine\n' "$code" ;; esac
+    if [ ! -e "$2/$3.code" ] || [ -e "$2/$3.stopped" ]; then
+      printf '\nsoft-roce: no verdict (%s): a time limit, or the machine\n' "$code"
+    fi
     exit "$code"
     ;;
   --help | -h) usage ;;

@@ -23,7 +23,7 @@ under --share. To run many commands in one boot, give a script as COMMAND, or ca
                  connection poll, two leave none for the kernel's side, and a message takes 10 ms
   --memory MIB   memory of a machine, also for what COMMAND writes; default: 2048
   --hosts 2      two machines on one wire, each with its own command. Both stay up until both commands
-                 ended; A's exit code counts, and B's where A's is 0. Lines start with "a| " and "b| "
+                 ended; A's exit code counts, and B's where A's is 0, or 77 and B's is neither. Lines start with "a| " and "b| "
   --netem RULE   with --hosts 2: what the wire does to packets, both ways, as tc-netem(8) writes it:
                  --netem "loss 1% delay 1ms"
   --offline      nothing is installed or fetched; what is missing makes a skip
@@ -162,7 +162,7 @@ boot() {  # boot HOST MAC_END: starts the machine; its process goes to machine[H
     -serial "file:$control/kernel.log" \
     -virtfs local,path=/,mount_tag=hostroot,security_model=none,readonly=on,multidevs=remap \
     -virtfs "local,path=$control,mount_tag=control,security_model=none" \
-    -virtfs "local,path=$share,mount_tag=share,security_model=none" \
+    -virtfs "local,path=${share//,/,,},mount_tag=share,security_model=none" \
     -device virtio-serial-pci -chardev "file,id=out,path=$control/out" \
     -chardev "file,id=err,path=$control/err" \
     -device virtserialport,nr=1,chardev=out -device virtserialport,nr=2,chardev=err \
@@ -188,8 +188,9 @@ await() {  # await HOST
   wait "${machine[$host]}" || true
 }
 
-outcome() {  # outcome HOST: sets `code`, with a word on everything that is not 0
+outcome() {  # outcome HOST: sets `code`, with a word on everything that is not 0, and whether that is no verdict
   local host=$1 control=$run/control-$1 of=''
+  no_verdict=''
   [ "$hosts" = 1 ] || of=" of host $host"
   if [ -s "$control/exit" ]; then
     code=$(cat "$control/exit")
@@ -212,7 +213,7 @@ outcome() {  # outcome HOST: sets `code`, with a word on everything that is not 
   }
 }
 
-readers=() no_verdict=''
+readers=()
 declare -A machine
 write_job a "$([ "$hosts" = 1 ] && echo a || echo b)" 1 "$hosts" "${command_a[@]}"
 boot a 1
@@ -231,10 +232,14 @@ for fifo in "$run"/control-*/{out,err}; do : <> "$fifo"; done
 wait "${readers[@]}" || true
 
 outcome a
-result=$code
 if [ "$hosts" = 2 ]; then
+  result=$code none=$no_verdict
   outcome b
-  [ "$result" -ne 0 ] || result=$code
+  # What failed counts before what was skipped.
+  case $result,$code in
+    0,* | 77,[!0]*) ;;
+    *) code=$result no_verdict=$none ;;
+  esac
 fi
-[ -z "$no_verdict" ] || say "no verdict ($result): a time limit, or the machine"
-exit "$result"
+[ -z "$no_verdict" ] || say "no verdict ($code): a time limit, or the machine"
+exit "$code"

@@ -6,6 +6,10 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
 
 namespace sample {
 namespace {
@@ -87,36 +91,53 @@ cordma::task<std::vector<std::byte>> what_peer_wrote(const session& s, std::stri
   }
 }
 
-// Both sides run through the same steps, so none needs to be the first. Memory is written first: when the
-// descriptor is there, all is there.
-cordma::task<Endpoint> through_files(session& s, endpoint_options terms, std::string mine,
-                                     std::string theirs) {
+// What this side wrote for its peer. Where the two do not meet, it is not left to the next pair.
+class own_files {
+ public:
+  own_files() = default;
+  own_files(const own_files&) = delete;
+  own_files& operator=(const own_files&) = delete;
+  ~own_files() {
+    std::error_code ignored;
+    for (const std::string& file : written_) std::filesystem::remove(file, ignored);
+  }
+  void write(const std::string& file, std::span<const std::byte> bytes) {
+    cordma::write_exchanged(file, bytes).value();
+    written_.push_back(file);
+  }
+  void leave() noexcept { written_.clear(); }
+
+ private:
+  std::vector<std::string> written_;
+};
+
+// Both sides run through the same steps, so none needs to be the first.
+cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::size_t connection) {
   Endpoint peer = s.worker.prepare(terms).value();
-  if (!s.lent.empty()) cordma::write_exchanged(mine + ".memory", s.lent).value();
-  cordma::write_exchanged(mine, peer.descriptor().value()).value();
+  const std::string mine = file_of(s, s.about.name, connection);
+  const std::string theirs = file_of(s, s.about.other, connection);
+  own_files written;
+  // Memory first: when the descriptor is there, all is there.
+  if (!s.lent.empty()) written.write(mine + ".memory", s.lent);
+  written.write(mine, peer.descriptor().value());
   const std::vector<std::byte> descriptor = co_await what_peer_wrote(s, theirs);
   if (std::filesystem::exists(theirs + ".memory")) {
     s.borrowed = co_await what_peer_wrote(s, theirs + ".memory");
   }
   const cordma::result<void> begun = peer.connect(descriptor);
   while (begun && peer.state() == endpoint_state::connecting) co_await peer.state_changed();
-  if (peer.state() == endpoint_state::connected) co_return peer;
+  const bool connected = peer.state() == endpoint_state::connected;
+  const cordma::failure why = connected ? cordma::failure(cordma::errc::ok)
+                              : begun   ? *peer.first_cause()
+                                        : begun.why();
+  // Or it was connected, and the peer has done its part and closed.
+  if (connected || why.code() == cordma::errc::not_connected) {
+    written.leave();
+    co_return peer;
+  }
   std::fprintf(stderr, "%s led to nobody; left by a pair that was killed? Start both again\n",
                theirs.c_str());
-  cordma::throw_error(begun ? *peer.first_cause() : begun.why());
-}
-
-// What nobody will take any more is not left to the next pair.
-cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::size_t connection) {
-  const std::string mine = file_of(s, s.about.name, connection);
-  const std::string theirs = file_of(s, s.about.other, connection);
-  try {
-    co_return co_await through_files(s, terms, mine, theirs);
-  } catch (...) {
-    std::filesystem::remove(mine);
-    std::filesystem::remove(mine + ".memory");
-    throw;
-  }
+  cordma::throw_error(why);
 }
 
 cordma::task<std::vector<Endpoint>> by_descriptors(session& s, endpoint_options terms) {

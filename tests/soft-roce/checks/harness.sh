@@ -113,13 +113,14 @@ check bad 20 bash -c 'echo said; echo the kernel heard > /dev/kmsg; exit 3'
 check slow 2 sleep 100
 check leaves_a_process 20 bash -c 'sleep 654 & exit 0'
 check nothing_is_left 20 bash -c '! pgrep -f "[s]leep 654"'
+check says_125 20 bash -c 'exit 125'
 check unusable 20 bash -c 'echo because; exit 77'
 check fatal 20 bash -c 'echo c > /proc/sysrq-trigger'
 check after 20 true
 TEXT
   ends 125 cases.sh run "$work/cases" "$work/results" --offline
   says out '^bad: 3,'
-  says err 'ERROR: failed before that: .*/bad[.]code$'
+  says err 'ERROR: failed before that: .*/bad[.]code .*/says_125[.]code$'
   ends 0 cases.sh result "$work/results" good
   says out '^two  spaces$'
   ends 3 cases.sh result "$work/results" bad
@@ -129,6 +130,8 @@ TEXT
   says out 'sleep 100'
   says out '^soft-roce: no verdict [(]124[)]'
   ! grep 'the kernel heard' "$work/out" || fail "the log of another case"
+  ends 125 cases.sh result "$work/results" says_125
+  ! grep 'no verdict' "$work/out" || fail "a case's own 125 is its verdict"
   ends 0 cases.sh result "$work/results" nothing_is_left
   ends 77 cases.sh result "$work/results" unusable
   ends 125 cases.sh result "$work/results" fatal
@@ -140,6 +143,7 @@ two_hosts() {
   ends 5 run.sh --offline --hosts 2 --netem 'loss 2% delay 1ms' --timeout 180 \
     -- bash "$checks/two_hosts_a.sh" -- bash "$checks/two_hosts_b.sh"
   says out '^a[|] .*packets lost on the way from a: [1-9]'
+  says err 'the command of host a ended with 77'  # which counts less than what failed
   says err 'the command of host b ended with 5'
   grep '65536' "$work/out"
 }
