@@ -272,7 +272,7 @@ result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, acces
   }
   result<MemoryRegion> made = finish(std::move(region));
   if (!made && !touched_by_us) {  // the mappings say more than a device does
-    const result<void> usable = detail::check_mapping(memory, rights);
+    const result<void> usable = detail::check_mapping(memory, transport::normalized(rights));
     if (!usable) return usable.why();
   }
   return made;

@@ -59,7 +59,8 @@ class Context {
                                               access rights = access::local_write);
   // The user's memory, which must stay mapped, and as it is, until the last handle to the region is gone.
   // not_permitted where it is not mapped, not readable, or not writable though `rights` need it; a Context of verbs
-  // alone takes what its device takes, which may be memory that the processor cannot reach.
+  // alone takes what its device takes, which may be memory that the processor cannot reach. And not_permitted where an
+  // RDMA device is to reach a file that is mapped shared and read-only, which some kernels do not let it.
   [[nodiscard]] result<MemoryRegion> register_memory(std::span<std::byte> memory, access rights);
 
   // For programs that use libibverbs beside cordma: the protection domain in which this Context's memory

@@ -27,9 +27,9 @@ inline constexpr std::size_t service_count = 3;
 
 // What a connection's other end is. A plain one is a program on rdma_cm and libibverbs that knows nothing
 // of cordma, at either end of the connection. With it, beside what capabilities say:
-//  * Service rc only. The private data is all the program's own; what comes is as long as rdma_cm makes
-//    it, with zeros behind what was said. Keys of memory travel as the two programs agree: a RemoteSlice
-//    can be made of an address and a key.
+//  * Service rc only. The private data is all the program's own, as long as capabilities say, 8 bytes less
+//    than rdma_cm carries; what comes is as long as rdma_cm makes it, with zeros behind what was said.
+//    Keys of memory travel as the two programs agree: a RemoteSlice can be made of an address and a key.
 //  * The peer says no goodbye. That it closed and that it died are one: not_connected. What is posted
 //    here when it disconnects ends as flushed.
 //  * Of depths and MTU what rdma_cm tells holds; the pause before a message is offered again is what

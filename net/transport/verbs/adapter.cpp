@@ -46,10 +46,9 @@ result<void> verbs_adapter::prepare() {
                    "is it still here? see cordma-info --devices");
   }
   make_nonblocking(channel_->fd);
-  cm_.reset(rdma_create_event_channel());
-  if (cm_ == nullptr) {
-    return without(errno, "opening /dev/infiniband/rdma_cm", "is the module rdma_ucm loaded?");
-  }
+  result<owned_channel> cm = open_channel();
+  if (!cm) return cm.why();
+  cm_ = std::move(*cm);
   make_nonblocking(cm_->fd);
   const int device_fd = owner_->reads_async_events() ? owner_->context()->async_fd : -1;
   for (const auto& [fd, what] : {std::pair{channel_->fd, watch_channel},

@@ -144,6 +144,12 @@ socket_address to_address(const ibv_gid_entry& own) noexcept {
   return s;
 }
 
+result<owned_channel> open_channel() {
+  owned_channel made(rdma_create_event_channel());
+  if (made != nullptr) return made;
+  return cannot_open("rdma_cm (of the kernel module rdma_ucm)", "rdma_cm", errno);
+}
+
 result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& domain,
                                  const cm_token& token, rdma_port_space space,
                                  const socket_address& to, duration patience) {

@@ -20,6 +20,8 @@ struct cm_releaser {
 };
 using owned_id = std::unique_ptr<rdma_cm_id, cm_releaser>;
 using owned_channel = std::unique_ptr<rdma_event_channel, cm_releaser>;
+// Errors: not_permitted (/dev/infiniband/rdma_cm is closed to this user), no_memory, and what else the system says.
+[[nodiscard]] result<owned_channel> open_channel();
 
 // What an rdma_cm_id belongs to. Its context holds this as a number, never a pointer: an event for what
 // has gone is dropped.

@@ -157,6 +157,16 @@ int rank(const ibv_gid_entry& e, const gid_bytes* like) noexcept {
 
 }  // namespace
 
+failure cannot_open(const std::string& what, const std::string& file, int code) {
+  const std::string path = "/dev/infiniband/" + file;
+  if (::faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) != 0 && errno == EACCES) {
+    return failure{errc::not_permitted, what + " cannot be opened: " + path +
+                                            " is closed to this user: see its mode and group"}
+        .with_errno(EACCES);
+  }
+  return failure::from_os(reason_behind(code), what + " cannot be opened");
+}
+
 std::uint8_t active_mtu(const device& d) noexcept {
   ibv_port_attr now{};
   const bool known = ibv_query_port(d.context.get(), d.port, &now) == 0;
@@ -250,28 +260,13 @@ result<bool> fill_in(device& d, const filter& wanted, const verbs_options& optio
   return true;
 }
 
-// Where the system says of a device that it is not there, though it may just not be opened.
-int why_not_opened(const ibv_device& on, int code) {
-  const std::string file = std::string("/dev/infiniband/") + on.dev_name;
-  const bool forbidden =
-      ::faccessat(AT_FDCWD, file.c_str(), R_OK | W_OK, AT_EACCESS) != 0 && errno == EACCES;
-  return forbidden ? EACCES : reason_behind(code);
-}
-
 result<bool> try_device(device& d, ibv_device* on, const filter& wanted,
                         const verbs_options& options, std::string& tried) {
   if (!wanted.name.empty() && wanted.name != d.name) return false;
   d.context.reset(ibv_open_device(on));
   if (d.context == nullptr) {
-    const int code = why_not_opened(*on, errno);
-    if (code == EACCES) {
-      return failure{errc::not_permitted, d.name + " cannot be opened: /dev/infiniband/" +
-                                              on->dev_name +
-                                              " is closed to this user: see its mode and group"}
-          .with_errno(code);
-    }
-    const failure why = failure::from_os(code, d.name + " cannot be opened");
-    if (why.code() == errc::no_memory) return why;
+    const failure why = cannot_open(d.name, on->dev_name, errno);
+    if (why.code() == errc::no_memory || why.code() == errc::not_permitted) return why;
     tried += "; " + why.message();
     return false;
   }

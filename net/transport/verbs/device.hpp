@@ -71,6 +71,10 @@ struct device {
   }
 };
 
+// Of a file under /dev/infiniband, of which the libraries say that nothing is there where it is just closed to this user:
+// that is not_permitted. Else what `code` says, or no_memory.
+[[nodiscard]] failure cannot_open(const std::string& what, const std::string& file, int code);
+
 // As it is now, which a change of the network interface's moves; as an ibv_mtu.
 [[nodiscard]] std::uint8_t active_mtu(const device& d) noexcept;
 // Empty, and errno, where the device does not tell.

@@ -41,6 +41,16 @@ failure cannot_register(int code, std::size_t bytes) {
                        "CORDMA_TRANSPORT=shm,tcp"}
         .with_errno(code);
   }
+  if (code == EFAULT) {
+    return failure{
+        errc::not_permitted,
+        what +
+            ": the kernel cannot keep them where they are. They are not mapped as these rights "
+            "need, or "
+            "of a file that is mapped shared and read-only: copy them, or leave verbs out with "
+            "CORDMA_TRANSPORT=shm,tcp"}
+        .with_errno(code);
+  }
   return failure::from_os(code, what);
 }
 
@@ -216,6 +226,9 @@ result<std::vector<std::shared_ptr<domain>>> make_verbs_with_rails(const verbs_o
   }
   result<std::vector<verbs::device>> found = verbs::open_devices(options);
   if (!found) return found.why();
+  // No Worker could open it without.
+  const result<verbs::owned_channel> cm = verbs::open_channel();
+  if (!cm) return cm.why();
   std::vector<std::shared_ptr<domain>> all;
   for (verbs::device& d : *found) {
     result<std::shared_ptr<domain>> made = make_domain(std::move(d), options);

@@ -1,5 +1,5 @@
-// The RDMA devices of this machine for people: every line of `ibv_devinfo -v`, in its words and order, and
-// last what each has beyond that.
+// The RDMA devices of this machine for people: of each what `ibv_devinfo -v` prints, to the letter, and last what
+// there is to say beyond that.
 #include <cordma/net/transport/verbs/device.hpp>
 #include <cordma/net/transport/verbs/extras.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
@@ -31,8 +31,23 @@ const char* fork_rule() noexcept {
   return "?";
 }
 
-void add_extras(report_lines& out, ibv_context* context) {
+void add_partitions(report_lines& out, ibv_context* context, unsigned ports) {
+  for (unsigned number = 1; number <= ports; ++number) {
+    const auto port = static_cast<std::uint8_t>(number);
+    ibv_port_attr a{};
+    if (ibv_query_port(context, port, &a) != 0) continue;
+    for (int i = 0; i < a.pkey_tbl_len; ++i) {
+      __be16 key = 0;
+      if (ibv_query_pkey(context, port, i, &key) != 0 || key == 0) continue;
+      const std::string name = "P_Key " + std::to_string(i) + " of port " + std::to_string(number);
+      out.field(2, name.c_str(), verbs::pkey_text(be16toh(key)));
+    }
+  }
+}
+
+void add_extras(report_lines& out, ibv_context* context, unsigned ports) {
   out.line(1, "cordma:");
+  add_partitions(out, context, ports);
   for (const verbs::extra& e : verbs::ask_extras(context)) {
     out.field(2, e.name, !e.on_device ? "no" : e.offered ? "yes" : "on the device, not offered");
   }
@@ -45,17 +60,6 @@ std::string board_of(const ibv_device& device) {
   std::string name;
   std::getline(file, name);
   return name;
-}
-
-std::vector<port_facts::partition> ask_partitions(ibv_context* context, std::uint8_t port,
-                                                  int table) {
-  std::vector<port_facts::partition> found;
-  for (int i = 0; i < table; ++i) {
-    __be16 key = 0;
-    if (ibv_query_pkey(context, port, i, &key) != 0 || key == 0) continue;
-    found.push_back({i, be16toh(key)});
-  }
-  return found;
 }
 
 // Of all ports, whose tables have so many places. Where the room is too small the call gives none at all.
@@ -78,7 +82,6 @@ void add_ports(report_lines& out, ibv_context* context, unsigned count) {
       out.line(2, "port:\t%u cannot be asked: %s", number, std::strerror(error));
       continue;
     }
-    p.partitions = ask_partitions(context, port, p.attributes.pkey_tbl_len);
     places += static_cast<std::size_t>(std::max(p.attributes.gid_tbl_len, 0));
     ports.push_back(std::move(p));
   }
@@ -93,11 +96,16 @@ void add_ports(report_lines& out, ibv_context* context, unsigned count) {
 void add_device(report_lines& out, ibv_device* device) {
   const owned<ibv_context> context(ibv_open_device(device));
   device_facts d;
-  int error = errno;
-  if (context != nullptr) error = ibv_query_device_ex(context.get(), nullptr, &d.attributes);
-  if (context == nullptr || error != 0) {
+  std::string why;
+  if (context == nullptr) {
+    why = verbs::cannot_open("it", device->dev_name, errno).message();
+  } else if (const int error = ibv_query_device_ex(context.get(), nullptr, &d.attributes);
+             error != 0) {
+    why = std::string("it cannot be asked: ") + std::strerror(error);
+  }
+  if (!why.empty()) {
     out.line(0, "hca_id:\t%s", ibv_get_device_name(device));
-    out.line(1, "cannot be opened: %s", std::strerror(error));
+    out.line(1, "%s", why.c_str());
     return;
   }
   d.name = ibv_get_device_name(device);
@@ -106,7 +114,7 @@ void add_device(report_lines& out, ibv_device* device) {
   d.completion_vectors = context->num_comp_vectors;
   out.append(report_of(d));
   add_ports(out, context.get(), d.attributes.orig_attr.phys_port_cnt);
-  add_extras(out, context.get());
+  add_extras(out, context.get(), d.attributes.orig_attr.phys_port_cnt);
 }
 
 }  // namespace

@@ -19,15 +19,9 @@ struct device_facts {
 };
 
 struct port_facts {
-  struct partition {
-    int index = 0;
-    std::uint16_t key = 0;
-  };
-
   unsigned number = 1;
   ibv_transport_type transport = IBV_TRANSPORT_IB;  // the device's
   ibv_port_attr attributes{};
-  std::vector<partition> partitions;
   std::vector<ibv_gid_entry> gids;  // of this port
 };
 

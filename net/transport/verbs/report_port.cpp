@@ -1,4 +1,4 @@
-// A port: its link, its partitions and its addresses.
+// A port: its link and its addresses.
 #include <cordma/net/transport/verbs/report.hpp>
 #include <cordma/net/transport/verbs/report_lines.hpp>
 
@@ -95,12 +95,10 @@ std::string report_of(const port_facts& p) {
   out.field(3, "port_lmc", hex(a.lmc, 2));
   out.field(3, "link_layer", link_layer(a.link_layer));
   add_link(out, a, p.transport);
-  for (const port_facts::partition& one : p.partitions) {
-    out.line(3, "PKey[%3d]:\t\t%s", one.index, hex(one.key, 4).c_str());
-  }
   for (const ibv_gid_entry& e : p.gids) {
     out.line(3, "GID[%3u]:\t\t%s", e.gid_index, gid_text(e, a.link_layer).c_str());
   }
+  out.line(0, "%s", "");
   return out.take();
 }
 
