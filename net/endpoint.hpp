@@ -198,7 +198,7 @@ class Endpoint : public user_data_holder {
 
   // For endpoints of Worker::prepare(): each side gives its descriptor to the other, by any means, and
   // connects with what it got; then state_changed() resolves with connected, or with closed, and
-  // first_cause() says why. Whoever has a descriptor can connect: carry it safely. Errors: bad_state
+  // first_cause() says why: not_connected where the two met and the peer has closed in the meantime. Whoever has a descriptor can connect: carry it safely. Errors: bad_state
   // (connected before, or not from prepare()), connection_aborted (damaged, cut off, or of another
   // kind), invalid_value (its own), unsupported_version, unreachable, no_lock, not_supported.
   [[nodiscard]] result<std::vector<std::byte>> descriptor() const;

@@ -13,12 +13,14 @@ namespace cordma {
 class EndpointPool::asking {
  public:
   asking(EndpointPool& pool, std::shared_ptr<line>& l) noexcept : pool_(pool), line_(l) {
-    ++line_->askers;
+    if (line_->askers++ != 0 || !line_->waits) return;
+    ++pool_.waiting_;
+    pool_.make_room();
   }
   asking(const asking&) = delete;
   asking& operator=(const asking&) = delete;
   ~asking() {
-    --line_->askers;
+    if (--line_->askers == 0 && line_->waits) --pool_.waiting_;
     pool_.returned(line_);
   }
 
@@ -107,10 +109,12 @@ std::optional<EndpointPool::Loan> EndpointPool::try_borrow(std::string_view to) 
 }
 
 task<void> EndpointPool::connect(std::shared_ptr<line> l) {
-  ++waiting_;
+  l->waits = true;
+  if (l->askers != 0) ++waiting_;
   make_room();
   const result<void> mine = co_await places_.acquire().result();
-  --waiting_;
+  l->waits = false;
+  if (l->askers != 0) --waiting_;
   if (!mine) {
     l->why = mine.why();
     forget(*l);

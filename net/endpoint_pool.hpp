@@ -97,6 +97,7 @@ class EndpointPool {
     std::uint32_t askers = 0;
     std::uint32_t loans = 0;
     bool is_made = false;  // just now
+    bool waits = false;    // for a place, and counts in waiting_ while somebody asks for it
   };
   struct text_hash {
     using is_transparent = void;

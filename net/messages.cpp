@@ -82,6 +82,15 @@ message_send::~message_send() {
   if (offer_ != nowhere) leave(*peer.offers[offer_]);
 }
 
+bool message_send::reads_memory() const noexcept {
+  const bool is_copied = left_ && !announced_ && is_short();
+  return total_ != 0 && !is_copied;
+}
+
+bool message_send::is_short() const noexcept {
+  return protocol::head_bytes + header_.size() + total_ <= frame_entry::bytes;
+}
+
 void message_send::set_header(std::span<const std::byte> header) noexcept {
   header_ = header;
   if (header.size() > most_am_header) {

@@ -71,6 +71,8 @@ class message_send : public operation_base {
   void refuse(failure why) noexcept { failure_ = std::move(why); }
   // It was handed to the transport: however it ends, the peer may have it.
   [[nodiscard]] bool left() const noexcept { return left_; }
+  // Whether its bytes may still be read where they are; those of a short one lie behind its head.
+  [[nodiscard]] bool reads_memory() const noexcept;
 
  protected:
   friend struct early_messages;
@@ -80,6 +82,8 @@ class message_send : public operation_base {
   void leave_queue() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void set_header(std::span<const std::byte> header) noexcept;
+  // Copied behind its head, unless it is announced.
+  [[nodiscard]] bool is_short() const noexcept;
   void fail(failure why) noexcept;
   void succeed() noexcept { finish(); }
   [[nodiscard]] const char* op_name() const noexcept;

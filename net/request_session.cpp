@@ -55,6 +55,9 @@ RequestSession::RequestSession(Worker& worker, Messages& messages, Requests& req
   detail::require_within("session_options::most_failures", options.most_failures, 1, most_in_a_row);
   detail::require_within("session_options::most_redirects", options.most_redirects, 1,
                          most_in_a_row);
+  detail::require_positive("session_options::first_pause", options.first_pause);
+  detail::require_positive("session_options::longest_pause", options.longest_pause);
+  detail::require_positive("session_options::close_timeout", options.close_timeout);
 }
 
 RequestSession::~RequestSession() {
@@ -113,13 +116,19 @@ void RequestSession::leave_address() noexcept {
 void RequestSession::failed(const failure& why) {
   if (++failures_ < options_.most_failures) return;
   failures_ = 0;
+  give_up(why);
+}
+
+void RequestSession::give_up(const failure& why) {
+  ++given_up_;
+  why_given_up_ = why;
   throw_error(why);
 }
 
 void RequestSession::move_to(std::string_view address, const failure& why) {
   if (++redirects_ > options_.most_redirects) {
     redirects_ = 0;
-    throw_error(why);
+    give_up(why);
   }
   ++counters_.redirects;
   moved_to_ = address;
@@ -141,7 +150,12 @@ task<void> RequestSession::pause(std::uint32_t failures) {
 }
 
 task<RequestSession::use> RequestSession::connected(std::uint32_t again) {
+  const std::uint64_t before = given_up_;
   const mutex::guard alone = co_await connecting_.lock();
+  const bool is_there =
+      current_ != nullptr && current_->endpoint.state() == endpoint_state::connected;
+  // The attempts that it waited for were its own as well.
+  if (given_up_ != before && !is_there) throw_error(*why_given_up_);
   for (;;) {
     if (current_ != nullptr) {
       if (current_->endpoint.state() == endpoint_state::connected) co_return use(*this, *current_);
@@ -195,7 +209,8 @@ bool RequestSession::goes_on(link& over, const failure& why, std::string_view mo
     return true;
   }
   const errc code = why.code();
-  const bool unsent = code == errc::flushed || code == errc::not_connected;
+  const bool serves_none = code == errc::not_supported;  // there, and of no use
+  const bool unsent = code == errc::flushed || code == errc::not_connected || serves_none;
   if (!unsent && code != errc::connection_reset) {
     if (is_answer(code)) on_answer(over);
     return false;
@@ -203,6 +218,7 @@ bool RequestSession::goes_on(link& over, const failure& why, std::string_view mo
   if (!std::exchange(over.failed, true)) {
     ++counters_.failures;
     if (&over == current_) leave_address();
+    if (&over == current_ && serves_none) leave_current();
     if (!over.answered) failed(why);
   }
   if (!unsent && !idempotent) return false;
@@ -212,6 +228,9 @@ bool RequestSession::goes_on(link& over, const failure& why, std::string_view mo
 
 task<Response> RequestSession::ask(question what) {
   reactor& home = worker_->loop();
+  if (what.options.timeout < duration::zero()) {
+    throw_error({errc::timed_out, "its timeout is below zero"});
+  }
   const bool limited = what.options.timeout > duration::zero();
   const time_point until = limited ? after(home.now(), what.options.timeout) : never;
   std::uint32_t cut_off = 0;

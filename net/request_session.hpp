@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -40,7 +41,7 @@ struct session_options {
 static_assert(std::is_trivially_destructible_v<session_options>);
 
 struct session_call_options {
-  // Connecting included; zero: for ever.
+  // Connecting included; zero: for ever; below zero: it has passed.
   duration timeout = duration::zero();
   // To serve it twice is as good as once: it is asked again where its connection ends before its answer.
   bool idempotent = false;
@@ -56,7 +57,8 @@ struct session_counters {
 
 // Bound to the thread of its Worker, which outlives it as do Messages and Requests. It connects when it
 // is asked to call, to the first of its addresses that accepts, from the one on that was last in use;
-// one connection at a time. What memory is lent to the peer is told with each request, so a new
+// one connection at a time, and calls that wait for it share its failure. One that accepts and serves no requests
+// has failed, too. What memory is lent to the peer is told with each request, so a new
 // connection knows nothing of an older one's. An address that the peer redirects to is used until it
 // fails. Each call ends with what Requests::call() ends with, or with what kept it from connecting.
 // Asked again are calls that had not left when their connection ended, those that were redirected, and
@@ -114,6 +116,7 @@ class RequestSession {
   void on_answer(link& over) noexcept;
   // One more in a row; throws it where it is one too many.
   void failed(const failure& why);
+  [[noreturn]] void give_up(const failure& why);
   // The one in use has failed.
   void leave_address() noexcept;
   void move_to(std::string_view address, const failure& why);
@@ -131,6 +134,8 @@ class RequestSession {
   std::string moved_to_;  // empty: not redirected
   std::uint32_t failures_ = 0;
   std::uint32_t redirects_ = 0;
+  std::uint64_t given_up_ = 0;  // times
+  std::optional<failure> why_given_up_;
   std::vector<std::unique_ptr<link>> links_;
   link* current_ = nullptr;
   mutex connecting_;

@@ -49,7 +49,8 @@ struct request_options {
 static_assert(std::is_trivially_destructible_v<request_options>);
 
 struct call_options {
-  // By the clock of this reactor; at the peer the same time from arrival on. Zero: for ever.
+  // By the clock of this reactor; at the peer the same time from arrival on. Zero: for ever. Below zero: it has
+  // passed.
   duration timeout = duration::zero();
 };
 static_assert(std::is_trivially_destructible_v<call_options>);
@@ -158,7 +159,7 @@ class request_answer : public operation_base {
 //   truncated         the response is longer than the room; the peer was told
 //   not_found         the peer serves no such method
 //   rejected          its handler failed, or gave no answer; or redirected_to() says where to ask
-//   timed_out         the timeout passed
+//   timed_out         the timeout passed, or was below zero
 //   connection_reset  the connection ended after the request was on its way: it may have been served
 //   flushed           the connection ended before
 //   not_supported     plain messages; or the peer serves no requests at all (after hello_timeout)
@@ -166,9 +167,10 @@ class request_answer : public operation_base {
 //   again             try_call() alone: it would have had to wait its turn
 //   not_connected, shutdown, no_memory, no_lock   as everywhere
 // On cancellation: canceled where it waits its turn. Then the peer is told, and it ends with what that
-// says: canceled, or too late, the response. A timeout ends a call at once where the peer touches no
-// memory of it any more; where it may still read the request or write to the room, with its word, or the
-// connection (over shm, a peer that does not know of that end yet may still write). Destroyed in flight
+// says: canceled, or too late, the response. A timeout ends a call at once where nobody touches memory of it
+// any more. Where the peer may still read the request or write to the room, it ends with its word, or the
+// connection (over shm, a peer that does not know of that end yet may still write); where a request of more
+// than 512 bytes with its headers is being sent from where it is, once it has been taken. Destroyed in flight
 // it keeps the memory's regions until then. For a std::stop_token: with_stop().
 class [[nodiscard]] call_operation final
     : public operation<call_operation, Response, detail::request_call> {
@@ -282,7 +284,8 @@ class Requests {
   // memory grants access::remote_write: until the call is done nobody else may use it.
   call_operation call(Endpoint& to, std::uint16_t method, const Slice& request,
                       const Slice& room = Slice(), const call_options& options = {}) noexcept;
-  // call().or_again(): ends with `again` where that would wait its turn.
+  // call().or_again(): ends with `again` where that would wait its turn, or for a credit of the Messages: tagged
+  // messages that a peer has not asked for hold those of calls and answers up, too.
   call_operation try_call(Endpoint& to, std::uint16_t method, const Slice& request,
                           const Slice& room = Slice(), const call_options& options = {}) noexcept;
   // No answer is wanted; with _acked, word that the handler has ended.

@@ -77,6 +77,8 @@ class operation_base : public ready_item {
   }
 
   void do_not_wait() noexcept { waiting_ = waiting::refused; }
+  // For those that wait for more than they are queued for.
+  [[nodiscard]] bool would_not_wait() const noexcept { return waiting_ == waiting::refused; }
   // Whether it is to be withdrawn now: then that ends it with `again`.
   [[nodiscard]] bool turned_away() noexcept {
     if (waiting_ == waiting::allowed || phase_ != phase::queued) return false;

@@ -259,6 +259,9 @@ struct peer_core : list_node {
   // Carries out what waits, as far as there is room.
   void pump() noexcept;
   void on_connected() noexcept;
+  void on_closing() noexcept;
+  // Whether a message goes out at once.
+  [[nodiscard]] bool sends_now(bool is_long) const noexcept;
   // REQUIRES that `s` is from here.
   void on_frame(message_segment& s, std::uint32_t bytes) noexcept;
   // A request of its own came back.
@@ -315,7 +318,9 @@ struct peer_core : list_node {
         : timer([](timer& t) noexcept { static_cast<alarm&>(t).of.on_silent(); }), of(p) {}
     peer_core& of;
   };
-  alarm silence{*this};  // while messages wait for `theirs`
+  alarm silence{
+      *this};  // while messages wait for `theirs`, or the end for the hello to be received
+  bool was_silent = false;
   std::uint32_t rails_said = 0;
   std::uint64_t bytes_read = 0;  // of long messages, on the endpoint's own connection
 
@@ -335,7 +340,7 @@ struct peer_core : list_node {
   // What it said cannot be: the connection ends.
   [[nodiscard]] std::optional<failure> obstacle(const message_send& op) const;
   [[nodiscard]] bool is_long(const message_send& op) const noexcept;
-  [[nodiscard]] bool has_room(const message_send& op) const noexcept;
+  [[nodiscard]] bool has_room(bool is_long) const noexcept;
   [[nodiscard]] bool has_place() const noexcept { return free_sends != 0 && port->has_entry(); }
   void post(message_send& op) noexcept;
   void post_eager(message_send& op) noexcept;

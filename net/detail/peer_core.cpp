@@ -57,9 +57,7 @@ std::optional<failure> peer_core::obstacle(const message_send& op) const {
     if (std::optional<failure> ended = e.why_not(op.op_name())) return ended;
   }
   if (port == nullptr) return failure{errc::shutdown, "its Messages are gone"};
-  // What is short is copied behind its head.
-  const bool is_short = protocol::head_bytes + op.header_.size() + op.total_ <= frame_entry::bytes;
-  if (op.count_ + 1U > e.granted.max_segments && !is_short) {
+  if (op.count_ + 1U > e.granted.max_segments && !op.is_short()) {
     return failure::of(errc::invalid_value, {op.count_, " slices, and a head: granted are ",
                                              e.granted.max_segments, " in all"});
   }
@@ -76,14 +74,18 @@ bool peer_core::is_long(const message_send& op) const noexcept {
          protocol::head_bytes + op.header_.size() + op.total_ > theirs->eager_bytes;
 }
 
-bool peer_core::has_room(const message_send& op) const noexcept {
-  return theirs && credits->available() != 0 && (!is_long(op) || open_offers < theirs->offers) &&
+bool peer_core::has_room(bool is_long) const noexcept {
+  return theirs && credits->available() != 0 && (!is_long || open_offers < theirs->offers) &&
          has_place();
+}
+
+bool peer_core::sends_now(bool is_long) const noexcept {
+  return waiting.empty() && has_room(is_long);
 }
 
 void peer_core::send(message_send& op) noexcept {
   if (std::optional<failure> why = obstacle(op)) return op.fail(std::move(*why));
-  if (waiting.empty() && has_room(op)) [[likely]] {
+  if (waiting.empty() && theirs && has_room(is_long(op))) [[likely]] {
     post(op);
   } else {
     ++endpoint->counters.waited;
@@ -105,8 +107,23 @@ void peer_core::listen() noexcept {
   home.add(silence, after(home.now(), port->core->options.hello_timeout));
 }
 
+// The end waits for what was sent to be received, the hello too, which a peer without messages may never do.
+void peer_core::on_closing() noexcept {
+  if (theirs || silence.pending() || port == nullptr) return;
+  reactor& home = *port->core->home;
+  const duration patience = was_silent ? duration::zero() : port->core->options.hello_timeout;
+  home.add(silence, after(home.now(), patience));
+}
+
 // One that speaks later is still heard.
 void peer_core::on_silent() noexcept {
+  was_silent = true;
+  if (endpoint->state == endpoint_state::closing && idle()) {
+    const bool hello_alone = endpoint->send_credits == endpoint->granted.send_depth;
+    if (hello_alone) return fail({errc::not_connected, "closed by this side"});
+    was_silent = false;
+    return on_closing();
+  }
   while (message_send* const op =
              waiting.find([](const message_send& each) { return !each.own_; })) {
     op->unlink();
@@ -240,9 +257,12 @@ void peer_core::pump() noexcept {
   endpoint_core& e = *endpoint;
   const bool open = e.state == endpoint_state::connected || e.state == endpoint_state::closing;
   if (!open || e.pair == nullptr || port == nullptr || std::exchange(pumping, true)) return;
-  if (silence.pending() && nothing_waits()) stop_listening();
+  const bool closing = e.state == endpoint_state::closing;
+  if (silence.pending() && nothing_waits() && !closing) stop_listening();
   say_control();
-  while (!waiting.empty() && has_room(waiting.front())) post(waiting.pop_front());
+  while (!waiting.empty() && theirs && has_room(is_long(waiting.front()))) {
+    post(waiting.pop_front());
+  }
   sending.for_each([this](open_offer& o) { send_on(o); });
   fetches.for_each([this](fetch& f) { go_on(f); });
   say_control();

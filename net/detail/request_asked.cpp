@@ -19,6 +19,12 @@ std::uint64_t microseconds_until(time_point when, time_point now) noexcept {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(left, 1));
 }
 
+void keep(MemoryRegion& place, const Slice& s) noexcept {
+  if (s.region() == nullptr) return;
+  retain(*s.region());
+  place = MemoryRegion(s.region());
+}
+
 failure too_late() { return {errc::timed_out, "no answer within its timeout"}; }
 
 failure to_failure(const request_header& h, std::uint64_t room) {
@@ -110,7 +116,9 @@ void asked::on_sent() noexcept {
 
 // Where nothing of it is touched any more: the answer is dropped when it comes.
 void asked::end_late() noexcept {
-  if (op == nullptr || answered || writable || request.busy()) return;
+  if (op == nullptr || answered || writable) return;
+  if (request.busy() && request.op->reads_memory()) return;
+  if (request.busy()) keep(keeps_request, op->request_);
   room = {};
   request_call& ended = *std::exchange(op, nullptr);
   ended.asked_ = nullptr;
@@ -187,11 +195,6 @@ void asked::withdraw() noexcept {
 }
 
 void asked::leave() noexcept {
-  const auto keep = [](MemoryRegion& place, const Slice& s) {
-    if (s.region() == nullptr) return;
-    retain(*s.region());
-    place = MemoryRegion(s.region());
-  };
   if (request.busy()) keep(keeps_request, op->request_);
   if (writable || reading) {
     keep(keeps_room, room);
@@ -332,6 +335,7 @@ void request_call::do_start() noexcept {
     return fail({errc::no_lock, "Requests may only be used on the thread of their Worker"});
   }
   if (std::optional<failure> why = obstacle()) return fail(std::move(*why));
+  if (timeout_ < duration::zero()) return fail(too_late());
   if (timeout_ > duration::zero()) home()->add(alarm_, after(home()->now(), timeout_));
   if (endpoint_->early != nullptr) return endpoint_->early->start(*this);
   go();

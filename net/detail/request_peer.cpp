@@ -246,7 +246,8 @@ bool request_peer::has_place(const request_call& op) const noexcept {
 void request_peer::start(request_call& op) noexcept {
   say_what_is_due();
   if (below == nullptr) return op.fail({errc::connection_reset, "the connection has just ended"});
-  const bool at_once = waiting.empty() && has_place(op);
+  const bool at_once = waiting.empty() && has_place(op) &&
+                       !(op.would_not_wait() && !below->sends_now(is_announced(op)));
   if (at_once) {
     asked* const a = core->take_asked();
     if (a == nullptr) return op.fail(errc::no_memory);

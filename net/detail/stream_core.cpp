@@ -30,6 +30,12 @@ stream_core::stream_core(const Context& c, Endpoint connected, const stream_opti
       options(o),
       reader(std::max(o.window_bytes, 1U), std::max(o.notices, protocol::least_notices)) {
   require_within("stream_options::window_bytes", o.window_bytes, 1, most_window);
+  if (endpoint.state() != endpoint_state::connected) {
+    throw_error({errc::not_connected,
+                 "the Endpoint of a Stream is connected before: Worker::connect() makes one, or "
+                 "wait for its "
+                 "state_changed()"});
+  }
   require_within("stream_options::notices", o.notices, protocol::least_notices,
                  std::min(most_notices, endpoint.actual().recv_depth));
   ring = context.allocate(o.window_bytes, access::local_write | access::remote_write).value();

@@ -605,6 +605,7 @@ void endpoint_core::drop_pair() noexcept {
 void endpoint_core::begin_close() noexcept {
   if (!waiting_sends.empty() || pair == nullptr || (peer != nullptr && !peer->idle())) return;
   ring();
+  if (peer != nullptr) peer->on_closing();
   pair->disconnect();
 }
 

@@ -93,6 +93,17 @@ task<void> ask_by_chance(stage& on, EndpointPool& pool, crowd& all, std::size_t 
   }
 }
 
+// Whether that has not come soon.
+task<bool> gives_up(EndpointPool& from, std::string to) {
+  try {
+    const EndpointPool::Loan got =
+        co_await with_timeout(std::chrono::milliseconds(20), from.borrow(std::move(to)));
+  } catch (const error& e) {
+    co_return e.why().code() == errc::timed_out;
+  }
+  co_return false;
+}
+
 }  // namespace
 
 TEST_CASE("K11: 200 peers over 16 connections: all is answered, in order, by who was asked") {
@@ -174,16 +185,7 @@ TEST_CASE("K11: the least recently used goes, and the one on loan never") {
     CHECK_FALSE(pool.try_borrow(all.addresses[1]).has_value());
     EndpointPool::Loan zero = co_await pool.borrow(all.addresses[0]);
     // Both are on loan: who comes now waits, and gives up.
-    const auto late = [](EndpointPool& from, std::string to) -> task<bool> {
-      try {
-        const EndpointPool::Loan got =
-            co_await with_timeout(std::chrono::milliseconds(20), from.borrow(std::move(to)));
-      } catch (const error& e) {
-        co_return e.why().code() == errc::timed_out;
-      }
-      co_return false;
-    };
-    const bool gave_up = co_await late(pool, all.addresses[3]);
+    const bool gave_up = co_await gives_up(pool, all.addresses[3]);
     CHECK(gave_up);
     CHECK(two->state() == endpoint_state::connected);
     { const EndpointPool::Loan done = std::move(zero); }
@@ -191,6 +193,26 @@ TEST_CASE("K11: the least recently used goes, and the one on loan never") {
     CHECK(pool.counters().connects == 4);
     while (all.peers[3].accepted == 0) co_await moment(on);
     CHECK(all.peers[3].accepted == 1);
+  });
+}
+
+TEST_CASE("K11: nobody makes room for who has given up waiting for a place") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    crowd all(on, 3, true);
+    EndpointPool pool(on.client(), {.most = 2});
+    EndpointPool::Loan one = co_await pool.borrow(all.addresses[1]);
+    {
+      EndpointPool::Loan zero = co_await pool.borrow(all.addresses[0]);
+      const bool gave_up = co_await gives_up(pool, all.addresses[2]);
+      CHECK(gave_up);
+    }
+    for (int i = 0; i < 100; ++i) co_await moment(on);
+    CHECK(pool.counters().evictions == 0);
+    CHECK(pool.try_borrow(all.addresses[0]).has_value());
+    { EndpointPool::Loan two = co_await pool.borrow(all.addresses[2]); }
+    CHECK(pool.counters().evictions == 1);
+    CHECK(pool.counters().connects == 3);
   });
 }
 

@@ -1,11 +1,12 @@
 // Memory that the end of a connection gives back to its program is the program's: a peer that has not noticed yet
-// neither reads what lies there now, nor writes to it. The two are threads, and the peer's does not poll meanwhile.
+// neither reads what lies there now, nor writes to it; and what a deadline gives back it gives back in time. The two
+// are threads, and the peer's does not poll meanwhile.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
-#include <cordma/net/messages.hpp>
+#include <cordma/net/requests.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -120,6 +121,41 @@ task<> write_too_late(affair* a, member* m) {
   a->reach(step::tried);
 }
 
+// ---- calls to a peer that stands still ----
+
+task<> hold(affair* a, Request r) {
+  if (a->at.load() < static_cast<int>(step::known)) a->reach(step::known);
+  a->wait_for(step::ended);
+  co_await r.respond();
+}
+
+task<> stand_still(affair* a, member* m) {
+  Requests answers(m->messages);
+  answers.serve(1, [a](Request r) { return hold(a, std::move(r)); });
+  co_await accept(a, m);
+  while (a->at.load() < static_cast<int>(step::tried)) co_await yield();
+}
+
+task<> ask_in_vain(affair* a, member* m) {
+  Requests asks(m->messages);
+  co_await join(a, m);
+  const MemoryRegion own = m->h.context.allocate(8, access::local_write).value();
+  call_operation holds = asks.call(m->e, 1, Slice()).start();
+  while (a->at.load() < static_cast<int>(step::known)) co_await yield();
+  const call_options soon{.timeout = std::chrono::milliseconds(50)};
+  for (const Slice& request : {Slice(), own.all()}) {
+    for (const Slice& room : {Slice(), own.all()}) {
+      const result<Response> late = co_await asks.call(m->e, 1, request, room, soon).result();
+      CHECK(late.code() == errc::timed_out);
+    }
+  }
+  CHECK(m->e.state() == endpoint_state::connected);
+  a->reach(step::ended);
+  co_await holds;
+  co_await asks.call(m->e, 1, own, own);
+  a->reach(step::tried);
+}
+
 using part = task<> (*)(affair*, member*);
 
 void on_two_threads(part peer, part owner) {
@@ -134,6 +170,12 @@ void on_two_threads(part peer, part owner) {
 }
 
 }  // namespace
+
+TEST_CASE("O4: a deadline ends a call of which nothing is touched, though its peer stands still" *
+          not_on(transport::kind::sim,
+                 "a simulated network lives on one reactor, and so in one thread")) {
+  on_two_threads(stand_still, ask_in_vain);
+}
 
 TEST_CASE("K10: what was announced by who has ended meanwhile is not read any more" *
           not_on(transport::kind::sim,

@@ -153,3 +153,28 @@ TEST_CASE("a call that the bounds keep back is not made, where it may not wait")
       },
       &p);
 }
+
+TEST_CASE("a call that has no credit is not made, where it may not wait") {
+  stage on;
+  service p(on, {.eager_bytes = 16'384, .credits = 8}, {.window = 4}, {.window = 4});
+  serve(p, 8);
+  on.play(
+      [](stage& s, service* at) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 8);
+        const MemoryRegion into = server_memory(s, 8);
+        co_await at->asks.call(w->client, echo_method, from, from);
+        Endpoint* const to = &w->client;
+        const int tagged = co_await send_until_full(&s, to, from.all(), send_tagged);
+        const result<Response> none =
+            co_await at->asks.try_call(w->client, keep_method, from).result();
+        CHECK(none.code() == errc::again);
+        for (int i = 0; i < tagged; ++i) co_await at->server.tag_recv(1, into);
+        co_await for_a_while(s);
+        CHECK(at->kept.empty());
+        const result<Response> made =
+            co_await at->asks.try_call(w->client, echo_method, from, from).result();
+        CHECK(made.ok());
+      },
+      &p);
+}

@@ -1,6 +1,7 @@
 // Sessions of requests (O5): connecting on demand, redirects, servers that go and come back.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
+#include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/request_session.hpp>
@@ -10,6 +11,7 @@
 #include <cordma/runtime/timeout.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -108,8 +110,9 @@ void kill(std::unique_ptr<server>& s) {
   s.reset();
 }
 
-session_options quick() {
+session_options quick(std::uint32_t most_failures = session_options().most_failures) {
   session_options o;
+  o.most_failures = most_failures;
   o.first_pause = std::chrono::milliseconds(1);
   o.longest_pause = std::chrono::milliseconds(20);
   return o;
@@ -197,8 +200,7 @@ TEST_CASE(
         RequestSession& session = from->open({there->address()}, o);
         const MemoryRegion memory = client_memory(s, 300'000);
         errc kept = errc::unknown;
-        task_context& me = co_await this_task();
-        scope beside(me);
+        scope beside(s.loop());
         beside.spawn(note(&kept, session.call(keep_method, memory.all().first(8))));
         while (there->kept.empty()) co_await moment(s);
         // Nobody receives it.
@@ -253,8 +255,7 @@ TEST_CASE("O5: who gives up waiting for close() cuts nothing off, and the next o
           }
           CHECK(code == errc::timed_out);
           bool closed = false;
-          task_context& me = co_await this_task();
-          scope beside(me);
+          scope beside(s.loop());
           beside.spawn(close_and_note(&session, &closed));
           for (int i = 0; i < 100; ++i) co_await moment(s);
           CHECK_FALSE(closed);
@@ -332,8 +333,7 @@ TEST_CASE("O5: where a redirect leads to is used on when the connection that it 
         one->moves_to = two->address();
         RequestSession& session = from->open({one->address()});
         errc kept = errc::unknown;
-        task_context& me = co_await this_task();
-        scope beside(me);
+        scope beside(s.loop());
         beside.spawn(note(&kept, session.call(keep_method, Slice())));
         while (one->kept.empty()) co_await moment(s);
         co_await session.call(move_method, Slice());
@@ -368,14 +368,10 @@ TEST_CASE(
     on.play(
         [](stage& s, client* from, bool answered) -> task<> {
           std::unique_ptr<server> there = start(s);
-          session_options o = quick();
-          o.most_failures = 1;
-          RequestSession& session = from->open({there->address()}, o);
-          session_call_options again;
-          again.idempotent = true;
+          RequestSession& session = from->open({there->address()}, quick(1));
+          const session_call_options again{.idempotent = true};
           errc kept = errc::unknown;
-          task_context& me = co_await this_task();
-          scope beside(me);
+          scope beside(s.loop());
           beside.spawn(note(&kept, session.call(keep_method, Slice(), Slice(), again)));
           while (there->kept.empty()) co_await moment(s);
           if (answered) co_await session.call(move_method, Slice());
@@ -402,15 +398,11 @@ TEST_CASE("O5: a call that ends each connection it comes over is not asked for e
   on.play(
       [](stage& s, client* from) -> task<> {
         std::unique_ptr<server> there = start(s);
-        session_options o = quick();
-        o.most_failures = 3;
-        RequestSession& session = from->open({there->address()}, o);
-        session_call_options again;
-        again.idempotent = true;
+        RequestSession& session = from->open({there->address()}, quick(3));
+        const session_call_options again{.idempotent = true};
         errc end = errc::unknown;
         int asked = 0;
-        task_context& me = co_await this_task();
-        scope beside(me);
+        scope beside(s.loop());
         beside.spawn(note(&end, session.call(keep_method, Slice(), Slice(), again)));
         while (end == errc::unknown) {
           if (there->kept.empty()) {
@@ -451,8 +443,7 @@ task<std::vector<duration>> pauses(stage& s, client& from, std::string nobody, s
   o.seed = seed;
   RequestSession session(s.client(), from.messages, from.requests, {std::move(nobody)}, o);
   errc end = errc::unknown;
-  task_context& me = co_await this_task();
-  scope beside(me);
+  scope beside(s.loop());
   std::vector<time_point> failed{s.loop().now()};
   beside.spawn(note(&end, session.call(echo_method, Slice())));
   while (end == errc::unknown) {
@@ -517,8 +508,7 @@ TEST_CASE("O5: a redirect is followed, at accept and as an answer; in a circle i
         CHECK(first->handled == 1);
         // Another call is under way there, and stays.
         errc kept = errc::unknown;
-        task_context& me = co_await this_task();
-        scope beside(me);
+        scope beside(s.loop());
         beside.spawn(note(&kept, session.call(keep_method, memory.all(), memory.all())));
         while (first->kept.empty()) co_await moment(s);
         co_await session.call(move_method, Slice());
@@ -536,7 +526,7 @@ TEST_CASE("O5: a redirect is followed, at accept and as an answer; in a circle i
         second->moves_to = first->address();
         // Though others are answered meanwhile.
         bool over = false;
-        scope others(me);
+        scope others(s.loop());
         others.spawn(ask_until(&session, memory.all(), &over));
         const errc circle = co_await code_of(session.call(move_method, Slice()));
         CHECK(circle == errc::rejected);
@@ -565,10 +555,8 @@ TEST_CASE("O5: a server that is killed and comes back: pending calls fail, or ar
         fill(memory.bytes(), 1);
         errc of_once = errc::unknown;
         errc of_again = errc::unknown;
-        session_call_options retried;
-        retried.idempotent = true;
-        task_context& me = co_await this_task();
-        scope beside(me);
+        const session_call_options retried{.idempotent = true};
+        scope beside(s.loop());
         beside.spawn(note(&of_once, session.call(keep_method, memory.all(), once.all())));
         beside.spawn(
             note(&of_again, session.call(keep_method, memory.all(), again.all(), retried)));
@@ -607,8 +595,7 @@ TEST_CASE("O5: where one address does not answer the next one is tried, and none
         const MemoryRegion memory = client_memory(s, 100);
         co_await session.call(echo_method, memory.all(), memory.all());
         CHECK(session.counters().failures == 1);
-        session_call_options soon;
-        soon.timeout = std::chrono::milliseconds(5);
+        const session_call_options soon{.timeout = std::chrono::milliseconds(5)};
         const errc unanswered =
             co_await code_of(session.call(keep_method, memory.all(), memory.all(), soon));
         CHECK(unanswered == errc::timed_out);
@@ -629,6 +616,63 @@ TEST_CASE("O5: where one address does not answer the next one is tried, and none
       &c);
 }
 
+TEST_CASE("O5: calls that wait for the same attempts to connect share their failure") {
+  stage on;
+  client c(on);
+  on.play(
+      [](stage& s, client* from) -> task<> {
+        std::unique_ptr<server> gone = start(s);
+        const std::string nobody = gone->address();
+        gone.reset();
+        RequestSession& session = from->open({nobody}, quick(3));
+        std::array<errc, 5> ends{};
+        scope beside(s.loop());
+        for (errc& end : ends) beside.spawn(note(&end, session.call(echo_method, Slice())));
+        co_await beside.join();
+        for (const errc end : ends) CHECK(end == errc::unreachable);
+        CHECK(session.counters().failures == 3);
+        from->session.reset();
+      },
+      &c);
+}
+
+TEST_CASE("O5: a server that serves no requests is left for the next one") {
+  stage on;
+  Messages messages(on.client());
+  Requests requests(messages, {.hello_timeout = std::chrono::milliseconds(20)});
+  on.play(
+      [](stage& s, Messages* mine, Requests* asks) -> task<> {
+        std::unique_ptr<server> there = start(s);
+        Messages without(s.server());
+        Listener door = s.server().listen(s.server_address()).value();
+        RequestSession session(s.client(), *mine, *asks, {s.reach(door), there->address()},
+                               quick());
+        errc end = errc::unknown;
+        scope beside(s.loop());
+        beside.spawn(note(&end, session.call(move_method, Slice())));
+        ConnectionRequest request = co_await door.next();
+        const Endpoint deaf = co_await request.accept(with(without));
+        co_await beside.join();
+        CHECK(end == errc::ok);
+        CHECK(there->handled == 1);
+        CHECK(session.counters().connects == 2);
+        CHECK(session.counters().failures == 1);
+        const session_call_options passed{.timeout = std::chrono::seconds(-1)};
+        const errc late = co_await code_of(session.call(move_method, Slice(), Slice(), passed));
+        CHECK(late == errc::timed_out);
+        const Slice nothing;
+        const result<Response> too_late =
+            co_await asks
+                ->call(*session.endpoint(), move_method, nothing, nothing,
+                       {.timeout = std::chrono::nanoseconds(-1)})
+                .result();
+        CHECK(too_late.code() == errc::timed_out);
+        CHECK(there->handled == 1);
+        co_await session.close();
+      },
+      &messages, &requests);
+}
+
 TEST_CASE("O5: a session without an address, or with bounds of nothing, is refused") {
   stage on;
   client c(on);
@@ -643,5 +687,12 @@ TEST_CASE("O5: a session without an address, or with bounds of nothing, is refus
   CHECK(refusal({}, {}) == errc::invalid_value);
   CHECK(refusal({"a:1"}, {.endpoint = {}, .most_failures = 0}) == errc::invalid_value);
   CHECK(refusal({"a:1"}, {.endpoint = {}, .most_redirects = 0}) == errc::invalid_value);
+  for (duration session_options::* const time :
+       {&session_options::first_pause, &session_options::longest_pause,
+        &session_options::close_timeout}) {
+    session_options o;
+    o.*time = duration::zero();
+    CHECK(refusal({"a:1"}, o) == errc::invalid_value);
+  }
   CHECK(refusal({"a:1"}, {}) == errc::ok);
 }

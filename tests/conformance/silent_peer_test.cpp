@@ -96,3 +96,29 @@ TEST_CASE("a message to a peer that carries none ends after hello_timeout, and s
            act);
   }
 }
+
+TEST_CASE("closing takes no longer than hello_timeout where the peer receives nothing at all") {
+  for (const bool sends : {false, true}) {
+    CAPTURE(sends);
+    stage s;
+    Messages messages(s.server(), in_a_hurry);
+    s.play(
+        [](stage& on, Messages* m, bool with_message) -> task<> {
+          Listener listener = on.server().listen(on.server_address()).value();
+          connect_options accept;
+          accept.messages = m;
+          wire w = co_await connect(on.client(), listener, on.reach(listener), connect_options(),
+                                    accept);
+          const MemoryRegion here = server_memory(on, 8);
+          message_send_operation op = w.server.tag_send(7, here);
+          if (with_message) op.start();
+          co_await w.server.close();
+          REQUIRE(w.server.first_cause() != nullptr);
+          CHECK(w.server.first_cause()->code() == errc::not_connected);
+          if (!with_message) co_return;
+          const result<void> end = co_await op.result();
+          CHECK(names_what_to_do(end));
+        },
+        &messages, sends);
+  }
+}

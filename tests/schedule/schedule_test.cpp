@@ -3,11 +3,17 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <array>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <sstream>
 #include <string>
+#include <utility>
+
+#include <unistd.h>
 
 using namespace cordma;
 
@@ -117,11 +123,66 @@ std::string story(const schedule::tally& t) {
 
 }  // namespace
 
+extern "C" [[gnu::weak]] void __sanitizer_set_death_callback(void (*told)());
+
+namespace {
+
+// What is told where a seed ends the program, or is stopped because it does not end.
+class last_words {
+ public:
+  last_words() {
+    for (std::size_t i = 0; i < fatal.size(); ++i) {
+      struct sigaction told{};
+      told.sa_handler = on_signal;
+      told.sa_flags = SA_NODEFER;
+      REQUIRE(::sigaction(fatal[i], &told, &before[i]) == 0);
+    }
+    if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(&tell);
+  }
+  last_words(const last_words&) = delete;
+  last_words& operator=(const last_words&) = delete;
+  ~last_words() {
+    begin(nullptr);
+    for (std::size_t i = 0; i < fatal.size(); ++i) ::sigaction(fatal[i], &before[i], nullptr);
+  }
+  // A seed takes a few hundredths of a second.
+  void begin(const char* sentence) noexcept {
+    now = sentence;
+    ::alarm(sentence != nullptr ? most_seconds : 0);
+  }
+
+ private:
+  static constexpr unsigned most_seconds = 300;
+  static constexpr std::array fatal{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGALRM};
+  static void tell() noexcept {
+    const char* const sentence = std::exchange(now, nullptr);
+    if (sentence == nullptr) return;
+    static_cast<void>(!::write(STDERR_FILENO, sentence, std::strlen(sentence)));
+  }
+  static void on_signal(int signal) noexcept {
+    tell();
+    for (std::size_t i = 0; i < fatal.size(); ++i) {
+      if (fatal[i] == signal) ::sigaction(signal, &before[i], nullptr);
+    }
+    ::raise(signal);
+  }
+  static inline const char* now = nullptr;
+  static inline std::array<struct sigaction, fatal.size()> before;
+};
+
+}  // namespace
+
 TEST_CASE("random programs under random faults: nothing wrong, lost, doubled or hanging") {
   const range seeds = seeds_under_test();
   schedule::tally sum;
+  last_words if_it_ends;
   for (std::uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
+    const std::string replayed_by = "\nseed " + std::to_string(seed) +
+                                    " was under way; CORDMA_TEST_SEEDS=" + std::to_string(seed) +
+                                    " test_schedule replays it\n";
+    if_it_ends.begin(replayed_by.c_str());
     const std::string complaint = schedule::play(seed, sum);
+    if_it_ends.begin(nullptr);
     if (complaint.empty()) continue;
     FAIL_CHECK("seed " << seed << ": " << complaint << "; CORDMA_TEST_SEEDS=" << seed
                        << " test_schedule replays it");
