@@ -147,7 +147,10 @@ task<errc> name_a_file_that_is_not_there(stage&) {
   co_return make_context_with_config("/nowhere/cordma.json");
 }
 
-task<errc> read_a_folder(stage&) { co_return read_exchanged("/").code(); }
+task<errc> read_by_a_long_name(stage&) {
+  const std::string too_long(5000, 'x');
+  co_return read_exchanged(too_long).code();
+}
 
 task<errc> answer_twice(stage& on) {
   Listener listener = on.server().listen(on.server_address()).value();
@@ -314,7 +317,7 @@ constexpr std::array<row, errc_count> rows{{
     {errc::io_failed, fail_as_a_device_would<wc_status::general_err>, device, kind::sim},
     {errc::bad_state, answer_twice, ""},
     {errc::unsupported_version, import_another_version, ""},
-    {errc::operating_system, read_a_folder, ""},
+    {errc::operating_system, read_by_a_long_name, ""},
     {errc::driver, fail_as_a_device_would<wc_status::fatal_err>, device, kind::sim},
     {errc::unexpected, fail_as_a_device_would<wc_status::bad_resp_err>, device, kind::sim},
     {errc::in_progress, fail_as_a_device_would<wc_status::tm_rndv_incomplete>, device, kind::sim},

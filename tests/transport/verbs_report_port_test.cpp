@@ -101,7 +101,7 @@ TEST_CASE("B4: of an InfiniBand port every line is reported, and its GIDs with a
   p.gids = {gid(0, IBV_GID_TYPE_IB, link_local)};
   are(lines_of(report_of(p)),
       lines_of_port("InfiniBand") +
-          lines{"phys_state: LINK_UP (5)", "GID[ 0]: fe80:0000:0000:0000:022b:c9ff:fe01:0203"});
+          lines{"phys_state: LINK_UP (5)", "GID[ 0]: fe80:0000:0000:0000:022b:c9ff:fe01:0203", ""});
 }
 
 TEST_CASE("B4: of a RoCE port the GIDs are told apart by their version") {
@@ -112,12 +112,12 @@ TEST_CASE("B4: of a RoCE port the GIDs are told apart by their version") {
       lines_of_port("Ethernet") + lines{"phys_state: LINK_UP (5)",
                                         "GID[ 0]: fe80:0000:0000:0000:022b:c9ff:fe01:0203, RoCE v1",
                                         "GID[ 1]: fe80::22b:c9ff:fe01:203, RoCE v2",
-                                        "GID[ 3]: ::ffff:10.77.0.1, RoCE v2"});
+                                        "GID[ 3]: ::ffff:10.77.0.1, RoCE v2", ""});
 }
 
 TEST_CASE("B4: of a port of another transport the physical state is not reported") {
   are(lines_of(report_of(port_of(IBV_LINK_LAYER_UNSPECIFIED, IBV_TRANSPORT_USNIC_UDP))),
-      lines_of_port("Unspecified"));
+      lines_of_port("Unspecified") + lines{""});
 }
 
 TEST_CASE(
