@@ -2,6 +2,7 @@
 // be held against each other.
 #include "program.hpp"
 
+#include <cordma/net/detail/request_core.hpp>
 #include <cordma/runtime/timeout.hpp>
 
 #include <cstring>
@@ -215,12 +216,21 @@ task<> carry_out(world* w, asked_request* a, Op op, ending* to) {
   }
 }
 
+// A deadline is kept whatever the peer and the wire do, where nobody touches memory of the call.
+bool keeps_deadline(const asked_request& a, const lent_memory& mine, const request_options& o) {
+  constexpr std::uint32_t copied = 128;
+  const bool writable = a.room != 0 && has(mine.region.rights(), access::remote_write);
+  return a.timed && !writable && !o.force_read && a.bytes <= std::min(o.inline_max, copied);
+}
+
 task<> ask(world* w, flow* f, asked_request* asked, std::deque<lent_memory>* lent) {
   asked_request& a = *asked;
   lent_memory mine = write_request(*w, *f->from, a);
   call_options o;
   if (a.timed) o.timeout = tick * (1 + w->chance.below(6000));
   Requests& requests = *f->from->requests;
+  const time_point until = after(w->loop.now(), o.timeout);
+  const bool in_time = keeps_deadline(a, mine, requests.core().options);
   ending end;
   const std::uint16_t method = method_of(a);
   switch (a.how) {
@@ -244,6 +254,10 @@ task<> ask(world* w, flow* f, asked_request* asked, std::deque<lent_memory>* len
       co_await carry_out(w, asked, std::move(op), &end);
       break;
     }
+  }
+  // One whose answer is being read has it.
+  if (in_time && !a.withdrawn && end.code == errc::timed_out && w->loop.now() > until + tick) {
+    w->wrong("request " + std::to_string(a.number) + " outlived its deadline");
   }
   if (!a.abandoned) {
     if (a.done == deed::redirected && end.code == errc::rejected && end.redirected != a.elsewhere) {
