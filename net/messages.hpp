@@ -43,7 +43,7 @@ struct message_options {
   // made behind it and end with it; one that cannot be made, or ends before, is done without.
   std::uint32_t rails = 0;
   // How long a peer may take, once connected and from the first message that waits for it on, to say that its
-  // Endpoint carries messages.
+  // Endpoint carries messages. Nor does closing wait longer where nobody receives as much as the hello of this side.
   duration hello_timeout = std::chrono::seconds(10);
 };
 
