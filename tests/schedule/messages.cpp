@@ -71,6 +71,11 @@ void settle(world& w, flow& f, const pending_send& p, const result<void>& end) {
       m.outcome = fate::canceled;
       ++w.sum->canceled;
       break;
+    case errc::again:
+      m.outcome = fate::canceled;
+      ++w.sum->turned_away;
+      if (!m.will_not_wait) w.wrong("a message would not wait, though it may");
+      break;
     case errc::truncated:
       m.outcome = fate::truncated;
       ++w.sum->truncated;
@@ -104,11 +109,13 @@ void start_message(world& w, flow& f, Endpoint& out, const Slice& bytes, kinds w
   m.bytes = static_cast<std::uint32_t>(bytes.size());
   m.announced = 16 + (m.active ? am_header : 0) + m.bytes > f.to->eager_bytes;
   m.after_end = f.of != nullptr && ended_from(f);
+  m.will_not_wait = w.chance.below(12) == 0;
   f.messages.push_back(m);
   write_message(bytes.bytes(), {.flow = f.number, .number = i});
   pending.push_back({m.active ? out.am_send(handler_id, bytes.bytes().first(am_header), bytes)
                               : out.tag_send(m.tag, bytes),
                      i});
+  if (m.will_not_wait) pending.back().op.or_again();
   pending.back().op.start();
   ++w.sum->messages;
   w.sum->announced += m.announced ? 1U : 0U;

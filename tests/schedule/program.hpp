@@ -46,6 +46,7 @@ struct sent_message {
   bool active = false;
   bool announced = false;  // too long for the receiver to get it unasked
   bool after_end = false;  // started when this side had ended the connection
+  bool will_not_wait = false;
   fate outcome = fate::none;
   std::uint32_t arrived = 0;
 };

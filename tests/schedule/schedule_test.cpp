@@ -84,6 +84,7 @@ std::string untried(const schedule::tally& sum) {
                   {sum.torn, "torn stream "},
                   {sum.stream_cancels, "cancel on a stream "},
                   {sum.streams_well, "stream that was closed well "},
+                  {sum.turned_away, "what will not wait "},
                   {sum.evictions, "eviction "},
                   {sum.borrows_withdrawn, "withdrawn loan "},
                   {sum.closed_well, "graceful close "},
@@ -106,18 +107,18 @@ std::string story(const schedule::tally& t) {
       << t.destroyed << " destroyed), " << t.stopped << " hosts stopped (" << t.workers_gone
       << " with their Worker), " << t.by_default << " hosts with default options; " << t.messages
       << " messages (" << t.announced << " announced, the longest " << t.longest << " bytes, "
-      << t.canceled << " canceled, " << t.truncated << " truncated, " << t.by_endpoint
-      << " received by an endpoint, " << t.probed << " probed, " << t.claimed << " claimed, "
-      << t.claims_late << " of them read later, " << t.claims_dropped << " refused; " << t.pooled
-      << " over " << t.pools << " pools with " << t.borrowed << " loans, " << t.borrows_withdrawn
-      << " withdrawn, " << t.evictions << " evictions), " << t.calls << " requests (" << t.answered
-      << " answered, " << t.withdrawn << " withdrawn or late), " << t.sessions
-      << " sessions (asked " << t.asked_again << " times again), " << t.bytes
-      << " bytes of streams (" << t.peeked << " in place, " << t.uncopied << " pieces uncopied, "
-      << t.written_at << " into " << t.mapped << " mapped regions, " << t.stream_cancels
-      << " cancels, " << t.torn << " torn, " << t.streams_well
-      << " directions closed well); faults: " << t.faults.text() << ", isolated " << t.isolated
-      << ", cut one way " << t.one_way << ", harmed rails " << t.harmed_rails;
+      << t.canceled << " canceled, " << t.turned_away << " turned away, " << t.truncated
+      << " truncated, " << t.by_endpoint << " received by an endpoint, " << t.probed << " probed, "
+      << t.claimed << " claimed, " << t.claims_late << " of them read later, " << t.claims_dropped
+      << " refused; " << t.pooled << " over " << t.pools << " pools with " << t.borrowed
+      << " loans, " << t.borrows_withdrawn << " withdrawn, " << t.evictions << " evictions), "
+      << t.calls << " requests (" << t.answered << " answered, " << t.withdrawn
+      << " withdrawn or late), " << t.sessions << " sessions (asked " << t.asked_again
+      << " times again), " << t.bytes << " bytes of streams (" << t.peeked << " in place, "
+      << t.uncopied << " pieces uncopied, " << t.written_at << " into " << t.mapped
+      << " mapped regions, " << t.stream_cancels << " cancels, " << t.torn << " torn, "
+      << t.streams_well << " directions closed well); faults: " << t.faults.text() << ", isolated "
+      << t.isolated << ", cut one way " << t.one_way << ", harmed rails " << t.harmed_rails;
   return out.str();
 }
 

@@ -30,7 +30,7 @@ std::uint64_t seed_of(const side& s, std::uint32_t number, std::size_t offset) {
   return 5'000'000'029 + number * 100'003 + offset + s.mine;
 }
 
-// Gives up now and then; then nothing was read, or written, and it says so with -1.
+// Gives up now and then, or will not wait; then nothing was read, or written, and it says so with -1.
 template <class Op>
 task<std::int64_t> carry_out(world* w, Op op) {
   const bool gives_up = w->chance.below(16) == 0;
@@ -39,8 +39,14 @@ task<std::int64_t> carry_out(world* w, Op op) {
     co_await sleep_for(tick * w->chance.below(100));
     op.cancel();
   }
+  const bool will_not_wait = !gives_up && w->chance.below(16) == 0;
+  if (will_not_wait) op.or_again();
   const result<std::size_t> end = co_await op.result();
   if (end) co_return static_cast<std::int64_t>(*end);
+  if (will_not_wait && end.code() == errc::again) {
+    ++w->sum->turned_away;
+    co_return -1;
+  }
   if (!gives_up || end.code() != errc::canceled) throw_error(end.why());
   ++w->sum->stream_cancels;
   co_return -1;

@@ -18,6 +18,8 @@ struct tally {
   std::uint64_t waited = 0;  // requests that found their queue full
   std::uint64_t messages = 0;
   std::uint64_t canceled = 0;
+  std::uint64_t turned_away =
+      0;  // would have had to wait: messages, and what was done with streams
   std::uint64_t truncated = 0;
   std::uint64_t by_endpoint = 0;  // received there
   std::uint64_t announced = 0;    // sent, and too long to come unasked
