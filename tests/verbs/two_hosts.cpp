@@ -74,6 +74,7 @@ task<Endpoint> meet(side* here, std::uint16_t port, connect_options o) {
     connect_operation connecting = here->worker.connect(server, o).start();
     result<Endpoint> r = co_await connecting.result();
     if (r.ok()) co_return std::move(*r);
+    CAPTURE(r.why().message());
     REQUIRE(r.code() == errc::unreachable);
     co_await sleep_for(std::chrono::milliseconds(50));
   }
