@@ -261,19 +261,18 @@ result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, acces
   region->context = core_;
   region->range.addr = memory.data();
   region->range.length = memory.size();
-  const access needed = transport::normalized(rights);
-  region->range.rights = needed;
+  region->range.rights = transport::normalized(rights);
   // A device looks for itself, and may take memory that the processor cannot reach.
   const bool touched_by_us =
       std::any_of(core_->domains.begin(), core_->domains.end(),
                   [](const auto& d) { return d->caps().transport != kind::verbs; });
   if (touched_by_us) {
-    const result<void> usable = detail::check_mapping(memory, needed);
+    const result<void> usable = detail::check_mapping(memory, region->range.rights);
     if (!usable) return usable.why();
   }
   result<MemoryRegion> made = finish(std::move(region));
   if (!made && !touched_by_us) {  // the mappings say more than a device does
-    const result<void> usable = detail::check_mapping(memory, needed);
+    const result<void> usable = detail::check_mapping(memory, transport::normalized(rights));
     if (!usable) return usable.why();
   }
   return made;
