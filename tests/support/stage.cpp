@@ -1,6 +1,7 @@
 #include <support/stage.hpp>
 
 #include <cordma/net/transport/sim/sim.hpp>
+#include <cordma/runtime/when_all.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -116,12 +117,20 @@ task<> moment(stage& s) {
   }
 }
 
+namespace {
+
+task<Endpoint> accept_next(Listener& listener, connect_options options) {
+  ConnectionRequest request = co_await listener.next();
+  co_return co_await request.accept(options);
+}
+
+}  // namespace
+
 task<wire> connect(Worker& client, Listener& listener, std::string address, connect_options to,
                    connect_options accept) {
-  connect_operation connecting = client.connect(std::move(address), to).start();
-  ConnectionRequest request = co_await listener.next();
-  Endpoint accepted = co_await request.accept(accept);
-  Endpoint connected = co_await connecting;
+  // Side by side: where one of them fails, the other does not wait for it.
+  auto [connected, accepted] =
+      co_await when_all(client.connect(std::move(address), to), accept_next(listener, accept));
   co_return wire(std::move(connected), std::move(accepted));
 }
 

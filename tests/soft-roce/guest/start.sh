@@ -42,9 +42,11 @@ set_up_network() {
     [ -z "$netem" ] || tc qdisc add dev wire0 root netem limit 100000 $netem ||
       fail "tc does not take: $netem"
   fi
+  # Link-local addresses are there at once, as the others: nobody else can have them.
+  echo 0 | tee /proc/sys/net/ipv6/conf/wire*/accept_dad > /dev/null || fail "no IPv6"
   ip link set wire0 mtu 4200 up || fail "wire0 takes no MTU of 4200"
   ip addr add "10.77.0.$self_number/24" dev wire0
-  ip addr add "fd77::$self_number/64" dev wire0 nodad
+  ip addr add "fd77::$self_number/64" dev wire0
   rdma link add rxe0 type rxe netdev wire0 || fail "no rxe0"
 }
 
