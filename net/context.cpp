@@ -261,18 +261,19 @@ result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, acces
   region->context = core_;
   region->range.addr = memory.data();
   region->range.length = memory.size();
-  region->range.rights = transport::normalized(rights);
+  const access needed = transport::normalized(rights);
+  region->range.rights = needed;
   // A device looks for itself, and may take memory that the processor cannot reach.
   const bool touched_by_us =
       std::any_of(core_->domains.begin(), core_->domains.end(),
                   [](const auto& d) { return d->caps().transport != kind::verbs; });
   if (touched_by_us) {
-    const result<void> usable = detail::check_mapping(memory, region->range.rights);
+    const result<void> usable = detail::check_mapping(memory, needed);
     if (!usable) return usable.why();
   }
   result<MemoryRegion> made = finish(std::move(region));
   if (!made && !touched_by_us) {  // the mappings say more than a device does
-    const result<void> usable = detail::check_mapping(memory, transport::normalized(rights));
+    const result<void> usable = detail::check_mapping(memory, needed);
     if (!usable) return usable.why();
   }
   return made;

@@ -318,8 +318,8 @@ struct peer_core : list_node {
         : timer([](timer& t) noexcept { static_cast<alarm&>(t).of.on_silent(); }), of(p) {}
     peer_core& of;
   };
-  alarm silence{
-      *this};  // while messages wait for `theirs`, or the end for the hello to be received
+  // While messages wait for `theirs`, or the end for this side's hello to be received.
+  alarm silence{*this};
   bool was_silent = false;
   std::uint32_t rails_said = 0;
   std::uint64_t bytes_read = 0;  // of long messages, on the endpoint's own connection

@@ -126,18 +126,17 @@ cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::si
   }
   const cordma::result<void> begun = peer.connect(descriptor);
   while (begun && peer.state() == endpoint_state::connecting) co_await peer.state_changed();
-  const bool connected = peer.state() == endpoint_state::connected;
-  const cordma::failure why = connected ? cordma::failure(cordma::errc::ok)
-                              : begun   ? *peer.first_cause()
-                                        : begun.why();
-  // Or it was connected, and the peer has done its part and closed.
-  if (connected || why.code() == cordma::errc::not_connected) {
-    written.leave();
-    co_return peer;
+  if (peer.state() != endpoint_state::connected) {
+    const cordma::failure why = begun ? *peer.first_cause() : begun.why();
+    // Or it was connected, and the peer has done its part and closed.
+    if (why.code() != cordma::errc::not_connected) {
+      std::fprintf(stderr, "%s led to nobody; left by a pair that was killed? Start both again\n",
+                   theirs.c_str());
+      cordma::throw_error(why);
+    }
   }
-  std::fprintf(stderr, "%s led to nobody; left by a pair that was killed? Start both again\n",
-               theirs.c_str());
-  cordma::throw_error(why);
+  written.leave();
+  co_return peer;
 }
 
 cordma::task<std::vector<Endpoint>> by_descriptors(session& s, endpoint_options terms) {

@@ -87,8 +87,9 @@ struct device {
 
 // not_supported: no device, or none with an active port, or without the calls that the options demand. not_found: the
 // options name a device, port, GID or P_Key that is not there; the sentence lists what is. not_permitted: the device is
-// there, and closed to this user. no_memory: or no descriptor is left. What is first refused is told, where no port fits. The device of `options.pd`, where there is one, is borrowed. Behind the first the next ports that
-// can be used, options.rails in all at most.
+// there, and closed to this user. no_memory: or no descriptor is left. What is first refused is told, where no port
+// fits. The device of `options.pd`, where there is one, is borrowed. Behind the first the next ports that can be used,
+// options.rails in all at most.
 [[nodiscard]] result<std::vector<device>> open_devices(const verbs_options& options);
 [[nodiscard]] capabilities describe(const device& d, const verbs_options& options);
 

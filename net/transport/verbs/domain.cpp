@@ -42,13 +42,11 @@ failure cannot_register(int code, std::size_t bytes) {
         .with_errno(code);
   }
   if (code == EFAULT) {
-    return failure{
-        errc::not_permitted,
-        what +
-            ": the kernel cannot keep them where they are. They are not mapped as these rights "
-            "need, or "
-            "of a file that is mapped shared and read-only: copy them, or leave verbs out with "
-            "CORDMA_TRANSPORT=shm,tcp"}
+    return failure{errc::not_permitted,
+                   what +
+                       ": the kernel cannot keep them where they are. They are not mapped as "
+                       "these rights need, or of a file that is mapped shared and read-only: "
+                       "copy them, or leave verbs out with CORDMA_TRANSPORT=shm,tcp"}
         .with_errno(code);
   }
   return failure::from_os(code, what);
