@@ -184,7 +184,8 @@ task<> converse(ground& g) {
   g.e = std::move(w.client);
   g.peer = std::move(w.server);
   const MemoryRegion long_one = client_memory(g.on, 10'000);
-  message_send_operation announced = g.e.tag_send(1, long_one).start();
+  std::optional<message_send_operation> announced;  // nobody takes it; closing would wait for that
+  if (g.in != state::closing) announced.emplace(g.e.tag_send(1, long_one).start());
   if (g.in == state::closing) g.closing.emplace(g.e.close().start());
   if (g.in == state::closed) g.e.abort();
   if (g.in == state::ended) {
