@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by run.sh: the kernel and the initramfs of the virtual machines, made once and kept.
-# Uses its `here`, `run`, `offline`, `fail` and `skip`; sets `image`, the folder of vmlinuz and initramfs.
+# Uses its `here`, `run`, `offline`, `fail` and `skip`; sets `image`, the folder of kernel and initramfs.
 # shellcheck disable=SC2154
 
 packages=(qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-providers ibverbs-utils
@@ -70,7 +70,8 @@ build_image() {  # build_image KERNEL_DEB FOLDER
   dpkg-deb -x "$1" "$unpacked" || { rm -f "$1"; fail "$1 is damaged, and removed: run this again"; }
   version=$(basename "$unpacked"/lib/modules/*)
   PATH=$PATH:/usr/sbin:/sbin depmod -b "$unpacked" "$version"
-  mv "$unpacked/boot/vmlinuz-$version" "$unpacked/image/vmlinuz"
+  python3 "$here/unpack_kernel.py" "$unpacked/boot/vmlinuz-$version" "$unpacked/image/kernel" ||
+    mv "$unpacked/boot/vmlinuz-$version" "$unpacked/image/kernel"  # starts, too, some seconds later
   PATH=$PATH:/usr/sbin:/sbin build_initramfs "$unpacked" "$version" "$unpacked/image/initramfs"
   mv "$unpacked/image" "$2"
   rm -rf "$unpacked"
@@ -88,7 +89,7 @@ prepare_image() {
     echo "soft-roce: no newer kernel: $(tail -n 1 "$run/apt.log")" >&2
   deb=$(find "$cache" -maxdepth 1 -name 'kernel-*.deb' | head -n 1)
   [ -n "$deb" ] || skip "no kernel in $cache; run.sh --prepare fetches one with apt-get download"
-  recipe=$(cat "$here/image.sh" "$here/guest/init" | sha256sum | cut -c 1-12)
+  recipe=$(cat "$here/image.sh" "$here/unpack_kernel.py" "$here/guest/init" | sha256sum | cut -c 1-12)
   image=$(basename "${deb#"$cache/kernel-"}" .deb)
   image=$cache/$image-$recipe
   if [ ! -e "$image" ]; then

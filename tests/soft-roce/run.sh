@@ -157,7 +157,7 @@ boot() {  # boot HOST MAC_END: starts the machine; its process goes to machine[H
   timeout -k 5 $((boot_limit + timeout + 30)) qemu-system-x86_64 \
     -nodefaults -no-user-config -display none -no-reboot \
     -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
-    -kernel "$image/vmlinuz" -initrd "$image/initramfs" \
+    -kernel "$image/kernel" -initrd "$image/initramfs" \
     -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off $clock" \
     -serial "file:$control/kernel.log" \
     -virtfs local,path=/,mount_tag=hostroot,security_model=none,readonly=on,multidevs=remap \
