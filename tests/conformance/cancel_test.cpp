@@ -195,12 +195,12 @@ task<> race_once(stage& on, wire& w, BufferPool& pool, Slice out, std::uint64_t 
 }  // namespace
 
 TEST_CASE(
-    "K10: canceling against matching: exactly one outcome, and no message is lost [1e5 times; 5000 "
+    "K10: canceling against matching: exactly one outcome, and no message is lost [1e5 times; 2000 "
     "on verbs]") {
   stage s;
   s.play([](stage& on) -> task<> {
     constexpr std::uint64_t seed = 20;
-    const std::uint64_t rounds = rounds_under_test(100'000, 5'000);
+    const std::uint64_t rounds = rounds_under_test(100'000, 2'000);
     CAPTURE(seed);
     wire w = co_await connect(on);
     BufferPool pool(on.server_context(), 64, 4);

@@ -35,16 +35,12 @@ function(cordma_soft_roce_batch batch)
   set_tests_properties(soft-roce.boot_${batch} PROPERTIES FIXTURES_SETUP soft_roce_${batch})
 endfunction()
 
-# cordma_soft_roce_machine(name [HOSTS 2] SECONDS s COMMAND ...): a test that boots machines itself, one at a time or
-# two, s seconds beside the boot. A processor for each machine: of its two emulated ones one is idle most of the time.
+# cordma_soft_roce_machine(name SECONDS s COMMAND ...): a test that boots machines itself, s seconds beside the
+# boot. It takes two processors: programs that poll on both sides are many times slower with less than one each.
 # They take longest, so they are started first.
 function(cordma_soft_roce_machine name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "HOSTS;SECONDS" "COMMAND")
-  if(NOT arg_HOSTS)
-    set(arg_HOSTS 1)
-  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS" "COMMAND")
   math(EXPR limit "${arg_SECONDS} + 300")
   cordma_test(soft-roce.${name} TIMEOUT ${limit} LABELS soft-roce COMMAND ${arg_COMMAND})
-  set_tests_properties(soft-roce.${name} PROPERTIES COST ${arg_SECONDS}
-    PROCESSORS ${arg_HOSTS})
+  set_tests_properties(soft-roce.${name} PROPERTIES COST ${arg_SECONDS} PROCESSORS 2)
 endfunction()

@@ -123,9 +123,11 @@ trap - ERR
 # Emulated processors share this machine's clock counter. The kernel would not believe it, and the next best
 # clock takes a system call to read; nor can it measure the counter's frequency on a busy machine: it was
 # seen to be wrong eightfold, and every time limit with it.
-accelerator=tcg,thread=multi clock=''
+# What is slow emulated, the kernel and the libraries do without: copying byte by byte (rep movsb), a change of mode
+# around each access to a program's memory, a fifth level of page tables.
+accelerator=tcg,thread=multi clock='' processor=max,-erms,-fsrm,-smap,-smep,-la57
 if khz=$(python3 "$here/tsc_khz.py"); then clock="tsc=reliable tsc_early_khz=$khz"; fi
-if grep -Eqw 'vmx|svm' /proc/cpuinfo && (: <> /dev/kvm) 2> /dev/null; then accelerator=kvm clock=''; fi
+if grep -Eqw 'vmx|svm' /proc/cpuinfo && (: <> /dev/kvm) 2> /dev/null; then accelerator=kvm clock='' processor=max; fi
 
 # What guest/start.sh reads: the job as shell assignments, words and environment ended by NUL.
 write_job() {  # write_job HOST PEER SELF_NUMBER PEER_NUMBER COMMAND...
@@ -156,7 +158,7 @@ boot() {  # boot HOST MAC_END: starts the machine; its process goes to machine[H
   fi
   timeout -k 5 $((boot_limit + timeout + 30)) qemu-system-x86_64 \
     -nodefaults -no-user-config -display none -no-reboot \
-    -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
+    -accel "$accelerator" -cpu "$processor" -smp "$cpus" -m "$memory" \
     -kernel "$image/kernel" -initrd "$image/initramfs" \
     -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off $clock" \
     -serial "file:$control/kernel.log" \
