@@ -12,7 +12,7 @@ bash tests/run.sh [options]     builds everything and runs all tests; ends with 
   --tsan            under ThreadSanitizer: what has threads, so neither those programs nor the simulator
   --gcc             with g++-12 in place of clang++-19; no benches
   --fuzz SECONDS    no tests: fuzzes, every target for so long, as many at a time as there are jobs
-  --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*), about 15 minutes less
+  --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*), about 20 minutes less
   --filter REGEX    only the tests whose name matches (ctest -R)
   --build-only      no tests
   --jobs N          compile and test N at a time; default: the number of processors

@@ -253,7 +253,7 @@ void peer_core::start_fetch(message_segment& s, message_receive& op) noexcept {
   go_on(*f);
 }
 
-// Whether the peer may write it: where memory is shared it might do so after the connection has ended.
+// Whether the peer may write it. Over shm it sends parts.
 bool peer_core::writable(const fetch& f) const noexcept {
   if (f.wanted == 0) return false;
   const region_core& region = *f.into.region();

@@ -1,6 +1,7 @@
 // Bounds of what is announced: how many messages at a time, how many of those by requests, and how much of one is on
 // its way where it is sent by parts.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/message_wire.hpp>
 #include <support/request_service.hpp>
 #include <support/stage.hpp>
@@ -143,6 +144,30 @@ TEST_CASE("C7: of an endpoint of one segment, short messages go out; others are 
           if (!of_one) co_await b->tag_recv(2, in);
           const result<void> sent = co_await sending.result();
           CHECK(sent.code() == (of_one ? errc::invalid_value : errc::ok));
+        }
+      },
+      &client, &server);
+}
+
+TEST_CASE("a message longer than the transport's longest is read, or written, in pieces" *
+          not_on({transport::kind::shm, transport::kind::tcp}, "where that is 1 GiB")) {
+  stage s;
+  Messages client(s.client());
+  Messages server(s.server());
+  s.play(
+      [](stage& on, Messages* a, Messages* b) -> task<> {
+        const std::size_t bytes = on.caps().max_message + (1 << 20) + 1;
+        wire w = co_await connect_messages(on, *a, *b);
+        const MemoryRegion in = server_memory(on, bytes);
+        for (const cordma::access rights : {every_right, cordma::access::local_write}) {
+          CAPTURE(rights == cordma::access::local_write);
+          const MemoryRegion out = client_memory(on, bytes, rights);
+          fill(out.bytes(), bytes);
+          std::ranges::fill(in.bytes(), std::byte{0});
+          message_send_operation sending = w.client.tag_send(1, out).start();
+          CHECK((co_await w.server.tag_recv(1, in)).bytes == bytes);
+          CHECK(filled(in.bytes(), bytes));
+          co_await sending;
         }
       },
       &client, &server);

@@ -4,6 +4,7 @@
 #include <support/stage.hpp>
 
 #include <array>
+#include <cerrno>  // program_invocation_name
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -180,13 +181,13 @@ TEST_CASE("random programs under random faults: nothing wrong, lost, doubled or 
   for (std::uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
     const std::string replayed_by = "\nseed " + std::to_string(seed) +
                                     " was under way; CORDMA_TEST_SEEDS=" + std::to_string(seed) +
-                                    " test_schedule replays it\n";
+                                    " " + program_invocation_name + " replays it\n";
     if_it_ends.begin(replayed_by.c_str());
     const std::string complaint = schedule::play(seed, sum);
     if_it_ends.begin(nullptr);
     if (complaint.empty()) continue;
-    FAIL_CHECK("seed " << seed << ": " << complaint << "; CORDMA_TEST_SEEDS=" << seed
-                       << " test_schedule replays it");
+    FAIL_CHECK("seed " << seed << ": " << complaint << "; CORDMA_TEST_SEEDS=" << seed << " "
+                       << program_invocation_name << " replays it");
   }
   if (sum.seeds >= 2000) {
     CHECK(missing(sum) == "");

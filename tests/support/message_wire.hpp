@@ -15,11 +15,9 @@ inline connect_options with(Messages& messages) {
 
 inline task<wire> connect_messages(stage& on, Messages& client, Messages& server,
                                    connect_options to = {}, connect_options from = {}) {
-  Listener listener = on.server().listen(on.server_address()).value();
   to.messages = &client;
   from.messages = &server;
-  wire w = co_await connect(on.client(), listener, on.reach(listener), to, from);
-  co_return w;
+  return connect(on, to, from);
 }
 
 }  // namespace cordma::test

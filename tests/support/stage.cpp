@@ -144,9 +144,10 @@ task<> until_connected(Endpoint& e) {
 }  // namespace
 
 task<wire> connect_by_descriptors(Worker& client, Worker& server, endpoint_options of_client,
-                                  endpoint_options of_server) {
-  Endpoint one = client.prepare(of_client).value();
-  Endpoint other = server.prepare(of_server).value();
+                                  endpoint_options of_server, Messages* client_messages,
+                                  Messages* server_messages) {
+  Endpoint one = client.prepare(of_client, {}, client_messages).value();
+  Endpoint other = server.prepare(of_server, {}, server_messages).value();
   const std::vector<std::byte> of_one = one.descriptor().value();
   one.connect(other.descriptor().value()).value();
   other.connect(of_one).value();
@@ -155,17 +156,22 @@ task<wire> connect_by_descriptors(Worker& client, Worker& server, endpoint_optio
   co_return wire(std::move(one), std::move(other));
 }
 
-task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {
+task<wire> connect(stage& s, connect_options to, connect_options accept) {
   if (way_under_test() == way::descriptor) {
-    wire made = co_await connect_by_descriptors(s.client(), s.server(), client, server);
+    wire made = co_await connect_by_descriptors(s.client(), s.server(), to.endpoint,
+                                                accept.endpoint, to.messages, accept.messages);
     co_return made;
   }
   Listener listener = s.server().listen(s.server_address()).value();
+  co_return co_await connect(s.client(), listener, s.reach(listener), to, accept);
+}
+
+task<wire> connect(stage& s, endpoint_options client, endpoint_options server) {
   connect_options to;
   to.endpoint = client;
   connect_options accept;
   accept.endpoint = server;
-  co_return co_await connect(s.client(), listener, s.reach(listener), to, accept);
+  return connect(s, to, accept);
 }
 
 MemoryRegion client_memory(stage& s, std::size_t bytes, access rights) {

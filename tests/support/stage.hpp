@@ -124,15 +124,19 @@ class wire {
 // They connect as CORDMA_TEST_WAY says: by "address", as where it is not set, "ipv6" or "descriptor".
 [[nodiscard]] task<wire> connect(stage& s, endpoint_options client = {},
                                  endpoint_options server = {});
+// By descriptors nothing of the options counts but `endpoint` and `messages`.
+[[nodiscard]] task<wire> connect(stage& s, connect_options to, connect_options accept);
 
 // By address, on a reactor of one's own: `client` connects to `address`, where `listener` listens.
 [[nodiscard]] task<wire> connect(Worker& client, Listener& listener, std::string address,
                                  connect_options to = {}, connect_options accept = {});
 
-// By descriptors, which each side hands to the other.
+// By descriptors, which each side hands to the other; with the messages of each, where there are some.
 [[nodiscard]] task<wire> connect_by_descriptors(Worker& client, Worker& server,
                                                 endpoint_options of_client = {},
-                                                endpoint_options of_server = {});
+                                                endpoint_options of_server = {},
+                                                Messages* client_messages = nullptr,
+                                                Messages* server_messages = nullptr);
 
 // Lets others run, and time pass where it is virtual: for loops that wait for something to be seen.
 [[nodiscard]] task<> moment(stage& s);
