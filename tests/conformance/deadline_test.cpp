@@ -20,7 +20,7 @@ namespace {
 constexpr duration soon = 20ms;
 
 template <class Awaitable>
-task<errc> in_time(Awaitable what) {
+task<errc> end_in_time(Awaitable what) {
   errc code = errc::ok;
   try {
     co_await with_timeout(soon, std::move(what));
@@ -28,6 +28,18 @@ task<errc> in_time(Awaitable what) {
     code = e.why().code();
   }
   co_return code;
+}
+
+template <class Awaitable>
+task<> times_out(Awaitable what) {
+  const errc end = co_await end_in_time(std::move(what));
+  CHECK(end == errc::timed_out);
+}
+
+task<> receives(Endpoint& at, const MemoryRegion& into, std::uint64_t seed) {
+  const TagReceived got = co_await at.tag_recv(1, into);
+  CHECK(got.bytes == into.size());
+  CHECK(filled(into.bytes(), seed));
 }
 
 struct post_office {
@@ -50,20 +62,17 @@ TEST_CASE(
         MemoryRegion in = server_memory(s, 16);
         fill(out.bytes().first(16), 1);
         fill(out.bytes().subspan(16), 2);
-        CHECK(co_await in_time(w.server.tag_recv(1, in)) == errc::timed_out);
-        CHECK(co_await in_time(at->server.tag_recv(1, in)) == errc::timed_out);
+        co_await times_out(w.server.tag_recv(1, in));
+        co_await times_out(at->server.tag_recv(1, in));
         const Slice first = out.all().first(16);
         const Slice second = out.all().part(16, 16);
         co_await w.client.tag_send(1, first);  // it has the one credit
-        CHECK(co_await in_time(w.client.tag_send(1, second)) == errc::timed_out);
-        CHECK(co_await in_time(w.client.am_send(1, second.bytes(), second)) == errc::timed_out);
-        CHECK((co_await w.server.tag_recv(1, in)).bytes == 16);
-        CHECK(filled(in.bytes(), 1));
-        CHECK(co_await in_time(w.server.tag_recv(1, in)) ==
-              errc::timed_out);  // withdrawn, not late
+        co_await times_out(w.client.tag_send(1, second));
+        co_await times_out(w.client.am_send(1, second.bytes(), second));
+        co_await receives(w.server, in, 1);
+        co_await times_out(w.server.tag_recv(1, in));  // what timed out does not come late
         co_await w.client.tag_send(1, second);
-        CHECK((co_await w.server.tag_recv(1, in)).bytes == 16);
-        CHECK(filled(in.bytes(), 2));
+        co_await receives(w.server, in, 2);
       },
       &p);
 }
@@ -78,15 +87,15 @@ TEST_CASE("K10: a message that is announced ends with the peer's answer, however
         MemoryRegion out = client_memory(s, bytes);
         MemoryRegion in = server_memory(s, bytes);
         fill(out.bytes(), 3);
-        scope both(co_await this_task());
+        task_context& me = co_await this_task();
+        scope both(me);
         errc end = errc::again;
         both.spawn([](Endpoint* e, Slice what, errc* to) -> task<> {
-          *to = co_await in_time(e->tag_send(1, what));
+          *to = co_await end_in_time(e->tag_send(1, what));
         }(&w.client, out.all(), &end));
         co_await sleep_for(3 * soon);
         CHECK(end == errc::again);
-        CHECK((co_await w.server.tag_recv(1, in)).bytes == bytes);
-        CHECK(filled(in.bytes(), 3));
+        co_await receives(w.server, in, 3);
         co_await both.join();
         CHECK(end == errc::ok);
       },
@@ -101,7 +110,7 @@ TEST_CASE("K10: closing behind a message that nobody takes ends in time; abort()
         wire w = co_await connect_messages(s, at->client, at->server);
         MemoryRegion out = client_memory(s, 2 << 20);
         message_send_operation announced = w.client.tag_send(1, out).start();
-        CHECK(co_await in_time(w.client.close()) == errc::timed_out);
+        co_await times_out(w.client.close());
         CHECK(w.client.state() == endpoint_state::closing);
         CHECK_FALSE(announced.done());
         w.client.abort();
@@ -119,14 +128,15 @@ TEST_CASE("N2: a deadline ends a read from who writes nothing, and a write to wh
     narrow.window_bytes = 4096;
     stream_pair p = co_await open_streams(s, narrow, narrow);
     std::array<std::byte, 1024> bytes{};
-    CHECK(co_await in_time(p.server.read_some(bytes)) == errc::timed_out);
-    CHECK(co_await in_time(p.server.read(bytes)) == errc::timed_out);
+    co_await times_out(p.server.read_some(bytes));
+    co_await times_out(p.server.read(bytes));
     std::size_t written = 0;
     while (written < 1 << 20) {
       fill(bytes, written);
       stream_write_operation op = p.client.write_some(bytes);
       try {
-        written += co_await with_timeout(soon, std::move(op));
+        const std::size_t some = co_await with_timeout(soon, std::move(op));
+        written += some;
       } catch (const error& e) {
         CHECK(e.why().code() == errc::timed_out);
         break;
@@ -134,7 +144,7 @@ TEST_CASE("N2: a deadline ends a read from who writes nothing, and a write to wh
     }
     CHECK(written < 1 << 20);
     CHECK(written >= 4096);
-    CHECK(co_await in_time(p.client.write(bytes)) == errc::timed_out);
+    co_await times_out(p.client.write(bytes));
     std::size_t read = 0;
     p.client.shutdown_send().value();
     for (;;) {

@@ -165,7 +165,8 @@ TEST_CASE("a message longer than the transport's longest is read, or written, in
           fill(out.bytes(), bytes);
           std::ranges::fill(in.bytes(), std::byte{0});
           message_send_operation sending = w.client.tag_send(1, out).start();
-          CHECK((co_await w.server.tag_recv(1, in)).bytes == bytes);
+          const TagReceived got = co_await w.server.tag_recv(1, in);
+          CHECK(got.bytes == bytes);
           CHECK(filled(in.bytes(), bytes));
           co_await sending;
         }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <tuple>
 
 namespace cordma::test {
 
@@ -129,9 +130,9 @@ task<Endpoint> accept_next(Listener& listener, connect_options options) {
 task<wire> connect(Worker& client, Listener& listener, std::string address, connect_options to,
                    connect_options accept) {
   // Side by side: where one of them fails, the other does not wait for it.
-  auto [connected, accepted] =
+  std::tuple<Endpoint, Endpoint> ends =
       co_await when_all(client.connect(std::move(address), to), accept_next(listener, accept));
-  co_return wire(std::move(connected), std::move(accepted));
+  co_return wire(std::move(std::get<0>(ends)), std::move(std::get<1>(ends)));
 }
 
 namespace {
