@@ -169,9 +169,9 @@ class request_answer : public operation_base {
 // On cancellation: canceled where it waits its turn. Then the peer is told, and it ends with what that
 // says: canceled, or too late, the response. A timeout ends a call at once where nobody touches memory of it
 // any more. Where the peer may still read the request or write to the room, it ends with its word, or the
-// connection; where a request of more
-// than 512 bytes with its headers is being sent from where it is, once it has been taken. Destroyed in flight
-// it keeps the memory's regions until then. For a std::stop_token: with_stop().
+// connection; where a request of more than 512 bytes with its headers is being sent from where it is, once it
+// has been taken. Destroyed in flight it keeps the memory's regions until then. For a std::stop_token:
+// with_stop().
 class [[nodiscard]] call_operation final
     : public operation<call_operation, Response, detail::request_call> {
  public:
