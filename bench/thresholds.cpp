@@ -1,6 +1,6 @@
 // bench-thresholds: from which length on a tagged message is better announced and read by its receiver than sent at
-// once and copied: message_options::eager_bytes of a transport. Two processes on this machine and two connections,
-// over one of which everything is sent at once, and over the other everything announced; in turn.
+// once and copied: message_options::eager_bytes of a transport. Two processes on this machine and, for each length,
+// two connections: over one a message of it is just sent at once, over the other everything is announced; in turn.
 #include "common.hpp"
 
 #include <cordma/cordma.hpp>
@@ -17,6 +17,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <fstream>
 #include <iostream>
@@ -28,7 +29,10 @@ namespace {
 using namespace cordma;
 using clock_type = std::chrono::steady_clock;
 
-constexpr std::size_t largest = 60 * 1024;
+constexpr std::size_t head = 16;  // bytes of a frame before its message
+// What message_options::eager_bytes may be.
+constexpr std::size_t least_eager = 512;
+constexpr std::size_t most_eager = 1024 * 1024;
 constexpr std::size_t in_flight = 16;
 // What the other side does with a message, by its tag.
 constexpr std::uint64_t echo = 1;
@@ -39,44 +43,52 @@ constexpr std::uint64_t stop = 4;
 struct settings {
   std::string transport = "shm";
   std::string wait = "polling";
-  std::vector<std::size_t> sizes{512,   1024,  2048,  4096,  6144,  8192,
-                                 12288, 16384, 24576, 32768, 49152, 61440};
+  std::vector<std::size_t> sizes{
+      512,   1024,  2048,  4096,  6144,   8192,   12288,  16384,
+      24576, 32768, 49152, 65536, 131072, 262144, 524288, most_eager - head};
   int rounds = 7;
   int messages = 2000;
+  bool again = false;
 };
 
-// One side of both connections.
+// One side of both connections, for one length.
 struct member {
-  explicit member(const settings& s)
-      : context(bench::only(s.transport)),
-        worker(context, bench::waiting(s.wait)),
-        at_once(worker, {.eager_bytes = 65536}),
-        announced(worker, {.eager_bytes = 512}),
-        out(context.allocate(largest, access::local_write | access::remote_read).value()),
-        in(context.allocate(largest).value()) {}
+  member(Context& context, Worker& worker, const settings& s, std::size_t bytes)
+      : at_once(worker, {.eager_bytes = static_cast<std::uint32_t>(bytes + head)}),
+        announced(worker, {.eager_bytes = least_eager}),
+        length(bytes),
+        anew(!s.again),
+        out(context.allocate(in_flight * bytes, access::local_write | access::remote_read).value()),
+        in(context.allocate(bytes).value()) {}
 
   [[nodiscard]] std::array<Messages*, 2> both() { return {&at_once, &announced}; }
+  // Written anew, unless the same bytes are to go again, which stay in the caches of both sides.
+  [[nodiscard]] Slice message(int number) {
+    const std::size_t place = static_cast<std::size_t>(number) % in_flight;
+    if (anew) std::memset(out.data() + place * length, number, length);
+    return out.all().part(place * length, length);
+  }
 
-  Context context;
-  Worker worker;
   Messages at_once;
   Messages announced;
+  std::size_t length;
+  bool anew;
   MemoryRegion out;
   MemoryRegion in;
   std::array<Endpoint, 2> endpoints;
 };
 
 task<> answer(member* m, Messages* over) {
-  for (;;) {
+  for (int i = 0;; ++i) {
     const TagReceived got = co_await over->tag_recv(0, m->in, 0);
     if (got.tag == stop) co_return;
     if (got.tag == swallow) continue;
-    const std::size_t bytes = got.tag == echo ? got.bytes : 0;
-    co_await got.from->tag_send(got.tag, m->out.all().first(bytes));
+    const Slice back = got.tag == echo ? m->message(i) : Slice();
+    co_await got.from->tag_send(got.tag, back);
   }
 }
 
-task<> serve(member* m, Listener* listener) {
+task<> serve(Worker* worker, member* m, Listener* listener) {
   for (std::size_t i = 0; i < 2; ++i) {
     ConnectionRequest request = co_await listener->next();
     connect_options o;
@@ -84,32 +96,32 @@ task<> serve(member* m, Listener* listener) {
     Endpoint e = co_await request.accept(o);
     m->endpoints[i] = std::move(e);
   }
-  scope both(m->worker.loop());
+  scope both(worker->loop());
   for (Messages* over : m->both()) both.spawn(answer(m, over));
   co_await both.join();
 }
 
-task<> connect(member* m, std::string to) {
+task<> connect(Worker* worker, member* m, std::string to) {
   for (std::size_t i = 0; i < 2; ++i) {
     connect_options o;
     o.messages = m->both()[i];
-    Endpoint e = co_await m->worker.connect(to, o);
+    Endpoint e = co_await worker->connect(to, o);
     m->endpoints[i] = std::move(e);
   }
 }
 
-task<> ping_pong(member* m, std::size_t over, std::size_t bytes, int count) {
+task<> ping_pong(member* m, std::size_t over, int count) {
   Endpoint& e = m->endpoints[over];
   for (int i = 0; i < count; ++i) {
     tag_recv_operation back = e.tag_recv(echo, m->in).start();
-    co_await e.tag_send(echo, m->out.all().first(bytes));
+    const Slice there = m->message(i);
+    co_await e.tag_send(echo, there);
     co_await back;
   }
 }
 
-task<> flood(member* m, std::size_t over, std::size_t bytes, int count) {
+task<> flood(member* m, std::size_t over, int count) {
   Endpoint& e = m->endpoints[over];
-  const Slice message = m->out.all().first(bytes);
   tag_recv_operation heard = e.tag_recv(last, m->in).start();
   std::deque<message_send_operation> sends;
   for (int i = 0; i < count; ++i) {
@@ -118,7 +130,7 @@ task<> flood(member* m, std::size_t over, std::size_t bytes, int count) {
       co_await first;
       sends.pop_front();
     }
-    sends.push_back(e.tag_send(i + 1 < count ? swallow : last, message));
+    sends.push_back(e.tag_send(i + 1 < count ? swallow : last, m->message(i)));
     sends.back().start();
   }
   for (message_send_operation& s : sends) co_await s;
@@ -133,21 +145,28 @@ task<> say_stop(member* m) {
   }
 }
 
+// As many as are asked for where they are short; no more bytes of longer ones than of such of 64 KiB.
+int messages_of(const settings& s, std::size_t bytes) {
+  const std::size_t parts = std::max<std::size_t>(bytes / (64 * 1024), 1);
+  return std::max(s.messages / static_cast<int>(parts), 1);
+}
+
 struct figures {
   std::array<double, 2> microseconds{};  // of a message: at once, announced
   double ratio = 0;                      // announced to at once, in the same round
 };
 
 template <class Play>
-figures compare(member& m, const settings& s, std::size_t bytes, int per_message, Play play) {
+figures compare(Worker& worker, member& m, const settings& s, int per_message, Play play) {
+  const int count = messages_of(s, m.length);
   std::array<std::vector<double>, 2> taken;
   std::vector<double> ratios;
   for (int round = 0; round <= s.rounds; ++round) {
     for (std::size_t over = 0; over < 2; ++over) {
       const auto begun = clock_type::now();
-      m.worker.run(play(&m, over, bytes, s.messages));
+      worker.run(play(&m, over, count));
       const std::chrono::duration<double, std::micro> took = clock_type::now() - begun;
-      taken[over].push_back(took.count() / s.messages / per_message);
+      taken[over].push_back(took.count() / count / per_message);
     }
     if (round == 0) {  // warm now
       for (auto& t : taken) t.clear();
@@ -171,7 +190,7 @@ nlohmann::json crossing(const nlohmann::json& rows, const char* what) {
   return from;
 }
 
-nlohmann::json measure(member& m, const settings& s) {
+nlohmann::json measure(Context& context, Worker& worker, const settings& s, const std::string& to) {
   nlohmann::json rows = nlohmann::json::array();
   const auto row = [](const figures& f) {
     return nlohmann::json{
@@ -179,21 +198,26 @@ nlohmann::json measure(member& m, const settings& s) {
   };
   for (const std::size_t bytes : s.sizes) {
     if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r%zu bytes  ", bytes);
+    member m(context, worker, s, bytes);
+    worker.run(connect(&worker, &m, to));
     rows.push_back({{"bytes", bytes},
-                    {"one_way", row(compare(m, s, bytes, 2, ping_pong))},
-                    {"in_flight", row(compare(m, s, bytes, 1, flood))}});
+                    {"one_way", row(compare(worker, m, s, 2, ping_pong))},
+                    {"in_flight", row(compare(worker, m, s, 1, flood))}});
+    worker.run(say_stop(&m));
   }
   if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r              \r");
   return {{"transport", s.transport},
           {"wait", s.wait},
+          {"messages", s.again ? "sent again" : "written anew"},
           {"rows", rows},
           {"announce_from",
            {{"one_way", crossing(rows, "one_way")}, {"in_flight", crossing(rows, "in_flight")}}}};
 }
 
 void print(const nlohmann::json& all) {
-  std::printf("over %s, %s: microseconds per message\n",
-              all["transport"].get<std::string>().c_str(), all["wait"].get<std::string>().c_str());
+  std::printf("over %s, %s, %s: microseconds per message\n",
+              all["transport"].get<std::string>().c_str(), all["wait"].get<std::string>().c_str(),
+              all["messages"].get<std::string>().c_str());
   std::printf("%8s  %30s  %30s\n", "bytes", "one way: at once, announced",
               "16 in flight: likewise");
   for (const nlohmann::json& row : all["rows"]) {
@@ -211,13 +235,17 @@ void print(const nlohmann::json& all) {
 
 // The other process: tells its address, and ends when it is told to.
 [[noreturn]] void run_server(const settings& s, int tell) {
-  member m(s);
+  Context context(bench::only(s.transport));
+  Worker worker(context, bench::waiting(s.wait));
   Listener listener =
-      m.worker.listen(m.context.own_host(parse_transport(s.transport).value()) + ":0").value();
+      worker.listen(context.own_host(parse_transport(s.transport).value()) + ":0").value();
   const std::string bound = listener.bound().text();
   if (write(tell, bound.data(), bound.size()) < 0) std::_Exit(1);
   close(tell);
-  m.worker.run(serve(&m, &listener));
+  for (const std::size_t bytes : s.sizes) {
+    member m(context, worker, s, bytes);
+    worker.run(serve(&worker, &m, &listener));
+  }
   std::_Exit(0);
 }
 
@@ -240,11 +268,13 @@ int main(int argc, char** argv) {
   app.add_option("--transport", s.transport, "shm, tcp or verbs");
   app.add_option("--wait", s.wait, "polling, event or adaptive")
       ->check(CLI::IsMember({"polling", "event", "adaptive"}));
-  app.add_option("--sizes", s.sizes, "bytes of a message; ascending")
+  app.add_option("--sizes", s.sizes, "bytes of a message; ascending: 512 to 1 MiB less 16")
       ->delimiter(',')
-      ->check(CLI::Range(std::size_t{1}, largest));
+      ->check(CLI::Range(least_eager, most_eager - head));
   app.add_option("--rounds", s.rounds, "of each, in turn")->check(CLI::PositiveNumber);
-  app.add_option("--messages", s.messages, "in each")->check(CLI::PositiveNumber);
+  app.add_option("--messages", s.messages, "in each; of 128 KiB half as many, and so on")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--again", s.again, "send the same bytes again; else every message is written anew");
   app.add_option("--json", json, "write the figures there; - is standard output");
   CLI11_PARSE(app, argc, argv);
   try {
@@ -253,10 +283,9 @@ int main(int argc, char** argv) {
     const pid_t server = fork();
     if (server == 0) run_server(s, address[1]);
     close(address[1]);
-    member m(s);
-    m.worker.run(connect(&m, told_by(address[0])));
-    const nlohmann::json all = measure(m, s);
-    m.worker.run(say_stop(&m));
+    Context context(bench::only(s.transport));
+    Worker worker(context, bench::waiting(s.wait));
+    const nlohmann::json all = measure(context, worker, s, told_by(address[0]));
     waitpid(server, nullptr, 0);
     if (json == "-") {
       std::cout << all.dump(2) << '\n';

@@ -29,7 +29,7 @@ capabilities describe() {
   c.max_read_depth = most_reads;
   c.max_queue_pairs = most_queue_pairs;
   c.max_shared_depth = most_shared_depth;
-  c.eager_bytes = 66U << 10;
+  c.eager_bytes = 130U << 10;
   c.max_message = most_message;
   c.max_connect_data = most_request_data;
   c.max_accept_data = most_accept_data;
