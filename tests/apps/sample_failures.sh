@@ -6,11 +6,15 @@ how=(--transport "$transport")
 refused=remote_access
 [ "$transport" != verbs ] || refused='(remote_access|connection_reset)'
 
-# The right is missing on the memory, or on the connection.
+# The right is missing on the memory, or on the connection. Emulated processors take a second for each: on verbs
+# every pair goes both ways, and has each of the two missing once.
+turn=0
 for pair in read write write_imm; do
   programs_of "$pair"
   for way in address descriptor; do
     for place in memory connection; do
+      turn=$((turn + 1))
+      case $transport,$((turn % 4)) in verbs,[23]) continue ;; esac
       begin "$way" "$waits" "${how[@]}" --withhold "$place"
       expect 1 "^$goes: .*remote_access" "$goes" "${how[@]}" "${there[@]}"
       ended 1 "^$waits: .*$refused"
@@ -53,8 +57,9 @@ expect 1 'connection_reset' sample-message_sender "${how[@]}" "${there[@]}"
 ended 1 'without an immediate'
 expect 1 'unreachable' sample-read_requester "${how[@]}" --connect "$host:1"
 
-# One side is killed while both are connected. Emulated processors take minutes for all of them: on verbs
-# every pair loses each of its sides once, by turns the one that was found by address or by descriptor.
+# One side is killed while both are connected: on verbs every pair loses each of its sides once, by turns the one that was found by address or by descriptor.
+# There a process that is gone is known by its silence alone where descriptors were exchanged.
+[ "$transport" != verbs ] || export CORDMA_VERBS_TIMEOUT=13
 turn=0
 for pair in read write write_imm message message_imm sync_event; do
   programs_of "$pair"

@@ -112,7 +112,7 @@ TEST_CASE("a handler that throws, one that reads nothing, an id that nobody hand
       [](stage& s, switchboard* board) -> task<> {
         wire* const joined = co_await join(s, *board);
         wire& w = *joined;
-        const MemoryRegion from = client_memory(s, 100'000);
+        const MemoryRegion from = client_memory(s, 200'000);
         for (std::uint64_t n = 1; n <= 20; ++n) {
           for (const std::uint16_t id : std::initializer_list<std::uint16_t>{1, 2, 3}) {
             const auto got_first =
@@ -165,8 +165,8 @@ TEST_CASE("a message that its handler keeps outlives the connection") {
       [](stage& s, switchboard* board, std::optional<ActiveMessage>* held) -> task<> {
         wire* const joined = co_await join(s, *board);
         wire& w = *joined;
-        const MemoryRegion from = client_memory(s, 100'000);
-        const MemoryRegion into = server_memory(s, 100'000);
+        const MemoryRegion from = client_memory(s, 200'000);
+        const MemoryRegion into = server_memory(s, 200'000);
         fill(from.bytes().first(100), 4);
         co_await w.client.am_send(1, no_header, from.all().first(100));
         while (!*held) co_await moment(s);

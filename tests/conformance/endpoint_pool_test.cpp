@@ -337,8 +337,8 @@ TEST_CASE("K11: who gives up waiting for close() costs nobody else anything, nor
     }
     for (Listener& l : listeners) accepting.spawn(accept_with(l, theirs, peers));
     EndpointPool pool(on.client(), {.most = 2, .connection = with(mine)});
-    const MemoryRegion out = client_memory(on, 100'000);
-    const MemoryRegion in = server_memory(on, 100'000);
+    const MemoryRegion out = client_memory(on, 200'000);
+    const MemoryRegion in = server_memory(on, 200'000);
     errc other = errc::unknown;
     scope beside(on.loop());
     {
@@ -429,7 +429,7 @@ TEST_CASE("K11: a peer that never receives is aborted, and messages come and go 
         on.client(), {.most = 1, .connection = how, .close_timeout = std::chrono::milliseconds(5)});
     MemoryRegion big =
         on.client_context()
-            .allocate(100'000, cordma::access::local_write | cordma::access::remote_read)
+            .allocate(200'000, cordma::access::local_write | cordma::access::remote_read)
             .value();
     {
       EndpointPool::Loan loan = co_await hasty.borrow(to[0]);

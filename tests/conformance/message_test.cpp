@@ -227,7 +227,7 @@ TEST_CASE("D6: over-posting a queue of depth 2 never fails and keeps the order")
     shallow.send_depth = 2;
     shallow.recv_depth = 2;
     wire w = co_await connect(on, shallow, shallow);
-    constexpr std::size_t count = 500;
+    const std::size_t count = rounds_under_test(500, 200);
     MemoryRegion out = client_memory(on, count * 8);
     MemoryRegion in = server_memory(on, count * 8);
     co_await over_post(w, out, in, false);

@@ -80,6 +80,7 @@ struct crowd final : poller {
     sending.peer_timeout = std::chrono::minutes(2);
     queue_pair_options receiving;
     receiving.shared = queue.get();
+    receiving.peer_timeout = std::chrono::seconds(2);
     senders.push_back(at->create(sending).value());
     receivers.push_back(at->create(receiving).value());
     const std::vector<std::byte> a = senders.back()->descriptor().value();

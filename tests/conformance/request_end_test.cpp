@@ -24,7 +24,7 @@ using namespace cordma::test;
 
 namespace {
 
-constexpr std::size_t long_bytes = 100'000;  // neither along with its header nor copied
+constexpr std::size_t long_bytes = 200'000;  // neither along with its header nor copied
 
 }  // namespace
 
@@ -99,12 +99,12 @@ TEST_CASE("O4: a call that is canceled ends canceled or with its answer, as the 
 TEST_CASE("O4: room of a call that was withdrawn is not written to any more") {
   stage on;
   service p(on);
-  serve(p, 100'000);
+  serve(p, 200'000);
   on.play(
       [](stage& s, service* at) -> task<> {
         wire* const w = co_await join(*at);
         const MemoryRegion from = client_memory(s, 50'000);
-        const MemoryRegion into = client_memory(s, 100'000);
+        const MemoryRegion into = client_memory(s, 200'000);
         call_operation op = at->asks.call(w->client, keep_method, from, into).start();
         co_await until_kept(*at, 1);
         event::wait_operation told = at->kept[0]->until_unwanted().start();
@@ -297,12 +297,12 @@ TEST_CASE("O4: a deadline ends the call, and its request at the peer") {
 TEST_CASE("the end of a connection ends its calls: flushed before they went, reset after") {
   stage on;
   service p(on, roomy, {}, {.window = 2});
-  serve(p, 100'000);
+  serve(p, 200'000);
   on.play(
       [](stage& s, service* at) -> task<> {
         wire* const w = co_await join(*at);
         const MemoryRegion from = client_memory(s, 50'000);
-        const MemoryRegion into = client_memory(s, 100'000);
+        const MemoryRegion into = client_memory(s, 200'000);
         std::deque<call_operation> all;
         for (int i = 0; i < 4; ++i) {
           all.push_back(at->asks.call(w->client, keep_method, from, into).start());

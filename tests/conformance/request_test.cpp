@@ -172,16 +172,16 @@ TEST_CASE("O2: which way bytes go, by their size and as it is forced") {
        {row{0, false, false, false}, row{0, true, false, false}, row{1, false, false, false},
         row{1, true, true, true}, row{8191, false, false, false}, row{8192, false, false, false},
         row{8192, true, true, true}, row{8193, false, true, true},
-        row{100'000, false, true, true}}) {
+        row{200'000, false, true, true}}) {
     CAPTURE(r.bytes);
     CAPTURE(r.force);
     stage on;
     service p(on, roomy, {.force_read = r.force}, {.force_write = r.force});
-    serve(p, 100'000);
+    serve(p, 200'000);
     on.play(
         [](stage& s, service* at, row expected) -> task<> {
           wire* const w = co_await join(*at);
-          const MemoryRegion from = client_memory(s, 100'000);
+          const MemoryRegion from = client_memory(s, 200'000);
           const std::size_t n = expected.bytes;
           co_await at->asks.call(w->client, echo_method, from.all().first(n), from.all().first(n));
           const request_counters& there = at->answers.counters();
@@ -191,7 +191,7 @@ TEST_CASE("O2: which way bytes go, by their size and as it is forced") {
           CHECK(here.responses_written == (expected.response_written ? 1 : 0));
           CHECK(here.responses_along == (expected.response_written ? 0 : 1));
           // Where the room cannot be written to, a long response is read from there.
-          const MemoryRegion own = client_memory(s, 100'000, access::local_write);
+          const MemoryRegion own = client_memory(s, 200'000, access::local_write);
           co_await at->asks.call(w->client, echo_method, from.all().first(n), own.all().first(n));
           CHECK(here.responses_written == (expected.response_written ? 1 : 0));
           CHECK(here.responses_read == (n > 8192 ? 1 : 0));
@@ -238,7 +238,7 @@ TEST_CASE("O2: a response longer than its room is an error on both sides, and of
         int calls = 0;
         for (const transport::access rights : {transport::access::local_write, every_right}) {
           const MemoryRegion room = client_memory(s, 200'000, rights);
-          for (const std::size_t n : sizes{1, 100, 8192, 100'000}) {
+          for (const std::size_t n : sizes{1, 100, 8192, 200'000}) {
             CAPTURE(n);
             from.as<std::uint32_t>()[0] = static_cast<std::uint32_t>(n);
             std::ranges::fill(room.bytes(), std::byte{0});

@@ -307,13 +307,13 @@ TEST_CASE("K6: a receive that is too short fails, and the connection stays") {
       [](stage& s, post_office* office) -> task<> {
         wire* const joined = co_await join(s, *office);
         wire& w = *joined;
-        const MemoryRegion from = client_memory(s, 100'000);
-        const MemoryRegion into = server_memory(s, 100'000);
-        const MemoryRegion hidden = client_memory(s, 100'000, access::local_write);
+        const MemoryRegion from = client_memory(s, 200'000);
+        const MemoryRegion into = server_memory(s, 200'000);
+        const MemoryRegion hidden = client_memory(s, 200'000, access::local_write);
         bool hide = false;
-        for (const std::size_t bytes : sizes{100, 6000, 100'000, 99'999, 100'000}) {
+        for (const std::size_t bytes : sizes{100, 6000, 200'000, 199'999, 200'000}) {
           CAPTURE(bytes);
-          hide = bytes == 99'999 || hide;
+          hide = bytes == 199'999 || hide;
           fill(from.bytes().first(bytes), bytes);
           fill(hidden.bytes().first(bytes), bytes);
           const std::size_t fits = hide ? 20'000 : 50;
@@ -468,27 +468,27 @@ TEST_CASE("a receive that is canceled gets nothing, one that is destroyed neithe
       [](stage& s, post_office* office) -> task<> {
         wire* const joined = co_await join(s, *office);
         wire& w = *joined;
-        const MemoryRegion from = client_memory(s, 100'000);
-        const MemoryRegion into = server_memory(s, 200'000);
+        const MemoryRegion from = client_memory(s, 200'000);
+        const MemoryRegion into = server_memory(s, 400'000);
         std::ranges::fill(into.bytes(), std::byte{0});
-        tag_recv_operation canceled = office->server.tag_recv(1, into.all().first(100'000)).start();
-        { tag_recv_operation destroyed = w.server.tag_recv(1, into.all().first(100'000)).start(); }
+        tag_recv_operation canceled = office->server.tag_recv(1, into.all().first(200'000)).start();
+        { tag_recv_operation destroyed = w.server.tag_recv(1, into.all().first(200'000)).start(); }
         canceled.cancel();
         CHECK(canceled.take_result().code() == errc::canceled);
-        for (const std::size_t bytes : sizes{8, 100'000}) {
+        for (const std::size_t bytes : sizes{8, 200'000}) {
           fill(from.bytes().first(bytes), bytes);
           message_send_operation sent = w.client.tag_send(1, from.all().first(bytes)).start();
           while (!office->server.tag_probe(1)) co_await moment(s);
           CHECK(all_zero(into.bytes()));
-          co_await w.server.tag_recv(1, into.all().part(100'000, bytes));
+          co_await w.server.tag_recv(1, into.all().part(200'000, bytes));
           co_await sent;
-          CHECK(filled(into.bytes().subspan(100'000, bytes), bytes));
+          CHECK(filled(into.bytes().subspan(200'000, bytes), bytes));
           std::ranges::fill(into.bytes(), std::byte{0});
         }
         // While it reads: what lands, lands, and the next message is the next receive's.
         message_send_operation sent = w.client.tag_send(1, from.all()).start();
         while (!office->server.tag_probe(1)) co_await moment(s);
-        { tag_recv_operation destroyed = w.server.tag_recv(1, into.all().first(100'000)).start(); }
+        { tag_recv_operation destroyed = w.server.tag_recv(1, into.all().first(200'000)).start(); }
         const auto got_first = co_await sent.result();
         CHECK(got_first.ok());
         co_await w.client.tag_send(2, from.all().first(8));
@@ -507,8 +507,8 @@ TEST_CASE("what waits when a connection ends learns of it; what is here can be r
         wire& w = *joined;
         wire* const another = co_await join(s, *office);
         wire& other = *another;
-        const MemoryRegion from = client_memory(s, 100'000);
-        const MemoryRegion into = server_memory(s, 100'000);
+        const MemoryRegion from = client_memory(s, 200'000);
+        const MemoryRegion into = server_memory(s, 200'000);
         fill(from.bytes().first(8), 5);
         co_await w.client.tag_send(5, from.all().first(8));
         message_send_operation queued = w.client.tag_send(6, from.all().first(8)).start();
@@ -546,8 +546,8 @@ TEST_CASE("closing waits until what was started is carried out") {
       [](stage& s, post_office* office) -> task<> {
         wire* const joined = co_await join(s, *office);
         wire& w = *joined;
-        const MemoryRegion from = client_memory(s, 100'000);
-        const MemoryRegion into = server_memory(s, 100'000);
+        const MemoryRegion from = client_memory(s, 200'000);
+        const MemoryRegion into = server_memory(s, 200'000);
         fill(from.bytes(), 9);
         message_send_operation sent = w.client.tag_send(9, from.all()).start();
         state_operation closed = w.client.close().start();

@@ -24,7 +24,7 @@ using namespace cordma::test;
 namespace {
 
 constexpr std::size_t workers = 8;
-const std::uint64_t rounds = rounds_under_test(300);
+const std::uint64_t rounds = rounds_under_test(300, 150);
 constexpr std::size_t size = 5000;
 
 // What the threads tell each other: where each listens.

@@ -22,8 +22,8 @@ std::vector<transport::kind> transports() {
 constexpr int warm_up = 2000;
 constexpr int counted = 20'000;
 // A device is tested in an emulated machine.
-constexpr int warm_up_on_device = 500;
-constexpr int counted_on_device = 500;
+constexpr int warm_up_on_device = 200;
+constexpr int counted_on_device = 200;
 
 struct ground {
   wire& ends;
