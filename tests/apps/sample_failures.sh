@@ -57,8 +57,8 @@ expect 1 'connection_reset' sample-message_sender "${how[@]}" "${there[@]}"
 ended 1 'without an immediate'
 expect 1 'unreachable' sample-read_requester "${how[@]}" --connect "$host:1"
 
-# One side is killed while both are connected: on verbs every pair loses each of its sides once, by turns the one that was found by address or by descriptor.
-# There a process that is gone is known by its silence alone where descriptors were exchanged.
+# One side is killed while both are connected: on verbs every pair loses each of its sides once, by turns the one
+# that was found by address or by descriptor. By descriptor a process that is gone is known by its silence alone.
 [ "$transport" != verbs ] || export CORDMA_VERBS_TIMEOUT=13
 turn=0
 for pair in read write write_imm message message_imm sync_event; do
