@@ -73,7 +73,8 @@ double processor_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// Of this process: pages in memory, which includes what was registered, and what the heap gave out.
+// Of this process: pages in memory, which includes what was used of the registered; what the heap gave out; and all
+// that is registered, whose pages are reserved even where they were never used.
 std::uint64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::uint64_t all = 0;
@@ -85,6 +86,18 @@ std::uint64_t resident_bytes() {
 std::uint64_t heap_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
+}
+
+std::uint64_t registered_bytes() {
+  std::ifstream maps("/proc/self/maps");
+  std::uint64_t sum = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("cordma-") == std::string::npos) continue;
+    std::size_t dash = 0;
+    const std::uint64_t from = std::stoull(line, &dash, 16);
+    sum += std::stoull(line.substr(dash + 1), nullptr, 16) - from;
+  }
+  return sum;
 }
 
 struct member {
@@ -194,12 +207,14 @@ double idle(member& m, double seconds) {
   m.endpoints.reserve(s.endpoints);
   const std::uint64_t resident = resident_bytes();
   const std::uint64_t heap = heap_bytes();
+  const std::uint64_t registered = registered_bytes();
   m.worker.run(connect_all(&m, &s, address));
   const auto each = [&s](std::uint64_t bytes) {
     return std::to_string(static_cast<double>(bytes) / static_cast<double>(s.endpoints));
   };
   master.say(each(resident_bytes() - resident));
   master.say(each(heap_bytes() - heap));
+  master.say(each(registered_bytes() - registered));
   for (;;) {
     const std::string command = master.hear();
     if (command == "play") {
@@ -238,6 +253,7 @@ struct pair {
     server.hear();
     resident = std::stod(client.hear());
     heap = std::stod(client.hear());
+    registered = std::stod(client.hear());
   }
   ~pair() {
     for (const peer_process* p : {&client, &server}) {
@@ -267,6 +283,7 @@ struct pair {
   peer_process client;
   double resident = 0;  // bytes per connection, of the client
   double heap = 0;
+  double registered = 0;
 };
 
 nlohmann::json measure(const settings& s) {
@@ -288,6 +305,7 @@ nlohmann::json measure(const settings& s) {
           {"depth", s.depth},
           {"resident_bytes_per_endpoint", many.resident},
           {"heap_bytes_per_endpoint", many.heap},
+          {"registered_bytes_per_endpoint", many.registered},
           {"one_way_us", {{"one", bench::median(with_one)}, {"many", bench::median(with_many)}}},
           {"ratio",
            {{"median", bench::median(ratios)},
@@ -321,9 +339,11 @@ int main(int argc, char** argv) {
     } else {
       std::printf("%zu connections over %s, %s, depth %u\n", s.endpoints, s.transport.c_str(),
                   s.wait.c_str(), s.depth);
-      std::printf("  memory of each     %8.0f bytes resident, %.0f of them heap\n",
-                  figures["resident_bytes_per_endpoint"].get<double>(),
-                  figures["heap_bytes_per_endpoint"].get<double>());
+      std::printf(
+          "  memory of each     %8.0f bytes resident, %.0f of them heap; registered: %.0f\n",
+          figures["resident_bytes_per_endpoint"].get<double>(),
+          figures["heap_bytes_per_endpoint"].get<double>(),
+          figures["registered_bytes_per_endpoint"].get<double>());
       std::printf("  8 B, one way       %8.3f us with one, %.3f us with all: %.2f (%.2f-%.2f)\n",
                   figures["one_way_us"]["one"].get<double>(),
                   figures["one_way_us"]["many"].get<double>(),

@@ -184,9 +184,10 @@ struct rail_core {
   std::unique_ptr<endpoint_core> link;
   std::vector<std::byte> descriptor;
   std::uint32_t free_sends = 0;
-  std::uint64_t bytes = 0;  // that came by it
-  bool heard = false;       // the peer's descriptor
-  bool failed = false;      // a read
+  std::uint64_t bytes = 0;      // that came by it
+  std::uint64_t under_way = 0;  // bytes of reads that are posted on it
+  bool heard = false;           // the peer's descriptor
+  bool failed = false;          // a read
 };
 
 // Frames over one transport.
@@ -322,7 +323,9 @@ struct peer_core : list_node {
   alarm silence{*this};
   bool was_silent = false;
   std::uint32_t rails_said = 0;
-  std::uint64_t bytes_read = 0;  // of long messages, on the endpoint's own connection
+  // Of long messages, on the endpoint's own connection: here, and posted.
+  std::uint64_t bytes_read = 0;
+  std::uint64_t bytes_under_way = 0;
 
  private:
   [[nodiscard]] protocol::hello own_hello() const noexcept;

@@ -175,11 +175,11 @@ std::size_t peer_core::rail_after(std::size_t number, const protocol::offer& fro
   return 0;
 }
 
-// In proportion to the rates of their devices, each of which its rails share.
+// In proportion to the rates of their devices, each of which its rails share; a short one where the least waits.
 void peer_core::plan(fetch& f) noexcept {
   f.pieces[0] = {.end = f.wanted};
   f.piece_count = f.wanted != 0 ? 1 : 0;
-  if (rails.empty() || f.wanted < 2 * protocol::least_rail_part) return;
+  if (rails.empty() || f.wanted == 0) return;
   // What is not registered here cannot be read into, which is as if it were not registered there.
   for (std::size_t device = 1; device < agreed.devices; ++device) {
     if (f.into.region()->keys[port->devices[device].place].lkey == 0) {
@@ -197,6 +197,7 @@ void peer_core::plan(fetch& f) noexcept {
   for (std::size_t n = 0; n < count; ++n) {
     const std::uint64_t rate = port->devices[device_of(n)].via->domain().caps().rate;
     if (states[n].healthy) states[n].rate = rate / users[device_of(n)];
+    states[n].under_way = n == 0 ? bytes_under_way : rail(n)->under_way;
   }
   const protocol::rail_split made = protocol::split(f.wanted, std::span(states).first(count));
   f.piece_count = static_cast<std::uint8_t>(made.parts);
@@ -249,6 +250,7 @@ void peer_core::post_read(fetch& f, std::uint8_t index) noexcept {
   entry.reads_for = &f;
   entry.piece = index;
   entry.length = static_cast<std::uint32_t>(n);
+  (over != nullptr ? over->under_way : bytes_under_way) += n;
   p.at += n;
   ++p.reads;
   ++f.reads;
@@ -265,6 +267,7 @@ void fetch::read_done(const frame_entry& e, const transport::completion& c) noex
   fetch_piece& p = pieces[e.piece];
   --reads;
   --p.reads;
+  (e.over != nullptr ? e.over->under_way : peer->bytes_under_way) -= e.length;
   if (c.status == wc_status::success) {
     p.begin += e.length;
     (e.over != nullptr ? e.over->bytes : peer->bytes_read) += e.length;

@@ -8,11 +8,14 @@
 namespace cordma::protocol {
 namespace {
 
-constexpr std::uint64_t largest_rate = std::uint64_t{1} << 28;  // so that products below fit
+// So that products below fit.
+constexpr std::uint64_t largest_rate = std::uint64_t{1} << 28;
+constexpr std::uint64_t largest_load = std::uint64_t{1} << 35;
 
 struct weighed {
   std::size_t rail;
   std::uint64_t rate;
+  std::uint64_t under_way;
 };
 
 struct ranking {
@@ -36,7 +39,7 @@ ranking rank(std::span<const rail_state> rails) noexcept {
   for (std::size_t i = 0; i < rails.size(); ++i) {
     if (!rails[i].healthy) continue;
     const std::uint64_t rate = std::min(rails[i].rate, largest_rate);
-    all.place[all.count++] = {.rail = i, .rate = rate};
+    all.place[all.count++] = {.rail = i, .rate = rate, .under_way = rails[i].under_way};
     sum += rate;
     known += rate != 0 ? 1 : 0;
   }
@@ -68,6 +71,17 @@ rail_split divide(std::uint64_t size, std::span<const weighed> ranked) noexcept 
   return made;
 }
 
+// Of several that would be as soon done with it the first, which is the fastest. REQUIRES some.
+std::size_t soonest(std::uint64_t size, std::span<const weighed> ranked) noexcept {
+  const auto load = [size](const weighed& w) {
+    return std::min(size, largest_load / 2) + std::min(w.under_way, largest_load / 2);
+  };
+  const auto before = [load](const weighed& a, const weighed& b) {
+    return load(a) * b.rate < load(b) * a.rate;
+  };
+  return std::ranges::min_element(ranked, before)->rail;
+}
+
 }  // namespace
 
 rail_split split(std::uint64_t size, std::span<const rail_state> rails) noexcept {
@@ -79,7 +93,8 @@ rail_split split(std::uint64_t size, std::span<const rail_state> rails) noexcept
     if (std::ranges::none_of(std::span(made.part).first(n), too_small)) return made;
   }
   rail_split whole;
-  whole.part[0] = {.rail = all.count != 0 ? all.place[0].rail : 0, .offset = 0, .bytes = size};
+  const std::span<const weighed> ranked = std::span(all.place).first(all.count);
+  whole.part[0] = {.rail = ranked.empty() ? 0 : soonest(size, ranked), .offset = 0, .bytes = size};
   whole.parts = 1;
   return whole;
 }

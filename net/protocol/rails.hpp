@@ -16,6 +16,7 @@ struct rail_state {
   std::uint64_t rate =
       0;  // of any unit, the same for all; 0: unknown, it counts like the others on the average
   bool healthy = false;
+  std::uint64_t under_way = 0;  // bytes of earlier messages that are not here yet
 };
 
 struct rail_part {
@@ -31,8 +32,9 @@ struct rail_split {
 
 // Contiguous parts in the order of the rails, in proportion to their rates: none is empty, and none but a
 // message that is shorter itself is below least_rail_part, so that short messages go over fewer rails, the
-// fastest ones. Every part begins at a multiple of rail_alignment. The same for the same input. REQUIRES size
-// != 0, 1 to most_rails rails; where none is healthy, all of it is the first one's.
+// fastest ones; and what goes over a single one, over that which would be done with it first, given what is under way.
+// Every part begins at a multiple of rail_alignment. The same for the same input. REQUIRES size != 0, 1 to most_rails
+// rails; where none is healthy, all of it is the first one's.
 [[nodiscard]] rail_split split(std::uint64_t size, std::span<const rail_state> rails) noexcept;
 
 }  // namespace cordma::protocol

@@ -417,14 +417,14 @@ TEST_CASE(
     wire w = co_await connect(on, endpoint_options(), shallow);
     BufferPool pool(on.server_context(), 8, 512);
     any_order all(on, w, pool, seed);
-    const int steps = on.over() == transport::kind::verbs ? 2'000 : 20'000;
-    for (int i = 0; i < steps; ++i) co_await all.step();
+    const std::uint64_t steps = rounds_under_test(20'000, 2'000);
+    for (std::uint64_t i = 0; i < steps; ++i) co_await all.step();
     while (all.received < all.sent) {
       all.receiving.push_back(w.server.recv(pool).start());
       co_await all.receive_all();
     }
     for (send_operation& op : all.sending) co_await op;
-    CHECK(all.received > static_cast<std::uint64_t>(steps) / 20);
+    CHECK(all.received > steps / 20);
     all.receiving.clear();
     co_await w.server.close();
     while (w.server.inflight() != 0) co_await moment(on);

@@ -2,6 +2,7 @@
 #include "../verbs/told.hpp"
 
 #include <doctest/doctest.h>
+#include <support/held.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/runtime/scope.hpp>
@@ -208,29 +209,6 @@ struct world {
   std::optional<next_operation> coming;
   std::optional<next_operation> coming_too;
 };
-
-// What a process holds of its system: it comes back when the objects go.
-struct held {
-  std::size_t descriptors = 0;
-  std::size_t mappings = 0;  // of memory with a name of ours; heap and stacks come and go
-  std::size_t names = 0;     // of ours in /dev/shm
-};
-
-held held_now() {
-  held h;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator i("/proc/self/fd"); i != end; ++i) ++h.descriptors;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:") != std::string::npos || line.find("cordma-") != std::string::npos) {
-      ++h.mappings;
-    }
-  }
-  for (std::filesystem::directory_iterator i("/dev/shm"); i != end; ++i) {
-    if (i->path().filename().string().find("cordma") != std::string::npos) ++h.names;
-  }
-  return h;
-}
 
 // What the kernel holds where nothing is in use; librdmacm keeps what it has opened of a device.
 std::string idle_device() {

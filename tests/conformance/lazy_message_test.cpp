@@ -17,7 +17,9 @@ constexpr cordma::access everything =
     cordma::access::local_write | cordma::access::remote_read | cordma::access::remote_write;
 
 struct both {
-  explicit both(stage& on) : client(on.client()), server(on.server()) {}
+  explicit both(stage& on) : client(on.client(), at_once), server(on.server(), at_once) {}
+  // The same everywhere: what is longer is announced.
+  static constexpr message_options at_once{.eager_bytes = 8192};
   Messages client;
   Messages server;
 };
@@ -67,6 +69,34 @@ TEST_CASE(
     const TagReceived second = co_await anybodys;
     CHECK(second.bytes == 2);
     CHECK(second.from == &e);
+  });
+}
+
+TEST_CASE("K4: messages to the own Worker come to the Messages that sent them, short and long") {
+  stage s;
+  s.play([](stage& on) -> task<> {
+    Messages own(on.server(), both::at_once);
+    Listener listener = on.server().listen(on.server_address()).value();
+    Endpoint e = on.server().endpoint(on.reach(listener), with(own)).value();
+    MemoryRegion out = on.server_context().allocate(20'000, everything).value();
+    MemoryRegion in = on.server_context().allocate(20'000, everything).value();
+    message_send_operation early = e.tag_send(1, out.all().first(8)).start();
+    Endpoint self = co_await accepted(listener, own);
+    const TagReceived first = co_await own.tag_recv(1, in);
+    CHECK(first.from == &self);
+    co_await early;
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{100}, std::size_t{20'000}}) {
+      for (Endpoint* const from : {&e, &self}) {
+        CAPTURE(bytes);
+        fill(out.bytes(), bytes);
+        message_send_operation there = from->tag_send(2, out.all().first(bytes)).start();
+        const TagReceived got = co_await own.tag_recv(2, in);
+        CHECK(got.bytes == bytes);
+        CHECK(got.from == (from == &e ? &self : &e));
+        CHECK(filled(in.bytes().first(bytes), bytes));
+        co_await there;
+      }
+    }
   });
 }
 

@@ -183,7 +183,7 @@ task<> converse(ground& g) {
   wire w = co_await connect(g.on.client(), g.listener, g.on.reach(g.listener), to, from);
   g.e = std::move(w.client);
   g.peer = std::move(w.server);
-  const MemoryRegion long_one = client_memory(g.on, 10'000);
+  const MemoryRegion long_one = client_memory(g.on, 200'000);
   std::optional<message_send_operation> announced;  // nobody takes it; closing would wait for that
   if (g.in != state::closing) announced.emplace(g.e.tag_send(1, long_one).start());
   if (g.in == state::closing) g.closing.emplace(g.e.close().start());

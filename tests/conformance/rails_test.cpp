@@ -162,6 +162,22 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "K8: short messages at once are spread over the rails, each by the one with the least to read" *
+    only_on(transport::kind::sim, "whose reads take as long as its links say")) {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire w = co_await join(s, *office, 3);
+        burst some(s, 100 * kib, 6);
+        some.start(w);
+        co_await expect_whole(some);
+        for (std::uint64_t n = 0; n < 3; ++n) CHECK(bytes_by(w.server, n) == 200 * kib);
+      },
+      &p);
+}
+
+TEST_CASE(
     "K8: several long messages at once, both ways, of several slices, into receives too short") {
   stage on;
   post_office p(on);

@@ -149,7 +149,8 @@ task<> echo(Stream* of) {
 
 }  // namespace
 
-TEST_CASE("N1: an echo brings back what was said, in pieces of chance [1 GiB; 16 MiB on verbs]") {
+TEST_CASE(
+    "N1: an echo brings back what was said, in pieces of chance [1 GiB; 16 MiB on verbs, sim]") {
   // Simulated, each packet is computed.
   const bool simulated = transport_under_test() == transport::kind::sim;
   const std::uint64_t bytes =

@@ -101,6 +101,32 @@ TEST_CASE("parts are in proportion to the rates; what is short goes over the fas
   CHECK(parts_of(256 * kib, uneven).size() == 1);
 }
 
+TEST_CASE("what goes over one rail goes over that which is done with it first") {
+  const auto rail_for = [](std::uint64_t size, const std::vector<rail_state>& rails) {
+    const std::vector<rail_part> parts = parts_of(size, rails);
+    REQUIRE(parts.size() == 1);
+    CHECK(parts[0].bytes == size);
+    return parts[0].rail;
+  };
+  std::vector<rail_state> even(3, {.rate = 100, .healthy = true});
+  even[0].under_way = 8 * kib;
+  CHECK(rail_for(64 * kib, even) == 1);
+  even[1].under_way = even[2].under_way = 16 * kib;
+  CHECK(rail_for(64 * kib, even) == 0);
+  even[0].healthy = false;
+  even[1].under_way = 17 * kib;
+  CHECK(rail_for(64 * kib, even) == 2);
+  std::vector<rail_state> uneven{{.rate = 100, .healthy = true}, {.rate = 400, .healthy = true}};
+  uneven[1].under_way = 191 * kib;
+  CHECK(rail_for(64 * kib, uneven) == 1);
+  uneven[1].under_way = 193 * kib;
+  CHECK(rail_for(64 * kib, uneven) == 0);
+  constexpr std::uint64_t endless = ~std::uint64_t{0};
+  uneven = {{.rate = endless, .healthy = true, .under_way = endless},
+            {.rate = endless, .healthy = true, .under_way = endless}};
+  CHECK(rail_for(1, uneven) == 0);
+}
+
 TEST_CASE(
     "a rail of unknown rate counts like the others; without a healthy one all is the first's") {
   const std::vector<rail_state> mixed{

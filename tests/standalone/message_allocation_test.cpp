@@ -100,8 +100,9 @@ TEST_CASE("a warm message, tagged or active, short or long, takes nothing from t
       stage on({}, over);
       on.play(
           [](stage& s, std::size_t size) -> task<> {
-            Messages client(s.client());
-            Messages server(s.server());
+            const message_options at_once{.eager_bytes = 8192};
+            Messages client(s.client(), at_once);
+            Messages server(s.server(), at_once);
             wire w = co_await connect_messages(s, client, server);
             auto_event handled;
             server.on(1, [&handled](ActiveMessage m) { return note(&handled, std::move(m)); });

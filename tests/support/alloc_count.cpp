@@ -7,6 +7,7 @@
 namespace {
 
 std::atomic<std::uint64_t> counted{0};
+std::atomic<std::uint64_t> freed{0};
 std::atomic<std::uint64_t> first_failing{0};  // allocations from this number on fail; 0: none
 std::atomic<std::uint64_t> last_failing{0};
 
@@ -14,6 +15,10 @@ std::atomic<std::uint64_t> last_failing{0};
 
 std::uint64_t cordma::test::allocations() noexcept {
   return counted.load(std::memory_order_relaxed);
+}
+
+std::uint64_t cordma::test::live_allocations() noexcept {
+  return allocations() - freed.load(std::memory_order_relaxed);
 }
 
 void cordma::test::fail_allocation(std::uint64_t n, failing how) noexcept {
@@ -49,13 +54,18 @@ void* take(std::size_t bytes, std::align_val_t alignment) {
   throw std::bad_alloc();
 }
 
+void give_back(void* p) noexcept {
+  if (p != nullptr) freed.fetch_add(1, std::memory_order_relaxed);
+  std::free(p);
+}
+
 }  // namespace
 
 // The nothrow and array forms of the standard library call these; ASan sees malloc() below.
 void* operator new(std::size_t bytes) { return take(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t a) { return take(bytes, a); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept { give_back(p); }
+void operator delete(void* p, std::size_t) noexcept { give_back(p); }
+void operator delete(void* p, std::align_val_t) noexcept { give_back(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { give_back(p); }
 #endif

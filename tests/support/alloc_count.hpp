@@ -23,8 +23,9 @@ inline constexpr bool sanitized = CORDMA_UNDER_TSAN;
 // False under TSan: nothing is counted then, and nothing fails.
 inline constexpr bool counts_allocations = !CORDMA_UNDER_TSAN;
 
-// Calls of any operator new so far, on every thread.
+// Calls of any operator new so far, on every thread; and what of it has not been given back.
 [[nodiscard]] std::uint64_t allocations() noexcept;
+[[nodiscard]] std::uint64_t live_allocations() noexcept;
 
 // The n-th allocation from now on throws std::bad_alloc (1 = the next). 0: none does.
 enum class failing : std::uint8_t { once, from_then_on };
