@@ -207,16 +207,16 @@ TEST_CASE("random programs under random faults: nothing wrong, lost, doubled, ha
   schedule::tally sum;
   last_words if_it_ends;
   for (std::uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
-    const std::string replayed_by = "\nseed " + std::to_string(seed) +
-                                    " was under way; CORDMA_TEST_SEEDS=" + std::to_string(seed) +
-                                    " " + program_invocation_name + " replays it\n";
-    if_it_ends.begin(replayed_by.c_str());
+    const std::string replayed_by =
+        "CORDMA_TEST_SEEDS=" + std::to_string(seed) + " " + program_invocation_name;
+    const std::string under_way =
+        "\nseed " + std::to_string(seed) + " was under way; " + replayed_by + " replays it\n";
+    if_it_ends.begin(under_way.c_str());
     std::string complaint = schedule::play(seed, sum);
     if (complaint.empty() && seed % leak_seeds == 0) complaint = left_by(seed);
     if_it_ends.begin(nullptr);
     if (complaint.empty()) continue;
-    FAIL_CHECK("seed " << seed << ": " << complaint << "; CORDMA_TEST_SEEDS=" << seed << " "
-                       << program_invocation_name << " replays it");
+    FAIL_CHECK("seed " << seed << ": " << complaint << "; " << replayed_by << " replays it");
   }
   if (sum.seeds >= 2000) {
     CHECK(missing(sum) == "");
