@@ -86,7 +86,7 @@ namespace {
 // Every second connection is handed over. All talk until the last one has, so both threads have
 // traffic all along.
 std::size_t connections() {
-  return sanitized ? 16 : std::max<std::uint64_t>(rounds_under_test(100, 16), 16);
+  return sanitized ? 16 : std::max<std::uint64_t>(rounds_under_test(100), 16);
 }
 constexpr std::uint64_t least_rounds = 50;
 

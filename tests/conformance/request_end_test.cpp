@@ -68,7 +68,7 @@ TEST_CASE("O4: a call that is canceled ends canceled or with its answer, as the 
         const request_counters& there = at->answers.counters();
         std::uint64_t canceled = 0;
         std::uint64_t answered = 0;
-        const std::uint64_t rounds = rounds_under_test(2000, 200);
+        const std::uint64_t rounds = rounds_under_test(2000);
         dice d(3);
         for (std::uint64_t i = 0; i < rounds; ++i) {
           call_operation op = at->asks.call(w->client, keep_method, from, into).start();
