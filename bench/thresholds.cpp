@@ -56,7 +56,6 @@ struct member {
   member(Context& context, Worker& worker, const settings& s, std::size_t bytes)
       : at_once(worker, {.eager_bytes = static_cast<std::uint32_t>(bytes + head)}),
         announced(worker, {.eager_bytes = least_eager}),
-        length(bytes),
         anew(!s.again),
         out(context.allocate(in_flight * bytes, access::local_write | access::remote_read).value()),
         in(context.allocate(bytes).value()) {}
@@ -64,6 +63,7 @@ struct member {
   [[nodiscard]] std::array<Messages*, 2> both() { return {&at_once, &announced}; }
   // Written anew, unless the same bytes are to go again, which stay in the caches of both sides.
   [[nodiscard]] Slice message(int number) {
+    const std::size_t length = in.size();
     const std::size_t place = static_cast<std::size_t>(number) % in_flight;
     if (anew) std::memset(out.data() + place * length, number, length);
     return out.all().part(place * length, length);
@@ -71,7 +71,6 @@ struct member {
 
   Messages at_once;
   Messages announced;
-  std::size_t length;
   bool anew;
   MemoryRegion out;
   MemoryRegion in;
@@ -158,7 +157,7 @@ struct figures {
 
 template <class Play>
 figures compare(Worker& worker, member& m, const settings& s, int per_message, Play play) {
-  const int count = messages_of(s, m.length);
+  const int count = messages_of(s, m.in.size());
   std::array<std::vector<double>, 2> taken;
   std::vector<double> ratios;
   for (int round = 0; round <= s.rounds; ++round) {

@@ -71,7 +71,7 @@ rail_split divide(std::uint64_t size, std::span<const weighed> ranked) noexcept 
   return made;
 }
 
-// Of several that would be as soon done with it the first, which is the fastest. REQUIRES some.
+// Which would be done with it first; of equals the first, which is the fastest. REQUIRES some.
 std::size_t soonest(std::uint64_t size, std::span<const weighed> ranked) noexcept {
   const auto load = [size](const weighed& w) {
     return std::min(size, largest_load / 2) + std::min(w.under_way, largest_load / 2);

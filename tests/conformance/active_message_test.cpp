@@ -20,11 +20,9 @@ namespace {
 
 using sizes = std::initializer_list<std::size_t>;
 
-struct switchboard {
+struct switchboard : two_messages {
   explicit switchboard(stage& on, message_options of_server = {.eager_bytes = 8192})
-      : client(on.client()), server(on.server(), of_server) {}
-  Messages client;
-  Messages server;
+      : two_messages(on, {}, of_server) {}
   std::deque<wire> wires;
   std::vector<std::byte> header;
   std::vector<std::byte> data;

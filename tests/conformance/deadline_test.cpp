@@ -42,11 +42,8 @@ task<> receives(Endpoint& at, const MemoryRegion& into, std::uint64_t seed) {
   CHECK(filled(into.bytes(), seed));
 }
 
-struct post_office {
-  explicit post_office(stage& s)
-      : client(s.client(), {.credits = 1}), server(s.server(), {.credits = 1}) {}
-  Messages client;
-  Messages server;
+struct post_office : two_messages {
+  explicit post_office(stage& s) : two_messages(s, {.credits = 1}) {}
 };
 
 }  // namespace

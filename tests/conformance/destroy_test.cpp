@@ -8,8 +8,6 @@
 #include <cordma/runtime/scope.hpp>
 
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>

@@ -7,6 +7,7 @@
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/scope.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>

@@ -16,12 +16,10 @@ namespace {
 constexpr cordma::access everything =
     cordma::access::local_write | cordma::access::remote_read | cordma::access::remote_write;
 
-struct both {
-  explicit both(stage& on) : client(on.client(), at_once), server(on.server(), at_once) {}
+struct both : two_messages {
+  explicit both(stage& on) : two_messages(on, at_once) {}
   // The same everywhere: what is longer is announced.
   static constexpr message_options at_once{.eager_bytes = 8192};
-  Messages client;
-  Messages server;
 };
 
 task<Endpoint> accepted(Listener& listener, Messages& messages) {

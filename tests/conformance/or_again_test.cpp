@@ -21,11 +21,8 @@ namespace {
 
 constexpr std::uint16_t id = 5;
 
-struct pair_of {
-  explicit pair_of(stage& s, const message_options& o)
-      : client(s.client(), o), server(s.server(), o) {}
-  Messages client;
-  Messages server;
+struct pair_of : two_messages {
+  using two_messages::two_messages;
   std::deque<ActiveMessage> kept;
 };
 

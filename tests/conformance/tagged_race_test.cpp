@@ -132,12 +132,9 @@ namespace {
 enum class fate : std::uint8_t { canceled, destroyed };
 
 // A receiver that takes nothing by itself.
-struct idle_receiver {
+struct idle_receiver : two_messages {
   idle_receiver(stage& on, std::uint32_t credits)
-      : client(on.client(), usual),
-        server(on.server(), {.eager_bytes = 4096, .credits = credits}) {}
-  Messages client;
-  Messages server;
+      : two_messages(on, usual, {.eager_bytes = 4096, .credits = credits}) {}
 };
 
 void give_up(std::optional<message_send_operation>& sending, fate how) {

@@ -25,12 +25,10 @@ using sizes = std::initializer_list<std::size_t>;
 // On every transport alike: what is long, and what is not.
 constexpr message_options usual{.eager_bytes = 8192};
 
-struct post_office {
+struct post_office : two_messages {
   explicit post_office(stage& on, message_options of_server = usual,
                        message_options of_client = usual)
-      : client(on.client(), of_client), server(on.server(), of_server) {}
-  Messages client;
-  Messages server;
+      : two_messages(on, of_client, of_server) {}
   std::deque<wire> wires;  // they stay where they are
 };
 

@@ -181,7 +181,7 @@ namespace {
 // Played once more, a seed leaves nothing behind: what is kept for the next time it has found there.
 std::string left_by(std::uint64_t seed) {
   constexpr int most_times = 3;
-  std::string left;
+  std::int64_t more = 0;
   for (int i = 0; i < most_times; ++i) {
     const std::uint64_t objects = test::live_allocations();
     const test::held of_system = test::held_now();
@@ -190,12 +190,11 @@ std::string left_by(std::uint64_t seed) {
       std::string complaint = schedule::play(seed, unused);
       if (!complaint.empty()) return complaint;
     }
-    const std::uint64_t now = test::live_allocations();
-    if (now <= objects && test::held_now() == of_system) return {};
-    left = "each time it leaves behind: " + std::to_string(now - objects) +
-           " objects on the heap, or descriptors or mappings";
+    more = static_cast<std::int64_t>(test::live_allocations() - objects);
+    if (more <= 0 && test::held_now() == of_system) return {};
   }
-  return left;
+  return "each time it leaves behind: " + std::to_string(more) +
+         " objects on the heap, or else descriptors or mappings";
 }
 
 constexpr std::uint64_t leak_seeds = 20;  // of so many one is played again

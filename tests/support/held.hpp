@@ -1,6 +1,8 @@
 // What this process holds of its system, to see that nothing is left behind.
 #pragma once
 
+#include <support/fd_count.hpp>
+
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -18,16 +20,15 @@ struct held {
 
 [[nodiscard]] inline held held_now() {
   held h;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator i("/proc/self/fd"); i != end; ++i) ++h.descriptors;
+  h.descriptors = open_descriptors();
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     if (line.find("memfd:") != std::string::npos || line.find("cordma-") != std::string::npos) {
       ++h.mappings;
     }
   }
-  for (std::filesystem::directory_iterator i("/dev/shm"); i != end; ++i) {
-    if (i->path().filename().string().find("cordma") != std::string::npos) ++h.names;
+  for (const auto& name : std::filesystem::directory_iterator("/dev/shm")) {
+    if (name.path().filename().string().find("cordma") != std::string::npos) ++h.names;
   }
   return h;
 }
