@@ -58,17 +58,36 @@ std::string nearest_option(const std::string& word, const CLI::App& app) {
 
 std::optional<std::uint64_t> bytes_from(const std::string& text) noexcept {
   std::string_view digits = text;
-  unsigned shift = 0;
-  if (!digits.empty()) {
-    const std::size_t unit = std::string_view("KMG").find(digits.back());
-    if (unit != std::string_view::npos) {
-      shift = static_cast<unsigned>(10 * (unit + 1));
-      digits.remove_suffix(1);
-    }
+  std::uint64_t base = 1024;
+  if (digits.ends_with('B')) {
+    base = 1000;
+    digits.remove_suffix(1);
   }
-  const auto value = parse_all<std::uint64_t>(digits);
-  if (!value || *value > (~std::uint64_t{0} >> shift)) return std::nullopt;
-  return *value << shift;
+  const std::size_t unit =
+      digits.empty() ? std::string_view::npos : std::string_view("KMG").find(digits.back());
+  if (unit != std::string_view::npos) {
+    digits.remove_suffix(1);
+  } else if (base == 1000) {
+    return std::nullopt;
+  }
+  auto value = parse_all<std::uint64_t>(digits);
+  if (!value || unit == std::string_view::npos) return value;
+  for (std::size_t i = 0; i <= unit; ++i) {
+    if (*value > ~std::uint64_t{0} / base) return std::nullopt;
+    *value *= base;
+  }
+  return value;
+}
+
+std::optional<double> rate_from(const std::string& text) noexcept {
+  std::string_view digits = text;
+  double factor = 1;
+  if (digits.ends_with('K')) factor = 1e3;
+  if (digits.ends_with('M')) factor = 1e6;
+  if (factor > 1) digits.remove_suffix(1);
+  const auto value = parse_all<double>(digits);
+  if (!value || !(*value > 0)) return std::nullopt;
+  return *value * factor;
 }
 
 std::uint64_t number_from(const std::string& option, const std::string& text, std::uint64_t least,

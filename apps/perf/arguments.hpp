@@ -18,8 +18,11 @@ class usage_error : public std::runtime_error {
       : std::runtime_error(option + ": '" + given + "' will not do; it takes " + allowed) {}
 };
 
-// Decimal digits, with K, M or G for powers of 1024. None for anything else.
+// Decimal digits, with K, M or G for powers of 1024, or KB, MB or GB for powers of 1000. None for
+// anything else.
 [[nodiscard]] std::optional<std::uint64_t> bytes_from(const std::string& text) noexcept;
+// A number above 0, with K or M for powers of 1000. None for anything else.
+[[nodiscard]] std::optional<double> rate_from(const std::string& text) noexcept;
 // A whole number from `least` to `most`. Throws usage_error.
 [[nodiscard]] std::uint64_t number_from(const std::string& option, const std::string& text,
                                         std::uint64_t least, std::uint64_t most);

@@ -1,9 +1,11 @@
 #include "conditions.hpp"
 
 #include "options.hpp"
+#include "ticks.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 
@@ -14,15 +16,46 @@
 namespace perf {
 namespace {
 
-// "model name : ..." on x86, "Model : ..." on some others.
-std::string cpu_model() {
+// Of the first processor: "model name : ..." on x86, "Model : ..." on some others.
+void read_cpuinfo(conditions& c) {
   std::ifstream in("/proc/cpuinfo");
+  bool steady = true;
   for (std::string line; std::getline(in, line);) {
     const std::size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;
-    if (line.starts_with("model name") || line.starts_with("Model")) return line.substr(colon + 2);
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name") || line.starts_with("Model")) c.cpu = value;
+    if (!line.starts_with("flags")) continue;
+    c.is_virtual = value.find("hypervisor") != std::string::npos;
+    steady = value.find("constant_tsc") != std::string::npos &&
+             value.find("nonstop_tsc") != std::string::npos;
+    break;
   }
-  return {};
+  c.clock_steady = steady;
+}
+
+std::string first_line(const char* path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+void measure_clock(conditions& c) {
+#if defined(__x86_64__)
+  c.clock = "tsc";
+#elif defined(__aarch64__)
+  c.clock = "cntvct";
+#else
+  c.clock = "CLOCK_MONOTONIC";
+#endif
+  constexpr int readings = 10'000;
+  std::uint64_t sum = 0;
+  const instant from = now();
+  for (int i = 0; i < readings; ++i) sum += ticks();
+  const instant to = now();
+  // `sum` is looked at, so that the readings are not optimised away.
+  c.clock_overhead_ns = sum == 0 ? 0 : static_cast<double>(to.ns - from.ns) / readings;
 }
 
 std::string utc_now() {
@@ -43,7 +76,10 @@ conditions take_conditions(const options& o) {
   c.host = u.nodename;
   c.kernel = std::string(u.sysname) + " " + u.release;
   c.machine = u.machine;
-  c.cpu = cpu_model();
+  read_cpuinfo(c);
+  c.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  measure_clock(c);
+  if (::getloadavg(&c.load, 1) != 1) c.load = 0;
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) == 0) {
     c.cpus = static_cast<unsigned>(CPU_COUNT(&set));

@@ -10,7 +10,7 @@ namespace {
 using cordma::errc;
 using nlohmann::json;
 
-constexpr std::string_view greeting_mark = "prf1";
+constexpr std::string_view greeting_mark = "prf2";
 
 std::string to_hex(std::span<const std::byte> bytes) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -52,10 +52,11 @@ void require_version(const json& j) {
                                                       std::to_string(control_version)});
 }
 
+// Negative numbers are above every limit.
 template <class T>
 T at_most(const json& j, const char* key, T limit) {
-  const T value = j.at(key).get<T>();
-  if (value <= limit) return value;
+  const auto value = j.at(key).get<std::uint64_t>();
+  if (value <= limit) return static_cast<T>(value);
   cordma::throw_error({errc::invalid_value, std::string("the peer's ") + key + " of " +
                                                 std::to_string(value) + " is above the limit of " +
                                                 std::to_string(limit)});
@@ -64,14 +65,22 @@ T at_most(const json& j, const char* key, T limit) {
 plan plan_of(const json& j) {
   plan p;
   const auto name = j.at("test").get<std::string>();
-  const std::optional<test> t = parse_test(name);
-  if (!t) cordma::throw_error({errc::not_supported, "the peer asks for a test \"" + name + "\""});
-  p.what = *t;
+  p.test = find_test(name);
+  if (p.test == nullptr) {
+    cordma::throw_error({errc::not_supported, "the peer asks for a test \"" + name + "\""});
+  }
   p.size = at_most<std::uint64_t>(j, "size", largest_size);
+  p.flows = at_most<std::uint32_t>(j, "flows", most_flows);
   p.outstanding = at_most<std::uint32_t>(j, "outstanding", most_outstanding);
+  p.messages = at_most<std::uint32_t>(j, "messages", most_outstanding);
+  p.inline_bytes = at_most<std::uint32_t>(j, "inline", as_usual);
+  p.depth = at_most<std::uint32_t>(j, "depth", as_usual);
+  p.arrives = j.at("open").get<bool>() ? arrival::constant : arrival::closed;
+  p.stall_ms = at_most<std::uint64_t>(j, "stall_ms", longest_stall_ms);
   p.check = j.at("check").get<bool>();
-  if (p.size == 0 || p.outstanding == 0) {
-    cordma::throw_error({errc::invalid_value, "the peer's size or window is zero"});
+  if (p.size == 0 || p.outstanding == 0 || p.flows == 0 || p.messages == 0 ||
+      p.messages > most_outstanding / p.outstanding) {
+    cordma::throw_error({errc::invalid_value, "the peer's size, flows or window are out of range"});
   }
   return p;
 }
@@ -80,44 +89,65 @@ constexpr std::string_view order_names[] = {"run", "stop", "bye"};
 
 }  // namespace
 
-std::array<std::byte, greeting_bytes> greeting(std::uint32_t outstanding) noexcept {
+std::array<std::byte, greeting_bytes> encode(const greeting& g) noexcept {
   std::array<std::byte, greeting_bytes> bytes{};
   std::memcpy(bytes.data(), greeting_mark.data(), greeting_mark.size());
-  for (std::size_t i = 0; i < 4; ++i) bytes[4 + i] = static_cast<std::byte>(outstanding >> (8 * i));
+  std::size_t at = greeting_mark.size();
+  for (const std::uint32_t value : {g.depth, g.inline_bytes, g.flow}) {
+    for (unsigned shift = 0; shift < 32; shift += 8) bytes[at++] = std::byte(value >> shift & 255);
+  }
   return bytes;
 }
 
-std::uint32_t outstanding_of(std::span<const std::byte> private_data) noexcept {
+greeting decode_greeting(std::span<const std::byte> private_data) noexcept {
   if (private_data.size() < greeting_bytes ||
       std::memcmp(private_data.data(), greeting_mark.data(), greeting_mark.size()) != 0) {
-    return 0;
+    return {};
   }
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i) {
-    value |= static_cast<std::uint32_t>(private_data[4 + i]) << (8 * i);
+  std::size_t at = greeting_mark.size();
+  std::array<std::uint32_t, 3> values{};
+  for (std::uint32_t& value : values) {
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+      value |= static_cast<std::uint32_t>(private_data[at++]) << shift;
+    }
   }
-  return value <= most_outstanding ? value : 0;
+  return {values[0], values[1], values[2]};
 }
 
 std::string encode(const opening& m) {
-  return json{{"version", control_version}, {"test", std::string(facts(m.what.what).name)},
-              {"size", m.what.size},        {"outstanding", m.what.outstanding},
-              {"check", m.what.check},      {"memory", to_hex(m.blob)}}
+  const plan& p = m.what;
+  return json{{"version", control_version},
+              {"test", p.facts().name},
+              {"size", p.size},
+              {"flows", p.flows},
+              {"outstanding", p.outstanding},
+              {"messages", p.messages},
+              {"inline", p.inline_bytes},
+              {"depth", p.depth},
+              {"open", p.open_loop()},
+              {"stall_ms", p.stall_ms},
+              {"check", p.check},
+              {"memory", to_hex(m.blob)}}
       .dump();
 }
 
 std::string encode(const welcome& m) {
-  return json{
-      {"memory", to_hex(m.blob)}, {"wait", m.wait}, {"port", m.port}, {"complaint", m.complaint}}
+  return json{{"version", control_version}, {"memory", to_hex(m.blob)},
+              {"wait", m.wait},             {"port", m.port},
+              {"counts", m.counts_syscalls}, {"complaint", m.complaint}}
       .dump();
 }
 
 std::string encode(const order& m) {
-  return json{{"do", order_names[static_cast<std::size_t>(m.what)]}, {"count", m.count}}.dump();
+  return json{{"do", order_names[static_cast<std::size_t>(m.what)]},
+              {"count", m.count},
+              {"count_syscalls", m.count_syscalls},
+              {"stalls", m.stalls}}
+      .dump();
 }
 
 std::string encode(const closing& m) {
-  json j{{"wrong", m.wrong}};
+  json j{{"wrong", m.wrong}, {"wake_cost_ns", m.wake_cost_ns}, {"syscalls", m.syscalls}};
   for (const usage_field& f : usage_fields) j[f.name] = m.spent.*f.value;
   return j.dump();
 }
@@ -131,8 +161,15 @@ opening decode_opening(std::string_view text) {
 
 welcome decode_welcome(std::string_view text) {
   return decode(text, [](const json& j) {
-    return welcome{from_hex(j.at("memory").get<std::string>()), j.at("wait").get<std::string>(),
-                   j.at("port").get<std::uint16_t>(), j.at("complaint").get<std::string>()};
+    welcome m;
+    m.complaint = j.at("complaint").get<std::string>();
+    if (!m.complaint.empty()) return m;  // perhaps about the version
+    require_version(j);
+    m.blob = from_hex(j.at("memory").get<std::string>());
+    m.wait = j.at("wait").get<std::string>();
+    m.port = j.at("port").get<std::uint16_t>();
+    m.counts_syscalls = j.at("counts").get<bool>();
+    return m;
   });
 }
 
@@ -141,7 +178,8 @@ order decode_order(std::string_view text) {
     const auto name = j.at("do").get<std::string>();
     for (std::size_t i = 0; i < std::size(order_names); ++i) {
       if (name == order_names[i]) {
-        return order{static_cast<order::kind>(i), j.at("count").get<std::uint64_t>()};
+        return order{static_cast<order::kind>(i), j.at("count").get<std::uint64_t>(),
+                     j.at("count_syscalls").get<bool>(), j.at("stalls").get<bool>()};
       }
     }
     cordma::throw_error({errc::invalid_value, "the peer orders \"" + name + "\""});
@@ -152,6 +190,8 @@ closing decode_closing(std::string_view text) {
   return decode(text, [](const json& j) {
     closing m;
     m.wrong = j.at("wrong").get<std::uint64_t>();
+    m.wake_cost_ns = j.at("wake_cost_ns").get<std::int64_t>();
+    m.syscalls = j.at("syscalls").get<std::int64_t>();
     for (const usage_field& f : usage_fields) m.spent.*f.value = j.at(f.name).get<std::int64_t>();
     return m;
   });

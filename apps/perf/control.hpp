@@ -2,24 +2,30 @@
 // same connection. The client asks, the server answers.
 #pragma once
 
-#include "lane.hpp"
 #include "plan.hpp"
 #include "usage.hpp"
 
 #include <cordma/runtime/task.hpp>
 
+#include <array>
 #include <string>
 #include <vector>
 
 namespace perf {
 
-inline constexpr int control_version = 3;
+inline constexpr int control_version = 4;
 
-// Private data of the connection request: tells the server how deep the queues have to be.
-inline constexpr std::size_t greeting_bytes = 8;
-[[nodiscard]] std::array<std::byte, greeting_bytes> greeting(std::uint32_t outstanding) noexcept;
-// 0 where this is no greeting.
-[[nodiscard]] std::uint32_t outstanding_of(std::span<const std::byte> private_data) noexcept;
+// Private data of a connection request: tells the server how deep the queues have to be, before it
+// knows anything else; or which flow of the plan it is.
+struct greeting {
+  std::uint32_t depth = 0;
+  std::uint32_t inline_bytes = as_usual;
+  std::uint32_t flow = 0;
+};
+inline constexpr std::size_t greeting_bytes = 16;
+[[nodiscard]] std::array<std::byte, greeting_bytes> encode(const greeting& g) noexcept;
+// As it is by default where this is no greeting.
+[[nodiscard]] greeting decode_greeting(std::span<const std::byte> private_data) noexcept;
 
 // client -> server, first: what is to be measured, and the client's memory.
 struct opening {
@@ -30,19 +36,24 @@ struct opening {
 struct welcome {
   std::vector<std::byte> blob;
   std::string wait;
-  std::uint16_t port = 0;  // where a second connection is expected; 0: none is
-  std::string complaint;   // why not; empty where all is well
+  std::uint16_t port = 0;       // where more connections are expected; 0: none are
+  bool counts_syscalls = false;
+  std::string complaint;        // why not; empty where all is well
 };
 // client -> server: begin a phase (`run`), it is over (`stop`), no more (`bye`).
 struct order {
   enum class kind : std::uint8_t { run, stop, bye };
   kind what = kind::bye;
-  std::uint64_t count = 0;
+  std::uint64_t count = 0;      // of each flow
+  bool count_syscalls = false;  // in this phase
+  bool stalls = false;          // in the middle of it
 };
-// server -> client at the end of a phase.
+// What a side says of itself at the end of a phase.
 struct closing {
   usage spent;
-  std::uint64_t wrong = 0;
+  std::int64_t wake_cost_ns = 0;  // as the adaptive mode has measured it; else 0
+  std::int64_t syscalls = -1;     // -1: not counted
+  std::uint64_t wrong = 0;        // so far
 };
 
 [[nodiscard]] std::string encode(const opening& m);

@@ -1,78 +1,54 @@
-// Many operations in flight: what limits is the transport, not the round trip.
-#include "../support/op_ring.hpp"
-#include "tests.hpp"
+#include "in_flight.hpp"
 
-#include <algorithm>
+#include "kinds.hpp"
+#include "tests.hpp"
 
 namespace perf {
 namespace {
 
-// Keeps up to `outstanding` operations started, posting in batches: one doorbell for as many as have
-// found room. `make(slot, i)` gives operation i; `look(slot, i, value)` sees its outcome.
-template <class Operation, class Make, class Look>
-cordma::task<void> keep_in_flight(lane& l, std::uint64_t count, Make make, Look look) {
-  using value = typename Operation::value_type;
-  support::op_ring<Operation> ring(l.what.outstanding);
-  std::uint64_t started = 0;
-  std::uint64_t done = 0;
-  std::uint32_t start_slot = 0;
-  std::uint32_t done_slot = 0;
-  const std::uint32_t slots = l.slots;
-  while (done < count) {
-    {
-      const cordma::Endpoint::Batch batch = l.carrier().batch();
-      for (; started < count && !ring.full(); ++started) {
-        ring.start([&] { return make(l, start_slot, started); });
-        if (++start_slot == slots) start_slot = 0;
-      }
-    }
-    do {
-      if constexpr (std::is_void_v<value>) {
-        auto& oldest = ring.oldest();
-        co_await oldest;
-        look(l, done_slot, done);
-      } else {
-        auto& oldest = ring.oldest();
-        const value outcome = co_await oldest;
-        look(l, done_slot, done, outcome);
-      }
-      ring.pop();
-      ++done;
-      if (++done_slot == slots) done_slot = 0;
-    } while (!ring.empty() && ring.oldest().done());
-    l.progress.store(done, std::memory_order_relaxed);
-  }
-}
+using cordma::task;
 
-struct nothing {
-  void operator()(const lane&, std::uint32_t, std::uint64_t) const noexcept {}
-};
-
+template <class Kind>
 struct send_next {
-  cordma::send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
+  auto operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
     if (l.what.check) fill(l.out(slot).bytes(), i);
-    return l.endpoint.send(l.out(slot));
+    return Kind::send(l, slot, i);
   }
 };
 
-struct tag_send_next {
-  cordma::message_send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
-    if (l.what.check) fill(l.out(slot).bytes(), i);
-    return l.other->endpoint.tag_send(the_tag, l.out(slot));
+template <class Kind>
+struct receive_next {
+  auto operator()(lane& l, std::uint32_t slot, std::uint64_t) const {
+    return Kind::receive(l, slot);
+  }
+};
+template <class Kind>
+struct receive_done {
+  template <class Got>
+  void operator()(lane& l, std::uint32_t slot, std::uint64_t i, const Got& got) const noexcept {
+    if (!l.what.check) return;
+    const auto message = l.in(slot).bytes();
+    bool right = got.bytes == message.size();
+    if constexpr (std::is_same_v<Kind, imm>) {  // the next write may be there already
+      right = right && got.has_imm && got.imm == static_cast<std::uint32_t>(i);
+    } else {
+      right = right && matches(message, i);
+    }
+    if (!right) ++l.wrong;
   }
 };
 
 struct write_next {
   cordma::send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
     if (l.what.check) fill(l.out(slot).bytes(), i);
-    return l.endpoint.write(l.peer(slot), l.out(slot));
+    return l.endpoint().write(l.peer_in(slot), l.out(slot));
   }
 };
 
 struct read_next {
   cordma::send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
     if (l.what.check) fill(l.in(slot).bytes(), i + l.slots);  // not what is to arrive
-    return l.endpoint.read(l.peer(slot), l.in(slot));
+    return l.endpoint().read(l.peer_out(slot), l.in(slot));
   }
 };
 struct read_done {
@@ -83,61 +59,95 @@ struct read_done {
 
 struct add_next {
   cordma::atomic_operation operator()(lane& l, std::uint32_t, std::uint64_t) const {
-    return l.endpoint.fetch_add(l.peer(0), 1);
+    return l.endpoint().fetch_add(l.peer_in(0), 1);
   }
 };
-struct add_done {
+struct swap_next {
+  cordma::atomic_operation operator()(lane& l, std::uint32_t, std::uint64_t i) const {
+    return l.endpoint().compare_swap(l.peer_in(0), i, i + 1);
+  }
+};
+struct atomic_done {
   void operator()(lane& l, std::uint32_t, std::uint64_t i, std::uint64_t before) const noexcept {
     if (l.what.check && before != i) ++l.wrong;
   }
 };
 
-struct receive_next {
-  cordma::recv_operation operator()(lane& l, std::uint32_t slot, std::uint64_t) const {
-    return l.endpoint.recv(l.in(slot));
-  }
-};
-struct tag_receive_next {
-  cordma::tag_recv_operation operator()(lane& l, std::uint32_t slot, std::uint64_t) const {
-    return l.other->endpoint.tag_recv(the_tag, l.in(slot));
-  }
-};
-struct receive_done {
-  template <class Got>
-  void operator()(lane& l, std::uint32_t slot, std::uint64_t i, const Got& got) const noexcept {
-    if (!l.what.check) return;
-    const auto message = l.in(slot).bytes();
-    if (got.bytes != message.size() || !matches(message, i)) ++l.wrong;
-  }
-};
+task<void> write_many(lane& l, std::uint64_t count) {
+  co_await keep_in_flight<cordma::send_operation>(l, count, write_next(), nothing());
+  co_await l.endpoint().flush();
+}
+
+template <class Kind>
+task<void> receive_all(lane& l, std::uint64_t count) {
+  using operation = decltype(Kind::receive(l, 0));
+  return keep_in_flight<operation>(l, count, receive_next<Kind>(), receive_done<Kind>());
+}
+
+template <class Kind>
+task<void> send_all(lane& l, std::uint64_t count) {
+  using operation = decltype(Kind::send(l, 0, 0));
+  return keep_in_flight<operation>(l, count, send_next<Kind>(), nothing());
+}
 
 }  // namespace
 
-cordma::task<void> send_many(lane& l, std::uint64_t count) {
-  if (l.what.what == test::tag_bw) {
-    return keep_in_flight<cordma::message_send_operation>(l, count, tag_send_next(), nothing());
+task<void> start_many(lane& l, std::uint64_t count) {
+  using cordma::atomic_operation;
+  using cordma::send_operation;
+  switch (l.what.facts().what) {
+    case verb::tag: return send_all<tagged>(l, count);
+    case verb::write: return write_many(l, count);
+    case verb::write_imm: return send_all<imm>(l, count);
+    case verb::read: return keep_in_flight<send_operation>(l, count, read_next(), read_done());
+    case verb::fetch_add:
+      return keep_in_flight<atomic_operation>(l, count, add_next(), atomic_done());
+    case verb::compare_swap:
+      return keep_in_flight<atomic_operation>(l, count, swap_next(), atomic_done());
+    default: return send_all<plain>(l, count);
   }
-  return keep_in_flight<cordma::send_operation>(l, count, send_next(), nothing());
 }
 
-cordma::task<void> receive_many(lane& l, std::uint64_t count) {
-  if (l.what.what == test::tag_bw) {
-    return keep_in_flight<cordma::tag_recv_operation>(l, count, tag_receive_next(), receive_done());
+task<void> receive_many(lane& l, std::uint64_t count) {
+  switch (l.what.facts().what) {
+    case verb::tag: return receive_all<tagged>(l, count);
+    case verb::write_imm: return receive_all<imm>(l, count);
+    default: return receive_all<plain>(l, count);
   }
-  return keep_in_flight<cordma::recv_operation>(l, count, receive_next(), receive_done());
 }
 
-cordma::task<void> write_many(lane& l, std::uint64_t count) {
-  co_await keep_in_flight<cordma::send_operation>(l, count, write_next(), nothing());
-  co_await l.endpoint.flush();
+task<void> write_stream(lane& l, std::uint64_t count) {
+  const std::uint32_t window = l.what.window();
+  support::op_ring<cordma::stream_write_operation> ring(window);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (ring.full()) {
+      auto& oldest = ring.oldest();
+      co_await oldest;
+      ring.pop();
+    }
+    const cordma::Slice& message = l.out(i % l.slots);
+    if (l.what.check) fill(message.bytes(), i);
+    ring.start([&] { return l.stream.write(message); });
+    l.progress.store(i, std::memory_order_relaxed);
+  }
+  while (!ring.empty()) {
+    auto& oldest = ring.oldest();
+    co_await oldest;
+    ring.pop();
+  }
 }
 
-cordma::task<void> read_many(lane& l, std::uint64_t count) {
-  return keep_in_flight<cordma::send_operation>(l, count, read_next(), read_done());
-}
-
-cordma::task<void> fetch_add_many(lane& l, std::uint64_t count) {
-  return keep_in_flight<cordma::atomic_operation>(l, count, add_next(), add_done());
+task<void> read_stream(lane& l, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::span<std::byte> message = l.in(i % l.slots).bytes();
+    std::size_t done = 0;
+    while (done < message.size()) {
+      const std::size_t got = co_await l.stream.read_some(message.subspan(done));
+      if (got == 0) cordma::throw_error({cordma::errc::truncated, "the stream ended"});
+      done += got;
+    }
+    if (l.what.check && !matches(message, i)) ++l.wrong;
+  }
 }
 
 }  // namespace perf

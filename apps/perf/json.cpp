@@ -9,6 +9,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr const char* schema = "cordma-perf/1";
+
 // Four to six digits are what a measurement is good for.
 double rounded(double value) {
   if (value == 0 || !std::isfinite(value)) return 0;
@@ -16,15 +18,55 @@ double rounded(double value) {
   return std::round(value * scale) / scale;
 }
 
-ordered_json to_object(const latency& t) {
-  return {{"mean", rounded(t.mean)}, {"p50", rounded(t.p50)},   {"p90", rounded(t.p90)},
-          {"p99", rounded(t.p99)},   {"p999", rounded(t.p999)}, {"max", rounded(t.max)}};
+ordered_json to_object(const latency& t, const char* of, const char* from) {
+  ordered_json j{{"of", of},
+                 {"from", from},
+                 {"n", t.n},
+                 {"min", rounded(t.min)},
+                 {"mean", rounded(t.mean)},
+                 {"stdev", rounded(t.deviation)}};
+  ordered_json beyond;
+  for (std::size_t i = 0; i < percentiles.size(); ++i) {
+    j[percentiles[i].name] = rounded(t.at[i]);
+    beyond[percentiles[i].name] = t.beyond[i];
+  }
+  j["max"] = rounded(t.max);
+  j["beyond"] = std::move(beyond);
+  ordered_json curve = ordered_json::array();
+  for (const auto& [share, us] : t.curve) curve.push_back({rounded(share), rounded(us)});
+  j["curve"] = std::move(curve);
+  return j;
 }
 
-ordered_json to_object(const usage& u, const std::string& wait) {
-  ordered_json j{{"wait", wait}};
-  for (const usage_field& f : usage_fields) j[f.name] = u.*f.value;
-  j["cpu_percent"] = rounded(cpu_percent(u));
+// What tools print that do not measure one way, but halve a round trip.
+ordered_json halved(const latency& t) {
+  ordered_json j{{"mean", rounded(t.mean / 2)}};
+  for (std::size_t i = 0; i < percentiles.size(); ++i) {
+    j[percentiles[i].name] = rounded(t.at[i] / 2);
+  }
+  j["max"] = rounded(t.max / 2);
+  return j;
+}
+
+ordered_json to_object(const side& s) {
+  ordered_json j{{"wait", s.wait}};
+  for (const usage_field& f : usage_fields) j[f.name] = s.spent.*f.value;
+  j["cpu_percent"] = rounded(cpu_percent(s.spent));
+  j["wake_cost_ns"] = s.wake_cost_ns == 0 ? ordered_json(nullptr) : ordered_json(s.wake_cost_ns);
+  return j;
+}
+
+ordered_json per_message(const outcome& o, const side& s) {
+  ordered_json j;
+  j["syscalls"] = s.syscalls_per_message ? ordered_json(rounded(*s.syscalls_per_message))
+                                         : ordered_json(nullptr);
+  for (const auto& [name, value] :
+       {std::pair("voluntary_switches", s.spent.voluntary_switches),
+        std::pair("involuntary_switches", s.spent.involuntary_switches),
+        std::pair("wakeups", s.spent.wakeups), std::pair("arms", s.spent.arms),
+        std::pair("spins", s.spent.spins)}) {
+    j[name] = rounded(o.per_message(static_cast<double>(value)));
+  }
   return j;
 }
 
@@ -36,34 +78,73 @@ ordered_json to_object(const conditions& c) {
   return {{"host", c.host},
           {"cpu", c.cpu},
           {"cpus", c.cpus},
+          {"virtual", c.is_virtual},
+          {"governor", c.governor},
           {"kernel", c.kernel},
           {"machine", c.machine},
+          {"clock", {{"source", c.clock}, {"steady", c.clock_steady}, {"overhead_ns", rounded(c.clock_overhead_ns)}}},
+          {"load", rounded(c.load)},
           {"date", c.date},
           {"client_pinned_to", to_object(c.client_cpu)},
           {"server_pinned_to", to_object(c.server_cpu)}};
 }
 
+void add_plan(ordered_json& j, const outcome& o) {
+  const plan& p = o.asked;
+  j["size"] = p.size;
+  j["flows"] = p.flows;
+  j["outstanding"] = p.outstanding;
+  j["messages"] = p.messages;
+  j["inline"] = o.inline_limit;
+  j["depth"] = o.depth;
+  j["think_us"] = p.think_us;
+  j["think_spread"] = p.random_think ? "exponential" : "constant";
+  j["arrival"] = name(p.arrives);
+  j["load_hz"] = p.open_loop() ? ordered_json(rounded(o.load_hz)) : ordered_json(nullptr);
+  j["seed"] = p.seed;
+  j["stall_ms"] = p.stall_ms;
+  j["check"] = p.check;
+}
+
+void add_times(ordered_json& j, const outcome& o) {
+  if (!o.time) return;
+  const bool open = o.asked.open_loop();
+  const char* const of = o.asked.facts().ping_pong() ? "round trip" : "operation";
+  j["latency_us"] = to_object(*o.time, of, open ? "intended start" : "start");
+  if (o.asked.facts().ping_pong() && !open) j["half_round_trip_us"] = halved(*o.time);
+  if (o.actual) j["latency_from_actual_us"] = to_object(*o.actual, of, "start");
+  if (o.lag) j["lag_us"] = to_object(*o.lag, "start", "intended start, or room for it");
+  if (o.law) {
+    j["littles_law"] = {{"in_flight", rounded(o.law->in_flight)},
+                        {"rate_times_latency", rounded(o.law->rate_times_latency)},
+                        {"holds", o.law->holds()},
+                        {"checked", o.law->checked}};
+  }
+}
+
 ordered_json to_object(const outcome& o, const conditions& under) {
-  const test_facts& f = facts(o.asked.what);
-  ordered_json j{{"test", f.name},
+  ordered_json j{{"schema", schema},
+                 {"test", o.asked.facts().name},
                  {"transport", o.transport},
                  {"transport_reason", o.reason},
-                 {"wait", cordma::name(o.asked.wait)},
-                 {"size", o.asked.size},
-                 {"iterations", o.iterations},
-                 {"outstanding", f.latency() ? 1 : o.asked.outstanding},
-                 {"think_us", o.asked.think_us},
-                 {"check", o.asked.check},
-                 {"elapsed_s", rounded(o.elapsed_s)}};
-  if (o.time) j[f.form == shape::ping_pong ? "one_way_us" : "operation_us"] = to_object(*o.time);
+                 {"wait", o.client.wait}};
+  add_plan(j, o);
+  j["iterations"] = o.iterations;
+  j["elapsed_s"] = rounded(o.elapsed_s);
+  j["interrupted"] = o.interrupted;
+  add_times(j, o);
   j["bandwidth_GBps"] = rounded(o.bandwidth_GBps());
+  j["bandwidth_Gbps"] = rounded(o.bandwidth_GBps() * 8);
   j["rate_Mps"] = rounded(o.rate_Mps());
   j["cpu_ns_per_message"] = {{"client", rounded(o.cpu_ns_per_message(o.client))},
                              {"server", rounded(o.cpu_ns_per_message(o.server))}};
-  j["client"] = to_object(o.client, std::string(cordma::name(o.asked.wait)));
-  j["server"] = to_object(o.server, o.server_wait);
+  j["per_message"] = {{"client", per_message(o, o.client)}, {"server", per_message(o, o.server)}};
+  if (!o.no_syscalls.empty()) j["syscalls_not_counted"] = o.no_syscalls;
+  j["client"] = to_object(o.client);
+  j["server"] = to_object(o.server);
   j["valid"] = o.valid();
   if (!o.valid()) j["complaints"] = o.complaints;
+  if (!o.notes.empty()) j["notes"] = o.notes;
   j["version"] = CORDMA_VERSION;
   j["conditions"] = to_object(under);
   return j;

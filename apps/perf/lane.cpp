@@ -1,11 +1,20 @@
 #include "lane.hpp"
 
+#include "ticks.hpp"
+
+#include <cordma/runtime/sleep.hpp>
+
+#include <cmath>
+
 namespace perf {
 namespace {
 
 constexpr std::size_t line = 64;  // bytes; buffers share no cache line
 
 std::size_t rounded(std::size_t bytes) noexcept { return (bytes + line - 1) / line * line; }
+
+// Every flag of a write-lat has eight aligned bytes of its own, at the end of its message.
+std::size_t stride(const plan& p) noexcept { return rounded(p.size < 8 ? 8 : p.size); }
 
 constexpr std::uint8_t value_at(std::uint64_t i, std::size_t place) noexcept {
   return static_cast<std::uint8_t>(i * 37 + place * 11 + (place >> 8) + 1);
@@ -21,31 +30,42 @@ int looks(const cordma::Context& context, const cordma::Endpoint& connection) {
 
 }  // namespace
 
-lane::lane(cordma::Context& context, cordma::Endpoint& connection, const plan& p)
-    : endpoint(connection),
-      what(p),
-      slots(perf::slots(p)),
-      looks_per_turn(looks(context, connection)) {
-  const std::size_t size = what.size;
-  // Every flag of a write-lat has eight aligned bytes of its own, at the end of its message.
-  const std::size_t stride = rounded(size < 8 ? 8 : size);
-  const std::size_t area = stride * slots;
-  region_ = context.allocate(2 * area, cordma::transport::all_remote).value();
-  const cordma::Slice all = region_.all();
+lane::lane(const plan& p) : what(p), slots(perf::slots(p)) {}
+
+std::size_t lane::bytes(const plan& p) noexcept { return 2 * stride(p) * perf::slots(p); }
+
+void lane::use(const cordma::Slice& memory) {
+  const std::size_t area = memory.size() / 2;
   for (std::uint32_t i = 0; i < slots; ++i) {
-    in_.push_back(all.part(i * stride, size));
-    out_.push_back(all.part(area + i * stride, size));
+    in_.push_back(memory.part(i * stride(what), what.size));
+    out_.push_back(memory.part(area + i * stride(what), what.size));
   }
 }
 
-void lane::attach(std::span<const std::byte> blob) {
-  const cordma::RemoteMemory memory = cordma::RemoteMemory::import(blob).value();
-  const std::byte* const base = in_.front().data();
-  peer_.clear();
-  for (const cordma::Slice& s : in_) {
-    const auto offset = static_cast<std::uint64_t>(s.data() - base);
-    peer_.push_back(memory.slice(offset, s.size()).value());
+void lane::attach(const cordma::RemoteSlice& there) {
+  const std::uint64_t area = there.size() / 2;
+  for (std::uint32_t i = 0; i < slots; ++i) {
+    peer_in_.push_back(there.slice(i * stride(what), what.size).value());
+    peer_out_.push_back(there.slice(area + i * stride(what), what.size).value());
   }
+}
+
+void lane::use(cordma::Context& context, cordma::Endpoint& shared) {
+  endpoint_ = &shared;
+  looks_per_turn = looks(context, shared);
+}
+
+void lane::use(cordma::Context& context, cordma::Endpoint&& own) {
+  own_ = std::move(own);
+  use(context, own_);
+}
+
+cordma::task<void> lane::think() {
+  double us = static_cast<double>(what.think_us);
+  if (what.random_think) us = random_gap(random, us);
+  const std::uint64_t began = ticks();
+  co_await cordma::sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(us * 1e3)));
+  thought += static_cast<double>(ticks() - began);
 }
 
 void require_connected(const cordma::Endpoint& endpoint) {
@@ -63,6 +83,11 @@ bool matches(std::span<const std::byte> message, std::uint64_t i) noexcept {
     if (message[k] != std::byte{value_at(i, k)}) return false;
   }
   return true;
+}
+
+double random_gap(std::mt19937_64& random, double mean) noexcept {
+  std::uniform_real_distribution<double> uniform(0.0, 1.0);
+  return -std::log1p(-uniform(random)) * mean;
 }
 
 }  // namespace perf

@@ -1,4 +1,4 @@
-// One side of a run: the connection, this side's memory, and the peer's.
+// One flow of a run at one of its sides: the connection, this side's memory, and the peer's.
 #pragma once
 
 #include "histogram.hpp"
@@ -7,13 +7,14 @@
 #include <cordma/cordma.hpp>
 
 #include <cordma/runtime/event.hpp>
+#include <cordma/runtime/task.hpp>
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <random>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace perf {
@@ -21,58 +22,80 @@ namespace perf {
 inline constexpr std::uint64_t the_tag = 1;
 inline constexpr std::uint16_t the_handler = 1;
 
-// The second connection of a test whose data goes over another carrier.
-struct beside {
-  cordma::Messages messages;
-  cordma::Listener listener;  // the server's
-  cordma::Endpoint endpoint;  // of messages
-  cordma::Stream stream;
-  // Active messages, which each side's handler answers.
+// Active messages, which each side's handler answers, or counts.
+struct handling {
   std::uint64_t handled = 0;    // over all phases
-  std::int64_t to_handle = 0;   // in this one
-  std::uint64_t sent_at = 0;    // ticks; the client's last one
-  cordma::auto_event finished;  // set by the handler: the phase is over, or an answer failed
+  std::int64_t left = 0;        // in this one
+  std::uint64_t sent_at = 0;    // ticks; of this side's last one, where it waits for answers
+  bool answers = false;         // else it counts
+  cordma::auto_event finished;  // the phase is over, or an answer failed
   std::optional<cordma::failure> failed;
-  explicit beside(cordma::Worker& worker) : messages(worker) {}
 };
 
-// Memory of a side: `slots` buffers for what comes in, and as many for what goes out. The same layout
-// on both sides, so that each knows where things are at the other.
+// Both sides have the same layout of memory, so that each knows where things are at the other.
 class lane {
  public:
-  // Throws cordma::error (no_memory).
-  lane(cordma::Context& context, cordma::Endpoint& endpoint, const plan& what);
+  explicit lane(const plan& p);
   lane(const lane&) = delete;
   lane& operator=(const lane&) = delete;
 
-  // Takes the peer's memory from its blob. Throws cordma::error.
-  void attach(std::span<const std::byte> blob);
-  [[nodiscard]] std::vector<std::byte> blob() const { return region_.export_blob().value(); }
+  // Bytes of memory that a flow takes.
+  [[nodiscard]] static std::size_t bytes(const plan& p) noexcept;
+  // `memory` is as long as that; so is `there`.
+  void use(const cordma::Slice& memory);
+  void attach(const cordma::RemoteSlice& there);
+  // The data goes over that connection: one that others use as well, or one of its own.
+  void use(cordma::Context& context, cordma::Endpoint& shared);
+  void use(cordma::Context& context, cordma::Endpoint&& own);
+  void use(cordma::Stream&& own) { stream = std::move(own); }
 
+  [[nodiscard]] cordma::Endpoint& endpoint() noexcept { return *endpoint_; }
+  [[nodiscard]] cordma::Endpoint& connection() noexcept {
+    return what.facts().by_stream() ? stream.endpoint() : *endpoint_;
+  }
   [[nodiscard]] const cordma::Slice& in(std::uint64_t i) const noexcept { return in_[i]; }
   [[nodiscard]] const cordma::Slice& out(std::uint64_t i) const noexcept { return out_[i]; }
-  [[nodiscard]] const cordma::RemoteSlice& peer(std::uint64_t i) const noexcept { return peer_[i]; }
+  // The peer's, as it sees them.
+  [[nodiscard]] const cordma::RemoteSlice& peer_in(std::uint64_t i) const noexcept {
+    return peer_in_[i];
+  }
+  [[nodiscard]] const cordma::RemoteSlice& peer_out(std::uint64_t i) const noexcept {
+    return peer_out_[i];
+  }
+  [[nodiscard]] bool thinks() const noexcept { return what.think_us != 0; }
+  // A pause between two requests; how long it took is noted.
+  [[nodiscard]] cordma::task<void> think();
 
-  // That messages of the test go over.
-  [[nodiscard]] cordma::Endpoint& carrier() noexcept { return other ? other->endpoint : endpoint; }
-
-  cordma::Endpoint& endpoint;
-  std::unique_ptr<beside> other;
   const plan what;
   const std::uint32_t slots;
+  std::unique_ptr<cordma::Messages> messages;  // of its own, where it has any
+  cordma::Stream stream;
+  handling handler;
   // Looks at memory between two turns of the reactor, while waiting for a remote write: many where
   // the peer writes without this side's help, one where this side's transport has to carry it in.
-  const int looks_per_turn;
+  int looks_per_turn = 1;
   std::uint64_t number = 0;  // of the last message in ping-pong by remote writes, over all phases
-  histogram samples;         // ticks per round trip, or per operation where the shape is one_by_one
-  std::uint64_t wrong = 0;   // --check: messages that were not what they should have been
-  std::atomic<std::uint64_t> progress{0};  // operations done, for whoever watches
+
+  histogram samples;          // ticks of each request
+  histogram intended;         // open loop: ticks since each was to be made,
+  histogram lag;              // ... and until it was, though there was room for it
+  double in_flight_area = 0;  // open loop: requests in flight times ticks
+  double hz = 0;              // open loop: requests per second of this flow
+  double ns_per_tick = 0;     // open loop: as far as is known
+  double thought = 0;         // ticks of all pauses
+  std::uint64_t stall_at = ~std::uint64_t{0};  // before this message the server stalls
+  std::uint64_t wrong = 0;                     // --check: messages that were not what they should be
+  std::mt19937_64 random;
+  std::atomic<std::uint64_t> progress{0};      // requests done in this phase, for whoever watches
+  const std::atomic<bool>* stop = nullptr;     // set: somebody wants to see what was measured so far
 
  private:
-  cordma::MemoryRegion region_;
+  cordma::Endpoint own_;
+  cordma::Endpoint* endpoint_ = nullptr;
   std::vector<cordma::Slice> in_;
   std::vector<cordma::Slice> out_;
-  std::vector<cordma::RemoteSlice> peer_;
+  std::vector<cordma::RemoteSlice> peer_in_;
+  std::vector<cordma::RemoteSlice> peer_out_;
 };
 
 // Throws what it ended for: nobody tells a side that looks at its own memory, or waits for its handler.
@@ -81,5 +104,8 @@ void require_connected(const cordma::Endpoint& endpoint);
 // --check: the contents of message number `i`, different for every message and place.
 void fill(std::span<std::byte> message, std::uint64_t i) noexcept;
 [[nodiscard]] bool matches(std::span<const std::byte> message, std::uint64_t i) noexcept;
+
+// Exponentially distributed with that mean.
+[[nodiscard]] double random_gap(std::mt19937_64& random, double mean) noexcept;
 
 }  // namespace perf

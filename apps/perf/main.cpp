@@ -6,6 +6,7 @@
 #include "outcome.hpp"
 #include "processes.hpp"
 #include "session.hpp"
+#include "watcher.hpp"
 
 #include <cordma/runtime/scope.hpp>
 
@@ -26,13 +27,13 @@ cordma::context_options only(const plan& p) {
 
 // Serves clients one after the other: two at once would measure each other.
 cordma::task<void> serve_clients(cordma::Context& context, cordma::Worker& worker,
-                                 cordma::Listener& listener, bool once) {
+                                 cordma::Listener& listener, std::string waits, bool once) {
   for (;;) {
     cordma::ConnectionRequest request = co_await listener.next();
     const std::string peer = request.peer_address();
     std::string trouble;
     try {
-      co_await serve(context, worker, std::move(request));
+      co_await serve(context, worker, std::move(request), waits);
     } catch (const cordma::error& e) {
       trouble = e.what();
     }
@@ -53,16 +54,14 @@ int run_server(const options& o, const plan& p, bool once,
     if (!trouble.empty()) throw std::runtime_error(trouble);
     cordma::Context context(only(p));
     if (o.what != role::both) support::say_what_is_odd("cordma-perf", context);
-    cordma::reactor_options how;
-    how.mode = p.wait;
-    cordma::Worker worker(context, how);
+    cordma::Worker worker(context, p.wait.reactor());
     cordma::listen_options where;
     where.transport = p.transport;
     const bool beside = o.what == role::both && p.transport.has_value();
     const std::string at = beside ? context.own_host(*p.transport) + ":0" : o.address;
     cordma::Listener listener = worker.listen(at, where).value();
     listening(listener.bound().text());
-    worker.run(serve_clients(context, worker, listener, once));
+    worker.run(serve_clients(context, worker, listener, p.wait.text(), once));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "cordma-perf: server: %s\n", e.what());
@@ -73,12 +72,9 @@ int run_server(const options& o, const plan& p, bool once,
 outcome run_client(const std::string& address, const plan& p) {
   cordma::Context context(only(p));
   support::say_what_is_odd("cordma-perf", context);
-  cordma::reactor_options how;
-  how.mode = p.wait;
-  cordma::Worker worker(context, how);
-  progress_line progress(::isatty(STDERR_FILENO) != 0 ? progress_line::mode::on_terminal
-                                                      : progress_line::mode::silent);
-  return worker.run(measure(context, worker, address, p, progress));
+  cordma::Worker worker(context, p.client_wait().reactor());
+  watcher watch(::isatty(STDERR_FILENO) != 0 ? watcher::mode::on_terminal : watcher::mode::silent);
+  return worker.run(measure(context, worker, address, p, watch));
 }
 
 // A server of its own for every run, so that it waits as the client does.
@@ -89,7 +85,7 @@ outcome run_both(const plan& p, const options& o) {
   if (server.address().empty()) throw std::runtime_error("the server ended before it listened");
   outcome result = run_client(server.address(), p);
   const int code = server.wait();
-  if (code != 0) result.complaints.push_back("the server ended with " + std::to_string(code));
+  if (code != 0 && !result.broken_off) result.complaints.push_back("the server ended with " + std::to_string(code));
   return result;
 }
 
@@ -108,6 +104,7 @@ class reporter {
     for (const std::string& c : o.complaints) {
       std::fprintf(stderr, "cordma-perf: not valid: %s\n", c.c_str());
     }
+    for (const std::string& n : o.notes) std::fprintf(stderr, "cordma-perf: note: %s\n", n.c_str());
     std::fflush(out_);
     outcomes_.push_back(o);
   }
@@ -153,14 +150,19 @@ int run_plans(const options& o) {
   }
   reporter report(o, std::move(under));
   if (!report.can_write_json()) return exit_failed;
+  watcher::block_interrupts();
   int code = 0;
   for (const plan& p : o.plans) {
     try {
       const outcome result = o.what == role::both ? run_both(p, o) : run_client(o.address, p);
       report.show(result);
       if (!result.valid()) code = exit_failed;
+      if (result.interrupted) {
+        code = exit_interrupted;
+        break;
+      }
     } catch (const std::exception& e) {
-      std::fprintf(stderr, "cordma-perf: %s: %s\n", std::string(facts(p.what).name).c_str(),
+      std::fprintf(stderr, "cordma-perf: %s: %s\n", p.facts().name.c_str(),
                    e.what());
       code = exit_failed;
     }

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 
@@ -11,23 +13,35 @@ namespace perf {
 namespace {
 
 constexpr std::string_view default_port = "18600";
+constexpr std::uint32_t usual_window = 32;  // requests in flight where there are many
 
 constexpr const char* examples = R"(
 Examples
   cordma-perf --local                              latency of 8-byte messages, two processes here
   cordma-perf --local --wait polling,event,adaptive --cpu 0,1
                                                    what each way of waiting costs, side by side
-  cordma-perf --local --test send-bw --size 64K,1M --transport shm,tcp
-                                                   bandwidth; every combination is a run of its own
+  cordma-perf --local --test send-bw --size 256..100M --transport shm,tcp
+                                                   bandwidth over size; every combination is a run
+  cordma-perf --local --set tpt                    4 flows of 1 MiB messages, 2 of each in flight
+  cordma-perf --local --load 1000,10K,50% --wait event
+                                                   open loop: requests come whether or not the server
+                                                   keeps up; latencies count from when each was due
+  cordma-perf --local --think-us 0,10,100,1000,10000 --wait polling,event,adaptive
+                                                   CPU per message over the pause between messages
   cordma-perf --listen                             on one machine, and on another:
   cordma-perf server.example --test write-bw --size 1M --duration 5 --check
 
 Reading the figures
-  Latencies are one way, half of a round trip, for send-lat and write-lat, and of a whole operation
-  for read-lat and fetch-add-lat; percentiles are of all samples at three digits. GB/s are 1e9 bytes
-  per second. CPU is user and system time of each side, in percent of one core and per message.
-  Without --check one buffer serves all messages. Exit code: 0 all is well, 1 a run failed or its
-  result is not valid, 2 the command line is wrong.
+  Latencies are whole: of a round trip where the server answers (send, tag, am, stream, write,
+  write-imm), of an operation where it does not (read, fetch-add, compare-swap). JSON has half of a
+  round trip as well, for comparing with tools that print that. Percentiles are of all samples, at
+  three digits; nothing is left out. GB/s are 1e9 bytes per second, Gbps 1e9 bits. CPU is user and
+  system time of each side, in percent of one core and per message; messages of a ping-pong count
+  both ways. In the open loop the client polls, so that it is not late, and --wait is the server's.
+  A run is not valid where bytes were wrong, where the generator of an open loop was late by more
+  than a tenth of what it measured, or where rates and latencies contradict Little's law.
+  Without --check one buffer serves all messages. Ctrl-C shows what was measured until then. Exit code:
+  0 all is well, 1 a run failed or its result is not valid, 2 the command line is wrong, 130 Ctrl-C.
 )";
 
 // As they stand on the command line.
@@ -35,50 +49,84 @@ struct raw {
   std::string address;
   std::string listen;
   bool local = false;
+  std::string set;
   std::vector<std::string> transports{"auto"};
   std::vector<std::string> tests{"send-lat"};
   std::vector<std::string> sizes;
   std::vector<std::string> waits{"polling"};
   std::vector<std::string> thinks{"0"};
+  std::vector<std::string> flows{"1"};
+  std::vector<std::string> outstanding;
+  std::string messages = "1";
+  std::vector<std::string> loads;
+  std::string arrival;
   std::string iterations;
   std::string warmup;
   std::string duration;
-  std::string outstanding = "32";
+  std::string inline_bytes;
+  std::string depth;
+  std::string seed = "1";
+  std::string stall = "0";
+  std::string watchdog;
   std::vector<std::string> cpus;
   std::string json;
+  bool random_think = false;
   bool once = false;
   bool check = false;
   bool verbose = false;
   bool version = false;
 };
 
-std::string test_list() {
-  std::string text;
-  for (const test_facts& f : all_tests()) {
-    text += (text.empty() ? "" : ", ") + std::string(f.name);
-  }
-  return text;
-}
+// What --set stands for, where the command line does not say otherwise.
+struct preset {
+  std::string_view name;
+  const char* test;
+  const char* size;
+  const char* flows;
+  const char* outstanding;
+  bool check;
+  std::string_view text;
+};
+constexpr std::array<preset, 4> presets{{
+    {"lat", "send-lat", "256..1M", "1", "1", false, "round trips of one flow, 256 bytes to 1 MiB"},
+    {"tpt", "send-bw", "1M", "4", "2", false, "4 flows, 2 messages of 1 MiB in flight on each"},
+    {"bi", "send-bi", "1M", "4", "2", false, "the same in both directions"},
+    {"basic", "send-bw", "1M", "4", "2", true, "the same in one, every byte checked"},
+}};
 
 std::string footer() {
   std::ostringstream text;
-  text << "Tests\n";
-  for (const test_facts& f : all_tests()) {
-    text << "  " << f.name << std::string(16 - f.name.size(), ' ') << f.what << '\n';
-  }
+  const auto line = [&text](const std::string& name, std::string_view what) {
+    text << "  " << name << std::string(16 - name.size(), ' ') << what << '\n';
+  };
+  text << "Tests: WHAT-HOW, or idle: connected, and nobody does anything\n";
+  for (const verb_facts& v : all_verbs()) line(std::string(v.name), v.text);
+  for (const pattern_facts& p : all_patterns()) line("-" + std::string(p.name), p.text);
+  text << "  Atomics have no -bw.\nSets\n";
+  for (const preset& p : presets) line(std::string(p.name), p.text);
   return text.str() + examples;
 }
 
-test test_of(const std::string& text) {
-  const std::optional<test> t = parse_test(text);
-  if (!t) throw usage_error("--test", text, "one of " + test_list());
-  return *t;
+const test_facts* test_of(const std::string& text) {
+  const test_facts* const t = find_test(text);
+  if (t == nullptr) {
+    throw usage_error("--test", text,
+                      "send, tag, am, stream, write, write-imm or read with -lat, -bw, -rate or "
+                      "-bi; fetch-add or compare-swap with -lat, -rate or -bi; or idle");
+  }
+  return t;
 }
 
-cordma::wait_mode wait_of(const std::string& text) {
-  const cordma::result<cordma::wait_mode> mode = cordma::parse_wait_mode(text);
-  if (!mode) throw usage_error("--wait", text, "polling, event or adaptive");
-  return *mode;
+waiting wait_of(const std::string& text) {
+  constexpr const char* allowed = "polling, event, adaptive, or adaptive:US with the longest spin";
+  const std::size_t colon = text.find(':');
+  const cordma::result<cordma::wait_mode> mode = cordma::parse_wait_mode(text.substr(0, colon));
+  if (!mode) throw usage_error("--wait", text, allowed);
+  waiting w{*mode, std::nullopt};
+  if (colon == std::string::npos) return w;
+  if (*mode != cordma::wait_mode::adaptive) throw usage_error("--wait", text, allowed);
+  w.spin_us = number_from("--wait adaptive:", text.substr(colon + 1), 0, 1'000'000);
+  return w;
 }
 
 std::optional<cordma::transport::kind> transport_of(const std::string& text) {
@@ -90,62 +138,162 @@ std::optional<cordma::transport::kind> transport_of(const std::string& text) {
   return *kind;
 }
 
-std::uint64_t size_of(const std::string& text) {
+std::uint64_t size_of(const std::string& text, const std::string& whole) {
   const std::optional<std::uint64_t> bytes = bytes_from(text);
   if (!bytes || *bytes == 0 || *bytes > largest_size) {
-    throw usage_error("--size", text, "bytes from 1 to 1G, with K, M or G for powers of 1024");
+    throw usage_error("--size", whole,
+                      "bytes from 1 to 1G, with K, M or G for powers of 1024, KB, MB or GB for "
+                      "powers of 1000, and A..B for A, 4 times A, and so on to B");
   }
   return *bytes;
+}
+
+// "64K", or "256..1M".
+std::vector<std::uint64_t> sizes_of(const std::vector<std::string>& texts) {
+  constexpr std::uint64_t step = 4;
+  std::vector<std::uint64_t> sizes;
+  for (const std::string& text : texts) {
+    const std::size_t dots = text.find("..");
+    if (dots == std::string::npos) {
+      sizes.push_back(size_of(text, text));
+      continue;
+    }
+    const std::uint64_t first = size_of(text.substr(0, dots), text);
+    const std::uint64_t last = size_of(text.substr(dots + 2), text);
+    for (std::uint64_t size = first; size < last; size *= step) sizes.push_back(size);
+    sizes.push_back(last);
+  }
+  return sizes;
+}
+
+void set_load(plan& p, const std::string& text) {
+  constexpr const char* allowed =
+      "requests per second, with K or M for thousands or millions, or a share of what is possible, "
+      "as 50%";
+  const bool share = text.ends_with('%');
+  const std::optional<double> value = rate_from(share ? text.substr(0, text.size() - 1) : text);
+  constexpr double most_hz = 1e9;
+  constexpr double percent = 100;
+  if (!value || *value > (share ? percent : most_hz)) throw usage_error("--load", text, allowed);
+  (share ? p.load_share : p.load_hz) = share ? *value / percent : *value;
+}
+
+std::uint32_t count_from(const std::string& option, const std::string& text, std::uint32_t least,
+                         std::uint32_t most) {
+  return static_cast<std::uint32_t>(number_from(option, text, least, most));
+}
+
+arrival arrival_of(const raw& r) {
+  if (r.arrival.empty()) return r.loads.empty() ? arrival::closed : arrival::poisson;
+  if (r.arrival != "poisson" && r.arrival != "constant") {
+    throw usage_error("--arrival", r.arrival, "poisson or constant");
+  }
+  if (r.loads.empty()) throw usage_error("--arrival needs a --load: how many requests per second");
+  return r.arrival == "poisson" ? arrival::poisson : arrival::constant;
 }
 
 plan common(const raw& r) {
   plan p;
   p.check = r.check;
-  p.outstanding =
-      static_cast<std::uint32_t>(number_from("--outstanding", r.outstanding, 1, most_outstanding));
+  p.random_think = r.random_think;
+  p.arrives = arrival_of(r);
+  p.messages = count_from("--messages", r.messages, 1, most_outstanding);
   constexpr std::uint64_t most = 1'000'000'000'000;
+  constexpr std::uint32_t most_inline = 1U << 20;
+  constexpr std::uint32_t deepest = 1U << 20;
+  if (!r.inline_bytes.empty()) {
+    p.inline_bytes = count_from("--inline", r.inline_bytes, 0, most_inline);
+  }
+  if (!r.depth.empty()) p.depth = count_from("--depth", r.depth, 1, deepest);
   if (!r.iterations.empty()) p.iterations = number_from("--iterations", r.iterations, 1, most);
   if (!r.warmup.empty()) p.warmup = number_from("--warmup", r.warmup, 0, most);
   if (!r.duration.empty()) {
     if (!r.iterations.empty()) throw usage_error("--iterations and --duration exclude each other");
-    p.duration_s = seconds_from("--duration", r.duration, 0.01, 3600);
+    p.duration_s = seconds_from("--duration", r.duration, 0.01, 86400);
   }
+  p.seed = number_from("--seed", r.seed, 0, ~std::uint64_t{0});
+  p.stall_ms = number_from("--stall", r.stall, 0, longest_stall_ms);
+  if (!r.watchdog.empty()) p.watchdog_s = seconds_from("--watchdog", r.watchdog, 0.1, 3600);
   return p;
 }
 
-// The plan of one combination, where it makes sense.
-plan completed(plan p, const std::vector<std::string>& sizes, const std::string& size) {
-  const test_facts& f = facts(p.what);
-  const std::string name(f.name);
-  p.size = sizes.empty() ? f.usual_size : size_of(size);
+// What goes together, and what does not.
+void require_sense(const plan& p) {
+  const test_facts& f = p.facts();
+  const std::string test = "--test " + f.name;
   if (f.atomic() && p.size != 8) {
-    throw usage_error("--test " + name + " is about words of 8 bytes: leave --size out");
+    throw usage_error(test + " is about words of 8 bytes: leave --size out");
   }
-  if (p.think_us != 0 && p.what != test::send_lat) {
-    throw usage_error("--think-us works with --test send-lat, not with " + name);
+  if (p.think_us != 0 && (!f.latency() || p.windowed())) {
+    throw usage_error("--think-us works with -lat tests, one request at a time; not with " + f.name +
+                      (p.windowed() ? " and --outstanding or --load" : ""));
   }
-  return p;
+  if (p.random_think && p.think_us == 0) {
+    throw usage_error("--random-think needs the mean: --think-us");
+  }
+  if (p.windowed() && !f.windowed()) {
+    throw usage_error((p.open_loop() ? "--load" : "--outstanding above 1") +
+                      std::string(" works with send, tag, write-imm, read, fetch-add and compare-swap "
+                                  "with -lat; not with ") +
+                      f.name);
+  }
+  if (p.open_loop() && !f.latency()) {
+    throw usage_error("--load works with -lat tests, not with " + f.name);
+  }
+  if (p.messages > 1 && f.latency()) {
+    throw usage_error("--messages works where many are in flight, not with " + f.name);
+  }
+  if (p.messages > most_outstanding / p.outstanding) {
+    throw usage_error("--outstanding times --messages may be " + std::to_string(most_outstanding) +
+                      " at most");
+  }
+  if (p.stall_ms != 0 && !f.ping_pong()) {
+    throw usage_error("--stall works where the server answers: -lat of messages, streams and writes; "
+                      "not with " + f.name);
+  }
+}
+
+// Every plan with every value, in place of the plan.
+template <class Values, class Set>
+void expand(std::vector<plan>& plans, const Values& values, Set set) {
+  std::vector<plan> all;
+  for (const plan& p : plans) {
+    for (const auto& value : values) {
+      all.push_back(p);
+      set(all.back(), value);
+    }
+  }
+  plans = std::move(all);
 }
 
 std::vector<plan> combinations(const raw& r) {
-  std::vector<plan> plans;
-  const std::vector<std::string> one{""};
-  plan p = common(r);
-  for (const std::string& t : r.tests) {
-    p.what = test_of(t);
-    for (const std::string& k : r.transports) {
-      p.transport = transport_of(k);
-      for (const std::string& size : r.sizes.empty() ? one : r.sizes) {
-        for (const std::string& think : r.thinks) {
-          p.think_us = number_from("--think-us", think, 0, 10'000'000);
-          for (const std::string& w : r.waits) {
-            p.wait = wait_of(w);
-            plans.push_back(completed(p, r.sizes, size));
-          }
-        }
-      }
-    }
+  std::vector<plan> plans{common(r)};
+  expand(plans, r.tests, [](plan& p, const std::string& t) {
+    p.test = test_of(t);
+    p.size = p.facts().usual_size;
+  });
+  expand(plans, r.transports, [](plan& p, const std::string& k) { p.transport = transport_of(k); });
+  expand(plans, r.flows, [](plan& p, const std::string& n) {
+    p.flows = count_from("--flows", n, 1, most_flows);
+  });
+  if (!r.sizes.empty()) {
+    expand(plans, sizes_of(r.sizes), [](plan& p, std::uint64_t size) { p.size = size; });
   }
+  if (!r.loads.empty()) expand(plans, r.loads, set_load);
+  for (plan& p : plans) {
+    if (p.open_loop()) p.outstanding = most_outstanding;
+    if (p.load_share > 0 || !p.facts().latency()) p.outstanding = usual_window;
+  }
+  if (!r.outstanding.empty()) {
+    expand(plans, r.outstanding, [](plan& p, const std::string& n) {
+      p.outstanding = count_from("--outstanding", n, 1, most_outstanding);
+    });
+  }
+  expand(plans, r.thinks, [](plan& p, const std::string& think) {
+    p.think_us = number_from("--think-us", think, 0, 10'000'000);
+  });
+  expand(plans, r.waits, [](plan& p, const std::string& w) { p.wait = wait_of(w); });
+  for (const plan& p : plans) require_sense(p);
   return plans;
 }
 
@@ -157,8 +305,22 @@ std::string with_port(const std::string& address) {
   return address;
 }
 
-options interpret(const raw& r, bool listens) {
+// What the set stands for, where the command line is silent.
+void apply_set(raw& r, const CLI::App& app) {
+  if (r.set.empty()) return;
+  const auto* const at = std::ranges::find(presets, r.set, &preset::name);
+  if (at == presets.end()) throw usage_error("--set", r.set, "lat, tpt, bi or basic");
+  const auto said = [&app](const char* option) { return app.get_option(option)->count() != 0; };
+  if (!said("--test")) r.tests = {at->test};
+  if (!said("--size")) r.sizes = {at->size};
+  if (!said("--flows")) r.flows = {at->flows};
+  if (!said("--outstanding")) r.outstanding = {at->outstanding};
+  r.check = r.check || at->check;
+}
+
+options interpret(const raw& r, const CLI::App& app) {
   options o;
+  const bool listens = app.get_option("--listen")->count() != 0;
   const int roles = (r.local ? 1 : 0) + (listens ? 1 : 0) + (r.address.empty() ? 0 : 1);
   if (roles != 1) {
     throw usage_error("give one of HOST:PORT, --listen and --local; --help explains them");
@@ -169,6 +331,10 @@ options interpret(const raw& r, bool listens) {
     throw usage_error(a.why().message());
   }
   o.plans = combinations(r);
+  const bool said_wait = app.get_option("--wait")->count() != 0;
+  if (o.what == role::client && said_wait && !r.loads.empty()) {
+    throw usage_error("with --load the client polls: say --wait to the server");
+  }
   if (r.cpus.size() > 2) throw usage_error("--cpu takes one or two numbers: SERVER,CLIENT");
   if (!r.cpus.empty()) {
     o.server_cpu = static_cast<int>(number_from("--cpu", r.cpus.front(), 0, 4095));
@@ -180,7 +346,7 @@ options interpret(const raw& r, bool listens) {
   return o;
 }
 
-void declare(CLI::App& app, raw& r) {
+void declare_what(CLI::App& app, raw& r) {
   app.add_option("HOST:PORT", r.address, "measure against the server there");
   app.add_option("--listen", r.listen,
                  "be that server; without an address: every local one, " + std::string("port ") +
@@ -189,22 +355,44 @@ void declare(CLI::App& app, raw& r) {
       ->type_name("[HOST:PORT]");
   app.add_flag("--local", r.local, "both: two processes on this machine");
   app.add_option("--test", r.tests, "what to measure, see below")->type_name("T,...");
+  app.add_option("--set", r.set, "a usual set of tests: lat, tpt, bi or basic, see below")
+      ->type_name("S");
   app.add_option("--transport", r.transports, "auto, shm, tcp or verbs")->type_name("K,...");
-  app.add_option("--size", r.sizes, "bytes per message, e.g. 64K")->type_name("N,...");
-  app.add_option("--wait", r.waits, "polling, event or adaptive; a server has its own")
+  app.add_option("--size", r.sizes, "bytes per message, e.g. 64K, or 256..100M")
+      ->type_name("N,...");
+  app.add_option("--wait", r.waits,
+                 "polling, event, adaptive or adaptive:US; a server has its own")
       ->type_name("W,...");
-  app.add_option("--think-us", r.thinks, "send-lat: pause between round trips, microseconds")
+  app.add_option("--flows", r.flows, "connections, which all do the same")->type_name("F,...");
+  app.add_option("--outstanding", r.outstanding,
+                 "requests in flight on each; 1 for -lat, else 32; in the open loop, at most")
+      ->type_name("N,...");
+  app.add_option("--messages", r.messages, "of a request, posted together")->type_name("N");
+  app.add_option("--load", r.loads, "-lat, open loop: requests per second, or a share: 50%")
+      ->type_name("HZ,...");
+  app.add_option("--arrival", r.arrival, "... at random times (poisson) or evenly (constant)")
+      ->type_name("A");
+  app.add_option("--think-us", r.thinks, "-lat: pause between round trips, microseconds")
       ->type_name("T,...");
-  for (const char* list : {"--test", "--transport", "--size", "--wait", "--think-us"}) {
+  app.add_flag("--random-think", r.random_think, "... on the average, exponentially distributed");
+  for (const char* list : {"--test", "--transport", "--size", "--wait", "--think-us", "--flows",
+                           "--outstanding", "--load"}) {
     app.get_option(list)->delimiter(',');
   }
+}
+
+void declare_how(CLI::App& app, raw& r) {
   app.add_option("--iterations", r.iterations, "messages, or round trips; else --duration")
       ->type_name("N");
   app.add_option("--warmup", r.warmup, "of them before measuring; else a tenth")->type_name("N");
-  app.add_option("--duration", r.duration, "seconds, about; 1 unless told otherwise")
+  app.add_option("--duration", r.duration, "seconds; 1 unless told otherwise")->type_name("S");
+  app.add_option("--inline", r.inline_bytes, "bytes that a post may carry itself")->type_name("N");
+  app.add_option("--depth", r.depth, "entries of the send and receive queues")->type_name("N");
+  app.add_option("--seed", r.seed, "of random times; 1 unless told otherwise")->type_name("N");
+  app.add_option("--stall", r.stall, "the server does nothing for so long, once: what shows it?")
+      ->type_name("MS");
+  app.add_option("--watchdog", r.watchdog, "give up where nothing moves for so long")
       ->type_name("S");
-  app.add_option("--outstanding", r.outstanding, "operations in flight for -bw and -rate")
-      ->type_name("W");
   app.add_option("--cpu", r.cpus, "pin the server to A and the client to B")
       ->type_name("A,B")
       ->delimiter(',');
@@ -222,14 +410,16 @@ parsed parse_options(int argc, char** argv) {
   CLI::App app("Measures messages, remote memory and atomics between two cordma programs.",
                "cordma-perf");
   raw r;
-  declare(app, r);
+  declare_what(app, r);
+  declare_how(app, r);
   app.footer(footer());
   r.listen = ":" + std::string(default_port);
   parsed result;
   try {
     app.parse(argc, argv);
     if (r.version) return {{}, 0, "cordma-perf " CORDMA_VERSION "\n"};
-    result.chosen = interpret(r, app.get_option("--listen")->count() != 0);
+    apply_set(r, app);
+    result.chosen = interpret(r, app);
   } catch (const CLI::CallForHelp&) {
     return {{}, 0, app.help()};
   } catch (const CLI::ParseError& e) {

@@ -34,6 +34,7 @@ struct parsed {
 };
 inline constexpr int exit_failed = 1;
 inline constexpr int exit_usage = 2;
+inline constexpr int exit_interrupted = 130;
 [[nodiscard]] parsed parse_options(int argc, char** argv);
 
 }  // namespace perf

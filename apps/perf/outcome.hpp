@@ -2,50 +2,103 @@
 #pragma once
 
 #include "conditions.hpp"
+#include "histogram.hpp"
 #include "plan.hpp"
 #include "usage.hpp"
 
+#include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace perf {
 
+struct percentile {
+  const char* name;
+  double share;
+};
+inline constexpr std::array<percentile, 6> percentiles{{
+    {"p50", 0.5},
+    {"p90", 0.9},
+    {"p99", 0.99},
+    {"p999", 0.999},
+    {"p9999", 0.9999},
+    {"p99999", 0.99999},
+}};
+
 struct latency {  // microseconds
+  std::uint64_t n = 0;
+  double min = 0;
   double mean = 0;
-  double p50 = 0;
-  double p90 = 0;
-  double p99 = 0;
-  double p999 = 0;
+  double deviation = 0;
   double max = 0;
+  std::array<double, percentiles.size()> at{};
+  std::array<std::uint64_t, percentiles.size()> beyond{};  // samples
+  std::vector<std::pair<double, double>> curve;            // histogram::curve()
+};
+[[nodiscard]] latency summary(const histogram& samples, double us_per_tick);
+
+// What a run cost one side.
+struct side {
+  usage spent;
+  std::string wait;
+  std::int64_t wake_cost_ns = 0;                // 0: not measured in this mode
+  std::optional<double> syscalls_per_message;   // counted after the measured phase
+};
+
+// How many requests were in flight on the average: counted, and by Little's law.
+struct little {
+  double in_flight = 0;
+  double rate_times_latency = 0;
+  bool checked = false;  // enough was measured for that
+  [[nodiscard]] bool holds() const noexcept;
 };
 
 struct outcome {
   plan asked;
-  std::uint64_t iterations = 0;  // carried out in the measured phase
+  std::uint64_t iterations = 0;  // carried out in the measured phase, by all flows
   std::string transport;
-  std::string reason;       // why this transport
-  std::string peer;         // address
-  std::string server_wait;  // the server's waiting mode: its own option where it is another program
-  std::optional<latency> time;  // of one way in ping-pong, of a whole operation one by one
+  std::string reason;  // why this transport
+  std::string peer;    // address
+  std::uint32_t depth = 0;
+  std::uint32_t inline_limit = 0;
+  std::optional<latency> time;      // of a round trip, or of a whole operation; open loop: of a request
+                                    // from when it was to be made
+  std::optional<latency> actual;    // open loop: from when it was made
+  std::optional<latency> lag;       // open loop: between the two, where there was room for it
+  double load_hz = 0;               // open loop: asked for
   double elapsed_s = 0;
-  usage client;
-  usage server;
-  cordma::endpoint_counters counters;   // of the client's endpoint, warm-up included
+  side client;
+  side server;
+  std::string no_syscalls;  // why they were not counted
+  std::optional<little> law;
+  cordma::endpoint_counters counters;   // of the client's first connection, warm-up included
+  bool interrupted = false;             // ended before it was complete,
+  bool broken_off = false;              // ... in the middle of a phase
   std::vector<std::string> complaints;  // why it is not valid; empty where it is
+  std::vector<std::string> notes;       // what else there is to know
 
   [[nodiscard]] bool valid() const noexcept { return complaints.empty(); }
-  // Messages over the wire, both ways together in ping-pong.
+  // Messages over the wire, both ways together.
   [[nodiscard]] double messages() const noexcept {
-    const bool both = facts(asked.what).form == shape::ping_pong;
+    const test_facts& f = asked.facts();
+    if (f.form == pattern::idle) return 0;
+    const bool both = f.ping_pong() || f.form == pattern::both_ways;
     return static_cast<double>(iterations) * (both ? 2 : 1);
   }
-  [[nodiscard]] double rate_Mps() const noexcept { return messages() / elapsed_s / 1e6; }
-  [[nodiscard]] double bandwidth_GBps() const noexcept {
-    return messages() * static_cast<double>(asked.size) / elapsed_s / 1e9;
+  [[nodiscard]] double rate_Mps() const noexcept {
+    return elapsed_s > 0 ? messages() / elapsed_s / 1e6 : 0;
   }
-  [[nodiscard]] double cpu_ns_per_message(const usage& u) const noexcept {
-    return static_cast<double>(u.cpu_ns) / messages();
+  [[nodiscard]] double bandwidth_GBps() const noexcept {
+    return elapsed_s > 0 ? messages() * static_cast<double>(asked.size) / elapsed_s / 1e9 : 0;
+  }
+  // A figure of one side, for each message.
+  [[nodiscard]] double per_message(double value) const noexcept {
+    return messages() > 0 ? value / messages() : 0;
+  }
+  [[nodiscard]] double cpu_ns_per_message(const side& s) const noexcept {
+    return per_message(static_cast<double>(s.spent.cpu_ns));
   }
 };
 

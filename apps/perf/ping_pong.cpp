@@ -1,38 +1,12 @@
-// Ping-pong, by messages and by remote writes.
-#include "../support/op_ring.hpp"
+// Ping-pong by messages, which a receive takes, and by a stream.
+#include "kinds.hpp"
 #include "tests.hpp"
 #include "ticks.hpp"
-
-#include <cordma/runtime/sleep.hpp>
-
-#include <atomic>
 
 namespace perf {
 namespace {
 
-using send_ring = support::op_ring<cordma::send_operation>;
-
-// Plain messages, and tagged ones.
-struct plain {
-  using recv_ring = support::op_ring<cordma::recv_operation>;
-  using send_ring = support::op_ring<cordma::send_operation>;
-  static cordma::recv_operation receive(lane& l, const cordma::Slice& into) {
-    return l.endpoint.recv(into);
-  }
-  static cordma::send_operation send(lane& l, const cordma::Slice& from) {
-    return l.endpoint.send(from);
-  }
-};
-struct tagged {
-  using recv_ring = support::op_ring<cordma::tag_recv_operation>;
-  using send_ring = support::op_ring<cordma::message_send_operation>;
-  static cordma::tag_recv_operation receive(lane& l, const cordma::Slice& into) {
-    return l.other->endpoint.tag_recv(the_tag, into);
-  }
-  static cordma::message_send_operation send(lane& l, const cordma::Slice& from) {
-    return l.other->endpoint.tag_send(the_tag, from);
-  }
-};
+using cordma::task;
 
 constexpr std::uint32_t sends_at_once = 2;  // one under way, one built
 
@@ -43,64 +17,30 @@ std::uint64_t slot_of(const lane& l, std::uint64_t number) noexcept {
 
 template <class Kind>
 void post_receive(lane& l, typename Kind::recv_ring& ring, std::uint64_t i) {
-  const cordma::Slice& into = l.in(slot_of(l, i));
-  ring.start([&] { return Kind::receive(l, into); });
+  ring.start([&] { return Kind::receive(l, slot_of(l, i)); });
 }
 
+template <class Kind>
 void check_received(lane& l, std::size_t bytes, std::uint64_t i) {
-  const auto message = l.in(slot_of(l, i)).bytes();
+  // Written is always the first buffer.
+  const std::uint64_t slot = std::is_same_v<Kind, imm> ? 0 : slot_of(l, i);
+  const auto message = l.in(slot).bytes();
   if (bytes != message.size() || !matches(message, i)) ++l.wrong;
 }
 
-// Where a message ends, its writer puts its number: in eight bytes, or in one where it has no more.
-class flag {
- public:
-  explicit flag(std::span<std::byte> message) noexcept
-      : wide_(message.size() >= 8 && message.size() % 8 == 0),
-        at_(message.data() + message.size() - (wide_ ? 8 : 1)) {}
-  void set(std::uint64_t number) const noexcept {
-    if (wide_) {
-      word().store(number, std::memory_order_release);
-    } else {
-      byte().store(static_cast<std::uint8_t>(number), std::memory_order_release);
-    }
-  }
-  [[nodiscard]] bool is(std::uint64_t number) const noexcept {
-    if (wide_) return word().load(std::memory_order_acquire) == number;
-    return byte().load(std::memory_order_acquire) == static_cast<std::uint8_t>(number);
-  }
-
- private:
-  [[nodiscard]] std::atomic_ref<std::uint64_t> word() const noexcept {
-    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at_));
-  }
-  [[nodiscard]] std::atomic_ref<std::uint8_t> byte() const noexcept {
-    return std::atomic_ref<std::uint8_t>(*reinterpret_cast<std::uint8_t*>(at_));
-  }
-  bool wide_;
-  std::byte* at_;
-};
-
 // Requests are built while there is nothing to do but wait, and started when their turn comes.
 template <class Kind>
-void prepare_send(lane& l, typename Kind::send_ring& ring) {
-  ring.prepare([&] { return Kind::send(l, l.out(0)); });
-}
-
-void prepare_write(lane& l, send_ring& ring, std::uint64_t number) {
-  cordma::Endpoint& endpoint = l.endpoint;
-  const cordma::Slice& from = l.out(slot_of(l, number));
-  flag(from.bytes()).set(number);
-  ring.prepare([&] { return endpoint.write(l.peer(0), from); });
+void prepare_send(lane& l, typename Kind::send_ring& ring, std::uint64_t i) {
+  ring.prepare([&] { return Kind::send(l, 0, i); });
 }
 
 template <class Kind>
-cordma::task<void> ping(lane& l, std::uint64_t count) {
+task<void> ping(lane& l, std::uint64_t count) {
   typename Kind::recv_ring receives(l.slots);
   typename Kind::send_ring sends(sends_at_once);
   const bool check = l.what.check;
   for (std::uint64_t i = 0; i < l.slots && i < count; ++i) post_receive<Kind>(l, receives, i);
-  prepare_send<Kind>(l, sends);
+  prepare_send<Kind>(l, sends, 0);
   std::uint64_t sent_at = ticks();
   for (std::uint64_t i = 0; i < count; ++i) {
     if (check) fill(l.out(0).bytes(), i);
@@ -114,32 +54,57 @@ cordma::task<void> ping(lane& l, std::uint64_t count) {
       sent_at = now;
       l.progress.store(i, std::memory_order_relaxed);
     }
-    prepare_send<Kind>(l, sends);
+    prepare_send<Kind>(l, sends, i + 1);
     auto& oldest = receives.oldest();
     const auto got = co_await oldest;
     receives.pop();
     auto& sent = sends.oldest();
     co_await sent;
     sends.pop();
-    if (check) check_received(l, got.bytes, i);
+    if (check) check_received<Kind>(l, got.bytes, i);
   }
   if (count != 0) l.samples.record(ticks() - sent_at);
 }
 
+// The same with a pause after each.
 template <class Kind>
-cordma::task<void> pong(lane& l, std::uint64_t count) {
+task<void> ping_and_think(lane& l, std::uint64_t count) {
+  typename Kind::recv_ring receives(1);
+  typename Kind::send_ring sends(1);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    receives.start([&] { return Kind::receive(l, 0); });
+    if (l.what.check) fill(l.out(0).bytes(), i);
+    const std::uint64_t sent_at = ticks();
+    sends.start([&] { return Kind::send(l, 0, i); });
+    auto& oldest = receives.oldest();
+    const auto got = co_await oldest;
+    l.samples.record(ticks() - sent_at);
+    receives.pop();
+    auto& sent = sends.oldest();
+    co_await sent;
+    sends.pop();
+    const auto message = l.in(0).bytes();
+    if (l.what.check && (got.bytes != message.size() || !matches(message, i))) ++l.wrong;
+    l.progress.store(i, std::memory_order_relaxed);
+    co_await l.think();
+  }
+}
+
+template <class Kind>
+task<void> pong(lane& l, std::uint64_t count) {
   typename Kind::recv_ring receives(l.slots);
   typename Kind::send_ring sends(sends_at_once);
   const bool check = l.what.check;
   for (std::uint64_t i = 0; i < l.slots && i < count; ++i) post_receive<Kind>(l, receives, i);
   for (std::uint64_t i = 0; i < count; ++i) {
-    prepare_send<Kind>(l, sends);
+    prepare_send<Kind>(l, sends, i);
     auto& oldest = receives.oldest();
     const auto got = co_await oldest;
     if (check) {
-      check_received(l, got.bytes, i);
+      check_received<Kind>(l, got.bytes, i);
       fill(l.out(0).bytes(), i);
     }
+    stall_if_due(l, i);
     sends.start_newest();
     receives.pop();
     if (i + l.slots < count) post_receive<Kind>(l, receives, i + l.slots);
@@ -149,94 +114,60 @@ cordma::task<void> pong(lane& l, std::uint64_t count) {
   }
 }
 
+template <class Kind>
+task<void> ping_any(lane& l, std::uint64_t count) {
+  return l.thinks() ? ping_and_think<Kind>(l, count) : ping<Kind>(l, count);
+}
+
+task<void> read_message(lane& l, std::uint64_t i) {
+  const std::span<std::byte> message = l.in(0).bytes();
+  std::size_t done = 0;
+  while (done < message.size()) {
+    const std::size_t got = co_await l.stream.read_some(message.subspan(done));
+    if (got == 0) cordma::throw_error({cordma::errc::truncated, "the stream ended"});
+    done += got;
+  }
+  if (l.what.check && !matches(message, i)) ++l.wrong;
+}
+
 }  // namespace
 
-cordma::task<void> send_and_wait(lane& l, std::uint64_t count) {
-  return l.what.what == test::tag_lat ? ping<tagged>(l, count) : ping<plain>(l, count);
+task<void> send_and_wait(lane& l, std::uint64_t count) {
+  switch (l.what.facts().what) {
+    case verb::tag: return ping_any<tagged>(l, count);
+    case verb::write_imm: return ping_any<imm>(l, count);
+    default: return ping_any<plain>(l, count);
+  }
 }
 
-cordma::task<void> echo(lane& l, std::uint64_t count) {
-  return l.what.what == test::tag_lat ? pong<tagged>(l, count) : pong<plain>(l, count);
+task<void> echo(lane& l, std::uint64_t count) {
+  switch (l.what.facts().what) {
+    case verb::tag: return pong<tagged>(l, count);
+    case verb::write_imm: return pong<imm>(l, count);
+    default: return pong<plain>(l, count);
+  }
 }
 
-cordma::task<void> send_wait_think(lane& l, std::uint64_t count) {
-  plain::recv_ring receives(1);
-  const auto pause = std::chrono::microseconds(l.what.think_us);
+task<void> write_and_read(lane& l, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    post_receive<plain>(l, receives, i);
     if (l.what.check) fill(l.out(0).bytes(), i);
     const std::uint64_t sent_at = ticks();
-    cordma::send_operation send = l.endpoint.send(l.out(0));
-    send.start();
-    auto& oldest = receives.oldest();
-    const cordma::Received got = co_await oldest;
+    cordma::stream_write_operation written = l.stream.write(l.out(0));
+    written.start();
+    co_await read_message(l, i);
     l.samples.record(ticks() - sent_at);
-    receives.pop();
-    co_await send;
-    if (l.what.check) check_received(l, got.bytes, i);
+    co_await written;
     l.progress.store(i, std::memory_order_relaxed);
-    co_await cordma::sleep_for(pause);
+    if (l.thinks()) co_await l.think();
   }
 }
 
-cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
-  send_ring writes(l.slots);
-  const flag mine(l.in(0).bytes());
-  if (count != 0) prepare_write(l, writes, l.number + 1);
-  std::uint64_t written_at = ticks();
+task<void> read_and_write(lane& l, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t number = ++l.number;
-    writes.start_newest();
-    while (writes.full() || (!writes.empty() && writes.oldest().done())) {
-      auto& oldest = writes.oldest();
-      co_await oldest;
-      writes.pop();
-    }
-    if (i != 0) {
-      const std::uint64_t now = ticks();
-      l.samples.record(now - written_at);
-      written_at = now;
-      l.progress.store(i, std::memory_order_relaxed);
-    }
-    if (i + 1 < count) prepare_write(l, writes, number + 1);
-    for (int looks = 1; !mine.is(number); ++looks) {
-      if (looks < l.looks_per_turn) continue;
-      looks = 0;
-      require_connected(l.endpoint);
-      co_await cordma::yield();
-    }
-  }
-  if (count != 0) l.samples.record(ticks() - written_at);
-  while (!writes.empty()) {
-    auto& oldest = writes.oldest();
-    co_await oldest;
-    writes.pop();
-  }
-}
-
-cordma::task<void> look_and_write(lane& l, std::uint64_t count) {
-  send_ring writes(l.slots);
-  const flag mine(l.in(0).bytes());
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t number = ++l.number;
-    prepare_write(l, writes, number);
-    for (int looks = 1; !mine.is(number); ++looks) {
-      if (looks < l.looks_per_turn) continue;
-      looks = 0;
-      require_connected(l.endpoint);
-      co_await cordma::yield();
-    }
-    writes.start_newest();
-    while (writes.full() || (!writes.empty() && writes.oldest().done())) {
-      auto& oldest = writes.oldest();
-      co_await oldest;
-      writes.pop();
-    }
-  }
-  while (!writes.empty()) {
-    auto& oldest = writes.oldest();
-    co_await oldest;
-    writes.pop();
+    co_await read_message(l, i);
+    if (l.what.check) fill(l.out(0).bytes(), i);
+    stall_if_due(l, i);
+    co_await l.stream.write(l.out(0));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <vector>
 
 namespace perf {
 namespace {
@@ -18,48 +19,86 @@ std::uint32_t as_many_as_fit(std::uint32_t wanted, std::uint64_t size) noexcept 
   return static_cast<std::uint32_t>(std::bit_floor(fitting));
 }
 
-constexpr std::array<test_facts, 13> table{{
-    {test::send_lat, "send-lat", shape::ping_pong, 8, "messages in ping-pong: time of one way"},
-    {test::send_bw, "send-bw", shape::to_receiver, 65536, "messages in one direction: GB/s"},
-    {test::send_rate, "send-rate", shape::to_receiver, 8, "messages in one direction: M/s"},
-    {test::write_lat, "write-lat", shape::ping_pong, 8,
-     "remote writes in ping-pong, each side looking at its own memory: time of one way"},
-    {test::write_bw, "write-bw", shape::in_flight, 65536, "remote writes: GB/s"},
-    {test::read_lat, "read-lat", shape::one_by_one, 8, "remote reads, one by one: time of each"},
-    {test::read_bw, "read-bw", shape::in_flight, 65536, "remote reads: GB/s"},
-    {test::fetch_add_lat, "fetch-add-lat", shape::one_by_one, 8,
-     "remote fetch-and-adds, one by one: time of each"},
-    {test::fetch_add_rate, "fetch-add-rate", shape::in_flight, 8, "remote fetch-and-adds: M/s"},
-    {test::tag_lat, "tag-lat", shape::ping_pong, 8, "tagged messages in ping-pong: time of one way",
-     carrier::messages},
-    {test::tag_bw, "tag-bw", shape::to_receiver, 65536, "tagged messages in one direction: GB/s",
-     carrier::messages},
-    {test::am_lat, "am-lat", shape::ping_pong, 8,
-     "active messages in ping-pong, from handler to handler: time of one way", carrier::messages},
-    {test::stream_bw, "stream-bw", shape::to_receiver, 65536, "bytes of a stream: GB/s",
-     carrier::stream},
+constexpr std::array<verb_facts, 9> verbs{{
+    {verb::send, "send", "messages, sent and received"},
+    {verb::tag, "tag", "tagged messages"},
+    {verb::am, "am", "active messages; -lat from handler to handler"},
+    {verb::stream, "stream", "bytes of a stream"},
+    {verb::write, "write", "remote writes; -lat: each side looks at its own memory"},
+    {verb::write_imm, "write-imm", "remote writes that consume a receive of the peer"},
+    {verb::read, "read", "remote reads"},
+    {verb::fetch_add, "fetch-add", "remote fetch-and-add of 8 bytes"},
+    {verb::compare_swap, "compare-swap", "remote compare-and-swap of 8 bytes"},
 }};
+
+constexpr std::array<pattern_facts, 4> patterns{{
+    {pattern::latency, "lat", 8, "one after the other: how long each takes, there and back"},
+    {pattern::bandwidth, "bw", 65536, "many in flight, from the client: GB/s, with 64 KiB each"},
+    {pattern::bandwidth, "rate", 8, "the same with 8 bytes each: M/s"},
+    {pattern::both_ways, "bi", 65536, "many in flight from both sides; GB/s of both together"},
+}};
+
+std::vector<test_facts> make_tests() {
+  std::vector<test_facts> tests;
+  for (const verb_facts& v : verbs) {
+    for (const pattern_facts& p : patterns) {
+      test_facts t{std::string(v.name) + "-" + std::string(p.name), v.what, p.form, p.usual_size};
+      if (t.atomic()) {
+        if (p.name == "bw") continue;  // there is but one size: -rate
+        t.usual_size = 8;
+      }
+      tests.push_back(std::move(t));
+    }
+  }
+  tests.push_back({"idle", verb::nothing, pattern::idle, 8});
+  return tests;
+}
 
 }  // namespace
 
-std::span<const test_facts> all_tests() noexcept { return table; }
+std::span<const verb_facts> all_verbs() noexcept { return verbs; }
 
-const test_facts& facts(test t) noexcept { return table[static_cast<std::size_t>(t)]; }
+std::span<const pattern_facts> all_patterns() noexcept { return patterns; }
 
-std::optional<test> parse_test(std::string_view name) noexcept {
-  const auto* const at = std::ranges::find(table, name, &test_facts::name);
-  if (at == table.end()) return std::nullopt;
-  return at->id;
+std::span<const test_facts> all_tests() {
+  static const std::vector<test_facts> tests = make_tests();
+  return tests;
+}
+
+const test_facts* find_test(std::string_view name) {
+  const std::span<const test_facts> tests = all_tests();
+  const auto at = std::ranges::find(tests, name, &test_facts::name);
+  return at == tests.end() ? nullptr : &*at;
+}
+
+std::string waiting::text() const {
+  std::string text(cordma::name(mode));
+  if (spin_us) text += ":" + std::to_string(*spin_us);
+  return text;
+}
+
+cordma::reactor_options waiting::reactor() const noexcept {
+  cordma::reactor_options o;
+  o.mode = mode;
+  if (spin_us) o.spin_limit = std::chrono::microseconds(*spin_us);
+  return o;
+}
+
+std::string_view name(arrival a) noexcept {
+  constexpr std::array<std::string_view, 3> names{"closed", "poisson", "constant"};
+  return names[static_cast<std::size_t>(a)];
 }
 
 // Without --check the same memory serves every message, as in ucx_perftest: what is measured is the
 // transport and not the cache.
 std::uint32_t slots(const plan& p) noexcept {
-  if (p.what == test::send_lat || p.what == test::tag_lat)
-    return as_many_as_fit(receives_ahead, p.size);
-  if (p.what == test::write_lat) return as_many_as_fit(writes_behind, p.size);
-  if (facts(p.what).latency()) return 1;
-  return p.check ? p.outstanding : 1;
+  const test_facts& f = p.facts();
+  if (f.latency() && !p.windowed()) {
+    if (f.what == verb::write) return as_many_as_fit(writes_behind, p.size);
+    const bool receives = f.what == verb::send || f.what == verb::tag || f.what == verb::write_imm;
+    return receives ? as_many_as_fit(receives_ahead, p.size) : 1;
+  }
+  return p.check ? p.window() : 1;
 }
 
 }  // namespace perf

@@ -1,9 +1,10 @@
+// The client's half of a run.
 #include "session.hpp"
 
+#include "party.hpp"
+#include "syscall_counter.hpp"
 #include "tests.hpp"
 #include "ticks.hpp"
-
-#include <cordma/runtime/scope.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -11,287 +12,463 @@
 namespace perf {
 namespace {
 
+using cordma::task;
+
 constexpr std::uint64_t first_guess = 16;  // iterations, while their duration is not known
 constexpr double warm_share = 0.1;         // of the duration goes to warming up,
 constexpr double longest_warm_s = 0.2;     // but not more than this
 constexpr double fastest_growth = 16;      // of the guess from round to round
+constexpr double chunk_s = 1;              // after so long a run can be ended
+constexpr double shortest_split_s = 2;     // what takes less is in one piece
+constexpr double calibration_s = 0.02;     // of the cycle counter, where it has to be known before
 
-// Room for the window, as far as every transport that may be chosen has it; the rest waits its turn.
-cordma::endpoint_options depths(const cordma::Context& context, std::uint32_t outstanding) {
-  cordma::endpoint_options o;
-  std::uint32_t sends = outstanding;
-  std::uint32_t receives = outstanding;
-  std::uint32_t reads = outstanding;
-  for (const cordma::transport::capabilities& c : context.transports()) {
-    sends = std::min(sends, c.max_send_depth);
-    receives = std::min(receives, c.max_recv_depth);
-    reads = std::min(reads, c.max_read_depth);
-  }
-  o.send_depth = std::max(o.send_depth, sends);
-  o.recv_depth = std::max(o.recv_depth, receives);
-  o.read_depth = std::max(o.read_depth, reads);
-  return o;
-}
-
-// Whether the server does more than to make progress.
-bool server_acts(const plan& p) noexcept {
-  const shape form = facts(p.what).form;
-  return form == shape::ping_pong || form == shape::to_receiver;
-}
-
-// A phase as the client saw it.
-struct phase {
-  std::uint64_t count = 0;
+// What phases have cost, together.
+struct costs {
+  std::uint64_t count = 0;  // of each flow
   double elapsed_s = 0;
-  double ns_per_tick = 0;
+  double ticks = 0;
   usage client;
   closing server;
+  std::int64_t syscalls = -1;  // the client's, as in closing
+  [[nodiscard]] double ns_per_tick() const noexcept { return ticks > 0 ? elapsed_s * 1e9 / ticks : 0; }
+};
+void add(costs& sum, const costs& more) noexcept {
+  sum.count += more.count;
+  sum.elapsed_s += more.elapsed_s;
+  sum.ticks += more.ticks;
+  sum.client += more.client;
+  usage server = sum.server.spent;
+  server += more.server.spent;
+  sum.server = more.server;
+  sum.server.spent = server;
+}
+
+double pace_of_clock() noexcept {
+  const instant from = now();
+  instant to = now();
+  while (static_cast<double>(to.ns - from.ns) < calibration_s * 1e9) to = now();
+  return ns_per_tick(from, to);
+}
+
+// The client's half, step by step.
+class client {
+ public:
+  client(party& p, channel& control, watcher& watch)
+      : party_(p), control_(control), watch_(watch), what_(p.what) {}
+
+  // What it learns before anything is measured: warm caches, how many iterations the duration takes,
+  // and the load, where it was given as a share.
+  task<void> prepare();
+  // The measured phases.
+  task<costs> run();
+  // One more phase that counts system calls and nothing else.
+  task<costs> count_syscalls();
+
+  [[nodiscard]] double share_done() const noexcept;
+  [[nodiscard]] std::uint64_t progress() const noexcept;
+  [[nodiscard]] double load_hz() const noexcept { return load_hz_; }
+  // What was complete when run() ended, or did not.
+  [[nodiscard]] const costs& measured() const noexcept { return measured_; }
+  [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
+  [[nodiscard]] const std::string& obstacle() const noexcept { return counter_.obstacle(); }
+  void server_counts(bool it_does) noexcept { server_counts_ = it_does; }
+
+ private:
+  task<costs> phase(order o);
+  task<double> measure_rate();
+  task<costs> syscalls_phase(std::uint64_t count);
+  void clear_samples() noexcept;
+  [[nodiscard]] std::uint64_t next_chunk() const noexcept;
+  void set_load(double hz) noexcept;
+
+  party& party_;
+  channel& control_;
+  watcher& watch_;
+  const plan& what_;
+  syscall_counter counter_;
+  bool server_counts_ = false;
+  double rate_ = 0;           // iterations per second of each flow; 0: not known yet
+  std::uint64_t count_ = 0;   // of each flow, all in all; 0: as the duration says
+  double load_hz_ = 0;
+  costs measured_;
+  // For the watcher, which has a thread of its own; of each flow: done in phases that are complete,
+  // and to be done all in all, as far as that is known.
+  std::atomic<std::uint64_t> done_before_{0};
+  std::atomic<double> expected_{0};
+  bool interrupted_ = false;
 };
 
-cordma::task<phase> run_phase(cordma::Worker& worker, lane& l, channel& control,
-                              std::uint64_t count) {
-  l.samples.clear();
-  std::string go = encode(order{order::kind::run, count});
-  const std::string ready = co_await control.ask(std::move(go));
-  const shape form = facts(l.what.what).form;
-  const usage before = take_usage(worker.loop());
-  const instant began = now();
-  cordma::recv_operation answer = control.expect();
-  // In ping-pong the receive of the answer has to stand behind those of the messages.
-  if (form != shape::ping_pong) answer.start();
-  co_await client_side(l, count);
-  instant ended = now();
-  usage after = take_usage(worker.loop());
-  if (form == shape::ping_pong) answer.start();
-  const std::string over = encode(order{order::kind::stop, count});
-  cordma::send_operation stop = control.tell(over);
-  if (!server_acts(l.what)) co_await stop;
-  const cordma::Received got = co_await answer;
-  if (form == shape::to_receiver) {  // it is over when the server has it all
-    ended = now();
-    after = take_usage(worker.loop());
+task<costs> client::phase(order o) {
+  const test_facts& f = what_.facts();
+  for (const std::unique_ptr<lane>& l : party_.lanes) {
+    prepare_memory(*l);
+    l->progress.store(0, std::memory_order_relaxed);
   }
-  phase result;
-  result.count = count;
+  std::string go = encode(o);
+  const std::string ready = co_await control_.ask(std::move(go));
+  const cordma::reactor& loop = party_.worker().loop();
+  const usage before = take_usage(loop);
+  if (o.count_syscalls) counter_.start();
+  const instant began = now();
+  watch_.resume();
+  cordma::recv_operation answer = control_.expect();
+  // Where messages come back, the receive of the answer has to stand behind theirs.
+  const bool comes_last = f.ping_pong() || f.form == pattern::both_ways;
+  if (!comes_last) answer.start();
+  co_await party_.run(client_side, o.count);
+  instant ended = now();
+  usage after = take_usage(loop);
+  costs result;
+  if (o.count_syscalls) {
+    const std::optional<std::uint64_t> counted = counter_.stop();
+    if (counted) result.syscalls = static_cast<std::int64_t>(*counted);
+  }
+  watch_.pause();
+  if (comes_last) answer.start();
+  const std::string over = encode(order{order::kind::stop, o.count});
+  cordma::send_operation stop = control_.tell(over);
+  if (f.server_is_told()) co_await stop;
+  const cordma::Received got = co_await answer;
+  if (f.ends_at_server()) {
+    ended = now();
+    after = take_usage(loop);
+  }
+  result.count = o.count;
   result.elapsed_s = static_cast<double>(ended.ns - began.ns) / 1e9;
-  result.ns_per_tick =
-      static_cast<double>(ended.ns - began.ns) / static_cast<double>(ended.ticks - began.ticks);
+  result.ticks = static_cast<double>(ended.ticks - began.ticks);
   result.client = after - before;
-  result.server = decode_closing(control.text(got));
+  result.server = decode_closing(control_.text(got));
+  for (const std::unique_ptr<lane>& l : party_.lanes) {
+    if (f.form == pattern::both_ways) inspect_memory(*l, o.count);
+  }
   co_return result;
 }
 
-// Runs longer and longer phases until one says how many iterations the duration will take.
-cordma::task<std::uint64_t> warm_up_and_count(cordma::Worker& worker, lane& l, channel& control) {
-  const double duration = l.what.duration_s;
-  const double enough = std::min(duration * warm_share, longest_warm_s);
+// Runs longer and longer phases until one says how many iterations a second takes.
+task<double> client::measure_rate() {
+  const double enough = std::min(what_.duration_s * warm_share, longest_warm_s);
   std::uint64_t guess = first_guess;
   for (;;) {
-    const phase p = co_await run_phase(worker, l, control, guess);
-    if (p.elapsed_s >= enough) {
-      const double wanted = static_cast<double>(guess) * duration / p.elapsed_s;
-      co_return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(wanted));
+    const costs p = co_await phase({.what = order::kind::run, .count = guess});
+    if (p.elapsed_s >= enough || watch_.asked_to_stop()) {
+      co_return static_cast<double>(guess) / p.elapsed_s;
     }
     const double growth = std::clamp(1.5 * enough / p.elapsed_s, 2.0, fastest_growth);
     guess = static_cast<std::uint64_t>(static_cast<double>(guess) * growth);
   }
 }
 
-latency summary(const histogram& samples, double us_per_tick) noexcept {
-  latency t;
-  t.mean = samples.mean() * us_per_tick;
-  t.p50 = samples.at(0.50) * us_per_tick;
-  t.p90 = samples.at(0.90) * us_per_tick;
-  t.p99 = samples.at(0.99) * us_per_tick;
-  t.p999 = samples.at(0.999) * us_per_tick;
-  t.max = static_cast<double>(samples.max()) * us_per_tick;
-  return t;
-}
-
-void judge(outcome& o, const lane& l, const phase& p) {
-  if (l.wrong != 0) {
-    o.complaints.push_back(std::to_string(l.wrong) + " messages were wrong at the client");
+void client::set_load(double hz) noexcept {
+  load_hz_ = hz;
+  const double pace = pace_of_clock();
+  for (const std::unique_ptr<lane>& l : party_.lanes) {
+    l->hz = hz / what_.flows;
+    l->ns_per_tick = pace;
   }
-  if (p.server.wrong != 0) {
-    o.complaints.push_back(std::to_string(p.server.wrong) + " messages were wrong at the server");
+  rate_ = hz / what_.flows;
+}
+
+task<void> client::prepare() {
+  if (what_.facts().form == pattern::idle) {
+    constexpr double ms_per_s = 1000;
+    rate_ = ms_per_s;
+    count_ = what_.iterations;
+    co_return;
   }
-  if (facts(o.asked.what).latency() && l.samples.count() != p.count) {
-    o.complaints.push_back(std::to_string(l.samples.count()) + " samples of " +
-                           std::to_string(p.count) + " iterations");
+  count_ = (what_.iterations + what_.flows - 1) / what_.flows;
+  std::uint64_t warmup = what_.warmup.value_or(what_.iterations / 10);
+  const bool unknown = what_.open_loop() ? what_.load_hz == 0 : what_.iterations == 0;
+  if (unknown) rate_ = co_await measure_rate();
+  if (what_.open_loop()) {
+    set_load(what_.load_hz > 0 ? what_.load_hz : what_.load_share * rate_ * what_.flows);
+    if (what_.iterations == 0) {
+      const double s = std::min(what_.duration_s * warm_share, longest_warm_s);
+      warmup = what_.warmup.value_or(static_cast<std::uint64_t>(s * load_hz_));
+    }
+  }
+  warmup = (warmup + what_.flows - 1) / what_.flows;
+  if (warmup == 0) co_return;
+  const costs warm = co_await phase({.what = order::kind::run, .count = warmup});
+  if (rate_ == 0 && warm.elapsed_s > 0) rate_ = static_cast<double>(warmup) / warm.elapsed_s;
+}
+
+// Of each flow. 0: enough is measured.
+std::uint64_t client::next_chunk() const noexcept {
+  constexpr double nearly = 0.98;  // of the duration: a rest would be too short to be worth it
+  constexpr std::uint64_t unknown_pace = 1000;
+  const std::uint64_t chunk =
+      rate_ > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(rate_ * chunk_s))
+                : unknown_pace;
+  if (count_ != 0) {
+    const std::uint64_t left = count_ - measured_.count;
+    const bool whole = what_.open_loop() ||
+                       (rate_ > 0 && static_cast<double>(left) <= rate_ * shortest_split_s);
+    return whole ? left : std::min(left, chunk);
+  }
+  const double left_s = what_.duration_s - measured_.elapsed_s;
+  if (measured_.count != 0 && left_s < what_.duration_s * (1 - nearly)) return 0;
+  const auto left = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(rate_ * left_s));
+  return what_.open_loop() || left_s <= shortest_split_s ? left : std::min(left, chunk);
+}
+
+void client::clear_samples() noexcept {
+  for (const std::unique_ptr<lane>& l : party_.lanes) {
+    l->samples.clear();
+    l->intended.clear();
+    l->lag.clear();
+    l->in_flight_area = l->thought = 0;
   }
 }
 
-outcome conclude(const lane& l, const phase& p) {
-  outcome o;
-  o.asked = l.what;
-  o.iterations = p.count;
-  o.transport = cordma::transport::name(l.endpoint.transport());
-  o.reason = l.endpoint.transport_reason();
-  o.peer = l.endpoint.peer_address();
-  o.elapsed_s = p.elapsed_s;
-  o.client = p.client;
-  o.server = p.server.spent;
-  o.counters = l.endpoint.counters();
-  if (facts(l.what.what).latency()) {
-    const double ways = facts(l.what.what).form == shape::ping_pong ? 2 : 1;
-    o.time = summary(l.samples, p.ns_per_tick / 1e3 / ways);
+task<costs> client::run() {
+  clear_samples();
+  bool stalls = what_.stall_ms != 0;
+  for (;;) {
+    const std::uint64_t count = next_chunk();
+    if (count == 0) break;
+    expected_.store(count_ != 0 ? static_cast<double>(count_) : rate_ * what_.duration_s);
+    costs p = co_await phase({.what = order::kind::run, .count = count, .stalls = stalls});
+    stalls = false;
+    if (what_.open_loop()) p.count = party_.lanes.front()->progress.load();
+    add(measured_, p);
+    done_before_.store(measured_.count);
+    if (measured_.elapsed_s > 0) rate_ = static_cast<double>(measured_.count) / measured_.elapsed_s;
+    for (const std::unique_ptr<lane>& l : party_.lanes) l->progress.store(0);
+    if (watch_.asked_to_stop()) {
+      interrupted_ = count_ != 0 ? measured_.count < count_ : next_chunk() != 0;
+      break;
+    }
+    if (what_.open_loop()) break;
   }
-  judge(o, l, p);
-  return o;
+  co_return measured_;
 }
 
-}  // namespace
-
-namespace {
-
-void prepare_second(cordma::Worker& worker, lane& l) {
-  if (facts(l.what.what).over == carrier::plain) return;
-  l.other = std::make_unique<beside>(worker);
-  l.other->messages.on(the_handler,
-                       [&l](cordma::ActiveMessage m) { return answer(&l, std::move(m)); });
+task<costs> client::count_syscalls() {
+  if (!counter_.obstacle().empty() && !server_counts_) co_return costs{};
+  if (interrupted_ || what_.facts().form == pattern::idle) co_return costs{};
+  constexpr std::uint64_t share = 10;
+  const auto most = static_cast<std::uint64_t>(rate_ * longest_warm_s);
+  const std::uint64_t count =
+      std::max<std::uint64_t>(1, std::min(measured_.count / share, most));
+  const costs counted = co_await phase({.what = order::kind::run, .count = count, .count_syscalls = true});
+  co_return counted;
 }
 
-cordma::connect_options second_options(cordma::Context& context, lane& l) {
-  cordma::connect_options o;
-  o.endpoint = depths(context, l.what.outstanding);
-  o.transport = l.endpoint.transport();
-  if (facts(l.what.what).over == carrier::messages) o.messages = &l.other->messages;
-  return o;
+std::uint64_t client::progress() const noexcept {
+  std::uint64_t sum = done_before_.load() * what_.flows;
+  for (const std::unique_ptr<lane>& l : party_.lanes) {
+    sum += l->progress.load(std::memory_order_relaxed);
+  }
+  return sum;
 }
 
-cordma::task<void> use_second(cordma::Context* context, lane* l, cordma::Endpoint made) {
-  if (facts(l->what.what).over == carrier::messages) {
-    l->other->endpoint = std::move(made);
+double client::share_done() const noexcept {
+  const double expected = expected_.load();
+  if (expected <= 0) return 0;
+  return std::min(1.0, static_cast<double>(progress()) / what_.flows / expected);
+}
+
+void add_if(std::vector<std::string>& to, bool so, std::string text) {
+  if (so) to.push_back(std::move(text));
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value < 1000 ? "%.3g" : "%.0f", value);
+  return text;
+}
+
+// The samples of all flows.
+histogram together(const party& p, histogram lane::* which) {
+  histogram all;
+  for (const std::unique_ptr<lane>& l : p.lanes) all.add((*l).*which);
+  return all;
+}
+
+double sum(const party& p, double lane::* which) noexcept {
+  double all = 0;
+  for (const std::unique_ptr<lane>& l : p.lanes) all += (*l).*which;
+  return all;
+}
+
+// Rates and latencies, or waiting between requests, that do not fit together were not measured well.
+little law_of(const outcome& o, const party& p, const costs& c, double mean_us) {
+  constexpr std::uint64_t enough = 1000;  // requests
+  constexpr double long_enough_s = 0.5;
+  little law;
+  const double rate = static_cast<double>(o.iterations) / o.elapsed_s;
+  law.rate_times_latency = rate * mean_us / 1e6;
+  if (o.asked.open_loop()) {
+    law.in_flight = sum(p, &lane::in_flight_area) / c.ticks;
   } else {
-    l->other->stream = co_await cordma::Stream::open(*context, std::move(made));
+    law.in_flight = o.asked.window() * static_cast<double>(o.asked.flows);
+    law.rate_times_latency += sum(p, &lane::thought) / c.ticks;
   }
+  // Whoever looks at every byte does so between two requests.
+  law.checked = o.iterations >= enough && o.elapsed_s >= long_enough_s && !o.asked.check;
+  return law;
 }
 
-cordma::task<void> connect_second(cordma::Context& context, cordma::Worker& worker, lane& l,
-                                  std::string address, std::uint16_t port) {
-  prepare_second(worker, l);
-  if (l.other == nullptr) co_return;
-  cordma::transport::address to = cordma::parse_address(address).value();
-  to.port = port;
-  cordma::Endpoint made = co_await worker.connect(to.text(), second_options(context, l));
-  co_await use_second(&context, &l, std::move(made));
+void add_times(outcome& o, const party& p, const costs& c) {
+  const histogram samples = together(p, &lane::samples);
+  if (samples.count() == 0) return;
+  const double us = c.ns_per_tick() / 1e3;
+  o.time = summary(samples, us);
+  if (o.broken_off) return;  // there are samples of a phase that is not among the costs
+  o.iterations = samples.count();
+  o.law = law_of(o, p, c, o.time->mean);
+  add_if(o.complaints, o.law->checked && !o.law->holds(),
+         "by Little's law " + number(o.law->rate_times_latency) + " requests were in flight, and not " +
+             number(o.law->in_flight) + ": the machine did something else meanwhile");
+  if (!o.asked.open_loop()) {
+    add_if(o.complaints, o.iterations != c.count * o.asked.flows,
+           std::to_string(o.iterations) + " samples of " +
+               std::to_string(c.count * o.asked.flows) + " iterations");
+    return;
+  }
+  o.actual = std::move(o.time);
+  o.time = summary(together(p, &lane::intended), us);
+  o.lag = summary(together(p, &lane::lag), us);
+  constexpr std::size_t p99 = 2;
+  constexpr double most_lag = 0.1;  // of the latency
+  add_if(o.complaints, o.lag->at[p99] > most_lag * o.time->at[p99],
+         "the generator lagged: one request in a hundred was made " + number(o.lag->at[p99]) +
+             " us late, beside a p99 of " + number(o.time->at[p99]) +
+             " us; ask for less, or give it a CPU of its own");
+  constexpr double kept_up = 0.95;
+  const double rate = static_cast<double>(o.iterations) / o.elapsed_s;
+  add_if(o.notes, rate < kept_up * o.load_hz,
+         "the server did not keep up: " + number(rate) + " of " + number(o.load_hz) +
+             " requests per second were answered, and latencies grow with the time measured");
 }
 
-cordma::task<void> accept_second(cordma::Context* context, lane* l) {
-  cordma::ConnectionRequest request = co_await l->other->listener.next();
-  cordma::Endpoint made = co_await request.accept(second_options(*context, *l));
-  co_await use_second(context, l, std::move(made));
+side side_of(const usage& spent, std::string wait, std::int64_t wake_cost_ns) {
+  side s;
+  s.spent = spent;
+  s.wait = std::move(wait);
+  s.wake_cost_ns = wake_cost_ns;
+  return s;
+}
+
+outcome conclude(party& p, const client& c, const costs& spent, std::string broken = {}) {
+  outcome o;
+  o.broken_off = !broken.empty();
+  add_if(o.complaints, o.broken_off, std::move(broken));
+  lane& first = *p.lanes.front();
+  const cordma::reactor& loop = p.worker().loop();
+  o.asked = p.what;
+  o.iterations = spent.count * p.what.flows;
+  o.transport = cordma::transport::name(first.connection().transport());
+  o.reason = first.connection().transport_reason();
+  o.peer = first.connection().peer_address();
+  o.depth = first.connection().actual().send_depth;
+  o.inline_limit = first.connection().inline_limit();
+  o.load_hz = c.load_hz();
+  o.elapsed_s = spent.elapsed_s;
+  const bool adaptive = loop.mode() == cordma::wait_mode::adaptive;
+  o.client = side_of(spent.client, p.what.client_wait().text(),
+                     adaptive ? std::chrono::nanoseconds(loop.wake_cost()).count() : 0);
+  o.server = side_of(spent.server.spent, "", spent.server.wake_cost_ns);
+  o.counters = first.connection().counters();
+  o.interrupted = c.interrupted() || o.broken_off;
+  if (p.what.facts().latency()) add_times(o, p, spent);
+  add_if(o.complaints, p.wrong() != 0,
+         std::to_string(p.wrong()) + " messages were wrong at the client");
+  add_if(o.complaints, spent.server.wrong != 0,
+         std::to_string(spent.server.wrong) + " messages were wrong at the server");
+  add_if(o.notes, o.interrupted, "interrupted: these are the figures until then");
+  return o;
+}
+
+void add_syscalls(outcome& o, const costs& counted, const std::string& obstacle, bool server_counts) {
+  outcome phase = o;
+  phase.iterations = counted.count * o.asked.flows;
+  if (counted.syscalls >= 0) {
+    o.client.syscalls_per_message = phase.per_message(static_cast<double>(counted.syscalls));
+  }
+  if (counted.server.syscalls >= 0) {
+    o.server.syscalls_per_message = phase.per_message(static_cast<double>(counted.server.syscalls));
+  }
+  o.no_syscalls = obstacle;
+  if (obstacle.empty() && !server_counts) o.no_syscalls = "the server cannot count its own";
+}
+
+watcher::subject subject_for(party* p, client* c) {
+  watcher::subject s;
+  s.what = p->what.facts().name;
+  s.progress = [c] { return c->progress(); };
+  s.share = [c] { return c->share_done(); };
+  s.give_up = [p] { p->worker().loop().post([p] { p->abort(); }); };
+  s.watchdog_s = p->what.watchdog_s;
+  return s;
+}
+
+// Ends the watching before what is watched goes.
+class watching {
+ public:
+  watching(watcher& w, watcher::subject s) : watcher_(w) { w.start(std::move(s)); }
+  watching(const watching&) = delete;
+  watching& operator=(const watching&) = delete;
+  ~watching() { watcher_.stop(); }
+
+ private:
+  watcher& watcher_;
+};
+
+task<outcome> measured(party& p, client& c, channel& control, welcome greeted, std::string address) {
+  p.attach(greeted.blob);
+  co_await p.connect(std::move(address), greeted.port);
+  c.server_counts(greeted.counts_syscalls);
+  co_await c.prepare();
+  const costs spent = co_await c.run();
+  outcome result = conclude(p, c, spent);
+  const costs counted = co_await c.count_syscalls();
+  if (counted.count != 0) add_syscalls(result, counted, c.obstacle(), greeted.counts_syscalls);
+  result.server.wait = greeted.wait;
+  const std::string bye = encode(order{});
+  co_await control.tell(bye);
+  co_return result;
 }
 
 }  // namespace
 
-cordma::task<outcome> measure(cordma::Context& context, cordma::Worker& worker, std::string address,
-                              plan what, progress_line& progress) {
-  const auto hello = greeting(what.outstanding);
+task<outcome> measure(cordma::Context& context, cordma::Worker& worker, std::string address,
+                      plan what, watcher& watch) {
+  const auto hello = encode(greeting_for(context, what));
   cordma::connect_options options;
-  options.endpoint = depths(context, what.outstanding);
+  options.endpoint = options_for(context, greeting_for(context, what));
   options.private_data = hello;
   options.transport = what.transport;
   cordma::Endpoint endpoint = co_await worker.connect(address, options);
   channel control(context, endpoint);
-  lane l(context, endpoint, what);
-  std::string first = encode(opening{what, l.blob()});
+  party p(context, worker, endpoint, what);
+  for (const std::unique_ptr<lane>& l : p.lanes) l->stop = &watch.asked_to_stop();
+  std::string first = encode(opening{what, p.blob()});
   const std::string answered = co_await control.ask(std::move(first));
-  const welcome greeted = decode_welcome(answered);
+  welcome greeted = decode_welcome(answered);
   if (!greeted.complaint.empty()) {
     cordma::throw_error({cordma::errc::rejected, "the server: " + greeted.complaint});
   }
-  l.attach(greeted.blob);
-  co_await connect_second(context, worker, l, address, greeted.port);
-
-  std::uint64_t count = what.iterations;
-  std::uint64_t warmup = what.warmup.value_or(count / 10);
-  if (count == 0) count = co_await warm_up_and_count(worker, l, control);
-  if (warmup != 0) co_await run_phase(worker, l, control, warmup);
-  l.progress.store(0);
-  progress.start(std::string(facts(what.what).name), l.progress, count);
-  const phase measured = co_await run_phase(worker, l, control, count);
-  progress.stop();
-  outcome result = conclude(l, measured);
-  result.server_wait = greeted.wait;
-  const std::string bye = encode(order{order::kind::bye, 0});
-  co_await control.tell(bye);
-  co_await endpoint.close();
-  co_return result;
-}
-
-namespace {
-
-cordma::task<closing> serve_phase(cordma::Worker& worker, lane& l, channel& control,
-                                  std::uint64_t count) {
-  prepare_memory(l);
-  const usage before = take_usage(worker.loop());
-  std::string ready = "{}";
-  if (server_acts(l.what)) {
-    cordma::send_operation told = control.tell(ready);
-    told.start();
-    co_await server_side(l, count);
-    co_await told;
-  } else {
-    const std::string stop = co_await control.ask(std::move(ready));
-    static_cast<void>(decode_order(stop));
-  }
-  closing result;
-  result.spent = take_usage(worker.loop()) - before;
-  inspect_memory(l, count);
-  result.wrong = l.wrong;
-  co_return result;
-}
-
-// A lane for what the client asks for, or why there is none.
-std::unique_ptr<lane> prepare(cordma::Context& context, cordma::Worker& worker,
-                              cordma::Endpoint& endpoint, std::string_view asked, welcome& answer) {
-  try {
-    const opening o = decode_opening(asked);
-    auto l = std::make_unique<lane>(context, endpoint, o.what);
-    l->attach(o.blob);
-    answer.blob = l->blob();
-    prepare_second(worker, *l);
-    if (l->other != nullptr) {
-      cordma::listen_options where;
-      where.transport = endpoint.transport();
-      const std::string at = context.own_host(endpoint.transport()) + ":0";
-      l->other->listener = worker.listen(at, where).value();
-      answer.port = l->other->listener.bound().port;
+  client c(p, control, watch);
+  std::optional<outcome> result;
+  std::optional<cordma::failure> broken;
+  {
+    const watching while_it_runs(watch, subject_for(&p, &c));
+    try {
+      outcome all = co_await measured(p, c, control, std::move(greeted), std::move(address));
+      result = std::move(all);
+    } catch (const cordma::error& e) {
+      broken = e.why();
     }
-    return l;
-  } catch (const cordma::error& e) {
-    answer.complaint = e.what();
-    return nullptr;
   }
-}
-
-}  // namespace
-
-cordma::task<void> serve(cordma::Context& context, cordma::Worker& worker,
-                         cordma::ConnectionRequest request) {
-  cordma::connect_options options;
-  options.endpoint = depths(context, outstanding_of(request.private_data()));
-  cordma::Endpoint endpoint = co_await request.accept(options);
-  channel control(context, endpoint);
-  cordma::recv_operation first = control.expect();
-  const cordma::Received got = co_await first;
-  welcome answer;
-  answer.wait = cordma::name(worker.loop().mode());
-  const std::unique_ptr<lane> l = prepare(context, worker, endpoint, control.text(got), answer);
-  cordma::task_context& me = co_await cordma::this_task();
-  cordma::scope second(me);
-  if (l != nullptr && l->other != nullptr) second.spawn(accept_second(&context, l.get()));
-  std::string text = encode(answer);
-  for (;;) {
-    const std::string asked = co_await control.ask(std::move(text));
-    const order next = decode_order(asked);
-    if (next.what != order::kind::run || l == nullptr) break;
-    co_await second.join();
-    const closing phase_cost = co_await serve_phase(worker, *l, control, next.count);
-    text = encode(phase_cost);
+  if (broken) {
+    const std::string why = watch.why();
+    if (why.empty()) cordma::throw_error(*broken);
+    if (c.measured().count == 0) cordma::throw_error({cordma::errc::timed_out, why});
+    co_return conclude(p, c, c.measured(), watch.why());
   }
   co_await endpoint.close();
+  co_return std::move(*result);
 }
 
 }  // namespace perf

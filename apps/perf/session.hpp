@@ -1,21 +1,22 @@
 // One run from the connection to the last figure: the client's half and the server's.
 #pragma once
 
-#include "control.hpp"
 #include "outcome.hpp"
-#include "progress.hpp"
+#include "watcher.hpp"
+
+#include <cordma/runtime/task.hpp>
 
 #include <string>
 
 namespace perf {
 
-// Connects to `address`, runs the plan, says good-bye. Throws cordma::error.
+// Connects to `address`, runs the plan, says good-bye. What was measured until somebody asked the
+// watcher to stop is the outcome of an interrupted run. Throws cordma::error.
 [[nodiscard]] cordma::task<outcome> measure(cordma::Context& context, cordma::Worker& worker,
-                                            std::string address, plan what,
-                                            progress_line& progress);
+                                            std::string address, plan what, watcher& watch);
 
-// Serves one client to its end. Throws cordma::error.
+// Serves one client to its end, and tells it how this side waits. Throws cordma::error.
 [[nodiscard]] cordma::task<void> serve(cordma::Context& context, cordma::Worker& worker,
-                                       cordma::ConnectionRequest request);
+                                       cordma::ConnectionRequest request, std::string waits);
 
 }  // namespace perf

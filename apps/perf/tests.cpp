@@ -1,10 +1,17 @@
 #include "tests.hpp"
 
+#include <cordma/runtime/sleep.hpp>
+#include <cordma/runtime/when_all.hpp>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <ctime>
 
 namespace perf {
 namespace {
+
+using cordma::task;
 
 std::uint64_t word_of(const lane& l) noexcept {
   std::uint64_t word = 0;
@@ -12,60 +19,104 @@ std::uint64_t word_of(const lane& l) noexcept {
   return word;
 }
 
+task<void> nothing_for(std::uint64_t ms) {
+  co_await cordma::sleep_for(std::chrono::milliseconds(ms));
+}
+
+// What one side sends, and what it receives, where many are in flight.
+task<void> outgoing(lane& l, std::uint64_t count) {
+  if (l.what.facts().by_stream()) return write_stream(l, count);
+  if (l.what.facts().what == verb::am) return call_many(l, count);
+  return start_many(l, count);
+}
+
+task<void> incoming(lane& l, std::uint64_t count) {
+  const test_facts& f = l.what.facts();
+  if (f.by_stream()) return read_stream(l, count);
+  if (f.what == verb::am) return count_all(l, count);
+  if (f.one_sided()) return {};
+  return receive_many(l, count);
+}
+
+task<void> both(lane& l, std::uint64_t count) {
+  if (l.what.facts().one_sided()) return outgoing(l, count);
+  return cordma::when_all(outgoing(l, count), incoming(l, count));
+}
+
+task<void> latency_client(lane& l, std::uint64_t count) {
+  const test_facts& f = l.what.facts();
+  if (l.what.windowed()) return request_many(l, count);
+  if (!f.ping_pong()) return one_by_one(l, count);
+  switch (f.what) {
+    case verb::write: return write_and_look(l, count);
+    case verb::am: return call_first(l, count);
+    case verb::stream: return write_and_read(l, count);
+    default: return send_and_wait(l, count);
+  }
+}
+
+task<void> latency_server(lane& l, std::uint64_t count) {
+  const test_facts& f = l.what.facts();
+  if (!f.ping_pong()) return {};
+  if (l.what.windowed()) return echo_many(l, count);
+  switch (f.what) {
+    case verb::write: return look_and_write(l, count);
+    case verb::am: return answer_all(l, count);
+    case verb::stream: return read_and_write(l, count);
+    default: return echo(l, count);
+  }
+}
+
 }  // namespace
 
 void prepare_memory(lane& l) {
-  const test_facts& f = facts(l.what.what);
+  const test_facts& f = l.what.facts();
   if (f.atomic()) {
     std::memset(l.in(0).data(), 0, l.in(0).size());
-  } else if (l.what.check && (f.id == test::read_lat || f.id == test::read_bw)) {
-    for (std::uint32_t i = 0; i < l.slots; ++i) fill(l.in(i).bytes(), i);
+  } else if (l.what.check && f.what == verb::read) {
+    for (std::uint32_t i = 0; i < l.slots; ++i) fill(l.out(i).bytes(), i);
   }
 }
 
 void inspect_memory(lane& l, std::uint64_t count) {
   if (!l.what.check) return;
-  if (facts(l.what.what).atomic() && word_of(l) != count) ++l.wrong;
-  if (l.what.what != test::write_bw) return;
+  const test_facts& f = l.what.facts();
+  if (f.atomic() && word_of(l) != count) ++l.wrong;
+  const bool written = f.what == verb::write || f.what == verb::write_imm;
+  if (!written || f.latency()) return;
   // The last write to each buffer counts.
-  const std::uint64_t written = std::min<std::uint64_t>(count, l.slots);
-  for (std::uint64_t i = count - written; i < count; ++i) {
+  const std::uint64_t last = std::min<std::uint64_t>(count, l.slots);
+  for (std::uint64_t i = count - last; i < count; ++i) {
     if (!matches(l.in(i % l.slots).bytes(), i)) ++l.wrong;
   }
 }
 
-cordma::task<void> client_side(lane& l, std::uint64_t count) {
-  switch (l.what.what) {
-    case test::send_lat:
-      return l.what.think_us == 0 ? send_and_wait(l, count) : send_wait_think(l, count);
-    case test::tag_lat: return send_and_wait(l, count);
-    case test::send_bw:
-    case test::tag_bw:
-    case test::send_rate: return send_many(l, count);
-    case test::am_lat: return call_first(l, count);
-    case test::stream_bw: return write_stream(l, count);
-    case test::write_lat: return write_and_look(l, count);
-    case test::write_bw: return write_many(l, count);
-    case test::read_lat: return read_each(l, count);
-    case test::read_bw: return read_many(l, count);
-    case test::fetch_add_lat: return fetch_add_each(l, count);
-    case test::fetch_add_rate: return fetch_add_many(l, count);
+void stall_if_due(lane& l, std::uint64_t i) noexcept {
+  if (i != l.stall_at) return;
+  constexpr std::uint64_t ms_per_s = 1000;
+  timespec left{static_cast<time_t>(l.what.stall_ms / ms_per_s),
+                static_cast<long>(l.what.stall_ms % ms_per_s * 1'000'000)};
+  while (::nanosleep(&left, &left) != 0 && errno == EINTR) {}
+}
+
+task<void> client_side(lane& l, std::uint64_t count) {
+  switch (l.what.facts().form) {
+    case pattern::latency: return latency_client(l, count);
+    case pattern::bandwidth: return outgoing(l, count);
+    case pattern::both_ways: return both(l, count);
+    case pattern::idle: return nothing_for(count);
   }
   return {};
 }
 
-cordma::task<void> server_side(lane& l, std::uint64_t count) {
-  switch (l.what.what) {
-    case test::send_lat:
-    case test::tag_lat: return echo(l, count);
-    case test::write_lat: return look_and_write(l, count);
-    case test::send_bw:
-    case test::tag_bw:
-    case test::send_rate: return receive_many(l, count);
-    case test::am_lat: return answer_all(l, count);
-    case test::stream_bw: return read_stream(l, count);
-    default: return {};  // the client acts alone
+task<void> server_side(lane& l, std::uint64_t count) {
+  switch (l.what.facts().form) {
+    case pattern::latency: return latency_server(l, count);
+    case pattern::bandwidth: return incoming(l, count);
+    case pattern::both_ways: return both(l, count);
+    case pattern::idle: return {};
   }
+  return {};
 }
 
 }  // namespace perf

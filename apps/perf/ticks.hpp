@@ -30,4 +30,9 @@ struct instant {
   return instant{ticks(), ns};
 }
 
+// Between two of them.
+[[nodiscard]] inline double ns_per_tick(const instant& from, const instant& to) noexcept {
+  return static_cast<double>(to.ns - from.ns) / static_cast<double>(to.ticks - from.ticks);
+}
+
 }  // namespace perf

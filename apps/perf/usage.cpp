@@ -20,6 +20,7 @@ usage take_usage(const cordma::reactor& loop) noexcept {
   u.involuntary_switches = switches.ru_nivcsw;
   const cordma::reactor_counters& c = loop.counters();
   u.turns = static_cast<std::int64_t>(c.turns);
+  u.spins = static_cast<std::int64_t>(c.idle_turns);
   u.arms = static_cast<std::int64_t>(c.arms);
   u.sleeps = static_cast<std::int64_t>(c.sleeps);
   u.wakeups = static_cast<std::int64_t>(c.wakeups);
@@ -32,6 +33,11 @@ usage operator-(const usage& later, const usage& earlier) noexcept {
   usage d;
   for (const usage_field& f : usage_fields) d.*f.value = later.*f.value - earlier.*f.value;
   return d;
+}
+
+usage& operator+=(usage& sum, const usage& more) noexcept {
+  for (const usage_field& f : usage_fields) sum.*f.value += more.*f.value;
+  return sum;
 }
 
 }  // namespace perf

@@ -14,6 +14,7 @@ struct usage {
   std::int64_t voluntary_switches = 0;
   std::int64_t involuntary_switches = 0;
   std::int64_t turns = 0;
+  std::int64_t spins = 0;  // turns that found nothing to do
   std::int64_t arms = 0;
   std::int64_t sleeps = 0;
   std::int64_t wakeups = 0;
@@ -22,6 +23,7 @@ struct usage {
 };
 [[nodiscard]] usage take_usage(const cordma::reactor& loop) noexcept;
 [[nodiscard]] usage operator-(const usage& later, const usage& earlier) noexcept;
+usage& operator+=(usage& sum, const usage& more) noexcept;
 
 // Every field with its name in JSON.
 struct usage_field {
@@ -34,6 +36,7 @@ inline constexpr usage_field usage_fields[] = {
     {"voluntary_switches", &usage::voluntary_switches},
     {"involuntary_switches", &usage::involuntary_switches},
     {"turns", &usage::turns},
+    {"spins", &usage::spins},
     {"arms", &usage::arms},
     {"sleeps", &usage::sleeps},
     {"wakeups", &usage::wakeups},

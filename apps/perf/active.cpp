@@ -1,0 +1,97 @@
+// Active messages: each begins a handler at the peer.
+#include "in_flight.hpp"
+#include "tests.hpp"
+#include "ticks.hpp"
+
+#include <cordma/runtime/when_any.hpp>
+
+namespace perf {
+namespace {
+
+using cordma::task;
+
+cordma::message_send_operation call(lane& l, std::uint64_t slot) {
+  constexpr std::span<const std::byte> no_header;
+  return l.endpoint().am_send(the_handler, no_header, l.out(slot));
+}
+
+struct call_next {
+  cordma::message_send_operation operator()(lane& l, std::uint64_t slot, std::uint64_t i) const {
+    if (l.what.check) fill(l.out(slot).bytes(), l.number + i);
+    return call(l, slot);
+  }
+};
+
+// A peer that has gone answers no more.
+task<void> until_finished(lane& l) {
+  handling& h = l.handler;
+  while (h.left > 0 && !h.failed) {
+    require_connected(l.endpoint());
+    co_await cordma::when_any(h.finished.wait(), l.endpoint().state_changed());
+  }
+  if (h.failed) cordma::throw_error(*h.failed);
+}
+
+// The client's: how long a round trip took.
+void record_time(lane& l) {
+  const std::uint64_t now = ticks();
+  l.samples.record(now - l.handler.sent_at);
+  l.handler.sent_at = now;
+  l.progress.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+task<void> handle(lane* l, cordma::ActiveMessage m) {
+  handling& h = l->handler;
+  const std::uint64_t number = h.handled++;
+  std::span<const std::byte> message = m.data();
+  if (message.size() != m.size()) {
+    const cordma::Slice& into = l->in(number % l->slots);
+    co_await m.read(into);
+    message = into.bytes();
+  }
+  if (l->what.check && !matches(message, number)) ++l->wrong;
+  const bool last = --h.left == 0;
+  if (h.answers) {
+    stall_if_due(*l, number);
+    const bool asks = h.sent_at != 0;
+    if (asks) record_time(*l);
+    if (asks && l->thinks() && !last) {
+      co_await l->think();
+      h.sent_at = ticks();
+    }
+    if (!asks || !last) {
+      if (l->what.check) fill(l->out(0).bytes(), asks ? number + 1 : number);
+      const cordma::result<void> sent = co_await call(*l, 0).result();
+      if (!sent) h.failed = sent.why();
+    }
+  }
+  if (last || h.failed) h.finished.set();
+}
+
+task<void> call_first(lane& l, std::uint64_t count) {
+  handling& h = l.handler;
+  h.left = static_cast<std::int64_t>(count);
+  if (count == 0) co_return;
+  if (l.what.check) fill(l.out(0).bytes(), h.handled);
+  h.sent_at = ticks();
+  co_await call(l, 0);
+  co_await until_finished(l);
+}
+
+// The first may be here before this begins.
+task<void> answer_all(lane& l, std::uint64_t count) {
+  l.handler.left += static_cast<std::int64_t>(count);
+  co_await until_finished(l);
+}
+
+// The peer's handler counts over all phases.
+task<void> call_many(lane& l, std::uint64_t count) {
+  co_await keep_in_flight<cordma::message_send_operation>(l, count, call_next(), nothing());
+  l.number += count;
+}
+
+task<void> count_all(lane& l, std::uint64_t count) { return answer_all(l, count); }
+
+}  // namespace perf

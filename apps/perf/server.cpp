@@ -1,0 +1,105 @@
+// The server's half of a run.
+#include "party.hpp"
+#include "session.hpp"
+#include "syscall_counter.hpp"
+#include "tests.hpp"
+
+#include <cordma/runtime/scope.hpp>
+
+namespace perf {
+namespace {
+
+using cordma::task;
+
+// Only the middle of the phase counts, and only for who acts.
+void prepare(party& p, const order& o) {
+  for (const std::unique_ptr<lane>& l : p.lanes) {
+    prepare_memory(*l);
+    l->stall_at = ~std::uint64_t{0};
+  }
+  if (!o.stalls || p.what.stall_ms == 0) return;
+  lane& first = *p.lanes.front();
+  const std::uint64_t before = p.what.facts().what == verb::am ? first.handler.handled : 0;
+  first.stall_at = before + o.count / 2;
+}
+
+task<closing> serve_phase(party& p, channel& control, syscall_counter& counter, order o) {
+  prepare(p, o);
+  const test_facts& f = p.what.facts();
+  const cordma::reactor& loop = p.worker().loop();
+  const usage before = take_usage(loop);
+  if (o.count_syscalls) counter.start();
+  const std::string ready = "{}";
+  cordma::recv_operation over = control.expect();
+  if (f.server_is_told()) over.start();
+  cordma::send_operation told = control.tell(ready);
+  told.start();
+  if (f.server_acts()) co_await p.run(server_side, o.count);
+  co_await told;
+  if (f.server_is_told()) {
+    const cordma::Received got = co_await over;
+    static_cast<void>(decode_order(control.text(got)));
+  }
+  closing result;
+  if (o.count_syscalls) {
+    const std::optional<std::uint64_t> counted = counter.stop();
+    if (counted) result.syscalls = static_cast<std::int64_t>(*counted);
+  }
+  result.spent = take_usage(loop) - before;
+  if (loop.mode() == cordma::wait_mode::adaptive) {
+    result.wake_cost_ns = std::chrono::nanoseconds(loop.wake_cost()).count();
+  }
+  for (const std::unique_ptr<lane>& l : p.lanes) inspect_memory(*l, o.count);
+  result.wrong = p.wrong();
+  co_return result;
+}
+
+// A side for what the client asks for, or why there is none.
+std::unique_ptr<party> party_for(cordma::Context& context, cordma::Worker& worker,
+                                 cordma::Endpoint& control, std::string_view asked,
+                                 welcome& answer) {
+  try {
+    const opening o = decode_opening(asked);
+    auto p = std::make_unique<party>(context, worker, control, o.what);
+    p->attach(o.blob);
+    answer.blob = p->blob();
+    answer.port = p->listen();
+    return p;
+  } catch (const cordma::error& e) {
+    answer.complaint = e.what();
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+task<void> serve(cordma::Context& context, cordma::Worker& worker,
+                 cordma::ConnectionRequest request, std::string waits) {
+  cordma::connect_options options;
+  options.endpoint = options_for(context, decode_greeting(request.private_data()));
+  cordma::Endpoint endpoint = co_await request.accept(options);
+  channel control(context, endpoint);
+  cordma::recv_operation first = control.expect();
+  const cordma::Received got = co_await first;
+  syscall_counter counter;
+  welcome answer;
+  answer.wait = std::move(waits);
+  answer.counts_syscalls = counter.obstacle().empty();
+  const std::unique_ptr<party> p =
+      party_for(context, worker, endpoint, control.text(got), answer);
+  cordma::task_context& me = co_await cordma::this_task();
+  cordma::scope connections(me);
+  if (p != nullptr) connections.spawn(p->accept());
+  std::string text = encode(answer);
+  for (;;) {
+    const std::string asked = co_await control.ask(std::move(text));
+    const order next = decode_order(asked);
+    if (next.what != order::kind::run || p == nullptr) break;
+    co_await connections.join();
+    const closing cost = co_await serve_phase(*p, control, counter, next);
+    text = encode(cost);
+  }
+  co_await endpoint.close();
+}
+
+}  // namespace perf
