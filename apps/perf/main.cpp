@@ -157,7 +157,7 @@ int run_plans(const options& o) {
       const outcome result = o.what == role::both ? run_both(p, o) : run_client(o.address, p);
       report.show(result);
       if (!result.valid()) code = exit_failed;
-      if (result.interrupted) {
+      if (result.by_hand) {
         code = exit_interrupted;
         break;
       }

@@ -377,14 +377,14 @@ void declare_what(CLI::App& app, raw& r) {
   app.add_flag("--random-think", r.random_think, "... on the average, exponentially distributed");
   for (const char* list : {"--test", "--transport", "--size", "--wait", "--think-us", "--flows",
                            "--outstanding", "--load"}) {
-    app.get_option(list)->delimiter(',');
+    app.get_option(list)->delimiter(',')->allow_extra_args(false);  // HOST:PORT may follow
   }
 }
 
 void declare_how(CLI::App& app, raw& r) {
   app.add_option("--iterations", r.iterations, "messages, or round trips; else --duration")
       ->type_name("N");
-  app.add_option("--warmup", r.warmup, "of them before measuring; else a tenth")->type_name("N");
+  app.add_option("--warmup", r.warmup, "of them before measuring; else a tenth, or 0.1 s")->type_name("N");
   app.add_option("--duration", r.duration, "seconds; 1 unless told otherwise")->type_name("S");
   app.add_option("--inline", r.inline_bytes, "bytes that a post may carry itself")->type_name("N");
   app.add_option("--depth", r.depth, "entries of the send and receive queues")->type_name("N");
@@ -395,7 +395,8 @@ void declare_how(CLI::App& app, raw& r) {
       ->type_name("S");
   app.add_option("--cpu", r.cpus, "pin the server to A and the client to B")
       ->type_name("A,B")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--json", r.json, "write the figures as JSON; - is standard output")
       ->type_name("FILE|-");
   app.add_flag("--check", r.check, "look at every byte of every message");

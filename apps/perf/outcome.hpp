@@ -75,7 +75,8 @@ struct outcome {
   std::optional<little> law;
   cordma::endpoint_counters counters;   // of the client's first connection, warm-up included
   bool interrupted = false;             // ended before it was complete,
-  bool broken_off = false;              // ... in the middle of a phase
+  bool broken_off = false;              // ... in the middle of a phase,
+  bool by_hand = false;                 // ... by Ctrl-C
   std::vector<std::string> complaints;  // why it is not valid; empty where it is
   std::vector<std::string> notes;       // what else there is to know
 

@@ -75,10 +75,11 @@ class client {
 
  private:
   task<costs> phase(order o);
-  task<double> measure_rate();
-  task<costs> syscalls_phase(std::uint64_t count);
+  task<double> measure_rate(std::uint64_t most);
+  task<void> warm_up(std::uint64_t count);
   void clear_samples() noexcept;
   [[nodiscard]] std::uint64_t next_chunk() const noexcept;
+  [[nodiscard]] static std::uint64_t chunk_at(double rate) noexcept;
   void set_load(double hz) noexcept;
 
   party& party_;
@@ -144,17 +145,31 @@ task<costs> client::phase(order o) {
   co_return result;
 }
 
-// Runs longer and longer phases until one says how many iterations a second takes.
-task<double> client::measure_rate() {
+// Runs longer and longer phases until one says how many iterations a second takes, or `most` are done.
+task<double> client::measure_rate(std::uint64_t most) {
   const double enough = std::min(what_.duration_s * warm_share, longest_warm_s);
-  std::uint64_t guess = first_guess;
+  std::uint64_t guess = std::min(first_guess, most);
+  std::uint64_t done = 0;
   for (;;) {
     const costs p = co_await phase({.what = order::kind::run, .count = guess});
-    if (p.elapsed_s >= enough || watch_.asked_to_stop()) {
+    done += guess;
+    if (p.elapsed_s >= enough || done >= most || watch_.asked_to_stop()) {
       co_return static_cast<double>(guess) / p.elapsed_s;
     }
     const double growth = std::clamp(1.5 * enough / p.elapsed_s, 2.0, fastest_growth);
     guess = static_cast<std::uint64_t>(static_cast<double>(guess) * growth);
+    guess = std::min(guess, most - done);
+  }
+}
+
+// As many as it was told to.
+task<void> client::warm_up(std::uint64_t count) {
+  while (count != 0 && !watch_.asked_to_stop()) {
+    const std::uint64_t now =
+        what_.open_loop() ? count : std::min(count, chunk_at(rate_));
+    const costs p = co_await phase({.what = order::kind::run, .count = now});
+    if (p.elapsed_s > 0) rate_ = static_cast<double>(now) / p.elapsed_s;
+    count -= now;
   }
 }
 
@@ -175,30 +190,39 @@ task<void> client::prepare() {
     count_ = what_.iterations;
     co_return;
   }
-  count_ = (what_.iterations + what_.flows - 1) / what_.flows;
-  std::uint64_t warmup = what_.warmup.value_or(what_.iterations / 10);
-  const bool unknown = what_.open_loop() ? what_.load_hz == 0 : what_.iterations == 0;
-  if (unknown) rate_ = co_await measure_rate();
+  const auto of_each = [this](std::uint64_t all) {
+    return (all + what_.flows - 1) / what_.flows;
+  };
+  count_ = of_each(what_.iterations);
+  const bool measures = what_.open_loop() ? what_.load_hz == 0 : !what_.warmup;
+  if (measures) {
+    constexpr std::uint64_t share = 10;  // of the iterations
+    const bool all_told = what_.iterations != 0 && !what_.open_loop();
+    const std::uint64_t most = all_told ? count_ / share : ~std::uint64_t{0};
+    if (most != 0) rate_ = co_await measure_rate(most);
+  }
+  std::uint64_t warmup = of_each(what_.warmup.value_or(0));
   if (what_.open_loop()) {
     set_load(what_.load_hz > 0 ? what_.load_hz : what_.load_share * rate_ * what_.flows);
-    if (what_.iterations == 0) {
-      const double s = std::min(what_.duration_s * warm_share, longest_warm_s);
-      warmup = what_.warmup.value_or(static_cast<std::uint64_t>(s * load_hz_));
-    }
+    const double s = std::min(what_.duration_s * warm_share, longest_warm_s);
+    if (!what_.warmup) warmup = static_cast<std::uint64_t>(s * rate_);
   }
-  warmup = (warmup + what_.flows - 1) / what_.flows;
-  if (warmup == 0) co_return;
-  const costs warm = co_await phase({.what = order::kind::run, .count = warmup});
-  if (rate_ == 0 && warm.elapsed_s > 0) rate_ = static_cast<double>(warmup) / warm.elapsed_s;
+  co_await warm_up(warmup);
+  // Whoever wanted no warming up has to be told how long a second is all the same.
+  if (rate_ == 0 && count_ == 0) rate_ = co_await measure_rate(~std::uint64_t{0});
+}
+
+// What takes about a second.
+std::uint64_t client::chunk_at(double rate) noexcept {
+  constexpr std::uint64_t unknown_pace = 1000;
+  return rate > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(rate * chunk_s))
+                  : unknown_pace;
 }
 
 // Of each flow. 0: enough is measured.
 std::uint64_t client::next_chunk() const noexcept {
   constexpr double nearly = 0.98;  // of the duration: a rest would be too short to be worth it
-  constexpr std::uint64_t unknown_pace = 1000;
-  const std::uint64_t chunk =
-      rate_ > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(rate_ * chunk_s))
-                : unknown_pace;
+  const std::uint64_t chunk = chunk_at(rate_);
   if (count_ != 0) {
     const std::uint64_t left = count_ - measured_.count;
     const bool whole = what_.open_loop() ||
@@ -465,8 +489,11 @@ task<outcome> measure(cordma::Context& context, cordma::Worker& worker, std::str
     const std::string why = watch.why();
     if (why.empty()) cordma::throw_error(*broken);
     if (c.measured().count == 0) cordma::throw_error({cordma::errc::timed_out, why});
-    co_return conclude(p, c, c.measured(), watch.why());
+    result = conclude(p, c, c.measured(), why);
+    result->by_hand = watch.asked_to_stop();
+    co_return std::move(*result);
   }
+  result->by_hand = watch.asked_to_stop();
   co_await endpoint.close();
   co_return std::move(*result);
 }

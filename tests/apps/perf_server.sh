@@ -3,11 +3,18 @@ source "$(dirname "$0")/expect.sh"
 
 serve cordma-perf --listen 127.0.0.1:0 --wait adaptive
 for transport in shm tcp; do
-  expect 0 "over $transport: " cordma-perf "$address" --transport $transport --wait adaptive \
-    --test send-lat,read-bw --iterations 50 --check --verbose
+  expect 0 "over $transport: " cordma-perf --test send-lat,read-bw --iterations 50 --check --verbose \
+    --wait adaptive --transport $transport "$address"
 done
 # A client that is none of this kind is told so, and the server goes on.
 expect 0 'is no cordma-perf of this version' example-echo "$address" "no greeting of mine"
+expect 0 '^send-bi 3x32 ' cordma-perf "$address" --test send-bi,stream-bw,am-bi --flows 3 --iterations 99 --check
+# Nor is a server that is none of this kind.
+before=$address
+expect 0 "the peer's cordma-perf speaks version 3, this one" example-echo "$address" '{"version": 3}'
+serve example-echo --serve 127.0.0.1:0
+expect 1 'the peer is no cordma-perf of this version' cordma-perf "$address" --iterations 1
+address=$before
 expect 0 '^send-rate ' cordma-perf "$address" --test send-rate --iterations 100 --wait adaptive
 kill -0 "$server" || fail "the server is gone"
 

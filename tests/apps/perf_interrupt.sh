@@ -1,0 +1,76 @@
+# What ends a run of cordma-perf before its time, and what it says then: Ctrl-C, and the watchdog.
+source "$(dirname "$0")/expect.sh"
+
+# A shell has its background jobs ignore Ctrl-C: another process presses it.
+cat > "$work/end.py" <<'PYTHON'
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+program, how, *arguments = sys.argv[1:]
+ticks = os.sysconf("SC_CLK_TCK")
+
+
+def busy_s(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        words = stat.read().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / ticks
+
+
+server = run = None
+try:
+    if how != "press":
+        server = subprocess.Popen([program, "--listen", "127.0.0.1:0", "--wait", "event"],
+                                  stdout=subprocess.PIPE, text=True)
+        arguments.append(server.stdout.readline().split()[-1])
+    run = subprocess.Popen([program, *arguments, "--json", "-"], stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+    began = time.monotonic()
+    # What it measures is under way; where the peer freezes, a second of it is complete.
+    while busy_s(run.pid) < (0.3 if how == "press" else 3):
+        assert run.poll() is None and time.monotonic() - began < 60, run.stderr.read()
+        time.sleep(0.01)
+    if server:
+        server.send_signal(signal.SIGSTOP)
+    if how != "freeze":
+        run.send_signal(signal.SIGINT)
+    if how == "freeze and press":
+        assert "once more to end at once" in run.stderr.readline() + run.stderr.readline()
+        run.send_signal(signal.SIGINT)
+    figures, said = run.communicate(timeout=60)
+finally:
+    for process in (run, server):
+        if process:
+            process.kill()
+            process.wait()
+assert run.returncode == (1 if how == "freeze" else 130), (run.returncode, said)
+figures = json.loads(figures)
+figures = figures[0] if isinstance(figures, list) else figures
+assert figures["interrupted"] is True, figures
+assert figures["iterations"] > 0 and figures["elapsed_s"] > 0, figures
+assert figures["client"]["cpu_ns"] > 0 and figures["server"]["cpu_ns"] > 0, figures
+if how == "press":
+    assert "ending; once more to end at once" in said, said
+    assert any("interrupted" in note for note in figures["notes"]), figures
+elif how == "freeze":
+    assert "no progress for 0.5 s" in figures["complaints"][0], figures
+else:
+    assert "interrupted twice" in figures["complaints"][0], figures
+PYTHON
+end() { python3 "$work/end.py" "$programs/cordma-perf" "$@" || fail "ended early: $*"; }
+
+end press --local --duration 600
+end press --local --test tag-bw,tag-lat --iterations 100000000000 --wait adaptive
+end press --local --load 5000 --duration 600 --wait event
+end press --local --test read-lat --load 5000 --duration 600
+serve cordma-perf --listen 127.0.0.1:0
+end press "$address" --transport tcp --test stream-bi --duration 600
+# It has been a client like any other.
+expect 0 '^send-lat ' cordma-perf "$address" --iterations 10
+
+# Where nothing moves any more, what was complete before is shown: by the watchdog, or at once by a second Ctrl-C.
+end freeze --watchdog 0.5 --duration 600
+end "freeze and press" --duration 600 --transport tcp

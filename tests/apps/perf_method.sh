@@ -1,0 +1,90 @@
+# That the figures of cordma-perf are what it says they are.
+source "$(dirname "$0")/expect.sh"
+
+perf() {  # perf FILE ARGUMENT...: figures into the file
+  local file=$1
+  shift
+  # Whether a generator lagged on a busy machine is in the figures.
+  "$programs/cordma-perf" --local "$@" --json "$file" > "$work/output" 2>&1 || grep -q 'not valid' "$work/output" ||
+    fail "cordma-perf $*: $(cat "$work/output")"
+}
+
+# A server that stands still for 100 ms: of 2 s of requests that come every millisecond, 100 had to wait.
+# The closed loop has one long round trip among all of its own, and nothing to say of those that it
+# did not make.
+perf "$work/open" --load 1000 --arrival constant --duration 2 --stall 100 --wait event
+perf "$work/closed" --iterations 20000 --stall 100 --wait event
+# Without any activity: polling takes a core, event nothing.
+perf "$work/idle" --test idle --duration 1 --transport shm,tcp --wait polling,event,adaptive
+# Pauses are in no latency, and Little's law holds with them.
+perf "$work/think" --think-us 2000 --iterations 300 --wait event
+perf "$work/random" --think-us 300 --random-think --iterations 2000 --wait event
+# Latencies of reads and atomics count as operations.
+perf "$work/read" --test read-lat,fetch-add-lat,write-lat --iterations 2000
+python3 - "$work" <<'PYTHON' || fail "the figures are not what they should be"
+import json
+import sys
+
+
+def read(name):
+    with open(f"{sys.argv[1]}/{name}") as file:
+        return json.load(file)
+
+
+stalled, closed = read("open"), read("closed")
+intended, actual = stalled["latency_us"], stalled["latency_from_actual_us"]
+assert stalled["arrival"] == "constant" and stalled["load_hz"] == 1000, stalled
+assert stalled["wait"] == "polling" and stalled["server"]["wait"] == "event", stalled
+assert intended["from"] == "intended start" and intended["n"] == actual["n"] == 2000, stalled
+assert intended["p999"] > 90_000 and intended["p99"] > 70_000, intended
+# One in 20: whatever else the machine does, a twentieth waited for the stall to end.
+late = [us for share, us in intended["curve"] if share >= 0.96]
+assert min(late) > 10_000, intended
+assert closed["latency_us"]["max"] > 100_000, closed
+assert closed["latency_us"]["beyond"]["p999"] == 20 and closed["latency_us"]["p999"] < 90_000, closed
+assert stalled["lag_us"]["n"] == 2000, stalled
+
+for figures in read("idle"):
+    for side in ("client", "server"):
+        percent = figures[side]["cpu_percent"]
+        if figures["wait"] == "polling":
+            # Others may take the processor from who polls; nobody makes it sleep.
+            assert figures[side]["sleeps"] == 0 and percent > 5, figures
+        else:
+            assert percent < 1 and figures[side]["wakeups"] < 20, figures
+
+think, random = read("think"), read("random")
+assert think["think_spread"] == "constant" and random["think_spread"] == "exponential"
+assert think["elapsed_s"] >= 300 * 2e-3, think
+assert think["latency_us"]["p50"] < 2000, think
+assert 0.3 * 2000 * 300e-6 < random["elapsed_s"], random
+for figures in (think, random):
+    law = figures["littles_law"]
+    assert law["in_flight"] == 1 and law["holds"], law
+    # A pause and a message: each side sleeps for it, and is woken.
+    assert 0.4 <= figures["per_message"]["server"]["wakeups"] <= 1.2, figures
+    for side in ("client", "server"):
+        syscalls = figures["per_message"][side]["syscalls"]
+        assert (syscalls is None and "syscalls_not_counted" in figures) or 0.5 <= syscalls <= 20, figures
+
+for figures in read("read"):
+    expected = "round trip" if figures["test"] == "write-lat" else "operation"
+    assert figures["latency_us"]["of"] == expected, figures
+    assert ("half_round_trip_us" in figures) == (expected == "round trip"), figures
+    assert figures["latency_us"]["n"] == 2000, figures
+PYTHON
+
+# A run that goes on for as long as it is told to, and one that does as much as it is told to.
+perf "$work/long" --duration 3 --wait adaptive
+perf "$work/many" --iterations 12345 --flows 5 --wait adaptive
+python3 - "$work" <<'PYTHON' || fail "runs are not as long as they should be"
+import json
+import sys
+
+with open(sys.argv[1] + "/long") as file:
+    long = json.load(file)
+with open(sys.argv[1] + "/many") as file:
+    many = json.load(file)
+assert long["elapsed_s"] >= 2.9 and long["iterations"] == long["latency_us"]["n"], long
+assert many["iterations"] == many["latency_us"]["n"] == 12345, many
+PYTHON
