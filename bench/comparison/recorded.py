@@ -89,6 +89,7 @@ def facts_of(perf: dict) -> list[str]:
     if under.get("commit"):
         made += f", commit {str(under['commit'])[:12]}"
     machine = [str(under["cpu"])] if under.get("cpu") else []
-    machine += [f"{under['cpus']} CPUs"] if under.get("cpus") else []
-    machine += [f"Linux {under['kernel']}"] if under.get("kernel") else []
+    kind = " (virtual machine)" if under.get("virtual") is True else ""
+    machine += [f"{under['cpus']} CPUs{kind}"] if under.get("cpus") else []
+    machine += [str(under["kernel"])] if under.get("kernel") else []
     return [line for line in (made, ", ".join(machine)) if line]

@@ -70,6 +70,6 @@ def qperf(test: str, size: int, figure: str) -> Series:
 
 def fabric(provider: str, endpoint: str, size: int, iterations: int) -> Series:
     """libfabric, busy-polled. Debian 12 has the providers shm, tcp and net (tcp, reworked) for one
-    host; `sockets` does not get over its first message there."""
+    host; `sockets` takes milliseconds a message there."""
     return Series("fi_pingpong", ("-p", provider, "-e", endpoint, "-S", str(size)), ONE_WAY_MEAN,
                   f"fi_pingpong {provider} (mean)", iterations=iterations)

@@ -20,7 +20,7 @@ from comparison.recorded import Recorded  # noqa: E402
 SVG = "{http://www.w3.org/2000/svg}"
 WAITS = ("polling", "event", "adaptive")
 CONDITIONS = {"date": "2026-11-26T00:14:00Z", "cpu": "A <fast> & small CPU", "cpus": 2,
-              "kernel": "6.1"}
+              "kernel": "Linux 6.1", "virtual": True}
 
 
 def latency(wait: str, think_us: float, p99: float = 9.0, **changes: object) -> dict:
@@ -182,7 +182,7 @@ class Program(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         picture = (self.folder / "out" / "percentiles-shm.svg").read_text()
         self.assertEqual(len(lines(picture)), 3)
-        self.assertIn("A <fast> & small CPU, 2 CPUs, Linux 6.1", words(picture))
+        self.assertIn("A <fast> & small CPU, 2 CPUs (virtual machine), Linux 6.1", words(picture))
         self.assertIn("2026-11-26T00:14:00Z, cordma 0.2.0", words(picture))
 
     def test_a_comparison_is_drawn_with_its_date_machine_and_commit(self):

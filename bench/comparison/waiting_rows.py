@@ -11,7 +11,7 @@ from .series import (CPU, HALF_ROUND_TRIP, ONE_WAY, ONE_WAY_MEAN, cordma, limit,
 
 THINK_NAMES = {0: "0", 10: "10 us", 50: "50 us", 100: "100 us", 500: "500 us", 1000: "1 ms",
                10_000: "10 ms"}
-THINK_ITERATIONS = {0: 20_000, 10: 20_000, 50: 10_000, 100: 10_000, 500: 2_000, 1000: 1_000,
+THINK_ITERATIONS = {0: 50_000, 10: 20_000, 50: 10_000, 100: 10_000, 500: 2_000, 1000: 1_000,
                     10_000: 100}
 # On an emulated device a message takes a hundred times as long, and starting a run some seconds.
 RDMA_THINK_ITERATIONS = {0: 1_000, 10: 1_000, 50: 500, 100: 500, 500: 200, 1000: 200, 10_000: 30}
