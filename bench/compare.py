@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import re
 import sys
 from itertools import groupby
 from pathlib import Path
 
-from comparison import machine, plot, report
+from comparison import machine, report
 from comparison.model import Row, Run, Series
+from comparison.pictures import pictures
 from comparison.programs import Programs
+from comparison.recorded import of_comparison
 from comparison.results import result_of
-from comparison.rows import LATENCY, all_rows, limit, rdma_rows
+from comparison.rows import all_rows, rdma_rows
+from comparison.series import ONE_WAY, limit
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK_DIVISOR = 10
 
 # Runs before every other run: on a virtual machine the host may move the CPUs closer together or
 # further apart at any time, and only a figure taken right then can tell.
-PROBE = limit("cache-line", 8, LATENCY, 100_000, "placement probe")
+PROBE = limit("cache-line", 8, ONE_WAY, 100_000, "placement probe")
 
 
 def command_line() -> argparse.Namespace:
@@ -46,8 +48,8 @@ def command_line() -> argparse.Namespace:
                         default=ROOT / "out" / "compare.json")
     parser.add_argument("--markdown", type=Path, metavar="FILE",
                         help="write the table as Markdown, too")
-    parser.add_argument("--svg", type=Path, metavar="FILE",
-                        help="draw the ratios and goals, too")
+    parser.add_argument("--plot", type=Path, metavar="DIR",
+                        help="draw the pictures of bench/plot into DIR, too")
     parser.add_argument("--rdma", action="store_true",
                         help="the rows over an RDMA device instead, beside perftest: the device is "
                              "RDMA_DEVICE, an address on its network RDMA_HOST_SELF")
@@ -152,11 +154,13 @@ def main() -> int:
     results = [result_of(row, runs) for row in rows]
     print(report.text(facts, results))
     print()
-    write(options.json, json.dumps(report.as_json(facts, results, runs), indent=1) + "\n")
+    document = report.as_json(facts, results, runs)
+    write(options.json, report.as_text(document))
     if options.markdown:
         write(options.markdown, report.markdown(facts, results))
-    if options.svg:
-        write(options.svg, plot.svg(report.heading(facts), results))
+    if options.plot:
+        for name, picture in pictures(of_comparison("comparison", document)).items():
+            write(options.plot / name, picture)
     return 0
 
 

@@ -5,8 +5,8 @@
 #
 #   bash bench/compare.sh --soft-roce ...     the rows over RDMA, in the virtual machine of tests/soft-roce
 #
-# Installs ucx_perftest (Debian: ucx-utils) and what it builds with, when they are missing; builds
-# cordma into build-bench, unless --build names a folder. All options: --help.
+# Installs the peers (Debian: ucx-utils, sockperf, qperf, libfabric-bin) and what it builds with, when
+# they are missing; builds cordma into build-bench, unless --build names a folder. All options: --help.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -46,8 +46,8 @@ refuse_lost_files() { # refuse_lost_files ARGUMENTS...
     local before='' argument file
     for argument in "$@"; do
         file=''
-        case $argument in --json=* | --markdown=* | --svg=*) file=${argument#*=} ;; esac
-        case $before in --json | --markdown | --svg) file=$argument ;; esac
+        case $argument in --json=* | --markdown=* | --plot=*) file=${argument#*=} ;; esac
+        case $before in --json | --markdown | --plot) file=$argument ;; esac
         before=$argument
         case $(realpath -m -- "${file:-$root/out/x}") in
             "$root"/out/*) ;;
@@ -71,7 +71,10 @@ command -v python3 >/dev/null || install_packages python3 || true
 if ! wanted --help "$@" && ! wanted -h "$@" && ! wanted --list "$@"; then
     # A mistake in the options shows now, not after the build.
     python3 "$here/compare.py" "$@" --list >/dev/null
-    command -v ucx_perftest >/dev/null || install_packages ucx-utils || true
+    # One by one: where one cannot be had only its rows are missing.
+    for package in ucx-utils sockperf qperf libfabric-bin; do
+        install_packages "$package" || true
+    done
     if ! wanted --build "$@"; then
         build_programs || say "cordma did not build; its columns stay empty"
     fi
@@ -79,7 +82,7 @@ fi
 if [ -n "$soft_roce" ]; then
     install_packages perftest || true
     mkdir -p "$root/out"
-    exec bash "$root/tests/soft-roce/run.sh" --timeout 1200 --share "$root/out" -- \
+    exec bash "$root/tests/soft-roce/run.sh" --timeout 1500 --share "$root/out" -- \
         python3 "$here/compare.py" --build "$build" "$@"
 fi
 exec python3 "$here/compare.py" --build "$build" "$@"

@@ -65,9 +65,14 @@ def versions(programs: Programs) -> dict:
     perf = programs.find("cordma-perf")
     return {
         "cordma-perf": said([perf, "--version"]) if perf else None,
+        **{package: package_version(package) for package in ("sockperf", "qperf", "libfabric-bin")},
         "ucx": (said([ucx, "-v"]) or "").removeprefix("# Version").strip() or None if ucx else None,
         **build_facts(programs.build),
     }
+
+
+def package_version(package: str) -> str | None:
+    return said(["dpkg-query", "-W", "-f", "${Version}", package])
 
 
 def build_facts(build: Path | None) -> dict:

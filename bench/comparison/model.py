@@ -13,13 +13,16 @@ class Series:
     share the program's run within one repetition.
     """
 
-    program: str  # "cordma-perf", "ucx_perftest" or "bench-..."
+    program: str  # "cordma-perf", a peer's or "bench-..."
     arguments: tuple[str, ...]
-    figure: str  # dotted path in the JSON; an object with client and server is summed
+    # Dotted path in the JSON; an object with client and server is summed, of several paths with "|"
+    # between them the largest counts.
+    figure: str
     label: str  # how the table calls it
     iterations: int | None = None  # None: the program has no such option
     warmup: int | None = None
     environment: tuple[tuple[str, str], ...] = ()
+    curve: str = "dropped"  # or "drawn": the percentile curve stays in the comparison's JSON
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. With several peers, the better one of them counts."""
+    """One line of the table. With several peers, the better one of them counts.
+
+    `gap_us` is set where the goal is one for short gaps between messages: it is the pause that the
+    program makes. The goal is judged where pause and round trip of the peer together are below what
+    it costs to be woken, which cordma-perf measures.
+    """
 
     name: str
     group: str  # the rows of one group run interleaved, one repetition of each series in turn
@@ -48,6 +56,8 @@ class Row:
     peers: tuple[Series, ...]
     goal: Goal | None = None
     better: str = "lower"  # "lower" for times, "higher" for bandwidths and rates
+    gap_us: float | None = None
+    part_of: str = "table"  # or "sweep": one point of a line over sizes, drawn as such
 
 
 @dataclass
@@ -75,7 +85,8 @@ class Result:
     their_label: str
     ratio: float | None  # of the medians
     ratios: list[float]  # of each repetition's own pair, which ran one right after the other
-    reached: bool | None  # None: no goal, or no figure to judge
+    reached: bool | None  # None: no goal, no figure to judge, or `judged` says no
+    judged: bool = True  # False: there is a goal, and its condition does not hold here
     notes: list[str] = field(default_factory=list)
     ours_runs: list[float] = field(default_factory=list)
     their_runs: list[float] = field(default_factory=list)

@@ -44,10 +44,13 @@ def result_of(row: Row, runs: list[Run]) -> Result:
         label = f"better of {len(row.peers)}: {label}"
     ratio = ours / theirs if ours is not None and theirs else None
     judged = ratio if row.goal and row.goal.on == "ratio" else ours
-    reached = row.goal.reached(judged) if row.goal and judged is not None else None
+    short_gap, gap_note = gap_of(row, their_series, runs)
+    reached = row.goal.reached(judged) if row.goal and judged is not None and short_gap else None
     result = Result(row, ours, theirs, label, ratio, paired_ratios(row.ours, their_series, runs),
-                    reached, ours_runs=ours_runs,
+                    reached, judged=short_gap, ours_runs=ours_runs,
                     their_runs=values_of(their_series, runs) if their_series else [])
+    if gap_note:
+        result.notes.append(gap_note)
     for series in (row.ours, *row.peers):
         problem = problem_of(series, runs)
         if problem and problem not in result.notes:
@@ -56,6 +59,32 @@ def result_of(row: Row, runs: list[Run]) -> Result:
     if moved:
         result.notes.append(moved)
     return result
+
+
+def gap_of(row: Row, theirs: Series | None, runs: list[Run]) -> tuple[bool, str | None]:
+    """Whether the goal is to be judged here, and what to say of the gap between messages.
+
+    The gap is the pause of the program and the peer's round trip, medians both; a machine whose
+    wake-up cost is unknown is judged.
+    """
+    if row.gap_us is None or theirs is None:
+        return True, None
+    costs = numbers_of(row.ours, runs, "client", "wake_cost_ns")
+    round_trips = numbers_of(theirs, runs, "latency_us", "p50")
+    if not costs or not round_trips:
+        return True, "wake-up cost unknown"
+    cost_us, gap_us = median(costs) / 1e3, row.gap_us + median(round_trips)
+    if gap_us < cost_us:
+        return True, f"gap {gap_us:.3g} us, below the wake-up cost of {cost_us:.3g} us"
+    return False, f"not judged: gap {gap_us:.3g} us, wake-up cost {cost_us:.3g} us"
+
+
+def numbers_of(series: Series, runs: list[Run], part: str, key: str) -> list[float]:
+    """What stands at part.key in what the runs printed; a null and what is missing are left out."""
+    parts = [run.raw.get(part) for run in runs_of(series, runs) if isinstance(run.raw, dict)]
+    found = [part.get(key) for part in parts if isinstance(part, dict)]
+    return [value for value in found
+            if isinstance(value, (int, float)) and not isinstance(value, bool)]
 
 
 def best_peer(row: Row, runs: list[Run]) -> tuple[float | None, Series | None]:

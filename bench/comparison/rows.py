@@ -10,64 +10,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .model import Goal, Row, Series
+from .series import (BANDWIDTH, HALF_ROUND_TRIP, KIB, MIB, ONE_WAY, RATE, SIZE_NAMES, WINDOW,
+                     cordma, fabric, limit, perftest, qperf, sockperf, ucx)
+from .sweep_rows import sweep
+from .waiting_rows import rdma_waiting, waiting
 
-KIB = 1024
-MIB = 1024 * KIB
-SIZE_NAMES = {8: "8 B", 64 * KIB: "64 KiB", MIB: "1 MiB"}
-WINDOW = 32  # ucx_perftest's own default for bandwidth tests
 RDMA_WINDOW = 64
-
-LATENCY = "one_way_us.p50"
-BANDWIDTH = "bandwidth_GBps"
-RATE = "rate_Mps"
-CPU = "cpu_ns_per_message"
-
-THINK_TIMES_US = (0, 10, 100, 1000, 10000)
-THINK_NAMES = {0: "0", 10: "10 us", 100: "100 us", 1000: "1 ms", 10000: "10 ms"}
-THINK_ITERATIONS = {0: 20_000, 10: 20_000, 100: 5_000, 1000: 1_000, 10000: 100}
-
-
-def cordma(transport: str, test: str, size: int, figure: str, iterations: int, *,
-           wait: str = "polling", window: int | None = None, think_us: int | None = None) -> Series:
-    arguments = ["--transport", transport, "--test", test, "--size", str(size), "--wait", wait]
-    if window is not None:
-        arguments += ["--outstanding", str(window)]
-    if think_us is not None:
-        arguments += ["--think-us", str(think_us)]
-    return Series("cordma-perf", tuple(arguments), figure, f"cordma {test}",
-                  iterations=iterations, warmup=max(1, iterations // 10))
-
-
-def ucx(tls: str, test: str, size: int, figure: str, iterations: int, *,
-        window: int | None = None, sleep: bool = False) -> Series:
-    arguments = ["-t", test, "-s", str(size)]
-    if window is not None:
-        arguments += ["-O", str(window)]
-    if sleep:
-        arguments += ["-E", "sleep"]
-    label = f"UCX {tls} {test}" + (" -E sleep" if sleep else "")
-    return Series("ucx_perftest", tuple(arguments), figure, label, iterations=iterations,
-                  warmup=max(1, iterations // 10), environment=(("UCX_TLS", tls),))
-
-
-def limit(test: str, size: int, figure: str, iterations: int, label: str,
-          wait: str | None = None) -> Series:
-    arguments = [test, "--size", str(size)] + (["--wait", wait] if wait else [])
-    return Series("bench-limits", tuple(arguments), figure, label, iterations=iterations)
 
 
 def shm_small() -> list[Row]:
-    latency = cordma("shm", "send-lat", 8, LATENCY, 1_000_000)
-    write = cordma("shm", "write-lat", 8, LATENCY, 2_000_000)
+    latency = cordma("shm", "send-lat", 8, HALF_ROUND_TRIP, 1_000_000)
+    write = cordma("shm", "write-lat", 8, HALF_ROUND_TRIP, 2_000_000)
     rate = cordma("shm", "send-rate", 8, RATE, 5_000_000)
-    line = limit("cache-line", 8, LATENCY, 2_000_000, "cache line, two threads")
+    line = limit("cache-line", 8, ONE_WAY, 2_000_000, "cache line, two threads")
     name = "shm 8 B one-way, polling"
     return [
-        Row(name, "shm latency", "us", latency, (ucx("posix", "tag_lat", 8, LATENCY, 1_000_000),),
+        Row(name, "shm latency", "us", latency, (ucx("posix", "tag_lat", 8, ONE_WAY, 1_000_000),),
             Goal("<=", 0.9)),
         Row(name, "shm latency", "us", latency, (line,), Goal("<=", 1.3)),
+        Row(name, "shm latency", "us", latency, (fabric("shm", "rdm", 8, 500_000),)),
         Row("shm write 8 B visible at the target", "shm write latency", "us", write,
-            (ucx("posix", "ucp_put_lat", 8, LATENCY, 2_000_000),), Goal("<=", 1.05)),
+            (ucx("posix", "ucp_put_lat", 8, ONE_WAY, 2_000_000),), Goal("<=", 1.05)),
         Row("shm message rate 8 B", "shm rate", "M/s", rate,
             (ucx("posix", "tag_bw", 8, RATE, 5_000_000, window=WINDOW),), Goal(">=", 2.0),
             better="higher"),
@@ -96,14 +59,17 @@ def shm_bulk() -> list[Row]:
 
 
 def tcp_messages() -> list[Row]:
-    latency = cordma("tcp", "send-lat", 8, LATENCY, 50_000)
+    latency = cordma("tcp", "send-lat", 8, HALF_ROUND_TRIP, 50_000)
     name = "tcp 8 B one-way, polling"
     rows = [
-        Row(name, "tcp latency", "us", latency, (ucx("tcp", "tag_lat", 8, LATENCY, 50_000),),
+        Row(name, "tcp latency", "us", latency, (ucx("tcp", "tag_lat", 8, ONE_WAY, 50_000),),
             Goal("<=", 0.9)),
         Row(name, "tcp latency", "us", latency,
-            (limit("tcp-latency", 8, LATENCY, 50_000, "raw sockets, busy-polled", "polling"),),
+            (limit("tcp-latency", 8, ONE_WAY, 50_000, "raw sockets, busy-polled", "polling"),),
             Goal("<=", 1.1)),
+        *(Row(name, "tcp latency", "us", latency, (peer,))
+          for peer in (sockperf("--nonblocked"), fabric("tcp", "msg", 8, 50_000),
+                       fabric("net", "msg", 8, 50_000))),
     ]
     iterations = {64 * KIB: 20_000, MIB: 4_000}
     for size in (64 * KIB, MIB):
@@ -114,6 +80,9 @@ def tcp_messages() -> list[Row]:
         theirs = ucx("tcp", "tag_bw", size, BANDWIDTH, iterations[size], window=WINDOW)
         rows.append(Row(name, name, "GB/s", ours, (raw,), Goal(">=", 0.9), better="higher"))
         rows.append(Row(name, name, "GB/s", ours, (theirs,), better="higher"))
+        if size == 64 * KIB:
+            rows.append(Row(name, name, "GB/s", ours, (qperf("tcp_bw", size, BANDWIDTH),),
+                            better="higher"))
     return rows
 
 
@@ -122,8 +91,8 @@ def messages() -> list[Row]:
     rows = []
     for test, peer, goal in (("tag-lat", "tag_lat", 0.9), ("am-lat", "ucp_am_lat", 0.9)):
         rows.append(Row(f"shm {test} 8 B, polling", f"shm {test}", "us",
-                        cordma("shm", test, 8, LATENCY, 1_000_000),
-                        (ucx("posix", peer, 8, LATENCY, 1_000_000),), Goal("<=", goal)))
+                        cordma("shm", test, 8, HALF_ROUND_TRIP, 1_000_000),
+                        (ucx("posix", peer, 8, ONE_WAY, 1_000_000),), Goal("<=", goal)))
     for over, tls, test, peer, size, iterations, goal in (
             ("shm", "posix", "tag-bw", "tag_bw", 64 * KIB, 50_000, 1.3),
             ("shm", "posix", "tag-bw", "tag_bw", MIB, 4_000, 1.5),
@@ -160,36 +129,6 @@ def tcp_remote_memory() -> list[Row]:
     ]
 
 
-def event_mode() -> list[Row]:
-    shm = cordma("shm", "send-lat", 8, LATENCY, 50_000, wait="event")
-    tcp = cordma("tcp", "send-lat", 8, LATENCY, 20_000, wait="event")
-    tcp_name = "tcp 8 B one-way, event"
-    return [
-        Row("shm 8 B one-way, event", "shm event", "us", shm,
-            (limit("eventfd", 8, LATENCY, 50_000, "eventfd, two threads"),), Goal("<=", 1.15)),
-        Row(tcp_name, "tcp event", "us", tcp,
-            (limit("tcp-latency", 8, LATENCY, 20_000, "raw sockets, blocking", "event"),),
-            Goal("<=", 1.15)),
-        Row(tcp_name, "tcp event", "us", tcp,
-            (ucx("tcp", "tag_lat", 8, LATENCY, 20_000, sleep=True),)),
-    ]
-
-
-def adaptive_cpu() -> list[Row]:
-    """CPU time of both sides per message: adaptive beside the better of polling and event."""
-    rows = []
-    for transport in ("shm", "tcp"):
-        for think in THINK_TIMES_US:
-            def series(wait: str) -> Series:
-                run = cordma(transport, "send-lat", 8, CPU, THINK_ITERATIONS[think], wait=wait,
-                             think_us=think)
-                return replace(run, label=f"cordma {wait}")
-            name = f"{transport} CPU per message, adaptive, think {THINK_NAMES[think]}"
-            rows.append(Row(name, name, "ns", series("adaptive"),
-                            (series("polling"), series("event")), Goal("<=", 2.0)))
-    return rows
-
-
 def runtime_costs() -> list[Row]:
     await_ns = Series("bench-await", (), "await_suspended_ns", "await through the ready list")
     callback = Series("bench-await", (), "callback_ns", "plain callback loop")
@@ -209,8 +148,8 @@ def runtime_costs() -> list[Row]:
 
 
 def instructions() -> list[Row]:
-    """In user space, per operation of 64 B over verbs, less those of raw verbs. Few operations: each
-    instruction takes as long as a hundred thousand others, and the figures hardly differ."""
+    """In user space, per operation of 64 B over verbs, less those of raw verbs. Few operations:
+    each instruction takes as long as a hundred thousand others, and the figures hardly differ."""
     rows = []
     for operation in ("write", "send", "recv"):
         counted = Series("bench-verbs_instructions", ("--operations", "64", "--op", operation), "",
@@ -224,34 +163,33 @@ def instructions() -> list[Row]:
     return rows
 
 
-def perftest(program: str, size: int, figure: str, iterations: int, *arguments: str) -> Series:
-    return Series(program, ("-s", str(size), *arguments), figure,
-                  " ".join([program, *arguments]), iterations=iterations)
-
-
 def rdma_rows() -> list[Row]:
-    """Over an RDMA device, beside perftest, which is raw verbs. Few iterations: the device may be the
-    kernel's, in an emulated machine."""
-    latency = {wait: cordma("verbs", "send-lat", 64, LATENCY, 1_000, wait=wait)
+    """Over an RDMA device, beside perftest, which is raw verbs. Few iterations: the device may be
+    the kernel's, in an emulated machine."""
+    latency = {wait: cordma("verbs", "send-lat", 64, HALF_ROUND_TRIP, 1_000, wait=wait)
                for wait in ("polling", "event")}
+    write_latency = cordma("verbs", "write-lat", 64, HALF_ROUND_TRIP, 1_000)
     write = cordma("verbs", "write-bw", 64 * KIB, BANDWIDTH, 500, window=RDMA_WINDOW)
     rate = cordma("verbs", "send-rate", 64, RATE, 5_000, window=RDMA_WINDOW)
     depth = ("-t", str(RDMA_WINDOW))
     return [
         Row("verbs 64 B one-way, polling", "verbs latency", "us", latency["polling"],
-            (perftest("ib_send_lat", 64, LATENCY, 1_000),), Goal("<=", 1.1)),
+            (perftest("ib_send_lat", 64, ONE_WAY, 1_000),), Goal("<=", 1.1)),
         Row("verbs 64 B one-way, event", "verbs event", "us", latency["event"],
-            (perftest("ib_send_lat", 64, LATENCY, 1_000, "-e"),), Goal("<=", 1.1)),
+            (perftest("ib_send_lat", 64, ONE_WAY, 1_000, "-e"),), Goal("<=", 1.1)),
+        Row("verbs write 64 B visible at the target", "verbs write latency", "us", write_latency,
+            (perftest("ib_write_lat", 64, ONE_WAY, 1_000),)),
         Row("verbs write 64 KiB", "verbs write", "GB/s", write,
             (perftest("ib_write_bw", 64 * KIB, BANDWIDTH, 500, *depth),), Goal(">=", 0.95),
             better="higher"),
         Row("verbs message rate 64 B", "verbs rate", "M/s", rate,
             (perftest("ib_send_bw", 64, RATE, 5_000, *depth, "-r", str(2 * RDMA_WINDOW)),),
             Goal(">=", 0.9), better="higher"),
+        *rdma_waiting(),
         *instructions(),
     ]
 
 
 def all_rows() -> list[Row]:
     return [*shm_small(), *shm_bulk(), *tcp_messages(), *messages(), *tcp_remote_memory(),
-            *event_mode(), *adaptive_cpu(), *runtime_costs(), *instructions()]
+            *waiting(), *sweep(), *runtime_costs(), *instructions()]

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import stat
 import sys
 import tempfile
@@ -15,12 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from comparison import plot, programs, report, results, rows  # noqa: E402
+from comparison import processes, programs, report, results, rows  # noqa: E402
 from comparison.model import Goal, Row, Run, Series  # noqa: E402
 
-CSV = ("[1700000000.1] UCX  WARN  something unasked for, with, commas\n"
-       "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n"
-       "  300,1159.653,1128.930,1128.930,55.36,1000.0,886,2000000\n")
 FACTS = {"date": "d", "quick": False, "repetitions": 5,
          "commit": {"commit": None, "changed": False},
          "versions": {"ucx": None, "compiler": None, "build_type": None},
@@ -38,45 +34,16 @@ def ran(of: Series, values: list[float | None], error: str | None = None,
                 cache_line_us=probe) for at, value in enumerate(values, 1)]
 
 
-class UcxOutput(unittest.TestCase):
-    def test_figures_are_read_in_cordma_units_whatever_warnings_stand_around(self):
-        figures = programs.ucx_figures(CSV)
-        self.assertEqual(figures["one_way_us"]["p50"], 1159.653)
-        self.assertAlmostEqual(figures["bandwidth_GBps"], 1.048576)
-        self.assertEqual(figures["rate_Mps"], 2.0)
-
-    def test_output_without_a_result_line_names_the_error_in_it(self):
-        with self.assertRaisesRegex(programs.Failure, "UCX  ERROR no transport"):
-            programs.ucx_figures("hello\nUCX  ERROR no transport\nbye\n")
-
-
-class PerftestOutput(unittest.TestCase):
-    def test_latencies_are_read_from_the_table(self):
-        figures = programs.perftest_figures(
-            "---\n local address: LID 0000 QPN 0x0011\n"
-            " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "
-            "t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
-            " 64      1000          41.51          977.11       48.25              52.46       "
-            "\t12.01          80.00              500.00\n---\n", "ib_send_lat")
-        self.assertEqual(figures["one_way_us"], {"mean": 52.46, "p50": 48.25})
-
-    def test_bandwidths_are_read_in_cordma_units(self):
-        figures = programs.perftest_figures(
-            " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
-            " 65536      500              23.00              22.00              0.000352\n",
-            "ib_write_bw")
-        self.assertAlmostEqual(figures["bandwidth_GBps"], 0.023068672)
-        self.assertEqual(figures["rate_Mps"], 0.000352)
-
-    def test_no_table_names_the_error(self):
-        with self.assertRaisesRegex(programs.Failure, "Failed to open"):
-            programs.perftest_figures("Failed to open the device\n", "ib_send_lat")
-
-
 class Figures(unittest.TestCase):
     def test_client_and_server_are_summed(self):
         answer = {"cpu_ns_per_message": {"client": 3, "server": 4.5}}
         self.assertEqual(programs.figure_of(answer, "cpu_ns_per_message"), 7.5)
+
+    def test_of_several_paths_the_largest_number_counts(self):
+        answer = {"client": {"cpu_percent": 0.5}, "server": {"cpu_percent": 2}}
+        self.assertEqual(programs.figure_of(answer, "client.cpu_percent|server.cpu_percent"), 2)
+        with self.assertRaises(programs.Failure):
+            programs.figure_of(answer, "client.cpu_percent|other.cpu_percent")
 
     def test_what_is_not_a_number_is_a_failure(self):
         for answer in ({}, {"a": None}, {"a": True}, {"a": "1"}, [], None):
@@ -111,6 +78,7 @@ class FakePrograms(unittest.TestCase):
         ways = {"exit 3": "exited with 3", "kill -9 $$": "killed by signal 9",
                 "echo hello": "no JSON object", "true": "printed nothing",
                 "echo '{}'": "no one_way_us.p50", "echo '{\"valid\": false}'": "not valid",
+                "echo '{\"valid\": false, \"complaints\": [\"lost one\"]}'": "valid: lost one",
                 "echo 'port in use: error' >&2; exit 1": "port in use"}
         for script, reason in ways.items():
             with self.subTest(script=script):
@@ -128,8 +96,8 @@ class FakePrograms(unittest.TestCase):
         self.assertIn("no such device", run.error)
 
     def test_a_program_that_hangs_is_ended(self):
-        before, programs.TIME_LIMIT_S = programs.TIME_LIMIT_S, 0.2
-        self.addCleanup(setattr, programs, "TIME_LIMIT_S", before)
+        before, processes.TIME_LIMIT_S = processes.TIME_LIMIT_S, 0.2
+        self.addCleanup(setattr, processes, "TIME_LIMIT_S", before)
         self.assertIn("did not finish", self.run_perf("sleep 60").error)
 
     def test_a_second_figure_of_the_same_command_starts_nothing(self):
@@ -180,14 +148,17 @@ class Rows(unittest.TestCase):
     def test_every_row_of_the_table_is_well_formed(self):
         for table in (rows.all_rows(), rows.rdma_rows()):
             for row in table:
-                self.assertTrue(row.peers or row.goal and row.goal.on == "value", row.name)
+                self.assertTrue(row.peers or (row.goal and row.goal.on == "value"), row.name)
             names = [(row.name, row.peers) for row in table]
             self.assertEqual(len(names), len(set(names)))
 
     def test_the_table_over_rdma_has_every_figure_over_rdma(self):
         names = [row.name for row in rows.rdma_rows()]
         for part in ("one-way, polling", "one-way, event", "write 64 KiB", "message rate 64 B",
-                     "write 64 B, instructions", "send 64 B, instructions", "recv 64 B, instructions"):
+                     "write 64 B, instructions", "send 64 B, instructions",
+                     "recv 64 B, instructions", "write 64 B visible at the target",
+                     "CPU per message, adaptive, think 10 ms", "one-way, adaptive, think 0",
+                     "idle, event"):
             self.assertTrue(any(part in name for name in names), part)
 
     def test_a_report_of_nothing_but_missing_programs_can_be_written(self):
@@ -196,13 +167,46 @@ class Rows(unittest.TestCase):
         all_results = [results.result_of(row, runs) for row in rows.all_rows()]
         self.assertNotIn("None", report.text(FACTS, all_results).replace("None |", ""))
         json.dumps(report.as_json(FACTS, all_results, runs))
-        self.assertIn("no row has figures", plot.svg(["a", "b"], all_results))
 
-    def test_the_picture_is_well_formed_and_shows_each_ratio(self):
-        runs = ran(self.ours, [1.0, 1.5]) + ran(self.theirs, [8.0, 2.0])
-        picture = plot.svg(["a & b", "c"], [results.result_of(self.row(Goal("<=", 0.9)), runs)])
-        self.assertEqual(len(re.findall("<circle", picture)), 1)
-        self.assertIn("a &amp; b", picture)
+    def test_a_goal_for_short_gaps_is_judged_where_the_gap_is_below_the_wake_up_cost(self):
+        row = Row("r", "g", "us", self.ours, (self.theirs,), Goal("<=", 1.1), gap_us=10)
+        for cost_ns, reached, judged, note in (
+                (30_000, False, True, "gap 14 us, below the wake-up"),
+                (12_000, None, False, "not judged: gap 14 us"),
+                (None, False, True, "wake-up cost unknown")):
+            with self.subTest(cost_ns=cost_ns):
+                ours, theirs = ran(self.ours, [3.0]), ran(self.theirs, [2.0])
+                ours[0].raw = {"client": {"wake_cost_ns": cost_ns}}
+                theirs[0].raw = {"latency_us": {"p50": 4.0}}
+                result = results.result_of(row, ours + theirs)
+                self.assertEqual((result.reached, result.judged), (reached, judged))
+                self.assertIn(note, "; ".join(result.notes))
+                self.assertEqual(report.verdict(result), "no" if judged else "not judged")
+
+
+class Json(unittest.TestCase):
+    def runs(self, curve: str) -> list[Run]:
+        runs = []
+        for figure in ("latency_us.p50", "latency_us.p99"):
+            of = Series("cordma-perf", (), figure, "cordma", curve=curve)
+            for repetition, p99 in ((1, 30), (2, 10), (3, 20)):
+                raw = {"latency_us": {"p50": 1, "p99": p99, "curve": [[0, 1], [1, 2]]}}
+                runs.append(Run(of, repetition, "cordma-perf", value=1.0, raw=raw))
+        return runs
+
+    def test_what_was_printed_stands_once_and_the_curve_in_the_median_repetition(self):
+        written = report.as_json(FACTS, [], self.runs("drawn"))["runs"]
+        self.assertEqual([run["raw"] is not None for run in written], [True] * 3 + [False] * 3)
+        self.assertEqual(["curve" in run["raw"]["latency_us"] for run in written[:3]],
+                         [False, False, True])
+
+    def test_curves_that_are_not_drawn_are_dropped(self):
+        written = report.as_json(FACTS, [], self.runs("dropped"))["runs"]
+        self.assertFalse(any("curve" in run["raw"]["latency_us"] for run in written[:3]))
+
+    def test_the_text_is_the_json(self):
+        document = report.as_json(FACTS, [], self.runs("drawn"))
+        self.assertEqual(json.loads(report.as_text(document)), document)
 
 
 if __name__ == "__main__":
