@@ -28,7 +28,7 @@ constexpr int exit_cannot_count = 77;  // the exit code by which a test is skipp
 constexpr const char* program = "bench-instructions";
 
 struct options {
-  plan how{.rounds = 3, .operations = 2};
+  plan how{.rounds = 3, .operations = 3};
   std::string only;
   std::string json_to;
   std::string profile_to;
@@ -62,7 +62,7 @@ void declare(CLI::App& app, options& o) {
       app.add_option("--only", o.only, "the paths whose name this regular expression is found in")
           ->type_name("REGEX");
   app.add_option("-n,--operations", o.how.operations,
-                 "operations of a round, of which what a round costs is shared")
+                 "operations of a round; of those in flight together always 32")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   app.add_option("--rounds", o.how.rounds, "rounds, after 32 that are not counted")

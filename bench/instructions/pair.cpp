@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "../stepping/stepping.hpp"
-
 namespace instructions {
 namespace {
 
@@ -94,14 +92,6 @@ pair::pair(transport::kind over, carries what) : near(over), far(over) {
 void pair::play(task<> of_near, task<> of_far) {
   both tasks(*this, std::move(of_near), std::move(of_far));
   tasks.turn_to_the_end();
-  tasks.join();
-}
-
-void pair::count(task<> of_near, task<> of_far) {
-  both tasks(*this, std::move(of_near), std::move(of_far));
-  stepping::begin();
-  tasks.turn_to_the_end();
-  stepping::end();
   tasks.join();
 }
 

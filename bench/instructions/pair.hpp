@@ -43,8 +43,6 @@ class pair {
 
   // Both to their ends, the sides turned one after the other.
   void play(cordma::task<> of_near, cordma::task<> of_far);
-  // The same, as a round.
-  void count(cordma::task<> of_near, cordma::task<> of_far);
 };
 
 }  // namespace instructions

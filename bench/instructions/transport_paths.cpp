@@ -15,7 +15,8 @@ constexpr std::uint64_t to_near = 2;
 constexpr std::uint16_t am_id = 1;
 constexpr int warm_rounds = 32;
 
-// A task of one side: so many operations, or its part in them.
+// A task of one side: so many operations, or its part in them. The near side's are one round; the far side's,
+// all there are.
 using part = task<> (*)(side*, int operations);
 
 struct shape {
@@ -57,25 +58,38 @@ task<> answer_each(side* s, int operations) {
   }
 }
 
-template <class Make>
-task<> together(Make make, int operations) {
-  std::vector<decltype(make())> under_way;
+// All of them at once. The peer answers when it has them, so that they are of this round on both sides.
+task<> send_together(side* s, int operations) {
+  const Slice out = s->out(8);
+  recv_operation all_there = s->endpoint.recv(s->in(8));
+  all_there.start();
+  std::vector<send_operation> under_way;
   under_way.reserve(static_cast<std::size_t>(operations));
   for (int i = 0; i < operations; ++i) {
-    under_way.push_back(make());
+    under_way.push_back(s->endpoint.send(out));
     under_way.back().start();
   }
-  for (auto& one : under_way) co_await one;
-}
-
-task<> send_together(side* s, int operations) {
-  const auto send = [s] { return s->endpoint.send(s->out(8)); };
-  co_await together(send, operations);
+  for (send_operation& one : under_way) co_await one;
+  co_await all_there;
 }
 
 task<> receive_together(side* s, int operations) {
-  const auto receive = [s] { return s->endpoint.recv(s->in(8)); };
-  co_await together(receive, operations);
+  const Slice out = s->out(8);
+  const Slice in = s->in(8);
+  std::vector<recv_operation> under_way;
+  under_way.reserve(in_flight);
+  for (int i = 0; i < in_flight; ++i) {
+    under_way.push_back(s->endpoint.recv(in));
+    under_way.back().start();
+  }
+  for (int i = 0; i < operations; i += in_flight) {
+    for (recv_operation& one : under_way) {
+      co_await one;
+      one.again(in);
+      if (i + in_flight < operations) one.start();
+    }
+    co_await s->endpoint.send(out);
+  }
 }
 
 task<> ask_by_tag(side* s, int operations) {
@@ -125,16 +139,22 @@ void set_handlers(pair& p) {
 
 constexpr std::size_t piece = 4096;
 
-task<> write_stream(side* s, int operations) {
+task<> ask_by_stream(side* s, int operations) {
   const Slice out = s->out(piece);
-  const std::span<const std::byte> bytes = out.bytes();
-  for (int i = 0; i < operations; ++i) co_await s->stream.write(bytes);
+  const Slice in = s->in(piece);
+  for (int i = 0; i < operations; ++i) {
+    co_await s->stream.write(out.bytes());
+    co_await s->stream.read(in.bytes());
+  }
 }
 
-task<> read_stream(side* s, int operations) {
+task<> answer_by_stream(side* s, int operations) {
+  const Slice out = s->out(piece);
   const Slice in = s->in(piece);
-  const std::span<std::byte> bytes = in.bytes();
-  for (int i = 0; i < operations; ++i) co_await s->stream.read(bytes);
+  for (int i = 0; i < operations; ++i) {
+    co_await s->stream.read(in.bytes());
+    co_await s->stream.write(out.bytes());
+  }
 }
 
 // ---- one-sided ----
@@ -172,27 +192,34 @@ constexpr std::array shapes = {
           answer_by_tag, carries::messages},
     shape{"am_round_trip_8", "active message of 8 bytes, answered by the handler", ask_by_handler,
           nothing, carries::messages, 0, set_handlers},
-    shape{"stream_4096", "4096 bytes written to a stream and read from it", write_stream,
-          read_stream, carries::stream},
+    shape{"stream_4096", "4096 bytes by a stream, there and back", ask_by_stream, answer_by_stream,
+          carries::stream},
     shape{"write_flush_64", "remote write of 64 bytes, and a flush", write_and_flush, nothing},
     shape{"read_64", "remote read of 64 bytes", read, nothing},
     shape{"fetch_add", "remote fetch-and-add", fetch_add, nothing},
     shape{"compare_swap", "remote compare-and-swap", compare_swap, nothing},
 };
 
+// The far side begins and ends nothing while the near one counts: one round more is behind those.
+task<> in_rounds(part operations_of_round, side* s, int rounds, int operations) {
+  for (int i = 0; i < warm_rounds; ++i) co_await operations_of_round(s, operations);
+  for (int i = 0; i < rounds; ++i) {
+    stepping::begin();
+    co_await operations_of_round(s, operations);
+    stepping::end();
+  }
+  co_await operations_of_round(s, operations);
+}
+
 counted count(transport::kind over, const shape& s, const plan& p) {
   const int operations = s.operations != 0 ? s.operations : p.operations;
-  const auto rounds = [over, &s, &p, operations] {
+  const auto play = [over, &s, &p, operations] {
     pair two(over, s.over);
     if (s.prepare != nullptr) s.prepare(two);
-    for (int i = 0; i < warm_rounds; ++i) {
-      two.play(s.near(&two.near, operations), s.far(&two.far, operations));
-    }
-    for (int i = 0; i < p.rounds; ++i) {
-      two.count(s.near(&two.near, operations), s.far(&two.far, operations));
-    }
+    two.play(in_rounds(s.near, &two.near, p.rounds, operations),
+             s.far(&two.far, (warm_rounds + p.rounds + 1) * operations));
   };
-  return per_operation(stepping::count(rounds), operations);
+  return per_operation(stepping::count(play), operations);
 }
 
 counted count_idle_turns(transport::kind over, const plan& p) {
