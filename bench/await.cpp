@@ -1,8 +1,8 @@
 // bench-await: what awaiting costs. A coroutine awaits operations that a poller completes, so each one
 // suspends and comes back through the ready list; beside it, callbacks over the same poller and loop.
 #include "common.hpp"
+#include "null_transport.hpp"
 
-#include <cordma/runtime/operation.hpp>
 #include <cordma/runtime/scope.hpp>
 
 #include <CLI/CLI.hpp>
@@ -36,62 +36,9 @@ std::atomic<std::uint64_t> heap_calls{0};
 namespace {
 
 using namespace cordma;
-
-// One request to the null transport.
-class request : public list_node {
- public:
-  using function = void (*)(request&) noexcept;
-  explicit request(function done) noexcept : done_(done) {}
-  void complete() noexcept { done_(*this); }
-
- private:
-  function done_;
-};
-
-// A transport that completes with the next poll whatever was posted before it.
-class null_transport final : public poller {
- public:
-  void post(request& r) noexcept { posted_.push_back(r); }
-  std::size_t poll() noexcept override {
-    if (posted_.empty()) return 0;
-    list<request> now;
-    now.splice_back(posted_);
-    std::size_t n = 0;
-    for (; !now.empty(); ++n) now.pop_front().complete();
-    return n;
-  }
-  arm_state arm() noexcept override { return arm_state::busy; }
-  [[nodiscard]] int wait_fd() const noexcept override { return cannot_wake; }
-  [[nodiscard]] const char* name() const noexcept override { return "null"; }
-
- private:
-  list<request> posted_;
-};
-
-class null_operation final : public operation<null_operation, int> {
- public:
-  null_operation(reactor& home, null_transport& via) noexcept
-      : operation(&home), via_(via), request_(*this) {}
-
- private:
-  template <class, class, class>
-  friend class cordma::operation;
-  struct posted final : request {
-    explicit posted(null_operation& o) noexcept
-        : request([](request& r) noexcept { static_cast<posted&>(r).owner.finish(); }), owner(o) {}
-    null_operation& owner;
-  };
-  void do_start() noexcept {
-    set_phase(phase::posted);
-    via_.post(request_);
-  }
-  void do_cancel() noexcept {}
-  [[nodiscard]] const failure* why() const noexcept { return nullptr; }
-  [[nodiscard]] int take() const noexcept { return 1; }
-
-  null_transport& via_;
-  posted request_;
-};
+using bench::null_operation;
+using bench::null_transport;
+using bench::request;
 
 task<void> await_many(reactor* r, null_transport* via, std::uint64_t n, std::uint64_t* sum) {
   for (std::uint64_t i = 0; i < n; ++i) {

@@ -1,12 +1,7 @@
 // bench-verbs_instructions: how many instructions in user space an operation takes beyond raw verbs.
 // Both run on a device that answers at once and is not counted, so that no instruction is one of
 // waiting, of a driver or of the kernel.
-#include <cordma/net/cordma.hpp>
-
 #include <infiniband/verbs.h>
-
-#include <dlfcn.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -21,113 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "stepping/stepping.hpp"
 #include "verbs_instructions/device.hpp"
-#include "verbs_instructions/stepping.hpp"
+#include "verbs_instructions/on_cordma.hpp"
 
 namespace {
 
-using namespace cordma;
-
-constexpr std::size_t bytes = 64;
-constexpr int side_by_side = 64;
-
-enum class what : std::uint8_t { write, send, recv };
-constexpr std::array names = {"write", "send", "recv"};
-
-struct plan {
-  what op = what::write;
-  int operations = 0;
-  int at_a_time = 1;   // started before the first is awaited
-  bool keeps = false;  // the same objects again, rather than new ones
-};
-
-// ---- cordma ----
-
-// Each is made, awaited and gone.
-template <class Make>
-task<> one_by_one(Make make, int operations) {
-  for (int i = 0; i < operations; ++i) co_await make();
-}
-
-template <class Make>
-task<> together(Make make, int operations, int at_a_time) {
-  std::vector<decltype(make())> under_way;
-  under_way.reserve(static_cast<std::size_t>(at_a_time));
-  for (int i = 0; i < operations; i += at_a_time) {
-    for (int k = 0; k < at_a_time; ++k) {
-      under_way.push_back(make());
-      under_way.back().start();
-    }
-    for (auto& one : under_way) co_await one;
-    under_way.clear();
-  }
-}
-
-template <class Make>
-task<> kept(Make make, Slice memory, int operations, int at_a_time) {
-  std::vector<decltype(make())> all;
-  for (int k = 0; k < at_a_time; ++k) all.push_back(make());
-  for (auto& one : all) co_await one;
-  stepping::mark();
-  for (int i = 0; i < operations; i += at_a_time) {
-    for (auto& one : all) {
-      one.again(memory);
-      one.start();
-    }
-    for (auto& one : all) co_await one;
-  }
-  stepping::mark();
-}
-
-template <class Make>
-task<> count_made_by(Make make, Slice memory, plan p) {
-  if (p.keeps) {
-    co_await kept(make, memory, p.operations, p.at_a_time);
-    co_return;
-  }
-  for (int warm = 0; warm < 2; ++warm) {
-    if (warm != 0) stepping::mark();
-    if (p.at_a_time == 1) {
-      co_await one_by_one(make, p.operations);
-    } else {
-      co_await together(make, p.operations, p.at_a_time);
-    }
-  }
-  stepping::mark();
-}
-
-task<> connect_and_count(Context* context, Worker* worker, plan p) {
-  Endpoint near = worker->prepare().value();
-  Endpoint far = worker->prepare().value();
-  const std::vector<std::byte> of_near = near.descriptor().value();
-  const std::vector<std::byte> of_far = far.descriptor().value();
-  near.connect(of_far).value();
-  far.connect(of_near).value();
-  while (near.state() == endpoint_state::connecting) co_await near.state_changed();
-  const MemoryRegion memory = context->allocate(bytes, access::remote_write).value();
-  const RemoteMemory remote = RemoteMemory::import(memory.export_blob().value()).value();
-  const RemoteSlice to = remote.all();
-  const Slice at = memory.all();
-  Endpoint* const e = &near;
-  const auto write = [e, &to, &at] { return e->write(to, at); };
-  const auto send = [e, &at] { return e->send(at); };
-  const auto recv = [e, &at] { return e->recv(at); };
-  switch (p.op) {
-    case what::write: co_await count_made_by(write, at, p); break;
-    case what::send: co_await count_made_by(send, at, p); break;
-    case what::recv: co_await count_made_by(recv, at, p); break;
-  }
-}
-
-void count_cordma(const plan& p) {
-  context_options options;
-  options.transports = {transport::kind::verbs};
-  options.verbs.pd = stand_in::make_device();
-  options.verbs.calls = transport::verbs_calls::plain;  // as by hand
-  Context context(options);
-  Worker worker(context, reactor_options{.mode = wait_mode::polling});
-  worker.run(connect_and_count(&context, &worker, p));
-}
+using namespace stand_in;
 
 // ---- by hand ----
 
@@ -173,7 +68,7 @@ void post_and_poll(ibv_qp* qp, ibv_sge& memory, const plan& p) {
 }
 
 void count_raw(const plan& p) {
-  ibv_pd* const pd = stand_in::make_device();
+  ibv_pd* const pd = make_device();
   ibv_qp_init_attr init{};
   init.send_cq = init.recv_cq = ibv_create_cq(pd->context, 2 * side_by_side, nullptr, nullptr, 0);
   init.qp_type = IBV_QPT_RC;
@@ -181,42 +76,27 @@ void count_raw(const plan& p) {
   std::array<std::byte, bytes> payload{};
   ibv_sge memory{reinterpret_cast<std::uintptr_t>(payload.data()), bytes, 1};
   post_and_poll(qp, memory, p);
-  stepping::mark();
+  stepping::begin();
   post_and_poll(qp, memory, p);
-  stepping::mark();
+  stepping::end();
 }
 
 // ---- counting ----
 
-struct counted {
+struct figures {
   double cordma = 0;
   double raw = 0;
   [[nodiscard]] double above() const noexcept { return cordma - raw; }
 };
 
 // What cordma did is added to `where`.
-counted count(const plan& p, stepping::profile& where) {
-  const auto steps = [](const std::function<void()>& child) {
-    return stepping::count(child, stand_in::is_device_code);
-  };
-  const stepping::profile cordma = steps([&p] { count_cordma(p); });
-  const stepping::profile raw = steps([&p] { count_raw(p); });
-  for (const auto& [address, times] : cordma) where[address] += times;
+figures count(const plan& p, stepping::profile& where) {
+  const stepping::counted cordma = count_cordma(p);
+  const stepping::counted raw = stepping::count([&p] { count_raw(p); }, is_device_code);
+  for (const auto& [address, times] : cordma.where) where[address] += times;
   const double each = 1.0 / p.operations;
-  return {.cordma = static_cast<double>(stepping::total(cordma)) * each,
-          .raw = static_cast<double>(stepping::total(raw)) * each};
-}
-
-void write_profile(std::ostream& out, const stepping::profile& where) {
-  for (const auto& [address, times] : where) {
-    Dl_info found{};
-    const void* const at =
-        reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
-    const bool known = ::dladdr(at, &found) != 0;
-    const auto base = known ? reinterpret_cast<std::uintptr_t>(found.dli_fbase) : 0;
-    out << times << ' ' << (known ? found.dli_fname : "?") << " 0x" << std::hex << address - base
-        << std::dec << '\n';
-  }
+  return {.cordma = static_cast<double>(cordma.rounds.front()) * each,
+          .raw = static_cast<double>(raw.rounds.front()) * each};
 }
 
 bool write_file(const std::string& name, const std::function<void(std::ostream&)>& content) {
@@ -243,6 +123,8 @@ bool is_among(const std::vector<std::string>& wanted, const std::string& name) {
   return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end();
 }
 
+constexpr int cannot_count = 77;  // the exit code by which a test is skipped
+
 struct options {
   int operations = 640;
   std::vector<std::string> ops;
@@ -262,7 +144,7 @@ bool run(const options& o) {
     for (const shape& as : shapes) {
       if (!is_among(o.shapes, as.name)) continue;
       const int rounds = (o.operations + as.at_a_time - 1) / as.at_a_time;
-      const counted c = count({.op = static_cast<what>(i),
+      const figures c = count({.op = static_cast<what>(i),
                                .operations = rounds * as.at_a_time,
                                .at_a_time = as.at_a_time,
                                .keeps = as.keeps},
@@ -279,8 +161,9 @@ bool run(const options& o) {
     written = write_file(o.json_to, [&out](std::ostream& to) { to << out.dump(2) << '\n'; });
   }
   if (!o.profile_to.empty()) {
-    written = write_file(o.profile_to, [&where](std::ostream& to) { write_profile(to, where); }) &&
-              written;
+    written =
+        write_file(o.profile_to, [&where](std::ostream& to) { stepping::write(to, where); }) &&
+        written;
   }
   return written;
 }
@@ -314,6 +197,10 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (const char* const missing = stepping::missing(); missing != nullptr) {
+    std::fprintf(stderr, "bench-verbs_instructions: %s\n", missing);
+    return cannot_count;
   }
   try {
     return run(o) ? 0 : 1;

@@ -54,6 +54,12 @@ class spin_budget {
       if (budget_ < wake_cost_ / smallest_fraction) budget_ = duration::zero();
     }
   }
+  // So many times work was found so soon that nobody measured.
+  void work_came_at_once(unsigned times) noexcept {
+    if (times == 0) return;
+    save(wake_cost_ / 16 * std::min<unsigned>(times, most_saved * 16));
+    spinning_pays();
+  }
   // Work was found before the reactor slept.
   void work_came_while_awake(duration gap) noexcept {
     if (gap <= wake_cost_) {

@@ -15,6 +15,7 @@ constexpr std::size_t cold_per_poll = 8;  // of the others, in turn
 // Looking at sockets is a system call: once in so many polls, and in so many while an answer is
 // due.
 constexpr unsigned polls_per_look = 4096;
+constexpr unsigned finds_of_the_wakeful = 64;  // polls that found something, between two arms
 constexpr unsigned polls_per_eager_look = 4;
 constexpr int sockets_per_look = 32;
 
@@ -80,7 +81,19 @@ std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexc
   }
   if (time_to_look() && look_at_sockets()) moved = true;
   if (moved) progressed = true;
+  if (n != 0 && ++found_since_arm_ == finds_of_the_wakeful) [[unlikely]]
+    spare_fences();
   return n;
+}
+
+// Who has found so much since it last wanted to sleep will hardly want to soon; then it pays for the
+// barrier, and until then its peers for none.
+void shm_adapter::spare_fences() noexcept {
+  if (!domain_->barriers() || pairs_.size() > hot_pairs) return;
+  for (const shm_queue_pair* q : pairs_) {
+    if (!q->peer_takes_barriers()) return;
+  }
+  page_->may_sleep.store(0, std::memory_order_relaxed);
 }
 
 std::size_t shm_adapter::poll_shared(std::span<completion> out, bool& progressed) noexcept {
@@ -141,10 +154,12 @@ bool shm_adapter::look_at_sockets() noexcept {
 }
 
 arm_state shm_adapter::arm() noexcept {
+  found_since_arm_ = 0;
   if (page_->may_sleep.load(std::memory_order_relaxed) == 0) {
-    // A polling reactor that sleeps after all: from here on peers fence before they look.
+    // It sleeps after all, or again: from here on peers fence before they look.
     page_->may_sleep.store(1, std::memory_order_seq_cst);
-    if (!barrier_all()) {
+    const bool all_joined = home_.mode() != wait_mode::polling;
+    if (!(all_joined && barrier_joined()) && !barrier_all()) {
       page_->may_sleep.store(0, std::memory_order_seq_cst);
       return arm_state::busy;
     }
@@ -223,6 +238,8 @@ void shm_adapter::unwatch(int fd, socket_handler& handler) noexcept {
 void shm_adapter::attach(shm_queue_pair& q) {
   pairs_.push_back(&q);
   sweep_ = true;
+  // It may be none that barrier_joined() reaches; it has sent nothing yet.
+  if (home_.mode() != wait_mode::polling) page_->may_sleep.store(1, std::memory_order_seq_cst);
 }
 
 void shm_adapter::detach(shm_queue_pair& q) noexcept {

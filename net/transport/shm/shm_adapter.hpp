@@ -88,6 +88,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
   [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
   [[nodiscard]] bool look_at_sockets() noexcept;
   [[nodiscard]] bool time_to_look() noexcept;
+  void spare_fences() noexcept;
   std::size_t poll_shared(std::span<completion> out, bool& progressed) noexcept;
   std::size_t poll_cold(std::span<completion> out, bool& progressed) noexcept;
   [[nodiscard]] std::unique_ptr<connect_request> take_request(std::uint64_t id);
@@ -97,6 +98,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
   std::size_t victim_ = 0;
   bool sweep_ = false;  // poll everybody next time
   unsigned polls_ = 0;
+  unsigned found_since_arm_ = 0;  // polls that found something
   int expecting_ = 0;
   bool real_time_ = true;
   adapter_page* page_;

@@ -89,6 +89,10 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool quiet() const noexcept {
     return plain_ && !reader_.ready() && !reader_.untold();
   }
+  // A barrier_joined() of this side does for a fence of the peer's.
+  [[nodiscard]] bool peer_takes_barriers() const noexcept {
+    return state_ == state::up && !peer_.fences_itself;
+  }
   // Before sleeping: gives back ring space, and says whether poll() would find something.
   void tell() noexcept;
   [[nodiscard]] bool has_work() noexcept;

@@ -1,0 +1,91 @@
+#include "baseline.hpp"
+
+#include <gnu/libc-version.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <stdexcept>
+
+#include "../common.hpp"
+
+namespace instructions {
+namespace {
+
+// What two sides have, where it differs.
+std::string unlike(const char* what, const std::string& baseline, const std::string& now) {
+  if (baseline == now) return {};
+  return std::string(what) + ' ' + baseline + " there and " + now + " here; ";
+}
+
+}  // namespace
+
+conditions of_this_build(const plan& counted) {
+  return {.compiler = CORDMA_COMPILER,
+          .build = CORDMA_BUILD_TYPE,
+          .c_library = ::gnu_get_libc_version(),
+          .counted = counted};
+}
+
+std::string difference(const conditions& baseline, const conditions& now) {
+  std::string all = unlike("compiler", baseline.compiler, now.compiler) +
+                    unlike("build type", baseline.build, now.build) +
+                    unlike("C library", baseline.c_library, now.c_library) +
+                    unlike("operations of a round", std::to_string(baseline.counted.operations),
+                           std::to_string(now.counted.operations));
+  if (all.empty()) return {};
+  return "the baseline says nothing about this build: " + all.substr(0, all.size() - 2);
+}
+
+figure summary(const std::string& name, const counted& c) {
+  const auto [least, most] = std::ranges::minmax(c.each);
+  return {.name = name, .median = bench::median(c.each), .least = least, .most = most};
+}
+
+nlohmann::ordered_json to_json(const tally& t) {
+  nlohmann::ordered_json figures = nlohmann::ordered_json::object();
+  for (const figure& f : t.figures) {
+    figures[f.name] = {{"median", f.median}, {"least", f.least}, {"most", f.most}};
+  }
+  return {{"date", t.date},
+          {"commit", t.commit},
+          {"compiler", t.under.compiler},
+          {"build", t.under.build},
+          {"c_library", t.under.c_library},
+          {"rounds", t.under.counted.rounds},
+          {"operations", t.under.counted.operations},
+          {"instructions_per_operation", figures}};
+}
+
+tally read_tally(const std::string& file) try {
+  std::ifstream in(file);
+  if (!in) throw std::runtime_error("cannot be read");
+  const nlohmann::ordered_json j = nlohmann::ordered_json::parse(in);
+  tally t{.date = j.at("date"),
+          .commit = j.at("commit"),
+          .under = {.compiler = j.at("compiler"),
+                    .build = j.at("build"),
+                    .c_library = j.at("c_library"),
+                    .counted = {.rounds = j.at("rounds"), .operations = j.at("operations")}},
+          .figures = {}};
+  for (const auto& [name, f] : j.at("instructions_per_operation").items()) {
+    t.figures.push_back(
+        {.name = name, .median = f.at("median"), .least = f.at("least"), .most = f.at("most")});
+  }
+  return t;
+} catch (const std::exception& e) {
+  throw std::runtime_error("the baseline " + file + ": " + e.what());
+}
+
+comparison compare(const tally& baseline, const figure& now, double tolerance_percent) {
+  const auto found = std::ranges::find(baseline.figures, now.name, &figure::name);
+  if (found == baseline.figures.end() || found->median <= 0) return {};
+  comparison c{.is = verdict::same,
+               .before = found->median,
+               .percent = 100 * (now.median - found->median) / found->median};
+  if (c.percent > tolerance_percent) c.is = verdict::worse;
+  if (c.percent < -tolerance_percent) c.is = verdict::better;
+  return c;
+}
+
+}  // namespace instructions

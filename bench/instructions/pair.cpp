@@ -1,0 +1,98 @@
+#include "pair.hpp"
+
+#include <cordma/runtime/scope.hpp>
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+namespace instructions {
+namespace {
+
+using namespace cordma;
+
+constexpr std::size_t half = 4096;  // bytes to send from, and as many to receive into
+
+context_options only(transport::kind over) {
+  context_options o;
+  o.transports = {over};
+  return o;
+}
+
+// Two tasks that run, one on each side.
+class both {
+ public:
+  both(pair& p, task<> of_near, task<> of_far)
+      : pair_(p), near_(p.near.worker.loop()), far_(p.far.worker.loop()) {
+    near_.spawn(std::move(of_near));
+    far_.spawn(std::move(of_far));
+  }
+  // The far side first, which then has its receives before anything is sent.
+  void turn_to_the_end() {
+    while (near_.running() + far_.running() != 0) {
+      (void)pair_.far.worker.loop().turn();
+      (void)pair_.near.worker.loop().turn();
+    }
+  }
+  // Throws what they threw.
+  void join() {
+    pair_.near.worker.run(near_.join());
+    pair_.far.worker.run(far_.join());
+  }
+
+ private:
+  pair& pair_;
+  scope near_;
+  scope far_;
+};
+
+task<> until_connected(Endpoint* e) {
+  while (e->state() == endpoint_state::connecting) co_await e->state_changed();
+}
+
+task<> open_stream(side* s) {
+  s->stream = co_await Stream::open(s->context, std::move(s->endpoint));
+}
+
+Endpoint prepared(side& s, carries what) {
+  if (what == carries::messages) s.messages.emplace(s.worker);
+  endpoint_options o;
+  o.peer_timeout = std::chrono::minutes(10);  // what is counted takes ten thousand times as long
+  return s.worker.prepare(o, {}, s.messages ? &*s.messages : nullptr).value();
+}
+
+RemoteSlice exported(const MemoryRegion& region) {
+  return RemoteMemory::import(region.export_blob().value()).value().all();
+}
+
+}  // namespace
+
+side::side(transport::kind over)
+    : context(only(over)),
+      worker(context, reactor_options{.mode = wait_mode::polling}),
+      memory(context.allocate(2 * half).value()),
+      offered(context.allocate(half, access::local_write | transport::all_remote).value()) {}
+
+Slice side::out(std::size_t bytes) const { return memory.slice(0, bytes).value(); }
+Slice side::in(std::size_t bytes) const { return memory.slice(half, bytes).value(); }
+
+pair::pair(transport::kind over, carries what) : near(over), far(over) {
+  near.peer = exported(far.offered);
+  far.peer = exported(near.offered);
+  near.endpoint = prepared(near, what);
+  far.endpoint = prepared(far, what);
+  const std::vector<std::byte> of_near = near.endpoint.descriptor().value();
+  const std::vector<std::byte> of_far = far.endpoint.descriptor().value();
+  near.endpoint.connect(of_far).value();
+  far.endpoint.connect(of_near).value();
+  play(until_connected(&near.endpoint), until_connected(&far.endpoint));
+  if (what == carries::stream) play(open_stream(&near), open_stream(&far));
+}
+
+void pair::play(task<> of_near, task<> of_far) {
+  both tasks(*this, std::move(of_near), std::move(of_far));
+  tasks.turn_to_the_end();
+  tasks.join();
+}
+
+}  // namespace instructions

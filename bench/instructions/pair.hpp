@@ -1,0 +1,48 @@
+// Two sides with a Context and a Worker each, as two processes would have them, connected and turned by one
+// thread.
+#pragma once
+
+#include <cordma/cordma.hpp>
+#include <cordma/net/messages.hpp>
+#include <cordma/net/stream.hpp>
+#include <cordma/runtime/event.hpp>
+
+#include <optional>
+
+namespace instructions {
+
+enum class carries : std::uint8_t { plain, messages, stream };
+
+struct side {
+  explicit side(cordma::transport::kind over);
+
+  cordma::Context context;
+  cordma::Worker worker;
+  std::optional<cordma::Messages> messages;
+  cordma::MemoryRegion memory;  // `out` and `in`
+  cordma::MemoryRegion offered;
+  cordma::RemoteSlice peer;  // what the other side offers
+  cordma::Endpoint endpoint;
+  cordma::Stream stream;
+  // Active messages: how many are still to come here, and that none is.
+  int to_come = 0;
+  cordma::event all_came;
+
+  // So many bytes to send from, and to receive into.
+  [[nodiscard]] cordma::Slice out(std::size_t bytes) const;
+  [[nodiscard]] cordma::Slice in(std::size_t bytes) const;
+};
+
+// Bound to one thread. Throws cordma::error where it cannot be had, and what its tasks throw.
+class pair {
+ public:
+  pair(cordma::transport::kind over, carries what);
+
+  side near;
+  side far;
+
+  // Both to their ends, the sides turned one after the other.
+  void play(cordma::task<> of_near, cordma::task<> of_far);
+};
+
+}  // namespace instructions

@@ -1,0 +1,42 @@
+// What is counted: paths, each an operation that is carried out again and again in rounds.
+#pragma once
+
+#include <cordma/cordma.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "../stepping/stepping.hpp"
+
+namespace instructions {
+
+// After enough operations that nothing is done for the first time, so many rounds of so many are counted;
+// of what comes 32 or 64 at a time, whole ones.
+struct plan {
+  int rounds = 0;
+  int operations = 0;
+};
+
+struct counted {
+  std::vector<double> each;  // instructions per operation, of every round
+  stepping::profile where;
+};
+
+struct path {
+  std::string name;   // shm.round_trip_8
+  std::string about;  // one operation of it, in words
+  std::function<counted(const plan&)> count;
+};
+
+[[nodiscard]] counted per_operation(stepping::counted c, int operations_of_a_round);
+
+// The reactor by itself.
+[[nodiscard]] std::vector<path> runtime_paths();
+// Between two Workers that are turned by one thread in polling mode, one after the other: the same operations
+// take the same passes each time, however busy the machine is. Both sides are counted.
+[[nodiscard]] std::vector<path> transport_paths(cordma::transport::kind over);
+// On a device that answers at once and is not counted; none where the build has no verbs.
+[[nodiscard]] std::vector<path> verbs_paths();
+
+}  // namespace instructions

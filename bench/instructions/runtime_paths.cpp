@@ -1,0 +1,61 @@
+#include <cordma/runtime/reactor.hpp>
+#include <cordma/runtime/task.hpp>
+
+#include "../null_transport.hpp"
+#include "path.hpp"
+
+namespace instructions {
+namespace {
+
+using namespace cordma;
+
+void turn(reactor& r, int times) {
+  for (int i = 0; i < times; ++i) (void)r.turn();
+}
+
+void count_idle_turns(const plan& p) {
+  reactor r({.mode = wait_mode::polling});
+  turn(r, p.operations);
+  for (int round = 0; round < p.rounds; ++round) {
+    stepping::begin();
+    turn(r, p.operations);
+    stepping::end();
+  }
+}
+
+task<> await_each(reactor* r, bench::null_transport* via, int operations) {
+  for (int i = 0; i < operations; ++i) co_await bench::null_operation(*r, *via);
+}
+
+task<> await_in_rounds(reactor* r, bench::null_transport* via, plan p) {
+  co_await await_each(r, via, p.operations);
+  for (int round = 0; round < p.rounds; ++round) {
+    stepping::begin();
+    co_await await_each(r, via, p.operations);
+    stepping::end();
+  }
+}
+
+void count_awaits(const plan& p) {
+  reactor r({.mode = wait_mode::polling});
+  bench::null_transport via;
+  r.add(via).value();
+  run(r, await_in_rounds(&r, &via, p));
+  r.remove(via);
+}
+
+path made(const char* name, const char* about, void (*rounds)(const plan&)) {
+  return {.name = name, .about = about, .count = [rounds](const plan& p) {
+            return per_operation(stepping::count([rounds, &p] { rounds(p); }), p.operations);
+          }};
+}
+
+}  // namespace
+
+std::vector<path> runtime_paths() {
+  return {made("runtime.idle_turn", "a pass of a reactor that has nothing to do", count_idle_turns),
+          made("runtime.await", "an operation that suspends, and the pass that resumes it",
+               count_awaits)};
+}
+
+}  // namespace instructions
