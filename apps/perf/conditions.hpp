@@ -13,8 +13,8 @@ struct conditions {
   std::string cpu;    // its model; empty where the kernel does not say
   unsigned cpus = 0;  // this process may use
   bool is_virtual = false;
-  std::string governor;  // of the first CPU's frequency; empty where there is none to choose
-  std::string clock;     // what latencies are read from
+  std::string governor;       // of the first CPU's frequency; empty where there is none to choose
+  std::string clock;          // what latencies are read from
   bool clock_steady = false;  // of constant pace, as far as the kernel says
   double clock_overhead_ns = 0;
   double load = 0;  // of the last minute, when the program began

@@ -132,9 +132,9 @@ std::string encode(const opening& m) {
 }
 
 std::string encode(const welcome& m) {
-  return json{{"version", control_version}, {"memory", to_hex(m.blob)},
-              {"wait", m.wait},             {"port", m.port},
-              {"counts", m.counts_syscalls}, {"complaint", m.complaint}}
+  return json{
+      {"version", control_version},  {"memory", to_hex(m.blob)}, {"wait", m.wait}, {"port", m.port},
+      {"counts", m.counts_syscalls}, {"complaint", m.complaint}}
       .dump();
 }
 

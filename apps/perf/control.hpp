@@ -36,9 +36,9 @@ struct opening {
 struct welcome {
   std::vector<std::byte> blob;
   std::string wait;
-  std::uint16_t port = 0;       // where more connections are expected; 0: none are
+  std::uint16_t port = 0;  // where more connections are expected; 0: none are
   bool counts_syscalls = false;
-  std::string complaint;        // why not; empty where all is well
+  std::string complaint;  // why not; empty where all is well
 };
 // client -> server: begin a phase (`run`), it is over (`stop`), no more (`bye`).
 struct order {

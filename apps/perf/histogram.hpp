@@ -56,6 +56,7 @@ class histogram {
   // The value that `share` (0 ... 1) of all samples do not exceed. Clocks advance in steps of their
   // own, and many samples share a value: those are taken as spread evenly around it.
   [[nodiscard]] double at(double share) const noexcept {
+    if (share >= 1) return static_cast<double>(max_);
     const double wanted = share * static_cast<double>(count_);
     double below = 0;
     double previous = -1;
@@ -76,7 +77,8 @@ class histogram {
   }
   // How many samples lie beyond at(share): what a percentile rests on.
   [[nodiscard]] std::uint64_t beyond(double share) const noexcept {
-    return count_ - static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(count_) - 1e-9));
+    return count_ -
+           static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(count_) - 1e-9));
   }
   // Shares and their values: from 0 up, in ten steps to 1/2, ten more to 3/4, and so on while there
   // are samples beyond; then 1 and the largest.

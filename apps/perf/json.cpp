@@ -33,7 +33,8 @@ ordered_json to_object(const latency& t, const char* of, const char* from) {
   j["max"] = rounded(t.max);
   j["beyond"] = std::move(beyond);
   ordered_json curve = ordered_json::array();
-  for (const auto& [share, us] : t.curve) curve.push_back({rounded(share), rounded(us)});
+  // What lies beyond keeps its digits.
+  for (const auto& [share, us] : t.curve) curve.push_back({1 - rounded(1 - share), rounded(us)});
   j["curve"] = std::move(curve);
   return j;
 }
@@ -82,7 +83,10 @@ ordered_json to_object(const conditions& c) {
           {"governor", c.governor},
           {"kernel", c.kernel},
           {"machine", c.machine},
-          {"clock", {{"source", c.clock}, {"steady", c.clock_steady}, {"overhead_ns", rounded(c.clock_overhead_ns)}}},
+          {"clock",
+           {{"source", c.clock},
+            {"steady", c.clock_steady},
+            {"overhead_ns", rounded(c.clock_overhead_ns)}}},
           {"load", rounded(c.load)},
           {"date", c.date},
           {"client_pinned_to", to_object(c.client_cpu)},

@@ -16,9 +16,7 @@ struct plain {
   static cordma::send_operation send(lane& l, std::uint64_t slot, std::uint64_t) {
     return l.endpoint().send(l.out(slot));
   }
-  static cordma::send_operation send_empty(lane& l) {
-    return l.endpoint().send(l.out(0).first(0));
-  }
+  static cordma::send_operation send_empty(lane& l) { return l.endpoint().send(l.out(0).first(0)); }
 };
 
 struct tagged {
@@ -45,9 +43,7 @@ struct imm {
   static cordma::send_operation send(lane& l, std::uint64_t slot, std::uint64_t i) {
     return l.endpoint().write_imm(l.peer_in(slot), l.out(slot), static_cast<std::uint32_t>(i));
   }
-  static cordma::send_operation send_empty(lane& l) {
-    return l.endpoint().send(l.out(0).first(0));
-  }
+  static cordma::send_operation send_empty(lane& l) { return l.endpoint().send(l.out(0).first(0)); }
 };
 
 }  // namespace perf

@@ -76,18 +76,18 @@ class lane {
   int looks_per_turn = 1;
   std::uint64_t number = 0;  // of the last message in ping-pong by remote writes, over all phases
 
-  histogram samples;          // ticks of each request
-  histogram intended;         // open loop: ticks since each was to be made,
-  histogram lag;              // ... and until it was, though there was room for it
-  double in_flight_area = 0;  // open loop: requests in flight times ticks
-  double hz = 0;              // open loop: requests per second of this flow
-  double ns_per_tick = 0;     // open loop: as far as is known
-  double thought = 0;         // ticks of all pauses
+  histogram samples;                           // ticks of each request
+  histogram intended;                          // open loop: ticks since each was to be made,
+  histogram lag;                               // ... and until it was, though there was room for it
+  double in_flight_area = 0;                   // open loop: requests in flight times ticks
+  double hz = 0;                               // open loop: requests per second of this flow
+  double ns_per_tick = 0;                      // open loop: as far as is known
+  double thought = 0;                          // ticks of all pauses
   std::uint64_t stall_at = ~std::uint64_t{0};  // before this message the server stalls
-  std::uint64_t wrong = 0;                     // --check: messages that were not what they should be
+  std::uint64_t wrong = 0;  // --check: messages that were not what they should be
   std::mt19937_64 random;
-  std::atomic<std::uint64_t> progress{0};      // requests done in this phase, for whoever watches
-  const std::atomic<bool>* stop = nullptr;     // set: somebody wants to see what was measured so far
+  std::atomic<std::uint64_t> progress{0};   // requests done in this phase, for whoever watches
+  const std::atomic<bool>* stop = nullptr;  // set: somebody wants to see what was measured so far
 
  private:
   cordma::Endpoint own_;

@@ -85,7 +85,8 @@ outcome run_both(const plan& p, const options& o) {
   if (server.address().empty()) throw std::runtime_error("the server ended before it listened");
   outcome result = run_client(server.address(), p);
   const int code = server.wait();
-  if (code != 0 && !result.broken_off) result.complaints.push_back("the server ended with " + std::to_string(code));
+  if (code != 0 && !result.broken_off)
+    result.complaints.push_back("the server ended with " + std::to_string(code));
   return result;
 }
 
@@ -162,8 +163,7 @@ int run_plans(const options& o) {
         break;
       }
     } catch (const std::exception& e) {
-      std::fprintf(stderr, "cordma-perf: %s: %s\n", p.facts().name.c_str(),
-                   e.what());
+      std::fprintf(stderr, "cordma-perf: %s: %s\n", p.facts().name.c_str(), e.what());
       code = exit_failed;
     }
   }

@@ -225,17 +225,18 @@ void require_sense(const plan& p) {
     throw usage_error(test + " is about words of 8 bytes: leave --size out");
   }
   if (p.think_us != 0 && (!f.latency() || p.windowed())) {
-    throw usage_error("--think-us works with -lat tests, one request at a time; not with " + f.name +
-                      (p.windowed() ? " and --outstanding or --load" : ""));
+    throw usage_error("--think-us works with -lat tests, one request at a time; not with " +
+                      f.name + (p.windowed() ? " and --outstanding or --load" : ""));
   }
   if (p.random_think && p.think_us == 0) {
     throw usage_error("--random-think needs the mean: --think-us");
   }
   if (p.windowed() && !f.windowed()) {
-    throw usage_error((p.open_loop() ? "--load" : "--outstanding above 1") +
-                      std::string(" works with send, tag, write-imm, read, fetch-add and compare-swap "
-                                  "with -lat; not with ") +
-                      f.name);
+    throw usage_error(
+        (p.open_loop() ? "--load" : "--outstanding above 1") +
+        std::string(" works with send, tag, write-imm, read, fetch-add and compare-swap "
+                    "with -lat; not with ") +
+        f.name);
   }
   if (p.open_loop() && !f.latency()) {
     throw usage_error("--load works with -lat tests, not with " + f.name);
@@ -248,8 +249,10 @@ void require_sense(const plan& p) {
                       " at most");
   }
   if (p.stall_ms != 0 && !f.ping_pong()) {
-    throw usage_error("--stall works where the server answers: -lat of messages, streams and writes; "
-                      "not with " + f.name);
+    throw usage_error(
+        "--stall works where the server answers: -lat of messages, streams and writes; "
+        "not with " +
+        f.name);
   }
 }
 
@@ -273,9 +276,8 @@ std::vector<plan> combinations(const raw& r) {
     p.size = p.facts().usual_size;
   });
   expand(plans, r.transports, [](plan& p, const std::string& k) { p.transport = transport_of(k); });
-  expand(plans, r.flows, [](plan& p, const std::string& n) {
-    p.flows = count_from("--flows", n, 1, most_flows);
-  });
+  expand(plans, r.flows,
+         [](plan& p, const std::string& n) { p.flows = count_from("--flows", n, 1, most_flows); });
   if (!r.sizes.empty()) {
     expand(plans, sizes_of(r.sizes), [](plan& p, std::uint64_t size) { p.size = size; });
   }
@@ -360,8 +362,7 @@ void declare_what(CLI::App& app, raw& r) {
   app.add_option("--transport", r.transports, "auto, shm, tcp or verbs")->type_name("K,...");
   app.add_option("--size", r.sizes, "bytes per message, e.g. 64K, or 256..100M")
       ->type_name("N,...");
-  app.add_option("--wait", r.waits,
-                 "polling, event, adaptive or adaptive:US; a server has its own")
+  app.add_option("--wait", r.waits, "polling, event, adaptive or adaptive:US; a server has its own")
       ->type_name("W,...");
   app.add_option("--flows", r.flows, "connections, which all do the same")->type_name("F,...");
   app.add_option("--outstanding", r.outstanding,
@@ -384,7 +385,8 @@ void declare_what(CLI::App& app, raw& r) {
 void declare_how(CLI::App& app, raw& r) {
   app.add_option("--iterations", r.iterations, "messages, or round trips; else --duration")
       ->type_name("N");
-  app.add_option("--warmup", r.warmup, "of them before measuring; else a tenth, or 0.1 s")->type_name("N");
+  app.add_option("--warmup", r.warmup, "of them before measuring; else a tenth, or 0.1 s")
+      ->type_name("N");
   app.add_option("--duration", r.duration, "seconds; 1 unless told otherwise")->type_name("S");
   app.add_option("--inline", r.inline_bytes, "bytes that a post may carry itself")->type_name("N");
   app.add_option("--depth", r.depth, "entries of the send and receive queues")->type_name("N");

@@ -43,8 +43,8 @@ struct latency {  // microseconds
 struct side {
   usage spent;
   std::string wait;
-  std::int64_t wake_cost_ns = 0;                // 0: not measured in this mode
-  std::optional<double> syscalls_per_message;   // counted after the measured phase
+  std::int64_t wake_cost_ns = 0;               // 0: not measured in this mode
+  std::optional<double> syscalls_per_message;  // counted after the measured phase
 };
 
 // How many requests were in flight on the average: counted, and by Little's law.
@@ -63,11 +63,11 @@ struct outcome {
   std::string peer;    // address
   std::uint32_t depth = 0;
   std::uint32_t inline_limit = 0;
-  std::optional<latency> time;      // of a round trip, or of a whole operation; open loop: of a request
-                                    // from when it was to be made
-  std::optional<latency> actual;    // open loop: from when it was made
-  std::optional<latency> lag;       // open loop: between the two, where there was room for it
-  double load_hz = 0;               // open loop: asked for
+  std::optional<latency> time;  // of a round trip, or of a whole operation; open loop: of a request
+                                // from when it was to be made
+  std::optional<latency> actual;  // open loop: from when it was made
+  std::optional<latency> lag;     // open loop: between the two, where there was room for it
+  double load_hz = 0;             // open loop: asked for
   double elapsed_s = 0;
   side client;
   side server;

@@ -122,11 +122,11 @@ struct plan {
   std::uint64_t think_us = 0;             // pause between round trips, microseconds
   bool random_think = false;              // ... on the average, exponentially distributed
   arrival arrives = arrival::closed;
-  double load_hz = 0;                     // requests per second of all flows; 0: as `load_share` says
-  double load_share = 0;                  // of what is measured at first with `outstanding` in flight
-  std::uint64_t seed = 1;                 // of random times
-  std::uint64_t stall_ms = 0;             // so long the server does nothing in the middle of the run
-  double watchdog_s = 0;                  // without any progress for so long it is over; 0: never
+  double load_hz = 0;          // requests per second of all flows; 0: as `load_share` says
+  double load_share = 0;       // of what is measured at first with `outstanding` in flight
+  std::uint64_t seed = 1;      // of random times
+  std::uint64_t stall_ms = 0;  // so long the server does nothing in the middle of the run
+  double watchdog_s = 0;       // without any progress for so long it is over; 0: never
   waiting wait;
   std::optional<cordma::transport::kind> transport;
   bool check = false;

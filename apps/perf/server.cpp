@@ -85,8 +85,7 @@ task<void> serve(cordma::Context& context, cordma::Worker& worker,
   welcome answer;
   answer.wait = std::move(waits);
   answer.counts_syscalls = counter.obstacle().empty();
-  const std::unique_ptr<party> p =
-      party_for(context, worker, endpoint, control.text(got), answer);
+  const std::unique_ptr<party> p = party_for(context, worker, endpoint, control.text(got), answer);
   cordma::task_context& me = co_await cordma::this_task();
   cordma::scope connections(me);
   if (p != nullptr) connections.spawn(p->accept());

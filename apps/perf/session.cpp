@@ -14,6 +14,7 @@ namespace {
 
 using cordma::task;
 
+constexpr std::uint64_t unlimited = ~std::uint64_t{0};
 constexpr std::uint64_t first_guess = 16;  // iterations, while their duration is not known
 constexpr double warm_share = 0.1;         // of the duration goes to warming up,
 constexpr double longest_warm_s = 0.2;     // but not more than this
@@ -30,7 +31,9 @@ struct costs {
   usage client;
   closing server;
   std::int64_t syscalls = -1;  // the client's, as in closing
-  [[nodiscard]] double ns_per_tick() const noexcept { return ticks > 0 ? elapsed_s * 1e9 / ticks : 0; }
+  [[nodiscard]] double ns_per_tick() const noexcept {
+    return ticks > 0 ? elapsed_s * 1e9 / ticks : 0;
+  }
 };
 void add(costs& sum, const costs& more) noexcept {
   sum.count += more.count;
@@ -88,8 +91,8 @@ class client {
   const plan& what_;
   syscall_counter counter_;
   bool server_counts_ = false;
-  double rate_ = 0;           // iterations per second of each flow; 0: not known yet
-  std::uint64_t count_ = 0;   // of each flow, all in all; 0: as the duration says
+  double rate_ = 0;          // iterations per second of each flow; 0: not known yet
+  std::uint64_t count_ = 0;  // of each flow, all in all; 0: as the duration says
   double load_hz_ = 0;
   costs measured_;
   // For the watcher, which has a thread of its own; of each flow: done in phases that are complete,
@@ -165,10 +168,10 @@ task<double> client::measure_rate(std::uint64_t most) {
 // As many as it was told to.
 task<void> client::warm_up(std::uint64_t count) {
   while (count != 0 && !watch_.asked_to_stop()) {
-    const std::uint64_t now =
-        what_.open_loop() ? count : std::min(count, chunk_at(rate_));
+    const std::uint64_t now = what_.open_loop() ? count : std::min(count, chunk_at(rate_));
     const costs p = co_await phase({.what = order::kind::run, .count = now});
-    if (p.elapsed_s > 0) rate_ = static_cast<double>(now) / p.elapsed_s;
+    // In the open loop it is the load.
+    if (p.elapsed_s > 0 && !what_.open_loop()) rate_ = static_cast<double>(now) / p.elapsed_s;
     count -= now;
   }
 }
@@ -190,15 +193,13 @@ task<void> client::prepare() {
     count_ = what_.iterations;
     co_return;
   }
-  const auto of_each = [this](std::uint64_t all) {
-    return (all + what_.flows - 1) / what_.flows;
-  };
+  const auto of_each = [this](std::uint64_t all) { return (all + what_.flows - 1) / what_.flows; };
   count_ = of_each(what_.iterations);
   const bool measures = what_.open_loop() ? what_.load_hz == 0 : !what_.warmup;
   if (measures) {
     constexpr std::uint64_t share = 10;  // of the iterations
     const bool all_told = what_.iterations != 0 && !what_.open_loop();
-    const std::uint64_t most = all_told ? count_ / share : ~std::uint64_t{0};
+    const std::uint64_t most = all_told ? count_ / share : unlimited;
     if (most != 0) rate_ = co_await measure_rate(most);
   }
   std::uint64_t warmup = of_each(what_.warmup.value_or(0));
@@ -209,7 +210,7 @@ task<void> client::prepare() {
   }
   co_await warm_up(warmup);
   // Whoever wanted no warming up has to be told how long a second is all the same.
-  if (rate_ == 0 && count_ == 0) rate_ = co_await measure_rate(~std::uint64_t{0});
+  if (rate_ == 0 && count_ == 0) rate_ = co_await measure_rate(unlimited);
 }
 
 // What takes about a second.
@@ -225,8 +226,8 @@ std::uint64_t client::next_chunk() const noexcept {
   const std::uint64_t chunk = chunk_at(rate_);
   if (count_ != 0) {
     const std::uint64_t left = count_ - measured_.count;
-    const bool whole = what_.open_loop() ||
-                       (rate_ > 0 && static_cast<double>(left) <= rate_ * shortest_split_s);
+    const bool whole =
+        what_.open_loop() || (rate_ > 0 && static_cast<double>(left) <= rate_ * shortest_split_s);
     return whole ? left : std::min(left, chunk);
   }
   const double left_s = what_.duration_s - measured_.elapsed_s;
@@ -272,9 +273,9 @@ task<costs> client::count_syscalls() {
   if (interrupted_ || what_.facts().form == pattern::idle) co_return costs{};
   constexpr std::uint64_t share = 10;
   const auto most = static_cast<std::uint64_t>(rate_ * longest_warm_s);
-  const std::uint64_t count =
-      std::max<std::uint64_t>(1, std::min(measured_.count / share, most));
-  const costs counted = co_await phase({.what = order::kind::run, .count = count, .count_syscalls = true});
+  const std::uint64_t count = std::max<std::uint64_t>(1, std::min(measured_.count / share, most));
+  const costs counted =
+      co_await phase({.what = order::kind::run, .count = count, .count_syscalls = true});
   co_return counted;
 }
 
@@ -342,12 +343,13 @@ void add_times(outcome& o, const party& p, const costs& c) {
   o.iterations = samples.count();
   o.law = law_of(o, p, c, o.time->mean);
   add_if(o.complaints, o.law->checked && !o.law->holds(),
-         "by Little's law " + number(o.law->rate_times_latency) + " requests were in flight, and not " +
-             number(o.law->in_flight) + ": the machine did something else meanwhile");
+         "by Little's law " + number(o.law->rate_times_latency) +
+             " requests were in flight, and not " + number(o.law->in_flight) +
+             ": the machine did something else meanwhile");
   if (!o.asked.open_loop()) {
     add_if(o.complaints, o.iterations != c.count * o.asked.flows,
-           std::to_string(o.iterations) + " samples of " +
-               std::to_string(c.count * o.asked.flows) + " iterations");
+           std::to_string(o.iterations) + " samples of " + std::to_string(c.count * o.asked.flows) +
+               " iterations");
     return;
   }
   o.actual = std::move(o.time);
@@ -404,7 +406,8 @@ outcome conclude(party& p, const client& c, const costs& spent, std::string brok
   return o;
 }
 
-void add_syscalls(outcome& o, const costs& counted, const std::string& obstacle, bool server_counts) {
+void add_syscalls(outcome& o, const costs& counted, const std::string& obstacle,
+                  bool server_counts) {
   outcome phase = o;
   phase.iterations = counted.count * o.asked.flows;
   if (counted.syscalls >= 0) {
@@ -439,7 +442,8 @@ class watching {
   watcher& watcher_;
 };
 
-task<outcome> measured(party& p, client& c, channel& control, welcome greeted, std::string address) {
+task<outcome> measured(party& p, client& c, channel& control, welcome greeted,
+                       std::string address) {
   p.attach(greeted.blob);
   co_await p.connect(std::move(address), greeted.port);
   c.server_counts(greeted.counts_syscalls);

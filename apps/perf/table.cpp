@@ -63,9 +63,9 @@ std::string latency_line(const char* what, const latency& t) {
                         static_cast<unsigned long long>(t.n), number(t.min).c_str(),
                         number(t.mean).c_str(), number(t.deviation).c_str());
   for (std::size_t i = 0; i < percentiles.size() && n < static_cast<int>(text.size()); ++i) {
-    n += std::snprintf(text.data() + n, text.size() - static_cast<std::size_t>(n), "%s %s %s us: %llu",
-                       i == 0 ? "" : ",", percentiles[i].name, number(t.at[i]).c_str(),
-                       static_cast<unsigned long long>(t.beyond[i]));
+    n += std::snprintf(text.data() + n, text.size() - static_cast<std::size_t>(n),
+                       "%s %s %s us: %llu", i == 0 ? "" : ",", percentiles[i].name,
+                       number(t.at[i]).c_str(), static_cast<unsigned long long>(t.beyond[i]));
   }
   return std::string(text.data()) + "\n";
 }
@@ -75,14 +75,14 @@ std::string side_line(const char* who, const outcome& o, const side& s) {
   const auto each = [&](std::int64_t value) {
     return number(o.per_message(static_cast<double>(value)));
   };
-  std::snprintf(text.data(), text.size(),
-                "  %s waits by %s; per message: CPU %s ns, system calls %s, switches %s and %s not its own "
-                "will, wake-ups %s, arms %s, passes in vain %s\n",
-                who, s.wait.empty() ? "?" : s.wait.c_str(), number(o.cpu_ns_per_message(s)).c_str(),
-                s.syscalls_per_message ? number(*s.syscalls_per_message).c_str() : "not counted",
-                each(s.spent.voluntary_switches).c_str(), each(s.spent.involuntary_switches).c_str(),
-                each(s.spent.wakeups).c_str(), each(s.spent.arms).c_str(),
-                each(s.spent.spins).c_str());
+  std::snprintf(
+      text.data(), text.size(),
+      "  %s waits by %s; per message: CPU %s ns, system calls %s, switches %s and %s not its own "
+      "will, wake-ups %s, arms %s, passes in vain %s\n",
+      who, s.wait.empty() ? "?" : s.wait.c_str(), number(o.cpu_ns_per_message(s)).c_str(),
+      s.syscalls_per_message ? number(*s.syscalls_per_message).c_str() : "not counted",
+      each(s.spent.voluntary_switches).c_str(), each(s.spent.involuntary_switches).c_str(),
+      each(s.spent.wakeups).c_str(), each(s.spent.arms).c_str(), each(s.spent.spins).c_str());
   return text.data();
 }
 
@@ -92,9 +92,9 @@ std::string table_heading() {
   using s = std::string;
   return line(s(""), s(""), s(""), s(""), s("think us"), s("p50"), s("p99"), s("p99.9"), s("max"),
               s(""), s(""), s(""), s("CPU %"), s("CPU %"), s("CPU ns"), s("CPU ns")) +
-         line(s("test"), s("over"), s("waiting"), s("size"), s("or load"), s("us"), s("us"), s("us"),
-              s("us"), s("GB/s"), s("Gbps"), s("M/s"), s("client"), s("server"), s("client"),
-              s("server"));
+         line(s("test"), s("over"), s("waiting"), s("size"), s("or load"), s("us"), s("us"),
+              s("us"), s("us"), s("GB/s"), s("Gbps"), s("M/s"), s("client"), s("server"),
+              s("client"), s("server"));
 }
 
 std::string table_row(const outcome& o) {
@@ -121,8 +121,8 @@ std::string details(const outcome& o) {
   std::snprintf(text.data(), text.size(),
                 "  over %s: %s\n  %llu iterations in %.3f s with %s; posts %llu, complete at once "
                 "%llu, waited for room %llu, doorbells %llu\n",
-                o.transport.c_str(), o.reason.c_str(), static_cast<unsigned long long>(o.iterations),
-                o.elapsed_s, o.peer.c_str(),
+                o.transport.c_str(), o.reason.c_str(),
+                static_cast<unsigned long long>(o.iterations), o.elapsed_s, o.peer.c_str(),
                 static_cast<unsigned long long>(o.counters.sends + o.counters.recvs),
                 static_cast<unsigned long long>(o.counters.immediate),
                 static_cast<unsigned long long>(o.counters.waited),

@@ -17,9 +17,9 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-constexpr int look_ms = 250;           // between two looks, where there is something to look at
-constexpr double quiet_s = 2;          // before the first line
-constexpr int forever = -1;            // poll()
+constexpr int look_ms = 250;   // between two looks, where there is something to look at
+constexpr double quiet_s = 2;  // before the first line
+constexpr int forever = -1;    // poll()
 
 sigset_t interrupts() noexcept {
   sigset_t set;
@@ -106,8 +106,8 @@ void watcher::watch(const subject& s) {
   std::uint64_t before = s.progress();
   for (;;) {
     pollfd fds[] = {{stopping_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-    const int limit = s.watchdog_s > 0 ? std::min(look_ms, static_cast<int>(s.watchdog_s * 250) + 1)
-                                       : look_ms;
+    const int limit =
+        s.watchdog_s > 0 ? std::min(look_ms, static_cast<int>(s.watchdog_s * 250) + 1) : look_ms;
     ::poll(fds, 2, looks ? limit : forever);
     if (fds[0].revents != 0) break;
     if (fds[1].revents != 0 && interrupted(s)) continue;

@@ -17,8 +17,7 @@ using cordma::task;
 template <class Kind>
 class echoed {
  public:
-  explicit echoed(lane& l)
-      : lane_(l), answers_(l.what.outstanding), sends_(l.what.outstanding) {}
+  explicit echoed(lane& l) : lane_(l), answers_(l.what.outstanding), sends_(l.what.outstanding) {}
   [[nodiscard]] auto& answers() noexcept { return answers_; }
   // Buffers of sends that have been answered may still be the transport's.
   [[nodiscard]] bool room() const noexcept { return !sends_.full(); }
