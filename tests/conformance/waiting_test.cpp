@@ -361,13 +361,23 @@ task<> serve(host* p, Listener* l, std::uint64_t rounds) {
   CHECK(end == errc::flushed);
 }
 
-task<> ask(host& p, std::string address, std::uint64_t rounds) {
+// After every `burst` rounds this side does nothing for a while, which differs each time by some
+// nanoseconds, up to two wake-ups: the other one decides to sleep, or is just about to.
+void stand_still(host& p, std::uint64_t number) {
+  const duration longest = 2 * p.worker.loop().wake_cost();
+  const duration pause(static_cast<std::int64_t>(number * 7919) % (longest.count() + 1));
+  const time_point end = p.worker.loop().now() + pause;
+  while (p.worker.loop().now() < end) {}
+}
+
+task<> ask(host& p, std::string address, std::uint64_t rounds, std::uint64_t burst = 0) {
   Endpoint e = co_await p.worker.connect(address);
   MemoryRegion out = p.context.allocate(8).value();
   MemoryRegion in = p.context.allocate(8).value();
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 0; i < rounds; ++i) {
     out.as<std::uint64_t>()[0] = i;
+    if (burst != 0 && i % burst == 0) stand_still(p, i / burst);
     recv_operation answer = e.recv(in).start();
     co_await e.send(out);
     co_await answer;
@@ -375,6 +385,31 @@ task<> ask(host& p, std::string address, std::uint64_t rounds) {
   }
   CHECK(wrong == 0);
   co_await e.close();
+}
+
+}  // namespace
+
+namespace {
+
+// What the asking side's reactor counted.
+reactor_counters between_threads(wait_mode mode, std::uint64_t rounds, std::uint64_t burst) {
+  std::atomic<int> port{0};
+  std::thread server([&port, mode, rounds] {
+    host p(mode);
+    Listener listener = p.worker.listen(own_host() + ":0").value();
+    port.store(listener.bound().port);
+    port.notify_one();
+    p.worker.run(serve(&p, &listener, rounds));
+  });
+  port.wait(0);
+  reactor_counters counted;
+  {
+    host p(mode);
+    p.worker.run(ask(p, own_host() + ":" + std::to_string(port.load()), rounds, burst));
+    counted = p.worker.loop().counters();
+  }
+  server.join();
+  return counted;
 }
 
 }  // namespace
@@ -388,22 +423,18 @@ TEST_CASE(
     CAPTURE(name(mode));
     const std::uint64_t rounds =
         mode == wait_mode::polling ? rounds_under_test(200) : rounds_under_test(20'000, 2'000);
-    std::atomic<int> port{0};
-    std::thread server([&port, mode, rounds] {
-      host p(mode);
-      Listener listener = p.worker.listen(own_host() + ":0").value();
-      port.store(listener.bound().port);
-      port.notify_one();
-      p.worker.run(serve(&p, &listener, rounds));
-    });
-    port.wait(0);
-    {
-      host p(mode);
-      p.worker.run(ask(p, own_host() + ":" + std::to_string(port.load()), rounds));
-      if (mode == wait_mode::event) CHECK(p.worker.loop().counters().sleeps > 0);
-    }
-    server.join();
+    const reactor_counters counted = between_threads(mode, rounds, 0);
+    if (mode == wait_mode::event) CHECK(counted.sleeps > 0);
   }
+}
+
+TEST_CASE(
+    "D7: who was kept awake by hundreds of messages falls asleep, and is woken by the next "
+    "[adaptive; 2000 times; 20 on verbs]" *
+    not_on(transport::kind::sim, one_loop)) {
+  constexpr std::uint64_t burst = 150;
+  const std::uint64_t times = rounds_under_test(2'000, 20);
+  static_cast<void>(between_threads(wait_mode::adaptive, times * burst, burst));
 }
 
 TEST_CASE("D6: the three modes of waiting carry the same traffic") {
