@@ -88,3 +88,37 @@ with open(sys.argv[1] + "/many") as file:
 assert long["elapsed_s"] >= 2.9 and long["iterations"] == long["latency_us"]["n"], long
 assert many["iterations"] == many["latency_us"]["n"] == 12345, many
 PYTHON
+
+# Whoever asks for more than a generator can make gets no figures that look valid.
+expect 1 'not valid: the generator lagged' cordma-perf --local --load 100M --iterations 20000
+
+# Progress is for terminals, and only for what takes longer than two seconds.
+python3 - "$programs/cordma-perf" <<'PYTHON' || fail "progress is not shown as it should be"
+import os
+import pty
+import subprocess
+import sys
+
+
+def on_terminal(*arguments):
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen([sys.argv[1], "--local", "--wait", "adaptive", *arguments], stdout=subprocess.DEVNULL,
+                           stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # the other end is closed
+        pass
+    assert run.wait() == 0
+    return shown.decode()
+
+
+shown = on_terminal("--duration", "4")
+assert "send-lat: " in shown and "% " in shown.replace(" %", "% ") and "s left" in shown, shown
+assert shown.endswith("\r\x1b[K"), shown
+assert on_terminal("--duration", "0.5") == ""
+PYTHON
+! "$programs/cordma-perf" --local --wait adaptive --duration 3 2>&1 > /dev/null | grep -q . ||
+  fail "there is progress where nobody looks"

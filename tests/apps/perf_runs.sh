@@ -12,6 +12,9 @@ expect 0 '^compare-swap-bi ' cordma-perf --local --transport "$transport" --test
 rows=$(grep -cE "^[a-z-]+ +$transport +(polling|event|adaptive:20) " "$work/output")
 [ "$rows" -eq 105 ] || fail "105 runs should have made 105 rows, not $rows"
 
+# Every one of them by time, too.
+expect 0 '^compare-swap-bi ' cordma-perf --local --transport "$transport" --test $tests --wait event --duration 0.02
+
 # The same by several flows at once, several messages to a request.
 expect 0 '^compare-swap-bi 3x32 ' cordma-perf --local --transport "$transport" --test $tests \
   --flows 3 --wait event --iterations 60 --check
