@@ -206,7 +206,9 @@ task<void> client::prepare() {
   if (what_.open_loop()) {
     set_load(what_.load_hz > 0 ? what_.load_hz : what_.load_share * rate_ * what_.flows);
     const double s = std::min(what_.duration_s * warm_share, longest_warm_s);
-    if (!what_.warmup) warmup = static_cast<std::uint64_t>(s * rate_);
+    constexpr std::uint64_t share = 10;  // of the iterations, at most
+    const std::uint64_t most = count_ != 0 ? count_ / share : unlimited;
+    if (!what_.warmup) warmup = std::min(most, static_cast<std::uint64_t>(s * rate_));
   }
   co_await warm_up(warmup);
   // Whoever wanted no warming up has to be told how long a second is all the same.
