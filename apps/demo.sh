@@ -86,7 +86,7 @@ remote_memory() {
   [ -z "$quick" ] || rounds=(--iterations 500)
   read -ra pinned <<< "$(pin)"
   title "Remote memory: writes, reads and fetch-and-adds, every byte checked"
-  "$bin/cordma-perf" --local --transport shm,tcp --test write-lat,read-lat,fetch-add-lat --check \
+  "$bin/cordma-perf" --local --transport shm,tcp --test write-imm-lat,read-lat,fetch-add-lat --check \
     "${rounds[@]}" "${pinned[@]}" || fail "remote memory failed"
   "$bin/cordma-perf" --local --transport shm,tcp --test write-bw,read-bw "${rounds[@]}" \
     "${pinned[@]}" || fail "remote memory failed"

@@ -254,9 +254,10 @@ void reactor::idle() noexcept {
   if (idle_since_ == never) {
     idle_since_ = now;
     spin_.work_came_at_once(std::exchange(short_waits_, 0));
-  } else if (!slept_ && idle_turns_ == 2 * turns_per_look_) {
-    adapt_looks(now - idle_since_);
+  } else if (looks && !slept_) {
+    adapt_looks(now - looked_at_);
   }
+  looked_at_ = now;
   // Its own next timer it need not guess.
   const bool timer_is_near =
       first_timer_ != nullptr && first_timer_->when_ - now < spin_.wake_cost();
@@ -267,7 +268,7 @@ void reactor::idle() noexcept {
   sleep_once();
 }
 
-// `turns_per_look_` passes took so long.
+// The last `turns_per_look_` passes took so long.
 void reactor::adapt_looks(duration took) noexcept {
   const duration wanted = spin_.wake_cost() / looks_per_wake_up;
   if (took < wanted / 2 && turns_per_look_ < most_turns_per_look) turns_per_look_ *= 2;

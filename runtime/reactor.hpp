@@ -297,9 +297,10 @@ class reactor {
   bool work_expected_ = false;
   time_point timer_fd_set_to_{never};
 
-  unsigned turns_per_look_;   // adaptive: see adapt_looks()
-  unsigned idle_turns_ = 0;   // ... passes since there was work
-  unsigned short_waits_ = 0;  // ... waits that were over before anybody asked how long they took
+  unsigned turns_per_look_;      // adaptive: see adapt_looks()
+  unsigned idle_turns_ = 0;      // ... passes since there was work
+  unsigned short_waits_ = 0;     // ... waits that were over before anybody asked how long they took
+  time_point looked_at_{never};  // ... the last time while it is idle
   time_point idle_since_{never};
   bool slept_ = false;           // since idle_since_
   bool own_timer_only_ = false;  // all that the last pass found to do

@@ -17,7 +17,7 @@ cordma::message_send_operation call(lane& l, std::uint64_t slot) {
 
 struct call_next {
   cordma::message_send_operation operator()(lane& l, std::uint64_t slot, std::uint64_t i) const {
-    if (l.what.check) fill(l.out(slot).bytes(), l.number + i);
+    l.fill_out(slot, l.number + i);
     return call(l, slot);
   }
 };
@@ -62,7 +62,7 @@ task<void> handle(lane* l, cordma::ActiveMessage m) {
       h.sent_at = ticks();
     }
     if (!asks || !last) {
-      if (l->what.check) fill(l->out(0).bytes(), asks ? number + 1 : number);
+      l->fill_out(0, asks ? number + 1 : number);
       const cordma::result<void> sent = co_await call(*l, 0).result();
       if (!sent) h.failed = sent.why();
     }
@@ -74,7 +74,7 @@ task<void> call_first(lane& l, std::uint64_t count) {
   handling& h = l.handler;
   h.left = static_cast<std::int64_t>(count);
   if (count == 0) co_return;
-  if (l.what.check) fill(l.out(0).bytes(), h.handled);
+  l.fill_out(0, h.handled);
   h.sent_at = ticks();
   co_await call(l, 0);
   co_await until_finished(l);

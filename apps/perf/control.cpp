@@ -78,6 +78,7 @@ plan plan_of(const json& j) {
   p.arrives = j.at("open").get<bool>() ? arrival::constant : arrival::closed;
   p.stall_ms = at_most<std::uint64_t>(j, "stall_ms", longest_stall_ms);
   p.check = j.at("check").get<bool>();
+  p.flip = j.at("flip").get<bool>();
   if (p.size == 0 || p.outstanding == 0 || p.flows == 0 || p.messages == 0 ||
       p.messages > most_outstanding / p.outstanding) {
     cordma::throw_error({errc::invalid_value, "the peer's size, flows or window are out of range"});
@@ -127,6 +128,7 @@ std::string encode(const opening& m) {
               {"open", p.open_loop()},
               {"stall_ms", p.stall_ms},
               {"check", p.check},
+              {"flip", p.flip},
               {"memory", to_hex(m.blob)}}
       .dump();
 }

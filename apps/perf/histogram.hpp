@@ -1,9 +1,11 @@
 // All samples of a run at three significant digits.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -53,25 +55,22 @@ class histogram {
     const double variance = squares_ / static_cast<double>(count_) - mean() * mean();
     return variance > 0 ? std::sqrt(variance) : 0;
   }
-  // The value that `share` (0 ... 1) of all samples do not exceed. Clocks advance in steps of their
-  // own, and many samples share a value: those are taken as spread evenly around it.
+  // The value that `share` (0 ... 1) of all samples do not exceed. Clocks may advance in steps of several
+  // ticks, and many samples share a value: those are taken as spread evenly around it, as far as
+  // half a step.
   [[nodiscard]] double at(double share) const noexcept {
     if (share >= 1) return static_cast<double>(max_);
     const double wanted = share * static_cast<double>(count_);
     double below = 0;
-    double previous = -1;
     for (std::size_t i = 0; i < counts_.size(); ++i) {
       if (counts_[i] == 0) continue;
-      const double value = middle_of(i);
       const auto here = static_cast<double>(counts_[i]);
       if (below + here >= wanted) {
-        const double lower = value - half_step(previous, value);
-        const double upper = value + half_step(value, next_above(i));
-        const double found = lower + (upper - lower) * (wanted - below) / here;
-        return found < static_cast<double>(max_) ? found : static_cast<double>(max_);
+        const double half = i < exact ? step() / 2 : width_of(i) / 2;
+        const double found = middle_of(i) - half + 2 * half * (wanted - below) / here;
+        return std::clamp(found, static_cast<double>(min_), static_cast<double>(max_));
       }
       below += here;
-      previous = value;
     }
     return static_cast<double>(max_);
   }
@@ -99,7 +98,8 @@ class histogram {
  private:
   static constexpr std::uint64_t largest = std::uint64_t{1} << 42;
   static constexpr unsigned octave_bits = 10;
-  static constexpr double longest_step = 32;  // of a clock that is worth using, in its ticks
+  static constexpr std::size_t exact = std::size_t{2}
+                                       << octave_bits;  // below this each has its own
 
   [[nodiscard]] static std::size_t index_of(std::uint64_t value) noexcept {
     const auto width = static_cast<unsigned>(std::bit_width(value));
@@ -107,22 +107,28 @@ class histogram {
     return (std::size_t{shift} << octave_bits) + static_cast<std::size_t>(value >> shift);
   }
   [[nodiscard]] static double middle_of(std::size_t index) noexcept {
-    if (index < (std::size_t{2} << octave_bits)) return static_cast<double>(index);
+    if (index < exact) return static_cast<double>(index);
     const std::size_t shift = (index >> octave_bits) - 1;
     const std::uint64_t start = std::uint64_t{index - (shift << octave_bits)} << shift;
     return static_cast<double>(start) + static_cast<double>(std::uint64_t{1} << shift) / 2;
   }
 
-  // Half of the way between two neighbours; none where they are further apart than a clock's steps.
-  [[nodiscard]] static double half_step(double lower, double upper) noexcept {
-    const double gap = upper - lower;
-    return lower >= 0 && gap <= longest_step ? gap / 2 : 0;
+  [[nodiscard]] static double width_of(std::size_t index) noexcept {
+    return static_cast<double>(std::uint64_t{1} << ((index >> octave_bits) - 1));
   }
-  [[nodiscard]] double next_above(std::size_t index) const noexcept {
-    for (std::size_t i = index + 1; i < counts_.size(); ++i) {
-      if (counts_[i] != 0) return middle_of(i);
+
+  // Of the clock, in its ticks: what all short samples are multiples of. One, unless there are enough
+  // different ones to tell.
+  [[nodiscard]] double step() const noexcept {
+    constexpr int enough = 16;
+    std::size_t common = 0;
+    int different = 0;
+    for (std::size_t i = 1; i < exact; ++i) {
+      if (counts_[i] == 0) continue;
+      common = std::gcd(common, i);
+      ++different;
     }
-    return middle_of(counts_.size());
+    return different < enough ? 1 : static_cast<double>(common);
   }
 
   std::vector<std::uint64_t> counts_;

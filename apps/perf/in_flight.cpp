@@ -11,7 +11,7 @@ using cordma::task;
 template <class Kind>
 struct send_next {
   auto operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
-    if (l.what.check) fill(l.out(slot).bytes(), i);
+    l.fill_out(slot, i);
     return Kind::send(l, slot, i);
   }
 };
@@ -40,14 +40,14 @@ struct receive_done {
 
 struct write_next {
   cordma::send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
-    if (l.what.check) fill(l.out(slot).bytes(), i);
+    l.fill_out(slot, i);
     return l.endpoint().write(l.peer_in(slot), l.out(slot));
   }
 };
 
 struct read_next {
-  cordma::send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
-    if (l.what.check) fill(l.in(slot).bytes(), i + l.slots);  // not what is to arrive
+  cordma::send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t) const {
+    if (l.what.check) spoil(l.in(slot).bytes(), slot);
     return l.endpoint().read(l.peer_out(slot), l.in(slot));
   }
 };
@@ -126,7 +126,7 @@ task<void> write_stream(lane& l, std::uint64_t count) {
       ring.pop();
     }
     const cordma::Slice& message = l.out(i % l.slots);
-    if (l.what.check) fill(message.bytes(), i);
+    l.fill_out(i % l.slots, i);
     ring.start([&] { return l.stream.write(message); });
     l.progress.store(i, std::memory_order_relaxed);
   }

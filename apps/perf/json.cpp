@@ -131,7 +131,7 @@ ordered_json to_object(const outcome& o, const conditions& under) {
                  {"test", o.asked.facts().name},
                  {"transport", o.transport},
                  {"transport_reason", o.reason},
-                 {"wait", o.client.wait}};
+                 {"wait", o.asked.wait.text()}};
   add_plan(j, o);
   j["iterations"] = o.iterations;
   j["elapsed_s"] = rounded(o.elapsed_s);
@@ -154,13 +154,32 @@ ordered_json to_object(const outcome& o, const conditions& under) {
   return j;
 }
 
+// A run that has no figures.
+ordered_json to_object(const failed_run& f) {
+  const plan& p = f.asked;
+  ordered_json j{
+      {"schema", schema},
+      {"test", p.facts().name},
+      {"transport", p.transport ? std::string(cordma::transport::name(*p.transport)) : "auto"},
+      {"wait", p.wait.text()},
+      {"size", p.size},
+      {"valid", false},
+      {"complaints", {f.why}},
+      {"version", CORDMA_VERSION}};
+  return j;
+}
+
 }  // namespace
 
-std::string to_json(const std::vector<outcome>& outcomes, const conditions& under, bool as_array) {
-  if (!as_array && outcomes.size() == 1) return to_object(outcomes.front(), under).dump(2) + "\n";
+std::string to_json(const std::vector<run_result>& results, const conditions& under,
+                    bool as_array) {
   ordered_json all = ordered_json::array();
-  for (const outcome& o : outcomes) all.push_back(to_object(o, under));
-  return all.dump(2) + "\n";
+  for (const run_result& r : results) {
+    const auto* const o = std::get_if<outcome>(&r);
+    all.push_back(o != nullptr ? to_object(*o, under) : to_object(std::get<failed_run>(r)));
+  }
+  const bool one = !as_array && all.size() == 1;
+  return (one ? all.front() : all).dump(2) + "\n";
 }
 
 }  // namespace perf

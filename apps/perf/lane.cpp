@@ -4,7 +4,9 @@
 
 #include <cordma/runtime/sleep.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace perf {
 namespace {
@@ -16,8 +18,21 @@ std::size_t rounded(std::size_t bytes) noexcept { return (bytes + line - 1) / li
 // Every flag of a write-lat has eight aligned bytes of its own, at the end of its message.
 std::size_t stride(const plan& p) noexcept { return rounded(p.size < 8 ? 8 : p.size); }
 
-constexpr std::uint8_t value_at(std::uint64_t i, std::size_t place) noexcept {
-  return static_cast<std::uint8_t>(i * 37 + place * 11 + (place >> 8) + 1);
+// Eight bytes of message `i`, at a multiple of eight: splitmix64 of both.
+constexpr std::uint64_t word_at(std::uint64_t i, std::uint64_t place) noexcept {
+  std::uint64_t z = i * 0x9E3779B97F4A7C15U + place * 0xD1B54A32D192ED03U + 0x2545F4914F6CDD1DU;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31);
+}
+
+// Calls `each(place, bytes, n)` for the contents of message `i`, piece by piece.
+template <class Each>
+void for_each_piece(std::size_t size, std::uint64_t i, Each each) noexcept {
+  for (std::size_t place = 0; place < size; place += sizeof(std::uint64_t)) {
+    const std::uint64_t word = word_at(i, place);
+    each(place, &word, std::min(sizeof word, size - place));
+  }
 }
 
 int looks(const cordma::Context& context, const cordma::Endpoint& connection) {
@@ -30,7 +45,7 @@ int looks(const cordma::Context& context, const cordma::Endpoint& connection) {
 
 }  // namespace
 
-lane::lane(const plan& p) : what(p), slots(perf::slots(p)) {}
+lane::lane(const plan& p, std::uint32_t flow) : what(p), index(flow), slots(perf::slots(p)) {}
 
 std::size_t lane::bytes(const plan& p) noexcept { return 2 * stride(p) * perf::slots(p); }
 
@@ -75,14 +90,29 @@ void require_connected(const cordma::Endpoint& endpoint) {
 }
 
 void fill(std::span<std::byte> message, std::uint64_t i) noexcept {
-  for (std::size_t k = 0; k < message.size(); ++k) message[k] = std::byte{value_at(i, k)};
+  for_each_piece(message.size(), i, [&](std::size_t place, const void* bytes, std::size_t n) {
+    std::memcpy(message.data() + place, bytes, n);
+  });
+}
+
+void spoil(std::span<std::byte> message, std::uint64_t i) noexcept {
+  fill(message, i);
+  for (std::byte& b : message) b = ~b;
 }
 
 bool matches(std::span<const std::byte> message, std::uint64_t i) noexcept {
-  for (std::size_t k = 0; k < message.size(); ++k) {
-    if (message[k] != std::byte{value_at(i, k)}) return false;
-  }
-  return true;
+  bool same = true;
+  for_each_piece(message.size(), i, [&](std::size_t place, const void* bytes, std::size_t n) {
+    same = same && std::memcmp(message.data() + place, bytes, n) == 0;
+  });
+  return same;
+}
+
+void lane::fill_out(std::uint64_t slot, std::uint64_t i) noexcept {
+  if (!what.check) return;
+  const std::span<std::byte> message = out_[slot].bytes();
+  fill(message, i);
+  if (i == flip_at) message[message.size() / 2] ^= std::byte{1};
 }
 
 double random_gap(std::mt19937_64& random, double mean) noexcept {

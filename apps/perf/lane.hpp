@@ -35,7 +35,7 @@ struct handling {
 // Both sides have the same layout of memory, so that each knows where things are at the other.
 class lane {
  public:
-  explicit lane(const plan& p);
+  lane(const plan& p, std::uint32_t flow);
   lane(const lane&) = delete;
   lane& operator=(const lane&) = delete;
 
@@ -62,11 +62,14 @@ class lane {
   [[nodiscard]] const cordma::RemoteSlice& peer_out(std::uint64_t i) const noexcept {
     return peer_out_[i];
   }
+  // --check: message number `i`, as it goes out.
+  void fill_out(std::uint64_t slot, std::uint64_t i) noexcept;
   [[nodiscard]] bool thinks() const noexcept { return what.think_us != 0; }
   // A pause between two requests; how long it took is noted.
   [[nodiscard]] cordma::task<void> think();
 
   const plan what;
+  const std::uint32_t index;  // of the flow
   const std::uint32_t slots;
   std::unique_ptr<cordma::Messages> messages;  // of its own, where it has any
   cordma::Stream stream;
@@ -76,14 +79,16 @@ class lane {
   int looks_per_turn = 1;
   std::uint64_t number = 0;  // of the last message in ping-pong by remote writes, over all phases
 
-  histogram samples;                           // ticks of each request
-  histogram intended;                          // open loop: ticks since each was to be made,
-  histogram lag;                               // ... and until it was, though there was room for it
-  double in_flight_area = 0;                   // open loop: requests in flight times ticks
-  double hz = 0;                               // open loop: requests per second of this flow
-  double ns_per_tick = 0;                      // open loop: as far as is known
-  double thought = 0;                          // ticks of all pauses
+  histogram samples;          // ticks of each request
+  histogram intended;         // open loop: ticks since each was to be made,
+  histogram lag;              // ... and until it was, though there was room for it
+  double in_flight_area = 0;  // open loop: requests in flight times ticks
+  double due_for = 0;         // open loop: ticks from the start until the last request was due
+  double hz = 0;              // open loop: requests per second of this flow
+  double ns_per_tick = 0;     // open loop: as far as is known
+  double thought = 0;         // ticks of all pauses
   std::uint64_t stall_at = ~std::uint64_t{0};  // before this message the server stalls
+  std::uint64_t flip_at = ~std::uint64_t{0};   // --check: of this one that goes out a bit is wrong
   std::uint64_t wrong = 0;  // --check: messages that were not what they should be
   std::mt19937_64 random;
   std::atomic<std::uint64_t> progress{0};   // requests done in this phase, for whoever watches
@@ -103,6 +108,8 @@ void require_connected(const cordma::Endpoint& endpoint);
 
 // --check: the contents of message number `i`, different for every message and place.
 void fill(std::span<std::byte> message, std::uint64_t i) noexcept;
+// In none of its bytes what that would be.
+void spoil(std::span<std::byte> message, std::uint64_t i) noexcept;
 [[nodiscard]] bool matches(std::span<const std::byte> message, std::uint64_t i) noexcept;
 
 // Exponentially distributed with that mean.

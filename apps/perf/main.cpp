@@ -10,10 +10,13 @@
 
 #include <cordma/runtime/scope.hpp>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace perf {
@@ -84,9 +87,14 @@ outcome run_both(const plan& p, const options& o) {
   });
   if (server.address().empty()) throw std::runtime_error("the server ended before it listened");
   outcome result = run_client(server.address(), p);
+  if (result.broken_off) return result;  // whatever the server does, it ends with this
   const int code = server.wait();
-  if (code != 0 && !result.broken_off)
-    result.complaints.push_back("the server ended with " + std::to_string(code));
+  if (code != 0) result.complaints.push_back("the server ended with " + std::to_string(code));
+  const bool polls = p.client_wait().mode == cordma::wait_mode::polling;
+  if (polls && o.client_cpu && o.client_cpu == o.server_cpu) {
+    result.notes.push_back("both sides are pinned to CPU " + std::to_string(*o.client_cpu) +
+                           ", and a side that polls keeps the other from it");
+  }
   return result;
 }
 
@@ -96,51 +104,90 @@ class reporter {
   reporter(const options& o, conditions under)
       : options_(o), under_(std::move(under)), out_(o.json == "-" ? stderr : stdout) {}
 
-  void show(const outcome& o) {
+  void show(outcome o) {
     if (options_.json != "-" || options_.verbose) {
-      if (outcomes_.empty()) std::fputs(table_heading().c_str(), out_);
+      if (!std::exchange(headed_, true)) std::fputs(table_heading().c_str(), out_);
       std::fputs(table_row(o).c_str(), out_);
     }
     if (options_.verbose) std::fputs(details(o).c_str(), out_);
     for (const std::string& c : o.complaints) {
       std::fprintf(stderr, "cordma-perf: not valid: %s\n", c.c_str());
     }
-    for (const std::string& n : o.notes) std::fprintf(stderr, "cordma-perf: note: %s\n", n.c_str());
+    for (const std::string& n : o.notes) {
+      std::fprintf(stderr, "cordma-perf: note: %s\n", n.c_str());
+    }
     std::fflush(out_);
-    outcomes_.push_back(o);
+    results_.push_back(std::move(o));
+  }
+  void show_failure(const plan& p, const std::string& why) {
+    std::fprintf(stderr, "cordma-perf: %s: %s\n", p.facts().name.c_str(), why.c_str());
+    results_.push_back(failed_run{p, why});
   }
   // Before hours are spent on figures. False, having said so, where the file cannot be written.
   [[nodiscard]] bool can_write_json() const {
     if (options_.json.empty() || options_.json == "-") return true;
     if (std::ofstream(options_.json, std::ios::app)) return true;
-    say_that_json_cannot_be_written();
+    say_that_json_cannot_be_written(options_.json);
     return false;
   }
-  // False, having said so, where the file cannot be written.
-  [[nodiscard]] bool write_json() const {
-    if (options_.json.empty()) return true;
-    const std::string text = to_json(outcomes_, under_, options_.plans.size() > 1);
+  // What there is so far; `all` says that it is all. The file is there as it was before, or whole. False,
+  // having said so, where it cannot be written.
+  enum class so_far : std::uint8_t { some, all };
+  [[nodiscard]] bool write_json(so_far how) const {
+    if (options_.json.empty() || (options_.json == "-" && how == so_far::some)) return true;
+    const std::string text = to_json(results_, under_, options_.plans.size() > 1);
     if (options_.json == "-") {
       std::fputs(text.c_str(), stdout);
       return true;  // finish_output() will tell
     }
-    std::ofstream file(options_.json);
-    if (file << text << std::flush) return true;
-    say_that_json_cannot_be_written();
-    return false;
+    return replace_file(text);
   }
 
  private:
-  void say_that_json_cannot_be_written() const {
-    std::fprintf(stderr, "cordma-perf: cannot write %s: %s\n", options_.json.c_str(),
-                 std::strerror(errno));
+  [[nodiscard]] bool replace_file(const std::string& text) const {
+    struct stat is{};
+    const bool plain_file = ::stat(options_.json.c_str(), &is) != 0 || S_ISREG(is.st_mode);
+    const std::string first = plain_file ? options_.json + ".part" : options_.json;
+    if (std::ofstream file(first); !(file << text << std::flush)) {
+      say_that_json_cannot_be_written(first);
+      return false;
+    }
+    if (!plain_file || std::rename(first.c_str(), options_.json.c_str()) == 0) return true;
+    say_that_json_cannot_be_written(options_.json);
+    return false;
+  }
+  static void say_that_json_cannot_be_written(const std::string& name) {
+    std::fprintf(stderr, "cordma-perf: cannot write %s: %s\n", name.c_str(), std::strerror(errno));
   }
 
   const options& options_;
   const conditions under_;
   std::FILE* out_;
-  std::vector<outcome> outcomes_;
+  bool headed_ = false;
+  std::vector<run_result> results_;
 };
+
+// 0, or the code to end with, and whether there is to be another run.
+struct verdict {
+  int code = 0;
+  bool goes_on = true;
+};
+verdict run_plan(const plan& p, const options& o, reporter& report) {
+  try {
+    outcome result = o.what == role::both ? run_both(p, o) : run_client(o.address, p);
+    const bool by_hand = result.by_hand;
+    const bool valid = result.valid();
+    report.show(std::move(result));
+    if (by_hand) return {exit_interrupted, false};
+    return {valid ? 0 : exit_failed, true};
+  } catch (const nothing_measured& e) {
+    report.show_failure(p, e.what());
+    return e.by_hand ? verdict{exit_interrupted, false} : verdict{exit_failed, true};
+  } catch (const std::exception& e) {
+    report.show_failure(p, e.what());
+    return {exit_failed, true};
+  }
+}
 
 int run_plans(const options& o) {
   conditions under = take_conditions(o);
@@ -154,20 +201,12 @@ int run_plans(const options& o) {
   watcher::block_interrupts();
   int code = 0;
   for (const plan& p : o.plans) {
-    try {
-      const outcome result = o.what == role::both ? run_both(p, o) : run_client(o.address, p);
-      report.show(result);
-      if (!result.valid()) code = exit_failed;
-      if (result.by_hand) {
-        code = exit_interrupted;
-        break;
-      }
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "cordma-perf: %s: %s\n", p.facts().name.c_str(), e.what());
-      code = exit_failed;
-    }
+    const verdict v = run_plan(p, o, report);
+    if (v.code != 0) code = v.code;
+    if (!report.write_json(reporter::so_far::some)) return exit_failed;
+    if (!v.goes_on) break;
   }
-  return report.write_json() ? code : exit_failed;
+  return report.write_json(reporter::so_far::all) ? code : exit_failed;
 }
 
 int run(const options& o) {

@@ -11,7 +11,7 @@ task<void> read_each(lane& l, std::uint64_t count) {
   const cordma::Slice& into = l.in(0);
   const cordma::RemoteSlice& from = l.peer_out(0);
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (l.what.check) fill(into.bytes(), i + 1);  // something else than what is to arrive
+    if (l.what.check) spoil(into.bytes(), 0);
     const std::uint64_t started = ticks();
     co_await l.endpoint().read(from, into);
     l.samples.record(ticks() - started);

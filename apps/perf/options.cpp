@@ -13,7 +13,6 @@ namespace perf {
 namespace {
 
 constexpr std::string_view default_port = "18600";
-constexpr std::uint32_t usual_window = 32;  // requests in flight where there are many
 
 constexpr const char* examples = R"(
 Examples
@@ -73,6 +72,7 @@ struct raw {
   bool random_think = false;
   bool once = false;
   bool check = false;
+  bool flip = false;
   bool verbose = false;
   bool version = false;
 };
@@ -160,6 +160,7 @@ std::vector<std::uint64_t> sizes_of(const std::vector<std::string>& texts) {
     }
     const std::uint64_t first = size_of(text.substr(0, dots), text);
     const std::uint64_t last = size_of(text.substr(dots + 2), text);
+    if (first > last) throw usage_error("--size", text, "A..B with A not above B");
     for (std::uint64_t size = first; size < last; size *= step) sizes.push_back(size);
     sizes.push_back(last);
   }
@@ -195,6 +196,7 @@ arrival arrival_of(const raw& r) {
 plan common(const raw& r) {
   plan p;
   p.check = r.check;
+  p.flip = r.flip;
   p.random_think = r.random_think;
   p.arrives = arrival_of(r);
   p.messages = count_from("--messages", r.messages, 1, most_outstanding);
@@ -217,6 +219,23 @@ plan common(const raw& r) {
   return p;
 }
 
+// The watchdog is not to bark at what is as it should be.
+void require_patience(const plan& p) {
+  if (p.watchdog_s == 0) return;
+  constexpr double us_per_s = 1e6;
+  constexpr double ms_per_s = 1e3;
+  constexpr double rare =
+      20;  // an exponentially distributed pause is hardly ever so many times its mean
+  double longest = static_cast<double>(p.think_us) / us_per_s * (p.random_think ? rare : 1);
+  longest = std::max(longest, static_cast<double>(p.stall_ms) / ms_per_s);
+  if (p.load_hz > 0) longest = std::max(longest, rare / p.load_hz);
+  if (p.facts().form == pattern::idle || p.watchdog_s <= longest) {
+    throw usage_error(
+        "--watchdog: pauses, stalls and what is idle are shorter than that, or it would "
+        "take them for a hang");
+  }
+}
+
 // What goes together, and what does not.
 void require_sense(const plan& p) {
   const test_facts& f = p.facts();
@@ -228,9 +247,15 @@ void require_sense(const plan& p) {
     throw usage_error("--think-us works with -lat tests, one request at a time; not with " +
                       f.name + (p.windowed() ? " and --outstanding or --load" : ""));
   }
-  if (p.random_think && p.think_us == 0) {
-    throw usage_error("--random-think needs the mean: --think-us");
+  if (p.check && f.what == verb::write && f.latency()) {
+    throw usage_error(
+        "--check does not work with write-lat: a flag in its last bytes tells that a "
+        "message is there, and what is before them may come later");
   }
+  if (p.flip && (!p.check || f.form == pattern::idle)) {
+    throw usage_error("--flip shows what --check sees: give both, and a test that moves something");
+  }
+  require_patience(p);
   if (p.windowed() && !f.windowed()) {
     throw usage_error(
         (p.open_loop() ? "--load" : "--outstanding above 1") +
@@ -283,8 +308,7 @@ std::vector<plan> combinations(const raw& r) {
   }
   if (!r.loads.empty()) expand(plans, r.loads, set_load);
   for (plan& p : plans) {
-    if (p.open_loop()) p.outstanding = most_outstanding;
-    if (p.load_share > 0 || !p.facts().latency()) p.outstanding = usual_window;
+    p.outstanding = usual_outstanding(p);
   }
   if (!r.outstanding.empty()) {
     expand(plans, r.outstanding, [](plan& p, const std::string& n) {
@@ -296,6 +320,10 @@ std::vector<plan> combinations(const raw& r) {
   });
   expand(plans, r.waits, [](plan& p, const std::string& w) { p.wait = wait_of(w); });
   for (const plan& p : plans) require_sense(p);
+  if (r.random_think &&
+      std::ranges::none_of(plans, [](const plan& p) { return p.think_us != 0; })) {
+    throw usage_error("--random-think needs the mean: --think-us");
+  }
   return plans;
 }
 
@@ -313,11 +341,33 @@ void apply_set(raw& r, const CLI::App& app) {
   const auto* const at = std::ranges::find(presets, r.set, &preset::name);
   if (at == presets.end()) throw usage_error("--set", r.set, "lat, tpt, bi or basic");
   const auto said = [&app](const char* option) { return app.get_option(option)->count() != 0; };
+  if (!said("--size") && !said("--test")) r.sizes = {at->size};
   if (!said("--test")) r.tests = {at->test};
-  if (!said("--size")) r.sizes = {at->size};
   if (!said("--flows")) r.flows = {at->flows};
-  if (!said("--outstanding")) r.outstanding = {at->outstanding};
+  if (!said("--outstanding") && !said("--load")) r.outstanding = {at->outstanding};
   r.check = r.check || at->check;
+}
+
+// Options of a client are none of a server's, and the other way round.
+void require_role(role what, const CLI::App& app) {
+  if (what != role::server) {
+    if (app.get_option("--once")->count() != 0) throw usage_error("--once goes with --listen");
+    return;
+  }
+  constexpr std::array<std::string_view, 7> servers{"--listen", "--wait",    "--transport", "--cpu",
+                                                    "--once",   "--verbose", "--help"};
+  for (const CLI::Option* const o : app.get_options()) {
+    const std::string name = o->get_name();
+    if (o->count() == 0 || std::ranges::find(servers, name) != servers.end()) continue;
+    throw usage_error(name +
+                      " is the client's to say: a server takes --wait, --transport, --cpu and "
+                      "--once");
+  }
+  for (const char* const list : {"--wait", "--transport"}) {
+    if (app.get_option(list)->results().size() > 1) {
+      throw usage_error(std::string(list) + ": a server has one");
+    }
+  }
 }
 
 options interpret(const raw& r, const CLI::App& app) {
@@ -332,6 +382,7 @@ options interpret(const raw& r, const CLI::App& app) {
   if (const cordma::result<cordma::transport::address> a = cordma::parse_address(o.address); !a) {
     throw usage_error(a.why().message());
   }
+  require_role(o.what, app);
   o.plans = combinations(r);
   const bool said_wait = app.get_option("--wait")->count() != 0;
   if (o.what == role::client && said_wait && !r.loads.empty()) {
@@ -401,7 +452,8 @@ void declare_how(CLI::App& app, raw& r) {
       ->allow_extra_args(false);
   app.add_option("--json", r.json, "write the figures as JSON; - is standard output")
       ->type_name("FILE|-");
-  app.add_flag("--check", r.check, "look at every byte of every message");
+  app.add_flag("--check", r.check, "look at every byte that arrives; that takes time, too");
+  app.add_flag("--flip", r.flip, "one bit of one message is wrong: does --check see it?");
   app.add_flag("--once", r.once, "--listen: end after one client");
   app.add_flag("-v,--verbose", r.verbose, "say which transport was chosen and why, and more");
   app.add_flag("--version", r.version, "print the version");

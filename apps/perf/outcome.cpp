@@ -1,5 +1,6 @@
 #include "outcome.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace perf {
@@ -22,7 +23,7 @@ latency summary(const histogram& samples, double us_per_tick) {
 
 bool little::holds() const noexcept {
   constexpr double tolerance = 0.05;
-  return std::fabs(rate_times_latency - in_flight) <= tolerance * in_flight;
+  return std::fabs(rate_times_latency - in_flight) <= std::max(tolerance * in_flight, own);
 }
 
 }  // namespace perf

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace perf {
@@ -51,6 +52,7 @@ struct side {
 struct little {
   double in_flight = 0;
   double rate_times_latency = 0;
+  double own = 0;        // the loop's, at most
   bool checked = false;  // enough was measured for that
   [[nodiscard]] bool holds() const noexcept;
 };
@@ -110,8 +112,15 @@ struct outcome {
              : 100.0 * static_cast<double>(u.cpu_ns) / static_cast<double>(u.elapsed_ns);
 }
 
+// Why there is none.
+struct failed_run {
+  plan asked;
+  std::string why;
+};
+using run_result = std::variant<outcome, failed_run>;
+
 // The object that --json writes, as text; several of them as an array.
-[[nodiscard]] std::string to_json(const std::vector<outcome>& outcomes, const conditions& under,
+[[nodiscard]] std::string to_json(const std::vector<run_result>& results, const conditions& under,
                                   bool as_array);
 
 // Lines for people.

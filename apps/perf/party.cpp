@@ -51,7 +51,7 @@ party::party(cordma::Context& context, cordma::Worker& worker, cordma::Endpoint&
   const std::size_t bytes = lane::bytes(p);
   region_ = context.allocate(bytes * p.flows, cordma::transport::all_remote).value();
   for (std::uint32_t i = 0; i < p.flows; ++i) {
-    lanes.push_back(std::make_unique<lane>(p));
+    lanes.push_back(std::make_unique<lane>(p, i));
     lane& l = *lanes.back();
     l.use(region_.all().part(i * bytes, bytes));
     l.random.seed(p.seed + i);
@@ -88,7 +88,9 @@ cordma::connect_options party::options(lane& l) {
 task<void> party::use(std::uint32_t flow, cordma::Endpoint made) {
   lane& l = *lanes[flow];
   if (what.facts().by_stream()) {
-    cordma::Stream stream = co_await cordma::Stream::open(context_, std::move(made));
+    cordma::stream_options how;
+    how.notices = std::min(how.notices, made.actual().recv_depth);
+    cordma::Stream stream = co_await cordma::Stream::open(context_, std::move(made), how);
     l.use(std::move(stream));
   } else {
     l.use(context_, std::move(made));

@@ -43,7 +43,7 @@ task<void> ping(lane& l, std::uint64_t count) {
   prepare_send<Kind>(l, sends, 0);
   std::uint64_t sent_at = ticks();
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (check) fill(l.out(0).bytes(), i);
+    l.fill_out(0, i);
     sends.start_newest();
     // While the message travels: the next receive, the clock, the sample.
     if (i != 0) {
@@ -73,7 +73,7 @@ task<void> ping_and_think(lane& l, std::uint64_t count) {
   typename Kind::send_ring sends(1);
   for (std::uint64_t i = 0; i < count; ++i) {
     receives.start([&] { return Kind::receive(l, 0); });
-    if (l.what.check) fill(l.out(0).bytes(), i);
+    l.fill_out(0, i);
     const std::uint64_t sent_at = ticks();
     sends.start([&] { return Kind::send(l, 0, i); });
     auto& oldest = receives.oldest();
@@ -102,7 +102,7 @@ task<void> pong(lane& l, std::uint64_t count) {
     const auto got = co_await oldest;
     if (check) {
       check_received<Kind>(l, got.bytes, i);
-      fill(l.out(0).bytes(), i);
+      l.fill_out(0, i);
     }
     stall_if_due(l, i);
     sends.start_newest();
@@ -150,7 +150,7 @@ task<void> echo(lane& l, std::uint64_t count) {
 
 task<void> write_and_read(lane& l, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (l.what.check) fill(l.out(0).bytes(), i);
+    l.fill_out(0, i);
     const std::uint64_t sent_at = ticks();
     cordma::stream_write_operation written = l.stream.write(l.out(0));
     written.start();
@@ -165,7 +165,7 @@ task<void> write_and_read(lane& l, std::uint64_t count) {
 task<void> read_and_write(lane& l, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     co_await read_message(l, i);
-    if (l.what.check) fill(l.out(0).bytes(), i);
+    l.fill_out(0, i);
     stall_if_due(l, i);
     co_await l.stream.write(l.out(0));
   }

@@ -89,6 +89,12 @@ std::string_view name(arrival a) noexcept {
   return names[static_cast<std::size_t>(a)];
 }
 
+std::uint32_t usual_outstanding(const plan& p) noexcept {
+  constexpr std::uint32_t many = 32;
+  if (!p.facts().latency() || p.load_share > 0) return many;
+  return p.open_loop() ? most_outstanding : 1;
+}
+
 // Without --check the same memory serves every message, as in ucx_perftest: what is measured is the
 // transport and not the cache.
 std::uint32_t slots(const plan& p) noexcept {

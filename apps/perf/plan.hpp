@@ -59,9 +59,9 @@ struct test_facts {
   [[nodiscard]] bool server_is_told() const noexcept {
     return form == pattern::idle || (one_sided() && !ping_pong());
   }
-  // The server has it all only later than the client has sent it.
+  // The server is done only later than the client.
   [[nodiscard]] bool ends_at_server() const noexcept {
-    return !one_sided() && (form == pattern::bandwidth || form == pattern::both_ways);
+    return form == pattern::both_ways || (form == pattern::bandwidth && !one_sided());
   }
   // Over a connection of messages, or one of a stream; else a plain one.
   [[nodiscard]] bool by_messages() const noexcept { return what == verb::tag || what == verb::am; }
@@ -130,6 +130,7 @@ struct plan {
   waiting wait;
   std::optional<cordma::transport::kind> transport;
   bool check = false;
+  bool flip = false;  // one bit of one message is wrong: --check has to notice
 
   [[nodiscard]] const test_facts& facts() const noexcept { return *test; }
   [[nodiscard]] bool open_loop() const noexcept { return arrives != arrival::closed; }
@@ -142,6 +143,9 @@ struct plan {
   // Messages in flight of one flow, in one direction.
   [[nodiscard]] std::uint32_t window() const noexcept { return outstanding * messages; }
 };
+
+// Requests in flight of each flow, where nobody says otherwise.
+[[nodiscard]] std::uint32_t usual_outstanding(const plan& p) noexcept;
 
 // Buffers of each flow on each side, for either direction: where the memory of one message must not
 // serve another at the same time. Of messages in ping-pong so many receives stand ahead, of writes so

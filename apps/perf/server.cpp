@@ -23,33 +23,41 @@ void prepare(party& p, const order& o) {
   first.stall_at = before + o.count / 2;
 }
 
+// As in closing.
+std::int64_t counted_by(syscall_counter& counter) noexcept {
+  const std::optional<std::uint64_t> counted = counter.stop();
+  return counted ? static_cast<std::int64_t>(*counted) : -1;
+}
+
 task<closing> serve_phase(party& p, channel& control, syscall_counter& counter, order o) {
   prepare(p, o);
   const test_facts& f = p.what.facts();
   const cordma::reactor& loop = p.worker().loop();
   const usage before = take_usage(loop);
-  if (o.count_syscalls) counter.start();
   const std::string ready = "{}";
   cordma::recv_operation over = control.expect();
   if (f.server_is_told()) over.start();
   cordma::send_operation told = control.tell(ready);
   told.start();
+  if (o.count_syscalls) counter.start();
   if (f.server_acts()) co_await p.run(server_side, o.count);
+  closing result;
+  if (o.count_syscalls && f.server_acts()) result.syscalls = counted_by(counter);
   co_await told;
+  bool complete = true;
   if (f.server_is_told()) {
     const cordma::Received got = co_await over;
-    static_cast<void>(decode_order(control.text(got)));
-  }
-  closing result;
-  if (o.count_syscalls) {
-    const std::optional<std::uint64_t> counted = counter.stop();
-    if (counted) result.syscalls = static_cast<std::int64_t>(*counted);
+    const order stop = decode_order(control.text(got));
+    complete = stop.count == o.count;
+    if (o.count_syscalls && !f.server_acts()) result.syscalls = counted_by(counter);
   }
   result.spent = take_usage(loop) - before;
   if (loop.mode() == cordma::wait_mode::adaptive) {
     result.wake_cost_ns = std::chrono::nanoseconds(loop.wake_cost()).count();
   }
-  for (const std::unique_ptr<lane>& l : p.lanes) inspect_memory(*l, o.count);
+  for (const std::unique_ptr<lane>& l : p.lanes) {
+    if (complete) inspect_memory(*l, o.count);
+  }
   result.wrong = p.wrong();
   co_return result;
 }

@@ -37,7 +37,7 @@ std::string percent(double value) {
 std::string pace(const outcome& o) {
   if (!o.asked.open_loop()) return std::to_string(o.asked.think_us);
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.0f/s", o.load_hz);
+  std::snprintf(text.data(), text.size(), "%.6g/s", o.load_hz);
   return text.data();
 }
 
@@ -45,7 +45,8 @@ std::string pace(const outcome& o) {
 std::string test_text(const outcome& o) {
   const plan& p = o.asked;
   std::string text = p.facts().name;
-  if (p.flows > 1) text += " " + std::to_string(p.flows) + "x" + std::to_string(p.window());
+  const bool usual = p.flows == 1 && p.messages == 1 && p.outstanding == usual_outstanding(p);
+  if (!usual) text += " " + std::to_string(p.flows) + "x" + std::to_string(p.window());
   return text;
 }
 

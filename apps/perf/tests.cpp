@@ -72,9 +72,11 @@ task<void> latency_server(lane& l, std::uint64_t count) {
 void prepare_memory(lane& l) {
   const test_facts& f = l.what.facts();
   if (f.atomic()) {
-    std::memset(l.in(0).data(), 0, l.in(0).size());
-  } else if (l.what.check && f.what == verb::read) {
-    for (std::uint32_t i = 0; i < l.slots; ++i) fill(l.out(i).bytes(), i);
+    const std::uint64_t first = l.what.flip ? 1 : 0;
+    std::memcpy(l.in(0).data(), &first, sizeof first);
+  } else if (f.what == verb::read) {
+    if (l.what.flip) l.flip_at = 0;
+    for (std::uint32_t i = 0; i < l.slots; ++i) l.fill_out(i, i);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <system_error>
@@ -15,11 +14,10 @@
 namespace perf {
 namespace {
 
-using clock = std::chrono::steady_clock;
-
 constexpr int look_ms = 250;   // between two looks, where there is something to look at
 constexpr double quiet_s = 2;  // before the first line
 constexpr int forever = -1;    // poll()
+constexpr int exit_code = 128 + SIGINT;
 
 sigset_t interrupts() noexcept {
   sigset_t set;
@@ -28,8 +26,8 @@ sigset_t interrupts() noexcept {
   return set;
 }
 
-double seconds_since(clock::time_point t) {
-  return std::chrono::duration<double>(clock::now() - t).count();
+double seconds_since(std::chrono::steady_clock::time_point t) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
 }
 
 cordma::unique_fd checked(int fd, const char* what) {
@@ -47,18 +45,38 @@ void watcher::block_interrupts() noexcept {
 watcher::watcher(mode m) : mode_(m) {
   const sigset_t set = interrupts();
   signals_ = checked(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd");
-  stopping_ = checked(::eventfd(0, EFD_CLOEXEC), "eventfd");
+  stirred_ = checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
+  thread_ = std::thread([this] { run(); });
 }
 
-void watcher::start(subject s) {
-  thread_ = std::thread([this, s = std::move(s)] { watch(s); });
-}
-
-void watcher::stop() {
-  if (!thread_.joinable()) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto n = ::write(stopping_.get(), &one, sizeof one);
+watcher::~watcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  stir();
   thread_.join();
+}
+
+void watcher::stir() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = ::write(stirred_.get(), &one, sizeof one);
+}
+
+void watcher::look_at(subject s) {
+  {
+    const std::lock_guard lock(mutex_);
+    subject_ = std::move(s);
+    began_ = moved_at_ = clock::now();
+    before_ = subject_->progress();
+  }
+  stir();
+}
+
+void watcher::look_away() {
+  const std::lock_guard lock(mutex_);
+  subject_.reset();
+  if (std::exchange(shown_, false)) std::fputs("\r\x1b[K", stderr);
 }
 
 std::string watcher::why() const {
@@ -66,65 +84,71 @@ std::string watcher::why() const {
   return why_;
 }
 
-void watcher::give_up(const subject& s, std::string why) {
-  if (gave_up_) return;
-  gave_up_ = true;
-  {
-    const std::lock_guard lock(mutex_);
-    why_ = std::move(why);
-  }
-  s.give_up();
+void watcher::give_up(std::string why) {
+  if (!why_.empty()) return;
+  why_ = std::move(why);
+  subject_->give_up();
 }
 
-// False where nobody pressed Ctrl-C.
-bool watcher::interrupted(const subject& s) {
+void watcher::interrupted() {
   signalfd_siginfo info{};
-  if (::read(signals_.get(), &info, sizeof info) != sizeof info) return false;
-  if (asked_.exchange(true)) {
-    give_up(s, "interrupted twice");
-  } else {
+  if (::read(signals_.get(), &info, sizeof info) != sizeof info) return;
+  if (!asked_.exchange(true)) {
     std::fputs("\ncordma-perf: ending; once more to end at once\n", stderr);
+    return;
   }
-  return true;
+  if (!subject_) ::_exit(exit_code);  // it is connecting, or says good-bye
+  give_up("interrupted twice");
 }
 
-void watcher::show(const subject& s, double seconds) {
-  const double share = s.share();
+void watcher::show(double seconds) {
+  const double share = subject_->share();
   const double left = share > 0.01 ? seconds / share - seconds : -1;
-  if (left >= 0) {
-    std::fprintf(stderr, "\r%s: %3.0f %%, %.0f s left \x1b[K", s.what.c_str(), share * 100, left);
-  } else {
-    std::fprintf(stderr, "\r%s: %3.0f %% \x1b[K", s.what.c_str(), share * 100);
-  }
+  std::fprintf(stderr, "\r%s: %3.0f %%", subject_->what.c_str(), share * 100);
+  if (left >= 0) std::fprintf(stderr, ", %.0f s left", left);
+  std::fputs(" \x1b[K", stderr);
   shown_ = true;
 }
 
-void watcher::watch(const subject& s) {
-  const bool looks = mode_ == mode::on_terminal || s.watchdog_s > 0;
-  const clock::time_point began = clock::now();
-  clock::time_point moved_at = began;
-  std::uint64_t before = s.progress();
-  for (;;) {
-    pollfd fds[] = {{stopping_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-    const int limit =
-        s.watchdog_s > 0 ? std::min(look_ms, static_cast<int>(s.watchdog_s * 250) + 1) : look_ms;
-    ::poll(fds, 2, looks ? limit : forever);
-    if (fds[0].revents != 0) break;
-    if (fds[1].revents != 0 && interrupted(s)) continue;
-    const std::uint64_t now = s.progress();
-    if (now != before || !watching_.load()) {
-      before = now;
-      moved_at = clock::now();
-    } else if (s.watchdog_s > 0 && seconds_since(moved_at) > s.watchdog_s) {
-      char text[96];
-      std::snprintf(text, sizeof text, "no progress for %g s, after %llu requests of this phase",
-                    s.watchdog_s, static_cast<unsigned long long>(now));
-      give_up(s, text);
-    }
-    const double seconds = seconds_since(began);
-    if (mode_ == mode::on_terminal && seconds > quiet_s) show(s, seconds);
+void watcher::look() {
+  const std::uint64_t now = subject_->progress();
+  if (now != before_ || !watching_.load()) {
+    before_ = now;
+    moved_at_ = clock::now();
+  } else if (subject_->watchdog_s > 0 && seconds_since(moved_at_) > subject_->watchdog_s) {
+    char text[96];
+    std::snprintf(text, sizeof text, "no progress for %g s, after %llu requests of this run",
+                  subject_->watchdog_s, static_cast<unsigned long long>(now));
+    give_up(text);
   }
-  if (shown_) std::fputs("\r\x1b[K", stderr);
+  const double seconds = seconds_since(began_);
+  if (mode_ == mode::on_terminal && seconds > quiet_s) show(seconds);
+}
+
+int watcher::patience_ms() const noexcept {
+  if (!subject_) return forever;
+  if (subject_->watchdog_s > 0) {
+    constexpr double quarter_ms = 250;
+    return std::min(look_ms, static_cast<int>(subject_->watchdog_s * quarter_ms) + 1);
+  }
+  return mode_ == mode::on_terminal ? look_ms : forever;
+}
+
+void watcher::run() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    pollfd fds[] = {{stirred_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+    const int patience = patience_ms();
+    lock.unlock();
+    ::poll(fds, 2, patience);
+    lock.lock();
+    if (fds[0].revents != 0) {
+      std::uint64_t times = 0;
+      [[maybe_unused]] const auto n = ::read(stirred_.get(), &times, sizeof times);
+    }
+    if (fds[1].revents != 0) interrupted();
+    if (subject_) look();
+  }
 }
 
 }  // namespace perf

@@ -4,9 +4,11 @@
 #include <cordma/runtime/unique_fd.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -27,13 +29,15 @@ class watcher {
   explicit watcher(mode m);
   watcher(const watcher&) = delete;
   watcher& operator=(const watcher&) = delete;
-  ~watcher() { stop(); }
+  ~watcher();
 
-  // From now on Ctrl-C only asks the run to end; a second one gives up.
+  // From now on the first Ctrl-C only asks the run to end; a second one gives up: the subject, or,
+  // while there is none, the program.
   static void block_interrupts() noexcept;
 
-  void start(subject s);
-  void stop();
+  void look_at(subject s);
+  // On return nothing of the subject is used any more.
+  void look_away();
   // Progress counts from now on; before, and after pause(), silence is none of the watchdog's business.
   void resume() noexcept { watching_.store(true); }
   void pause() noexcept { watching_.store(false); }
@@ -44,19 +48,28 @@ class watcher {
   [[nodiscard]] std::string why() const;
 
  private:
-  void watch(const subject& s);
-  void show(const subject& s, double seconds);
-  [[nodiscard]] bool interrupted(const subject& s);
-  void give_up(const subject& s, std::string why);
+  using clock = std::chrono::steady_clock;
+  // All but the thread's loop REQUIRE the mutex.
+  void run();
+  void stir() noexcept;
+  void look();
+  void show(double seconds);
+  void interrupted();
+  void give_up(std::string why);
+  [[nodiscard]] int patience_ms() const noexcept;
 
   const mode mode_;
   cordma::unique_fd signals_;
-  cordma::unique_fd stopping_;
+  cordma::unique_fd stirred_;
   std::atomic<bool> asked_{false};
   std::atomic<bool> watching_{false};
+  mutable std::mutex mutex_;
+  std::optional<subject> subject_;
+  clock::time_point began_;
+  clock::time_point moved_at_;
+  std::uint64_t before_ = 0;
   bool shown_ = false;
-  bool gave_up_ = false;
-  mutable std::mutex mutex_;  // of why_
+  bool ending_ = false;
   std::string why_;
   std::thread thread_;
 };

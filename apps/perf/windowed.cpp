@@ -23,7 +23,7 @@ class echoed {
   [[nodiscard]] bool room() const noexcept { return !sends_.full(); }
   void make(std::uint64_t i) {
     const std::uint64_t slot = i % lane_.slots;
-    if (lane_.what.check) fill(lane_.out(slot).bytes(), i);
+    lane_.fill_out(slot, i);
     answers_.start([&] { return Kind::receive(lane_, slot); });
     sends_.start([&] { return Kind::send(lane_, slot, i); });
   }
@@ -88,8 +88,8 @@ class one_sided {
   support::op_ring<Operation> operations_;
 };
 
-cordma::send_operation read(lane& l, std::uint64_t slot, std::uint64_t i) {
-  if (l.what.check) fill(l.in(slot).bytes(), i + l.slots);  // not what is to arrive
+cordma::send_operation read(lane& l, std::uint64_t slot, std::uint64_t) {
+  if (l.what.check) spoil(l.in(slot).bytes(), slot);
   return l.endpoint().read(l.peer_out(slot), l.in(slot));
 }
 cordma::atomic_operation add(lane& l, std::uint64_t, std::uint64_t) {
@@ -151,6 +151,8 @@ class schedule {
  public:
   explicit schedule(lane& l)
       : lane_(l), gap_(1e9 / l.hz / l.ns_per_tick), next_(static_cast<double>(ticks())) {
+    // Evenly among the flows as well.
+    if (l.what.arrives == arrival::constant) next_ -= gap_ * l.index / l.what.flows;
     advance();
   }
   [[nodiscard]] std::uint64_t next() const noexcept { return static_cast<std::uint64_t>(next_); }
@@ -178,6 +180,7 @@ task<void> at_their_times(lane& l, std::uint64_t count) {
   std::uint64_t sent = 0;
   std::uint64_t done = 0;
   std::uint64_t room_since = ticks();
+  const std::uint64_t began = room_since;
   std::uint64_t changed_at = room_since;
   const auto in_flight_until = [&](std::uint64_t now) {
     l.in_flight_area += static_cast<double>(sent - done) * static_cast<double>(now - changed_at);
@@ -205,6 +208,7 @@ task<void> at_their_times(lane& l, std::uint64_t count) {
       requests.make(sent);
       l.lag.record(now - std::min(now, std::max(due, room_since)));
       ++sent;
+      l.due_for = static_cast<double>(due) - static_cast<double>(began);
       times.advance();
       continue;
     }
@@ -244,7 +248,7 @@ task<void> answer(lane& l, std::uint64_t count) {
     if (l.what.check) {
       const auto message = l.in(slot).bytes();
       if (got.bytes != message.size() || !matches(message, i)) ++l.wrong;
-      fill(l.out(slot).bytes(), i);
+      l.fill_out(slot, i);
     }
     stall_if_due(l, i);
     if (i + window < count) receives.start([&] { return Kind::receive(l, slot); });

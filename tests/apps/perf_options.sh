@@ -47,6 +47,18 @@ perf 2 'a whole number from 1 to 256' --local --flows 257
 perf 2 'stall works where the server answers.*not with read-lat' --local --test read-lat --stall 5
 perf 2 'it takes lat, tpt, bi or basic' --local --set everything
 perf 2 'seconds from 0.1 to 3600' --local --watchdog 0
+perf 2 'watchdog: pauses, stalls' --local --test idle --watchdog 1
+perf 2 'watchdog: pauses, stalls' --local --think-us 600000 --watchdog 0.5
+perf 2 'watchdog: pauses, stalls' --local --stall 3000 --watchdog 1
+perf 2 'check does not work with write-lat' --local --test write-lat --check
+perf 2 'flip shows what --check sees' --local --flip
+perf 2 'A..B with A not above B' --local --size 1M..256
+perf 2 'once goes with --listen' --local --once
+for option in '--size 1M' '--test send-bw' '--duration 5' '--check' '--json x' '--watchdog 1' '--depth 7'; do
+  # shellcheck disable=SC2086
+  perf 2 'is the client.s to say' --listen 127.0.0.1:0 $option
+done
+perf 2 'wait: a server has one' --listen 127.0.0.1:0 --wait polling,event
 perf 2 'one or two numbers' --local --cpu 0,1,2
 perf 2 'lacks a port from 0 to 65535' localhost:http
 perf 2 'IPv6 addresses go into brackets' ::1:5
@@ -57,6 +69,10 @@ perf 1 'may not run on CPU 4095' --local --iterations 1 --cpu 4095
 perf 1 'inline_bytes 1000000 is more than' --local --iterations 1 --inline 1000000
 perf 1 'depth 1000000 is more than' --local --iterations 1 --depth 1000000
 perf 1 'unreachable: 127.0.0.1:1 ' 127.0.0.1:1 --iterations 1
+echo '{"precious": 1}' > "$work/figures.json"
+perf 1 'unreachable' 127.0.0.1:1 --iterations 1 --json "$work/figures.json"
+grep -q '"valid": false' "$work/figures.json" && grep -q 'unreachable' "$work/figures.json" ||
+  fail "a run that failed left $(cat "$work/figures.json")"
 perf 1 'cannot write .*No such file' --local --iterations 1000000000 --json /nonexistent/figures.json
 CORDMA_TRANSPROT=tcp perf 0 'note: CORDMA_TRANSPROT is no setting.*CORDMA_TRANSPORT' \
   --local --iterations 10

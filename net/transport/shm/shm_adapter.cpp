@@ -89,6 +89,7 @@ std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexc
 // Who has found so much since it last wanted to sleep will hardly want to soon; then it pays for the
 // barrier, and until then its peers for none.
 void shm_adapter::spare_fences() noexcept {
+  if (home_.mode() == wait_mode::polling) return;  // it never had any to spare, or slept after all
   if (!domain_->barriers() || pairs_.size() > hot_pairs) return;
   for (const shm_queue_pair* q : pairs_) {
     if (!q->peer_takes_barriers()) return;
@@ -158,11 +159,12 @@ arm_state shm_adapter::arm() noexcept {
   if (page_->may_sleep.load(std::memory_order_relaxed) == 0) {
     // It sleeps after all, or again: from here on peers fence before they look.
     page_->may_sleep.store(1, std::memory_order_seq_cst);
+    barrier_due_ = true;
+  }
+  if (barrier_due_) {
     const bool all_joined = home_.mode() != wait_mode::polling;
-    if (!(all_joined && barrier_joined()) && !barrier_all()) {
-      page_->may_sleep.store(0, std::memory_order_seq_cst);
-      return arm_state::busy;
-    }
+    if (!(all_joined && barrier_joined()) && !barrier_all()) return arm_state::busy;
+    barrier_due_ = false;
   }
   if (events_ready_ || look_at_sockets()) return arm_state::busy;
   if (!called_.empty() || !reporting_.empty()) return arm_state::busy;
@@ -238,8 +240,12 @@ void shm_adapter::unwatch(int fd, socket_handler& handler) noexcept {
 void shm_adapter::attach(shm_queue_pair& q) {
   pairs_.push_back(&q);
   sweep_ = true;
-  // It may be none that barrier_joined() reaches; it has sent nothing yet.
-  if (home_.mode() != wait_mode::polling) page_->may_sleep.store(1, std::memory_order_seq_cst);
+  // It may be none that barrier_joined() reaches: from here on all fence again. arm() sees to it that
+  // those that were spared know.
+  if (home_.mode() == wait_mode::polling || page_->may_sleep.load(std::memory_order_relaxed) == 1)
+    return;
+  page_->may_sleep.store(1, std::memory_order_seq_cst);
+  barrier_due_ = true;
 }
 
 void shm_adapter::detach(shm_queue_pair& q) noexcept {

@@ -99,6 +99,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
   bool sweep_ = false;  // poll everybody next time
   unsigned polls_ = 0;
   unsigned found_since_arm_ = 0;  // polls that found something
+  bool barrier_due_ = false;      // peers that did not fence have to have seen `may_sleep`
   int expecting_ = 0;
   bool real_time_ = true;
   adapter_page* page_;
