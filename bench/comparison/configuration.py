@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-# What runs differ in, with what counts where a file does not say, and how it reads.
+# What runs differ in, with what counts where a file does not say, and how it reads. Those
+# first that others follow from: with a load many may be outstanding, and the depth is theirs.
 DEFAULTS: dict[str, object] = {
-    "think_us": 0, "think_spread": "constant", "arrival": "closed", "load_hz": None, "flows": 1,
-    "outstanding": 1, "messages": 1, "depth": None, "inline": None, "stall_ms": 0, "check": False}
+    "think_us": 0, "load_hz": None, "stall_ms": 0, "check": False, "flows": 1, "outstanding": 1,
+    "messages": 1, "arrival": "closed", "think_spread": "constant", "depth": 128, "inline": 64}
 WORDS: dict[str, Callable[[object], str]] = {
     "think_us": lambda value: f"pause {pause(value)}",
     "think_spread": lambda value: f"{value} pauses",
     "arrival": lambda value: "closed loop" if value == "closed" else f"{value} arrivals",
-    "load_hz": lambda value: f"{value:g} a second" if value else "no load set",
+    "load_hz": lambda value: f"{value:g} a second",
     "flows": lambda value: f"{value} flow" + ("s" if value != 1 else ""),
     "outstanding": lambda value: f"{value} outstanding",
     "messages": lambda value: f"{value} a request",
@@ -21,6 +22,8 @@ WORDS: dict[str, Callable[[object], str]] = {
     "inline": lambda value: f"inline {value}",
     "stall_ms": lambda value: f"stalls of {value:g} ms" if value else "no stalls",
     "check": lambda value: "checked" if value else "unchecked"}
+
+ALWAYS_SAID = ("think_us", "load_hz")  # whether or not they vary; where they are there
 
 
 def pause(think_us: float) -> str:
@@ -45,26 +48,33 @@ def wait_of(run: dict) -> str:
     return run.get("wait") or ""
 
 
-def varying(runs: list[dict], keys: Iterable[str] = tuple(DEFAULTS)) -> list[str]:
-    """Those in which the runs differ."""
-    return [key for key in keys if len({value_of(run, key) for run in runs}) > 1]
+def telling_apart(runs: list[dict], known: Callable[[dict], object],
+                  keys: Iterable[str] = tuple(DEFAULTS)) -> list[str]:
+    """As few keys as tell any two runs apart that `known` does not, where any of `keys` does."""
+    chosen: list[str] = []
+    for key in keys:
+        values: dict[tuple, set] = {}
+        for run in runs:
+            alike = (known(run), values_of(run, chosen))
+            values.setdefault(alike, set()).add(value_of(run, key))
+        if any(len(found) > 1 for found in values.values()):
+            chosen.append(key)
+    return chosen
 
 
 def words_of(run: dict, keys: Iterable[str]) -> list[str]:
-    """For people."""
-    return [WORDS[key](value_of(run, key)) for key in keys]
+    """For people; nothing of a pause or a load that is not there."""
+    return [WORDS[key](value_of(run, key)) for key in keys
+            if key not in ALWAYS_SAID or value_of(run, key)]
 
 
 def file_words_of(run: dict, keys: Iterable[str]) -> list[str]:
-    """For the name of a file: think-100us, load-1000, stall-ms-5; nothing for a pause or load that
-    is not there."""
+    """For the name of a file: think-100us, load-1000, stall-ms-5; nothing for what is as usual."""
     words = []
     for key in keys:
         value = value_of(run, key)
-        if key == "think_us":
-            words += [f"think-{value:g}us"] if value else []
-        elif key == "load_hz":
-            words += [f"load-{value:g}"] if value else []
-        else:
-            words.append(re.sub(r"[^\w.]+|_", "-", f"{key}-{value}".lower()))
+        if value == DEFAULTS[key]:
+            continue
+        name = {"think_us": "think-{:g}us", "load_hz": "load-{:g}"}.get(key, key + "-{}")
+        words.append(re.sub(r"[^\w.]+|_", "-", name.format(value).lower()))
     return words

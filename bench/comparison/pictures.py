@@ -9,8 +9,8 @@ from collections.abc import Callable
 from statistics import median
 
 from . import svg
-from .configuration import (DEFAULTS, file_words_of, pause, value_of, values_of, varying, wait_of,
-                            words_of)
+from .configuration import (ALWAYS_SAID, DEFAULTS, file_words_of, pause, telling_apart, values_of,
+                            wait_of, words_of)
 from .ratios import ratios
 from .recorded import Recorded
 
@@ -35,6 +35,11 @@ def grouped(members: list[dict], key: Callable[[dict], object]) -> dict:
     return groups
 
 
+def measured(run: dict) -> tuple:
+    """What, whatever the configuration."""
+    return run["transport"], run["test"], run.get("size")
+
+
 def amount(size: float) -> str:
     """Bytes as the axis and titles have them: 8 B, 64 KiB, 100 MiB."""
     for unit, name in ((2 ** 30, "GiB"), (2 ** 20, "MiB"), (2 ** 10, "KiB")):
@@ -48,10 +53,10 @@ def amount(size: float) -> str:
 def percentiles(found: Recorded) -> dict[str, str]:
     """One picture for runs that differ in nothing but the way of waiting."""
     with_curve = [run for run in found.perf if len(curve_of(run)) > 1]
-    groups = grouped(with_curve, lambda run: (run["transport"], run["test"], run.get("size"),
-                                              *values_of(run, DEFAULTS)))
-    varied = varying(with_curve)
-    named = [key for key in DEFAULTS if key in varied or key in ("think_us", "load_hz")]
+    groups = grouped(with_curve, lambda run: (*measured(run), *values_of(run, DEFAULTS)))
+    others = [key for key in DEFAULTS if key not in ALWAYS_SAID]
+    named = [*ALWAYS_SAID, *telling_apart(
+        with_curve, lambda run: (*measured(run), *values_of(run, ALWAYS_SAID)), others)]
     tests = {run["test"] for run in with_curve}
     sizes = {run.get("size") for run in with_curve}
     files: dict[str, str] = {}
@@ -61,7 +66,7 @@ def percentiles(found: Recorded) -> dict[str, str]:
         words += [one["test"]] if len(tests) > 1 else []
         words += [f"{one['size']}B"] if len(sizes) > 1 else []
         words += file_words_of(one, named)
-        files[f"{'-'.join(words)}.svg"] = percentile_chart(found, runs, varied)
+        files[f"{'-'.join(words)}.svg"] = percentile_chart(found, runs, words_of(one, named))
     return files
 
 
@@ -74,7 +79,7 @@ def curve_of(run: dict) -> list[tuple[float, float]]:
     return below + ([(2 * below[-1][0], largest[-1])] if below and largest else [])
 
 
-def percentile_chart(found: Recorded, runs: list[dict], varied: list[str]) -> str:
+def percentile_chart(found: Recorded, runs: list[dict], configured: list[str]) -> str:
     lines = []
     for wait, same in grouped(runs, wait_of).items():
         same.sort(key=lambda run: run["latency_us"].get("p99") or 0)
@@ -87,9 +92,7 @@ def percentile_chart(found: Recorded, runs: list[dict], varied: list[str]) -> st
     of = f"{one['latency_us'].get('of', 'latency')}, us"
     if one["latency_us"].get("from") == "intended start":
         of += ", from the intended start"
-    about = [f"{one['test']} {amount(one.get('size') or 0)} over {one['transport']}"]
-    about += words_of(one, [key for key in DEFAULTS if (
-        value_of(one, key) if key in ("think_us", "load_hz") else key in varied)])
+    about = [f"{one['test']} {amount(one.get('size') or 0)} over {one['transport']}", *configured]
     return svg.chart(svg.Chart(
         f"Latency percentiles: {', '.join(about)}", found.facts,
         "percentile (the last point of a line is its largest sample)", of,
@@ -113,11 +116,10 @@ def cpu_over_think(found: Recorded) -> dict[str, str]:
     usable = [run for run in found.perf if is_paced_by_pauses(run) and (cpu_ns(run) or 0) > 0]
     others = [key for key in DEFAULTS if key != "think_us"]
     groups = {key: runs for key, runs in grouped(
-        usable, lambda run: (run["transport"], run["test"], run.get("size"),
-                             *values_of(run, others))).items()
+        usable, lambda run: (*measured(run), *values_of(run, others))).items()
         if len({run["think_us"] for run in runs}) > 1}
     several = len({key[1:3] for key in groups}) > 1
-    varied = varying([run for runs in groups.values() for run in runs], others)
+    named = telling_apart([run for runs in groups.values() for run in runs], measured, others)
     files = {}
     for (transport, test, size, *_), runs in groups.items():
         thinks = sorted({run["think_us"] for run in runs})
@@ -132,10 +134,12 @@ def cpu_over_think(found: Recorded) -> dict[str, str]:
                 lines.append(svg.Line(wait, points, colour))
         ticks = tuple((think or zero, pause(think) if think else "0") for think in thinks)
         name = f"cpu_over_think-{transport}" + (f"-{test}-{size}B" if several else "")
-        name = "-".join([name, *file_words_of(runs[0], varied)])
-        about = [f"{test} {amount(size or 0)} over {transport}", *words_of(runs[0], varied)]
+        name = "-".join([name, *file_words_of(runs[0], named)])
+        about = [f"{test} {amount(size or 0)} over {transport}", *words_of(runs[0], named)]
         files[f"{name}.svg"] = svg.chart(svg.Chart(
-            f"CPU per message over think time: {', '.join(about)}", found.facts, "pause between round trips", "CPU time of both sides per message, ns", ticks, tuple(lines)))
+            f"CPU per message over think time: {', '.join(about)}", found.facts,
+            "pause between round trips", "CPU time of both sides per message, ns", ticks,
+            tuple(lines)))
     return files
 
 
@@ -154,17 +158,19 @@ def cpu_ns(run: dict) -> float | None:
 # Bandwidth over size
 
 def bandwidth_over_size(found: Recorded) -> dict[str, str]:
-    measured: dict[str, dict[str, list[dict]]] = {}  # transport: line: runs
+    found_lines: dict[str, dict[str, list[dict]]] = {}  # transport: line: runs
     usable = [run for run in found.perf if is_bandwidth(run)]
     several_waits = len({wait_of(run) for run in usable}) > 1
     for runs in grouped(usable, lambda run: (run["transport"], run["test"], wait_of(run))).values():
-        varied = varying_at_one_size(runs)
+        # What goes with the size, as fewer outstanding of the largest, belongs to the line.
+        named = telling_apart(runs, lambda run: run["size"])
         for run in runs:
             words = [f"cordma {run['test']}", *([wait_of(run)] if several_waits else []),
-                     *words_of(run, varied)]
-            measured.setdefault(run["transport"], {}).setdefault(", ".join(words), []).append(run)
+                     *words_of(run, named)]
+            lines_of = found_lines.setdefault(run["transport"], {})
+            lines_of.setdefault(", ".join(words), []).append(run)
     files = {}
-    for transport, lines_of in measured.items():
+    for transport, lines_of in found_lines.items():
         ours = [line for at, (label, runs) in enumerate(lines_of.items())
                 if (line := size_line(label, runs, svg.PALETTE[at % len(svg.PALETTE)]))]
         floors = [size_line(words, [run for run in found.limits if run["test"] == test
@@ -179,14 +185,6 @@ def bandwidth_over_size(found: Recorded) -> dict[str, str]:
                 f"Bandwidth over size: {transport}, and what the machine can do", found.facts,
                 "bytes of one message or copy", "GB/s", size_ticks(lines), tuple(lines)))
     return files
-
-
-def varying_at_one_size(runs: list[dict]) -> list[str]:
-    """What tells lines over size apart. What goes with the size, as fewer outstanding of the
-    largest, belongs to the line."""
-    found = {key for same in grouped(runs, lambda run: run["size"]).values()
-             for key in varying(same)}
-    return [key for key in DEFAULTS if key in found]
 
 
 def is_bandwidth(run: dict) -> bool:
