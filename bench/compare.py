@@ -50,6 +50,11 @@ def command_line() -> argparse.Namespace:
                         help="write the table as Markdown, too")
     parser.add_argument("--plot", type=Path, metavar="DIR",
                         help="draw the pictures of bench/plot into DIR, too")
+    parser.add_argument("--no-wait", action="store_true",
+                        help="begin at once, however busy the machine is; else the first run waits "
+                             f"until the load is below {machine.BUSY_LOAD:g}, "
+                             f"{machine.QUIET_LIMIT_S // 60} minutes at most (with --quick it "
+                             "never does)")
     parser.add_argument("--rdma", action="store_true",
                         help="the rows over an RDMA device instead, beside perftest: the device is "
                              "RDMA_DEVICE, an address on its network RDMA_HOST_SELF")
@@ -148,6 +153,8 @@ def main() -> int:
         return 0
     server, client = map(int, options.cpu.split(","))
     programs = Programs(options.build, (server, client), QUICK_DIVISOR if options.quick else 1)
+    if not options.quick and not options.no_wait:
+        machine.wait_until_quiet()  # building has just loaded it
     facts = facts_of(options, programs)
     runs = run_all(rows, programs, options.repetitions)
     facts["machine"]["load_at_end"] = machine.load()

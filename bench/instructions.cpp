@@ -44,17 +44,19 @@ constexpr const char* footer =
 beside other programs, but ten thousand times as slow. Both sides of a connection are in it and are
 counted; the figure is the median of the rounds. Compare it only with the same path of the same
 compiler, build type and C library: it is no time, and a path with fewer instructions can be slower.
+Over verbs all that is counted is one round, after one like it that is not.
 
-Hold to a baseline, as the test bench.instructions does:
+Hold to a baseline, as the test bench.instructions does: neither median nor mean of the rounds, which
+has what is rare in it, may be longer, and without --only each path of the baseline must be there:
   bench-instructions --baseline bench/baseline/instructions.json
 After a change that is worth what it costs, or that made paths shorter, replace it:
   bench-instructions --write-baseline bench/baseline/instructions.json --commit "$(git rev-parse --short HEAD)"
 Find out what grew: the profiles of two builds, by instruction, for llvm-symbolizer or addr2line:
   bench-instructions --only '^shm\.tag' --profile FILE
 
-Ends with 0; with 1 where a path has become longer, or something failed; with 2 where the options are
-wrong; with 77 where nothing can be counted, or the baseline is of another compiler, build type or
-C library.)help";
+Ends with 0; with 1 where a path has become longer, is new or is gone, or something failed; with 2
+where the options are wrong; with 77 where nothing can be counted, or the baseline is of another
+compiler, build type, C library or number of rounds or operations.)help";
 
 void declare(CLI::App& app, options& o) {
   app.add_flag("--list", o.lists, "the paths, each with what an operation of it is");
@@ -65,7 +67,7 @@ void declare(CLI::App& app, options& o) {
                  "operations of a round; of those in flight together always 32")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
-  app.add_option("--rounds", o.how.rounds, "rounds, after 32 that are not counted")
+  app.add_option("--rounds", o.how.rounds, "rounds, after 32 that are not counted; verbs: one")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--json", o.json_to, "write the figures as JSON; - is standard output")
@@ -147,9 +149,33 @@ const char* word(verdict v) {
 }
 
 void print(std::FILE* to, const figure& f, const comparison& c) {
-  std::fprintf(to, "%-22s %9.1f before %9.1f now %+7.2f %%  %s\n", f.name.c_str(), c.before,
+  std::fprintf(to, "%-22s %9.1f before %9.1f now %+7.2f %%  %s", f.name.c_str(), c.before.median,
                f.median, c.percent, word(c.is));
+  if (c.is == verdict::worse && c.mean_percent > c.percent) {
+    std::fprintf(to, " in the mean: %.1f before, %.1f now, %+.2f %%", c.before.mean, f.mean,
+                 c.mean_percent);
+  }
+  std::fprintf(to, "\n");
   std::fflush(to);
+}
+
+// Says which paths of the baseline are not there to be counted: what vanished is watched no longer. A build
+// without verbs lacks those of verbs rightly.
+bool are_missing(const tally& baseline) {
+  std::vector<std::string> names = vanished(baseline, all_paths());
+  if (verbs_paths().empty()) {
+    std::erase_if(names, [](const std::string& name) { return name.starts_with("verbs."); });
+  }
+  if (names.empty()) return false;
+  std::string all;
+  for (const std::string& name : names) all += ' ' + name;
+  std::fprintf(
+      stderr,
+      "%s: the baseline of %s (%s) has paths that are not counted any more:%s\n"
+      "Bring them back; or, where they are gone or renamed for good, commit a new baseline "
+      "(%s --help has the command). To compare some paths only: --only REGEX.\n",
+      program, baseline.date.c_str(), baseline.commit.c_str(), all.c_str(), program);
+  return true;
 }
 
 // Whether the program ends well.
@@ -177,6 +203,7 @@ int run(const options& o, const std::vector<path>& chosen) {
       std::fprintf(stderr, "%s: %s\n", program, differs.c_str());
       return exit_cannot_count;
     }
+    if (o.only.empty() && are_missing(baseline)) return exit_worse;
   }
   tally now{.date = today(), .commit = o.commit, .under = here, .figures = {}};
   stepping::profile where;

@@ -82,6 +82,8 @@ constexpr limit all_limits[] = {
     {"tcp-latency", 8, wait_mode::event, 20'000, limits::measure_tcp_latency},
     {"tcp-bandwidth", 64 * KiB, wait_mode::event, 20'000, limits::measure_tcp_bandwidth},
     {"tcp-bandwidth", MiB, wait_mode::event, 2'000, limits::measure_tcp_bandwidth},
+    {"tcp-bandwidth", 64 * KiB, wait_mode::polling, 20'000, limits::measure_tcp_bandwidth},
+    {"tcp-bandwidth", MiB, wait_mode::polling, 2'000, limits::measure_tcp_bandwidth},
     {"eventfd", 8, wait_mode::event, 50'000, limits::measure_eventfd},
 };
 

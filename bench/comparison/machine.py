@@ -6,11 +6,15 @@ import os
 import platform
 import re
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .programs import Programs
 
 BUSY_LOAD = 0.5  # above this one-minute load average a machine is not quiet
+QUIET_LIMIT_S = 180  # waited for no longer; the average falls from 4 to 0.5 in 125 s
 
 
 def read(path: str) -> str | None:
@@ -37,6 +41,26 @@ def from_proc(path: str, key: str) -> str | None:
 
 def load() -> float:
     return os.getloadavg()[0]
+
+
+def wait_until_quiet(load_now: Callable[[], float] = load,
+                     pause: Callable[[float], None] = time.sleep) -> bool:
+    """Until the load is below BUSY_LOAD, or QUIET_LIMIT_S; whether it is. On a terminal the load is
+    shown as it falls."""
+    shown = False
+    for left in range(QUIET_LIMIT_S, -1, -1):
+        now = load_now()
+        if now < BUSY_LOAD or left == 0:
+            break
+        if sys.stderr.isatty() or not shown:
+            start, end = ("\r\033[K", "") if sys.stderr.isatty() else ("", "\n")
+            print(f"{start}load {now:.2f}: waiting until it is below {BUSY_LOAD:g}, {left} s at "
+                  "most; --no-wait skips it", end=end, file=sys.stderr, flush=True)
+        shown = True
+        pause(1)
+    if shown and sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    return now < BUSY_LOAD
 
 
 def machine(cpus: tuple[int, int]) -> dict:

@@ -45,8 +45,8 @@ class Row:
     """One line of the table. With several peers, the better one of them counts.
 
     `gap_us` is set where the goal is one for short gaps between messages: it is the pause that the
-    program makes. The goal is judged where pause and round trip of the peer together are below what
-    it costs to be woken, which cordma-perf measures.
+    program makes. The goal is judged where it is below what it costs to be woken, which cordma-perf
+    measures.
     """
 
     name: str

@@ -9,12 +9,17 @@ from collections.abc import Callable
 from statistics import median
 
 from . import svg
+from .configuration import (ALWAYS_SAID, DEFAULTS, file_words_of, pause, telling_apart, values_of,
+                            wait_of, words_of)
 from .ratios import ratios
 from .recorded import Recorded
 
 WAIT_COLOURS = {"polling": svg.BLUE, "event": svg.VERMILION, "adaptive": svg.GREEN}
-LIMITS = {"copy-write": ("shm", "memcpy, writing"), "copy-read": ("shm", "memcpy, reading"),
-          "tcp-bandwidth": ("tcp", "raw sockets")}
+# Over which transport, which test of bench-limits, waiting in which way (None: there is but one).
+LIMITS = (("shm", "copy-write", None, "memcpy, writing", svg.BLACK),
+          ("shm", "copy-read", None, "memcpy, reading", svg.GREY),
+          ("tcp", "tcp-bandwidth", "event", "raw sockets, blocking", svg.BLACK),
+          ("tcp", "tcp-bandwidth", "polling", "raw sockets, polled", svg.GREY))
 FEWEST_SIZES = 3  # a line with fewer is left out where another has as many
 
 
@@ -30,6 +35,11 @@ def grouped(members: list[dict], key: Callable[[dict], object]) -> dict:
     return groups
 
 
+def measured(run: dict) -> tuple:
+    """What, whatever the configuration."""
+    return run["transport"], run["test"], run.get("size")
+
+
 def amount(size: float) -> str:
     """Bytes as the axis and titles have them: 8 B, 64 KiB, 100 MiB."""
     for unit, name in ((2 ** 30, "GiB"), (2 ** 20, "MiB"), (2 ** 10, "KiB")):
@@ -38,18 +48,15 @@ def amount(size: float) -> str:
     return f"{size:g} B"
 
 
-def pause(think_us: float) -> str:
-    return f"{think_us / 1000:g} ms" if think_us >= 1000 else f"{think_us:g} us"
-
-
 # Percentile curves
 
 def percentiles(found: Recorded) -> dict[str, str]:
     """One picture for runs that differ in nothing but the way of waiting."""
     with_curve = [run for run in found.perf if len(curve_of(run)) > 1]
-    groups = grouped(with_curve, lambda run: tuple(run.get(key) for key in (
-        "transport", "test", "size", "think_us", "think_spread", "arrival", "load_hz", "flows",
-        "outstanding")))
+    groups = grouped(with_curve, lambda run: (*measured(run), *values_of(run, DEFAULTS)))
+    others = [key for key in DEFAULTS if key not in ALWAYS_SAID]
+    named = [*ALWAYS_SAID, *telling_apart(
+        with_curve, lambda run: (*measured(run), *values_of(run, ALWAYS_SAID)), others)]
     tests = {run["test"] for run in with_curve}
     sizes = {run.get("size") for run in with_curve}
     files: dict[str, str] = {}
@@ -58,12 +65,8 @@ def percentiles(found: Recorded) -> dict[str, str]:
         words = ["percentiles", one["transport"]]
         words += [one["test"]] if len(tests) > 1 else []
         words += [f"{one['size']}B"] if len(sizes) > 1 else []
-        words += [f"think-{one['think_us']:g}us"] if one.get("think_us") else []
-        words += [f"load-{one['load_hz']:g}"] if one.get("load_hz") else []
-        name = "-".join(words)
-        while f"{name}.svg" in files:
-            name += "+"
-        files[f"{name}.svg"] = percentile_chart(found, runs)
+        words += file_words_of(one, named)
+        files[f"{'-'.join(words)}.svg"] = percentile_chart(found, runs, words_of(one, named))
     return files
 
 
@@ -76,9 +79,9 @@ def curve_of(run: dict) -> list[tuple[float, float]]:
     return below + ([(2 * below[-1][0], largest[-1])] if below and largest else [])
 
 
-def percentile_chart(found: Recorded, runs: list[dict]) -> str:
+def percentile_chart(found: Recorded, runs: list[dict], configured: list[str]) -> str:
     lines = []
-    for wait, same in grouped(runs, lambda run: run.get("wait", "")).items():
+    for wait, same in grouped(runs, wait_of).items():
         same.sort(key=lambda run: run["latency_us"].get("p99") or 0)
         curve = curve_of(same[(len(same) - 1) // 2])
         lines.append(svg.Line(wait, tuple(curve), WAIT_COLOURS.get(wait, svg.PURPLE), marks="last"))
@@ -89,9 +92,7 @@ def percentile_chart(found: Recorded, runs: list[dict]) -> str:
     of = f"{one['latency_us'].get('of', 'latency')}, us"
     if one["latency_us"].get("from") == "intended start":
         of += ", from the intended start"
-    about = [f"{one['test']} {amount(one.get('size') or 0)} over {one['transport']}"]
-    about += [f"pause {pause(one['think_us'])}"] if one.get("think_us") else []
-    about += [f"{one['load_hz']:g} a second"] if one.get("load_hz") else []
+    about = [f"{one['test']} {amount(one.get('size') or 0)} over {one['transport']}", *configured]
     return svg.chart(svg.Chart(
         f"Latency percentiles: {', '.join(about)}", found.facts,
         "percentile (the last point of a line is its largest sample)", of,
@@ -109,20 +110,23 @@ def percentile_ticks(furthest: float) -> tuple[tuple[float, str], ...]:
 # CPU per message over think time
 
 def cpu_over_think(found: Recorded) -> dict[str, str]:
-    """A think time of 0 stands a step to the left of the shortest other one."""
-    usable = [run for run in found.perf
-              if isinstance(run.get("think_us"), (int, float)) and (cpu_ns(run) or 0) > 0]
+    """One picture for runs that differ in nothing but the pause and the way of waiting, of one
+    flow with one request at a time: what else is under way fills a pause. A think time of 0 stands
+    a step to the left of the shortest other one."""
+    usable = [run for run in found.perf if is_paced_by_pauses(run) and (cpu_ns(run) or 0) > 0]
+    others = [key for key in DEFAULTS if key != "think_us"]
     groups = {key: runs for key, runs in grouped(
-        usable, lambda run: (run["transport"], run["test"], run.get("size"))).items()
+        usable, lambda run: (*measured(run), *values_of(run, others))).items()
         if len({run["think_us"] for run in runs}) > 1}
-    several = len({key[1:] for key in groups}) > 1
+    several = len({key[1:3] for key in groups}) > 1
+    named = telling_apart([run for runs in groups.values() for run in runs], measured, others)
     files = {}
-    for (transport, test, size), runs in groups.items():
+    for (transport, test, size, *_), runs in groups.items():
         thinks = sorted({run["think_us"] for run in runs})
         zero = thinks[1] / 5 if thinks[0] == 0 else None
         lines = []
         for wait, colour in WAIT_COLOURS.items():
-            same = grouped([run for run in runs if run["wait"] == wait],
+            same = grouped([run for run in runs if wait_of(run) == wait],
                            lambda run: run["think_us"])
             points = tuple((think or zero, median(map(cpu_ns, same[think])))
                            for think in sorted(same))
@@ -130,11 +134,18 @@ def cpu_over_think(found: Recorded) -> dict[str, str]:
                 lines.append(svg.Line(wait, points, colour))
         ticks = tuple((think or zero, pause(think) if think else "0") for think in thinks)
         name = f"cpu_over_think-{transport}" + (f"-{test}-{size}B" if several else "")
+        name = "-".join([name, *file_words_of(runs[0], named)])
+        about = [f"{test} {amount(size or 0)} over {transport}", *words_of(runs[0], named)]
         files[f"{name}.svg"] = svg.chart(svg.Chart(
-            f"CPU per message over think time: {test} {amount(size or 0)} over {transport}",
-            found.facts, "pause between round trips",
-            "CPU time of both sides per message, ns", ticks, tuple(lines)))
+            f"CPU per message over think time: {', '.join(about)}", found.facts,
+            "pause between round trips", "CPU time of both sides per message, ns", ticks,
+            tuple(lines)))
     return files
+
+
+def is_paced_by_pauses(run: dict) -> bool:
+    return (isinstance(run.get("think_us"), (int, float))
+            and values_of(run, ("arrival", "flows", "outstanding")) == ("closed", 1, 1))
 
 
 def cpu_ns(run: dict) -> float | None:
@@ -147,19 +158,25 @@ def cpu_ns(run: dict) -> float | None:
 # Bandwidth over size
 
 def bandwidth_over_size(found: Recorded) -> dict[str, str]:
-    measured: dict[str, dict[str, list[dict]]] = {}  # transport: line: runs
-    several_waits = len({run.get("wait") for run in found.perf if is_bandwidth(run)}) > 1
-    for run in found.perf:
-        if is_bandwidth(run):
-            label = f"cordma {run['test']}" + (f", {run['wait']}" if several_waits else "")
-            measured.setdefault(run["transport"], {}).setdefault(label, []).append(run)
+    found_lines: dict[str, dict[str, list[dict]]] = {}  # transport: line: runs
+    usable = [run for run in found.perf if is_bandwidth(run)]
+    several_waits = len({wait_of(run) for run in usable}) > 1
+    for runs in grouped(usable, lambda run: (run["transport"], run["test"], wait_of(run))).values():
+        # What goes with the size, as fewer outstanding of the largest, belongs to the line.
+        named = telling_apart(runs, lambda run: run["size"])
+        for run in runs:
+            words = [f"cordma {run['test']}", *([wait_of(run)] if several_waits else []),
+                     *words_of(run, named)]
+            lines_of = found_lines.setdefault(run["transport"], {})
+            lines_of.setdefault(", ".join(words), []).append(run)
     files = {}
-    for transport, lines_of in measured.items():
+    for transport, lines_of in found_lines.items():
         ours = [line for at, (label, runs) in enumerate(lines_of.items())
                 if (line := size_line(label, runs, svg.PALETTE[at % len(svg.PALETTE)]))]
-        floors = [size_line(words, [run for run in found.limits if run["test"] == test],
-                            svg.GREY if test == "copy-read" else svg.BLACK, dashes="6 4")
-                  for test, (over, words) in LIMITS.items() if over == transport]
+        floors = [size_line(words, [run for run in found.limits if run["test"] == test
+                                    and (wait is None or run.get("wait", "event") == wait)],
+                            colour, dashes="6 4")
+                  for over, test, wait, words, colour in LIMITS if over == transport]
         lines = [*ours, *(line for line in floors if line)]
         most = max((len(line.points) for line in lines), default=0)
         lines = [line for line in lines if len(line.points) >= min(most, FEWEST_SIZES)]

@@ -66,20 +66,41 @@ def add_measurements(found: Recorded, document: object, path: Path) -> None:
     for member in members:
         add(found, member)
     if len(found.perf) + len(found.limits) == before:
+        failed = [member for member in members if is_perf(member)]
+        if failed:
+            raise Unreadable(f"{path}: none of its runs is valid. {complaint_of(failed)}")
         raise Unreadable(f"{path} is neither compare.sh's, cordma-perf's nor bench-limits' JSON.")
     if found.perf and not found.facts:
         found.facts = facts_of(found.perf[0])
 
 
 def add(found: Recorded, measurement: object) -> None:
-    """By its shape: cordma-perf names a transport, bench-limits is called that. A run of
-    cordma-perf that says it is not valid is left out."""
-    if not isinstance(measurement, dict) or "test" not in measurement:
-        return
-    if measurement.get("program") == "bench-limits":
+    """A run of cordma-perf that says it is not valid is left out: it may lack its figures."""
+    if is_limit(measurement):
         found.limits.append(measurement)
-    elif "transport" in measurement and measurement.get("valid") is not False:
+    elif is_perf(measurement) and measurement.get("valid") is not False:
         found.perf.append(measurement)
+
+
+def is_limit(measurement: object) -> bool:
+    return (isinstance(measurement, dict) and "test" in measurement
+            and measurement.get("program") == "bench-limits")
+
+
+def is_perf(measurement: object) -> bool:
+    """By its shape: cordma-perf names a transport."""
+    return (isinstance(measurement, dict) and not is_limit(measurement)
+            and "test" in measurement and "transport" in measurement)
+
+
+def complaint_of(failed: list[dict]) -> str:
+    """The first that a run makes, as a sentence."""
+    for run in failed:
+        complaints = run.get("complaints")
+        if isinstance(complaints, list) and complaints:
+            of = " ".join(str(run[key]) for key in ("transport", "test") if run.get(key))
+            return f"{of}: {complaints[0]}" + ("" if str(complaints[0]).endswith(".") else ".")
+    return "They do not say why."
 
 
 def facts_of(perf: dict) -> list[str]:

@@ -62,21 +62,18 @@ def result_of(row: Row, runs: list[Run]) -> Result:
 
 
 def gap_of(row: Row, theirs: Series | None, runs: list[Run]) -> tuple[bool, str | None]:
-    """Whether the goal is to be judged here, and what to say of the gap between messages.
-
-    The gap is the pause of the program and the peer's round trip, medians both; a machine whose
-    wake-up cost is unknown is judged.
+    """Whether the goal is to be judged here, and what to say of the gap between messages: that is
+    the pause of the program. A machine whose wake-up cost is unknown is judged.
     """
     if row.gap_us is None or theirs is None:
         return True, None
     costs = numbers_of(row.ours, runs, "client", "wake_cost_ns")
-    round_trips = numbers_of(theirs, runs, "latency_us", "p50")
-    if not costs or not round_trips:
+    if not costs:
         return True, "wake-up cost unknown"
-    cost_us, gap_us = median(costs) / 1e3, row.gap_us + median(round_trips)
-    if gap_us < cost_us:
-        return True, f"gap {gap_us:.3g} us, below the wake-up cost of {cost_us:.3g} us"
-    return False, f"not judged: gap {gap_us:.3g} us, wake-up cost {cost_us:.3g} us"
+    cost_us = median(costs) / 1e3
+    if row.gap_us < cost_us:
+        return True, f"gap {row.gap_us:g} us, below the wake-up cost of {cost_us:.3g} us"
+    return False, f"not judged: gap {row.gap_us:g} us, wake-up cost {cost_us:.3g} us"
 
 
 def numbers_of(series: Series, runs: list[Run], part: str, key: str) -> list[float]:

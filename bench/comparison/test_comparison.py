@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import stat
 import sys
@@ -14,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from comparison import processes, programs, report, results, rows  # noqa: E402
+from comparison import machine, processes, programs, report, results, rows  # noqa: E402
 from comparison.model import Goal, Row, Run, Series  # noqa: E402
 
 FACTS = {"date": "d", "quick": False, "repetitions": 5,
@@ -152,6 +154,13 @@ class Rows(unittest.TestCase):
             names = [(row.name, row.peers) for row in table]
             self.assertEqual(len(names), len(set(names)))
 
+    def test_messages_over_tcp_stand_beside_raw_sockets_of_both_kinds(self):
+        for size in ("64 KiB", "1 MiB"):
+            goals = {row.peers[0].label: row.goal for row in rows.all_rows()
+                     if row.name == f"tcp send/recv {size}"}
+            self.assertIsNotNone(goals["raw sockets, blocking"])
+            self.assertIsNone(goals["raw sockets, busy-polled"])
+
     def test_the_table_over_rdma_has_every_figure_over_rdma(self):
         names = [row.name for row in rows.rdma_rows()]
         for part in ("one-way, polling", "one-way, event", "write 64 KiB", "message rate 64 B",
@@ -168,20 +177,41 @@ class Rows(unittest.TestCase):
         self.assertNotIn("None", report.text(FACTS, all_results).replace("None |", ""))
         json.dumps(report.as_json(FACTS, all_results, runs))
 
-    def test_a_goal_for_short_gaps_is_judged_where_the_gap_is_below_the_wake_up_cost(self):
+    def test_a_goal_for_short_gaps_is_judged_where_the_pause_is_below_the_wake_up_cost(self):
         row = Row("r", "g", "us", self.ours, (self.theirs,), Goal("<=", 1.1), gap_us=10)
         for cost_ns, reached, judged, note in (
-                (30_000, False, True, "gap 14 us, below the wake-up"),
-                (12_000, None, False, "not judged: gap 14 us"),
+                (12_000, False, True, "gap 10 us, below the wake-up cost of 12 us"),
+                (10_000, None, False, "not judged: gap 10 us, wake-up cost 10 us"),
+                (8_000, None, False, "not judged: gap 10 us"),
                 (None, False, True, "wake-up cost unknown")):
             with self.subTest(cost_ns=cost_ns):
                 ours, theirs = ran(self.ours, [3.0]), ran(self.theirs, [2.0])
                 ours[0].raw = {"client": {"wake_cost_ns": cost_ns}}
-                theirs[0].raw = {"latency_us": {"p50": 4.0}}
                 result = results.result_of(row, ours + theirs)
                 self.assertEqual((result.reached, result.judged), (reached, judged))
                 self.assertIn(note, "; ".join(result.notes))
                 self.assertEqual(report.verdict(result), "no" if judged else "not judged")
+
+
+class Quiet(unittest.TestCase):
+    def waited(self, loads: list[float]) -> tuple[bool, int, str]:
+        """Whether it became quiet, after how many seconds, and what was said."""
+        pauses, said = [], io.StringIO()
+        after = iter(loads)
+        with contextlib.redirect_stderr(said):
+            quiet = machine.wait_until_quiet(lambda: next(after, loads[-1]), pauses.append)
+        return quiet, round(sum(pauses)), said.getvalue()
+
+    def test_on_a_quiet_machine_the_first_run_begins_at_once(self):
+        self.assertEqual(self.waited([0.49]), (True, 0, ""))
+
+    def test_on_a_busy_one_it_waits_until_the_load_has_fallen_and_says_so_once(self):
+        quiet, seconds, said = self.waited([2.0, 1.0, 0.5, 0.4])
+        self.assertEqual((quiet, seconds), (True, 3))
+        self.assertRegex(said, r"^load 2\.00: waiting .* 180 s at most; --no-wait skips it\n$")
+
+    def test_it_waits_three_minutes_at_most(self):
+        self.assertEqual(self.waited([2.0])[:2], (False, 180))
 
 
 class Json(unittest.TestCase):

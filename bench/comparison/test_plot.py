@@ -37,6 +37,12 @@ def bandwidth(size: int, test: str = "write-bw", transport: str = "shm") -> dict
             "bandwidth_GBps": size / 1000, "cpu_ns_per_message": {"client": 1, "server": 1}}
 
 
+def failed() -> dict:
+    """As cordma-perf writes a run that came to nothing."""
+    return {"schema": "cordma-perf/1", "test": "send-lat", "transport": "shm", "wait": "event",
+            "size": 8, "valid": False, "complaints": ["lost one", "and another"]}
+
+
 def limit(size: int, test: str = "copy-write") -> dict:
     return {"program": "bench-limits", "test": test, "size": size, "bandwidth_GBps": size / 900}
 
@@ -81,9 +87,34 @@ class Percentiles(unittest.TestCase):
 
     def test_runs_that_differ_otherwise_are_told_apart_in_the_name(self):
         runs = [latency("event", 0), latency("event", 0, load_hz=1000),
-                latency("event", 0, size=64), latency("event", 0, flows=4)]
-        names = [name for name in pictures(Recorded("r", perf=runs)) if "percentiles" in name]
-        self.assertEqual(len(names), 4)
+                latency("event", 0, size=64), latency("event", 0, flows=4),
+                latency("event", 0, stall_ms=5), latency("event", 0, check=True),
+                latency("event", 0, messages=2), latency("event", 0, outstanding=2),
+                latency("event", 0, depth=64), latency("event", 0, inline=0)]
+        files = pictures(Recorded("r", perf=runs))
+        names = [name for name in files if "percentiles" in name]
+        self.assertEqual(len(names), len(runs))
+        self.assertFalse(any("+" in name for name in names))
+        stalled = next(files[name] for name in names if "stall-ms-5" in name)
+        self.assertIn("stalls of 5 ms", " ".join(words(stalled)))
+
+    def test_what_follows_from_a_load_stands_in_no_name(self):
+        runs = [latency("event", 0), latency("event", 0, arrival="poisson", load_hz=1000,
+                                             outstanding=4096, depth=4096)]
+        self.assertEqual([*pictures(Recorded("r", perf=runs))],
+                         ["percentiles-shm.svg", "percentiles-shm-load-1000.svg"])
+
+    def test_what_does_not_vary_stands_in_no_name(self):
+        runs = [latency(wait, 0, stall_ms=5, depth=64, flows=4) for wait in WAITS]
+        self.assertEqual([*pictures(Recorded("r", perf=runs))], ["percentiles-shm.svg"])
+
+    def test_in_an_open_loop_the_way_of_waiting_is_the_servers(self):
+        runs = [latency(top, 0, arrival="poisson", load_hz=1000, client={"wait": "polling"},
+                        server={"wait": wait})
+                for top, wait in (("polling", "event"), ("adaptive", "adaptive"))]
+        picture = pictures(Recorded("r", perf=runs))["percentiles-shm-load-1000.svg"]
+        self.assertTrue({"event", "adaptive"} <= set(words(picture)))
+        self.assertNotIn("polling", words(picture))
 
 
 class CpuOverThink(unittest.TestCase):
@@ -100,6 +131,20 @@ class CpuOverThink(unittest.TestCase):
         names = pictures(Recorded("r", perf=runs)).keys()
         self.assertTrue({"cpu_over_think-shm.svg", "cpu_over_think-tcp.svg"} <= names)
 
+    def test_only_closed_loops_with_one_request_at_a_time_count(self):
+        runs = [latency("event", think) for think in (0, 10)]
+        others = [latency("event", think, **changes) for think in (0, 10, 50) for changes in (
+            {"arrival": "poisson", "load_hz": 1000}, {"flows": 2}, {"outstanding": 4})]
+        alone = pictures(Recorded("r", perf=runs))["cpu_over_think-shm.svg"]
+        files = pictures(Recorded("r", perf=[*runs, *others]))
+        self.assertEqual(files["cpu_over_think-shm.svg"], alone)
+        self.assertEqual(len([name for name in files if "cpu_over" in name]), 1)
+
+    def test_runs_that_differ_otherwise_have_pictures_of_their_own(self):
+        runs = [latency("event", think, stall_ms=stall) for think in (0, 10) for stall in (0, 5)]
+        names = {name for name in pictures(Recorded("r", perf=runs)) if "cpu_over" in name}
+        self.assertEqual(names, {"cpu_over_think-shm.svg", "cpu_over_think-shm-stall-ms-5.svg"})
+
     def test_one_think_time_is_no_line(self):
         names = pictures(Recorded("r", perf=[latency("event", 10)])).keys()
         self.assertNotIn("cpu_over_think-shm.svg", names)
@@ -114,6 +159,24 @@ class BandwidthOverSize(unittest.TestCase):
         self.assertEqual(len(lines(picture)), 2)
         self.assertTrue({"cordma write-bw", "memcpy, writing", "256 B", "64 KiB", "GB/s"}
                         <= set(words(picture)))
+
+    def test_raw_sockets_that_block_and_that_poll_are_two_lines(self):
+        sizes = (256, 1024, 65536)
+        found = Recorded("r", perf=[bandwidth(size, "send-bw", "tcp") for size in sizes],
+                         limits=[{**limit(size, "tcp-bandwidth"), "wait": wait} for size in sizes
+                                 for wait in ("event", "polling")])
+        self.assertTrue({"raw sockets, blocking", "raw sockets, polled"}
+                        <= set(words(pictures(found)["bandwidth_over_size-tcp.svg"])))
+
+    def test_what_varies_at_one_size_makes_lines_and_what_goes_with_the_size_does_not(self):
+        sizes = (256, 1024, 65536)
+        picture = pictures(Recorded("r", perf=[
+            {**bandwidth(size), "outstanding": 2 if size > 1024 else 32} for size in sizes]))
+        self.assertEqual(len(lines(picture["bandwidth_over_size-shm.svg"])), 1)
+        picture = pictures(Recorded("r", perf=[
+            {**bandwidth(size), "outstanding": many} for size in sizes for many in (1, 32)]))
+        self.assertTrue({"cordma write-bw, 1 outstanding", "cordma write-bw, 32 outstanding"}
+                        <= set(words(picture["bandwidth_over_size-shm.svg"])))
 
     def test_short_lines_are_left_out_beside_long_ones(self):
         sizes = (256, 1024, 65536)
@@ -177,7 +240,7 @@ class Program(unittest.TestCase):
 
     def test_a_run_of_cordma_perf_and_an_array_of_them_are_drawn_together(self):
         one = self.put("one.json", latency("event", 0))
-        array = self.put("array.json", [latency("polling", 0), latency("adaptive", 0)])
+        array = self.put("array.json", [latency("polling", 0), failed(), latency("adaptive", 0)])
         done = self.plot(one, array, "--out", self.folder / "out")
         self.assertEqual(done.returncode, 0, done.stderr)
         picture = (self.folder / "out" / "percentiles-shm.svg").read_text()
@@ -208,7 +271,10 @@ class Program(unittest.TestCase):
         bad = {"nothing.json": ([], "neither"), "text.json": ("hello", "holds no JSON"),
                "one.json": (bandwidth(256), "Nothing to draw"),
                "half.json": ({"rows": [], "runs": [{}]}, "no whole comparison"),
-               "invalid.json": (latency("event", 0, valid=False), "neither"),
+               "invalid.json": (latency("event", 0, valid=False),
+                                "none of its runs is valid. They do not say why."),
+               "failed.json": ([failed(), failed()],
+                               "none of its runs is valid. shm send-lat: lost one."),
                "odd.json": (latency("event", 0, latency_us=no_pairs), "What stands in odd has not")}
         for name, (document, reason) in bad.items():
             with self.subTest(name=name):

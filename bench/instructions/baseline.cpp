@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <numeric>
 #include <stdexcept>
 
 #include "../common.hpp"
@@ -18,6 +19,8 @@ std::string unlike(const char* what, const std::string& baseline, const std::str
   return std::string(what) + ' ' + baseline + " there and " + now + " here; ";
 }
 
+double longer(double before, double now) { return 100 * (now - before) / before; }
+
 }  // namespace
 
 conditions of_this_build(const plan& counted) {
@@ -28,24 +31,32 @@ conditions of_this_build(const plan& counted) {
 }
 
 std::string difference(const conditions& baseline, const conditions& now) {
-  std::string all = unlike("compiler", baseline.compiler, now.compiler) +
-                    unlike("build type", baseline.build, now.build) +
-                    unlike("C library", baseline.c_library, now.c_library) +
-                    unlike("operations of a round", std::to_string(baseline.counted.operations),
-                           std::to_string(now.counted.operations));
+  std::string all =
+      unlike("compiler", baseline.compiler, now.compiler) +
+      unlike("build type", baseline.build, now.build) +
+      unlike("C library", baseline.c_library, now.c_library) +
+      unlike("operations of a round", std::to_string(baseline.counted.operations),
+             std::to_string(now.counted.operations)) +
+      unlike("rounds", std::to_string(baseline.counted.rounds), std::to_string(now.counted.rounds));
   if (all.empty()) return {};
   return "the baseline says nothing about this build: " + all.substr(0, all.size() - 2);
 }
 
 figure summary(const std::string& name, const counted& c) {
   const auto [least, most] = std::ranges::minmax(c.each);
-  return {.name = name, .median = bench::median(c.each), .least = least, .most = most};
+  const double sum = std::accumulate(c.each.begin(), c.each.end(), 0.0);
+  return {.name = name,
+          .median = bench::median(c.each),
+          .least = least,
+          .most = most,
+          .mean = sum / static_cast<double>(c.each.size())};
 }
 
 nlohmann::ordered_json to_json(const tally& t) {
   nlohmann::ordered_json figures = nlohmann::ordered_json::object();
   for (const figure& f : t.figures) {
-    figures[f.name] = {{"median", f.median}, {"least", f.least}, {"most", f.most}};
+    figures[f.name] = {
+        {"median", f.median}, {"least", f.least}, {"most", f.most}, {"mean", f.mean}};
   }
   return {{"date", t.date},
           {"commit", t.commit},
@@ -69,8 +80,11 @@ tally read_tally(const std::string& file) try {
                     .counted = {.rounds = j.at("rounds"), .operations = j.at("operations")}},
           .figures = {}};
   for (const auto& [name, f] : j.at("instructions_per_operation").items()) {
-    t.figures.push_back(
-        {.name = name, .median = f.at("median"), .least = f.at("least"), .most = f.at("most")});
+    t.figures.push_back({.name = name,
+                         .median = f.at("median"),
+                         .least = f.at("least"),
+                         .most = f.at("most"),
+                         .mean = f.at("mean")});
   }
   return t;
 } catch (const std::exception& e) {
@@ -79,13 +93,24 @@ tally read_tally(const std::string& file) try {
 
 comparison compare(const tally& baseline, const figure& now, double tolerance_percent) {
   const auto found = std::ranges::find(baseline.figures, now.name, &figure::name);
-  if (found == baseline.figures.end() || found->median <= 0) return {};
+  if (found == baseline.figures.end() || found->median <= 0 || found->mean <= 0) {
+    return {};
+  }
   comparison c{.is = verdict::same,
-               .before = found->median,
-               .percent = 100 * (now.median - found->median) / found->median};
-  if (c.percent > tolerance_percent) c.is = verdict::worse;
+               .before = *found,
+               .percent = longer(found->median, now.median),
+               .mean_percent = longer(found->mean, now.mean)};
   if (c.percent < -tolerance_percent) c.is = verdict::better;
+  if (std::max(c.percent, c.mean_percent) > tolerance_percent) c.is = verdict::worse;
   return c;
+}
+
+std::vector<std::string> vanished(const tally& baseline, const std::vector<path>& now) {
+  std::vector<std::string> names;
+  for (const figure& f : baseline.figures) {
+    if (std::ranges::find(now, f.name, &path::name) == now.end()) names.push_back(f.name);
+  }
+  return names;
 }
 
 }  // namespace instructions

@@ -24,9 +24,10 @@ struct conditions {
 
 struct figure {
   std::string name;
-  double median = 0;  // instructions per operation, of the rounds
+  double median = 0;  // instructions per operation, of the rounds; likewise the others
   double least = 0;
   double most = 0;
+  double mean = 0;  // what is rare is in it, and not in the median
 };
 // REQUIRES a round.
 [[nodiscard]] figure summary(const std::string& name, const counted& c);
@@ -45,10 +46,15 @@ struct tally {
 enum class verdict : std::uint8_t { same, worse, better, unknown };
 struct comparison {
   verdict is = verdict::unknown;  // no such path in the baseline
-  double before = 0;
-  double percent = 0;  // more than before
+  figure before;
+  double percent = 0;       // how much longer the median is
+  double mean_percent = 0;  // ... and the mean
 };
+// Worse: the median or the mean is. Better: the median, and the mean is not worse.
 [[nodiscard]] comparison compare(const tally& baseline, const figure& now,
                                  double tolerance_percent);
+// The names of the baseline's paths that are not among `now`.
+[[nodiscard]] std::vector<std::string> vanished(const tally& baseline,
+                                                const std::vector<path>& now);
 
 }  // namespace instructions

@@ -2,7 +2,12 @@
 
 #include <cordma/runtime/scope.hpp>
 
+#include <poll.h>
+
+#include <array>
+#include <cerrno>
 #include <chrono>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -12,6 +17,25 @@ namespace {
 using namespace cordma;
 
 constexpr std::size_t half = 4096;  // bytes to send from, and as many to receive into
+constexpr int longest_sleep_ms = 60'000;
+
+void until_asleep(reactor& r) {
+  do {
+    while (r.turn()) continue;
+  } while (r.prepare_wait() != arm_state::armed);
+}
+
+// Which of the two waits are over. Sleeps until one is.
+std::array<pollfd, 2> woken(reactor& a, reactor& b) {
+  std::array<pollfd, 2> both{{{.fd = a.fd(), .events = POLLIN, .revents = 0},
+                              {.fd = b.fd(), .events = POLLIN, .revents = 0}}};
+  int ended = -1;
+  do {
+    ended = ::poll(both.data(), both.size(), longest_sleep_ms);
+  } while (ended < 0 && errno == EINTR);
+  if (ended <= 0) throw std::runtime_error("both sides sleep, and neither is woken");
+  return both;
+}
 
 context_options only(transport::kind over) {
   context_options o;
@@ -29,10 +53,8 @@ class both {
   }
   // The far side first, which then has its receives before anything is sent.
   void turn_to_the_end() {
-    while (near_.running() + far_.running() != 0) {
-      (void)pair_.far.worker.loop().turn();
-      (void)pair_.near.worker.loop().turn();
-    }
+    if (near_loop().mode() == wait_mode::polling) return poll_to_the_end();
+    sleep_to_the_end();
   }
   // Throws what they threw.
   void join() {
@@ -41,6 +63,31 @@ class both {
   }
 
  private:
+  [[nodiscard]] reactor& near_loop() { return pair_.near.worker.loop(); }
+  [[nodiscard]] reactor& far_loop() { return pair_.far.worker.loop(); }
+
+  void poll_to_the_end() {
+    while (near_.running() + far_.running() != 0) {
+      (void)far_loop().turn();
+      (void)near_loop().turn();
+    }
+  }
+  void sleep_to_the_end() {
+    until_asleep(far_loop());
+    until_asleep(near_loop());
+    while (near_.running() + far_.running() != 0) {
+      const std::array<pollfd, 2> over = woken(far_loop(), near_loop());
+      if (over[0].revents != 0) wake(far_loop());
+      if (over[1].revents != 0) wake(near_loop());
+    }
+    far_loop().finish_wait();
+    near_loop().finish_wait();
+  }
+  static void wake(reactor& r) {
+    r.finish_wait();
+    until_asleep(r);
+  }
+
   pair& pair_;
   scope near_;
   scope far_;
@@ -67,16 +114,17 @@ RemoteSlice exported(const MemoryRegion& region) {
 
 }  // namespace
 
-side::side(transport::kind over)
+side::side(transport::kind over, wait_mode waiting)
     : context(only(over)),
-      worker(context, reactor_options{.mode = wait_mode::polling}),
+      worker(context, reactor_options{.mode = waiting}),
       memory(context.allocate(2 * half).value()),
       offered(context.allocate(half, access::local_write | transport::all_remote).value()) {}
 
 Slice side::out(std::size_t bytes) const { return memory.slice(0, bytes).value(); }
 Slice side::in(std::size_t bytes) const { return memory.slice(half, bytes).value(); }
 
-pair::pair(transport::kind over, carries what) : near(over), far(over) {
+pair::pair(transport::kind over, carries what, wait_mode waiting)
+    : near(over, waiting), far(over, waiting) {
   near.peer = exported(far.offered);
   far.peer = exported(near.offered);
   near.endpoint = prepared(near, what);

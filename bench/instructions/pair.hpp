@@ -14,7 +14,7 @@ namespace instructions {
 enum class carries : std::uint8_t { plain, messages, stream };
 
 struct side {
-  explicit side(cordma::transport::kind over);
+  side(cordma::transport::kind over, cordma::wait_mode waiting);
 
   cordma::Context context;
   cordma::Worker worker;
@@ -36,12 +36,16 @@ struct side {
 // Bound to one thread. Throws cordma::error where it cannot be had, and what its tasks throw.
 class pair {
  public:
-  pair(cordma::transport::kind over, carries what);
+  // Both Workers wait as `waiting` says.
+  pair(cordma::transport::kind over, carries what,
+       cordma::wait_mode waiting = cordma::wait_mode::polling);
 
   side near;
   side far;
 
-  // Both to their ends, the sides turned one after the other.
+  // Both to their ends. Polling, the sides are turned one after the other; else each is turned when its wait
+  // has ended, until it sleeps again, as a foreign loop does it. Throws std::runtime_error where both sleep and
+  // nobody is woken.
   void play(cordma::task<> of_near, cordma::task<> of_far);
 };
 

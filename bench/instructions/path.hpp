@@ -11,8 +11,10 @@
 
 namespace instructions {
 
-// After enough operations that nothing is done for the first time, so many rounds of so many are counted;
-// of what comes 32 or 64 at a time, whole ones.
+// Rounds before those that are counted, so that nothing in them is done for the first time.
+inline constexpr int warm_rounds = 32;
+
+// So many rounds of so many operations are counted; of what comes 32 or 64 at a time, whole ones.
 struct plan {
   int rounds = 0;
   int operations = 0;
@@ -33,10 +35,11 @@ struct path {
 
 // The reactor by itself.
 [[nodiscard]] std::vector<path> runtime_paths();
-// Between two Workers that are turned by one thread in polling mode, one after the other: the same operations
-// take the same passes each time, however busy the machine is. Both sides are counted.
+// Between two Workers that are turned by one thread, one after the other, or each when it is woken: the same
+// operations take the same passes each time, however busy the machine is. Both sides are counted.
 [[nodiscard]] std::vector<path> transport_paths(cordma::transport::kind over);
-// On a device that answers at once and is not counted; none where the build has no verbs.
+// On a device that answers at once and is not counted, all operations in one round, after one like it;
+// none where the build has no verbs.
 [[nodiscard]] std::vector<path> verbs_paths();
 
 }  // namespace instructions

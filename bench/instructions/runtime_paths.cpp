@@ -15,7 +15,7 @@ void turn(reactor& r, int times) {
 
 void count_idle_turns(const plan& p) {
   reactor r({.mode = wait_mode::polling});
-  turn(r, p.operations);
+  turn(r, warm_rounds * p.operations);
   for (int round = 0; round < p.rounds; ++round) {
     stepping::begin();
     turn(r, p.operations);
@@ -28,7 +28,7 @@ task<> await_each(reactor* r, bench::null_transport* via, int operations) {
 }
 
 task<> await_in_rounds(reactor* r, bench::null_transport* via, plan p) {
-  co_await await_each(r, via, p.operations);
+  co_await await_each(r, via, warm_rounds * p.operations);
   for (int round = 0; round < p.rounds; ++round) {
     stepping::begin();
     co_await await_each(r, via, p.operations);

@@ -13,7 +13,6 @@ constexpr int in_flight = 32;
 constexpr std::uint64_t to_far = 1;
 constexpr std::uint64_t to_near = 2;
 constexpr std::uint16_t am_id = 1;
-constexpr int warm_rounds = 32;
 
 // A task of one side: so many operations, or its part in them. The near side's are one round; the far side's,
 // all there are.
@@ -27,6 +26,7 @@ struct shape {
   carries over = carries::plain;
   int operations = 0;  // of a round; 0: as the plan says
   void (*prepare)(pair&) = nullptr;
+  wait_mode waiting = wait_mode::polling;
 };
 
 task<> nothing(side* /*s*/, int /*operations*/) { co_return; }
@@ -190,6 +190,8 @@ constexpr std::array shapes = {
           carries::plain, in_flight},
     shape{"tag_round_trip_8", "tagged message of 8 bytes, there and back", ask_by_tag,
           answer_by_tag, carries::messages},
+    shape{"sleep_and_wake", "as round_trip_8, each side asleep until it is woken for the message",
+          ask, answer_each, carries::plain, 0, nullptr, wait_mode::event},
     shape{"am_round_trip_8", "active message of 8 bytes, answered by the handler", ask_by_handler,
           nothing, carries::messages, 0, set_handlers},
     shape{"stream_4096", "4096 bytes by a stream, there and back", ask_by_stream, answer_by_stream,
@@ -214,7 +216,7 @@ task<> in_rounds(part operations_of_round, side* s, int rounds, int operations) 
 counted count(transport::kind over, const shape& s, const plan& p) {
   const int operations = s.operations != 0 ? s.operations : p.operations;
   const auto play = [over, &s, &p, operations] {
-    pair two(over, s.over);
+    pair two(over, s.over, s.waiting);
     if (s.prepare != nullptr) s.prepare(two);
     two.play(in_rounds(s.near, &two.near, p.rounds, operations),
              s.far(&two.far, (warm_rounds + p.rounds + 1) * operations));
@@ -225,9 +227,13 @@ counted count(transport::kind over, const shape& s, const plan& p) {
 counted count_idle_turns(transport::kind over, const plan& p) {
   const auto rounds = [over, &p] {
     pair two(over, carries::plain);
+    const auto turn = [&two, &p] {
+      for (int k = 0; k < p.operations; ++k) (void)two.near.worker.loop().turn();
+    };
+    for (int i = 0; i < warm_rounds; ++i) turn();
     for (int i = 0; i < p.rounds; ++i) {
       stepping::begin();
-      for (int k = 0; k < p.operations; ++k) (void)two.near.worker.loop().turn();
+      turn();
       stepping::end();
     }
   };

@@ -20,30 +20,38 @@ expect() {
   fi
 }
 
-# altered FACTOR FILE: the baseline, with the median of shm.idle_turn multiplied.
+# altered WHAT FACTOR FILE: the baseline, with median or mean of shm.idle_turn multiplied.
 altered() {
-  python3 - "$baseline" "$1" > "$2" <<'PYTHON'
+  python3 - "$baseline" "$1" "$2" > "$3" <<'PYTHON'
 import json
 import sys
 
 tally = json.load(open(sys.argv[1]))
-tally["instructions_per_operation"]["shm.idle_turn"]["median"] *= float(sys.argv[2])
+tally["instructions_per_operation"]["shm.idle_turn"][sys.argv[2]] *= float(sys.argv[3])
 json.dump(tally, sys.stdout)
 PYTHON
 }
 
 one=(--only '^shm\.idle_turn$' --baseline "$work/baseline.json")
-altered 0.8 "$work/baseline.json"
+altered median 0.8 "$work/baseline.json"
 expect 1 '^shm\.idle_turn .*\+[0-9.]+ % +LONGER$' "${one[@]}"
 expect 1 'commit a new baseline' "${one[@]}"
 expect 0 '^shm\.idle_turn' "${one[@]}" --tolerance 30
-altered 1.25 "$work/baseline.json"
+altered median 1.25 "$work/baseline.json"
 expect 0 '^shm\.idle_turn .*-[0-9.]+ % +better: commit a new baseline$' "${one[@]}"
+
+# What is longer in some rounds only is seen in the mean.
+altered mean 0.8 "$work/baseline.json"
+expect 1 '^shm\.idle_turn .*LONGER in the mean: .*\+[0-9.]+ %$' "${one[@]}"
 
 sed 's/"shm.idle_turn"/"shm.gone"/' "$baseline" > "$work/baseline.json"
 expect 1 '^shm\.idle_turn .*NOT IN THE BASELINE$' "${one[@]}"
+expect 1 'has paths that are not counted any more: shm\.gone$' --baseline "$work/baseline.json"
+expect 1 'commit a new baseline.*--help has the command' --baseline "$work/baseline.json"
 sed 's/"compiler": "[^"]*"/"compiler": "Elbrus 1.26"/' "$baseline" > "$work/baseline.json"
 expect 77 'says nothing about this build: compiler Elbrus 1.26 there' "${one[@]}"
+cp "$baseline" "$work/baseline.json"
+expect 77 'says nothing about this build: rounds 3 there and 4 here' "${one[@]}" --rounds 4
 echo '{}' > "$work/baseline.json"
 expect 1 'the baseline .*date' "${one[@]}"
 
