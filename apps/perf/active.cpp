@@ -58,8 +58,9 @@ task<void> handle(lane* l, cordma::ActiveMessage m) {
     const bool asks = h.sent_at != 0;
     if (asks) record_time(*l);
     if (asks && l->thinks() && !last) {
+      l->ended_at = h.sent_at;  // when the answer to the one before was here
       co_await l->think();
-      h.sent_at = ticks();
+      h.sent_at = l->begin_request();
     }
     if (!asks || !last) {
       l->fill_out(0, asks ? number + 1 : number);

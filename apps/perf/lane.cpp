@@ -1,7 +1,5 @@
 #include "lane.hpp"
 
-#include "ticks.hpp"
-
 #include <cordma/runtime/sleep.hpp>
 
 #include <algorithm>
@@ -78,9 +76,7 @@ void lane::use(cordma::Context& context, cordma::Endpoint&& own) {
 cordma::task<void> lane::think() {
   double us = static_cast<double>(what.think_us);
   if (what.random_think) us = random_gap(random, us);
-  const std::uint64_t began = ticks();
   co_await cordma::sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(us * 1e3)));
-  thought += static_cast<double>(ticks() - began);
 }
 
 void require_connected(const cordma::Endpoint& endpoint) {

@@ -3,6 +3,7 @@
 
 #include "histogram.hpp"
 #include "plan.hpp"
+#include "ticks.hpp"
 
 #include <cordma/cordma.hpp>
 
@@ -65,8 +66,19 @@ class lane {
   // --check: message number `i`, as it goes out.
   void fill_out(std::uint64_t slot, std::uint64_t i) noexcept;
   [[nodiscard]] bool thinks() const noexcept { return what.think_us != 0; }
-  // A pause between two requests; how long it took is noted.
+  // A pause between two requests.
   [[nodiscard]] cordma::task<void> think();
+  // One request after the other: one begins, and what has passed since the end of the one before
+  // belongs to none; it ends, and is a sample.
+  [[nodiscard]] std::uint64_t begin_request() noexcept {
+    const std::uint64_t now = ticks();
+    if (ended_at != 0) between += static_cast<double>(now - ended_at);
+    return now;
+  }
+  void end_request(std::uint64_t began) noexcept {
+    ended_at = ticks();
+    samples.record(ended_at - began);
+  }
 
   const plan what;
   const std::uint32_t index;  // of the flow
@@ -79,14 +91,15 @@ class lane {
   int looks_per_turn = 1;
   std::uint64_t number = 0;  // of the last message in ping-pong by remote writes, over all phases
 
-  histogram samples;          // ticks of each request
-  histogram intended;         // open loop: ticks since each was to be made,
-  histogram lag;              // ... and until it was, though there was room for it
-  double in_flight_area = 0;  // open loop: requests in flight times ticks
-  double due_for = 0;         // open loop: ticks from the start until the last request was due
-  double hz = 0;              // open loop: requests per second of this flow
-  double ns_per_tick = 0;     // open loop: as far as is known
-  double thought = 0;         // ticks of all pauses
+  histogram samples;           // ticks of each request
+  histogram intended;          // open loop: ticks since each was to be made,
+  histogram lag;               // ... and until it was, though there was room for it
+  double in_flight_area = 0;   // open loop: requests in flight times ticks
+  double due_for = 0;          // open loop: ticks from the start until the last request was due
+  double hz = 0;               // open loop: requests per second of this flow
+  double ns_per_tick = 0;      // open loop: as far as is known
+  std::uint64_t ended_at = 0;  // ticks; of the last request in this phase; 0: there was none
+  double between = 0;          // ticks that belong to no request: pauses, and the loop's own
   std::uint64_t stall_at = ~std::uint64_t{0};  // before this message the server stalls
   std::uint64_t flip_at = ~std::uint64_t{0};   // --check: of this one that goes out a bit is wrong
   std::uint64_t wrong = 0;  // --check: messages that were not what they should be

@@ -79,10 +79,10 @@ cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
       co_await cordma::yield();
     }
     if (l.thinks()) {
-      l.samples.record(ticks() - written_at);
+      l.end_request(written_at);
       l.progress.store(i, std::memory_order_relaxed);
       co_await l.think();
-      written_at = ticks();
+      written_at = l.begin_request();
     }
   }
   if (count != 0 && !l.thinks()) l.samples.record(ticks() - written_at);

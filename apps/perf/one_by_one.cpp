@@ -1,6 +1,5 @@
 // Remote reads and atomics, one at a time.
 #include "tests.hpp"
-#include "ticks.hpp"
 
 namespace perf {
 namespace {
@@ -12,9 +11,9 @@ task<void> read_each(lane& l, std::uint64_t count) {
   const cordma::RemoteSlice& from = l.peer_out(0);
   for (std::uint64_t i = 0; i < count; ++i) {
     if (l.what.check) spoil(into.bytes(), 0);
-    const std::uint64_t started = ticks();
+    const std::uint64_t began = l.begin_request();
     co_await l.endpoint().read(from, into);
-    l.samples.record(ticks() - started);
+    l.end_request(began);
     if (l.what.check && !matches(into.bytes(), 0)) ++l.wrong;
     l.progress.store(i, std::memory_order_relaxed);
     if (l.thinks()) co_await l.think();
@@ -35,9 +34,9 @@ struct swap {
 template <class Atomic>
 task<void> change_each(lane& l, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t started = ticks();
+    const std::uint64_t began = l.begin_request();
     const std::uint64_t before = co_await Atomic::make(l, i);
-    l.samples.record(ticks() - started);
+    l.end_request(began);
     if (l.what.check && before != i) ++l.wrong;
     l.progress.store(i, std::memory_order_relaxed);
     if (l.thinks()) co_await l.think();

@@ -1,6 +1,5 @@
 #include "outcome.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace perf {
@@ -23,7 +22,7 @@ latency summary(const histogram& samples, double us_per_tick) {
 
 bool little::holds() const noexcept {
   constexpr double tolerance = 0.05;
-  return std::fabs(rate_times_latency - in_flight) <= std::max(tolerance * in_flight, own);
+  return std::fabs(rate_times_latency - in_flight) <= tolerance * in_flight;
 }
 
 }  // namespace perf

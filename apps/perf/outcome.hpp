@@ -52,7 +52,6 @@ struct side {
 struct little {
   double in_flight = 0;
   double rate_times_latency = 0;
-  double own = 0;        // the loop's, at most
   bool checked = false;  // enough was measured for that
   [[nodiscard]] bool holds() const noexcept;
 };

@@ -74,11 +74,11 @@ task<void> ping_and_think(lane& l, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     receives.start([&] { return Kind::receive(l, 0); });
     l.fill_out(0, i);
-    const std::uint64_t sent_at = ticks();
+    const std::uint64_t began = l.begin_request();
     sends.start([&] { return Kind::send(l, 0, i); });
     auto& oldest = receives.oldest();
     const auto got = co_await oldest;
-    l.samples.record(ticks() - sent_at);
+    l.end_request(began);
     receives.pop();
     auto& sent = sends.oldest();
     co_await sent;
@@ -151,11 +151,11 @@ task<void> echo(lane& l, std::uint64_t count) {
 task<void> write_and_read(lane& l, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     l.fill_out(0, i);
-    const std::uint64_t sent_at = ticks();
+    const std::uint64_t began = l.begin_request();
     cordma::stream_write_operation written = l.stream.write(l.out(0));
     written.start();
     co_await read_message(l, i);
-    l.samples.record(ticks() - sent_at);
+    l.end_request(began);
     co_await written;
     l.progress.store(i, std::memory_order_relaxed);
     if (l.thinks()) co_await l.think();

@@ -123,13 +123,16 @@ task<void> as_many_at_once(lane& l, std::uint64_t count) {
   Requests requests(l);
   const std::uint64_t window = l.what.outstanding;
   std::vector<std::uint64_t> made(window);
+  std::vector<std::uint64_t> ended(window);  // of the one before, in its place
   std::uint64_t sent = 0;
   std::uint64_t done = 0;
   while (done < count) {
     {
       const cordma::Endpoint::Batch batch = l.endpoint().batch();
       for (; sent < count && sent - done < window && requests.room(); ++sent) {
-        made[sent % window] = ticks();
+        const std::uint64_t place = sent % window;
+        made[place] = ticks();
+        if (sent >= window) l.between += static_cast<double>(made[place] - ended[place]);
         requests.make(sent);
       }
     }
@@ -138,7 +141,8 @@ task<void> as_many_at_once(lane& l, std::uint64_t count) {
       continue;
     }
     co_await take_answer(requests, done);
-    l.samples.record(ticks() - made[done % window]);
+    ended[done % window] = ticks();
+    l.samples.record(ended[done % window] - made[done % window]);
     ++done;
     l.progress.store(done, std::memory_order_relaxed);
     if (requests.untidy()) co_await requests.tidy();

@@ -19,6 +19,22 @@ std::string unlike(const char* what, const std::string& baseline, const std::str
   return std::string(what) + ' ' + baseline + " there and " + now + " here; ";
 }
 
+// What follows `key` and a colon in the first such line of the file, or its first line where there is no
+// key; "unknown" where there is none.
+std::string word_of(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (key.empty()) return line;
+    if (line.starts_with(key)) return line.substr(std::min(line.find(": "), line.size() - 2) + 2);
+  }
+  return "unknown";
+}
+
+std::string this_machine() {
+  return word_of("/proc/cpuinfo", "vendor_id") + ", clock source " +
+         word_of("/sys/devices/system/clocksource/clocksource0/current_clocksource", "");
+}
+
 double longer(double before, double now) { return 100 * (now - before) / before; }
 
 }  // namespace
@@ -27,6 +43,7 @@ conditions of_this_build(const plan& counted) {
   return {.compiler = CORDMA_COMPILER,
           .build = CORDMA_BUILD_TYPE,
           .c_library = ::gnu_get_libc_version(),
+          .machine = this_machine(),
           .counted = counted};
 }
 
@@ -35,6 +52,7 @@ std::string difference(const conditions& baseline, const conditions& now) {
       unlike("compiler", baseline.compiler, now.compiler) +
       unlike("build type", baseline.build, now.build) +
       unlike("C library", baseline.c_library, now.c_library) +
+      unlike("machine", baseline.machine, now.machine) +
       unlike("operations of a round", std::to_string(baseline.counted.operations),
              std::to_string(now.counted.operations)) +
       unlike("rounds", std::to_string(baseline.counted.rounds), std::to_string(now.counted.rounds));
@@ -63,6 +81,7 @@ nlohmann::ordered_json to_json(const tally& t) {
           {"compiler", t.under.compiler},
           {"build", t.under.build},
           {"c_library", t.under.c_library},
+          {"machine", t.under.machine},
           {"rounds", t.under.counted.rounds},
           {"operations", t.under.counted.operations},
           {"instructions_per_operation", figures}};
@@ -77,6 +96,7 @@ tally read_tally(const std::string& file) try {
           .under = {.compiler = j.at("compiler"),
                     .build = j.at("build"),
                     .c_library = j.at("c_library"),
+                    .machine = j.at("machine"),
                     .counted = {.rounds = j.at("rounds"), .operations = j.at("operations")}},
           .figures = {}};
   for (const auto& [name, f] : j.at("instructions_per_operation").items()) {

@@ -15,6 +15,8 @@ struct conditions {
   std::string compiler;   // "Clang 19.1.7"
   std::string build;      // "RelWithDebInfo"
   std::string c_library;  // "2.36"
+  // "AuthenticAMD, clock source tsc": what the C library and the vDSO choose their ways by.
+  std::string machine;
   plan counted;
 };
 // Of this program.

@@ -61,11 +61,11 @@ assert 0.3 * 2000 * 300e-6 < random["elapsed_s"], random
 for figures in (think, random):
     law = figures["littles_law"]
     assert law["in_flight"] == 1 and law["holds"], law
-    # A pause and a message: each side sleeps for it, and is woken.
-    assert 0.4 <= figures["per_message"]["server"]["wakeups"] <= 1.2, figures
+    # A pause and a message: each side sleeps for it, and is woken, unless somebody kept it from sleeping.
+    assert 0.1 <= figures["per_message"]["server"]["wakeups"] <= 1.2, figures
     for side in ("client", "server"):
         syscalls = figures["per_message"][side]["syscalls"]
-        assert (syscalls is None and "syscalls_not_counted" in figures) or 0.5 <= syscalls <= 20, figures
+        assert (syscalls is None and "syscalls_not_counted" in figures) or 0.1 <= syscalls <= 20, figures
 
 for figures in read("read"):
     expected = "round trip" if figures["test"] == "write-lat" else "operation"
