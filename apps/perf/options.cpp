@@ -38,7 +38,7 @@ Reading the figures
   system time of each side, in percent of one core and per message; messages of a ping-pong count
   both ways. In the open loop the client polls, so that it is not late, and --wait is the server's.
   A run is not valid where bytes were wrong, where the generator of an open loop was late by more
-  than a tenth of what it measured, or where rates and latencies contradict Little's law.
+  than a tenth of what it measured, or where samples are missing by Little's law.
   Without --check one buffer serves all messages. Ctrl-C shows what was measured until then. Exit code:
   0 all is well, 1 a run failed or its result is not valid, 2 the command line is wrong, 130 Ctrl-C.
 )";
@@ -251,6 +251,10 @@ void require_sense(const plan& p) {
     throw usage_error(
         "--check does not work with write-lat: a flag in its last bytes tells that a "
         "message is there, and what is before them may come later");
+  }
+  constexpr std::uint32_t least_of_a_stream = 16;  // stream_options::notices
+  if (f.by_stream() && p.depth < least_of_a_stream) {
+    throw usage_error("--depth", std::to_string(p.depth), "16 at least for a stream");
   }
   if (p.flip && (!p.check || f.form == pattern::idle)) {
     throw usage_error("--flip shows what --check sees: give both, and a test that moves something");

@@ -54,6 +54,7 @@ perf 2 'check does not work with write-lat' --local --test write-lat --check
 perf 2 'flip shows what --check sees' --local --flip
 perf 2 'A..B with A not above B' --local --size 1M..256
 perf 2 'once goes with --listen' --local --once
+perf 2 '16 at least for a stream' --local --test stream-lat --depth 8
 for option in '--size 1M' '--test send-bw' '--duration 5' '--check' '--json x' '--watchdog 1' '--depth 7'; do
   # shellcheck disable=SC2086
   perf 2 'is the client.s to say' --listen 127.0.0.1:0 $option
