@@ -6,6 +6,8 @@
 #include "tests.hpp"
 #include "ticks.hpp"
 
+#include <cordma/runtime/scope.hpp>
+
 #include <algorithm>
 #include <array>
 
@@ -478,12 +480,18 @@ void add_syscalls(outcome& o, const costs& counted, const std::string& obstacle,
   if (obstacle.empty() && !server_counts) o.no_syscalls = "the server cannot count its own";
 }
 
-watcher::subject subject_for(party* p, client* c) {
+// `all` is what the client does; it may be asleep.
+watcher::subject subject_for(party* p, client* c, cordma::scope* all) {
   watcher::subject s;
   s.what = p->what.facts().name;
   s.progress = [c] { return c->progress(); };
   s.share = [c] { return c->share_done(); };
-  s.give_up = [p] { p->worker().loop().post([p] { p->abort(); }); };
+  s.give_up = [p, all] {
+    p->worker().loop().post([p, all] {
+      all->cancel();
+      p->abort();
+    });
+  };
   s.watchdog_s = p->what.watchdog_s;
   return s;
 }
@@ -500,8 +508,10 @@ class watching {
   watcher& watcher_;
 };
 
-task<outcome> measured(party& p, client& c, channel& control, welcome greeted,
-                       std::string address) {
+task<void> measured(party* side, client* who, channel* told, welcome greeted, std::string address,
+                    std::optional<outcome>* into) {
+  party& p = *side;
+  client& c = *who;
   p.attach(greeted.blob);
   co_await p.connect(std::move(address), greeted.port);
   c.server_counts(greeted.counts_syscalls);
@@ -512,8 +522,8 @@ task<outcome> measured(party& p, client& c, channel& control, welcome greeted,
   if (counted.count != 0) add_syscalls(result, counted, c.obstacle(), greeted.counts_syscalls);
   result.server.wait = greeted.wait;
   const std::string bye = encode(order{});
-  co_await control.tell(bye);
-  co_return result;
+  co_await told->tell(bye);
+  *into = std::move(result);
 }
 
 }  // namespace
@@ -540,13 +550,16 @@ task<outcome> measure(cordma::Context& context, cordma::Worker& worker, std::str
   std::optional<outcome> result;
   std::optional<cordma::failure> broken;
   {
-    const watching while_it_runs(watch, subject_for(&p, &c));
+    cordma::task_context& me = co_await cordma::this_task();
+    cordma::scope all(me);
+    const watching while_it_runs(watch, subject_for(&p, &c, &all));
+    all.spawn(measured(&p, &c, &control, std::move(greeted), std::move(address), &result));
     try {
-      outcome all = co_await measured(p, c, control, std::move(greeted), std::move(address));
-      result = std::move(all);
+      co_await all.join();
     } catch (const cordma::error& e) {
       broken = e.why();
     }
+    if (!broken && !result) broken.emplace(cordma::errc::canceled);
   }
   if (broken) {
     const std::string why = watch.why();

@@ -106,7 +106,7 @@ try:
     first = run.stderr.readline() + run.stderr.readline()
     assert "once more to end at once" in first, first
     run.send_signal(signal.SIGINT)
-    shown, said = run.communicate(timeout=30)
+    shown, said = run.communicate(timeout=20)
 finally:
     run.kill()
 assert run.returncode == 130, (run.returncode, said)
