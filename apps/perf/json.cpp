@@ -175,8 +175,7 @@ std::string to_json(const std::vector<run_result>& results, const conditions& un
                     bool as_array) {
   ordered_json all = ordered_json::array();
   for (const run_result& r : results) {
-    const auto* const o = std::get_if<outcome>(&r);
-    all.push_back(o != nullptr ? to_object(*o, under) : to_object(std::get<failed_run>(r)));
+    all.push_back(r.found ? to_object(*r.found, under) : to_object(r.failed));
   }
   const bool one = !as_array && all.size() == 1;
   return (one ? all.front() : all).dump(2) + "\n";

@@ -117,11 +117,11 @@ class reporter {
       std::fprintf(stderr, "cordma-perf: note: %s\n", n.c_str());
     }
     std::fflush(out_);
-    results_.push_back(std::move(o));
+    results_.push_back({std::make_unique<outcome>(std::move(o)), {}});
   }
   void show_failure(const plan& p, const std::string& why) {
     std::fprintf(stderr, "cordma-perf: %s: %s\n", p.facts().name.c_str(), why.c_str());
-    results_.push_back(failed_run{p, why});
+    results_.push_back({nullptr, {p, why}});
   }
   // Before hours are spent on figures. False, having said so, where the file cannot be written.
   [[nodiscard]] bool can_write_json() const {

@@ -7,10 +7,10 @@
 #include "usage.hpp"
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace perf {
@@ -116,7 +116,11 @@ struct failed_run {
   plan asked;
   std::string why;
 };
-using run_result = std::variant<outcome, failed_run>;
+// One of the two.
+struct run_result {
+  std::unique_ptr<outcome> found;
+  failed_run failed;
+};
 
 // The object that --json writes, as text; several of them as an array.
 [[nodiscard]] std::string to_json(const std::vector<run_result>& results, const conditions& under,
