@@ -93,6 +93,4 @@ task<void> call_many(lane& l, std::uint64_t count) {
   l.number += count;
 }
 
-task<void> count_all(lane& l, std::uint64_t count) { return answer_all(l, count); }
-
 }  // namespace perf

@@ -45,31 +45,17 @@ struct write_next {
   }
 };
 
-struct read_next {
-  cordma::send_operation operator()(lane& l, std::uint32_t slot, std::uint64_t) const {
-    if (l.what.check) spoil(l.in(slot).bytes(), slot);
-    return l.endpoint().read(l.peer_out(slot), l.in(slot));
+template <class Kind>
+struct act_next {
+  auto operator()(lane& l, std::uint32_t slot, std::uint64_t i) const {
+    return Kind::make(l, slot, i);
   }
 };
-struct read_done {
-  void operator()(lane& l, std::uint32_t slot, std::uint64_t) const noexcept {
-    if (l.what.check && !matches(l.in(slot).bytes(), slot)) ++l.wrong;
-  }
-};
-
-struct add_next {
-  cordma::atomic_operation operator()(lane& l, std::uint32_t, std::uint64_t) const {
-    return l.endpoint().fetch_add(l.peer_in(0), 1);
-  }
-};
-struct swap_next {
-  cordma::atomic_operation operator()(lane& l, std::uint32_t, std::uint64_t i) const {
-    return l.endpoint().compare_swap(l.peer_in(0), i, i + 1);
-  }
-};
-struct atomic_done {
-  void operator()(lane& l, std::uint32_t, std::uint64_t i, std::uint64_t before) const noexcept {
-    if (l.what.check && before != i) ++l.wrong;
+template <class Kind>
+struct act_done {
+  template <class... Value>
+  void operator()(lane& l, std::uint32_t slot, std::uint64_t i, Value... value) const noexcept {
+    Kind::look(l, slot, i, value...);
   }
 };
 
@@ -90,20 +76,21 @@ task<void> send_all(lane& l, std::uint64_t count) {
   return keep_in_flight<operation>(l, count, send_next<Kind>(), nothing());
 }
 
+template <class Kind>
+task<void> act_all(lane& l, std::uint64_t count) {
+  return keep_in_flight<typename Kind::operation>(l, count, act_next<Kind>(), act_done<Kind>());
+}
+
 }  // namespace
 
 task<void> start_many(lane& l, std::uint64_t count) {
-  using cordma::atomic_operation;
-  using cordma::send_operation;
   switch (l.what.facts().what) {
     case verb::tag: return send_all<tagged>(l, count);
     case verb::write: return write_many(l, count);
     case verb::write_imm: return send_all<imm>(l, count);
-    case verb::read: return keep_in_flight<send_operation>(l, count, read_next(), read_done());
-    case verb::fetch_add:
-      return keep_in_flight<atomic_operation>(l, count, add_next(), atomic_done());
-    case verb::compare_swap:
-      return keep_in_flight<atomic_operation>(l, count, swap_next(), atomic_done());
+    case verb::read: return act_all<reading>(l, count);
+    case verb::fetch_add: return act_all<adding>(l, count);
+    case verb::compare_swap: return act_all<swapping>(l, count);
     default: return send_all<plain>(l, count);
   }
 }
@@ -130,24 +117,11 @@ task<void> write_stream(lane& l, std::uint64_t count) {
     ring.start([&] { return l.stream.write(message); });
     l.progress.store(i, std::memory_order_relaxed);
   }
-  while (!ring.empty()) {
-    auto& oldest = ring.oldest();
-    co_await oldest;
-    ring.pop();
-  }
+  co_await drain(ring);
 }
 
 task<void> read_stream(lane& l, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::span<std::byte> message = l.in(i % l.slots).bytes();
-    std::size_t done = 0;
-    while (done < message.size()) {
-      const std::size_t got = co_await l.stream.read_some(message.subspan(done));
-      if (got == 0) cordma::throw_error({cordma::errc::truncated, "the stream ended"});
-      done += got;
-    }
-    if (l.what.check && !matches(message, i)) ++l.wrong;
-  }
+  for (std::uint64_t i = 0; i < count; ++i) co_await read_message(l, i);
 }
 
 }  // namespace perf

@@ -1,8 +1,10 @@
-// What a loop moves: how a message of each kind is sent and received.
+// What a loop moves: how a message of each kind is sent and received, and what is done to remote memory.
 #pragma once
 
 #include "../support/op_ring.hpp"
 #include "lane.hpp"
+
+#include <cordma/runtime/task.hpp>
 
 namespace perf {
 
@@ -45,5 +47,45 @@ struct imm {
   }
   static cordma::send_operation send_empty(lane& l) { return l.endpoint().send(l.out(0).first(0)); }
 };
+
+// What this side does to the peer's memory: how operation `i` is made, and whether it did what it should.
+struct reading {
+  using operation = cordma::send_operation;
+  static operation make(lane& l, std::uint64_t slot, std::uint64_t) {
+    if (l.what.check) spoil(l.in(slot).bytes(), slot);
+    return l.endpoint().read(l.peer_out(slot), l.in(slot));
+  }
+  static void look(lane& l, std::uint64_t slot, std::uint64_t) noexcept {
+    if (l.what.check && !matches(l.in(slot).bytes(), slot)) ++l.wrong;
+  }
+};
+
+// Each of them counts the peer's first word up by one, so that it finds its own number there.
+struct counting {
+  using operation = cordma::atomic_operation;
+  static void look(lane& l, std::uint64_t, std::uint64_t i, std::uint64_t before) noexcept {
+    if (l.what.check && before != i) ++l.wrong;
+  }
+};
+struct adding : counting {
+  static operation make(lane& l, std::uint64_t, std::uint64_t) {
+    return l.endpoint().fetch_add(l.peer_in(0), 1);
+  }
+};
+struct swapping : counting {
+  static operation make(lane& l, std::uint64_t, std::uint64_t i) {
+    return l.endpoint().compare_swap(l.peer_in(0), i, i + 1);
+  }
+};
+
+// Waits for all that is started.
+template <class Operation>
+cordma::task<void> drain(support::op_ring<Operation>& ring) {
+  while (!ring.empty()) {
+    auto& oldest = ring.oldest();
+    co_await oldest;
+    ring.pop();
+  }
+}
 
 }  // namespace perf

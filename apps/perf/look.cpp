@@ -1,5 +1,5 @@
 // Ping-pong by remote writes, each side looking at its own memory.
-#include "../support/op_ring.hpp"
+#include "kinds.hpp"
 #include "tests.hpp"
 #include "ticks.hpp"
 
@@ -86,11 +86,7 @@ cordma::task<void> write_and_look(lane& l, std::uint64_t count) {
     }
   }
   if (count != 0 && !l.thinks()) l.samples.record(ticks() - written_at);
-  while (!writes.empty()) {
-    auto& oldest = writes.oldest();
-    co_await oldest;
-    writes.pop();
-  }
+  co_await drain(writes);
 }
 
 cordma::task<void> look_and_write(lane& l, std::uint64_t count) {
@@ -113,11 +109,7 @@ cordma::task<void> look_and_write(lane& l, std::uint64_t count) {
       writes.pop();
     }
   }
-  while (!writes.empty()) {
-    auto& oldest = writes.oldest();
-    co_await oldest;
-    writes.pop();
-  }
+  co_await drain(writes);
 }
 
 }  // namespace perf

@@ -130,20 +130,20 @@ class reporter {
     say_that_json_cannot_be_written(options_.json);
     return false;
   }
-  // What there is so far; `all` says that it is all. The file is there as it was before, or whole. False,
-  // having said so, where it cannot be written.
-  enum class so_far : std::uint8_t { some, all };
-  [[nodiscard]] bool write_json(so_far how) const {
-    if (options_.json.empty() || (options_.json == "-" && how == so_far::some)) return true;
-    const std::string text = to_json(results_, under_, options_.plans.size() > 1);
-    if (options_.json == "-") {
-      std::fputs(text.c_str(), stdout);
-      return true;  // finish_output() will tell
-    }
-    return replace_file(text);
+  // What there is so far, where a file is wanted: it is there as it was before, or whole. False, having
+  // said so, where it cannot be written.
+  [[nodiscard]] bool save_json() const {
+    return options_.json.empty() || options_.json == "-" || replace_file(json());
+  }
+  // All, where standard output is wanted. finish_output() tells how that went.
+  void print_json() const {
+    if (options_.json == "-") std::fputs(json().c_str(), stdout);
   }
 
  private:
+  [[nodiscard]] std::string json() const {
+    return to_json(results_, under_, options_.plans.size() > 1);
+  }
   [[nodiscard]] bool replace_file(const std::string& text) const {
     struct stat is{};
     const bool plain_file = ::stat(options_.json.c_str(), &is) != 0 || S_ISREG(is.st_mode);
@@ -203,10 +203,11 @@ int run_plans(const options& o) {
   for (const plan& p : o.plans) {
     const verdict v = run_plan(p, o, report);
     if (v.code != 0) code = v.code;
-    if (!report.write_json(reporter::so_far::some)) return exit_failed;
+    if (!report.save_json()) return exit_failed;
     if (!v.goes_on) break;
   }
-  return report.write_json(reporter::so_far::all) ? code : exit_failed;
+  report.print_json();
+  return code;
 }
 
 int run(const options& o) {

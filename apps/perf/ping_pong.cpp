@@ -119,17 +119,6 @@ task<void> ping_any(lane& l, std::uint64_t count) {
   return l.thinks() ? ping_and_think<Kind>(l, count) : ping<Kind>(l, count);
 }
 
-task<void> read_message(lane& l, std::uint64_t i) {
-  const std::span<std::byte> message = l.in(0).bytes();
-  std::size_t done = 0;
-  while (done < message.size()) {
-    const std::size_t got = co_await l.stream.read_some(message.subspan(done));
-    if (got == 0) cordma::throw_error({cordma::errc::truncated, "the stream ended"});
-    done += got;
-  }
-  if (l.what.check && !matches(message, i)) ++l.wrong;
-}
-
 }  // namespace
 
 task<void> send_and_wait(lane& l, std::uint64_t count) {
@@ -146,6 +135,17 @@ task<void> echo(lane& l, std::uint64_t count) {
     case verb::write_imm: return pong<imm>(l, count);
     default: return pong<plain>(l, count);
   }
+}
+
+task<void> read_message(lane& l, std::uint64_t i) {
+  const std::span<std::byte> message = l.in(i % l.slots).bytes();
+  std::size_t done = 0;
+  while (done < message.size()) {
+    const std::size_t got = co_await l.stream.read_some(message.subspan(done));
+    if (got == 0) cordma::throw_error({cordma::errc::truncated, "the stream ended"});
+    done += got;
+  }
+  if (l.what.check && !matches(message, i)) ++l.wrong;
 }
 
 task<void> write_and_read(lane& l, std::uint64_t count) {

@@ -23,12 +23,6 @@ void prepare(party& p, const order& o) {
   first.stall_at = before + o.count / 2;
 }
 
-// As in closing.
-std::int64_t counted_by(syscall_counter& counter) noexcept {
-  const std::optional<std::uint64_t> counted = counter.stop();
-  return counted ? static_cast<std::int64_t>(*counted) : -1;
-}
-
 task<closing> serve_phase(party& p, channel& control, syscall_counter& counter, order o) {
   prepare(p, o);
   const test_facts& f = p.what.facts();
@@ -42,14 +36,14 @@ task<closing> serve_phase(party& p, channel& control, syscall_counter& counter, 
   if (o.count_syscalls) counter.start();
   if (f.server_acts()) co_await p.run(server_side, o.count);
   closing result;
-  if (o.count_syscalls && f.server_acts()) result.syscalls = counted_by(counter);
+  if (o.count_syscalls && f.server_acts()) result.syscalls = counter.stop();
   co_await told;
   bool complete = true;
   if (f.server_is_told()) {
     const cordma::Received got = co_await over;
     const order stop = decode_order(control.text(got));
     complete = stop.count == o.count;
-    if (o.count_syscalls && !f.server_acts()) result.syscalls = counted_by(counter);
+    if (o.count_syscalls && !f.server_acts()) result.syscalls = counter.stop();
   }
   result.spent = take_usage(loop) - before;
   if (loop.mode() == cordma::wait_mode::adaptive) {

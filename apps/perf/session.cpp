@@ -141,10 +141,7 @@ task<costs> client::phase(order o) {
   instant ended = now();
   usage after = take_usage(loop);
   costs result;
-  if (o.count_syscalls) {
-    const std::optional<std::uint64_t> counted = counter_.stop();
-    if (counted) result.syscalls = static_cast<std::int64_t>(*counted);
-  }
+  if (o.count_syscalls) result.syscalls = counter_.stop();
   if (!f.ends_at_server()) watch_.pause();
   if (comes_last) answer.start();
   const std::string over = encode(order{order::kind::stop, ended_early(o.count) ? 0 : o.count});

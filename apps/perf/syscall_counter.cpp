@@ -51,11 +51,11 @@ void syscall_counter::start() noexcept {
   ::ioctl(fd_.get(), PERF_EVENT_IOC_ENABLE, 0);
 }
 
-std::optional<std::uint64_t> syscall_counter::stop() noexcept {
-  if (!fd_) return std::nullopt;
+std::int64_t syscall_counter::stop() noexcept {
+  if (!fd_) return -1;
   ::ioctl(fd_.get(), PERF_EVENT_IOC_DISABLE, 0);
-  std::uint64_t counted = 0;
-  if (::read(fd_.get(), &counted, sizeof counted) != sizeof counted) return std::nullopt;
+  std::int64_t counted = 0;
+  if (::read(fd_.get(), &counted, sizeof counted) != sizeof counted) return -1;
   return counted == 0 ? 0 : counted - 1;  // the one that stopped it
 }
 

@@ -4,7 +4,6 @@
 #include <cordma/runtime/unique_fd.hpp>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 namespace perf {
@@ -17,8 +16,8 @@ class syscall_counter {
   // Why it counts nothing; empty where it does.
   [[nodiscard]] const std::string& obstacle() const noexcept { return obstacle_; }
   void start() noexcept;
-  // Since start(), without its own; none where it counts nothing.
-  [[nodiscard]] std::optional<std::uint64_t> stop() noexcept;
+  // Since start(), without its own; -1 where it counts nothing.
+  [[nodiscard]] std::int64_t stop() noexcept;
 
  private:
   cordma::unique_fd fd_;

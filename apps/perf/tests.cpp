@@ -33,7 +33,7 @@ task<void> outgoing(lane& l, std::uint64_t count) {
 task<void> incoming(lane& l, std::uint64_t count) {
   const test_facts& f = l.what.facts();
   if (f.by_stream()) return read_stream(l, count);
-  if (f.what == verb::am) return count_all(l, count);
+  if (f.what == verb::am) return answer_all(l, count);
   if (f.one_sided()) return {};
   return receive_many(l, count);
 }

@@ -28,6 +28,8 @@ cordma::task<void> echo_many(lane& l, std::uint64_t count);
 cordma::task<void> start_many(lane& l, std::uint64_t count);
 // The peer's part where messages are received.
 cordma::task<void> receive_many(lane& l, std::uint64_t count);
+// Message `i` of a stream, whole.
+cordma::task<void> read_message(lane& l, std::uint64_t i);
 cordma::task<void> write_stream(lane& l, std::uint64_t count);
 cordma::task<void> read_stream(lane& l, std::uint64_t count);
 
@@ -36,9 +38,8 @@ cordma::task<void> handle(lane* l, cordma::ActiveMessage m);
 // one after the other, from handler to handler: the client sends the first one; both wait for the last,
 cordma::task<void> call_first(lane& l, std::uint64_t count);
 cordma::task<void> answer_all(lane& l, std::uint64_t count);
-// and many, which are counted only.
+// and many, which the peer's handler counts only: answer_all() waits for them.
 cordma::task<void> call_many(lane& l, std::uint64_t count);
-cordma::task<void> count_all(lane& l, std::uint64_t count);
 
 // What each side does to its memory before a phase, and how it looks at it after: --check.
 void prepare_memory(lane& l);

@@ -42,13 +42,7 @@ class echoed {
     }
   }
   [[nodiscard]] bool untidy() noexcept { return !sends_.empty() && sends_.oldest().done(); }
-  task<void> finish() {
-    while (!sends_.empty()) {
-      auto& oldest = sends_.oldest();
-      co_await oldest;
-      sends_.pop();
-    }
-  }
+  task<void> finish() { return drain(sends_); }
   // The peer waits for `missing` more: an empty message for each of its receives tells it not to.
   task<void> end_early(std::uint64_t missing) {
     const auto waiting = std::min<std::uint64_t>(missing, lane_.what.outstanding);
@@ -62,21 +56,18 @@ class echoed {
 };
 
 // Requests that the peer's program does not see.
-template <class Operation, Operation (*Make)(lane&, std::uint64_t, std::uint64_t)>
+template <class Kind>
 class one_sided {
  public:
   explicit one_sided(lane& l) : lane_(l), operations_(l.what.outstanding) {}
   [[nodiscard]] auto& answers() noexcept { return operations_; }
   [[nodiscard]] bool room() const noexcept { return true; }
   void make(std::uint64_t i) {
-    operations_.start([&] { return Make(lane_, i % lane_.slots, i); });
+    operations_.start([&] { return Kind::make(lane_, i % lane_.slots, i); });
   }
-  void look(std::uint64_t i) noexcept {
-    const std::uint64_t slot = i % lane_.slots;
-    if (lane_.what.check && !matches(lane_.in(slot).bytes(), slot)) ++lane_.wrong;
-  }
-  void look(std::uint64_t i, std::uint64_t before) noexcept {
-    if (lane_.what.check && before != i) ++lane_.wrong;
+  template <class... Value>
+  void look(std::uint64_t i, Value... value) noexcept {
+    Kind::look(lane_, i % lane_.slots, i, value...);
   }
   [[nodiscard]] bool untidy() const noexcept { return false; }
   task<void> tidy() { co_return; }
@@ -85,22 +76,8 @@ class one_sided {
 
  private:
   lane& lane_;
-  support::op_ring<Operation> operations_;
+  support::op_ring<typename Kind::operation> operations_;
 };
-
-cordma::send_operation read(lane& l, std::uint64_t slot, std::uint64_t) {
-  if (l.what.check) spoil(l.in(slot).bytes(), slot);
-  return l.endpoint().read(l.peer_out(slot), l.in(slot));
-}
-cordma::atomic_operation add(lane& l, std::uint64_t, std::uint64_t) {
-  return l.endpoint().fetch_add(l.peer_in(0), 1);
-}
-cordma::atomic_operation swap(lane& l, std::uint64_t, std::uint64_t i) {
-  return l.endpoint().compare_swap(l.peer_in(0), i, i + 1);
-}
-using reads = one_sided<cordma::send_operation, read>;
-using adds = one_sided<cordma::atomic_operation, add>;
-using swaps = one_sided<cordma::atomic_operation, swap>;
 
 // Waits for the oldest answer and looks at it.
 template <class Requests>
@@ -258,11 +235,7 @@ task<void> answer(lane& l, std::uint64_t count) {
     if (i + window < count) receives.start([&] { return Kind::receive(l, slot); });
     sends.start([&] { return Kind::send(l, slot, i); });
   }
-  while (!sends.empty()) {
-    auto& sent = sends.oldest();
-    co_await sent;
-    sends.pop();
-  }
+  co_await drain(sends);
 }
 
 }  // namespace
@@ -271,9 +244,9 @@ task<void> request_many(lane& l, std::uint64_t count) {
   switch (l.what.facts().what) {
     case verb::tag: return request<echoed<tagged>>(l, count);
     case verb::write_imm: return request<echoed<imm>>(l, count);
-    case verb::read: return request<reads>(l, count);
-    case verb::fetch_add: return request<adds>(l, count);
-    case verb::compare_swap: return request<swaps>(l, count);
+    case verb::read: return request<one_sided<reading>>(l, count);
+    case verb::fetch_add: return request<one_sided<adding>>(l, count);
+    case verb::compare_swap: return request<one_sided<swapping>>(l, count);
     default: return request<echoed<plain>>(l, count);
   }
 }
