@@ -14,9 +14,10 @@
 namespace perf {
 namespace {
 
-constexpr int look_ms = 250;   // between two looks, where there is something to look at
-constexpr double quiet_s = 2;  // before the first line
-constexpr int forever = -1;    // poll()
+constexpr int look_ms = 250;    // between two looks, where there is something to look at
+constexpr double quiet_s = 2;   // before the first line
+constexpr double pause_s = 10;  // how much longer the watchdog waits while sides get ready
+constexpr int forever = -1;     // poll()
 constexpr int exit_code = 128 + SIGINT;
 
 sigset_t interrupts() noexcept {
@@ -68,6 +69,7 @@ void watcher::look_at(subject s) {
     const std::lock_guard lock(mutex_);
     subject_ = std::move(s);
     began_ = moved_at_ = clock::now();
+    paused_ = was_paused_ = true;
     before_ = subject_->progress();
   }
   stir();
@@ -112,13 +114,16 @@ void watcher::show(double seconds) {
 
 void watcher::look() {
   const std::uint64_t now = subject_->progress();
-  if (now != before_ || !watching_.load()) {
+  const bool paused = paused_.load();
+  const double patience_s = subject_->watchdog_s + (paused ? pause_s : 0);
+  if (now != before_ || paused != was_paused_) {
     before_ = now;
+    was_paused_ = paused;
     moved_at_ = clock::now();
-  } else if (subject_->watchdog_s > 0 && seconds_since(moved_at_) > subject_->watchdog_s) {
+  } else if (subject_->watchdog_s > 0 && seconds_since(moved_at_) > patience_s) {
     char text[96];
     std::snprintf(text, sizeof text, "no progress for %g s, after %llu requests of this run",
-                  subject_->watchdog_s, static_cast<unsigned long long>(now));
+                  patience_s, static_cast<unsigned long long>(now));
     give_up(text);
   }
   const double seconds = seconds_since(began_);

@@ -38,9 +38,10 @@ class watcher {
   void look_at(subject s);
   // On return nothing of the subject is used any more.
   void look_away();
-  // Progress counts from now on; before, and after pause(), silence is none of the watchdog's business.
-  void resume() noexcept { watching_.store(true); }
-  void pause() noexcept { watching_.store(false); }
+  // From now on something is measured; before, and after pause(), both sides get ready, for which the
+  // watchdog leaves them ten seconds more.
+  void resume() noexcept { paused_.store(false); }
+  void pause() noexcept { paused_.store(true); }
 
   // Somebody wants to see what was measured so far.
   [[nodiscard]] const std::atomic<bool>& asked_to_stop() const noexcept { return asked_; }
@@ -62,12 +63,13 @@ class watcher {
   cordma::unique_fd signals_;
   cordma::unique_fd stirred_;
   std::atomic<bool> asked_{false};
-  std::atomic<bool> watching_{false};
+  std::atomic<bool> paused_{true};
   mutable std::mutex mutex_;
   std::optional<subject> subject_;
   clock::time_point began_;
   clock::time_point moved_at_;
   std::uint64_t before_ = 0;
+  bool was_paused_ = true;
   bool shown_ = false;
   bool ending_ = false;
   std::string why_;

@@ -5,6 +5,7 @@ source "$(dirname "$0")/expect.sh"
 cat > "$work/end.py" <<'PYTHON'
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,12 +58,14 @@ figures = figures[0] if isinstance(figures, list) else figures
 assert figures["interrupted"] is True, figures
 assert figures["iterations"] > 0 and figures["elapsed_s"] > 0, figures
 assert figures["client"]["cpu_ns"] > 0, figures
-assert figures["server"]["cpu_ns"] > 0 or figures["load_hz"], figures
+unknown = "what the server spent is not known"  # it froze within the first phase
+assert figures["server"]["cpu_ns"] > 0 or unknown in figures["notes"], figures
 if how == "press":
     assert "ending; once more to end at once" in said, said
     assert any("interrupted" in note for note in figures["notes"]), figures
 elif how in ("freeze", "freeze-child"):
-    assert "no progress for 0.5 s" in figures["complaints"][0], figures
+    # By chance it froze between two phases, where the watchdog is more patient.
+    assert re.match(r"no progress for (0|10).5 s", figures["complaints"][0]), figures
 else:
     assert "interrupted twice" in figures["complaints"][0], figures
 PYTHON
