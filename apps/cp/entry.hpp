@@ -1,0 +1,56 @@
+// What sender and receiver say of one thing in a tree.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace copy {
+
+enum class entry_kind : std::uint8_t { directory = 1, file = 2, symlink = 3, hard_link = 4 };
+
+struct attribute {
+  std::string name;   // "user.comment"
+  std::string value;  // any bytes
+  friend bool operator==(const attribute&, const attribute&) = default;
+};
+
+// Since 1970, as the file system keeps it.
+struct file_time {
+  std::int64_t s = 0;
+  std::uint32_t ns = 0;
+  friend bool operator==(const file_time&, const file_time&) = default;
+};
+
+struct entry {
+  entry_kind kind = entry_kind::file;
+  std::uint32_t mode = 0;  // permission bits, with set-id and sticky: 07777
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint64_t size = 0;       // bytes; 0 unless it is a file
+  std::uint64_t allocated = 0;  // bytes that the file system keeps of it; less than size: there are holes
+  file_time modified;
+  // Relative to the target, '/' between the parts, any other bytes but 0; "." is the target itself.
+  std::string path;
+  // Of a symlink its text; of a hard link the path of the file that it is another name of, which comes before.
+  std::string target;
+  std::vector<attribute> attributes;  // where they were asked for
+};
+
+// What is not sent, not received, or not kept as it was, and why.
+struct problem {
+  enum class kind : std::uint8_t {
+    left_out = 1,  // neither a file, directory nor link: nothing was to be expected
+    failed = 2,    // it, or something of it, is not at the target
+    vanished = 3,  // it was there when the tree was listed, and not when it was read
+  };
+  kind what = kind::failed;
+  std::string path;
+  std::string why;  // "Permission denied"
+};
+
+// Whether a name from a peer stays where it is put: relative, without "." and "..", without an empty part and
+// without a byte 0; no part is longer than 255 bytes, the whole not longer than 4095. "." alone is fine.
+[[nodiscard]] bool stays_inside(const std::string& path) noexcept;
+
+}  // namespace copy
