@@ -1,4 +1,4 @@
-# Finds liburing and defines cordma::liburing. Only tests use it: as a foreign loop.
+# Finds liburing and defines cordma::liburing: for cordma-cp, and as a foreign loop in tests.
 find_path(LIBURING_INCLUDE_DIR liburing.h)
 find_library(LIBURING_LIBRARY uring)
 mark_as_advanced(LIBURING_INCLUDE_DIR LIBURING_LIBRARY)

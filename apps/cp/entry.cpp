@@ -1,0 +1,22 @@
+#include "entry.hpp"
+
+#include <string_view>
+
+namespace copy {
+
+bool stays_inside(const std::string& path) noexcept {
+  constexpr std::size_t longest_name = 255;   // bytes: NAME_MAX
+  constexpr std::size_t longest_path = 4095;  // PATH_MAX without the 0 at its end
+  if (path == ".") return true;
+  if (path.size() > longest_path || path.find('\0') != std::string::npos) return false;
+  std::string_view rest = path;
+  for (;;) {
+    const std::size_t slash = rest.find('/');
+    const std::string_view name = rest.substr(0, slash);
+    if (name.empty() || name == "." || name == ".." || name.size() > longest_name) return false;
+    if (slash == std::string_view::npos) return true;
+    rest.remove_prefix(slash + 1);
+  }
+}
+
+}  // namespace copy
