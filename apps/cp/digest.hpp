@@ -1,0 +1,38 @@
+// Digests: of a chunk, and of all that was moved.
+#pragma once
+
+#include <xxhash.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace copy {
+
+// XXH3, 64 bits, seed 0 (xxhash.com; `xxhsum -H3` prints the same).
+[[nodiscard]] inline std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+// A sum over all chunks of which file, which place and which digest they have: both sides add theirs in the order
+// in which they come, and take back what was damaged. What was lost, came twice or went elsewhere shows.
+class manifest {
+ public:
+  void add(std::uint32_t file, std::uint64_t chunk, std::uint64_t digest) noexcept {
+    sum_ += term(file, chunk, digest);
+  }
+  void take_back(std::uint32_t file, std::uint64_t chunk, std::uint64_t digest) noexcept {
+    sum_ -= term(file, chunk, digest);
+  }
+  [[nodiscard]] std::uint64_t sum() const noexcept { return sum_; }
+
+ private:
+  [[nodiscard]] static std::uint64_t term(std::uint64_t file, std::uint64_t chunk,
+                                          std::uint64_t digest) noexcept {
+    const std::uint64_t words[] = {file, chunk, digest};  // never sent: any byte order does
+    return XXH3_64bits(words, sizeof words);
+  }
+  std::uint64_t sum_ = 0;
+};
+
+}  // namespace copy

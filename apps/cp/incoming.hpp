@@ -1,0 +1,37 @@
+// A file that the receiver writes.
+#pragma once
+
+#include "receiver.hpp"
+
+namespace copy {
+
+struct receiver::incoming {
+  std::uint32_t number = 0;
+  const entry* what = nullptr;
+  item::change change = item::change::made;
+  cordma::unique_fd fd;  // once the first of it is here
+  std::vector<bool> missing;  // chunks that have not come
+  std::uint64_t left = 0;     // chunks that are not in the file
+  std::uint32_t writing = 0;  // chunks and syncs under way
+  std::uint32_t damaged = 0;  // chunks that came damaged
+  bool ended = false;         // the sender has no more of it
+  bool concluding = false;
+  file_end::how source = file_end::how::whole;
+  std::string why;  // it fails; empty: it does not
+
+  // Where it can be resumed.
+  bool resumable = false;
+  std::optional<resume_state> sidecar;
+  struct written_chunk {
+    std::uint64_t index = 0;
+    std::uint64_t digest = 0;
+  };
+  std::vector<written_chunk> unsaved;  // in the file, and not in the sidecar
+  bool saving = false;
+
+  [[nodiscard]] std::uint32_t bytes_of(std::uint64_t index, std::uint32_t chunk) const noexcept {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk, what->size - index * chunk));
+  }
+};
+
+}  // namespace copy

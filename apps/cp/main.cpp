@@ -1,0 +1,101 @@
+// cordma-cp: copies files and trees.
+#include "../support/environment.hpp"
+#include "../support/standard_output.hpp"
+#include "local_server.hpp"
+#include "options.hpp"
+#include "report.hpp"
+#include "work.hpp"
+
+#include <cstdio>
+
+namespace copy {
+namespace {
+
+cordma::context_options only(const request& r) {
+  cordma::context_options c;
+  if (r.transport) c.transports = {*r.transport};
+  return c;
+}
+
+hello asked_for(const request& r) {
+  hello h;
+  h.options = r.options;
+  h.rules = r.rules;
+  h.lanes = r.lanes;
+  h.random = random_nonce();
+  return h;
+}
+
+// The files are here.
+cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, const request& r,
+                           hello asked, std::string address, std::string token, report& shown) {
+  asked.way = direction::push;
+  connection c = co_await connect(context, worker, std::move(address), std::move(asked),
+                                  std::move(token), r.transport);
+  shown.connected(c.transport, c.reason);
+  std::vector<source> sources;
+  for (const place& p : r.sources) sources.push_back(source_of(p.path + (p.ends_with_slash ? "/" : "")));
+  outcome o = co_await send_all(context, worker, c.ways, std::move(sources), r.rules, r.options,
+                                shown.counted(), shown.sink());
+  co_return o;
+}
+
+// The files are to be here.
+cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, const request& r,
+                           hello asked, report& shown) {
+  asked.way = direction::pull;
+  asked.module = r.sources.front().module;
+  for (const place& p : r.sources) asked.paths.push_back(p.path + (p.ends_with_slash ? "/" : ""));
+  std::string address = r.sources.front().address();
+  std::string token = r.token;
+  connection c = co_await connect(context, worker, std::move(address), std::move(asked),
+                                  std::move(token), r.transport);
+  shown.connected(c.transport, c.reason);
+  destination where = choose(r.target.path, r.options.directory && !c.single_file, c.single_file);
+  outcome o = co_await receive_all(context, worker, c.ways, std::move(where), r.options,
+                                   shown.counted(), shown.sink());
+  co_return o;
+}
+
+int run(int argc, char** argv) {
+  report::block_interrupts();
+  request r;
+  if (const std::optional<int> ended = parse(argc, argv, r)) {
+    return support::finish_output("cordma-cp", *ended);
+  }
+  cordma::Context context(only(r));
+  support::say_what_is_odd("cordma-cp", context);
+  cordma::reactor_options waiting;
+  waiting.mode = r.wait;
+  cordma::Worker worker(context, waiting);
+  report shown(r);
+  hello asked = asked_for(r);
+  try {
+    if (!r.sources.front().here()) {
+      shown.conclude(worker.run(shown.until_interrupted(pull(context, worker, r, std::move(asked), shown))));
+    } else if (!r.target.here()) {
+      asked.module = r.target.module;
+      asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};
+      shown.conclude(worker.run(shown.until_interrupted(
+          push(context, worker, r, std::move(asked), r.target.address(), r.token, shown))));
+    } else {
+      local_server other(context, waiting);
+      asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};
+      shown.conclude(worker.run(shown.until_interrupted(
+          push(context, worker, r, std::move(asked), other.address(), other.token(), shown))));
+    }
+  } catch (const std::exception& e) {
+    shown.broke_off(e);
+  }
+  return support::finish_output("cordma-cp", shown.exit_with());
+}
+
+}  // namespace
+}  // namespace copy
+
+int main(int argc, char** argv) try {
+  return copy::run(argc, argv);
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "cordma-cp: %s\n", e.what());
+  return 11;
+}

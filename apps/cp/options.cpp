@@ -1,0 +1,175 @@
+#include "options.hpp"
+
+#include "../support/command_line.hpp"
+
+#include <cordma/runtime/units.hpp>
+
+#include <fstream>
+#include <stdexcept>
+#include <string_view>
+
+#include <sys/stat.h>
+
+namespace copy {
+namespace {
+
+struct texts {
+  std::vector<std::string> paths;
+  std::string bwlimit;
+  std::string memory = "32M";
+  std::string chunk = "1M";
+  std::string transport = "auto";
+  std::string wait = "adaptive";
+  std::string token_file;
+  std::uint16_t port = default_port;
+  std::vector<std::string> rules;
+  bool archive = false;
+};
+
+constexpr const char* footer =
+    "A source that ends with '/' is what is in it; any other is itself, in the target. A target that is\n"
+    "no directory, and does not end with '/', is what one file will be called. HOST:MODULE/PATH is a\n"
+    "place in a module of the cordma-cpd at HOST.\n\n"
+    "Examples\n"
+    "  cordma-cp big.iso backup/                     one file, into a directory\n"
+    "  cordma-cp -a src/ host:home/src/              a tree, to a daemon, with all that is kept of it\n"
+    "  cordma-cp -a --delete host:home/src/ src/     back, and what is not there goes here, too\n"
+    "  cordma-cp -an --exclude '*.o' src/ copy/      what would be done\n\n"
+    "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 Ctrl-C,\n"
+    "35 no connection. A file that was cut off goes on where it was when the same command is run again.";
+
+void declare_selection(CLI::App& app, request& r, texts& t) {
+  transfer_options& o = r.options;
+  app.add_flag("-r,--recursive", o.recursive, "directories, with all that is in them");
+  app.add_flag("-a,--archive", t.archive, "as -rlptgo");
+  app.add_flag("-l,--links", o.links, "symlinks as symlinks; else they are left out");
+  app.add_flag("-H,--hard-links", o.hard_links, "several names of one file stay that");
+  app.add_flag("-p,--perms", o.mode, "keep permissions");
+  app.add_flag("-t,--times", o.times, "keep times, by which the same file is known next time");
+  app.add_flag("-o,--owner", o.owner, "keep the owner, as far as one may");
+  app.add_flag("-g,--group", o.group, "keep the group, as far as one may");
+  app.add_flag("-X,--xattrs,-A,--acls", o.attributes, "keep extended attributes, ACLs among them");
+  app.add_flag("-n,--dry-run", o.dry_run, "say what would be done, and do nothing");
+  app.add_flag("-I,--ignore-times", o.ignore_times, "copy what has the same size and time, too");
+  app.add_flag("--delete", o.delete_others, "remove what is in the target and not in the source");
+  app.add_flag("--inplace", o.inplace, "write into the file that is there; no resuming, no way back");
+  app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
+  app.add_flag("-S,--sparse,--partial", "as it is anyway: holes stay holes, what is cut off goes on");
+  app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
+  const auto rule = [&t](const char* sign) {
+    return [&t, sign](const std::vector<std::string>& patterns) {
+      for (const std::string& p : patterns) t.rules.push_back(std::string(sign) + " " + p);
+      return true;
+    };
+  };
+  for (const auto& [name, sign, what] :
+       {std::tuple{"--exclude", "-", "leave out what matches; the first rule that matches decides"},
+        std::tuple{"--include", "+", "keep what matches"}}) {
+    app.add_option(name, rule(sign), what)
+        ->type_name("PATTERN")
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->trigger_on_parse();
+  }
+}
+
+void declare_ways(CLI::App& app, request& r, texts& t) {
+  app.add_option("--transport", t.transport, "how to reach the other side")
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}));
+  app.add_option("--wait", t.wait, "for what comes: polling, event or adaptive")
+      ->check(CLI::IsMember({"polling", "event", "adaptive"}));
+  app.add_option("--lanes", r.lanes, "connections")->check(CLI::Range(1U, most_lanes));
+  app.add_option("--memory", t.memory, "of each side, for what is on its way")->type_name("BYTES");
+  app.add_option("--chunk", t.chunk, "64k to 16M, a multiple of 64k")->type_name("BYTES");
+  app.add_option("--bwlimit", t.bwlimit, "a second, at most")->type_name("BYTES");
+  app.add_option("--port", t.port, "of cordma-cpd")->check(CLI::Range(1, 65535));
+  app.add_option("--token-file", t.token_file, "has the token of the module; CORDMA_CP_TOKEN does as well")
+      ->type_name("FILE");
+  app.add_flag("-v,--verbose", r.verbose, "one line for each file");
+  app.add_flag("-q,--quiet", r.quiet, "errors only");
+  app.add_flag("--progress", r.progress, "show it also where no terminal is");
+  app.add_flag("--stats", r.stats, "say what it took");
+  app.add_option("--json", r.json, "a summary for machines; - is standard output")->type_name("FILE");
+}
+
+// CLI11 has no repeated flag of its own kind for this: what `-a` stands for.
+void unfold_archive(transfer_options& o) {
+  o.recursive = o.links = o.mode = o.times = o.group = o.owner = true;
+}
+
+std::uint64_t size_of(const char* option, const std::string& text) {
+  const cordma::result<std::uint64_t> size = cordma::parse_size(text);
+  if (!size) throw std::invalid_argument(std::string(option) + ": " + size.why().message());
+  return size.value();
+}
+
+std::string read_token(const std::string& file) {
+  if (file.empty()) {
+    const char* const told = std::getenv("CORDMA_CP_TOKEN");
+    return told != nullptr ? told : "";
+  }
+  std::ifstream in(file);
+  std::string token;
+  if (!std::getline(in, token) || token.empty()) {
+    throw std::invalid_argument("--token-file: " + file + " has no token in its first line");
+  }
+  return token;
+}
+
+void finish(request& r, const texts& t) {
+  if (t.archive) unfold_archive(r.options);
+  r.rules = t.rules;
+  r.options.items = r.verbose != 0 || r.options.dry_run;
+  r.options.bytes_per_s = t.bwlimit.empty() ? 0 : size_of("--bwlimit", t.bwlimit);
+  r.options.memory_bytes = size_of("--memory", t.memory);
+  const std::uint64_t chunk = size_of("--chunk", t.chunk);
+  if (chunk < smallest_chunk || chunk > largest_chunk || chunk % smallest_chunk != 0) {
+    throw std::invalid_argument("--chunk: from 64k to 16M, a multiple of 64k");
+  }
+  r.options.chunk_bytes = static_cast<std::uint32_t>(chunk);
+  if (t.transport != "auto") r.transport = cordma::parse_transport(t.transport).value();
+  r.wait = cordma::parse_wait_mode(t.wait).value();
+  for (const std::string& p : t.paths) r.sources.push_back(parse_place(p, t.port));
+  r.target = std::move(r.sources.back());
+  r.sources.pop_back();
+  const place& first = r.sources.front();
+  for (const place& s : r.sources) {
+    if (s.host != first.host || s.module != first.module || s.port != first.port) {
+      throw std::invalid_argument("sources are all here, or all in one module: " + s.text());
+    }
+  }
+  if (!first.here() && !r.target.here()) {
+    throw std::invalid_argument("source and target are both elsewhere: run cordma-cp on one of them");
+  }
+  if (r.options.delete_others && !r.options.recursive) {
+    throw std::invalid_argument("--delete needs -r (or -a)");
+  }
+  if (r.options.inplace) r.options.resume = false;
+  r.token = read_token(t.token_file);
+  struct stat s {};
+  const bool file = r.sources.size() == 1 && !first.ends_with_slash &&
+                    (!first.here() || (::lstat(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
+  r.options.directory = !file || r.target.ends_with_slash;
+}
+
+}  // namespace
+
+std::optional<int> parse(int argc, char** argv, request& into) {
+  CLI::App app("Copies files and trees: here, or to and from a cordma-cpd, by RDMA, shared memory or TCP.",
+               "cordma-cp");
+  texts t;
+  app.add_option("SOURCE... TARGET", t.paths, "[HOST:MODULE/]PATH")->required()->expected(2, -1);
+  declare_selection(app, into, t);
+  declare_ways(app, into, t);
+  app.footer(footer);
+  if (const std::optional<int> ended = support::parse(app, argc, argv)) return *ended == 0 ? 0 : 1;
+  try {
+    finish(into, t);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "cordma-cp: %s\n", e.what());
+    return static_cast<int>(exit_code::usage);
+  }
+  return std::nullopt;
+}
+
+}  // namespace copy

@@ -1,0 +1,51 @@
+// The command line of cordma-cp.
+#pragma once
+
+#include "place.hpp"
+#include "wire.hpp"
+
+#include <cordma/cordma.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace copy {
+
+// rsync's, where it has one for the case (rsync(1), "EXIT VALUES").
+enum class exit_code : int {
+  fine = 0,
+  usage = 1,
+  protocol = 2,
+  selection = 3,   // what was named cannot be opened at all
+  refused = 5,     // the server would not begin
+  socket = 10,     // the connection broke
+  file = 11,       // a file could not be read or written, and so nothing more
+  stream = 12,     // what came was not what it should be
+  signal = 20,     // SIGINT
+  partial = 23,    // some files are not there
+  vanished = 24,   // some were gone before they could be read
+  timeout = 30,
+  connect = 35,
+};
+
+struct request {
+  std::vector<place> sources;
+  place target;
+  transfer_options options;
+  std::vector<std::string> rules;
+  std::optional<cordma::transport::kind> transport;
+  cordma::wait_mode wait = cordma::wait_mode::adaptive;
+  std::uint32_t lanes = 2;
+  std::string token;
+  unsigned verbose = 0;
+  bool quiet = false;
+  bool progress = false;  // also where no terminal is
+  bool stats = false;
+  std::string json;  // a file, "-" standard output; empty: none
+};
+
+// Reads it; the code to end with where there is nothing more to do.
+[[nodiscard]] std::optional<int> parse(int argc, char** argv, request& into);
+
+}  // namespace copy

@@ -1,0 +1,354 @@
+// What the receiver does about each entry, before its contents come and when all are there.
+#include "incoming.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <unordered_map>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+namespace copy {
+namespace {
+
+constexpr std::uint64_t smallest_resumed = 8U << 20;  // bytes: what is shorter comes anew as quickly
+constexpr std::size_t longest_map = 512U << 10;       // bytes of want::here
+
+std::string describe(const cordma::failure& why) {
+  return why.os_errno() != 0 ? std::strerror(why.os_errno()) : why.describe();
+}
+
+bool has_time(const struct stat& s, const file_time& t) noexcept {
+  return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
+}
+
+// Where room is found before it is needed. In memory there is nothing to be found.
+bool wants_allocation(int fd) noexcept {
+  struct statfs s {};
+  return ::fstatfs(fd, &s) == 0 && s.f_type != TMPFS_MAGIC;
+}
+
+}  // namespace
+
+keep_options receiver::kept() const noexcept {
+  return {options_.mode, options_.times, options_.owner, options_.group, options_.attributes};
+}
+
+std::uint64_t receiver::chunks_of(const entry& e) const noexcept {
+  return (e.size + options_.chunk_bytes - 1) / options_.chunk_bytes;
+}
+
+source_identity receiver::identity_of(const entry& e) const noexcept {
+  return {e.size, e.modified, options_.chunk_bytes};
+}
+
+void receiver::report(problem p) {
+  frame_writer out(lanes_.front()->out(), frame_kind::problems);
+  encode(out, p);
+  result_.problems.push_back(std::move(p));
+}
+
+void receiver::tell(item::change what, const entry& e) {
+  const item i{what, e.kind, e.path};
+  tell_(i);
+  if (!options_.items) return;
+  frame_writer out(lanes_.front()->out(), frame_kind::items);
+  encode(out, i);
+}
+
+void receiver::consider(std::uint32_t number, const entry& e) {
+  switch (e.kind) {
+    case entry_kind::directory: return consider_directory(e);
+    case entry_kind::symlink: return consider_symlink(e);
+    case entry_kind::hard_link: hard_links_.push_back(number); return;
+    case entry_kind::file:
+      ++progress_.files_found;
+      progress_.bytes_found += e.size;
+      return consider_file(number, e);
+  }
+}
+
+void receiver::consider_directory(const entry& e) {
+  const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
+  const bool is_there = there && there.value() && S_ISDIR(there.value()->st_mode);
+  if (is_there) return;
+  ++result_.done.directories;
+  tell(item::change::made, e);
+  if (options_.dry_run) return;
+  const cordma::result<void> made = target_.make_directory(e.path);
+  if (!made) report({problem::kind::failed, e.path, describe(made.why())});
+}
+
+void receiver::consider_symlink(const entry& e) {
+  const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
+  item::change change = item::change::made;
+  if (there && there.value()) {
+    change = item::change::updated;
+    const cordma::result<target::position> at = target_.find(e.path);
+    if (S_ISLNK(there.value()->st_mode) && at) {
+      std::string text(e.target.size() + 1, '\0');
+      const ssize_t n = ::readlinkat(at.value().directory, at.value().name, text.data(), text.size());
+      if (n >= 0 && std::string_view(text).substr(0, static_cast<std::size_t>(n)) == e.target) return;
+    }
+  }
+  ++result_.done.links;
+  tell(change, e);
+  if (options_.dry_run) return;
+  const cordma::result<void> made = target_.make_symlink(e.path, e.target);
+  if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
+  for (std::string& lost : target_.keep(e.path, e, kept())) {
+    report({problem::kind::failed, e.path, std::move(lost)});
+  }
+}
+
+void receiver::consider_file(std::uint32_t number, const entry& e) {
+  const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
+  if (!there) {
+    if (there.why().os_errno() == ENOENT && options_.dry_run) return want_file(number, e, item::change::made);
+    report({problem::kind::failed, e.path, describe(there.why())});
+    ++progress_.files_done;
+    progress_.bytes_done += e.size;
+    return;
+  }
+  if (!there.value()) return want_file(number, e, item::change::made);
+  const struct stat& now = *there.value();
+  const bool same = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size &&
+                    has_time(now, e.modified) && !options_.ignore_times;
+  if (!same) return want_file(number, e, item::change::updated);
+  ++result_.done.same;
+  ++progress_.files_done;
+  progress_.bytes_done += e.size;
+  const keep_options what = kept();
+  const bool differs = (what.mode && (now.st_mode & 07777) != e.mode) ||
+                       (what.owner && now.st_uid != e.uid) || (what.group && now.st_gid != e.gid);
+  if (!differs && !what.attributes) return;
+  if (differs) tell(item::change::metadata, e);
+  if (options_.dry_run) return;
+  for (std::string& lost : target_.keep(e.path, e, what)) {
+    report({problem::kind::failed, e.path, std::move(lost)});
+  }
+}
+
+void receiver::want_file(std::uint32_t number, const entry& e, item::change change) {
+  if (options_.dry_run) {
+    ++result_.done.files;
+    tell(change, e);
+    return;
+  }
+  auto f = std::make_shared<incoming>();
+  f->number = number;
+  f->what = &e;
+  f->change = change;
+  f->left = chunks_of(e);
+  f->missing.assign(f->left, true);
+  f->resumable = options_.resume && !options_.inplace && e.size >= smallest_resumed &&
+                 f->left / 8 < longest_map;
+  if (f->resumable) look_for_part(*f);
+  if (f->left == 0) {  // nothing has to come
+    const cordma::result<void> opened = open(*f);
+    if (opened) {
+      publish(*f);
+    } else {
+      fail(*f, describe(opened.why()));
+    }
+    ++progress_.files_done;
+    return;
+  }
+  want w;
+  w.file = number;
+  if (f->left != f->missing.size()) {
+    w.here.resize((f->missing.size() + 7) / 8);
+    for (std::size_t i = 0; i < f->missing.size(); ++i) {
+      if (!f->missing[i]) w.here[i / 8] = static_cast<std::uint8_t>(w.here[i / 8] | 1U << i % 8);
+    }
+  }
+  open_.emplace(number, std::move(f));
+  frame_writer out(lanes_.front()->out(), frame_kind::wants);
+  encode(out, w);
+}
+
+// What a transfer before this one has left.
+void receiver::look_for_part(incoming& f) {
+  const std::string& path = f.what->path;
+  const std::size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  const cordma::result<std::optional<struct stat>> there =
+      target_.look(directory + target::part_name(path));
+  if (!there || !there.value() || !open(f)) return;
+  const std::vector<bool>& here = f.sidecar->here();
+  for (std::size_t i = 0; i < f.missing.size(); ++i) {
+    if (!here[i]) continue;
+    f.missing[i] = false;
+    --f.left;
+    const std::uint32_t bytes = f.bytes_of(i, options_.chunk_bytes);
+    result_.done.resumed_bytes += bytes;
+    progress_.bytes_done += bytes;
+  }
+}
+
+cordma::result<void> receiver::open(incoming& f) {
+  const std::string& path = f.what->path;
+  if (options_.inplace) {
+    const cordma::result<target::position> at = target_.find(path);
+    if (!at) return at.why();
+    constexpr int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    f.fd.reset(::openat(at.value().directory, at.value().name, how, 0666));
+    if (!f.fd) return cordma::failure::from_os(errno, "open");
+  } else {
+    cordma::result<cordma::unique_fd> part =
+        target_.open_part(path, f.resumable ? O_RDWR : O_WRONLY | O_TRUNC);
+    if (!part) return part.why();
+    f.fd = std::move(part).value();
+  }
+  if (f.resumable) {
+    const cordma::result<void> begun = open_sidecar(f);
+    if (!begun) return begun;
+  }
+  return make_room(f);
+}
+
+// Holes are where nothing is written.
+cordma::result<void> receiver::make_room(const incoming& f) const {
+  const int fd = f.fd.get();
+  const auto size = static_cast<off_t>(f.what->size);
+  const bool has_holes = f.what->allocated < f.what->size;
+  if ((has_holes || f.resumable || options_.inplace) && ::ftruncate(fd, size) != 0) {
+    return cordma::failure::from_os(errno, "ftruncate");
+  }
+  if (!has_holes && f.resumable && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
+      errno == ENOSPC) {
+    return cordma::failure::from_os(errno, "fallocate");
+  }
+  return {};
+}
+
+cordma::result<void> receiver::open_sidecar(incoming& f) {
+  cordma::result<cordma::unique_fd> side = target_.open_state(f.what->path);
+  if (!side) return side.why();
+  cordma::result<resume_state> state =
+      resume_state::open(std::move(side).value(), identity_of(*f.what));
+  if (!state) return state.why();
+  // A part of another source, or of another length, has nothing that is of use.
+  struct stat now {};
+  const bool fits = ::fstat(f.fd.get(), &now) == 0 && static_cast<std::uint64_t>(now.st_size) == f.what->size;
+  if (state.value().count_here() != 0 && !fits) {
+    [[maybe_unused]] const cordma::result<void> gone = target_.drop_part(f.what->path);
+    return cordma::failure(cordma::errc::bad_state, "its part and its sidecar do not fit together");
+  }
+  if (state.value().count_here() == 0 && ::ftruncate(f.fd.get(), 0) != 0) {
+    return cordma::failure::from_os(errno, "ftruncate");
+  }
+  f.sidecar.emplace(std::move(state).value());
+  return {};
+}
+
+// It is whole: it gets what is kept of it, and its name.
+void receiver::publish(incoming& f) {
+  for (std::string& lost : target_.keep(f.fd.get(), *f.what, kept())) {
+    report({problem::kind::failed, f.what->path, std::move(lost)});
+  }
+  if (!options_.inplace) {
+    const cordma::result<void> published = target_.publish(f.what->path);
+    if (!published) return fail(f, describe(published.why()));
+  }
+  ++result_.done.files;
+  ++progress_.files_done;
+  tell(f.change, *f.what);
+}
+
+// REQUIRES that `why` says something.
+void receiver::fail(incoming& f, const std::string& why) {
+  f.why = why;
+}
+
+void receiver::forget(std::uint32_t number) {
+  const std::shared_ptr<incoming> f = std::move(open_.at(number));
+  open_.erase(number);
+  if (f->why.empty()) return;
+  const bool vanished = f->source == file_end::how::vanished;
+  report({vanished ? problem::kind::vanished : problem::kind::failed, f->what->path, f->why});
+  ++progress_.files_done;
+  // A part of what has changed is of no use; else what is in it need not come again.
+  const bool useful = f->resumable && f->source == file_end::how::failed && f->sidecar;
+  if (useful || options_.inplace) return;
+  [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
+}
+
+void receiver::finish_if_due() {
+  if (all_listed_ && open_.empty() && !finished_) finish();
+}
+
+void receiver::finish() {
+  finished_ = true;
+  make_hard_links();
+  if (options_.delete_others) delete_others();
+  if (!options_.dry_run) keep_directories();
+  result_.done.manifest = got_.sum();
+  encode(lanes_.front()->out(), result_.done);
+  lanes_.front()->kick();
+}
+
+void receiver::make_hard_links() {
+  for (const std::uint32_t number : hard_links_) {
+    const entry& e = entries_[number];
+    const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
+    const cordma::result<std::optional<struct stat>> first = target_.look(e.target);
+    const bool both = there && first && there.value() && first.value();
+    if (both && there.value()->st_ino == first.value()->st_ino &&
+        there.value()->st_dev == first.value()->st_dev) {
+      continue;
+    }
+    ++result_.done.links;
+    tell(both ? item::change::updated : item::change::made, e);
+    if (options_.dry_run) continue;
+    const cordma::result<void> made = target_.make_hard_link(e.path, e.target);
+    if (!made) report({problem::kind::failed, e.path, describe(made.why())});
+  }
+}
+
+// The deepest first: what is kept of a directory is what was last done in it.
+void receiver::keep_directories() {
+  for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {
+    if (e->kind != entry_kind::directory) continue;
+    for (std::string& lost : target_.keep(e->path, *e, kept())) {
+      report({problem::kind::failed, e->path, std::move(lost)});
+    }
+  }
+}
+
+void receiver::delete_others() {
+  const bool partial = std::ranges::any_of(result_.problems, [](const problem& p) {
+    return p.what != problem::kind::left_out;
+  });
+  if (partial) {
+    return report({problem::kind::failed, ".", "nothing is deleted, since not all could be read"});
+  }
+  std::unordered_map<std::string_view, std::vector<std::string_view>> names;
+  std::vector<std::string_view> directories;
+  for (const entry& e : entries_) {
+    if (e.kind == entry_kind::directory) directories.push_back(e.path);
+    const std::string_view path = e.path;
+    const std::size_t slash = path.rfind('/');
+    const bool top = slash == std::string_view::npos;
+    names[top ? std::string_view(".") : path.substr(0, slash)].push_back(
+        top ? path : path.substr(slash + 1));
+  }
+  for (const std::string_view directory : directories) {
+    const auto how = options_.dry_run ? target::removal::dry : target::removal::real;
+    std::vector<problem> problems;
+    for (std::string& gone :
+         target_.remove_others(std::string(directory), names[directory], how, problems)) {
+      ++result_.done.deleted;
+      entry e;
+      e.path = std::move(gone);
+      tell(item::change::deleted, e);
+    }
+    for (problem& p : problems) report(std::move(p));
+  }
+}
+
+}  // namespace copy

@@ -1,0 +1,110 @@
+// The side that writes the files.
+#pragma once
+
+#include "digest.hpp"
+#include "file_ring.hpp"
+#include "lane.hpp"
+#include "progress.hpp"
+#include "resume.hpp"
+#include "sender.hpp"
+#include "target.hpp"
+#include "wire.hpp"
+
+#include <cordma/cordma.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace copy {
+
+// Receives what a sender lists, as far as it is not there already. Bound to the thread of its Worker.
+class receiver {
+ public:
+  // As of sender. `only_name`: the one source is a file, and this is what it is called here.
+  receiver(cordma::Context& context, cordma::Worker& worker, file_ring& files,
+           std::vector<std::unique_ptr<lane>>& lanes, target& into, std::string only_name,
+           const transfer_options& options, progress& shown, const item_sink& tell);
+  receiver(const receiver&) = delete;
+  receiver& operator=(const receiver&) = delete;
+  ~receiver();
+
+  // As of sender.
+  [[nodiscard]] cordma::task<outcome> run();
+
+ private:
+  struct incoming;  // a file that is being written
+
+  [[nodiscard]] cordma::task<void> read_lane(std::uint32_t number);
+  [[nodiscard]] cordma::task<void> write_lane(std::uint32_t number);
+  void take(frame_reader& in, std::uint32_t lane);
+  void take_entries(frame_reader& in);
+  void take_chunk(const chunk_frame& c, std::uint32_t lane);
+  void take_bundle(bundle_frame b, std::uint32_t lane);
+  void take_file_end(const file_end& f);
+  void take_end_of_all(frame_reader& in);
+
+  // What is to be done about an entry.
+  void consider(std::uint32_t number, const entry& e);
+  void consider_file(std::uint32_t number, const entry& e);
+  void consider_directory(const entry& e);
+  void consider_symlink(const entry& e);
+  void want_file(std::uint32_t number, const entry& e, item::change change);
+
+  [[nodiscard]] cordma::task<void> write_chunk(chunk_frame c, std::uint32_t lane);
+  [[nodiscard]] cordma::task<void> write_bundle(bundle_frame b, std::uint32_t lane);
+  void write_small(const bundled& b, std::span<const std::byte> bytes);
+  [[nodiscard]] cordma::task<int> write_whole(int fd, std::span<const std::byte> bytes,
+                                              std::uint64_t offset);
+  [[nodiscard]] cordma::task<void> save(std::shared_ptr<incoming> f);
+  void save_all() noexcept;
+  [[nodiscard]] cordma::task<void> conclude(std::shared_ptr<incoming> f);
+  void conclude_if_due(const std::shared_ptr<incoming>& f);
+  [[nodiscard]] cordma::result<void> open(incoming& f);
+  [[nodiscard]] cordma::result<void> open_sidecar(incoming& f);
+  void look_for_part(incoming& f);
+  [[nodiscard]] cordma::result<void> make_room(const incoming& f) const;
+  void fail(incoming& f, const std::string& why);
+  void publish(incoming& f);
+  void forget(std::uint32_t number);
+
+  void finish_if_due();
+  void finish();
+  void keep_directories();
+  void delete_others();
+  void make_hard_links();
+
+  void credit(std::uint32_t lane, std::uint32_t slot);
+  [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
+  void report(problem p);
+  void tell(item::change what, const entry& e);
+  [[nodiscard]] keep_options kept() const noexcept;
+  [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
+  [[nodiscard]] source_identity identity_of(const entry& e) const noexcept;
+
+  cordma::Worker& worker_;
+  file_ring& files_;
+  std::vector<std::unique_ptr<lane>>& lanes_;
+  target& target_;
+  std::string only_name_;
+  const transfer_options& options_;
+  progress& progress_;
+  const item_sink& tell_;
+
+  cordma::MemoryRegion pool_;
+  std::uint32_t slots_ = 0;  // of each lane
+  std::deque<entry> entries_;
+  std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
+  std::vector<std::uint32_t> hard_links_;
+  bool all_listed_ = false;
+  cordma::scope* scope_ = nullptr;
+  manifest got_;
+  outcome result_;
+  bool finished_ = false;
+  bool over_ = false;  // the sender has said its last word
+};
+
+}  // namespace copy

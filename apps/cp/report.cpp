@@ -1,0 +1,306 @@
+#include "report.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace copy {
+namespace {
+
+constexpr int look_ms = 200;
+constexpr double quiet_s = 0.5;  // before the first line
+
+sigset_t interrupts() noexcept {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+// "1.2 GB"
+std::string in_bytes(double bytes) {
+  constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < std::size(units)) {
+    bytes /= 1000;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 || bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes,
+                units[unit]);
+  return text;
+}
+
+std::string in_time(double s) {
+  char text[32];
+  const auto whole = static_cast<unsigned long long>(s);
+  if (s < 60) std::snprintf(text, sizeof text, "%.0f s", s);
+  if (s >= 60 && s < 3600) std::snprintf(text, sizeof text, "%llu:%02llu", whole / 60, whole % 60);
+  if (s >= 3600) {
+    std::snprintf(text, sizeof text, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60);
+  }
+  return text;
+}
+
+// What a terminal, or a log, can take of a name: control bytes as "\012".
+std::string printable(const std::string& name) {
+  std::string text;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 32 && byte != 127) {
+      text += c;
+      continue;
+    }
+    char octal[8];
+    std::snprintf(octal, sizeof octal, "\\%03o", byte);
+    text += octal;
+  }
+  return text;
+}
+
+// Names are bytes; JSON is text.
+std::string json_text(const nlohmann::json& j) {
+  return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+exit_code code_of(const std::exception& e) noexcept {
+  const auto* const failed = dynamic_cast<const cordma::error*>(&e);
+  if (failed == nullptr) return exit_code::file;
+  switch (failed->condition()) {
+    case cordma::errc::rejected: return exit_code::refused;
+    case cordma::errc::unreachable:
+    case cordma::errc::connection_aborted: return exit_code::connect;
+    case cordma::errc::timed_out: return exit_code::timeout;
+    case cordma::errc::invalid_value: return exit_code::stream;
+    case cordma::errc::unsupported_version: return exit_code::protocol;
+    case cordma::errc::truncated:
+    case cordma::errc::connection_reset:
+    case cordma::errc::not_connected:
+    case cordma::errc::flushed: return exit_code::socket;
+    default: return exit_code::file;
+  }
+}
+
+const char* sign_of(item::change c) noexcept {
+  switch (c) {
+    case item::change::made: return "new      ";
+    case item::change::updated: return "updated  ";
+    case item::change::deleted: return "deleted  ";
+    case item::change::metadata: return "metadata ";
+  }
+  return "";
+}
+
+}  // namespace
+
+void report::block_interrupts() noexcept {
+  const sigset_t set = interrupts();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+report::report(const request& r) : request_(r) {
+  const sigset_t set = interrupts();
+  signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  over_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!signals_ || !over_) throw std::system_error(errno, std::generic_category(), "signalfd");
+  on_terminal_ = ::isatty(STDERR_FILENO) != 0;
+  watcher_ = std::thread([this] { watch(); });
+}
+
+report::~report() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = ::write(over_.get(), &one, sizeof one);
+  watcher_.join();
+}
+
+void report::watch() {
+  for (;;) {
+    pollfd fds[] = {{over_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+    ::poll(fds, 2, look_ms);
+    if (fds[0].revents != 0) return;
+    if (fds[1].revents != 0) {
+      signalfd_siginfo info{};
+      [[maybe_unused]] const auto n = ::read(signals_.get(), &info, sizeof info);
+      if (interrupted_.exchange(true)) ::_exit(static_cast<int>(exit_code::signal));
+      stop_.request_stop();
+    }
+    const bool wanted = (on_terminal_ || request_.progress) && !request_.quiet;
+    if (wanted) show();
+  }
+}
+
+// In place on a terminal, as wide as that is; elsewhere one line a second would be a flood, so it is ten.
+void report::show() {
+  const std::lock_guard lock(screen_);
+  const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  if (s < quiet_s || outcome_) return;
+  const auto done = static_cast<double>(progress_.bytes_done.load());
+  const auto found = static_cast<double>(progress_.bytes_found.load());
+  const double rate = static_cast<double>(progress_.bytes_moved.load()) / s;
+  std::string line = in_bytes(done) + (progress_.all_found ? " of " : " of at least ") + in_bytes(found);
+  if (found > 0) {
+    char share[16];
+    std::snprintf(share, sizeof share, "%3.0f %%  ", 100 * done / found);
+    line = share + line;
+  }
+  line += ", " + in_bytes(rate) + "/s";
+  if (rate > 0 && found > done && progress_.all_found) line += ", " + in_time((found - done) / rate) + " left";
+  line += ", " + std::to_string(progress_.files_done.load()) + "/" +
+          std::to_string(progress_.files_found.load()) + " files";
+  if (!on_terminal_) {
+    static std::chrono::steady_clock::time_point last{};
+    if (std::chrono::steady_clock::now() - last < std::chrono::seconds(10)) return;
+    last = std::chrono::steady_clock::now();
+    std::fprintf(stderr, "%s\n", line.c_str());
+    return;
+  }
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  const std::size_t width = known ? size.ws_col - 1U : 79U;
+  std::fprintf(stderr, "\r%s\x1b[K", line.substr(0, width).c_str());
+  shown_ = true;
+}
+
+void report::hide() noexcept {
+  if (std::exchange(shown_, false)) std::fputs("\r\x1b[K", stderr);
+}
+
+item_sink report::sink() {
+  return [this](const item& i) {
+    if (request_.verbose == 0 && !request_.options.dry_run) return;
+    if (request_.json == "-") return;
+    const std::lock_guard lock(screen_);
+    hide();
+    const bool directory = i.kind == entry_kind::directory;
+    std::printf("%s%s%s\n", sign_of(i.what), printable(i.path).c_str(), directory ? "/" : "");
+  };
+}
+
+void report::connected(std::string transport, std::string reason) {
+  transport_ = std::move(transport);
+  reason_ = std::move(reason);
+  if (request_.verbose == 0 || request_.json == "-") return;
+  std::printf("over %s (%s)\n", transport_.c_str(), reason_.c_str());
+}
+
+void report::conclude(outcome o) {
+  const std::lock_guard lock(screen_);
+  hide();
+  took_ = std::chrono::steady_clock::now() - began_;
+  outcome_ = std::move(o);
+  bool failed = false;
+  bool vanished = false;
+  for (const problem& p : outcome_->problems) {
+    const char* const note = p.what == problem::kind::left_out ? "left out: " : "";
+    if (!request_.quiet || p.what != problem::kind::left_out) {
+      std::fprintf(stderr, "cordma-cp: %s%s: %s\n", note, printable(p.path).c_str(), p.why.c_str());
+    }
+    failed = failed || p.what == problem::kind::failed;
+    vanished = vanished || p.what == problem::kind::vanished;
+  }
+  code_ = failed ? exit_code::partial : vanished ? exit_code::vanished : exit_code::fine;
+  summarize();
+  if (!request_.json.empty()) write_json();
+}
+
+void report::broke_off(const std::exception& e) {
+  const std::lock_guard lock(screen_);
+  hide();
+  took_ = std::chrono::steady_clock::now() - began_;
+  broken_ = e.what();
+  code_ = code_of(e);
+  if (interrupted_) {
+    code_ = exit_code::signal;
+    broken_ = "interrupted";
+    std::fprintf(stderr, "cordma-cp: interrupted; the same command goes on from here\n");
+  } else {
+    std::fprintf(stderr, "cordma-cp: %s\n", broken_.c_str());
+  }
+  if (!request_.json.empty()) write_json();
+}
+
+void report::summarize() {
+  if (request_.quiet || request_.json == "-") return;
+  const tally& t = outcome_->done;
+  const double s = took_.count();
+  std::printf("%s%llu files, %s in %.2f s (%s/s) over %s", request_.options.dry_run ? "would copy " : "",
+              static_cast<unsigned long long>(t.files), in_bytes(static_cast<double>(t.bytes)).c_str(),
+              s, in_bytes(static_cast<double>(t.bytes) / s).c_str(), transport_.c_str());
+  const auto also = [](std::uint64_t n, const char* what) {
+    if (n != 0) std::printf(", %llu %s", static_cast<unsigned long long>(n), what);
+  };
+  also(t.same, "the same");
+  also(t.directories, "directories");
+  also(t.links, "links");
+  also(t.deleted, "deleted");
+  if (t.resumed_bytes != 0) std::printf(", %s were there", in_bytes(static_cast<double>(t.resumed_bytes)).c_str());
+  also(t.damaged, "chunks damaged on the way, and sent again");
+  std::printf("\n");
+  if (!request_.stats) return;
+  rusage spent{};
+  ::getrusage(RUSAGE_SELF, &spent);
+  const auto seconds = [](const timeval& v) { return static_cast<double>(v.tv_sec) + static_cast<double>(v.tv_usec) / 1e6; };
+  const double cpu = seconds(spent.ru_utime) + seconds(spent.ru_stime);
+  std::printf("  found %llu files, %s\n", static_cast<unsigned long long>(progress_.files_found.load()),
+              in_bytes(static_cast<double>(progress_.bytes_found.load())).c_str());
+  std::printf("  CPU of this process: %.2f s user, %.2f s system, %.2f s per GB\n",
+              seconds(spent.ru_utime), seconds(spent.ru_stime),
+              cpu / std::max(1e-9, static_cast<double>(t.bytes) / 1e9));
+  std::printf("  peak memory %s, of which %s for what is on its way\n",
+              in_bytes(static_cast<double>(spent.ru_maxrss) * 1024).c_str(),
+              in_bytes(static_cast<double>(request_.options.memory_bytes)).c_str());
+  std::printf("  over %s: %s\n", transport_.c_str(), reason_.c_str());
+}
+
+void report::write_json() const {
+  nlohmann::json j{{"schema", "cordma-cp/1"},
+                   {"exit_code", static_cast<int>(code_)},
+                   {"transport", transport_},
+                   {"elapsed_s", took_.count()},
+                   {"interrupted", interrupted_.load()},
+                   {"error", broken_}};
+  const tally t = outcome_ ? outcome_->done : tally{};
+  j["files"] = t.files;
+  j["bytes"] = t.bytes;
+  j["same"] = t.same;
+  j["directories"] = t.directories;
+  j["links"] = t.links;
+  j["deleted"] = t.deleted;
+  j["resumed_bytes"] = t.resumed_bytes;
+  j["damaged_chunks"] = t.damaged;
+  j["bytes_found"] = progress_.bytes_found.load();
+  rusage spent{};
+  ::getrusage(RUSAGE_SELF, &spent);
+  j["peak_rss_bytes"] = spent.ru_maxrss * 1024;
+  j["cpu_s"] = static_cast<double>(spent.ru_utime.tv_sec + spent.ru_stime.tv_sec) +
+               static_cast<double>(spent.ru_utime.tv_usec + spent.ru_stime.tv_usec) / 1e6;
+  j["problems"] = nlohmann::json::array();
+  if (outcome_) {
+    constexpr const char* kinds[] = {"", "left out", "failed", "vanished"};
+    for (const problem& p : outcome_->problems) {
+      j["problems"].push_back(
+          {{"kind", kinds[static_cast<std::size_t>(p.what)]}, {"path", p.path}, {"why", p.why}});
+    }
+  }
+  const std::string text = json_text(j) + "\n";
+  if (request_.json == "-") {
+    std::fputs(text.c_str(), stdout);
+    return;
+  }
+  std::ofstream(request_.json) << text;
+}
+
+}  // namespace copy

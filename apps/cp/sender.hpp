@@ -1,0 +1,124 @@
+// The side that has the files.
+#pragma once
+
+#include "digest.hpp"
+#include "file_ring.hpp"
+#include "lane.hpp"
+#include "progress.hpp"
+#include "scan.hpp"
+#include "wire.hpp"
+
+#include <cordma/cordma.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace copy {
+
+// What a transfer came to, as either side knows it at its end.
+struct outcome {
+  tally done;
+  std::vector<problem> problems;
+  std::vector<item> items;
+};
+using item_sink = std::function<void(const item&)>;
+
+// Sends what a scanner finds and the receiver wants. Bound to the thread of its Worker.
+class sender {
+ public:
+  // All of it outlives this. `lanes` are connected, and have sent nothing but the shaking of hands.
+  sender(cordma::Context& context, cordma::Worker& worker, file_ring& files,
+         std::vector<std::unique_ptr<lane>>& lanes, scanner& sources, const transfer_options& options,
+         progress& shown, const item_sink& tell);
+  sender(const sender&) = delete;
+  sender& operator=(const sender&) = delete;
+  ~sender();
+
+  // To the end. Throws cordma::error where the connection breaks or the receiver breaks the rules; what goes wrong
+  // with a file is a problem.
+  [[nodiscard]] cordma::task<outcome> run();
+
+ private:
+  struct outgoing;  // a file that is being read
+  // A free slot at the receiver.
+  struct place {
+    std::uint32_t lane = 0;
+    std::uint32_t slot = 0;
+  };
+  struct job {
+    want what;
+    // Not the file, but one chunk of it, which was damaged on its way.
+    bool again = false;
+    std::uint64_t index = 0;
+  };
+  struct small_file {
+    std::uint32_t file = 0;
+    std::uint32_t bytes = 0;
+    cordma::unique_fd fd;
+    int error = 0;  // errno
+  };
+  using bundle = std::vector<small_file>;
+
+  [[nodiscard]] cordma::task<void> list();
+  [[nodiscard]] cordma::task<void> read_lane(std::uint32_t number);
+  [[nodiscard]] cordma::task<void> write_lane(std::uint32_t number);
+  void take(frame_reader& in, std::uint32_t lane);
+  void take_memory(frame_reader& in, std::uint32_t lane);
+  void take_credit(frame_reader& in, std::uint32_t lane);
+  void take_again(frame_reader& in);
+  void take_finished(frame_reader& in);
+  [[nodiscard]] const entry& file_of(frame_reader& in, std::uint32_t number) const;
+
+  [[nodiscard]] cordma::task<void> feed();
+  [[nodiscard]] cordma::task<void> send_file(want w);
+  [[nodiscard]] cordma::task<void> send_again(std::uint32_t file, std::uint64_t index);
+  [[nodiscard]] cordma::task<void> start_chunk(std::shared_ptr<outgoing> f, std::uint64_t index);
+  [[nodiscard]] cordma::task<void> send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index,
+                                              place to, cordma::Slice buffer);
+  void send_hole(outgoing& f, std::uint64_t index);
+  void open_small(bundle& b, want w);
+  [[nodiscard]] cordma::task<void> start_bundle(bundle b);
+  [[nodiscard]] cordma::task<void> send_bundle(bundle b, place to, cordma::Slice buffer);
+  [[nodiscard]] cordma::task<int> read_whole(int fd, std::span<std::byte> into, std::uint64_t offset);
+  [[nodiscard]] cordma::task<void> put(place to, cordma::Slice bytes);
+  [[nodiscard]] cordma::task<place> free_place();
+  [[nodiscard]] cordma::task<cordma::Slice> free_buffer();
+  void give_back(const cordma::Slice& buffer);
+  [[nodiscard]] cordma::task<void> pace(std::uint64_t bytes);
+
+  [[nodiscard]] std::shared_ptr<outgoing> open(std::uint32_t file);
+  void conclude(outgoing& f);
+  void end_file(std::uint32_t file, file_end::how how, const std::string& why);
+  [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
+  [[nodiscard]] std::uint32_t bytes_of(const entry& e, std::uint64_t index) const noexcept;
+
+  cordma::Context& context_;
+  cordma::Worker& worker_;
+  file_ring& files_;
+  std::vector<std::unique_ptr<lane>>& lanes_;
+  scanner& sources_;
+  const transfer_options& options_;
+  progress& progress_;
+  const item_sink& tell_;
+
+  std::deque<entry> entries_;  // by their number
+  std::deque<job> jobs_;
+  cordma::auto_event job_here_;
+  std::vector<std::optional<slot_memory>> memory_;  // of each lane
+  std::deque<place> free_;                          // slots at the receiver
+  cordma::auto_event place_here_;
+  cordma::MemoryRegion pool_;
+  std::vector<cordma::Slice> buffers_;  // of the pool, those free
+  cordma::auto_event buffer_here_;
+  cordma::scope* scope_ = nullptr;
+  cordma::time_point next_{};  // where the rate is limited: when the next bytes may go
+  manifest sent_;
+  outcome result_;
+  bool finished_ = false;
+};
+
+}  // namespace copy

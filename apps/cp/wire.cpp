@@ -1,0 +1,329 @@
+#include "wire.hpp"
+
+#include <cordma/runtime/check.hpp>
+#include <cordma/runtime/result.hpp>
+
+#include <algorithm>
+
+namespace copy {
+namespace {
+
+constexpr std::uint32_t most_attributes = 256;
+constexpr std::uint32_t most_paths = 4096;
+constexpr std::uint32_t most_rules = 65536;
+
+constexpr frame_kind kinds[] = {
+    frame_kind::hello,    frame_kind::challenge,   frame_kind::proof,    frame_kind::welcome,
+    frame_kind::refusal,  frame_kind::memory,      frame_kind::entries,  frame_kind::entries_end,
+    frame_kind::problems, frame_kind::chunk,       frame_kind::bundle,   frame_kind::file_end,
+    frame_kind::all_sent, frame_kind::wants,       frame_kind::wants_end, frame_kind::credit,
+    frame_kind::again,    frame_kind::items,       frame_kind::finished,
+};
+
+// A number below `limit` as one of an enum's, which begin with 1 unless told otherwise.
+template <class Enum>
+Enum one_of(frame_reader& in, std::uint8_t last, std::uint8_t first = 1) {
+  const std::uint8_t value = in.u8();
+  if (value < first || value > last) refuse(in.kind(), "a number that stands for nothing");
+  return static_cast<Enum>(value);
+}
+
+using flag = bool transfer_options::*;
+constexpr flag flags[] = {
+    &transfer_options::recursive,  &transfer_options::links,
+    &transfer_options::hard_links, &transfer_options::mode,
+    &transfer_options::times,      &transfer_options::owner,
+    &transfer_options::group,      &transfer_options::attributes,
+    &transfer_options::dry_run,    &transfer_options::delete_others,
+    &transfer_options::checksum,   &transfer_options::ignore_times,
+    &transfer_options::sparse,     &transfer_options::inplace,
+    &transfer_options::resume,     &transfer_options::sync,
+    &transfer_options::items,      &transfer_options::directory,
+};
+
+void encode(frame_writer& out, const transfer_options& o) {
+  std::uint32_t set = 0;
+  for (std::size_t i = 0; i < std::size(flags); ++i) set |= o.*flags[i] ? 1U << i : 0U;
+  out.u32(set).u32(o.chunk_bytes).u64(o.memory_bytes).u64(o.bytes_per_s);
+}
+
+transfer_options decode_options(frame_reader& in) {
+  transfer_options o;
+  const std::uint32_t set = in.u32();
+  if (set >> std::size(flags) != 0) refuse(in.kind(), "options that this version does not have");
+  for (std::size_t i = 0; i < std::size(flags); ++i) o.*flags[i] = (set >> i & 1) != 0;
+  o.chunk_bytes = in.u32();
+  o.memory_bytes = in.u64();
+  o.bytes_per_s = in.u64();
+  if (o.chunk_bytes < smallest_chunk || o.chunk_bytes > largest_chunk ||
+      o.chunk_bytes % smallest_chunk != 0) {
+    refuse(in.kind(), "a size of chunks that cannot be");
+  }
+  return o;
+}
+
+std::vector<std::string> decode_texts(frame_reader& in, std::uint32_t most) {
+  const std::uint32_t count = in.u32();
+  if (count > most) refuse(in.kind(), "too many paths or rules");
+  std::vector<std::string> texts;
+  for (std::uint32_t i = 0; i < count; ++i) texts.push_back(in.text());
+  return texts;
+}
+
+void encode(frame_writer& out, const std::vector<std::string>& texts) {
+  out.u32(static_cast<std::uint32_t>(texts.size()));
+  for (const std::string& t : texts) out.text(t);
+}
+
+}  // namespace
+
+void refuse(frame_kind kind, std::string_view what) {
+  cordma::throw_error({cordma::errc::invalid_value,
+                       "the peer sent a frame of kind " + std::to_string(static_cast<int>(kind)) +
+                           " with " + std::string(what)});
+}
+
+frame_writer::frame_writer(std::vector<std::byte>& out, frame_kind kind)
+    : out_(out), began_(out.size()) {
+  u32(0).u8(static_cast<std::uint8_t>(kind));
+}
+
+frame_writer::~frame_writer() {
+  CORDMA_REQUIRE_OP(payload(), <=, std::size_t{longest_payload});
+  const auto bytes = static_cast<std::uint32_t>(payload());
+  for (unsigned i = 0; i < 4; ++i) out_[began_ + i] = std::byte(bytes >> 8 * i & 255);
+}
+
+frame_writer& frame_writer::number(std::uint64_t value, int width) {
+  for (int i = 0; i < width; ++i) out_.push_back(std::byte(value >> 8 * i & 255));
+  return *this;
+}
+
+frame_writer& frame_writer::bytes(std::span<const std::byte> value) {
+  out_.insert(out_.end(), value.begin(), value.end());
+  return *this;
+}
+
+frame_writer& frame_writer::text(std::string_view value) {
+  CORDMA_REQUIRE_OP(value.size(), <, std::size_t{1} << 16);
+  return u16(static_cast<std::uint16_t>(value.size())).bytes(std::as_bytes(std::span(value)));
+}
+
+frame_writer& frame_writer::long_text(std::string_view value) {
+  return u32(static_cast<std::uint32_t>(value.size())).bytes(std::as_bytes(std::span(value)));
+}
+
+std::span<const std::byte> frame_reader::bytes(std::size_t count) {
+  if (count > in_.size()) refuse(kind_, "fewer bytes than it says");
+  const std::span<const std::byte> first = in_.first(count);
+  in_ = in_.subspan(count);
+  return first;
+}
+
+std::uint64_t frame_reader::number(int width) {
+  std::uint64_t value = 0;
+  int shift = 0;
+  for (const std::byte b : bytes(static_cast<std::size_t>(width))) {
+    value |= static_cast<std::uint64_t>(b) << shift;
+    shift += 8;
+  }
+  return value;
+}
+
+std::string frame_reader::string(std::size_t count) {
+  const std::span<const std::byte> from = bytes(count);
+  return {reinterpret_cast<const char*>(from.data()), from.size()};
+}
+
+void frame_reader::end() const {
+  if (!in_.empty()) refuse(kind_, "more bytes than it should have");
+}
+
+frame_head decode_head(std::span<const std::byte, frame_head_bytes> bytes) {
+  frame_head head;
+  for (unsigned i = 0; i < 4; ++i) head.payload |= static_cast<std::uint32_t>(bytes[i]) << 8 * i;
+  head.kind = static_cast<frame_kind>(bytes[4]);
+  if (std::ranges::find(kinds, head.kind) == std::end(kinds)) {
+    refuse(head.kind, "a kind that this version does not have");
+  }
+  if (head.payload > longest_payload) refuse(head.kind, "more bytes than one may have");
+  return head;
+}
+
+void encode(std::vector<std::byte>& to, const hello& h) {
+  frame_writer out(to, frame_kind::hello);
+  out.u16(h.version).u8(static_cast<std::uint8_t>(h.way)).text(h.module);
+  encode(out, h.paths);
+  encode(out, h.rules);
+  encode(out, h.options);
+  out.u32(h.lanes).bytes(h.random);
+}
+
+hello decode_hello(frame_reader& in) {
+  hello h;
+  h.version = in.u16();
+  if (h.version != protocol_version) {
+    cordma::throw_error({cordma::errc::unsupported_version,
+                         "the peer's cordma-cp speaks version " + std::to_string(h.version) +
+                             ", this one " + std::to_string(protocol_version)});
+  }
+  h.way = one_of<direction>(in, 2);
+  h.module = in.text();
+  h.paths = decode_texts(in, most_paths);
+  h.rules = decode_texts(in, most_rules);
+  h.options = decode_options(in);
+  h.lanes = in.u32();
+  if (h.paths.empty()) refuse(in.kind(), "no path");
+  if (h.lanes == 0 || h.lanes > most_lanes) refuse(in.kind(), "a number of lanes that cannot be");
+  std::ranges::copy(in.bytes(nonce_bytes), h.random.begin());
+  in.end();
+  return h;
+}
+
+void encode(frame_writer& out, const entry& e) {
+  out.u8(static_cast<std::uint8_t>(e.kind)).u32(e.mode).u32(e.uid).u32(e.gid).u64(e.size);
+  out.u64(e.allocated).u64(static_cast<std::uint64_t>(e.modified.s)).u32(e.modified.ns);
+  out.text(e.path).text(e.target).u16(static_cast<std::uint16_t>(e.attributes.size()));
+  for (const attribute& a : e.attributes) out.text(a.name).long_text(a.value);
+}
+
+entry decode_entry(frame_reader& in) {
+  entry e;
+  e.kind = one_of<entry_kind>(in, 4);
+  e.mode = in.u32();
+  e.uid = in.u32();
+  e.gid = in.u32();
+  e.size = in.u64();
+  e.allocated = in.u64();
+  e.modified.s = static_cast<std::int64_t>(in.u64());
+  e.modified.ns = in.u32();
+  e.path = in.text();
+  e.target = in.text();
+  const std::uint16_t attributes = in.u16();
+  if (attributes > most_attributes) refuse(in.kind(), "too many attributes");
+  for (std::uint16_t i = 0; i < attributes; ++i) {
+    std::string name = in.text();
+    e.attributes.push_back({std::move(name), in.long_text()});
+  }
+  constexpr std::uint32_t permissions = 07777;
+  constexpr std::uint32_t ns_per_s = 1'000'000'000;
+  constexpr std::uint64_t largest = std::uint64_t{1} << 62;  // bytes of a file
+  if (e.mode > permissions || e.modified.ns >= ns_per_s || e.size > largest) {
+    refuse(in.kind(), "a mode, size or time that cannot be");
+  }
+  const bool leads_out = e.kind == entry_kind::hard_link && !stays_inside(e.target);
+  if (!stays_inside(e.path) || leads_out) refuse(in.kind(), "a path that leads out of the target");
+  if (e.kind != entry_kind::directory && e.path == ".") refuse(in.kind(), "a file that is the target");
+  if (e.target.find('\0') != std::string::npos) refuse(in.kind(), "a link to no name");
+  return e;
+}
+
+void encode(frame_writer& out, const problem& p) {
+  out.u8(static_cast<std::uint8_t>(p.what)).text(p.path).text(p.why);
+}
+
+problem decode_problem(frame_reader& in) {
+  problem p;
+  p.what = one_of<problem::kind>(in, 3);
+  p.path = in.text();
+  p.why = in.text();
+  return p;
+}
+
+void encode(std::vector<std::byte>& to, const chunk_frame& c) {
+  frame_writer out(to, frame_kind::chunk);
+  out.u32(c.file).u32(c.slot).u64(c.index).u32(c.bytes).u8(c.is_hole).u64(c.digest);
+}
+
+chunk_frame decode_chunk(frame_reader& in) {
+  chunk_frame c;
+  c.file = in.u32();
+  c.slot = in.u32();
+  c.index = in.u64();
+  c.bytes = in.u32();
+  c.is_hole = one_of<std::uint8_t>(in, 1, 0);
+  c.digest = in.u64();
+  in.end();
+  return c;
+}
+
+void encode(std::vector<std::byte>& to, const bundle_frame& b) {
+  frame_writer out(to, frame_kind::bundle);
+  out.u32(b.slot).u64(b.digest).u32(static_cast<std::uint32_t>(b.files.size()));
+  for (const bundled& f : b.files) out.u32(f.file).u32(f.bytes);
+}
+
+bundle_frame decode_bundle(frame_reader& in) {
+  bundle_frame b;
+  b.slot = in.u32();
+  b.digest = in.u64();
+  const std::uint32_t count = in.u32();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t file = in.u32();
+    b.files.push_back({file, in.u32()});
+  }
+  in.end();
+  return b;
+}
+
+void encode(frame_writer& out, const want& w) {
+  const std::span<const std::uint8_t> here(w.here);
+  out.u32(w.file).u32(static_cast<std::uint32_t>(here.size())).bytes(std::as_bytes(here));
+}
+
+want decode_want(frame_reader& in) {
+  want w;
+  w.file = in.u32();
+  const std::uint32_t bytes = in.u32();
+  for (const std::byte b : in.bytes(bytes)) w.here.push_back(static_cast<std::uint8_t>(b));
+  return w;
+}
+
+void encode(std::vector<std::byte>& to, const file_end& f) {
+  frame_writer out(to, frame_kind::file_end);
+  out.u32(f.file).u8(static_cast<std::uint8_t>(f.outcome)).text(f.why);
+}
+
+file_end decode_file_end(frame_reader& in) {
+  file_end f;
+  f.file = in.u32();
+  f.outcome = one_of<file_end::how>(in, 3, 0);
+  f.why = in.text();
+  in.end();
+  return f;
+}
+
+void encode(std::vector<std::byte>& to, const tally& t) {
+  frame_writer out(to, frame_kind::finished);
+  out.u64(t.files).u64(t.bytes).u64(t.same).u64(t.directories).u64(t.links).u64(t.deleted);
+  out.u64(t.resumed_bytes).u64(t.damaged).u64(t.manifest);
+}
+
+tally decode_tally(frame_reader& in) {
+  tally t;
+  t.files = in.u64();
+  t.bytes = in.u64();
+  t.same = in.u64();
+  t.directories = in.u64();
+  t.links = in.u64();
+  t.deleted = in.u64();
+  t.resumed_bytes = in.u64();
+  t.damaged = in.u64();
+  t.manifest = in.u64();
+  in.end();
+  return t;
+}
+
+void encode(frame_writer& out, const item& i) {
+  out.u8(static_cast<std::uint8_t>(i.what)).u8(static_cast<std::uint8_t>(i.kind)).text(i.path);
+}
+
+item decode_item(frame_reader& in) {
+  item i;
+  i.what = one_of<item::change>(in, 4);
+  i.kind = one_of<entry_kind>(in, 4);
+  i.path = in.text();
+  return i;
+}
+
+}  // namespace copy

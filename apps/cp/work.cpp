@@ -1,0 +1,164 @@
+#include "work.hpp"
+
+#include "receiver.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace copy {
+
+using cordma::task;
+
+namespace {
+
+// As RESOLVE_BENEATH resolves it: links that stay below `root` are followed.
+cordma::unique_fd open_below(int root, const char* path) {
+  open_how how{};
+  how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  return cordma::unique_fd(static_cast<int>(::syscall(SYS_openat2, root, path, &how, sizeof how)));
+}
+
+[[noreturn]] void fail(const std::string& path, int error) {
+  throw std::runtime_error(path + ": " + std::strerror(error));
+}
+
+std::string way_by(const cordma::unique_fd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); }
+
+filter filter_of(const std::vector<std::string>& rules) {
+  filter chosen;
+  for (const std::string& r : rules) {
+    if (r.size() < 3 || (r[0] != '+' && r[0] != '-') || r[1] != ' ') {
+      throw std::runtime_error("a rule that is neither \"+ PATTERN\" nor \"- PATTERN\": " + r);
+    }
+    const bool in = r[0] == '+';
+    chosen.add(in ? filter::decision::include : filter::decision::exclude, r.substr(2));
+  }
+  return chosen;
+}
+
+scan_options scanning(const transfer_options& o) {
+  scan_options s;
+  s.recursive = o.recursive;
+  s.links = o.links;
+  s.hard_links = o.hard_links;
+  s.attributes = o.attributes;
+  return s;
+}
+
+}  // namespace
+
+held_path hold_below(const std::string& root, const std::string& path) {
+  if (!path.empty() && !stays_inside(path)) {
+    throw std::runtime_error(path + ": leads out of the module");
+  }
+  cordma::unique_fd top(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!top) fail(root, errno);
+  // The longest part of its parents that there is.
+  std::string there = path.empty() ? "." : path;
+  std::string rest;
+  for (;;) {
+    const std::size_t slash = there.rfind('/');
+    const bool last = slash == std::string::npos;
+    const std::string name = last ? there : there.substr(slash + 1);
+    rest = rest.empty() ? name : name + '/' + rest;
+    there = last ? "." : there.substr(0, slash);
+    cordma::unique_fd fd = open_below(top.get(), there.c_str());
+    if (!fd && (errno != ENOENT || last)) fail(path, errno);
+    if (!fd) continue;
+    held_path p;
+    p.path = way_by(fd) + '/' + rest;
+    p.held = std::move(fd);
+    return p;
+  }
+}
+
+source source_of(const std::string& path) {
+  std::string p = path;
+  while (p.size() > 1 && p.back() == '/') p.pop_back();
+  const bool slash = p.size() != path.size() || p == "/";
+  const std::string last = p.substr(p.rfind('/') + 1);
+  return {p, slash || last == "." || last == ".."};
+}
+
+bool is_single_file(const std::vector<source>& sources) {
+  if (sources.size() != 1 || sources.front().contents) return false;
+  struct stat s {};
+  return ::lstat(sources.front().path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode);
+}
+
+destination choose(const std::string& path, bool is_directory, bool single_file) {
+  struct stat s {};
+  const bool there = ::stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
+  if (there || is_directory || !single_file || path.back() == '/') return {path, ""};
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+task<outcome> send_all(cordma::Context& context, cordma::Worker& worker, lanes& ways,
+                       std::vector<source> sources, std::vector<std::string> rules,
+                       transfer_options options, progress& shown, item_sink tell) {
+  const filter chosen = filter_of(rules);
+  scanner found(std::move(sources), chosen, scanning(options));
+  file_ring files(worker.loop());
+  sender s(context, worker, files, ways, found, options, shown, tell);
+  outcome o = co_await s.run();
+  co_return o;
+}
+
+task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lanes& ways,
+                          destination where, transfer_options options, progress& shown,
+                          item_sink tell) {
+  target into = target::open(where.root, target::missing::is_made).value();
+  file_ring files(worker.loop());
+  receiver r(context, worker, files, ways, into, std::move(where.only_name), options, shown, tell);
+  outcome o = co_await r.run();
+  co_return o;
+}
+
+bool examine_request(const client_request& r) {
+  const hello& h = r.asked;
+  [[maybe_unused]] const filter chosen = filter_of(h.rules);
+  if (h.way == direction::push) {
+    if (r.where->read_only) throw std::runtime_error("module \"" + h.module + "\" is read-only");
+    if (h.paths.size() != 1) throw std::runtime_error("one target is needed");
+    return false;
+  }
+  std::vector<source> sources;
+  for (const std::string& p : h.paths) sources.push_back(source_of(r.where->path + '/' + p));
+  return is_single_file(sources);
+}
+
+task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, client_request r,
+                             lanes& ways) {
+  const hello& h = r.asked;
+  const bool whole_disk = r.where->path.empty();  // this process's own
+  std::vector<held_path> held;
+  const auto place = [&](const std::string& path) {
+    if (whole_disk) return path;
+    const source s = source_of(path.empty() ? "./" : path);
+    held.push_back(hold_below(r.where->path, s.path == "." ? "" : s.path));
+    return held.back().path + (s.contents ? "/" : "");
+  };
+  progress unseen;
+  const item_sink nobody = [](const item&) {};
+  if (h.way == direction::push) {
+    const std::string path = place(h.paths.front());
+    destination where = choose(path, h.options.directory, !h.options.directory);
+    co_await receive_all(context, worker, ways, std::move(where), h.options, unseen, nobody);
+    co_return;
+  }
+  std::vector<source> sources;
+  for (const std::string& p : h.paths) sources.push_back(source_of(place(p)));
+  co_await send_all(context, worker, ways, std::move(sources), h.rules, h.options, unseen, nobody);
+}
+
+}  // namespace copy

@@ -1,0 +1,53 @@
+// A transfer between lanes that are there and files that are here.
+#pragma once
+
+#include "progress.hpp"
+#include "scan.hpp"
+#include "sender.hpp"
+#include "session.hpp"
+
+#include <cordma/cordma.hpp>
+
+#include <string>
+#include <vector>
+
+namespace copy {
+
+// A place below a directory that is reached by no way out of it: what is open, and a path by way of it
+// ("/proc/self/fd/7/name"), good while this lives. What of it does not exist is left to be made.
+struct held_path {
+  cordma::unique_fd held;
+  std::string path;
+};
+// `path` is relative, or empty. Throws std::runtime_error.
+[[nodiscard]] held_path hold_below(const std::string& root, const std::string& path);
+
+// "a/b/" is what is in a/b; so is "." at the end.
+[[nodiscard]] source source_of(const std::string& path);
+// Whether the one source is something else than a directory.
+[[nodiscard]] bool is_single_file(const std::vector<source>& sources);
+
+// Where a file or a tree goes that is to be at `path`, as cp and rsync have it.
+struct destination {
+  std::string root;       // a directory, to be made where it is missing
+  std::string only_name;  // what the single file is called in it; empty: as it was called
+};
+[[nodiscard]] destination choose(const std::string& path, bool is_directory, bool single_file);
+
+// Throw cordma::error, std::exception.
+[[nodiscard]] cordma::task<outcome> send_all(cordma::Context& context, cordma::Worker& worker,
+                                             lanes& ways, std::vector<source> sources,
+                                             std::vector<std::string> rules,
+                                             transfer_options options, progress& shown,
+                                             item_sink tell);
+[[nodiscard]] cordma::task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker,
+                                                lanes& ways, destination where,
+                                                transfer_options options, progress& shown,
+                                                item_sink tell);
+
+// What a server does for whoever may: see server.
+[[nodiscard]] bool examine_request(const client_request& r);
+[[nodiscard]] cordma::task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker,
+                                                   client_request r, lanes& ways);
+
+}  // namespace copy
