@@ -31,6 +31,7 @@ task<void> lane::room() {
 }
 
 task<void> lane::write_out() {
+  begun_ = true;
   for (;;) {
     while (out_.empty()) {
       if (finishing_) co_return;

@@ -36,6 +36,8 @@ class lane {
   void kick() noexcept { something_.set(); }
   // Done when what waits to be written is little.
   [[nodiscard]] cordma::task<void> room();
+  // Whether write_out() has begun; before, its frames can still be written otherwise.
+  [[nodiscard]] bool begun() const noexcept { return begun_; }
   // Writes what is appended, until finish() and all is written. Throws what Stream::write() does.
   [[nodiscard]] cordma::task<void> write_out();
   void finish() noexcept {
@@ -62,6 +64,7 @@ class lane {
   cordma::auto_event something_;
   cordma::event little_;
   bool finishing_ = false;
+  bool begun_ = false;
 
   std::vector<std::byte> in_ = std::vector<std::byte>(64U << 10);
   std::size_t begin_ = 0;  // behind the frame that was read last

@@ -36,7 +36,7 @@ local_server::local_server(cordma::Context& context, const cordma::reactor_optio
     std::promise<std::string> told = std::move(listening);
     try {
       cordma::Worker worker(context, waiting);
-      const std::string at = context.own_host(context.transports().front().kind) + ":0";
+      const std::string at = context.own_host(context.transports().front().transport) + ":0";
       cordma::Listener listener = worker.listen(at).value();
       module everything;
       everything.token = token;

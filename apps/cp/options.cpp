@@ -24,6 +24,7 @@ struct texts {
   std::uint16_t port = default_port;
   std::vector<std::string> rules;
   bool archive = false;
+  bool as_it_is = false;
 };
 
 constexpr const char* footer =
@@ -54,7 +55,7 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("--delete", o.delete_others, "remove what is in the target and not in the source");
   app.add_flag("--inplace", o.inplace, "write into the file that is there; no resuming, no way back");
   app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
-  app.add_flag("-S,--sparse,--partial", "as it is anyway: holes stay holes, what is cut off goes on");
+  app.add_flag("-S,--sparse,--partial", t.as_it_is, "as it is anyway: holes stay holes, what is cut off goes on");
   app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
   const auto rule = [&t](const char* sign) {
     return [&t, sign](const std::vector<std::string>& patterns) {

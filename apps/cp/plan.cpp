@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <unordered_map>
 
@@ -136,6 +137,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
 void receiver::want_file(std::uint32_t number, const entry& e, item::change change) {
   if (options_.dry_run) {
     ++result_.done.files;
+    result_.done.bytes += e.size;
     tell(change, e);
     return;
   }
@@ -147,38 +149,62 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->missing.assign(f->left, true);
   f->resumable = options_.resume && !options_.inplace && e.size >= smallest_resumed &&
                  f->left / 8 < longest_map;
-  if (f->resumable) look_for_part(*f);
+  open_.emplace(number, f);
+  const cordma::result<void> looked = f->resumable ? look_for_part(*f) : cordma::result<void>();
+  if (!looked && looked.why().os_errno() == EBUSY) {
+    scope_->spawn(want_later(std::move(f)));
+    return;
+  }
+  say_want(f);
+}
+
+// Whoever was writing it may just be ending: the transfer that this one goes on with.
+cordma::task<void> receiver::want_later(std::shared_ptr<incoming> f) {
+  constexpr int most = 200;
+  constexpr auto a_while = std::chrono::milliseconds(50);
+  cordma::result<void> looked = cordma::errc::again;
+  for (int i = 0; i < most && !looked; ++i) {
+    co_await cordma::sleep_for(a_while);
+    looked = look_for_part(*f);
+    if (!looked && looked.why().os_errno() != EBUSY) break;
+  }
+  say_want(f);
+  lanes_.front()->kick();
+  finish_if_due();
+}
+
+void receiver::say_want(const std::shared_ptr<incoming>& f) {
   if (f->left == 0) {  // nothing has to come
-    const cordma::result<void> opened = open(*f);
+    const cordma::result<void> opened = f->fd ? cordma::result<void>() : open(*f);
     if (opened) {
       publish(*f);
     } else {
       fail(*f, describe(opened.why()));
     }
-    ++progress_.files_done;
-    return;
+    return forget(f->number);
   }
   want w;
-  w.file = number;
+  w.file = f->number;
   if (f->left != f->missing.size()) {
     w.here.resize((f->missing.size() + 7) / 8);
     for (std::size_t i = 0; i < f->missing.size(); ++i) {
       if (!f->missing[i]) w.here[i / 8] = static_cast<std::uint8_t>(w.here[i / 8] | 1U << i % 8);
     }
   }
-  open_.emplace(number, std::move(f));
   frame_writer out(lanes_.front()->out(), frame_kind::wants);
   encode(out, w);
 }
 
 // What a transfer before this one has left.
-void receiver::look_for_part(incoming& f) {
+cordma::result<void> receiver::look_for_part(incoming& f) {
   const std::string& path = f.what->path;
   const std::size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "" : path.substr(0, slash + 1);
   const cordma::result<std::optional<struct stat>> there =
       target_.look(directory + target::part_name(path));
-  if (!there || !there.value() || !open(f)) return;
+  if (!there || !there.value()) return {};
+  const cordma::result<void> opened = open(f);
+  if (!opened) return opened;
   const std::vector<bool>& here = f.sidecar->here();
   for (std::size_t i = 0; i < f.missing.size(); ++i) {
     if (!here[i]) continue;
@@ -188,6 +214,7 @@ void receiver::look_for_part(incoming& f) {
     result_.done.resumed_bytes += bytes;
     progress_.bytes_done += bytes;
   }
+  return {};
 }
 
 cordma::result<void> receiver::open(incoming& f) {
@@ -338,6 +365,10 @@ void receiver::delete_others() {
         top ? path : path.substr(slash + 1));
   }
   for (const std::string_view directory : directories) {
+    if (options_.dry_run) {  // it may be that it would still have to be made
+      const cordma::result<std::optional<struct stat>> there = target_.look(std::string(directory));
+      if (!there || !there.value() || !S_ISDIR(there.value()->st_mode)) continue;
+    }
     const auto how = options_.dry_run ? target::removal::dry : target::removal::real;
     std::vector<problem> problems;
     for (std::string& gone :

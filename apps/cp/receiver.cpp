@@ -106,6 +106,8 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
     case frame_kind::bundle: return take_bundle(decode_bundle(in), lane);
     case frame_kind::file_end: return take_file_end(decode_file_end(in));
     case frame_kind::all_sent: return take_end_of_all(in);
+    case frame_kind::refusal:
+      cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
     default: refuse(in.kind(), "no place in what a sender says");
   }
 }

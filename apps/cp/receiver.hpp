@@ -12,6 +12,7 @@
 
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/sleep.hpp>
 
 #include <deque>
 #include <memory>
@@ -65,7 +66,9 @@ class receiver {
   void conclude_if_due(const std::shared_ptr<incoming>& f);
   [[nodiscard]] cordma::result<void> open(incoming& f);
   [[nodiscard]] cordma::result<void> open_sidecar(incoming& f);
-  void look_for_part(incoming& f);
+  [[nodiscard]] cordma::task<void> want_later(std::shared_ptr<incoming> f);
+  void say_want(const std::shared_ptr<incoming>& f);
+  [[nodiscard]] cordma::result<void> look_for_part(incoming& f);
   [[nodiscard]] cordma::result<void> make_room(const incoming& f) const;
   void fail(incoming& f, const std::string& why);
   void publish(incoming& f);

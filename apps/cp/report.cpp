@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <system_error>
@@ -74,6 +75,15 @@ std::string printable(const std::string& name) {
 // Names are bytes; JSON is text.
 std::string json_text(const nlohmann::json& j) {
   return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Of this program alone: getrusage() also counts what it was started from.
+std::uint64_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
+  }
+  return 0;
 }
 
 exit_code code_of(const std::exception& e) noexcept {
@@ -260,7 +270,7 @@ void report::summarize() {
               seconds(spent.ru_utime), seconds(spent.ru_stime),
               cpu / std::max(1e-9, static_cast<double>(t.bytes) / 1e9));
   std::printf("  peak memory %s, of which %s for what is on its way\n",
-              in_bytes(static_cast<double>(spent.ru_maxrss) * 1024).c_str(),
+              in_bytes(static_cast<double>(peak_bytes())).c_str(),
               in_bytes(static_cast<double>(request_.options.memory_bytes)).c_str());
   std::printf("  over %s: %s\n", transport_.c_str(), reason_.c_str());
 }
@@ -284,7 +294,7 @@ void report::write_json() const {
   j["bytes_found"] = progress_.bytes_found.load();
   rusage spent{};
   ::getrusage(RUSAGE_SELF, &spent);
-  j["peak_rss_bytes"] = spent.ru_maxrss * 1024;
+  j["peak_rss_bytes"] = peak_bytes();
   j["cpu_s"] = static_cast<double>(spent.ru_utime.tv_sec + spent.ru_stime.tv_sec) +
                static_cast<double>(spent.ru_utime.tv_usec + spent.ru_stime.tv_usec) / 1e6;
   j["problems"] = nlohmann::json::array();

@@ -153,6 +153,8 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
       while (!in.empty()) tell_(decode_item(in));
       return;
     case frame_kind::finished: return take_finished(in);
+    case frame_kind::refusal:
+      cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
     default: refuse(in.kind(), "no place in what a receiver says");
   }
 }

@@ -96,7 +96,6 @@ class sender {
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
   [[nodiscard]] std::uint32_t bytes_of(const entry& e, std::uint64_t index) const noexcept;
 
-  cordma::Context& context_;
   cordma::Worker& worker_;
   file_ring& files_;
   std::vector<std::unique_ptr<lane>>& lanes_;

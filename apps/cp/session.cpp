@@ -67,7 +67,7 @@ task<void> say(lane& l) {
 }
 
 task<void> hear_in_time(lane& l) {
-  const bool more = co_await cordma::with_timeout(l.next(), patience);
+  const bool more = co_await cordma::with_timeout(patience, l.next());
   if (!more) cordma::throw_error({cordma::errc::connection_reset, "the peer went without a word"});
 }
 
@@ -194,7 +194,6 @@ task<client_request> server::shake_hands(lane* way, std::string peer, nonce* id)
   co_await hear_in_time(l);
   client_request r;
   frame_reader in = expect(l, frame_kind::hello);
-  frame_reader again = in;
   r.asked = decode_hello(in);
   r.peer = std::move(peer);
   std::vector<std::byte> told;
@@ -224,24 +223,23 @@ task<client_request> server::shake_hands(lane* way, std::string peer, nonce* id)
 
 task<void> server::talk(lanes* ways, std::string peer) {
   lane& l = *ways->front();
-  client_request r;
-  nonce id{};
   std::string refusal;
   try {
-    r = co_await shake_hands(&l, std::move(peer), &id);
+    nonce id{};
+    client_request r = co_await shake_hands(&l, std::move(peer), &id);
+    co_await take_lanes(ways, r.asked.lanes, id);
+    co_await handlers_.carry(std::move(r), *ways);
   } catch (const std::exception& e) {
+    if (l.begun()) throw;
     refusal = e.what();
   }
-  if (!refusal.empty()) {
-    l.out().clear();
-    constexpr std::size_t longest = 4096;
-    frame_writer(l.out(), frame_kind::refusal).text(refusal.substr(0, longest));
-    co_await say(l);
-    co_await l.stream().close();
-    cordma::throw_error({cordma::errc::rejected, refusal});
-  }
-  co_await take_lanes(ways, r.asked.lanes, id);
-  co_await handlers_.carry(std::move(r), *ways);
+  if (refusal.empty()) co_return;
+  l.out().clear();
+  constexpr std::size_t longest = 4096;
+  frame_writer(l.out(), frame_kind::refusal).text(refusal.substr(0, longest));
+  co_await say(l);
+  co_await l.stream().close();
+  cordma::throw_error({cordma::errc::rejected, refusal});
 }
 
 // Tells the client that it is welcome, and waits for the rest of its lanes.
@@ -255,7 +253,7 @@ task<void> server::take_lanes(lanes* ways, std::uint32_t count, nonce id) {
   std::exception_ptr failed;
   try {
     co_await say(*ways->front());
-    co_await cordma::with_timeout(w.complete.wait(), patience);
+    co_await cordma::with_timeout(patience, w.complete.wait());
   } catch (...) {
     failed = std::current_exception();
   }

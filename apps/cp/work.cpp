@@ -124,40 +124,56 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
   co_return o;
 }
 
+namespace {
+
+// What a client may name, opened: all of it is below its module.
+class places {
+ public:
+  // REQUIRES that it outlives what place() gives. An empty path of the module is this process's own disk.
+  explicit places(const module& where) : where_(where) {}
+  [[nodiscard]] std::string place(const std::string& path) {
+    if (where_.path.empty()) return path;
+    const source s = source_of(path.empty() ? "./" : path);
+    held_.push_back(hold_below(where_.path, s.path == "." ? "" : s.path));
+    return held_.back().path + (s.contents ? "/" : "");
+  }
+  [[nodiscard]] std::vector<source> sources(const std::vector<std::string>& paths) {
+    std::vector<source> all;
+    for (const std::string& p : paths) all.push_back(source_of(place(p)));
+    return all;
+  }
+
+ private:
+  const module& where_;
+  std::vector<held_path> held_;
+};
+
+}  // namespace
+
 bool examine_request(const client_request& r) {
   const hello& h = r.asked;
   [[maybe_unused]] const filter chosen = filter_of(h.rules);
-  if (h.way == direction::push) {
-    if (r.where->read_only) throw std::runtime_error("module \"" + h.module + "\" is read-only");
-    if (h.paths.size() != 1) throw std::runtime_error("one target is needed");
-    return false;
-  }
-  std::vector<source> sources;
-  for (const std::string& p : h.paths) sources.push_back(source_of(r.where->path + '/' + p));
-  return is_single_file(sources);
+  places named(*r.where);
+  if (h.way == direction::pull) return is_single_file(named.sources(h.paths));
+  if (r.where->read_only) throw std::runtime_error("module \"" + h.module + "\" is read-only");
+  if (h.paths.size() != 1) throw std::runtime_error("one target is needed");
+  [[maybe_unused]] const std::string path = named.place(h.paths.front());
+  return false;
 }
 
 task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, client_request r,
                              lanes& ways) {
   const hello& h = r.asked;
-  const bool whole_disk = r.where->path.empty();  // this process's own
-  std::vector<held_path> held;
-  const auto place = [&](const std::string& path) {
-    if (whole_disk) return path;
-    const source s = source_of(path.empty() ? "./" : path);
-    held.push_back(hold_below(r.where->path, s.path == "." ? "" : s.path));
-    return held.back().path + (s.contents ? "/" : "");
-  };
+  places named(*r.where);
   progress unseen;
   const item_sink nobody = [](const item&) {};
   if (h.way == direction::push) {
-    const std::string path = place(h.paths.front());
+    const std::string path = named.place(h.paths.front());
     destination where = choose(path, h.options.directory, !h.options.directory);
     co_await receive_all(context, worker, ways, std::move(where), h.options, unseen, nobody);
     co_return;
   }
-  std::vector<source> sources;
-  for (const std::string& p : h.paths) sources.push_back(source_of(place(p)));
+  std::vector<source> sources = named.sources(h.paths);
   co_await send_all(context, worker, ways, std::move(sources), h.rules, h.options, unseen, nobody);
 }
 

@@ -1,0 +1,174 @@
+#include "modules.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+
+#include <arpa/inet.h>
+#include <sys/stat.h>
+
+namespace copy {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t v4 = 4;
+constexpr std::size_t v6 = 16;
+
+[[noreturn]] void fail(const std::string& what) { throw std::invalid_argument(what); }
+
+std::vector<std::uint8_t> address_of(const std::string& text) {
+  std::vector<std::uint8_t> bytes(v6);
+  if (::inet_pton(AF_INET, text.c_str(), bytes.data()) == 1) {
+    bytes.resize(v4);
+  } else if (::inet_pton(AF_INET6, text.c_str(), bytes.data()) != 1) {
+    return {};
+  }
+  constexpr std::uint8_t mapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
+  if (bytes.size() == v6 && std::equal(std::begin(mapped), std::end(mapped), bytes.begin())) {
+    bytes.erase(bytes.begin(), bytes.begin() + std::size(mapped));
+  }
+  return bytes;
+}
+
+std::string host_of(std::string_view peer) {
+  const std::size_t colon = peer.rfind(':');
+  if (colon == std::string_view::npos) return std::string(peer);
+  peer = peer.substr(0, colon);
+  if (peer.starts_with('[') && peer.ends_with(']')) peer = peer.substr(1, peer.size() - 2);
+  return std::string(peer.substr(0, peer.find('%')));
+}
+
+std::string read_token_file(const std::string& file, const std::string& name) {
+  std::ifstream in(file);
+  std::string token;
+  if (!std::getline(in, token)) fail("module \"" + name + "\": token_file: " + file + " has no line");
+  return token;
+}
+
+void check(const served_module& m, bool whole_disk) {
+  const std::string where = "module \"" + m.what.name + "\": ";
+  if (m.what.name.empty() || m.what.name.find_first_of("/:") != std::string::npos) {
+    fail(where + "a name is not empty, and without '/' and ':'");
+  }
+  constexpr std::size_t shortest_token = 8;
+  if (!m.what.token.empty() && m.what.token.size() < shortest_token) {
+    fail(where + "a token of less than 8 bytes is soon guessed");
+  }
+  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(m.what.path.c_str(), nullptr),
+                                                         &std::free);
+  struct stat s {};
+  if (!real || ::stat(real.get(), &s) != 0) {
+    fail(where + "path: " + m.what.path + ": " + std::strerror(errno));
+  }
+  if (!S_ISDIR(s.st_mode)) fail(where + "path: " + m.what.path + " is no directory");
+  if (std::string_view(real.get()) == "/" && !whole_disk) {
+    fail(where + "serves the whole disk; if that is meant, say \"whole_disk\": true, too");
+  }
+}
+
+served_module decode_module(const json& j) {
+  served_module m;
+  bool whole_disk = false;
+  m.what.name = j.at("name").get<std::string>();
+  for (const auto& [key, value] : j.items()) {
+    if (key == "name") continue;
+    if (key == "path") {
+      m.what.path = value.get<std::string>();
+    } else if (key == "read_only") {
+      m.what.read_only = value.get<bool>();
+    } else if (key == "hosts") {
+      for (const json& h : value) m.hosts.push_back(parse_network(h.get<std::string>()));
+    } else if (key == "token") {
+      m.what.token = value.get<std::string>();
+    } else if (key == "token_file") {
+      m.what.token = read_token_file(value.get<std::string>(), m.what.name);
+    } else if (key == "whole_disk") {
+      whole_disk = value.get<bool>();
+    } else {
+      fail("module \"" + m.what.name + "\": there is no key \"" + key + "\"");
+    }
+  }
+  check(m, whole_disk);
+  return m;
+}
+
+}  // namespace
+
+network parse_network(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  network n;
+  n.bytes = address_of(text.substr(0, slash));
+  if (n.bytes.empty()) fail("hosts: \"" + text + "\" is no address, and no network such as 10.0.0.0/8");
+  const auto most = static_cast<unsigned>(n.bytes.size() * 8);
+  n.bits = most;
+  if (slash == std::string::npos) return n;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data() + slash + 1, end, n.bits);
+  if (error != std::errc() || stopped != end || n.bits > most) {
+    fail("hosts: \"" + text + "\" has a length of network that cannot be");
+  }
+  return n;
+}
+
+bool network::contains(std::string_view peer) const {
+  const std::vector<std::uint8_t> theirs = address_of(host_of(peer));
+  if (theirs.size() != bytes.size()) return false;
+  for (unsigned bit = 0; bit < bits; ++bit) {
+    const auto mask = static_cast<std::uint8_t>(128U >> bit % 8);
+    if ((theirs[bit / 8] & mask) != (bytes[bit / 8] & mask)) return false;
+  }
+  return true;
+}
+
+served_module module_of(const std::string& text, bool read_only, std::string token) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos) fail("--module: NAME=PATH, and not " + text);
+  served_module m;
+  m.what.name = text.substr(0, equals);
+  m.what.path = text.substr(equals + 1);
+  m.what.read_only = read_only;
+  m.what.token = std::move(token);
+  check(m, false);
+  return m;
+}
+
+daemon_configuration read_configuration(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) fail(file + ": " + std::strerror(errno));
+  daemon_configuration c;
+  try {
+    const json j = json::parse(in, nullptr, true, true);
+    bool has_tokens = false;
+    for (const auto& [key, value] : j.items()) {
+      if (key == "listen") {
+        c.listen = value.get<std::string>();
+      } else if (key == "modules") {
+        for (const json& m : value) {
+          c.modules.push_back(decode_module(m));
+          has_tokens = has_tokens || m.contains("token");
+        }
+      } else {
+        fail("there is no key \"" + key + "\"");
+      }
+    }
+    struct stat s {};
+    if (has_tokens && ::stat(file.c_str(), &s) == 0 && (s.st_mode & 077) != 0) {
+      fail("others may read it, and it has tokens: chmod 600, or use token_file");
+    }
+  } catch (const json::exception& e) {
+    fail(file + ": " + e.what());
+  } catch (const std::invalid_argument& e) {
+    fail(file + ": " + e.what());
+  }
+  return c;
+}
+
+}  // namespace copy

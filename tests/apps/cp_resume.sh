@@ -1,0 +1,131 @@
+# cordma-cp is killed, on either side and at any moment: the target is as it was or as it should be, and the same
+# command goes on from there. CORDMA_CP_KILLS says how often, CORDMA_CP_SEED where chance begins.
+transport=$2
+source "$(dirname "$0")/expect.sh"
+
+cat > "$work/kill.py" <<'PYTHON'
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+programs, transport, work = sys.argv[1:]
+kills = int(os.environ.get("CORDMA_CP_KILLS", "12"))
+seed = int(os.environ.get("CORDMA_CP_SEED", str(random.randrange(1 << 32))))
+chance = random.Random(seed)
+MB = 1 << 20
+box, tree = work + "/box", work + "/tree"
+os.makedirs(box)
+os.makedirs(tree + "/sub")
+
+
+def write(name, size):
+    with open(f"{tree}/{name}", "wb") as file:
+        while size > 0:
+            size -= file.write(chance.randbytes(min(size, 64 * MB)))
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def serve():
+    daemon = subprocess.Popen([programs + "/cordma-cpd", "--listen", "127.0.0.1:0", "--module-rw", "box=" + box,
+                               "--transport", transport], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return daemon, daemon.stdout.readline().split(":")[-1].strip()
+
+
+def command(port, push):
+    here, there = tree + "/", "127.0.0.1:box/got/"
+    ends = [here, there] if push else ["127.0.0.1:box/sent/", work + "/pulled/"]
+    return [programs + "/cordma-cp", "-a", "--transport", transport, "--port", port, "--json", work + "/json", *ends]
+
+
+def same(ours, theirs):
+    for at, _, files in os.walk(ours):
+        for name in files:
+            path = os.path.join(at, name)
+            if read(path) != read(os.path.join(theirs, os.path.relpath(path, ours))):
+                return False
+    return True
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(f"FAILED: {what}; CORDMA_CP_SEED={seed} CORDMA_CP_KILLS={kills}")
+
+
+write("sub/large", 160 * MB + 12345)
+for i in range(200):
+    write(f"sub/small {i}", chance.randrange(0, 40000))
+write("middle", 20 * MB)
+subprocess.run(["cp", "-a", tree, box + "/sent"], check=True)
+daemon, port = serve()
+resumed = 0
+try:
+    for round in range(kills):
+        push = chance.random() < 0.5
+        source, target = (tree, box + "/got") if push else (box + "/sent", work + "/pulled")
+        if chance.random() < 0.5:  # there is an old one
+            os.makedirs(target + "/sub", exist_ok=True)
+            with open(target + "/sub/large", "wb") as file:
+                file.write(b"old")
+        else:
+            subprocess.run(["rm", "-rf", target], check=True)
+        old = os.path.exists(target + "/sub/large")
+        began = time.monotonic()
+        run = subprocess.Popen(command(port, push), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        moment = chance.random()  # whole, it takes about that many seconds
+        while time.monotonic() - began < moment and run.poll() is None:
+            time.sleep(0.001)
+        victim = chance.choice(["client", "daemon"])
+        (run if victim == "client" else daemon).kill()
+        code = run.wait(timeout=60)
+        expect(victim == "client" or code in (0, 10, 12, 35), f"a client whose daemon is killed ends with {code}")
+        large = target + "/sub/large"
+        if os.path.exists(large):
+            now = read(large)
+            expect(now == read(source + "/sub/large") or (old and now == b"old"), f"round {round}: a mix of old and new")
+        if victim == "daemon":
+            daemon.wait()
+            daemon, port = serve()
+        again = subprocess.run(command(port, push), capture_output=True, text=True, timeout=120)
+        expect(again.returncode == 0, f"round {round}: going on ends with {again.returncode}: {again.stderr}")
+        with open(work + "/json") as file:
+            resumed += json.load(file)["resumed_bytes"]
+        expect(same(source, target), f"round {round}: the target is not as the source")
+        left = subprocess.run(["find", target, "-name", "*cordma*"], capture_output=True, text=True).stdout
+        expect(left == "", f"round {round}: something is left over: {left}")
+        subprocess.run(["rm", "-rf", target], check=True)
+
+    # Killed near its end, what is left is little. That the source has changed since is seen.
+    write("sub/large", 640 * MB)
+    for change in (False, True):
+        run = subprocess.Popen([*command(port, True), "--bwlimit", "1G"])
+        part = box + "/got/sub/.large.cordma-state"
+        began = time.monotonic()
+        while not os.path.exists(part) or os.path.getsize(part) < 48 + 24 * 500:
+            expect(run.poll() is None and time.monotonic() - began < 60, "it does not come to its half")
+            time.sleep(0.001)
+        run.send_signal(signal.SIGINT)
+        expect(run.wait(timeout=60) == 20, "Ctrl-C ends it with another code than 20")
+        if change:
+            write("sub/large", 640 * MB)
+        subprocess.run(command(port, True), check=True, stdout=subprocess.DEVNULL)
+        with open(work + "/json") as file:
+            figures = json.load(file)
+        expect(same(tree, box + "/got"), "the target is not as the source")
+        if change:
+            expect(figures["resumed_bytes"] == 0, f"chunks of another file were taken for its own: {figures}")
+        else:
+            expect(figures["resumed_bytes"] >= 500 * MB, f"what was there came again: {figures}")
+        subprocess.run(["rm", "-rf", box + "/got"], check=True)
+finally:
+    daemon.kill()
+print(f"{kills} kills, {resumed / MB:.0f} MiB did not have to come again, seed {seed}")
+PYTHON
+python3 "$work/kill.py" "$programs" "$transport" "$work"

@@ -1,0 +1,103 @@
+# A tree with all that a file system may have, here to here, to a daemon and back: rsync finds no difference.
+transport=$2
+source "$(dirname "$0")/expect.sh"
+need() { command -v "$1" > /dev/null || { echo "skipped: $1 is missing"; exit 77; }; }
+need rsync
+need setfattr
+
+# What rsync would still have to do is nothing.
+same() {  # same SOURCE/ TARGET/
+  local left
+  left=$(rsync -aniHc --delete "$1" "$2") || fail "rsync cannot compare $1 and $2"
+  [ -z "$left" ] || fail "$2 is not as $1: $left"
+  diff -r --no-dereference "$1" "$2" || fail "$2 has other contents than $1"
+}
+cp_() { expect "$1" "$2" cordma-cp --transport "$transport" "${@:3}"; }
+
+plant() {  # plant DIRECTORY
+  mkdir -p "$1"/{empty,deep/er/still,"with space",$'new\nline',-dash}
+  : > "$1/zero"
+  printf x > "$1/one"
+  head -c 100000 /dev/urandom > "$1/small"
+  head -c 131072 /dev/urandom > "$1/threshold"
+  head -c 131073 /dev/urandom > "$1/above"
+  head -c 1048576 /dev/urandom > "$1/chunk"
+  head -c 1048577 /dev/urandom > "$1/chunk and one"
+  head -c 33000001 /dev/urandom > "$1/deep/large"
+  printf hidden > "$1/.hidden"
+  printf odd > "$1/$(printf '\377\376')"
+  printf long > "$1/$(printf 'n%.0s' {1..255})"
+  printf dash > "$1/-dash/-rf"
+  ln "$1/small" "$1/deep/er/again"
+  ln -s ../small "$1/deep/link"
+  ln -s /nowhere/at/all "$1/dangling"
+  ln -s . "$1/loop"
+  truncate -s 20M "$1/hollow"
+  printf middle | dd of="$1/hollow" bs=1 seek=10000000 conv=notrunc status=none
+  setfattr -n user.comment -v "some words" "$1/one" || true
+  chmod 640 "$1/one"
+  chmod 4755 "$1/small"
+  chmod 1777 "$1/empty"
+  touch -d '2001-02-03 04:05:06.123456789' "$1/one" "$1/deep/er"
+  touch -h -d '1999-12-31 23:59:59.5' "$1/dangling"
+  local at=$1/deep
+  for i in $(seq 100); do at=$at/d$i; mkdir "$at"; done
+  printf bottom > "$at/bottom"
+  for i in $(seq 1500); do printf '%s' "$i" > "$1/with space/file $i"; done
+}
+
+plant "$work/tree"
+export TMPDIR=$work
+
+cp_ 0 ' over '"$transport" -aHX "$work/tree/" "$work/here/"
+same "$work/tree/" "$work/here/"
+[ "$(getfattr --only-values -n user.comment "$work/here/one")" = "some words" ] || fail "an attribute is lost"
+[ "$(du -k "$work/here/hollow" | cut -f1)" -lt 4000 ] || fail "a hole was filled"
+[ "$(stat -c %h "$work/here/small")" = 2 ] || fail "a hard link is lost"
+find "$work/here" -name '*cordma*' | grep -q . && fail "something is left over"
+cp_ 0 '^0 files, 0 B .*the same' -aH "$work/tree/" "$work/here/"
+
+# What has changed, what has gone, and nothing else.
+printf changed > "$work/tree/one"
+rm -r "$work/tree/empty" "$work/tree/dangling"
+mkdir "$work/tree/dangling"
+rm "$work/tree/zero"
+ln -s one "$work/tree/zero"
+cp_ 0 '^deleted +empty' -aHnv --delete "$work/tree/" "$work/here/"
+[ -d "$work/here/empty" ] || fail "a dry run did something"
+cp_ 0 '^1 files, 7 B .*1 deleted' -aHv --delete "$work/tree/" "$work/here/"
+same "$work/tree/" "$work/here/"
+
+# A daemon: push, nothing left to do, pull.
+mkdir "$work/box"
+printf 'not to be guessed\n' > "$work/token"
+serve cordma-cpd --listen 127.0.0.1:0 --module-rw "box=$work/box" --token-file "$work/token" --transport "$transport"
+port=${address##*:}
+with=(-aHX --port "$port" --token-file "$work/token")
+cp_ 0 ' over '"$transport" "${with[@]}" "$work/tree/" 127.0.0.1:box/in/here/
+same "$work/tree/" "$work/box/in/here/"
+cp_ 0 '^0 files' "${with[@]}" "$work/tree/" 127.0.0.1::box/in/here
+cp_ 0 ' over '"$transport" "${with[@]}" "127.0.0.1:box/in/here" "$work/back"
+same "$work/tree/" "$work/back/here/"
+cp_ 0 '^1 files' "${with[@]}" "cordma://127.0.0.1:$port/box/in/here/chunk" "$work/chunk again"
+cmp "$work/tree/chunk" "$work/chunk again"
+cp_ 0 '^2 files' "${with[@]}" "127.0.0.1:box/in/here/chunk" "127.0.0.1:box/in/here/one" "$work/two/"
+cmp "$work/tree/chunk" "$work/two/chunk"
+cp_ 5 'no module' -a --port "$port" "$work/tree/" 127.0.0.1:box/in/
+cp_ 5 'no module' "${with[@]}" "$work/tree/" 127.0.0.1:other/in/
+cp_ 1 'leads|\.\.' "${with[@]}" "$work/tree/" 127.0.0.1:box/../etc/
+ln -s /etc "$work/box/out"
+cp_ 5 'out' "${with[@]}" 127.0.0.1:box/out/hostname "$work/hostname"
+
+# Single files, as cp has it.
+cp_ 0 '^1 files' "$work/tree/one" "$work/renamed"
+cmp "$work/tree/one" "$work/renamed"
+mkdir "$work/into"
+cp_ 0 '^1 files' "$work/tree/one" "$work/into"
+cmp "$work/tree/one" "$work/into/one"
+cp_ 0 '^1 files' "$work/tree/one" "$work/made/"
+cmp "$work/tree/one" "$work/made/one"
+cp_ 0 'is a directory' "$work/tree" "$work/nothing/"
+cp_ 23 'No such file' "$work/tree/none" "$work/nothing/"
+cp_ 0 . -r --exclude '*' --include x "$work/tree/" "$work/excluded/"
+[ -z "$(ls -A "$work/excluded")" ] || fail "something was not excluded"
