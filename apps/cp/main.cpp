@@ -36,7 +36,7 @@ cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, con
   std::vector<source> sources;
   for (const place& p : r.sources) sources.push_back(source_of(p.path + (p.ends_with_slash ? "/" : "")));
   outcome o = co_await send_all(context, worker, c.ways, std::move(sources), r.rules, r.options,
-                                shown.counted(), shown.sink());
+                                shown.counted(), shown.sink(), r.flip_every);
   co_return o;
 }
 

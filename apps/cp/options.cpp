@@ -86,6 +86,7 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--port", t.port, "of cordma-cpd")->check(CLI::Range(1, 65535));
   app.add_option("--token-file", t.token_file, "has the token of the module; CORDMA_CP_TOKEN does as well")
       ->type_name("FILE");
+  app.add_option("--flip", r.flip_every, "one wrong bit in every Nth chunk that goes out")->group("");
   app.add_flag("-v,--verbose", r.verbose, "one line for each file");
   app.add_flag("-q,--quiet", r.quiet, "errors only");
   app.add_flag("--progress", r.progress, "show it also where no terminal is");

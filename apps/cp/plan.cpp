@@ -191,6 +191,8 @@ void receiver::say_want(const std::shared_ptr<incoming>& f) {
       if (!f->missing[i]) w.here[i / 8] = static_cast<std::uint8_t>(w.here[i / 8] | 1U << i % 8);
     }
   }
+  if (wanted_.size() <= f->number) wanted_.resize(f->number + 1);
+  wanted_[f->number] = true;
   frame_writer out(lanes_.front()->out(), frame_kind::wants);
   encode(out, w);
 }

@@ -142,7 +142,12 @@ void receiver::take_entries(frame_reader& in) {
 
 void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
   const auto found = open_.find(c.file);
-  if (found == open_.end()) refuse(frame_kind::chunk, "a file that was not wanted");
+  if (found == open_.end()) {
+    if (!was_wanted(c.file) || c.slot >= slots_) refuse(frame_kind::chunk, "a file that was not wanted");
+    got_.add(c.file, c.index, c.digest);  // it has failed meanwhile
+    if (c.is_hole == 0) credit(lane, c.slot);
+    return;
+  }
   incoming& f = *found->second;
   if (c.index >= f.missing.size() || !f.missing[c.index] ||
       c.bytes != f.bytes_of(c.index, options_.chunk_bytes)) {
@@ -172,7 +177,10 @@ void receiver::take_bundle(bundle_frame b, std::uint32_t lane) {
 
 void receiver::take_file_end(const file_end& e) {
   const auto found = open_.find(e.file);
-  if (found == open_.end()) refuse(frame_kind::file_end, "a file that was not wanted");
+  if (found == open_.end()) {
+    if (!was_wanted(e.file)) refuse(frame_kind::file_end, "a file that was not wanted");
+    return;
+  }
   incoming& f = *found->second;
   f.ended = true;
   f.source = e.outcome;
@@ -247,6 +255,7 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
     if (damaged) {
       ++result_.done.damaged;
       f->missing[0] = true;
+      f->ended = true;  // it comes as a chunk now
       frame_writer(lanes_.front()->out(), frame_kind::again).u32(part.file).u64(0).u64(part.bytes);
     } else {
       got_.add(part.file, 0, part.bytes);
@@ -340,6 +349,10 @@ task<void> receiver::conclude(std::shared_ptr<incoming> f) {
   if (!f->why.empty()) fail(*f, f->why);
   forget(f->number);
   finish_if_due();
+}
+
+bool receiver::was_wanted(std::uint32_t number) const noexcept {
+  return number < wanted_.size() && wanted_[number];
 }
 
 void receiver::credit(std::uint32_t lane, std::uint32_t slot) {

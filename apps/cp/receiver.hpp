@@ -80,6 +80,7 @@ class receiver {
   void delete_others();
   void make_hard_links();
 
+  [[nodiscard]] bool was_wanted(std::uint32_t number) const noexcept;
   void credit(std::uint32_t lane, std::uint32_t slot);
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
   void report(problem p);
@@ -101,6 +102,7 @@ class receiver {
   std::uint32_t slots_ = 0;  // of each lane
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
+  std::vector<bool> wanted_;  // by number
   std::vector<std::uint32_t> hard_links_;
   bool all_listed_ = false;
   cordma::scope* scope_ = nullptr;

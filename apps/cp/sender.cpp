@@ -35,6 +35,7 @@ struct sender::outgoing {
   const entry* what = nullptr;
   cordma::unique_fd fd;
   std::uint64_t left = 0;  // chunks that are not at the receiver
+  bool ended = false;  // that nothing more comes of it has been said
   file_end::how how = file_end::how::whole;
   std::string why;
 };
@@ -308,6 +309,7 @@ task<void> sender::send_again(std::uint32_t file, std::uint64_t index) {
   std::shared_ptr<outgoing> f = open(file);
   if (!f) co_return;
   f->left = 1;
+  f->ended = true;  // the receiver knows
   co_await start_chunk(f, index);
 }
 
@@ -335,10 +337,8 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
   } else {
     const std::uint64_t digest = digest_of(part.bytes());
     sent_.add(f->number, index, digest);
-    const slot_memory& m = *memory_[to.lane];
-    const std::uint64_t at = m.offset + std::uint64_t{to.slot} * m.slot_bytes;
     lane& l = *lanes_[to.lane];
-    cordma::send_operation written = l.stream().write_at(m.number, at, part);
+    cordma::send_operation written = put(to, part);
     written.start();
     encode(l.out(), chunk_frame{f->number, to.slot, index, bytes, 0, digest});
     l.kick();
@@ -420,10 +420,8 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
   }
   const cordma::Slice part = buffer.first(end);
   frame.digest = digest_of(part.bytes());
-  const slot_memory& m = *memory_[to.lane];
   lane& l = *lanes_[to.lane];
-  cordma::send_operation written =
-      l.stream().write_at(m.number, m.offset + std::uint64_t{to.slot} * m.slot_bytes, part);
+  cordma::send_operation written = put(to, part);
   written.start();
   encode(l.out(), frame);
   l.kick();
@@ -432,6 +430,16 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
   progress_.files_done += frame.files.size();
   co_await written;
   give_back(buffer);
+}
+
+// Once it is started, the frame that tells of it may follow.
+cordma::send_operation sender::put(place to, const cordma::Slice& bytes) noexcept {
+  if (flip_every_ != 0 && ++put_ % flip_every_ == 0 && bytes.size() != 0) {
+    bytes.data()[bytes.size() / 2] ^= std::byte{1};
+  }
+  const slot_memory& m = *memory_[to.lane];
+  const std::uint64_t at = m.offset + std::uint64_t{to.slot} * m.slot_bytes;
+  return lanes_[to.lane]->stream().write_at(m.number, at, bytes);
 }
 
 // Bytes read, fewer only at the file's end; or a negative errno.
@@ -486,6 +494,7 @@ void sender::conclude(outgoing& f) {
     f.how = file_end::how::changed;
     f.why = changed_meanwhile;
   }
+  if (f.ended && f.how == file_end::how::whole) return;
   end_file(f.number, f.how, f.why);
   ++progress_.files_done;
   progress_.bytes_done += f.what->size;

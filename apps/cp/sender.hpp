@@ -42,6 +42,9 @@ class sender {
   // with a file is a problem.
   [[nodiscard]] cordma::task<outcome> run();
 
+  // For tests: every so many chunks and bundles one goes out with a wrong bit. 0: none.
+  void flip_every(std::uint64_t chunks) noexcept { flip_every_ = chunks; }
+
  private:
   struct outgoing;  // a file that is being read
   // A free slot at the receiver.
@@ -84,7 +87,7 @@ class sender {
   [[nodiscard]] cordma::task<void> start_bundle(bundle b);
   [[nodiscard]] cordma::task<void> send_bundle(bundle b, place to, cordma::Slice buffer);
   [[nodiscard]] cordma::task<int> read_whole(int fd, std::span<std::byte> into, std::uint64_t offset);
-  [[nodiscard]] cordma::task<void> put(place to, cordma::Slice bytes);
+  [[nodiscard]] cordma::send_operation put(place to, const cordma::Slice& bytes) noexcept;
   [[nodiscard]] cordma::task<place> free_place();
   [[nodiscard]] cordma::task<cordma::Slice> free_buffer();
   void give_back(const cordma::Slice& buffer);
@@ -116,6 +119,8 @@ class sender {
   cordma::scope* scope_ = nullptr;
   cordma::time_point next_{};  // where the rate is limited: when the next bytes may go
   manifest sent_;
+  std::uint64_t flip_every_ = 0;
+  std::uint64_t put_ = 0;  // chunks and bundles
   outcome result_;
   bool finished_ = false;
 };

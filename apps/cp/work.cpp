@@ -105,11 +105,13 @@ destination choose(const std::string& path, bool is_directory, bool single_file)
 
 task<outcome> send_all(cordma::Context& context, cordma::Worker& worker, lanes& ways,
                        std::vector<source> sources, std::vector<std::string> rules,
-                       transfer_options options, progress& shown, item_sink tell) {
+                       transfer_options options, progress& shown, item_sink tell,
+                       std::uint64_t flip_every) {
   const filter chosen = filter_of(rules);
   scanner found(std::move(sources), chosen, scanning(options));
   file_ring files(worker.loop());
   sender s(context, worker, files, ways, found, options, shown, tell);
+  s.flip_every(flip_every);
   outcome o = co_await s.run();
   co_return o;
 }
