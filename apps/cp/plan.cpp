@@ -81,7 +81,15 @@ void receiver::consider_directory(const entry& e) {
   tell(item::change::made, e);
   if (options_.dry_run) return;
   const cordma::result<void> made = target_.make_directory(e.path);
-  if (!made) report({problem::kind::failed, e.path, describe(made.why())});
+  if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
+  new_directories_.insert(e.path);
+}
+
+// Nothing of an earlier time is there: it need not be looked for.
+bool receiver::is_in_new_directory(const std::string& path) const {
+  const std::size_t slash = path.rfind('/');
+  return slash != std::string::npos &&
+         new_directories_.contains(std::string_view(path).substr(0, slash));
 }
 
 void receiver::consider_symlink(const entry& e) {
@@ -107,6 +115,7 @@ void receiver::consider_symlink(const entry& e) {
 }
 
 void receiver::consider_file(std::uint32_t number, const entry& e) {
+  if (is_in_new_directory(e.path)) return want_file(number, e, item::change::made);
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   if (!there) {
     if (there.why().os_errno() == ENOENT && options_.dry_run) return want_file(number, e, item::change::made);

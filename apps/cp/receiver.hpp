@@ -17,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -53,6 +54,7 @@ class receiver {
   void consider_file(std::uint32_t number, const entry& e);
   void consider_directory(const entry& e);
   void consider_symlink(const entry& e);
+  [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
   void want_file(std::uint32_t number, const entry& e, item::change change);
 
   [[nodiscard]] cordma::task<void> write_chunk(chunk_frame c, std::uint32_t lane);
@@ -103,6 +105,7 @@ class receiver {
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
   std::vector<bool> wanted_;  // by number
+  std::set<std::string, std::less<>> new_directories_;
   std::vector<std::uint32_t> hard_links_;
   bool all_listed_ = false;
   cordma::scope* scope_ = nullptr;
