@@ -22,7 +22,8 @@ struct scan_options {
 };
 
 // What is sent of a source: itself, by its last name, or, where `contents`, what is in it: then its path is ".". A
-// path that ends with '/', "." or ".." is contents in any case, and only then is a symlink for a source followed.
+// path that ends with '/', "." or ".." is contents in any case, and only then is a symlink followed that is the source;
+// on the way to it they are.
 struct source {
   std::string path;
   bool contents = false;
@@ -42,14 +43,15 @@ class scanner {
 
   // Appends at most `most` entries. False: there are no more. Sources in their order; a directory, then what is in it,
   // its names in the order of their bytes, each directory among them with all that is in it before the next name.
-  // No path comes twice: of sources with a directory of the same name its contents are merged, and what
-  // else another source had before is left out, with a problem where it is not the same file.
+  // No path comes twice, unless the trees change meanwhile: of sources with a directory of the same name its contents
+  // are merged, and what else another source had before is left out, with a problem where it is not the same file.
   bool next(std::size_t most, std::vector<entry>& into);
   // Since the last call.
   [[nodiscard]] std::vector<problem> take_problems();
 
   // Opens a file or directory that was found, for reading, without following a symlink anywhere below its source. The
-  // descriptor is the caller's. Negative errno where that fails; -ENOENT, too, where it is no file any more.
+  // descriptor is the caller's. Negative errno where that fails; -ENOENT, too, where it is no file any more. REQUIRES
+  // that this scanner found it.
   [[nodiscard]] int open(const entry& found, int extra_flags) const noexcept;
   // For opening it in another way: its directory, and its name there, which points into `found`. The caller opens with
   // O_NOFOLLOW, and with O_NONBLOCK against a FIFO in its place. `directory` stays open until so many other

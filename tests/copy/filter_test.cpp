@@ -177,6 +177,7 @@ TEST_CASE("a pattern with a '/' in front is matched from the top") {
   CHECK_FALSE(file_matches("/a", "x/a"));
   CHECK(file_matches("/a*", "ab"));
   CHECK_FALSE(file_matches("/a*", "x/ab"));
+  CHECK_FALSE(file_matches("/a*c", "ab/c"));
   CHECK(file_matches("/a/**", "a/x/b"));
   CHECK_FALSE(directory_matches("/a/**", "a"));
 }

@@ -1,4 +1,6 @@
 // What is found beside names and contents: symlinks, further names, extended attributes.
+#include "../../apps/cp/linked_files.hpp"
+
 #include "scanned.hpp"
 #include "temporary_tree.hpp"
 
@@ -7,9 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -83,6 +89,30 @@ TEST_CASE("further names of a file are hard links to the first, where they are a
   }
   scanned apart({{tree.at("s/c")}, {tree.at("s/a")}}, options);
   CHECK(apart.all().at("a")->target == "c");
+}
+
+TEST_CASE("a file whose number is used again, or that has changed, is another file") {
+  struct stat one{};
+  one.st_ino = 7;
+  one.st_nlink = 3;
+  one.st_size = 1;
+  linked_files files;
+  CHECK(files.first_name(one, "a") == nullptr);
+  struct stat again = one;
+  again.st_size = 2;
+  CHECK(files.first_name(again, "b") == nullptr);
+  again.st_mtim.tv_nsec = 1;
+  CHECK(files.first_name(again, "c") == nullptr);
+  struct stat elsewhere = again;
+  elsewhere.st_dev = 1;
+  CHECK(files.first_name(elsewhere, "d") == nullptr);
+  for (const char* further : {"e", "f"}) {
+    const std::string* const first = files.first_name(again, further);
+    REQUIRE(first != nullptr);
+    CHECK(*first == "c");
+  }
+  // All its names have come: it is forgotten.
+  CHECK(files.first_name(again, "g") == nullptr);
 }
 
 TEST_CASE("extended attributes come where they are asked for" *

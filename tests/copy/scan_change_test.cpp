@@ -4,9 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -171,20 +175,55 @@ TEST_CASE("what is no file any more is not opened [a symlink, a FIFO, a director
 }
 
 TEST_CASE("files of a directory are found by the same descriptor, which stays open for a while") {
+  constexpr std::size_t others = scanner::directories_kept - 1;
   const temporary_tree tree;
   tree.file("s/0/a");
-  for (std::size_t i = 0; i < scanner::directories_kept; ++i)
-    tree.file("s/" + std::to_string(i) + "/f");
+  tree.file("s/0/b");
+  for (std::size_t i = 1; i <= 2 * others; ++i) tree.file("s/" + std::to_string(i) + "/f");
   scanned s({{tree.at("s")}});
   s.all();
   const scanner::position a = s.walk().find(*s.at("s/0/a"));
   REQUIRE(a.directory >= 0);
   CHECK(std::string(a.name) == "a");
-  for (std::size_t i = 0; i < scanner::directories_kept; ++i) {
+  for (std::size_t i = 1; i <= 2 * others; ++i) {
     CHECK(s.walk().find(*s.at("s/" + std::to_string(i) + "/f")).directory >= 0);
     CHECK(::faccessat(a.directory, "a", F_OK, 0) == 0);
+    if (i == others) CHECK(s.walk().find(*s.at("s/0/b")).directory == a.directory);
   }
-  CHECK(s.walk().find(*s.at("s/0/f")).directory == a.directory);
   CHECK(s.walk().find(*s.at("s")).directory >= 0);
   CHECK(std::string(s.walk().find(*s.at("s")).name) == "s");
+}
+
+TEST_CASE(
+    "while a directory and a symlink change places all the time, nothing is read through it") {
+  const temporary_tree tree;
+  tree.file("outside/secret", "secret");
+  tree.file("outside/x", "secret");
+  tree.file("s/d/x", "x");
+  tree.symlink("s/l", tree.at("outside"));
+  const std::string d = tree.at("s/d");
+  const std::string l = tree.at("s/l");
+  std::atomic<bool> done{false};
+  std::atomic<std::uint64_t> exchanges{0};
+  REQUIRE(::renameat2(AT_FDCWD, d.c_str(), AT_FDCWD, l.c_str(), RENAME_EXCHANGE) == 0);
+  std::thread other([&] {
+    while (!done.load()) {
+      if (::renameat2(AT_FDCWD, d.c_str(), AT_FDCWD, l.c_str(), RENAME_EXCHANGE) == 0) ++exchanges;
+    }
+  });
+  while (exchanges.load() == 0) std::this_thread::yield();
+  std::size_t secrets = 0;
+  for (int round = 0; round < 1000; ++round) {
+    scanned s({{tree.at("s")}});
+    for (const entry& e : s.all().found) {
+      if (e.path.ends_with("/secret")) ++secrets;
+      if (e.kind != entry_kind::file) continue;
+      const cordma::unique_fd fd(s.walk().open(e, 0));
+      char byte = 0;
+      if (fd && ::read(fd.get(), &byte, 1) == 1 && byte == 's') ++secrets;
+    }
+  }
+  done = true;
+  other.join();
+  CHECK(secrets == 0);
 }
