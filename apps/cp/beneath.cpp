@@ -13,7 +13,14 @@ int open_resolved(int directory, const char* path, int flags, std::uint64_t reso
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
   how.resolve = resolve;
-  const long fd = ::syscall(SYS_openat2, directory, path, &how, sizeof how);
+  // Whether ".." led out cannot be told where anything on the machine was renamed meanwhile: the kernel asks to try
+  // again.
+  constexpr int most_tries = 1000;
+  long fd = -1;
+  for (int tries = 0; tries < most_tries; ++tries) {
+    fd = ::syscall(SYS_openat2, directory, path, &how, sizeof how);
+    if (fd >= 0 || errno != EAGAIN) break;
+  }
   return fd < 0 ? -errno : static_cast<int>(fd);
 }
 

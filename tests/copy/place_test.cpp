@@ -31,7 +31,7 @@ TEST_CASE("what has no ':', or a '/' before its first, is here, as it was given"
   for (const char* text :
        {"a", "/", "/a/b", "a/", "./host:mod/x", "/host:mod/x", "a/b:c", "x/[::1]:mod", "[a]", "[a",
         "a//../b", "~", "a b", "\xff", "-x", "--", "./-"}) {
-    CAPTURE(text);
+    CAPTURE(std::string(text));
     const place p = parse(text);
     CHECK(p.here());
     CHECK(p.path == text);
@@ -50,7 +50,7 @@ TEST_CASE("'-' is a standard stream, here alone") {
 TEST_CASE("a host, a module and a path [each way to write them]") {
   for (const char* text :
        {"host:mod/x/y", "host::mod/x/y", "cordma://host/mod/x/y", "host:mod//x/./y"}) {
-    CAPTURE(text);
+    CAPTURE(std::string(text));
     const place p = parse(text);
     CHECK(p.host == "host");
     CHECK(p.module == "mod");
@@ -65,7 +65,7 @@ TEST_CASE("a host, a module and a path [each way to write them]") {
 TEST_CASE("IPv6 stands in brackets") {
   for (const char* text :
        {"[::1]:mod/x", "[::1]::mod/x", "cordma://[::1]/mod/x", "cordma://[::1]:7473/mod/x"}) {
-    CAPTURE(text);
+    CAPTURE(std::string(text));
     const place p = parse(text);
     CHECK(p.host == "::1");
     CHECK(p.module == "mod");
@@ -96,11 +96,11 @@ TEST_CASE("what people read can be given again") {
 TEST_CASE("it ends with a slash where it names what is in a directory") {
   for (const char* text : {"a/", "/", ".", "..", "a/.", "a/..", "host:mod", "host:mod/",
                            "host:mod/a/", "host:mod/a/.", "cordma://host/mod/a//"}) {
-    CAPTURE(text);
+    CAPTURE(std::string(text));
     CHECK(parse(text).ends_with_slash);
   }
   for (const char* text : {"a", "/a", ".a", "a..", "host:mod/a", "host:mod/..a", "-"}) {
-    CAPTURE(text);
+    CAPTURE(std::string(text));
     CHECK_FALSE(parse(text).ends_with_slash);
   }
   CHECK(parse("host:mod/a/").path == "a");
@@ -125,7 +125,7 @@ TEST_CASE("what is no place is refused, saying how it would be right") {
 TEST_CASE("a path that leads out of its module is refused") {
   for (const char* text : {"host:mod/..", "host:mod/../x", "host:mod/a/../../b", "host:mod/a/..",
                            "cordma://host/mod/../x"}) {
-    CAPTURE(text);
+    CAPTURE(std::string(text));
     CHECK(refuses(text, "leads out of its module"));
   }
   CHECK(refuses("host:mod/" + std::string(256, 'x'), "longer than 255"));
@@ -136,7 +136,7 @@ TEST_CASE("a port that is none is refused") {
   for (const char* text :
        {"cordma://h:/m", "cordma://h:0/m", "cordma://h:65536/m", "cordma://h:x/m",
         "cordma://h:1x/m", "cordma://h:-1/m", "cordma://::1/m", "cordma://fe80::1/m"}) {
-    CAPTURE(text);
+    CAPTURE(std::string(text));
     CHECK_FALSE(refusal(text).empty());
   }
   CHECK(refuses("cordma://fe80::1/m", "brackets"));

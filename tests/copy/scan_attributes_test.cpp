@@ -130,7 +130,7 @@ TEST_CASE("extended attributes come where they are asked for" *
   scanned s({{tree.at("s")}, contents(tree.at("s"))}, options);
   s.all();
   for (const char* path : {"s", "s/f", ".", "f"}) {
-    CAPTURE(path);
+    CAPTURE(std::string(path));
     std::vector<attribute> all = s.at(path)->attributes;
     std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.name < b.name; });
     CHECK(all == std::vector<attribute>{{"user.one", value}, {"user.two", ""}});

@@ -85,7 +85,7 @@ TEST_CASE(
   tree.file("outside/e/x", "secret");
   tree.file("s/d/e/x", "x");
   for (const char* exchanged : {"s", "s/d", "s/d/e"}) {
-    CAPTURE(exchanged);
+    CAPTURE(std::string(exchanged));
     scanned s({{tree.at("s")}});
     s.all();
     move(tree, exchanged, "away");

@@ -42,11 +42,11 @@ TEST_CASE("a source comes under its last name, or as what is in it") {
   tree.file("some/dir/x");
   const working_directory here(tree.root());
   for (const char* path : {"some/dir", "some//dir", "./some/dir", "some/../some/dir"}) {
-    CAPTURE(path);
+    CAPTURE(std::string(path));
     CHECK(scanned({{path}}).all().paths() == "dir/\ndir/x\n");
   }
   for (const char* path : {"some/dir/", "some/dir//", "some/dir/."}) {
-    CAPTURE(path);
+    CAPTURE(std::string(path));
     CHECK(scanned({{path}}).all().paths() == "./\nx\n");
   }
   CHECK(scanned({contents("some/dir")}).all().paths() == "./\nx\n");
@@ -171,7 +171,7 @@ TEST_CASE("nothing leads out of the directory that sources are to be below") {
   CHECK(below("").all().paths() == "./\nd/\nd/x\nin\nout\nroot\n");
   CHECK(below("out").all().paths() == "out\n");
   for (const char* path : {"out/", "out/x", "root/", "../secret", "..", "/etc", "d/../../secret"}) {
-    CAPTURE(path);
+    CAPTURE(std::string(path));
     scanned s = below(path);
     CHECK(s.all().paths().empty());
     CHECK(s.said() == "failed " + std::string(path) + ": leads out of what may be read\n");
