@@ -1,7 +1,7 @@
 // Where the sources of a transfer begin: the directories that what is found is relative to, kept open.
 #pragma once
 
-#include "beneath.hpp"
+#include "resolved.hpp"
 
 #include <cordma/runtime/unique_fd.hpp>
 

@@ -1,4 +1,4 @@
-#include "beneath.hpp"
+#include "resolved.hpp"
 
 #include <algorithm>
 #include <cerrno>
