@@ -27,14 +27,17 @@ struct entry {
   std::uint32_t mode = 0;  // permission bits, with set-id and sticky: 07777
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::uint64_t size = 0;       // bytes; 0 unless it is a file
-  std::uint64_t allocated = 0;  // bytes that the file system keeps of it; less than size: there are holes
+  std::uint64_t size = 0;  // bytes; 0 unless it is a file
+  std::uint64_t allocated =
+      0;  // bytes that the file system keeps of it; less than size: there are holes
   file_time modified;
   // Relative to the target, '/' between the parts, any other bytes but 0; "." is the target itself.
   std::string path;
   // Of a symlink its text; of a hard link the path of the file that it is another name of, which comes before.
   std::string target;
   std::vector<attribute> attributes;  // where they were asked for
+  // Of the scanner that found it, to find it again; not sent, and 0 with who receives it.
+  std::uint32_t origin = 0;
 };
 
 // What is not sent, not received, or not kept as it was, and why.

@@ -4,8 +4,6 @@
 #include "entry.hpp"
 #include "filter.hpp"
 
-#include <cordma/runtime/unique_fd.hpp>
-
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -15,45 +13,58 @@ namespace copy {
 
 struct scan_options {
   bool recursive = false;   // without: directories are left out, with a problem that says so
-  bool links = false;       // symlinks as such; without: left out
+  bool links = false;       // symlinks as such; without: left out, with a problem
   bool hard_links = false;  // further names of one file become hard_link
   bool attributes = false;  // extended attributes, ACLs among them
+  // A directory that stays open as long as the scanner lives: sources are relative to it, and nothing leads out of
+  // it, neither ".." nor a symlink. -1: sources are as this process's user has them.
+  int below = -1;
 };
 
-// What is sent of a source: itself, by its last name, or, where `contents`, what is in it: then its path is ".".
+// What is sent of a source: itself, by its last name, or, where `contents`, what is in it: then its path is ".". A
+// path that ends with '/', "." or ".." is contents in any case, and only then is a symlink followed that is the source;
+// on the way to it they are.
 struct source {
   std::string path;
   bool contents = false;
 };
 
-// Walks with what it has open: a name that is exchanged meanwhile leads nowhere else. Blocks, for as long as the
-// file system does; `most` bounds it.
+// Walks with what it has open: a name that is exchanged meanwhile leads nowhere else, and no symlink below a source is
+// followed. Blocks, for as long as the file system does: for at most `most` entries, and for all names of each
+// directory that is come to. Keeps a few dozen descriptors however deep the tree, and one for each directory that
+// sources are in. Bound to one thread.
 class scanner {
  public:
-  // Sources that cannot be looked at become problems. `filter` outlives it.
+  // Sources that cannot be looked at become problems, under the path they were given by. `filter` outlives it.
   scanner(std::vector<source> sources, const filter& chosen, const scan_options& options);
   scanner(const scanner&) = delete;
   scanner& operator=(const scanner&) = delete;
   ~scanner();
 
-  // Appends at most `most` entries: a directory before what is in it; names of one directory in their byte order;
-  // directories' contents behind all its other entries' order as they come. False: there are no more.
+  // Appends at most `most` entries. False: there are no more. Sources in their order; a directory, then what is in it,
+  // its names in the order of their bytes, each directory among them with all that is in it before the next name.
+  // No path comes twice, unless the trees change meanwhile: of sources with a directory of the same name its contents
+  // are merged, and what else another source had before is left out, with a problem where it is not the same file.
   bool next(std::size_t most, std::vector<entry>& into);
   // Since the last call.
   [[nodiscard]] std::vector<problem> take_problems();
 
-  // Opens a file that was found, for reading, without following a symlink anywhere below its source. Negative
-  // errno where that fails.
+  // Opens a file or directory that was found, for reading, without following a symlink anywhere below its source. The
+  // descriptor is the caller's. Negative errno where that fails; -ENOENT, too, where it is no file any more. REQUIRES
+  // that this scanner found it.
   [[nodiscard]] int open(const entry& found, int extra_flags) const noexcept;
-  // For opening it in another way: the directory descriptor and the path from there. Valid while this lives.
+  // For opening it in another way: its directory, and its name there, which points into `found`. The caller opens with
+  // O_NOFOLLOW, and with O_NONBLOCK against a FIFO in its place. `directory` stays open until so many other
+  // directories were asked for, by find() or open(); it is a negative errno where there is none any more.
+  static constexpr std::size_t directories_kept = 32;
   struct position {
     int directory = -1;
-    std::string path;
+    const char* name = nullptr;
   };
   [[nodiscard]] position find(const entry& found) const;
 
  private:
-  struct state;
+  class state;
   std::unique_ptr<state> state_;
 };
 

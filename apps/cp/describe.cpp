@@ -1,0 +1,59 @@
+#include "describe.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include <linux/limits.h>
+#include <unistd.h>
+
+namespace copy {
+
+entry describe(const struct stat& s, entry_kind kind) {
+  constexpr std::uint64_t block_bytes = 512;  // of st_blocks, whatever the file system's are
+  entry e;
+  e.kind = kind;
+  e.mode = s.st_mode & 07777;
+  e.uid = s.st_uid;
+  e.gid = s.st_gid;
+  if (kind == entry_kind::file) {
+    e.size = static_cast<std::uint64_t>(s.st_size);
+    e.allocated = static_cast<std::uint64_t>(s.st_blocks) * block_bytes;
+  }
+  e.modified = {.s = s.st_mtim.tv_sec, .ns = static_cast<std::uint32_t>(s.st_mtim.tv_nsec)};
+  return e;
+}
+
+const char* why_left_out(mode_t mode) noexcept {
+  switch (mode & S_IFMT) {
+    case S_IFDIR: return "is a directory; -r copies it";
+    case S_IFLNK: return "is a symlink; -l copies it";
+    case S_IFIFO: return "is a FIFO";
+    case S_IFSOCK: return "is a socket";
+    default: return "is a device";
+  }
+}
+
+bool is_gone(int error) noexcept {
+  return error == ENOENT || error == ENOTDIR || error == ELOOP;  // or another thing is there now
+}
+
+std::string reason(int error) {
+  // What RESOLVE_BENEATH says.
+  return error == EXDEV ? "leads out of what may be read" : std::strerror(error);
+}
+
+bool same_file(const struct stat& a, const struct stat& b) noexcept {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+int read_link(int directory, const char* name, std::string& into) {
+  char text[PATH_MAX];
+  const ssize_t size = ::readlinkat(directory, name, text, sizeof text);
+  if (size < 0) return errno == EINVAL ? ENOENT : errno;
+  if (static_cast<std::size_t>(size) == sizeof text) return ENAMETOOLONG;
+  into.assign(text, static_cast<std::size_t>(size));
+  return 0;
+}
+
+}  // namespace copy

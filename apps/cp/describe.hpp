@@ -1,0 +1,28 @@
+// What the system says of a file, as cordma-cp says it.
+#pragma once
+
+#include "entry.hpp"
+
+#include <string>
+
+#include <sys/stat.h>
+
+namespace copy {
+
+// Without what is not in `s`: path, target, attributes, origin.
+[[nodiscard]] entry describe(const struct stat& s, entry_kind kind);
+
+// As the end of a sentence: "is a FIFO". REQUIRES that it is no regular file.
+[[nodiscard]] const char* why_left_out(mode_t mode) noexcept;
+
+// Whether an errno says that a name which was found leads to no such thing any more.
+[[nodiscard]] bool is_gone(int error) noexcept;
+// An errno of a system call here, for people.
+[[nodiscard]] std::string reason(int error);
+
+[[nodiscard]] bool same_file(const struct stat& a, const struct stat& b) noexcept;
+
+// Returns 0, or errno: ENOENT, too, where there is no symlink any more.
+[[nodiscard]] int read_link(int directory, const char* name, std::string& into);
+
+}  // namespace copy

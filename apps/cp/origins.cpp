@@ -1,0 +1,50 @@
+#include "origins.hpp"
+
+#include <cordma/runtime/check.hpp>
+
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+
+namespace copy {
+
+int origins::open_directory(const std::string& path, std::uint32_t& number) {
+  const auto known = by_path_.find(path);
+  if (known != by_path_.end()) {
+    number = known->second;
+    return 0;
+  }
+  const bool free = below_ < 0;
+  const int fd = open_resolved(free ? AT_FDCWD : below_, path.c_str(), O_PATH | O_DIRECTORY,
+                               free ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+  if (fd < 0) return -fd;
+  number = static_cast<std::uint32_t>(directories_.size());
+  directories_.emplace_back(fd);
+  by_path_.emplace(path, number);
+  return 0;
+}
+
+int origins::open(std::string path, bool contents, origin& into) {
+  if (path.empty() && below_ >= 0) path = ".";
+  if (path.empty()) return ENOENT;
+  const std::size_t slash = path.rfind('/');
+  const std::string last = path.substr(slash + 1);  // npos + 1 is 0
+  if (contents || last.empty() || last == "." || last == "..") {
+    into.name = ".";
+    return open_directory(path, into.number);
+  }
+  into.name = last;
+  const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return open_directory(parent, into.number);
+}
+
+int origins::find_parent(std::uint32_t number, std::string_view path) {
+  CORDMA_REQUIRE(number < directories_.size());
+  const int base = directory(number);
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return base;
+  return recent_.find(number, base, path.substr(0, slash));
+}
+
+}  // namespace copy

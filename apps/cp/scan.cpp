@@ -1,0 +1,292 @@
+#include "scan.hpp"
+
+#include "describe.hpp"
+#include "linked_files.hpp"
+#include "listing.hpp"
+#include "origins.hpp"
+#include "read_attributes.hpp"
+
+#include <cerrno>
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace copy {
+namespace {
+
+constexpr std::size_t open_levels = 16;            // directories that are being walked, the deepest
+constexpr std::size_t listing_bytes = 64UL << 10;  // that the kernel fills at once
+constexpr std::size_t longest_path = PATH_MAX - 1;
+
+// A directory on the way down: what of it is still to come.
+struct level {
+  cordma::unique_fd fd;  // none where deeper ones took its place
+  std::string path{};    // of the entry; empty where the names below begin with no '/'
+  listing names{};
+  struct stat self{};
+  bool had_before = false;  // an earlier source may have what is in it
+};
+
+// A name that was come to.
+struct candidate {
+  int directory = -1;
+  const char* name = "";
+  std::string path{};
+  const std::string* given = nullptr;  // of a source: what its user calls it
+  listing::guess kind = listing::guess::unknown;
+  bool had_before = false;
+
+  [[nodiscard]] const std::string& called() const noexcept {
+    return given != nullptr ? *given : path;
+  }
+};
+
+}  // namespace
+
+class scanner::state {
+ public:
+  state(std::vector<source> sources, const filter& chosen, const scan_options& options)
+      : sources_(std::move(sources)),
+        chosen_(chosen),
+        options_(options),
+        origins_(options.below),
+        listing_buffer_(listing_bytes) {}
+
+  bool next(std::size_t most, std::vector<entry>& into) {
+    const std::size_t before = into.size();
+    while (into.size() - before < most) {
+      if (!levels_.empty()) {
+        step(into);
+      } else if (begun_.size() < sources_.size()) {
+        begin_source(into);
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+  std::vector<problem> take_problems() { return std::exchange(problems_, {}); }
+  position find(const entry& found) {
+    return {.directory = origins_.find_parent(found.origin, found.path),
+            .name = found.path.c_str() + (found.path.rfind('/') + 1)};
+  }
+
+ private:
+  void say(problem::kind what, const std::string& path, std::string why) {
+    problems_.push_back({.what = what, .path = path, .why = std::move(why)});
+  }
+  // `error` is that of a system call. What a user names and is not there has not vanished.
+  void say(const candidate& c, int error) {
+    const bool vanished = is_gone(error) && c.given == nullptr;
+    say(vanished ? problem::kind::vanished : problem::kind::failed, c.called(), reason(error));
+  }
+
+  void begin_source(std::vector<entry>& into);
+  void step(std::vector<entry>& into);
+  void leave();
+  void visit(candidate c, std::vector<entry>& into);
+  [[nodiscard]] std::optional<entry_kind> kind_of(mode_t mode) const noexcept;
+  [[nodiscard]] bool look(const candidate& c, struct stat& self);
+  [[nodiscard]] std::optional<struct stat> from_earlier(const candidate& c);
+  enum class mention : unsigned char { yes, no };
+  void enter(const candidate& c, const struct stat& self, mention itself, std::vector<entry>& into);
+  void add(const candidate& c, const struct stat& self, entry_kind kind, std::vector<entry>& into);
+
+  std::vector<source> sources_;
+  const filter& chosen_;
+  scan_options options_;
+  origins origins_;
+  std::vector<origin> begun_;  // as many of the sources
+  std::vector<level> levels_;  // from the source's own on; of the last that was begun
+  // Of all paths so far, where there are several sources.
+  std::unordered_set<std::string> first_parts_;
+  linked_files linked_;
+  std::vector<problem> problems_;
+  std::vector<char> listing_buffer_;
+  std::vector<char> attribute_buffer_;
+};
+
+void scanner::state::begin_source(std::vector<entry>& into) {
+  const source& s = sources_[begun_.size()];
+  origin o;
+  const int error = origins_.open(s.path, s.contents, o);
+  begun_.push_back(o);
+  if (error != 0) {
+    begun_.back().name.clear();  // holds nothing
+    return say(problem::kind::failed, s.path, reason(error));
+  }
+  visit({.directory = origins_.directory(o.number),
+         .name = o.name.c_str(),
+         .path = o.name,
+         .given = &s.path},
+        into);
+}
+
+void scanner::state::step(std::vector<entry>& into) {
+  level& top = levels_.back();
+  if (top.names.at_end()) return leave();
+  const listing::name n = top.names.take();
+  candidate c{
+      .directory = top.fd.get(), .name = n.text, .kind = n.kind, .had_before = top.had_before};
+  c.path.reserve(top.path.size() + 1 + n.size);
+  c.path = top.path;
+  if (!c.path.empty()) c.path += '/';
+  c.path.append(n.text, n.size);
+  visit(c, into);
+}
+
+// Back to the directory above, which deeper ones may have closed.
+void scanner::state::leave() {
+  levels_.pop_back();
+  if (levels_.empty()) return;
+  level& top = levels_.back();
+  if (top.fd || top.names.at_end()) return;
+  const std::string path = top.path.empty() ? "." : top.path;
+  const int base = origins_.directory(begun_.back().number);
+  const int fd = open_resolved(base, path.c_str(), O_PATH | O_DIRECTORY, beneath);
+  top.fd.reset(fd);
+  struct stat now{};
+  if (fd >= 0 && ::fstat(fd, &now) == 0 && same_file(now, top.self)) return;
+  top.names = {};
+  if (fd >= 0 || is_gone(-fd)) {
+    say(problem::kind::vanished, path, "was moved while it was read");
+  } else {
+    say(problem::kind::failed, path, reason(-fd));
+  }
+}
+
+// Nothing: such a thing is not sent.
+std::optional<entry_kind> scanner::state::kind_of(mode_t mode) const noexcept {
+  if (S_ISREG(mode)) return entry_kind::file;
+  if (S_ISDIR(mode) && options_.recursive) return entry_kind::directory;
+  if (S_ISLNK(mode) && options_.links) return entry_kind::symlink;
+  return std::nullopt;
+}
+
+// False: it is not to be sent, and what there is to say of that was said.
+bool scanner::state::look(const candidate& c, struct stat& self) {
+  const bool seems_directory = c.kind == listing::guess::directory;
+  const bool guessed = c.kind != listing::guess::unknown;
+  if (guessed && chosen_.excludes(c.path, seems_directory)) return false;
+  if (c.path.size() > longest_path) {
+    say(c, ENAMETOOLONG);
+    return false;
+  }
+  if (::fstatat(c.directory, c.name, &self, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
+    say(c, errno);
+    return false;
+  }
+  const bool is_directory = S_ISDIR(self.st_mode);
+  if (guessed && is_directory == seems_directory) return true;
+  return !chosen_.excludes(c.path, is_directory);
+}
+
+void scanner::state::visit(candidate c, std::vector<entry>& into) {
+  struct stat self{};
+  if (!look(c, self)) return;
+  const std::optional<entry_kind> kind = kind_of(self.st_mode);
+  if (!kind) return say(problem::kind::left_out, c.called(), why_left_out(self.st_mode));
+  if (sources_.size() > 1 && c.path.find('/') == std::string::npos) {
+    c.had_before = !first_parts_.insert(c.path).second;
+  }
+  const bool is_directory = *kind == entry_kind::directory;
+  mention itself = mention::yes;
+  if (c.had_before) {
+    if (const std::optional<struct stat> other = from_earlier(c)) {
+      const bool merged = is_directory && S_ISDIR(other->st_mode);
+      if (!merged && !same_file(*other, self)) {
+        say(problem::kind::left_out, c.called(), "another source has this name already");
+      }
+      if (!merged) return;
+      itself = mention::no;
+    }
+  }
+  if (is_directory) return enter(c, self, itself, into);
+  add(c, self, *kind, into);
+}
+
+// What was sent under this path.
+std::optional<struct stat> scanner::state::from_earlier(const candidate& c) {
+  for (std::size_t i = 0; i + 1 < begun_.size(); ++i) {
+    if (!begun_[i].may_hold(c.path)) continue;
+    const int base = origins_.directory(begun_[i].number);
+    const cordma::unique_fd fd(open_resolved(base, c.path.c_str(), O_PATH | O_NOFOLLOW, beneath));
+    struct stat s{};
+    if (!fd || ::fstat(fd.get(), &s) != 0) continue;
+    if (!kind_of(s.st_mode) || chosen_.excludes(c.path, S_ISDIR(s.st_mode))) continue;
+    return s;
+  }
+  return std::nullopt;
+}
+
+void scanner::state::enter(const candidate& c, const struct stat& self, mention itself,
+                           std::vector<entry>& into) {
+  cordma::unique_fd fd(
+      ::openat(c.directory, c.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const int error = fd ? 0 : errno;
+  if (!fd && is_gone(error)) return say(c, error);
+  if (itself == mention::yes) add(c, self, entry_kind::directory, into);
+  if (!fd) return say(c, error);
+  level below{.fd = std::move(fd), .self = self, .had_before = c.had_before};
+  if (c.path != ".") below.path = c.path;
+  const int unread = below.names.read(below.fd.get(), listing_buffer_);
+  if (unread != 0) say(c, unread);
+  levels_.push_back(std::move(below));
+  if (levels_.size() > open_levels) levels_[levels_.size() - 1 - open_levels].fd.reset();
+}
+
+void scanner::state::add(const candidate& c, const struct stat& self, entry_kind kind,
+                         std::vector<entry>& into) {
+  entry e = describe(self, kind);
+  e.path = c.path;
+  e.origin = begun_.back().number;
+  if (kind == entry_kind::symlink) {
+    const int error = read_link(c.directory, c.name, e.target);
+    if (error != 0) return say(c, error);
+  }
+  if (kind == entry_kind::file && options_.hard_links && self.st_nlink > 1) {
+    if (const std::string* const first = linked_.first_name(self, e.path)) {
+      e.kind = entry_kind::hard_link;
+      e.target = *first;
+      e.size = e.allocated = 0;
+    }
+  }
+  if (options_.attributes && e.kind != entry_kind::hard_link) {
+    const int error = read_attributes(c.directory, c.name, attribute_buffer_, e.attributes);
+    if (error != 0) {
+      say(problem::kind::failed, c.called(), "extended attributes: " + reason(error));
+    }
+  }
+  into.push_back(std::move(e));
+}
+
+scanner::scanner(std::vector<source> sources, const filter& chosen, const scan_options& options)
+    : state_(std::make_unique<state>(std::move(sources), chosen, options)) {}
+scanner::~scanner() = default;
+
+bool scanner::next(std::size_t most, std::vector<entry>& into) { return state_->next(most, into); }
+std::vector<problem> scanner::take_problems() { return state_->take_problems(); }
+scanner::position scanner::find(const entry& found) const { return state_->find(found); }
+
+int scanner::open(const entry& found, int extra_flags) const noexcept {
+  const position at = find(found);
+  if (at.directory < 0) return at.directory;
+  const bool is_directory = found.kind == entry_kind::directory;
+  // A FIFO in its place would let nobody go on, and a terminal would become this process's own.
+  const int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | extra_flags;
+  cordma::unique_fd fd(::openat(at.directory, at.name, flags | (is_directory ? O_DIRECTORY : 0)));
+  if (!fd) return -errno;
+  struct stat now{};
+  if (!is_directory && (::fstat(fd.get(), &now) != 0 || !S_ISREG(now.st_mode))) return -ENOENT;
+  return fd.release();
+}
+
+static_assert(scanner::directories_kept == recent_directories::kept);
+
+}  // namespace copy
