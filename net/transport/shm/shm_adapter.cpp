@@ -15,7 +15,7 @@ constexpr std::size_t cold_per_poll = 8;  // of the others, in turn
 // Looking at sockets is a system call: once in so many polls, and in so many while an answer is
 // due.
 constexpr unsigned polls_per_look = 4096;
-constexpr unsigned finds_of_the_wakeful = 64;  // polls that found something, between two arms
+constexpr unsigned finds_of_the_wakeful = 16;  // polls that found something, between two arms
 constexpr unsigned polls_per_eager_look = 4;
 constexpr int sockets_per_look = 32;
 
