@@ -52,34 +52,51 @@ bool is_ours(const struct stat& s) noexcept {
   return S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
 }
 
+// Where files cannot be locked, others cannot be kept out.
+bool is_locked_by_another(int fd) noexcept {
+  return ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+// 0, EBUSY: another transfer has it, or EAGAIN: that was so, and since then `name` is another file.
+int lock(int fd, int directory, const std::string& name) noexcept {
+  if (is_locked_by_another(fd)) return EBUSY;
+  struct stat held{};
+  struct stat named{};
+  if (::fstat(fd, &held) != 0) return errno;
+  const bool same = ::fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  return same ? 0 : EAGAIN;
+}
+
+// What cannot be taken over goes. Negative errno: -ENOENT, as it is gone, or -EBUSY: another transfer has it.
+int drop(int directory, const std::string& name, const struct stat& found) {
+  constexpr int only_to_lock = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  if (S_ISREG(found.st_mode)) {
+    const unique_fd held(::openat(directory, name.c_str(), only_to_lock));
+    if (held && is_locked_by_another(held.get())) return -EBUSY;
+  }
+  const int why = remove_quietly(directory, name);
+  return why == 0 ? -ENOENT : -why;
+}
+
 // What a transfer before this one left, locked. Negative errno: -ENOENT where there is nothing (any more), -EAGAIN where
 // it was exchanged meanwhile.
 int take_over(int directory, const std::string& name, int flags) {
   struct stat found{};
   if (::fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
-  const auto drop = [&] {
-    const int why = remove_quietly(directory, name);
-    return why == 0 ? -ENOENT : -why;
-  };
-  if (!is_ours(found)) return drop();
+  if (!is_ours(found)) return drop(directory, name, found);
   // Without waiting, should it have become a FIFO.
   unique_fd opened(
       ::openat(directory, name.c_str(), (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!opened) {
     const int why = errno;
-    if (why == EACCES) return drop();
+    if (why == EACCES) return drop(directory, name, found);
     const bool exchanged = why == ENOENT || why == ELOOP || why == EISDIR || why == ENXIO;
     return exchanged ? -EAGAIN : -why;
   }
-  // Where files cannot be locked, others cannot be kept out.
-  if (::flock(opened.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return -EBUSY;
-  // Who held the lock before may have given it its name in the meantime.
-  struct stat held{};
-  if (::fstat(opened.get(), &held) != 0) return -errno;
-  if (::fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 ||
-      held.st_dev != found.st_dev || held.st_ino != found.st_ino || !is_ours(held)) {
-    return -EAGAIN;
-  }
+  if (const int why = lock(opened.get(), directory, name); why != 0) return -why;
+  if (::fstat(opened.get(), &found) != 0) return -errno;
+  if (!is_ours(found)) return -EAGAIN;
   if (::fcntl(opened.get(), F_SETFL, flags & ~(O_NONBLOCK | O_ACCMODE)) != 0) return -errno;
   return opened.release();
 }
@@ -91,8 +108,8 @@ int make_new(int directory, const std::string& name, int flags) noexcept {
                           (flags & ~O_TRUNC) | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                           for_us_alone));
   if (!made) return -errno;
-  if (::flock(made.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return -EBUSY;
-  return made.release();
+  const int why = lock(made.get(), directory, name);
+  return why == 0 ? made.release() : -why;
 }
 
 // Takes over or makes `name`; where it is made, or to be emptied, `beside` goes first, unless it is empty. Negative
@@ -109,9 +126,9 @@ int open_work(int directory, const std::string& name, int flags, const std::stri
     }
     if (fd) return ::ftruncate(fd.get(), 0) == 0 ? fd.release() : -errno;
     const int made = make_new(directory, name, flags);
-    if (made != -EEXIST) return made;
+    if (made != -EEXIST && made != -EAGAIN) return made;
   }
-  return -EEXIST;
+  return -EBUSY;
 }
 
 }  // namespace

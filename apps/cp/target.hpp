@@ -75,7 +75,7 @@ class target {
   // The sidecar, for reading and writing; empty where there was none to take over, as above.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_state(const std::string& path);
   // The part takes the place of what is at `path`, atomically; its sidecar goes. A directory there is EISDIR, unless
-  // it is empty.
+  // it is empty. Close the part afterwards only: once it is closed, another transfer may be writing it.
   [[nodiscard]] cordma::result<void> publish(const std::string& path);
   // And its sidecar. Fine where there is none.
   [[nodiscard]] cordma::result<void> drop_part(const std::string& path) noexcept;

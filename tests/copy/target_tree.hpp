@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 class temporary_directory {
  public:
   temporary_directory() {
-    std::string name = (fs::temp_directory_path() / "cordma-copy-XXXXXX").string();
+    std::string name = (fs::temp_directory_path() / "cordma-target-XXXXXX").string();
     // No REQUIRE: whether a case applies is found out before there is any. Readable: another user comes by.
     if (::mkdtemp(name.data()) == nullptr || ::chmod(name.c_str(), 0755) != 0) {
       throw std::system_error(errno, std::generic_category(), name);

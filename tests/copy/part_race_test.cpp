@@ -1,0 +1,81 @@
+// Who looks at a file sees the old one or the new one, whole, however many write it.
+#include "target_tree.hpp"
+
+#include <atomic>
+
+using namespace copy;
+using namespace copy::test;
+
+namespace {
+
+// Writes the file `times` times, in two steps. 0, or the errno of something else than that somebody else was at it.
+int write_again_and_again(const place_to_write& here, char letter, int times) {
+  auto to = target::open(here.root.string(), target::missing::is_error);
+  if (!to.ok()) return errno_of(to);
+  const std::string half(1000, letter);
+  const auto size = static_cast<ssize_t>(half.size());
+  for (int i = 0; i < times; ++i) {
+    const auto part = to->open_part("file", O_WRONLY | O_TRUNC);
+    if (errno_of(part) == EBUSY) continue;
+    if (!part.ok()) return errno_of(part);
+    if (::pwrite(part->get(), half.data(), half.size(), 0) != size ||
+        ::pwrite(part->get(), half.data(), half.size(), size) != size) {
+      return errno;
+    }
+    if (const auto done = to->publish("file"); !done) return errno_of(done);
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("a part takes the place of what is there at once, for whoever looks") {
+  const place_to_write here;
+  target to = here.open();
+  write(here.root / "file", "0");
+  std::atomic<bool> done = false;
+  int missing = 0;
+  std::thread reader([&] {
+    while (!done) {
+      const cordma::unique_fd fd(::open((here.root / "file").c_str(), O_RDONLY | O_CLOEXEC));
+      char text = 0;
+      if (!fd || ::read(fd.get(), &text, 1) != 1) ++missing;
+    }
+  });
+  bool all = true;
+  for (int i = 0; i < 300; ++i) {
+    auto part = to.open_part("file", O_WRONLY);
+    all = all && part.ok() && ::pwrite(part->get(), "1", 1, 0) == 1 && to.publish("file").ok();
+  }
+  done = true;
+  reader.join();
+  CHECK(all);
+  CHECK(missing == 0);
+  CHECK(names(here.root) == std::vector<std::string>{"file"});
+  CHECK(errno_of(to.publish("file")) == ENOENT);
+}
+
+TEST_CASE(
+    "of two transfers of one file each writes its own part, or is told that another is at it") {
+  const place_to_write here;
+  write(here.root / "file", std::string(2000, '0'));
+  constexpr int times = 1000;
+  std::atomic<int> running = 3;
+  std::array<int, 3> failed{};
+  std::vector<std::thread> writers;
+  for (std::size_t i = 0; i < failed.size(); ++i) {
+    writers.emplace_back([&, i] {
+      failed[i] = write_again_and_again(here, static_cast<char>('a' + i), times);
+      --running;
+    });
+  }
+  int mixed = 0;
+  while (running != 0) {
+    const std::string text = read(here.root / "file");
+    mixed += text != std::string(2000, text.empty() ? 'x' : text[0]);
+  }
+  for (std::thread& w : writers) w.join();
+  CHECK(mixed == 0);
+  for (const int why : failed) CHECK(why == 0);
+  CHECK(names(here.root) == std::vector<std::string>{"file"});
+}
