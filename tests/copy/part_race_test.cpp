@@ -79,3 +79,61 @@ TEST_CASE(
   for (const int why : failed) CHECK(why == 0);
   CHECK(names(here.root) == std::vector<std::string>{"file"});
 }
+
+namespace {
+
+// While `what` runs, root/d is a directory with a file in it and a symlink to the outside by turns.
+void while_exchanged(const place_to_write& here, const std::function<void()>& what) {
+  fs::create_directory(here.root / "d");
+  const std::string d = (here.root / "d").string();
+  const std::string away = (here.all.path() / "away").string();
+  std::atomic<bool> done = false;
+  std::thread exchanging([&] {
+    while (!done) {
+      if (::rename(d.c_str(), away.c_str()) != 0) ::mkdir(away.c_str(), 0700);
+      (void)!::symlink(here.outside.c_str(), d.c_str());
+      ::unlink(d.c_str());
+      ::rename(away.c_str(), d.c_str());
+    }
+  });
+  what();
+  done = true;
+  exchanging.join();
+}
+
+}  // namespace
+
+TEST_CASE("a directory that is exchanged for a symlink all the time leads nowhere else") {
+  const place_to_write here;
+  write(here.outside / "kept", "");
+  constexpr int times = 2000;
+  int made = 0;
+  while_exchanged(here, [&] {
+    for (int i = 0; i < times; ++i) {
+      target to = here.open();
+      if (to.open_part("d/part", O_WRONLY).ok() && to.publish("d/part").ok()) ++made;
+      (void)to.make_directory("d/directory");
+      (void)to.make_symlink("d/symlink", "text");
+    }
+  });
+  CHECK(names(here.outside) == std::vector<std::string>{"kept"});
+  MESSAGE("of ", times, " files ", made, " were made");
+}
+
+TEST_CASE("what is removed is not what a symlink leads to that takes its place meanwhile") {
+  const place_to_write here;
+  fs::create_directories(here.outside / "kept/too");
+  constexpr int times = 2000;
+  std::size_t gone = 0;
+  while_exchanged(here, [&] {
+    target to = here.open();
+    std::vector<problem> problems;
+    for (int i = 0; i < times; ++i) {
+      ::mkdir((here.root / "d/inner").c_str(), 0700);
+      gone += to.remove_others(".", {}, target::removal::real, problems).size();
+      ::mkdir((here.root / "d").c_str(), 0700);
+    }
+  });
+  CHECK(is_there(here.outside / "kept/too"));
+  MESSAGE(gone, " things went");
+}
