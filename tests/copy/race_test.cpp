@@ -1,4 +1,5 @@
-// Who looks at a file sees the old one or the new one, whole, however many write it.
+// Who looks at a file sees the old one or the new one, whole, however many write it; and who exchanges what is in the
+// target while it is written gets nothing done outside of it.
 #include "target_tree.hpp"
 
 #include <atomic>
@@ -123,17 +124,54 @@ TEST_CASE("a directory that is exchanged for a symlink all the time leads nowher
 TEST_CASE("what is removed is not what a symlink leads to that takes its place meanwhile") {
   const place_to_write here;
   fs::create_directories(here.outside / "kept/too");
-  constexpr int times = 2000;
+  constexpr int times = 1000;
+  constexpr int looks = 20;
+  int led_out = 0;
   std::size_t gone = 0;
   while_exchanged(here, [&] {
     target to = here.open();
     std::vector<problem> problems;
     for (int i = 0; i < times; ++i) {
-      ::mkdir((here.root / "d/inner").c_str(), 0700);
+      for (int j = 0; j < looks; ++j) {
+        for (const std::string& path : to.remove_others(".", {}, target::removal::dry, problems)) {
+          led_out += path.find("kept") != std::string::npos;
+        }
+      }
       gone += to.remove_others(".", {}, target::removal::real, problems).size();
       ::mkdir((here.root / "d").c_str(), 0700);
     }
   });
+  CHECK(led_out == 0);
   CHECK(is_there(here.outside / "kept/too"));
   MESSAGE(gone, " things went");
+}
+
+TEST_CASE("a directory that is moved away while it is removed does not lead to where it went") {
+  const place_to_write here;
+  write(here.outside / "z", "kept");
+  fs::path above = here.root;  // so far that it is not held open while the lowest is removed
+  for (int i = 0; i < 4; ++i) above /= "c";
+  fs::path lowest = above;
+  for (int i = 0; i < 60; ++i) lowest /= "c";
+  const std::string in = (above / "c").string();
+  const std::string out = (here.outside / "c").string();
+  target to = here.open();
+  std::vector<problem> problems;
+  for (int i = 0; i < 100; ++i) {
+    fs::create_directories(lowest);
+    write(above / "z", "goes");  // behind "c"
+    std::atomic<bool> done = false;
+    std::thread moving([&] {
+      while (!done) {
+        ::rename(in.c_str(), out.c_str());
+        ::rename(out.c_str(), in.c_str());
+      }
+    });
+    (void)to.remove_others(".", {}, target::removal::real, problems);
+    done = true;
+    moving.join();
+    fs::remove_all(out);
+  }
+  CHECK(is_there(here.outside / "z"));
+  MESSAGE(problems.size(), " things stayed for a while");
 }
