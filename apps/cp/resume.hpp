@@ -6,9 +6,10 @@
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
+#include <memory>
 #include <vector>
 
 namespace copy {
@@ -25,36 +26,49 @@ struct source_identity {
 // durable, appended (a record that is cut off or damaged is not read, nor what follows). Little-endian:
 //   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 0, u64 XXH3 of the 40 bytes before
 //   record  u64 index, u64 digest of the chunk, u64 XXH3 of the 16 bytes before
-// Resuming costs what the records cost, whatever the file's size.
+// Of two records of one chunk the later holds. Resuming costs what the records cost, whatever the file's size, but for
+// one bit per chunk.
+//
+// One thread at a time.
 class resume_state {
  public:
-  // Of the part that a transfer before this one left; nothing: there is none, or it is of another source, or damaged
-  // in its head; it is begun anew then. `fd` is the sidecar, open for reading and writing.
+  static constexpr std::uint64_t most_chunks = std::uint64_t{1}
+                                               << 28;  // of one file: 32 MiB of bits
+
+  // Of the part that a transfer before this one left; nothing is here where there is none, or it is of another source,
+  // or damaged in its head: it is begun anew then. `fd` is the sidecar, open for reading and writing. Errors: those of
+  // the system, with errno; invalid_value (chunk_bytes is 0, or makes more than `most_chunks`).
   [[nodiscard]] static cordma::result<resume_state> open(cordma::unique_fd fd,
                                                          const source_identity& of);
 
   // By chunk: whether it is here.
   [[nodiscard]] const std::vector<bool>& here() const noexcept { return here_; }
   [[nodiscard]] std::uint64_t count_here() const noexcept { return count_; }
-  // The digest of a chunk that is here.
-  [[nodiscard]] std::uint64_t digest(std::uint64_t chunk) const noexcept { return digests_[chunk]; }
+  // REQUIRES that the chunk is here.
+  [[nodiscard]] std::uint64_t digest(std::uint64_t chunk) const noexcept {
+    return (*digests_[chunk / page])[chunk % page];
+  }
 
-  // A chunk was written; it is in the sidecar after the next flush(). REQUIRES that flush() follows the file's own
-  // fdatasync().
+  // A chunk was written: it is here at once, and in the sidecar after the next flush(). REQUIRES that the file has
+  // such a chunk, and that flush() follows the file's own fdatasync().
   void add(std::uint64_t chunk, std::uint64_t digest);
   [[nodiscard]] bool dirty() const noexcept { return !pending_.empty(); }
-  // Appends what was added by one write, and syncs the sidecar. Errors: operating_system.
+  // Appends what was added by one write, and syncs the sidecar. Errors: those of the system, with errno; all of it is
+  // still pending then, and the next flush() writes it again.
   [[nodiscard]] cordma::result<void> flush();
 
  private:
-  struct record {
-    std::uint64_t chunk = 0;
-    std::uint64_t digest = 0;
-  };
+  resume_state(cordma::unique_fd fd, std::uint64_t chunks);
+  void note(std::uint64_t chunk, std::uint64_t digest);
+  [[nodiscard]] int begin(const source_identity& of, std::uint64_t size) noexcept;
+  [[nodiscard]] int read_records();
+
   cordma::unique_fd fd_;
   std::vector<bool> here_;
-  std::vector<std::uint64_t> digests_;
-  std::vector<record> pending_;
+  // Made for the chunks that are here: far apart, they cost no more.
+  static constexpr std::size_t page = 512;  // chunks
+  std::vector<std::unique_ptr<std::array<std::uint64_t, page>>> digests_;
+  std::vector<std::byte> pending_;  // records, as they are written
   std::uint64_t count_ = 0;
   std::uint64_t end_ = 0;  // of the file, in bytes
 };

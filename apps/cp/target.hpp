@@ -6,7 +6,7 @@
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,17 +19,18 @@ namespace copy {
 
 // What is kept of an entry beside its contents.
 struct keep_options {
-  bool mode = false;  // without: as the umask has it, as with cp
+  bool mode = false;  // without: a file's as the umask has it, as with cp; a directory's as it is
   bool times = false;
   bool owner = false;  // as far as this process may; else a problem
   bool group = false;
-  bool attributes = false;
+  bool attributes = false;  // what the entry has not is removed, of user.*, ACLs and capabilities
 };
 
-// Names relative to a directory that is open, each resolved beneath it without following symlinks
+// One thread at a time. Names relative to a directory that is open, each resolved beneath it without following symlinks
 // (openat2: RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS); a symlink in the place of a directory of
-// the path is an error (ELOOP), whoever put it there. REQUIRES stays_inside() of every path. Errors: operating_system
-// with errno, and the path.
+// the path is an error (ELOOP), whoever put it there; as to the last name, "there" is the symlink itself. REQUIRES
+// stays_inside() of every path. Errors: what the system says, with errno, and the path. Where the kernel or its rules
+// (seccomp) have no openat2, paths are walked part by part, with the same outcome.
 class target {
  public:
   // `root` is opened, which may be a symlink itself. With `make`: created, with its parents, where it is missing.
@@ -49,29 +50,46 @@ class target {
 
   // Nothing: it is not there.
   [[nodiscard]] cordma::result<std::optional<struct stat>> look(const std::string& path);
-  // Fine where it exists already; what else is in its place is removed first, if it is no directory with
-  // something in it.
-  [[nodiscard]] cordma::result<void> make_directory(const std::string& path);
-  // Made beside it, and renamed: whatever is there is replaced at once.
+  // Fine where it exists already; what is there and no directory is removed first. One that is made has of `mode`
+  // what the umask leaves, and is its owner's to write in.
+  [[nodiscard]] cordma::result<void> make_directory(const std::string& path,
+                                                    std::uint32_t mode = 0777);
+  // Made beside it, and renamed: whatever is there is replaced at once. A directory there is EISDIR, unless it is
+  // empty; a text that a symlink cannot have is EINVAL.
   [[nodiscard]] cordma::result<void> make_symlink(const std::string& path, const std::string& text);
+  // Fine where both are one file already.
   [[nodiscard]] cordma::result<void> make_hard_link(const std::string& path, const std::string& to);
 
-  // The name under which `path` is written until it is whole: ".NAME.cordma-part", shortened where NAME is long, in
-  // the same directory.
+  // The name under which `path` is written until it is whole: ".NAME.cordma-part", in the directory of find(). Where
+  // NAME is long its end gives way to a hash: no two names share one. The sidecar's likewise: ".NAME.cordma-state".
   [[nodiscard]] static std::string part_name(const std::string& path);
+  [[nodiscard]] static std::string state_name(const std::string& path);
+  // Whether `name` is of that kind: a file of a sender's that is called so would get into the way of its neighbour.
+  [[nodiscard]] static bool is_work_name(std::string_view name) noexcept;
+
+  // The part that a transfer before this one left, as it is, or a new one, of mode 0600, without a sidecar. `flags`
+  // are O_WRONLY or O_RDWR, with O_TRUNC, O_DIRECT and their like. Not taken over but removed, never followed: what is
+  // no file, has another name too, belongs to another user, or cannot be opened so. Locked (flock) as long as it is
+  // open: another transfer, or another open_part(), of the same file is EBUSY meanwhile.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_part(const std::string& path, int flags);
-  // Takes the place of what is at `path`, atomically. A directory there is EISDIR, unless it is empty.
+  // The sidecar, for reading and writing; empty where there was none to take over, as above.
+  [[nodiscard]] cordma::result<cordma::unique_fd> open_state(const std::string& path);
+  // The part takes the place of what is at `path`, atomically; its sidecar goes. A directory there is EISDIR, unless
+  // it is empty. Close the part afterwards only: once it is closed, another transfer may be writing it.
   [[nodiscard]] cordma::result<void> publish(const std::string& path);
+  // And its sidecar. Fine where there is none.
   [[nodiscard]] cordma::result<void> drop_part(const std::string& path) noexcept;
 
-  // Files by descriptor, everything else by name. What could not be kept, as sentences ("owner: Operation not
-  // permitted"); the rest is kept nevertheless. Times last.
+  // Files by descriptor, everything else by name; nothing is kept by a hard link's. What could not be kept, as
+  // sentences ("owner: Operation not permitted"); the rest is kept nevertheless. A set-id bit is kept only where the
+  // file's owner (or group) is the entry's: else a sentence. Times last.
   [[nodiscard]] std::vector<std::string> keep(int fd, const entry& from, const keep_options& what);
   [[nodiscard]] std::vector<std::string> keep(const std::string& path, const entry& from,
                                               const keep_options& what);
 
   // --delete: what is in `directory` and not among `names` goes, with all that is in it; returns the paths that went
-  // (or, with `dry`, would go). Problems for what cannot be removed. Part files and sidecars of others' transfers go as well.
+  // (or, with `dry`, would go), what is in a directory before it. Problems for what cannot be removed; another file
+  // system that is mounted there stays, and is one. Part files and sidecars go as well, save those of `names`.
   enum class removal : unsigned char { dry, real };
   [[nodiscard]] std::vector<std::string> remove_others(const std::string& directory,
                                                        const std::vector<std::string_view>& names,
@@ -80,6 +98,10 @@ class target {
  private:
   struct state;
   explicit target(std::unique_ptr<state> s) noexcept;
+  // `from`, in the same directory, takes the place of `path`.
+  [[nodiscard]] cordma::result<void> replace(const std::string& path, const position& at,
+                                             const char* from);
+  [[nodiscard]] std::uint32_t umask_here() const noexcept;
   std::unique_ptr<state> state_;
 };
 

@@ -1,0 +1,93 @@
+#include "beneath.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace copy {
+
+using cordma::unique_fd;
+
+namespace {
+
+constexpr int directory_flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+
+int open_at_once(int root, const char* path) noexcept {
+  open_how how{};
+  how.flags = directory_flags;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  const long fd = ::syscall(SYS_openat2, root, path, &how, sizeof how);
+  return fd >= 0 ? static_cast<int>(fd) : -errno;
+}
+
+// One name, no path. With O_DIRECTORY a symlink is ENOTDIR, as a file is: one look tells them apart.
+int open_part_of_path(int directory, const char* name) noexcept {
+  const int fd = ::openat(directory, name, directory_flags | O_NOFOLLOW);
+  if (fd >= 0) return fd;
+  const int why = errno;
+  struct stat s{};
+  if (why == ENOTDIR && ::fstatat(directory, name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+      S_ISLNK(s.st_mode)) {
+    return -ELOOP;
+  }
+  return -why;
+}
+
+}  // namespace
+
+resolution resolution_here(int root) noexcept {
+  const unique_fd fd(open_at_once(root, "."));
+  return fd ? resolution::at_once : resolution::by_parts;
+}
+
+int open_beneath(int root, const std::string& path, resolution how) noexcept {
+  if (how == resolution::at_once) return open_at_once(root, path.c_str());
+  unique_fd at;
+  std::array<char, 256> name{};  // NAME_MAX and the 0 behind it
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    if (end - begin >= name.size()) return -ENAMETOOLONG;
+    *std::copy(path.data() + begin, path.data() + end, name.data()) = '\0';
+    unique_fd next(open_part_of_path(at ? at.get() : root, name.data()));
+    if (!next) return next.get();
+    at = std::move(next);
+    begin = end + 1;
+  }
+  return at.release();
+}
+
+directory_cache::directory_cache(unique_fd root) noexcept
+    : root_(std::move(root)), how_(resolution_here(root_.get())) {}
+
+int directory_cache::open(std::string_view path) {
+  if (path == ".") return root_.get();
+  slot* oldest = slots_.data();
+  for (slot& s : slots_) {
+    if (s.directory && s.path == path) {
+      s.used = ++calls_;
+      return s.directory.get();
+    }
+    if (s.used < oldest->used) oldest = &s;
+  }
+  std::string name(path);
+  unique_fd opened(open_beneath(root_.get(), name, how_));
+  if (!opened) return opened.get();
+  *oldest = {std::move(name), std::move(opened), ++calls_};
+  return oldest->directory.get();
+}
+
+void directory_cache::forget(std::string_view path) noexcept {
+  for (slot& s : slots_) {
+    const std::string_view held = s.path;
+    if (!held.starts_with(path)) continue;
+    if (held.size() == path.size() || held[path.size()] == '/') s = {};
+  }
+}
+
+}  // namespace copy

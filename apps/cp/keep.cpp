@@ -1,0 +1,254 @@
+// What is kept of an entry beside its contents, in the order in which one does not undo the other: group and owner
+// (which clears set-id bits and capabilities), attributes, mode, times.
+#include "target.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+namespace copy {
+
+using cordma::unique_fd;
+
+namespace {
+
+std::string text_of(int os_errno) { return std::generic_category().message(os_errno); }
+
+// The thing itself, whatever its name leads to meanwhile. One that is open for *at() calls alone (O_PATH: a symlink,
+// what may not be read) is reached by its entry in /proc, where a call has no other way.
+class kept {
+ public:
+  enum class access : unsigned char { open, path_only };
+  kept(int fd, access how) noexcept : fd_(fd), how_(how) {
+    std::snprintf(link_.data(), link_.size(), "/proc/self/fd/%d", fd);
+  }
+
+  // 0, or errno.
+  [[nodiscard]] int look(struct stat& s) const noexcept { return done(::fstat(fd_, &s)); }
+  [[nodiscard]] int own(uid_t user, gid_t group) const noexcept {
+    return done(::fchownat(fd_, "", user, group, AT_EMPTY_PATH));
+  }
+  [[nodiscard]] int set_mode(std::uint32_t mode) const noexcept {
+    return done(is_open() ? ::fchmod(fd_, mode) : ::chmod(link(), mode));
+  }
+  [[nodiscard]] int set_times(const std::array<timespec, 2>& times) const noexcept {
+    return done(is_open() ? ::futimens(fd_, times.data())
+                          : ::utimensat(fd_, "", times.data(), AT_EMPTY_PATH));
+  }
+  [[nodiscard]] int set(const attribute& a) const noexcept {
+    const char* const name = a.name.c_str();
+    return done(is_open() ? ::fsetxattr(fd_, name, a.value.data(), a.value.size(), 0)
+                          : ::setxattr(link(), name, a.value.data(), a.value.size(), 0));
+  }
+  [[nodiscard]] int remove(const char* name) const noexcept {
+    return done(is_open() ? ::fremovexattr(fd_, name) : ::removexattr(link(), name));
+  }
+  // Bytes, or -1 with errno; with room for 0 bytes, how many there are.
+  [[nodiscard]] ssize_t get(const char* name, char* into, std::size_t room) const noexcept {
+    return is_open() ? ::fgetxattr(fd_, name, into, room) : ::getxattr(link(), name, into, room);
+  }
+  [[nodiscard]] ssize_t list(char* into, std::size_t room) const noexcept {
+    return is_open() ? ::flistxattr(fd_, into, room) : ::listxattr(link(), into, room);
+  }
+
+ private:
+  [[nodiscard]] bool is_open() const noexcept { return how_ == access::open; }
+  [[nodiscard]] const char* link() const noexcept { return link_.data(); }
+  static int done(int returned) noexcept { return returned == 0 ? 0 : errno; }
+  int fd_;
+  access how_;
+  std::array<char, 32> link_;
+};
+
+// Keeps one entry, and collects what cannot be.
+class keeper {
+ public:
+  keeper(const kept& to, const entry& from, const keep_options& what, std::uint32_t umask)
+      : to_(to), from_(from), what_(what), umask_(umask) {}
+
+  std::vector<std::string> keep() {
+    if (look()) {
+      if (what_.group) keep_group();
+      if (what_.owner) keep_owner();
+      if (what_.attributes) keep_attributes();
+      if (from_.kind != entry_kind::symlink) keep_mode();
+      if (what_.times) keep_times();
+    }
+    return std::move(sentences_);
+  }
+
+ private:
+  struct change {
+    std::string name;
+    const attribute* to = nullptr;  // none: it goes
+  };
+
+  void say(std::string_view what, int os_errno) {
+    sentences_.push_back(std::string(what) + ": " + text_of(os_errno));
+  }
+  bool look() {
+    const int why = to_.look(now_);
+    if (why != 0) say("attributes", why);
+    return why == 0;
+  }
+
+  // The number that chown() takes for "as it is" is nobody's.
+  void keep_group() {
+    if (now_.st_gid == from_.gid) return;
+    constexpr uid_t same = static_cast<uid_t>(-1);
+    const int why = from_.gid == static_cast<gid_t>(-1) ? EINVAL : to_.own(same, from_.gid);
+    if (why != 0) say("group", why);
+    look();
+  }
+  void keep_owner() {
+    if (now_.st_uid == from_.uid) return;
+    constexpr gid_t same = static_cast<gid_t>(-1);
+    const int why = from_.uid == static_cast<uid_t>(-1) ? EINVAL : to_.own(from_.uid, same);
+    if (why != 0) say("owner", why);
+    look();
+  }
+
+  void keep_attributes() {
+    std::vector<change> changes = superfluous();
+    for (const attribute& a : from_.attributes) {
+      if (!has(a)) changes.push_back({a.name, &a});
+    }
+    if (changes.empty()) return;
+    // Those of user.* are set by who may write the file, its owner or not; all else by its owner.
+    const auto others = std::partition(changes.begin(), changes.end(),
+                                       [](const change& c) { return c.name.starts_with("user."); });
+    const std::uint32_t mode = now_.st_mode & 07777;
+    const bool closed = !S_ISLNK(now_.st_mode) && (mode & S_IWUSR) == 0;
+    if (closed && others != changes.begin()) (void)to_.set_mode(mode | S_IWUSR);
+    make({changes.begin(), others});
+    if (closed && others != changes.begin()) {
+      if (const int why = to_.set_mode(mode); why != 0) say("mode", why);
+    }
+    make({others, changes.end()});
+    look();  // an ACL has the mode in it
+  }
+  void make(std::span<const change> changes) {
+    for (const change& c : changes) {
+      const int why = c.to == nullptr ? to_.remove(c.name.c_str()) : to_.set(*c.to);
+      if (why != 0) say("attribute " + c.name, why);
+    }
+  }
+  [[nodiscard]] bool has(const attribute& a) const {
+    std::string value(a.value.size() + 1, '\0');  // of one that is longer this is too short
+    const ssize_t length = to_.get(a.name.c_str(), value.data(), value.size());
+    return length >= 0 &&
+           std::string_view(value).substr(0, static_cast<std::size_t>(length)) == a.value;
+  }
+  // What the target's system puts there by itself (labels) is not for the sender to miss.
+  [[nodiscard]] std::vector<change> superfluous() const {
+    std::vector<change> found;
+    std::string names;
+    // What is added between the two calls is too much for the second, and nothing is removed this time.
+    if (const ssize_t length = to_.list(nullptr, 0); length > 0) {
+      names.resize(static_cast<std::size_t>(length));
+      const ssize_t read = to_.list(names.data(), names.size());
+      names.resize(read > 0 ? static_cast<std::size_t>(read) : 0);
+    }
+    std::string name;
+    for (std::size_t at = 0; at < names.size(); at += name.size() + 1) {
+      name = names.c_str() + at;
+      const bool may_go = name.starts_with("user.") || name == "system.posix_acl_access" ||
+                          name == "system.posix_acl_default" || name == "security.capability";
+      const bool wanted = std::any_of(from_.attributes.begin(), from_.attributes.end(),
+                                      [&](const attribute& a) { return a.name == name; });
+      if (may_go && !wanted) found.push_back({name, nullptr});
+    }
+    return found;
+  }
+
+  void keep_mode() {
+    std::uint32_t mode = now_.st_mode & 07777;
+    if (what_.mode) {
+      mode = from_.mode & 07777;
+    } else if (from_.kind == entry_kind::file) {
+      mode = from_.mode & 0777 & ~umask_;
+    }
+    if (from_.kind == entry_kind::file) {
+      // Else it would act for somebody to whom it was not given.
+      if ((mode & S_ISUID) != 0 && now_.st_uid != from_.uid) {
+        mode &= ~std::uint32_t{S_ISUID};
+        sentences_.emplace_back("mode: without set-user-id, as the owner is another");
+      }
+      if ((mode & S_ISGID) != 0 && now_.st_gid != from_.gid) {
+        mode &= ~std::uint32_t{S_ISGID};
+        sentences_.emplace_back("mode: without set-group-id, as the group is another");
+      }
+    }
+    if (mode == (now_.st_mode & 07777)) return;
+    if (const int why = to_.set_mode(mode); why != 0) say("mode", why);
+  }
+
+  void keep_times() {
+    constexpr std::uint32_t ns_per_s =
+        1'000'000'000;  // from there on, numbers mean "now" and the like
+    const std::array<timespec, 2> times{
+        {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+         {.tv_sec = from_.modified.s, .tv_nsec = static_cast<long>(from_.modified.ns)}}};
+    const int why = from_.modified.ns < ns_per_s ? to_.set_times(times) : EINVAL;
+    if (why != 0) say("times", why);
+  }
+
+  const kept& to_;
+  const entry& from_;
+  const keep_options& what_;
+  std::uint32_t umask_;
+  struct stat now_{};
+  std::vector<std::string> sentences_;
+};
+
+bool is_of(entry_kind kind, const struct stat& s) noexcept {
+  switch (kind) {
+    case entry_kind::directory: return S_ISDIR(s.st_mode);
+    case entry_kind::file: return S_ISREG(s.st_mode);
+    case entry_kind::symlink: return S_ISLNK(s.st_mode);
+    case entry_kind::hard_link: break;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> target::keep(int fd, const entry& from, const keep_options& what) {
+  const kept to(fd, kept::access::open);
+  return keeper(to, from, what, umask_here()).keep();
+}
+
+std::vector<std::string> target::keep(const std::string& path, const entry& from,
+                                      const keep_options& what) {
+  if (from.kind == entry_kind::hard_link) return {};
+  const auto at = find(path);
+  if (!at) return {at.why().message()};
+  const auto open = [&](int flags) {
+    return unique_fd(::openat(at->directory, at->name, flags | O_NOFOLLOW | O_CLOEXEC));
+  };
+  // Only what cannot be anything else is opened: opening a device can have effects.
+  unique_fd fd;
+  auto access = kept::access::open;
+  if (from.kind == entry_kind::directory) fd = open(O_RDONLY | O_DIRECTORY);
+  if (!fd) {
+    access = kept::access::path_only;
+    fd = open(O_PATH);
+  }
+  if (!fd) return {text_of(errno)};
+  struct stat s{};
+  if (::fstat(fd.get(), &s) != 0) return {text_of(errno)};
+  if (!is_of(from.kind, s)) return {"something else was put in its place"};
+  const kept to(fd.get(), access);
+  return keeper(to, from, what, umask_here()).keep();
+}
+
+}  // namespace copy

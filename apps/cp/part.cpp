@@ -1,0 +1,232 @@
+// What stands beside a name until it takes its place: parts of files, their sidecars, new symlinks and hard links.
+#include "removal.hpp"
+#include "target.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+namespace copy {
+
+using cordma::failure;
+using cordma::result;
+using cordma::unique_fd;
+
+namespace {
+
+constexpr std::size_t longest_name = 255;  // bytes: NAME_MAX
+constexpr std::string_view part_suffix = ".cordma-part";
+constexpr std::string_view state_suffix = ".cordma-state";
+// Names up to here stand in their work names as they are. What is shortened is as long as a name may be, and so longer
+// than all of those: no two meet.
+constexpr std::size_t longest_whole = 240;  // bytes
+static_assert(1 + longest_whole + std::max(part_suffix.size(), state_suffix.size()) < longest_name);
+
+std::string work_name(std::string_view path, std::string_view suffix) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  std::string made = ".";
+  if (name.size() <= longest_whole) return made.append(name).append(suffix);
+  std::array<char, 18> hash{};  // "-", 16 digits, and the 0 behind them
+  std::snprintf(hash.data(), hash.size(), "-%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(name.data(), name.size())));
+  const std::size_t kept = longest_name - 1 - (hash.size() - 1) - suffix.size();
+  std::size_t cut = kept;
+  // Not inside of a character: some file systems refuse what is not UTF-8.
+  while (kept - cut < 3 && (static_cast<unsigned char>(name[cut]) & 0xc0) == 0x80) --cut;
+  made.append(name.substr(0, cut)).append(kept - cut, '-');
+  return made.append(hash.data()).append(suffix);
+}
+
+bool is_top(const target::position& at) noexcept { return std::string_view(at.name) == "."; }
+
+// Whether nobody else can have put it there, or writes it.
+bool is_ours(const struct stat& s) noexcept {
+  return S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
+}
+
+// Where files cannot be locked, others cannot be kept out.
+bool is_locked_by_another(int fd) noexcept {
+  return ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+// 0, EBUSY: another transfer has it, or EAGAIN: that was so, and since then `name` is another file.
+int lock(int fd, int directory, const std::string& name) noexcept {
+  if (is_locked_by_another(fd)) return EBUSY;
+  struct stat held{};
+  struct stat named{};
+  if (::fstat(fd, &held) != 0) return errno;
+  const bool same = ::fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  return same ? 0 : EAGAIN;
+}
+
+// What cannot be taken over goes. Negative errno: -ENOENT, as it is gone, or -EBUSY: another transfer has it.
+int drop(int directory, const std::string& name, const struct stat& found) {
+  constexpr int only_to_lock = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  if (S_ISREG(found.st_mode)) {
+    const unique_fd held(::openat(directory, name.c_str(), only_to_lock));
+    if (held && is_locked_by_another(held.get())) return -EBUSY;
+  }
+  const int why = remove_quietly(directory, name);
+  return why == 0 ? -ENOENT : -why;
+}
+
+// What a transfer before this one left, locked. Negative errno: -ENOENT where there is nothing (any more), -EAGAIN where
+// it was exchanged meanwhile.
+int take_over(int directory, const std::string& name, int flags) {
+  struct stat found{};
+  if (::fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
+  if (!is_ours(found)) return drop(directory, name, found);
+  // Without waiting, should it have become a FIFO.
+  unique_fd opened(
+      ::openat(directory, name.c_str(), (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!opened) {
+    const int why = errno;
+    if (why == EACCES) return drop(directory, name, found);
+    const bool exchanged = why == ENOENT || why == ELOOP || why == EISDIR || why == ENXIO;
+    return exchanged ? -EAGAIN : -why;
+  }
+  if (const int why = lock(opened.get(), directory, name); why != 0) return -why;
+  if (::fstat(opened.get(), &found) != 0) return -errno;
+  if (!is_ours(found)) return -EAGAIN;
+  if (::fcntl(opened.get(), F_SETFL, flags & ~(O_NONBLOCK | O_ACCMODE)) != 0) return -errno;
+  return opened.release();
+}
+
+// Negative errno.
+int make_new(int directory, const std::string& name, int flags) noexcept {
+  constexpr mode_t for_us_alone = 0600;  // until it is kept otherwise
+  unique_fd made(::openat(directory, name.c_str(),
+                          (flags & ~O_TRUNC) | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                          for_us_alone));
+  if (!made) return -errno;
+  const int why = lock(made.get(), directory, name);
+  return why == 0 ? made.release() : -why;
+}
+
+// Takes over or makes `name`; where it is made, or to be emptied, `beside` goes first, unless it is empty. Negative
+// errno.
+int open_work(int directory, const std::string& name, int flags, const std::string& beside) {
+  constexpr int most_tries = 3;  // somebody may put other things there meanwhile
+  for (int tries = 0; tries < most_tries; ++tries) {
+    unique_fd fd(take_over(directory, name, flags));
+    if (fd.get() == -EAGAIN) continue;
+    if (!fd && fd.get() != -ENOENT) return fd.get();
+    if (fd && (flags & O_TRUNC) == 0) return fd.release();
+    if (!beside.empty()) {
+      if (const int why = remove_quietly(directory, beside); why != 0) return -why;
+    }
+    if (fd) return ::ftruncate(fd.get(), 0) == 0 ? fd.release() : -errno;
+    const int made = make_new(directory, name, flags);
+    if (made != -EEXIST && made != -EAGAIN) return made;
+  }
+  return -EBUSY;
+}
+
+}  // namespace
+
+std::string target::part_name(const std::string& path) { return work_name(path, part_suffix); }
+std::string target::state_name(const std::string& path) { return work_name(path, state_suffix); }
+
+bool target::is_work_name(std::string_view name) noexcept {
+  return name.starts_with('.') && (name.ends_with(part_suffix) || name.ends_with(state_suffix));
+}
+
+result<unique_fd> target::open_part(const std::string& path, int flags) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  // A sidecar without its part would vouch for chunks that are not there.
+  const int fd =
+      is_top(*at) ? -EISDIR : open_work(at->directory, part_name(path), flags, state_name(path));
+  if (fd < 0) return failure::from_os(-fd, {"opening the part of ", path});
+  return unique_fd(fd);
+}
+
+result<unique_fd> target::open_state(const std::string& path) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  const int fd = is_top(*at) ? -EISDIR : open_work(at->directory, state_name(path), O_RDWR, "");
+  if (fd < 0) return failure::from_os(-fd, {"opening the sidecar of ", path});
+  return unique_fd(fd);
+}
+
+result<void> target::publish(const std::string& path) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  if (is_top(*at)) return failure::from_os(EISDIR, {"replacing ", path});
+  if (auto done = replace(path, *at, part_name(path).c_str()); !done) return done;
+  // One that stays is without a part, and so is not believed.
+  ::unlinkat(at->directory, state_name(path).c_str(), 0);
+  return {};
+}
+
+result<void> target::drop_part(const std::string& path) noexcept {
+  const auto at = find(path);
+  if (!at) return at.why();
+  if (is_top(*at)) return {};
+  // The sidecar first: it must not outlive its part.
+  int why = remove_quietly(at->directory, state_name(path));
+  if (why == 0) why = remove_quietly(at->directory, part_name(path));
+  if (why != 0) return failure::from_os(why, {"removing the part of ", path});
+  return {};
+}
+
+result<void> target::make_symlink(const std::string& path, const std::string& text) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  const auto fails = [&](int why) { return failure::from_os(why, {"making the symlink ", path}); };
+  if (is_top(*at)) return fails(EISDIR);
+  if (text.empty() || text.find('\0') != std::string::npos) return fails(EINVAL);
+  const std::string made = part_name(path);
+  if (::symlinkat(text.c_str(), at->directory, made.c_str()) != 0) {
+    if (errno != EEXIST) return fails(errno);
+    // Of a file that had this name before, or of a transfer that was cut off.
+    if (auto dropped = drop_part(path); !dropped) return dropped;
+    if (::symlinkat(text.c_str(), at->directory, made.c_str()) != 0) return fails(errno);
+  }
+  auto done = replace(path, *at, made.c_str());
+  if (!done) ::unlinkat(at->directory, made.c_str(), 0);
+  return done;
+}
+
+result<void> target::make_hard_link(const std::string& path, const std::string& to) {
+  const auto from = find(to);
+  if (!from) return from.why();
+  // The other position stays valid: a few directories are held.
+  const auto at = find(path);
+  if (!at) return at.why();
+  const auto fails = [&](int why) { return failure::from_os(why, {"linking ", path, " to ", to}); };
+  if (is_top(*at)) return fails(EISDIR);
+  const auto link = [&](const char* name) {
+    return ::linkat(from->directory, from->name, at->directory, name, 0) == 0;
+  };
+  if (link(at->name)) return {};
+  if (errno != EEXIST) return fails(errno);
+  struct stat a{};
+  struct stat b{};
+  if (::fstatat(from->directory, from->name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+      ::fstatat(at->directory, at->name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
+      a.st_ino == b.st_ino) {
+    return {};
+  }
+  const std::string made = part_name(path);
+  if (!link(made.c_str())) {
+    if (errno != EEXIST) return fails(errno);
+    if (auto dropped = drop_part(path); !dropped) return dropped;
+    if (!link(made.c_str())) return fails(errno);
+  }
+  auto done = replace(path, *at, made.c_str());
+  // Still there where it failed; and where both are one file, which rename() takes for done.
+  ::unlinkat(at->directory, made.c_str(), 0);
+  return done;
+}
+
+}  // namespace copy

@@ -1,0 +1,24 @@
+// Trees that go.
+#pragma once
+
+#include "target.hpp"
+
+#include <string>
+#include <vector>
+
+namespace copy {
+
+// Names in a directory, in their byte order, without "." and "..". 0, or errno.
+[[nodiscard]] int list_names(int directory, std::vector<std::string>& into);
+
+// Removes `name` of `directory`, with all that is in it, without following a symlink and without leaving the file
+// system; however deep it is, with few descriptors. `path` is what it is called in reports. What went (or, dry, would
+// go) is appended to `gone`, what is in a directory before it; what cannot be removed to `problems`.
+void remove_tree(int directory, const std::string& name, const std::string& path,
+                 target::removal how, std::vector<std::string>& gone,
+                 std::vector<problem>& problems);
+
+// The same of a thing that nobody is to hear of. 0, also where nothing is there, or errno.
+[[nodiscard]] int remove_quietly(int directory, const std::string& name);
+
+}  // namespace copy

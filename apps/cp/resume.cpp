@@ -1,0 +1,191 @@
+#include "resume.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+namespace copy {
+
+using cordma::errc;
+using cordma::failure;
+using cordma::result;
+using cordma::unique_fd;
+
+namespace {
+
+constexpr std::uint32_t format_version = 1;
+constexpr std::array<char, 8> magic{'c', 'o', 'r', 'd', 'm', 'a', 'c', 'p'};
+
+// Offsets in bytes.
+namespace head_at {
+constexpr std::size_t version = 8;
+constexpr std::size_t chunk_bytes = 12;
+constexpr std::size_t size = 16;
+constexpr std::size_t s = 24;
+constexpr std::size_t ns = 32;
+constexpr std::size_t zero = 36;
+constexpr std::size_t hash = 40;
+}  // namespace head_at
+namespace record_at {
+constexpr std::size_t chunk = 0;
+constexpr std::size_t digest = 8;
+constexpr std::size_t hash = 16;
+}  // namespace record_at
+constexpr std::size_t head_bytes = head_at::hash + 8;
+constexpr std::size_t record_bytes = record_at::hash + 8;
+static_assert(magic.size() == head_at::version && head_at::zero + 4 == head_at::hash);
+
+void put(std::byte* to, std::uint64_t value, std::size_t bytes) noexcept {
+  for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);
+}
+std::uint64_t get(const std::byte* from) noexcept {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < 8; ++i) value |= std::to_integer<std::uint64_t>(from[i]) << (8 * i);
+  return value;
+}
+
+std::array<std::byte, head_bytes> head_of(const source_identity& of) noexcept {
+  std::array<std::byte, head_bytes> head{};
+  std::byte* const p = head.data();
+  std::memcpy(p, magic.data(), magic.size());
+  put(p + head_at::version, format_version, 4);
+  put(p + head_at::chunk_bytes, of.chunk_bytes, 4);
+  put(p + head_at::size, of.size, 8);
+  put(p + head_at::s, static_cast<std::uint64_t>(of.modified.s), 8);
+  put(p + head_at::ns, of.modified.ns, 4);
+  put(p + head_at::hash, XXH3_64bits(p, head_at::hash), 8);
+  return head;
+}
+
+// Bytes read, fewer at the end of the file; or negative errno.
+ssize_t read_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
+  std::size_t got = 0;
+  while (got < into.size()) {
+    const ssize_t n =
+        ::pread(fd, into.data() + got, into.size() - got, static_cast<off_t>(offset + got));
+    if (n == 0) break;
+    if (n > 0) {
+      got += static_cast<std::size_t>(n);
+    } else if (errno != EINTR) {
+      return -errno;
+    }
+  }
+  return static_cast<ssize_t>(got);
+}
+
+// 0, or errno. One call, unless the system writes less.
+int write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return 0;
+}
+
+int sync(int fd) noexcept {
+  while (::fdatasync(fd) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+}  // namespace
+
+resume_state::resume_state(unique_fd fd, std::uint64_t chunks)
+    : fd_(std::move(fd)), here_(chunks, false), digests_((chunks + page - 1) / page) {}
+
+result<resume_state> resume_state::open(unique_fd fd, const source_identity& of) {
+  CORDMA_REQUIRE(static_cast<bool>(fd));
+  if (of.chunk_bytes == 0) return failure(errc::invalid_value, "chunks of 0 bytes");
+  const std::uint64_t chunks = of.size / of.chunk_bytes + (of.size % of.chunk_bytes != 0);
+  if (chunks > most_chunks) {
+    return failure::of(errc::invalid_value, {"a file of ", chunks,
+                                             " chunks can be resumed only in larger ones: at most ",
+                                             most_chunks, " are kept track of"});
+  }
+  const auto fails = [](int why) { return failure::from_os(why, "reading a sidecar"); };
+  resume_state made(std::move(fd), chunks);
+  struct stat s{};
+  if (::fstat(made.fd_.get(), &s) != 0) return fails(errno);
+  std::array<std::byte, head_bytes> head{};
+  const ssize_t got = read_at(made.fd_.get(), head, 0);
+  if (got < 0) return fails(static_cast<int>(-got));
+  const bool known = static_cast<std::size_t>(got) == head.size() && head == head_of(of);
+  const int why =
+      known ? made.read_records() : made.begin(of, static_cast<std::uint64_t>(s.st_size));
+  if (why != 0) return fails(why);
+  return made;
+}
+
+// 0, or errno. What was there before is gone for good before a chunk of another source is written: else the
+// machine's sudden end could bring it back.
+int resume_state::begin(const source_identity& of, std::uint64_t size) noexcept {
+  if (size != 0 && ::ftruncate(fd_.get(), 0) != 0) return errno;
+  if (const int why = write_at(fd_.get(), head_of(of), 0); why != 0) return why;
+  end_ = head_bytes;
+  return size != 0 ? sync(fd_.get()) : 0;
+}
+
+// 0, or errno. Ends behind the last record that is whole.
+int resume_state::read_records() {
+  constexpr std::size_t at_once = 2048;  // records
+  std::vector<std::byte> block(at_once * record_bytes);
+  end_ = head_bytes;
+  for (;;) {
+    const ssize_t got = read_at(fd_.get(), block, end_);
+    if (got < 0) return static_cast<int>(-got);
+    const std::size_t records = static_cast<std::size_t>(got) / record_bytes;
+    std::size_t good = 0;
+    for (; good < records; ++good) {
+      const std::byte* const p = block.data() + good * record_bytes;
+      if (get(p + record_at::hash) != XXH3_64bits(p, record_at::hash)) break;
+      const std::uint64_t chunk = get(p + record_at::chunk);
+      if (chunk < here_.size()) note(chunk, get(p + record_at::digest));
+    }
+    end_ += good * record_bytes;
+    if (good == at_once) continue;
+    const bool all = static_cast<std::size_t>(got) == good * record_bytes;
+    return all || ::ftruncate(fd_.get(), static_cast<off_t>(end_)) == 0 ? 0 : errno;
+  }
+}
+
+void resume_state::note(std::uint64_t chunk, std::uint64_t digest) {
+  auto& of = digests_[chunk / page];
+  if (of == nullptr) of = std::make_unique<std::array<std::uint64_t, page>>();
+  (*of)[chunk % page] = digest;
+  if (!here_[chunk]) ++count_;
+  here_[chunk] = true;
+}
+
+void resume_state::add(std::uint64_t chunk, std::uint64_t digest) {
+  CORDMA_REQUIRE_OP(chunk, <, here_.size());
+  note(chunk, digest);
+  const std::size_t at = pending_.size();
+  pending_.resize(at + record_bytes);
+  std::byte* const p = pending_.data() + at;
+  put(p + record_at::chunk, chunk, 8);
+  put(p + record_at::digest, digest, 8);
+  put(p + record_at::hash, XXH3_64bits(p, record_at::hash), 8);
+}
+
+result<void> resume_state::flush() {
+  if (pending_.empty()) return {};
+  const auto fails = [](int why) { return failure::from_os(why, "writing a sidecar"); };
+  if (const int why = write_at(fd_.get(), pending_, end_); why != 0) return fails(why);
+  if (const int why = sync(fd_.get()); why != 0) return fails(why);
+  end_ += pending_.size();
+  pending_.clear();
+  return {};
+}
+
+}  // namespace copy

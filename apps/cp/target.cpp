@@ -1,0 +1,174 @@
+#include "target.hpp"
+
+#include "beneath.hpp"
+#include "removal.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace copy {
+
+using cordma::failure;
+using cordma::result;
+using cordma::unique_fd;
+
+namespace {
+
+// Without changing it for a moment, which other threads would see.
+std::uint32_t current_umask() noexcept {
+  std::array<char, 1024> text{};
+  const unique_fd status(::open("/proc/self/status", O_RDONLY | O_CLOEXEC));
+  const ssize_t length = status ? ::read(status.get(), text.data(), text.size()) : -1;
+  const std::string_view all(text.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  constexpr std::string_view label = "\nUmask:\t";
+  if (const std::size_t at = all.find(label); at != std::string_view::npos) {
+    const char* const digits = all.data() + at + label.size();
+    std::uint32_t mask = 0;
+    if (std::from_chars(digits, all.data() + all.size(), mask, 8).ec == std::errc{}) return mask;
+  }
+  const mode_t mask = ::umask(077);
+  ::umask(mask);
+  return mask;
+}
+
+int open_root(const std::string& root) noexcept {
+  const int fd = ::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  return fd >= 0 ? fd : -errno;
+}
+
+// 0, or errno.
+int make_with_parents(const std::string& root) {
+  for (std::size_t end = 0; end < root.size();) {
+    end = std::min(root.find('/', end + 1), root.size());
+    if (::mkdir(root.substr(0, end).c_str(), 0777) != 0 && errno != EEXIST) return errno;
+  }
+  return 0;
+}
+
+}  // namespace
+
+struct target::state {
+  directory_cache directories;
+  std::uint32_t mask = 0;  // umask
+};
+
+target::target(std::unique_ptr<state> s) noexcept : state_(std::move(s)) {}
+target::target(target&&) noexcept = default;
+target& target::operator=(target&&) noexcept = default;
+target::~target() = default;
+
+result<target> target::open(const std::string& root, missing m) {
+  int fd = open_root(root);
+  if (fd == -ENOENT && m == missing::is_made) {
+    if (const int why = make_with_parents(root); why != 0) {
+      return failure::from_os(why, {"making the directory ", root});
+    }
+    fd = open_root(root);
+  }
+  if (fd < 0) return failure::from_os(-fd, {"opening the directory ", root});
+  return target(std::unique_ptr<state>(
+      new state{.directories = directory_cache(unique_fd(fd)), .mask = current_umask()}));
+}
+
+result<target::position> target::find(const std::string& path) {
+  CORDMA_REQUIRE(stays_inside(path));
+  const std::size_t slash = path.rfind('/');
+  const bool at_top = slash == std::string::npos;
+  const std::string_view parent = at_top ? "." : std::string_view(path).substr(0, slash);
+  const int directory = state_->directories.open(parent);
+  if (directory < 0) return failure::from_os(-directory, {"opening the directory ", parent});
+  return position{.directory = directory, .name = path.c_str() + (at_top ? 0 : slash + 1)};
+}
+
+result<std::optional<struct stat>> target::look(const std::string& path) {
+  const auto is_missing = [](int why) { return why == ENOENT || why == ENOTDIR; };
+  const auto at = find(path);
+  if (!at) {
+    if (is_missing(at.why().os_errno())) return std::optional<struct stat>();
+    return at.why();
+  }
+  struct stat s{};
+  if (::fstatat(at->directory, at->name, &s, AT_SYMLINK_NOFOLLOW) == 0) return std::optional(s);
+  if (is_missing(errno)) return std::optional<struct stat>();
+  return failure::from_os(errno, {"looking at ", path});
+}
+
+result<void> target::make_directory(const std::string& path, std::uint32_t mode) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  constexpr int most_tries = 3;  // somebody may put other things there meanwhile
+  for (int tries = 0; tries < most_tries; ++tries) {
+    if (::mkdirat(at->directory, at->name, (mode & 0777) | S_IRWXU) == 0) return {};
+    if (errno != EEXIST) break;
+    struct stat s{};
+    if (::fstatat(at->directory, at->name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode)) {
+      return {};
+    }
+    if (::unlinkat(at->directory, at->name, 0) != 0 && errno != ENOENT) break;
+    errno = EEXIST;
+  }
+  return failure::from_os(errno, {"making the directory ", path});
+}
+
+result<void> target::replace(const std::string& path, const position& at, const char* from) {
+  const auto rename = [&] { return ::renameat(at.directory, from, at.directory, at.name) == 0; };
+  if (rename()) return {};
+  if (errno == EISDIR) {
+    if (::unlinkat(at.directory, at.name, AT_REMOVEDIR) == 0) {
+      state_->directories.forget(path);
+      if (rename()) return {};
+    } else if (errno == ENOTEMPTY || errno == EEXIST) {
+      errno = EISDIR;
+    }
+  }
+  return failure::from_os(errno, {"replacing ", path});
+}
+
+std::uint32_t target::umask_here() const noexcept { return state_->mask; }
+
+std::vector<std::string> target::remove_others(const std::string& directory,
+                                               const std::vector<std::string_view>& names,
+                                               removal how, std::vector<problem>& problems) {
+  CORDMA_REQUIRE(stays_inside(directory));
+  std::vector<std::string> gone;
+  std::vector<std::string> found;
+  const int fd = state_->directories.open(directory);
+  const int why = fd < 0 ? -fd : list_names(fd, found);
+  if (why != 0) {
+    // A dry run does not make it, nor removes what is in its place.
+    const bool none = why == ENOENT || (how == removal::dry && (why == ENOTDIR || why == ELOOP));
+    if (!none) {
+      problems.push_back({problem::kind::failed, directory, std::generic_category().message(why)});
+    }
+    return gone;
+  }
+  const std::unordered_set<std::string_view> stay(names.begin(), names.end());
+  std::unordered_set<std::string> work;  // beside what stays; made for the first that is found
+  for (const std::string& name : found) {
+    if (stay.contains(name)) continue;
+    if (is_work_name(name)) {
+      if (work.empty()) {
+        for (const std::string_view one : names) {
+          work.insert(part_name(std::string(one)));
+          work.insert(state_name(std::string(one)));
+        }
+      }
+      if (work.contains(name)) continue;
+    }
+    const std::string path = directory == "." ? name : directory + '/' + name;
+    remove_tree(fd, name, path, how, gone, problems);
+    state_->directories.forget(path);
+  }
+  return gone;
+}
+
+}  // namespace copy

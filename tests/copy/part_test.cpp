@@ -1,0 +1,265 @@
+// A file is written beside its name, by one, and takes its place at once.
+#include "target_tree.hpp"
+
+#include <support/applies.hpp>
+#include <support/fd_count.hpp>
+
+#include <set>
+
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+using namespace copy;
+using namespace copy::test;
+using cordma::test::applies;
+
+namespace {
+
+void put(const cordma::unique_fd& fd, const std::string& text) {
+  REQUIRE(::pwrite(fd.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+}
+
+fs::path part_of(const place_to_write& here, const std::string& path) {
+  return (here.root / path).parent_path() / target::part_name(path);
+}
+fs::path state_of(const place_to_write& here, const std::string& path) {
+  return (here.root / path).parent_path() / target::state_name(path);
+}
+
+// Each way in which somebody can have put something at a name that a transfer is to write. `victim` is a file of theirs.
+std::vector<std::pair<const char*, std::function<void(const fs::path&)>>> plants(
+    const fs::path& victim) {
+  return {
+      {"a symlink to a file", [=](const fs::path& at) { fs::create_symlink(victim, at); }},
+      {"a symlink to a directory",
+       [=](const fs::path& at) { fs::create_symlink(victim.parent_path(), at); }},
+      {"a symlink to nothing",
+       [=](const fs::path& at) { fs::create_symlink(victim.string() + "-made", at); }},
+      {"another name of a file", [=](const fs::path& at) { fs::create_hard_link(victim, at); }},
+      {"a FIFO", [](const fs::path& at) { REQUIRE(::mkfifo(at.c_str(), 0600) == 0); }},
+      {"an empty directory", [](const fs::path& at) { fs::create_directory(at); }},
+      {"a directory with a symlink in it",
+       [=](const fs::path& at) {
+         fs::create_directories(at / "a/b");
+         fs::create_symlink(victim.parent_path(), at / "a/link");
+       }},
+  };
+}
+
+void check_new(const cordma::result<cordma::unique_fd>& opened, const fs::path& at) {
+  REQUIRE(opened.ok());
+  const struct stat s = look(at);
+  CHECK(S_ISREG(s.st_mode));
+  CHECK((s.st_mode & 07777) == 0600);
+  CHECK(s.st_size == 0);
+  CHECK(s.st_nlink == 1);
+  struct stat opened_one{};
+  REQUIRE(::fstat(opened->get(), &opened_one) == 0);
+  CHECK(opened_one.st_ino == s.st_ino);
+}
+
+}  // namespace
+
+TEST_CASE("work names are as long as names may be, and no two files share one") {
+  CHECK(target::part_name("a/b.txt") == ".b.txt.cordma-part");
+  CHECK(target::state_name("b.txt") == ".b.txt.cordma-state");
+  std::set<std::string> all;
+  std::size_t made = 0;
+  for (std::size_t length = 1; length <= 255; ++length) {
+    for (const std::string& name : {std::string(length, 'n'), std::string(length - 1, 'n') + 'm',
+                                    'm' + std::string(length - 1, 'n')}) {
+      for (const std::string& work : {target::part_name(name), target::state_name(name)}) {
+        CHECK(work.size() <= 255);
+        CHECK(stays_inside(work));
+        CHECK(target::is_work_name(work));
+        if (name.size() > 1 && all.insert(work).second) ++made;
+      }
+    }
+  }
+  CHECK(made == std::size_t{254 * 3 * 2});
+  // The work name of a name that looks like a shortened one.
+  const std::string shortened = target::part_name(std::string(250, 'n'));
+  const std::string looks_so = shortened.substr(1, shortened.rfind('.') - 1);
+  CHECK(target::part_name(looks_so) != shortened);
+  CHECK_FALSE(target::is_work_name("a.cordma-part"));
+  CHECK_FALSE(target::is_work_name(".a"));
+}
+
+TEST_CASE("a long name is not cut inside of a character") {
+  for (std::size_t before = 0; before < 4; ++before) {
+    std::string name(before, 'a');
+    while (name.size() + 3 <= 255) name += "\xe2\x82\xac";  // the sign of the Euro
+    const std::string work = target::part_name(name);
+    CHECK(work.size() == 255);
+    const std::size_t cut = work.find('-');
+    CAPTURE(before);
+    CHECK((cut - 1 - before) % 3 == 0);
+  }
+}
+
+TEST_CASE("a part takes the place of an empty directory, and of no other") {
+  const place_to_write here;
+  target to = here.open();
+  fs::create_directories(here.root / "d/empty");
+  fs::create_directories(here.root / "full/of");
+  for (const char* path : {"d/empty", "full"}) REQUIRE(to.open_part(path, O_WRONLY).ok());
+  REQUIRE((*to.find("d/empty/x")).directory >= 0);
+  CHECK(to.publish("d/empty").ok());
+  CHECK(errno_of(to.find("d/empty/x")) == ENOTDIR);
+  CHECK(errno_of(to.publish("full")) == EISDIR);
+  CHECK(is_there(part_of(here, "full")));
+  CHECK(errno_of(to.open_part(".", O_WRONLY)) == EISDIR);
+  CHECK(errno_of(to.open_state(".")) == EISDIR);
+  CHECK(errno_of(to.publish(".")) == EISDIR);
+  CHECK(to.drop_part(".").ok());
+}
+
+TEST_CASE("a part that was left is taken over with its sidecar; without its part a sidecar goes") {
+  const place_to_write here;
+  target to = here.open();
+  put(*to.open_part("file", O_RDWR), "half");
+  put(*to.open_state("file"), "state");
+  {
+    const auto part = to.open_part("file", O_RDWR);
+    REQUIRE(part.ok());
+    CHECK((::fcntl(part->get(), F_GETFL) & O_NONBLOCK) == 0);
+    CHECK((::fcntl(part->get(), F_GETFD) & FD_CLOEXEC) != 0);
+    CHECK(read(part_of(here, "file")) == "half");
+    CHECK(read(state_of(here, "file")) == "state");
+    // Somebody else is at it.
+    CHECK(errno_of(to.open_part("file", O_RDWR)) == EBUSY);
+    CHECK(errno_of(here.open().open_part("file", O_RDWR | O_TRUNC)) == EBUSY);
+    CHECK(read(part_of(here, "file")) == "half");
+  }
+  CHECK(to.open_part("file", O_RDWR | O_TRUNC).ok());
+  CHECK(read(part_of(here, "file")).empty());
+  CHECK_FALSE(is_there(state_of(here, "file")));
+
+  put(*to.open_state("file"), "state");
+  fs::remove(part_of(here, "file"));
+  check_new(to.open_part("file", O_RDWR), part_of(here, "file"));
+  CHECK_FALSE(is_there(state_of(here, "file")));
+
+  put(*to.open_state("file"), "state");
+  CHECK(to.publish("file").ok());
+  CHECK(names(here.root) == std::vector<std::string>{"file"});
+  for (const bool with_state : {true, false}) {
+    CHECK(to.open_part("file", O_RDWR).ok());
+    if (with_state) CHECK(to.open_state("file").ok());
+    CHECK(to.drop_part("file").ok());
+    CHECK(to.drop_part("file").ok());
+    CHECK(names(here.root) == std::vector<std::string>{"file"});
+  }
+}
+
+TEST_CASE(
+    "whatever was planted at the name of a part or a sidecar, it goes and nothing is followed") {
+  const place_to_write here;
+  const fs::path victim = here.outside / "victim";
+  write(victim, "kept");
+  target to = here.open();
+  const std::size_t open = cordma::test::open_descriptors();
+  for (const auto& [what, plant] : plants(victim)) {
+    CAPTURE(what);
+    for (const std::string& path : {std::string("file"), std::string(255, 'n')}) {
+      plant(part_of(here, path));
+      plant(state_of(here, path));
+      check_new(to.open_part(path, O_RDWR), part_of(here, path));
+      CHECK_FALSE(is_there(state_of(here, path)));
+      plant(state_of(here, path));
+      check_new(to.open_state(path), state_of(here, path));
+      fs::remove(state_of(here, path));
+      fs::remove(part_of(here, path));
+
+      plant(part_of(here, path));
+      plant(state_of(here, path));
+      CHECK(to.drop_part(path).ok());
+      CHECK(names(here.root).empty());
+      plant(part_of(here, path));
+      check_new(to.open_part(path, O_WRONLY | O_TRUNC), part_of(here, path));
+      CHECK(to.drop_part(path).ok());
+    }
+    CHECK(read(victim) == "kept");
+    CHECK(names(here.outside) == std::vector<std::string>{"victim"});
+  }
+  CHECK(cordma::test::open_descriptors() == open);
+}
+
+TEST_CASE("a part that belongs to another user is not taken over" * applies(is_root(), not_root)) {
+  const place_to_write here;
+  target to = here.open();
+  write(part_of(here, "file"), "theirs");
+  give_to_other_user(part_of(here, "file"));
+  {
+    // While they write it, it stays.
+    const cordma::unique_fd held(::open(part_of(here, "file").c_str(), O_RDWR | O_CLOEXEC));
+    REQUIRE(::flock(held.get(), LOCK_EX) == 0);
+    CHECK(errno_of(to.open_part("file", O_RDWR)) == EBUSY);
+    CHECK(read(part_of(here, "file")) == "theirs");
+  }
+  check_new(to.open_part("file", O_RDWR), part_of(here, "file"));
+  // Where it cannot be removed, nothing is written.
+  fs::create_directory(here.root / "sticky");
+  REQUIRE(::chmod((here.root / "sticky").c_str(), 01777) == 0);
+  write(part_of(here, "sticky/file"), "theirs");
+  as_other_user([&] {
+    target theirs = here.open();
+    CHECK(errno_of(theirs.open_part("sticky/file", O_RDWR)) == EPERM);
+  });
+  CHECK(read(part_of(here, "sticky/file")) == "theirs");
+}
+
+TEST_CASE("a part that was left read-only is begun anew" * applies(is_root(), not_root)) {
+  const place_to_write here;
+  give_to_other_user(here.root);
+  as_other_user([&] {
+    target to = here.open();
+    put(*to.open_part("file", O_RDWR), "half");
+    REQUIRE(::chmod(part_of(here, "file").c_str(), 0444) == 0);
+    check_new(to.open_part("file", O_RDWR), part_of(here, "file"));
+  });
+}
+
+TEST_CASE("where there is no descriptor left, what was left stays") {
+  const place_to_write here;
+  target to = here.open();
+  put(*to.open_part("file", O_RDWR), "half");
+  put(*to.open_state("file"), "state");
+  {
+    const cordma::test::no_descriptors none;
+    CHECK(errno_of(to.open_part("file", O_RDWR)) == EMFILE);
+    CHECK(errno_of(to.open_part("new", O_RDWR)) == EMFILE);
+    CHECK(errno_of(to.open_state("file")) == EMFILE);
+  }
+  CHECK(read(part_of(here, "file")) == "half");
+  CHECK(read(state_of(here, "file")) == "state");
+}
+
+TEST_CASE("on a full file system it is said so, and what is there stays" *
+          applies(can_mount(), no_mounts)) {
+  const place_to_write here;
+  in_thread([&] {
+    REQUIRE(mount_small(here.root, "size=64k,nr_inodes=8"));
+    target to = here.open();
+    write(here.root / "file", "old");
+    {
+      const auto part = to.open_part("file", O_WRONLY);
+      REQUIRE(part.ok());
+      const std::string block(4096, 'b');
+      off_t at = 0;
+      while (::pwrite(part->get(), block.data(), block.size(), at) == 4096) at += 4096;
+      CHECK(errno == ENOSPC);
+    }
+    CHECK(read(here.root / "file") == "old");
+    CHECK(to.drop_part("file").ok());
+    int made = 0;
+    while (to.make_directory("d" + std::to_string(made)).ok()) ++made;
+    CHECK(made < 8);
+    CHECK(errno_of(to.make_directory("more")) == ENOSPC);
+    CHECK(errno_of(to.make_symlink("more", "text")) == ENOSPC);
+    CHECK(errno_of(to.open_part("more", O_WRONLY)) == ENOSPC);
+    CHECK(to.open_part("more", O_WRONLY).why().message().find("more: No space left") !=
+          std::string::npos);
+  });
+}

@@ -1,0 +1,267 @@
+// A sidecar never vouches for a chunk that was not added to it, whatever became of the file.
+#include "target_tree.hpp"
+
+#include "../../apps/cp/resume.hpp"
+
+#include <support/applies.hpp>
+
+#include <map>
+
+using namespace copy;
+using namespace copy::test;
+using cordma::errc;
+using cordma::unique_fd;
+using cordma::test::applies;
+
+namespace {
+
+using chunks = std::map<std::uint64_t, std::uint64_t>;  // digests
+
+constexpr std::size_t head_bytes = 48;
+constexpr std::size_t record_bytes = 24;
+constexpr source_identity source{
+    .size = 1000 * 4096 + 1, .modified = {.s = 1'700'000'000, .ns = 5}, .chunk_bytes = 4096};
+
+struct sidecar {
+  temporary_directory all;
+  fs::path path = all.path() / "state";
+  [[nodiscard]] unique_fd open() const {
+    unique_fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    REQUIRE(fd);
+    return fd;
+  }
+  [[nodiscard]] resume_state state(const source_identity& of = source) const {
+    auto opened = resume_state::open(open(), of);
+    REQUIRE(opened.ok());
+    return std::move(*opened);
+  }
+  void put(const std::string& bytes) const {
+    const unique_fd fd = open();
+    REQUIRE(::ftruncate(fd.get(), 0) == 0);
+    REQUIRE(::pwrite(fd.get(), bytes.data(), bytes.size(), 0) ==
+            static_cast<ssize_t>(bytes.size()));
+  }
+};
+
+chunks chunks_of(const resume_state& s) {
+  chunks all;
+  for (std::uint64_t i = 0; i < s.here().size(); ++i) {
+    if (s.here()[i]) all[i] = s.digest(i);
+  }
+  CHECK(all.size() == s.count_here());
+  return all;
+}
+
+// Of a sidecar with these records, in this order; the last is that of the last chunk.
+const std::vector<std::pair<std::uint64_t, std::uint64_t>> records{{3, 33}, {0, 0},   {999, ~0ULL},
+                                                                   {3, 34}, {500, 1}, {1000, 7}};
+
+chunks first(std::size_t count) {
+  chunks all;
+  for (std::size_t i = 0; i < count; ++i) all[records[i].first] = records[i].second;
+  return all;
+}
+
+std::string whole(const sidecar& side) {
+  {
+    resume_state s = side.state();
+    for (const auto& [chunk, digest] : records) s.add(chunk, digest);
+    REQUIRE(s.flush().ok());
+  }
+  std::string bytes = read(side.path);
+  REQUIRE(bytes.size() == head_bytes + records.size() * record_bytes);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("what was added is here at once, and again once it was flushed") {
+  const sidecar side;
+  {
+    resume_state s = side.state();
+    CHECK(s.here().size() == 1001);
+    CHECK(chunks_of(s).empty());
+    CHECK_FALSE(s.dirty());
+    CHECK(s.flush().ok());
+    s.add(7, 70);
+    CHECK(s.dirty());
+    CHECK(chunks_of(s) == chunks{{7, 70}});
+    CHECK(s.flush().ok());
+    CHECK_FALSE(s.dirty());
+    s.add(8, 80);
+    s.add(7, 71);
+    CHECK(s.flush().ok());
+    s.add(9, 90);  // never flushed
+  }
+  resume_state s = side.state();
+  CHECK(chunks_of(s) == chunks{{7, 71}, {8, 80}});
+  s.add(1000, 5);
+  CHECK(s.flush().ok());
+  CHECK(chunks_of(side.state()) == chunks{{7, 71}, {8, 80}, {1000, 5}});
+}
+
+TEST_CASE("the file is what its format says") {
+  const sidecar side;
+  const std::string bytes = whole(side);
+  CHECK(bytes.substr(0, 8) == "cordmacp");
+  CHECK(bytes.substr(8, 8) == std::string("\1\0\0\0\0\x10\0\0", 8));
+  CHECK(bytes.substr(16, 8) == std::string("\1\x80\x3e\0\0\0\0\0", 8));
+  CHECK(bytes.substr(24, 8) == std::string("\0\xf1\x53\x65\0\0\0\0", 8));
+  CHECK(bytes.substr(32, 8) == std::string("\5\0\0\0\0\0\0\0", 8));
+  CHECK(bytes.substr(48, 16) == std::string("\3\0\0\0\0\0\0\0\x21\0\0\0\0\0\0\0", 16));
+}
+
+TEST_CASE("a sidecar that is cut off anywhere has the records before, and goes on from there") {
+  const sidecar side;
+  const std::string bytes = whole(side);
+  for (std::size_t length = 0; length <= bytes.size(); ++length) {
+    CAPTURE(length);
+    side.put(bytes.substr(0, length));
+    const std::size_t left = length < head_bytes ? 0 : (length - head_bytes) / record_bytes;
+    resume_state s = side.state();
+    CHECK(chunks_of(s) == first(left));
+    CHECK(fs::file_size(side.path) == head_bytes + left * record_bytes);
+    s.add(42, length);
+    CHECK(s.flush().ok());
+    chunks expected = first(left);
+    expected[42] = length;
+    CHECK(chunks_of(side.state()) == expected);
+  }
+}
+
+TEST_CASE("whichever byte is damaged, the records before it are read and no other") {
+  const sidecar side;
+  const std::string bytes = whole(side);
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    for (const int flipped : {0x01, 0x80, 0xff}) {
+      CAPTURE(at);
+      CAPTURE(flipped);
+      std::string damaged = bytes;
+      damaged[at] = static_cast<char>(damaged[at] ^ flipped);
+      side.put(damaged);
+      const std::size_t left = at < head_bytes ? 0 : (at - head_bytes) / record_bytes;
+      CHECK(chunks_of(side.state()) == first(left));
+      CHECK(chunks_of(side.state()) == first(left));
+    }
+  }
+}
+
+TEST_CASE("bytes that are no records end it: zeros, text, records one byte off") {
+  const sidecar side;
+  const std::string bytes = whole(side);
+  const std::string one_off = bytes.substr(0, head_bytes) + "x" + bytes.substr(head_bytes);
+  side.put(one_off);
+  CHECK(chunks_of(side.state()).empty());
+  for (const std::string& behind : {std::string(100'000, '\0'), std::string(100'000, 'x')}) {
+    side.put(bytes + behind);
+    CHECK(chunks_of(side.state()) == first(records.size()));
+    CHECK(fs::file_size(side.path) == bytes.size());
+  }
+}
+
+TEST_CASE("of another source nothing is here, nor of the first afterwards") {
+  const sidecar side;
+  source_identity larger = source;
+  larger.size += 1;
+  source_identity later = source;
+  later.modified.ns += 1;
+  source_identity earlier = source;
+  earlier.modified.s -= 1;
+  source_identity in_others = source;
+  in_others.chunk_bytes *= 2;
+  for (const source_identity& other : {larger, later, earlier, in_others}) {
+    (void)whole(side);
+    CHECK(chunks_of(side.state(other)).empty());
+    CHECK(fs::file_size(side.path) == head_bytes);
+    CHECK(chunks_of(side.state()).empty());
+  }
+}
+
+TEST_CASE("records of chunks that the file has not are passed over, however large their number") {
+  const sidecar side;
+  constexpr std::uint64_t far_off = resume_state::most_chunks - 1;
+  source_identity large = source;
+  large.size = resume_state::most_chunks * large.chunk_bytes;
+  {
+    resume_state s = side.state(large);
+    for (const std::uint64_t chunk :
+         {std::uint64_t{1}, std::uint64_t{1001}, far_off, std::uint64_t{2}}) {
+      s.add(chunk, chunk);
+    }
+    REQUIRE(s.flush().ok());
+  }
+  // Those records, behind the head of the file that has fewer chunks.
+  const std::string others = read(side.path).substr(head_bytes);
+  side.put("");
+  (void)side.state();
+  side.put(read(side.path) + others);
+  CHECK(chunks_of(side.state()) == chunks{{1, 1}, {2, 2}});
+}
+
+TEST_CASE("a hundred thousand records are read as they were written, in any number at once") {
+  const sidecar side;
+  constexpr std::uint64_t count = 100'000;
+  source_identity large = source;
+  large.size = count * large.chunk_bytes;
+  {
+    resume_state s = side.state(large);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      s.add(i * 7919 % count, i);
+      if (i % 33'333 == 0) REQUIRE(s.flush().ok());
+    }
+    REQUIRE(s.flush().ok());
+  }
+  CHECK(fs::file_size(side.path) == head_bytes + count * record_bytes);
+  const resume_state s = side.state(large);
+  CHECK(s.count_here() == count);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = 0; i < count; ++i) wrong += s.digest(i * 7919 % count) != i;
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("an empty file has no chunks; chunks that cannot be counted are refused") {
+  const sidecar side;
+  CHECK(side.state({.size = 0, .modified = {}, .chunk_bytes = 1}).here().empty());
+  for (const source_identity& bad :
+       {source_identity{.size = 5, .modified = {}, .chunk_bytes = 0},
+        source_identity{.size = ~0ULL, .modified = {}, .chunk_bytes = 4096},
+        source_identity{.size = resume_state::most_chunks + 1, .modified = {}, .chunk_bytes = 1}}) {
+    CHECK(resume_state::open(side.open(), bad).code() == errc::invalid_value);
+  }
+}
+
+TEST_CASE("what could not be written is still pending, and is written when there is room again" *
+          applies(can_mount(), no_mounts)) {
+  const place_to_write here;
+  in_thread([&] {
+    REQUIRE(mount_small(here.root, "size=64k"));
+    const auto open = [&] {
+      return unique_fd(::open((here.root / "state").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    };
+    {
+      auto s = resume_state::open(open(), source);
+      REQUIRE(s.ok());
+      s->add(1, 11);
+      REQUIRE(s->flush().ok());
+      const unique_fd filler(
+          ::open((here.root / "filler").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+      const std::string block(4096, 'f');
+      while (::write(filler.get(), block.data(), block.size()) > 0) {}
+      for (std::uint64_t i = 2; i < 900; ++i) s->add(i, i * 11);
+      // Of the first page of the file there is some left: a part gets written.
+      CHECK(errno_of(s->flush()) == ENOSPC);
+      CHECK(s->dirty());
+      CHECK(errno_of(s->flush()) == ENOSPC);
+      const auto meanwhile = resume_state::open(open(), source);
+      REQUIRE(meanwhile.ok());
+      for (const auto& [chunk, digest] : chunks_of(*meanwhile)) CHECK(digest == chunk * 11);
+      REQUIRE(::ftruncate(filler.get(), 0) == 0);
+      CHECK(s->flush().ok());
+      CHECK_FALSE(s->dirty());
+    }
+    const auto s = resume_state::open(open(), source);
+    REQUIRE(s.ok());
+    CHECK(s->count_here() == 899);
+    CHECK(s->digest(899) == 899 * 11);
+  });
+}
