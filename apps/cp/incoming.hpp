@@ -9,7 +9,7 @@ struct receiver::incoming {
   std::uint32_t number = 0;
   const entry* what = nullptr;
   item::change change = item::change::made;
-  cordma::unique_fd fd;  // once the first of it is here
+  cordma::unique_fd fd;       // once the first of it is here
   std::vector<bool> missing;  // chunks that have not come
   std::uint64_t left = 0;     // chunks that are not in the file
   std::uint32_t writing = 0;  // chunks and syncs under way

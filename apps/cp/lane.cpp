@@ -70,7 +70,8 @@ task<bool> lane::next() {
   if (!more) co_return false;
   head_ = decode_head(std::span(in_).subspan(begin_).first<frame_head_bytes>());
   const bool whole = co_await have(frame_head_bytes + head_.payload);
-  if (!whole) cordma::throw_error({cordma::errc::truncated, "the peer's stream ended within a frame"});
+  if (!whole)
+    cordma::throw_error({cordma::errc::truncated, "the peer's stream ended within a frame"});
   begin_ += frame_head_bytes + head_.payload;
   co_return true;
 }

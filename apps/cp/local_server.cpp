@@ -31,26 +31,26 @@ local_server::local_server(cordma::Context& context, const cordma::reactor_optio
   token_.assign(reinterpret_cast<const char*>(secret.data()), secret.size());
   std::promise<std::string> listening;
   std::future<std::string> where = listening.get_future();
-  thread_ = std::thread([&context, waiting, &listening, token = token_,
-                         stop = stop_.get_token()]() mutable {
-    std::promise<std::string> told = std::move(listening);
-    try {
-      cordma::Worker worker(context, waiting);
-      const std::string at = context.own_host(context.transports().front().transport) + ":0";
-      cordma::Listener listener = worker.listen(at).value();
-      module everything;
-      everything.token = token;
-      everything.read_only = false;
-      told.set_value(listener.bound().text());
-      worker.run(cordma::with_stop(stop, serve_one(context, worker, listener, everything)));
-    } catch (const cordma::error& e) {
-      if (e.condition() != cordma::errc::canceled) {
+  thread_ = std::thread(
+      [&context, waiting, &listening, token = token_, stop = stop_.get_token()]() mutable {
+        std::promise<std::string> told = std::move(listening);
         try {
-          told.set_exception(std::current_exception());
-        } catch (const std::future_error&) {}  // its client has been told by its connection
-      }
-    }
-  });
+          cordma::Worker worker(context, waiting);
+          const std::string at = context.own_host(context.transports().front().transport) + ":0";
+          cordma::Listener listener = worker.listen(at).value();
+          module everything;
+          everything.token = token;
+          everything.read_only = false;
+          told.set_value(listener.bound().text());
+          worker.run(cordma::with_stop(stop, serve_one(context, worker, listener, everything)));
+        } catch (const cordma::error& e) {
+          if (e.condition() != cordma::errc::canceled) {
+            try {
+              told.set_exception(std::current_exception());
+            } catch (const std::future_error&) {}  // its client has been told by its connection
+          }
+        }
+      });
   try {
     address_ = where.get();
   } catch (...) {

@@ -34,7 +34,8 @@ cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, con
                                   std::move(token), r.transport);
   shown.connected(c.transport, c.reason);
   std::vector<source> sources;
-  for (const place& p : r.sources) sources.push_back(source_of(p.path + (p.ends_with_slash ? "/" : "")));
+  for (const place& p : r.sources)
+    sources.push_back(source_of(p.path + (p.ends_with_slash ? "/" : "")));
   outcome o = co_await send_all(context, worker, c.ways, std::move(sources), r.rules, r.options,
                                 shown.counted(), shown.sink(), r.flip_every);
   co_return o;
@@ -72,7 +73,8 @@ int run(int argc, char** argv) {
   hello asked = asked_for(r);
   try {
     if (!r.sources.front().here()) {
-      shown.conclude(worker.run(shown.until_interrupted(pull(context, worker, r, std::move(asked), shown))));
+      shown.conclude(
+          worker.run(shown.until_interrupted(pull(context, worker, r, std::move(asked), shown))));
     } else if (!r.target.here()) {
       asked.module = r.target.module;
       asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};

@@ -28,16 +28,21 @@ struct texts {
 };
 
 constexpr const char* footer =
-    "A source that ends with '/' is what is in it; any other is itself, in the target. A target that is\n"
-    "no directory, and does not end with '/', is what one file will be called. HOST:MODULE/PATH is a\n"
+    "A source that ends with '/' is what is in it; any other is itself, in the target. A target "
+    "that is\n"
+    "no directory, and does not end with '/', is what one file will be called. HOST:MODULE/PATH is "
+    "a\n"
     "place in a module of the cordma-cpd at HOST.\n\n"
     "Examples\n"
     "  cordma-cp big.iso backup/                     one file, into a directory\n"
-    "  cordma-cp -a src/ host:home/src/              a tree, to a daemon, with all that is kept of it\n"
+    "  cordma-cp -a src/ host:home/src/              a tree, to a daemon, with all that is kept of "
+    "it\n"
     "  cordma-cp -a --delete host:home/src/ src/     back, and what is not there goes here, too\n"
     "  cordma-cp -an --exclude '*.o' src/ copy/      what would be done\n\n"
-    "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 Ctrl-C,\n"
-    "35 no connection. A file that was cut off goes on where it was when the same command is run again.";
+    "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
+    "Ctrl-C,\n"
+    "35 no connection. A file that was cut off goes on where it was when the same command is run "
+    "again.";
 
 void declare_selection(CLI::App& app, request& r, texts& t) {
   transfer_options& o = r.options;
@@ -53,9 +58,11 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("-n,--dry-run", o.dry_run, "say what would be done, and do nothing");
   app.add_flag("-I,--ignore-times", o.ignore_times, "copy what has the same size and time, too");
   app.add_flag("--delete", o.delete_others, "remove what is in the target and not in the source");
-  app.add_flag("--inplace", o.inplace, "write into the file that is there; no resuming, no way back");
+  app.add_flag("--inplace", o.inplace,
+               "write into the file that is there; no resuming, no way back");
   app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
-  app.add_flag("-S,--sparse,--partial", t.as_it_is, "as it is anyway: holes stay holes, what is cut off goes on");
+  app.add_flag("-S,--sparse,--partial", t.as_it_is,
+               "as it is anyway: holes stay holes, what is cut off goes on");
   app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
   const auto rule = [&t](const char* sign) {
     return [&t, sign](const std::vector<std::string>& patterns) {
@@ -84,14 +91,17 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--chunk", t.chunk, "64k to 16M, a multiple of 64k")->type_name("BYTES");
   app.add_option("--bwlimit", t.bwlimit, "a second, at most")->type_name("BYTES");
   app.add_option("--port", t.port, "of cordma-cpd")->check(CLI::Range(1, 65535));
-  app.add_option("--token-file", t.token_file, "has the token of the module; CORDMA_CP_TOKEN does as well")
+  app.add_option("--token-file", t.token_file,
+                 "has the token of the module; CORDMA_CP_TOKEN does as well")
       ->type_name("FILE");
-  app.add_option("--flip", r.flip_every, "one wrong bit in every Nth chunk that goes out")->group("");
+  app.add_option("--flip", r.flip_every, "one wrong bit in every Nth chunk that goes out")
+      ->group("");
   app.add_flag("-v,--verbose", r.verbose, "one line for each file");
   app.add_flag("-q,--quiet", r.quiet, "errors only");
   app.add_flag("--progress", r.progress, "show it also where no terminal is");
   app.add_flag("--stats", r.stats, "say what it took");
-  app.add_option("--json", r.json, "a summary for machines; - is standard output")->type_name("FILE");
+  app.add_option("--json", r.json, "a summary for machines; - is standard output")
+      ->type_name("FILE");
 }
 
 // CLI11 has no repeated flag of its own kind for this: what `-a` stands for.
@@ -141,24 +151,27 @@ void finish(request& r, const texts& t) {
     }
   }
   if (!first.here() && !r.target.here()) {
-    throw std::invalid_argument("source and target are both elsewhere: run cordma-cp on one of them");
+    throw std::invalid_argument(
+        "source and target are both elsewhere: run cordma-cp on one of them");
   }
   if (r.options.delete_others && !r.options.recursive) {
     throw std::invalid_argument("--delete needs -r (or -a)");
   }
   if (r.options.inplace) r.options.resume = false;
   r.token = read_token(t.token_file);
-  struct stat s {};
-  const bool file = r.sources.size() == 1 && !first.ends_with_slash &&
-                    (!first.here() || (::lstat(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
+  struct stat s{};
+  const bool file =
+      r.sources.size() == 1 && !first.ends_with_slash &&
+      (!first.here() || (::lstat(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
   r.options.directory = !file || r.target.ends_with_slash;
 }
 
 }  // namespace
 
 std::optional<int> parse(int argc, char** argv, request& into) {
-  CLI::App app("Copies files and trees: here, or to and from a cordma-cpd, by RDMA, shared memory or TCP.",
-               "cordma-cp");
+  CLI::App app(
+      "Copies files and trees: here, or to and from a cordma-cpd, by RDMA, shared memory or TCP.",
+      "cordma-cp");
   texts t;
   app.add_option("SOURCE... TARGET", t.paths, "[HOST:MODULE/]PATH")->required()->expected(2, -1);
   declare_selection(app, into, t);

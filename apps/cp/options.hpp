@@ -17,14 +17,14 @@ enum class exit_code : int {
   fine = 0,
   usage = 1,
   protocol = 2,
-  selection = 3,   // what was named cannot be opened at all
-  refused = 5,     // the server would not begin
-  socket = 10,     // the connection broke
-  file = 11,       // a file could not be read or written, and so nothing more
-  stream = 12,     // what came was not what it should be
-  signal = 20,     // SIGINT
-  partial = 23,    // some files are not there
-  vanished = 24,   // some were gone before they could be read
+  selection = 3,  // what was named cannot be opened at all
+  refused = 5,    // the server would not begin
+  socket = 10,    // the connection broke
+  file = 11,      // a file could not be read or written, and so nothing more
+  stream = 12,    // what came was not what it should be
+  signal = 20,    // SIGINT
+  partial = 23,   // some files are not there
+  vanished = 24,  // some were gone before they could be read
   timeout = 30,
   connect = 35,
 };

@@ -16,8 +16,9 @@
 namespace copy {
 namespace {
 
-constexpr std::uint64_t smallest_resumed = 8U << 20;  // bytes: what is shorter comes anew as quickly
-constexpr std::size_t longest_map = 512U << 10;       // bytes of want::here
+constexpr std::uint64_t smallest_resumed = 8U
+                                           << 20;  // bytes: what is shorter comes anew as quickly
+constexpr std::size_t longest_map = 512U << 10;    // bytes of want::here
 
 std::string describe(const cordma::failure& why) {
   return why.os_errno() != 0 ? std::strerror(why.os_errno()) : why.describe();
@@ -29,7 +30,7 @@ bool has_time(const struct stat& s, const file_time& t) noexcept {
 
 // Where room is found before it is needed. In memory there is nothing to be found.
 bool wants_allocation(int fd) noexcept {
-  struct statfs s {};
+  struct statfs s{};
   return ::fstatfs(fd, &s) == 0 && s.f_type != TMPFS_MAGIC;
 }
 
@@ -100,8 +101,10 @@ void receiver::consider_symlink(const entry& e) {
     const cordma::result<target::position> at = target_.find(e.path);
     if (S_ISLNK(there.value()->st_mode) && at) {
       std::string text(e.target.size() + 1, '\0');
-      const ssize_t n = ::readlinkat(at.value().directory, at.value().name, text.data(), text.size());
-      if (n >= 0 && std::string_view(text).substr(0, static_cast<std::size_t>(n)) == e.target) return;
+      const ssize_t n =
+          ::readlinkat(at.value().directory, at.value().name, text.data(), text.size());
+      if (n >= 0 && std::string_view(text).substr(0, static_cast<std::size_t>(n)) == e.target)
+        return;
     }
   }
   ++result_.done.links;
@@ -118,7 +121,8 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
   if (is_in_new_directory(e.path)) return want_file(number, e, item::change::made);
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   if (!there) {
-    if (there.why().os_errno() == ENOENT && options_.dry_run) return want_file(number, e, item::change::made);
+    if (there.why().os_errno() == ENOENT && options_.dry_run)
+      return want_file(number, e, item::change::made);
     report({problem::kind::failed, e.path, describe(there.why())});
     ++progress_.files_done;
     progress_.bytes_done += e.size;
@@ -271,8 +275,9 @@ cordma::result<void> receiver::open_sidecar(incoming& f) {
       resume_state::open(std::move(side).value(), identity_of(*f.what));
   if (!state) return state.why();
   // A part of another source, or of another length, has nothing that is of use.
-  struct stat now {};
-  const bool fits = ::fstat(f.fd.get(), &now) == 0 && static_cast<std::uint64_t>(now.st_size) == f.what->size;
+  struct stat now{};
+  const bool fits =
+      ::fstat(f.fd.get(), &now) == 0 && static_cast<std::uint64_t>(now.st_size) == f.what->size;
   if (state.value().count_here() != 0 && !fits) {
     [[maybe_unused]] const cordma::result<void> gone = target_.drop_part(f.what->path);
     return cordma::failure(cordma::errc::bad_state, "its part and its sidecar do not fit together");
@@ -299,9 +304,7 @@ void receiver::publish(incoming& f) {
 }
 
 // REQUIRES that `why` says something.
-void receiver::fail(incoming& f, const std::string& why) {
-  f.why = why;
-}
+void receiver::fail(incoming& f, const std::string& why) { f.why = why; }
 
 void receiver::forget(std::uint32_t number) {
   const std::shared_ptr<incoming> f = std::move(open_.at(number));
@@ -359,9 +362,8 @@ void receiver::keep_directories() {
 }
 
 void receiver::delete_others() {
-  const bool partial = std::ranges::any_of(result_.problems, [](const problem& p) {
-    return p.what != problem::kind::left_out;
-  });
+  const bool partial = std::ranges::any_of(
+      result_.problems, [](const problem& p) { return p.what != problem::kind::left_out; });
   if (partial) {
     return report({problem::kind::failed, ".", "nothing is deleted, since not all could be read"});
   }

@@ -93,7 +93,8 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
   switch (in.kind()) {
     case frame_kind::entries: return take_entries(in);
     case frame_kind::entries_end: {
-      if (in.u64() != entries_.size() || all_listed_) refuse(in.kind(), "another number of entries");
+      if (in.u64() != entries_.size() || all_listed_)
+        refuse(in.kind(), "another number of entries");
       in.end();
       all_listed_ = true;
       progress_.all_found = true;
@@ -115,8 +116,8 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
 void receiver::take_end_of_all(frame_reader& in) {
   if (!finished_) refuse(in.kind(), "files missing that were wanted");
   if (in.u64() != got_.sum()) {
-    result_.problems.push_back({problem::kind::failed, ".",
-                                "what arrived is not what was sent: the manifests differ"});
+    result_.problems.push_back(
+        {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
   in.end();
   over_ = true;
@@ -143,7 +144,8 @@ void receiver::take_entries(frame_reader& in) {
 void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
   const auto found = open_.find(c.file);
   if (found == open_.end()) {
-    if (!was_wanted(c.file) || c.slot >= slots_) refuse(frame_kind::chunk, "a file that was not wanted");
+    if (!was_wanted(c.file) || c.slot >= slots_)
+      refuse(frame_kind::chunk, "a file that was not wanted");
     got_.add(c.file, c.index, c.digest);  // it has failed meanwhile
     if (c.is_hole == 0) credit(lane, c.slot);
     return;

@@ -51,7 +51,8 @@ std::string in_time(double s) {
   if (s < 60) std::snprintf(text, sizeof text, "%.0f s", s);
   if (s >= 60 && s < 3600) std::snprintf(text, sizeof text, "%llu:%02llu", whole / 60, whole % 60);
   if (s >= 3600) {
-    std::snprintf(text, sizeof text, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60);
+    std::snprintf(text, sizeof text, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60,
+                  whole % 60);
   }
   return text;
 }
@@ -160,14 +161,16 @@ void report::show() {
   const auto done = static_cast<double>(progress_.bytes_done.load());
   const auto found = static_cast<double>(progress_.bytes_found.load());
   const double rate = static_cast<double>(progress_.bytes_moved.load()) / s;
-  std::string line = in_bytes(done) + (progress_.all_found ? " of " : " of at least ") + in_bytes(found);
+  std::string line =
+      in_bytes(done) + (progress_.all_found ? " of " : " of at least ") + in_bytes(found);
   if (found > 0) {
     char share[16];
     std::snprintf(share, sizeof share, "%3.0f %%  ", 100 * done / found);
     line = share + line;
   }
   line += ", " + in_bytes(rate) + "/s";
-  if (rate > 0 && found > done && progress_.all_found) line += ", " + in_time((found - done) / rate) + " left";
+  if (rate > 0 && found > done && progress_.all_found)
+    line += ", " + in_time((found - done) / rate) + " left";
   line += ", " + std::to_string(progress_.files_done.load()) + "/" +
           std::to_string(progress_.files_found.load()) + " files";
   if (!on_terminal_) {
@@ -246,9 +249,10 @@ void report::summarize() {
   if (request_.quiet || request_.json == "-") return;
   const tally& t = outcome_->done;
   const double s = took_.count();
-  std::printf("%s%llu files, %s in %.2f s (%s/s) over %s", request_.options.dry_run ? "would copy " : "",
-              static_cast<unsigned long long>(t.files), in_bytes(static_cast<double>(t.bytes)).c_str(),
-              s, in_bytes(static_cast<double>(t.bytes) / s).c_str(), transport_.c_str());
+  std::printf(
+      "%s%llu files, %s in %.2f s (%s/s) over %s", request_.options.dry_run ? "would copy " : "",
+      static_cast<unsigned long long>(t.files), in_bytes(static_cast<double>(t.bytes)).c_str(), s,
+      in_bytes(static_cast<double>(t.bytes) / s).c_str(), transport_.c_str());
   const auto also = [](std::uint64_t n, const char* what) {
     if (n != 0) std::printf(", %llu %s", static_cast<unsigned long long>(n), what);
   };
@@ -256,15 +260,19 @@ void report::summarize() {
   also(t.directories, "directories");
   also(t.links, "links");
   also(t.deleted, "deleted");
-  if (t.resumed_bytes != 0) std::printf(", %s were there", in_bytes(static_cast<double>(t.resumed_bytes)).c_str());
+  if (t.resumed_bytes != 0)
+    std::printf(", %s were there", in_bytes(static_cast<double>(t.resumed_bytes)).c_str());
   also(t.damaged, "chunks damaged on the way, and sent again");
   std::printf("\n");
   if (!request_.stats) return;
   rusage spent{};
   ::getrusage(RUSAGE_SELF, &spent);
-  const auto seconds = [](const timeval& v) { return static_cast<double>(v.tv_sec) + static_cast<double>(v.tv_usec) / 1e6; };
+  const auto seconds = [](const timeval& v) {
+    return static_cast<double>(v.tv_sec) + static_cast<double>(v.tv_usec) / 1e6;
+  };
   const double cpu = seconds(spent.ru_utime) + seconds(spent.ru_stime);
-  std::printf("  found %llu files, %s\n", static_cast<unsigned long long>(progress_.files_found.load()),
+  std::printf("  found %llu files, %s\n",
+              static_cast<unsigned long long>(progress_.files_found.load()),
               in_bytes(static_cast<double>(progress_.bytes_found.load())).c_str());
   std::printf("  CPU of this process: %.2f s user, %.2f s system, %.2f s per GB\n",
               seconds(spent.ru_utime), seconds(spent.ru_stime),

@@ -35,7 +35,7 @@ struct sender::outgoing {
   const entry* what = nullptr;
   cordma::unique_fd fd;
   std::uint64_t left = 0;  // chunks that are not at the receiver
-  bool ended = false;  // that nothing more comes of it has been said
+  bool ended = false;      // that nothing more comes of it has been said
   file_end::how how = file_end::how::whole;
   std::string why;
 };
@@ -51,8 +51,8 @@ sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& file
       progress_(shown),
       tell_(tell),
       memory_(lanes.size()) {
-  const std::size_t count = std::clamp<std::size_t>(
-      options.memory_bytes / options.chunk_bytes, 2, most_slots);
+  const std::size_t count =
+      std::clamp<std::size_t>(options.memory_bytes / options.chunk_bytes, 2, most_slots);
   pool_ = context.allocate(count * options.chunk_bytes).value();
   files_.register_memory(pool_.bytes());
   for (std::size_t i = 0; i < count; ++i) {
@@ -91,7 +91,8 @@ task<void> sender::read_lane(std::uint32_t number) {
     take(in, number);
   }
   if (!finished_) {
-    cordma::throw_error({cordma::errc::connection_reset, "the receiver went before it had finished"});
+    cordma::throw_error(
+        {cordma::errc::connection_reset, "the receiver went before it had finished"});
   }
 }
 
@@ -176,7 +177,8 @@ void sender::take_credit(frame_reader& in, std::uint32_t lane) {
     if (slot >= memory_[lane]->slots) refuse(in.kind(), "a slot that there is not");
     free_.push_back({lane, slot});
   }
-  if (free_.size() > std::size_t{most_slots} * most_lanes) refuse(in.kind(), "more slots than there are");
+  if (free_.size() > std::size_t{most_slots} * most_lanes)
+    refuse(in.kind(), "more slots than there are");
   place_here_.set();
 }
 
@@ -187,7 +189,8 @@ void sender::take_again(frame_reader& in) {
   const std::uint64_t digest = in.u64();
   in.end();
   j.again = true;
-  if (j.index >= chunks_of(file_of(in, j.what.file))) refuse(in.kind(), "a chunk that there is not");
+  if (j.index >= chunks_of(file_of(in, j.what.file)))
+    refuse(in.kind(), "a chunk that there is not");
   sent_.take_back(j.what.file, j.index, digest);
   jobs_.push_back(std::move(j));
   job_here_.set();
@@ -196,8 +199,8 @@ void sender::take_again(frame_reader& in) {
 void sender::take_finished(frame_reader& in) {
   result_.done = decode_tally(in);
   if (result_.done.manifest != sent_.sum()) {
-    result_.problems.push_back({problem::kind::failed, ".",
-                                "what arrived is not what was sent: the manifests differ"});
+    result_.problems.push_back(
+        {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
   finished_ = true;
   frame_writer(lanes_.front()->out(), frame_kind::all_sent).u64(sent_.sum());
@@ -267,7 +270,7 @@ std::shared_ptr<sender::outgoing> sender::open(std::uint32_t file) {
     return nullptr;
   }
   f->fd.reset(fd);
-  struct stat now {};
+  struct stat now{};
   if (::fstat(fd, &now) != 0 || !is_as_found(*f->what, now)) {
     end_file(file, file_end::how::changed, changed_meanwhile);
     return nullptr;
@@ -390,7 +393,7 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
     file_operation& oldest = reading.oldest();
     const cordma::result<int> got = co_await oldest.result();
     reading.pop();
-    struct stat now {};
+    struct stat now{};
     if (!got) {
       s.error = got.why().os_errno();
     } else if (static_cast<std::uint32_t>(got.value()) != s.bytes ||
@@ -488,7 +491,7 @@ task<void> sender::pace(std::uint64_t bytes) {
 
 // Nothing of it is left to be sent.
 void sender::conclude(outgoing& f) {
-  struct stat now {};
+  struct stat now{};
   if (f.how == file_end::how::whole &&
       (::fstat(f.fd.get(), &now) != 0 || !is_as_found(*f.what, now))) {
     f.how = file_end::how::changed;

@@ -32,8 +32,8 @@ class sender {
  public:
   // All of it outlives this. `lanes` are connected, and have sent nothing but the shaking of hands.
   sender(cordma::Context& context, cordma::Worker& worker, file_ring& files,
-         std::vector<std::unique_ptr<lane>>& lanes, scanner& sources, const transfer_options& options,
-         progress& shown, const item_sink& tell);
+         std::vector<std::unique_ptr<lane>>& lanes, scanner& sources,
+         const transfer_options& options, progress& shown, const item_sink& tell);
   sender(const sender&) = delete;
   sender& operator=(const sender&) = delete;
   ~sender();
@@ -86,7 +86,8 @@ class sender {
   void open_small(bundle& b, want w);
   [[nodiscard]] cordma::task<void> start_bundle(bundle b);
   [[nodiscard]] cordma::task<void> send_bundle(bundle b, place to, cordma::Slice buffer);
-  [[nodiscard]] cordma::task<int> read_whole(int fd, std::span<std::byte> into, std::uint64_t offset);
+  [[nodiscard]] cordma::task<int> read_whole(int fd, std::span<std::byte> into,
+                                             std::uint64_t offset);
   [[nodiscard]] cordma::send_operation put(place to, const cordma::Slice& bytes) noexcept;
   [[nodiscard]] cordma::task<place> free_place();
   [[nodiscard]] cordma::task<cordma::Slice> free_buffer();

@@ -56,7 +56,8 @@ class server {
   // std::exception to refuse, with a reason for the client.
   using examine = std::function<bool(const client_request&)>;
   // Null: there is no such module (or none for that peer).
-  using find_module = std::function<const module*(const std::string& name, const std::string& peer)>;
+  using find_module =
+      std::function<const module*(const std::string& name, const std::string& peer)>;
   struct handlers {
     find_module find;
     examine look;

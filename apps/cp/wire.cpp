@@ -13,11 +13,11 @@ constexpr std::uint32_t most_paths = 4096;
 constexpr std::uint32_t most_rules = 65536;
 
 constexpr frame_kind kinds[] = {
-    frame_kind::hello,    frame_kind::challenge,   frame_kind::proof,    frame_kind::welcome,
-    frame_kind::refusal,  frame_kind::memory,      frame_kind::entries,  frame_kind::entries_end,
-    frame_kind::problems, frame_kind::chunk,       frame_kind::bundle,   frame_kind::file_end,
-    frame_kind::all_sent, frame_kind::wants,       frame_kind::wants_end, frame_kind::credit,
-    frame_kind::again,    frame_kind::items,       frame_kind::finished,
+    frame_kind::hello,    frame_kind::challenge, frame_kind::proof,     frame_kind::welcome,
+    frame_kind::refusal,  frame_kind::memory,    frame_kind::entries,   frame_kind::entries_end,
+    frame_kind::problems, frame_kind::chunk,     frame_kind::bundle,    frame_kind::file_end,
+    frame_kind::all_sent, frame_kind::wants,     frame_kind::wants_end, frame_kind::credit,
+    frame_kind::again,    frame_kind::items,     frame_kind::finished,
 };
 
 // A number below `limit` as one of an enum's, which begin with 1 unless told otherwise.
@@ -78,9 +78,9 @@ void encode(frame_writer& out, const std::vector<std::string>& texts) {
 }  // namespace
 
 void refuse(frame_kind kind, std::string_view what) {
-  cordma::throw_error({cordma::errc::invalid_value,
-                       "the peer sent a frame of kind " + std::to_string(static_cast<int>(kind)) +
-                           " with " + std::string(what)});
+  cordma::throw_error({cordma::errc::invalid_value, "the peer sent a frame of kind " +
+                                                        std::to_string(static_cast<int>(kind)) +
+                                                        " with " + std::string(what)});
 }
 
 frame_writer::frame_writer(std::vector<std::byte>& out, frame_kind kind)
@@ -213,7 +213,8 @@ entry decode_entry(frame_reader& in) {
   }
   const bool leads_out = e.kind == entry_kind::hard_link && !stays_inside(e.target);
   if (!stays_inside(e.path) || leads_out) refuse(in.kind(), "a path that leads out of the target");
-  if (e.kind != entry_kind::directory && e.path == ".") refuse(in.kind(), "a file that is the target");
+  if (e.kind != entry_kind::directory && e.path == ".")
+    refuse(in.kind(), "a file that is the target");
   if (e.target.find('\0') != std::string::npos) refuse(in.kind(), "a link to no name");
   return e;
 }

@@ -69,7 +69,9 @@ class frame_writer {
   frame_writer& text(std::string_view value);
   frame_writer& long_text(std::string_view value);
   frame_writer& bytes(std::span<const std::byte> value);
-  [[nodiscard]] std::size_t payload() const noexcept { return out_.size() - began_ - frame_head_bytes; }
+  [[nodiscard]] std::size_t payload() const noexcept {
+    return out_.size() - began_ - frame_head_bytes;
+  }
 
  private:
   frame_writer& number(std::uint64_t value, int width);
@@ -155,9 +157,10 @@ struct hello {
 struct chunk_frame {
   std::uint32_t file = 0;  // the entry's number
   std::uint32_t slot = 0;
-  std::uint64_t index = 0;   // of the chunk: it begins at index * chunk_bytes
-  std::uint32_t bytes = 0;   // in the slot
-  std::uint8_t is_hole = 0;  // 1: `bytes` of zeros, of which nothing is in the slot, and the slot is none
+  std::uint64_t index = 0;  // of the chunk: it begins at index * chunk_bytes
+  std::uint32_t bytes = 0;  // in the slot
+  std::uint8_t is_hole =
+      0;  // 1: `bytes` of zeros, of which nothing is in the slot, and the slot is none
   std::uint64_t digest = 0;  // XXH3, 64 bits, of the bytes
   friend bool operator==(const chunk_frame&, const chunk_frame&) = default;
 };

@@ -30,7 +30,9 @@ cordma::unique_fd open_below(int root, const char* path) {
   throw std::runtime_error(path + ": " + std::strerror(error));
 }
 
-std::string way_by(const cordma::unique_fd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); }
+std::string way_by(const cordma::unique_fd& fd) {
+  return "/proc/self/fd/" + std::to_string(fd.get());
+}
 
 filter filter_of(const std::vector<std::string>& rules) {
   filter chosen;
@@ -90,12 +92,12 @@ source source_of(const std::string& path) {
 
 bool is_single_file(const std::vector<source>& sources) {
   if (sources.size() != 1 || sources.front().contents) return false;
-  struct stat s {};
+  struct stat s{};
   return ::lstat(sources.front().path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode);
 }
 
 destination choose(const std::string& path, bool is_directory, bool single_file) {
-  struct stat s {};
+  struct stat s{};
   const bool there = ::stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
   if (there || is_directory || !single_file || path.back() == '/') return {path, ""};
   const std::size_t slash = path.rfind('/');

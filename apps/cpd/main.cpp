@@ -1,7 +1,7 @@
 // cordma-cpd: serves modules to cordma-cp.
+#include "../cp/work.hpp"
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
-#include "../cp/work.hpp"
 #include "modules.hpp"
 
 #include <cordma/runtime/stop.hpp>
@@ -30,21 +30,25 @@ struct options {
 
 void declare(CLI::App& app, options& o) {
   app.add_option("--config", o.config, "modules and where to listen, as JSON")->type_name("FILE");
-  app.add_option("--listen", o.listen, "HOST:PORT, 127.0.0.1:7473 unless told otherwise; port 0: any, and it is printed")
+  app.add_option("--listen", o.listen,
+                 "HOST:PORT, 127.0.0.1:7473 unless told otherwise; port 0: any, and it is printed")
       ->check(support::check_address);
   app.add_option("--module", o.readable, "a module that can be read")->type_name("NAME=PATH");
   app.add_option("--module-rw", o.writable, "a module that can be written to as well")
       ->type_name("NAME=PATH");
-  app.add_option("--token-file", o.token_file, "the token of all modules that are given here, in its first line")
+  app.add_option("--token-file", o.token_file,
+                 "the token of all modules that are given here, in its first line")
       ->type_name("FILE");
   app.add_option("--transport", o.transport, "on which to be reached")
       ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}));
   app.add_option("--wait", o.wait, "for what comes: polling, event or adaptive")
       ->check(CLI::IsMember({"polling", "event", "adaptive"}));
-  app.add_option("--clients", o.clients, "end after so many; 0: never")->check(CLI::NonNegativeNumber);
+  app.add_option("--clients", o.clients, "end after so many; 0: never")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("-v,--verbose", o.verbose, "say who is served what");
   app.footer(
-      "Without a token whoever reaches it may read, and write where that is allowed: listen on other\n"
+      "Without a token whoever reaches it may read, and write where that is allowed: listen on "
+      "other\n"
       "addresses than this host's own only with one.\n\n"
       "Examples\n"
       "  cordma-cpd --module docs=/usr/share/doc\n"
@@ -73,7 +77,8 @@ daemon_configuration configuration_of(const options& o) {
   const std::string token = token_of(o.token_file);
   for (const std::string& m : o.readable) c.modules.push_back(module_of(m, true, token));
   for (const std::string& m : o.writable) c.modules.push_back(module_of(m, false, token));
-  if (c.modules.empty()) throw std::invalid_argument("nothing to serve: --module NAME=PATH, or --config");
+  if (c.modules.empty())
+    throw std::invalid_argument("nothing to serve: --module NAME=PATH, or --config");
   for (std::size_t i = 0; i < c.modules.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {
       if (c.modules[i].what.name == c.modules[k].what.name) {
@@ -84,7 +89,8 @@ daemon_configuration configuration_of(const options& o) {
   return c;
 }
 
-const module* find(const daemon_configuration& c, const std::string& name, const std::string& peer) {
+const module* find(const daemon_configuration& c, const std::string& name,
+                   const std::string& peer) {
   for (const served_module& m : c.modules) {
     if (m.what.name != name) continue;
     const bool from_here =

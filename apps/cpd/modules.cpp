@@ -49,7 +49,8 @@ std::string host_of(std::string_view peer) {
 std::string read_token_file(const std::string& file, const std::string& name) {
   std::ifstream in(file);
   std::string token;
-  if (!std::getline(in, token)) fail("module \"" + name + "\": token_file: " + file + " has no line");
+  if (!std::getline(in, token))
+    fail("module \"" + name + "\": token_file: " + file + " has no line");
   return token;
 }
 
@@ -64,7 +65,7 @@ void check(const served_module& m, bool whole_disk) {
   }
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(m.what.path.c_str(), nullptr),
                                                          &std::free);
-  struct stat s {};
+  struct stat s{};
   if (!real || ::stat(real.get(), &s) != 0) {
     fail(where + "path: " + m.what.path + ": " + std::strerror(errno));
   }
@@ -106,7 +107,8 @@ network parse_network(const std::string& text) {
   const std::size_t slash = text.find('/');
   network n;
   n.bytes = address_of(text.substr(0, slash));
-  if (n.bytes.empty()) fail("hosts: \"" + text + "\" is no address, and no network such as 10.0.0.0/8");
+  if (n.bytes.empty())
+    fail("hosts: \"" + text + "\" is no address, and no network such as 10.0.0.0/8");
   const auto most = static_cast<unsigned>(n.bytes.size() * 8);
   n.bits = most;
   if (slash == std::string::npos) return n;
@@ -159,7 +161,7 @@ daemon_configuration read_configuration(const std::string& file) {
         fail("there is no key \"" + key + "\"");
       }
     }
-    struct stat s {};
+    struct stat s{};
     if (has_tokens && ::stat(file.c_str(), &s) == 0 && (s.st_mode & 077) != 0) {
       fail("others may read it, and it has tokens: chmod 600, or use token_file");
     }

@@ -6,7 +6,8 @@
 using copy::stays_inside;
 
 TEST_CASE("a name that leads out of the target is refused") {
-  for (const char* bad : {"", "/", "/etc/passwd", "..", "../a", "a/..", "a/../b", "./a", "a/.", "a//b", "a/"}) {
+  for (const char* bad :
+       {"", "/", "/etc/passwd", "..", "../a", "a/..", "a/../b", "./a", "a/.", "a//b", "a/"}) {
     CAPTURE(bad);
     CHECK_FALSE(stays_inside(bad));
   }

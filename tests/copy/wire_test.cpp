@@ -1,10 +1,12 @@
 // Frames say what they were made of, and nothing shorter or longer passes for one.
-#include "../../apps/cp/lane.hpp"
 #include "../../apps/cp/wire.hpp"
+#include "../../apps/cp/lane.hpp"
 
 #include <cordma/runtime/result.hpp>
 
 #include <doctest/doctest.h>
+
+#include <tuple>
 
 using namespace copy;
 
@@ -53,12 +55,12 @@ void refuses_every_other_length(const bytes& frame, Decode decode) {
   for (std::size_t n = 0; n < payload.size(); ++n) {
     CAPTURE(n);
     frame_reader shorter(kind, payload.first(n));
-    CHECK_THROWS_AS(decode(shorter), cordma::error);
+    CHECK_THROWS_AS(std::ignore = decode(shorter), cordma::error);
   }
   bytes longer(payload.begin(), payload.end());
   longer.push_back({});
   frame_reader more(kind, longer);
-  CHECK_THROWS_AS(decode(more), cordma::error);
+  CHECK_THROWS_AS(std::ignore = decode(more), cordma::error);
 }
 
 }  // namespace
@@ -77,7 +79,8 @@ TEST_CASE("a hello of another version says which") {
   bytes out;
   encode(out, h);
   frame_reader in = reader_of(out);
-  CHECK_THROWS_WITH_AS(decode_hello(in), doctest::Contains("version 2"), cordma::error);
+  CHECK_THROWS_WITH_AS(std::ignore = decode_hello(in), doctest::Contains("version 2"),
+                       cordma::error);
 }
 
 TEST_CASE("chunks, bundles, ends and tallies are what they were") {
@@ -113,7 +116,10 @@ TEST_CASE("chunks, bundles, ends and tallies are what they were") {
 
 TEST_CASE("an entry is what it was") {
   bytes out;
-  { frame_writer w(out, frame_kind::entries); encode(w, an_entry()); }
+  {
+    frame_writer w(out, frame_kind::entries);
+    encode(w, an_entry());
+  }
   frame_reader in = reader_of(out);
   const entry e = decode_entry(in);
   CHECK(in.empty());
@@ -129,9 +135,12 @@ TEST_CASE("an entry that would leave the target, or cannot be, is refused") {
     entry e = an_entry();
     change(e);
     bytes out;
-    { frame_writer w(out, frame_kind::entries); encode(w, e); }
+    {
+      frame_writer w(out, frame_kind::entries);
+      encode(w, e);
+    }
     frame_reader in = reader_of(out);
-    CHECK_THROWS_AS(decode_entry(in), cordma::error);
+    CHECK_THROWS_AS(std::ignore = decode_entry(in), cordma::error);
   };
   refused([](entry& e) { e.path = "../x"; });
   refused([](entry& e) { e.path = "/etc/passwd"; });
@@ -147,8 +156,12 @@ TEST_CASE("a frame longer than one may be, or of no kind, is refused") {
   bytes head(frame_head_bytes);
   head[4] = static_cast<std::byte>(frame_kind::chunk);
   head[3] = std::byte{1};
-  CHECK_THROWS_AS(decode_head(std::span<const std::byte>(head).first<frame_head_bytes>()), cordma::error);
+  CHECK_THROWS_AS(
+      std::ignore = decode_head(std::span<const std::byte>(head).first<frame_head_bytes>()),
+      cordma::error);
   head[3] = {};
   head[4] = std::byte{99};
-  CHECK_THROWS_AS(decode_head(std::span<const std::byte>(head).first<frame_head_bytes>()), cordma::error);
+  CHECK_THROWS_AS(
+      std::ignore = decode_head(std::span<const std::byte>(head).first<frame_head_bytes>()),
+      cordma::error);
 }
