@@ -14,6 +14,7 @@ struct receiver::incoming {
   std::uint64_t left = 0;     // chunks that are not in the file
   std::uint32_t writing = 0;  // chunks and syncs under way
   std::uint32_t damaged = 0;  // chunks that came damaged
+  bool unnamed = false;       // it has no part
   bool ended = false;         // the sender has no more of it
   bool concluding = false;
   file_end::how source = file_end::how::whole;

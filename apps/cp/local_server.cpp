@@ -10,7 +10,8 @@ namespace copy {
 namespace {
 
 cordma::task<void> serve_one(cordma::Context& context, cordma::Worker& worker,
-                             cordma::Listener& listener, const module& everything) {
+                             cordma::Listener& listener, const module& everything,
+                             std::string& why) {
   server::handlers h;
   h.find = [&](const std::string& name, const std::string&) {
     return name.empty() ? &everything : nullptr;
@@ -19,7 +20,7 @@ cordma::task<void> serve_one(cordma::Context& context, cordma::Worker& worker,
   h.carry = [&](client_request r, lanes& ways) {
     return carry_out_request(context, worker, std::move(r), ways);
   };
-  h.log = [](const std::string&, const std::string&) {};  // its client knows
+  h.log = [&why](const std::string&, const std::string& what) { why = what; };
   server s(context, std::move(h));
   co_await s.serve(listener, 1);
 }
@@ -31,26 +32,26 @@ local_server::local_server(cordma::Context& context, const cordma::reactor_optio
   token_.assign(reinterpret_cast<const char*>(secret.data()), secret.size());
   std::promise<std::string> listening;
   std::future<std::string> where = listening.get_future();
-  thread_ = std::thread(
-      [&context, waiting, &listening, token = token_, stop = stop_.get_token()]() mutable {
-        std::promise<std::string> told = std::move(listening);
+  thread_ = std::thread([this, &context, waiting, &listening, token = token_,
+                         stop = stop_.get_token()]() mutable {
+    std::promise<std::string> told = std::move(listening);
+    try {
+      cordma::Worker worker(context, waiting);
+      const std::string at = context.own_host(context.transports().front().transport) + ":0";
+      cordma::Listener listener = worker.listen(at).value();
+      module everything;
+      everything.token = token;
+      everything.read_only = false;
+      told.set_value(listener.bound().text());
+      worker.run(cordma::with_stop(stop, serve_one(context, worker, listener, everything, why_)));
+    } catch (const cordma::error& e) {
+      if (e.condition() != cordma::errc::canceled) {
         try {
-          cordma::Worker worker(context, waiting);
-          const std::string at = context.own_host(context.transports().front().transport) + ":0";
-          cordma::Listener listener = worker.listen(at).value();
-          module everything;
-          everything.token = token;
-          everything.read_only = false;
-          told.set_value(listener.bound().text());
-          worker.run(cordma::with_stop(stop, serve_one(context, worker, listener, everything)));
-        } catch (const cordma::error& e) {
-          if (e.condition() != cordma::errc::canceled) {
-            try {
-              told.set_exception(std::current_exception());
-            } catch (const std::future_error&) {}  // its client has been told by its connection
-          }
-        }
-      });
+          told.set_exception(std::current_exception());
+        } catch (const std::future_error&) {}  // its client has been told by its connection
+      }
+    }
+  });
   try {
     address_ = where.get();
   } catch (...) {
@@ -59,9 +60,12 @@ local_server::local_server(cordma::Context& context, const cordma::reactor_optio
   }
 }
 
-local_server::~local_server() {
+const std::string& local_server::end() {
   stop_.request_stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+  return why_;
 }
+
+local_server::~local_server() { [[maybe_unused]] const std::string& why = end(); }
 
 }  // namespace copy

@@ -22,10 +22,13 @@ class local_server {
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const std::string& token() const noexcept { return token_; }
+  // Ends it. What it ended for, where that was no fault of its client's; else empty.
+  [[nodiscard]] const std::string& end();
 
  private:
   std::string address_;
   std::string token_;
+  std::string why_;  // written by the thread
   std::stop_source stop_;
   std::thread thread_;
 };

@@ -58,6 +58,22 @@ cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, con
   co_return o;
 }
 
+// Both sides are here: what either says of the end of the other is worth nothing without that one's reason.
+outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiting,
+                  cordma::Worker& worker, const request& r, hello asked, report& shown) {
+  local_server other(context, waiting);
+  asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};
+  try {
+    return worker.run(shown.until_interrupted(
+        push(context, worker, r, std::move(asked), other.address(), other.token(), shown)));
+  } catch (const cordma::error& e) {
+    if (e.condition() == cordma::errc::canceled) throw;
+    const std::string& why = other.end();
+    if (why.empty()) throw;
+    throw cordma::error({e.condition(), std::string(e.what()) + "; the writing side: " + why});
+  }
+}
+
 int run(int argc, char** argv) {
   report::block_interrupts();
   request r;
@@ -81,10 +97,7 @@ int run(int argc, char** argv) {
       shown.conclude(worker.run(shown.until_interrupted(
           push(context, worker, r, std::move(asked), r.target.address(), r.token, shown))));
     } else {
-      local_server other(context, waiting);
-      asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};
-      shown.conclude(worker.run(shown.until_interrupted(
-          push(context, worker, r, std::move(asked), other.address(), other.token(), shown))));
+      shown.conclude(copy_here(context, waiting, worker, r, std::move(asked), shown));
     }
   } catch (const std::exception& e) {
     shown.broke_off(e);

@@ -158,6 +158,43 @@ result<unique_fd> target::open_state(const std::string& path) {
   return unique_fd(fd);
 }
 
+result<unique_fd> target::open_unnamed(const std::string& path, std::uint32_t mode) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  // By "." there: a descriptor that is for *at() calls alone cannot be written to itself.
+  const int fd = ::openat(at->directory, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+  if (fd >= 0) return unique_fd(fd);
+  const bool has_none = errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT;
+  if (has_none) return cordma::errc::not_supported;
+  return failure::from_os(errno, {"opening a file for ", path});
+}
+
+result<void> target::publish_unnamed(int fd, const std::string& path) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  if (is_top(*at)) return failure::from_os(EISDIR, {"replacing ", path});
+  const auto link = [&](const char* name) {
+    // Before Linux 6.10 the first way is for who may read everything.
+    if (::linkat(fd, "", at->directory, name, AT_EMPTY_PATH) == 0) return 0;
+    if (errno != ENOENT) return errno;
+    const std::string way = "/proc/self/fd/" + std::to_string(fd);
+    return ::linkat(AT_FDCWD, way.c_str(), at->directory, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+  };
+  int why = link(at->name);
+  if (why == 0) return {};
+  if (why != EEXIST) return failure::from_os(why, {"replacing ", path});
+  const std::string made = part_name(path);
+  why = link(made.c_str());
+  if (why == EEXIST) {
+    if (auto dropped = drop_part(path); !dropped) return dropped;
+    why = link(made.c_str());
+  }
+  if (why != 0) return failure::from_os(why, {"replacing ", path});
+  auto done = replace(path, *at, made.c_str());
+  if (!done) ::unlinkat(at->directory, made.c_str(), 0);
+  return done;
+}
+
 result<void> target::publish(const std::string& path) {
   const auto at = find(path);
   if (!at) return at.why();

@@ -261,6 +261,17 @@ cordma::result<void> receiver::make_room(const incoming& f) const {
   if ((has_holes || f.resumable || options_.inplace) && ::ftruncate(fd, size) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
+  // Rather now than when most of it has come.
+  struct statfs room{};
+  struct stat now{};
+  if (!has_holes && f.resumable && ::fstatfs(fd, &room) == 0 && ::fstat(fd, &now) == 0) {
+    constexpr std::uint64_t block = 512;  // of st_blocks, in bytes
+    const auto free =
+        static_cast<std::uint64_t>(room.f_bavail) * static_cast<std::uint64_t>(room.f_bsize);
+    if (free + static_cast<std::uint64_t>(now.st_blocks) * block < f.what->size) {
+      return cordma::failure::from_os(ENOSPC, "room");
+    }
+  }
   if (!has_holes && f.resumable && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
       errno == ENOSPC) {
     return cordma::failure::from_os(errno, "fallocate");
@@ -295,7 +306,9 @@ void receiver::publish(incoming& f) {
     report({problem::kind::failed, f.what->path, std::move(lost)});
   }
   if (!options_.inplace) {
-    const cordma::result<void> published = target_.publish(f.what->path);
+    const cordma::result<void> published = f.unnamed
+                                               ? target_.publish_unnamed(f.fd.get(), f.what->path)
+                                               : target_.publish(f.what->path);
     if (!published) return fail(f, describe(published.why()));
   }
   ++result_.done.files;
@@ -315,7 +328,7 @@ void receiver::forget(std::uint32_t number) {
   ++progress_.files_done;
   // A part of what has changed is of no use; else what is in it need not come again.
   const bool useful = f->resumable && f->source == file_end::how::failed && f->sidecar;
-  if (useful || options_.inplace) return;
+  if (useful || options_.inplace || f->unnamed) return;
   [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
 }
 

@@ -143,7 +143,7 @@ void receiver::take_entries(frame_reader& in) {
 
 void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
   const auto found = open_.find(c.file);
-  if (found == open_.end()) {
+  if (found == open_.end() || found->second->concluding) {
     if (!was_wanted(c.file) || c.slot >= slots_)
       refuse(frame_kind::chunk, "a file that was not wanted");
     got_.add(c.file, c.index, c.digest);  // it has failed meanwhile
@@ -158,7 +158,7 @@ void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
   if (c.is_hole == 0 && c.slot >= slots_) refuse(frame_kind::chunk, "a slot that there is not");
   f.missing[c.index] = false;
   ++f.writing;
-  scope_->spawn(write_chunk(c, lane));
+  scope_->spawn(write_chunk(found->second, c, lane));
 }
 
 void receiver::take_bundle(bundle_frame b, std::uint32_t lane) {
@@ -193,8 +193,7 @@ void receiver::take_file_end(const file_end& e) {
 }
 
 // Done when the bytes are in the file, or it is clear that they will not be.
-task<void> receiver::write_chunk(chunk_frame c, std::uint32_t lane) {
-  const std::shared_ptr<incoming> f = open_.at(c.file);
+task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std::uint32_t lane) {
   const std::uint64_t offset = c.index * options_.chunk_bytes;
   if (f->why.empty() && !f->fd) {
     const cordma::result<void> opened = open(*f);
@@ -253,7 +252,9 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
   constexpr std::size_t at_a_time = 32;  // files, between which others have their turn
   std::size_t written = 0;
   for (const bundled& part : b.files) {
-    const std::shared_ptr<incoming> f = open_.at(part.file);
+    const auto found = open_.find(part.file);
+    if (found == open_.end()) refuse(frame_kind::bundle, "a file that has ended");
+    const std::shared_ptr<incoming> f = found->second;
     if (damaged) {
       ++result_.done.damaged;
       f->missing[0] = true;
@@ -274,10 +275,17 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
 // A whole file, in as few system calls as can be.
 void receiver::write_small(const bundled& b, std::span<const std::byte> bytes) {
   incoming& f = *open_.at(b.file);
-  const cordma::result<void> opened = open(f);
-  if (!opened) {
-    fail(f, describe(opened.why()));
-  } else {
+  if (!options_.inplace) {
+    cordma::result<cordma::unique_fd> made =
+        target_.open_unnamed(f.what->path, f.what->mode & 0777);
+    f.unnamed = made.ok();
+    if (made) f.fd = std::move(made).value();
+  }
+  if (!f.unnamed) {
+    const cordma::result<void> opened = open(f);
+    if (!opened) fail(f, describe(opened.why()));
+  }
+  if (f.why.empty()) {
     const ssize_t n = ::pwrite(f.fd.get(), bytes.data(), bytes.size(), 0);
     if (n < 0) fail(f, describe(errno));
     if (n >= 0 && static_cast<std::size_t>(n) != bytes.size()) fail(f, describe(ENOSPC));

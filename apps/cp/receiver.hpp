@@ -57,7 +57,8 @@ class receiver {
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
   void want_file(std::uint32_t number, const entry& e, item::change change);
 
-  [[nodiscard]] cordma::task<void> write_chunk(chunk_frame c, std::uint32_t lane);
+  [[nodiscard]] cordma::task<void> write_chunk(std::shared_ptr<incoming> f, chunk_frame c,
+                                               std::uint32_t lane);
   [[nodiscard]] cordma::task<void> write_bundle(bundle_frame b, std::uint32_t lane);
   void write_small(const bundled& b, std::span<const std::byte> bytes);
   [[nodiscard]] cordma::task<int> write_whole(int fd, std::span<const std::byte> bytes,

@@ -230,7 +230,8 @@ task<void> sender::feed() {
   std::uint64_t small_bytes = 0;
   while (!finished_) {
     if (jobs_.empty() && !small.empty()) {
-      co_await start_bundle(std::exchange(small, {}));
+      bundle full = std::exchange(small, bundle());
+      co_await start_bundle(std::move(full));
       small_bytes = 0;
       continue;
     }
@@ -250,7 +251,8 @@ task<void> sender::feed() {
       continue;
     }
     if (small_bytes + e.size > options_.chunk_bytes || small.size() == most_in_bundle) {
-      co_await start_bundle(std::exchange(small, {}));
+      bundle full = std::exchange(small, bundle());
+      co_await start_bundle(std::move(full));
       small_bytes = 0;
     }
     small_bytes += e.size;

@@ -74,6 +74,12 @@ class target {
   [[nodiscard]] cordma::result<cordma::unique_fd> open_part(const std::string& path, int flags);
   // The sidecar, for reading and writing; empty where there was none to take over, as above.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_state(const std::string& path);
+  // A file without a name, in the directory of `path`, of `mode` less the umask: what is written in one go needs no part,
+  // and is in nobody's way. not_supported where the file system has none.
+  [[nodiscard]] cordma::result<cordma::unique_fd> open_unnamed(const std::string& path,
+                                                               std::uint32_t mode);
+  // It takes the place of what is at `path`, as publish() has it.
+  [[nodiscard]] cordma::result<void> publish_unnamed(int fd, const std::string& path);
   // The part takes the place of what is at `path`, atomically; its sidecar goes. A directory there is EISDIR, unless
   // it is empty. Close the part afterwards only: once it is closed, another transfer may be writing it.
   [[nodiscard]] cordma::result<void> publish(const std::string& path);

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace copy {
@@ -140,6 +141,7 @@ struct transfer_options {
   std::uint64_t bytes_per_s = 0;  // 0: as fast as it goes
   friend bool operator==(const transfer_options&, const transfer_options&) = default;
 };
+static_assert(std::is_trivially_destructible_v<transfer_options>);
 
 struct hello {
   std::uint16_t version = protocol_version;
