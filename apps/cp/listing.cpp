@@ -37,12 +37,12 @@ int listing::read(int directory, std::vector<char>& buffer) {
     for (const char* at = buffer.data(); at < buffer.data() + filled;) {
       std::uint16_t length = 0;
       std::memcpy(&length, at + record_bytes, sizeof length);
-      const std::string_view name = at + name_at;
-      if (!is_itself_or_its_parent(name)) {
+      const std::string_view bytes = at + name_at;
+      if (!is_itself_or_its_parent(bytes)) {
         names_.push_back({.begin = text_.size(),
-                          .size = static_cast<unsigned short>(name.size()),
+                          .size = static_cast<unsigned short>(bytes.size()),
                           .kind = guess_of(static_cast<unsigned char>(at[kind_at]))});
-        text_.append(name.data(), name.size() + 1);
+        text_.append(bytes.data(), bytes.size() + 1);
       }
       at += length;
     }

@@ -11,7 +11,7 @@ namespace copy {
 
 int open_resolved(int directory, const char* path, int flags, std::uint64_t resolve) noexcept {
   open_how how{};
-  how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
+  how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
   how.resolve = resolve;
   // Whether ".." led out cannot be told where anything on the machine was renamed meanwhile: the kernel asks to try
   // again.

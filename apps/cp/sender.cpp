@@ -288,7 +288,7 @@ task<void> sender::send_file(want w) {
   const auto is_there = [&w](std::uint64_t i) {
     return !w.here.empty() && (w.here[i / 8] >> i % 8 & 1) != 0;
   };
-  for (std::uint64_t i = 0; i < chunks; ++i) f->left += is_there(i) ? 0 : 1;
+  for (std::uint64_t i = 0; i < chunks; ++i) f->left += is_there(i) ? 0U : 1U;
   if (f->left == 0) conclude(*f);
   // Where the next data begins: what is before it is a hole.
   const bool has_holes = e.allocated < e.size;
