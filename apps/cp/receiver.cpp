@@ -66,6 +66,7 @@ task<outcome> receiver::run() {
     all.spawn(write_lane(i));
   }
   co_await all.join();
+  for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
 }
 

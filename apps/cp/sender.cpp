@@ -73,6 +73,7 @@ task<outcome> sender::run() {
   all.spawn(list());
   all.spawn(feed());
   co_await all.join();
+  for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
 }
 
