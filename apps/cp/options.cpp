@@ -16,8 +16,8 @@ namespace {
 struct texts {
   std::vector<std::string> paths;
   std::string bwlimit;
-  std::string memory = "32M";
-  std::string chunk = "1M";
+  std::string memory = "16M";
+  std::string chunk = "512k";
   std::string transport = "auto";
   std::string wait = "adaptive";
   std::string token_file;

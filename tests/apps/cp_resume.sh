@@ -42,7 +42,7 @@ def serve():
 def command(port, push):
     here, there = tree + "/", "127.0.0.1:box/got/"
     ends = [here, there] if push else ["127.0.0.1:box/sent/", work + "/pulled/"]
-    return [programs + "/cordma-cp", "-a", "--transport", transport, "--port", port, "--json", work + "/json", *ends]
+    return [programs + "/cordma-cp", "-a", "--chunk", "1M", "--transport", transport, "--port", port, "--json", work + "/json", *ends]
 
 
 def same(ours, theirs):
