@@ -27,7 +27,8 @@ cordma::unique_fd open_below(int root, const char* path) {
 }
 
 [[noreturn]] void fail(const std::string& path, int error) {
-  throw std::runtime_error(path + ": " + std::strerror(error));
+  throw std::runtime_error(path + ": " +
+                           (error == EXDEV ? "leads out of the module" : std::strerror(error)));
 }
 
 std::string way_by(const cordma::unique_fd& fd) {
@@ -57,27 +58,42 @@ scan_options scanning(const transfer_options& o) {
 
 }  // namespace
 
-held_path hold_below(const std::string& root, const std::string& path) {
+held_path hold_below(const std::string& root, const std::string& path, links last) {
   if (!path.empty() && !stays_inside(path)) {
     throw std::runtime_error(path + ": leads out of the module");
   }
   cordma::unique_fd top(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!top) fail(root, errno);
+  held_path p;
+  if (last == links::followed || path.empty()) {
+    p.held = open_below(top.get(), path.empty() ? "." : path.c_str());
+    if (p.held) {
+      p.path = way_by(p.held) + "/.";
+      return p;
+    }
+    if (errno != ENOENT && errno != ENOTDIR) fail(path, errno);
+  }
   // The longest part of its parents that there is.
-  std::string there = path.empty() ? "." : path;
+  std::string there = path;
   std::string rest;
   for (;;) {
     const std::size_t slash = there.rfind('/');
-    const bool last = slash == std::string::npos;
-    const std::string name = last ? there : there.substr(slash + 1);
+    const bool top_is_next = slash == std::string::npos;
+    const std::string name = top_is_next ? there : there.substr(slash + 1);
     rest = rest.empty() ? name : name + '/' + rest;
-    there = last ? "." : there.substr(0, slash);
-    cordma::unique_fd fd = open_below(top.get(), there.c_str());
-    if (!fd && (errno != ENOENT || last)) fail(path, errno);
-    if (!fd) continue;
-    held_path p;
-    p.path = way_by(fd) + '/' + rest;
-    p.held = std::move(fd);
+    there = top_is_next ? "." : there.substr(0, slash);
+    p.held = open_below(top.get(), there.c_str());
+    if (!p.held && (errno != ENOENT || top_is_next)) fail(path, errno);
+    if (!p.held) continue;
+    // What leads nowhere now may lead out later.
+    struct stat s{};
+    const bool is_link =
+        ::fstatat(p.held.get(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(s.st_mode);
+    if (is_link && last == links::followed &&
+        ::faccessat(p.held.get(), name.c_str(), F_OK, 0) != 0) {
+      fail(path, ENOENT);
+    }
+    p.path = way_by(p.held) + '/' + rest;
     return p;
   }
 }
@@ -87,6 +103,8 @@ source source_of(const std::string& path) {
   while (p.size() > 1 && p.back() == '/') p.pop_back();
   const bool slash = p.size() != path.size() || p == "/";
   const std::string last = p.substr(p.rfind('/') + 1);
+  // Only with a '/' behind it a symlink is where it leads to.
+  if (slash && p != "/") p += '/';
   return {p, slash || last == "." || last == ".."};
 }
 
@@ -135,15 +153,18 @@ class places {
  public:
   // REQUIRES that it outlives what place() gives. An empty path of the module is this process's own disk.
   explicit places(const module& where) : where_(where) {}
-  [[nodiscard]] std::string place(const std::string& path) {
+  [[nodiscard]] std::string place(std::string path, links last) {
     if (where_.path.empty()) return path;
-    const source s = source_of(path.empty() ? "./" : path);
-    held_.push_back(hold_below(where_.path, s.path == "." ? "" : s.path));
-    return held_.back().path + (s.contents ? "/" : "");
+    while (path.ends_with('/')) path.pop_back();
+    held_.push_back(hold_below(where_.path, path, last));
+    return held_.back().path;
   }
   [[nodiscard]] std::vector<source> sources(const std::vector<std::string>& paths) {
     std::vector<source> all;
-    for (const std::string& p : paths) all.push_back(source_of(place(p)));
+    for (const std::string& p : paths) {
+      const bool contents = source_of(p).contents;
+      all.push_back(source_of(place(p, contents ? links::followed : links::kept)));
+    }
     return all;
   }
 
@@ -161,7 +182,7 @@ bool examine_request(const client_request& r) {
   if (h.way == direction::pull) return is_single_file(named.sources(h.paths));
   if (r.where->read_only) throw std::runtime_error("module \"" + h.module + "\" is read-only");
   if (h.paths.size() != 1) throw std::runtime_error("one target is needed");
-  [[maybe_unused]] const std::string path = named.place(h.paths.front());
+  [[maybe_unused]] const std::string path = named.place(h.paths.front(), links::followed);
   return false;
 }
 
@@ -172,7 +193,7 @@ task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, c
   progress unseen;
   const item_sink nobody = [](const item&) {};
   if (h.way == direction::push) {
-    const std::string path = named.place(h.paths.front());
+    const std::string path = named.place(h.paths.front(), links::followed);
     destination where = choose(path, h.options.directory, !h.options.directory);
     co_await receive_all(context, worker, ways, std::move(where), h.options, unseen, nobody);
     co_return;

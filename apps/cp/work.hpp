@@ -19,8 +19,10 @@ struct held_path {
   cordma::unique_fd held;
   std::string path;
 };
+// What a symlink is that the last name of a path stands for: where it leads to (which must be below, too), or itself.
+enum class links : unsigned char { followed, kept };
 // `path` is relative, or empty. Throws std::runtime_error.
-[[nodiscard]] held_path hold_below(const std::string& root, const std::string& path);
+[[nodiscard]] held_path hold_below(const std::string& root, const std::string& path, links last);
 
 // "a/b/" is what is in a/b; so is "." at the end.
 [[nodiscard]] source source_of(const std::string& path);

@@ -86,8 +86,27 @@ cmp "$work/tree/chunk" "$work/two/chunk"
 cp_ 5 'no module' -a --port "$port" "$work/tree/" 127.0.0.1:box/in/
 cp_ 5 'no module' "${with[@]}" "$work/tree/" 127.0.0.1:other/in/
 cp_ 1 'leads|\.\.' "${with[@]}" "$work/tree/" 127.0.0.1:box/../etc/
+# No way leads out of the module: neither a link that was there, nor one that a client has sent before.
 ln -s /etc "$work/box/out"
-cp_ 5 'out' "${with[@]}" 127.0.0.1:box/out/hostname "$work/hostname"
+mkdir "$work/outside" "$work/links"
+ln -s "$work/outside" "$work/links/sent"
+ln -s ../../.. "$work/links/up"
+ln -s "$work/outside/none" "$work/links/dangling"
+cp_ 0 . "${with[@]}" "$work/links" 127.0.0.1:box/
+for way in out links/sent links/up; do
+  for end in / /x /x/ ''; do
+    cp_ 5 'leads out|Not a directory|No such file' "${with[@]}" "$work/tree/one" "127.0.0.1:box/$way$end"
+    [ "$way$end" = "$way" ] ||
+      cp_ 5 'leads out|Not a directory|No such file' "${with[@]}" "127.0.0.1:box/$way$end" "$work/stolen/"
+  done
+done
+cp_ 5 'No such file|leads out' "${with[@]}" "$work/tree/one" 127.0.0.1:box/links/dangling
+cp_ 5 'No such file|leads out' "${with[@]}" "$work/tree/" 127.0.0.1:box/links/dangling/
+[ -z "$(ls -A "$work/outside")" ] || fail "something was written outside of the module"
+[ ! -e "$work/stolen" ] || [ -z "$(ls -A "$work/stolen")" ] || fail "something was read outside of the module"
+# A symlink itself may be had.
+cp_ 0 . "${with[@]}" 127.0.0.1:box/out "$work/had/"
+[ "$(readlink "$work/had/out")" = /etc ] || fail "a symlink is not copied as one"
 
 # Single files, as cp has it.
 cp_ 0 '^1 files' "$work/tree/one" "$work/renamed"
