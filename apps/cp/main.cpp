@@ -53,7 +53,7 @@ cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, con
                                   std::move(token), r.transport);
   shown.connected(c.transport, c.reason);
   destination where = choose(r.target.path, r.options.directory && !c.single_file, c.single_file);
-  outcome o = co_await receive_all(context, worker, c.ways, std::move(where), r.options,
+  outcome o = co_await receive_all(context, worker, c.ways, std::move(where), r.rules, r.options,
                                    shown.counted(), shown.sink());
   co_return o;
 }

@@ -374,38 +374,4 @@ void receiver::keep_directories() {
   }
 }
 
-void receiver::delete_others() {
-  const bool partial = std::ranges::any_of(
-      result_.problems, [](const problem& p) { return p.what != problem::kind::left_out; });
-  if (partial) {
-    return report({problem::kind::failed, ".", "nothing is deleted, since not all could be read"});
-  }
-  std::unordered_map<std::string_view, std::vector<std::string_view>> names;
-  std::vector<std::string_view> directories;
-  for (const entry& e : entries_) {
-    if (e.kind == entry_kind::directory) directories.push_back(e.path);
-    const std::string_view path = e.path;
-    const std::size_t slash = path.rfind('/');
-    const bool top = slash == std::string_view::npos;
-    names[top ? std::string_view(".") : path.substr(0, slash)].push_back(
-        top ? path : path.substr(slash + 1));
-  }
-  for (const std::string_view directory : directories) {
-    if (options_.dry_run) {  // it may be that it would still have to be made
-      const cordma::result<std::optional<struct stat>> there = target_.look(std::string(directory));
-      if (!there || !there.value() || !S_ISDIR(there.value()->st_mode)) continue;
-    }
-    const auto how = options_.dry_run ? target::removal::dry : target::removal::real;
-    std::vector<problem> problems;
-    for (std::string& gone :
-         target_.remove_others(std::string(directory), names[directory], how, problems)) {
-      ++result_.done.deleted;
-      entry e;
-      e.path = std::move(gone);
-      tell(item::change::deleted, e);
-    }
-    for (problem& p : problems) report(std::move(p));
-  }
-}
-
 }  // namespace copy

@@ -28,12 +28,14 @@ std::string describe(const cordma::failure& why) {
 
 receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& files,
                    std::vector<std::unique_ptr<lane>>& lanes, target& into, std::string only_name,
-                   const transfer_options& options, progress& shown, const item_sink& tell)
+                   const filter& chosen, const transfer_options& options, progress& shown,
+                   const item_sink& tell)
     : worker_(worker),
       files_(files),
       lanes_(lanes),
       target_(into),
       only_name_(std::move(only_name)),
+      filter_(chosen),
       options_(options),
       progress_(shown),
       tell_(tell) {

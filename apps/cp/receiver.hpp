@@ -3,6 +3,7 @@
 
 #include "digest.hpp"
 #include "file_ring.hpp"
+#include "filter.hpp"
 #include "lane.hpp"
 #include "progress.hpp"
 #include "resume.hpp"
@@ -26,10 +27,11 @@ namespace copy {
 // Receives what a sender lists, as far as it is not there already. Bound to the thread of its Worker.
 class receiver {
  public:
-  // As of sender. `only_name`: the one source is a file, and this is what it is called here.
+  // As of sender; `chosen` are the sender's rules. `only_name`: the one source is a file, and this is what it is called here.
   receiver(cordma::Context& context, cordma::Worker& worker, file_ring& files,
            std::vector<std::unique_ptr<lane>>& lanes, target& into, std::string only_name,
-           const transfer_options& options, progress& shown, const item_sink& tell);
+           const filter& chosen, const transfer_options& options, progress& shown,
+           const item_sink& tell);
   receiver(const receiver&) = delete;
   receiver& operator=(const receiver&) = delete;
   ~receiver();
@@ -81,6 +83,7 @@ class receiver {
   void finish();
   void keep_directories();
   void delete_others();
+  [[nodiscard]] std::vector<std::string> protected_in(const std::string& directory);
   void make_hard_links();
 
   [[nodiscard]] bool was_wanted(std::uint32_t number) const noexcept;
@@ -97,6 +100,7 @@ class receiver {
   std::vector<std::unique_ptr<lane>>& lanes_;
   target& target_;
   std::string only_name_;
+  const filter& filter_;
   const transfer_options& options_;
   progress& progress_;
   const item_sink& tell_;

@@ -3,8 +3,10 @@
 #include "receiver.hpp"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -46,6 +48,25 @@ filter filter_of(const std::vector<std::string>& rules) {
   }
   return chosen;
 }
+
+// An empty directory for a target that is not there and is not to be made.
+class stand_in {
+ public:
+  stand_in() = default;
+  stand_in(const stand_in&) = delete;
+  stand_in& operator=(const stand_in&) = delete;
+  ~stand_in() {
+    if (!path_.empty()) ::rmdir(path_.c_str());
+  }
+  [[nodiscard]] const std::string& make() {
+    path_ = "/tmp/cordma-cp-XXXXXX";
+    if (::mkdtemp(path_.data()) == nullptr) fail(std::exchange(path_, ""), errno);
+    return path_;
+  }
+
+ private:
+  std::string path_;
+};
 
 scan_options scanning(const transfer_options& o) {
   scan_options s;
@@ -137,11 +158,15 @@ task<outcome> send_all(cordma::Context& context, cordma::Worker& worker, lanes& 
 }
 
 task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lanes& ways,
-                          destination where, transfer_options options, progress& shown,
-                          item_sink tell) {
+                          destination where, std::vector<std::string> rules,
+                          transfer_options options, progress& shown, item_sink tell) {
+  const filter chosen = filter_of(rules);
+  stand_in empty;
+  if (options.dry_run && ::access(where.root.c_str(), F_OK) != 0) where.root = empty.make();
   target into = target::open(where.root, target::missing::is_made).value();
   file_ring files(worker.loop());
-  receiver r(context, worker, files, ways, into, std::move(where.only_name), options, shown, tell);
+  receiver r(context, worker, files, ways, into, std::move(where.only_name), chosen, options, shown,
+             tell);
   outcome o = co_await r.run();
   co_return o;
 }
@@ -195,7 +220,8 @@ task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, c
   if (h.way == direction::push) {
     const std::string path = named.place(h.paths.front(), links::followed);
     destination where = choose(path, h.options.directory, !h.options.directory);
-    co_await receive_all(context, worker, ways, std::move(where), h.options, unseen, nobody);
+    co_await receive_all(context, worker, ways, std::move(where), h.rules, h.options, unseen,
+                         nobody);
     co_return;
   }
   std::vector<source> sources = named.sources(h.paths);

@@ -44,6 +44,7 @@ struct destination {
                                              item_sink tell, std::uint64_t flip_every = 0);
 [[nodiscard]] cordma::task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker,
                                                 lanes& ways, destination where,
+                                                std::vector<std::string> rules,
                                                 transfer_options options, progress& shown,
                                                 item_sink tell);
 

@@ -68,6 +68,16 @@ cp_ 0 '^deleted +empty' -aHnv --delete "$work/tree/" "$work/here/"
 cp_ 0 '^1 files, 7 B .*1 deleted' -aHv --delete "$work/tree/" "$work/here/"
 same "$work/tree/" "$work/here/"
 
+cp_ 0 '^would copy 1[0-9]* files' -an "$work/tree/" "$work/none/at/all/"
+[ ! -e "$work/none" ] || fail "a dry run made its target"
+
+# What is excluded stays at the target, as with rsync, and so does the directory that it is in.
+mkdir -p "$work/mine/gone/kept" "$work/theirs"
+touch "$work/mine/a.o" "$work/mine/b" "$work/mine/gone/kept/c.o" "$work/theirs/new"
+cp_ 0 '1 deleted' -a --delete --exclude '*.o' "$work/theirs/" "$work/mine/"
+[ -e "$work/mine/a.o" ] && [ -e "$work/mine/gone/kept/c.o" ] || fail "an excluded file was deleted"
+[ ! -e "$work/mine/b" ] && [ -e "$work/mine/new" ] || fail "what is not excluded was not deleted"
+
 # A daemon: push, nothing left to do, pull.
 mkdir "$work/box"
 printf 'not to be guessed\n' > "$work/token"
