@@ -4,6 +4,7 @@
 
 #include <cordma/runtime/units.hpp>
 
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <string_view>
@@ -118,7 +119,9 @@ std::uint64_t size_of(const char* option, const std::string& text) {
 std::string read_token(const std::string& file) {
   if (file.empty()) {
     const char* const told = std::getenv("CORDMA_CP_TOKEN");
-    return told != nullptr ? told : "";
+    std::string token = told != nullptr ? told : "";
+    ::unsetenv("CORDMA_CP_TOKEN");  // it is no setting of the library
+    return token;
   }
   std::ifstream in(file);
   std::string token;

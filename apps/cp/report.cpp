@@ -100,6 +100,9 @@ exit_code code_of(const std::exception& e) noexcept {
     case cordma::errc::truncated:
     case cordma::errc::connection_reset:
     case cordma::errc::not_connected:
+    case cordma::errc::remote_access:
+    case cordma::errc::io_failed:
+    case cordma::errc::shutdown:
     case cordma::errc::flushed: return exit_code::socket;
     default: return exit_code::file;
   }

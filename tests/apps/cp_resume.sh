@@ -1,5 +1,5 @@
 # cordma-cp is killed, on either side and at any moment: the target is as it was or as it should be, and the same
-# command goes on from there. CORDMA_CP_KILLS says how often, CORDMA_CP_SEED where chance begins.
+# command goes on from there. CORDMA_TEST_KILLS says how often, CORDMA_TEST_SEED where chance begins.
 transport=$2
 source "$(dirname "$0")/expect.sh"
 
@@ -13,8 +13,8 @@ import sys
 import time
 
 programs, transport, work = sys.argv[1:]
-kills = int(os.environ.get("CORDMA_CP_KILLS", "12"))
-seed = int(os.environ.get("CORDMA_CP_SEED", str(random.randrange(1 << 32))))
+kills = int(os.environ.pop("CORDMA_TEST_KILLS", "12"))
+seed = int(os.environ.pop("CORDMA_TEST_SEED", str(random.randrange(1 << 32))))
 chance = random.Random(seed)
 MB = 1 << 20
 box, tree = work + "/box", work + "/tree"
@@ -56,7 +56,7 @@ def same(ours, theirs):
 
 def expect(condition, what):
     if not condition:
-        sys.exit(f"FAILED: {what}; CORDMA_CP_SEED={seed} CORDMA_CP_KILLS={kills}")
+        sys.exit(f"FAILED: {what}; CORDMA_TEST_SEED={seed} CORDMA_TEST_KILLS={kills}")
 
 
 write("sub/large", 160 * MB + 12345)
