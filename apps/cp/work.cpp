@@ -2,6 +2,7 @@
 
 #include "receiver.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -203,6 +204,11 @@ class places {
 bool examine_request(const client_request& r) {
   const hello& h = r.asked;
   [[maybe_unused]] const filter chosen = filter_of(h.rules);
+  constexpr std::uint64_t least_slots = 2;  // of a lane
+  if (least_slots * h.lanes * h.options.chunk_bytes > most_memory_of_a_client) {
+    throw std::runtime_error(
+        "so many lanes of so long chunks take more memory than a client may have");
+  }
   places named(*r.where);
   if (h.way == direction::pull) return is_single_file(named.sources(h.paths));
   if (r.where->read_only) throw std::runtime_error("module \"" + h.module + "\" is read-only");
@@ -213,7 +219,8 @@ bool examine_request(const client_request& r) {
 
 task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, client_request r,
                              lanes& ways) {
-  const hello& h = r.asked;
+  hello& h = r.asked;
+  h.options.memory_bytes = std::min(h.options.memory_bytes, most_memory_of_a_client);
   places named(*r.where);
   progress unseen;
   const item_sink nobody = [](const item&) {};

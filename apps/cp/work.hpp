@@ -48,6 +48,8 @@ struct destination {
                                                 transfer_options options, progress& shown,
                                                 item_sink tell);
 
+inline constexpr std::uint64_t most_memory_of_a_client = 256U << 20;  // bytes, at a server
+
 // What a server does for whoever may: see server.
 [[nodiscard]] bool examine_request(const client_request& r);
 [[nodiscard]] cordma::task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker,
