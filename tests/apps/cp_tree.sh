@@ -100,7 +100,7 @@ cp_ 1 'leads|\.\.' "${with[@]}" "$work/tree/" 127.0.0.1:box/../etc/
 ln -s /etc "$work/box/out"
 mkdir "$work/outside" "$work/links"
 ln -s "$work/outside" "$work/links/sent"
-ln -s ../../.. "$work/links/up"
+ln -s ../.. "$work/links/up"
 ln -s "$work/outside/none" "$work/links/dangling"
 cp_ 0 . "${with[@]}" "$work/links" 127.0.0.1:box/
 for way in out links/sent links/up; do
