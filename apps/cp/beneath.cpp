@@ -1,13 +1,13 @@
 #include "beneath.hpp"
 
+#include "resolved.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace copy {
@@ -19,11 +19,7 @@ namespace {
 constexpr int directory_flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
 
 int open_at_once(int root, const char* path) noexcept {
-  open_how how{};
-  how.flags = directory_flags;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  const long fd = ::syscall(SYS_openat2, root, path, &how, sizeof how);
-  return fd >= 0 ? static_cast<int>(fd) : -errno;
+  return open_resolved(root, path, directory_flags, beneath);
 }
 
 // One name, no path. With O_DIRECTORY a symlink is ENOTDIR, as a file is: one look tells them apart.

@@ -3,7 +3,16 @@
 
 #include "receiver.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <string>
+
 namespace copy {
+
+// For people: what the system says, where it was the system.
+[[nodiscard]] inline std::string describe(const cordma::failure& why) {
+  return why.os_errno() != 0 ? std::strerror(why.os_errno()) : why.describe();
+}
 
 struct receiver::incoming {
   std::uint32_t number = 0;

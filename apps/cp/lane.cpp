@@ -34,7 +34,10 @@ task<void> lane::write_out() {
   begun_ = true;
   for (;;) {
     while (out_.empty()) {
-      if (finishing_) co_return;
+      if (finishing_) {
+        stream_.shutdown_send().value();
+        co_return;
+      }
       co_await something_.wait();
     }
     std::swap(out_, leaving_);

@@ -20,10 +20,6 @@ constexpr std::uint64_t smallest_resumed = 8U
                                            << 20;  // bytes: what is shorter comes anew as quickly
 constexpr std::size_t longest_map = 512U << 10;    // bytes of want::here
 
-std::string describe(const cordma::failure& why) {
-  return why.os_errno() != 0 ? std::strerror(why.os_errno()) : why.describe();
-}
-
 bool has_time(const struct stat& s, const file_time& t) noexcept {
   return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
 }

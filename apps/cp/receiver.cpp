@@ -20,10 +20,6 @@ constexpr std::uint64_t save_after = 64U << 20;  // bytes in a file that would h
 
 const char* describe(int error) noexcept { return std::strerror(error); }
 
-std::string describe(const cordma::failure& why) {
-  return why.os_errno() != 0 ? std::strerror(why.os_errno()) : why.describe();
-}
-
 }  // namespace
 
 receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& files,
@@ -65,17 +61,11 @@ task<outcome> receiver::run() {
   scope_ = &all;
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
     all.spawn(read_lane(i));
-    all.spawn(write_lane(i));
+    all.spawn(lanes_[i]->write_out());
   }
   co_await all.join();
   for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
-}
-
-task<void> receiver::write_lane(std::uint32_t number) {
-  lane& l = *lanes_[number];
-  co_await l.write_out();
-  l.stream().shutdown_send().value();
 }
 
 task<void> receiver::read_lane(std::uint32_t number) {
@@ -359,7 +349,6 @@ task<void> receiver::conclude(std::shared_ptr<incoming> f) {
     if (!synced) fail(*f, describe(synced.why()));
   }
   if (f->why.empty()) publish(*f);
-  if (!f->why.empty()) fail(*f, f->why);
   forget(f->number);
   finish_if_due();
 }

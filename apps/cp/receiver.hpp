@@ -43,7 +43,6 @@ class receiver {
   struct incoming;  // a file that is being written
 
   [[nodiscard]] cordma::task<void> read_lane(std::uint32_t number);
-  [[nodiscard]] cordma::task<void> write_lane(std::uint32_t number);
   void take(frame_reader& in, std::uint32_t lane);
   void take_entries(frame_reader& in);
   void take_chunk(const chunk_frame& c, std::uint32_t lane);

@@ -68,19 +68,13 @@ task<outcome> sender::run() {
   scope_ = &all;
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
     all.spawn(read_lane(i));
-    all.spawn(write_lane(i));
+    all.spawn(lanes_[i]->write_out());
   }
   all.spawn(list());
   all.spawn(feed());
   co_await all.join();
   for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
-}
-
-task<void> sender::write_lane(std::uint32_t number) {
-  lane& l = *lanes_[number];
-  co_await l.write_out();
-  l.stream().shutdown_send().value();
 }
 
 task<void> sender::read_lane(std::uint32_t number) {

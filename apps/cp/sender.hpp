@@ -68,7 +68,6 @@ class sender {
 
   [[nodiscard]] cordma::task<void> list();
   [[nodiscard]] cordma::task<void> read_lane(std::uint32_t number);
-  [[nodiscard]] cordma::task<void> write_lane(std::uint32_t number);
   void take(frame_reader& in, std::uint32_t lane);
   void take_memory(frame_reader& in, std::uint32_t lane);
   void take_credit(frame_reader& in, std::uint32_t lane);

@@ -1,6 +1,7 @@
 #include "work.hpp"
 
 #include "receiver.hpp"
+#include "resolved.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,9 +11,7 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace copy {
@@ -21,12 +20,12 @@ using cordma::task;
 
 namespace {
 
-// As RESOLVE_BENEATH resolves it: links that stay below `root` are followed.
+// Links that stay below `root` are followed. Without a directory errno says why.
 cordma::unique_fd open_below(int root, const char* path) {
-  open_how how{};
-  how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  return cordma::unique_fd(static_cast<int>(::syscall(SYS_openat2, root, path, &how, sizeof how)));
+  constexpr std::uint64_t how = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  const int fd = open_resolved(root, path, O_PATH | O_DIRECTORY, how);
+  if (fd < 0) errno = -fd;
+  return cordma::unique_fd(fd < 0 ? -1 : fd);
 }
 
 [[noreturn]] void fail(const std::string& path, int error) {
