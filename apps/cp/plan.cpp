@@ -150,6 +150,7 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
     tell(change, e);
     return;
   }
+  offer_more_for(e);
   auto f = std::make_shared<incoming>();
   f->number = number;
   f->what = &e;
@@ -184,7 +185,7 @@ cordma::task<void> receiver::want_later(std::shared_ptr<incoming> f) {
 
 void receiver::say_want(const std::shared_ptr<incoming>& f) {
   if (f->left == 0) {  // nothing has to come
-    const cordma::result<void> opened = f->fd ? cordma::result<void>() : open(*f);
+    const cordma::result<void> opened = f->fd ? cordma::result<void>() : open(*f, target_);
     if (opened) {
       publish(*f);
     } else {
@@ -214,7 +215,7 @@ cordma::result<void> receiver::look_for_part(incoming& f) {
   const cordma::result<std::optional<struct stat>> there =
       target_.look(directory + target::part_name(path));
   if (!there || !there.value()) return {};
-  const cordma::result<void> opened = open(f);
+  const cordma::result<void> opened = open(f, target_);
   if (!opened) return opened;
   const std::vector<bool>& here = f.sidecar->here();
   for (std::size_t i = 0; i < f.missing.size(); ++i) {
@@ -228,17 +229,17 @@ cordma::result<void> receiver::look_for_part(incoming& f) {
   return {};
 }
 
-cordma::result<void> receiver::open(incoming& f) {
+cordma::result<void> receiver::open(incoming& f, target& into) {
   const std::string& path = f.what->path;
   if (options_.inplace) {
-    const cordma::result<target::position> at = target_.find(path);
+    const cordma::result<target::position> at = into.find(path);
     if (!at) return at.why();
     constexpr int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     f.fd.reset(::openat(at.value().directory, at.value().name, how, 0666));
     if (!f.fd) return cordma::failure::from_os(errno, "open");
   } else {
     cordma::result<cordma::unique_fd> part =
-        target_.open_part(path, f.resumable ? O_RDWR : O_WRONLY | O_TRUNC);
+        into.open_part(path, f.resumable ? O_RDWR : O_WRONLY | O_TRUNC);
     if (!part) return part.why();
     f.fd = std::move(part).value();
   }
@@ -297,15 +298,23 @@ cordma::result<void> receiver::open_sidecar(incoming& f) {
 }
 
 // It is whole: it gets what is kept of it, and its name.
+cordma::result<void> receiver::publish(const incoming& f, target& into,
+                                       std::vector<std::string>& lost) const {
+  lost = into.keep(f.fd.get(), *f.what, kept());
+  if (options_.inplace) return {};
+  return f.unnamed ? into.publish_unnamed(f.fd.get(), f.what->path) : into.publish(f.what->path);
+}
+
 void receiver::publish(incoming& f) {
-  for (std::string& lost : target_.keep(f.fd.get(), *f.what, kept())) {
-    report({problem::kind::failed, f.what->path, std::move(lost)});
-  }
-  if (!options_.inplace) {
-    const cordma::result<void> published = f.unnamed
-                                               ? target_.publish_unnamed(f.fd.get(), f.what->path)
-                                               : target_.publish(f.what->path);
-    if (!published) return fail(f, describe(published.why()));
+  std::vector<std::string> lost;
+  const cordma::result<void> published = publish(f, target_, lost);
+  if (!published) return fail(f, describe(published.why()));
+  tell_published(f, std::move(lost));
+}
+
+void receiver::tell_published(const incoming& f, std::vector<std::string> lost) {
+  for (std::string& sentence : lost) {
+    report({problem::kind::failed, f.what->path, std::move(sentence)});
   }
   ++result_.done.files;
   ++progress_.files_done;

@@ -26,36 +26,24 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
                    std::vector<std::unique_ptr<lane>>& lanes, target& into, std::string only_name,
                    const filter& chosen, const transfer_options& options, progress& shown,
                    const item_sink& tell)
-    : worker_(worker),
+    : context_(context),
+      worker_(worker),
       files_(files),
+      crew_(worker.loop()),
       lanes_(lanes),
       target_(into),
+      targets_(crew_.threads()),
       only_name_(std::move(only_name)),
       filter_(chosen),
       options_(options),
       progress_(shown),
-      tell_(tell) {
-  const std::uint64_t all = options.memory_bytes / options.chunk_bytes / lanes.size();
-  slots_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(all, 2, most_slots));
-  const std::uint64_t bytes = std::uint64_t{slots_} * options.chunk_bytes * lanes.size();
-  using cordma::access;
-  pool_ = context.allocate(bytes, access::local_write | access::remote_write).value();
-  files_.register_memory(pool_.bytes());
-}
+      tell_(tell),
+      pools_(options, lanes.size(), cordma::access::local_write | cordma::access::remote_write) {}
 
 receiver::~receiver() { save_all(); }
 
 task<outcome> receiver::run() {
-  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-    lane& l = *lanes_[i];
-    slot_memory m;
-    m.number = l.stream().map(pool_).value();
-    m.slots = slots_;
-    m.slot_bytes = options_.chunk_bytes;
-    m.offset = std::uint64_t{i} * slots_ * options_.chunk_bytes;
-    encode(l.out(), m);
-    l.kick();
-  }
+  offer_slots(pools::few);
   cordma::task_context& me = co_await cordma::this_task();
   cordma::scope all(me);
   scope_ = &all;
@@ -164,6 +152,7 @@ void receiver::take_bundle(bundle_frame b, std::uint32_t lane) {
     const bool fits = f.missing.size() == 1 && f.missing[0] && f.what->size == part.bytes;
     if (!fits) refuse(frame_kind::bundle, "a file of another size");
     f.missing[0] = false;
+    ++f.writing;
     bytes += part.bytes;
   }
   if (bytes > options_.chunk_bytes) refuse(frame_kind::bundle, "more than a slot holds");
@@ -189,7 +178,7 @@ void receiver::take_file_end(const file_end& e) {
 task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std::uint32_t lane) {
   const std::uint64_t offset = c.index * options_.chunk_bytes;
   if (f->why.empty() && !f->fd) {
-    const cordma::result<void> opened = open(*f);
+    const cordma::result<void> opened = open(*f, target_);
     if (!opened) fail(*f, describe(opened.why()));
   }
   bool damaged = false;
@@ -236,60 +225,99 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
   conclude_if_due(f);
 }
 
+// A file that is written whole, by a thread of the crew: what it may use meanwhile, and what came of it.
+struct receiver::small_file {
+  std::shared_ptr<incoming> file;
+  std::span<const std::byte> bytes;
+  std::string why;                // it failed
+  std::vector<std::string> lost;  // of what was to be kept
+};
+
 task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
   std::size_t bytes = 0;
   for (const bundled& part : b.files) bytes += part.bytes;
   const std::span<const std::byte> all = slot(lane, b.slot).first(bytes);
-  const bool damaged = digest_of(all) != b.digest;
+  std::vector<small_file> files;
+  files.reserve(b.files.size());
   std::size_t at = 0;
-  constexpr std::size_t at_a_time = 32;  // files, between which others have their turn
-  std::size_t written = 0;
   for (const bundled& part : b.files) {
-    const auto found = open_.find(part.file);
-    if (found == open_.end()) refuse(frame_kind::bundle, "a file that has ended");
-    const std::shared_ptr<incoming> f = found->second;
+    files.push_back({open_.at(part.file), all.subspan(at, part.bytes), "", {}});
+    at += part.bytes;
+  }
+  bool damaged = false;
+  auto work = [&](std::size_t thread) noexcept {
+    damaged = digest_of(all) != b.digest;
+    if (damaged) return;
+    std::optional<target>& mine = targets_[thread];
+    std::string why;
+    if (!mine) {
+      cordma::result<target> made = target_.clone();
+      if (made) mine.emplace(std::move(made).value());
+      if (!made) why = describe(made.why());
+    }
+    for (small_file& f : files) {
+      if (mine) write_small(f, *mine);
+      if (!mine) f.why = why;
+    }
+  };
+  crew_job writing = crew_.run(work);
+  co_await writing;
+  credit(lane, b.slot);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    small_file& f = files[i];
+    const bundled& part = b.files[i];
+    --f.file->writing;
     if (damaged) {
       ++result_.done.damaged;
-      f->missing[0] = true;
-      f->ended = true;  // it comes as a chunk now
+      f.file->missing[0] = true;
+      f.file->ended = true;  // it comes as a chunk now
       frame_writer(lanes_.front()->out(), frame_kind::again).u32(part.file).u64(0).u64(part.bytes);
     } else {
       got_.add(part.file, 0, part.bytes);
-      write_small(part, all.subspan(at, part.bytes));
+      conclude_small(f);
     }
-    at += part.bytes;
-    if (++written % at_a_time == 0) co_await cordma::yield();
   }
-  credit(lane, b.slot);
   lanes_.front()->kick();
   finish_if_due();
 }
 
-// A whole file, in as few system calls as can be.
-void receiver::write_small(const bundled& b, std::span<const std::byte> bytes) {
-  incoming& f = *open_.at(b.file);
+// A whole file, in as few system calls as can be. On a thread of the crew.
+void receiver::write_small(small_file& s, target& into) noexcept try {
+  incoming& f = *s.file;
   if (!options_.inplace) {
-    cordma::result<cordma::unique_fd> made =
-        target_.open_unnamed(f.what->path, f.what->mode & 0777);
+    cordma::result<cordma::unique_fd> made = into.open_unnamed(f.what->path, f.what->mode & 0777);
     f.unnamed = made.ok();
     if (made) f.fd = std::move(made).value();
   }
   if (!f.unnamed) {
-    const cordma::result<void> opened = open(f);
-    if (!opened) fail(f, describe(opened.why()));
+    const cordma::result<void> opened = open(f, into);
+    if (!opened) s.why = describe(opened.why());
   }
-  if (f.why.empty()) {
-    const ssize_t n = ::pwrite(f.fd.get(), bytes.data(), bytes.size(), 0);
-    if (n < 0) fail(f, describe(errno));
-    if (n >= 0 && static_cast<std::size_t>(n) != bytes.size()) fail(f, describe(ENOSPC));
+  if (s.why.empty()) {
+    const ssize_t n = ::pwrite(f.fd.get(), s.bytes.data(), s.bytes.size(), 0);
+    if (n < 0) s.why = describe(errno);
+    if (n >= 0 && static_cast<std::size_t>(n) != s.bytes.size()) s.why = describe(ENOSPC);
   }
-  if (f.why.empty()) {
-    result_.done.bytes += bytes.size();
-    progress_.bytes_moved += bytes.size();
-    progress_.bytes_done += bytes.size();
-    publish(f);
+  if (s.why.empty()) {
+    const cordma::result<void> published = publish(f, into, s.lost);
+    if (!published) s.why = describe(published.why());
   }
-  forget(b.file);
+  f.fd.reset();
+} catch (const std::exception& e) {
+  s.why = e.what();  // there is no memory
+}
+
+void receiver::conclude_small(small_file& s) {
+  incoming& f = *s.file;
+  if (s.why.empty()) {
+    result_.done.bytes += s.bytes.size();
+    progress_.bytes_moved += s.bytes.size();
+    progress_.bytes_done += s.bytes.size();
+    tell_published(f, std::move(s.lost));
+  } else {
+    fail(f, s.why);
+  }
+  forget(f.number);
 }
 
 // 0, or errno.
@@ -363,8 +391,28 @@ void receiver::credit(std::uint32_t lane, std::uint32_t slot) {
 }
 
 std::span<std::byte> receiver::slot(std::uint32_t lane, std::uint32_t number) noexcept {
-  const std::size_t place = std::size_t{lane} * slots_ + number;
-  return pool_.bytes().subspan(place * options_.chunk_bytes, options_.chunk_bytes);
+  return pools_.piece(lane, number);
+}
+
+void receiver::offer_slots(std::size_t which) {
+  pools_.make(which, context_, files_);
+  const std::uint32_t more = pools_.pieces(which);
+  if (more == 0) return;
+  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
+    lane& l = *lanes_[i];
+    slot_memory m;
+    m.number = l.stream().map(pools_.memory(which)).value();
+    m.slots = more;
+    m.slot_bytes = options_.chunk_bytes;
+    m.offset = pools_.begin(which, i);
+    encode(l.out(), m);
+    l.kick();
+  }
+  slots_ += more;
+}
+
+void receiver::offer_more_for(const entry& e) {
+  if (!pools_.has_all() && pools_.is_long(e.size)) offer_slots(pools::rest);
 }
 
 }  // namespace copy

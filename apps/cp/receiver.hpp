@@ -1,10 +1,12 @@
 // The side that writes the files.
 #pragma once
 
+#include "crew.hpp"
 #include "digest.hpp"
 #include "file_ring.hpp"
 #include "filter.hpp"
 #include "lane.hpp"
+#include "pools.hpp"
 #include "progress.hpp"
 #include "resume.hpp"
 #include "sender.hpp"
@@ -61,21 +63,26 @@ class receiver {
   [[nodiscard]] cordma::task<void> write_chunk(std::shared_ptr<incoming> f, chunk_frame c,
                                                std::uint32_t lane);
   [[nodiscard]] cordma::task<void> write_bundle(bundle_frame b, std::uint32_t lane);
-  void write_small(const bundled& b, std::span<const std::byte> bytes);
+  struct small_file;
+  void write_small(small_file& f, target& into) noexcept;
+  void conclude_small(small_file& f);
   [[nodiscard]] cordma::task<int> write_whole(int fd, std::span<const std::byte> bytes,
                                               std::uint64_t offset);
   [[nodiscard]] cordma::task<void> save(std::shared_ptr<incoming> f);
   void save_all() noexcept;
   [[nodiscard]] cordma::task<void> conclude(std::shared_ptr<incoming> f);
   void conclude_if_due(const std::shared_ptr<incoming>& f);
-  [[nodiscard]] cordma::result<void> open(incoming& f);
+  [[nodiscard]] cordma::result<void> open(incoming& f, target& into);
   [[nodiscard]] cordma::result<void> open_sidecar(incoming& f);
   [[nodiscard]] cordma::task<void> want_later(std::shared_ptr<incoming> f);
   void say_want(const std::shared_ptr<incoming>& f);
   [[nodiscard]] cordma::result<void> look_for_part(incoming& f);
   [[nodiscard]] cordma::result<void> make_room(const incoming& f) const;
   void fail(incoming& f, const std::string& why);
+  [[nodiscard]] cordma::result<void> publish(const incoming& f, target& into,
+                                             std::vector<std::string>& lost) const;
   void publish(incoming& f);
+  void tell_published(const incoming& f, std::vector<std::string> lost);
   void forget(std::uint32_t number);
 
   void finish_if_due();
@@ -86,6 +93,8 @@ class receiver {
   void make_hard_links();
 
   [[nodiscard]] bool was_wanted(std::uint32_t number) const noexcept;
+  void offer_slots(std::size_t which);
+  void offer_more_for(const entry& e);
   void credit(std::uint32_t lane, std::uint32_t slot);
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
   void report(problem p);
@@ -94,18 +103,21 @@ class receiver {
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
   [[nodiscard]] source_identity identity_of(const entry& e) const noexcept;
 
+  cordma::Context& context_;
   cordma::Worker& worker_;
   file_ring& files_;
+  crew crew_;
   std::vector<std::unique_ptr<lane>>& lanes_;
   target& target_;
+  std::vector<std::optional<target>> targets_;  // of the crew's threads
   std::string only_name_;
   const filter& filter_;
   const transfer_options& options_;
   progress& progress_;
   const item_sink& tell_;
 
-  cordma::MemoryRegion pool_;
-  std::uint32_t slots_ = 0;  // of each lane
+  pools pools_;
+  std::uint32_t slots_ = 0;  // of each lane, that the sender knows
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
   std::vector<bool> wanted_;  // by number

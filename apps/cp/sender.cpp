@@ -43,21 +43,17 @@ struct sender::outgoing {
 sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& files,
                std::vector<std::unique_ptr<lane>>& lanes, scanner& sources,
                const transfer_options& options, progress& shown, const item_sink& tell)
-    : worker_(worker),
+    : context_(context),
+      worker_(worker),
       files_(files),
       lanes_(lanes),
       sources_(sources),
       options_(options),
       progress_(shown),
       tell_(tell),
-      memory_(lanes.size()) {
-  const std::size_t count =
-      std::clamp<std::size_t>(options.memory_bytes / options.chunk_bytes, 2, most_slots);
-  pool_ = context.allocate(count * options.chunk_bytes).value();
-  files_.register_memory(pool_.bytes());
-  for (std::size_t i = 0; i < count; ++i) {
-    buffers_.push_back(pool_.all().part(i * options.chunk_bytes, options.chunk_bytes));
-  }
+      memory_(lanes.size()),
+      pools_(options, 1, cordma::access::local_write) {
+  make_buffers(pools::few);
 }
 
 sender::~sender() = default;
@@ -158,18 +154,19 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
 
 void sender::take_memory(frame_reader& in, std::uint32_t lane) {
   const slot_memory m = decode_memory(in);
-  if (memory_[lane]) refuse(in.kind(), "memory for a lane that has its own");
+  std::vector<slot_memory>& known = memory_[lane];
+  if (known.size() == 2) refuse(in.kind(), "memory for a lane that has all of its own");
   if (m.slot_bytes < options_.chunk_bytes) refuse(in.kind(), "slots shorter than a chunk");
-  memory_[lane] = m;
-  for (std::uint32_t i = 0; i < m.slots; ++i) free_.push_back({lane, i});
+  const std::uint32_t before = slots_of(lane);
+  known.push_back(m);
+  for (std::uint32_t i = 0; i < m.slots; ++i) free_.push_back({lane, before + i});
   place_here_.set();
 }
 
 void sender::take_credit(frame_reader& in, std::uint32_t lane) {
-  if (!memory_[lane]) refuse(in.kind(), "a slot of no memory");
   while (!in.empty()) {
     const std::uint32_t slot = in.u32();
-    if (slot >= memory_[lane]->slots) refuse(in.kind(), "a slot that there is not");
+    if (slot >= slots_of(lane)) refuse(in.kind(), "a slot that there is not");
     free_.push_back({lane, slot});
   }
   if (free_.size() > std::size_t{most_slots} * most_lanes)
@@ -279,6 +276,7 @@ task<void> sender::send_file(want w) {
   std::shared_ptr<outgoing> f = open(w.file);
   if (!f) co_return;
   const entry& e = *f->what;
+  if (!pools_.has_all() && pools_.is_long(e.size)) make_buffers(pools::rest);
   const std::uint64_t chunks = chunks_of(e);
   const auto is_there = [&w](std::uint64_t i) {
     return !w.here.empty() && (w.here[i / 8] >> i % 8 & 1) != 0;
@@ -437,8 +435,11 @@ cordma::send_operation sender::put(place to, const cordma::Slice& bytes) noexcep
   if (flip_every_ != 0 && ++put_ % flip_every_ == 0 && bytes.size() != 0) {
     bytes.data()[bytes.size() / 2] ^= std::byte{1};
   }
-  const slot_memory& m = *memory_[to.lane];
-  const std::uint64_t at = m.offset + std::uint64_t{to.slot} * m.slot_bytes;
+  const std::vector<slot_memory>& known = memory_[to.lane];
+  const bool in_first = to.slot < known.front().slots;
+  const slot_memory& m = in_first ? known.front() : known.back();
+  const std::uint32_t within = in_first ? to.slot : to.slot - known.front().slots;
+  const std::uint64_t at = m.offset + std::uint64_t{within} * m.slot_bytes;
   return lanes_[to.lane]->stream().write_at(m.number, at, bytes);
 }
 
@@ -469,6 +470,22 @@ task<cordma::Slice> sender::free_buffer() {
   const cordma::Slice s = buffers_.back();  // the one that was used last may still be in the cache
   buffers_.pop_back();
   co_return s;
+}
+
+void sender::make_buffers(std::size_t which) {
+  pools_.make(which, context_, files_);
+  const std::uint32_t more = pools_.pieces(which);
+  for (std::uint32_t i = 0; i < more; ++i) {
+    const std::size_t at = std::size_t{i} * options_.chunk_bytes;
+    buffers_.push_back(pools_.memory(which).all().part(at, options_.chunk_bytes));
+  }
+  buffer_here_.set();
+}
+
+std::uint32_t sender::slots_of(std::uint32_t lane) const noexcept {
+  std::uint32_t all = 0;
+  for (const slot_memory& m : memory_[lane]) all += m.slots;
+  return all;
 }
 
 void sender::give_back(const cordma::Slice& buffer) {

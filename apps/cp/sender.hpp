@@ -4,6 +4,7 @@
 #include "digest.hpp"
 #include "file_ring.hpp"
 #include "lane.hpp"
+#include "pools.hpp"
 #include "progress.hpp"
 #include "scan.hpp"
 #include "wire.hpp"
@@ -90,6 +91,8 @@ class sender {
   [[nodiscard]] cordma::send_operation put(place to, const cordma::Slice& bytes) noexcept;
   [[nodiscard]] cordma::task<place> free_place();
   [[nodiscard]] cordma::task<cordma::Slice> free_buffer();
+  void make_buffers(std::size_t which);
+  [[nodiscard]] std::uint32_t slots_of(std::uint32_t lane) const noexcept;
   void give_back(const cordma::Slice& buffer);
   [[nodiscard]] cordma::task<void> pace(std::uint64_t bytes);
 
@@ -99,6 +102,7 @@ class sender {
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
   [[nodiscard]] std::uint32_t bytes_of(const entry& e, std::uint64_t index) const noexcept;
 
+  cordma::Context& context_;
   cordma::Worker& worker_;
   file_ring& files_;
   std::vector<std::unique_ptr<lane>>& lanes_;
@@ -110,11 +114,11 @@ class sender {
   std::deque<entry> entries_;  // by their number
   std::deque<job> jobs_;
   cordma::auto_event job_here_;
-  std::vector<std::optional<slot_memory>> memory_;  // of each lane
-  std::deque<place> free_;                          // slots at the receiver
+  std::vector<std::vector<slot_memory>> memory_;  // of each lane, its slots numbered through
+  std::deque<place> free_;                        // slots at the receiver
   cordma::auto_event place_here_;
-  cordma::MemoryRegion pool_;
-  std::vector<cordma::Slice> buffers_;  // of the pool, those free
+  pools pools_;
+  std::vector<cordma::Slice> buffers_;  // of the pools, those free
   cordma::auto_event buffer_here_;
   cordma::scope* scope_ = nullptr;
   cordma::time_point next_{};  // where the rate is limited: when the next bytes may go

@@ -79,6 +79,13 @@ result<target> target::open(const std::string& root, missing m) {
       new state{.directories = directory_cache(unique_fd(fd)), .mask = current_umask()}));
 }
 
+result<target> target::clone() {
+  const int fd = ::fcntl(state_->directories.open("."), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return failure::from_os(errno, "fcntl");
+  return target(std::unique_ptr<state>(
+      new state{.directories = directory_cache(unique_fd(fd)), .mask = state_->mask}));
+}
+
 result<target::position> target::find(const std::string& path) {
   CORDMA_REQUIRE(stays_inside(path));
   const std::size_t slash = path.rfind('/');

@@ -36,6 +36,8 @@ class target {
   // `root` is opened, which may be a symlink itself. With `make`: created, with its parents, where it is missing.
   enum class missing : unsigned char { is_error, is_made };
   [[nodiscard]] static cordma::result<target> open(const std::string& root, missing m);
+  // Another view of the same directory, for another thread.
+  [[nodiscard]] cordma::result<target> clone();
   target(target&&) noexcept;
   target& operator=(target&&) noexcept;
   ~target();
