@@ -29,7 +29,7 @@ class kept {
  public:
   enum class access : unsigned char { open, path_only };
   kept(int fd, access how) noexcept : fd_(fd), how_(how) {
-    std::snprintf(link_.data(), link_.size(), "/proc/self/fd/%d", fd);
+    if (!is_open()) std::snprintf(link_.data(), link_.size(), "/proc/self/fd/%d", fd);
   }
 
   // 0, or errno.
@@ -66,7 +66,7 @@ class kept {
   static int done(int returned) noexcept { return returned == 0 ? 0 : errno; }
   int fd_;
   access how_;
-  std::array<char, 32> link_;
+  std::array<char, 32> link_{};
 };
 
 // Keeps one entry, and collects what cannot be.

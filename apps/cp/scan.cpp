@@ -274,7 +274,7 @@ bool scanner::next(std::size_t most, std::vector<entry>& into) { return state_->
 std::vector<problem> scanner::take_problems() { return state_->take_problems(); }
 scanner::position scanner::find(const entry& found) const { return state_->find(found); }
 
-int scanner::open(const entry& found, int extra_flags) const noexcept {
+int scanner::open(const entry& found, int extra_flags, struct stat* now) const noexcept {
   const position at = find(found);
   if (at.directory < 0) return at.directory;
   const bool is_directory = found.kind == entry_kind::directory;
@@ -282,8 +282,10 @@ int scanner::open(const entry& found, int extra_flags) const noexcept {
   const int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | extra_flags;
   cordma::unique_fd fd(::openat(at.directory, at.name, flags | (is_directory ? O_DIRECTORY : 0)));
   if (!fd) return -errno;
-  struct stat now{};
-  if (!is_directory && (::fstat(fd.get(), &now) != 0 || !S_ISREG(now.st_mode))) return -ENOENT;
+  struct stat s{};
+  if (::fstat(fd.get(), &s) != 0) return -errno;
+  if (!is_directory && !S_ISREG(s.st_mode)) return -ENOENT;
+  if (now != nullptr) *now = s;
   return fd.release();
 }
 

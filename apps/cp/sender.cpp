@@ -257,15 +257,15 @@ std::shared_ptr<sender::outgoing> sender::open(std::uint32_t file) {
   auto f = std::make_shared<outgoing>();
   f->number = file;
   f->what = &entries_[file];
-  const int fd = sources_.open(*f->what, 0);
+  struct stat now{};
+  const int fd = sources_.open(*f->what, 0, &now);
   if (fd < 0) {
     const auto how = fd == -ENOENT ? file_end::how::vanished : file_end::how::failed;
     end_file(file, how, std::strerror(-fd));
     return nullptr;
   }
   f->fd.reset(fd);
-  struct stat now{};
-  if (::fstat(fd, &now) != 0 || !is_as_found(*f->what, now)) {
+  if (!is_as_found(*f->what, now)) {
     end_file(file, file_end::how::changed, changed_meanwhile);
     return nullptr;
   }

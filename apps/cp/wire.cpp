@@ -95,8 +95,9 @@ frame_writer::~frame_writer() {
 }
 
 frame_writer& frame_writer::number(std::uint64_t value, int width) {
-  for (int i = 0; i < width; ++i) out_.push_back(std::byte(value >> 8 * i & 255));
-  return *this;
+  std::array<std::byte, sizeof value> little{};
+  for (std::size_t i = 0; i < little.size(); ++i) little[i] = std::byte(value >> 8 * i & 255);
+  return bytes(std::span(little).first(static_cast<std::size_t>(width)));
 }
 
 frame_writer& frame_writer::bytes(std::span<const std::byte> value) {
