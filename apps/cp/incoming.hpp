@@ -29,6 +29,13 @@ struct receiver::incoming {
   file_end::how source = file_end::how::whole;
   std::string why;  // it fails; empty: it does not
 
+  // Of what is written in order.
+  std::uint64_t next = 0;  // the chunk whose turn it is
+  cordma::event turn;
+  // Of a stream.
+  std::uint64_t bytes = 0;  // that have come
+  bool told = false;        // its failure
+
   // Where it can be resumed.
   bool resumable = false;
   std::optional<resume_state> sidecar;
@@ -39,6 +46,7 @@ struct receiver::incoming {
   std::vector<written_chunk> unsaved;  // in the file, and not in the sidecar
   bool saving = false;
 
+  [[nodiscard]] bool is_stream() const noexcept { return what->kind == entry_kind::stream; }
   [[nodiscard]] std::uint32_t bytes_of(std::uint64_t index, std::uint32_t chunk) const noexcept {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk, what->size - index * chunk));
   }
