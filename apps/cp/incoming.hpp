@@ -1,6 +1,7 @@
 // A file that the receiver writes.
 #pragma once
 
+#include "direct.hpp"
 #include "receiver.hpp"
 
 #include <algorithm>
@@ -18,7 +19,8 @@ struct receiver::incoming {
   std::uint32_t number = 0;
   const entry* what = nullptr;
   item::change change = item::change::made;
-  cordma::unique_fd fd;       // once the first of it is here
+  cordma::unique_fd fd;  // once the first of it is here
+  direct_way direct;
   std::vector<bool> missing;  // chunks that have not come
   std::uint64_t left = 0;     // chunks that are not in the file
   std::uint32_t writing = 0;  // chunks and syncs under way

@@ -70,6 +70,7 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("-S,--sparse,--partial", t.as_it_is,
                "as it is anyway: holes stay holes, what is cut off goes on");
   app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
+  app.add_flag("!--no-direct", o.direct, "long files by way of the page cache, too");
   const auto rule = [&t](const char* sign) {
     return [&t, sign](const std::vector<std::string>& patterns) {
       for (const std::string& p : patterns) t.rules.push_back(std::string(sign) + " " + p);

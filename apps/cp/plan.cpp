@@ -268,7 +268,11 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     const cordma::result<void> begun = open_sidecar(f);
     if (!begun) return begun;
   }
-  return make_room(f);
+  const cordma::result<void> has_room = make_room(f);
+  if (has_room && options_.direct && f.what->size >= direct_way::smallest) {
+    f.direct = direct_way(f.fd.get(), direct_way::purpose::writing);
+  }
+  return has_room;
 }
 
 // Holes are where nothing is written.
@@ -276,13 +280,14 @@ cordma::result<void> receiver::make_room(const incoming& f) const {
   const int fd = f.fd.get();
   const auto size = static_cast<off_t>(f.what->size);
   const bool has_holes = f.what->allocated < f.what->size;
-  if ((has_holes || f.resumable || options_.inplace) && ::ftruncate(fd, size) != 0) {
+  const bool is_long = f.what->size >= smallest_resumed;
+  if ((has_holes || is_long || options_.inplace) && ::ftruncate(fd, size) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
   // Rather now than when most of it has come.
   struct statfs room{};
   struct stat now{};
-  if (!has_holes && f.resumable && ::fstatfs(fd, &room) == 0 && ::fstat(fd, &now) == 0) {
+  if (!has_holes && is_long && ::fstatfs(fd, &room) == 0 && ::fstat(fd, &now) == 0) {
     constexpr std::uint64_t block = 512;  // of st_blocks, in bytes
     const auto free =
         static_cast<std::uint64_t>(room.f_bavail) * static_cast<std::uint64_t>(room.f_bsize);
@@ -290,7 +295,7 @@ cordma::result<void> receiver::make_room(const incoming& f) const {
       return cordma::failure::from_os(ENOSPC, "room");
     }
   }
-  if (!has_holes && f.resumable && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
+  if (!has_holes && is_long && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
       errno == ENOSPC) {
     return cordma::failure::from_os(errno, "fallocate");
   }

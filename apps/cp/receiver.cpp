@@ -193,7 +193,12 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
     if (output_ >= 0) {
       error = co_await write_in_turn(f, c, bytes);
     } else if (!damaged && f->why.empty()) {
-      error = co_await write_whole(f->fd.get(), bytes, offset);
+      error = EINVAL;
+      if (f->direct.takes(bytes, offset)) {
+        error = co_await write_whole(f->direct.get(), bytes, offset);
+        if (error == EINVAL) f->direct.give_up();
+      }
+      if (error == EINVAL) error = co_await write_whole(f->fd.get(), bytes, offset);
     }
     if (error != 0) fail(*f, describe(error));
     credit(lane, c.slot);

@@ -1,6 +1,7 @@
 #include "sender.hpp"
 
 #include "../support/op_ring.hpp"
+#include "direct.hpp"
 
 #include <cordma/runtime/sleep.hpp>
 
@@ -34,6 +35,7 @@ struct sender::outgoing {
   std::uint32_t number = 0;
   const entry* what = nullptr;
   cordma::unique_fd fd;
+  direct_way direct;
   std::uint64_t left = 0;  // chunks that are not at the receiver
   bool ended = false;      // that nothing more comes of it has been said
   file_end::how how = file_end::how::whole;
@@ -287,6 +289,9 @@ std::shared_ptr<sender::outgoing> sender::open(std::uint32_t file) {
     return nullptr;
   }
   f->fd.reset(fd);
+  if (options_.direct && f->what->size >= direct_way::smallest) {
+    f->direct = direct_way(fd, direct_way::purpose::reading);
+  }
   if (!is_as_found(*f->what, now)) {
     end_file(file, file_end::how::changed, changed_meanwhile);
     return nullptr;
@@ -345,7 +350,7 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
   const std::uint32_t bytes = bytes_of(*f->what, index);
   const cordma::Slice part = buffer.first(bytes);
   int got = f->how == file_end::how::whole ? 0 : -ECANCELED;
-  if (got == 0) got = co_await read_whole(f->fd.get(), part.bytes(), index * options_.chunk_bytes);
+  if (got == 0) got = co_await read_chunk(f, part.bytes(), index * options_.chunk_bytes);
   if (got != static_cast<int>(bytes)) {
     if (f->how == file_end::how::whole) {
       f->how = got < 0 ? file_end::how::failed : file_end::how::changed;
@@ -469,6 +474,17 @@ cordma::send_operation sender::put(place to, const cordma::Slice& bytes) noexcep
   const std::uint32_t within = in_first ? to.slot : to.slot - known.front().slots;
   const std::uint64_t at = m.offset + std::uint64_t{within} * m.slot_bytes;
   return lanes_[to.lane]->stream().write_at(m.number, at, bytes);
+}
+
+task<int> sender::read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,
+                             std::uint64_t offset) {
+  if (f->direct.takes(into, offset)) {
+    const int got = co_await read_whole(f->direct.get(), into, offset);
+    if (got != -EINVAL) co_return got;
+    f->direct.give_up();
+  }
+  const int got = co_await read_whole(f->fd.get(), into, offset);
+  co_return got;
 }
 
 // Bytes read, fewer only at the file's end; or a negative errno.

@@ -97,6 +97,8 @@ class sender {
   void open_small(bundle& b, want w);
   [[nodiscard]] cordma::task<void> start_bundle(bundle b);
   [[nodiscard]] cordma::task<void> send_bundle(bundle b, place to, cordma::Slice buffer);
+  [[nodiscard]] cordma::task<int> read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,
+                                             std::uint64_t offset);
   [[nodiscard]] cordma::task<int> read_whole(int fd, std::span<std::byte> into,
                                              std::uint64_t offset);
   [[nodiscard]] cordma::send_operation put(place to, const cordma::Slice& bytes) noexcept;

@@ -39,6 +39,8 @@ constexpr flag flags[] = {
     &transfer_options::dry_run,    &transfer_options::delete_others,
     &transfer_options::checksum,   &transfer_options::ignore_times,
     &transfer_options::sparse,     &transfer_options::inplace,
+    &transfer_options::direct,
+
     &transfer_options::resume,     &transfer_options::sync,
     &transfer_options::items,      &transfer_options::directory,
 };

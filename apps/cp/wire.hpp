@@ -134,6 +134,7 @@ struct transfer_options {
   bool ignore_times = false;  // take no file for the same because its size and time are
   bool sparse = false;
   bool inplace = false;
+  bool direct = true;  // long files go past the page cache
   bool resume = true;
   bool sync = false;       // to the disk, before a file has its name
   bool items = false;      // tell what becomes of each entry
