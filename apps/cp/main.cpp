@@ -1,5 +1,6 @@
 // cordma-cp: copies files and trees.
 #include "../support/environment.hpp"
+#include "../support/open_files.hpp"
 #include "../support/standard_output.hpp"
 #include "local_server.hpp"
 #include "options.hpp"
@@ -85,6 +86,7 @@ int run(int argc, char** argv) {
   if (const std::optional<int> ended = parse(argc, argv, r)) {
     return support::finish_output("cordma-cp", *ended);
   }
+  support::raise_open_file_limit();
   cordma::Context context(only(r));
   support::say_what_is_odd("cordma-cp", context);
   cordma::reactor_options waiting;

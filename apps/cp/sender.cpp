@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,11 +28,30 @@ bool is_as_found(const entry& e, const struct stat& s) noexcept {
          static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == e.modified.ns;
 }
 
+// Files that are open at once: enough to have io_uring busy. Most of the descriptors are left to the other side, which
+// may be in this process, to connections, and to other clients.
+std::size_t most_open_files() noexcept {
+  constexpr rlim_t share = 4;
+  constexpr rlim_t most = 2 * most_in_bundle;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  return std::clamp<rlim_t>(limit.rlim_cur / share, 1, most);
+}
+
 constexpr const char* changed_meanwhile = "it changed while it was read";
 
 }  // namespace
 
 struct sender::outgoing {
+  explicit outgoing(sender& owner) noexcept : of(owner) { ++of.open_; }
+  outgoing(const outgoing&) = delete;
+  outgoing& operator=(const outgoing&) = delete;
+  ~outgoing() {
+    --of.open_;
+    of.closed_here_.set();
+  }
+
+  sender& of;
   std::uint32_t number = 0;
   const entry* what = nullptr;
   cordma::unique_fd fd;
@@ -56,7 +76,8 @@ sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& file
       progress_(shown),
       tell_(tell),
       memory_(lanes.size()),
-      pools_(options, 1, cordma::access::local_write) {
+      pools_(options, 1, cordma::access::local_write),
+      most_open_(most_open_files()) {
   make_buffers(pools::few);
 }
 
@@ -247,6 +268,16 @@ task<void> sender::feed() {
       co_await job_here_.wait();
       continue;
     }
+    if (open_ >= most_open_) {
+      if (small.empty()) {  // else it has those that are to be closed
+        co_await closed_here_.wait();
+      } else {
+        bundle full = std::exchange(small, bundle());
+        co_await start_bundle(std::move(full));
+        small_bytes = 0;
+      }
+      continue;
+    }
     job j = std::move(jobs_.front());
     jobs_.pop_front();
     if (j.again) {
@@ -278,7 +309,7 @@ task<void> sender::feed() {
 
 // Null where it cannot be read, which is said then.
 std::shared_ptr<sender::outgoing> sender::open(std::uint32_t file) {
-  auto f = std::make_shared<outgoing>();
+  auto f = std::make_shared<outgoing>(*this);
   f->number = file;
   f->what = &entries_[file];
   struct stat now{};
@@ -390,12 +421,12 @@ void sender::send_hole(outgoing& f, std::uint64_t index) {
 
 // What is open is not exchanged any more; it is read when the bundle is.
 void sender::open_small(bundle& b, want w) {
-  const std::shared_ptr<outgoing> f = open(w.file);
+  std::shared_ptr<outgoing> f = open(w.file);
   if (!f) return;
   small_file s;
   s.file = w.file;
   s.bytes = static_cast<std::uint32_t>(f->what->size);
-  s.fd = std::move(f->fd);
+  s.source = std::move(f);
   b.push_back(std::move(s));
 }
 
@@ -414,7 +445,7 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
   std::size_t at = 0;
   for (const small_file& s : b) {
     const std::span<std::byte> into = buffer.bytes().subspan(at, s.bytes);
-    reading.start([&] { return files_.read(s.fd.get(), into, 0); });
+    reading.start([&] { return files_.read(s.source->fd.get(), into, 0); });
     at += s.bytes;
   }
   for (small_file& s : b) {
@@ -425,10 +456,10 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
     if (!got) {
       s.error = got.why().os_errno();
     } else if (static_cast<std::uint32_t>(got.value()) != s.bytes ||
-               ::fstat(s.fd.get(), &now) != 0 || !is_as_found(entries_[s.file], now)) {
+               ::fstat(s.source->fd.get(), &now) != 0 || !is_as_found(entries_[s.file], now)) {
       s.error = ESTALE;
     }
-    s.fd.reset();
+    s.source.reset();
   }
   // Those that could not be read leave no gap.
   bundle_frame frame;

@@ -66,7 +66,7 @@ class sender {
   struct small_file {
     std::uint32_t file = 0;
     std::uint32_t bytes = 0;
-    cordma::unique_fd fd;
+    std::shared_ptr<outgoing> source;
     int error = 0;  // errno
   };
   using bundle = std::vector<small_file>;
@@ -142,6 +142,9 @@ class sender {
   std::uint64_t put_ = 0;  // chunks and bundles
   outcome result_;
   bool finished_ = false;
+  const std::size_t most_open_;
+  std::size_t open_ = 0;  // files
+  cordma::auto_event closed_here_;
 };
 
 }  // namespace copy
