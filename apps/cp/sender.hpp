@@ -10,11 +10,13 @@
 
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/stop.hpp>
 
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 namespace copy {
@@ -69,12 +71,14 @@ class sender {
   [[nodiscard]] cordma::task<void> list();
   [[nodiscard]] cordma::task<void> read_lane(std::uint32_t number);
   void take(frame_reader& in, std::uint32_t lane);
+  void take_wants(frame_reader& in);
   void take_memory(frame_reader& in, std::uint32_t lane);
   void take_credit(frame_reader& in, std::uint32_t lane);
   void take_again(frame_reader& in);
   void take_finished(frame_reader& in);
   [[nodiscard]] const entry& file_of(frame_reader& in, std::uint32_t number) const;
 
+  [[nodiscard]] cordma::task<void> feed_until_finished();
   [[nodiscard]] cordma::task<void> feed();
   [[nodiscard]] cordma::task<void> send_file(want w);
   [[nodiscard]] cordma::task<void> send_again(std::uint32_t file, std::uint64_t index);
@@ -91,11 +95,13 @@ class sender {
   [[nodiscard]] cordma::task<place> free_place();
   [[nodiscard]] cordma::task<cordma::Slice> free_buffer();
   void give_back(const cordma::Slice& buffer);
+  void give_back(place p);
   [[nodiscard]] cordma::task<void> pace(std::uint64_t bytes);
 
   [[nodiscard]] std::shared_ptr<outgoing> open(std::uint32_t file);
   void conclude(outgoing& f);
   void end_file(std::uint32_t file, file_end::how how, const std::string& why);
+  void answered(std::uint32_t file);
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
   [[nodiscard]] std::uint32_t bytes_of(const entry& e, std::uint64_t index) const noexcept;
 
@@ -108,9 +114,15 @@ class sender {
   const item_sink& tell_;
 
   std::deque<entry> entries_;  // by their number
+  bool all_listed_ = false;
+  // By number. What is answered has all been sent, but for what comes damaged.
+  enum class wanted : unsigned char { no, yes, answered };
+  std::vector<wanted> wanted_;
+  std::uint64_t unanswered_ = 0;
   std::deque<job> jobs_;
   cordma::auto_event job_here_;
   std::vector<std::optional<slot_memory>> memory_;  // of each lane
+  std::vector<std::vector<bool>> is_free_;          // its slots
   std::deque<place> free_;                          // slots at the receiver
   cordma::auto_event place_here_;
   cordma::MemoryRegion pool_;
@@ -123,6 +135,7 @@ class sender {
   std::uint64_t put_ = 0;  // chunks and bundles
   outcome result_;
   bool finished_ = false;
+  std::stop_source enough_;  // requested then
 };
 
 }  // namespace copy
