@@ -61,6 +61,7 @@ class receiver {
   [[nodiscard]] cordma::task<void> write_chunk(std::shared_ptr<incoming> f, chunk_frame c,
                                                std::uint32_t lane);
   [[nodiscard]] cordma::task<void> write_bundle(bundle_frame b, std::uint32_t lane);
+  void ask_again(incoming& f, std::uint64_t index, std::uint64_t digest);
   void write_small(const bundled& b, std::span<const std::byte> bytes);
   [[nodiscard]] cordma::task<int> write_whole(int fd, std::span<const std::byte> bytes,
                                               std::uint64_t offset);
