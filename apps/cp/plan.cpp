@@ -66,6 +66,12 @@ void receiver::report_failed(const std::string& path, std::vector<std::string> s
 
 void receiver::consider(std::uint32_t number, const entry& e) {
   if (output_ >= 0) return consider_output(number, e);
+  // Beside a file of that name it would be taken for its part.
+  const std::string_view name = std::string_view(e.path).substr(e.path.rfind('/') + 1);
+  if (target::is_work_name(name)) {
+    return report(
+        {problem::kind::failed, e.path, "a name that cordma-cp has for what is half here"});
+  }
   switch (e.kind) {
     case entry_kind::directory: return consider_directory(e);
     case entry_kind::symlink: return consider_symlink(e);
@@ -160,6 +166,10 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
 }
 
 void receiver::want_file(std::uint32_t number, const entry& e, item::change change) {
+  if (chunks_of(e) > resume_state::most_chunks) {
+    return report(
+        {problem::kind::failed, e.path, "it takes more chunks than can be counted: --chunk"});
+  }
   if (options_.dry_run) {
     ++result_.done.files;
     result_.done.bytes += e.size;

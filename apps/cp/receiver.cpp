@@ -18,6 +18,7 @@ using cordma::task;
 namespace {
 
 constexpr std::uint64_t save_after = 64U << 20;  // bytes in a file that would have to come again
+constexpr std::uint32_t most_damaged = 16;       // chunks of a file
 
 const char* describe(int error) noexcept { return std::strerror(error); }
 
@@ -128,10 +129,10 @@ void receiver::take_entries(frame_reader& in) {
 }
 
 void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
+  if (!was_wanted(c.file)) refuse(frame_kind::chunk, "a file that was not wanted");
   const auto found = open_.find(c.file);
   if (found == open_.end() || found->second->concluding) {
-    if (!was_wanted(c.file) || c.slot >= slots_)
-      refuse(frame_kind::chunk, "a file that was not wanted");
+    if (c.slot >= slots_) refuse(frame_kind::chunk, "a slot that there is not");
     got_.add(c.file, c.index, c.digest);  // it has failed meanwhile
     if (c.is_hole == 0) credit(lane, c.slot);
     return;
@@ -149,7 +150,8 @@ void receiver::take_bundle(bundle_frame b, std::uint32_t lane) {
   std::uint64_t bytes = 0;
   for (const bundled& part : b.files) {
     const auto found = open_.find(part.file);
-    if (found == open_.end()) refuse(frame_kind::bundle, "a file that was not wanted");
+    if (found == open_.end() || !was_wanted(part.file))
+      refuse(frame_kind::bundle, "a file that was not wanted");
     incoming& f = *found->second;
     const bool fits = f.missing.size() == 1 && f.missing[0] && f.what->size == part.bytes;
     if (!fits) refuse(frame_kind::bundle, "a file of another size");
@@ -162,11 +164,9 @@ void receiver::take_bundle(bundle_frame b, std::uint32_t lane) {
 }
 
 void receiver::take_file_end(const file_end& e) {
+  if (!was_wanted(e.file)) refuse(frame_kind::file_end, "a file that was not wanted");
   const auto found = open_.find(e.file);
-  if (found == open_.end()) {
-    if (!was_wanted(e.file)) refuse(frame_kind::file_end, "a file that was not wanted");
-    return;
-  }
+  if (found == open_.end()) return;
   incoming& f = *found->second;
   if (f.is_stream() && e.outcome == file_end::how::whole) end_stream(f, e.bytes);
   f.ended = true;
@@ -212,17 +212,9 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
     if (!punched) fail(*f, describe(punched.why()));
   }
   --f->writing;
-  if (damaged && f->why.empty()) {
-    constexpr std::uint32_t most = 16;  // times
-    ++result_.done.damaged;
-    f->missing[c.index] = true;
-    if (++f->damaged > most) {
-      fail(*f, "it came damaged again and again");
-    } else {
-      frame_writer(lanes_.front()->out(), frame_kind::again).u32(c.file).u64(c.index).u64(c.digest);
-      lanes_.front()->kick();
-      co_return;
-    }
+  if (damaged) {
+    ask_again(*f, c.index, c.digest);
+    if (f->why.empty()) co_return;
   } else {
     got_.add(c.file, c.index, c.digest);
     --f->left;
@@ -277,10 +269,9 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
     const bundled& part = b.files[i];
     --f.file->writing;
     if (damaged) {
-      ++result_.done.damaged;
-      f.file->missing[0] = true;
       f.file->ended = true;  // it comes as a chunk now
-      frame_writer(lanes_.front()->out(), frame_kind::again).u32(part.file).u64(0).u64(part.bytes);
+      ask_again(*f.file, 0, part.bytes);
+      if (!f.file->why.empty()) forget(part.file);
     } else {
       got_.add(part.file, 0, part.bytes);
       conclude_small(f);
@@ -288,6 +279,19 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
   }
   lanes_.front()->kick();
   finish_if_due();
+}
+
+// A chunk that was damaged on its way comes once more, but not for ever.
+void receiver::ask_again(incoming& f, std::uint64_t index, std::uint64_t digest) {
+  ++result_.done.damaged;
+  if (!f.why.empty() || ++f.damaged > most_damaged) {
+    got_.add(f.number, index, digest);  // it was sent
+    if (f.why.empty()) fail(f, "it came damaged again and again");
+    return;
+  }
+  f.missing[index] = true;
+  frame_writer(lanes_.front()->out(), frame_kind::again).u32(f.number).u64(index).u64(digest);
+  lanes_.front()->kick();
 }
 
 // For that thread of the crew.

@@ -75,6 +75,7 @@ class receiver {
   [[nodiscard]] cordma::task<void> write_chunk(std::shared_ptr<incoming> f, chunk_frame c,
                                                std::uint32_t lane);
   [[nodiscard]] cordma::task<void> write_bundle(bundle_frame b, std::uint32_t lane);
+  void ask_again(incoming& f, std::uint64_t index, std::uint64_t digest);
   struct small_file;
   [[nodiscard]] cordma::result<void> view_of(std::size_t thread) noexcept;
   void write_small(small_file& f, target& into) noexcept;

@@ -76,6 +76,7 @@ sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& file
       progress_(shown),
       tell_(tell),
       memory_(lanes.size()),
+      is_free_(lanes.size()),
       pools_(options, 1, cordma::access::local_write),
       most_open_(most_open_files()) {
   make_buffers(pools::few);
@@ -92,7 +93,7 @@ task<outcome> sender::run() {
     all.spawn(lanes_[i]->write_out());
   }
   all.spawn(list());
-  all.spawn(feed());
+  all.spawn(feed_until_finished());
   co_await all.join();
   for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
@@ -144,6 +145,7 @@ task<void> sender::list() {
     co_await cordma::yield();
   }
   progress_.all_found = true;
+  all_listed_ = true;
   frame_writer(l.out(), frame_kind::entries_end).u64(entries_.size());
   l.kick();
 }
@@ -152,17 +154,7 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
   switch (in.kind()) {
     case frame_kind::memory: return take_memory(in, lane);
     case frame_kind::credit: return take_credit(in, lane);
-    case frame_kind::wants:
-      while (!in.empty()) {
-        want w = decode_want(in);
-        const entry& e = file_of(in, w.file);
-        if (!w.here.empty() && w.here.size() != (chunks_of(e) + 7) / 8) {
-          refuse(in.kind(), "chunks that are not of that file");
-        }
-        jobs_.push_back({std::move(w)});
-      }
-      job_here_.set();
-      return;
+    case frame_kind::wants: return take_wants(in);
     case frame_kind::again: return take_again(in);
     case frame_kind::compare: return take_compare(in);
     case frame_kind::problems:
@@ -178,6 +170,22 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
   }
 }
 
+void sender::take_wants(frame_reader& in) {
+  while (!in.empty()) {
+    want w = decode_want(in);
+    const entry& e = file_of(in, w.file);
+    if (!w.here.empty() && w.here.size() != (chunks_of(e) + 7) / 8) {
+      refuse(in.kind(), "chunks that are not of that file");
+    }
+    if (wanted_.size() < entries_.size()) wanted_.resize(entries_.size());
+    if (wanted_[w.file] != wanted::no) refuse(in.kind(), "a file that was wanted before");
+    wanted_[w.file] = wanted::yes;
+    ++unanswered_;
+    jobs_.push_back({std::move(w)});
+  }
+  job_here_.set();
+}
+
 void sender::take_memory(frame_reader& in, std::uint32_t lane) {
   const slot_memory m = decode_memory(in);
   std::vector<slot_memory>& known = memory_[lane];
@@ -185,6 +193,7 @@ void sender::take_memory(frame_reader& in, std::uint32_t lane) {
   if (m.slot_bytes < options_.chunk_bytes) refuse(in.kind(), "slots shorter than a chunk");
   const std::uint32_t before = slots_of(lane);
   known.push_back(m);
+  is_free_[lane].resize(before + m.slots, true);
   for (std::uint32_t i = 0; i < m.slots; ++i) free_.push_back({lane, before + i});
   place_here_.set();
 }
@@ -193,11 +202,9 @@ void sender::take_credit(frame_reader& in, std::uint32_t lane) {
   while (!in.empty()) {
     const std::uint32_t slot = in.u32();
     if (slot >= slots_of(lane)) refuse(in.kind(), "a slot that there is not");
-    free_.push_back({lane, slot});
+    if (is_free_[lane][slot]) refuse(in.kind(), "a slot that is free");
+    give_back({lane, slot});
   }
-  if (free_.size() > std::size_t{most_slots} * most_lanes)
-    refuse(in.kind(), "more slots than there are");
-  place_here_.set();
 }
 
 void sender::take_again(frame_reader& in) {
@@ -209,6 +216,11 @@ void sender::take_again(frame_reader& in) {
   j.again = true;
   if (j.index >= chunks_of(file_of(in, j.what.file)))
     refuse(in.kind(), "a chunk that there is not");
+  if (j.what.file >= wanted_.size() || wanted_[j.what.file] == wanted::no)
+    refuse(in.kind(), "a file that was not wanted");
+  // No more than what is in slots, each a chunk or whole files.
+  if (jobs_.size() > entries_.size() + std::size_t{most_slots} * most_lanes)
+    refuse(in.kind(), "more chunks than were on their way");
   sent_.take_back(j.what.file, j.index, digest);
   jobs_.push_back(std::move(j));
   job_here_.set();
@@ -216,6 +228,7 @@ void sender::take_again(frame_reader& in) {
 
 void sender::take_finished(frame_reader& in) {
   result_.done = decode_tally(in);
+  if (!all_listed_ || unanswered_ != 0 || finished_) refuse(in.kind(), "files on their way");
   if (result_.done.manifest != sent_.sum()) {
     result_.problems.push_back(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
@@ -223,12 +236,15 @@ void sender::take_finished(frame_reader& in) {
   finished_ = true;
   frame_writer(lanes_.front()->out(), frame_kind::all_sent).u64(sent_.sum());
   for (const std::unique_ptr<lane>& l : lanes_) l->finish();
-  job_here_.set();
+  enough_.request_stop();
 }
 
 void sender::take_compare(frame_reader& in) {
   const compare_frame c = decode_compare(in);
   [[maybe_unused]] const entry& e = file_of(in, c.file);
+  if (compared_.size() < entries_.size()) compared_.resize(entries_.size());
+  if (compared_[c.file]) refuse(in.kind(), "a file that was asked about before");
+  compared_[c.file] = true;
   job j;
   j.what.file = c.file;
   j.digest = c.digest;
@@ -251,6 +267,17 @@ std::uint64_t sender::chunks_of(const entry& e) const noexcept {
 std::uint32_t sender::bytes_of(const entry& e, std::uint64_t index) const noexcept {
   const std::uint64_t begin = index * options_.chunk_bytes;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.chunk_bytes, e.size - begin));
+}
+
+// What is to be sent again when the receiver has finished is of a file that it has given up.
+task<void> sender::feed_until_finished() {
+  std::stop_token enough = enough_.get_token();
+  task<void> feeding = feed();
+  try {
+    co_await cordma::with_stop(enough, std::move(feeding));
+  } catch (const cordma::error& e) {
+    if (!finished_ || e.condition() != cordma::errc::canceled) throw;
+  }
 }
 
 // What is wanted, in the order in which it is.
@@ -382,13 +409,13 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
   const cordma::Slice part = buffer.first(bytes);
   int got = f->how == file_end::how::whole ? 0 : -ECANCELED;
   if (got == 0) got = co_await read_chunk(f, part.bytes(), index * options_.chunk_bytes);
+  if (finished_) co_return;  // this file was given up
   if (got != static_cast<int>(bytes)) {
     if (f->how == file_end::how::whole) {
       f->how = got < 0 ? file_end::how::failed : file_end::how::changed;
       f->why = got < 0 ? std::strerror(-got) : changed_meanwhile;
     }
-    free_.push_back(to);
-    place_here_.set();
+    give_back(to);
     give_back(buffer);
   } else {
     co_await put_chunk({f->number, to.slot, index, bytes, 0, 0}, to.lane, buffer);
@@ -471,6 +498,7 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
       const std::span<std::byte> bytes = buffer.bytes();
       if (from != end) std::memmove(bytes.data() + end, bytes.data() + from, s.bytes);
       frame.files.push_back({s.file, s.bytes});
+      answered(s.file);
       sent_.add(s.file, 0, s.bytes);
       end += s.bytes;
     } else {
@@ -537,6 +565,7 @@ task<sender::place> sender::free_place() {
   while (free_.empty()) co_await place_here_.wait();
   const place p = free_.front();
   free_.pop_front();
+  is_free_[p.lane][p.slot] = false;
   co_return p;
 }
 
@@ -568,6 +597,12 @@ void sender::give_back(const cordma::Slice& buffer) {
   buffer_here_.set();
 }
 
+void sender::give_back(place p) {
+  is_free_[p.lane][p.slot] = true;
+  free_.push_back(p);
+  place_here_.set();
+}
+
 task<void> sender::pace(std::uint64_t bytes) {
   if (options_.bytes_per_s == 0) co_return;
   const cordma::time_point now = worker_.loop().now();
@@ -595,6 +630,13 @@ void sender::conclude(outgoing& f) {
 void sender::end_file(std::uint32_t file, file_end::how how, const std::string& why) {
   encode(lanes_.front()->out(), file_end{file, how, why});
   lanes_.front()->kick();
+  answered(file);
+}
+
+void sender::answered(std::uint32_t file) {
+  if (wanted_[file] != wanted::yes) return;
+  wanted_[file] = wanted::answered;
+  --unanswered_;
 }
 
 }  // namespace copy

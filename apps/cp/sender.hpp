@@ -13,11 +13,13 @@
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/scope.hpp>
 #include <cordma/runtime/semaphore.hpp>
+#include <cordma/runtime/stop.hpp>
 
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 namespace copy {
@@ -74,6 +76,7 @@ class sender {
   [[nodiscard]] cordma::task<void> list();
   [[nodiscard]] cordma::task<void> read_lane(std::uint32_t number);
   void take(frame_reader& in, std::uint32_t lane);
+  void take_wants(frame_reader& in);
   void take_memory(frame_reader& in, std::uint32_t lane);
   void take_credit(frame_reader& in, std::uint32_t lane);
   void take_again(frame_reader& in);
@@ -81,6 +84,7 @@ class sender {
   void take_finished(frame_reader& in);
   [[nodiscard]] const entry& file_of(frame_reader& in, std::uint32_t number) const;
 
+  [[nodiscard]] cordma::task<void> feed_until_finished();
   [[nodiscard]] cordma::task<void> feed();
   [[nodiscard]] cordma::task<void> send_file(want w);
   [[nodiscard]] cordma::task<void> send_stream(std::uint32_t file);
@@ -107,11 +111,13 @@ class sender {
   void make_buffers(std::size_t which);
   [[nodiscard]] std::uint32_t slots_of(std::uint32_t lane) const noexcept;
   void give_back(const cordma::Slice& buffer);
+  void give_back(place p);
   [[nodiscard]] cordma::task<void> pace(std::uint64_t bytes);
 
   [[nodiscard]] std::shared_ptr<outgoing> open(std::uint32_t file);
   void conclude(outgoing& f);
   void end_file(std::uint32_t file, file_end::how how, const std::string& why);
+  void answered(std::uint32_t file);
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
   [[nodiscard]] std::uint32_t bytes_of(const entry& e, std::uint64_t index) const noexcept;
 
@@ -127,9 +133,16 @@ class sender {
   const item_sink& tell_;
 
   std::deque<entry> entries_;  // by their number
+  bool all_listed_ = false;
+  // By number. What is answered has all been sent, but for what comes damaged.
+  enum class wanted : unsigned char { no, yes, answered };
+  std::vector<wanted> wanted_;
+  std::vector<bool> compared_;  // likewise
+  std::uint64_t unanswered_ = 0;
   std::deque<job> jobs_;
   cordma::auto_event job_here_;
   std::vector<std::vector<slot_memory>> memory_;  // of each lane, its slots numbered through
+  std::vector<std::vector<bool>> is_free_;        // of each lane, its slots
   std::deque<place> free_;                        // slots at the receiver
   cordma::auto_event place_here_;
   pools pools_;
@@ -142,6 +155,7 @@ class sender {
   std::uint64_t put_ = 0;  // chunks and bundles
   outcome result_;
   bool finished_ = false;
+  std::stop_source enough_;  // requested then
   const std::size_t most_open_;
   std::size_t open_ = 0;  // files
   cordma::auto_event closed_here_;

@@ -163,6 +163,7 @@ void server::assign(cordma::ConnectionRequest request) {
   if (found == waiting_.end()) return;
   waiting& w = *found->second;
   if (t.number == 0 || t.number > w.requests.size()) return;
+  if (w.requests[t.number - 1]) return;  // it has that lane
   w.requests[t.number - 1] = std::move(request);
   if (--w.missing == 0) w.complete.set();
 }
@@ -237,8 +238,13 @@ task<void> server::talk(lanes* ways, std::string peer) {
   l.out().clear();
   constexpr std::size_t longest = 4096;
   frame_writer(l.out(), frame_kind::refusal).text(refusal.substr(0, longest));
-  co_await say(l);
-  co_await l.stream().close();
+  try {
+    co_await say(l);
+    co_await l.stream().close();
+  } catch (
+      const cordma::error& e) {  // who does not wait for the reason is refused for it all the same
+    if (e.condition() == cordma::errc::canceled) throw;
+  }
   cordma::throw_error({cordma::errc::rejected, refusal});
 }
 
@@ -259,8 +265,8 @@ task<void> server::take_lanes(lanes* ways, std::uint32_t count, nonce id) {
   }
   waiting_.erase(key);
   if (failed) std::rethrow_exception(failed);
-  for (cordma::ConnectionRequest& request : w.requests) {
-    std::unique_ptr<lane> way = co_await accept(std::move(request));
+  for (std::optional<cordma::ConnectionRequest>& request : w.requests) {
+    std::unique_ptr<lane> way = co_await accept(std::move(*request));
     ways->push_back(std::move(way));
   }
 }

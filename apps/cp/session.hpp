@@ -72,7 +72,7 @@ class server {
  private:
   // A session whose further lanes are still to come.
   struct waiting {
-    std::vector<cordma::ConnectionRequest> requests;  // by lane, from 1 on
+    std::vector<std::optional<cordma::ConnectionRequest>> requests;  // by lane, from 1 on
     std::size_t missing = 0;
     cordma::event complete;
   };

@@ -110,8 +110,7 @@ task<void> sender::send_stream(std::uint32_t file) {
       progress_.bytes_found += bytes;
       scope_->spawn(put_chunk({file, to.slot, index, bytes, 0, 0}, to.lane, buffer));
     } else {
-      free_.push_back(to);
-      place_here_.set();
+      give_back(to);
       give_back(buffer);
     }
     if (got == static_cast<int>(buffer.size())) continue;
@@ -124,6 +123,7 @@ task<void> sender::send_stream(std::uint32_t file) {
   e.size = end.bytes;
   encode(lanes_.front()->out(), end);
   lanes_.front()->kick();
+  answered(file);
   ++progress_.files_done;
 }
 

@@ -1,0 +1,121 @@
+// A sender that lies: the receiver says so by name, writes nothing outside of its target, and ends.
+#include "hostile.hpp"
+
+#include <sys/stat.h>
+
+using namespace copy;
+using namespace copy::test;
+
+namespace {
+
+// Ends with an error that says `what`, whatever the transport.
+void refuses(std::string_view what, const script& s,
+             const transfer_options& options = usual_options()) {
+  for (const cordma::transport::kind over : transports) {
+    const temporary_tree here;
+    here.directory("target");
+    const ending e = attack_receiver(over, here.at("target"), s, options);
+    INFO(text_of(e));
+    CHECK_MESSAGE(e.error.find(what) != std::string::npos, std::string(what));
+  }
+}
+void refuses(std::string_view what, frames told) { refuses(what, {say_told, std::move(told)}); }
+
+frames chunk_told(std::uint32_t file, std::uint32_t slot, std::uint64_t index, std::uint32_t bytes,
+                  std::uint64_t digest = 0) {
+  return encoded(chunk_frame{file, slot, index, bytes, 0, digest});
+}
+
+// Says what `told` is, once all of it is wanted.
+task<void> say_when_wanted(villain& v) {
+  const frames list = listed({file_entry("a", 200'000), file_entry("b", 40'000),
+                              file_entry("c", 40'000), directory_entry("d")});
+  co_await v.say(list);
+  co_await v.hear(frame_kind::wants);
+  co_await v.hear(frame_kind::wants);
+  co_await v.hear(frame_kind::wants);
+  const frames rest = v.told;
+  co_await v.say(rest);
+}
+void refuses_when_wanted(std::string_view what, frames told) {
+  refuses(what, {say_when_wanted, std::move(told)});
+}
+
+}  // namespace
+
+TEST_CASE("a sender whose entries lead out of the target is refused") {
+  constexpr std::string_view out = "leads out of the target";
+  for (const char* const path : {"../x", "/etc/x", "a/../../x", "..", "", "a//x", "./x", "a/"}) {
+    CAPTURE(path);
+    refuses(out, listed({file_entry(path, 4)}));
+  }
+  refuses(out, listed({directory_entry("..")}));
+  refuses(out, listed({link_entry(entry_kind::symlink, "../x", "y")}));
+  for (const char* const to : {"../x", "/etc/passwd", "a/../../x", "", ".."}) {
+    refuses(out, listed({file_entry("a", 4), link_entry(entry_kind::hard_link, "b", to)}));
+  }
+  refuses("a file that is the target", listed({file_entry(".", 4)}));
+}
+
+TEST_CASE("a sender of chunks and bundles that cannot be is refused") {
+  constexpr std::string_view nowhere = "a place that was not wanted";
+  refuses_when_wanted(nowhere, chunk_told(0, 0, 3, chunk));      // longer than the file
+  refuses_when_wanted(nowhere, chunk_told(0, 0, 0, chunk + 1));  // than a chunk
+  refuses_when_wanted(nowhere, chunk_told(0, 0, 0, ~0U));        // than anything
+  refuses_when_wanted(nowhere, chunk_told(0, 0, 4, 0));          // behind its end
+  refuses_when_wanted(nowhere, chunk_told(0, 0, ~0ULL, chunk));  // far behind
+  refuses_when_wanted(nowhere, chunk_told(0, 0, 0, chunk) + chunk_told(0, 1, 0, chunk));
+  constexpr std::string_view unwanted = "a file that was not wanted";
+  refuses_when_wanted(unwanted, chunk_told(3, 0, 0, 0));  // a directory
+  refuses_when_wanted(unwanted, chunk_told(99, 0, 0, 4));
+  refuses_when_wanted(unwanted, chunk_told(~0U, 0, 0, 4));
+  constexpr std::string_view no_slot = "a slot that there is not";
+  refuses_when_wanted(no_slot, chunk_told(0, slots, 0, chunk));
+  refuses_when_wanted(no_slot, chunk_told(0, ~0U, 0, chunk));
+
+  refuses_when_wanted("more than a slot holds",
+                      encoded(bundle_frame{0, 0, {{1, 40'000}, {2, 40'000}}}));
+  refuses_when_wanted("a file of another size", encoded(bundle_frame{0, 0, {{1, 4}}}));
+  refuses_when_wanted("a file of another size",
+                      encoded(bundle_frame{0, 0, {{1, 40'000}, {1, 40'000}}}));
+  refuses_when_wanted("a file of another size", encoded(bundle_frame{0, 0, {{0, 200'000}}}));
+  refuses_when_wanted(unwanted, encoded(bundle_frame{0, 0, {{3, 0}}}));
+  refuses_when_wanted(no_slot, encoded(bundle_frame{slots, 0, {{1, 40'000}}}));
+  refuses_when_wanted(unwanted, encoded(file_end{3, file_end::how::whole, ""}));
+}
+
+TEST_CASE("a sender whose frames come where they have no place is refused") {
+  const frames end = number_frame(frame_kind::entries_end, 0);
+  refuses("entries behind their end", end + entries_frame({file_entry("a", 4)}));
+  refuses("another number of entries", end + end);
+  refuses("another number of entries", number_frame(frame_kind::entries_end, 1));
+  refuses("files missing that were wanted",
+          listed({file_entry("a", 4)}) + number_frame(frame_kind::all_sent, 0));
+  refuses("files missing that were wanted", number_frame(frame_kind::all_sent, 0));
+  constexpr std::string_view misplaced = "no place in what a sender says";
+  refuses(misplaced, number_frame(frame_kind::credit, 0));
+  refuses(misplaced, frame_of(frame_kind::wants, [](frame_writer& w) { encode(w, want{}); }));
+  refuses(misplaced, encoded(tally{}));
+  refuses(misplaced, encoded(slot_memory{0, 4, chunk, 0}));
+  refuses("a kind that this version does not have", number_frame(static_cast<frame_kind>(99), 0));
+  refuses("the other side: so it is",
+          frame_of(frame_kind::refusal, [](frame_writer& w) { w.text("so it is"); }));
+  // A file that comes whole, without a byte of it.
+  refuses_when_wanted(
+      "files missing that were wanted",
+      encoded(file_end{0, file_end::how::whole, ""}) + number_frame(frame_kind::all_sent, 0));
+}
+
+TEST_CASE("what is sent before it is wanted is refused") {
+  // The part is another transfer's for a while: the file's turn has not come.
+  for (const frames& early :
+       {chunk_told(0, 0, 0, chunk), encoded(file_end{0, file_end::how::failed, "x"})}) {
+    const temporary_tree here;
+    target other = target::open(here.root(), target::missing::is_error).value();
+    const cordma::unique_fd part = other.open_part("large", O_RDWR).value();
+    const ending e = attack_receiver(cordma::transport::kind::shm, here.root(),
+                                     {say_told, listed({file_entry("large", 16U << 20)}) + early});
+    INFO(text_of(e));
+    CHECK(e.error.find("a file that was not wanted") != std::string::npos);
+  }
+}
