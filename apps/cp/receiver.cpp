@@ -38,8 +38,7 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
   const std::uint64_t all = options.memory_bytes / options.chunk_bytes / lanes.size();
   slots_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(all, 2, most_slots));
   const std::uint64_t bytes = std::uint64_t{slots_} * options.chunk_bytes * lanes.size();
-  using cordma::access;
-  pool_ = context.allocate(bytes, access::local_write | access::remote_write).value();
+  pool_ = context.allocate(bytes, lanes.front()->slot_access()).value();
   files_.register_memory(pool_.bytes());
 }
 
@@ -47,14 +46,11 @@ receiver::~receiver() { save_all(); }
 
 task<outcome> receiver::run() {
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-    lane& l = *lanes_[i];
     slot_memory m;
-    m.number = l.stream().map(pool_).value();
     m.slots = slots_;
     m.slot_bytes = options_.chunk_bytes;
     m.offset = std::uint64_t{i} * slots_ * options_.chunk_bytes;
-    encode(l.out(), m);
-    l.kick();
+    lanes_[i]->offer(pool_, m);
   }
   cordma::task_context& me = co_await cordma::this_task();
   cordma::scope all(me);

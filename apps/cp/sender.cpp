@@ -338,12 +338,11 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
     const std::uint64_t digest = digest_of(part.bytes());
     sent_.add(f->number, index, digest);
     lane& l = *lanes_[to.lane];
-    cordma::send_operation written = put(to, part);
-    written.start();
+    slot_write written = put(to, part);
     encode(l.out(), chunk_frame{f->number, to.slot, index, bytes, 0, digest});
     l.kick();
     progress_.bytes_moved += bytes;
-    co_await written;
+    co_await written.done();
     give_back(buffer);
   }
   if (--f->left == 0) conclude(*f);
@@ -421,25 +420,24 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
   const cordma::Slice part = buffer.first(end);
   frame.digest = digest_of(part.bytes());
   lane& l = *lanes_[to.lane];
-  cordma::send_operation written = put(to, part);
-  written.start();
+  slot_write written = put(to, part);
   encode(l.out(), frame);
   l.kick();
   progress_.bytes_moved += end;
   progress_.bytes_done += end;
   progress_.files_done += frame.files.size();
-  co_await written;
+  co_await written.done();
   give_back(buffer);
 }
 
-// Once it is started, the frame that tells of it may follow.
-cordma::send_operation sender::put(place to, const cordma::Slice& bytes) noexcept {
+// The frame that tells of it may follow at once.
+slot_write sender::put(place to, const cordma::Slice& bytes) {
   if (flip_every_ != 0 && ++put_ % flip_every_ == 0 && bytes.size() != 0) {
     bytes.data()[bytes.size() / 2] ^= std::byte{1};
   }
   const slot_memory& m = *memory_[to.lane];
   const std::uint64_t at = m.offset + std::uint64_t{to.slot} * m.slot_bytes;
-  return lanes_[to.lane]->stream().write_at(m.number, at, bytes);
+  return slot_write(*lanes_[to.lane], m, at, bytes);
 }
 
 // Bytes read, fewer only at the file's end; or a negative errno.
