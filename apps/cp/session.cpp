@@ -25,8 +25,10 @@ struct way_there {
 };
 
 std::string host_of(const std::string& address) {
-  const std::string host = cordma::parse_address(address).value().host;
-  return host.substr(0, host.find('%'));  // a zone is this machine's own affair
+  std::string host = cordma::parse_address(address).value().host;
+  const std::size_t zone = host.find('%');  // of this machine alone
+  if (zone != std::string::npos) host.resize(zone);
+  return host;
 }
 
 task<std::unique_ptr<lane>> open_way(way_there& there, greeting g) {

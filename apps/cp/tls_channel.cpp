@@ -141,7 +141,8 @@ void tls_channel::demand_host() {
   ::X509_VERIFY_PARAM_set_hostflags(demanded, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   const bool set = is_address(host_) ? ::X509_VERIFY_PARAM_set1_ip_asc(demanded, host_.c_str()) == 1
                                      : ::SSL_set1_host(ssl_.get(), host_.c_str()) == 1 &&
-                                           SSL_set_tlsext_host_name(ssl_.get(), host_.c_str()) == 1;
+                                           ::SSL_ctrl(ssl_.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME,
+                                                      TLSEXT_NAMETYPE_host_name, host_.data()) == 1;
   if (!set) throw std::runtime_error("libssl takes \"" + host_ + "\" for no host");
 }
 
