@@ -126,9 +126,9 @@ cordma::access lane::slot_access() const noexcept {
 }
 
 void lane::offer(const cordma::MemoryRegion& memory, slot_memory m) {
-  m.number = tls_ ? 0 : stream_.map(memory).value();
-  offered_ = m;
-  memory_ = memory.bytes();
+  const auto next = static_cast<std::uint32_t>(offers_.size());
+  m.number = tls_ ? next : stream_.map(memory).value();
+  if (tls_) offers_.push_back({m, memory.bytes()});
   encode(out_, m);
   kick();
 }

@@ -78,7 +78,7 @@ class lane {
 
   // The rights that the memory needs in which slots are offered.
   [[nodiscard]] cordma::access slot_access() const noexcept;
-  // Tells the peer of slots in `memory`, which outlives the calls of next(): m.number is chosen here. Once. Throws what
+  // Tells the peer of more slots, in `memory`, which outlives the calls of next(): m.number is chosen here. Throws what
   // Stream::map() fails with.
   void offer(const cordma::MemoryRegion& memory, slot_memory m);
 
@@ -118,8 +118,11 @@ class lane {
   std::vector<piece> pieces_;  // of out_
   std::vector<piece> leaving_pieces_;
   std::array<std::byte, 1> first_{};  // of what comes, that was waited for
-  slot_memory offered_;
-  std::span<std::byte> memory_;  // in which the slots are
+  struct offered {
+    slot_memory what;
+    std::span<std::byte> memory;
+  };
+  std::vector<offered> offers_;  // by their number, with TLS
 };
 
 // Bytes on their way to a slot of the peer's, from when this is made: what is appended to the lane later is read there

@@ -1,6 +1,7 @@
 #include "receiver.hpp"
 
 #include "incoming.hpp"
+#include "whole.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -26,32 +27,27 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
                    std::vector<std::unique_ptr<lane>>& lanes, target& into, std::string only_name,
                    const filter& chosen, const transfer_options& options, progress& shown,
                    const item_sink& tell)
-    : worker_(worker),
+    : context_(context),
+      worker_(worker),
       files_(files),
+      crew_(worker.loop()),
       lanes_(lanes),
       target_(into),
+      targets_(crew_.threads()),
       only_name_(std::move(only_name)),
       filter_(chosen),
       options_(options),
       progress_(shown),
-      tell_(tell) {
-  const std::uint64_t all = options.memory_bytes / options.chunk_bytes / lanes.size();
-  slots_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(all, 2, most_slots));
-  const std::uint64_t bytes = std::uint64_t{slots_} * options.chunk_bytes * lanes.size();
-  pool_ = context.allocate(bytes, lanes.front()->slot_access()).value();
-  files_.register_memory(pool_.bytes());
+      tell_(tell),
+      pools_(options, lanes.size(), lanes.front()->slot_access()) {}
+
+receiver::~receiver() {
+  save_all();
+  drop_all();
 }
 
-receiver::~receiver() { save_all(); }
-
 task<outcome> receiver::run() {
-  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-    slot_memory m;
-    m.slots = slots_;
-    m.slot_bytes = options_.chunk_bytes;
-    m.offset = std::uint64_t{i} * slots_ * options_.chunk_bytes;
-    lanes_[i]->offer(pool_, m);
-  }
+  offer_slots(pools::few);
   cordma::task_context& me = co_await cordma::this_task();
   cordma::scope all(me);
   scope_ = &all;
@@ -95,6 +91,7 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
     case frame_kind::chunk: return take_chunk(decode_chunk(in), lane);
     case frame_kind::bundle: return take_bundle(decode_bundle(in), lane);
     case frame_kind::file_end: return take_file_end(decode_file_end(in));
+    case frame_kind::compared: return take_compared(decode_compared(in));
     case frame_kind::all_sent: return take_end_of_all(in);
     case frame_kind::refusal:
       cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
@@ -140,10 +137,7 @@ void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
     return;
   }
   incoming& f = *found->second;
-  if (c.index >= f.missing.size() || !f.missing[c.index] ||
-      c.bytes != f.bytes_of(c.index, options_.chunk_bytes)) {
-    refuse(frame_kind::chunk, "a place that was not wanted");
-  }
+  expect(f, c);
   if (c.is_hole == 0 && c.slot >= slots_) refuse(frame_kind::chunk, "a slot that there is not");
   f.missing[c.index] = false;
   ++f.writing;
@@ -160,6 +154,7 @@ void receiver::take_bundle(bundle_frame b, std::uint32_t lane) {
     const bool fits = f.missing.size() == 1 && f.missing[0] && f.what->size == part.bytes;
     if (!fits) refuse(frame_kind::bundle, "a file of another size");
     f.missing[0] = false;
+    ++f.writing;
     bytes += part.bytes;
   }
   if (bytes > options_.chunk_bytes) refuse(frame_kind::bundle, "more than a slot holds");
@@ -173,6 +168,7 @@ void receiver::take_file_end(const file_end& e) {
     return;
   }
   incoming& f = *found->second;
+  if (f.is_stream() && e.outcome == file_end::how::whole) end_stream(f, e.bytes);
   f.ended = true;
   f.source = e.outcome;
   if (e.outcome != file_end::how::whole && f.why.empty()) {
@@ -185,18 +181,30 @@ void receiver::take_file_end(const file_end& e) {
 task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std::uint32_t lane) {
   const std::uint64_t offset = c.index * options_.chunk_bytes;
   if (f->why.empty() && !f->fd) {
-    const cordma::result<void> opened = open(*f);
+    const cordma::result<void> opened = open(*f, target_);
     if (!opened) fail(*f, describe(opened.why()));
   }
   bool damaged = false;
   if (c.is_hole == 0) {
     const std::span<const std::byte> bytes = slot(lane, c.slot).first(c.bytes);
     damaged = digest_of(bytes) != c.digest;
-    if (!damaged && f->why.empty()) {
-      const int error = co_await write_whole(f->fd.get(), bytes, offset);
-      if (error != 0) fail(*f, describe(error));
+    if (damaged && (output_ >= 0 || f->is_stream())) fail(*f, "it came damaged, and cannot again");
+    int error = 0;
+    if (output_ >= 0) {
+      error = co_await write_in_turn(f, c, bytes);
+    } else if (!damaged && f->why.empty()) {
+      error = EINVAL;
+      if (f->direct.takes(bytes, offset)) {
+        error = co_await write_whole(f->direct.get(), bytes, offset);
+        if (error == EINVAL) f->direct.give_up();
+      }
+      if (error == EINVAL) error = co_await write_whole(f->fd.get(), bytes, offset);
     }
+    if (error != 0) fail(*f, describe(error));
     credit(lane, c.slot);
+  } else if (output_ >= 0) {
+    const int error = co_await write_in_turn(f, c, {});
+    if (error != 0) fail(*f, describe(error));
   } else if (f->why.empty() && options_.inplace) {
     file_operation punching =
         files_.allocate(f->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, c.bytes);
@@ -204,7 +212,7 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
     if (!punched) fail(*f, describe(punched.why()));
   }
   --f->writing;
-  if (damaged) {
+  if (damaged && f->why.empty()) {
     constexpr std::uint32_t most = 16;  // times
     ++result_.done.damaged;
     f->missing[c.index] = true;
@@ -232,63 +240,109 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
   conclude_if_due(f);
 }
 
+// A file that is written whole, by a thread of the crew: what it may use meanwhile, and what came of it.
+struct receiver::small_file {
+  std::shared_ptr<incoming> file;
+  std::span<const std::byte> bytes;
+  std::string why;                // it failed
+  std::vector<std::string> lost;  // of what was to be kept
+};
+
 task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
   std::size_t bytes = 0;
   for (const bundled& part : b.files) bytes += part.bytes;
   const std::span<const std::byte> all = slot(lane, b.slot).first(bytes);
-  const bool damaged = digest_of(all) != b.digest;
+  std::vector<small_file> files;
+  files.reserve(b.files.size());
   std::size_t at = 0;
-  constexpr std::size_t at_a_time = 32;  // files, between which others have their turn
-  std::size_t written = 0;
   for (const bundled& part : b.files) {
-    const auto found = open_.find(part.file);
-    if (found == open_.end()) refuse(frame_kind::bundle, "a file that has ended");
-    const std::shared_ptr<incoming> f = found->second;
+    files.push_back({open_.at(part.file), all.subspan(at, part.bytes), "", {}});
+    at += part.bytes;
+  }
+  bool damaged = false;
+  auto work = [&](std::size_t thread) noexcept {
+    damaged = digest_of(all) != b.digest;
+    if (damaged) return;
+    const cordma::result<void> have = view_of(thread);
+    for (small_file& f : files) {
+      if (have) write_small(f, *targets_[thread]);
+      if (!have) f.why = describe(have.why());
+    }
+  };
+  crew_job writing = crew_.run(work);
+  co_await writing;
+  credit(lane, b.slot);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    small_file& f = files[i];
+    const bundled& part = b.files[i];
+    --f.file->writing;
     if (damaged) {
       ++result_.done.damaged;
-      f->missing[0] = true;
-      f->ended = true;  // it comes as a chunk now
+      f.file->missing[0] = true;
+      f.file->ended = true;  // it comes as a chunk now
       frame_writer(lanes_.front()->out(), frame_kind::again).u32(part.file).u64(0).u64(part.bytes);
     } else {
       got_.add(part.file, 0, part.bytes);
-      write_small(part, all.subspan(at, part.bytes));
+      conclude_small(f);
     }
-    at += part.bytes;
-    if (++written % at_a_time == 0) co_await cordma::yield();
   }
-  credit(lane, b.slot);
   lanes_.front()->kick();
   finish_if_due();
 }
 
-// A whole file, in as few system calls as can be.
-void receiver::write_small(const bundled& b, std::span<const std::byte> bytes) {
-  incoming& f = *open_.at(b.file);
-  if (!options_.inplace) {
-    cordma::result<cordma::unique_fd> made =
-        target_.open_unnamed(f.what->path, f.what->mode & 0777);
+// For that thread of the crew.
+cordma::result<void> receiver::view_of(std::size_t thread) noexcept {
+  if (targets_[thread]) return {};
+  cordma::result<target> made = target_.clone();
+  if (!made) return made.why();
+  targets_[thread].emplace(std::move(made).value());
+  return {};
+}
+
+// A whole file, in as few system calls as can be. On a thread of the crew.
+void receiver::write_small(small_file& s, target& into) noexcept try {
+  incoming& f = *s.file;
+  if (!options_.inplace && output_ < 0) {
+    cordma::result<cordma::unique_fd> made = into.open_unnamed(f.what->path, f.what->mode & 0777);
     f.unnamed = made.ok();
     if (made) f.fd = std::move(made).value();
   }
   if (!f.unnamed) {
-    const cordma::result<void> opened = open(f);
-    if (!opened) fail(f, describe(opened.why()));
+    const cordma::result<void> opened = open(f, into);
+    if (!opened) s.why = describe(opened.why());
   }
-  if (f.why.empty()) {
-    const ssize_t n = ::pwrite(f.fd.get(), bytes.data(), bytes.size(), 0);
-    if (n < 0) fail(f, describe(errno));
-    if (n >= 0 && static_cast<std::size_t>(n) != bytes.size()) fail(f, describe(ENOSPC));
+  if (s.why.empty() && output_ < 0) {
+    const ssize_t n = ::pwrite(f.fd.get(), s.bytes.data(), s.bytes.size(), 0);
+    if (n < 0) s.why = describe(errno);
+    if (n >= 0 && static_cast<std::size_t>(n) != s.bytes.size()) s.why = describe(ENOSPC);
   }
-  if (f.why.empty()) {
-    result_.done.bytes += bytes.size();
-    progress_.bytes_moved += bytes.size();
-    progress_.bytes_done += bytes.size();
-    publish(f);
+  if (s.why.empty() && output_ >= 0) {
+    const int error = write_to_end(output_, s.bytes);
+    if (error != 0) s.why = describe(error);
   }
-  forget(b.file);
+  if (s.why.empty()) {
+    const cordma::result<void> published = publish(f, into, s.lost);
+    if (!published) s.why = describe(published.why());
+  }
+  f.fd.reset();
+} catch (const std::exception& e) {
+  s.why = e.what();  // there is no memory
 }
 
-// 0, or errno.
+void receiver::conclude_small(small_file& s) {
+  incoming& f = *s.file;
+  if (s.why.empty()) {
+    result_.done.bytes += s.bytes.size();
+    progress_.bytes_moved += s.bytes.size();
+    progress_.bytes_done += s.bytes.size();
+    tell_published(f, std::move(s.lost));
+  } else {
+    fail(f, s.why);
+  }
+  forget(f.number);
+}
+
+// 0, or errno. Of a terminal or pipe an offset says nothing.
 task<int> receiver::write_whole(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
     file_operation writing = files_.write(fd, bytes, offset);
@@ -331,6 +385,14 @@ void receiver::save_all() noexcept {
   }
 }
 
+// Nor is anybody helped by parts that nothing vouches for.
+void receiver::drop_all() noexcept {
+  for (const auto& [number, f] : open_) {
+    if (!f->fd || f->unnamed || f->sidecar || options_.inplace || output_ >= 0) continue;
+    [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
+  }
+}
+
 void receiver::conclude_if_due(const std::shared_ptr<incoming>& f) {
   if (f->writing != 0 || !f->ended || f->concluding) return;
   if (f->why.empty() && f->left != 0) return;  // a chunk is on its way once more
@@ -339,7 +401,11 @@ void receiver::conclude_if_due(const std::shared_ptr<incoming>& f) {
 }
 
 task<void> receiver::conclude(std::shared_ptr<incoming> f) {
-  if (f->why.empty() && options_.sync) {
+  if (f->why.empty() && !f->fd) {  // nothing has come of it
+    const cordma::result<void> opened = open(*f, target_);
+    if (!opened) fail(*f, describe(opened.why()));
+  }
+  if (f->why.empty() && options_.sync && output_ < 0) {
     file_operation syncing = files_.sync_data(f->fd.get());
     const cordma::result<int> synced = co_await syncing.result();
     if (!synced) fail(*f, describe(synced.why()));
@@ -359,8 +425,25 @@ void receiver::credit(std::uint32_t lane, std::uint32_t slot) {
 }
 
 std::span<std::byte> receiver::slot(std::uint32_t lane, std::uint32_t number) noexcept {
-  const std::size_t place = std::size_t{lane} * slots_ + number;
-  return pool_.bytes().subspan(place * options_.chunk_bytes, options_.chunk_bytes);
+  return pools_.piece(lane, number);
+}
+
+void receiver::offer_slots(std::size_t which) {
+  pools_.make(which, context_, files_);
+  const std::uint32_t more = pools_.pieces(which);
+  if (more == 0) return;
+  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
+    slot_memory m;
+    m.slots = more;
+    m.slot_bytes = options_.chunk_bytes;
+    m.offset = pools_.begin(which, i);
+    lanes_[i]->offer(pools_.memory(which), m);
+  }
+  slots_ += more;
+}
+
+void receiver::offer_more_for(const entry& e) {
+  if (!pools_.has_all() && pools_.is_long(e.size)) offer_slots(pools::rest);
 }
 
 }  // namespace copy

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 namespace copy {
 
 struct scan_options {
@@ -27,6 +29,7 @@ struct scan_options {
 struct source {
   std::string path;
   bool contents = false;
+  bool is_stream = false;  // standard input: "stdin", until it is called otherwise
 };
 
 // Walks with what it has open: a name that is exchanged meanwhile leads nowhere else, and no symlink below a source is
@@ -50,9 +53,10 @@ class scanner {
   [[nodiscard]] std::vector<problem> take_problems();
 
   // Opens a file or directory that was found, for reading, without following a symlink anywhere below its source. The
-  // descriptor is the caller's. Negative errno where that fails; -ENOENT, too, where it is no file any more. REQUIRES
-  // that this scanner found it.
-  [[nodiscard]] int open(const entry& found, int extra_flags) const noexcept;
+  // descriptor is the caller's. Negative errno where that fails; -ENOENT, too, where it is no file any more. `now` becomes
+  // how it is. REQUIRES that this scanner found it.
+  [[nodiscard]] int open(const entry& found, int extra_flags,
+                         struct stat* now = nullptr) const noexcept;
   // For opening it in another way: its directory, and its name there, which points into `found`. The caller opens with
   // O_NOFOLLOW, and with O_NONBLOCK against a FIFO in its place. `directory` stays open until so many other
   // directories were asked for, by find() or open(); it is a negative errno where there is none any more.

@@ -58,12 +58,13 @@ task<std::size_t> lane::open_some(std::span<std::byte> into) {
 task<void> lane::take_data() {
   frame_reader in = frame();
   const slot_data d = decode_data(in);
-  const std::uint64_t from = d.offset - offered_.offset;  // wraps where it lies before
-  const std::uint64_t all = std::uint64_t{offered_.slots} * offered_.slot_bytes;
-  const bool fits = d.number == 0 && d.offset >= offered_.offset && from < all &&
-                    d.bytes <= offered_.slot_bytes - from % offered_.slot_bytes;
+  const offered o = d.number < offers_.size() ? offers_[d.number] : offered();
+  const std::uint64_t from = d.offset - o.what.offset;  // wraps where it lies before
+  const std::uint64_t all = std::uint64_t{o.what.slots} * o.what.slot_bytes;
+  const bool fits = d.offset >= o.what.offset && from < all &&
+                    d.bytes <= o.what.slot_bytes - from % o.what.slot_bytes;
   if (!fits) refuse(in.kind(), "a place that is in no slot");
-  std::span<std::byte> into = memory_.subspan(d.offset, d.bytes);
+  std::span<std::byte> into = o.memory.subspan(d.offset, d.bytes);
   const std::size_t here = std::min(end_ - begin_, into.size());
   std::memcpy(into.data(), in_.data() + begin_, here);
   begin_ += here;

@@ -1,6 +1,7 @@
 #include "sender.hpp"
 
 #include "../support/op_ring.hpp"
+#include "direct.hpp"
 
 #include <cordma/runtime/sleep.hpp>
 
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,14 +28,34 @@ bool is_as_found(const entry& e, const struct stat& s) noexcept {
          static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == e.modified.ns;
 }
 
+// Files that are open at once: enough to have io_uring busy. Most of the descriptors are left to the other side, which
+// may be in this process, to connections, and to other clients.
+std::size_t most_open_files() noexcept {
+  constexpr rlim_t share = 4;
+  constexpr rlim_t most = 2 * most_in_bundle;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  return std::clamp<rlim_t>(limit.rlim_cur / share, 1, most);
+}
+
 constexpr const char* changed_meanwhile = "it changed while it was read";
 
 }  // namespace
 
 struct sender::outgoing {
+  explicit outgoing(sender& owner) noexcept : of(owner) { ++of.open_; }
+  outgoing(const outgoing&) = delete;
+  outgoing& operator=(const outgoing&) = delete;
+  ~outgoing() {
+    --of.open_;
+    of.closed_here_.set();
+  }
+
+  sender& of;
   std::uint32_t number = 0;
   const entry* what = nullptr;
   cordma::unique_fd fd;
+  direct_way direct;
   std::uint64_t left = 0;  // chunks that are not at the receiver
   bool ended = false;      // that nothing more comes of it has been said
   file_end::how how = file_end::how::whole;
@@ -43,21 +65,20 @@ struct sender::outgoing {
 sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& files,
                std::vector<std::unique_ptr<lane>>& lanes, scanner& sources,
                const transfer_options& options, progress& shown, const item_sink& tell)
-    : worker_(worker),
+    : context_(context),
+      worker_(worker),
       files_(files),
+      crew_(worker.loop()),
+      comparing_(2 * crew_.threads()),
       lanes_(lanes),
       sources_(sources),
       options_(options),
       progress_(shown),
       tell_(tell),
-      memory_(lanes.size()) {
-  const std::size_t count =
-      std::clamp<std::size_t>(options.memory_bytes / options.chunk_bytes, 2, most_slots);
-  pool_ = context.allocate(count * options.chunk_bytes).value();
-  files_.register_memory(pool_.bytes());
-  for (std::size_t i = 0; i < count; ++i) {
-    buffers_.push_back(pool_.all().part(i * options.chunk_bytes, options.chunk_bytes));
-  }
+      memory_(lanes.size()),
+      pools_(options, 1, cordma::access::local_write),
+      most_open_(most_open_files()) {
+  make_buffers(pools::few);
 }
 
 sender::~sender() = default;
@@ -143,6 +164,7 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
       job_here_.set();
       return;
     case frame_kind::again: return take_again(in);
+    case frame_kind::compare: return take_compare(in);
     case frame_kind::problems:
       while (!in.empty()) result_.problems.push_back(decode_problem(in));
       return;
@@ -158,18 +180,19 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
 
 void sender::take_memory(frame_reader& in, std::uint32_t lane) {
   const slot_memory m = decode_memory(in);
-  if (memory_[lane]) refuse(in.kind(), "memory for a lane that has its own");
+  std::vector<slot_memory>& known = memory_[lane];
+  if (known.size() == 2) refuse(in.kind(), "memory for a lane that has all of its own");
   if (m.slot_bytes < options_.chunk_bytes) refuse(in.kind(), "slots shorter than a chunk");
-  memory_[lane] = m;
-  for (std::uint32_t i = 0; i < m.slots; ++i) free_.push_back({lane, i});
+  const std::uint32_t before = slots_of(lane);
+  known.push_back(m);
+  for (std::uint32_t i = 0; i < m.slots; ++i) free_.push_back({lane, before + i});
   place_here_.set();
 }
 
 void sender::take_credit(frame_reader& in, std::uint32_t lane) {
-  if (!memory_[lane]) refuse(in.kind(), "a slot of no memory");
   while (!in.empty()) {
     const std::uint32_t slot = in.u32();
-    if (slot >= memory_[lane]->slots) refuse(in.kind(), "a slot that there is not");
+    if (slot >= slots_of(lane)) refuse(in.kind(), "a slot that there is not");
     free_.push_back({lane, slot});
   }
   if (free_.size() > std::size_t{most_slots} * most_lanes)
@@ -203,11 +226,22 @@ void sender::take_finished(frame_reader& in) {
   job_here_.set();
 }
 
+void sender::take_compare(frame_reader& in) {
+  const compare_frame c = decode_compare(in);
+  [[maybe_unused]] const entry& e = file_of(in, c.file);
+  job j;
+  j.what.file = c.file;
+  j.digest = c.digest;
+  jobs_.push_back(std::move(j));
+  job_here_.set();
+}
+
 const entry& sender::file_of(frame_reader& in, std::uint32_t number) const {
-  if (number >= entries_.size() || entries_[number].kind != entry_kind::file) {
-    refuse(in.kind(), "a file that there is not");
-  }
-  return entries_[number];
+  const entry* const e = number < entries_.size() ? &entries_[number] : nullptr;
+  const bool is_file =
+      e != nullptr && (e->kind == entry_kind::file || e->kind == entry_kind::stream);
+  if (!is_file) refuse(in.kind(), "a file that there is not");
+  return *e;
 }
 
 std::uint64_t sender::chunks_of(const entry& e) const noexcept {
@@ -234,13 +268,31 @@ task<void> sender::feed() {
       co_await job_here_.wait();
       continue;
     }
+    if (open_ >= most_open_) {
+      if (small.empty()) {  // else it has those that are to be closed
+        co_await closed_here_.wait();
+      } else {
+        bundle full = std::exchange(small, bundle());
+        co_await start_bundle(std::move(full));
+        small_bytes = 0;
+      }
+      continue;
+    }
     job j = std::move(jobs_.front());
     jobs_.pop_front();
     if (j.again) {
       co_await send_again(j.what.file, j.index);
       continue;
     }
+    if (j.digest) {
+      co_await start_compare(j.what.file, *j.digest);
+      continue;
+    }
     const entry& e = entries_[j.what.file];
+    if (e.kind == entry_kind::stream) {
+      co_await send_stream(j.what.file);
+      continue;
+    }
     if (e.size > largest_small || e.size > options_.chunk_bytes) {
       co_await send_file(std::move(j.what));
       continue;
@@ -257,18 +309,21 @@ task<void> sender::feed() {
 
 // Null where it cannot be read, which is said then.
 std::shared_ptr<sender::outgoing> sender::open(std::uint32_t file) {
-  auto f = std::make_shared<outgoing>();
+  auto f = std::make_shared<outgoing>(*this);
   f->number = file;
   f->what = &entries_[file];
-  const int fd = sources_.open(*f->what, 0);
+  struct stat now{};
+  const int fd = sources_.open(*f->what, 0, &now);
   if (fd < 0) {
     const auto how = fd == -ENOENT ? file_end::how::vanished : file_end::how::failed;
     end_file(file, how, std::strerror(-fd));
     return nullptr;
   }
   f->fd.reset(fd);
-  struct stat now{};
-  if (::fstat(fd, &now) != 0 || !is_as_found(*f->what, now)) {
+  if (options_.direct && f->what->size >= direct_way::smallest) {
+    f->direct = direct_way(fd, direct_way::purpose::reading);
+  }
+  if (!is_as_found(*f->what, now)) {
     end_file(file, file_end::how::changed, changed_meanwhile);
     return nullptr;
   }
@@ -279,6 +334,7 @@ task<void> sender::send_file(want w) {
   std::shared_ptr<outgoing> f = open(w.file);
   if (!f) co_return;
   const entry& e = *f->what;
+  if (!pools_.has_all() && pools_.is_long(e.size)) make_buffers(pools::rest);
   const std::uint64_t chunks = chunks_of(e);
   const auto is_there = [&w](std::uint64_t i) {
     return !w.here.empty() && (w.here[i / 8] >> i % 8 & 1) != 0;
@@ -325,7 +381,7 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
   const std::uint32_t bytes = bytes_of(*f->what, index);
   const cordma::Slice part = buffer.first(bytes);
   int got = f->how == file_end::how::whole ? 0 : -ECANCELED;
-  if (got == 0) got = co_await read_whole(f->fd.get(), part.bytes(), index * options_.chunk_bytes);
+  if (got == 0) got = co_await read_chunk(f, part.bytes(), index * options_.chunk_bytes);
   if (got != static_cast<int>(bytes)) {
     if (f->how == file_end::how::whole) {
       f->how = got < 0 ? file_end::how::failed : file_end::how::changed;
@@ -335,17 +391,23 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
     place_here_.set();
     give_back(buffer);
   } else {
-    const std::uint64_t digest = digest_of(part.bytes());
-    sent_.add(f->number, index, digest);
-    lane& l = *lanes_[to.lane];
-    slot_write written = put(to, part);
-    encode(l.out(), chunk_frame{f->number, to.slot, index, bytes, 0, digest});
-    l.kick();
-    progress_.bytes_moved += bytes;
-    co_await written.done();
-    give_back(buffer);
+    co_await put_chunk({f->number, to.slot, index, bytes, 0, 0}, to.lane, buffer);
   }
   if (--f->left == 0) conclude(*f);
+}
+
+// What is read goes out.
+task<void> sender::put_chunk(chunk_frame c, std::uint32_t lane_number, cordma::Slice buffer) {
+  const cordma::Slice part = buffer.first(c.bytes);
+  c.digest = digest_of(part.bytes());
+  sent_.add(c.file, c.index, c.digest);
+  lane& l = *lanes_[lane_number];
+  slot_write written = put({lane_number, c.slot}, part);
+  encode(l.out(), c);
+  l.kick();
+  progress_.bytes_moved += c.bytes;
+  co_await written.done();
+  give_back(buffer);
 }
 
 void sender::send_hole(outgoing& f, std::uint64_t index) {
@@ -358,12 +420,12 @@ void sender::send_hole(outgoing& f, std::uint64_t index) {
 
 // What is open is not exchanged any more; it is read when the bundle is.
 void sender::open_small(bundle& b, want w) {
-  const std::shared_ptr<outgoing> f = open(w.file);
+  std::shared_ptr<outgoing> f = open(w.file);
   if (!f) return;
   small_file s;
   s.file = w.file;
   s.bytes = static_cast<std::uint32_t>(f->what->size);
-  s.fd = std::move(f->fd);
+  s.source = std::move(f);
   b.push_back(std::move(s));
 }
 
@@ -382,7 +444,7 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
   std::size_t at = 0;
   for (const small_file& s : b) {
     const std::span<std::byte> into = buffer.bytes().subspan(at, s.bytes);
-    reading.start([&] { return files_.read(s.fd.get(), into, 0); });
+    reading.start([&] { return files_.read(s.source->fd.get(), into, 0); });
     at += s.bytes;
   }
   for (small_file& s : b) {
@@ -393,10 +455,10 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
     if (!got) {
       s.error = got.why().os_errno();
     } else if (static_cast<std::uint32_t>(got.value()) != s.bytes ||
-               ::fstat(s.fd.get(), &now) != 0 || !is_as_found(entries_[s.file], now)) {
+               ::fstat(s.source->fd.get(), &now) != 0 || !is_as_found(entries_[s.file], now)) {
       s.error = ESTALE;
     }
-    s.fd.reset();
+    s.source.reset();
   }
   // Those that could not be read leave no gap.
   bundle_frame frame;
@@ -435,9 +497,23 @@ slot_write sender::put(place to, const cordma::Slice& bytes) {
   if (flip_every_ != 0 && ++put_ % flip_every_ == 0 && bytes.size() != 0) {
     bytes.data()[bytes.size() / 2] ^= std::byte{1};
   }
-  const slot_memory& m = *memory_[to.lane];
-  const std::uint64_t at = m.offset + std::uint64_t{to.slot} * m.slot_bytes;
+  const std::vector<slot_memory>& known = memory_[to.lane];
+  const bool in_first = to.slot < known.front().slots;
+  const slot_memory& m = in_first ? known.front() : known.back();
+  const std::uint32_t within = in_first ? to.slot : to.slot - known.front().slots;
+  const std::uint64_t at = m.offset + std::uint64_t{within} * m.slot_bytes;
   return slot_write(*lanes_[to.lane], m, at, bytes);
+}
+
+task<int> sender::read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,
+                             std::uint64_t offset) {
+  if (f->direct.takes(into, offset)) {
+    const int got = co_await read_whole(f->direct.get(), into, offset);
+    if (got != -EINVAL) co_return got;
+    f->direct.give_up();
+  }
+  const int got = co_await read_whole(f->fd.get(), into, offset);
+  co_return got;
 }
 
 // Bytes read, fewer only at the file's end; or a negative errno.
@@ -467,6 +543,22 @@ task<cordma::Slice> sender::free_buffer() {
   const cordma::Slice s = buffers_.back();  // the one that was used last may still be in the cache
   buffers_.pop_back();
   co_return s;
+}
+
+void sender::make_buffers(std::size_t which) {
+  pools_.make(which, context_, files_);
+  const std::uint32_t more = pools_.pieces(which);
+  for (std::uint32_t i = 0; i < more; ++i) {
+    const std::size_t at = std::size_t{i} * options_.chunk_bytes;
+    buffers_.push_back(pools_.memory(which).all().part(at, options_.chunk_bytes));
+  }
+  buffer_here_.set();
+}
+
+std::uint32_t sender::slots_of(std::uint32_t lane) const noexcept {
+  std::uint32_t all = 0;
+  for (const slot_memory& m : memory_[lane]) all += m.slots;
+  return all;
 }
 
 void sender::give_back(const cordma::Slice& buffer) {

@@ -1,15 +1,18 @@
 // The side that has the files.
 #pragma once
 
+#include "crew.hpp"
 #include "digest.hpp"
 #include "file_ring.hpp"
 #include "lane.hpp"
+#include "pools.hpp"
 #include "progress.hpp"
 #include "scan.hpp"
 #include "wire.hpp"
 
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/semaphore.hpp>
 
 #include <deque>
 #include <functional>
@@ -57,11 +60,13 @@ class sender {
     // Not the file, but one chunk of it, which was damaged on its way.
     bool again = false;
     std::uint64_t index = 0;
+    // Nor that, but whether it has this digest.
+    std::optional<file_digest> digest{};
   };
   struct small_file {
     std::uint32_t file = 0;
     std::uint32_t bytes = 0;
-    cordma::unique_fd fd;
+    std::shared_ptr<outgoing> source;
     int error = 0;  // errno
   };
   using bundle = std::vector<small_file>;
@@ -72,24 +77,35 @@ class sender {
   void take_memory(frame_reader& in, std::uint32_t lane);
   void take_credit(frame_reader& in, std::uint32_t lane);
   void take_again(frame_reader& in);
+  void take_compare(frame_reader& in);
   void take_finished(frame_reader& in);
   [[nodiscard]] const entry& file_of(frame_reader& in, std::uint32_t number) const;
 
   [[nodiscard]] cordma::task<void> feed();
   [[nodiscard]] cordma::task<void> send_file(want w);
+  [[nodiscard]] cordma::task<void> send_stream(std::uint32_t file);
+  [[nodiscard]] cordma::task<void> start_compare(std::uint32_t file, file_digest theirs);
+  [[nodiscard]] cordma::task<void> compare(std::uint32_t file, cordma::unique_fd fd,
+                                           file_digest theirs);
   [[nodiscard]] cordma::task<void> send_again(std::uint32_t file, std::uint64_t index);
   [[nodiscard]] cordma::task<void> start_chunk(std::shared_ptr<outgoing> f, std::uint64_t index);
   [[nodiscard]] cordma::task<void> send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index,
                                               place to, cordma::Slice buffer);
+  [[nodiscard]] cordma::task<void> put_chunk(chunk_frame c, std::uint32_t lane,
+                                             cordma::Slice buffer);
   void send_hole(outgoing& f, std::uint64_t index);
   void open_small(bundle& b, want w);
   [[nodiscard]] cordma::task<void> start_bundle(bundle b);
   [[nodiscard]] cordma::task<void> send_bundle(bundle b, place to, cordma::Slice buffer);
+  [[nodiscard]] cordma::task<int> read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,
+                                             std::uint64_t offset);
   [[nodiscard]] cordma::task<int> read_whole(int fd, std::span<std::byte> into,
                                              std::uint64_t offset);
   [[nodiscard]] slot_write put(place to, const cordma::Slice& bytes);
   [[nodiscard]] cordma::task<place> free_place();
   [[nodiscard]] cordma::task<cordma::Slice> free_buffer();
+  void make_buffers(std::size_t which);
+  [[nodiscard]] std::uint32_t slots_of(std::uint32_t lane) const noexcept;
   void give_back(const cordma::Slice& buffer);
   [[nodiscard]] cordma::task<void> pace(std::uint64_t bytes);
 
@@ -99,8 +115,11 @@ class sender {
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
   [[nodiscard]] std::uint32_t bytes_of(const entry& e, std::uint64_t index) const noexcept;
 
+  cordma::Context& context_;
   cordma::Worker& worker_;
   file_ring& files_;
+  crew crew_;
+  cordma::semaphore comparing_;  // files that may be open for it
   std::vector<std::unique_ptr<lane>>& lanes_;
   scanner& sources_;
   const transfer_options& options_;
@@ -110,11 +129,11 @@ class sender {
   std::deque<entry> entries_;  // by their number
   std::deque<job> jobs_;
   cordma::auto_event job_here_;
-  std::vector<std::optional<slot_memory>> memory_;  // of each lane
-  std::deque<place> free_;                          // slots at the receiver
+  std::vector<std::vector<slot_memory>> memory_;  // of each lane, its slots numbered through
+  std::deque<place> free_;                        // slots at the receiver
   cordma::auto_event place_here_;
-  cordma::MemoryRegion pool_;
-  std::vector<cordma::Slice> buffers_;  // of the pool, those free
+  pools pools_;
+  std::vector<cordma::Slice> buffers_;  // of the pools, those free
   cordma::auto_event buffer_here_;
   cordma::scope* scope_ = nullptr;
   cordma::time_point next_{};  // where the rate is limited: when the next bytes may go
@@ -123,6 +142,9 @@ class sender {
   std::uint64_t put_ = 0;  // chunks and bundles
   outcome result_;
   bool finished_ = false;
+  const std::size_t most_open_;
+  std::size_t open_ = 0;  // files
+  cordma::auto_event closed_here_;
 };
 
 }  // namespace copy

@@ -79,6 +79,13 @@ result<target> target::open(const std::string& root, missing m) {
       new state{.directories = directory_cache(unique_fd(fd)), .mask = current_umask()}));
 }
 
+result<target> target::clone() {
+  const int fd = ::fcntl(state_->directories.open("."), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return failure::from_os(errno, "fcntl");
+  return target(std::unique_ptr<state>(
+      new state{.directories = directory_cache(unique_fd(fd)), .mask = state_->mask}));
+}
+
 result<target::position> target::find(const std::string& path) {
   CORDMA_REQUIRE(stays_inside(path));
   const std::size_t slash = path.rfind('/');
@@ -100,6 +107,17 @@ result<std::optional<struct stat>> target::look(const std::string& path) {
   if (::fstatat(at->directory, at->name, &s, AT_SYMLINK_NOFOLLOW) == 0) return std::optional(s);
   if (is_missing(errno)) return std::optional<struct stat>();
   return failure::from_os(errno, {"looking at ", path});
+}
+
+result<unique_fd> target::open_file(const std::string& path) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  unique_fd fd(::openat(at->directory, at->name, how));
+  struct stat s{};
+  if (!fd || ::fstat(fd.get(), &s) != 0) return failure::from_os(errno, {"opening ", path});
+  if (!S_ISREG(s.st_mode)) return failure::from_os(EINVAL, {"opening ", path});
+  return fd;
 }
 
 result<void> target::make_directory(const std::string& path, std::uint32_t mode) {

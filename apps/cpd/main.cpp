@@ -2,6 +2,7 @@
 #include "../cp/work.hpp"
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
+#include "../support/open_files.hpp"
 #include "modules.hpp"
 
 #include <cordma/runtime/stop.hpp>
@@ -177,6 +178,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "cordma-cpd: tls: %s: clients will not trust it\n", doubt.c_str());
   }
   end_by_signal ended;
+  support::raise_open_file_limit();
   cordma::context_options which;
   if (o.transport != "auto") which.transports = {cordma::parse_transport(o.transport).value()};
   cordma::Context context(which);

@@ -10,7 +10,9 @@ head -c 20000000 /dev/urandom > "$work/tree/large"
 # A wrong bit on the way: seen, and sent again; where it is wrong again and again, the file is not there.
 cp_ 0 'damaged on the way, and sent again' -a --flip 7 "$work/tree/" "$work/flipped/"
 diff -r "$work/tree" "$work/flipped" || fail "a wrong bit came through"
-cp_ 23 'large: it came damaged again and again' -a --flip 1 --chunk 64k "$work/tree/" "$work/wrong/"
+mkdir "$work/few"
+head -c 1000000 /dev/urandom > "$work/few/large"
+cp_ 23 'large: it came damaged again and again' -a --flip 1 --chunk 64k "$work/few/" "$work/wrong/"
 [ ! -e "$work/wrong/large" ] || fail "a damaged file has its name"
 
 # A file that changes, grows or vanishes meanwhile.
@@ -19,8 +21,8 @@ change() {  # change CODE REGEX COMMAND: while `large` goes slowly, before the r
   rm -rf "$work/target"
   "$programs/cordma-cp" -a --transport "$transport" --bwlimit 20M "$work/tree/" "$work/target/" > "$work/output" 2>&1 &
   local run=$!
-  for _ in $(seq 500); do
-    [ ! -e "$work/target/.large.cordma-part" ] || break
+  until [ -e "$work/target/.large.cordma-part" ]; do
+    kill -0 "$run" 2> /dev/null || fail "$3: it ended before it had begun: $(cat "$work/output")"
     sleep 0.01
   done
   eval "$3"

@@ -1,5 +1,6 @@
 # cordma-cp is killed, on either side and at any moment: the target is as it was or as it should be, and the same
-# command goes on from there. CORDMA_TEST_KILLS says how often, CORDMA_TEST_SEED where chance begins.
+# command goes on from there. CORDMA_TEST_KILLS says how often, CORDMA_TEST_SEED where chance begins, and CORDMA_TEST_MIB
+# how long the longest file is: more than the 64 MiB after which what is there is written down.
 transport=$2
 source "$(dirname "$0")/expect.sh"
 
@@ -15,6 +16,8 @@ import time
 programs, transport, work = sys.argv[1:]
 kills = int(os.environ.pop("CORDMA_TEST_KILLS", "12"))
 seed = int(os.environ.pop("CORDMA_TEST_SEED", str(random.randrange(1 << 32))))
+whole = int(os.environ.pop("CORDMA_TEST_MIB", "640"))
+host = os.environ.get("RDMA_HOST_SELF", "127.0.0.1")  # an address that the transport reaches
 chance = random.Random(seed)
 MB = 1 << 20
 box, tree = work + "/box", work + "/tree"
@@ -34,14 +37,14 @@ def read(path):
 
 
 def serve():
-    daemon = subprocess.Popen([programs + "/cordma-cpd", "--listen", "127.0.0.1:0", "--module-rw", "box=" + box,
+    daemon = subprocess.Popen([programs + "/cordma-cpd", "--listen", host + ":0", "--module-rw", "box=" + box,
                                "--transport", transport], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     return daemon, daemon.stdout.readline().split(":")[-1].strip()
 
 
 def command(port, push):
-    here, there = tree + "/", "127.0.0.1:box/got/"
-    ends = [here, there] if push else ["127.0.0.1:box/sent/", work + "/pulled/"]
+    here, there = tree + "/", host + ":box/got/"
+    ends = [here, there] if push else [host + ":box/sent/", work + "/pulled/"]
     return [programs + "/cordma-cp", "-a", "--chunk", "1M", "--transport", transport, "--port", port, "--json", work + "/json", *ends]
 
 
@@ -56,17 +59,21 @@ def same(ours, theirs):
 
 def expect(condition, what):
     if not condition:
-        sys.exit(f"FAILED: {what}; CORDMA_TEST_SEED={seed} CORDMA_TEST_KILLS={kills}")
+        sys.exit(f"FAILED: {what}; CORDMA_TEST_SEED={seed} CORDMA_TEST_KILLS={kills} CORDMA_TEST_MIB={whole}")
 
 
-write("sub/large", 160 * MB + 12345)
+write("sub/large", whole * MB // 4 + 12345)
 for i in range(200):
     write(f"sub/small {i}", chance.randrange(0, 40000))
-write("middle", 20 * MB)
+write("middle", whole * MB // 32)
 subprocess.run(["cp", "-a", tree, box + "/sent"], check=True)
 daemon, port = serve()
 resumed = 0
 try:
+    began = time.monotonic()
+    subprocess.run(command(port, True), check=True, stdout=subprocess.DEVNULL, timeout=120)
+    takes = time.monotonic() - began
+    subprocess.run(["rm", "-rf", box + "/got"], check=True)
     for round in range(kills):
         push = chance.random() < 0.5
         source, target = (tree, box + "/got") if push else (box + "/sent", work + "/pulled")
@@ -79,7 +86,7 @@ try:
         old = os.path.exists(target + "/sub/large")
         began = time.monotonic()
         run = subprocess.Popen(command(port, push), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        moment = chance.random()  # whole, it takes about that many seconds
+        moment = takes * chance.random()
         while time.monotonic() - began < moment and run.poll() is None:
             time.sleep(0.001)
         victim = chance.choice(["client", "daemon"])
@@ -103,18 +110,19 @@ try:
         subprocess.run(["rm", "-rf", target], check=True)
 
     # Killed near its end, what is left is little. That the source has changed since is seen.
-    write("sub/large", 640 * MB)
+    most = whole * 25 // 32
+    write("sub/large", whole * MB)
     for change in (False, True):
         run = subprocess.Popen([*command(port, True), "--bwlimit", "1G"])
         part = box + "/got/sub/.large.cordma-state"
         began = time.monotonic()
-        while not os.path.exists(part) or os.path.getsize(part) < 48 + 24 * 500:
+        while not os.path.exists(part) or os.path.getsize(part) < 48 + 24 * most:
             expect(run.poll() is None and time.monotonic() - began < 60, "it does not come to its half")
             time.sleep(0.001)
         run.send_signal(signal.SIGINT)
         expect(run.wait(timeout=60) == 20, "Ctrl-C ends it with another code than 20")
         if change:
-            write("sub/large", 640 * MB)
+            write("sub/large", whole * MB)
         subprocess.run(command(port, True), check=True, stdout=subprocess.DEVNULL)
         with open(work + "/json") as file:
             figures = json.load(file)
@@ -122,7 +130,7 @@ try:
         if change:
             expect(figures["resumed_bytes"] == 0, f"chunks of another file were taken for its own: {figures}")
         else:
-            expect(figures["resumed_bytes"] >= 500 * MB, f"what was there came again: {figures}")
+            expect(figures["resumed_bytes"] >= most * MB, f"what was there came again: {figures}")
         subprocess.run(["rm", "-rf", box + "/got"], check=True)
 finally:
     daemon.kill()

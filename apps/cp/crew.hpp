@@ -1,0 +1,84 @@
+// Threads for what blocks: the system calls of many small files, and digests of long ones.
+#pragma once
+
+#include <cordma/runtime/operation.hpp>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace copy {
+
+class crew;
+
+// Resolves when a thread of the crew has run what it was given. On cancellation: it goes on. REQUIRES that it is not
+// destroyed, nor its home, while it is under way.
+class [[nodiscard]] crew_job final : public cordma::operation<crew_job, void>,
+                                     private cordma::inbox_item {
+ public:
+  // Called with the number of the thread, from 0 on. Does not throw.
+  using function = void (*)(void* context, std::size_t thread) noexcept;
+  crew_job(crew& those, function work, void* context) noexcept;
+  ~crew_job() { CORDMA_REQUIRE(state() != phase::posted); }
+
+ private:
+  template <class, class, class>
+  friend class cordma::operation;
+  friend class crew;
+
+  void do_start() noexcept;
+  void do_cancel() noexcept {}
+  [[nodiscard]] const cordma::failure* why() const noexcept { return nullptr; }
+  void take() noexcept {}
+
+  crew& crew_;
+  function work_;
+  void* context_;
+};
+
+// Its threads begin when there is work for them, one by one, and end with it. Jobs begin in the order in which they
+// are started. Used by one thread, that of a reactor which outlives it.
+class crew {
+ public:
+  // As many as there are processors, from 2 to 8: more files than that under way at once gain nothing on any file
+  // system that was tried.
+  [[nodiscard]] static std::size_t usual_threads() noexcept;
+
+  explicit crew(cordma::reactor& loop, std::size_t threads = usual_threads())
+      : loop_(loop), most_(threads) {}
+  crew(const crew&) = delete;
+  crew& operator=(const crew&) = delete;
+  // REQUIRES that nothing is under way.
+  ~crew();
+
+  [[nodiscard]] std::size_t threads() const noexcept { return most_; }
+
+  // `work(thread)` stays where it is until the job is done.
+  template <class Work>
+  [[nodiscard]] crew_job run(Work& work) noexcept {
+    static_assert(std::is_nothrow_invocable_v<Work&, std::size_t>);
+    return crew_job(
+        *this,
+        [](void* context, std::size_t thread) noexcept { (*static_cast<Work*>(context))(thread); },
+        &work);
+  }
+
+ private:
+  friend class crew_job;
+  void add(crew_job& job);
+  void work(std::size_t number) noexcept;
+
+  cordma::reactor& loop_;
+  const std::size_t most_;
+  std::vector<std::thread> threads_;
+  std::mutex lock_;  // of what is below
+  std::condition_variable something_;
+  std::deque<crew_job*> waiting_;
+  std::size_t idle_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace copy
