@@ -8,6 +8,8 @@
 #include "work.hpp"
 
 #include <cstdio>
+#include <optional>
+#include <stdexcept>
 
 namespace copy {
 namespace {
@@ -29,11 +31,12 @@ hello asked_for(const request& r) {
 
 // The files are here.
 cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, const request& r,
-                           hello asked, std::string address, std::string token, report& shown) {
+                           hello asked, std::string address, std::string token,
+                           const tls_context* tls, report& shown) {
   asked.way = direction::push;
   connection c = co_await connect(context, worker, std::move(address), std::move(asked),
-                                  std::move(token), r.transport);
-  shown.connected(c.transport, c.reason);
+                                  std::move(token), r.transport, tls);
+  shown.connected(c);
   std::vector<source> sources;
   for (const place& p : r.sources) {
     sources.push_back(source_of(p.path + (p.ends_with_slash ? "/" : "")));
@@ -46,15 +49,15 @@ cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, con
 
 // The files are to be here.
 cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, const request& r,
-                           hello asked, report& shown) {
+                           hello asked, const tls_context* tls, report& shown) {
   asked.way = direction::pull;
   asked.module = r.sources.front().module;
   for (const place& p : r.sources) asked.paths.push_back(p.path + (p.ends_with_slash ? "/" : ""));
   std::string address = r.sources.front().address();
   std::string token = r.token;
   connection c = co_await connect(context, worker, std::move(address), std::move(asked),
-                                  std::move(token), r.transport);
-  shown.connected(c.transport, c.reason);
+                                  std::move(token), r.transport, tls);
+  shown.connected(c);
   const bool output = r.target.is_standard_stream();
   destination where =
       output ? to_output()
@@ -70,8 +73,8 @@ outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiti
   local_server other(context, waiting);
   asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};
   try {
-    return worker.run(shown.until_interrupted(
-        push(context, worker, r, std::move(asked), other.address(), other.token(), shown)));
+    return worker.run(shown.until_interrupted(push(
+        context, worker, r, std::move(asked), other.address(), other.token(), nullptr, shown)));
   } catch (const cordma::error& e) {
     if (e.condition() == cordma::errc::canceled) throw;
     const std::string& why = other.end();
@@ -86,6 +89,14 @@ int run(int argc, char** argv) {
   if (const std::optional<int> ended = parse(argc, argv, r)) {
     return support::finish_output("cordma-cp", *ended);
   }
+  std::optional<tls_context> trust;
+  try {
+    if (r.tls) trust.emplace(tls_context::client(r.trusted));
+  } catch (const std::invalid_argument& e) {
+    std::fprintf(stderr, "cordma-cp: --tls-ca: %s\n", e.what());
+    return static_cast<int>(exit_code::usage);
+  }
+  const tls_context* const tls = trust ? &*trust : nullptr;
   support::raise_open_file_limit();
   cordma::Context context(only(r));
   support::say_what_is_odd("cordma-cp", context);
@@ -96,13 +107,13 @@ int run(int argc, char** argv) {
   hello asked = asked_for(r);
   try {
     if (!r.sources.front().here()) {
-      shown.conclude(
-          worker.run(shown.until_interrupted(pull(context, worker, r, std::move(asked), shown))));
+      shown.conclude(worker.run(
+          shown.until_interrupted(pull(context, worker, r, std::move(asked), tls, shown))));
     } else if (!r.target.here()) {
       asked.module = r.target.module;
       asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};
       shown.conclude(worker.run(shown.until_interrupted(
-          push(context, worker, r, std::move(asked), r.target.address(), r.token, shown))));
+          push(context, worker, r, std::move(asked), r.target.address(), r.token, tls, shown))));
     } else {
       shown.conclude(copy_here(context, waiting, worker, r, std::move(asked), shown));
     }

@@ -41,6 +41,7 @@ constexpr const char* footer =
     "it\n"
     "  cordma-cp -a --delete host:work/src/ src/     back, and what is not there goes here, too\n"
     "  cordma-cp -an --exclude '*.o' src/ copy/      what would be done\n"
+    "  cordma-cp -a --tls src/ host:work/src/        encrypted on its way\n"
     "  tar c src | cordma-cp - host:work/src.tar     standard input, and with - as the target "
     "output\n\n"
     "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
@@ -101,6 +102,12 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--token-file", t.token_file,
                  "has the token of the module; CORDMA_CP_TOKEN does as well")
       ->type_name("FILE");
+  CLI::Option* const tls = app.add_flag(
+      "--tls", r.tls, "encrypt all of it; the server must have a certificate for HOST. Over tcp");
+  app.add_option("--tls-ca", r.trusted,
+                 "certificates to trust, in PEM; without it those of the system")
+      ->type_name("FILE")
+      ->needs(tls);
   app.add_option("--flip", r.flip_every, "one wrong bit in every Nth chunk that goes out")
       ->group("");
   app.add_flag("-v,--verbose", r.verbose, "one line for each file");
@@ -135,6 +142,18 @@ std::string read_token(const std::string& file) {
     throw std::invalid_argument("--token-file: " + file + " has no token in its first line");
   }
   return token;
+}
+
+void demand_tcp(request& r) {
+  using cordma::transport::kind;
+  if (r.sources.front().here() && r.target.here()) {
+    throw std::invalid_argument("--tls is for a HOST: from here to here nothing is on a network");
+  }
+  if (r.transport.value_or(kind::tcp) != kind::tcp) {
+    throw std::invalid_argument("--tls is for tcp: nothing encrypts what goes over " +
+                                std::string(cordma::transport::name(*r.transport)));
+  }
+  r.transport = kind::tcp;
 }
 
 // Standard input as a source, and standard output as the target.
@@ -186,6 +205,7 @@ void finish(request& r, const texts& t) {
   }
   check_streams(r);
   if (r.options.inplace) r.options.resume = false;
+  if (r.tls) demand_tcp(r);
   r.token = read_token(t.token_file);
   struct stat s{};
   const bool file = r.sources.size() == 1 && !first.ends_with_slash &&

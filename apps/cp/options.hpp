@@ -38,6 +38,8 @@ struct request {
   cordma::wait_mode wait = cordma::wait_mode::adaptive;
   std::uint32_t lanes = 2;
   std::string token;
+  bool tls = false;
+  std::string trusted;           // a file of certificates; empty: the system's
   std::uint64_t flip_every = 0;  // see sender; for tests
   unsigned verbose = 0;
   bool quiet = false;

@@ -40,7 +40,7 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       options_(options),
       progress_(shown),
       tell_(tell),
-      pools_(options, lanes.size(), cordma::access::local_write | cordma::access::remote_write) {}
+      pools_(options, lanes.size(), lanes.front()->slot_access()) {}
 
 receiver::~receiver() {
   save_all();
@@ -437,14 +437,11 @@ void receiver::offer_slots(std::size_t which) {
   const std::uint32_t more = pools_.pieces(which);
   if (more == 0) return;
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-    lane& l = *lanes_[i];
     slot_memory m;
-    m.number = l.stream().map(pools_.memory(which)).value();
     m.slots = more;
     m.slot_bytes = options_.chunk_bytes;
     m.offset = pools_.begin(which, i);
-    encode(l.out(), m);
-    l.kick();
+    lanes_[i]->offer(pools_.memory(which), m);
   }
   slots_ += more;
 }

@@ -207,11 +207,16 @@ item_sink report::sink() {
   };
 }
 
-void report::connected(std::string transport, std::string reason) {
-  transport_ = std::move(transport);
-  reason_ = std::move(reason);
+void report::connected(const connection& c) {
+  transport_ = c.transport;
+  reason_ = c.reason;
+  cipher_ = c.cipher;
   if (request_.verbose == 0 || request_.json == "-") return;
-  std::fprintf(out(), "over %s (%s)\n", transport_.c_str(), reason_.c_str());
+  std::fprintf(out(), "over %s (%s)\n", way().c_str(), reason_.c_str());
+}
+
+std::string report::way() const {
+  return cipher_.empty() ? transport_ : transport_ + " with TLS, " + cipher_;
 }
 
 void report::conclude(outcome o) {
@@ -258,7 +263,7 @@ void report::summarize() {
                request_.options.dry_run ? "would copy " : "",
                static_cast<unsigned long long>(t.files),
                in_bytes(static_cast<double>(t.bytes)).c_str(), s,
-               in_bytes(static_cast<double>(t.bytes) / s).c_str(), transport_.c_str());
+               in_bytes(static_cast<double>(t.bytes) / s).c_str(), way().c_str());
   const auto also = [this](std::uint64_t n, const char* what) {
     if (n != 0) std::fprintf(out(), ", %llu %s", static_cast<unsigned long long>(n), what);
   };
@@ -286,13 +291,14 @@ void report::summarize() {
   std::fprintf(out(), "  peak memory %s, of which %s for what is on its way\n",
                in_bytes(static_cast<double>(peak_bytes())).c_str(),
                in_bytes(static_cast<double>(request_.options.memory_bytes)).c_str());
-  std::fprintf(out(), "  over %s: %s\n", transport_.c_str(), reason_.c_str());
+  std::fprintf(out(), "  over %s: %s\n", way().c_str(), reason_.c_str());
 }
 
 void report::write_json() const {
   nlohmann::json j{{"schema", "cordma-cp/1"},
                    {"exit_code", static_cast<int>(code_)},
                    {"transport", transport_},
+                   {"tls_cipher", cipher_},
                    {"elapsed_s", took_.count()},
                    {"interrupted", interrupted_.load()},
                    {"error", broken_}};

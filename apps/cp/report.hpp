@@ -4,6 +4,7 @@
 #include "options.hpp"
 #include "progress.hpp"
 #include "sender.hpp"
+#include "session.hpp"
 
 #include <cordma/runtime/stop.hpp>
 #include <cordma/runtime/unique_fd.hpp>
@@ -35,7 +36,7 @@ class report {
   [[nodiscard]] cordma::task<outcome> until_interrupted(cordma::task<outcome> t) {
     return cordma::with_stop(stop_.get_token(), std::move(t));
   }
-  void connected(std::string transport, std::string reason);
+  void connected(const connection& c);
   void conclude(outcome o);
   void broke_off(const std::exception& e);
   [[nodiscard]] int exit_with() const noexcept { return static_cast<int>(code_); }
@@ -56,7 +57,9 @@ class report {
 
   const request& request_;
   progress progress_;
+  [[nodiscard]] std::string way() const;
   std::string transport_;
+  std::string cipher_;  // of TLS; empty: without
   std::string reason_;
   std::optional<outcome> outcome_;
   std::string broken_;

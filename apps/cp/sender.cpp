@@ -429,12 +429,11 @@ task<void> sender::put_chunk(chunk_frame c, std::uint32_t lane_number, cordma::S
   c.digest = digest_of(part.bytes());
   sent_.add(c.file, c.index, c.digest);
   lane& l = *lanes_[lane_number];
-  cordma::send_operation written = put({lane_number, c.slot}, part);
-  written.start();
+  slot_write written = put({lane_number, c.slot}, part);
   encode(l.out(), c);
   l.kick();
   progress_.bytes_moved += c.bytes;
-  co_await written;
+  co_await written.done();
   give_back(buffer);
 }
 
@@ -511,19 +510,18 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
   const cordma::Slice part = buffer.first(end);
   frame.digest = digest_of(part.bytes());
   lane& l = *lanes_[to.lane];
-  cordma::send_operation written = put(to, part);
-  written.start();
+  slot_write written = put(to, part);
   encode(l.out(), frame);
   l.kick();
   progress_.bytes_moved += end;
   progress_.bytes_done += end;
   progress_.files_done += frame.files.size();
-  co_await written;
+  co_await written.done();
   give_back(buffer);
 }
 
-// Once it is started, the frame that tells of it may follow.
-cordma::send_operation sender::put(place to, const cordma::Slice& bytes) noexcept {
+// The frame that tells of it may follow at once.
+slot_write sender::put(place to, const cordma::Slice& bytes) {
   if (flip_every_ != 0 && ++put_ % flip_every_ == 0 && bytes.size() != 0) {
     bytes.data()[bytes.size() / 2] ^= std::byte{1};
   }
@@ -532,7 +530,7 @@ cordma::send_operation sender::put(place to, const cordma::Slice& bytes) noexcep
   const slot_memory& m = in_first ? known.front() : known.back();
   const std::uint32_t within = in_first ? to.slot : to.slot - known.front().slots;
   const std::uint64_t at = m.offset + std::uint64_t{within} * m.slot_bytes;
-  return lanes_[to.lane]->stream().write_at(m.number, at, bytes);
+  return slot_write(*lanes_[to.lane], m, at, bytes);
 }
 
 task<int> sender::read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,

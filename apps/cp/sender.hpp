@@ -105,7 +105,7 @@ class sender {
                                              std::uint64_t offset);
   [[nodiscard]] cordma::task<int> read_whole(int fd, std::span<std::byte> into,
                                              std::uint64_t offset);
-  [[nodiscard]] cordma::send_operation put(place to, const cordma::Slice& bytes) noexcept;
+  [[nodiscard]] slot_write put(place to, const cordma::Slice& bytes);
   [[nodiscard]] cordma::task<place> free_place();
   [[nodiscard]] cordma::task<cordma::Slice> free_buffer();
   void make_buffers(std::size_t which);

@@ -3,6 +3,7 @@
 
 #include "auth.hpp"
 #include "lane.hpp"
+#include "tls_context.hpp"
 #include "wire.hpp"
 
 #include <cordma/cordma.hpp>
@@ -23,14 +24,17 @@ struct connection {
   lanes ways;
   std::string transport;
   std::string reason;  // why this one
+  std::string cipher;  // of TLS; empty: without
   // Of a pull: the one source is not a directory.
   bool single_file = false;
 };
 
-// Throws cordma::error: rejected (with what the server says), and what connecting throws.
+// With `tls`, unless that is null, and then only with it. Throws cordma::error: rejected (with what the server says, or
+// what is wrong with its certificate), and what connecting throws.
 [[nodiscard]] cordma::task<connection> connect(cordma::Context& context, cordma::Worker& worker,
                                                std::string address, hello asked, std::string token,
-                                               std::optional<cordma::transport::kind> only);
+                                               std::optional<cordma::transport::kind> only,
+                                               const tls_context* tls = nullptr);
 
 // What a server lets its clients have.
 struct module {
@@ -38,6 +42,12 @@ struct module {
   std::string path;
   std::string token;  // empty: whoever asks
   bool read_only = true;
+};
+
+// What a server does with TLS; it is over tcp.
+struct server_tls {
+  const tls_context* with = nullptr;  // null: nothing
+  bool required = false;              // who comes without is rejected, on whatever transport
 };
 
 // What was asked for by somebody who may.
@@ -48,6 +58,8 @@ struct client_request {
 };
 // Carries a request out, on lanes that are there. What it throws is told by whoever called.
 using carry_out = std::function<cordma::task<void>(client_request, lanes&)>;
+
+struct greeting;
 
 // Takes requests from a Listener. Bound to the thread of the Worker.
 class server {
@@ -64,30 +76,31 @@ class server {
     carry_out carry;
     std::function<void(const std::string& peer, const std::string& what)> log;
   };
-  server(cordma::Context& context, handlers h) : context_(context), handlers_(std::move(h)) {}
+  server(cordma::Context& context, handlers h, server_tls tls = {})
+      : context_(context), handlers_(std::move(h)), tls_(tls) {}
 
   // Ends after `most` clients (0: never), or by cancellation.
   [[nodiscard]] cordma::task<void> serve(cordma::Listener& listener, int most);
 
  private:
-  // A session whose further lanes are still to come.
-  struct waiting {
-    std::vector<std::optional<cordma::ConnectionRequest>> requests;  // by lane, from 1 on
-    std::size_t missing = 0;
-    cordma::event complete;
-  };
+  struct waiting;  // a session whose further lanes are still to come
 
   [[nodiscard]] cordma::task<void> accept_all(cordma::Listener* listener, cordma::scope* clients,
                                               int most);
-  [[nodiscard]] cordma::task<void> serve_one(cordma::ConnectionRequest request);
+  [[nodiscard]] bool is_unfit(cordma::ConnectionRequest& request, const greeting& g);
+  [[nodiscard]] cordma::task<std::unique_ptr<lane>> accept(cordma::ConnectionRequest request,
+                                                           bool secured);
+  [[nodiscard]] cordma::task<void> serve_one(cordma::ConnectionRequest request, greeting g);
   [[nodiscard]] cordma::task<void> talk(lanes* ways, std::string peer);
-  [[nodiscard]] cordma::task<client_request> shake_hands(lane* l, std::string peer, nonce* id);
-  [[nodiscard]] cordma::task<void> take_lanes(lanes* ways, std::uint32_t count, nonce id);
-  [[nodiscard]] cordma::task<std::unique_ptr<lane>> accept(cordma::ConnectionRequest request);
-  void assign(cordma::ConnectionRequest request);
+  [[nodiscard]] cordma::task<client_request> shake_hands(lane* way, std::string peer, nonce* id);
+  [[nodiscard]] cordma::task<void> gather_lanes(lanes* ways, std::uint32_t count, nonce id);
+  [[nodiscard]] waiting& session_of(const greeting& g);
+  [[nodiscard]] cordma::task<void> take_lane(cordma::ConnectionRequest request, greeting g);
+  [[nodiscard]] cordma::task<void> hear_join(lane* way, greeting g);
 
   cordma::Context& context_;
   handlers handlers_;
+  server_tls tls_;
   int left_ = 0;
   cordma::event served_;
   std::unordered_map<std::string, waiting*> waiting_;  // by the session's id

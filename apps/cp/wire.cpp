@@ -13,11 +13,12 @@ constexpr std::uint32_t most_paths = 4096;
 constexpr std::uint32_t most_rules = 65536;
 
 constexpr frame_kind kinds[] = {
-    frame_kind::hello,    frame_kind::challenge, frame_kind::proof,    frame_kind::welcome,
-    frame_kind::refusal,  frame_kind::memory,    frame_kind::entries,  frame_kind::entries_end,
-    frame_kind::problems, frame_kind::chunk,     frame_kind::bundle,   frame_kind::file_end,
-    frame_kind::all_sent, frame_kind::wants,     frame_kind::compare,  frame_kind::credit,
-    frame_kind::again,    frame_kind::items,     frame_kind::finished, frame_kind::compared,
+    frame_kind::hello,   frame_kind::challenge, frame_kind::proof,       frame_kind::welcome,
+    frame_kind::refusal, frame_kind::join,      frame_kind::joined,      frame_kind::memory,
+    frame_kind::data,    frame_kind::entries,   frame_kind::entries_end, frame_kind::problems,
+    frame_kind::chunk,   frame_kind::bundle,    frame_kind::file_end,    frame_kind::all_sent,
+    frame_kind::wants,   frame_kind::compare,   frame_kind::credit,      frame_kind::again,
+    frame_kind::items,   frame_kind::finished,  frame_kind::compared,
 };
 
 constexpr std::uint64_t largest_file = std::uint64_t{1} << 62;  // bytes

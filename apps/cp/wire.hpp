@@ -36,8 +36,12 @@ enum class frame_kind : std::uint8_t {
   proof = 3,      // client
   welcome = 4,    // server
   refusal = 5,    // either: the conversation is over, and why
+  // Over TLS, on the others.
+  join = 6,    // client: this lane is of that session
+  joined = 7,  // server
   // Both ways on each lane.
-  memory = 10,  // receiver: what it has mapped for the chunks of this lane
+  memory = 10,  // receiver: where the chunks of this lane go
+  data = 11,    // sender, over TLS: bytes for a slot, which come behind the frame
   // Sender.
   entries = 20,      // entry, entry, ...; they are numbered from 0 in the order in which they come
   entries_end = 21,  // how many, and the bytes of all files

@@ -56,7 +56,13 @@ void declare(CLI::App& app, options& o) {
       "  cordma-cpd --config /etc/cordma-cpd.json --listen 0.0.0.0:7473\n"
       "with\n"
       "  {\"modules\": [{\"name\": \"backup\", \"path\": \"/srv/backup\", \"read_only\": false,\n"
-      "                \"hosts\": [\"10.0.0.0/8\"], \"token_file\": \"/etc/cordma-token\"}]}");
+      "                \"hosts\": [\"10.0.0.0/8\"], \"token_file\": \"/etc/cordma-token\"}],\n"
+      "   \"tls\": {\"certificate\": \"/etc/ssl/backup.pem\", \"key\": \"/etc/ssl/backup.key\",\n"
+      "           \"required\": true}}\n\n"
+      "TLS is over tcp, for clients with --tls; where it is required nobody is served without. The "
+      "files are\n"
+      "PEM: the certificate with those between it and a root behind it; a key that others may not "
+      "read.");
 }
 
 std::string token_of(const std::string& file) {
@@ -80,6 +86,9 @@ daemon_configuration configuration_of(const options& o) {
   for (const std::string& m : o.writable) c.modules.push_back(module_of(m, false, token));
   if (c.modules.empty())
     throw std::invalid_argument("nothing to serve: --module NAME=PATH, or --config");
+  if (c.tls && o.transport != "auto" && o.transport != "tcp") {
+    throw std::invalid_argument("--transport " + o.transport + ": \"tls\" is for tcp");
+  }
   for (std::size_t i = 0; i < c.modules.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {
       if (c.modules[i].what.name == c.modules[k].what.name) {
@@ -119,7 +128,7 @@ cordma::task<void> serve_all(cordma::Context& context, cordma::Worker& worker,
   h.log = [](const std::string& peer, const std::string& what) {
     std::fprintf(stderr, "cordma-cpd: client %s: %s\n", peer.c_str(), what.c_str());
   };
-  server s(context, std::move(h));
+  server s(context, std::move(h), {c.tls ? &*c.tls : nullptr, c.tls_required});
   co_await s.serve(listener, o.clients);
 }
 
@@ -163,6 +172,10 @@ int run(int argc, char** argv) {
   } catch (const std::exception& e) {
     std::fprintf(stderr, "cordma-cpd: %s\n", e.what());
     return 1;
+  }
+  const std::string doubt = c.tls ? c.tls->doubt() : "";
+  if (!doubt.empty()) {
+    std::fprintf(stderr, "cordma-cpd: tls: %s: clients will not trust it\n", doubt.c_str());
   }
   end_by_signal ended;
   support::raise_open_file_limit();

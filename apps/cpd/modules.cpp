@@ -101,6 +101,25 @@ served_module decode_module(const json& j) {
   return m;
 }
 
+void decode_tls(const json& j, daemon_configuration& into) {
+  for (const auto& [key, value] : j.items()) {
+    if (key == "required") {
+      into.tls_required = value.get<bool>();
+    } else if (key != "certificate" && key != "key") {
+      fail("tls: there is no key \"" + key + "\"");
+    }
+  }
+  if (!j.contains("certificate") || !j.contains("key")) {
+    fail("tls: needs a \"certificate\" and its \"key\", both files");
+  }
+  try {
+    into.tls.emplace(
+        tls_context::server(j["certificate"].get<std::string>(), j["key"].get<std::string>()));
+  } catch (const std::invalid_argument& e) {
+    fail(std::string("tls: ") + e.what());
+  }
+}
+
 }  // namespace
 
 network parse_network(const std::string& text) {
@@ -152,6 +171,8 @@ daemon_configuration read_configuration(const std::string& file) {
     for (const auto& [key, value] : j.items()) {
       if (key == "listen") {
         c.listen = value.get<std::string>();
+      } else if (key == "tls") {
+        decode_tls(value, c);
       } else if (key == "modules") {
         for (const json& m : value) {
           c.modules.push_back(decode_module(m));

@@ -4,6 +4,7 @@
 #include "../cp/session.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,14 +28,17 @@ struct served_module {
 
 struct daemon_configuration {
   std::string listen = "127.0.0.1:7473";
+  std::optional<tls_context> tls;  // without it nobody can have TLS
+  bool tls_required = false;
   std::vector<served_module> modules;
 };
 
 // The file is an object: "listen": "HOST:PORT", "modules": [{"name", "path", "read_only" (true unless told
-// otherwise), "hosts": ["10.0.0.0/8", ...], "token" or "token_file", "whole_disk" (true, where the path is /)}].
+// otherwise), "hosts": ["10.0.0.0/8", ...], "token" or "token_file", "whole_disk" (true, where the path is /)}],
+// "tls": {"certificate", "key" (files; see tls_context), "required" (false unless told otherwise)}.
 // Throws std::invalid_argument, naming the module and the key: an unknown key, a path that is no directory, "/" without
 // "whole_disk", a name with '/' or ':' in it, two modules of one name, a token shorter than 8 bytes, a file with
-// tokens that others may read.
+// tokens that others may read, TLS without one of its files, and what tls_context says of them.
 [[nodiscard]] daemon_configuration read_configuration(const std::string& file);
 // "NAME=PATH", and whether it may be written to. Throws as above.
 [[nodiscard]] served_module module_of(const std::string& text, bool read_only, std::string token);

@@ -80,11 +80,11 @@ TEST_CASE("a receiver of slots that cannot be is refused") {
   refuses("a number of slots that cannot be", {say_told, told(most_slots + 1, chunk)});
   refuses("slots shorter than a chunk", {say_told, told(slots, chunk - 1)});
   refuses("slots shorter than a chunk", {say_told, told(slots, 0)});
-  refuses("memory for a lane that has its own",
-          {say_told, told(slots, chunk) + told(slots, chunk)});
+  refuses("memory for a lane that has all of its own",
+          {say_told, told(slots, chunk) + told(slots, chunk) + told(slots, chunk)});
   constexpr std::string_view none = "a slot that there is not";
   constexpr std::string_view unused = "a slot that is free";
-  refuses("a slot of no memory", {say_told, credit_told(0)});
+  refuses(none, {say_told, credit_told(0)});
   refuses_when_listed(none, credit_told(slots));
   refuses_when_listed(none, credit_told(~0U));
   refuses_when_listed(unused, credit_told(0));
