@@ -42,7 +42,15 @@ task<void> lane::write_out() {
     }
     std::swap(out_, leaving_);
     little_.set();
-    co_await stream_.write(leaving_);
+    bool gone = false;
+    try {
+      co_await stream_.write(leaving_);
+    } catch (const cordma::error& e) {
+      gone = e.condition() == cordma::errc::not_connected;
+      if (!gone) throw;
+    }
+    // The peer has closed the connection: what it said before is still to be read, and says why.
+    if (gone) co_return;
     leaving_.clear();
   }
 }
