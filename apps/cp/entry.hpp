@@ -1,6 +1,7 @@
 // What sender and receiver say of one thing in a tree.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ struct attribute {
   std::string value;  // any bytes
   friend bool operator==(const attribute&, const attribute&) = default;
 };
+
+// Of one entry: what is more is not sent, since an entry is part of one frame.
+inline constexpr std::size_t most_attributes = 256;
+inline constexpr std::size_t most_attribute_bytes = 448U << 10;  // names and values
 
 // Since 1970, as the file system keeps it.
 struct file_time {

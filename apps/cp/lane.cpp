@@ -79,7 +79,15 @@ task<void> lane::write_out() {
       co_await something_.wait();
     }
     little_.set();
-    co_await say();
+    bool gone = false;
+    try {
+      co_await say();
+    } catch (const cordma::error& e) {
+      gone = e.condition() == cordma::errc::not_connected;
+      if (!gone) throw;
+    }
+    // The peer has closed the connection: what it said before is still to be read, and says why.
+    if (gone) co_return;
   }
 }
 

@@ -61,8 +61,8 @@ class lane {
   [[nodiscard]] cordma::task<void> say();
   // Whether write_out() has begun.
   [[nodiscard]] bool begun() const noexcept { return begun_; }
-  // Writes what is appended, until finish() and all is written; then the stream ends. Throws what Stream::write()
-  // does.
+  // Writes what is appended, until finish() and all is written; then the stream ends. Ends as well where the peer has
+  // closed the connection: whoever calls next() hears why. Throws what else Stream::write() does.
   [[nodiscard]] cordma::task<void> write_out();
   void finish() noexcept {
     finishing_ = true;

@@ -77,6 +77,7 @@ outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiti
         context, worker, r, std::move(asked), other.address(), other.token(), nullptr, shown)));
   } catch (const cordma::error& e) {
     if (e.condition() == cordma::errc::canceled) throw;
+    if (e.condition() == cordma::errc::rejected) throw;  // it says why
     const std::string& why = other.end();
     if (why.empty()) throw;
     throw cordma::error({e.condition(), std::string(e.what()) + "; the writing side: " + why});

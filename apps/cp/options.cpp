@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include "../support/command_line.hpp"
+#include "filter.hpp"
 
 #include <cordma/runtime/units.hpp>
 
@@ -177,6 +178,8 @@ void check_streams(const request& r) {
 void finish(request& r, const texts& t) {
   if (t.archive) unfold_archive(r.options);
   r.rules = t.rules;
+  filter rules;  // a pattern that is none is said before anything begins
+  for (const std::string& text : t.rules) rules.add(filter::decision::exclude, text.substr(2));
   r.options.items = r.verbose != 0 || r.options.dry_run;
   r.options.bytes_per_s = t.bwlimit.empty() ? 0 : size_of("--bwlimit", t.bwlimit);
   r.options.memory_bytes = size_of("--memory", t.memory);

@@ -1,5 +1,7 @@
 #include "report.hpp"
 
+#include "printable.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -53,22 +55,6 @@ std::string in_time(double s) {
   if (s >= 3600) {
     std::snprintf(text, sizeof text, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60,
                   whole % 60);
-  }
-  return text;
-}
-
-// What a terminal, or a log, can take of a name: control bytes as "\012".
-std::string printable(const std::string& name) {
-  std::string text;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 32 && byte != 127) {
-      text += c;
-      continue;
-    }
-    char octal[8];
-    std::snprintf(octal, sizeof octal, "\\%03o", byte);
-    text += octal;
   }
   return text;
 }
@@ -229,7 +215,8 @@ void report::conclude(outcome o) {
   for (const problem& p : outcome_->problems) {
     const char* const note = p.what == problem::kind::left_out ? "left out: " : "";
     if (!request_.quiet || p.what != problem::kind::left_out) {
-      std::fprintf(stderr, "cordma-cp: %s%s: %s\n", note, printable(p.path).c_str(), p.why.c_str());
+      std::fprintf(stderr, "cordma-cp: %s%s: %s\n", note, printable(p.path).c_str(),
+                   printable(p.why).c_str());
     }
     failed = failed || p.what == problem::kind::failed;
     vanished = vanished || p.what == problem::kind::vanished;
@@ -250,7 +237,7 @@ void report::broke_off(const std::exception& e) {
     broken_ = "interrupted";
     std::fprintf(stderr, "cordma-cp: interrupted; the same command goes on from here\n");
   } else {
-    std::fprintf(stderr, "cordma-cp: %s\n", broken_.c_str());
+    std::fprintf(stderr, "cordma-cp: %s\n", printable(broken_).c_str());
   }
   if (!request_.json.empty()) write_json();
 }
@@ -294,7 +281,7 @@ void report::summarize() {
   std::fprintf(out(), "  over %s: %s\n", way().c_str(), reason_.c_str());
 }
 
-void report::write_json() const {
+void report::write_json() {
   nlohmann::json j{{"schema", "cordma-cp/1"},
                    {"exit_code", static_cast<int>(code_)},
                    {"transport", transport_},
@@ -330,7 +317,13 @@ void report::write_json() const {
     std::fputs(text.c_str(), stdout);
     return;
   }
-  std::ofstream(request_.json) << text;
+  errno = 0;
+  std::ofstream out(request_.json);
+  out << text;
+  out.close();
+  if (out) return;
+  std::fprintf(stderr, "cordma-cp: --json: %s: %s\n", request_.json.c_str(), std::strerror(errno));
+  if (code_ == exit_code::fine) code_ = exit_code::file;
 }
 
 }  // namespace copy

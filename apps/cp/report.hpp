@@ -53,7 +53,7 @@ class report {
   void show();
   void hide() noexcept;
   void summarize();
-  void write_json() const;
+  void write_json();
 
   const request& request_;
   progress progress_;

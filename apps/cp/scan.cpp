@@ -47,6 +47,13 @@ struct candidate {
   }
 };
 
+bool fits(const std::vector<attribute>& all) noexcept {
+  constexpr std::size_t beside = 8;  // bytes of a frame for their lengths
+  std::size_t bytes = 0;
+  for (const attribute& a : all) bytes += a.name.size() + a.value.size() + beside;
+  return all.size() <= most_attributes && bytes <= most_attribute_bytes;
+}
+
 }  // namespace
 
 class scanner::state {
@@ -270,6 +277,10 @@ void scanner::state::add(const candidate& c, const struct stat& self, entry_kind
     const int error = read_attributes(c.directory, c.name, attribute_buffer_, e.attributes);
     if (error != 0) {
       say(problem::kind::failed, c.called(), "extended attributes: " + reason(error));
+    }
+    if (!fits(e.attributes)) {
+      e.attributes.clear();
+      say(problem::kind::failed, c.called(), "extended attributes: more than can be sent");
     }
   }
   into.push_back(std::move(e));

@@ -8,7 +8,6 @@
 namespace copy {
 namespace {
 
-constexpr std::uint32_t most_attributes = 256;
 constexpr std::uint32_t most_paths = 4096;
 constexpr std::uint32_t most_rules = 65536;
 

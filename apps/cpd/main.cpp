@@ -1,4 +1,5 @@
 // cordma-cpd: serves modules to cordma-cp.
+#include "../cp/printable.hpp"
 #include "../cp/work.hpp"
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
@@ -71,9 +72,11 @@ std::string token_of(const std::string& file) {
   char line[1024];
   const bool read = in != nullptr && std::fgets(line, sizeof line, in) != nullptr;
   if (in != nullptr) std::fclose(in);
-  if (!read) throw std::invalid_argument("--token-file: " + file + " has no line");
-  std::string token(line);
+  std::string token(read ? line : "");
   if (token.ends_with('\n')) token.pop_back();
+  // An empty one would let anybody in.
+  if (token.empty())
+    throw std::invalid_argument("--token-file: " + file + " has no token in its first line");
   return token;
 }
 
@@ -121,12 +124,12 @@ cordma::task<void> serve_all(cordma::Context& context, cordma::Worker& worker,
     if (o.verbose) {
       const bool push = r.asked.way == direction::push;
       std::fprintf(stderr, "cordma-cpd: %s %s %s/%s\n", r.peer.c_str(), push ? "writes" : "reads",
-                   r.asked.module.c_str(), r.asked.paths.front().c_str());
+                   printable(r.asked.module).c_str(), printable(r.asked.paths.front()).c_str());
     }
     return carry_out_request(context, worker, std::move(r), ways);
   };
   h.log = [](const std::string& peer, const std::string& what) {
-    std::fprintf(stderr, "cordma-cpd: client %s: %s\n", peer.c_str(), what.c_str());
+    std::fprintf(stderr, "cordma-cpd: client %s: %s\n", peer.c_str(), printable(what).c_str());
   };
   server s(context, std::move(h), {c.tls ? &*c.tls : nullptr, c.tls_required});
   co_await s.serve(listener, o.clients);

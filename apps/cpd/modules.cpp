@@ -49,8 +49,8 @@ std::string host_of(std::string_view peer) {
 std::string read_token_file(const std::string& file, const std::string& name) {
   std::ifstream in(file);
   std::string token;
-  if (!std::getline(in, token))
-    fail("module \"" + name + "\": token_file: " + file + " has no line");
+  if (!std::getline(in, token) || token.empty())  // an empty one would let anybody in
+    fail("module \"" + name + "\": token_file: " + file + " has no token in its first line");
   return token;
 }
 
@@ -75,26 +75,49 @@ void check(const served_module& m, bool whole_disk) {
   }
 }
 
+std::string text_of(const json& value, const std::string& key) {
+  if (!value.is_string()) fail(key + ": a text, in quotes");
+  return value.get<std::string>();
+}
+
+bool flag_of(const json& value, const std::string& key) {
+  if (!value.is_boolean()) fail(key + ": true or false");
+  return value.get<bool>();
+}
+
+std::vector<network> networks_of(const json& value, const std::string& key) {
+  // None would be from anywhere, which is said by leaving it out.
+  if (!value.is_array() || value.empty()) fail(key + ": a list such as [\"10.0.0.0/8\"]");
+  std::vector<network> all;
+  for (const json& h : value) all.push_back(parse_network(text_of(h, key)));
+  return all;
+}
+
 served_module decode_module(const json& j) {
   served_module m;
   bool whole_disk = false;
-  m.what.name = j.at("name").get<std::string>();
+  if (!j.is_object() || !j.contains("name"))
+    fail("modules: each is {\"name\": ..., \"path\": ...}");
+  m.what.name = text_of(j["name"], "name");
+  const std::string where = "module \"" + m.what.name + "\": ";
+  if (!j.contains("path")) fail(where + "it has no path");
   for (const auto& [key, value] : j.items()) {
     if (key == "name") continue;
     if (key == "path") {
-      m.what.path = value.get<std::string>();
+      m.what.path = text_of(value, where + key);
     } else if (key == "read_only") {
-      m.what.read_only = value.get<bool>();
+      m.what.read_only = flag_of(value, where + key);
     } else if (key == "hosts") {
-      for (const json& h : value) m.hosts.push_back(parse_network(h.get<std::string>()));
+      m.hosts = networks_of(value, where + key);
     } else if (key == "token") {
-      m.what.token = value.get<std::string>();
+      m.what.token = text_of(value, where + key);
+      if (m.what.token.empty()) fail(where + "an empty token lets anybody in: leave it out");
     } else if (key == "token_file") {
-      m.what.token = read_token_file(value.get<std::string>(), m.what.name);
+      m.what.token = read_token_file(text_of(value, where + key), m.what.name);
     } else if (key == "whole_disk") {
-      whole_disk = value.get<bool>();
+      whole_disk = flag_of(value, where + key);
     } else {
-      fail("module \"" + m.what.name + "\": there is no key \"" + key + "\"");
+      fail(where + "there is no key \"" + key + "\"");
     }
   }
   check(m, whole_disk);
@@ -167,13 +190,17 @@ daemon_configuration read_configuration(const std::string& file) {
   daemon_configuration c;
   try {
     const json j = json::parse(in, nullptr, true, true);
+    if (!j.is_object()) fail("an object is needed: {\"modules\": [...]}");
     bool has_tokens = false;
     for (const auto& [key, value] : j.items()) {
       if (key == "listen") {
-        c.listen = value.get<std::string>();
+        c.listen = text_of(value, key);
+        const cordma::result<cordma::transport::address> at = cordma::parse_address(c.listen);
+        if (!at) fail("listen: " + std::string(at.why().message()));
       } else if (key == "tls") {
         decode_tls(value, c);
       } else if (key == "modules") {
+        if (!value.is_array()) fail("modules: a list of them");
         for (const json& m : value) {
           c.modules.push_back(decode_module(m));
           has_tokens = has_tokens || m.contains("token");

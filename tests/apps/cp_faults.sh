@@ -52,6 +52,76 @@ SCRIPT
   grep -q 'large: No space left on device' "$work/output" || fail "a full disk is not named: $(cat "$work/output")"
 fi
 
+# Where nothing may be written, and attributes that no frame holds.
+if [ "$(id -u)" -eq 0 ] && unshare -m true 2> /dev/null; then
+  mkdir -p "$work/mounted" "$work/rosource"
+  printf 1 > "$work/rosource/1"
+  cat > "$work/mounted.sh" <<SCRIPT
+set -e
+programs=$programs work=$work
+run() { code=0; timeout 60 "$programs/cordma-cp" --transport $transport "\$@" > "$work/output" 2>&1 || code=\$?; cat "$work/output"; }
+mount -t tmpfs tmpfs "$work/mounted"
+cd "$work/mounted"
+mkdir many
+printf x > many/large; printf x > many/count; printf x > many/none
+python3 -c '
+import os
+for i in range(30): os.setxattr("many/large", "user.a%d" % i, os.urandom(60000))
+for i in range(257): os.setxattr("many/count", "user.a%d" % i, b"1")'
+run -aX many/ there/
+[ \$code = 23 ] && [ -e there/large ] && [ -e there/count ] && [ -e there/none ]
+grep -q 'large: extended attributes: more than can be sent' "$work/output"
+grep -q 'count: extended attributes: more than can be sent' "$work/output"
+mkdir old
+mount -o remount,ro "$work/mounted"
+run -a "$work/rosource/" old/
+[ \$code = 23 ] && grep -q '1: Read-only file system' "$work/output"
+run -a "$work/rosource/" new/
+[ \$code = 5 ] && grep -q 'new.*: Read-only file system' "$work/output"
+SCRIPT
+  unshare -m bash "$work/mounted.sh" > "$work/mounted.log" 2>&1 || fail "read-only, or too many attributes: $(cat "$work/mounted.log")"
+else
+  echo "a target that is read-only is not tested: only root may mount one"
+fi
+
+# A target that is a file, and one file in the place of a directory.
+printf 'a file' > "$work/occupied"
+cp_ 5 'occupied.*Not a directory' -a "$work/tree/" "$work/occupied/"
+cp_ 5 'occupied.*Not a directory' -a "$work/tree/" "$work/occupied"
+mkdir -p "$work/occupying/small 1/kept"
+cp_ 23 'small 1: Is a directory' -a "$work/tree/" "$work/occupying/"
+[ "$(find "$work/occupying" -type f | wc -l)" -eq 50 ] || fail "a directory in the place of a file costs others"
+[ "$(cat "$work/occupied")" = 'a file' ] || fail "a file was written to"
+
+# The names under which files are written are nobody's; paths that are too long; both say so, and cost nothing else.
+mkdir "$work/odd"
+printf x > "$work/odd/X"
+head -c 9000000 /dev/zero > "$work/odd/Y"
+printf p > "$work/odd/.X.cordma-part"
+printf s > "$work/odd/.X.cordma-state"
+printf p > "$work/odd/.Y.cordma-part"
+mkdir "$work/odd/.Z.cordma-part"
+cp_ 23 '^cordma-cp: \.X\.cordma-part: ' -a "$work/odd/" "$work/even/"
+for name in .X.cordma-state .Y.cordma-part .Z.cordma-part; do
+  grep -q "^cordma-cp: $name: " "$work/output" || fail "$name was not named"
+done
+[ "$(ls -A "$work/even")" = $'X\nY' ] || fail "other files than those that may be: $(ls -A "$work/even")"
+cmp "$work/odd/Y" "$work/even/Y"
+python3 - "$work/long" <<'PYTHON'
+import os, sys
+os.makedirs(sys.argv[1] + "/short")
+open(sys.argv[1] + "/short/file", "w").close()
+at = os.open(sys.argv[1], os.O_RDONLY)
+for _ in range(200):  # 51,000 bytes of path
+    os.mkdir("d" * 255, dir_fd=at)
+    at, above = os.open("d" * 255, os.O_RDONLY, dir_fd=at), at
+    os.close(above)
+    os.close(os.open("f" * 255, os.O_WRONLY | os.O_CREAT, dir_fd=at))
+PYTHON
+cp_ 23 'd{255}: File name too long$' -a "$work/long/" "$work/short/"
+[ "$(find "$work/short" -name 'ff*' | wc -l)" -eq 15 ] || fail "files with paths that are short enough are missing"
+[ -e "$work/short/short/file" ] || fail "a path that is too long costs others"
+
 # What may not be read, and where nothing may be written.
 if [ "$(id -u)" -eq 0 ] && command -v setpriv > /dev/null; then
   mkdir "$work/theirs"

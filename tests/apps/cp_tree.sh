@@ -43,7 +43,7 @@ plant() {  # plant DIRECTORY
   touch -d '2001-02-03 04:05:06.123456789' "$1/one" "$1/deep/er"
   touch -h -d '1999-12-31 23:59:59.5' "$1/dangling"
   local at=$1/deep
-  for i in $(seq 100); do at=$at/d$i; mkdir "$at"; done
+  for i in $(seq 200); do at=$at/d$i; mkdir "$at"; done
   printf bottom > "$at/bottom"
   for i in $(seq 1500); do printf '%s' "$i" > "$1/with space/file $i"; done
 }
@@ -59,6 +59,32 @@ same "$work/tree/" "$work/here/"
 [ "$(stat -c %h "$work/here/small")" = 2 ] || fail "a hard link is lost"
 find "$work/here" -name '*cordma*' | grep -q . && fail "something is left over"
 cp_ 0 '^0 files, 0 B .*the same' -aH "$work/tree/" "$work/here/"
+
+# ACLs, and those that a directory has for what is made in it.
+if command -v setfacl > /dev/null; then
+  mkdir -p "$work/acl/d"
+  printf x > "$work/acl/f"
+  printf x > "$work/acl/plain"
+  setfacl -m u:1234:rwx "$work/acl/f"
+  setfacl -m u:77:r "$work/acl/d"
+  setfacl -d -m g:55:rx "$work/acl/d"
+  : > "$work/acl/d/made"
+  for option in -A -X; do
+    cp_ 0 '^3 files' -a $option "$work/acl/" "$work/kept$option/"
+    left=$(rsync -aniAXc --delete "$work/acl/" "$work/kept$option/")
+    [ -z "$left" ] || fail "ACLs are not kept by $option: $left"
+  done
+  cp_ 0 '^3 files' -a "$work/acl/" "$work/bare/"
+  [ -z "$(getfacl -Rs "$work/bare")" ] || fail "ACLs are kept though nobody asked"
+  # What has one no more has none at the target.
+  setfacl -b "$work/acl/f"
+  setfacl -k "$work/acl/d"
+  cp_ 0 '^0 files' -aA "$work/acl/" "$work/kept-A/"
+  left=$(rsync -aniAXc --delete "$work/acl/" "$work/kept-A/")
+  [ -z "$left" ] || fail "an ACL that is gone was kept: $left"
+else
+  echo "ACLs are not tested: setfacl is missing (package acl)"
+fi
 
 # What has changed, what has gone, and nothing else.
 printf changed > "$work/tree/one"

@@ -4,6 +4,7 @@
 #include "../../apps/cp/work.hpp"
 
 #include <array>
+#include <optional>
 
 using namespace copy;
 using namespace copy::test;
@@ -91,7 +92,7 @@ task<nonce> shake(lane* l, hello h) {
   frame_reader challenge = l->frame();
   nonce theirs{};
   std::ranges::copy(challenge.bytes(nonce_bytes), theirs.begin());
-  const nonce mine = proof_of(token, prover::client, h.random, theirs, asked);
+  const nonce mine = proof_of(token, prover::client, h.random, theirs, asked, std::nullopt);
   const frames proof = frame_of(frame_kind::proof, [&mine](frame_writer& w) { w.bytes(mine); });
   co_await say(l, proof);
   co_await l->next();

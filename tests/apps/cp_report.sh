@@ -1,0 +1,177 @@
+# What people and machines get to see of a transfer: usage errors, lines, summaries, progress, exit codes.
+source "$(dirname "$0")/expect.sh"
+cp_() { expect "$1" "$2" cordma-cp "${@:3}"; }
+
+# Usage errors: 1, and what would be right.
+programs=$(realpath "$programs")
+cd "$work"
+mkdir src
+printf hi > src/a
+cp_ 1 '--help lists all options'
+cp_ 1 'At least 2 required' src
+cp_ 1 'not expected: --bogus; --help lists' --bogus src dst
+cp_ 1 '--delete needs -r' --delete src dst
+cp_ 1 'from 64k to 16M, a multiple of 64k' --chunk 1k -r src dst
+cp_ 1 'from 64k to 16M, a multiple of 64k' --chunk 65537 -r src dst
+cp_ 1 'from 64k to 16M, a multiple of 64k' --chunk 32M -r src dst
+for option in --chunk --memory --bwlimit; do
+  for size in x -1 1.5.2 ''; do cp_ 1 "$option|required" "$option=$size" -r src dst; done
+done
+cp_ 1 '--lanes: Value 0 not in range 1 to 16' --lanes 0 -r src dst
+cp_ 1 '--lanes: Value 17 not in range 1 to 16' --lanes 17 -r src dst
+cp_ 1 '--port: Value 0 not in range' --port 0 -r src dst
+cp_ 1 '--transport: fast not in .auto,shm,tcp,verbs.' --transport fast -r src dst
+cp_ 1 '--wait: now not in .polling,event,adaptive.' --wait now -r src dst
+cp_ 1 'pattern "\[" has a .\[. that no .\]. ends' --exclude '[' -r src dst
+cp_ 1 'no token in its first line' --token-file /none -r src dst
+cp_ 1 'sources are all here, or all in one module' h:m/x src dst
+cp_ 1 'both elsewhere: run cordma-cp on one of them' h:m/x b:m/x
+[ ! -e dst ] || fail "something was done in spite of a usage error"
+cp_ 0 'Examples' --help
+for option in --archive --exclude --delete --bwlimit --inplace --no-resume --json --stats --progress --token-file; do
+  grep -qe "$option" "$work/output" || fail "--help does not say $option"
+done
+
+# The other codes.
+cp_ 35 'unreachable|refused' --transport tcp src/a 127.0.0.1:box/ --port 1
+cp_ 11 'json: /none/x: No such file' -r --json /none/x src dst
+cp_ 5 'Not a directory' -r src/ src/a
+for transport in shm tcp; do
+  for i in 1 2 3 4 5; do cp_ 5 'Not a directory' --transport $transport -r src src/a; done
+done
+rm -r dst
+
+cat > report.py <<'PYTHON'
+import json, os, pty, signal, struct, subprocess, sys, termios, fcntl, time
+
+program = sys.argv[1] + "/cordma-cp"
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+def run(*arguments, code=0):
+    done = subprocess.run([program, *arguments], capture_output=True, timeout=120)
+    check(done.returncode == code, f"{arguments} ended with {done.returncode}: {done.stderr}")
+    return done
+
+
+def figures(*arguments, code=0):
+    done = run("--json", "-", *arguments, code=code)
+    return json.loads(done.stdout), done.stderr
+
+
+os.makedirs("tree/sub")
+names = {"tree/a": b"1", "tree/sub/b": b"22", "tree/sub/new\nline": b"333", "tree/\xff".encode("latin1"): b"4444"}
+for name, contents in names.items():
+    with open(name, "wb") as file:
+        file.write(contents)
+os.mkfifo("tree/pipe")
+
+# -n says what would be done, and does nothing; -v what is done, a line for each.
+lines = [b"new      sub/", b"new      a", b"new      sub/b", b"new      sub/new\\012line", b"new      \xff"]
+dry = run("-an", "tree/", "there/").stdout.split(b"\n")
+check(not os.path.exists("there"), "a dry run made its target")
+said = run("-av", "tree/", "there/").stdout.split(b"\n")
+for line in lines:
+    check(line in dry and line in said, f"no line {line!r} in {dry} or {said}")
+check(sum(line.startswith(b"new ") for line in said) == len(lines), f"another number of lines: {said}")
+check(any(line.startswith(b"over shm (") for line in said), "the transport is not said")
+check(b"would copy 4 files, 10 B" in b"\n".join(dry), f"no summary: {dry}")
+check(b"updated  a" in run("-avI", "--exclude", "sub", "tree/", "there/").stdout, "-v says nothing of what is copied again")
+check(run("-aq", "tree/", "there/").stdout == b"", "-q says more than errors")
+
+# --json: one object, whatever the names are, and nothing else on standard output.
+found, errors = figures("-av", "tree/", "json/")
+check(found["schema"] == "cordma-cp/1" and found["exit_code"] == 0 and found["files"] == 4 and found["bytes"] == 10, found)
+check(found["transport"] in ("shm", "tcp") and found["interrupted"] is False and found["error"] == "", found)
+check([(p["kind"], p["path"]) for p in found["problems"]] == [("left out", "pipe")], found["problems"])
+check(b"left out: pipe: " in errors, errors)
+found, _ = figures("-a", "tree/", "json/")
+check(found["files"] == 0 and found["same"] == 4, found)
+run("-a", "--json", "figures", "tree/", "file/")
+with open("figures") as file:
+    check(json.load(file)["files"] == 4, "a file has no figures")
+found, _ = figures("-a", "--transport", "tcp", "tree/none", "json/", code=23)
+check(found["exit_code"] == 23 and found["problems"][0]["kind"] == "failed", found)
+found, _ = figures("-a", "--transport", "tcp", "--port", "1", "tree/", "127.0.0.1:x/", code=35)
+check(found["exit_code"] == 35 and found["error"] != "", found)
+
+stats = run("-a", "--stats", "tree/", "stats/").stdout.decode()
+for part in ("found 4 files, 10 B", "CPU of this process: ", "peak memory ", "over shm: "):
+    check(part in stats, f"--stats does not say {part!r}: {stats}")
+
+# --inplace writes into the file that is there; without, it is another.
+os.makedirs("in")
+with open("in/a", "w") as file:
+    file.write("an old one that is longer")
+node = os.stat("in/a").st_ino
+run("-a", "--inplace", "tree/a", "in/")
+check(os.stat("in/a").st_ino == node and open("in/a").read() == "1", "--inplace exchanged the file, or left some of it")
+run("-aI", "tree/a", "in/")
+check(os.stat("in/a").st_ino != node, "a file was written into")
+
+# Not faster than it was told: the last of four pieces comes 1.5 s after the first.
+with open("slow", "wb") as file:
+    file.write(os.urandom(2 << 20))
+found, errors = figures("--bwlimit", "1M", "slow", "slowly")
+check(found["elapsed_s"] >= 1.4, f"2 MiB at 1 MiB/s took {found['elapsed_s']} s")
+check(errors == b"", f"there is no terminal, and progress was shown: {errors}")
+
+
+def on_terminal(columns, *arguments, interrupt_at=None):
+    """What the program shows on a terminal, and how it ends."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            data = os.read(ours, 4096)
+        except OSError:  # the last one has closed it
+            break
+        shown += data
+        if interrupt_at is not None and interrupt_at in shown:
+            process.send_signal(signal.SIGINT)
+            interrupt_at = None
+    os.close(ours)
+    return shown.decode(), process.wait(timeout=60)
+
+
+for columns in (20, 40, 80):
+    shown, code = on_terminal(columns, "--bwlimit", "1M", "slow", f"slow {columns}")
+    check(code == 0, f"ended with {code}: {shown}")
+    lines = [line.replace("\x1b[K", "") for line in shown.split("\r")]
+    check(len([line for line in lines if line]) >= 2, f"no progress on a terminal: {shown!r}")
+    check(max(map(len, lines)) < columns, f"a line as long as the terminal of {columns}: {lines}")
+    check(shown.endswith("\r\x1b[K") and "\n" not in shown, f"not left clean: {shown!r}")
+    check(any("%" in line and " of " in line for line in lines), f"no share: {lines}")
+check(on_terminal(80, "-q", "--bwlimit", "1M", "slow", "quiet") == ("", 0), "-q shows progress")
+
+# Ctrl-C: how to go on, and what is here is kept.
+with open("large", "wb") as file:
+    file.truncate(40 << 20)
+    file.write(os.urandom(40 << 20))
+arguments = ("--json", "figures", "-t", "large", "large again")
+shown, code = on_terminal(80, "--bwlimit", "20M", *arguments, interrupt_at=b"%")
+check(code == 20 and "interrupted; the same command goes on from here" in shown, f"{code}: {shown!r}")
+with open("figures") as file:
+    found = json.load(file)
+check(found["interrupted"] is True and found["exit_code"] == 20, found)
+check(not os.path.exists("large again"), "half a file has its name")
+run(*arguments)
+with open("figures") as file:
+    found = json.load(file)
+check(found["resumed_bytes"] > 0, f"it did not go on: {found}")
+with open("large", "rb") as one, open("large again", "rb") as other:
+    check(one.read() == other.read(), "it is another file")
+# --no-resume begins anew.
+shown, code = on_terminal(80, "--bwlimit", "20M", "-t", "large", "anew", interrupt_at=b"%")
+check(code == 20, f"{code}: {shown!r}")
+check(figures("--no-resume", "-t", "large", "anew")[0]["resumed_bytes"] == 0, "--no-resume goes on")
+check(not any("cordma" in name for name in os.listdir(".")), f"something is left over: {os.listdir('.')}")
+PYTHON
+python3 report.py "$programs"
