@@ -14,6 +14,15 @@ namespace copy {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+// XXH3, 128 bits, seed 0, of all of a file (`xxhsum -H2`).
+struct file_digest {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  friend bool operator==(const file_digest&, const file_digest&) = default;
+};
+// Reads it from its beginning on, and blocks meanwhile. 0, or errno.
+[[nodiscard]] int digest_of_file(int fd, file_digest& into) noexcept;
+
 // A sum over all chunks of which file, which place and which digest they have: both sides add theirs in the order
 // in which they come, and take back what was damaged. What was lost, came twice or went elsewhere shows.
 class manifest {

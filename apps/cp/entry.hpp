@@ -7,7 +7,14 @@
 
 namespace copy {
 
-enum class entry_kind : std::uint8_t { directory = 1, file = 2, symlink = 3, hard_link = 4 };
+// stream: a file whose length shows at its end; its sender has it from a pipe.
+enum class entry_kind : std::uint8_t {
+  directory = 1,
+  file = 2,
+  symlink = 3,
+  hard_link = 4,
+  stream = 5,
+};
 
 struct attribute {
   std::string name;   // "user.comment"
@@ -27,7 +34,7 @@ struct entry {
   std::uint32_t mode = 0;  // permission bits, with set-id and sticky: 07777
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::uint64_t size = 0;  // bytes; 0 unless it is a file
+  std::uint64_t size = 0;  // bytes; 0 unless it is a file; of a stream, once it has ended
   std::uint64_t allocated =
       0;  // bytes that the file system keeps of it; less than size: there are holes
   file_time modified;

@@ -1,6 +1,7 @@
 // A file that the receiver writes.
 #pragma once
 
+#include "direct.hpp"
 #include "receiver.hpp"
 
 #include <algorithm>
@@ -18,7 +19,8 @@ struct receiver::incoming {
   std::uint32_t number = 0;
   const entry* what = nullptr;
   item::change change = item::change::made;
-  cordma::unique_fd fd;       // once the first of it is here
+  cordma::unique_fd fd;  // once the first of it is here
+  direct_way direct;
   std::vector<bool> missing;  // chunks that have not come
   std::uint64_t left = 0;     // chunks that are not in the file
   std::uint32_t writing = 0;  // chunks and syncs under way
@@ -28,6 +30,13 @@ struct receiver::incoming {
   bool concluding = false;
   file_end::how source = file_end::how::whole;
   std::string why;  // it fails; empty: it does not
+
+  // Of what is written in order.
+  std::uint64_t next = 0;  // the chunk whose turn it is
+  cordma::event turn;
+  // Of a stream.
+  std::uint64_t bytes = 0;  // that have come
+  bool told = false;        // its failure
 
   // Where it can be resumed.
   bool resumable = false;
@@ -39,6 +48,7 @@ struct receiver::incoming {
   std::vector<written_chunk> unsaved;  // in the file, and not in the sidecar
   bool saving = false;
 
+  [[nodiscard]] bool is_stream() const noexcept { return what->kind == entry_kind::stream; }
   [[nodiscard]] std::uint32_t bytes_of(std::uint64_t index, std::uint32_t chunk) const noexcept {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk, what->size - index * chunk));
   }

@@ -174,7 +174,7 @@ class keeper {
     std::uint32_t mode = now_.st_mode & 07777;
     if (what_.mode) {
       mode = from_.mode & 07777;
-    } else if (from_.kind == entry_kind::file) {
+    } else if (from_.kind == entry_kind::file || from_.kind == entry_kind::stream) {
       mode = from_.mode & 0777 & ~umask_;
     }
     if (from_.kind == entry_kind::file) {
@@ -215,7 +215,8 @@ bool is_of(entry_kind kind, const struct stat& s) noexcept {
     case entry_kind::directory: return S_ISDIR(s.st_mode);
     case entry_kind::file: return S_ISREG(s.st_mode);
     case entry_kind::symlink: return S_ISLNK(s.st_mode);
-    case entry_kind::hard_link: break;
+    case entry_kind::hard_link:
+    case entry_kind::stream: break;
   }
   return false;
 }
@@ -229,7 +230,7 @@ std::vector<std::string> target::keep(int fd, const entry& from, const keep_opti
 
 std::vector<std::string> target::keep(const std::string& path, const entry& from,
                                       const keep_options& what) {
-  if (from.kind == entry_kind::hard_link) return {};
+  if (from.kind == entry_kind::hard_link || from.kind == entry_kind::stream) return {};
   const auto at = find(path);
   if (!at) return {at.why().message()};
   const auto open = [&](int flags) {

@@ -35,8 +35,10 @@ cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, con
                                   std::move(token), r.transport);
   shown.connected(c.transport, c.reason);
   std::vector<source> sources;
-  for (const place& p : r.sources)
+  for (const place& p : r.sources) {
     sources.push_back(source_of(p.path + (p.ends_with_slash ? "/" : "")));
+    sources.back().is_stream = p.is_standard_stream();
+  }
   outcome o = co_await send_all(context, worker, c.ways, std::move(sources), r.rules, r.options,
                                 shown.counted(), shown.sink(), r.flip_every);
   co_return o;
@@ -53,7 +55,10 @@ cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, con
   connection c = co_await connect(context, worker, std::move(address), std::move(asked),
                                   std::move(token), r.transport);
   shown.connected(c.transport, c.reason);
-  destination where = choose(r.target.path, r.options.directory && !c.single_file, c.single_file);
+  const bool output = r.target.is_standard_stream();
+  destination where =
+      output ? to_output()
+             : choose(r.target.path, r.options.directory && !c.single_file, c.single_file);
   outcome o = co_await receive_all(context, worker, c.ways, std::move(where), r.rules, r.options,
                                    shown.counted(), shown.sink());
   co_return o;

@@ -4,6 +4,7 @@
 
 #include <cordma/runtime/units.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
@@ -39,7 +40,9 @@ constexpr const char* footer =
     "  cordma-cp -a src/ host:work/src/              a tree, to a daemon, with all that is kept of "
     "it\n"
     "  cordma-cp -a --delete host:work/src/ src/     back, and what is not there goes here, too\n"
-    "  cordma-cp -an --exclude '*.o' src/ copy/      what would be done\n\n"
+    "  cordma-cp -an --exclude '*.o' src/ copy/      what would be done\n"
+    "  tar c src | cordma-cp - host:work/src.tar     standard input, and with - as the target "
+    "output\n\n"
     "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
     "Ctrl-C,\n"
     "35 no connection. A file that was cut off goes on where it was when the same command is run "
@@ -57,6 +60,8 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("-g,--group", o.group, "keep the group, as far as one may");
   app.add_flag("-X,--xattrs,-A,--acls", o.attributes, "keep extended attributes, ACLs among them");
   app.add_flag("-n,--dry-run", o.dry_run, "say what would be done, and do nothing");
+  app.add_flag("-c,--checksum", o.checksum,
+               "compare what has the same size, whatever its time: by XXH3, 128 bits");
   app.add_flag("-I,--ignore-times", o.ignore_times, "copy what has the same size and time, too");
   app.add_flag("--delete", o.delete_others, "remove what is in the target and not in the source");
   app.add_flag("--inplace", o.inplace,
@@ -65,6 +70,7 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("-S,--sparse,--partial", t.as_it_is,
                "as it is anyway: holes stay holes, what is cut off goes on");
   app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
+  app.add_flag("!--no-direct", o.direct, "long files by way of the page cache, too");
   const auto rule = [&t](const char* sign) {
     return [&t, sign](const std::vector<std::string>& patterns) {
       for (const std::string& p : patterns) t.rules.push_back(std::string(sign) + " " + p);
@@ -131,6 +137,24 @@ std::string read_token(const std::string& file) {
   return token;
 }
 
+// Standard input as a source, and standard output as the target.
+void check_streams(const request& r) {
+  const bool input = std::ranges::any_of(r.sources, &place::is_standard_stream);
+  const bool output = r.target.is_standard_stream();
+  if (input && r.sources.size() != 1) {
+    throw std::invalid_argument("- (standard input) is the only source, or none");
+  }
+  if (output && (r.sources.size() != 1 || r.sources.front().ends_with_slash)) {
+    throw std::invalid_argument("only one file can go to - (standard output)");
+  }
+  if ((input || output) && r.options.delete_others) {
+    throw std::invalid_argument("--delete is for trees, not for -");
+  }
+  if (output && r.json == "-") {
+    throw std::invalid_argument("--json - and the file cannot both go to standard output");
+  }
+}
+
 void finish(request& r, const texts& t) {
   if (t.archive) unfold_archive(r.options);
   r.rules = t.rules;
@@ -160,12 +184,13 @@ void finish(request& r, const texts& t) {
   if (r.options.delete_others && !r.options.recursive) {
     throw std::invalid_argument("--delete needs -r (or -a)");
   }
+  check_streams(r);
   if (r.options.inplace) r.options.resume = false;
   r.token = read_token(t.token_file);
   struct stat s{};
-  const bool file =
-      r.sources.size() == 1 && !first.ends_with_slash &&
-      (!first.here() || (::lstat(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
+  const bool file = r.sources.size() == 1 && !first.ends_with_slash &&
+                    (!first.here() || first.is_standard_stream() ||
+                     (::lstat(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
   r.options.directory = !file || r.target.ends_with_slash;
 }
 

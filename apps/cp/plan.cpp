@@ -58,11 +58,19 @@ void receiver::tell(item::change what, const entry& e) {
   encode(out, i);
 }
 
+void receiver::report_failed(const std::string& path, std::vector<std::string> sentences) {
+  for (std::string& sentence : sentences) {
+    report({problem::kind::failed, path, std::move(sentence)});
+  }
+}
+
 void receiver::consider(std::uint32_t number, const entry& e) {
+  if (output_ >= 0) return consider_output(number, e);
   switch (e.kind) {
     case entry_kind::directory: return consider_directory(e);
     case entry_kind::symlink: return consider_symlink(e);
     case entry_kind::hard_link: hard_links_.push_back(number); return;
+    case entry_kind::stream: return consider_stream(number, e);
     case entry_kind::file:
       ++progress_.files_found;
       progress_.bytes_found += e.size;
@@ -108,9 +116,7 @@ void receiver::consider_symlink(const entry& e) {
   if (options_.dry_run) return;
   const cordma::result<void> made = target_.make_symlink(e.path, e.target);
   if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
-  for (std::string& lost : target_.keep(e.path, e, kept())) {
-    report({problem::kind::failed, e.path, std::move(lost)});
-  }
+  report_failed(e.path, target_.keep(e.path, e, kept()));
 }
 
 void receiver::consider_file(std::uint32_t number, const entry& e) {
@@ -126,21 +132,31 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
   }
   if (!there.value()) return want_file(number, e, item::change::made);
   const struct stat& now = *there.value();
-  const bool same = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size &&
-                    has_time(now, e.modified) && !options_.ignore_times;
-  if (!same) return want_file(number, e, item::change::updated);
+  const bool has_size = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size;
+  if (has_size && options_.checksum) {
+    compared_.emplace(number, now);
+    scope_->spawn(compare(number, now));
+    return;
+  }
+  if (!has_size || !has_time(now, e.modified) || options_.ignore_times) {
+    return want_file(number, e, item::change::updated);
+  }
+  keep_same(e, now);
+}
+
+// What is in it need not come.
+void receiver::keep_same(const entry& e, const struct stat& now) {
   ++result_.done.same;
   ++progress_.files_done;
   progress_.bytes_done += e.size;
   const keep_options what = kept();
-  const bool differs = (what.mode && (now.st_mode & 07777) != e.mode) ||
+  const bool differs = (what.times && !has_time(now, e.modified)) ||
+                       (what.mode && (now.st_mode & 07777) != e.mode) ||
                        (what.owner && now.st_uid != e.uid) || (what.group && now.st_gid != e.gid);
   if (!differs && !what.attributes) return;
   if (differs) tell(item::change::metadata, e);
   if (options_.dry_run) return;
-  for (std::string& lost : target_.keep(e.path, e, what)) {
-    report({problem::kind::failed, e.path, std::move(lost)});
-  }
+  report_failed(e.path, target_.keep(e.path, e, what));
 }
 
 void receiver::want_file(std::uint32_t number, const entry& e, item::change change) {
@@ -155,10 +171,10 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->number = number;
   f->what = &e;
   f->change = change;
-  f->left = chunks_of(e);
-  f->missing.assign(f->left, true);
-  f->resumable = options_.resume && !options_.inplace && e.size >= smallest_resumed &&
-                 f->left / 8 < longest_map;
+  f->left = f->is_stream() ? 1 : chunks_of(e);  // its end is still to come
+  f->missing.assign(f->is_stream() ? 0 : f->left, true);
+  f->resumable = options_.resume && !options_.inplace && output_ < 0 &&
+                 e.size >= smallest_resumed && f->left / 8 < longest_map;
   open_.emplace(number, f);
   const cordma::result<void> looked = f->resumable ? look_for_part(*f) : cordma::result<void>();
   if (!looked && looked.why().os_errno() == EBUSY) {
@@ -195,7 +211,7 @@ void receiver::say_want(const std::shared_ptr<incoming>& f) {
   }
   want w;
   w.file = f->number;
-  if (f->left != f->missing.size()) {
+  if (!f->is_stream() && f->left != f->missing.size()) {
     w.here.resize((f->missing.size() + 7) / 8);
     for (std::size_t i = 0; i < f->missing.size(); ++i) {
       if (!f->missing[i]) w.here[i / 8] = static_cast<std::uint8_t>(w.here[i / 8] | 1U << i % 8);
@@ -231,6 +247,11 @@ cordma::result<void> receiver::look_for_part(incoming& f) {
 
 cordma::result<void> receiver::open(incoming& f, target& into) {
   const std::string& path = f.what->path;
+  if (output_ >= 0) {
+    f.fd.reset(::fcntl(output_, F_DUPFD_CLOEXEC, 0));
+    if (!f.fd) return cordma::failure::from_os(errno, "fcntl");
+    return {};
+  }
   if (options_.inplace) {
     const cordma::result<target::position> at = into.find(path);
     if (!at) return at.why();
@@ -247,7 +268,11 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     const cordma::result<void> begun = open_sidecar(f);
     if (!begun) return begun;
   }
-  return make_room(f);
+  const cordma::result<void> has_room = make_room(f);
+  if (has_room && options_.direct && f.what->size >= direct_way::smallest) {
+    f.direct = direct_way(f.fd.get(), direct_way::purpose::writing);
+  }
+  return has_room;
 }
 
 // Holes are where nothing is written.
@@ -255,13 +280,14 @@ cordma::result<void> receiver::make_room(const incoming& f) const {
   const int fd = f.fd.get();
   const auto size = static_cast<off_t>(f.what->size);
   const bool has_holes = f.what->allocated < f.what->size;
-  if ((has_holes || f.resumable || options_.inplace) && ::ftruncate(fd, size) != 0) {
+  const bool is_long = f.what->size >= smallest_resumed;
+  if ((has_holes || is_long || options_.inplace) && ::ftruncate(fd, size) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
   // Rather now than when most of it has come.
   struct statfs room{};
   struct stat now{};
-  if (!has_holes && f.resumable && ::fstatfs(fd, &room) == 0 && ::fstat(fd, &now) == 0) {
+  if (!has_holes && is_long && ::fstatfs(fd, &room) == 0 && ::fstat(fd, &now) == 0) {
     constexpr std::uint64_t block = 512;  // of st_blocks, in bytes
     const auto free =
         static_cast<std::uint64_t>(room.f_bavail) * static_cast<std::uint64_t>(room.f_bsize);
@@ -269,7 +295,7 @@ cordma::result<void> receiver::make_room(const incoming& f) const {
       return cordma::failure::from_os(ENOSPC, "room");
     }
   }
-  if (!has_holes && f.resumable && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
+  if (!has_holes && is_long && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
       errno == ENOSPC) {
     return cordma::failure::from_os(errno, "fallocate");
   }
@@ -300,7 +326,8 @@ cordma::result<void> receiver::open_sidecar(incoming& f) {
 // It is whole: it gets what is kept of it, and its name.
 cordma::result<void> receiver::publish(const incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
-  lost = into.keep(f.fd.get(), *f.what, kept());
+  if (output_ >= 0) return {};
+  lost = into.keep(f.fd.get(), *f.what, f.is_stream() ? keep_options() : kept());
   if (options_.inplace) return {};
   return f.unnamed ? into.publish_unnamed(f.fd.get(), f.what->path) : into.publish(f.what->path);
 }
@@ -313,32 +340,39 @@ void receiver::publish(incoming& f) {
 }
 
 void receiver::tell_published(const incoming& f, std::vector<std::string> lost) {
-  for (std::string& sentence : lost) {
-    report({problem::kind::failed, f.what->path, std::move(sentence)});
-  }
+  report_failed(f.what->path, std::move(lost));
   ++result_.done.files;
   ++progress_.files_done;
   tell(f.change, *f.what);
 }
 
 // REQUIRES that `why` says something.
-void receiver::fail(incoming& f, const std::string& why) { f.why = why; }
+void receiver::fail(incoming& f, const std::string& why) {
+  f.why = why;
+  f.turn.set();
+  // Else it would go on coming, perhaps without an end.
+  if (f.is_stream() && !std::exchange(f.told, true)) {
+    report({problem::kind::failed, f.what->path, why});
+    lanes_.front()->kick();
+  }
+}
 
 void receiver::forget(std::uint32_t number) {
   const std::shared_ptr<incoming> f = std::move(open_.at(number));
   open_.erase(number);
   if (f->why.empty()) return;
   const bool vanished = f->source == file_end::how::vanished;
-  report({vanished ? problem::kind::vanished : problem::kind::failed, f->what->path, f->why});
+  const problem::kind kind = vanished ? problem::kind::vanished : problem::kind::failed;
+  if (!f->told) report({kind, f->what->path, f->why});
   ++progress_.files_done;
   // A part of what has changed is of no use; else what is in it need not come again.
   const bool useful = f->resumable && f->source == file_end::how::failed && f->sidecar;
-  if (useful || options_.inplace || f->unnamed) return;
+  if (useful || options_.inplace || f->unnamed || output_ >= 0) return;
   [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
 }
 
 void receiver::finish_if_due() {
-  if (all_listed_ && open_.empty() && !finished_) finish();
+  if (all_listed_ && open_.empty() && compared_.empty() && !finished_) finish();
 }
 
 void receiver::finish() {
@@ -373,9 +407,7 @@ void receiver::make_hard_links() {
 void receiver::keep_directories() {
   for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {
     if (e->kind != entry_kind::directory) continue;
-    for (std::string& lost : target_.keep(e->path, *e, kept())) {
-      report({problem::kind::failed, e->path, std::move(lost)});
-    }
+    report_failed(e->path, target_.keep(e->path, *e, kept()));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "receiver.hpp"
 
 #include "incoming.hpp"
+#include "whole.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -40,7 +41,10 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       tell_(tell),
       pools_(options, lanes.size(), cordma::access::local_write | cordma::access::remote_write) {}
 
-receiver::~receiver() { save_all(); }
+receiver::~receiver() {
+  save_all();
+  drop_all();
+}
 
 task<outcome> receiver::run() {
   offer_slots(pools::few);
@@ -87,6 +91,7 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
     case frame_kind::chunk: return take_chunk(decode_chunk(in), lane);
     case frame_kind::bundle: return take_bundle(decode_bundle(in), lane);
     case frame_kind::file_end: return take_file_end(decode_file_end(in));
+    case frame_kind::compared: return take_compared(decode_compared(in));
     case frame_kind::all_sent: return take_end_of_all(in);
     case frame_kind::refusal:
       cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
@@ -132,10 +137,7 @@ void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
     return;
   }
   incoming& f = *found->second;
-  if (c.index >= f.missing.size() || !f.missing[c.index] ||
-      c.bytes != f.bytes_of(c.index, options_.chunk_bytes)) {
-    refuse(frame_kind::chunk, "a place that was not wanted");
-  }
+  expect(f, c);
   if (c.is_hole == 0 && c.slot >= slots_) refuse(frame_kind::chunk, "a slot that there is not");
   f.missing[c.index] = false;
   ++f.writing;
@@ -166,6 +168,7 @@ void receiver::take_file_end(const file_end& e) {
     return;
   }
   incoming& f = *found->second;
+  if (f.is_stream() && e.outcome == file_end::how::whole) end_stream(f, e.bytes);
   f.ended = true;
   f.source = e.outcome;
   if (e.outcome != file_end::how::whole && f.why.empty()) {
@@ -185,11 +188,23 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
   if (c.is_hole == 0) {
     const std::span<const std::byte> bytes = slot(lane, c.slot).first(c.bytes);
     damaged = digest_of(bytes) != c.digest;
-    if (!damaged && f->why.empty()) {
-      const int error = co_await write_whole(f->fd.get(), bytes, offset);
-      if (error != 0) fail(*f, describe(error));
+    if (damaged && (output_ >= 0 || f->is_stream())) fail(*f, "it came damaged, and cannot again");
+    int error = 0;
+    if (output_ >= 0) {
+      error = co_await write_in_turn(f, c, bytes);
+    } else if (!damaged && f->why.empty()) {
+      error = EINVAL;
+      if (f->direct.takes(bytes, offset)) {
+        error = co_await write_whole(f->direct.get(), bytes, offset);
+        if (error == EINVAL) f->direct.give_up();
+      }
+      if (error == EINVAL) error = co_await write_whole(f->fd.get(), bytes, offset);
     }
+    if (error != 0) fail(*f, describe(error));
     credit(lane, c.slot);
+  } else if (output_ >= 0) {
+    const int error = co_await write_in_turn(f, c, {});
+    if (error != 0) fail(*f, describe(error));
   } else if (f->why.empty() && options_.inplace) {
     file_operation punching =
         files_.allocate(f->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, c.bytes);
@@ -197,7 +212,7 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
     if (!punched) fail(*f, describe(punched.why()));
   }
   --f->writing;
-  if (damaged) {
+  if (damaged && f->why.empty()) {
     constexpr std::uint32_t most = 16;  // times
     ++result_.done.damaged;
     f->missing[c.index] = true;
@@ -248,16 +263,10 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
   auto work = [&](std::size_t thread) noexcept {
     damaged = digest_of(all) != b.digest;
     if (damaged) return;
-    std::optional<target>& mine = targets_[thread];
-    std::string why;
-    if (!mine) {
-      cordma::result<target> made = target_.clone();
-      if (made) mine.emplace(std::move(made).value());
-      if (!made) why = describe(made.why());
-    }
+    const cordma::result<void> have = view_of(thread);
     for (small_file& f : files) {
-      if (mine) write_small(f, *mine);
-      if (!mine) f.why = why;
+      if (have) write_small(f, *targets_[thread]);
+      if (!have) f.why = describe(have.why());
     }
   };
   crew_job writing = crew_.run(work);
@@ -281,10 +290,19 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
   finish_if_due();
 }
 
+// For that thread of the crew.
+cordma::result<void> receiver::view_of(std::size_t thread) noexcept {
+  if (targets_[thread]) return {};
+  cordma::result<target> made = target_.clone();
+  if (!made) return made.why();
+  targets_[thread].emplace(std::move(made).value());
+  return {};
+}
+
 // A whole file, in as few system calls as can be. On a thread of the crew.
 void receiver::write_small(small_file& s, target& into) noexcept try {
   incoming& f = *s.file;
-  if (!options_.inplace) {
+  if (!options_.inplace && output_ < 0) {
     cordma::result<cordma::unique_fd> made = into.open_unnamed(f.what->path, f.what->mode & 0777);
     f.unnamed = made.ok();
     if (made) f.fd = std::move(made).value();
@@ -293,10 +311,14 @@ void receiver::write_small(small_file& s, target& into) noexcept try {
     const cordma::result<void> opened = open(f, into);
     if (!opened) s.why = describe(opened.why());
   }
-  if (s.why.empty()) {
+  if (s.why.empty() && output_ < 0) {
     const ssize_t n = ::pwrite(f.fd.get(), s.bytes.data(), s.bytes.size(), 0);
     if (n < 0) s.why = describe(errno);
     if (n >= 0 && static_cast<std::size_t>(n) != s.bytes.size()) s.why = describe(ENOSPC);
+  }
+  if (s.why.empty() && output_ >= 0) {
+    const int error = write_to_end(output_, s.bytes);
+    if (error != 0) s.why = describe(error);
   }
   if (s.why.empty()) {
     const cordma::result<void> published = publish(f, into, s.lost);
@@ -320,7 +342,7 @@ void receiver::conclude_small(small_file& s) {
   forget(f.number);
 }
 
-// 0, or errno.
+// 0, or errno. Of a terminal or pipe an offset says nothing.
 task<int> receiver::write_whole(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
     file_operation writing = files_.write(fd, bytes, offset);
@@ -363,6 +385,14 @@ void receiver::save_all() noexcept {
   }
 }
 
+// Nor is anybody helped by parts that nothing vouches for.
+void receiver::drop_all() noexcept {
+  for (const auto& [number, f] : open_) {
+    if (!f->fd || f->unnamed || f->sidecar || options_.inplace || output_ >= 0) continue;
+    [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
+  }
+}
+
 void receiver::conclude_if_due(const std::shared_ptr<incoming>& f) {
   if (f->writing != 0 || !f->ended || f->concluding) return;
   if (f->why.empty() && f->left != 0) return;  // a chunk is on its way once more
@@ -371,7 +401,11 @@ void receiver::conclude_if_due(const std::shared_ptr<incoming>& f) {
 }
 
 task<void> receiver::conclude(std::shared_ptr<incoming> f) {
-  if (f->why.empty() && options_.sync) {
+  if (f->why.empty() && !f->fd) {  // nothing has come of it
+    const cordma::result<void> opened = open(*f, target_);
+    if (!opened) fail(*f, describe(opened.why()));
+  }
+  if (f->why.empty() && options_.sync && output_ < 0) {
     file_operation syncing = files_.sync_data(f->fd.get());
     const cordma::result<int> synced = co_await syncing.result();
     if (!synced) fail(*f, describe(synced.why()));

@@ -24,6 +24,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include <sys/stat.h>
+
 namespace copy {
 
 // Receives what a sender lists, as far as it is not there already. Bound to the thread of its Worker.
@@ -38,6 +40,9 @@ class receiver {
   receiver& operator=(const receiver&) = delete;
   ~receiver();
 
+  // Before run(): the one file that comes is written there, in order, and nowhere else. Open as long as this lives.
+  void write_to(int output) noexcept { output_ = output; }
+
   // As of sender.
   [[nodiscard]] cordma::task<outcome> run();
 
@@ -50,6 +55,8 @@ class receiver {
   void take_chunk(const chunk_frame& c, std::uint32_t lane);
   void take_bundle(bundle_frame b, std::uint32_t lane);
   void take_file_end(const file_end& f);
+  void expect(incoming& f, const chunk_frame& c);
+  void end_stream(incoming& f, std::uint64_t bytes);
   void take_end_of_all(frame_reader& in);
 
   // What is to be done about an entry.
@@ -57,19 +64,28 @@ class receiver {
   void consider_file(std::uint32_t number, const entry& e);
   void consider_directory(const entry& e);
   void consider_symlink(const entry& e);
+  void consider_stream(std::uint32_t number, const entry& e);
+  void consider_output(std::uint32_t number, const entry& e);
+  void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
   void want_file(std::uint32_t number, const entry& e, item::change change);
+  [[nodiscard]] cordma::task<void> compare(std::uint32_t number, struct stat now);
+  void take_compared(const compared_frame& c);
 
   [[nodiscard]] cordma::task<void> write_chunk(std::shared_ptr<incoming> f, chunk_frame c,
                                                std::uint32_t lane);
   [[nodiscard]] cordma::task<void> write_bundle(bundle_frame b, std::uint32_t lane);
   struct small_file;
+  [[nodiscard]] cordma::result<void> view_of(std::size_t thread) noexcept;
   void write_small(small_file& f, target& into) noexcept;
   void conclude_small(small_file& f);
+  [[nodiscard]] cordma::task<int> write_in_turn(std::shared_ptr<incoming> f, const chunk_frame& c,
+                                                std::span<const std::byte> bytes);
   [[nodiscard]] cordma::task<int> write_whole(int fd, std::span<const std::byte> bytes,
                                               std::uint64_t offset);
   [[nodiscard]] cordma::task<void> save(std::shared_ptr<incoming> f);
   void save_all() noexcept;
+  void drop_all() noexcept;
   [[nodiscard]] cordma::task<void> conclude(std::shared_ptr<incoming> f);
   void conclude_if_due(const std::shared_ptr<incoming>& f);
   [[nodiscard]] cordma::result<void> open(incoming& f, target& into);
@@ -99,6 +115,7 @@ class receiver {
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
   void report(problem p);
   void tell(item::change what, const entry& e);
+  void report_failed(const std::string& path, std::vector<std::string> sentences);
   [[nodiscard]] keep_options kept() const noexcept;
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
   [[nodiscard]] source_identity identity_of(const entry& e) const noexcept;
@@ -120,7 +137,9 @@ class receiver {
   std::uint32_t slots_ = 0;  // of each lane, that the sender knows
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
-  std::vector<bool> wanted_;  // by number
+  std::vector<bool> wanted_;                                 // by number
+  std::unordered_map<std::uint32_t, struct stat> compared_;  // files whose digest is asked for
+  int output_ = -1;
   std::set<std::string, std::less<>> new_directories_;
   std::vector<std::uint32_t> hard_links_;
   bool all_listed_ = false;

@@ -148,7 +148,8 @@ void report::watch() {
     if (fds[1].revents != 0) {
       signalfd_siginfo info{};
       [[maybe_unused]] const auto n = ::read(signals_.get(), &info, sizeof info);
-      if (interrupted_.exchange(true)) ::_exit(static_cast<int>(exit_code::signal));
+      // A pipe that nothing comes through keeps who reads it: then the first one does it, too.
+      if (interrupted_.exchange(true) || streams()) ::_exit(static_cast<int>(exit_code::signal));
       stop_.request_stop();
     }
     const bool wanted = (on_terminal_ || request_.progress) && !request_.quiet;
@@ -201,7 +202,8 @@ item_sink report::sink() {
     const std::lock_guard lock(screen_);
     hide();
     const bool directory = i.kind == entry_kind::directory;
-    std::printf("%s%s%s\n", sign_of(i.what), printable(i.path).c_str(), directory ? "/" : "");
+    std::fprintf(out(), "%s%s%s\n", sign_of(i.what), printable(i.path).c_str(),
+                 directory ? "/" : "");
   };
 }
 
@@ -209,7 +211,7 @@ void report::connected(std::string transport, std::string reason) {
   transport_ = std::move(transport);
   reason_ = std::move(reason);
   if (request_.verbose == 0 || request_.json == "-") return;
-  std::printf("over %s (%s)\n", transport_.c_str(), reason_.c_str());
+  std::fprintf(out(), "over %s (%s)\n", transport_.c_str(), reason_.c_str());
 }
 
 void report::conclude(outcome o) {
@@ -252,21 +254,22 @@ void report::summarize() {
   if (request_.quiet || request_.json == "-") return;
   const tally& t = outcome_->done;
   const double s = took_.count();
-  std::printf(
-      "%s%llu files, %s in %.2f s (%s/s) over %s", request_.options.dry_run ? "would copy " : "",
-      static_cast<unsigned long long>(t.files), in_bytes(static_cast<double>(t.bytes)).c_str(), s,
-      in_bytes(static_cast<double>(t.bytes) / s).c_str(), transport_.c_str());
-  const auto also = [](std::uint64_t n, const char* what) {
-    if (n != 0) std::printf(", %llu %s", static_cast<unsigned long long>(n), what);
+  std::fprintf(out(), "%s%llu files, %s in %.2f s (%s/s) over %s",
+               request_.options.dry_run ? "would copy " : "",
+               static_cast<unsigned long long>(t.files),
+               in_bytes(static_cast<double>(t.bytes)).c_str(), s,
+               in_bytes(static_cast<double>(t.bytes) / s).c_str(), transport_.c_str());
+  const auto also = [this](std::uint64_t n, const char* what) {
+    if (n != 0) std::fprintf(out(), ", %llu %s", static_cast<unsigned long long>(n), what);
   };
   also(t.same, "the same");
   also(t.directories, "directories");
   also(t.links, "links");
   also(t.deleted, "deleted");
   if (t.resumed_bytes != 0)
-    std::printf(", %s were there", in_bytes(static_cast<double>(t.resumed_bytes)).c_str());
+    std::fprintf(out(), ", %s were there", in_bytes(static_cast<double>(t.resumed_bytes)).c_str());
   also(t.damaged, "chunks damaged on the way, and sent again");
-  std::printf("\n");
+  std::fprintf(out(), "\n");
   if (!request_.stats) return;
   rusage spent{};
   ::getrusage(RUSAGE_SELF, &spent);
@@ -274,16 +277,16 @@ void report::summarize() {
     return static_cast<double>(v.tv_sec) + static_cast<double>(v.tv_usec) / 1e6;
   };
   const double cpu = seconds(spent.ru_utime) + seconds(spent.ru_stime);
-  std::printf("  found %llu files, %s\n",
-              static_cast<unsigned long long>(progress_.files_found.load()),
-              in_bytes(static_cast<double>(progress_.bytes_found.load())).c_str());
-  std::printf("  CPU of this process: %.2f s user, %.2f s system, %.2f s per GB\n",
-              seconds(spent.ru_utime), seconds(spent.ru_stime),
-              cpu / std::max(1e-9, static_cast<double>(t.bytes) / 1e9));
-  std::printf("  peak memory %s, of which %s for what is on its way\n",
-              in_bytes(static_cast<double>(peak_bytes())).c_str(),
-              in_bytes(static_cast<double>(request_.options.memory_bytes)).c_str());
-  std::printf("  over %s: %s\n", transport_.c_str(), reason_.c_str());
+  std::fprintf(out(), "  found %llu files, %s\n",
+               static_cast<unsigned long long>(progress_.files_found.load()),
+               in_bytes(static_cast<double>(progress_.bytes_found.load())).c_str());
+  std::fprintf(out(), "  CPU of this process: %.2f s user, %.2f s system, %.2f s per GB\n",
+               seconds(spent.ru_utime), seconds(spent.ru_stime),
+               cpu / std::max(1e-9, static_cast<double>(t.bytes) / 1e9));
+  std::fprintf(out(), "  peak memory %s, of which %s for what is on its way\n",
+               in_bytes(static_cast<double>(peak_bytes())).c_str(),
+               in_bytes(static_cast<double>(request_.options.memory_bytes)).c_str());
+  std::fprintf(out(), "  over %s: %s\n", transport_.c_str(), reason_.c_str());
 }
 
 void report::write_json() const {

@@ -9,6 +9,7 @@
 #include <cordma/runtime/unique_fd.hpp>
 
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -40,6 +41,13 @@ class report {
   [[nodiscard]] int exit_with() const noexcept { return static_cast<int>(code_); }
 
  private:
+  [[nodiscard]] bool streams() const noexcept {
+    return request_.target.is_standard_stream() || request_.sources.front().is_standard_stream();
+  }
+  // For people; what is copied to standard output has that for itself.
+  [[nodiscard]] std::FILE* out() const noexcept {
+    return request_.target.is_standard_stream() ? stderr : stdout;
+  }
   void watch();
   void show();
   void hide() noexcept;

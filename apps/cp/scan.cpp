@@ -115,6 +115,15 @@ class scanner::state {
 void scanner::state::begin_source(std::vector<entry>& into) {
   const source& s = sources_[begun_.size()];
   origin o;
+  if (s.is_stream) {
+    begun_.push_back(o);
+    entry e;
+    e.kind = entry_kind::stream;
+    e.mode = 0666;  // less the umask there
+    e.path = "stdin";
+    into.push_back(std::move(e));
+    return;
+  }
   const int error = origins_.open(s.path, s.contents, o);
   begun_.push_back(o);
   if (error != 0) {
@@ -275,6 +284,10 @@ std::vector<problem> scanner::take_problems() { return state_->take_problems(); 
 scanner::position scanner::find(const entry& found) const { return state_->find(found); }
 
 int scanner::open(const entry& found, int extra_flags, struct stat* now) const noexcept {
+  if (found.kind == entry_kind::stream) {
+    const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? -errno : fd;
+  }
   const position at = find(found);
   if (at.directory < 0) return at.directory;
   const bool is_directory = found.kind == entry_kind::directory;

@@ -29,6 +29,7 @@ struct scan_options {
 struct source {
   std::string path;
   bool contents = false;
+  bool is_stream = false;  // standard input: "stdin", until it is called otherwise
 };
 
 // Walks with what it has open: a name that is exchanged meanwhile leads nowhere else, and no symlink below a source is

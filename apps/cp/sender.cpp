@@ -1,6 +1,7 @@
 #include "sender.hpp"
 
 #include "../support/op_ring.hpp"
+#include "direct.hpp"
 
 #include <cordma/runtime/sleep.hpp>
 
@@ -54,6 +55,7 @@ struct sender::outgoing {
   std::uint32_t number = 0;
   const entry* what = nullptr;
   cordma::unique_fd fd;
+  direct_way direct;
   std::uint64_t left = 0;  // chunks that are not at the receiver
   bool ended = false;      // that nothing more comes of it has been said
   file_end::how how = file_end::how::whole;
@@ -66,6 +68,8 @@ sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& file
     : context_(context),
       worker_(worker),
       files_(files),
+      crew_(worker.loop()),
+      comparing_(2 * crew_.threads()),
       lanes_(lanes),
       sources_(sources),
       options_(options),
@@ -160,6 +164,7 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
       job_here_.set();
       return;
     case frame_kind::again: return take_again(in);
+    case frame_kind::compare: return take_compare(in);
     case frame_kind::problems:
       while (!in.empty()) result_.problems.push_back(decode_problem(in));
       return;
@@ -221,11 +226,22 @@ void sender::take_finished(frame_reader& in) {
   job_here_.set();
 }
 
+void sender::take_compare(frame_reader& in) {
+  const compare_frame c = decode_compare(in);
+  [[maybe_unused]] const entry& e = file_of(in, c.file);
+  job j;
+  j.what.file = c.file;
+  j.digest = c.digest;
+  jobs_.push_back(std::move(j));
+  job_here_.set();
+}
+
 const entry& sender::file_of(frame_reader& in, std::uint32_t number) const {
-  if (number >= entries_.size() || entries_[number].kind != entry_kind::file) {
-    refuse(in.kind(), "a file that there is not");
-  }
-  return entries_[number];
+  const entry* const e = number < entries_.size() ? &entries_[number] : nullptr;
+  const bool is_file =
+      e != nullptr && (e->kind == entry_kind::file || e->kind == entry_kind::stream);
+  if (!is_file) refuse(in.kind(), "a file that there is not");
+  return *e;
 }
 
 std::uint64_t sender::chunks_of(const entry& e) const noexcept {
@@ -268,7 +284,15 @@ task<void> sender::feed() {
       co_await send_again(j.what.file, j.index);
       continue;
     }
+    if (j.digest) {
+      co_await start_compare(j.what.file, *j.digest);
+      continue;
+    }
     const entry& e = entries_[j.what.file];
+    if (e.kind == entry_kind::stream) {
+      co_await send_stream(j.what.file);
+      continue;
+    }
     if (e.size > largest_small || e.size > options_.chunk_bytes) {
       co_await send_file(std::move(j.what));
       continue;
@@ -296,6 +320,9 @@ std::shared_ptr<sender::outgoing> sender::open(std::uint32_t file) {
     return nullptr;
   }
   f->fd.reset(fd);
+  if (options_.direct && f->what->size >= direct_way::smallest) {
+    f->direct = direct_way(fd, direct_way::purpose::reading);
+  }
   if (!is_as_found(*f->what, now)) {
     end_file(file, file_end::how::changed, changed_meanwhile);
     return nullptr;
@@ -354,7 +381,7 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
   const std::uint32_t bytes = bytes_of(*f->what, index);
   const cordma::Slice part = buffer.first(bytes);
   int got = f->how == file_end::how::whole ? 0 : -ECANCELED;
-  if (got == 0) got = co_await read_whole(f->fd.get(), part.bytes(), index * options_.chunk_bytes);
+  if (got == 0) got = co_await read_chunk(f, part.bytes(), index * options_.chunk_bytes);
   if (got != static_cast<int>(bytes)) {
     if (f->how == file_end::how::whole) {
       f->how = got < 0 ? file_end::how::failed : file_end::how::changed;
@@ -364,18 +391,24 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
     place_here_.set();
     give_back(buffer);
   } else {
-    const std::uint64_t digest = digest_of(part.bytes());
-    sent_.add(f->number, index, digest);
-    lane& l = *lanes_[to.lane];
-    cordma::send_operation written = put(to, part);
-    written.start();
-    encode(l.out(), chunk_frame{f->number, to.slot, index, bytes, 0, digest});
-    l.kick();
-    progress_.bytes_moved += bytes;
-    co_await written;
-    give_back(buffer);
+    co_await put_chunk({f->number, to.slot, index, bytes, 0, 0}, to.lane, buffer);
   }
   if (--f->left == 0) conclude(*f);
+}
+
+// What is read goes out.
+task<void> sender::put_chunk(chunk_frame c, std::uint32_t lane_number, cordma::Slice buffer) {
+  const cordma::Slice part = buffer.first(c.bytes);
+  c.digest = digest_of(part.bytes());
+  sent_.add(c.file, c.index, c.digest);
+  lane& l = *lanes_[lane_number];
+  cordma::send_operation written = put({lane_number, c.slot}, part);
+  written.start();
+  encode(l.out(), c);
+  l.kick();
+  progress_.bytes_moved += c.bytes;
+  co_await written;
+  give_back(buffer);
 }
 
 void sender::send_hole(outgoing& f, std::uint64_t index) {
@@ -472,6 +505,17 @@ cordma::send_operation sender::put(place to, const cordma::Slice& bytes) noexcep
   const std::uint32_t within = in_first ? to.slot : to.slot - known.front().slots;
   const std::uint64_t at = m.offset + std::uint64_t{within} * m.slot_bytes;
   return lanes_[to.lane]->stream().write_at(m.number, at, bytes);
+}
+
+task<int> sender::read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,
+                             std::uint64_t offset) {
+  if (f->direct.takes(into, offset)) {
+    const int got = co_await read_whole(f->direct.get(), into, offset);
+    if (got != -EINVAL) co_return got;
+    f->direct.give_up();
+  }
+  const int got = co_await read_whole(f->fd.get(), into, offset);
+  co_return got;
 }
 
 // Bytes read, fewer only at the file's end; or a negative errno.

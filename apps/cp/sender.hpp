@@ -1,6 +1,7 @@
 // The side that has the files.
 #pragma once
 
+#include "crew.hpp"
 #include "digest.hpp"
 #include "file_ring.hpp"
 #include "lane.hpp"
@@ -11,6 +12,7 @@
 
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/semaphore.hpp>
 
 #include <deque>
 #include <functional>
@@ -58,6 +60,8 @@ class sender {
     // Not the file, but one chunk of it, which was damaged on its way.
     bool again = false;
     std::uint64_t index = 0;
+    // Nor that, but whether it has this digest.
+    std::optional<file_digest> digest{};
   };
   struct small_file {
     std::uint32_t file = 0;
@@ -73,19 +77,28 @@ class sender {
   void take_memory(frame_reader& in, std::uint32_t lane);
   void take_credit(frame_reader& in, std::uint32_t lane);
   void take_again(frame_reader& in);
+  void take_compare(frame_reader& in);
   void take_finished(frame_reader& in);
   [[nodiscard]] const entry& file_of(frame_reader& in, std::uint32_t number) const;
 
   [[nodiscard]] cordma::task<void> feed();
   [[nodiscard]] cordma::task<void> send_file(want w);
+  [[nodiscard]] cordma::task<void> send_stream(std::uint32_t file);
+  [[nodiscard]] cordma::task<void> start_compare(std::uint32_t file, file_digest theirs);
+  [[nodiscard]] cordma::task<void> compare(std::uint32_t file, cordma::unique_fd fd,
+                                           file_digest theirs);
   [[nodiscard]] cordma::task<void> send_again(std::uint32_t file, std::uint64_t index);
   [[nodiscard]] cordma::task<void> start_chunk(std::shared_ptr<outgoing> f, std::uint64_t index);
   [[nodiscard]] cordma::task<void> send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index,
                                               place to, cordma::Slice buffer);
+  [[nodiscard]] cordma::task<void> put_chunk(chunk_frame c, std::uint32_t lane,
+                                             cordma::Slice buffer);
   void send_hole(outgoing& f, std::uint64_t index);
   void open_small(bundle& b, want w);
   [[nodiscard]] cordma::task<void> start_bundle(bundle b);
   [[nodiscard]] cordma::task<void> send_bundle(bundle b, place to, cordma::Slice buffer);
+  [[nodiscard]] cordma::task<int> read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,
+                                             std::uint64_t offset);
   [[nodiscard]] cordma::task<int> read_whole(int fd, std::span<std::byte> into,
                                              std::uint64_t offset);
   [[nodiscard]] cordma::send_operation put(place to, const cordma::Slice& bytes) noexcept;
@@ -105,6 +118,8 @@ class sender {
   cordma::Context& context_;
   cordma::Worker& worker_;
   file_ring& files_;
+  crew crew_;
+  cordma::semaphore comparing_;  // files that may be open for it
   std::vector<std::unique_ptr<lane>>& lanes_;
   scanner& sources_;
   const transfer_options& options_;

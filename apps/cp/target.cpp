@@ -109,6 +109,17 @@ result<std::optional<struct stat>> target::look(const std::string& path) {
   return failure::from_os(errno, {"looking at ", path});
 }
 
+result<unique_fd> target::open_file(const std::string& path) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  unique_fd fd(::openat(at->directory, at->name, how));
+  struct stat s{};
+  if (!fd || ::fstat(fd.get(), &s) != 0) return failure::from_os(errno, {"opening ", path});
+  if (!S_ISREG(s.st_mode)) return failure::from_os(EINVAL, {"opening ", path});
+  return fd;
+}
+
 result<void> target::make_directory(const std::string& path, std::uint32_t mode) {
   const auto at = find(path);
   if (!at) return at.why();

@@ -52,6 +52,8 @@ class target {
 
   // Nothing: it is not there.
   [[nodiscard]] cordma::result<std::optional<struct stat>> look(const std::string& path);
+  // A file that is there, for reading; EINVAL where it is none.
+  [[nodiscard]] cordma::result<cordma::unique_fd> open_file(const std::string& path);
   // Fine where it exists already; what is there and no directory is removed first. One that is made has of `mode`
   // what the umask leaves, and is its owner's to write in.
   [[nodiscard]] cordma::result<void> make_directory(const std::string& path,

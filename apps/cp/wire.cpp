@@ -13,12 +13,14 @@ constexpr std::uint32_t most_paths = 4096;
 constexpr std::uint32_t most_rules = 65536;
 
 constexpr frame_kind kinds[] = {
-    frame_kind::hello,    frame_kind::challenge, frame_kind::proof,     frame_kind::welcome,
-    frame_kind::refusal,  frame_kind::memory,    frame_kind::entries,   frame_kind::entries_end,
-    frame_kind::problems, frame_kind::chunk,     frame_kind::bundle,    frame_kind::file_end,
-    frame_kind::all_sent, frame_kind::wants,     frame_kind::wants_end, frame_kind::credit,
-    frame_kind::again,    frame_kind::items,     frame_kind::finished,
+    frame_kind::hello,    frame_kind::challenge, frame_kind::proof,    frame_kind::welcome,
+    frame_kind::refusal,  frame_kind::memory,    frame_kind::entries,  frame_kind::entries_end,
+    frame_kind::problems, frame_kind::chunk,     frame_kind::bundle,   frame_kind::file_end,
+    frame_kind::all_sent, frame_kind::wants,     frame_kind::compare,  frame_kind::credit,
+    frame_kind::again,    frame_kind::items,     frame_kind::finished, frame_kind::compared,
 };
+
+constexpr std::uint64_t largest_file = std::uint64_t{1} << 62;  // bytes
 
 // A number below `limit` as one of an enum's, which begin with 1 unless told otherwise.
 template <class Enum>
@@ -37,6 +39,8 @@ constexpr flag flags[] = {
     &transfer_options::dry_run,    &transfer_options::delete_others,
     &transfer_options::checksum,   &transfer_options::ignore_times,
     &transfer_options::sparse,     &transfer_options::inplace,
+    &transfer_options::direct,
+
     &transfer_options::resume,     &transfer_options::sync,
     &transfer_options::items,      &transfer_options::directory,
 };
@@ -190,7 +194,7 @@ void encode(frame_writer& out, const entry& e) {
 
 entry decode_entry(frame_reader& in) {
   entry e;
-  e.kind = one_of<entry_kind>(in, 4);
+  e.kind = one_of<entry_kind>(in, 5);
   e.mode = in.u32();
   e.uid = in.u32();
   e.gid = in.u32();
@@ -208,8 +212,7 @@ entry decode_entry(frame_reader& in) {
   }
   constexpr std::uint32_t permissions = 07777;
   constexpr std::uint32_t ns_per_s = 1'000'000'000;
-  constexpr std::uint64_t largest = std::uint64_t{1} << 62;  // bytes of a file
-  if (e.mode > permissions || e.modified.ns >= ns_per_s || e.size > largest) {
+  if (e.mode > permissions || e.modified.ns >= ns_per_s || e.size > largest_file) {
     refuse(in.kind(), "a mode, size or time that cannot be");
   }
   const bool leads_out = e.kind == entry_kind::hard_link && !stays_inside(e.target);
@@ -281,9 +284,34 @@ want decode_want(frame_reader& in) {
   return w;
 }
 
+void encode(std::vector<std::byte>& to, const compare_frame& c) {
+  frame_writer(to, frame_kind::compare).u32(c.file).u64(c.digest.low).u64(c.digest.high);
+}
+
+compare_frame decode_compare(frame_reader& in) {
+  compare_frame c;
+  c.file = in.u32();
+  c.digest.low = in.u64();
+  c.digest.high = in.u64();
+  in.end();
+  return c;
+}
+
+void encode(std::vector<std::byte>& to, const compared_frame& c) {
+  frame_writer(to, frame_kind::compared).u32(c.file).u8(c.same ? 1 : 0);
+}
+
+compared_frame decode_compared(frame_reader& in) {
+  compared_frame c;
+  c.file = in.u32();
+  c.same = one_of<std::uint8_t>(in, 1, 0) != 0;
+  in.end();
+  return c;
+}
+
 void encode(std::vector<std::byte>& to, const file_end& f) {
   frame_writer out(to, frame_kind::file_end);
-  out.u32(f.file).u8(static_cast<std::uint8_t>(f.outcome)).text(f.why);
+  out.u32(f.file).u8(static_cast<std::uint8_t>(f.outcome)).text(f.why).u64(f.bytes);
 }
 
 file_end decode_file_end(frame_reader& in) {
@@ -291,7 +319,9 @@ file_end decode_file_end(frame_reader& in) {
   f.file = in.u32();
   f.outcome = one_of<file_end::how>(in, 3, 0);
   f.why = in.text();
+  f.bytes = in.u64();
   in.end();
+  if (f.bytes > largest_file) refuse(in.kind(), "a size that cannot be");
   return f;
 }
 
@@ -323,7 +353,7 @@ void encode(frame_writer& out, const item& i) {
 item decode_item(frame_reader& in) {
   item i;
   i.what = one_of<item::change>(in, 4);
-  i.kind = one_of<entry_kind>(in, 4);
+  i.kind = one_of<entry_kind>(in, 5);
   i.path = in.text();
   return i;
 }

@@ -5,6 +5,7 @@
 //   text     u16 bytes, the bytes;  long text: u32 bytes, the bytes
 #pragma once
 
+#include "digest.hpp"
 #include "entry.hpp"
 
 #include <array>
@@ -44,13 +45,14 @@ enum class frame_kind : std::uint8_t {
   chunk = 23,        // a part of a file is in a slot
   bundle = 24,       // whole small files are in a slot
   file_end = 25,     // nothing more comes of that file
+  compared = 27,     // whether a file is the same
   all_sent = 26,
   // Receiver.
-  wants = 30,      // which files, and what of them
-  wants_end = 31,  // all entries are looked at
-  credit = 32,     // slots that are free again
-  again = 33,      // a chunk that was damaged on its way
-  items = 34,      // what became of entries, for people
+  wants = 30,    // which files, and what of them
+  credit = 32,   // slots that are free again
+  again = 33,    // a chunk that was damaged on its way
+  compare = 36,  // a file that may be the same: its digest as it is here
+  items = 34,    // what became of entries, for people
   finished = 35,
 };
 
@@ -132,6 +134,7 @@ struct transfer_options {
   bool ignore_times = false;  // take no file for the same because its size and time are
   bool sparse = false;
   bool inplace = false;
+  bool direct = true;  // long files go past the page cache
   bool resume = true;
   bool sync = false;       // to the disk, before a file has its name
   bool items = false;      // tell what becomes of each entry
@@ -186,11 +189,24 @@ struct want {
   friend bool operator==(const want&, const want&) = default;
 };
 
+// --checksum: the receiver asks whether the sender's file has that digest, and is told.
+struct compare_frame {
+  std::uint32_t file = 0;
+  file_digest digest;
+  friend bool operator==(const compare_frame&, const compare_frame&) = default;
+};
+struct compared_frame {
+  std::uint32_t file = 0;
+  bool same = false;
+  friend bool operator==(const compared_frame&, const compared_frame&) = default;
+};
+
 struct file_end {
   enum class how : std::uint8_t { whole = 0, failed = 1, vanished = 2, changed = 3 };
   std::uint32_t file = 0;
   how outcome = how::whole;
-  std::string why;  // where it is not whole
+  std::string why;          // where it is not whole
+  std::uint64_t bytes = 0;  // of a stream that is whole
   friend bool operator==(const file_end&, const file_end&) = default;
 };
 
@@ -230,6 +246,10 @@ void encode(std::vector<std::byte>& out, const bundle_frame& b);
 [[nodiscard]] bundle_frame decode_bundle(frame_reader& in);
 void encode(frame_writer& out, const want& w);
 [[nodiscard]] want decode_want(frame_reader& in);
+void encode(std::vector<std::byte>& out, const compare_frame& c);
+[[nodiscard]] compare_frame decode_compare(frame_reader& in);
+void encode(std::vector<std::byte>& out, const compared_frame& c);
+[[nodiscard]] compared_frame decode_compared(frame_reader& in);
 void encode(std::vector<std::byte>& out, const file_end& f);
 [[nodiscard]] file_end decode_file_end(frame_reader& in);
 void encode(std::vector<std::byte>& out, const tally& t);

@@ -144,6 +144,12 @@ destination choose(const std::string& path, bool is_directory, bool single_file)
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
+destination to_output() noexcept {
+  destination d;
+  d.output = STDOUT_FILENO;
+  return d;
+}
+
 task<outcome> send_all(cordma::Context& context, cordma::Worker& worker, lanes& ways,
                        std::vector<source> sources, std::vector<std::string> rules,
                        transfer_options options, progress& shown, item_sink tell,
@@ -162,11 +168,13 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
                           transfer_options options, progress& shown, item_sink tell) {
   const filter chosen = filter_of(rules);
   stand_in empty;
-  if (options.dry_run && ::access(where.root.c_str(), F_OK) != 0) where.root = empty.make();
+  const bool missing = where.output >= 0 || ::access(where.root.c_str(), F_OK) != 0;
+  if (missing && (where.output >= 0 || options.dry_run)) where.root = empty.make();
   target into = target::open(where.root, target::missing::is_made).value();
   file_ring files(worker.loop());
   receiver r(context, worker, files, ways, into, std::move(where.only_name), chosen, options, shown,
              tell);
+  r.write_to(where.output);
   outcome o = co_await r.run();
   co_return o;
 }
@@ -225,7 +233,9 @@ task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, c
   const item_sink nobody = [](const item&) {};
   if (h.way == direction::push) {
     const std::string path = named.place(h.paths.front(), links::followed);
-    destination where = choose(path, h.options.directory, !h.options.directory);
+    const bool output = r.where->path.empty() && path == "-";  // of this program itself
+    destination where =
+        output ? to_output() : choose(path, h.options.directory, !h.options.directory);
     co_await receive_all(context, worker, ways, std::move(where), h.rules, h.options, unseen,
                          nobody);
     co_return;

@@ -33,7 +33,10 @@ enum class links : unsigned char { followed, kept };
 struct destination {
   std::string root;       // a directory, to be made where it is missing
   std::string only_name;  // what the single file is called in it; empty: as it was called
+  int output = -1;        // instead of all that: the single file is written there, in order
 };
+// Standard output.
+[[nodiscard]] destination to_output() noexcept;
 [[nodiscard]] destination choose(const std::string& path, bool is_directory, bool single_file);
 
 // Throw cordma::error, std::exception.

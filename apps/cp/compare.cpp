@@ -1,0 +1,72 @@
+// --checksum: whether a file of the same length is the same file. The receiver says what its own comes to, and the
+// sender whether its file does.
+#include "incoming.hpp"
+#include "sender.hpp"
+
+#include <cerrno>
+
+#include <fcntl.h>
+
+namespace copy {
+
+using cordma::task;
+
+task<void> receiver::compare(std::uint32_t number, struct stat now) {
+  const entry& e = entries_[number];
+  compare_frame mine;
+  mine.file = number;
+  int error = 0;
+  auto work = [&](std::size_t thread) noexcept {
+    const cordma::result<void> have = view_of(thread);
+    const cordma::result<cordma::unique_fd> fd =
+        have ? targets_[thread]->open_file(e.path) : cordma::result<cordma::unique_fd>(have.why());
+    error = fd ? digest_of_file(fd.value().get(), mine.digest) : EIO;
+  };
+  crew_job reading = crew_.run(work);
+  co_await reading;
+  if (error == 0) {
+    encode(lanes_.front()->out(), mine);
+  } else if (compared_.erase(number) != 0) {  // what cannot be read is not the same
+    want_file(number, e, item::change::updated);
+    finish_if_due();
+  }
+  lanes_.front()->kick();
+}
+
+void receiver::take_compared(const compared_frame& c) {
+  const auto found = compared_.find(c.file);
+  if (found == compared_.end()) refuse(frame_kind::compared, "a file that was not asked about");
+  const struct stat now = found->second;
+  compared_.erase(found);
+  const entry& e = entries_[c.file];
+  if (c.same) {
+    keep_same(e, now);
+  } else {
+    want_file(c.file, e, item::change::updated);
+  }
+  lanes_.front()->kick();
+  finish_if_due();
+}
+
+// So many at a time, as each is open meanwhile.
+task<void> sender::start_compare(std::uint32_t file, file_digest theirs) {
+  co_await comparing_.acquire();
+  cordma::unique_fd fd(sources_.open(entries_[file], 0));
+  scope_->spawn(compare(file, std::move(fd), theirs));
+}
+
+// What cannot be read is not the same, either: it is said where it is wanted then.
+task<void> sender::compare(std::uint32_t file, cordma::unique_fd fd, file_digest theirs) {
+  file_digest mine;
+  int error = EBADF;
+  auto work = [&](std::size_t) noexcept {
+    if (fd) error = digest_of_file(fd.get(), mine);
+  };
+  crew_job reading = crew_.run(work);
+  co_await reading;
+  comparing_.release();
+  encode(lanes_.front()->out(), compared_frame{file, error == 0 && mine == theirs});
+  lanes_.front()->kick();
+}
+
+}  // namespace copy

@@ -1,0 +1,31 @@
+#include "digest.hpp"
+
+#include <cerrno>
+#include <memory>
+#include <new>
+
+#include <unistd.h>
+
+namespace copy {
+
+int digest_of_file(int fd, file_digest& into) noexcept {
+  constexpr std::size_t at_a_time = 256U << 10;  // bytes, which stay in the cache
+  const std::unique_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[at_a_time]);
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              &XXH3_freeState);
+  if (!bytes || !state) return ENOMEM;
+  XXH3_128bits_reset(state.get());
+  for (off_t at = 0;;) {
+    const ssize_t n = ::pread(fd, bytes.get(), at_a_time, at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) break;
+    XXH3_128bits_update(state.get(), bytes.get(), static_cast<std::size_t>(n));
+    at += n;
+  }
+  const XXH128_hash_t all = XXH3_128bits_digest(state.get());
+  into = {all.low64, all.high64};
+  return 0;
+}
+
+}  // namespace copy
