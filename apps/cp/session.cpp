@@ -14,6 +14,8 @@ using cordma::task;
 namespace {
 
 constexpr auto patience = std::chrono::seconds(30);  // for the other side's next word
+// Where the network loses what begins a connection, rdma_cm sends it again after four seconds.
+constexpr auto connecting = std::chrono::seconds(20);
 
 // Private data of a lane: "ccp1", the session's id (zeros: a new one), the lane's number.
 constexpr std::string_view mark = "ccp1";
@@ -89,6 +91,7 @@ task<connection> connect(cordma::Context& context, cordma::Worker& worker, std::
   connection c;
   cordma::connect_options how;
   how.transport = only;
+  how.endpoint.connect_timeout = connecting;
   const tag first = tag_of(nonce{}, 0);
   how.private_data = first;
   cordma::Endpoint made = co_await worker.connect(address, how);
@@ -168,7 +171,9 @@ void server::assign(cordma::ConnectionRequest request) {
 }
 
 task<std::unique_ptr<lane>> server::accept(cordma::ConnectionRequest request) {
-  cordma::Endpoint made = co_await request.accept();
+  cordma::connect_options how;
+  how.endpoint.connect_timeout = connecting;
+  cordma::Endpoint made = co_await request.accept(how);
   std::unique_ptr<lane> way = co_await open_lane(context_, std::move(made));
   co_return way;
 }
