@@ -2,15 +2,16 @@
 # killed in the middle of either way. Runs on both: the files are on a, and on b is the daemon. PROGRAMS
 source "$(dirname "$0")/expect.sh"
 tree=$work/tree box=$work/box back=$work/back
-part=.large.cordma-part
 
-# half_here FILE PROCESS: waits until 4 MB of it have been written. It has its whole length from the beginning.
+# half_here DIRECTORY PROCESS: waits until 3 MB of `large` have been written. It has its whole length from the beginning.
 half_here() {
-  local blocks=0
-  until [ "$blocks" -ge 8000 ]; do
-    kill -0 "$2" 2> /dev/null || fail "the transfer ended before $1 was half here: $(cat "$work/killed")"
+  local blocks=0 end=$((SECONDS + 60))
+  until [ "$blocks" -ge 6000 ]; do
+    kill -0 "$2" 2> /dev/null || fail "this side ended before $1/large was half here: $(cat "$work/killed")"
+    [ ! -e "$1/large" ] || fail "$1/large was whole before it was seen half"
+    [ "$SECONDS" -lt "$end" ] || fail "60 s, and $1/large is not half here"
     sleep 0.05
-    blocks=$(stat -c %b "$1" 2> /dev/null) || blocks=0
+    blocks=$(stat -c %b "$1/.large.cordma-part" 2> /dev/null) || blocks=0
   done
 }
 lost_packets() {
@@ -29,7 +30,7 @@ if [ "$RDMA_HOST_NAME" = b ]; then
   : > "$work/killed"
   daemon port
   note get pushing > /dev/null
-  half_here "$box/killed/$part" "$server"
+  half_here "$box/killed" "$server"
   note put half
   note get kill_daemon > /dev/null
   kill -KILL "$server"
@@ -62,8 +63,8 @@ copy '^202 files, .* over verbs' "$tree/" "$there/in/"
 copy '^202 files, .* over verbs' "$there/in/" "$back/"
 same
 
-start() {  # start FROM TO: what is to be killed
-  "$programs/cordma-cp" -a --transport verbs --port "$port" "$@" > "$work/killed" 2>&1 &
+start() {  # start FROM TO: what is to be killed, while it has seconds to go
+  "$programs/cordma-cp" -a --bwlimit 1M --transport verbs --port "$port" "$@" > "$work/killed" 2>&1 &
   client=$!
 }
 start "$tree/" "$there/killed/"
@@ -75,7 +76,7 @@ copy ' over verbs' "$tree/" "$there/killed/"
 went_on
 rm -r "$back"
 start "$there/killed/" "$back/"
-half_here "$back/$part" "$client"
+half_here "$back" "$client"
 note put kill_daemon
 code=0
 wait "$client" || code=$?
