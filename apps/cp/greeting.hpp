@@ -15,6 +15,8 @@
 namespace copy {
 
 inline constexpr auto patience = std::chrono::seconds(30);  // for the other side's next word
+// Where the network loses what begins a connection, rdma_cm sends it again after four seconds.
+inline constexpr auto time_to_connect = std::chrono::seconds(20);
 
 // Private data of a connection, which anybody on the way can read: "ccp2", 1 where TLS begins at once or 0, the
 // session's id (zeros: a new one), the lane's number.

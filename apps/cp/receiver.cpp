@@ -203,7 +203,8 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
     if (error != 0) fail(*f, describe(error));
     credit(lane, c.slot);
   } else if (output_ >= 0) {
-    const int error = co_await write_in_turn(f, c, {});
+    const std::span<const std::byte> nothing;
+    const int error = co_await write_in_turn(f, c, nothing);
     if (error != 0) fail(*f, describe(error));
   } else if (f->why.empty() && options_.inplace) {
     file_operation punching =

@@ -418,7 +418,8 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
     give_back(to);
     give_back(buffer);
   } else {
-    co_await put_chunk({f->number, to.slot, index, bytes, 0, 0}, to.lane, buffer);
+    const chunk_frame c{f->number, to.slot, index, bytes, 0, 0};
+    co_await put_chunk(c, to.lane, buffer);
   }
   if (--f->left == 0) conclude(*f);
 }

@@ -80,7 +80,9 @@ bool server::is_unfit(cordma::ConnectionRequest& request, const greeting& g) {
 }
 
 task<std::unique_ptr<lane>> server::accept(cordma::ConnectionRequest request, bool secured) {
-  cordma::Endpoint made = co_await request.accept();
+  cordma::connect_options how;
+  how.endpoint.connect_timeout = time_to_connect;
+  cordma::Endpoint made = co_await request.accept(how);
   std::unique_ptr<lane> way = co_await open_lane(context_, std::move(made));
   if (secured) {
     auto channel = std::make_unique<tls_channel>(*tls_.with);

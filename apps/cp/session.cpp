@@ -37,6 +37,7 @@ task<std::unique_ptr<lane>> open_way(way_there& there, greeting g) {
   cordma::connect_options how;
   how.transport = there.transport;
   how.private_data = data;
+  how.endpoint.connect_timeout = time_to_connect;
   cordma::connect_operation connecting = there.worker->connect(there.address, how);
   cordma::result<cordma::Endpoint> made = co_await connecting.result();
   if (!made) {

@@ -5,13 +5,13 @@ cp_() { expect "$1" "$2" cordma-cp --transport "$transport" "${@:3}"; }
 
 mkdir "$work/tree"
 for i in $(seq 50); do printf '%s' "$i" > "$work/tree/small $i"; done
-head -c 20000000 /dev/urandom > "$work/tree/large"
+fill "$work/tree/large" 20000000
 
 # A wrong bit on the way: seen, and sent again; where it is wrong again and again, the file is not there.
 cp_ 0 'damaged on the way, and sent again' -a --flip 7 "$work/tree/" "$work/flipped/"
 diff -r "$work/tree" "$work/flipped" || fail "a wrong bit came through"
 mkdir "$work/few"
-head -c 1000000 /dev/urandom > "$work/few/large"
+fill "$work/few/large" 1000000
 cp_ 23 'large: it came damaged again and again' -a --flip 1 --chunk 64k "$work/few/" "$work/wrong/"
 [ ! -e "$work/wrong/large" ] || fail "a damaged file has its name"
 
@@ -34,7 +34,7 @@ change() {  # change CODE REGEX COMMAND: while `large` goes slowly, before the r
 change 23 'large: it changed while it was read' 'printf more >> "$work/tree/large"'
 [ ! -e "$work/target/large" ] || fail "a file that changed has its name"
 change 23 'large: it changed while it was read' 'truncate -s 1000000 "$work/tree/large"'
-head -c 20000000 /dev/urandom > "$work/tree/large"
+fill "$work/tree/large" 20000000
 change 24 'small 9: ' 'rm "$work/tree/small 9"'
 printf 9 > "$work/tree/small 9"
 

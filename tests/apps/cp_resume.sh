@@ -25,10 +25,12 @@ os.makedirs(box)
 os.makedirs(tree + "/sub")
 
 
+# No two of its chunks are the same, nor is it as it was before.
 def write(name, size):
+    block = chance.randbytes(min(size, MB))
     with open(f"{tree}/{name}", "wb") as file:
-        while size > 0:
-            size -= file.write(chance.randbytes(min(size, 64 * MB)))
+        for at in range(0, size, MB):
+            file.write((at.to_bytes(8) + block[8:])[: size - at])
 
 
 def read(path):

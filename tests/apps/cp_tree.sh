@@ -25,7 +25,7 @@ plant() {  # plant DIRECTORY
   head -c 131073 /dev/urandom > "$1/above"
   head -c 1048576 /dev/urandom > "$1/chunk"
   head -c 1048577 /dev/urandom > "$1/chunk and one"
-  head -c 33000001 /dev/urandom > "$1/deep/large"
+  fill "$1/deep/large" 33000001
   printf hidden > "$1/.hidden"
   printf odd > "$1/$(printf '\377\376')"
   printf long > "$1/$(printf 'n%.0s' {1..255})"
@@ -36,33 +36,39 @@ plant() {  # plant DIRECTORY
   ln -s . "$1/loop"
   truncate -s 20M "$1/hollow"
   printf middle | dd of="$1/hollow" bs=1 seek=10000000 conv=notrunc status=none
-  setfattr -n user.comment -v "some words" "$1/one" || true
+  setfattr -n user.comment -v "some words" "$1/one" || no_attributes=$1
   chmod 640 "$1/one"
   chmod 4755 "$1/small"
   chmod 1777 "$1/empty"
   touch -d '2001-02-03 04:05:06.123456789' "$1/one" "$1/deep/er"
   touch -h -d '1999-12-31 23:59:59.5' "$1/dangling"
-  local at=$1/deep
-  for i in $(seq 200); do at=$at/d$i; mkdir "$at"; done
+  local at
+  at=$1/deep$(printf '/d%s' {1..200})
+  mkdir -p "$at"
   printf bottom > "$at/bottom"
   for i in $(seq 1500); do printf '%s' "$i" > "$1/with space/file $i"; done
 }
 
+no_attributes=''
 plant "$work/tree"
 export TMPDIR=$work
 
 # Many more files than may be open at once.
 (ulimit -n 160 && cp_ 0 ' over '"$transport" -aHX "$work/tree/" "$work/here/")
 same "$work/tree/" "$work/here/"
-[ "$(getfattr --only-values -n user.comment "$work/here/one")" = "some words" ] || fail "an attribute is lost"
+if [ -n "$no_attributes" ]; then
+  echo "not checked: attributes, which the file system of $no_attributes has not"
+else
+  [ "$(getfattr --only-values -n user.comment "$work/here/one")" = "some words" ] || fail "an attribute is lost"
+fi
 [ "$(du -k "$work/here/hollow" | cut -f1)" -lt 4000 ] || fail "a hole was filled"
 [ "$(stat -c %h "$work/here/small")" = 2 ] || fail "a hard link is lost"
 find "$work/here" -name '*cordma*' | grep -q . && fail "something is left over"
 cp_ 0 '^0 files, 0 B .*the same' -aH "$work/tree/" "$work/here/"
 
 # ACLs, and those that a directory has for what is made in it.
-if command -v setfacl > /dev/null; then
-  mkdir -p "$work/acl/d"
+mkdir -p "$work/acl/d"
+if setfacl -m u:1:r "$work/acl/d" 2> /dev/null; then
   printf x > "$work/acl/f"
   printf x > "$work/acl/plain"
   setfacl -m u:1234:rwx "$work/acl/f"
@@ -83,7 +89,7 @@ if command -v setfacl > /dev/null; then
   left=$(rsync -aniAXc --delete "$work/acl/" "$work/kept-A/")
   [ -z "$left" ] || fail "an ACL that is gone was kept: $left"
 else
-  echo "ACLs are not tested: setfacl is missing (package acl)"
+  echo "not checked: ACLs, as there is no setfacl (package acl), or the file system of $work has none"
 fi
 
 # What has changed, what has gone, and nothing else.

@@ -13,6 +13,11 @@ cleanup() {
 }
 trap cleanup EXIT
 
+# fill FILE BYTES: no two parts of it are the same. Random bytes would take emulated processors seconds.
+fill() {
+  seq 10000000 $((10000000 + $2 / 9)) > "$1"  # 9 bytes a line
+  truncate -s "$2" "$1"
+}
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 # expect CODE REGEX PROGRAM ARGUMENT...: it ends with CODE and prints, on either stream, a line that
