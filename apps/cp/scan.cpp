@@ -302,8 +302,7 @@ int scanner::open(const entry& found, int extra_flags, struct stat* now) const n
   const position at = find(found);
   if (at.directory < 0) return at.directory;
   const bool is_directory = found.kind == entry_kind::directory;
-  // A FIFO in its place would let nobody go on, and a terminal would become this process's own.
-  const int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | extra_flags;
+  const int flags = open_flags | extra_flags;
   cordma::unique_fd fd(::openat(at.directory, at.name, flags | (is_directory ? O_DIRECTORY : 0)));
   if (!fd) return -errno;
   struct stat s{};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 namespace copy {
@@ -52,6 +53,8 @@ class scanner {
   // Since the last call.
   [[nodiscard]] std::vector<problem> take_problems();
 
+  // A FIFO in a file's place would let nobody go on, and a terminal would become this process's own.
+  static constexpr int open_flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   // Opens a file or directory that was found, for reading, without following a symlink anywhere below its source. The
   // descriptor is the caller's. Negative errno where that fails; -ENOENT, too, where it is no file any more. `now` becomes
   // how it is. REQUIRES that this scanner found it.

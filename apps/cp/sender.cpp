@@ -1,7 +1,6 @@
 #include "sender.hpp"
 
-#include "../support/op_ring.hpp"
-#include "direct.hpp"
+#include "outgoing.hpp"
 
 #include <cordma/runtime/sleep.hpp>
 
@@ -23,11 +22,6 @@ namespace {
 constexpr std::uint32_t largest_small = 128U << 10;  // bytes of a file that goes in a bundle
 constexpr std::size_t most_in_bundle = 512;          // files
 
-bool is_as_found(const entry& e, const struct stat& s) noexcept {
-  return static_cast<std::uint64_t>(s.st_size) == e.size && s.st_mtim.tv_sec == e.modified.s &&
-         static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == e.modified.ns;
-}
-
 // Files that are open at once: enough to have io_uring busy. Most of the descriptors are left to the other side, which
 // may be in this process, to connections, and to other clients.
 std::size_t most_open_files() noexcept {
@@ -38,29 +32,7 @@ std::size_t most_open_files() noexcept {
   return std::clamp<rlim_t>(limit.rlim_cur / share, 1, most);
 }
 
-constexpr const char* changed_meanwhile = "it changed while it was read";
-
 }  // namespace
-
-struct sender::outgoing {
-  explicit outgoing(sender& owner) noexcept : of(owner) { ++of.open_; }
-  outgoing(const outgoing&) = delete;
-  outgoing& operator=(const outgoing&) = delete;
-  ~outgoing() {
-    --of.open_;
-    of.closed_here_.set();
-  }
-
-  sender& of;
-  std::uint32_t number = 0;
-  const entry* what = nullptr;
-  cordma::unique_fd fd;
-  direct_way direct;
-  std::uint64_t left = 0;  // chunks that are not at the receiver
-  bool ended = false;      // that nothing more comes of it has been said
-  file_end::how how = file_end::how::whole;
-  std::string why;
-};
 
 sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& files,
                std::vector<std::unique_ptr<lane>>& lanes, scanner& sources,
@@ -330,7 +302,7 @@ task<void> sender::feed() {
       small_bytes = 0;
     }
     small_bytes += e.size;
-    open_small(small, std::move(j.what));
+    add_small(small, j.what.file);
   }
 }
 
@@ -444,81 +416,6 @@ void sender::send_hole(outgoing& f, std::uint64_t index) {
   l.kick();
   sent_.add(f.number, index, 0);
   if (--f.left == 0) conclude(f);
-}
-
-// What is open is not exchanged any more; it is read when the bundle is.
-void sender::open_small(bundle& b, want w) {
-  std::shared_ptr<outgoing> f = open(w.file);
-  if (!f) return;
-  small_file s;
-  s.file = w.file;
-  s.bytes = static_cast<std::uint32_t>(f->what->size);
-  s.source = std::move(f);
-  b.push_back(std::move(s));
-}
-
-task<void> sender::start_bundle(bundle b) {
-  if (b.empty()) co_return;
-  std::uint64_t bytes = 0;
-  for (const small_file& s : b) bytes += s.bytes;
-  co_await pace(bytes);
-  const place to = co_await free_place();
-  const cordma::Slice buffer = co_await free_buffer();
-  scope_->spawn(send_bundle(std::move(b), to, buffer));
-}
-
-task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
-  support::op_ring<file_operation> reading(static_cast<std::uint32_t>(b.size()));
-  std::size_t at = 0;
-  for (const small_file& s : b) {
-    const std::span<std::byte> into = buffer.bytes().subspan(at, s.bytes);
-    reading.start([&] { return files_.read(s.source->fd.get(), into, 0); });
-    at += s.bytes;
-  }
-  for (small_file& s : b) {
-    file_operation& oldest = reading.oldest();
-    const cordma::result<int> got = co_await oldest.result();
-    reading.pop();
-    struct stat now{};
-    if (!got) {
-      s.error = got.why().os_errno();
-    } else if (static_cast<std::uint32_t>(got.value()) != s.bytes ||
-               ::fstat(s.source->fd.get(), &now) != 0 || !is_as_found(entries_[s.file], now)) {
-      s.error = ESTALE;
-    }
-    s.source.reset();
-  }
-  // Those that could not be read leave no gap.
-  bundle_frame frame;
-  frame.slot = to.slot;
-  std::size_t from = 0;
-  std::size_t end = 0;
-  for (const small_file& s : b) {
-    if (s.error == 0) {
-      const std::span<std::byte> bytes = buffer.bytes();
-      if (from != end) std::memmove(bytes.data() + end, bytes.data() + from, s.bytes);
-      frame.files.push_back({s.file, s.bytes});
-      answered(s.file);
-      sent_.add(s.file, 0, s.bytes);
-      end += s.bytes;
-    } else {
-      const bool changed = s.error == ESTALE;
-      end_file(s.file, changed ? file_end::how::changed : file_end::how::failed,
-               changed ? changed_meanwhile : std::strerror(s.error));
-    }
-    from += s.bytes;
-  }
-  const cordma::Slice part = buffer.first(end);
-  frame.digest = digest_of(part.bytes());
-  lane& l = *lanes_[to.lane];
-  slot_write written = put(to, part);
-  encode(l.out(), frame);
-  l.kick();
-  progress_.bytes_moved += end;
-  progress_.bytes_done += end;
-  progress_.files_done += frame.files.size();
-  co_await written.done();
-  give_back(buffer);
 }
 
 // The frame that tells of it may follow at once.

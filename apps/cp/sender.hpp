@@ -98,8 +98,10 @@ class sender {
   [[nodiscard]] cordma::task<void> put_chunk(chunk_frame c, std::uint32_t lane,
                                              cordma::Slice buffer);
   void send_hole(outgoing& f, std::uint64_t index);
-  void open_small(bundle& b, want w);
+  void add_small(bundle& b, std::uint32_t file);
   [[nodiscard]] cordma::task<void> start_bundle(bundle b);
+  [[nodiscard]] cordma::task<void> open_all(bundle* b);
+  [[nodiscard]] cordma::task<void> read_all(bundle* b, std::span<std::byte> into);
   [[nodiscard]] cordma::task<void> send_bundle(bundle b, place to, cordma::Slice buffer);
   [[nodiscard]] cordma::task<int> read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,
                                              std::uint64_t offset);
