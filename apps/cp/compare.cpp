@@ -11,7 +11,7 @@ namespace copy {
 
 using cordma::task;
 
-task<void> receiver::compare(std::uint32_t number, struct stat now) {
+task<void> receiver::compare(std::uint32_t number) {
   const entry& e = entries_[number];
   compare_frame mine;
   mine.file = number;

@@ -141,7 +141,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
   const bool has_size = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size;
   if (has_size && options_.checksum) {
     compared_.emplace(number, now);
-    scope_->spawn(compare(number, now));
+    scope_->spawn(compare(number));
     return;
   }
   if (!has_size || !has_time(now, e.modified) || options_.ignore_times) {

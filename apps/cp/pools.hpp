@@ -16,13 +16,13 @@ namespace copy {
 // once there is a long one, as memory takes time to be had. What long files go by is registered with io_uring.
 class pools {
  public:
-  // The pieces are dealt out among `lanes` evenly, with two for each at least.
-  pools(const transfer_options& options, std::size_t lanes, cordma::access rights) noexcept
-      : chunk_bytes_(options.chunk_bytes), lanes_(lanes), rights_(rights) {
+  // The pieces are dealt out among so many `ways` evenly, with two for each at least.
+  pools(const transfer_options& options, std::size_t ways, cordma::access rights) noexcept
+      : chunk_bytes_(options.chunk_bytes), lanes_(ways), rights_(rights) {
     constexpr std::uint64_t few_bytes = 4U << 20;
     constexpr std::uint32_t least = 2;
     const auto pieces = [&](std::uint64_t bytes) {
-      const std::uint64_t n = bytes / options.chunk_bytes / lanes;
+      const std::uint64_t n = bytes / options.chunk_bytes / ways;
       return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(n, least, most_slots));
     };
     const std::uint32_t all = pieces(options.memory_bytes);

@@ -69,7 +69,7 @@ class receiver {
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
   void want_file(std::uint32_t number, const entry& e, item::change change);
-  [[nodiscard]] cordma::task<void> compare(std::uint32_t number, struct stat now);
+  [[nodiscard]] cordma::task<void> compare(std::uint32_t number);
   void take_compared(const compared_frame& c);
 
   [[nodiscard]] cordma::task<void> write_chunk(std::shared_ptr<incoming> f, chunk_frame c,
