@@ -23,6 +23,7 @@ task<void> send_four_each(villain& v) {
   const slot_memory at = co_await v.hear_memory();
   const frames list = v.told;
   co_await v.say(list);
+  co_await v.put(at, 0, four);  // once: it is read while the next is told of
   manifest sent;
   for (;;) {
     const heard h = co_await v.hear_any();
@@ -30,7 +31,6 @@ task<void> send_four_each(villain& v) {
     if (h.kind != frame_kind::wants) continue;
     frame_reader in = h.reader();
     const want w = decode_want(in);
-    co_await v.put(at, 0, four);
     const frames told = encoded(bundle_frame{0, digest_of_text(four), {{w.file, 4}}});
     co_await v.say(told);
     sent.add(w.file, 0, 4);
