@@ -20,6 +20,9 @@ std::vector<std::byte> again(frame_reader in) {
   switch (in.kind()) {
     case frame_kind::hello: copy::encode(out, copy::decode_hello(in)); break;
     case frame_kind::memory: copy::encode(out, copy::decode_memory(in)); break;
+    case frame_kind::data: copy::encode(out, copy::decode_data(in)); break;
+    case frame_kind::compare: copy::encode(out, copy::decode_compare(in)); break;
+    case frame_kind::compared: copy::encode(out, copy::decode_compared(in)); break;
     case frame_kind::chunk: copy::encode(out, copy::decode_chunk(in)); break;
     case frame_kind::bundle: copy::encode(out, copy::decode_bundle(in)); break;
     case frame_kind::file_end: copy::encode(out, copy::decode_file_end(in)); break;
