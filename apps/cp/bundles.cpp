@@ -48,7 +48,12 @@ task<void> sender::open_all(bundle* b) {
     }
     const std::string_view above(e.path.data(), at.name);
     if (directories.empty() || above != parent || e.origin != origin) {
-      directories.emplace_back(::fcntl(at.directory, F_DUPFD_CLOEXEC, 0));
+      const int held = ::fcntl(at.directory, F_DUPFD_CLOEXEC, 0);
+      if (held < 0) {
+        s.error = errno;
+        continue;
+      }
+      directories.emplace_back(held);
       parent = above;
       origin = e.origin;
     }

@@ -12,18 +12,21 @@ namespace copy {
 using cordma::task;
 
 task<void> receiver::compare(std::uint32_t number) {
+  co_await comparing_.acquire();
   const entry& e = entries_[number];
   compare_frame mine;
   mine.file = number;
   int error = 0;
-  auto work = [&](std::size_t thread) noexcept {
+  auto work = [&](std::size_t thread, const std::atomic<bool>& canceled) noexcept {
     const cordma::result<void> have = view_of(thread);
     const cordma::result<cordma::unique_fd> fd =
         have ? targets_[thread]->open_file(e.path) : cordma::result<cordma::unique_fd>(have.why());
-    error = fd ? digest_of_file(fd.value().get(), mine.digest) : EIO;
+    error = fd ? digest_of_file(fd.value().get(), mine.digest, canceled) : EIO;
   };
   crew_job reading = crew_.run(work);
   co_await reading;
+  comparing_.release();
+  if (error == ECANCELED) co_return;
   if (error == 0) {
     encode(lanes_.front()->out(), mine);
   } else if (compared_.erase(number) != 0) {  // what cannot be read is not the same
@@ -42,7 +45,7 @@ void receiver::take_compared(const compared_frame& c) {
   if (c.same) {
     keep_same(e, now);
   } else {
-    want_file(c.file, e, item::change::updated);
+    want_file(c.file, e, item::change::updated, now.st_mode & 0777U);
   }
   lanes_.front()->kick();
   finish_if_due();
@@ -59,8 +62,8 @@ task<void> sender::start_compare(std::uint32_t file, file_digest theirs) {
 task<void> sender::compare(std::uint32_t file, cordma::unique_fd fd, file_digest theirs) {
   file_digest mine;
   int error = EBADF;
-  auto work = [&](std::size_t) noexcept {
-    if (fd) error = digest_of_file(fd.get(), mine);
+  auto work = [&](std::size_t, const std::atomic<bool>& canceled) noexcept {
+    if (fd) error = digest_of_file(fd.get(), mine, canceled);
   };
   crew_job reading = crew_.run(work);
   co_await reading;

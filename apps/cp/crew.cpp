@@ -1,6 +1,7 @@
 #include "crew.hpp"
 
 #include <algorithm>
+#include <system_error>
 
 namespace copy {
 
@@ -14,6 +15,13 @@ crew_job::crew_job(crew& those, function work, void* context) noexcept
 void crew_job::do_start() noexcept {
   set_phase(phase::posted);
   crew_.add(*this);
+}
+
+void crew_job::do_cancel() noexcept {
+  canceled_ = true;
+  if (!crew_.withdraw(*this)) return;
+  failed_.emplace(cordma::errc::canceled);
+  finish();
 }
 
 std::size_t crew::usual_threads() noexcept {
@@ -30,15 +38,31 @@ crew::~crew() {
   for (std::thread& t : threads_) t.join();
 }
 
-void crew::add(crew_job& job) {
+void crew::add(crew_job& job) noexcept {
   bool one_more = false;
   {
     const std::scoped_lock held(lock_);
     waiting_.push_back(&job);
     one_more = idle_ < waiting_.size() && threads_.size() < most_;
   }
-  if (one_more) threads_.emplace_back(&crew::work, this, threads_.size());
+  if (one_more) {
+    try {
+      threads_.emplace_back(&crew::work, this, threads_.size());
+    } catch (const std::system_error&) {
+      // The system has no more of them: with those there are, or none.
+      if (threads_.empty() && withdraw(job)) {
+        job.work_(job.context_, 0, job.canceled_);
+        loop_.post(job);
+        return;
+      }
+    }
+  }
   something_.notify_one();
+}
+
+bool crew::withdraw(const crew_job& job) noexcept {
+  const std::scoped_lock held(lock_);
+  return std::erase(waiting_, &job) != 0;
 }
 
 void crew::work(std::size_t number) noexcept {
@@ -51,7 +75,7 @@ void crew::work(std::size_t number) noexcept {
     crew_job& job = *waiting_.front();
     waiting_.pop_front();
     held.unlock();
-    job.work_(job.context_, number);
+    job.work_(job.context_, number, job.canceled_);
     loop_.post(job);  // it may be gone behind this
     held.lock();
   }

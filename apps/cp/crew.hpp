@@ -3,9 +3,11 @@
 
 #include <cordma/runtime/operation.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -14,13 +16,16 @@ namespace copy {
 
 class crew;
 
-// Resolves when a thread of the crew has run what it was given. On cancellation: it goes on. REQUIRES that it is not
-// destroyed, nor its home, while it is under way.
+// Resolves when a thread of the crew has run what it was given. On cancellation: what has not begun is withdrawn
+// (canceled); what has is told, and goes on until it ends. REQUIRES that it is not destroyed, nor its home, while it is
+// under way.
 class [[nodiscard]] crew_job final : public cordma::operation<crew_job, void>,
                                      private cordma::inbox_item {
  public:
-  // Called with the number of the thread, from 0 on. Does not throw.
-  using function = void (*)(void* context, std::size_t thread) noexcept;
+  // Called with the number of the thread, from 0 on, and whether the job is canceled, to be looked at now and then. Does
+  // not throw.
+  using function = void (*)(void* context, std::size_t thread,
+                            const std::atomic<bool>& canceled) noexcept;
   crew_job(crew& those, function work, void* context) noexcept;
   ~crew_job() { CORDMA_REQUIRE(state() != phase::posted); }
 
@@ -30,16 +35,21 @@ class [[nodiscard]] crew_job final : public cordma::operation<crew_job, void>,
   friend class crew;
 
   void do_start() noexcept;
-  void do_cancel() noexcept {}
-  [[nodiscard]] const cordma::failure* why() const noexcept { return nullptr; }
+  void do_cancel() noexcept;
+  [[nodiscard]] const cordma::failure* why() const noexcept {
+    return failed_ ? &*failed_ : nullptr;
+  }
   void take() noexcept {}
 
   crew& crew_;
   function work_;
   void* context_;
+  std::atomic<bool> canceled_{false};
+  std::optional<cordma::failure> failed_;
 };
 
-// Its threads begin when there is work for them, one by one, and end with it. Jobs begin in the order in which they
+// Its threads begin when there is work for them, one by one, and end with it; where none can be had a job is run by who
+// starts it. Jobs begin in the order in which they
 // are started. Used by one thread, that of a reactor which outlives it.
 class crew {
  public:
@@ -56,19 +66,21 @@ class crew {
 
   [[nodiscard]] std::size_t threads() const noexcept { return most_; }
 
-  // `work(thread)` stays where it is until the job is done.
+  // `work(thread, canceled)` stays where it is until the job is done.
   template <class Work>
   [[nodiscard]] crew_job run(Work& work) noexcept {
-    static_assert(std::is_nothrow_invocable_v<Work&, std::size_t>);
-    return crew_job(
-        *this,
-        [](void* context, std::size_t thread) noexcept { (*static_cast<Work*>(context))(thread); },
-        &work);
+    static_assert(std::is_nothrow_invocable_v<Work&, std::size_t, const std::atomic<bool>&>);
+    const crew_job::function call = [](void* context, std::size_t thread,
+                                       const std::atomic<bool>& canceled) noexcept {
+      (*static_cast<Work*>(context))(thread, canceled);
+    };
+    return crew_job(*this, call, &work);
   }
 
  private:
   friend class crew_job;
-  void add(crew_job& job);
+  void add(crew_job& job) noexcept;
+  [[nodiscard]] bool withdraw(const crew_job& job) noexcept;
   void work(std::size_t number) noexcept;
 
   cordma::reactor& loop_;

@@ -69,9 +69,7 @@ std::vector<std::string> receiver::protected_in(const std::string& directory) {
 }
 
 void receiver::delete_others() {
-  const bool partial = std::ranges::any_of(
-      result_.problems, [](const problem& p) { return p.what != problem::kind::left_out; });
-  if (partial) {
+  if (not_all_read_) {
     return report({problem::kind::failed, ".", "nothing is deleted, since not all could be read"});
   }
   std::unordered_map<std::string_view, std::vector<std::string_view>> names;
@@ -79,6 +77,14 @@ void receiver::delete_others() {
   for (const entry& e : entries_) {
     if (e.kind == entry_kind::directory) directories.push_back(e.path);
     const std::string_view path = e.path;
+    const std::size_t slash = path.rfind('/');
+    const bool top = slash == std::string_view::npos;
+    names[top ? std::string_view(".") : path.substr(0, slash)].push_back(
+        top ? path : path.substr(slash + 1));
+  }
+  // What is there, and is not sent, is no other's either.
+  for (const std::string& left : left_out_) {
+    const std::string_view path = left;
     const std::size_t slash = path.rfind('/');
     const bool top = slash == std::string_view::npos;
     names[top ? std::string_view(".") : path.substr(0, slash)].push_back(

@@ -1,5 +1,7 @@
 #include "describe.hpp"
 
+#include "digest.hpp"
+
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -21,6 +23,11 @@ entry describe(const struct stat& s, entry_kind kind) {
     e.allocated = static_cast<std::uint64_t>(s.st_blocks) * block_bytes;
   }
   e.modified = {.s = s.st_mtim.tv_sec, .ns = static_cast<std::uint32_t>(s.st_mtim.tv_nsec)};
+  // What nobody can set back, beside what is it.
+  const std::uint64_t words[] = {static_cast<std::uint64_t>(s.st_dev), s.st_ino,
+                                 static_cast<std::uint64_t>(s.st_ctim.tv_sec),
+                                 static_cast<std::uint64_t>(s.st_ctim.tv_nsec)};
+  e.version = static_cast<std::uint32_t>(digest_of(std::as_bytes(std::span(words))));
   return e;
 }
 

@@ -8,7 +8,7 @@
 
 namespace copy {
 
-int digest_of_file(int fd, file_digest& into) noexcept {
+int digest_of_file(int fd, file_digest& into, const std::atomic<bool>& canceled) noexcept {
   constexpr std::size_t at_a_time = 256U << 10;  // bytes, which stay in the cache
   const std::unique_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[at_a_time]);
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
@@ -16,6 +16,7 @@ int digest_of_file(int fd, file_digest& into) noexcept {
   if (!bytes || !state) return ENOMEM;
   XXH3_128bits_reset(state.get());
   for (off_t at = 0;;) {
+    if (canceled) return ECANCELED;
     const ssize_t n = ::pread(fd, bytes.get(), at_a_time, at);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;

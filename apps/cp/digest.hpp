@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,8 +21,9 @@ struct file_digest {
   std::uint64_t high = 0;
   friend bool operator==(const file_digest&, const file_digest&) = default;
 };
-// Reads it from its beginning on, and blocks meanwhile. 0, or errno.
-[[nodiscard]] int digest_of_file(int fd, file_digest& into) noexcept;
+// Reads it from its beginning on, and blocks meanwhile. 0, or errno; ECANCELED where it is.
+[[nodiscard]] int digest_of_file(int fd, file_digest& into,
+                                 const std::atomic<bool>& canceled) noexcept;
 
 // A sum over all chunks of which file, which place and which digest they have: both sides add theirs in the order
 // in which they come, and take back what was damaged. What was lost, came twice or went elsewhere shows.

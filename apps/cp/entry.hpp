@@ -43,6 +43,9 @@ struct entry {
   std::uint64_t allocated =
       0;  // bytes that the file system keeps of it; less than size: there are holes
   file_time modified;
+  // Of what its sender has there at the moment: another where it was written to, or is another file, whatever its size and
+  // time. 0: not known.
+  std::uint32_t version = 0;
   // Relative to the target, '/' between the parts, any other bytes but 0; "." is the target itself.
   std::string path;
   // Of a symlink its text; of a hard link the path of the file that it is another name of, which comes before.

@@ -21,12 +21,13 @@ struct receiver::incoming {
   item::change change = item::change::made;
   cordma::unique_fd fd;  // once the first of it is here
   direct_way direct;
-  std::vector<bool> missing;  // chunks that have not come
-  std::uint64_t left = 0;     // chunks that are not in the file
-  std::uint32_t writing = 0;  // chunks and syncs under way
-  std::uint32_t damaged = 0;  // chunks that came damaged
-  bool unnamed = false;       // it has no part
-  bool ended = false;         // the sender has no more of it
+  std::vector<bool> missing;               // chunks that have not come
+  std::uint64_t left = 0;                  // chunks that are not in the file
+  std::uint32_t writing = 0;               // chunks and syncs under way
+  std::uint32_t damaged = 0;               // chunks that came damaged
+  std::optional<std::uint32_t> mode_here;  // of what it takes the place of
+  bool unnamed = false;                    // it has no part
+  bool ended = false;                      // the sender has no more of it
   bool concluding = false;
   file_end::how source = file_end::how::whole;
   std::string why;  // it fails; empty: it does not

@@ -1,12 +1,14 @@
 // cordma-cp: copies files and trees.
 #include "../support/environment.hpp"
 #include "../support/open_files.hpp"
+#include "../support/standard_descriptors.hpp"
 #include "../support/standard_output.hpp"
 #include "local_server.hpp"
 #include "options.hpp"
 #include "report.hpp"
 #include "work.hpp"
 
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
@@ -47,6 +49,17 @@ cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, con
   co_return o;
 }
 
+// What is asked for has one of these names; none where all that is in something may have any.
+std::vector<std::string> names_of(const std::vector<place>& sources) {
+  std::vector<std::string> names;
+  for (const place& p : sources) {
+    const source s = source_of(p.path + (p.ends_with_slash ? "/" : ""));
+    if (s.contents || s.path.empty()) return {};
+    names.push_back(s.path.substr(s.path.rfind('/') + 1));
+  }
+  return names;
+}
+
 // The files are to be here.
 cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, const request& r,
                            hello asked, const tls_context* tls, report& shown) {
@@ -62,6 +75,7 @@ cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, con
   destination where =
       output ? to_output()
              : choose(r.target.path, r.options.directory && !c.single_file, c.single_file);
+  if (where.only_name.empty()) where.names = names_of(r.sources);
   outcome o = co_await receive_all(context, worker, c.ways, std::move(where), r.rules, r.options,
                                    shown.counted(), shown.sink());
   co_return o;
@@ -85,6 +99,8 @@ outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiti
 }
 
 int run(int argc, char** argv) {
+  support::hold_standard_descriptors();
+  std::signal(SIGPIPE, SIG_IGN);  // it is an error like any other
   report::block_interrupts();
   request r;
   if (const std::optional<int> ended = parse(argc, argv, r)) {

@@ -69,8 +69,8 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("--inplace", o.inplace,
                "write into the file that is there; no resuming, no way back");
   app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
-  app.add_flag("-S,--sparse,--partial", t.as_it_is,
-               "as it is anyway: holes stay holes, what is cut off goes on");
+  app.add_flag("-S,--sparse,--partial,-h,--human-readable,-W,--whole-file", t.as_it_is,
+               "as it is anyway: holes of whole chunks stay holes, what is cut off goes on");
   app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
   app.add_flag("!--no-direct", o.direct, "long files by way of the page cache, too");
   const auto rule = [&t](const char* sign) {
@@ -98,7 +98,8 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--lanes", r.lanes, "connections")->check(CLI::Range(1U, most_lanes));
   app.add_option("--memory", t.memory, "of each side, for what is on its way")->type_name("BYTES");
   app.add_option("--chunk", t.chunk, "64k to 16M, a multiple of 64k")->type_name("BYTES");
-  app.add_option("--bwlimit", t.bwlimit, "a second, at most")->type_name("BYTES");
+  app.add_option("--bwlimit", t.bwlimit, "a second, at most: KiB, as with rsync, or with k, M, G")
+      ->type_name("RATE");
   app.add_option("--port", t.port, "of cordma-cpd")->check(CLI::Range(1, 65535));
   app.add_option("--token-file", t.token_file,
                  "has the token of the module; CORDMA_CP_TOKEN does as well")
@@ -113,7 +114,7 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
       ->group("");
   app.add_flag("-v,--verbose", r.verbose, "one line for each file");
   app.add_flag("-q,--quiet", r.quiet, "errors only");
-  app.add_flag("--progress", r.progress, "show it also where no terminal is");
+  app.add_flag("--progress,-P", r.progress, "show it also where no terminal is");
   app.add_flag("--stats", r.stats, "say what it took");
   app.add_option("--json", r.json, "a summary for machines; - is standard output")
       ->type_name("FILE");
@@ -181,7 +182,9 @@ void finish(request& r, const texts& t) {
   filter rules;  // a pattern that is none is said before anything begins
   for (const std::string& text : t.rules) rules.add(filter::decision::exclude, text.substr(2));
   r.options.items = r.verbose != 0 || r.options.dry_run;
-  r.options.bytes_per_s = t.bwlimit.empty() ? 0 : size_of("--bwlimit", t.bwlimit);
+  const bool plain = t.bwlimit.find_first_not_of("0123456789") == std::string::npos;
+  const std::string rate = plain && !t.bwlimit.empty() ? t.bwlimit + "k" : t.bwlimit;
+  r.options.bytes_per_s = rate.empty() ? 0 : size_of("--bwlimit", rate);
   r.options.memory_bytes = size_of("--memory", t.memory);
   const std::uint64_t chunk = size_of("--chunk", t.chunk);
   if (chunk < smallest_chunk || chunk > largest_chunk || chunk % smallest_chunk != 0) {
@@ -219,16 +222,39 @@ void finish(request& r, const texts& t) {
 
 }  // namespace
 
+namespace {
+
+// CLI11 takes "[a,b]" for a list: a name that looks so is put otherwise.
+std::vector<std::string> quoted(int argc, char** argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    std::string& w = words[i];
+    const bool is_pattern = words[i - 1] == "--exclude" || words[i - 1] == "--include";
+    if (!w.starts_with('[') || !w.ends_with(']') || is_pattern) continue;
+    const std::size_t host = w.find("]:");
+    const bool is_remote = host != std::string::npos && w.find('/') > host;
+    w = is_remote ? "cordma://" + w.substr(0, host + 1) + '/' + w.substr(host + 2) : "./" + w;
+  }
+  return words;
+}
+
+}  // namespace
+
 std::optional<int> parse(int argc, char** argv, request& into) {
   CLI::App app(
       "Copies files and trees: here, or to and from a cordma-cpd, by RDMA, shared memory or TCP.",
       "cordma-cp");
+  app.set_help_flag("--help", "this text");  // -h is rsync's for sizes as people read them
   texts t;
   app.add_option("SOURCE... TARGET", t.paths, "[HOST:MODULE/]PATH")->required()->expected(2, -1);
   declare_selection(app, into, t);
   declare_ways(app, into, t);
   app.footer(footer);
-  if (const std::optional<int> ended = support::parse(app, argc, argv)) return *ended == 0 ? 0 : 1;
+  std::vector<std::string> words = quoted(argc, argv);
+  std::vector<char*> quoted_argv;
+  for (std::string& w : words) quoted_argv.push_back(w.data());
+  if (const std::optional<int> ended = support::parse(app, argc, quoted_argv.data()))
+    return *ended == 0 ? 0 : 1;
   try {
     finish(into, t);
   } catch (const std::exception& e) {

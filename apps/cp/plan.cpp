@@ -24,6 +24,12 @@ bool has_time(const struct stat& s, const file_time& t) noexcept {
   return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
 }
 
+// That a file has which takes another's place, unless modes are kept.
+std::optional<std::uint32_t> mode_of(const struct stat& s) noexcept {
+  if (!S_ISREG(s.st_mode)) return std::nullopt;
+  return s.st_mode & 0777U;
+}
+
 // Where room is found before it is needed. In memory there is nothing to be found.
 bool wants_allocation(int fd) noexcept {
   struct statfs s{};
@@ -41,7 +47,7 @@ std::uint64_t receiver::chunks_of(const entry& e) const noexcept {
 }
 
 source_identity receiver::identity_of(const entry& e) const noexcept {
-  return {e.size, e.modified, options_.chunk_bytes};
+  return {e.size, e.modified, options_.chunk_bytes, e.version};
 }
 
 void receiver::report(problem p) {
@@ -91,7 +97,7 @@ void receiver::consider_directory(const entry& e) {
   ++result_.done.directories;
   tell(item::change::made, e);
   if (options_.dry_run) return;
-  const cordma::result<void> made = target_.make_directory(e.path);
+  const cordma::result<void> made = target_.make_directory(e.path, options_.mode ? 0777 : e.mode);
   if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
   new_directories_.insert(e.path);
 }
@@ -101,6 +107,16 @@ bool receiver::is_in_new_directory(const std::string& path) const {
   const std::size_t slash = path.rfind('/');
   return slash != std::string::npos &&
          new_directories_.contains(std::string_view(path).substr(0, slash));
+}
+
+// It leads where it should.
+void receiver::keep_link(const entry& e, const struct stat& now) {
+  const keep_options what = kept();
+  const bool differs = (what.times && !has_time(now, e.modified)) ||
+                       (what.owner && now.st_uid != e.uid) || (what.group && now.st_gid != e.gid);
+  if (!differs) return;
+  tell(item::change::metadata, e);
+  if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, what));
 }
 
 void receiver::consider_symlink(const entry& e) {
@@ -113,8 +129,9 @@ void receiver::consider_symlink(const entry& e) {
       std::string text(e.target.size() + 1, '\0');
       const ssize_t n =
           ::readlinkat(at.value().directory, at.value().name, text.data(), text.size());
-      if (n >= 0 && std::string_view(text).substr(0, static_cast<std::size_t>(n)) == e.target)
-        return;
+      if (n >= 0 && std::string_view(text).substr(0, static_cast<std::size_t>(n)) == e.target) {
+        return keep_link(e, *there.value());
+      }
     }
   }
   ++result_.done.links;
@@ -131,6 +148,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
   if (!there) {
     if (there.why().os_errno() == ENOENT && options_.dry_run)
       return want_file(number, e, item::change::made);
+    failed_files_.insert(e.path);
     report({problem::kind::failed, e.path, describe(there.why())});
     ++progress_.files_done;
     progress_.bytes_done += e.size;
@@ -145,7 +163,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     return;
   }
   if (!has_size || !has_time(now, e.modified) || options_.ignore_times) {
-    return want_file(number, e, item::change::updated);
+    return want_file(number, e, item::change::updated, mode_of(now));
   }
   keep_same(e, now);
 }
@@ -165,7 +183,8 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   report_failed(e.path, target_.keep(e.path, e, what));
 }
 
-void receiver::want_file(std::uint32_t number, const entry& e, item::change change) {
+void receiver::want_file(std::uint32_t number, const entry& e, item::change change,
+                         std::optional<std::uint32_t> mode_here) {
   if (chunks_of(e) > resume_state::most_chunks) {
     return report(
         {problem::kind::failed, e.path, "it takes more chunks than can be counted: --chunk"});
@@ -181,6 +200,7 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->number = number;
   f->what = &e;
   f->change = change;
+  f->mode_here = mode_here;
   f->left = f->is_stream() ? 1 : chunks_of(e);  // its end is still to come
   f->missing.assign(f->is_stream() ? 0 : f->left, true);
   f->resumable = options_.resume && !options_.inplace && output_ < 0 &&
@@ -275,7 +295,7 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     f.fd = std::move(part).value();
   }
   if (f.resumable) {
-    const cordma::result<void> begun = open_sidecar(f);
+    const cordma::result<void> begun = open_sidecar(f, into);
     if (!begun) return begun;
   }
   const cordma::result<void> has_room = make_room(f);
@@ -312,8 +332,8 @@ cordma::result<void> receiver::make_room(const incoming& f) const {
   return {};
 }
 
-cordma::result<void> receiver::open_sidecar(incoming& f) {
-  cordma::result<cordma::unique_fd> side = target_.open_state(f.what->path);
+cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
+  cordma::result<cordma::unique_fd> side = into.open_state(f.what->path);
   if (!side) return side.why();
   cordma::result<resume_state> state =
       resume_state::open(std::move(side).value(), identity_of(*f.what));
@@ -323,7 +343,7 @@ cordma::result<void> receiver::open_sidecar(incoming& f) {
   const bool fits =
       ::fstat(f.fd.get(), &now) == 0 && static_cast<std::uint64_t>(now.st_size) == f.what->size;
   if (state.value().count_here() != 0 && !fits) {
-    [[maybe_unused]] const cordma::result<void> gone = target_.drop_part(f.what->path);
+    [[maybe_unused]] const cordma::result<void> gone = into.drop_part(f.what->path);
     return cordma::failure(cordma::errc::bad_state, "its part and its sidecar do not fit together");
   }
   if (state.value().count_here() == 0 && ::ftruncate(f.fd.get(), 0) != 0) {
@@ -337,7 +357,15 @@ cordma::result<void> receiver::open_sidecar(incoming& f) {
 cordma::result<void> receiver::publish(const incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
   if (output_ >= 0) return {};
-  lost = into.keep(f.fd.get(), *f.what, f.is_stream() ? keep_options() : kept());
+  keep_options what = f.is_stream() ? keep_options() : kept();
+  if (!what.mode && f.mode_here) {  // what was there keeps its own
+    entry e = *f.what;
+    e.mode = *f.mode_here;
+    what.mode = true;
+    lost = into.keep(f.fd.get(), e, what);
+  } else {
+    lost = into.keep(f.fd.get(), *f.what, what);
+  }
   if (options_.inplace) return {};
   return f.unnamed ? into.publish_unnamed(f.fd.get(), f.what->path) : into.publish(f.what->path);
 }
@@ -371,6 +399,7 @@ void receiver::forget(std::uint32_t number) {
   const std::shared_ptr<incoming> f = std::move(open_.at(number));
   open_.erase(number);
   if (f->why.empty()) return;
+  failed_files_.insert(f->what->path);
   const bool vanished = f->source == file_end::how::vanished;
   const problem::kind kind = vanished ? problem::kind::vanished : problem::kind::failed;
   if (!f->told) report({kind, f->what->path, f->why});
@@ -403,6 +432,12 @@ void receiver::make_hard_links() {
     const bool both = there && first && there.value() && first.value();
     if (both && there.value()->st_ino == first.value()->st_ino &&
         there.value()->st_dev == first.value()->st_dev) {
+      continue;
+    }
+    // What is there under its first name may be another file.
+    if (failed_files_.contains(e.target)) {
+      report({problem::kind::failed, e.path,
+              "it is to be another name of " + e.target + ", which failed"});
       continue;
     }
     ++result_.done.links;

@@ -32,6 +32,7 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       worker_(worker),
       files_(files),
       crew_(worker.loop()),
+      comparing_(2 * crew_.threads()),
       lanes_(lanes),
       target_(into),
       targets_(crew_.threads()),
@@ -40,7 +41,8 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       options_(options),
       progress_(shown),
       tell_(tell),
-      pools_(options, lanes.size(), lanes.front()->slot_access()) {}
+      pools_(options, lanes.size(), lanes.front()->slot_access()),
+      in_use_(lanes.size()) {}
 
 receiver::~receiver() {
   save_all();
@@ -87,7 +89,7 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
       return finish_if_due();
     }
     case frame_kind::problems:
-      while (!in.empty()) result_.problems.push_back(decode_problem(in));
+      while (!in.empty()) take_problem(decode_problem(in));
       return;
     case frame_kind::chunk: return take_chunk(decode_chunk(in), lane);
     case frame_kind::bundle: return take_bundle(decode_bundle(in), lane);
@@ -100,9 +102,18 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
   }
 }
 
+void receiver::take_problem(problem p) {
+  if (p.what == problem::kind::left_out) left_out_.push_back(p.path);
+  if (p.what != problem::kind::left_out) not_all_read_ = true;
+  result_.problems.push_back(std::move(p));
+}
+
 void receiver::take_end_of_all(frame_reader& in) {
   if (!finished_) refuse(in.kind(), "files missing that were wanted");
-  if (in.u64() != got_.sum()) {
+  // Of a file that has failed not all has come, or been counted.
+  const bool any_failed = std::ranges::any_of(
+      result_.problems, [](const problem& p) { return p.what != problem::kind::left_out; });
+  if (in.u64() != got_.sum() && !any_failed) {
     result_.problems.push_back(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
@@ -121,6 +132,12 @@ void receiver::take_entries(frame_reader& in) {
       }
       e.path = only_name_;
     }
+    if (!names_.empty()) {
+      const std::string_view first = std::string_view(e.path).substr(0, e.path.find('/'));
+      if (std::ranges::find(names_, first) == names_.end()) {
+        refuse(in.kind(), "a name that was not asked for");
+      }
+    }
     const auto number = static_cast<std::uint32_t>(entries_.size());
     entries_.push_back(std::move(e));
     consider(number, entries_.back());
@@ -131,28 +148,30 @@ void receiver::take_entries(frame_reader& in) {
 void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
   if (!was_wanted(c.file)) refuse(frame_kind::chunk, "a file that was not wanted");
   const auto found = open_.find(c.file);
-  if (found == open_.end() || found->second->concluding) {
-    if (c.slot >= slots_) refuse(frame_kind::chunk, "a slot that there is not");
-    got_.add(c.file, c.index, c.digest);  // it has failed meanwhile
+  if (c.is_hole == 0) use_slot(frame_kind::chunk, lane, c.slot);
+  // It has failed meanwhile.
+  if (found == open_.end() || found->second->concluding ||
+      (found->second->is_stream() && !found->second->why.empty())) {
+    got_.add(c.file, c.index, c.digest);
     if (c.is_hole == 0) credit(lane, c.slot);
     return;
   }
   incoming& f = *found->second;
   expect(f, c);
-  if (c.is_hole == 0 && c.slot >= slots_) refuse(frame_kind::chunk, "a slot that there is not");
   f.missing[c.index] = false;
   ++f.writing;
   scope_->spawn(write_chunk(found->second, c, lane));
 }
 
 void receiver::take_bundle(bundle_frame b, std::uint32_t lane) {
-  if (b.slot >= slots_) refuse(frame_kind::bundle, "a slot that there is not");
+  use_slot(frame_kind::bundle, lane, b.slot);
   std::uint64_t bytes = 0;
   for (const bundled& part : b.files) {
     const auto found = open_.find(part.file);
     if (found == open_.end() || !was_wanted(part.file))
       refuse(frame_kind::bundle, "a file that was not wanted");
     incoming& f = *found->second;
+    if (f.concluding || f.resumable) refuse(frame_kind::bundle, "a file that does not come in one");
     const bool fits = f.missing.size() == 1 && f.missing[0] && f.what->size == part.bytes;
     if (!fits) refuse(frame_kind::bundle, "a file of another size");
     f.missing[0] = false;
@@ -171,8 +190,10 @@ void receiver::take_file_end(const file_end& e) {
   if (f.is_stream() && e.outcome == file_end::how::whole) end_stream(f, e.bytes);
   f.ended = true;
   f.source = e.outcome;
+  if (e.outcome != file_end::how::whole) not_all_read_ = true;
   if (e.outcome != file_end::how::whole && f.why.empty()) {
     f.why = e.why.empty() ? "the sender could not read it" : e.why;
+    f.turn.set();
   }
   conclude_if_due(found->second);
 }
@@ -253,12 +274,12 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
     at += part.bytes;
   }
   bool damaged = false;
-  auto work = [&](std::size_t thread) noexcept {
+  auto work = [&](std::size_t thread, const std::atomic<bool>& canceled) noexcept {
     damaged = digest_of(all) != b.digest;
     if (damaged) return;
     const cordma::result<void> have = view_of(thread);
     for (small_file& f : files) {
-      if (have) write_small(f, *targets_[thread]);
+      if (have) write_small(f, *targets_[thread], canceled);
       if (!have) f.why = describe(have.why());
     }
   };
@@ -305,7 +326,8 @@ cordma::result<void> receiver::view_of(std::size_t thread) noexcept {
 }
 
 // A whole file, in as few system calls as can be. On a thread of the crew.
-void receiver::write_small(small_file& s, target& into) noexcept try {
+void receiver::write_small(small_file& s, target& into, const std::atomic<bool>& canceled) noexcept
+    try {
   incoming& f = *s.file;
   if (!options_.inplace && output_ < 0) {
     cordma::result<cordma::unique_fd> made = into.open_unnamed(f.what->path, f.what->mode & 0777);
@@ -320,9 +342,10 @@ void receiver::write_small(small_file& s, target& into) noexcept try {
     const ssize_t n = ::pwrite(f.fd.get(), s.bytes.data(), s.bytes.size(), 0);
     if (n < 0) s.why = describe(errno);
     if (n >= 0 && static_cast<std::size_t>(n) != s.bytes.size()) s.why = describe(ENOSPC);
+    if (s.why.empty() && options_.sync && ::fdatasync(f.fd.get()) != 0) s.why = describe(errno);
   }
   if (s.why.empty() && output_ >= 0) {
-    const int error = write_to_end(output_, s.bytes);
+    const int error = write_to_end(output_, s.bytes, canceled);
     if (error != 0) s.why = describe(error);
   }
   if (s.why.empty()) {
@@ -406,6 +429,9 @@ void receiver::conclude_if_due(const std::shared_ptr<incoming>& f) {
 }
 
 task<void> receiver::conclude(std::shared_ptr<incoming> f) {
+  if (f->why.empty() && f->is_stream() && f->bytes != f->what->size) {
+    fail(*f, "it is not as long as its sender says");
+  }
   if (f->why.empty() && !f->fd) {  // nothing has come of it
     const cordma::result<void> opened = open(*f, target_);
     if (!opened) fail(*f, describe(opened.why()));
@@ -424,7 +450,15 @@ bool receiver::was_wanted(std::uint32_t number) const noexcept {
   return number < wanted_.size() && wanted_[number];
 }
 
+// Until it is given back.
+void receiver::use_slot(frame_kind kind, std::uint32_t lane, std::uint32_t slot) {
+  if (slot >= slots_) refuse(kind, "a slot that there is not");
+  if (in_use_[lane][slot]) refuse(kind, "a slot that was not given back");
+  in_use_[lane][slot] = true;
+}
+
 void receiver::credit(std::uint32_t lane, std::uint32_t slot) {
+  in_use_[lane][slot] = false;
   frame_writer(lanes_[lane]->out(), frame_kind::credit).u32(slot);
   lanes_[lane]->kick();
 }
@@ -445,6 +479,7 @@ void receiver::offer_slots(std::size_t which) {
     lanes_[i]->offer(pools_.memory(which), m);
   }
   slots_ += more;
+  for (std::vector<bool>& slots : in_use_) slots.resize(slots_);
 }
 
 void receiver::offer_more_for(const entry& e) {

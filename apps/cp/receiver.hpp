@@ -15,6 +15,7 @@
 
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/semaphore.hpp>
 #include <cordma/runtime/sleep.hpp>
 
 #include <deque>
@@ -42,6 +43,8 @@ class receiver {
 
   // Before run(): the one file that comes is written there, in order, and nowhere else. Open as long as this lives.
   void write_to(int output) noexcept { output_ = output; }
+  // Likewise: no path begins with another name. Empty: any.
+  void expect_only(std::vector<std::string> names) noexcept { names_ = std::move(names); }
 
   // As of sender.
   [[nodiscard]] cordma::task<outcome> run();
@@ -57,6 +60,7 @@ class receiver {
   void take_file_end(const file_end& f);
   void expect(incoming& f, const chunk_frame& c);
   void end_stream(incoming& f, std::uint64_t bytes);
+  void take_problem(problem p);
   void take_end_of_all(frame_reader& in);
 
   // What is to be done about an entry.
@@ -68,7 +72,9 @@ class receiver {
   void consider_output(std::uint32_t number, const entry& e);
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
-  void want_file(std::uint32_t number, const entry& e, item::change change);
+  void want_file(std::uint32_t number, const entry& e, item::change change,
+                 std::optional<std::uint32_t> mode_here = std::nullopt);
+  void keep_link(const entry& e, const struct stat& now);
   [[nodiscard]] cordma::task<void> compare(std::uint32_t number);
   void take_compared(const compared_frame& c);
 
@@ -78,7 +84,7 @@ class receiver {
   void ask_again(incoming& f, std::uint64_t index, std::uint64_t digest);
   struct small_file;
   [[nodiscard]] cordma::result<void> view_of(std::size_t thread) noexcept;
-  void write_small(small_file& f, target& into) noexcept;
+  void write_small(small_file& f, target& into, const std::atomic<bool>& canceled) noexcept;
   void conclude_small(small_file& f);
   [[nodiscard]] cordma::task<int> write_in_turn(std::shared_ptr<incoming> f, const chunk_frame& c,
                                                 std::span<const std::byte> bytes);
@@ -90,7 +96,7 @@ class receiver {
   [[nodiscard]] cordma::task<void> conclude(std::shared_ptr<incoming> f);
   void conclude_if_due(const std::shared_ptr<incoming>& f);
   [[nodiscard]] cordma::result<void> open(incoming& f, target& into);
-  [[nodiscard]] cordma::result<void> open_sidecar(incoming& f);
+  [[nodiscard]] cordma::result<void> open_sidecar(incoming& f, target& into);
   [[nodiscard]] cordma::task<void> want_later(std::shared_ptr<incoming> f);
   void say_want(const std::shared_ptr<incoming>& f);
   [[nodiscard]] cordma::result<void> look_for_part(incoming& f);
@@ -113,6 +119,7 @@ class receiver {
   void offer_slots(std::size_t which);
   void offer_more_for(const entry& e);
   void credit(std::uint32_t lane, std::uint32_t slot);
+  void use_slot(frame_kind kind, std::uint32_t lane, std::uint32_t slot);
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
   void report(problem p);
   void tell(item::change what, const entry& e);
@@ -125,6 +132,7 @@ class receiver {
   cordma::Worker& worker_;
   file_ring& files_;
   crew crew_;
+  cordma::semaphore comparing_;  // files that are read for it
   std::vector<std::unique_ptr<lane>>& lanes_;
   target& target_;
   std::vector<std::optional<target>> targets_;  // of the crew's threads
@@ -135,14 +143,19 @@ class receiver {
   const item_sink& tell_;
 
   pools pools_;
-  std::uint32_t slots_ = 0;  // of each lane, that the sender knows
+  std::uint32_t slots_ = 0;                // of each lane, that the sender knows
+  std::vector<std::vector<bool>> in_use_;  // of each lane, its slots
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
   std::vector<bool> wanted_;                                 // by number
   std::unordered_map<std::uint32_t, struct stat> compared_;  // files whose digest is asked for
   int output_ = -1;
+  std::vector<std::string> names_;
   std::set<std::string, std::less<>> new_directories_;
   std::vector<std::uint32_t> hard_links_;
+  std::set<std::string, std::less<>> failed_files_;
+  bool not_all_read_ = false;  // the sender says so
+  std::vector<std::string> left_out_;
   bool all_listed_ = false;
   cordma::scope* scope_ = nullptr;
   manifest got_;

@@ -134,8 +134,7 @@ void report::watch() {
     if (fds[1].revents != 0) {
       signalfd_siginfo info{};
       [[maybe_unused]] const auto n = ::read(signals_.get(), &info, sizeof info);
-      // A pipe that nothing comes through keeps who reads it: then the first one does it, too.
-      if (interrupted_.exchange(true) || streams()) ::_exit(static_cast<int>(exit_code::signal));
+      if (interrupted_.exchange(true)) ::_exit(static_cast<int>(exit_code::signal));
       stop_.request_stop();
     }
     const bool wanted = (on_terminal_ || request_.progress) && !request_.quiet;
@@ -235,7 +234,10 @@ void report::broke_off(const std::exception& e) {
   if (interrupted_) {
     code_ = exit_code::signal;
     broken_ = "interrupted";
-    std::fprintf(stderr, "cordma-cp: interrupted; the same command goes on from here\n");
+    const bool goes_on = request_.options.resume && out() != stderr &&
+                         !request_.sources.front().is_standard_stream();
+    std::fprintf(stderr, "cordma-cp: interrupted%s\n",
+                 goes_on ? "; the same command goes on from here" : "");
   } else {
     std::fprintf(stderr, "cordma-cp: %s\n", printable(broken_).c_str());
   }

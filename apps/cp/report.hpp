@@ -42,9 +42,6 @@ class report {
   [[nodiscard]] int exit_with() const noexcept { return static_cast<int>(code_); }
 
  private:
-  [[nodiscard]] bool streams() const noexcept {
-    return request_.target.is_standard_stream() || request_.sources.front().is_standard_stream();
-  }
   // For people; what is copied to standard output has that for itself.
   [[nodiscard]] std::FILE* out() const noexcept {
     return request_.target.is_standard_stream() ? stderr : stdout;

@@ -30,7 +30,7 @@ constexpr std::size_t chunk_bytes = 12;
 constexpr std::size_t size = 16;
 constexpr std::size_t s = 24;
 constexpr std::size_t ns = 32;
-constexpr std::size_t zero = 36;
+constexpr std::size_t source = 36;
 constexpr std::size_t hash = 40;
 }  // namespace head_at
 namespace record_at {
@@ -40,7 +40,7 @@ constexpr std::size_t hash = 16;
 }  // namespace record_at
 constexpr std::size_t head_bytes = head_at::hash + 8;
 constexpr std::size_t record_bytes = record_at::hash + 8;
-static_assert(magic.size() == head_at::version && head_at::zero + 4 == head_at::hash);
+static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::hash);
 
 void put(std::byte* to, std::uint64_t value, std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);
@@ -60,6 +60,7 @@ std::array<std::byte, head_bytes> head_of(const source_identity& of) noexcept {
   put(p + head_at::size, of.size, 8);
   put(p + head_at::s, static_cast<std::uint64_t>(of.modified.s), 8);
   put(p + head_at::ns, of.modified.ns, 4);
+  put(p + head_at::source, of.version, 4);
   put(p + head_at::hash, XXH3_64bits(p, head_at::hash), 8);
   return head;
 }

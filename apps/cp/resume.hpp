@@ -19,12 +19,13 @@ struct source_identity {
   std::uint64_t size = 0;
   file_time modified;
   std::uint32_t chunk_bytes = 0;
+  std::uint32_t version = 0;  // see entry
   friend bool operator==(const source_identity&, const source_identity&) = default;
 };
 
 // The file ".NAME.cordma-state" beside the part: a head with the identity, then one record for each chunk that is
 // durable, appended (a record that is cut off or damaged is not read, nor what follows). Little-endian:
-//   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 0, u64 XXH3 of the 40 bytes before
+//   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 of the source, u64 XXH3 of the 40 bytes before
 //   record  u64 index, u64 digest of the chunk, u64 XXH3 of the 16 bytes before
 // Of two records of one chunk the later holds. Resuming costs what the records cost, whatever the file's size, but for
 // one bit per chunk.

@@ -99,7 +99,9 @@ task<void> sender::list() {
       frame_writer out(l.out(), frame_kind::entries);
       while (i < found.size() && out.payload() < enough) {
         encode(out, found[i]);
-        if (found[i].kind == entry_kind::file) {
+        const bool is_file =
+            found[i].kind == entry_kind::file || found[i].kind == entry_kind::stream;
+        if (is_file) {
           ++progress_.files_found;
           progress_.bytes_found += found[i].size;
         }
@@ -201,7 +203,10 @@ void sender::take_again(frame_reader& in) {
 void sender::take_finished(frame_reader& in) {
   result_.done = decode_tally(in);
   if (!all_listed_ || unanswered_ != 0 || finished_) refuse(in.kind(), "files on their way");
-  if (result_.done.manifest != sent_.sum()) {
+  // Of a file that has failed not all has come, or been counted.
+  const bool any_failed = std::ranges::any_of(
+      result_.problems, [](const problem& p) { return p.what != problem::kind::left_out; });
+  if (result_.done.manifest != sent_.sum() && !any_failed) {
     result_.problems.push_back(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
@@ -338,7 +343,10 @@ task<void> sender::send_file(want w) {
   const auto is_there = [&w](std::uint64_t i) {
     return !w.here.empty() && (w.here[i / 8] >> i % 8 & 1) != 0;
   };
-  for (std::uint64_t i = 0; i < chunks; ++i) f->left += is_there(i) ? 0U : 1U;
+  for (std::uint64_t i = 0; i < chunks; ++i) {
+    f->left += is_there(i) ? 0U : 1U;
+    progress_.bytes_done += is_there(i) ? bytes_of(e, i) : 0U;
+  }
   if (f->left == 0) conclude(*f);
   // Where the next data begins: what is before it is a hole.
   const bool has_holes = e.allocated < e.size;
@@ -406,6 +414,7 @@ task<void> sender::put_chunk(chunk_frame c, std::uint32_t lane_number, cordma::S
   encode(l.out(), c);
   l.kick();
   progress_.bytes_moved += c.bytes;
+  progress_.bytes_done += c.bytes;
   co_await written.done();
   give_back(buffer);
 }
@@ -415,6 +424,7 @@ void sender::send_hole(outgoing& f, std::uint64_t index) {
   encode(l.out(), chunk_frame{f.number, 0, index, bytes_of(*f.what, index), 1, 0});
   l.kick();
   sent_.add(f.number, index, 0);
+  progress_.bytes_done += bytes_of(*f.what, index);
   if (--f.left == 0) conclude(f);
 }
 
@@ -520,7 +530,6 @@ void sender::conclude(outgoing& f) {
   if (f.ended && f.how == file_end::how::whole) return;
   end_file(f.number, f.how, f.why);
   ++progress_.files_done;
-  progress_.bytes_done += f.what->size;
 }
 
 void sender::end_file(std::uint32_t file, file_end::how how, const std::string& why) {

@@ -34,12 +34,9 @@ struct server::waiting {
 task<void> server::serve(cordma::Listener& listener, int most) {
   cordma::task_context& me = co_await cordma::this_task();
   cordma::scope all(me);
+  clients_ = &all;
+  left_ = most;
   all.spawn(accept_all(&listener, &all, most));
-  if (most != 0) {
-    left_ = most;
-    co_await served_.wait();
-    all.cancel();
-  }
   co_await all.join();
 }
 
@@ -104,7 +101,7 @@ task<void> server::serve_one(cordma::ConnectionRequest request, greeting g) {
     refusal = e.what();
   }
   if (!refusal.empty()) handlers_.log(peer, refusal);
-  if (--left_ == 0) served_.set();
+  if (--left_ == 0) clients_->cancel();  // all that were to be served have been
 }
 
 task<client_request> server::shake_hands(lane* way, std::string peer, nonce* id) {

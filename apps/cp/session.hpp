@@ -102,7 +102,7 @@ class server {
   handlers handlers_;
   server_tls tls_;
   int left_ = 0;
-  cordma::event served_;
+  cordma::scope* clients_ = nullptr;
   std::unordered_map<std::string, waiting*> waiting_;  // by the session's id
 };
 

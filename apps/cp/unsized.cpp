@@ -74,12 +74,12 @@ task<int> receiver::write_in_turn(std::shared_ptr<incoming> f, const chunk_frame
   if (!f->why.empty()) co_return 0;
   static constexpr std::array<std::byte, smallest_chunk> zeros{};
   int error = 0;
-  auto work = [&](std::size_t) noexcept {
-    error = write_to_end(output_, bytes);
+  auto work = [&](std::size_t, const std::atomic<bool>& canceled) noexcept {
+    error = write_to_end(output_, bytes, canceled);
     std::size_t left = c.is_hole != 0 ? c.bytes : 0;
     while (left != 0 && error == 0) {
       const std::size_t now = std::min(left, zeros.size());
-      error = write_to_end(output_, std::span(zeros).first(now));
+      error = write_to_end(output_, std::span(zeros).first(now), canceled);
       left -= now;
     }
   };
@@ -100,7 +100,9 @@ task<void> sender::send_stream(std::uint32_t file) {
     const place to = co_await free_place();
     const cordma::Slice buffer = co_await free_buffer();
     int got = 0;
-    auto work = [&](std::size_t) noexcept { got = read_to_end(from.get(), buffer.bytes()); };
+    auto work = [&](std::size_t, const std::atomic<bool>& canceled) noexcept {
+      got = read_to_end(from.get(), buffer.bytes(), canceled);
+    };
     crew_job reading = crew_.run(work);
     co_await reading;
     if (!result_.problems.empty()) got = -ECANCELED;  // the receiver cannot have it

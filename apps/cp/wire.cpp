@@ -187,7 +187,10 @@ hello decode_hello(frame_reader& in) {
 
 void encode(frame_writer& out, const entry& e) {
   out.u8(static_cast<std::uint8_t>(e.kind)).u32(e.mode).u32(e.uid).u32(e.gid).u64(e.size);
-  out.u64(e.allocated).u64(static_cast<std::uint64_t>(e.modified.s)).u32(e.modified.ns);
+  out.u64(e.allocated)
+      .u64(static_cast<std::uint64_t>(e.modified.s))
+      .u32(e.modified.ns)
+      .u32(e.version);
   out.text(e.path).text(e.target).u16(static_cast<std::uint16_t>(e.attributes.size()));
   for (const attribute& a : e.attributes) out.text(a.name).long_text(a.value);
 }
@@ -202,6 +205,7 @@ entry decode_entry(frame_reader& in) {
   e.allocated = in.u64();
   e.modified.s = static_cast<std::int64_t>(in.u64());
   e.modified.ns = in.u32();
+  e.version = in.u32();
   e.path = in.text();
   e.target = in.text();
   const std::uint16_t attributes = in.u16();

@@ -168,13 +168,14 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
                           transfer_options options, progress& shown, item_sink tell) {
   const filter chosen = filter_of(rules);
   stand_in empty;
-  const bool missing = where.output >= 0 || ::access(where.root.c_str(), F_OK) != 0;
-  if (missing && (where.output >= 0 || options.dry_run)) where.root = empty.make();
+  if (where.output >= 0) where.root = "/";  // of which nothing is used
+  if (options.dry_run && ::access(where.root.c_str(), F_OK) != 0) where.root = empty.make();
   target into = target::open(where.root, target::missing::is_made).value();
   file_ring files(worker.loop());
   receiver r(context, worker, files, ways, into, std::move(where.only_name), chosen, options, shown,
              tell);
   r.write_to(where.output);
+  r.expect_only(std::move(where.names));
   outcome o = co_await r.run();
   co_return o;
 }

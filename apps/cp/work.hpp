@@ -34,6 +34,7 @@ struct destination {
   std::string root;       // a directory, to be made where it is missing
   std::string only_name;  // what the single file is called in it; empty: as it was called
   int output = -1;        // instead of all that: the single file is written there, in order
+  std::vector<std::string> names{};  // no path of what comes begins with another name; empty: any
 };
 // Standard output.
 [[nodiscard]] destination to_output() noexcept;

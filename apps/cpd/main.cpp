@@ -4,6 +4,7 @@
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
 #include "../support/open_files.hpp"
+#include "../support/standard_descriptors.hpp"
 #include "modules.hpp"
 
 #include <cordma/runtime/stop.hpp>
@@ -165,6 +166,7 @@ class end_by_signal {
 };
 
 int run(int argc, char** argv) {
+  support::hold_standard_descriptors();
   CLI::App app("Serves directories to cordma-cp, by RDMA, shared memory or TCP.", "cordma-cpd");
   options o;
   declare(app, o);

@@ -56,8 +56,10 @@ std::string read_token_file(const std::string& file, const std::string& name) {
 
 void check(const served_module& m, bool whole_disk) {
   const std::string where = "module \"" + m.what.name + "\": ";
-  if (m.what.name.empty() || m.what.name.find_first_of("/:") != std::string::npos) {
-    fail(where + "a name is not empty, and without '/' and ':'");
+  const bool is_name = !m.what.name.empty() && m.what.name != "." && m.what.name != ".." &&
+                       m.what.name.find_first_of(std::string_view("/:\0", 3)) == std::string::npos;
+  if (!is_name) {
+    fail(where + "a name is not empty, nor \".\", and without '/' and ':'");
   }
   constexpr std::size_t shortest_token = 8;
   if (!m.what.token.empty() && m.what.token.size() < shortest_token) {
@@ -70,7 +72,9 @@ void check(const served_module& m, bool whole_disk) {
     fail(where + "path: " + m.what.path + ": " + std::strerror(errno));
   }
   if (!S_ISDIR(s.st_mode)) fail(where + "path: " + m.what.path + " is no directory");
-  if (std::string_view(real.get()) == "/" && !whole_disk) {
+  struct stat top{};
+  const bool is_all = ::stat("/", &top) == 0 && top.st_dev == s.st_dev && top.st_ino == s.st_ino;
+  if (is_all && !whole_disk) {
     fail(where + "serves the whole disk; if that is meant, say \"whole_disk\": true, too");
   }
 }
@@ -163,7 +167,10 @@ network parse_network(const std::string& text) {
 }
 
 bool network::contains(std::string_view peer) const {
-  const std::vector<std::uint8_t> theirs = address_of(host_of(peer));
+  // By shared memory comes who is on this host.
+  const bool is_here = peer.starts_with("shm:");
+  const char* const loopback = bytes.size() == 4 ? "127.0.0.1" : "::1";
+  const std::vector<std::uint8_t> theirs = address_of(is_here ? loopback : host_of(peer));
   if (theirs.size() != bytes.size()) return false;
   for (unsigned bit = 0; bit < bits; ++bit) {
     const auto mask = static_cast<std::uint8_t>(128U >> bit % 8);

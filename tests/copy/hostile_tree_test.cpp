@@ -2,6 +2,8 @@
 // is a problem by its name, and everything else is there.
 #include "hostile.hpp"
 
+#include <deque>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -25,15 +27,23 @@ task<void> send_four_each(villain& v) {
   co_await v.say(list);
   co_await v.put(at, 0, four);  // once: it is read while the next is told of
   manifest sent;
+  std::deque<std::uint32_t> wanted;
+  bool is_free = true;
   for (;;) {
     const heard h = co_await v.hear_any();
     if (h.kind == frame_kind::finished) break;
-    if (h.kind != frame_kind::wants) continue;
-    frame_reader in = h.reader();
-    const want w = decode_want(in);
-    const frames told = encoded(bundle_frame{0, digest_of_text(four), {{w.file, 4}}});
+    if (h.kind == frame_kind::credit) is_free = true;
+    if (h.kind == frame_kind::wants) {
+      frame_reader in = h.reader();
+      wanted.push_back(decode_want(in).file);
+    }
+    if (!is_free || wanted.empty()) continue;
+    is_free = false;
+    const std::uint32_t file = wanted.front();
+    wanted.pop_front();
+    const frames told = encoded(bundle_frame{0, digest_of_text(four), {{file, 4}}});
     co_await v.say(told);
-    sent.add(w.file, 0, 4);
+    sent.add(file, 0, 4);
   }
   const frames end = number_frame(frame_kind::all_sent, sent.sum());
   co_await v.say(end);
