@@ -1,0 +1,120 @@
+# What users of rsync and scp take for granted, and what must not happen whatever they do.
+transport=$2
+source "$(dirname "$0")/expect.sh"
+cp_() { expect "$1" "$2" cordma-cp --transport "$transport" "${@:3}"; }
+cd "$work"
+
+# What was begun with one file does not go on with another of its size and time.
+head -c 24M /dev/urandom > a
+head -c 24M /dev/urandom > b
+touch -d 2020-01-01 a b
+mkdir t
+"$programs/cordma-cp" --transport "$transport" -t --bwlimit 20M a t/image > said 2>&1 &
+begun=$!
+until [ -s t/.image.cordma-state ]; do
+  kill -0 $begun 2> /dev/null || fail "it is over before it has begun: $(cat said)"
+  sleep 0.02
+done
+# A shell's background jobs ignore Ctrl-C.
+kill -KILL $begun
+wait $begun 2> /dev/null || true
+cp_ 0 '^1 files' -t b t/image
+cmp b t/image || fail "one file is of two sources"
+
+# Names that look like lists, options that rsync's users type.
+echo bracket > '[a,b]'
+echo plain > a,b
+mkdir -p backup '[backup]' source/d
+echo precious > backup/precious
+echo q > source/q
+cp_ 0 '^1 files' '[a,b]' out
+[ "$(cat out)" = bracket ] || fail "a name in brackets is another"
+cp_ 0 '^1 files' -a --delete source/ '[backup]'
+[ -e backup/precious ] && [ -e '[backup]/q' ] || fail "a directory in brackets is another"
+cp_ 0 '^1 files' -avhP source/ human/
+[ -e human/q ] || fail "-h"
+
+# Permissions without -p: of what is new those of the source, less the umask; of what is there its own.
+mkdir -m 700 source/private
+echo x > source/open
+chmod 644 source/open
+mkdir to
+echo old > to/open
+chmod 600 to/open
+(umask 022; cp_ 0 'files' -r source/ to/)
+[ "$(stat -c %a to/private)" = 700 ] || fail "a private directory is open: $(stat -c %a to/private)"
+[ "$(stat -c %a to/open)" = 600 ] || fail "a private file is open: $(stat -c %a to/open)"
+
+# Symlinks' times, though they lead where they should.
+mkdir links linked
+ln -s somewhere links/l
+touch -h -d 2001-01-01 links/l
+ln -s somewhere linked/l
+cp_ 0 'files' -a links/ linked/
+[ -z "$(rsync -anic --delete links/ linked/)" ] || fail "a symlink's time is lost"
+
+# --delete: what is there, and not sent, is no other's; what metadata could not be kept is no reason.
+mkfifo source/pipe
+ln -s q source/link
+mkdir del
+mkfifo del/pipe
+ln -s q del/link
+echo x > del/other
+cp_ 0 '1 deleted' -r --delete source/ del/
+[ -p del/pipe ] && [ -L del/link ] || fail "what is left out is deleted"
+
+if [ "$(id -u)" -eq 0 ]; then
+  as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+  chmod 755 "$work"
+  mkdir theirs mine
+  echo 1 > theirs/1
+  echo other > mine/other
+  chown 65534:65534 mine
+  under=("${as_nobody[@]}")
+  cp_ 23 '1 deleted' -a --delete theirs/ mine/
+  [ ! -e mine/other ] || fail "nothing is deleted as an owner could not be kept"
+  # Another name of what could not be read is not what is there by that name.
+  mkdir names named
+  echo one > names/a
+  ln names/a names/b
+  chmod 000 names/a
+  echo olda > named/a
+  echo oldb > named/b
+  chown -R 65534:65534 named
+  cp_ 23 'a: Permission denied' -rtH names/ named/
+  [ "$(cat named/b)" = oldb ] || fail "a hard link to what failed"
+  under=()
+else
+  echo "not tried: what others own, which root alone can make"
+fi
+
+# Nothing of the program's own is standard input where there is none.
+cp_ 23 'stdin: Bad file descriptor|x: Bad file descriptor' - "$work/x" <&-
+[ ! -e x ] || fail "what is no standard input was copied"
+printf 'abc' > three
+"$programs/cordma-cp" -q three - >&- 2> said && fail "there is no standard output"
+grep -q 'Bad file descriptor' said || fail "no standard output: $(cat said)"
+
+# Ctrl-C while small files are written.
+mkdir many
+for d in $(seq 40); do
+  mkdir many/$d
+  (cd many/$d && seq 20000 | split -l 40 -)
+done
+for after in 0.1 0.2 0.3 0.5; do
+  code=0
+  timeout --foreground -s INT $after "$programs/cordma-cp" --transport "$transport" -q -rc many/ "cut/$after/" 2> said || code=$?
+  [ $code -eq 124 ] || [ $code -eq 0 ] || fail "Ctrl-C after $after s: $code, $(cat said)"
+  grep -q REQUIRE said && fail "$(cat said)"
+  find cut -name '*.cordma-part' | grep -q . && fail "something is left over"
+done
+cp_ 0 'files' -a many/ cut/all/
+diff -r many cut/all || fail "it does not go on"
+# And where nothing comes, or goes.
+mkfifo quiet
+sleep 30 > quiet &
+background+=($!)
+code=0
+timeout --foreground -s INT 0.5 "$programs/cordma-cp" --transport "$transport" - "$work/z" < quiet 2> said || code=$?
+[ $code -eq 124 ] || fail "Ctrl-C while nothing comes: $code"
+[ ! -e .z.cordma-part ] || fail "something is left over"
