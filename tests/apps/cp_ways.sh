@@ -97,11 +97,11 @@ grep -q 'Bad file descriptor' said || fail "no standard output: $(cat said)"
 
 # Ctrl-C while small files are written.
 mkdir many
-for d in $(seq 40); do
+for d in $(seq 20); do
   mkdir many/$d
-  (cd many/$d && seq 20000 | split -l 40 -)
+  (cd many/$d && seq 8000 | split -l 40 -)
 done
-for after in 0.1 0.2 0.3 0.5; do
+for after in 0.05 0.1 0.15 0.2; do
   code=0
   timeout --foreground -s INT $after "$programs/cordma-cp" --transport "$transport" -q -rc many/ "cut/$after/" 2> said || code=$?
   [ $code -eq 124 ] || [ $code -eq 0 ] || fail "Ctrl-C after $after s: $code, $(cat said)"
