@@ -64,14 +64,18 @@ mount -t tmpfs tmpfs "$work/mounted"
 cd "$work/mounted"
 mkdir many
 printf x > many/large; printf x > many/count; printf x > many/none
-python3 -c '
+if setfattr -n user.probe -v x many/none; then
+  python3 -c '
 import os
 for i in range(30): os.setxattr("many/large", "user.a%d" % i, os.urandom(60000))
 for i in range(257): os.setxattr("many/count", "user.a%d" % i, b"1")'
-run -aX many/ there/
-[ \$code = 23 ] && [ -e there/large ] && [ -e there/count ] && [ -e there/none ]
-grep -q 'large: extended attributes: more than can be sent' "$work/output"
-grep -q 'count: extended attributes: more than can be sent' "$work/output"
+  run -aX many/ there/
+  [ \$code = 23 ] && [ -e there/large ] && [ -e there/count ] && [ -e there/none ]
+  grep -q 'large: extended attributes: more than can be sent' "$work/output"
+  grep -q 'count: extended attributes: more than can be sent' "$work/output"
+else
+  echo "not checked: too many attributes, as tmpfs has none here" >&3
+fi
 mkdir old
 mount -o remount,ro "$work/mounted"
 run -a "$work/rosource/" old/
@@ -79,7 +83,7 @@ run -a "$work/rosource/" old/
 run -a "$work/rosource/" new/
 [ \$code = 5 ] && grep -q 'new.*: Read-only file system' "$work/output"
 SCRIPT
-  unshare -m bash "$work/mounted.sh" > "$work/mounted.log" 2>&1 || fail "read-only, or too many attributes: $(cat "$work/mounted.log")"
+  unshare -m bash "$work/mounted.sh" 3>&1 > "$work/mounted.log" 2>&1 || fail "read-only, or too many attributes: $(cat "$work/mounted.log")"
 else
   echo "a target that is read-only is not tested: only root may mount one"
 fi
