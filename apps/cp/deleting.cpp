@@ -74,22 +74,18 @@ void receiver::delete_others() {
   }
   std::unordered_map<std::string_view, std::vector<std::string_view>> names;
   std::vector<std::string_view> directories;
+  const auto stays = [&names](std::string_view path) {
+    const std::size_t slash = path.rfind('/');
+    const bool top = slash == std::string_view::npos;
+    names[top ? std::string_view(".") : path.substr(0, slash)].push_back(
+        top ? path : path.substr(slash + 1));
+  };
   for (const entry& e : entries_) {
     if (e.kind == entry_kind::directory) directories.push_back(e.path);
-    const std::string_view path = e.path;
-    const std::size_t slash = path.rfind('/');
-    const bool top = slash == std::string_view::npos;
-    names[top ? std::string_view(".") : path.substr(0, slash)].push_back(
-        top ? path : path.substr(slash + 1));
+    stays(e.path);
   }
   // What is there, and is not sent, is no other's either.
-  for (const std::string& left : left_out_) {
-    const std::string_view path = left;
-    const std::size_t slash = path.rfind('/');
-    const bool top = slash == std::string_view::npos;
-    names[top ? std::string_view(".") : path.substr(0, slash)].push_back(
-        top ? path : path.substr(slash + 1));
-  }
+  for (const std::string& left : left_out_) stays(left);
   for (const std::string_view directory : directories) {
     if (options_.dry_run) {  // it may be that it would still have to be made
       const cordma::result<std::optional<struct stat>> there = target_.look(std::string(directory));

@@ -1,8 +1,15 @@
 #include "entry.hpp"
 
+#include <algorithm>
+
 #include <string_view>
 
 namespace copy {
+
+bool any_failed(const std::vector<problem>& all) noexcept {
+  return std::ranges::any_of(all,
+                             [](const problem& p) { return p.what != problem::kind::left_out; });
+}
 
 bool stays_inside(const std::string& path) noexcept {
   constexpr std::size_t longest_name = 255;   // bytes: NAME_MAX

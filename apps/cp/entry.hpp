@@ -17,6 +17,11 @@ enum class entry_kind : std::uint8_t {
   stream = 5,
 };
 
+// Whether what it stands for has bytes that are sent.
+[[nodiscard]] constexpr bool has_contents(entry_kind k) noexcept {
+  return k == entry_kind::file || k == entry_kind::stream;
+}
+
 struct attribute {
   std::string name;   // "user.comment"
   std::string value;  // any bytes
@@ -66,6 +71,9 @@ struct problem {
   std::string path;
   std::string why;  // "Permission denied"
 };
+
+// Of what is left out nothing was to be expected: that has not failed.
+[[nodiscard]] bool any_failed(const std::vector<problem>& all) noexcept;
 
 // Whether a name from a peer stays where it is put: relative, without "." and "..", without an empty part and
 // without a byte 0; no part is longer than 255 bytes, the whole not longer than 4095. "." alone is fine.

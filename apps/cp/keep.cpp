@@ -174,7 +174,7 @@ class keeper {
     std::uint32_t mode = now_.st_mode & 07777;
     if (what_.mode) {
       mode = from_.mode & 07777;
-    } else if (from_.kind == entry_kind::file || from_.kind == entry_kind::stream) {
+    } else if (has_contents(from_.kind)) {
       mode = from_.mode & 0777 & ~umask_;
     }
     if (from_.kind == entry_kind::file) {

@@ -22,6 +22,9 @@ cordma::context_options only(const request& r) {
   return c;
 }
 
+// As the user has put it, for whoever decides what is meant by a '/'.
+std::string as_given(const place& p) { return p.path + (p.ends_with_slash ? "/" : ""); }
+
 hello asked_for(const request& r) {
   hello h;
   h.options = r.options;
@@ -41,7 +44,7 @@ cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, con
   shown.connected(c);
   std::vector<source> sources;
   for (const place& p : r.sources) {
-    sources.push_back(source_of(p.path + (p.ends_with_slash ? "/" : "")));
+    sources.push_back(source_of(as_given(p)));
     sources.back().is_stream = p.is_standard_stream();
   }
   outcome o = co_await send_all(context, worker, c.ways, std::move(sources), r.rules, r.options,
@@ -53,7 +56,7 @@ cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, con
 std::vector<std::string> names_of(const std::vector<place>& sources) {
   std::vector<std::string> names;
   for (const place& p : sources) {
-    const source s = source_of(p.path + (p.ends_with_slash ? "/" : ""));
+    const source s = source_of(as_given(p));
     if (s.contents || s.path.empty()) return {};
     names.push_back(s.path.substr(s.path.rfind('/') + 1));
   }
@@ -65,7 +68,7 @@ cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, con
                            hello asked, const tls_context* tls, report& shown) {
   asked.way = direction::pull;
   asked.module = r.sources.front().module;
-  for (const place& p : r.sources) asked.paths.push_back(p.path + (p.ends_with_slash ? "/" : ""));
+  for (const place& p : r.sources) asked.paths.push_back(as_given(p));
   std::string address = r.sources.front().address();
   std::string token = r.token;
   connection c = co_await connect(context, worker, std::move(address), std::move(asked),
@@ -85,7 +88,7 @@ cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, con
 outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiting,
                   cordma::Worker& worker, const request& r, hello asked, report& shown) {
   local_server other(context, waiting);
-  asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};
+  asked.paths = {as_given(r.target)};
   try {
     return worker.run(shown.until_interrupted(push(
         context, worker, r, std::move(asked), other.address(), other.token(), nullptr, shown)));
@@ -128,7 +131,7 @@ int run(int argc, char** argv) {
           shown.until_interrupted(pull(context, worker, r, std::move(asked), tls, shown))));
     } else if (!r.target.here()) {
       asked.module = r.target.module;
-      asked.paths = {r.target.path + (r.target.ends_with_slash ? "/" : "")};
+      asked.paths = {as_given(r.target)};
       shown.conclude(worker.run(shown.until_interrupted(
           push(context, worker, r, std::move(asked), r.target.address(), r.token, tls, shown))));
     } else {

@@ -24,6 +24,13 @@ bool has_time(const struct stat& s, const file_time& t) noexcept {
   return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
 }
 
+// A symlink has no mode of its own.
+bool differs(const entry& e, const struct stat& now, const keep_options& what) noexcept {
+  return (what.times && !has_time(now, e.modified)) ||
+         (what.mode && e.kind != entry_kind::symlink && (now.st_mode & 07777) != e.mode) ||
+         (what.owner && now.st_uid != e.uid) || (what.group && now.st_gid != e.gid);
+}
+
 // That a file has which takes another's place, unless modes are kept.
 std::optional<std::uint32_t> mode_of(const struct stat& s) noexcept {
   if (!S_ISREG(s.st_mode)) return std::nullopt;
@@ -112,9 +119,7 @@ bool receiver::is_in_new_directory(const std::string& path) const {
 // It leads where it should.
 void receiver::keep_link(const entry& e, const struct stat& now) {
   const keep_options what = kept();
-  const bool differs = (what.times && !has_time(now, e.modified)) ||
-                       (what.owner && now.st_uid != e.uid) || (what.group && now.st_gid != e.gid);
-  if (!differs) return;
+  if (!differs(e, now, what)) return;
   tell(item::change::metadata, e);
   if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, what));
 }
@@ -174,11 +179,9 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   ++progress_.files_done;
   progress_.bytes_done += e.size;
   const keep_options what = kept();
-  const bool differs = (what.times && !has_time(now, e.modified)) ||
-                       (what.mode && (now.st_mode & 07777) != e.mode) ||
-                       (what.owner && now.st_uid != e.uid) || (what.group && now.st_gid != e.gid);
-  if (!differs && !what.attributes) return;
-  if (differs) tell(item::change::metadata, e);
+  const bool is_other = differs(e, now, what);
+  if (!is_other && !what.attributes) return;
+  if (is_other) tell(item::change::metadata, e);
   if (options_.dry_run) return;
   report_failed(e.path, target_.keep(e.path, e, what));
 }

@@ -111,9 +111,7 @@ void receiver::take_problem(problem p) {
 void receiver::take_end_of_all(frame_reader& in) {
   if (!finished_) refuse(in.kind(), "files missing that were wanted");
   // Of a file that has failed not all has come, or been counted.
-  const bool any_failed = std::ranges::any_of(
-      result_.problems, [](const problem& p) { return p.what != problem::kind::left_out; });
-  if (in.u64() != got_.sum() && !any_failed) {
+  if (in.u64() != got_.sum() && !any_failed(result_.problems)) {
     result_.problems.push_back(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }

@@ -99,9 +99,7 @@ task<void> sender::list() {
       frame_writer out(l.out(), frame_kind::entries);
       while (i < found.size() && out.payload() < enough) {
         encode(out, found[i]);
-        const bool is_file =
-            found[i].kind == entry_kind::file || found[i].kind == entry_kind::stream;
-        if (is_file) {
+        if (has_contents(found[i].kind)) {
           ++progress_.files_found;
           progress_.bytes_found += found[i].size;
         }
@@ -193,7 +191,7 @@ void sender::take_again(frame_reader& in) {
   if (j.what.file >= wanted_.size() || wanted_[j.what.file] == wanted::no)
     refuse(in.kind(), "a file that was not wanted");
   // No more than what is in slots, each a chunk or whole files.
-  if (jobs_.size() > entries_.size() + std::size_t{most_slots} * most_lanes)
+  if (jobs_.size() > entries_.size() + most_slots_of_all)
     refuse(in.kind(), "more chunks than were on their way");
   sent_.take_back(j.what.file, j.index, digest);
   jobs_.push_back(std::move(j));
@@ -204,9 +202,7 @@ void sender::take_finished(frame_reader& in) {
   result_.done = decode_tally(in);
   if (!all_listed_ || unanswered_ != 0 || finished_) refuse(in.kind(), "files on their way");
   // Of a file that has failed not all has come, or been counted.
-  const bool any_failed = std::ranges::any_of(
-      result_.problems, [](const problem& p) { return p.what != problem::kind::left_out; });
-  if (result_.done.manifest != sent_.sum() && !any_failed) {
+  if (result_.done.manifest != sent_.sum() && !any_failed(result_.problems)) {
     result_.problems.push_back(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
@@ -230,11 +226,10 @@ void sender::take_compare(frame_reader& in) {
 }
 
 const entry& sender::file_of(frame_reader& in, std::uint32_t number) const {
-  const entry* const e = number < entries_.size() ? &entries_[number] : nullptr;
-  const bool is_file =
-      e != nullptr && (e->kind == entry_kind::file || e->kind == entry_kind::stream);
-  if (!is_file) refuse(in.kind(), "a file that there is not");
-  return *e;
+  if (number >= entries_.size() || !has_contents(entries_[number].kind)) {
+    refuse(in.kind(), "a file that there is not");
+  }
+  return entries_[number];
 }
 
 std::uint64_t sender::chunks_of(const entry& e) const noexcept {
@@ -262,7 +257,8 @@ task<void> sender::feed() {
   bundle small;
   std::uint64_t small_bytes = 0;
   while (!finished_) {
-    if (jobs_.empty() && !small.empty()) {
+    // Where nothing else is to be sent, or its files are to be closed before others can be opened.
+    if (!small.empty() && (jobs_.empty() || open_ >= most_open_)) {
       bundle full = std::exchange(small, bundle());
       co_await start_bundle(std::move(full));
       small_bytes = 0;
@@ -273,13 +269,7 @@ task<void> sender::feed() {
       continue;
     }
     if (open_ >= most_open_) {
-      if (small.empty()) {  // else it has those that are to be closed
-        co_await closed_here_.wait();
-      } else {
-        bundle full = std::exchange(small, bundle());
-        co_await start_bundle(std::move(full));
-        small_bytes = 0;
-      }
+      co_await closed_here_.wait();
       continue;
     }
     job j = std::move(jobs_.front());

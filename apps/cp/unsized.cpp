@@ -20,8 +20,7 @@ void receiver::consider_stream(std::uint32_t number, const entry& e) {
 }
 
 void receiver::consider_output(std::uint32_t number, const entry& e) {
-  const bool is_file = e.kind == entry_kind::file || e.kind == entry_kind::stream;
-  if (number != 0 || !is_file) {
+  if (number != 0 || !has_contents(e.kind)) {
     return report({problem::kind::failed, e.path, "only one file can go to standard output"});
   }
   ++progress_.files_found;
@@ -31,12 +30,11 @@ void receiver::consider_output(std::uint32_t number, const entry& e) {
 
 // Whether the chunk may come. Of a stream it is known from now on.
 void receiver::expect(incoming& f, const chunk_frame& c) {
-  constexpr std::size_t most_ahead = std::size_t{most_slots} * most_lanes;
   constexpr const char* unwanted = "a place that was not wanted";
   if (f.is_stream()) {
     const bool fits = c.is_hole == 0 && c.bytes != 0 && c.bytes <= options_.chunk_bytes;
     const std::size_t known = f.missing.size();
-    if (!fits || c.index >= known + most_ahead || (f.ended && c.index >= known)) {
+    if (!fits || c.index >= known + most_slots_of_all || (f.ended && c.index >= known)) {
       refuse(frame_kind::chunk, unwanted);
     }
     if (c.index >= known) {
@@ -53,8 +51,7 @@ void receiver::expect(incoming& f, const chunk_frame& c) {
 
 void receiver::end_stream(incoming& f, std::uint64_t bytes) {
   const std::uint64_t chunks = (bytes + options_.chunk_bytes - 1) / options_.chunk_bytes;
-  constexpr std::size_t most_ahead = std::size_t{most_slots} * most_lanes;
-  if (f.ended || chunks < f.missing.size() || chunks - f.missing.size() > most_ahead) {
+  if (f.ended || chunks < f.missing.size() || chunks - f.missing.size() > most_slots_of_all) {
     refuse(frame_kind::file_end, "a length that the stream does not have");
   }
   f.left += chunks - f.missing.size();

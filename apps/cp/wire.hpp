@@ -26,6 +26,7 @@ inline constexpr std::uint32_t smallest_chunk = 64U << 10;
 inline constexpr std::uint32_t largest_chunk = 16U << 20;
 inline constexpr std::uint32_t most_slots = 1024;  // of a lane
 inline constexpr std::uint32_t most_lanes = 16;
+inline constexpr std::size_t most_slots_of_all = std::size_t{most_slots} * most_lanes;
 inline constexpr std::size_t nonce_bytes = 32;
 using nonce = std::array<std::byte, nonce_bytes>;
 

@@ -40,13 +40,18 @@ frames credit_told(std::uint32_t slot) {
   return frame_of(frame_kind::credit, [slot](frame_writer& w) { w.u32(slot); });
 }
 
-// What is mapped is one slot long; `told` follows once all is listed.
-task<void> say_when_listed(villain& v) {
+// As many slots as `slots` in what is mapped.
+frames mapped(villain& v) {
   slot_memory m;
   m.number = v.way().stream().map(v.memory()).value();
   m.slots = slots;
   m.slot_bytes = chunk;
-  const frames memory = encoded(m);
+  return encoded(m);
+}
+
+// What is mapped is one slot long; `told` follows once all is listed.
+task<void> say_when_listed(villain& v) {
+  const frames memory = mapped(v);
   co_await v.say(memory);
   co_await v.hear(frame_kind::entries_end);
   const frames rest = v.told;
@@ -135,11 +140,7 @@ TEST_CASE("a receiver that has finished what it cannot have is refused") {
 
 TEST_CASE("a chunk that is wanted again when all is over is nobody's") {
   const auto act = [](villain& v) -> task<void> {
-    slot_memory m;
-    m.number = v.way().stream().map(v.memory()).value();
-    m.slots = slots;
-    m.slot_bytes = chunk;
-    const frames begin = encoded(m);
+    const frames begin = mapped(v);
     co_await v.say(begin);
     co_await v.hear(frame_kind::entries_end);
     const frames all = wants_told(number_of_a);
