@@ -1,0 +1,13 @@
+# cordma_kv: what cordma-kv and cordma-kv-cli share, which tests link as well, also where the programs are not built.
+find_package(Isal REQUIRED)
+find_package(Liburing REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS SSL)
+find_package(Xxhash REQUIRED)
+
+file(GLOB kv CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/kv/*/*.cpp")
+list(FILTER kv EXCLUDE REGEX "/(main|options)[.]cpp$|/cli/")
+add_library(cordma_kv STATIC ${kv})
+set_target_properties(cordma_kv PROPERTIES CXX_EXTENSIONS OFF)
+target_link_libraries(cordma_kv PUBLIC cordma::cordma cordma::liburing cordma::xxhash cordma::isal
+  PRIVATE OpenSSL::SSL cordma_flags)
+target_precompile_headers(cordma_kv REUSE_FROM cordma_umbrella)

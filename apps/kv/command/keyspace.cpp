@@ -1,0 +1,31 @@
+#include "keyspace.hpp"
+
+#include <cordma/runtime/result.hpp>
+
+namespace kv {
+
+keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const store_options& options)
+    : seed_(options.hash_seed) {
+  if (memory.empty() || memory.size() > most_shards) {
+    throw cordma::error(cordma::failure(cordma::errc::invalid_value, "a keyspace has 1 to 64 shards"));
+  }
+  for (std::unique_ptr<memory_source>& m : memory) {
+    shards_.push_back(std::make_unique<shard>(std::move(m), options));
+  }
+}
+
+keyspace::hold::hold(keyspace& of, std::uint64_t shards) noexcept : of_(of), shards_(shards) {
+  if (of.shards() == 1) return;
+  for (std::uint32_t i = 0; i < of.shards(); ++i) {
+    if ((shards >> i & 1) != 0) of.shards_[i]->guard.lock();
+  }
+}
+
+keyspace::hold::~hold() {
+  if (of_.shards() == 1) return;
+  for (std::uint32_t i = 0; i < of_.shards(); ++i) {
+    if ((shards_ >> i & 1) != 0) of_.shards_[i]->guard.unlock();
+  }
+}
+
+}  // namespace kv

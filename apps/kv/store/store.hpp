@@ -1,0 +1,152 @@
+// store: one shard. Keys and values in segments that peers may read, found by buckets of a cache line.
+#pragma once
+
+#include "change_sink.hpp"
+#include "hash_value.hpp"
+#include "item.hpp"
+#include "key.hpp"
+#include "memory_source.hpp"
+#include "policy.hpp"
+
+#include <cordma/runtime/result.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kv {
+
+struct store_options {
+  std::uint64_t hash_seed = 0;
+  std::size_t max_bytes = 0;  // 0: as much as there is
+  eviction policy = eviction::none;
+  unsigned samples = 64;  // items looked at to find what is worth least
+  // How long a place that was given up is not used again, while readers() says that there are some: the longest time
+  // that a one-sided read may take.
+  unix_ms quarantine_ms = 1000;
+};
+
+struct store_counters {
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t puts = 0;
+  std::uint64_t expired = 0;  // found so, or swept
+  std::uint64_t evicted = 0;
+  std::uint64_t moved = 0;         // items copied to make room
+  std::uint64_t splits = 0;        // buckets
+  std::uint64_t refused = 0;       // puts for want of memory
+};
+
+struct store_usage {
+  std::size_t bytes = 0;         // all of it: what max_bytes limits
+  std::size_t segments = 0;      // of segment_bytes each, those of the index too
+  std::size_t live_bytes = 0;    // items that can be found
+  std::size_t object_bytes = 0;  // hashes and long strings
+  std::size_t index_bytes = 0;
+  std::size_t quarantined = 0;  // segments
+};
+
+// What a key holds. Valid until the store's next change or tick().
+struct found {
+  const item* at = nullptr;
+  std::string_view value;           // of strings, wherever they lie
+  hash_value* fields = nullptr;     // of hashes
+  [[nodiscard]] explicit operator bool() const noexcept { return at != nullptr; }
+  [[nodiscard]] bool is_string() const noexcept { return fields == nullptr; }
+};
+
+enum class put_outcome : std::uint8_t {
+  done,
+  out_of_memory,  // max_bytes, and nothing may be evicted; or the machine has no more
+};
+
+// Not thread-safe: whoever uses it holds its shard. Time is what tick() said last.
+class store {
+ public:
+  // Throws cordma::error: no_memory.
+  store(memory_source& memory, const store_options& options = {});
+  ~store();
+  store(const store&) = delete;
+  store& operator=(const store&) = delete;
+
+  void configure(std::size_t max_bytes, eviction policy) noexcept;
+  void report_to(change_sink* sink) noexcept { sink_ = sink; }
+  // The time, and leave to use again what was given up before. Once per turn of the loop.
+  void tick(unix_ms now) noexcept;
+  [[nodiscard]] unix_ms now() const noexcept { return now_; }
+  [[nodiscard]] hashed_key key(std::string_view text) const noexcept {
+    return hash_key(text, options_.hash_seed);
+  }
+
+  // Brings what find() will look at closer: first all buckets of a batch, then all items.
+  void prefetch_bucket(const hashed_key& k) const noexcept;
+  void prefetch_item(const hashed_key& k) const noexcept;
+
+  // Counts as a use, and as hit or miss. What has expired is erased, and is not found.
+  [[nodiscard]] found find(const hashed_key& k) noexcept;
+  // Is no use and counts as nothing.
+  [[nodiscard]] found peek(const hashed_key& k) noexcept;
+
+  // The pieces, one behind the other, become the key's value, whatever it held. They may be views into the store (of
+  // the key's own value, say). REQUIRES key and value within max_key_bytes and max_value_bytes.
+  [[nodiscard]] put_outcome put(const hashed_key& k, std::span<const std::string_view> pieces,
+                                unix_ms expiry = never_expires);
+  [[nodiscard]] put_outcome put(const hashed_key& k, std::string_view value,
+                                unix_ms expiry = never_expires) {
+    return put(k, std::span(&value, 1), expiry);
+  }
+  // For loading: as put(), with that version where it is above what the store has given so far.
+  [[nodiscard]] put_outcome restore(const hashed_key& k, std::string_view value, unix_ms expiry,
+                                    std::uint64_t version);
+  // Whether there was one.
+  bool erase(const hashed_key& k) noexcept;
+  // False: there is none. never_expires takes the expiry away. A time that has passed erases it.
+  [[nodiscard]] std::optional<put_outcome> set_expiry(const hashed_key& k, unix_ms expiry);
+
+  // Hashes. field_put makes the hash where the key holds nothing; REQUIRES that it holds no string.
+  [[nodiscard]] put_outcome field_put(const hashed_key& k, std::string_view field,
+                                      std::string_view value, bool* is_new = nullptr);
+  // Erases the key with its last field.
+  bool field_erase(const hashed_key& k, std::string_view field) noexcept;
+
+  void clear() noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return items_; }
+  [[nodiscard]] std::size_t volatile_size() const noexcept { return volatile_items_; }
+
+  // The keys of some buckets, from `cursor` on (0: from the start); returns the next cursor, 0 at the end. Every key
+  // that is there all the time is given at least once, whatever else changes between the calls; some twice.
+  // `each` may not change the store. Expired ones are left out.
+  std::uint64_t scan(std::uint64_t cursor, const std::function<void(const found&)>& each) noexcept;
+  // Null: there is none.
+  [[nodiscard]] const item* random() noexcept;
+
+  // Erases what has expired, for about so many items looked at. True: there is more to do now.
+  bool sweep(std::size_t most_items) noexcept;
+
+  // WATCH. The number changes with each change of the key, while somebody watches it. One unwatch() for each watch().
+  [[nodiscard]] std::uint64_t watch(const hashed_key& k);
+  void unwatch(const hashed_key& k) noexcept;
+  [[nodiscard]] std::uint64_t changes(const hashed_key& k) const noexcept;
+
+  // For OBJECT: since it was used last, in seconds; how often, as a logarithm (policies that count).
+  [[nodiscard]] std::uint64_t idle_seconds(const item& i) const noexcept;
+  [[nodiscard]] unsigned frequency(const item& i) const noexcept;
+
+  // While there are some, places that were given up rest for quarantine_ms.
+  void readers(bool some) noexcept { readers_ = some; }
+
+  [[nodiscard]] const store_counters& counters() const noexcept { return counters_; }
+  [[nodiscard]] store_usage usage() const noexcept;
+  [[nodiscard]] std::uint64_t last_version() const noexcept { return version_; }
+
+ private:
+  // (filled in by the engine)
+};
+
+}  // namespace kv
