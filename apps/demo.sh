@@ -38,7 +38,7 @@ while [ $# -gt 0 ]; do
 done
 [ -d "$tree" ] && [ -r "$tree" ] || wrong "--tree: '$tree' is no directory that can be read"
 
-packages=(cmake ninja-build libasio-dev nlohmann-json3-dev libcli11-dev liburing-dev libssl-dev libxxhash-dev)
+packages=(cmake ninja-build libasio-dev nlohmann-json3-dev libcli11-dev liburing-dev libssl-dev libxxhash-dev libisal-dev)
 command -v clang++-19 g++ > /dev/null || packages+=(g++)
 
 build_programs() {

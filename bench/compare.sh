@@ -26,7 +26,7 @@ compiler() {
 
 build_programs() {
     install_packages cmake make clang-19 libasio-dev nlohmann-json3-dev libcli11-dev \
-        liburing-dev libssl-dev libxxhash-dev || true
+        liburing-dev libssl-dev libxxhash-dev libisal-dev || true
     say "building cordma into ${build#"$root"/}"
     cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCORDMA_TESTS=OFF \
         -DCMAKE_CXX_COMPILER="$(compiler)" >&2 &&
