@@ -109,7 +109,17 @@ unsigned item_index::grow(std::size_t items) {
   unsigned done = 0;
   // Two at a time: it catches up where it was refused memory before.
   while (done < 2 && items > buckets_ * keys_per_bucket && split_next()) ++done;
+  if (done != 0) prefetch_next_split();
   return done;
+}
+
+// Whose keys have to be read, and have lain somewhere for long.
+void item_index::prefetch_next_split() const noexcept {
+  const std::uint64_t next = buckets_ - std::bit_floor(buckets_);
+  for (const std::uint64_t s : primary(next).slots) {
+    if (s != 0) __builtin_prefetch(segments_.at(slot::where(s)) + sizeof(item));
+  }
+  __builtin_prefetch(&primary(next + 1));
 }
 
 std::uint64_t item_index::hash_of(std::uint64_t s) const noexcept {

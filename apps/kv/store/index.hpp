@@ -82,6 +82,7 @@ class item_index {
   void give_back_overflow(std::uint32_t reference) noexcept;
   [[nodiscard]] std::uint64_t* empty_in(bucket& first);
   [[nodiscard]] bool split_next();
+  void prefetch_next_split() const noexcept;
   void settle(bucket& first) noexcept;
   [[nodiscard]] std::uint64_t hash_of(std::uint64_t slot) const noexcept;
 
