@@ -25,8 +25,8 @@ int carry_out_sync(int fd) noexcept {
 
 int carry_out_write(int fd, std::span<const iovec> pieces, std::uint64_t offset) noexcept {
   for (;;) {
-    const ssize_t n = ::pwritev(fd, pieces.data(), static_cast<int>(pieces.size()),
-                                static_cast<off_t>(offset));
+    const ssize_t n =
+        ::pwritev(fd, pieces.data(), static_cast<int>(pieces.size()), static_cast<off_t>(offset));
     if (n >= 0) return static_cast<int>(n);
     if (errno != EINTR) return -errno;
   }
@@ -55,7 +55,8 @@ struct disk::nudge_item final : cordma::inbox_item {
   disk* owner;
 };
 
-disk::disk(cordma::reactor& home, const disk_options& options) : home_(home), nudge_(new nudge_item(*this)) {
+disk::disk(cordma::reactor& home, const disk_options& options)
+    : home_(home), nudge_(new nudge_item(*this)) {
   int failed = options.io_uring ? 0 : -ENOSYS;
   if (options.io_uring) {
     for (const unsigned flags : {wanted_flags, 0U}) {  // before 5.19 it knows none of these
@@ -183,7 +184,8 @@ void disk::work_on_jobs() noexcept {
       case job::what::sync: j.outcome_ = carry_out_sync(j.fd_); break;
       case job::what::write: {
         j.outcome_ = carry_out_write(j.fd_, j.pieces_, j.offset_);
-        const bool whole = j.outcome_ >= 0 && static_cast<std::size_t>(j.outcome_) == total(j.pieces_);
+        const bool whole =
+            j.outcome_ >= 0 && static_cast<std::size_t>(j.outcome_) == total(j.pieces_);
         if (j.then_sync_) j.sync_outcome_ = whole ? -carry_out_sync(j.fd_) : ECANCELED;
         break;
       }
@@ -196,19 +198,19 @@ void disk::work_on_jobs() noexcept {
 }
 
 void disk::nudge() noexcept {
-  if (!nudged_.exchange(true)) home_.post(nudge_);
+  if (!nudged_.exchange(true)) home_.post(static_cast<cordma::inbox_item&>(*nudge_));
 }
 
 std::size_t disk::poll() noexcept {
   std::size_t happened = reap(false) + take_done();
-  for (client& c : clients_) happened += c.work() ? 1 : 0;
+  for (client* c : clients_) happened += c->work() ? 1 : 0;
   if (ring_made_) submit();
   return happened;
 }
 
 cordma::arm_state disk::arm() noexcept {
-  for (const client& c : clients_) {
-    if (c.has_work()) return cordma::arm_state::busy;
+  for (const client* c : clients_) {
+    if (c->has_work()) return cordma::arm_state::busy;
   }
   if (!ring_made_) return cordma::arm_state::armed;
   const bool busy = ::io_uring_sq_ready(&ring_) != 0 || ::io_uring_cq_ready(&ring_) != 0;

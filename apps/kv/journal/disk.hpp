@@ -1,7 +1,6 @@
 // disk: writes and fsyncs that nobody waits for, on a reactor: by io_uring, or by threads where there is none.
 #pragma once
 
-#include <cordma/runtime/list.hpp>
 #include <cordma/runtime/reactor.hpp>
 
 #include <liburing.h>
@@ -56,7 +55,7 @@ class disk final : public cordma::poller {
     std::function<void()> call_;
   };
   // Whoever has more to do when the reactor comes by.
-  class client : public cordma::list_node {
+  class client {
    public:
     virtual ~client() = default;
     // Whether anything was begun. Called in every pass.
@@ -85,7 +84,8 @@ class disk final : public cordma::poller {
   // Waits, not turning the reactor, until nothing is under way.
   void settle() noexcept;
 
-  void add(client& c) noexcept { clients_.push_back(c); }
+  void add(client& c) { clients_.push_back(&c); }
+  void remove(client& c) noexcept { std::erase(clients_, &c); }
   // Any thread: there is work for a client.
   void nudge() noexcept;
 
@@ -98,7 +98,8 @@ class disk final : public cordma::poller {
 
  private:
   static constexpr unsigned ring_depth = 64;
-  static constexpr std::size_t most_threads = 3;  // one per file that is written, and one for the rest
+  static constexpr std::size_t most_threads =
+      3;  // one per file that is written, and one for the rest
   // Where it is on its way when the disk ends, it ends itself.
   struct nudge_item;
   void hand_over(job& j) noexcept;
@@ -116,7 +117,7 @@ class disk final : public cordma::poller {
   std::string obstacle_;
   std::size_t in_ring_ = 0;  // completions to come
   std::size_t under_way_ = 0;
-  cordma::list<client> clients_;
+  std::vector<client*> clients_;
 
   std::mutex guard_;  // of the threads, and of what goes to and fro
   std::condition_variable wanted_;

@@ -39,8 +39,7 @@ std::ptrdiff_t read_fully(int fd, std::span<char> into, std::uint64_t offset) no
 }
 
 cordma::result<cordma::unique_fd> create_file(const std::string& path) {
-  cordma::unique_fd fd(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode));
+  cordma::unique_fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode));
   if (!fd) return cordma::failure::from_os(errno, {"creating ", path});
   return fd;
 }
@@ -107,12 +106,20 @@ std::optional<std::uint64_t> file_size(const std::string& path) noexcept {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+cordma::result<void> truncate_file(const std::string& path, std::uint64_t bytes) {
+  const cordma::result<cordma::unique_fd> fd = open_file(path);
+  if (!fd) return fd.why();
+  if (::ftruncate((*fd).get(), static_cast<off_t>(bytes)) != 0 || ::fsync((*fd).get()) != 0) {
+    return cordma::failure::from_os(errno, {"cutting off ", path});
+  }
+  return {};
+}
+
 void remove_file(const std::string& path) noexcept { ::unlink(path.c_str()); }
 
 std::uint32_t random_number() noexcept {
   std::uint32_t number = 0;
-  while (::getrandom(&number, sizeof number, 0) != sizeof number) {
-  }
+  while (::getrandom(&number, sizeof number, 0) != sizeof number) {}
   return number;
 }
 

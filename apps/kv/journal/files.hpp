@@ -14,7 +14,8 @@
 namespace kv {
 
 // What was read: less than asked for only at the file's end. Negative: an error, by errno.
-[[nodiscard]] std::ptrdiff_t read_fully(int fd, std::span<char> into, std::uint64_t offset) noexcept;
+[[nodiscard]] std::ptrdiff_t read_fully(int fd, std::span<char> into,
+                                        std::uint64_t offset) noexcept;
 
 // A file that replaces whatever has its name. Errors: with errno.
 [[nodiscard]] cordma::result<cordma::unique_fd> create_file(const std::string& path);
@@ -34,6 +35,7 @@ namespace kv {
                                                                    std::size_t most);
 // Null: there is none.
 [[nodiscard]] std::optional<std::uint64_t> file_size(const std::string& path) noexcept;
+[[nodiscard]] cordma::result<void> truncate_file(const std::string& path, std::uint64_t bytes);
 void remove_file(const std::string& path) noexcept;
 // For salts.
 [[nodiscard]] std::uint32_t random_number() noexcept;

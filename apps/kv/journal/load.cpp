@@ -1,11 +1,11 @@
 #include "load.hpp"
 
 #include "files.hpp"
+#include "noting_target.hpp"
 
+#include <array>
 #include <chrono>
 #include <cstdio>
-
-#include <unistd.h>
 
 namespace kv {
 namespace {
@@ -15,40 +15,10 @@ using std::chrono::steady_clock;
 constexpr double megabyte = 1e6;
 constexpr std::uint64_t records_per_look = 64;  // at the clock
 
-// Passes on what a file says, and notes what it says of itself.
-class noting_target final : public change_target {
- public:
-  explicit noting_target(change_target& into) noexcept : into_(into) {}
-  void put(std::string_view key, std::string_view value, unix_ms expiry,
-           std::uint64_t version) noexcept override {
-    into_.put(key, value, expiry, version);
-  }
-  void erased(std::string_view key) noexcept override { into_.erased(key); }
-  void expiry_set(std::string_view key, unix_ms expiry) noexcept override {
-    into_.expiry_set(key, expiry);
-  }
-  void field_put(std::string_view key, std::string_view field,
-                 std::string_view value) noexcept override {
-    into_.field_put(key, field, value);
-  }
-  void field_erased(std::string_view key, std::string_view field) noexcept override {
-    into_.field_erased(key, field);
-  }
-  void cleared_part(const hash_part& part) noexcept override { into_.cleared_part(part); }
-  void ended(std::uint64_t records) noexcept override { end_ = records; }
-  [[nodiscard]] std::string_view obstacle() const noexcept override { return into_.obstacle(); }
-  // What the last record of a base or a snapshot says: how many there are before it.
-  [[nodiscard]] std::optional<std::uint64_t> end() const noexcept { return end_; }
-
- private:
-  change_target& into_;
-  std::optional<std::uint64_t> end_;
-};
-
 cordma::failure damaged(const log_reader& file, const std::string& what_to_do) {
   return {cordma::errc::invalid_value, file.path() + " is damaged at byte " +
-                                           std::to_string(file.offset()) + ": " + file.why() + "; " +
-                                           what_to_do};
+                                           std::to_string(file.offset()) + ": " + file.why() +
+                                           "; " + what_to_do};
 }
 
 class loader {
@@ -78,8 +48,8 @@ class loader {
                                     "written by this version of cordma-kv"});
       }
       if (!target.obstacle().empty()) {
-        return cordma::failure::of(cordma::errc::no_memory, {"loading ", file.path(), ": ",
-                                                             target.obstacle()});
+        return cordma::failure::of(cordma::errc::no_memory,
+                                   {"loading ", file.path(), ": ", target.obstacle()});
       }
       ++progress_.records;
       progress_.bytes = before + file.offset();
@@ -129,15 +99,6 @@ class loader {
   const steady_clock::time_point began_;
   steady_clock::time_point told_{};
 };
-
-cordma::result<void> truncate_file(const std::string& path, std::uint64_t bytes) {
-  const cordma::result<cordma::unique_fd> fd = open_file(path);
-  if (!fd) return fd.why();
-  if (::ftruncate((*fd).get(), static_cast<off_t>(bytes)) != 0 || ::fsync((*fd).get()) != 0) {
-    return cordma::failure::from_os(errno, {"cutting off ", path});
-  }
-  return {};
-}
 
 // The files of a manifest, in order.
 class journal_load {
@@ -192,7 +153,8 @@ class journal_load {
     if (!file) return file.why();
     const log_header& header = (*file).header();
     if (header.kind != log_kind::increment) {
-      return cordma::failure::of(cordma::errc::invalid_value, {at, " is no increment of a journal"});
+      return cordma::failure::of(cordma::errc::invalid_value,
+                                 {at, " is no increment of a journal"});
     }
     if (header.first != into_.last + 1) {
       return cordma::failure::of(
@@ -224,18 +186,6 @@ class journal_load {
   loader& by_;
 };
 
-// Tells nobody what it is told.
-class no_target final : public change_target {
- public:
-  void put(std::string_view, std::string_view, unix_ms, std::uint64_t) noexcept override {}
-  void erased(std::string_view) noexcept override {}
-  void expiry_set(std::string_view, unix_ms) noexcept override {}
-  void field_put(std::string_view, std::string_view, std::string_view) noexcept override {}
-  void field_erased(std::string_view, std::string_view) noexcept override {}
-  void cleared_part(const hash_part&) noexcept override {}
-  void ended(std::uint64_t) noexcept override {}
-};
-
 }  // namespace
 
 std::string load_progress::text() const {
@@ -244,8 +194,8 @@ std::string load_progress::text() const {
   const double left = rate > 0 ? (static_cast<double>(total) / megabyte - mb) / rate : 0;
   std::array<char, 160> rest;
   std::snprintf(rest.data(), rest.size(), ": %.0f of %.0f MB, %llu records, %.0f MB/s, %.0f s left",
-                mb, static_cast<double>(total) / megabyte,
-                static_cast<unsigned long long>(records), rate, left);
+                mb, static_cast<double>(total) / megabyte, static_cast<unsigned long long>(records),
+                rate, left);
   return file + rest.data();
 }
 
@@ -264,7 +214,8 @@ cordma::result<std::optional<loaded_journal>> load_journal(const std::string& di
 
   loaded_journal into;
   into.files = std::move(*parsed);
-  std::uint64_t total = into.files.base ? file_size(directory + "/" + into.files.base->name).value_or(0) : 0;
+  std::uint64_t total =
+      into.files.base ? file_size(directory + "/" + into.files.base->name).value_or(0) : 0;
   for (const journal_file& f : into.files.increments) {
     total += file_size(directory + "/" + f.name).value_or(0);
   }
@@ -282,98 +233,13 @@ cordma::result<std::optional<std::uint64_t>> load_snapshot(const std::string& pa
   cordma::result<log_reader> file = log_reader::open(path);
   if (!file) return file.why();
   if ((*file).header().kind != log_kind::snapshot) {
-    return cordma::failure::of(cordma::errc::invalid_value, {path, " is a part of a journal, and no snapshot"});
+    return cordma::failure::of(cordma::errc::invalid_value,
+                               {path, " is a part of a journal, and no snapshot"});
   }
   loader by(target, options, *bytes);
   const cordma::result<log_reader::outcome> read = by.read(*file);
   if (!read) return read.why();
   return std::optional<std::uint64_t>(by.progress().records);
-}
-
-namespace {
-
-cordma::result<check_report> check_file(const std::string& path, check_mode mode) {
-  check_report report;
-  cordma::result<log_reader> file = log_reader::open(path);
-  if (!file && file.why().os_errno() != 0) return file.why();
-  if (!file) {
-    report.text = file.why().message() + "\n";
-    return report;
-  }
-  log_reader& in = *file;
-  no_target nowhere;
-  noting_target target(nowhere);
-  log_reader::outcome got = in.next();
-  std::uint64_t end = log_header_bytes;
-  bool sense = true;
-  while (got == log_reader::outcome::record && sense) {
-    sense = decode_changes(in.changes(), target);
-    if (sense) end = in.offset();
-    if (sense) got = in.next();
-  }
-  if (got == log_reader::outcome::unreadable) {
-    return cordma::failure::of(cordma::errc::operating_system, {"reading ", path, ": ", in.why()});
-  }
-  const bool increment = in.header().kind == log_kind::increment;
-  const bool complete = increment || (target.end() && *target.end() + 1 == in.sequence());
-  report.whole = sense && got == log_reader::outcome::end && complete;
-  report.valid_bytes = end;
-  report.lost_bytes = in.size() - end;
-  report.text = path + ": " + std::to_string(in.sequence()) + " is the last record, " +
-                std::to_string(end) + " of " + std::to_string(in.size()) + " bytes are whole\n";
-  if (report.whole) return report;
-  const std::string why = !sense                ? "a record makes no sense"
-                          : in.why().empty() ? "its end is missing"
-                                             : in.why();
-  report.text += "  at byte " + std::to_string(end) + ": " + why + "\n";
-  report.can_fix = increment;
-  if (!increment) {
-    report.text += "  a base or snapshot has to be whole: put a copy in its place\n";
-  } else if (mode == check_mode::fix) {
-    const cordma::result<void> cut = truncate_file(path, end);
-    if (!cut) return cut.why();
-    report.fixed = true;
-    report.text += "  cut off there: " + std::to_string(report.lost_bytes) + " bytes are gone\n";
-  } else {
-    report.text += "  --fix cuts it off there, and gives up " +
-                   std::to_string(report.lost_bytes) + " bytes\n";
-  }
-  return report;
-}
-
-}  // namespace
-
-cordma::result<check_report> check_journal(const std::string& path, check_mode mode) {
-  if (!path.ends_with(".manifest")) return check_file(path, mode);
-  const cordma::result<std::optional<std::string>> text = read_file(path, manifest::most_bytes);
-  if (!text) return text.why();
-  if (!*text) return cordma::failure::from_os(ENOENT, {"opening ", path});
-  const cordma::result<manifest> files = parse_manifest(**text);
-  check_report all;
-  if (!files) {
-    all.text = path + ": " + files.why().message() + "\n";
-    return all;
-  }
-  const std::size_t slash = path.rfind('/');
-  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash);
-  std::vector<std::string> names;
-  if ((*files).base) names.push_back((*files).base->name);
-  for (const journal_file& f : (*files).increments) names.push_back(f.name);
-  all.whole = true;
-  for (const std::string& name : names) {
-    const std::string at = directory + "/" + name;
-    const bool last = &name == &names.back();
-    if (last && file_size(at).value_or(log_header_bytes) < log_header_bytes) continue;
-    const cordma::result<check_report> one = check_file(at, last ? mode : check_mode::look);
-    if (!one) return one.why();
-    all.text += (*one).text;
-    all.whole = all.whole && (*one).whole;
-    all.can_fix = last && (*one).can_fix;
-    all.fixed = (*one).fixed;
-    all.valid_bytes = (*one).valid_bytes;
-    all.lost_bytes = (*one).lost_bytes;
-  }
-  return all;
 }
 
 }  // namespace kv

@@ -56,7 +56,7 @@ struct loaded_journal {
 
 struct check_report {
   bool whole = false;
-  bool can_fix = false;         // by cutting it off at `valid_bytes`
+  bool can_fix = false;  // by cutting it off at `valid_bytes`
   bool fixed = false;
   std::uint64_t valid_bytes = 0;
   std::uint64_t lost_bytes = 0;  // behind those

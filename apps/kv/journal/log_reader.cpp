@@ -32,7 +32,8 @@ cordma::result<log_reader> log_reader::of(cordma::unique_fd fd, std::string path
   made.fd_ = std::move(fd);
   made.path_ = std::move(path);
   made.size_ = static_cast<std::uint64_t>(status.st_size);
-  const auto there = static_cast<std::size_t>(std::min<std::uint64_t>(made.size_, log_header_bytes));
+  const auto there =
+      static_cast<std::size_t>(std::min<std::uint64_t>(made.size_, log_header_bytes));
   if (!made.have(0, there)) return cordma::failure::from_os(errno, {"reading ", made.path_});
   const cordma::result<log_header> header = decode_log_header({made.window(0), there});
   if (!header) {
@@ -57,8 +58,7 @@ bool log_reader::have(std::uint64_t at, std::size_t bytes) {
   const auto wanted =
       static_cast<std::size_t>(std::min<std::uint64_t>(std::max(bytes, read_bytes), size_ - at));
   window_.resize(std::max(wanted, kept));
-  const std::ptrdiff_t n =
-      read_fully(fd_.get(), std::span(window_).subspan(kept), at + kept);
+  const std::ptrdiff_t n = read_fully(fd_.get(), std::span(window_).subspan(kept), at + kept);
   window_.resize(kept + static_cast<std::size_t>(std::max<std::ptrdiff_t>(n, 0)));
   if (n >= 0 && window_.size() >= bytes) return true;
   if (n >= 0) errno = EIO;  // it has become shorter

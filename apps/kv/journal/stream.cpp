@@ -50,7 +50,7 @@ stream::stream(disk& on, std::mutex& guard, const stream_options& options,
 }
 
 stream::~stream() {
-  unlink();
+  disk_.remove(*this);
   moved_ = [] {};
   while (write_under_way_ || sync_under_way_) disk_.settle();
 }
@@ -82,6 +82,7 @@ void stream::go_to(cordma::unique_fd fd, log_kind kind, std::uint64_t first) {
   pending_ += header.size();
   queued_ += header.size();
   size_ = header.size();
+  first_in_file_ = next;
   outputs_.push_back(std::move(to));
   outputs_count_ = outputs_.size();
 }
@@ -107,6 +108,8 @@ stream::chunk& stream::room(output& to, std::size_t bytes) {
 std::uint64_t stream::append(const record_body& body) {
   CORDMA_REQUIRE_OP(body.bytes, <=, max_record_bytes);
   const std::uint64_t sequence = appended_.load(std::memory_order_relaxed) + 1;
+  appended_.store(sequence, std::memory_order_release);
+  if (failed_.load() != 0) return sequence;  // for nobody: who would read it is told so
   output& to = *outputs_.back();
   const auto length = static_cast<std::uint32_t>(body.bytes);
   const auto head =
@@ -121,19 +124,18 @@ std::uint64_t stream::append(const record_body& body) {
   pending_.fetch_add(bytes, std::memory_order_relaxed);
   queued_.fetch_add(bytes, std::memory_order_release);
   size_.fetch_add(bytes, std::memory_order_relaxed);
-  appended_.store(sequence, std::memory_order_release);
   return sequence;
 }
 
 bool stream::has_work() const noexcept {
-  if (retry_.pending() || failed_ != 0) return false;
+  if (retry_.pending() || failed_.load() != 0) return false;
   if (sync_wanted()) return true;
   if (write_under_way_ || blocked_) return false;
   return queued_.load(std::memory_order_acquire) != 0 || !batch_.empty();
 }
 
 bool stream::work() noexcept {
-  if (retry_.pending() || failed_ != 0) return false;
+  if (retry_.pending() || failed_.load() != 0) return false;
   bool begun = false;
   if (sync_wanted()) {
     begin_sync();
@@ -196,15 +198,15 @@ void stream::written() noexcept {
   blocked_ = false;
   const int outcome = write_.outcome();
   if (outcome == -EAGAIN || outcome == -EINTR) return;  // again, in the next pass
-  if (outcome < 0) return in_trouble(-outcome);
-  if (outcome == 0) return in_trouble(EIO);
+  if (outcome < 0) return into_trouble(-outcome);
+  if (outcome == 0) return into_trouble(EIO);
   dirty_ = true;
   batch_written_ += static_cast<std::size_t>(outcome);
   if (batch_written_ < batch_bytes_) return;  // the rest, in the next pass
   if (batch_syncs_ && write_.sync_outcome() != 0) {
     // What the kernel could not bring onto the disk it may have forgotten: it is written again.
     batch_written_ = 0;
-    return in_trouble(write_.sync_outcome());
+    return into_trouble(write_.sync_outcome());
   }
   batch_done();
 }
@@ -263,7 +265,7 @@ void stream::synced() noexcept {
     flush_ = true;
     suspect_ = true;
     sync_failing_ = true;
-    return in_trouble(-sync_.outcome());
+    return into_trouble(-sync_.outcome());
   }
   sync_failing_ = false;
   durable_.store(std::max(durable_.load(), sync_covers_));
@@ -301,7 +303,7 @@ bool stream::tick() noexcept {
   return true;
 }
 
-void stream::in_trouble(int code) noexcept {
+void stream::into_trouble(int code) noexcept {
   if (!options_.keeps_trying) return give_up(code);
   {
     const std::lock_guard lock(guard_);
@@ -330,6 +332,11 @@ void stream::give_up(int code) noexcept {
 std::optional<std::string> stream::trouble() const {
   if (!troubled_.load()) return std::nullopt;
   const std::lock_guard lock(guard_);
+  return trouble_;
+}
+
+std::optional<std::string> stream::trouble_locked() const {
+  if (!troubled_.load()) return std::nullopt;
   return trouble_;
 }
 

@@ -57,13 +57,23 @@ class stream final : public disk::client {
   // What is appended from now on goes to this file, which has so many bytes and this salt, behind record `last`.
   // REQUIRES that nothing was appended yet.
   void go_on_in(cordma::unique_fd fd, std::uint64_t size, std::uint32_t salt, std::uint64_t last);
+  // The next record comes behind this one. REQUIRES as go_on_in().
+  void begin_behind(std::uint64_t last) noexcept { appended_ = durable_ = written_ = last; }
   // What is appended from now on goes to this new file, once all before is on the disk in the old one. `first`: for
   // its header; 0: the next record's. REQUIRES the guard, and settled().
   void go_to(cordma::unique_fd fd, log_kind kind, std::uint64_t first = 0);
   // Whether it writes to the file that is appended to.
   [[nodiscard]] bool settled() const;
 
+  // Whether something is not on the disk yet.
+  [[nodiscard]] bool busy() const noexcept {
+    return pending() != 0 || dirty_ || sync_under_way_ || write_under_way_;
+  }
+  // The number of the first record in the file that is appended to. REQUIRES the guard.
+  [[nodiscard]] std::uint64_t first_in_file() const noexcept { return first_in_file_; }
+
   void set_policy(sync_policy policy) noexcept { policy_.store(policy); }
+  [[nodiscard]] sync_policy policy() const noexcept { return policy_.load(); }
   // What is appended until now will be on the disk soon, whatever the policy.
   void flush() noexcept {
     flush_until_ = appended_.load();
@@ -87,8 +97,11 @@ class stream final : public disk::client {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_.load(); }
   // Why it cannot be written just now, as strerror() has it.
   [[nodiscard]] std::optional<std::string> trouble() const;
+  [[nodiscard]] bool in_trouble() const noexcept { return troubled_.load(); }
+  // REQUIRES the guard.
+  [[nodiscard]] std::optional<std::string> trouble_locked() const;
   // Without keeps_trying: it is over. 0, or an errno.
-  [[nodiscard]] int failed() const noexcept { return failed_; }
+  [[nodiscard]] int failed() const noexcept { return failed_.load(); }
   // Since the last go_on_in() an fsync failed, without the bytes still being here to be written again: what the disk
   // has is not known.
   [[nodiscard]] bool suspect() const noexcept { return suspect_; }
@@ -137,7 +150,7 @@ class stream final : public disk::client {
   [[nodiscard]] bool sync_wanted() const noexcept;
   [[nodiscard]] bool leave_output() noexcept;
   void begin_sync() noexcept;
-  void in_trouble(int code) noexcept;
+  void into_trouble(int code) noexcept;
   void out_of_trouble() noexcept;
   void give_up(int code) noexcept;
   void release(std::vector<chunk>& chunks) noexcept;
@@ -149,12 +162,15 @@ class stream final : public disk::client {
   std::atomic<sync_policy> policy_{sync_policy::every_second};
 
   // Under the guard.
-  std::deque<std::unique_ptr<output>> outputs_;  // from the one that is written to the one that is appended to
+  std::deque<std::unique_ptr<output>>
+      outputs_;  // from the one that is written to the one that is appended to
   std::deque<chunk> queue_;
   std::vector<chunk> spare_;
   std::string trouble_;
+  std::uint64_t first_in_file_ = 1;
 
   std::atomic<bool> troubled_{false};
+  std::atomic<int> failed_{0};
   std::atomic<std::uint64_t> appended_{0};
   std::atomic<std::uint64_t> durable_{0};
   std::atomic<std::size_t> pending_{0};
@@ -173,12 +189,11 @@ class stream final : public disk::client {
   bool sync_under_way_ = false;
   bool slow_told_ = false;
   bool dirty_ = false;  // written, and no fsync begun since
-  bool flush_ = false;         // an fsync is due once flush_until_ is written
+  bool flush_ = false;  // an fsync is due once flush_until_ is written
   std::uint64_t flush_until_ = 0;
   bool sync_failing_ = false;
   bool blocked_ = false;  // what is queued cannot be written until an fsync is done
   bool suspect_ = false;
-  int failed_ = 0;
   std::uint64_t written_ = 0;
   std::uint64_t sync_covers_ = 0;
   cordma::time_point sync_began_{};
