@@ -117,9 +117,8 @@ TEST_CASE("a group is whole or not there, wherever the file is cut") {
     scene p(tree, 4, on());
     p.begin();
     for (int i = 0; i < 20; ++i) {
-      p.written.begin_group(p.keys.all());
+      const keyspace::hold held(p.keys, p.keys.all());
       for (const char* key : {"a", "b", "c", "d", "e"}) p.put(key, std::to_string(i));
-      p.written.end_group(p.keys.all());
     }
     CHECK(p.written.appended() == 20);
     p.close();
@@ -276,9 +275,7 @@ TEST_CASE(
             continue;
           }
           const keyspace::hold held(p.keys, p.keys.all());
-          p.written.begin_group(p.keys.all());
           for (int i = 0; i < 5; ++i) change_something(p.keys, d, 2000);
-          p.written.end_group(p.keys.all());
         }
       });
     }
@@ -302,9 +299,10 @@ TEST_CASE("what was cleared stays so, all of it or one shard, with other shards 
     scene p(tree, 3, on());
     p.begin();
     for (int i = 0; i < 100; ++i) p.put("old" + std::to_string(i), "1");
-    p.written.begin_group(p.keys.all());
-    for (std::uint32_t i = 0; i < 3; ++i) p.keys.at(i).clear();
-    p.written.end_group(p.keys.all());
+    {
+      const keyspace::hold held(p.keys, p.keys.all());
+      for (std::uint32_t i = 0; i < 3; ++i) p.keys.at(i).clear();
+    }
     for (int i = 0; i < 100; ++i) p.put("new" + std::to_string(i), "2");
     p.keys.at(1).clear();
     want = contents_of(p.keys);

@@ -29,8 +29,9 @@ void check(const std::optional<cordma::failure>& failed) {
 void journal::start(background what) {
   {
     const std::lock_guard lock(guard_);
+    background expected = background::none;
+    if (!running_.compare_exchange_strong(expected, what)) return;  // a save() came first
     (what == background::rewrite ? rewrite_asked_ : snapshot_asked_) = false;
-    running_ = what;
   }
   running_tasks_.spawn(run(what));
 }
@@ -63,21 +64,13 @@ void journal::ended(background what, const std::optional<cordma::failure>& faile
   if (failed) report.failed = failed->describe();
   {
     const std::lock_guard lock(guard_);
-    const std::uint64_t now = seconds_now();
     if (what == background::rewrite) {
       told_.last_rewrite_failed = failed.has_value();
       told_.last_rewrite_seconds = seconds;
-      if (failed) next_rewrite_ = now + rewrite_retry_seconds;
+      if (failed) next_rewrite_ = seconds_now() + rewrite_retry_seconds;
       if (!failed) ++told_.rewrites;
     } else {
-      told_.last_snapshot_failed = failed.has_value();
-      told_.last_snapshot_seconds = seconds;
-      if (failed) next_snapshot_ = now + snapshot_retry_seconds;
-      if (!failed) {
-        ++told_.snapshots;
-        told_.last_snapshot = now;
-        changes_at_snapshot_ = changes_in_side_;
-      }
+      noted_snapshot(failed, seconds, changes_in_side_);
     }
     running_ = background::none;
   }
@@ -90,11 +83,33 @@ void journal::ended(background what, const std::optional<cordma::failure>& faile
   if (events_.on_background) events_.on_background(report);
 }
 
-cordma::task<void> journal::rewrite() {
-  while (!main_.settled()) {
+// REQUIRES the guard.
+void journal::noted_snapshot(const std::optional<cordma::failure>& failed, double seconds,
+                             std::uint64_t changes) {
+  told_.last_snapshot_failed = failed.has_value();
+  told_.last_snapshot_seconds = seconds;
+  if (failed) {
+    next_snapshot_ = seconds_now() + snapshot_retry_seconds;
+    return;
+  }
+  ++told_.snapshots;
+  told_.last_snapshot = seconds_now();
+  changes_at_snapshot_ = changes;
+}
+
+// Nothing is written to the next increment before this one is on the disk for good. So that little has to wait for
+// that, most of it is brought there before.
+cordma::task<void> journal::sync_ahead() {
+  const std::uint64_t until = main_.appended();
+  main_.flush();
+  while (main_.durable() < until || !main_.settled()) {
     if (stopping_) check(cordma::failure(cordma::errc::canceled));
     co_await moved_.wait();
   }
+}
+
+cordma::task<void> journal::rewrite() {
+  if (main_on_) co_await sync_ahead();
   co_await next_increment();
   const std::uint64_t number = files_.increments.back().number;
   std::uint64_t first = 0;
@@ -160,7 +175,7 @@ cordma::task<void> journal::next_increment() {
   main_.go_to(std::move(fd), log_kind::increment);
   main_on_ = true;
   noting_ = true;
-  waits_ = main_.policy() == sync_policy::always;
+  always_ = main_.policy() == sync_policy::always;
   told_.current_bytes = base_bytes_ + older_bytes_;
 }
 
@@ -236,7 +251,7 @@ cordma::task<void> journal::open_side(std::string path, log_kind kind, std::uint
 }
 
 cordma::task<void> journal::walk() {
-  shard_walk through(keys_, [this](change_encoder& changes) {
+  shard_walk through(keys_, shard_walk::caller::holds_nothing, [this](change_encoder& changes) {
     const std::string_view text = changes.text();
     const record_body body{std::span(&text, 1), text.size(), crc_more(crc_begin, text)};
     const std::lock_guard lock(guard_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <ctime>
 #include <utility>
 
@@ -39,18 +40,19 @@ journal::journal(cordma::reactor& home, keyspace& keys, journal_options options,
 
 journal::~journal() {
   for (std::uint32_t i = 0; opened_ && i < keys_.shards(); ++i) keys_.at(i).report_to(nullptr);
+  if (opened_) keys_.report_to(nullptr);
+}
+
+journal::shard_sink& journal::at(std::uint64_t shards) noexcept {
+  return *sinks_[static_cast<std::size_t>(std::countr_zero(shards))];
 }
 
 void journal::begin_group(std::uint64_t shards) noexcept {
-  for (std::size_t i = 0; i < sinks_.size(); ++i) {
-    if ((shards >> i & 1) != 0) sinks_[i]->group(true);
-  }
+  for (std::uint64_t left = shards; left != 0; left &= left - 1) at(left).group(true);
 }
 
 void journal::end_group(std::uint64_t shards) noexcept {
-  for (std::size_t i = 0; i < sinks_.size(); ++i) {
-    if ((shards >> i & 1) != 0) sinks_[i]->group(false);
-  }
+  for (std::uint64_t left = shards; left != 0; left &= left - 1) at(left).group(false);
   commit(shards);
 }
 
@@ -66,19 +68,17 @@ void journal::commit(std::uint64_t shards) noexcept {
     body = {};
     count = 0;
   };
-  for (std::size_t i = 0; i < sinks_.size(); ++i) {
-    if ((shards >> i & 1) == 0) continue;
-    const std::string_view text = sinks_[i]->text();
+  for (std::uint64_t left = shards; left != 0; left &= left - 1) {
+    const std::string_view text = at(left).text();
     if (text.empty()) continue;
     if (body.bytes + text.size() > max_record_bytes) flush();
     pieces[count++] = text;
     body.bytes += text.size();
     body.crc = crc_more(body.crc, text);
   }
+  if (count == 0) return;
   flush();
-  for (std::size_t i = 0; i < sinks_.size(); ++i) {
-    if ((shards >> i & 1) != 0) sinks_[i]->reset();
-  }
+  for (std::uint64_t left = shards; left != 0; left &= left - 1) at(left).reset();
 }
 
 void journal::append(const record_body& body) noexcept {
@@ -210,7 +210,7 @@ journal_info journal::info() const {
 void journal::set_policy(sync_policy policy) noexcept {
   const std::lock_guard lock(guard_);
   main_.set_policy(policy);
-  waits_ = main_on_ && policy == sync_policy::always;
+  always_ = main_on_ && policy == sync_policy::always;
   disk_.nudge();
 }
 

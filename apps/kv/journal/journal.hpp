@@ -7,6 +7,7 @@
 // exactly what there was last. A snapshot (dbfilename) is such a walk with the changes meanwhile in the same file.
 #pragma once
 
+#include "../command/journal_gate.hpp"
 #include "../command/keyspace.hpp"
 #include "load.hpp"
 #include "stream.hpp"
@@ -58,7 +59,7 @@ struct background_report {
 
 // Called on the journal's thread; each may be empty.
 struct journal_events {
-  // durable(), backlogged() or trouble() may have changed.
+  // durable(), waits() or refuses() may have changed.
   std::function<void()> on_durable;
   std::function<void(const background_report&)> on_background;
   std::function<void(const std::string&)> log;
@@ -99,12 +100,12 @@ struct load_report {
 // only one; what is for any thread says so. Order of life: construct, load(), open(), serve, close(), destroy.
 // Memory: most_pending, the changes of the commands that are being carried out, and while it walks 8 MiB and what its
 // longest value takes.
-class journal {
+class journal final : public journal_gate, public group_listener {
  public:
   // Throws cordma::error: no_memory, or what the reactor says.
   journal(cordma::reactor& home, keyspace& keys, journal_options options, journal_events events);
   // REQUIRES that no other thread uses it any more. Without close() what is not written is lost.
-  ~journal();
+  ~journal() override;
   journal(const journal&) = delete;
   journal& operator=(const journal&) = delete;
 
@@ -120,23 +121,27 @@ class journal {
   [[nodiscard]] cordma::task<void> close();
   static constexpr cordma::duration close_patience = std::chrono::seconds(10);
 
-  // What changes in these shards (bit i: shard i) belongs together until end_group(): after a crash all of it is there,
-  // or nothing. Any thread that holds them, and for as long. Without a group each change is one.
-  void begin_group(std::uint64_t shards) noexcept;
-  void end_group(std::uint64_t shards) noexcept;
+  // The keyspace's holds say what belongs together: after a crash all of it is there, or nothing. What changes while
+  // nobody holds anything is a group each.
+  void begin_group(std::uint64_t shards) noexcept override;
+  void end_group(std::uint64_t shards) noexcept override;
 
   // Any thread:
   // The number of what was appended last: at the end of a group, at least its own.
-  [[nodiscard]] std::uint64_t appended() const noexcept { return main_.appended(); }
+  [[nodiscard]] std::uint64_t appended() const noexcept override { return main_.appended(); }
   // What has at most this number survives the loss of power.
-  [[nodiscard]] std::uint64_t durable() const noexcept { return main_.durable(); }
-  // Whether a reply has to wait until durable() has reached what appended() was after its command.
-  [[nodiscard]] bool waits() const noexcept { return waits_.load(std::memory_order_relaxed); }
-  // More is to be written than may be: no more commands until on_durable() and this says no.
+  [[nodiscard]] std::uint64_t durable() const noexcept override { return main_.durable(); }
+  // Whether a reply has to wait until durable() has reached what appended() was after its command: always where
+  // appendfsync says so, and else while more is to be written than may be, so that clients are held back.
+  [[nodiscard]] bool waits() const noexcept override {
+    return always_.load(std::memory_order_relaxed) || backlogged();
+  }
   [[nodiscard]] bool backlogged() const noexcept {
     return backlogged_.load(std::memory_order_relaxed);
   }
-  // "No space left on device": what changes is refused until it works again. What was appended before is kept.
+  // What would change anything is to be refused until it works again. What was appended before is kept.
+  [[nodiscard]] bool refuses() const noexcept override { return main_.in_trouble(); }
+  [[nodiscard]] std::string why() const override { return trouble().value_or(std::string()); }
   [[nodiscard]] std::optional<std::string> trouble() const;
   [[nodiscard]] journal_info info() const;
 
@@ -148,6 +153,9 @@ class journal {
   enum class asked : std::uint8_t { begun, scheduled, goes_on_already, off };
   // BGREWRITEAOF, BGSAVE. on_background() tells the end. `off`: a rewrite, without appendonly.
   asked ask_for(background what);
+  // SAVE: nobody else changes anything until it is done. Waits. REQUIRES that the caller holds nothing, and is on the
+  // shard's thread where there is only one. Errors: in_progress (a snapshot is under way); the system's.
+  [[nodiscard]] cordma::result<void> save();
 
  private:
   class shard_sink;
@@ -162,6 +170,8 @@ class journal {
 
   [[nodiscard]] bool noting() const noexcept { return noting_.load(std::memory_order_relaxed); }
   void commit(std::uint64_t shards) noexcept;
+  // Of the lowest of these shards.
+  [[nodiscard]] shard_sink& at(std::uint64_t shards) noexcept;
   void append(const record_body& body) noexcept;
   void moved() noexcept;
   void tick() noexcept;
@@ -187,6 +197,7 @@ class journal {
   void start(background what);
   [[nodiscard]] cordma::task<void> run(background what);
   [[nodiscard]] cordma::task<void> rewrite();
+  [[nodiscard]] cordma::task<void> sync_ahead();
   [[nodiscard]] cordma::task<void> next_increment();
   [[nodiscard]] cordma::task<void> install_base(std::uint64_t number);
   [[nodiscard]] cordma::task<void> snapshot();
@@ -194,6 +205,8 @@ class journal {
   [[nodiscard]] cordma::task<void> walk();
   [[nodiscard]] cordma::task<void> finish_side();
   void close_side();
+  void noted_snapshot(const std::optional<cordma::failure>& failed, double seconds,
+                      std::uint64_t changes);
   void check_side() const;
   void ended(background what, const std::optional<cordma::failure>& failed, double seconds);
 
@@ -214,7 +227,7 @@ class journal {
   bool snapshot_asked_ = false;
 
   std::atomic<bool> noting_{false};
-  std::atomic<bool> waits_{false};
+  std::atomic<bool> always_{false};
   std::atomic<bool> backlogged_{false};
   std::atomic<background> running_{background::none};
 

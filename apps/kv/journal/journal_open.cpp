@@ -69,6 +69,7 @@ cordma::result<load_report> journal::load_files(const load_options& options) {
 
 cordma::task<void> journal::open() {
   for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).report_to(sinks_[i].get());
+  keys_.report_to(this);
   opened_ = true;
   {
     const std::lock_guard lock(guard_);
@@ -125,7 +126,7 @@ cordma::task<void> journal::go_on(loaded_journal from) {
   if (anew) main_.go_to(std::move(fd), log_kind::increment);
   main_on_ = true;
   noting_ = true;
-  waits_ = options_.appendfsync == sync_policy::always;
+  always_ = options_.appendfsync == sync_policy::always;
   told_.base_bytes = base_bytes_;
   told_.current_bytes = base_bytes_ + older_bytes_;
 }
@@ -135,7 +136,7 @@ void journal::turn_off() {
   {
     const std::lock_guard lock(guard_);
     main_on_ = false;
-    waits_ = false;
+    always_ = false;
     noting_ = side_on_;
   }
   main_.flush();

@@ -5,12 +5,13 @@
 
 namespace kv {
 
-shard_walk::shard_walk(keyspace& keys, std::function<void(change_encoder&)> emit)
-    : keys_(keys), emit_(std::move(emit)), each_([this](const found& f) { give(f); }) {}
+shard_walk::shard_walk(keyspace& keys, caller who, std::function<void(change_encoder&)> emit)
+    : keys_(keys), who_(who), emit_(std::move(emit)), each_([this](const found& f) { give(f); }) {}
 
 void shard_walk::step() {
   using std::chrono::steady_clock;
-  const keyspace::hold held(keys_, std::uint64_t{1} << shard_);
+  const std::uint64_t wanted = who_ == caller::holds_all ? 0 : std::uint64_t{1} << shard_;
+  const keyspace::hold held(keys_, wanted);
   store& keys = keys_.at(shard_);
   const steady_clock::time_point began = steady_clock::now();
   do {

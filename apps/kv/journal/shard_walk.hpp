@@ -10,12 +10,14 @@
 
 namespace kv {
 
-// Whoever steps holds nothing. A key that is changed meanwhile is given as it is when the walk comes by; one that is
+// A key that is changed meanwhile is given as it is when the walk comes by; one that is
 // there all the time is given at least once.
 class shard_walk {
  public:
+  // Whether the caller of step() holds everything, or nothing.
+  enum class caller : std::uint8_t { holds_nothing, holds_all };
   // `emit`: called while the shard is held, with changes to be noted in the order of its own.
-  shard_walk(keyspace& keys, std::function<void(change_encoder&)> emit);
+  shard_walk(keyspace& keys, caller who, std::function<void(change_encoder&)> emit);
   shard_walk(const shard_walk&) = delete;
   shard_walk& operator=(const shard_walk&) = delete;
 
@@ -31,6 +33,7 @@ class shard_walk {
   void emit();
 
   keyspace& keys_;
+  const caller who_;
   std::function<void(change_encoder&)> emit_;
   const std::function<void(const found&)> each_;
   change_encoder text_;
