@@ -154,7 +154,7 @@ task<void> door::batch(cordma::Request request) {
 
 // The answer is safe to give once what it says is on disk, where that was asked for.
 task<void> door::respond(cordma::Request& request, std::span<const std::byte> batch) {
-  if (hooks_.before_batch) hooks_.before_batch();
+  const unix_ms now = hooks_.now ? hooks_.now() : 0;
   const writes allowed =
       !hooks_.may_write || hooks_.may_write() ? writes::allowed : writes::refused;
   const std::size_t needed = request.room() > buffer_bytes ? long_answer(batch) : 0;
@@ -171,7 +171,7 @@ task<void> door::respond(cordma::Request& request, std::span<const std::byte> ba
     pooled = co_await responses_.get();
     room = pooled.bytes().first(std::min<std::size_t>(pooled.size(), request.room()));
   }
-  const executed done = execute(keys_, batch, room, allowed);
+  const executed done = execute(keys_, batch, room, {.now = now, .allowed = allowed});
   counters_.operations += done.operations;
   if (done.changed && hooks_.until_safe) co_await hooks_.until_safe();
   const cordma::Slice response = own ? own.all().first(done.bytes) : pooled.first(done.bytes);

@@ -31,8 +31,8 @@ struct door_counters {
 
 // What the rest of the server has to say. All are called on the door's thread; empty ones say nothing.
 struct door_hooks {
-  std::function<void()> before_batch = {};  // time is refreshed
-  std::function<bool()> may_write = {};     // false: the journal is in trouble
+  std::function<unix_ms()> now = {};     // the time, as the shards are told it
+  std::function<bool()> may_write = {};  // false: the journal is in trouble
   std::function<cordma::task<void>()> until_safe =
       {};  // what was changed may be acknowledged afterwards
 };
