@@ -7,7 +7,8 @@ namespace kv {
 keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const store_options& options)
     : seed_(options.hash_seed) {
   if (memory.empty() || memory.size() > most_shards) {
-    throw cordma::error(cordma::failure(cordma::errc::invalid_value, "a keyspace has 1 to 64 shards"));
+    throw cordma::error(
+        cordma::failure(cordma::errc::invalid_value, "a keyspace has 1 to 64 shards"));
   }
   for (std::unique_ptr<memory_source>& m : memory) {
     shards_.push_back(std::make_unique<shard>(std::move(m), options));
