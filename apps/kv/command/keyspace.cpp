@@ -15,6 +15,20 @@ keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const sto
   }
 }
 
+void keyspace::reader_came() noexcept {
+  const std::lock_guard counting(reading_guard_);
+  if (reading_++ != 0) return;
+  const hold everything(*this, all());
+  for (const std::unique_ptr<shard>& s : shards_) s->keys.readers(true);
+}
+
+void keyspace::reader_left() noexcept {
+  const std::lock_guard counting(reading_guard_);
+  if (--reading_ != 0) return;
+  const hold everything(*this, all());
+  for (const std::unique_ptr<shard>& s : shards_) s->keys.readers(false);
+}
+
 keyspace::hold::hold(keyspace& of, std::uint64_t shards) noexcept : of_(of), shards_(shards) {
   if (of.shards() == 1) return;
   for (std::uint32_t i = 0; i < of.shards(); ++i) {

@@ -3,6 +3,7 @@
 #include <cordma/runtime/result.hpp>
 
 #include <bit>
+#include <cstring>
 
 namespace kv {
 
@@ -12,6 +13,9 @@ item_index::item_index(segment_set& segments, std::uint64_t hash_seed)
 }
 
 void item_index::clear() {
+  // Peers that do not know yet that it is another index find nothing in the old one.
+  for (const std::uint32_t s : directory_) std::memset(segments_[s].base, 0, segment_bytes);
+  for (const std::uint32_t s : overflow_) std::memset(segments_[s].base, 0, segment_bytes);
   for (const std::uint32_t s : directory_) segments_.give_up(s, 0);
   for (const std::uint32_t s : overflow_) segments_.give_up(s, 0);
   directory_.clear();
