@@ -44,8 +44,7 @@ asio_door::~asio_door() {
 // Clients come.
 
 void asio_door::listen(int socket, arrival here, complaint cannot, void* context) {
-  listeners_.push_back(
-      std::make_unique<listener>(host_.context(), socket, here, cannot, context));
+  listeners_.push_back(std::make_unique<listener>(host_.context(), socket, here, cannot, context));
   accept_on(*listeners_.back());
 }
 
@@ -195,8 +194,8 @@ void asio_door::tend(client& c) noexcept {
     if (ending == session::ending::now || (last && c.talk->pending().empty())) close(c);
   }
   if (!c.closing) {
-    const bool wanted = reading_ && !c.said_all && c.talk->ended() == session::ending::no &&
-                        c.talk->wants_input();
+    const bool wanted =
+        reading_ && !c.said_all && c.talk->ended() == session::ending::no && c.talk->wants_input();
     if (wanted && !c.receiving) wait_for(c, direction::in);
     if (!wanted && !c.paused) ++counters_.pauses;
     c.paused = !wanted;

@@ -16,7 +16,8 @@ namespace kv {
 
 // What all front doors of a server have in common, and may be changed while they are open. Any thread.
 struct door_settings {
-  std::atomic<std::uint32_t> idle_seconds = 0;  // a client that is silent for so long is sent away; 0: none is
+  std::atomic<std::uint32_t> idle_seconds =
+      0;  // a client that is silent for so long is sent away; 0: none is
 };
 
 // Bytes that came and that nobody wants yet are kept, up to about so many for one client.
@@ -26,11 +27,12 @@ inline constexpr std::size_t most_kept_bytes = std::size_t{1} << 20;
 struct door_counters {
   std::uint64_t accepted = 0;
   std::uint64_t closed = 0;
-  std::uint64_t timed_out = 0;    // ... because they were silent
+  std::uint64_t timed_out = 0;  // ... because they were silent
   std::uint64_t received_bytes = 0;
   std::uint64_t sent_bytes = 0;
   std::uint64_t kernel_calls = 0;  // how often the kernel was asked to move them
-  std::uint64_t pauses = 0;        // sockets that were not read for a while: their clients do not read either
+  std::uint64_t pauses =
+      0;  // sockets that were not read for a while: their clients do not read either
 };
 
 // Bound to the thread of its reactor, on which it is made, used and destroyed.

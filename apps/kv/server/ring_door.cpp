@@ -58,8 +58,7 @@ std::uint64_t ring_door::mark(operation o, std::uint32_t index) noexcept {
 
 std::size_t ring_door::poll() noexcept {
   if (ring_->worth_asking()) ring_->ask();
-  const std::size_t done =
-      ring_->reap([this](const io_uring_cqe& outcome) { completed(outcome); });
+  const std::size_t done = ring_->reap([this](const io_uring_cqe& outcome) { completed(outcome); });
   return done + tend_noted();
 }
 
@@ -91,7 +90,10 @@ void ring_door::completed(const io_uring_cqe& outcome) noexcept {
   switch (what) {
     case operation::receive: received(c, outcome); break;
     case operation::send: sent(c, outcome.res); break;
-    case operation::room: c.full = false; --c.operations; break;
+    case operation::room:
+      c.full = false;
+      --c.operations;
+      break;
     default: --c.operations; break;
   }
   note(c);
@@ -154,7 +156,8 @@ void ring_door::accepted(std::uint32_t index, const io_uring_cqe& outcome) noexc
   l.accepting = (outcome.flags & IORING_CQE_F_MORE) != 0;
   cordma::unique_fd socket(outcome.res);
   if (l.here == nullptr) return;  // it came too late, and is closed
-  const bool passing = outcome.res == -ECONNABORTED || outcome.res == -EINTR || outcome.res == -EAGAIN;
+  const bool passing =
+      outcome.res == -ECONNABORTED || outcome.res == -EINTR || outcome.res == -EAGAIN;
   if (socket) {
     ++counters_.accepted;
     l.here(l.context, std::move(socket));
@@ -284,8 +287,8 @@ void ring_door::tend(client& c) noexcept {
   if (!c.closing) {
     const session::ending ending = c.talk->ended();
     const std::span<const char> pending = c.talk->pending();
-    const bool last = ending == session::ending::when_sent || dismissing_ ||
-                      (c.said_all && c.kept.empty());
+    const bool last =
+        ending == session::ending::when_sent || dismissing_ || (c.said_all && c.kept.empty());
     if (ending == session::ending::now || (pending.empty() && last && !c.sending)) {
       close(c);
     } else {
@@ -297,8 +300,8 @@ void ring_door::tend(client& c) noexcept {
 }
 
 void ring_door::tend_input(client& c, session::ending ending) noexcept {
-  const bool wanted = reading_ && !c.said_all && ending == session::ending::no &&
-                      c.kept.empty() && c.talk->wants_input();
+  const bool wanted = reading_ && !c.said_all && ending == session::ending::no && c.kept.empty() &&
+                      c.talk->wants_input();
   if (wanted && c.in == receiving::no) receive_from(c);
   if (!wanted && c.in == receiving::yes) {
     ++counters_.pauses;

@@ -16,7 +16,8 @@ namespace kv {
 // kernel: where a client does not read, the socket is watched for room.
 class ring_door final : public front_door, private cordma::poller, private cordma::sleeper {
  public:
-  ring_door(cordma::reactor& loop, const door_settings& settings, std::unique_ptr<socket_ring> ring);
+  ring_door(cordma::reactor& loop, const door_settings& settings,
+            std::unique_ptr<socket_ring> ring);
   ~ring_door() override;
 
   void listen(int socket, arrival here, complaint cannot, void* context) override;
@@ -45,7 +46,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
     ring_door& door;
     std::unique_ptr<conversation> talk;
     cordma::unique_fd socket;
-    std::string kept;            // came and is not wanted yet
+    std::string kept;  // came and is not wanted yet
     std::uint32_t index;
     std::uint32_t active = 0;      // the second in which it said something
     std::uint16_t operations = 0;  // the kernel's, on its behalf
@@ -91,7 +92,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
   std::vector<listener> listeners_;
   std::vector<std::unique_ptr<client>> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<client*> noted_;   // to be looked at in this pass
+  std::vector<client*> noted_;    // to be looked at in this pass
   std::vector<client*> looking_;  // ... by tend_noted()
   std::size_t clients_ = 0;
   std::uint32_t second_ = 0;  // since it was opened

@@ -23,7 +23,8 @@ constexpr std::uint8_t no_operation = 255;  // which the kernel answers by EINVA
 [[nodiscard]] std::string reason(int error) {
   switch (error) {
     case ENOSYS: return "the kernel has no io_uring, or a filter of system calls hides it";
-    case EPERM: return "io_uring is forbidden here (kernel.io_uring_disabled, or a container's rules)";
+    case EPERM:
+      return "io_uring is forbidden here (kernel.io_uring_disabled, or a container's rules)";
     case EINVAL: return "the kernel's io_uring is too old: this takes Linux 6.1";
     case ENOMEM: return "no memory for a ring: RLIMIT_MEMLOCK may be too low";
     default: return "io_uring_setup: " + cordma::failure::from_os(error, "").message();
@@ -31,7 +32,8 @@ constexpr std::uint8_t no_operation = 255;  // which the kernel answers by EINVA
 }
 
 [[nodiscard]] void* map(std::size_t bytes) noexcept {
-  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const at =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return at == MAP_FAILED ? nullptr : at;
 }
 
@@ -52,7 +54,8 @@ int socket_ring::set_up() noexcept {
   const int outcome = ::io_uring_queue_init_params(entries, &ring_, &p);
   if (outcome < 0) return -outcome;
   alive_ = true;
-  ::io_uring_register_ring_fd(&ring_);  // saves looking it up in each call; does without where it cannot
+  ::io_uring_register_ring_fd(
+      &ring_);  // saves looking it up in each call; does without where it cannot
   return 0;
 }
 
