@@ -7,11 +7,26 @@ namespace kv {
 keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const store_options& options)
     : seed_(options.hash_seed) {
   if (memory.empty() || memory.size() > most_shards) {
-    throw cordma::error(cordma::failure(cordma::errc::invalid_value, "a keyspace has 1 to 64 shards"));
+    throw cordma::error(
+        cordma::failure(cordma::errc::invalid_value, "a keyspace has 1 to 64 shards"));
   }
   for (std::unique_ptr<memory_source>& m : memory) {
     shards_.push_back(std::make_unique<shard>(std::move(m), options));
   }
+}
+
+void keyspace::reader_came() noexcept {
+  const std::lock_guard counting(reading_guard_);
+  if (reading_++ != 0) return;
+  const hold everything(*this, all());
+  for (const std::unique_ptr<shard>& s : shards_) s->keys.readers(true);
+}
+
+void keyspace::reader_left() noexcept {
+  const std::lock_guard counting(reading_guard_);
+  if (--reading_ != 0) return;
+  const hold everything(*this, all());
+  for (const std::unique_ptr<shard>& s : shards_) s->keys.readers(false);
 }
 
 keyspace::hold::hold(keyspace& of, std::uint64_t shards) noexcept : of_(of), shards_(shards) {

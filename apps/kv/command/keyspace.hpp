@@ -41,6 +41,11 @@ class keyspace {
     return *shards_[index]->memory;
   }
 
+  // Clients that read the shards' memory by themselves: while there are some, it is used again only after a while.
+  // Any thread, which holds nothing.
+  void reader_came() noexcept;
+  void reader_left() noexcept;
+
   // Shards that are held until it is destroyed; taken in one order, so that two never wait for each other.
   class hold {
    public:
@@ -70,6 +75,8 @@ class keyspace {
   };
   std::vector<std::unique_ptr<shard>> shards_;
   std::uint64_t seed_;
+  std::mutex reading_guard_;
+  std::size_t reading_ = 0;
 };
 
 }  // namespace kv

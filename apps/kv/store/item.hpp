@@ -29,7 +29,8 @@ struct item {
   static constexpr std::uint8_t flag_expires = 0x10;
   static constexpr std::uint8_t flag_dead = 0x80;
 
-  std::uint32_t crc;     // CRC32C of the item's place (8 bytes) and of everything from `version` on, padding not
+  std::uint32_t
+      crc;  // CRC32C of the item's place (8 bytes) and of everything from `version` on, padding not
   std::uint32_t access;  // when, or how often, it was used: the store's, see access.hpp
   std::uint64_t version;
   std::uint32_t value_bytes;

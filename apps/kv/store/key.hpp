@@ -13,7 +13,9 @@ struct hashed_key {
   std::string_view text;
   std::uint64_t hash = 0;
 
-  [[nodiscard]] std::uint16_t tag() const noexcept { return static_cast<std::uint16_t>(hash >> 48); }
+  [[nodiscard]] std::uint16_t tag() const noexcept {
+    return static_cast<std::uint16_t>(hash >> 48);
+  }
 };
 
 [[nodiscard]] inline hashed_key hash_key(std::string_view text, std::uint64_t seed) noexcept {

@@ -34,7 +34,9 @@ class shared_memory final : public memory_source {
   explicit shared_memory(cordma::Context& context) noexcept : context_(context) {}
   [[nodiscard]] std::span<std::byte> more(std::size_t bytes) noexcept override;
   // In the order in which they were given.
-  [[nodiscard]] const std::vector<cordma::MemoryRegion>& regions() const noexcept { return regions_; }
+  [[nodiscard]] const std::vector<cordma::MemoryRegion>& regions() const noexcept {
+    return regions_;
+  }
 
  private:
   cordma::Context& context_;

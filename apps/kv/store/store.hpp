@@ -3,10 +3,13 @@
 
 #include "change_sink.hpp"
 #include "hash_value.hpp"
+#include "index.hpp"
 #include "item.hpp"
 #include "key.hpp"
 #include "memory_source.hpp"
+#include "objects.hpp"
 #include "policy.hpp"
+#include "segments.hpp"
 
 #include <cordma/runtime/result.hpp>
 
@@ -18,6 +21,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace kv {
@@ -38,9 +42,9 @@ struct store_counters {
   std::uint64_t puts = 0;
   std::uint64_t expired = 0;  // found so, or swept
   std::uint64_t evicted = 0;
-  std::uint64_t moved = 0;         // items copied to make room
-  std::uint64_t splits = 0;        // buckets
-  std::uint64_t refused = 0;       // puts for want of memory
+  std::uint64_t moved = 0;    // items copied to make room
+  std::uint64_t splits = 0;   // buckets
+  std::uint64_t refused = 0;  // puts for want of memory
 };
 
 struct store_usage {
@@ -55,8 +59,8 @@ struct store_usage {
 // What a key holds. Valid until the store's next change or tick().
 struct found {
   const item* at = nullptr;
-  std::string_view value;           // of strings, wherever they lie
-  hash_value* fields = nullptr;     // of hashes
+  std::string_view value;        // of strings, wherever they lie
+  hash_value* fields = nullptr;  // of hashes
   [[nodiscard]] explicit operator bool() const noexcept { return at != nullptr; }
   [[nodiscard]] bool is_string() const noexcept { return fields == nullptr; }
 };
@@ -122,7 +126,7 @@ class store {
   // The keys of some buckets, from `cursor` on (0: from the start); returns the next cursor, 0 at the end. Every key
   // that is there all the time is given at least once, whatever else changes between the calls; some twice.
   // `each` may not change the store. Expired ones are left out.
-  std::uint64_t scan(std::uint64_t cursor, const std::function<void(const found&)>& each) noexcept;
+  std::uint32_t scan(std::uint32_t cursor, const std::function<void(const found&)>& each);
   // Null: there is none.
   [[nodiscard]] const item* random() noexcept;
 
@@ -146,7 +150,106 @@ class store {
   [[nodiscard]] std::uint64_t last_version() const noexcept { return version_; }
 
  private:
-  // (filled in by the engine)
+  static constexpr std::uint32_t none = UINT32_MAX;
+  // An item of this kind, with this value: a string's pieces, or an object's number.
+  struct content {
+    value_kind kind = value_kind::string;
+    std::span<const std::string_view> pieces;
+    std::size_t bytes = 0;  // of the pieces
+    unix_ms expiry = never_expires;
+    std::uint64_t version = 0;
+    [[nodiscard]] std::size_t item_bytes(const hashed_key& k) const noexcept {
+      return (sizeof(item) + (expiry != never_expires ? sizeof expiry : 0) + k.text.size() + bytes +
+              granule - 1) /
+             granule * granule;
+    }
+  };
+  // A segment that is gone through, item by item.
+  struct walk {
+    std::uint32_t segment = none;
+    std::uint32_t offset = 0;
+    std::uint64_t threshold = 0;       // cleaning: what is worth less is given up
+    unix_ms earliest = never_expires;  // sweeping: of those that stay
+  };
+  struct watched {
+    std::uint64_t watchers = 0;
+    std::uint64_t changes = 0;
+  };
+
+  [[nodiscard]] shard_head* make_head();
+  void update_head() noexcept;
+  [[nodiscard]] item& at(std::uint64_t s) const noexcept {
+    return segments_.item_at(slot::where(s));
+  }
+  [[nodiscard]] bool expired(const item& i) const noexcept {
+    return i.expires() && i.expiry() <= now_;
+  }
+  [[nodiscard]] found look(const item& i) noexcept;
+  // Null: not there. What has expired is erased.
+  [[nodiscard]] std::uint64_t* find_live(const hashed_key& k) noexcept;
+  [[nodiscard]] put_outcome put_pieces(const hashed_key& k, content c);
+  [[nodiscard]] put_outcome put_blob(const hashed_key& k, content c);
+  // REQUIRES that the item fits the segment that is written to.
+  [[nodiscard]] put_outcome publish(const hashed_key& k, const content& c);
+  [[nodiscard]] std::optional<place> allocate(std::uint32_t segment, std::size_t bytes) noexcept;
+  void fill(place where, const hashed_key& k, const content& c, std::uint32_t access) noexcept;
+  void appeared(place where) noexcept;
+  void mark_dead(place where) noexcept;
+  void erase_at(std::uint64_t& s) noexcept;
+  void release_object(const item& i) noexcept;
+  void retire(std::uint32_t segment) noexcept;
+  void noticed(std::string_view key) noexcept;
+  void touch(item& i) noexcept;
+  [[nodiscard]] std::uint32_t dice() noexcept;
+
+  // Making room: room.cpp.
+  [[nodiscard]] std::size_t held_bytes() const noexcept {
+    return (segments_.taken() - segments_.resting()) * segment_bytes + objects_.bytes();
+  }
+  [[nodiscard]] bool fits(std::uint32_t segment, std::size_t bytes) const noexcept {
+    return segment != none && segments_[segment].used + bytes <= segment_bytes;
+  }
+  [[nodiscard]] bool over_limit() const noexcept {
+    return options_.max_bytes != 0 && held_bytes() > options_.max_bytes;
+  }
+  [[nodiscard]] bool room_for(std::size_t more_bytes);
+  [[nodiscard]] bool room_for_item(std::size_t bytes);
+  [[nodiscard]] bool open_next(std::uint32_t& segment);
+  [[nodiscard]] bool room_is_short() const noexcept;
+  void clean_ahead();
+  [[nodiscard]] bool begin_cleaning();
+  [[nodiscard]] bool clean(std::size_t most_items);
+  [[nodiscard]] bool move(std::uint64_t& s);
+  [[nodiscard]] std::uint32_t emptiest() const noexcept;
+  [[nodiscard]] std::uint32_t next_in_turn() noexcept;
+  [[nodiscard]] std::uint64_t worth(const item& i) noexcept;
+  [[nodiscard]] std::uint64_t least_worth_kept() noexcept;
+  // The next item that is not dead; 0: the segment's end.
+  [[nodiscard]] place next_of(walk& w) const noexcept;
+  [[nodiscard]] std::uint32_t next_with_expired() const noexcept;
+
+  store_options options_;
+  change_sink* sink_ = nullptr;
+  segment_set segments_;
+  shard_head* head_;
+  item_index index_;
+  object_pool objects_;
+  std::uint32_t fresh_ = none;  // the segment that new items go to
+  std::uint32_t kept_ = none;   // ... and those that were moved, which live longer
+  walk cleaning_;
+  walk sweeping_;
+  std::uint32_t turn_ = 0;  // the segment that gave up items last
+  std::size_t live_bytes_ = 0;
+  std::size_t used_bytes_ = 0;  // in segments of items, dead ones too
+  std::size_t items_ = 0;
+  std::size_t volatile_items_ = 0;
+  std::uint64_t version_ = 0;
+  std::uint64_t dice_;
+  unix_ms now_ = 0;
+  bool readers_ = false;
+  std::string scratch_;
+  std::unordered_map<std::string, watched> watched_;
+  store_counters counters_;
 };
 
 }  // namespace kv

@@ -1,0 +1,30 @@
+#include "blocking_client.hpp"
+
+namespace kv {
+
+blocking_client::blocking_client(const std::string& server, const client_options& options,
+                                 cordma::wait_mode mode)
+    : worker_(context_, cordma::reactor_options{.mode = mode}),
+      client_(worker_.run(client::connect(&context_, &worker_, server, options))) {}
+
+blocking_client::~blocking_client() {
+  try {
+    worker_.run(client_->close());
+  } catch (const cordma::error&) {  // it is gone already
+  }
+}
+
+reply blocking_client::get(std::string_view key, std::string& into) {
+  return worker_.run(client_->get(key, &into));
+}
+
+reply blocking_client::set(std::string_view key, std::string_view value,
+                           const set_options& options) {
+  return worker_.run(client_->set(key, value, options));
+}
+
+reply blocking_client::erase(std::string_view key) { return worker_.run(client_->erase(key)); }
+
+void blocking_client::run(batch& of) { worker_.run(client_->run(&of)); }
+
+}  // namespace kv

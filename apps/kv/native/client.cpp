@@ -1,0 +1,323 @@
+#include "client.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace kv {
+namespace {
+
+using cordma::task;
+using native::method;
+using native::sight;
+using native::status;
+
+constexpr std::size_t buffer_bytes = std::size_t{64} << 10;
+constexpr std::uint32_t buffers = 64;  // requests at once; those after them wait
+constexpr std::size_t longest_batch = max_value_bytes + max_key_bytes + 2 * sizeof(native::op_head);
+constexpr cordma::message_options message_settings{
+    .eager_bytes = 16'384, .credits = 64, .rails = 1};
+constexpr cordma::request_options request_settings{.window = 32, .inline_max = 12'288};
+// Of one-sided hits so many are not told to the server, which forgets first what it believes is not used.
+constexpr std::uint64_t hits_per_word = 16;
+constexpr std::size_t most_words = 32;
+
+cordma::error speaks_otherwise(const char* what) {
+  return cordma::error(cordma::failure(cordma::errc::unsupported_version, what));
+}
+
+}  // namespace
+
+bool batch::add(native::op what, std::string_view key, std::string_view value, const extras& more) {
+  const std::size_t bytes = sizeof(native::op_head) + key.size() + value.size();
+  if (operations_ == native::most_operations || key.size() > max_key_bytes ||
+      value.size() > max_value_bytes || request_.size() + bytes > longest_batch) {
+    return false;
+  }
+  const std::size_t before = request_.size();
+  request_.resize(before + bytes);
+  native::writer to(std::span(request_).subspan(before));
+  to.put(native::op_head{.what = what,
+                         .flags = more.flags,
+                         .key_bytes = static_cast<std::uint16_t>(key.size()),
+                         .value_bytes = static_cast<std::uint32_t>(value.size()),
+                         .argument = more.argument,
+                         .version = more.version},
+         key, value);
+  ++operations_;
+  return true;
+}
+
+bool batch::set(std::string_view key, std::string_view value, const set_options& options) {
+  return add(native::op::set, key, value,
+             {.flags = options.flags, .argument = options.expiry, .version = options.version});
+}
+
+void batch::clear() noexcept {
+  request_.clear();
+  operations_ = 0;
+  replies_.clear();
+  longer_.clear();
+}
+
+client::client(cordma::Context& context, cordma::Worker& worker, const client_options& options)
+    : context_(context),
+      worker_(worker),
+      options_(options),
+      requests_out_(context, buffer_bytes, buffers,
+                    cordma::access::local_write | cordma::access::remote_read),
+      rooms_(context, buffer_bytes, buffers,
+             cordma::access::local_write | cordma::access::remote_write),
+      landings_(context, std::max(native::landing_bytes, head_bytes), buffers),
+      messages_(worker, message_settings),
+      requests_(messages_, request_settings) {}
+
+client::~client() = default;
+
+task<std::unique_ptr<client>> client::connect(cordma::Context* context, cordma::Worker* worker,
+                                              std::string server, client_options options) {
+  std::string token(options.token);
+  std::unique_ptr<client> made(new client(*context, *worker, options));
+  made->options_.token = {};
+  cordma::connect_options how;
+  how.messages = &made->messages_;
+  how.transport = made->options_.transport;
+  made->server_ = co_await worker->connect(std::move(server), how);
+  co_await made->greet(std::move(token));
+  co_return made;
+}
+
+task<std::size_t> client::call(method m, cordma::Slice request, cordma::Slice room) {
+  const cordma::call_options how{.timeout = options_.timeout};
+  const cordma::Response got =
+      co_await requests_.call(server_, static_cast<std::uint16_t>(m), request, room, how);
+  co_return got.bytes;
+}
+
+task<void> client::greet(std::string token) {
+  cordma::Buffer said = co_await requests_out_.get();
+  cordma::Buffer answer = co_await rooms_.get();
+  if (token.size() > native::most_token_bytes) {
+    throw cordma::error(cordma::failure(cordma::errc::invalid_value, "the token is too long"));
+  }
+  native::writer to(said.bytes());
+  to.put(native::hello_request{.version = native::protocol_version,
+                               .token_bytes = static_cast<std::uint16_t>(token.size())},
+         token);
+  const cordma::Slice request = said.first(to.written());
+  const std::size_t bytes = co_await call(method::hello, request, answer.all());
+  std::span<const std::byte> got = answer.bytes().first(bytes);
+  const std::optional<native::hello_response> h = native::take<native::hello_response>(got);
+  if (!h || h->version != native::protocol_version) {
+    throw speaks_otherwise("the server speaks another version of the protocol");
+  }
+  if (h->admitted == 0) {
+    throw cordma::error(
+        cordma::failure(cordma::errc::not_permitted, "the server wants another token"));
+  }
+  shards_count_ = h->shards;
+  seed_ = h->hash_seed;
+  if (h->one_sided == 0 || !options_.one_sided) co_return;
+  for (std::uint32_t i = 0; i < h->shards; ++i) {
+    shards_.emplace_back(server_, worker_.loop());
+    co_await learn(i);
+    cordma::Buffer landing = co_await landings_.get();
+    const cordma::Slice into = landing.all();
+    co_await shards_[i].refresh(into);
+  }
+}
+
+// The regions that are new since last time.
+task<void> client::learn(std::uint32_t shard) {
+  cordma::Buffer said = co_await requests_out_.get();
+  cordma::Buffer answer = co_await rooms_.get();
+  for (;;) {
+    const std::size_t known = shards_[shard].regions();
+    native::writer to(said.bytes());
+    to.put(native::map_request{.shard = shard, .first = static_cast<std::uint32_t>(known)});
+    const cordma::Slice request = said.first(to.written());
+    const std::size_t bytes = co_await call(method::map, request, answer.all());
+    std::span<const std::byte> got = answer.bytes().first(bytes);
+    const std::optional<native::map_response> m = native::take<native::map_response>(got);
+    if (!m || got.size() < m->given * native::blob_bytes) {
+      throw speaks_otherwise("the server's map is none");
+    }
+    // Another task may have learned of them meanwhile.
+    for (std::size_t i = 0; i < m->given; ++i) {
+      if (known + i < shards_[shard].regions()) continue;
+      const auto blob = got.subspan(i * native::blob_bytes, native::blob_bytes);
+      shards_[shard].add(cordma::RemoteMemory::import(blob).value());
+    }
+    if (m->given == 0 || known + m->given >= m->regions) co_return;
+  }
+}
+
+void client::note(sight why) noexcept {
+  switch (why) {
+    case sight::seen: ++counters_.one_sided; break;
+    case sight::absent: ++counters_.absent; break;
+    case sight::torn: ++counters_.torn; break;
+    case sight::expiring: ++counters_.expiring; break;
+    case sight::longer: ++counters_.longer; break;
+    case sight::unmapped: ++counters_.unmapped; break;
+    case sight::late: ++counters_.late; break;
+  }
+}
+
+void client::remember_use(std::string_view key) {
+  if (++hits_ % hits_per_word == 0 && uses_.size() < most_words) uses_.touch(key);
+}
+
+// Whether it was found without asking.
+task<bool> client::seen(hashed_key key, std::string* into, reply* found) {
+  cordma::Buffer landing = co_await landings_.get();
+  const std::uint32_t shard = shard_of(key.hash, shards_count_);
+  const cordma::Slice at = landing.all();
+  const native::sighting s = co_await shards_[shard].look(key, at);
+  note(s.what);
+  if (s.what == sight::unmapped) co_await learn(shard);
+  if (s.what != sight::seen) co_return false;
+  into->assign(s.value);
+  *found = {.outcome = status::done,
+            .version = s.version,
+            .expiry = s.expiry,
+            .value = *into,
+            .value_bytes = static_cast<std::uint32_t>(into->size())};
+  remember_use(key.text);
+  co_return true;
+}
+
+task<reply> client::get(std::string_view key, std::string* into) {
+  reply found;
+  if (!shards_.empty()) {
+    const hashed_key hashed = hash_key(key, seed_);
+    const bool is_seen = co_await seen(hashed, into, &found);
+    if (is_seen) co_return found;
+  }
+  batch one;
+  if (!one.get(key)) co_return reply{.outcome = status::too_long};
+  co_await run(&one);
+  found = one.replies().front();
+  into->assign(found.value);
+  found.value = *into;
+  co_return found;
+}
+
+task<reply> client::set(std::string_view key, std::string_view value, set_options options) {
+  batch one;
+  if (!one.set(key, value, options)) co_return reply{.outcome = status::too_long};
+  co_await run(&one);
+  co_return one.replies().front();
+}
+
+task<reply> client::erase(std::string_view key) {
+  batch one;
+  if (!one.erase(key)) co_return reply{.outcome = status::too_long};
+  co_await run(&one);
+  co_return one.replies().front();
+}
+
+// Sends the batch, and brings the answer to its own memory. Returns the bytes of it.
+task<std::size_t> client::exchange(batch* of, std::size_t room_bytes) {
+  const bool long_request = of->request_.size() > buffer_bytes;
+  cordma::MemoryRegion own_request;
+  cordma::MemoryRegion own_room;
+  cordma::Buffer said;
+  cordma::Buffer answer;
+  if (long_request) {
+    own_request = context_
+                      .allocate(of->request_.size(),
+                                cordma::access::local_write | cordma::access::remote_read)
+                      .value();
+  } else {
+    said = co_await requests_out_.get();
+  }
+  if (room_bytes > buffer_bytes) {
+    own_room =
+        context_.allocate(room_bytes, cordma::access::local_write | cordma::access::remote_write)
+            .value();
+  } else {
+    answer = co_await rooms_.get();
+  }
+  const cordma::Slice request = long_request ? own_request.all() : said.first(of->request_.size());
+  const cordma::Slice room = own_room ? own_room.all() : answer.all();
+  std::ranges::copy(of->request_, request.data());
+  ++counters_.batches;
+  counters_.asked += of->operations_;
+  const std::size_t bytes = co_await call(method::batch, request, room);
+  const std::span<const std::byte> got = room.bytes().first(bytes);
+  of->answer_.assign(got.begin(), got.end());
+  co_return bytes;
+}
+
+task<void> client::run(batch* of) {
+  of->replies_.clear();
+  of->longer_.clear();
+  if (of->empty()) co_return;
+  if (!uses_.empty()) {
+    batch words = std::exchange(uses_, batch());
+    co_await exchange(&words, 0);
+  }
+  co_await exchange(of, 0);
+  of->read_replies(of->answer_);
+  const std::size_t room = of->room_for_longer();
+  if (room != 0) co_await ask_again(of, room);
+}
+
+void batch::read_replies(std::span<const std::byte> answer) {
+  while (replies_.size() < operations_) {
+    const std::optional<native::outcome> o = native::take_outcome(answer);
+    if (!o) throw speaks_otherwise("the server's answer is none");
+    replies_.push_back({.outcome = o->head.outcome,
+                        .version = o->head.version,
+                        .expiry = o->head.expiry,
+                        .value = o->value,
+                        .value_bytes = o->head.value_bytes});
+    if (o->head.outcome == status::malformed) {  // and it looked no further
+      replies_.resize(operations_, replies_.back());
+    }
+  }
+}
+
+// Of what the answer had no room for: how much it takes.
+std::size_t batch::room_for_longer() const noexcept {
+  std::size_t bytes = 0;
+  for (const reply& r : replies_) {
+    if (r.outcome == status::too_long && r.value_bytes <= max_value_bytes) {
+      bytes += sizeof(native::result_head) + r.value_bytes;
+    }
+  }
+  return bytes;
+}
+
+task<void> client::ask_again(batch* of, std::size_t room_bytes) {
+  batch again;
+  std::vector<std::size_t> places;
+  std::span<const std::byte> left = of->request_;
+  for (std::size_t i = 0; i < of->operations_; ++i) {
+    const std::optional<native::operation> what = native::take_operation(left);
+    if (of->replies_[i].outcome != status::too_long || what->head.what != native::op::get) continue;
+    again.get(what->key);
+    places.push_back(i);
+  }
+  if (places.empty()) co_return;
+  co_await exchange(&again, std::max(room_bytes, buffer_bytes + 1));
+  again.read_replies(again.answer_);
+  // What has grown meanwhile stays too long; the value that the key has now could be so for ever.
+  for (std::size_t i = 0; i < places.size(); ++i) of->replies_[places[i]] = again.replies_[i];
+  of->longer_ = std::move(again.answer_);
+}
+
+task<void> client::close() { co_await server_.close(); }
+
+const client_counters& client::counters() const noexcept {
+  counters_.torn_reads = counters_.reads = 0;
+  for (const native::remote_shard& s : shards_) {
+    counters_.torn_reads += s.counters().torn;
+    counters_.reads += s.counters().reads;
+  }
+  return counters_;
+}
+
+std::string_view client::transport() const noexcept { return name(server_.transport()); }
+
+}  // namespace kv

@@ -1,0 +1,165 @@
+// A client of the native protocol: gets values by reading the server's memory, and asks for all else.
+#pragma once
+
+#include "protocol.hpp"
+#include "remote_shard.hpp"
+
+#include <cordma/cordma.hpp>
+#include <cordma/net/messages.hpp>
+#include <cordma/net/requests.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kv {
+
+struct client_options {
+  std::string_view token = {};  // copied
+  std::optional<cordma::transport::kind> transport =
+      {};  // empty: the first that reaches the server
+  // Off: every get is asked for.
+  bool one_sided = true;
+  // For each thing that is asked; zero: for ever.
+  cordma::duration timeout = std::chrono::seconds(5);
+};
+static_assert(std::is_trivially_destructible_v<client_options>);
+
+struct client_counters {
+  std::uint64_t one_sided = 0;  // gets that nobody was asked for
+  std::uint64_t asked = 0;      // operations that the server was asked for
+  std::uint64_t batches = 0;    // by which it was
+  // Gets that were looked for one-sidedly first, and why the server was asked after all.
+  std::uint64_t absent = 0;
+  std::uint64_t torn = 0;
+  std::uint64_t expiring = 0;
+  std::uint64_t longer = 0;
+  std::uint64_t unmapped = 0;
+  std::uint64_t late = 0;
+  std::uint64_t torn_reads = 0;  // all of them, also those that a further look made good
+  std::uint64_t reads = 0;       // one-sided
+};
+
+// What became of one operation. `value` is of the batch, or the client's own: see there.
+struct reply {
+  native::status outcome = native::status::malformed;
+  std::uint64_t version = 0;
+  unix_ms expiry = never_expires;
+  std::string_view value = {};
+  std::uint32_t value_bytes = 0;  // of one that is too_long, how long it is
+
+  [[nodiscard]] explicit operator bool() const noexcept { return outcome == native::status::done; }
+};
+
+struct set_options {
+  unix_ms expiry = never_expires;  // milliseconds since 1970, by the server's clock
+  std::uint8_t flags = 0;          // native::op_head::if_absent and so on
+  std::uint64_t version = 0;       // with if_version
+};
+static_assert(std::is_trivially_destructible_v<set_options>);
+
+// Operations that are sent together: one request, one response, atomic on the server. Reusable: clear() keeps the
+// memory. At most native::most_operations, and longest_batch bytes with their heads, keys and values.
+class batch {
+ public:
+  // Each false, and nothing is added: it is full, or key or value are longer than is allowed.
+  bool get(std::string_view key) { return add(native::op::get, key); }
+  bool set(std::string_view key, std::string_view value, const set_options& options = {});
+  bool erase(std::string_view key) { return add(native::op::erase, key); }
+  bool expire(std::string_view key, unix_ms when) {
+    return add(native::op::expire, key, {}, {.argument = when});
+  }
+  bool increment(std::string_view key, std::int64_t by) {
+    return add(native::op::add, key, {}, {.argument = static_cast<std::uint64_t>(by)});
+  }
+  bool touch(std::string_view key) { return add(native::op::touch, key); }
+
+  [[nodiscard]] std::size_t size() const noexcept { return operations_; }
+  [[nodiscard]] bool empty() const noexcept { return operations_ == 0; }
+  void clear() noexcept;
+  // After client::run(): as many as there are operations. Views end with clear(), and the batch.
+  [[nodiscard]] const std::vector<reply>& replies() const noexcept { return replies_; }
+
+ private:
+  friend class client;
+  struct extras {
+    std::uint8_t flags = 0;
+    std::uint64_t argument = 0;
+    std::uint64_t version = 0;
+  };
+  bool add(native::op what, std::string_view key, std::string_view value, const extras& more);
+  bool add(native::op what, std::string_view key) { return add(what, key, {}, {}); }
+  void read_replies(std::span<const std::byte> answer);
+  [[nodiscard]] std::size_t room_for_longer() const noexcept;
+
+  std::vector<std::byte> request_;
+  std::size_t operations_ = 0;
+  std::vector<std::byte> answer_;
+  std::vector<std::byte> longer_;  // values that were asked for again
+  std::vector<reply> replies_;
+};
+
+// Bound to the thread of its worker. Calls may overlap, as many as one likes: each is a task of its own. Throws
+// cordma::error where the server cannot be reached, does not admit it (not_permitted), speaks another version
+// (unsupported_version), or does not answer in time (timed_out: what was asked may have been done); what became of an
+// operation is no error but a reply.
+class client {
+ public:
+  // `server`: "host:port". Context and worker outlive it.
+  [[nodiscard]] static cordma::task<std::unique_ptr<client>> connect(cordma::Context* context,
+                                                                     cordma::Worker* worker,
+                                                                     std::string server,
+                                                                     client_options options);
+  ~client();
+  client(const client&) = delete;
+  client& operator=(const client&) = delete;
+
+  // The value goes to `into`, whose memory is used again; the reply's view is of it.
+  [[nodiscard]] cordma::task<reply> get(std::string_view key, std::string* into);
+  [[nodiscard]] cordma::task<reply> set(std::string_view key, std::string_view value,
+                                        set_options options);
+  [[nodiscard]] cordma::task<reply> erase(std::string_view key);
+  // The batch outlives it, and nobody else uses it meanwhile.
+  [[nodiscard]] cordma::task<void> run(batch* of);
+  // Closes the connection; what is under way ends first.
+  [[nodiscard]] cordma::task<void> close();
+
+  [[nodiscard]] const client_counters& counters() const noexcept;
+  [[nodiscard]] std::string_view transport() const noexcept;
+  [[nodiscard]] std::uint32_t shards() const noexcept { return shards_count_; }
+  [[nodiscard]] bool one_sided() const noexcept { return !shards_.empty(); }
+
+ private:
+  client(cordma::Context& context, cordma::Worker& worker, const client_options& options);
+  [[nodiscard]] cordma::task<void> greet(std::string token);
+  [[nodiscard]] cordma::task<void> learn(std::uint32_t shard);
+  [[nodiscard]] cordma::task<std::size_t> call(native::method m, cordma::Slice request,
+                                               cordma::Slice room);
+  [[nodiscard]] cordma::task<bool> seen(hashed_key key, std::string* into, reply* found);
+  [[nodiscard]] cordma::task<std::size_t> exchange(batch* of, std::size_t room_bytes);
+  [[nodiscard]] cordma::task<void> ask_again(batch* of, std::size_t room_bytes);
+  void note(native::sight why) noexcept;
+  void remember_use(std::string_view key);
+
+  cordma::Context& context_;
+  cordma::Worker& worker_;
+  client_options options_;  // but the token
+  cordma::BufferPool requests_out_;
+  cordma::BufferPool rooms_;
+  cordma::BufferPool landings_;
+  cordma::Messages messages_;
+  cordma::Requests requests_;
+  cordma::Endpoint server_;
+  std::uint32_t shards_count_ = 0;
+  std::uint64_t seed_ = 0;
+  std::vector<native::remote_shard> shards_;
+  mutable client_counters counters_;
+  std::uint64_t hits_ = 0;
+  batch uses_;  // of which the server is told with the next batch
+};
+
+}  // namespace kv

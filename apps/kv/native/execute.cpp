@@ -1,0 +1,158 @@
+#include "execute.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+
+namespace kv::native {
+namespace {
+
+struct step {
+  operation what;
+  hashed_key key;
+};
+
+outcome plain(status s) noexcept { return {.head = {.outcome = s}, .value = {}}; }
+
+status of(put_outcome p) noexcept {
+  return p == put_outcome::done ? status::done : status::out_of_memory;
+}
+
+outcome described(const found& f) noexcept {
+  if (!f) return plain(status::absent);
+  if (!f.is_string()) return plain(status::wrong_type);
+  return {.head = {.outcome = status::done,
+                   .value_bytes = static_cast<std::uint32_t>(f.value.size()),
+                   .version = f.at->version,
+                   .expiry = f.at->expiry()},
+          .value = f.value};
+}
+
+// Of what is written: the version and expiry it has now, without the value.
+outcome after_write(store& s, const hashed_key& k, put_outcome p) noexcept {
+  if (p != put_outcome::done) return plain(of(p));
+  outcome o = described(s.peek(k));
+  o.value = {};
+  o.head.value_bytes = 0;
+  return o;
+}
+
+outcome set(store& s, const step& at) noexcept {
+  const op_head& h = at.what.head;
+  if (at.what.value.size() > max_value_bytes) return plain(status::too_long);
+  unix_ms expiry = h.argument;
+  constexpr unsigned looks =
+      op_head::if_absent | op_head::if_present | op_head::if_version | op_head::keep_expiry;
+  if ((h.flags & looks) != 0) {
+    const found f = s.peek(at.key);
+    if (f && (h.flags & op_head::if_absent) != 0) return plain(status::present);
+    if (!f && (h.flags & (op_head::if_present | op_head::if_version)) != 0) {
+      return plain(status::absent);
+    }
+    if ((h.flags & op_head::if_version) != 0) {
+      if (!f.is_string()) return plain(status::wrong_type);
+      if (f.at->version != h.version) {
+        return {.head = {.outcome = status::other_version, .version = f.at->version}, .value = {}};
+      }
+    }
+    if (f && (h.flags & op_head::keep_expiry) != 0) expiry = f.at->expiry();
+  }
+  if (expiry != never_expires && expiry <= s.now()) {
+    s.erase(at.key);
+    return plain(status::done);
+  }
+  return after_write(s, at.key, s.put(at.key, at.what.value, expiry));
+}
+
+// `digits` keeps the sum that the result is made of.
+outcome add(store& s, const step& at, std::array<char, 24>& digits) noexcept {
+  const found f = s.find(at.key);
+  if (f && !f.is_string()) return plain(status::wrong_type);
+  std::int64_t before = 0;
+  if (f) {
+    const char* const end = f.value.data() + f.value.size();
+    const auto parsed = std::from_chars(f.value.data(), end, before);
+    if (parsed.ec != std::errc() || parsed.ptr != end) return plain(status::not_a_number);
+  }
+  std::int64_t sum = 0;
+  const auto by = static_cast<std::int64_t>(at.what.head.argument);
+  if (__builtin_add_overflow(before, by, &sum)) return plain(status::not_a_number);
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), sum);
+  const std::string_view text(digits.data(), static_cast<std::size_t>(written.ptr - digits.data()));
+  const unix_ms expiry = f ? f.at->expiry() : never_expires;
+  outcome o = after_write(s, at.key, s.put(at.key, text, expiry));
+  if (o.head.outcome != status::done) return o;
+  o.value = text;
+  o.head.value_bytes = static_cast<std::uint32_t>(text.size());
+  return o;
+}
+
+outcome expire(store& s, const step& at) noexcept {
+  const std::optional<put_outcome> p = s.set_expiry(at.key, at.what.head.argument);
+  return plain(p ? of(*p) : status::absent);
+}
+
+bool changes(op what) noexcept { return what != op::get && what != op::touch; }
+
+outcome carry_out(store& s, const step& at, writes allowed, std::array<char, 24>& digits) noexcept {
+  if (allowed == writes::refused && changes(at.what.head.what)) return plain(status::refused);
+  switch (at.what.head.what) {
+    case op::get: return described(s.find(at.key));
+    case op::touch: static_cast<void>(s.find(at.key)); return plain(status::done);
+    case op::set: return set(s, at);
+    case op::erase: return plain(s.erase(at.key) ? status::done : status::absent);
+    case op::expire: return expire(s, at);
+    case op::add: return add(s, at, digits);
+  }
+  return plain(status::malformed);
+}
+
+// Leaves room for the heads of those that follow.
+void answer(writer& to, outcome o, std::size_t following) noexcept {
+  const std::size_t kept = following * sizeof(result_head);
+  const bool fits = to.left() >= sizeof(result_head) + o.value.size() + kept;
+  if (fits && to.put(o.head, o.value)) return;
+  o.head.outcome = status::too_long;
+  to.put(o.head);
+}
+
+}  // namespace
+
+executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std::byte> room,
+                 writes allowed) noexcept {
+  std::array<step, most_operations> steps;
+  std::size_t count = 0;
+  std::uint64_t shards = 0;
+  bool malformed = false;
+  while (!batch.empty() && !malformed) {
+    const std::optional<operation> next =
+        count < steps.size() ? take_operation(batch) : std::nullopt;
+    malformed = !next;
+    if (malformed) break;
+    const hashed_key k = keys.key(next->key);
+    steps[count++] = {.what = *next, .key = k};
+    shards |= keys.mask_of(k);
+  }
+  writer to(room);
+  executed done;
+  const keyspace::hold held(keys, shards);
+  for (std::size_t i = 0; i < count; ++i) keys.of(steps[i].key).prefetch_bucket(steps[i].key);
+  for (std::size_t i = 0; i < count; ++i) keys.of(steps[i].key).prefetch_item(steps[i].key);
+  std::array<char, 24> digits;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (to.left() < sizeof(result_head)) {  // nobody would learn of it
+      malformed = false;
+      break;
+    }
+    const outcome o = carry_out(keys.of(steps[i].key), steps[i], allowed, digits);
+    done.changed |= changes(steps[i].what.head.what) && o.head.outcome == status::done;
+    answer(to, o, count - 1 - i + (malformed ? 1 : 0));
+    ++done.operations;
+  }
+  if (malformed) answer(to, plain(status::malformed), 0);
+  done.bytes = to.written();
+  return done;
+}
+
+}  // namespace kv::native

@@ -1,0 +1,49 @@
+#include "segments.hpp"
+
+#include <cstring>
+
+namespace kv {
+
+std::optional<std::uint32_t> segment_set::take(use what) {
+  if (spare_.empty()) {
+    const std::span<std::byte> region = memory_.more(region_bytes);
+    if (region.empty()) return std::nullopt;
+    const std::uint32_t first = count();
+    segments_.resize(first + segments_per_region);
+    for (std::uint32_t i = segments_per_region; i-- > 0;) {
+      segments_[first + i].base = region.data() + i * segment_bytes;
+      spare_.push_back(first + i);
+    }
+  }
+  const std::uint32_t number = spare_.back();
+  spare_.pop_back();
+  ++taken_;
+  segment& s = segments_[number];
+  const bool untouched = s.used == 0;
+  s = {.base = s.base, .is = what};
+  if (what == use::index && !untouched) std::memset(s.base, 0, segment_bytes);
+  return number;
+}
+
+void segment_set::give_up(std::uint32_t number, unix_ms then) {
+  segments_[number].is = use::spare;
+  segments_[number].open = false;
+  segments_[number].live = 0;
+  segments_[number].used = segment_bytes;  // it has been written to
+  if (then == 0) {
+    --taken_;
+    spare_.push_back(number);
+    return;
+  }
+  resting_.push_back({number, then});
+}
+
+void segment_set::tick(unix_ms now) noexcept {
+  while (!resting_.empty() && resting_.front().until <= now) {
+    spare_.push_back(resting_.front().number);
+    resting_.pop_front();
+    --taken_;
+  }
+}
+
+}  // namespace kv

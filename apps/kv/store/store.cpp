@@ -1,0 +1,461 @@
+#include "store.hpp"
+
+#include "access.hpp"
+#include "checksum.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace kv {
+namespace {
+
+// Longer items do not share a segment with others: their value is an object.
+constexpr std::size_t longest_item = segment_bytes / 16;
+
+std::size_t total(std::span<const std::string_view> pieces) noexcept {
+  std::size_t sum = 0;
+  for (const std::string_view p : pieces) sum += p.size();
+  return sum;
+}
+
+char* append(char* to, std::string_view bytes) noexcept {
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  return to + bytes.size();
+}
+
+std::uint32_t backwards(std::uint32_t bits) noexcept {
+  bits = (bits >> 1 & 0x55555555U) | (bits & 0x55555555U) << 1;
+  bits = (bits >> 2 & 0x33333333U) | (bits & 0x33333333U) << 2;
+  bits = (bits >> 4 & 0x0F0F0F0FU) | (bits & 0x0F0F0F0FU) << 4;
+  return __builtin_bswap32(bits);
+}
+
+object_pool::number object_of(const item& i) noexcept {
+  object_pool::number n = 0;
+  std::memcpy(&n, i.stored().data(), sizeof n);
+  return n;
+}
+
+}  // namespace
+
+store::store(memory_source& memory, const store_options& options)
+    : options_(options),
+      segments_(memory),
+      head_(make_head()),
+      index_(segments_, options.hash_seed),
+      dice_(options.hash_seed | 1) {
+  update_head();
+}
+
+store::~store() = default;
+
+shard_head* store::make_head() {
+  const std::optional<std::uint32_t> first = segments_.take(segment_set::use::index);
+  if (!first)
+    throw cordma::error(cordma::failure(cordma::errc::no_memory, "no memory for a shard"));
+  auto* const head = ::new (static_cast<void*>(segments_[*first].base)) shard_head{};
+  head->magic = shard_head::expected_magic;
+  head->hash_seed = options_.hash_seed;
+  return head;
+}
+
+void store::update_head() noexcept {
+  const std::vector<std::uint32_t>& directory = index_.directory();
+  const std::size_t known = std::min(directory.size(), shard_head::most_index_segments);
+  for (std::size_t i = 0; i < known; ++i) {
+    __atomic_store_n(&head_->index[i], directory[i], __ATOMIC_RELEASE);
+  }
+  __atomic_store_n(&head_->buckets, index_.buckets(), __ATOMIC_RELEASE);
+}
+
+void store::configure(std::size_t max_bytes, eviction policy) noexcept {
+  options_.max_bytes = max_bytes;
+  options_.policy = policy;
+}
+
+void store::tick(unix_ms now) noexcept {
+  now_ = now;
+  __atomic_store_n(&head_->clock, now, __ATOMIC_RELAXED);
+  segments_.tick(now);
+}
+
+void store::prefetch_bucket(const hashed_key& k) const noexcept { index_.prefetch(k.hash); }
+void store::prefetch_item(const hashed_key& k) const noexcept { index_.prefetch_items(k); }
+
+std::uint32_t store::dice() noexcept {  // xorshift64*
+  dice_ ^= dice_ >> 12;
+  dice_ ^= dice_ << 25;
+  dice_ ^= dice_ >> 27;
+  return static_cast<std::uint32_t>(dice_ * 0x2545F4914F6CDD1D >> 32);
+}
+
+found store::look(const item& i) noexcept {
+  switch (i.kind()) {
+    case value_kind::string: return {.at = &i, .value = i.stored(), .fields = nullptr};
+    case value_kind::blob:
+      return {.at = &i, .value = objects_.blob(object_of(i)), .fields = nullptr};
+    case value_kind::hash: break;
+  }
+  return {.at = &i, .value = {}, .fields = &objects_.hash(object_of(i))};
+}
+
+std::uint64_t* store::find_live(const hashed_key& k) noexcept {
+  std::uint64_t* const s = index_.find(k);
+  if (s == nullptr || !expired(at(*s))) return s;
+  ++counters_.expired;
+  erase_at(*s);
+  return nullptr;
+}
+
+void store::touch(item& i) noexcept {
+  const bool counts = counts_uses(options_.policy);
+  const std::uint32_t used = access_clock::used(i.access, now_, counts, counts ? dice() : 0);
+  if (used != i.access) __atomic_store_n(&i.access, used, __ATOMIC_RELAXED);
+}
+
+found store::find(const hashed_key& k) noexcept {
+  std::uint64_t* const s = find_live(k);
+  if (s == nullptr) {
+    ++counters_.misses;
+    return {};
+  }
+  ++counters_.hits;
+  item& i = at(*s);
+  touch(i);
+  return look(i);
+}
+
+found store::peek(const hashed_key& k) noexcept {
+  std::uint64_t* const s = find_live(k);
+  return s == nullptr ? found() : look(at(*s));
+}
+
+put_outcome store::put(const hashed_key& k, std::span<const std::string_view> pieces,
+                       unix_ms expiry) {
+  return put_pieces(
+      k, {.pieces = pieces, .bytes = total(pieces), .expiry = expiry, .version = version_ + 1});
+}
+
+put_outcome store::restore(const hashed_key& k, std::string_view value, unix_ms expiry,
+                           std::uint64_t version) {
+  version_ = std::max(version_, version);
+  return put_pieces(k, {.pieces = std::span(&value, 1),
+                        .bytes = value.size(),
+                        .expiry = expiry,
+                        .version = version});
+}
+
+put_outcome store::put_pieces(const hashed_key& k, content c) {
+  CORDMA_REQUIRE_OP(k.text.size(), <=, max_key_bytes);
+  CORDMA_REQUIRE_OP(c.bytes, <=, max_value_bytes);
+  const std::size_t bytes = c.item_bytes(k);
+  if (bytes > longest_item) return put_blob(k, c);
+  std::string_view copied;
+  if (!fits(fresh_, bytes) || over_limit()) {
+    // Making room overwrites what was given up, and that may be what the pieces say.
+    scratch_.resize(c.bytes);
+    char* to = scratch_.data();
+    for (const std::string_view p : c.pieces) to = append(to, p);
+    copied = scratch_;
+    c.pieces = std::span(&copied, 1);
+  }
+  if (!room_for_item(bytes)) return put_outcome::out_of_memory;
+  const put_outcome done = publish(k, c);
+  if (cleaning_.segment != none) clean_ahead();
+  return done;
+}
+
+put_outcome store::put_blob(const hashed_key& k, content c) {
+  object_pool::number n = 0;
+  try {
+    char* to = nullptr;
+    std::tie(n, to) = objects_.make_blob(c.bytes);
+    for (const std::string_view p : c.pieces) to = append(to, p);
+  } catch (const std::bad_alloc&) {
+    ++counters_.refused;
+    return put_outcome::out_of_memory;
+  }
+  const std::string_view number(reinterpret_cast<const char*>(&n), sizeof n);
+  c.kind = value_kind::blob;
+  c.pieces = std::span(&number, 1);
+  c.bytes = sizeof n;
+  const put_outcome done =
+      room_for_item(c.item_bytes(k)) ? publish(k, c) : put_outcome::out_of_memory;
+  if (done != put_outcome::done) objects_.release(n);
+  return done;
+}
+
+std::optional<place> store::allocate(std::uint32_t segment, std::size_t bytes) noexcept {
+  if (!fits(segment, bytes)) return std::nullopt;
+  segment_set::segment& s = segments_[segment];
+  const place where = segment * granules_per_segment + s.used / granule;
+  s.used += static_cast<std::uint32_t>(bytes);
+  used_bytes_ += bytes;
+  return where;
+}
+
+void store::fill(place where, const hashed_key& k, const content& c,
+                 std::uint32_t access) noexcept {
+  item& i = segments_.item_at(where);
+  const bool expires = c.expiry != never_expires;
+  i.access = access;
+  i.version = c.version;
+  i.value_bytes = static_cast<std::uint32_t>(c.bytes);
+  i.key_bytes = static_cast<std::uint16_t>(k.text.size());
+  i.flags = static_cast<std::uint8_t>(static_cast<unsigned>(c.kind) |
+                                      (expires ? item::flag_expires : 0U));
+  i.unused = 0;
+  char* to = reinterpret_cast<char*>(&i + 1);
+  if (expires) to = append(to, {reinterpret_cast<const char*>(&c.expiry), sizeof c.expiry});
+  to = append(to, k.text);
+  for (const std::string_view p : c.pieces) to = append(to, p);
+  i.crc = item_checksum(i, where);
+}
+
+// An item is there now, and counts.
+void store::appeared(place where) noexcept {
+  const item& i = segments_.item_at(where);
+  segment_set::segment& s = segments_.of(where);
+  s.live += static_cast<std::uint32_t>(i.bytes());
+  live_bytes_ += i.bytes();
+  if (!i.expires()) return;
+  ++volatile_items_;
+  s.earliest = s.earliest == never_expires ? i.expiry() : std::min(s.earliest, i.expiry());
+}
+
+// The old item is dead before the new one can be found: a peer that has seen the new one, and looks again at the place
+// that it remembers, must not see the old one.
+put_outcome store::publish(const hashed_key& k, const content& c) {
+  std::uint64_t* s = index_.find(k);
+  const bool is_new = s == nullptr;
+  if (is_new) s = index_.make_slot(k);
+  const std::optional<place> where = allocate(fresh_, c.item_bytes(k));
+  CORDMA_ASSERT(where);
+  if (s == nullptr) {  // the place is lost to a dead item
+    fill(*where, k, c, 0);
+    segments_.item_at(*where).flags |= item::flag_dead;
+    ++counters_.refused;
+    return put_outcome::out_of_memory;
+  }
+  const bool counts = counts_uses(options_.policy);
+  std::uint32_t access = access_clock::fresh(now_, counts);
+  if (counts && !is_new) access = at(*s).access;
+  fill(*where, k, c, access);
+  appeared(*where);
+  version_ = std::max(version_, c.version);
+  if (!is_new) {
+    const item& old = at(*s);
+    const bool same_object = old.kind() != value_kind::string && old.kind() == c.kind &&
+                             object_of(old) == object_of(segments_.item_at(*where));
+    if (!same_object) release_object(old);
+    mark_dead(slot::where(*s));
+  }
+  item_index::publish(*s, slot::make(k.tag(), *where, c.item_bytes(k)));
+  ++counters_.puts;
+  if (is_new && index_.grow(++items_) != 0) {
+    ++counters_.splits;
+    update_head();
+  }
+  noticed(k.text);
+  if (sink_ != nullptr && c.kind != value_kind::hash) {
+    sink_->put(k.text, look(segments_.item_at(*where)).value, c.expiry, c.version);
+  }
+  return put_outcome::done;
+}
+
+void store::mark_dead(place where) noexcept {
+  item& i = segments_.item_at(where);
+  const std::uint32_t number = static_cast<std::uint32_t>(where / granules_per_segment);
+  segment_set::segment& s = segments_[number];
+  __atomic_fetch_or(&i.flags, item::flag_dead, __ATOMIC_RELEASE);
+  s.live -= static_cast<std::uint32_t>(i.bytes());
+  live_bytes_ -= i.bytes();
+  if (i.expires()) --volatile_items_;
+  if (s.live == 0 && !s.open && number != cleaning_.segment) retire(number);
+}
+
+void store::retire(std::uint32_t number) noexcept {
+  used_bytes_ -= segments_[number].used;
+  if (sweeping_.segment == number) sweeping_ = {};
+  segments_.give_up(number, readers_ ? now_ + options_.quarantine_ms : 0);
+}
+
+void store::release_object(const item& i) noexcept {
+  if (i.kind() != value_kind::string) objects_.release(object_of(i));
+}
+
+void store::erase_at(std::uint64_t& s) noexcept {
+  const item& i = at(s);
+  const place where = slot::where(s);
+  noticed(i.key());
+  if (sink_ != nullptr) sink_->erased(i.key());
+  release_object(i);
+  mark_dead(where);
+  item_index::publish(s, 0);
+  --items_;
+}
+
+bool store::erase(const hashed_key& k) noexcept {
+  std::uint64_t* const s = find_live(k);
+  if (s == nullptr) return false;
+  erase_at(*s);
+  return true;
+}
+
+std::optional<put_outcome> store::set_expiry(const hashed_key& k, unix_ms expiry) {
+  std::uint64_t* s = find_live(k);
+  if (s == nullptr) return std::nullopt;
+  if (at(*s).expiry() == expiry) return put_outcome::done;
+  if (expiry != never_expires && expiry <= now_) {
+    erase_at(*s);
+    return put_outcome::done;
+  }
+  content c{.kind = at(*s).kind(),
+            .pieces = {},
+            .bytes = at(*s).value_bytes,
+            .expiry = expiry,
+            .version = at(*s).version};
+  if (!room_for_item(c.item_bytes(k))) return put_outcome::out_of_memory;
+  s = index_.find(k);  // making room may have moved it, or given it up
+  if (s == nullptr) return std::nullopt;
+  const std::string_view value = at(*s).stored();
+  c.pieces = std::span(&value, 1);
+  change_sink* const sink = std::exchange(sink_, nullptr);
+  const put_outcome done = publish(k, c);
+  sink_ = sink;
+  if (done == put_outcome::done && sink_ != nullptr) sink_->expiry_set(k.text, expiry);
+  return done;
+}
+
+put_outcome store::field_put(const hashed_key& k, std::string_view field, std::string_view value,
+                             bool* is_new) {
+  if (!room_for(0)) return put_outcome::out_of_memory;
+  std::uint64_t* s = find_live(k);
+  bool added = false;
+  try {
+    if (s == nullptr) {
+      const object_pool::number n = objects_.make_hash();
+      const std::string_view number(reinterpret_cast<const char*>(&n), sizeof n);
+      const content c{.kind = value_kind::hash,
+                      .pieces = std::span(&number, 1),
+                      .bytes = sizeof n,
+                      .version = version_ + 1};
+      if (!room_for_item(c.item_bytes(k)) || publish(k, c) != put_outcome::done) {
+        objects_.release(n);
+        return put_outcome::out_of_memory;
+      }
+      s = index_.find(k);
+    }
+    const item& i = at(*s);
+    CORDMA_REQUIRE(i.kind() == value_kind::hash);
+    hash_value& fields = objects_.hash(object_of(i));
+    const std::size_t before = fields.bytes();
+    added = fields.put(field, value);
+    objects_.resized(before, fields.bytes());
+  } catch (const std::bad_alloc&) {
+    ++counters_.refused;
+    return put_outcome::out_of_memory;
+  }
+  if (is_new != nullptr) *is_new = added;
+  noticed(k.text);
+  if (sink_ != nullptr) sink_->field_put(k.text, field, value);
+  return put_outcome::done;
+}
+
+bool store::field_erase(const hashed_key& k, std::string_view field) noexcept {
+  std::uint64_t* const s = find_live(k);
+  if (s == nullptr || at(*s).kind() != value_kind::hash) return false;
+  hash_value& fields = objects_.hash(object_of(at(*s)));
+  const std::size_t before = fields.bytes();
+  if (!fields.erase(field)) return false;
+  objects_.resized(before, fields.bytes());
+  if (sink_ != nullptr) sink_->field_erased(k.text, field);
+  if (fields.fields().empty()) {
+    erase_at(*s);
+  } else {
+    noticed(k.text);
+  }
+  return true;
+}
+
+void store::clear() noexcept {
+  for (std::uint32_t n = 0; n < segments_.count(); ++n) {
+    if (segments_[n].is == segment_set::use::items) retire(n);
+  }
+  fresh_ = kept_ = none;
+  cleaning_ = sweeping_ = {};
+  live_bytes_ = used_bytes_ = items_ = volatile_items_ = 0;
+  objects_.clear();
+  index_.clear();
+  update_head();
+  __atomic_store_n(&head_->generation, head_->generation + 1, __ATOMIC_RELEASE);
+  for (auto& [key, w] : watched_) ++w.changes;
+  if (sink_ != nullptr) sink_->cleared();
+}
+
+std::uint32_t store::scan(std::uint32_t cursor, const std::function<void(const found&)>& each) {
+  // In the order of the hashes' low bits read backwards: what is split stays on its side of the cursor.
+  const std::uint64_t number = bucket_of(cursor, index_.buckets());
+  index_.each_of(number, [&](std::uint64_t s) {
+    if (!expired(at(s))) each(look(at(s)));
+  });
+  const unsigned depth = index_.depth(number);
+  const std::uint32_t beyond = depth < 32 ? ~std::uint32_t{0} << depth : 0;
+  return backwards(backwards(cursor | beyond) + 1);
+}
+
+const item* store::random() noexcept {
+  const std::uint64_t buckets = index_.buckets();
+  const std::uint64_t start = dice() % buckets;
+  for (std::uint64_t n = 0; n < buckets && items_ != 0; ++n) {
+    const item* chosen = nullptr;
+    unsigned seen = 0;
+    index_.each_of((start + n) % buckets, [&](std::uint64_t s) {
+      if (!expired(at(s)) && dice() % ++seen == 0) chosen = &at(s);
+    });
+    if (chosen != nullptr) return chosen;
+  }
+  return nullptr;
+}
+
+void store::noticed(std::string_view key) noexcept {
+  if (watched_.empty()) return;
+  const auto at = watched_.find(std::string(key));
+  if (at != watched_.end()) ++at->second.changes;
+}
+
+std::uint64_t store::watch(const hashed_key& k) {
+  watched& w = watched_[std::string(k.text)];
+  ++w.watchers;
+  return w.changes;
+}
+
+void store::unwatch(const hashed_key& k) noexcept {
+  const auto at = watched_.find(std::string(k.text));
+  if (at != watched_.end() && --at->second.watchers == 0) watched_.erase(at);
+}
+
+std::uint64_t store::changes(const hashed_key& k) const noexcept {
+  const auto at = watched_.find(std::string(k.text));
+  return at == watched_.end() ? 0 : at->second.changes;
+}
+
+std::uint64_t store::idle_seconds(const item& i) const noexcept {
+  return counts_uses(options_.policy) ? 0 : access_clock::seconds(now_) - i.access;
+}
+
+unsigned store::frequency(const item& i) const noexcept {
+  return access_clock::count(i.access, now_);
+}
+
+store_usage store::usage() const noexcept {
+  return {.bytes = held_bytes(),
+          .segments = segments_.taken() - segments_.resting(),
+          .live_bytes = live_bytes_,
+          .object_bytes = objects_.bytes(),
+          .index_bytes = index_.bytes(),
+          .quarantined = segments_.resting()};
+}
+
+}  // namespace kv

@@ -1,0 +1,100 @@
+// A server of the native protocol on threads of its own, and clients of it.
+#pragma once
+
+#include "../../apps/kv/native/blocking_client.hpp"
+#include "../../apps/kv/native/door.hpp"
+
+#include <cordma/cordma.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace kv::test {
+
+inline unix_ms wall_clock() {
+  return static_cast<unix_ms>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                  std::chrono::system_clock::now().time_since_epoch())
+                                  .count());
+}
+
+inline cordma::task<void> accept_all(native::door* at, cordma::Listener* listener,
+                                     cordma::scope* visitors) {
+  for (;;) {
+    cordma::result<cordma::ConnectionRequest> next = co_await listener->next().result();
+    if (!next) co_return;
+    visitors->spawn(at->serve(std::move(next).value()));
+  }
+}
+
+// One worker, some shards. Destroyed, it ends the connections.
+class native_server {
+ public:
+  explicit native_server(native::door_options how = {}, std::uint32_t shards = 1,
+                         store_options options = {.hash_seed = 99}) {
+    std::vector<std::unique_ptr<memory_source>> memory;
+    for (std::uint32_t i = 0; i < shards; ++i) {
+      memory.push_back(std::make_unique<shared_memory>(context_));
+    }
+    keys_ = std::make_unique<keyspace>(std::move(memory), options);
+    std::promise<std::string> bound;
+    std::future<std::string> address = bound.get_future();
+    thread_ = std::thread([this, &bound, how] { run(bound, how); });
+    address_ = address.get();
+  }
+  ~native_server() {
+    worker_->post([this] { over_.set(); });
+    thread_.join();
+  }
+  native_server(const native_server&) = delete;
+  native_server& operator=(const native_server&) = delete;
+
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  // Runs on the server's thread, and is done when it returns.
+  void there(const std::function<void(keyspace&)>& what) {
+    std::promise<void> done;
+    worker_->post([&] {
+      what(*keys_);
+      done.set_value();
+    });
+    done.get_future().get();
+  }
+  // What the server believes the time to be is the wall clock's, and so much more.
+  std::atomic<std::int64_t> ahead_ms{0};
+
+ private:
+  void tick() {
+    const keyspace::hold all(*keys_, keys_->all());
+    for (std::uint32_t i = 0; i < keys_->shards(); ++i) {
+      keys_->at(i).tick(wall_clock() + static_cast<unix_ms>(ahead_ms.load()));
+    }
+  }
+  void run(std::promise<std::string>& bound, const native::door_options& how) {
+    cordma::Worker worker(context_);
+    worker_ = &worker;
+    tick();
+    native::door door(context_, worker, *keys_, how, {.before_batch = [this] { tick(); }});
+    cordma::Listener listener = worker.listen("127.0.0.1:0").value();
+    cordma::scope visitors(worker.loop());
+    visitors.spawn(accept_all(&door, &listener, &visitors));
+    bound.set_value("127.0.0.1:" + std::to_string(listener.bound().port));
+    worker.run(until_over());
+  }
+  cordma::task<void> until_over() { co_await over_.wait(); }
+
+  cordma::Context context_;
+  std::unique_ptr<keyspace> keys_;
+  cordma::Worker* worker_ = nullptr;
+  cordma::event over_;
+  std::thread thread_;
+  std::string address_;
+};
+
+}  // namespace kv::test

@@ -1,0 +1,304 @@
+// The store beside a model: what was put is found, whole, and nothing else is.
+#include "../../apps/kv/store/store.hpp"
+
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <map>
+#include <string>
+#include <unordered_map>
+
+using namespace kv;
+using cordma::test::dice;
+
+namespace {
+
+constexpr unix_ms start_of_time = 1'700'000'000'000;
+
+struct ground {
+  plain_memory memory;
+  store keys;
+  explicit ground(const store_options& o = {}) : keys(memory, o) { keys.tick(start_of_time); }
+  put_outcome put(std::string_view key, std::string_view value, unix_ms expiry = never_expires) {
+    return keys.put(keys.key(key), value, expiry);
+  }
+  std::optional<std::string> get(std::string_view key) {
+    const found f = keys.find(keys.key(key));
+    return f ? std::optional<std::string>(f.value) : std::nullopt;
+  }
+};
+
+std::string text(std::uint64_t number) { return "key:" + std::to_string(number); }
+
+std::string some_value(dice& d, std::size_t most) {
+  std::string v(d.below(most + 1), '\0');
+  for (char& c : v) c = static_cast<char>(d.below(256));
+  return v;
+}
+
+}  // namespace
+
+TEST_CASE("what was put is found as it was put; what was erased is not [a model, 300,000 steps]") {
+  ground g({.hash_seed = 42});
+  dice d(1);
+  std::unordered_map<std::string, std::string> model;
+  for (int step = 0; step < 300'000; ++step) {
+    const std::string key = text(d.below(20'000));
+    const std::size_t what = d.below(10);
+    if (what < 5) {
+      const std::string value = some_value(d, what == 0 ? 5'000 : 100);
+      REQUIRE(g.put(key, value) == put_outcome::done);
+      model[key] = value;
+    } else if (what < 7) {
+      CHECK(g.keys.erase(g.keys.key(key)) == (model.erase(key) == 1));
+    } else {
+      const auto got = g.get(key);
+      const auto want = model.find(key);
+      REQUIRE(got.has_value() == (want != model.end()));
+      if (got) REQUIRE(*got == want->second);
+    }
+  }
+  CHECK(g.keys.size() == model.size());
+  for (const auto& [key, value] : model) REQUIRE(g.get(key) == value);
+}
+
+TEST_CASE("keys and values may be any bytes, empty and as long as is allowed") {
+  ground g;
+  const std::string longest(max_key_bytes, 'k');
+  const std::string odd("\0\r\n\xff", 4);
+  for (const std::string& key : {std::string(), odd, longest}) {
+    for (const std::size_t bytes : {0UL, 1UL, 65'000UL, 65'536UL, 1'048'576UL, 5'000'000UL}) {
+      const std::string value(bytes, '\x81');
+      REQUIRE(g.put(key, value) == put_outcome::done);
+      REQUIRE(g.get(key) == value);
+    }
+  }
+  CHECK(g.keys.size() == 3);
+}
+
+TEST_CASE("an item that another one has taken the place of says that it is dead") {
+  ground g;
+  g.put("a", "first");
+  const found f = g.keys.find(g.keys.key("a"));
+  CHECK_FALSE(f.at->dead());
+  const item* const old = f.at;
+  g.put("a", "second");
+  CHECK(old->dead());
+  CHECK(g.get("a") == "second");
+}
+
+TEST_CASE("a value may be made of views of the key's own value, also where room is made for it") {
+  ground g;
+  std::string model;
+  g.put("log", "");
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string more = std::to_string(i);
+    const found f = g.keys.find(g.keys.key("log"));
+    const std::string_view pieces[] = {f.value, more};
+    REQUIRE(g.keys.put(g.keys.key("log"), pieces) == put_outcome::done);
+    model += more;
+    g.put(text(static_cast<std::uint64_t>(i) % 100), model);
+  }
+  CHECK(g.get("log") == model);
+}
+
+TEST_CASE("what is overwritten for ever takes no more memory than a few segments") {
+  ground g;
+  for (int i = 0; i < 1'000'000; ++i)
+    g.put(text(static_cast<std::uint64_t>(i) % 1000), "0123456789");
+  CHECK(g.keys.usage().bytes < 12 * segment_bytes);
+  CHECK(g.keys.size() == 1000);
+}
+
+TEST_CASE(
+    "where values of many lengths come and go, dead bytes stay within a third and some segments") {
+  ground g;
+  dice d(1);
+  std::map<std::string, std::size_t> model;
+  std::size_t live = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    const std::string key = text(d.below(10'000));
+    const std::size_t bytes = d.below(4'000);
+    REQUIRE(g.put(key, std::string(bytes, 'x')) == put_outcome::done);
+    live += bytes - model[key];
+    model[key] = bytes;
+  }
+  CHECK(g.keys.usage().live_bytes >= live);
+  CHECK(g.keys.usage().bytes < live * 3 / 2 + 16 * segment_bytes);
+  for (const auto& [key, bytes] : model) REQUIRE(g.get(key)->size() == bytes);
+}
+
+TEST_CASE("what has expired is not found, counts no more, and is swept") {
+  ground g;
+  for (std::uint64_t i = 0; i < 10'000; ++i) {
+    g.put(text(i), "v", i % 2 == 0 ? start_of_time + 1 + i : never_expires);
+  }
+  CHECK(g.keys.volatile_size() == 5'000);
+  g.keys.tick(start_of_time + 1);
+  CHECK_FALSE(g.get(text(0)));
+  CHECK(g.get(text(1)));
+  CHECK(g.get(text(2)));
+  g.keys.tick(start_of_time + 5'000);
+  int calls = 0;
+  while (g.keys.sweep(1'000)) ++calls;
+  CHECK(calls < 100);
+  CHECK(g.keys.size() == 5'000 + 2'500);
+  CHECK(g.keys.volatile_size() == 2'500);
+  CHECK_FALSE(g.keys.sweep(1'000));
+}
+
+TEST_CASE("an expiry is set, changed and taken away, and one that has passed erases") {
+  ground g;
+  const hashed_key k = g.keys.key("k");
+  CHECK_FALSE(g.keys.set_expiry(k, start_of_time + 5).has_value());
+  g.put("k", "v");
+  CHECK(g.keys.set_expiry(k, start_of_time + 5) == put_outcome::done);
+  CHECK(g.keys.find(k).at->expiry() == start_of_time + 5);
+  CHECK(g.keys.set_expiry(k, never_expires) == put_outcome::done);
+  g.keys.tick(start_of_time + 6);
+  CHECK(g.get("k") == "v");
+  CHECK(g.keys.set_expiry(k, start_of_time) == put_outcome::done);
+  CHECK_FALSE(g.get("k"));
+}
+
+TEST_CASE("a scan gives every key that is there all the time, though the index grows meanwhile") {
+  ground g;
+  for (std::uint64_t i = 0; i < 5'000; ++i) g.put(text(i), "v");
+  std::map<std::string, int> seen;
+  std::uint32_t cursor = 0;
+  std::uint64_t added = 5'000;
+  do {
+    cursor = g.keys.scan(cursor, [&](const found& f) { ++seen[std::string(f.at->key())]; });
+    for (int i = 0; i < 20; ++i) g.put(text(added++), "v");
+  } while (cursor != 0 && added < 1'000'000);
+  CHECK(cursor == 0);
+  for (std::uint64_t i = 0; i < 5'000; ++i) REQUIRE(seen.contains(text(i)));
+}
+
+TEST_CASE(
+    "without eviction writes are refused at the limit, reads and erasing go on, and room comes "
+    "back") {
+  ground g({.max_bytes = 16 * segment_bytes});
+  std::uint64_t n = 0;
+  while (g.put(text(n), std::string(1'000, 'x')) == put_outcome::done) ++n;
+  CHECK(n > 10'000);
+  CHECK(g.keys.usage().bytes <= 16 * segment_bytes);
+  CHECK(g.get(text(0)));
+  CHECK(g.get(text(n - 1)));
+  for (std::uint64_t i = 0; i < n; i += 2) g.keys.erase(g.keys.key(text(i)));
+  std::uint64_t more = 0;
+  while (more < n / 3 && g.put("more" + text(more), std::string(1'000, 'x')) == put_outcome::done) {
+    ++more;
+  }
+  CHECK(more == n / 3);
+  for (std::uint64_t i = 1; i < n; i += 2) REQUIRE(g.get(text(i)));
+}
+
+TEST_CASE(
+    "with eviction no write is refused, memory stays below the limit, and what is used stays") {
+  for (const eviction policy : {eviction::allkeys_lru, eviction::allkeys_lfu}) {
+    CAPTURE(name(policy));
+    ground g({.max_bytes = 32 * segment_bytes, .policy = policy});
+    unix_ms now = start_of_time;
+    for (std::uint64_t i = 0; i < 1'000; ++i) g.put("hot" + text(i), std::string(500, 'h'));
+    for (std::uint64_t i = 0; i < 300'000; ++i) {
+      REQUIRE(g.put(text(i), std::string(500, 'c')) == put_outcome::done);
+      static_cast<void>(g.get("hot" + text(2 * i % 1'000)));
+      static_cast<void>(g.get("hot" + text((2 * i + 1) % 1'000)));
+      if (i % 100 == 0) g.keys.tick(now += 20);
+      REQUIRE(g.keys.usage().bytes <= 33 * segment_bytes);
+    }
+    std::size_t hot = 0;
+    for (std::uint64_t i = 0; i < 1'000; ++i) hot += g.get("hot" + text(i)).has_value() ? 1 : 0;
+    CHECK(hot > 950);
+    CHECK(g.keys.counters().evicted > 100'000);
+  }
+}
+
+TEST_CASE(
+    "volatile policies give up what expires and nothing else; where nothing does, writes are "
+    "refused") {
+  for (const eviction policy : {eviction::volatile_lru, eviction::volatile_lfu,
+                                eviction::volatile_random, eviction::volatile_ttl}) {
+    CAPTURE(name(policy));
+    ground g({.max_bytes = 24 * segment_bytes, .policy = policy});
+    for (std::uint64_t i = 0; i < 2'000; ++i) g.put("kept" + text(i), std::string(500, 'k'));
+    for (std::uint64_t i = 0; i < 100'000; ++i) {
+      REQUIRE(g.put(text(i), std::string(500, 'c'), start_of_time + 1'000'000 + i) ==
+              put_outcome::done);
+    }
+    for (std::uint64_t i = 0; i < 2'000; ++i) REQUIRE(g.get("kept" + text(i)));
+    bool refused = false;
+    for (std::uint64_t i = 0; i < 100'000 && !refused; ++i) {
+      refused = g.put("more" + text(i), std::string(500, 'm')) != put_outcome::done;
+    }
+    CHECK(refused);
+  }
+}
+
+TEST_CASE("what was given up rests while there are readers, and not otherwise") {
+  ground g({.quarantine_ms = 100});
+  const auto churn = [&] {
+    for (int i = 0; i < 100'000; ++i) g.put("k", std::string(100, 'x'));
+  };
+  g.keys.readers(true);
+  churn();
+  const std::size_t resting = g.keys.usage().quarantined;
+  CHECK(resting >= 10);
+  g.keys.tick(start_of_time + 99);
+  CHECK(g.keys.usage().quarantined == resting);
+  g.keys.tick(start_of_time + 100);
+  CHECK(g.keys.usage().quarantined == 0);
+  g.keys.readers(false);
+  churn();
+  CHECK(g.keys.usage().quarantined == 0);
+}
+
+TEST_CASE("hashes have fields, count in memory, and go with their last field") {
+  ground g;
+  const hashed_key k = g.keys.key("h");
+  bool is_new = false;
+  CHECK(g.keys.field_put(k, "f", "1", &is_new) == put_outcome::done);
+  CHECK(is_new);
+  CHECK(g.keys.field_put(k, "f", "22", &is_new) == put_outcome::done);
+  CHECK_FALSE(is_new);
+  CHECK(*g.keys.find(k).fields->find("f") == "22");
+  CHECK(g.keys.usage().object_bytes > 0);
+  CHECK(g.keys.set_expiry(k, start_of_time + 50) == put_outcome::done);
+  CHECK(*g.keys.find(k).fields->find("f") == "22");
+  CHECK(g.keys.field_erase(k, "f"));
+  CHECK_FALSE(g.keys.find(k));
+  CHECK(g.keys.usage().object_bytes == 0);
+  CHECK(g.keys.field_put(k, "f", "1") == put_outcome::done);
+  CHECK(g.put("h", "string now") == put_outcome::done);
+  CHECK(g.keys.usage().object_bytes == 0);
+}
+
+TEST_CASE("a watched key's number changes with every change of it, and with no other") {
+  ground g;
+  const hashed_key k = g.keys.key("w");
+  const std::uint64_t before = g.keys.watch(k);
+  g.put("other", "v");
+  CHECK(g.keys.changes(k) == before);
+  g.put("w", "v");
+  const std::uint64_t put = g.keys.changes(k);
+  CHECK(put != before);
+  g.keys.erase(k);
+  CHECK(g.keys.changes(k) != put);
+  const std::uint64_t erased = g.keys.changes(k);
+  g.keys.clear();
+  CHECK(g.keys.changes(k) != erased);
+  g.keys.unwatch(k);
+}
+
+TEST_CASE("after clear() nothing is there, and everything works as on the first day") {
+  ground g;
+  for (int round = 0; round < 5; ++round) {
+    for (std::uint64_t i = 0; i < 50'000; ++i) g.put(text(i), "value");
+    g.keys.clear();
+    CHECK(g.keys.size() == 0);
+    CHECK_FALSE(g.get(text(1)));
+    CHECK(g.keys.random() == nullptr);
+  }
+  CHECK(g.keys.usage().bytes < 8 * segment_bytes);
+}
