@@ -74,7 +74,7 @@ void reception::failed(const entrance& at, int error) noexcept try {
   std::string what = "nobody can come to " + at.where.address +
                      " for a second: " + cordma::failure::from_os(error, "accept").message();
   if (error == EMFILE || error == ENFILE) {
-    what += "; a higher limit of open files (ulimit -n, LimitNOFILE=) or a lower maxclients helps";
+    what += "; or lower maxclients";
   }
   log_.write(log_level::warning, what);
 } catch (const std::exception&) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::size_t most_fed = socket_ring::buffer_bytes;  // at a time, of what was kept
 constexpr unsigned kind_bits = 8;
+// One client may have all buffers before it is stopped, and once more while it is not found.
+static_assert(most_kept_bytes >= 2 * socket_ring::buffers * socket_ring::buffer_bytes);
 
 }  // namespace
 
@@ -94,7 +97,11 @@ void ring_door::completed(const io_uring_cqe& outcome) noexcept {
       c.full = false;
       --c.operations;
       break;
-    default: --c.operations; break;
+    default:
+      --c.operations;
+      // It was about to go on, and was not found: once more.
+      if (c.in == receiving::canceled) c.in = receiving::yes;
+      break;
   }
   note(c);
 }
@@ -303,8 +310,9 @@ void ring_door::tend_input(client& c, session::ending ending) noexcept {
   const bool wanted = reading_ && !c.said_all && ending == session::ending::no && c.kept.empty() &&
                       c.talk->wants_input();
   if (wanted && c.in == receiving::no) receive_from(c);
+  if (wanted) c.paused = false;
   if (!wanted && c.in == receiving::yes) {
-    ++counters_.pauses;
+    if (!std::exchange(c.paused, true)) ++counters_.pauses;
     c.in = receiving::canceled;
     cancel(c, operation::receive);
   }

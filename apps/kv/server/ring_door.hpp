@@ -53,6 +53,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
     receiving in = receiving::no;
     bool sending = false;
     bool full = false;      // no room in its socket: that is watched for
+    bool paused = false;    // it is not read
     bool noted = false;     // in noted_
     bool said_all = false;  // will send no more
     bool closing = false;
