@@ -171,7 +171,7 @@ TEST_CASE("a client finds every key though the index grows, and memory too, behi
   }
 }
 
-TEST_CASE("what is gone is gone for who reads it one-sidedly: erased, flushed, expired") {
+TEST_CASE("what is gone is gone for who reads it one-sidedly: erased, flushed") {
   native_server server;
   blocking_client c(server.address(), {});
   std::string got;
@@ -179,20 +179,6 @@ TEST_CASE("what is gone is gone for who reads it one-sidedly: erased, flushed, e
   REQUIRE(c.get(key_of(0), got));
   c.erase(key_of(0));
   CHECK_FALSE(c.get(key_of(0), got));
-  c.set("soon", "v", {.expiry = wall_clock() + 50'000});
-  CHECK(c.get("soon", got));
-  CHECK(c.inner().counters().expiring == 0);
-  server.ahead_ms = 49'500;  // less than the client's doubt about the server's clock
-  batch b;
-  b.get("soon");
-  c.run(b);
-  CHECK(b.replies()[0]);
-  server.ahead_ms = 50'001;
-  CHECK(c.set("other", "v"));
-  b.clear();
-  b.get("soon");
-  c.run(b);
-  CHECK(b.replies()[0].outcome == status::absent);
   server.there([](keyspace& k) { k.at(0).clear(); });
   for (std::uint64_t i = 0; i < 1'000; ++i) CHECK_FALSE(c.get(key_of(i), got));
 }
