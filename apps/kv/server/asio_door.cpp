@@ -63,11 +63,11 @@ void asio_door::accept_on(listener& l) {
 
 void asio_door::accept_some(listener& l) noexcept {
   for (int i = 0; i < most_accepted; ++i) {
-    ++counters_.kernel_calls;
+    counters_.kernel_calls.add();
     const int socket = l.descriptor.native_handle();
     cordma::unique_fd came(::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (came) {
-      ++counters_.accepted;
+      counters_.accepted.add();
       l.here(l.context, std::move(came));
       continue;
     }
@@ -107,7 +107,7 @@ void asio_door::adopt(cordma::unique_fd socket, session_origin origin,
   ++clients_;
   note(c);
 } catch (const std::exception&) {
-  ++counters_.closed;  // no memory for it, and none for a word about it
+  counters_.closed.add();  // no memory for it, and none for a word about it
 }
 
 // Bytes come and go.
@@ -146,7 +146,7 @@ void asio_door::receive(client& c) noexcept try {
 bool asio_door::receive_once(client& c) {
   const std::span<char> room = c.talk->room();
   const std::span<char> to = room.empty() ? std::span(buffer_.get(), buffer_bytes) : room;
-  ++counters_.kernel_calls;
+  counters_.kernel_calls.add();
   const ssize_t n = ::recv(c.descriptor.native_handle(), to.data(), to.size(), MSG_DONTWAIT);
   if (n < 0) {
     if (errno == EINTR) return true;
@@ -158,7 +158,7 @@ bool asio_door::receive_once(client& c) {
     return false;
   }
   const auto bytes = static_cast<std::size_t>(n);
-  counters_.received_bytes += bytes;
+  counters_.received_bytes.add(bytes);
   c.active = second_;
   if (room.empty()) {
     c.talk->received(to.first(bytes));
@@ -172,13 +172,13 @@ void asio_door::send(client& c) noexcept {
   for (;;) {
     const std::span<const char> pending = c.talk->pending();
     if (pending.empty()) return;
-    ++counters_.kernel_calls;
+    counters_.kernel_calls.add();
     const ssize_t n = ::send(c.descriptor.native_handle(), pending.data(), pending.size(),
                              MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && would_block(errno)) return wait_for(c, direction::out);
     if (n < 0) return close(c);
-    counters_.sent_bytes += static_cast<std::size_t>(n);
+    counters_.sent_bytes.add(static_cast<std::size_t>(n));
     c.talk->sent(static_cast<std::size_t>(n));
   }
 }
@@ -197,11 +197,11 @@ void asio_door::tend(client& c) noexcept {
     const bool wanted =
         reading_ && !c.said_all && c.talk->ended() == session::ending::no && c.talk->wants_input();
     if (wanted && !c.receiving) wait_for(c, direction::in);
-    if (!wanted && !c.paused) ++counters_.pauses;
+    if (!wanted && !c.paused) counters_.pauses.add();
     c.paused = !wanted;
   }
   if (!c.closing || c.operations != 0 || c.noted) return;
-  ++counters_.closed;
+  counters_.closed.add();
   --clients_;
   const std::uint32_t index = c.index;
   slots_[index].reset();
@@ -261,7 +261,7 @@ void asio_door::each_second() noexcept {
   if (most == 0) return;
   for (const std::unique_ptr<client>& c : slots_) {
     if (!c || c->closing || second_ - c->active <= most) continue;
-    ++counters_.timed_out;
+    counters_.timed_out.add();
     close(*c);
   }
 }

@@ -1,6 +1,7 @@
 // front_door: the sockets of one worker, whatever moves their bytes: io_uring or Asio.
 #pragma once
 
+#include "../command/counters.hpp"
 #include "conversation.hpp"
 
 #include <cordma/runtime/reactor.hpp>
@@ -23,16 +24,16 @@ struct door_settings {
 // Bytes that came and that nobody wants yet are kept, up to about so many for one client.
 inline constexpr std::size_t most_kept_bytes = std::size_t{4} << 20;
 
-// What one front door did, for metrics.
+// What one front door did: written by its thread, read by any.
 struct door_counters {
-  std::uint64_t accepted = 0;
-  std::uint64_t closed = 0;
-  std::uint64_t timed_out = 0;  // ... because they were silent
-  std::uint64_t received_bytes = 0;
-  std::uint64_t sent_bytes = 0;
-  std::uint64_t kernel_calls = 0;  // how often the kernel was asked to move them
-  std::uint64_t pauses =
-      0;  // sockets that were not read for a while: their clients do not read either
+  relaxed_counter accepted;
+  relaxed_counter closed;
+  relaxed_counter timed_out;  // ... because they were silent
+  relaxed_counter received_bytes;
+  relaxed_counter sent_bytes;
+  relaxed_counter kernel_calls;  // how often the kernel was asked to move them
+  relaxed_counter
+      pauses;  // sockets that were not read for a while: their clients do not read either
 };
 
 // Bound to the thread of its reactor, on which it is made, used and destroyed.

@@ -45,13 +45,15 @@ void set_workers(server_options& o, const std::string& value) {
 
 void refuse_daemon(server_options&, const std::string& value) {
   if (value == "no") return;
-  fail("cordma-kv stays in the foreground: a service manager starts and watches it; see the systemd "
-       "unit that comes with it");
+  fail(
+      "cordma-kv stays in the foreground: a service manager starts and watches it; see the systemd "
+      "unit that comes with it");
 }
 
 void check_supervised(server_options&, const std::string& value) {
   if (value == "no" || value == "auto" || value == "systemd") return;
-  fail("\"" + value + "\" is unknown; systemd is told where NOTIFY_SOCKET is set, whatever this says");
+  fail("\"" + value +
+       "\" is unknown; systemd is told where NOTIFY_SOCKET is set, whatever this says");
 }
 
 constexpr own_setting own_settings[] = {

@@ -48,6 +48,7 @@ void reception::close() noexcept {
 void reception::arrived(entrance& at, cordma::unique_fd socket) {
   if (at.to.inside() >= at.to.most()) {
     ++counters_.refused;
+    if (at.to.refused) at.to.refused();
     [[maybe_unused]] const ssize_t told = ::send(socket.get(), at.to.refusal.data(),
                                                  at.to.refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return;

@@ -42,6 +42,7 @@ class reception {
     std::function<std::uint32_t()> inside;
     std::function<std::uint32_t()> most;
     std::string refusal;
+    std::function<void()> refused;  // one more; may be empty
     bool first_worker_only = false;
   };
   // All outlive it.

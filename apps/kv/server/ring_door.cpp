@@ -48,11 +48,6 @@ ring_door::~ring_door() {
   ring_.reset();
 }
 
-const door_counters& ring_door::counters() const noexcept {
-  counters_.kernel_calls = ring_->calls();
-  return counters_;
-}
-
 std::uint64_t ring_door::mark(operation o, std::uint32_t index) noexcept {
   return std::uint64_t{index} << kind_bits | static_cast<std::uint64_t>(o);
 }
@@ -60,7 +55,10 @@ std::uint64_t ring_door::mark(operation o, std::uint32_t index) noexcept {
 // The pass.
 
 std::size_t ring_door::poll() noexcept {
-  if (ring_->worth_asking()) ring_->ask();
+  if (ring_->worth_asking()) {
+    counters_.kernel_calls.add();
+    ring_->ask();
+  }
   const std::size_t done = ring_->reap([this](const io_uring_cqe& outcome) { completed(outcome); });
   return done + tend_noted();
 }
@@ -77,6 +75,7 @@ void ring_door::sleep(int fd) noexcept {
     e.user_data = mark(operation::wake_up, 0);
     watching_ = true;
   }
+  counters_.kernel_calls.add();
   ring_->wait();
 }
 
@@ -166,7 +165,7 @@ void ring_door::accepted(std::uint32_t index, const io_uring_cqe& outcome) noexc
   const bool passing =
       outcome.res == -ECONNABORTED || outcome.res == -EINTR || outcome.res == -EAGAIN;
   if (socket) {
-    ++counters_.accepted;
+    counters_.accepted.add();
     l.here(l.context, std::move(socket));
   } else if (!passing && outcome.res != -ECANCELED) {
     l.failed = true;
@@ -195,7 +194,7 @@ void ring_door::adopt(cordma::unique_fd socket, session_origin origin,
   note(c);
   loop_.stir();
 } catch (const std::exception&) {
-  ++counters_.closed;  // no memory for it, and none for a word about it
+  counters_.closed.add();  // no memory for it, and none for a word about it
 }
 
 // Bytes come.
@@ -228,7 +227,7 @@ void ring_door::received(client& c, const io_uring_cqe& outcome) noexcept {
 }
 
 void ring_door::feed(client& c, std::span<const char> bytes) noexcept try {
-  counters_.received_bytes += bytes.size();
+  counters_.received_bytes.add(bytes.size());
   c.active = second_;
   if (c.closing) return;
   if (c.kept.empty() && c.talk->wants_input()) return c.talk->received(bytes);
@@ -269,7 +268,7 @@ void ring_door::sent(client& c, int outcome) noexcept {
   c.sending = false;
   --c.operations;
   if (outcome > 0) {
-    counters_.sent_bytes += static_cast<std::size_t>(outcome);
+    counters_.sent_bytes.add(static_cast<std::size_t>(outcome));
     c.talk->sent(static_cast<std::size_t>(outcome));
   } else if (outcome == -EAGAIN) {
     watch_for_room(c);
@@ -312,7 +311,7 @@ void ring_door::tend_input(client& c, session::ending ending) noexcept {
   if (wanted && c.in == receiving::no) receive_from(c);
   if (wanted) c.paused = false;
   if (!wanted && c.in == receiving::yes) {
-    if (!std::exchange(c.paused, true)) ++counters_.pauses;
+    if (!std::exchange(c.paused, true)) counters_.pauses.add();
     c.in = receiving::canceled;
     cancel(c, operation::receive);
   }
@@ -334,7 +333,7 @@ void ring_door::close(client& c) noexcept {
 }
 
 void ring_door::end(client& c) noexcept {
-  ++counters_.closed;
+  counters_.closed.add();
   --clients_;
   const std::uint32_t index = c.index;
   CORDMA_ASSERT(!c.noted);
@@ -364,7 +363,7 @@ void ring_door::each_second() noexcept {
   if (most == 0) return;
   for (const std::unique_ptr<client>& c : slots_) {
     if (!c || c->closing || second_ - c->active <= most) continue;
-    ++counters_.timed_out;
+    counters_.timed_out.add();
     close(*c);
   }
 }

@@ -27,7 +27,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
   void stop_reading() noexcept override;
   void dismiss() noexcept override;
   [[nodiscard]] std::size_t clients() const noexcept override { return clients_; }
-  [[nodiscard]] const door_counters& counters() const noexcept override;
+  [[nodiscard]] const door_counters& counters() const noexcept override { return counters_; }
   [[nodiscard]] const char* engine() const noexcept override { return "io_uring"; }
 
  private:
@@ -100,7 +100,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
   bool watching_ = false;     // the reactor's descriptor, for sleep()
   bool reading_ = true;
   bool dismissing_ = false;
-  mutable door_counters counters_;
+  door_counters counters_;
   struct tick final : cordma::timer {
     explicit tick(ring_door& d) noexcept
         : timer([](timer& t) noexcept { static_cast<tick&>(t).door.each_second(); }), door(d) {}

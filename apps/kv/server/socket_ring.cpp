@@ -94,7 +94,6 @@ io_uring_sqe& socket_ring::entry() noexcept {
 
 void socket_ring::enter(unsigned wait_for) noexcept {
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
-    ++calls_;
     const int outcome = wait_for != 0 ? ::io_uring_submit_and_wait(&ring_, wait_for)
                                       : ::io_uring_submit_and_get_events(&ring_);
     CORDMA_ASSERT(outcome >= 0 || outcome == -EAGAIN || outcome == -EBUSY || outcome == -EINTR ||

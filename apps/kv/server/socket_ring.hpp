@@ -40,7 +40,6 @@ class socket_ring {
   void ask() noexcept { enter(0); }
   // ... and sleeps until something has been done.
   void wait() noexcept { enter(1); }
-  [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
 
   // Completions that are here, one after the other; one that is called `each` may use entry().
   template <class Function>
@@ -71,7 +70,6 @@ class socket_ring {
   bool alive_ = false;
   io_uring_buf_ring* shared_ = nullptr;  // which buffers the kernel may use
   char* memory_ = nullptr;
-  std::uint64_t calls_ = 0;
 };
 
 template <class Function>
