@@ -1,7 +1,7 @@
 // cordma-kv: a key-value service for Redis clients and for clients that read remote memory.
 #include "../../support/standard_descriptors.hpp"
 #include "../../support/standard_output.hpp"
-#include "options.hpp"
+#include "configuration.hpp"
 #include "server.hpp"
 
 #include <cerrno>

@@ -4,7 +4,7 @@
 #include "../command/service.hpp"
 #include "durability.hpp"
 #include "logbook.hpp"
-#include "options.hpp"
+#include "configuration.hpp"
 #include "reception.hpp"
 #include "tls.hpp"
 #include "worker.hpp"

@@ -1,4 +1,4 @@
-#include "options.hpp"
+#include "configuration.hpp"
 
 #include <cordma/runtime/result.hpp>
 
