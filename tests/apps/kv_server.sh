@@ -200,7 +200,7 @@ echo '== TLS'
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout kv.key -out kv.pem -days 2 \
   -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2> said
 tls=$((port + 1))
-start --tls-port "$tls" --tls-cert-file kv.pem --tls-key-file kv.key --tls-auth-clients no --save ''
+start --tls-port "$tls" --tls-cert-file "$work/kv.pem" --tls-key-file "$work/kv.key" --tls-auth-clients no --save ''
 if redis-cli --help 2>&1 | grep -q -- --tls; then
   says PONG timeout 20 redis-cli -p "$tls" --tls --cacert kv.pem PING
   says OK timeout 20 redis-cli -p "$tls" --tls --cacert kv.pem -x SET long < long

@@ -23,7 +23,7 @@ namespace {
 
 [[nodiscard]] journal_options options_of(const settings& s, bool io_uring) {
   journal_options o;
-  o.dir = s.dir;
+  o.dir = ".";  // the process is there: see server
   o.appenddirname = s.appenddirname;
   o.appendfilename = s.appendfilename;
   o.dbfilename = s.dbfilename;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -50,6 +51,7 @@ std::optional<log_level> parse_log_level(std::string_view text) noexcept {
 
 logbook::logbook(std::string file, log_level least) : file_(std::move(file)), least_(least) {
   if (file_.empty()) return;
+  file_ = std::filesystem::absolute(file_).string();  // wherever the process goes
   out_ = open_file(file_);
   if (!out_) cordma::throw_error(cordma::failure::from_os(errno, "logfile: " + file_));
 }

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,9 @@ int run(const std::vector<std::string>& arguments) {
   command_line said;
   try {
     said = parse_command_line(arguments);
+    if (!said.config_file.empty()) {  // to be found again from wherever the process goes
+      said.config_file = std::filesystem::absolute(said.config_file).string();
+    }
     if (said.what == wish::serve || said.what == wish::check) static_cast<void>(read_options(said));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", program, e.what());
