@@ -3,10 +3,10 @@
 
 #include "../resp/number.hpp"
 
+#include <strings.h>
 #include <algorithm>
 #include <array>
 #include <climits>
-#include <strings.h>
 
 namespace kv {
 namespace {
@@ -118,8 +118,8 @@ constexpr std::array<fsync_policy, 3> fsync_values{fsync_policy::everysec, fsync
 constexpr std::array<std::string_view, 4> log_levels{"debug", "verbose", "notice", "warning"};
 constexpr std::array<std::string_view, 3> tls_auth{"yes", "no", "optional"};
 constexpr std::array<std::string_view, 8> policies{
-    "volatile-lru", "volatile-lfu",   "volatile-random", "volatile-ttl",
-    "allkeys-lru",  "allkeys-lfu",    "allkeys-random",  "noeviction"};
+    "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl",
+    "allkeys-lru",  "allkeys-lfu",  "allkeys-random",  "noeviction"};
 
 std::string get_fsync(const settings& s) {
   const auto at = std::ranges::find(fsync_values, s.appendfsync);
@@ -139,7 +139,8 @@ std::string get_policy(const settings& s) { return std::string(name(s.maxmemory_
 
 std::string set_policy(settings& s, std::string_view value) {
   std::string lower(value);
-  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c | 0x20) : c; });
+  std::ranges::transform(lower, lower.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c | 0x20) : c; });
   const std::optional<eviction> found = parse_eviction(lower);
   if (!found) return one_of(policies);
   s.maxmemory_policy = *found;
@@ -173,8 +174,7 @@ std::string set_save(settings& s, std::string_view value) {
 std::string get_output_limit(const settings& s) {
   const output_limit& l = s.client_output_buffer_limit;
   return "normal " + std::to_string(l.hard_bytes) + ' ' + std::to_string(l.soft_bytes) + ' ' +
-         std::to_string(l.soft_seconds) +
-         " slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+         std::to_string(l.soft_seconds) + " slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 }
 
 std::string set_output_limit(settings& s, std::string_view value) {

@@ -4,9 +4,9 @@
 
 #include <cordma/runtime/result.hpp>
 
+#include <strings.h>
 #include <algorithm>
 #include <set>
-#include <strings.h>
 
 namespace kv {
 namespace {
@@ -23,7 +23,7 @@ bool is_list(std::string_view name) noexcept {
          name == "native";
 }
 
-std::string quoted(std::string_view value) {
+std::string in_quotes(std::string_view value) {
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\') text += '\\';
@@ -39,7 +39,7 @@ std::string quoted(std::string_view value) {
 std::string line_of(const parameter& p, const settings& now) {
   const std::string value = p.get(now);
   const bool plain = is_list(p.name) ? !value.empty() : !needs_quotes(value);
-  return std::string(p.name) + ' ' + (plain ? value : quoted(value)) + '\n';
+  return std::string(p.name) + ' ' + (plain ? value : in_quotes(value)) + '\n';
 }
 
 std::string_view next_line(std::string_view& text) noexcept {
@@ -50,8 +50,8 @@ std::string_view next_line(std::string_view& text) noexcept {
 }
 
 [[noreturn]] void refuse(std::size_t line, const std::string& why) {
-  throw cordma::error(cordma::failure(
-      cordma::errc::invalid_value, "configuration, line " + std::to_string(line) + ": " + why));
+  throw cordma::error(cordma::failure(cordma::errc::invalid_value,
+                                      "configuration, line " + std::to_string(line) + ": " + why));
 }
 
 std::string joined(const std::vector<std::string>& words, std::size_t from) {

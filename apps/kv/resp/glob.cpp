@@ -9,7 +9,7 @@ namespace {
 unsigned char folded(char c, letter_case how) noexcept {
   const auto u = static_cast<unsigned char>(c);
   return how == letter_case::ignored && u >= 'A' && u <= 'Z' ? static_cast<unsigned char>(u | 0x20)
-                                                              : u;
+                                                             : u;
 }
 
 // Whether `c` is of the class that begins behind the '[' at `at`; which moves behind its ']'.

@@ -1,12 +1,12 @@
 #include "number.hpp"
 
+#include <strings.h>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <strings.h>
 
 namespace kv {
 namespace {
@@ -26,10 +26,10 @@ constexpr std::array<memory_unit, 8> memory_units{{{"", 1},
                                                    {"b", 1},
                                                    {"k", kilo},
                                                    {"kb", kibi},
-                                                   {"m", kilo * kilo},
-                                                   {"mb", kibi * kibi},
-                                                   {"g", kilo * kilo * kilo},
-                                                   {"gb", kibi * kibi * kibi}}};
+                                                   {"m", kilo* kilo},
+                                                   {"mb", kibi* kibi},
+                                                   {"g", kilo* kilo* kilo},
+                                                   {"gb", kibi* kibi* kibi}}};
 
 }  // namespace
 
@@ -84,8 +84,7 @@ std::optional<std::uint64_t> parse_memory(std::string_view text) noexcept {
 std::string format_float(long double number) {
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
   std::array<char, longest_float> text{};
-  const int written =
-      std::snprintf(text.data(), text.size(), "%.*Lf", float_digits, number);
+  const int written = std::snprintf(text.data(), text.size(), "%.*Lf", float_digits, number);
   if (written <= 0 || static_cast<std::size_t>(written) >= text.size()) return {};
   std::string_view digits(text.data(), static_cast<std::size_t>(written));
   if (digits.find('.') != std::string_view::npos) {

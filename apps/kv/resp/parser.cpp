@@ -10,12 +10,14 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t argument_bytes = sizeof(std::string_view);  // what an argument takes beside its bytes
-constexpr std::size_t short_line = 32;                            // looked through byte by byte
+constexpr std::size_t argument_bytes =
+    sizeof(std::string_view);           // what an argument takes beside its bytes
+constexpr std::size_t short_line = 32;  // looked through byte by byte
 
 // Where the line that begins at `at` has its '\r', the byte behind which has come too; null: not yet.
 const char* line_end(const char* at, const char* end) noexcept {
-  const char* const near = end - at > static_cast<std::ptrdiff_t>(short_line) ? at + short_line : end;
+  const char* const near =
+      end - at > static_cast<std::ptrdiff_t>(short_line) ? at + short_line : end;
   for (const char* p = at; p != near; ++p) {
     if (*p == '\r') return p + 1 < end ? p : nullptr;
   }

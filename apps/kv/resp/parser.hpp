@@ -12,8 +12,9 @@ namespace kv {
 
 struct parse_limits {
   std::size_t bulk_bytes = std::size_t{512} << 20;
-  std::size_t request_bytes = std::size_t{1} << 30;  // of one command, what its arguments need beside it too
-  bool authenticated = true;  // nobody yet: few and short arguments are all that is read
+  std::size_t request_bytes = std::size_t{1}
+                              << 30;  // of one command, what its arguments need beside it too
+  bool authenticated = true;          // nobody yet: few and short arguments are all that is read
 };
 
 // Reads arrays of bulks and inline commands out of bytes that stay the caller's: arguments are views into them. Of a
@@ -63,11 +64,11 @@ class request_parser {
   void moved(const char* to) noexcept;
 
   std::vector<std::string_view> args_;
-  std::size_t first_ = 0;          // of the command that is being read
-  std::int64_t to_come_ = -1;      // arguments of it; -1: nothing was read of it
-  std::int64_t bulk_ = -1;         // length of the argument that is being read; -1: not known yet
-  std::size_t progress_ = 0;       // bytes of it that are done with
-  const char* start_ = nullptr;    // where it began when its arguments were found
+  std::size_t first_ = 0;        // of the command that is being read
+  std::int64_t to_come_ = -1;    // arguments of it; -1: nothing was read of it
+  std::int64_t bulk_ = -1;       // length of the argument that is being read; -1: not known yet
+  std::size_t progress_ = 0;     // bytes of it that are done with
+  const char* start_ = nullptr;  // where it began when its arguments were found
   std::size_t missing_bytes_ = 0;
   std::string inline_text_;
   std::string why_;

@@ -1,0 +1,23 @@
+// journal_gate: what sessions ask the journal before they answer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kv {
+
+// Any thread.
+class journal_gate {
+ public:
+  virtual ~journal_gate() = default;
+  // The number of the last change that was logged, and of the last one that is on the disk for good.
+  [[nodiscard]] virtual std::uint64_t appended() const noexcept = 0;
+  [[nodiscard]] virtual std::uint64_t durable() const noexcept = 0;
+  // Whether nothing is answered before it is durable (appendfsync always).
+  [[nodiscard]] virtual bool waits() const noexcept = 0;
+  // Whether changes are refused just now, because they cannot be written; and why: "No space left on device".
+  [[nodiscard]] virtual bool refuses() const noexcept = 0;
+  [[nodiscard]] virtual std::string why() const = 0;
+};
+
+}  // namespace kv
