@@ -10,7 +10,7 @@ TEST_CASE("what is said is answered, wherever it is cut") {
   for (const io_choice io : engines()) {
     CAPTURE(int(io));
     open_house house(io);
-    const caller c(house.listen());
+    const visitor c(house.listen());
     const std::string text = long_text(100);
     for (std::size_t cut = 0; cut <= text.size(); ++cut) {
       CAPTURE(cut);
@@ -26,7 +26,7 @@ TEST_CASE("long messages come back whole while both sides talk") {
   for (const io_choice io : engines()) {
     CAPTURE(int(io));
     open_house house(io);
-    const caller c(house.listen());
+    const visitor c(house.listen());
     const std::string text = long_text(20 << 20);
     std::string heard;
     std::thread listens([&] { heard = c.hear(text.size()); });
@@ -39,7 +39,7 @@ TEST_CASE("long messages come back whole while both sides talk") {
 namespace {
 
 // As much as it can be made to take, without reading.
-std::size_t say_until_blocked(const caller& c, std::string_view text) {
+std::size_t say_until_blocked(const visitor& c, std::string_view text) {
   std::size_t said = 0;
   for (;;) {
     const std::string_view rest = text.substr(said % text.size());
@@ -61,8 +61,8 @@ TEST_CASE("who does not read is not read either, and gets all of it when he does
     CAPTURE(int(io));
     open_house house(io);
     const std::uint16_t port = house.listen();
-    const caller slow(port);
-    const caller other(port);
+    const visitor slow(port);
+    const visitor other(port);
     const std::string text = long_text(1 << 20);
     const std::size_t said = say_until_blocked(slow, text);
     // The sockets' own buffers, by far the most of it, and what the server keeps.
@@ -94,10 +94,10 @@ TEST_CASE("a client that dies in the middle harms nobody") {
     CAPTURE(int(io));
     open_house house(io);
     const std::uint16_t port = house.listen();
-    const caller other(port);
+    const visitor other(port);
     const std::string text = long_text(1 << 20);
     for (int i = 0; i < 20; ++i) {
-      caller c(port);
+      visitor c(port);
       REQUIRE(c.say(text.substr(0, 100'000U * unsigned(i % 3) + 1)));
       c.die();
     }
@@ -111,7 +111,7 @@ TEST_CASE("who says no more still hears all that he is owed") {
   for (const io_choice io : engines()) {
     CAPTURE(int(io));
     open_house house(io);
-    const caller c(house.listen());
+    const visitor c(house.listen());
     const std::string text = long_text(200'000);
     REQUIRE(c.say(text));
     c.say_no_more();
@@ -126,12 +126,12 @@ TEST_CASE("a conversation ends when all is said, at once, or by what it throws")
     CAPTURE(int(io));
     open_house house(io);
     const std::uint16_t port = house.listen();
-    const caller polite(port);
+    const visitor polite(port);
     REQUIRE(polite.say("farewell!"));
     CHECK(polite.hear(9) == "farewell!");
     CHECK(polite.hears_the_end());
     for (const char* rude : {"~", "^"}) {
-      const caller c(port);
+      const visitor c(port);
       REQUIRE(c.say(rude));
       CHECK(c.hears_the_end());
     }
@@ -143,7 +143,7 @@ TEST_CASE("when the server goes everybody gets what is pending, and nothing is r
   for (const io_choice io : engines()) {
     CAPTURE(int(io));
     open_house house(io);
-    const caller c(house.listen());
+    const visitor c(house.listen());
     const std::string text = long_text(8 << 20);
     const std::size_t said = say_until_blocked(c, text);
     house.front().call([&] {

@@ -46,7 +46,7 @@ TEST_CASE("thousands of clients may be silent, at less than a kilobyte each") {
     CAPTURE(int(io));
     open_house house(io);
     const std::uint16_t port = house.listen();
-    std::vector<caller> all;
+    std::vector<visitor> all;
     all.reserve(many);
     for (std::size_t i = 0; i < 100; ++i) all.emplace_back(port);
     REQUIRE(house.soon([&] { return house.clients() == 100; }));
@@ -56,8 +56,8 @@ TEST_CASE("thousands of clients may be silent, at less than a kilobyte each") {
     const std::size_t each = (resident_bytes() - before) / (many - 100);
     MESSAGE("bytes each: ", each);
     CHECK(each < 1024);
-    for (const caller& c : all) REQUIRE(c.say("hello"));
-    for (const caller& c : all) REQUIRE(c.hear(5) == "hello");
+    for (const visitor& c : all) REQUIRE(c.say("hello"));
+    for (const visitor& c : all) REQUIRE(c.hear(5) == "hello");
   }
 }
 
@@ -66,17 +66,17 @@ TEST_CASE("one too many is told so, and there is room again when one leaves") {
     CAPTURE(int(io));
     open_house house(io, 2);
     const std::uint16_t port = house.listen();
-    caller first(port);
-    const caller second(port);
+    visitor first(port);
+    const visitor second(port);
     REQUIRE(house.soon([&] { return house.clients() == 2; }));
-    const caller third(port);
+    const visitor third(port);
     const std::string refusal = "-ERR max number of clients reached\r\n";
     CHECK(third.hear(refusal.size()) == refusal);
     CHECK(third.hears_the_end());
     CHECK(house.counters().refused == 1);
     first.die();
     REQUIRE(house.soon([&] { return house.clients() == 1; }));
-    const caller fourth(port);
+    const visitor fourth(port);
     REQUIRE(fourth.say("hello"));
     CHECK(fourth.hear(5) == "hello");
   }
@@ -88,8 +88,8 @@ TEST_CASE("who is silent for too long is sent away, and nobody else") {
     open_house house(io);
     house.settings.idle_seconds = 2;
     const std::uint16_t port = house.listen();
-    const caller silent(port);
-    const caller talks(port);
+    const visitor silent(port);
+    const visitor talks(port);
     std::atomic<bool> over = false;
     std::thread talking([&] {
       while (!over) {
@@ -110,7 +110,7 @@ TEST_CASE("clients are spread over the workers") {
     CAPTURE(int(io));
     open_house house(io, 10'000, 3);
     const std::uint16_t port = house.listen();
-    std::vector<caller> all;
+    std::vector<visitor> all;
     for (int i = 0; i < 30; ++i) {
       all.emplace_back(port);
       REQUIRE(all.back().say("hello"));
@@ -130,7 +130,7 @@ TEST_CASE(
     const cordma::unique_fd lowest(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(limit.set(static_cast<rlim_t>(lowest.get()) + 20));
     const std::uint16_t port = house.listen();
-    const caller first(port);
+    const visitor first(port);
     REQUIRE(house.soon([&] { return house.clients() == 1; }));
     std::vector<cordma::unique_fd> fill;
     for (;;) {
@@ -139,7 +139,7 @@ TEST_CASE(
       fill.push_back(std::move(one));
     }
     fill.pop_back();
-    const caller late(port);
+    const visitor late(port);
     REQUIRE(late.connected());
     REQUIRE(house.soon([&] { return house.counters().failures != 0; }));
     fill.clear();
@@ -159,7 +159,7 @@ TEST_CASE("a unix socket has its permission, and a path that is left over is tak
     struct stat s{};
     REQUIRE(::stat(path.c_str(), &s) == 0);
     CHECK((s.st_mode & 0777) == 0600);
-    const caller c(path);
+    const visitor c(path);
     REQUIRE(c.say("hello"));
     CHECK(c.hear(5) == "hello");
     CHECK_THROWS_WITH_AS(static_cast<void>(listen_unix(path, 0, {})),

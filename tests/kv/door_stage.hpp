@@ -124,9 +124,9 @@ class open_house {
 };
 
 // Blocks, for ten seconds at most.
-class caller {
+class visitor {
  public:
-  explicit caller(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit visitor(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in a{};
     a.sin_family = AF_INET;
     a.sin_port = htons(port);
@@ -136,7 +136,7 @@ class caller {
     const int one = 1;
     ::setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   }
-  explicit caller(const std::string& path)
+  explicit visitor(const std::string& path)
       : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_un a{};
     a.sun_family = AF_UNIX;

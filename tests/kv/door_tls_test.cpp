@@ -32,9 +32,9 @@ struct freed {
   void operator()(SSL_CTX* c) const noexcept { ::SSL_CTX_free(c); }
 };
 
-class tls_caller {
+class tls_visitor {
  public:
-  tls_caller(std::uint16_t port, const char* certificate = nullptr, int most = TLS1_3_VERSION)
+  tls_visitor(std::uint16_t port, const char* certificate = nullptr, int most = TLS1_3_VERSION)
       : plain_(port), context_(::SSL_CTX_new(::TLS_client_method())) {
     SSL_CTX* const c = context_.get();
     ::SSL_CTX_load_verify_locations(c, papers().of("ca").c_str(), nullptr);
@@ -71,7 +71,7 @@ class tls_caller {
   }
 
  private:
-  caller plain_;
+  visitor plain_;
   std::unique_ptr<SSL_CTX, freed> context_;
   std::unique_ptr<SSL, freed> tls_;
   bool greeted_ = false;
@@ -86,7 +86,7 @@ TEST_CASE("over TLS messages of any length come back, and the end is said proper
     for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
       CAPTURE(int(io));
       open_house house(io);
-      const tls_caller c(house.listen(&encrypted), nullptr, version);
+      const tls_visitor c(house.listen(&encrypted), nullptr, version);
       REQUIRE(c.greeted());
       const std::string text = long_text(400'000);
       for (const std::size_t n : {1U, 100U, 16'384U, 16'385U, 60'000U}) {
@@ -108,11 +108,11 @@ TEST_CASE("what is no TLS, and what is too old, is sent away") {
     CAPTURE(int(io));
     open_house house(io);
     const std::uint16_t port = house.listen(&encrypted);
-    const caller plain(port);
+    const visitor plain(port);
     REQUIRE(plain.say("PING\r\nPING\r\nPING\r\n"));
     CHECK(plain.hear(1000).find("PONG") == std::string::npos);
-    CHECK_FALSE(tls_caller(port, nullptr, TLS1_1_VERSION).greeted());
-    const tls_caller good(port);
+    CHECK_FALSE(tls_visitor(port, nullptr, TLS1_1_VERSION).greeted());
+    const tls_visitor good(port);
     REQUIRE(good.say("hello"));
     CHECK(good.hear(5) == "hello");
   }
@@ -125,11 +125,11 @@ TEST_CASE("where clients must show certificates, only those of the authority are
     CAPTURE(int(io));
     open_house house(io);
     const std::uint16_t port = house.listen(&encrypted);
-    const tls_caller known(port, "also");
+    const tls_visitor known(port, "also");
     REQUIRE(known.say("hello"));
     CHECK(known.hear(5) == "hello");
     for (const char* who : {static_cast<const char*>(nullptr), "strange"}) {
-      const tls_caller c(port, who);
+      const tls_visitor c(port, who);
       static_cast<void>(c.say("hello"));  // with TLS 1.3 it hears of it later
       CHECK(c.hear(5).empty());
     }

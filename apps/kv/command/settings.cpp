@@ -23,7 +23,7 @@ bool is_list(std::string_view name) noexcept {
          name == "native";
 }
 
-std::string quoted(std::string_view value) {
+std::string in_quotes(std::string_view value) {
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\') text += '\\';
@@ -39,7 +39,7 @@ std::string quoted(std::string_view value) {
 std::string line_of(const parameter& p, const settings& now) {
   const std::string value = p.get(now);
   const bool plain = is_list(p.name) ? !value.empty() : !needs_quotes(value);
-  return std::string(p.name) + ' ' + (plain ? value : kv::quoted(value)) + '\n';
+  return std::string(p.name) + ' ' + (plain ? value : in_quotes(value)) + '\n';
 }
 
 std::string_view next_line(std::string_view& text) noexcept {
