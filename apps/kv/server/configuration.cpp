@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -56,7 +57,26 @@ void check_supervised(server_options&, const std::string& value) {
        "\" is unknown; systemd is told where NOTIFY_SOCKET is set, whatever this says");
 }
 
+void set_native_port(server_options& o, const std::string& value) {
+  constexpr std::uint64_t most_port = 65'535;
+  std::uint64_t port = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), port);
+  if (error != std::errc() || end != value.data() + value.size() || port > most_port) {
+    fail("\"" + value + "\" is no port: 0 to 65535");
+  }
+  o.native.port = port;
+}
+
+void set_one_sided(server_options& o, const std::string& value) {
+  if (value != "yes" && value != "no") fail("\"" + value + "\" is neither yes nor no");
+  o.native.one_sided = value == "yes";
+}
+
 constexpr own_setting own_settings[] = {
+    {"native-port", &set_native_port},
+    {"native-token-file",
+     [](server_options& o, const std::string& value) { o.native.token_file = value; }},
+    {"native-one-sided", &set_one_sided},
     {"wait", &set_wait},
     {"io", &set_io},
     {"threads", &set_workers},
@@ -258,6 +278,10 @@ Where clients come to
   --bind 127.0.0.1 -::1         addresses; '-' before one: do without it where this host has it not; * is all
   --protected-mode yes          without a password nobody comes from other hosts
   --unixsocket PATH             and --unixsocketperm 770
+  --native-port 7379            clients of the native protocol: cordma-kv-cli, and programs with the client library, over
+                                shared memory, RDMA or TCP; they get values by reading the server's memory
+  --native-token-file FILE      what those have to show, in its first line; without one, the password
+  --native-one-sided no         they ask for every value: then no client sees keys that it did not ask for
   --tls-port 6380               and --tls-cert-file, --tls-key-file, --tls-ca-cert-file, --tls-auth-clients no
   --metrics-port 9121           figures for Prometheus, at /metrics; the same addresses as --bind
   --requirepass PASSWORD        or users: --aclfile FILE, and `user` lines in FILE

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../command/settings.hpp"
+#include "native_front.hpp"
 #include "worker.hpp"
 
 #include <optional>
@@ -17,6 +18,7 @@ struct server_options {
   cordma::wait_mode wait = cordma::wait_mode::event;
   io_choice io = io_choice::automatic;
   std::string pidfile;
+  native_settings native;
 };
 
 // One option or line: a name and what follows it.

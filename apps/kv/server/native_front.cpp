@@ -64,9 +64,9 @@ std::string native_token(const native_settings& s, const std::string& password) 
   }
   std::getline(in, token);
   if (token.empty()) {  // it would let anybody in
-    cordma::throw_error(cordma::failure(
-        cordma::errc::invalid_value,
-        "native-token-file: " + s.token_file + " has no token in its first line"));
+    cordma::throw_error(
+        cordma::failure(cordma::errc::invalid_value,
+                        "native-token-file: " + s.token_file + " has no token in its first line"));
   }
   return token;
 }

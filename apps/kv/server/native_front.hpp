@@ -19,7 +19,8 @@ namespace kv {
 
 struct native_settings {
   std::uint64_t port = 0;  // 0: nobody can come
-  std::string token_file;  // the token in its first line; empty: the default user's password, if any
+  std::string
+      token_file;  // the token in its first line; empty: the default user's password, if any
   bool one_sided = true;
 };
 

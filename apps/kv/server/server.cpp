@@ -78,7 +78,14 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   fit_open_files();
   tls_ = tls_of(s);
   std::vector<std::unique_ptr<memory_source>> memory;
-  for (std::uint64_t i = 0; i < s.workers; ++i) memory.push_back(std::make_unique<plain_memory>());
+  if (options_.native.port != 0) context_.emplace();
+  for (std::uint64_t i = 0; i < s.workers; ++i) {
+    if (context_) {
+      memory.push_back(std::make_unique<shared_memory>(*context_));
+    } else {
+      memory.push_back(std::make_unique<plain_memory>());
+    }
+  }
   store_options store;
   store.hash_seed = random_seed();
   keys_ = std::make_unique<keyspace>(std::move(memory), store);
@@ -98,10 +105,10 @@ void server::make_workers() {
   }
   const durability::surroundings around{
       *workers_.front(), *service_, log_, options_.io != io_choice::asio, [this] {
-        service_->journal_advanced(0);
+        journal_advanced(0);
         for (const std::unique_ptr<worker>& w : workers_) {
           const unsigned i = w->index();
-          if (i != 0) w->post([this, i]() noexcept { service_->journal_advanced(i); });
+          if (i != 0) w->post([this, i]() noexcept { journal_advanced(i); });
         }
       }};
   durability_ = std::make_unique<durability>(around, s);
@@ -115,6 +122,7 @@ server::~server() {
   if (reception_) {
     workers_.front()->call([this] { reception_->close(); });
   }
+  close_native();
   durability_.reset();
   // Clients end with their worker, and the service has to be there then.
   workers_.clear();
@@ -123,6 +131,9 @@ server::~server() {
 void server::fill_hooks() {
   service_hooks& h = service_->hooks;
   durability_->answer(h);
+  h.more_info = [this](std::string_view section) {
+    return section.empty() || section == "native" ? native_information() : std::string();
+  };
   h.attend = [this](unsigned i) {
     workers_[i]->post([this, i]() noexcept { service_->attend(i); });
   };
@@ -240,6 +251,59 @@ void server::listen() {
   if (addresses_.empty())
     fail("nobody can come: port is 0, and there is neither tls-port nor unixsocket");
   on(s.metrics_port, door::tcp, metrics_hall(), "metrics");
+  if (context_) listen_natively();
+}
+
+void server::journal_advanced(unsigned worker) noexcept {
+  service_->journal_advanced(worker);
+  native_front* const native = native_seen_.load();
+  if (native != nullptr) native->journal_advanced(worker);
+}
+
+void server::close_native() {
+  native_seen_ = nullptr;
+  native_.reset();  // on every worker, so that none is about to use it
+}
+
+// At the first of the addresses, as one address is all that its listener takes.
+void server::listen_natively() {
+  const settings& s = options_.configured.values;
+  const std::string first = s.bind.empty() ? "*" : s.bind.front();
+  const bool everywhere = first == "*" || first == "0.0.0.0" || first == "::";
+  const std::string token = native_token(options_.native, s.requirepass);
+  if (token.empty() && s.protected_mode && first != "127.0.0.1" && first != "localhost") {
+    fail("native-port: at " + first +
+         " whoever reaches it could come in: it takes a native-token-file, or a password "
+         "(requirepass); or protected-mode no");
+  }
+  const native_front::surroundings around{.context = *context_,
+                                          .workers = workers_,
+                                          .keys = *keys_,
+                                          .journal = service_->journal,
+                                          .now = [this](unsigned worker) {
+                                            service_->read_time(worker);
+                                            return service_->now_ms(worker);
+                                          }};
+  native_ = std::make_unique<native_front>(
+      around, everywhere ? std::string() : first, options_.native.port,
+      native::door_options{.token = token, .one_sided = options_.native.one_sided});
+  native_seen_ = native_.get();
+  addresses_.push_back("native " + native_->address());
+  for (const cordma::transport::capabilities& t : context_->transports()) {
+    addresses_.back() += " " + std::string(name(t.transport));
+  }
+}
+
+std::string server::native_information() const {
+  const native_front* const native = native_seen_.load();
+  if (native == nullptr) return {};
+  const native_front::figures f = native->counted();
+  return "# Native\r\nnative_address:" + native->address() +
+         "\r\nnative_connections:" + std::to_string(f.open) +
+         "\r\nnative_connections_received:" + std::to_string(f.connections) +
+         "\r\nnative_connections_refused:" + std::to_string(f.refused) +
+         "\r\nnative_batches:" + std::to_string(f.batches) +
+         "\r\nnative_operations:" + std::to_string(f.operations) + "\r\n";
 }
 
 bool server::close(const std::function<bool()>& impatient) {
@@ -247,6 +311,7 @@ bool server::close(const std::function<bool()>& impatient) {
   for (const std::unique_ptr<worker>& w : workers_) {
     w->call([&w] { w->door().stop_reading(); });
   }
+  close_native();
   const bool kept = keep(impatient);
   return dismiss_all(impatient) && kept;
 }

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "../command/service.hpp"
+#include "configuration.hpp"
 #include "durability.hpp"
 #include "logbook.hpp"
-#include "configuration.hpp"
+#include "native_front.hpp"
 #include "reception.hpp"
 #include "tls.hpp"
 #include "worker.hpp"
@@ -13,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,11 @@ class server {
   [[nodiscard]] static std::shared_ptr<const tls_acceptor> tls_of(const settings& s);
   void make_workers();
   void listen();
+  void listen_natively();
+  void close_native();
+  // On that worker's thread.
+  void journal_advanced(unsigned worker) noexcept;
+  [[nodiscard]] std::string native_information() const;
   void let_in(listening where, const reception::hall& to, const std::string& kind);
   [[nodiscard]] reception::hall clients_hall(bool encrypted);
   [[nodiscard]] reception::hall metrics_hall();
@@ -68,6 +75,7 @@ class server {
   logbook& log_;
   std::function<void()> wish_to_end_;
   door_settings door_settings_;
+  std::optional<cordma::Context> context_;  // where native clients can come
   std::unique_ptr<keyspace> keys_;
   std::unique_ptr<service> service_;
   std::mutex tls_guard_;
@@ -77,6 +85,8 @@ class server {
   std::vector<std::unique_ptr<ticking>> ticks_;  // each of its worker's thread
   std::unique_ptr<durability> durability_;
   std::unique_ptr<reception> reception_;
+  std::unique_ptr<native_front> native_;
+  std::atomic<native_front*> native_seen_ = nullptr;  // by workers
   std::vector<std::string> addresses_;
   bool reached_from_afar_ = false;
   std::atomic<shutdown_mode> ending_ = shutdown_mode::as_configured;
