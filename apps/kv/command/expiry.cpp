@@ -85,9 +85,7 @@ void tell(call& c, time_form form) {
   const unix_ms when = f.at->expiry();
   const unix_ms now = now_of(c);
   const unix_ms ms = form.absolute ? when : when > now ? when - now : 0;
-  c.out.integer(static_cast<std::int64_t>(!form.seconds   ? ms
-                                          : form.absolute ? ms / 1000
-                                                          : (ms + 500) / 1000));
+  c.out.integer(static_cast<std::int64_t>(form.seconds ? (ms + 500) / 1000 : ms));
 }
 
 void ttl(call& c) { tell(c, {.seconds = true, .absolute = false}); }

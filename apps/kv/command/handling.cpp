@@ -4,6 +4,7 @@
 
 #include <strings.h>
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 namespace kv {
@@ -36,6 +37,16 @@ std::optional<std::int64_t> integer_arg(call& c, std::size_t i, std::string_view
   const std::optional<std::int64_t> n = parse_integer(c.arg(i));
   if (!n) c.out.error(otherwise);
   return n;
+}
+
+std::optional<std::uint64_t> cursor_arg(call& c, std::size_t i) {
+  const std::string_view text = c.arg(i);
+  if (text.empty()) return 0;
+  std::uint64_t cursor = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cursor);
+  if (error == std::errc() && end == text.data() + text.size()) return cursor;
+  c.out.error("ERR invalid cursor");
+  return std::nullopt;
 }
 
 std::optional<time_form> time_form_of(std::string_view word) noexcept {

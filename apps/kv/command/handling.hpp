@@ -55,10 +55,14 @@ namespace kv {
 [[nodiscard]] std::optional<std::int64_t> integer_arg(call& c, std::size_t i,
                                                       std::string_view otherwise = not_an_integer);
 
+// Of SCAN and HSCAN; nothing at all is 0. No value: it is none, which was answered.
+[[nodiscard]] std::optional<std::uint64_t> cursor_arg(call& c, std::size_t i);
+
 // How a time to live was given: in seconds or milliseconds, from now or since 1970.
 struct time_form {
   bool seconds = true;
   bool absolute = false;
+  friend bool operator==(const time_form&, const time_form&) = default;
 };
 // "EX", "PX", "EXAT", "PXAT".
 [[nodiscard]] std::optional<time_form> time_form_of(std::string_view word) noexcept;

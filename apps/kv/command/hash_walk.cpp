@@ -82,11 +82,9 @@ std::uint64_t standing(std::string_view name, std::uint64_t seed) noexcept {
 }
 
 void hscan(call& c) {
-  std::uint64_t cursor = 0;
-  const std::string_view text = c.arg(2);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cursor);
-  if (error != std::errc() || end != text.data() + text.size())
-    return c.out.error("ERR invalid cursor");
+  const std::optional<std::uint64_t> given_cursor = cursor_arg(c, 2);
+  if (!given_cursor) return;
+  const std::uint64_t cursor = *given_cursor;
   const auto f = hash_at(c, c.key);
   if (!f) return;
   if (!*f) {

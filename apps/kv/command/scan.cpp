@@ -11,6 +11,7 @@ namespace kv {
 namespace {
 
 constexpr std::int64_t usual_count = 10;
+constexpr std::int64_t most_count = std::int64_t{1} << 40;
 constexpr unsigned shard_bits = 6;  // of a cursor: the shard in the low ones, its own cursor above
 static_assert(keyspace::most_shards == 1U << shard_bits);
 
@@ -53,11 +54,9 @@ std::optional<scan_how> scan_options(call& c) {
 }
 
 void scan(call& c) {
-  std::uint64_t cursor = 0;
-  const std::string_view text = c.arg(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cursor);
-  if (error != std::errc() || end != text.data() + text.size())
-    return c.out.error("ERR invalid cursor");
+  const std::optional<std::uint64_t> given_cursor = cursor_arg(c, 1);
+  if (!given_cursor) return;
+  const std::uint64_t cursor = *given_cursor;
   const std::optional<scan_how> how = scan_options(c);
   if (!how) return;
   keyspace& keys = c.of.keys();
@@ -66,14 +65,13 @@ void scan(call& c) {
   std::vector<std::string_view> given;
   std::int64_t seen = 0;
   bool more = shard < keys.shards();
-  // As many buckets as are asked for keys, even where all that is in them is not wanted.
-  while (more && seen < how->count) {
-    std::int64_t here = 0;
+  // As Redis: for so many keys, wanted or not, through at most ten times as many buckets.
+  std::int64_t buckets = how->count > most_count ? most_count * 10 : how->count * 10;
+  while (more && seen < how->count && buckets-- > 0) {
     at = keys.at(shard).scan(at, [&](const found& f) {
-      ++here;
+      ++seen;
       if (how->wants(f)) given.push_back(f.at->key());
     });
-    seen += here == 0 ? 1 : here;
     if (at == 0) more = ++shard < keys.shards();
   }
   c.out.array(2);

@@ -45,7 +45,7 @@ std::optional<set_how> set_options(call& c) {
       how.returns_old = true;
     } else if (is_word(word, "keepttl") && !form) {
       how.keeps_expiry = true;
-    } else if (time && !form && !how.keeps_expiry) {
+    } else if (time && (!form || form == time) && !how.keeps_expiry) {
       form = time;
       time_at = ++i;
     } else {
@@ -118,14 +118,15 @@ void getdel(call& c) {
 
 void getex(call& c) {
   std::optional<time_form> form;
+  std::size_t time_at = 0;
   bool persist = false;
   for (std::size_t i = 2; i < c.count(); ++i) {
     const std::optional<time_form> time = i + 1 < c.count() ? time_form_of(c.arg(i)) : std::nullopt;
     if (is_word(c.arg(i), "persist") && !form) {
       persist = true;
-    } else if (time && !form && !persist) {
+    } else if (time && (!form || form == time) && !persist) {
       form = time;
-      ++i;
+      time_at = ++i;
     } else {
       return c.out.error(syntax_error);
     }
@@ -136,7 +137,7 @@ void getex(call& c) {
   const std::size_t mark = c.out.mark();
   unix_ms expiry = never_expires;
   if (form) {
-    const std::optional<unix_ms> when = expiry_arg(c, 3, *form);
+    const std::optional<unix_ms> when = expiry_arg(c, time_at, *form);
     if (!when) return;
     expiry = *when;
   }
