@@ -137,6 +137,14 @@ void journal::tick() noexcept {
         "to some seconds of changes, would be lost with the power");
   }
   if (side_) (void)side_->tick();
+  {
+    const std::lock_guard lock(guard_);
+    told_.writes = main_.counters();
+    told_.running_seconds =
+        running_.load() == background::none
+            ? -1
+            : std::chrono::duration<double>(disk_.home().now() - began_).count();
+  }
   begin_what_is_due();
   moved_.set();  // who waits may have waited long enough
   moved_.reset();
