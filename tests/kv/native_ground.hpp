@@ -82,17 +82,11 @@ class native_server {
   std::atomic<std::int64_t> ahead_ms{0};
 
  private:
-  void tick() {
-    const keyspace::hold all(*keys_, keys_->all());
-    for (std::uint32_t i = 0; i < keys_->shards(); ++i) {
-      keys_->at(i).tick(wall_clock() + static_cast<unix_ms>(ahead_ms.load()));
-    }
-  }
+  [[nodiscard]] unix_ms now() const { return wall_clock() + static_cast<unix_ms>(ahead_ms.load()); }
   void run(std::promise<int>& bound, const native::door_options& how) {
     cordma::Worker worker(context_);
     worker_ = &worker;
-    tick();
-    native::door door(context_, worker, *keys_, how, {.before_batch = [this] { tick(); }});
+    native::door door(context_, worker, *keys_, how, {.now = [this] { return now(); }});
     cordma::Listener listener = worker.listen(":0").value();
     cordma::scope visitors(worker.loop());
     visitors.spawn(accept_all(&door, &listener, &visitors));
