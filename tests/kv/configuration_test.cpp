@@ -60,12 +60,14 @@ TEST_CASE("what is wrong is said with its line, or its option, and the nearest n
   CHECK(refusal("", {"--prot", "1"}) ==
         "--prot: \"prot\" is no setting of cordma-kv; did you mean \"port\"?");
   CHECK(refusal("replicaof 127.0.0.1 6379\n").starts_with("kv.conf: line 1: \"replicaof\" is no"));
-  CHECK(refusal("\nport 99999\n").starts_with("kv.conf: line 2: \"port\": argument must be between"));
+  CHECK(
+      refusal("\nport 99999\n").starts_with("kv.conf: line 2: \"port\": argument must be between"));
   CHECK(refusal("port\n").starts_with("kv.conf: line 1: wrong number of arguments"));
   CHECK(refusal("requirepass \"open\n").starts_with("kv.conf: line 1: a quote"));
   CHECK(refusal("", {"--appendonly", "maybe"}) ==
         "--appendonly: \"appendonly\": argument must be 'yes' or 'no'");
-  CHECK(refusal("io fast\n") == "kv.conf: line 1: io: \"fast\" is unknown: use auto, uring or asio");
+  CHECK(refusal("io fast\n") ==
+        "kv.conf: line 1: io: \"fast\" is unknown: use auto, uring or asio");
   CHECK(refusal("wait 1 2\n") == "kv.conf: line 1: wait: wrong number of arguments for \"wait\"");
   CHECK(refusal("daemonize yes\n").find("systemd") != std::string::npos);
   CHECK(refusal("daemonize no\nsupervised systemd\n").empty());

@@ -19,7 +19,8 @@ tls_options server_papers(tls_options::clients c = tls_options::clients::none) {
           .certificates_of_clients = c};
 }
 
-const tls_acceptor* acceptor = nullptr;  // of the case that runs: a hall's maker is a plain function
+const tls_acceptor* acceptor =
+    nullptr;  // of the case that runs: a hall's maker is a plain function
 
 conversation_maker encrypted(conversation_maker plain) {
   return [plain = std::move(plain)](session_origin o, session::wake_function wake, void* context) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "../command/service.hpp"
+#include "configuration.hpp"
 #include "durability.hpp"
 #include "logbook.hpp"
-#include "configuration.hpp"
 #include "reception.hpp"
 #include "tls.hpp"
 #include "worker.hpp"
