@@ -123,6 +123,15 @@ class open_house {
   std::unique_ptr<reception> reception_;
 };
 
+// A ring that has just ended interrupts its thread, and a wait with a limit does not go on by itself.
+template <class Call>
+ssize_t uninterrupted(Call call) {
+  for (;;) {
+    const ssize_t n = call();
+    if (n >= 0 || errno != EINTR) return n;
+  }
+}
+
 // Blocks, for ten seconds at most.
 class visitor {
  public:
@@ -148,7 +157,8 @@ class visitor {
   [[nodiscard]] bool connected() const noexcept { return connected_; }
   bool say(std::string_view text) const {
     while (!text.empty()) {
-      const ssize_t n = ::send(fd(), text.data(), text.size(), MSG_NOSIGNAL);
+      const ssize_t n =
+          uninterrupted([&] { return ::send(fd(), text.data(), text.size(), MSG_NOSIGNAL); });
       if (n <= 0) return false;
       text.remove_prefix(static_cast<std::size_t>(n));
     }
@@ -159,7 +169,8 @@ class visitor {
     std::string text(bytes, '\0');
     std::size_t got = 0;
     while (got < bytes) {
-      const ssize_t n = ::recv(fd(), text.data() + got, bytes - got, 0);
+      const ssize_t n =
+          uninterrupted([&] { return ::recv(fd(), text.data() + got, bytes - got, 0); });
       if (n <= 0) break;
       got += static_cast<std::size_t>(n);
     }
@@ -169,7 +180,7 @@ class visitor {
   // The other side has closed, and said no more.
   [[nodiscard]] bool hears_the_end() const {
     char c = 0;
-    const ssize_t n = ::recv(fd(), &c, 1, 0);
+    const ssize_t n = uninterrupted([&] { return ::recv(fd(), &c, 1, 0); });
     return n == 0 || (n < 0 && errno == ECONNRESET);
   }
   void say_no_more() const { ::shutdown(fd(), SHUT_WR); }
