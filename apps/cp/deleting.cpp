@@ -68,9 +68,11 @@ std::vector<std::string> receiver::protected_in(const std::string& directory) {
   return protector(filter_).names_in(fd.get(), directory);
 }
 
-void receiver::delete_others() {
-  if (not_all_read_) {
-    return report({problem::kind::failed, ".", "nothing is deleted, since not all could be read"});
+void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled) {
+  if (!said.all_read) {
+    said.problems.push_back(
+        {problem::kind::failed, ".", "nothing is deleted, since not all could be read"});
+    return;
   }
   std::unordered_map<std::string_view, std::vector<std::string_view>> names;
   std::vector<std::string_view> directories;
@@ -87,6 +89,7 @@ void receiver::delete_others() {
   // What is there, and is not sent, is no other's either.
   for (const std::string& left : left_out_) stays(left);
   for (const std::string_view directory : directories) {
+    if (canceled) return;
     if (options_.dry_run) {  // it may be that it would still have to be made
       const cordma::result<std::optional<struct stat>> there = target_.look(std::string(directory));
       if (!there || !there.value() || !S_ISDIR(there.value()->st_mode)) continue;
@@ -95,14 +98,11 @@ void receiver::delete_others() {
     std::vector<std::string_view>& stay = names[directory];
     stay.insert(stay.end(), kept.begin(), kept.end());
     const auto how = options_.dry_run ? target::removal::dry : target::removal::real;
-    std::vector<problem> problems;
-    for (std::string& gone : target_.remove_others(std::string(directory), stay, how, problems)) {
-      ++result_.done.deleted;
-      entry e;
-      e.path = std::move(gone);
-      tell(item::change::deleted, e);
+    for (std::string& gone :
+         target_.remove_others(std::string(directory), stay, how, said.problems)) {
+      ++said.deleted;
+      said.items.push_back({item::change::deleted, entry_kind::file, std::move(gone)});
     }
-    for (problem& p : problems) report(std::move(p));
   }
 }
 

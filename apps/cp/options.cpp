@@ -47,7 +47,8 @@ constexpr const char* footer =
     "output\n\n"
     "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
     "Ctrl-C,\n"
-    "35 no connection. A file that was cut off goes on where it was when the same command is run "
+    "30 --timeout, 35 no connection. A file that was cut off goes on where it was when the same "
+    "command is run "
     "again.";
 
 void declare_selection(CLI::App& app, request& r, texts& t) {
@@ -100,6 +101,10 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--chunk", t.chunk, "64k to 16M, a multiple of 64k")->type_name("BYTES");
   app.add_option("--bwlimit", t.bwlimit, "a second, at most: KiB, as with rsync, or with k, M, G")
       ->type_name("RATE");
+  app.add_option("--timeout", r.options.silence_s,
+                 "ends where nothing is heard of the other side for so long; 0: it never does")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0U, longest_silence_s));
   app.add_option("--port", t.port, "of cordma-cpd")->check(CLI::Range(1, 65535));
   app.add_option("--token-file", t.token_file,
                  "has the token of the module; CORDMA_CP_TOKEN does as well")

@@ -63,8 +63,9 @@ void receiver::report(problem p) {
   result_.problems.push_back(std::move(p));
 }
 
-void receiver::tell(item::change what, const entry& e) {
-  const item i{what, e.kind, e.path};
+void receiver::tell(item::change what, const entry& e) { tell({what, e.kind, e.path}); }
+
+void receiver::tell(const item& i) {
   tell_(i);
   if (!options_.items) return;
   frame_writer out(lanes_.front()->out(), frame_kind::items);
@@ -414,20 +415,39 @@ void receiver::forget(std::uint32_t number) {
 }
 
 void receiver::finish_if_due() {
-  if (all_listed_ && open_.empty() && compared_.empty() && !finished_) finish();
+  if (!all_listed_ || !open_.empty() || !compared_.empty()) return;
+  if (!std::exchange(finishing_, true)) scope_->spawn(finish());
 }
 
-void receiver::finish() {
+// What may take long, or wait for a disk, is done by a thread of the crew, which has the target meanwhile: this one says
+// that it is alive.
+cordma::task<void> receiver::finish() {
+  last_words said;
+  said.all_read = !not_all_read_;
+  std::string why;
+  auto work = [&](std::size_t, const std::atomic<bool>& canceled) noexcept {
+    try {
+      make_hard_links(said);
+      if (options_.delete_others) delete_others(said, canceled);
+      if (!options_.dry_run) keep_directories(said);
+    } catch (const std::exception& e) {
+      why = e.what();  // there is no memory
+    }
+  };
+  crew_job last = crew_.run(work);
+  co_await last;
+  if (!why.empty()) report({problem::kind::failed, ".", why});
+  for (problem& p : said.problems) report(std::move(p));
+  for (const item& i : said.items) tell(i);
+  result_.done.links += said.links;
+  result_.done.deleted += said.deleted;
   finished_ = true;
-  make_hard_links();
-  if (options_.delete_others) delete_others();
-  if (!options_.dry_run) keep_directories();
   result_.done.manifest = got_.sum();
   encode(lanes_.front()->out(), result_.done);
   lanes_.front()->kick();
 }
 
-void receiver::make_hard_links() {
+void receiver::make_hard_links(last_words& said) {
   for (const std::uint32_t number : hard_links_) {
     const entry& e = entries_[number];
     const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
@@ -439,23 +459,25 @@ void receiver::make_hard_links() {
     }
     // What is there under its first name may be another file.
     if (failed_files_.contains(e.target)) {
-      report({problem::kind::failed, e.path,
-              "it is to be another name of " + e.target + ", which failed"});
+      said.problems.push_back({problem::kind::failed, e.path,
+                               "it is to be another name of " + e.target + ", which failed"});
       continue;
     }
-    ++result_.done.links;
-    tell(both ? item::change::updated : item::change::made, e);
+    ++said.links;
+    said.items.push_back({both ? item::change::updated : item::change::made, e.kind, e.path});
     if (options_.dry_run) continue;
     const cordma::result<void> made = target_.make_hard_link(e.path, e.target);
-    if (!made) report({problem::kind::failed, e.path, describe(made.why())});
+    if (!made) said.problems.push_back({problem::kind::failed, e.path, describe(made.why())});
   }
 }
 
 // The deepest first: what is kept of a directory is what was last done in it.
-void receiver::keep_directories() {
+void receiver::keep_directories(last_words& said) {
   for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {
     if (e->kind != entry_kind::directory) continue;
-    report_failed(e->path, target_.keep(e->path, *e, kept()));
+    for (std::string& sentence : target_.keep(e->path, *e, kept())) {
+      said.problems.push_back({problem::kind::failed, e->path, std::move(sentence)});
+    }
   }
 }
 

@@ -34,6 +34,7 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       crew_(worker.loop()),
       comparing_(2 * crew_.threads()),
       lanes_(lanes),
+      pulse_(lanes, options.silence_s),
       target_(into),
       targets_(crew_.threads()),
       only_name_(std::move(only_name)),
@@ -58,6 +59,7 @@ task<outcome> receiver::run() {
     all.spawn(read_lane(i));
     all.spawn(lanes_[i]->write_out());
   }
+  all.spawn(pulse_.beat());
   co_await all.join();
   for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
@@ -75,6 +77,7 @@ task<void> receiver::read_lane(std::uint32_t number) {
   if (!over_ && number == 0) {
     cordma::throw_error({cordma::errc::connection_reset, "the sender went before it had finished"});
   }
+  pulse_.lane_ended();
 }
 
 void receiver::take(frame_reader& in, std::uint32_t lane) {
@@ -89,6 +92,7 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
       return finish_if_due();
     }
     case frame_kind::problems:
+      if (all_listed_) refuse(in.kind(), "problems behind the end of entries");
       while (!in.empty()) take_problem(decode_problem(in));
       return;
     case frame_kind::chunk: return take_chunk(decode_chunk(in), lane);
@@ -96,6 +100,7 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
     case frame_kind::file_end: return take_file_end(decode_file_end(in));
     case frame_kind::compared: return take_compared(decode_compared(in));
     case frame_kind::all_sent: return take_end_of_all(in);
+    case frame_kind::alive: return in.end();
     case frame_kind::refusal:
       cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
     default: refuse(in.kind(), "no place in what a sender says");

@@ -8,6 +8,7 @@
 #include "lane.hpp"
 #include "pools.hpp"
 #include "progress.hpp"
+#include "pulse.hpp"
 #include "resume.hpp"
 #include "sender.hpp"
 #include "target.hpp"
@@ -108,12 +109,20 @@ class receiver {
   void tell_published(const incoming& f, std::vector<std::string> lost);
   void forget(std::uint32_t number);
 
+  // What is done when all files are there, and what there is to say of that.
+  struct last_words {
+    bool all_read = true;  // by the sender: what is not here is not there
+    std::uint64_t links = 0;
+    std::uint64_t deleted = 0;
+    std::vector<item> items;
+    std::vector<problem> problems;
+  };
   void finish_if_due();
-  void finish();
-  void keep_directories();
-  void delete_others();
+  [[nodiscard]] cordma::task<void> finish();
+  void keep_directories(last_words& said);
+  void delete_others(last_words& said, const std::atomic<bool>& canceled);
   [[nodiscard]] std::vector<std::string> protected_in(const std::string& directory);
-  void make_hard_links();
+  void make_hard_links(last_words& said);
 
   [[nodiscard]] bool was_wanted(std::uint32_t number) const noexcept;
   void offer_slots(std::size_t which);
@@ -123,6 +132,7 @@ class receiver {
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
   void report(problem p);
   void tell(item::change what, const entry& e);
+  void tell(const item& i);
   void report_failed(const std::string& path, std::vector<std::string> sentences);
   [[nodiscard]] keep_options kept() const noexcept;
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
@@ -134,6 +144,7 @@ class receiver {
   crew crew_;
   cordma::semaphore comparing_;  // files that are read for it
   std::vector<std::unique_ptr<lane>>& lanes_;
+  pulse pulse_;
   target& target_;
   std::vector<std::optional<target>> targets_;  // of the crew's threads
   std::string only_name_;
@@ -160,6 +171,7 @@ class receiver {
   cordma::scope* scope_ = nullptr;
   manifest got_;
   outcome result_;
+  bool finishing_ = false;
   bool finished_ = false;
   bool over_ = false;  // the sender has said its last word
 };

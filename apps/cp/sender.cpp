@@ -43,6 +43,7 @@ sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& file
       crew_(worker.loop()),
       comparing_(2 * crew_.threads()),
       lanes_(lanes),
+      pulse_(lanes, options.silence_s),
       sources_(sources),
       options_(options),
       progress_(shown),
@@ -66,6 +67,7 @@ task<outcome> sender::run() {
   }
   all.spawn(list());
   all.spawn(feed_until_finished());
+  all.spawn(pulse_.beat());
   co_await all.join();
   for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
@@ -83,6 +85,7 @@ task<void> sender::read_lane(std::uint32_t number) {
     cordma::throw_error(
         {cordma::errc::connection_reset, "the receiver went before it had finished"});
   }
+  pulse_.lane_ended();
 }
 
 // All that is found, as it is found.
@@ -136,6 +139,7 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
       while (!in.empty()) tell_(decode_item(in));
       return;
     case frame_kind::finished: return take_finished(in);
+    case frame_kind::alive: return in.end();
     case frame_kind::refusal:
       cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
     default: refuse(in.kind(), "no place in what a receiver says");

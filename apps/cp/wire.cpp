@@ -17,7 +17,7 @@ constexpr frame_kind kinds[] = {
     frame_kind::data,    frame_kind::entries,   frame_kind::entries_end, frame_kind::problems,
     frame_kind::chunk,   frame_kind::bundle,    frame_kind::file_end,    frame_kind::all_sent,
     frame_kind::wants,   frame_kind::compare,   frame_kind::credit,      frame_kind::again,
-    frame_kind::items,   frame_kind::finished,  frame_kind::compared,
+    frame_kind::items,   frame_kind::finished,  frame_kind::compared,    frame_kind::alive,
 };
 
 constexpr std::uint64_t largest_file = std::uint64_t{1} << 62;  // bytes
@@ -48,7 +48,7 @@ constexpr flag flags[] = {
 void encode(frame_writer& out, const transfer_options& o) {
   std::uint32_t set = 0;
   for (std::size_t i = 0; i < std::size(flags); ++i) set |= o.*flags[i] ? 1U << i : 0U;
-  out.u32(set).u32(o.chunk_bytes).u64(o.memory_bytes).u64(o.bytes_per_s);
+  out.u32(set).u32(o.chunk_bytes).u64(o.memory_bytes).u64(o.bytes_per_s).u32(o.silence_s);
 }
 
 transfer_options decode_options(frame_reader& in) {
@@ -59,6 +59,8 @@ transfer_options decode_options(frame_reader& in) {
   o.chunk_bytes = in.u32();
   o.memory_bytes = in.u64();
   o.bytes_per_s = in.u64();
+  o.silence_s = in.u32();
+  if (o.silence_s > longest_silence_s) refuse(in.kind(), "a time that cannot be");
   if (o.chunk_bytes < smallest_chunk || o.chunk_bytes > largest_chunk ||
       o.chunk_bytes % smallest_chunk != 0) {
     refuse(in.kind(), "a size of chunks that cannot be");

@@ -19,13 +19,14 @@
 
 namespace copy {
 
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 3;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
 inline constexpr std::uint32_t smallest_chunk = 64U << 10;
 inline constexpr std::uint32_t largest_chunk = 16U << 20;
 inline constexpr std::uint32_t most_slots = 1024;  // of a lane
 inline constexpr std::uint32_t most_lanes = 16;
+inline constexpr std::uint32_t longest_silence_s = 1U << 24;  // of --timeout
 inline constexpr std::size_t most_slots_of_all = std::size_t{most_slots} * most_lanes;
 inline constexpr std::size_t nonce_bytes = 32;
 using nonce = std::array<std::byte, nonce_bytes>;
@@ -43,6 +44,7 @@ enum class frame_kind : std::uint8_t {
   // Both ways on each lane.
   memory = 10,  // receiver: where the chunks of this lane go
   data = 11,    // sender, over TLS: bytes for a slot, which come behind the frame
+  alive = 12,   // either, where --timeout is asked for: nothing else
   // Sender.
   entries = 20,      // entry, entry, ...; they are numbered from 0 in the order in which they come
   entries_end = 21,  // how many, and the bytes of all files
@@ -147,6 +149,7 @@ struct transfer_options {
   std::uint32_t chunk_bytes = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t bytes_per_s = 0;  // 0: as fast as it goes
+  std::uint32_t silence_s = 0;    // of the other side, that ends it; 0: it may be silent for ever
   friend bool operator==(const transfer_options&, const transfer_options&) = default;
 };
 static_assert(std::is_trivially_destructible_v<transfer_options>);

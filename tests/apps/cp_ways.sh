@@ -118,3 +118,34 @@ code=0
 timeout --foreground -s INT 0.5 "$programs/cordma-cp" --transport "$transport" - "$work/z" < quiet 2> said || code=$?
 [ $code -eq 124 ] || fail "Ctrl-C while nothing comes: $code"
 [ ! -e .z.cordma-part ] || fail "something is left over"
+
+# --timeout: a side that stays connected and says nothing ends it, whichever it is; one that is slow does not.
+mkdir box
+fill large 30000000
+head -c 150000 large > slow
+host=${RDMA_HOST_SELF:-127.0.0.1}
+serve cordma-cpd --listen "$host:0" --module-rw "box=$work/box" --transport "$transport"
+port=${address##*:}
+cp_ 0 '^1 files' --port "$port" --timeout 1 --chunk 64k --bwlimit 64k slow "$host:box/"
+begin() {  # begin NAME: until there is a part of it; sets `begun`
+  "$programs/cordma-cp" --transport "$transport" --port "$port" --timeout 1 --bwlimit 5M large "$host:box/$1" > said 2>&1 &
+  begun=$!
+  background+=("$begun")
+  until [ -s "box/.$1.cordma-part" ]; do
+    kill -0 $begun 2> /dev/null || fail "it is over before it has begun: $(cat said)"
+    sleep 0.02
+  done
+}
+begin silent
+kill -STOP $begun
+for _ in $(seq 500); do grep -q 'nothing was heard of the other side for 1 s' served && break; sleep 0.02; done
+kill -KILL $begun
+grep -q 'nothing was heard of the other side for 1 s' served || fail "a silent client is waited for: $(cat served)"
+begin unheard
+kill -STOP "$server"
+code=0
+wait $begun || code=$?
+[ $code -eq 30 ] || fail "a silent daemon: $code, $(cat said)"
+grep -q 'nothing was heard of the other side for 1 s' said || fail "a silent daemon: $(cat said)"
+cp_ 30 'timed_out' --port "$port" --timeout 1 slow "$host:box/"
+kill -CONT "$server"
