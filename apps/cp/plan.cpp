@@ -140,6 +140,9 @@ void receiver::consider_symlink(const entry& e) {
       }
     }
   }
+  const bool is_directory = there && there.value() && S_ISDIR(there.value()->st_mode);
+  if (is_directory && !can_make_way(e.path)) return;
+  if (is_directory && !options_.dry_run) make_way(e.path);
   ++result_.done.links;
   tell(change, e);
   if (options_.dry_run) return;
@@ -162,6 +165,12 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
   }
   if (!there.value()) return want_file(number, e, item::change::made);
   const struct stat& now = *there.value();
+  if (S_ISDIR(now.st_mode) && !can_make_way(e.path)) {
+    failed_files_.insert(e.path);
+    ++progress_.files_done;
+    progress_.bytes_done += e.size;
+    return;
+  }
   const bool has_size = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size;
   if (has_size && options_.checksum) {
     compared_.emplace(number, now);
@@ -169,7 +178,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     return;
   }
   if (!has_size || !has_time(now, e.modified) || options_.ignore_times) {
-    return want_file(number, e, item::change::updated, mode_of(now));
+    return want_file(number, e, item::change::updated, &now);
   }
   keep_same(e, now);
 }
@@ -188,7 +197,7 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
 }
 
 void receiver::want_file(std::uint32_t number, const entry& e, item::change change,
-                         std::optional<std::uint32_t> mode_here) {
+                         const struct stat* now) {
   if (chunks_of(e) > resume_state::most_chunks) {
     return report(
         {problem::kind::failed, e.path, "it takes more chunks than can be counted: --chunk"});
@@ -204,7 +213,10 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->number = number;
   f->what = &e;
   f->change = change;
-  f->mode_here = mode_here;
+  if (now != nullptr) {
+    f->mode_here = mode_of(*now);
+    f->directory_here = S_ISDIR(now->st_mode);
+  }
   f->left = f->is_stream() ? 1 : chunks_of(e);  // its end is still to come
   f->missing.assign(f->is_stream() ? 0 : f->left, true);
   f->resumable = options_.resume && !options_.inplace && output_ < 0 &&
@@ -287,6 +299,7 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     return {};
   }
   if (options_.inplace) {
+    make_way(f, into);
     const cordma::result<target::position> at = into.find(path);
     if (!at) return at.why();
     constexpr int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
@@ -358,7 +371,7 @@ cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
 }
 
 // It is whole: it gets what is kept of it, and its name.
-cordma::result<void> receiver::publish(const incoming& f, target& into,
+cordma::result<void> receiver::publish(incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
   if (output_ >= 0) return {};
   keep_options what = f.is_stream() ? keep_options() : kept();
@@ -371,6 +384,7 @@ cordma::result<void> receiver::publish(const incoming& f, target& into,
     lost = into.keep(f.fd.get(), *f.what, what);
   }
   if (options_.inplace) return {};
+  make_way(f, into);
   return f.unnamed ? into.publish_unnamed(f.fd.get(), f.what->path) : into.publish(f.what->path);
 }
 
@@ -381,7 +395,8 @@ void receiver::publish(incoming& f) {
   tell_published(f, std::move(lost));
 }
 
-void receiver::tell_published(const incoming& f, std::vector<std::string> lost) {
+void receiver::tell_published(incoming& f, std::vector<std::string> lost) {
+  tell_gone(std::exchange(f.gone, {}));
   report_failed(f.what->path, std::move(lost));
   ++result_.done.files;
   ++progress_.files_done;
@@ -404,6 +419,7 @@ void receiver::forget(std::uint32_t number) {
   open_.erase(number);
   if (f->why.empty()) return;
   failed_files_.insert(f->what->path);
+  tell_gone(std::move(f->gone));
   const bool vanished = f->source == file_end::how::vanished;
   const problem::kind kind = vanished ? problem::kind::vanished : problem::kind::failed;
   if (!f->told) report({kind, f->what->path, f->why});
@@ -463,6 +479,7 @@ void receiver::make_hard_links(last_words& said) {
                                "it is to be another name of " + e.target + ", which failed"});
       continue;
     }
+    if (there && there.value() && S_ISDIR(there.value()->st_mode)) make_way(e.path, said);
     ++said.links;
     said.items.push_back({both ? item::change::updated : item::change::made, e.kind, e.path});
     if (options_.dry_run) continue;

@@ -73,8 +73,9 @@ class receiver {
   void consider_output(std::uint32_t number, const entry& e);
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
+  // `now`: what is there, where that was looked at.
   void want_file(std::uint32_t number, const entry& e, item::change change,
-                 std::optional<std::uint32_t> mode_here = std::nullopt);
+                 const struct stat* now = nullptr);
   void keep_link(const entry& e, const struct stat& now);
   [[nodiscard]] cordma::task<void> compare(std::uint32_t number);
   void take_compared(const compared_frame& c);
@@ -103,10 +104,10 @@ class receiver {
   [[nodiscard]] cordma::result<void> look_for_part(incoming& f);
   [[nodiscard]] cordma::result<void> make_room(const incoming& f) const;
   void fail(incoming& f, const std::string& why);
-  [[nodiscard]] cordma::result<void> publish(const incoming& f, target& into,
+  [[nodiscard]] cordma::result<void> publish(incoming& f, target& into,
                                              std::vector<std::string>& lost) const;
   void publish(incoming& f);
-  void tell_published(const incoming& f, std::vector<std::string> lost);
+  void tell_published(incoming& f, std::vector<std::string> lost);
   void forget(std::uint32_t number);
 
   // What is done when all files are there, and what there is to say of that.
@@ -121,7 +122,15 @@ class receiver {
   [[nodiscard]] cordma::task<void> finish();
   void keep_directories(last_words& said);
   void delete_others(last_words& said, const std::atomic<bool>& canceled);
-  [[nodiscard]] std::vector<std::string> protected_in(const std::string& directory);
+  // With --delete: a directory where another thing shall be.
+  void make_way(incoming& f, target& into) const;
+  void make_way(const std::string& path);
+  [[nodiscard]] bool can_make_way(const std::string& path);
+  void make_way(const std::string& path, last_words& said);
+  void tell_gone(std::vector<std::string> gone);
+  [[nodiscard]] target::removal removal_here() const noexcept {
+    return options_.dry_run ? target::removal::dry : target::removal::real;
+  }
   void make_hard_links(last_words& said);
 
   [[nodiscard]] bool was_wanted(std::uint32_t number) const noexcept;

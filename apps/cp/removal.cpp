@@ -22,9 +22,14 @@ constexpr int reading = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 // open; one above is found again by "..", and it has to be the one that was left.
 class remover {
  public:
-  remover(int base, std::string path, target::removal how, std::vector<std::string>& gone,
-          std::vector<problem>& problems)
-      : base_(base), path_(std::move(path)), how_(how), gone_(gone), problems_(problems) {}
+  remover(int base, std::string path, target::removal how, const filter* spared,
+          std::vector<std::string>& gone, std::vector<problem>& problems)
+      : base_(base),
+        path_(std::move(path)),
+        how_(how),
+        spared_(spared != nullptr && !spared->empty() ? spared : nullptr),
+        gone_(gone),
+        problems_(problems) {}
 
   void remove(const std::string& name) {
     remove_one(name);
@@ -59,15 +64,25 @@ class remover {
   void went() { gone_.push_back(path_); }
   void stays(std::string why) {
     problems_.push_back({problem::kind::failed, path_, std::move(why)});
+    leave_whole();
+  }
+  void leave_whole() {
     if (!levels_.empty()) levels_.back().whole = false;
   }
   void stays(int os_errno) { stays(std::generic_category().message(os_errno)); }
 
   // path_ is that of `name`. True: it is a directory, whose contents are next.
   bool remove_one(const std::string& name) {
-    if (how_ == target::removal::dry) {
-      struct stat s{};
+    const bool is_dry = how_ == target::removal::dry;
+    struct stat s{};
+    if (is_dry || spared_ != nullptr) {
       if (::fstatat(here(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0) return missed(errno);
+      if (spared_ != nullptr && spared_->excludes(path_, S_ISDIR(s.st_mode))) {
+        leave_whole();
+        return false;
+      }
+    }
+    if (is_dry) {
       if (S_ISDIR(s.st_mode)) return enter(name);
       went();
       return false;
@@ -119,7 +134,7 @@ class remover {
     levels_.pop_back();
     if (!levels_.empty() && !levels_.back().directory && !find_again(done)) return false;
     if (!done.whole) {
-      if (!levels_.empty()) levels_.back().whole = false;
+      leave_whole();
     } else if (how_ == target::removal::dry ||
                ::unlinkat(here(), done.name.c_str(), AT_REMOVEDIR) == 0) {
       went();
@@ -144,6 +159,7 @@ class remover {
   int base_;
   std::string path_;  // of what is being looked at
   target::removal how_;
+  const filter* spared_;
   std::vector<std::string>& gone_;
   std::vector<problem>& problems_;
   std::vector<level> levels_;
@@ -175,9 +191,9 @@ int list_names(int directory, std::vector<std::string>& into) {
 }
 
 void remove_tree(int directory, const std::string& name, const std::string& path,
-                 target::removal how, std::vector<std::string>& gone,
+                 target::removal how, const filter* spared, std::vector<std::string>& gone,
                  std::vector<problem>& problems) {
-  remover(directory, path, how, gone, problems).remove(name);
+  remover(directory, path, how, spared, gone, problems).remove(name);
 }
 
 int remove_quietly(int directory, const std::string& name) {
@@ -185,7 +201,7 @@ int remove_quietly(int directory, const std::string& name) {
   if (errno != EISDIR) return errno;
   std::vector<std::string> gone;
   std::vector<problem> problems;
-  remove_tree(directory, name, name, target::removal::real, gone, problems);
+  remove_tree(directory, name, name, target::removal::real, nullptr, gone, problems);
   return problems.empty() ? 0 : ENOTEMPTY;
 }
 

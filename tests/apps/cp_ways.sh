@@ -149,3 +149,33 @@ wait $begun || code=$?
 grep -q 'nothing was heard of the other side for 1 s' said || fail "a silent daemon: $(cat said)"
 cp_ 30 'timed_out' --port "$port" --timeout 1 slow "$host:box/"
 kill -CONT "$server"
+
+# --delete beside rsync's: of a directory that goes what is excluded stays, with what leads there; a directory is no
+# match for a file or link that shall be in its place, unless some of it is excluded. (Without --delete rsync -H hangs.)
+mkdir -p of/keep
+echo 1 > of/a
+echo 2 > of/file
+ln -s a of/link
+echo x > of/h1
+ln of/h1 of/h2
+grown() {  # grown DIRECTORY: as it is before
+  rm -rf "$1"
+  mkdir -p "$1"/{gone/sub/deep,gone/only,file/in,link/in,h2/in,.hide}
+  touch "$1"/{gone/sub/x.o,gone/sub/x.c,gone/only/y.c,file/in/z.o,file/in/z.c,link/in/z.c,link/z,h2/in/z,.hide/q}
+}
+as_rsync() {  # as_rsync ARGUMENT...: both do the same with `grown`, and end with the same
+  local code=0
+  grown theirs.d
+  grown ours.d
+  timeout 60 rsync "$@" of/ theirs.d/ > said 2>&1 || code=$?
+  cp_ $code '^(would copy )?[0-9]+ files' "$@" of/ ours.d/
+  diff -r --no-dereference theirs.d ours.d > said || fail "$*: not as with rsync: $(cat said)"
+}
+for how in -aH -aHn '-aH --inplace'; do
+  for rules in '' --exclude=*.o --exclude=/gone/sub --exclude=deep/ '--include=y.c --exclude=*.c' --exclude=/file/in; do
+    as_rsync $how --delete $rules
+  done
+done
+as_rsync -a
+as_rsync -an
+grep -q 'file: Is a directory, and not empty: --delete would replace it' output || fail "what is in the way is not named: $(cat output)"
