@@ -101,13 +101,43 @@ void receiver::consider(std::uint32_t number, const entry& e) {
 void receiver::consider_directory(const entry& e) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   const bool is_there = there && there.value() && S_ISDIR(there.value()->st_mode);
-  if (is_there) return;
+  if (is_there) {
+    if (!options_.dry_run) open_up(e.path, *there.value());
+    return;
+  }
   ++result_.done.directories;
   tell(item::change::made, e);
   if (options_.dry_run) return;
   const cordma::result<void> made = target_.make_directory(e.path, options_.mode ? 0777 : e.mode);
   if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
   new_directories_.insert(e.path);
+  constexpr std::uint32_t ours = S_IRWXU;
+  if (options_.mode || (e.mode & ours) == ours) return;
+  const cordma::result<std::optional<struct stat>> now = target_.look(e.path);
+  if (now && now.value()) closed_.emplace(e.path, now.value()->st_mode & 0777 & ~(~e.mode & ours));
+}
+
+// What is its owner's, and not for him to write in, is so again in the end.
+void receiver::open_up(const std::string& path, const struct stat& now) {
+  constexpr std::uint32_t needed = S_IWUSR | S_IXUSR;
+  if ((now.st_mode & needed) == needed || ::geteuid() == 0 || now.st_uid != ::geteuid()) return;
+  const std::uint32_t before = now.st_mode & 07777;
+  if (set_mode(path, before | S_IRWXU).empty()) closed_.emplace(path, before);
+}
+
+std::vector<std::string> receiver::set_mode(const std::string& directory, std::uint32_t mode) {
+  entry e;
+  e.kind = entry_kind::directory;
+  e.mode = mode;
+  const keep_options only_that{.mode = true};
+  return target_.keep(directory, e, only_that);
+}
+
+// Where it did not come to the end.
+void receiver::close_again() noexcept {
+  for (auto one = closed_.rbegin(); one != closed_.rend(); ++one) {
+    [[maybe_unused]] const std::vector<std::string> lost = set_mode(one->first, one->second);
+  }
 }
 
 // Nothing of an earlier time is there: it need not be looked for.
@@ -492,7 +522,14 @@ void receiver::make_hard_links(last_words& said) {
 void receiver::keep_directories(last_words& said) {
   for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {
     if (e->kind != entry_kind::directory) continue;
-    for (std::string& sentence : target_.keep(e->path, *e, kept())) {
+    entry wanted = *e;
+    keep_options what = kept();
+    if (const auto closed = closed_.find(e->path); closed != closed_.end()) {
+      if (!what.mode) wanted.mode = closed->second;
+      what.mode = true;
+      closed_.erase(closed);
+    }
+    for (std::string& sentence : target_.keep(wanted.path, wanted, what)) {
       said.problems.push_back({problem::kind::failed, e->path, std::move(sentence)});
     }
   }

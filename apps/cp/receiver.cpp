@@ -48,6 +48,7 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
 receiver::~receiver() {
   save_all();
   drop_all();
+  close_again();
 }
 
 task<outcome> receiver::run() {

@@ -20,6 +20,7 @@
 #include <cordma/runtime/sleep.hpp>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -68,6 +69,9 @@ class receiver {
   void consider(std::uint32_t number, const entry& e);
   void consider_file(std::uint32_t number, const entry& e);
   void consider_directory(const entry& e);
+  void open_up(const std::string& path, const struct stat& now);
+  [[nodiscard]] std::vector<std::string> set_mode(const std::string& directory, std::uint32_t mode);
+  void close_again() noexcept;
   void consider_symlink(const entry& e);
   void consider_stream(std::uint32_t number, const entry& e);
   void consider_output(std::uint32_t number, const entry& e);
@@ -172,6 +176,8 @@ class receiver {
   int output_ = -1;
   std::vector<std::string> names_;
   std::set<std::string, std::less<>> new_directories_;
+  std::map<std::string, std::uint32_t>
+      closed_;  // directories that are open, and their modes in the end
   std::vector<std::uint32_t> hard_links_;
   std::set<std::string, std::less<>> failed_files_;
   bool not_all_read_ = false;  // the sender says so

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace copy {
 
@@ -56,6 +58,7 @@ class remover {
     ino_t inode = 0;
     std::vector<std::string> names;  // not yet removed, the next one last
     bool whole = true;               // nothing in it stayed
+    std::optional<mode_t> mode{};    // that it had, where it was closed to its owner
   };
 
   [[nodiscard]] int here() const noexcept {
@@ -120,6 +123,11 @@ class remover {
       stays("another file system is mounted there");
       return false;
     }
+    const bool is_closed = (s.st_mode & S_IWUSR) == 0 && s.st_uid == ::geteuid() && s.st_uid != 0;
+    if (how_ == target::removal::real && is_closed &&
+        ::fchmod(next.directory.get(), (s.st_mode & 07777) | S_IRWXU) == 0) {
+      next.mode = s.st_mode & 07777;
+    }
     next.device = s.st_dev;
     next.inode = s.st_ino;
     std::reverse(next.names.begin(), next.names.end());
@@ -134,6 +142,7 @@ class remover {
     levels_.pop_back();
     if (!levels_.empty() && !levels_.back().directory && !find_again(done)) return false;
     if (!done.whole) {
+      if (done.mode) ::fchmod(done.directory.get(), *done.mode);
       leave_whole();
     } else if (how_ == target::removal::dry ||
                ::unlinkat(here(), done.name.c_str(), AT_REMOVEDIR) == 0) {

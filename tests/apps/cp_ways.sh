@@ -140,6 +140,7 @@ begin silent
 kill -STOP $begun
 for _ in $(seq 500); do grep -q 'nothing was heard of the other side for 1 s' served && break; sleep 0.02; done
 kill -KILL $begun
+wait $begun 2> /dev/null || true
 grep -q 'nothing was heard of the other side for 1 s' served || fail "a silent client is waited for: $(cat served)"
 begin unheard
 kill -STOP "$server"
@@ -179,3 +180,40 @@ done
 as_rsync -a
 as_rsync -an
 grep -q 'file: Is a directory, and not empty: --delete would replace it' output || fail "what is in the way is not named: $(cat output)"
+
+# Directories that their owner may not write in, new, there, and to be deleted: as with rsync, whatever is kept of them.
+if [ "$(id -u)" -eq 0 ]; then
+  mkdir -p closed/{shut/deep,open}
+  echo 1 > closed/shut/new
+  echo 1 > closed/shut/deep/new
+  chmod 555 closed/shut closed/shut/deep
+  chown -R 65534:65534 closed
+  grown() {
+    rm -rf "$1"
+    mkdir -p "$1"/{shut/deep/gone/deep,away}
+    touch "$1"/shut/{old,deep/old,deep/gone/deep/old} "$1"/away/{file,kept}
+    chmod 555 "$1"/{shut/deep/gone/deep,shut/deep/gone,shut/deep,away}
+    chmod 511 "$1"/shut
+    chown -R 65534:65534 "$1"
+  }
+  in_all() { find "$1" -printf '%P %m\n' | sort; }
+  for how in '-a' '-rt' '-a --delete' '-rt --delete' '-a --delete --exclude=kept'; do
+    grown theirs.d
+    grown ours.d
+    "${as_nobody[@]}" rsync $how closed/ theirs.d/
+    under=("${as_nobody[@]}")
+    cp_ 0 '^2 files' $how closed/ ours.d/
+    under=()
+    # What stays of one that is deleted rsync leaves open.
+    [ ! -e theirs.d/away ] || chmod 555 theirs.d/away
+    diff <(in_all theirs.d) <(in_all ours.d) || fail "$how: not as with rsync"
+    rm -rf theirs.d ours.d
+    mkdir theirs.d ours.d
+    chown 65534:65534 theirs.d ours.d
+    "${as_nobody[@]}" rsync $how closed/ theirs.d/in/
+    under=("${as_nobody[@]}")
+    cp_ 0 '^2 files' $how closed/ ours.d/in/
+    under=()
+    diff <(in_all theirs.d) <(in_all ours.d) || fail "$how, where nothing is: not as with rsync"
+  done
+fi
