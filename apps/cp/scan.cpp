@@ -131,16 +131,17 @@ void scanner::state::begin_source(std::vector<entry>& into) {
     into.push_back(std::move(e));
     return;
   }
+  const std::string& called = s.called.empty() ? s.path : s.called;
   const int error = origins_.open(s.path, s.contents, o);
   begun_.push_back(o);
   if (error != 0) {
     begun_.back().name.clear();  // holds nothing
-    return say(problem::kind::failed, s.path, reason(error));
+    return say(problem::kind::failed, called, reason(error));
   }
   visit({.directory = origins_.directory(o.number),
          .name = o.name.c_str(),
          .path = o.name,
-         .given = &s.path},
+         .given = &called},
         into);
 }
 

@@ -30,7 +30,8 @@ struct scan_options {
 struct source {
   std::string path;
   bool contents = false;
-  bool is_stream = false;  // standard input: "stdin", until it is called otherwise
+  bool is_stream = false;   // standard input: "stdin", until it is called otherwise
+  std::string called = "";  // by its user, in what is said of it; empty: as `path`
 };
 
 // Walks with what it has open: a name that is exchanged meanwhile leads nowhere else, and no symlink below a source is

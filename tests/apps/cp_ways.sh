@@ -217,3 +217,20 @@ if [ "$(id -u)" -eq 0 ]; then
     diff <(in_all theirs.d) <(in_all ours.d) || fail "$how, where nothing is: not as with rsync"
   done
 fi
+
+# What a daemon says names things as its client does.
+echo 1 > box/file
+chmod 755 box
+there() { cp_ "$1" "$2" --port "$port" "${@:3}"; }
+for way in box/none box/none/ box/none/none; do
+  there 23 "^cordma-cp: ${way%/}: No such file or directory\$" "$host:$way" out.d/
+done
+there 23 '^cordma-cp: box/file: Not a directory$' "$host:box/file/" out.d/
+there 5 'box/file: Not a directory$' -r of/ "$host:box/file"
+there 5 'box/file: Not a directory$' three "$host:box/file/"
+there 5 'box/file/x: Not a directory$' three "$host:box/file/x"
+there 0 'left out: box: is a directory' "$host:box" out.d/
+ln -s /etc box/out
+there 5 'box/out/x: leads out of the module$' "$host:box/out/x" out.d/
+there 5 'box/out: leads out of the module$' -r of/ "$host:box/out"
+if grep /proc/self served; then fail "the daemon logs a way of its own"; fi
