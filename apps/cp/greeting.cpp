@@ -77,9 +77,7 @@ task<void> hear_in_time(lane& l, std::chrono::seconds time) {
 
 frame_reader expect(lane& l, frame_kind kind) {
   frame_reader in = l.frame();
-  if (in.kind() == frame_kind::refusal) {
-    cordma::throw_error({cordma::errc::rejected, "the server: " + in.text()});
-  }
+  if (in.kind() == frame_kind::refusal) throw_refusal(in, "the server");
   if (in.kind() != kind) refuse(in.kind(), "no place in this conversation");
   return in;
 }

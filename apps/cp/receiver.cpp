@@ -102,8 +102,7 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
     case frame_kind::compared: return take_compared(decode_compared(in));
     case frame_kind::all_sent: return take_end_of_all(in);
     case frame_kind::alive: return in.end();
-    case frame_kind::refusal:
-      cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
+    case frame_kind::refusal: throw_refusal(in, "the other side");
     default: refuse(in.kind(), "no place in what a sender says");
   }
 }

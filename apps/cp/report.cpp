@@ -74,6 +74,13 @@ std::uint64_t peak_bytes() {
 }
 
 exit_code code_of(const std::exception& e) noexcept {
+  if (const auto* const place = dynamic_cast<const failed_place*>(&e)) {
+    switch (place->kind()) {
+      case failing::may_not: return exit_code::refused;
+      case failing::selection: return exit_code::selection;
+      case failing::file: return exit_code::file;
+    }
+  }
   const auto* const failed = dynamic_cast<const cordma::error*>(&e);
   if (failed == nullptr) return exit_code::file;
   switch (failed->condition()) {

@@ -140,8 +140,7 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
       return;
     case frame_kind::finished: return take_finished(in);
     case frame_kind::alive: return in.end();
-    case frame_kind::refusal:
-      cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
+    case frame_kind::refusal: throw_refusal(in, "the other side");
     default: refuse(in.kind(), "no place in what a receiver says");
   }
 }

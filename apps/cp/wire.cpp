@@ -89,6 +89,21 @@ void refuse(frame_kind kind, std::string_view what) {
                                                         " with " + std::string(what)});
 }
 
+void encode_refusal(std::vector<std::byte>& to, failing what, std::string_view why) {
+  constexpr std::size_t longest = 4096;  // bytes
+  frame_writer(to, frame_kind::refusal)
+      .text(why.substr(0, longest))
+      .u8(static_cast<std::uint8_t>(what));
+}
+
+void throw_refusal(frame_reader& in, const char* who) {
+  const std::string why = in.text();
+  const auto what = one_of<failing>(in, 3);
+  in.end();
+  if (what != failing::may_not) throw failed_place(what, why);
+  cordma::throw_error({cordma::errc::rejected, std::string(who) + ": " + why});
+}
+
 frame_writer::frame_writer(std::vector<std::byte>& out, frame_kind kind)
     : out_(out), began_(out.size()) {
   u32(0).u8(static_cast<std::uint8_t>(kind));

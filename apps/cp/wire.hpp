@@ -7,6 +7,7 @@
 
 #include "digest.hpp"
 #include "entry.hpp"
+#include "failed_place.hpp"
 
 #include <array>
 #include <cstddef>
@@ -114,6 +115,10 @@ class frame_reader {
 };
 // Throws cordma::error: invalid_value, naming the frame.
 [[noreturn]] void refuse(frame_kind kind, std::string_view what);
+
+// What a refusal says: failed_place, or, where its side would not, cordma::error: rejected, in the name of `who`.
+[[noreturn]] void throw_refusal(frame_reader& in, const char* who);
+void encode_refusal(std::vector<std::byte>& out, failing what, std::string_view why);
 
 struct frame_head {
   std::uint32_t payload = 0;

@@ -29,8 +29,20 @@ cordma::unique_fd open_below(int root, const char* path) {
 }
 
 [[noreturn]] void fail(const std::string& path, int error) {
-  throw std::runtime_error(path + ": " +
-                           (error == EXDEV ? "leads out of the module" : std::strerror(error)));
+  const bool leads_out = error == EXDEV;
+  throw failed_place(leads_out ? failing::may_not : failing::selection,
+                     path + ": " + (leads_out ? "leads out of the module" : std::strerror(error)));
+}
+
+// The directory that is written to.
+target open_target(const destination& where) {
+  cordma::result<target> opened = target::open(where.root, target::missing::is_made);
+  if (opened) return std::move(opened).value();
+  struct stat s{};
+  const bool is_missing = ::stat(where.root.c_str(), &s) != 0 && errno == ENOENT;
+  throw failed_place(is_missing ? failing::file : failing::selection,
+                     (where.called.empty() ? where.root : where.called) + ": " +
+                         std::strerror(opened.why().os_errno()));
 }
 
 std::string way_by(const cordma::unique_fd& fd) {
@@ -171,12 +183,7 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
   stand_in empty;
   if (where.output >= 0) where.root = "/";  // of which nothing is used
   if (options.dry_run && ::access(where.root.c_str(), F_OK) != 0) where.root = empty.make();
-  cordma::result<target> opened = target::open(where.root, target::missing::is_made);
-  if (!opened) {
-    const std::string& called = where.called.empty() ? where.root : where.called;
-    cordma::throw_error(cordma::failure::from_os(opened.why().os_errno(), {"opening ", called}));
-  }
-  target into = std::move(opened).value();
+  target into = open_target(where);
   file_ring files(worker.loop());
   receiver r(context, worker, files, ways, into, std::move(where.only_name), chosen, options, shown,
              tell);
@@ -201,9 +208,9 @@ class places {
   }
   // By who names it.
   [[nodiscard]] std::string called(std::string path) const {
+    while (path.ends_with('/') && path != "/") path.pop_back();
     if (where_.path.empty()) return path;
-    while (path.ends_with('/')) path.pop_back();
-    return path.empty() ? where_.name : where_.name + '/' + path;
+    return path.empty() || path == "/" ? where_.name : where_.name + '/' + path;
   }
   [[nodiscard]] std::vector<source> sources(const std::vector<std::string>& paths) {
     std::vector<source> all;

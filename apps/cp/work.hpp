@@ -21,7 +21,7 @@ struct held_path {
 };
 // What a symlink is that the last name of a path stands for: where it leads to (which must be below, too), or itself.
 enum class links : unsigned char { followed, kept };
-// `path` is relative, or empty. Throws std::runtime_error, which says what is wrong with what its user calls `called`.
+// `path` is relative, or empty. Throws failed_place, of what its user calls `called`.
 [[nodiscard]] held_path hold_below(const std::string& root, const std::string& path,
                                    const std::string& called, links last);
 

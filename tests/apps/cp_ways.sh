@@ -226,11 +226,37 @@ for way in box/none box/none/ box/none/none; do
   there 23 "^cordma-cp: ${way%/}: No such file or directory\$" "$host:$way" out.d/
 done
 there 23 '^cordma-cp: box/file: Not a directory$' "$host:box/file/" out.d/
-there 5 'box/file: Not a directory$' -r of/ "$host:box/file"
-there 5 'box/file: Not a directory$' three "$host:box/file/"
-there 5 'box/file/x: Not a directory$' three "$host:box/file/x"
+there 3 '^cordma-cp: box/file: Not a directory$' -r of/ "$host:box/file"
+there 3 '^cordma-cp: box/file: Not a directory$' three "$host:box/file/"
+there 3 '^cordma-cp: box/file/x: Not a directory$' three "$host:box/file/x"
 there 0 'left out: box: is a directory' "$host:box" out.d/
 ln -s /etc box/out
 there 5 'box/out/x: leads out of the module$' "$host:box/out/x" out.d/
 there 5 'box/out: leads out of the module$' -r of/ "$host:box/out"
 if grep /proc/self served; then fail "the daemon logs a way of its own"; fi
+
+# What is wrong here is no refusal: rsync's codes for it.
+ends_as_rsync() {
+  local code=0
+  timeout 60 "${under[@]}" rsync "$@" > said 2>&1 || code=$?
+  cp_ $code "${said:-$1}" "$@"
+}
+for target in three three/ three/x; do
+  said='^cordma-cp: three(/x)?: Not a directory$' ends_as_rsync -r of/ "$target"
+  said='^cordma-cp: three(/x)?: Not a directory$' ends_as_rsync -r of "$target"
+done
+said='^cordma-cp: three: Not a directory' ends_as_rsync one three/
+said='^cordma-cp: none: No such file' ends_as_rsync -r none there.d/
+said='^cordma-cp: three/: Not a directory' ends_as_rsync -r three/ there.d/
+if [ "$(id -u)" -eq 0 ]; then
+  mkdir -m 755 nowrite
+  mkdir -m 700 noread
+  chmod 600 three
+  under=("${as_nobody[@]}")
+  said='^cordma-cp: nowrite/new: Permission denied$' ends_as_rsync -r of/ nowrite/new/
+  said='^cordma-cp: of: Permission denied$' ends_as_rsync -r of nowrite/
+  said='^cordma-cp: noread/new: Permission denied$' ends_as_rsync -r of/ noread/new/
+  said='^cordma-cp: three: Permission denied$' ends_as_rsync three theirs.d/
+  said='^cordma-cp: noread/: Permission denied$' ends_as_rsync -r noread/ theirs.d/
+  under=()
+fi

@@ -99,7 +99,7 @@ TEST_CASE("a sender whose frames come where they have no place is refused") {
   refuses(misplaced, encoded(slot_memory{0, 4, chunk, 0}));
   refuses("a kind that this version does not have", number_frame(static_cast<frame_kind>(99), 0));
   refuses("the other side: so it is",
-          frame_of(frame_kind::refusal, [](frame_writer& w) { w.text("so it is"); }));
+          frame_of(frame_kind::refusal, [](frame_writer& w) { w.text("so it is").u8(1); }));
   // A file that comes whole, without a byte of it.
   refuses_when_wanted(
       "files missing that were wanted",
