@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::uint64_t smallest_resumed = 8U
                                            << 20;  // bytes: what is shorter comes anew as quickly
-constexpr std::size_t longest_map = 512U << 10;    // bytes of want::here
+// That are waited for, of all files together: 128 MiB of bits.
+constexpr std::uint64_t most_open_chunks = std::uint64_t{1} << 30;
+constexpr std::size_t longest_map = 512U << 10;  // bytes of want::here
 
 bool has_time(const struct stat& s, const file_time& t) noexcept {
   return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
@@ -60,7 +62,7 @@ source_identity receiver::identity_of(const entry& e) const noexcept {
 void receiver::report(problem p) {
   frame_writer out(lanes_.front()->out(), frame_kind::problems);
   encode(out, p);
-  result_.problems.push_back(std::move(p));
+  result_.problems.add(std::move(p));
 }
 
 void receiver::tell(item::change what, const entry& e) { tell({what, e.kind, e.path}); }
@@ -102,6 +104,7 @@ void receiver::consider_directory(const entry& e) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   const bool is_there = there && there.value() && S_ISDIR(there.value()->st_mode);
   if (is_there) {
+    if (differs_here(e, *there.value())) tell(item::change::metadata, e);
     if (!options_.dry_run) open_up(e.path, *there.value());
     return;
   }
@@ -147,12 +150,17 @@ bool receiver::is_in_new_directory(const std::string& path) const {
          new_directories_.contains(std::string_view(path).substr(0, slash));
 }
 
+// What is kept of it is not as it is there.
+bool receiver::differs_here(const entry& e, const struct stat& now) {
+  return differs(e, now, kept()) ||
+         (options_.attributes && target_.differs_in_attributes(e.path, e));
+}
+
 // It leads where it should.
 void receiver::keep_link(const entry& e, const struct stat& now) {
-  const keep_options what = kept();
-  if (!differs(e, now, what)) return;
+  if (!differs_here(e, now)) return;
   tell(item::change::metadata, e);
-  if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, what));
+  if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, kept()));
 }
 
 void receiver::consider_symlink(const entry& e) {
@@ -218,17 +226,16 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   ++result_.done.same;
   ++progress_.files_done;
   progress_.bytes_done += e.size;
-  const keep_options what = kept();
-  const bool is_other = differs(e, now, what);
-  if (!is_other && !what.attributes) return;
-  if (is_other) tell(item::change::metadata, e);
+  if (!differs_here(e, now)) return;
+  tell(item::change::metadata, e);
   if (options_.dry_run) return;
-  report_failed(e.path, target_.keep(e.path, e, what));
+  report_failed(e.path, target_.keep(e.path, e, kept()));
 }
 
 void receiver::want_file(std::uint32_t number, const entry& e, item::change change,
                          const struct stat* now) {
-  if (chunks_of(e) > resume_state::most_chunks) {
+  if (chunks_of(e) > resume_state::most_chunks || chunks_of(e) > most_open_chunks - open_chunks_) {
+    failed_files_.insert(e.path);
     return report(
         {problem::kind::failed, e.path, "it takes more chunks than can be counted: --chunk"});
   }
@@ -252,6 +259,7 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->resumable = options_.resume && !options_.inplace && output_ < 0 &&
                  e.size >= smallest_resumed && f->left / 8 < longest_map;
   open_.emplace(number, f);
+  open_chunks_ += f->missing.size();
   const cordma::result<void> looked = f->resumable ? look_for_part(*f) : cordma::result<void>();
   if (!looked && looked.why().os_errno() == EBUSY) {
     scope_->spawn(want_later(std::move(f)));
@@ -447,6 +455,7 @@ void receiver::fail(incoming& f, const std::string& why) {
 void receiver::forget(std::uint32_t number) {
   const std::shared_ptr<incoming> f = std::move(open_.at(number));
   open_.erase(number);
+  open_chunks_ -= f->is_stream() ? 0 : f->missing.size();
   if (f->why.empty()) return;
   failed_files_.insert(f->what->path);
   tell_gone(std::move(f->gone));

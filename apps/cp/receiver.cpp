@@ -108,16 +108,21 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
 }
 
 void receiver::take_problem(problem p) {
-  if (p.what == problem::kind::left_out) left_out_.push_back(p.path);
-  if (p.what != problem::kind::left_out) not_all_read_ = true;
-  result_.problems.push_back(std::move(p));
+  left_out_bytes_ += p.path.size() + sizeof p.path;
+  const bool is_known = left_out_bytes_ <= problem_log::most_bytes;
+  if (p.what == problem::kind::left_out && is_known) {
+    left_out_.push_back(p.path);
+  } else {
+    not_all_read_ = true;
+  }
+  result_.problems.add(std::move(p));
 }
 
 void receiver::take_end_of_all(frame_reader& in) {
   if (!finished_) refuse(in.kind(), "files missing that were wanted");
   // Of a file that has failed not all has come, or been counted.
-  if (in.u64() != got_.sum() && !any_failed(result_.problems)) {
-    result_.problems.push_back(
+  if (in.u64() != got_.sum() && !result_.problems.any_failed()) {
+    result_.problems.add(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
   in.end();
@@ -141,6 +146,7 @@ void receiver::take_entries(frame_reader& in) {
         refuse(in.kind(), "a name that was not asked for");
       }
     }
+    if (entries_.size() == most_entries) refuse(in.kind(), "more entries than one tree may have");
     const auto number = static_cast<std::uint32_t>(entries_.size());
     entries_.push_back(std::move(e));
     consider(number, entries_.back());

@@ -75,6 +75,7 @@ class receiver {
   void consider_symlink(const entry& e);
   void consider_stream(std::uint32_t number, const entry& e);
   void consider_output(std::uint32_t number, const entry& e);
+  [[nodiscard]] bool differs_here(const entry& e, const struct stat& now);
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
   // `now`: what is there, where that was looked at.
@@ -171,6 +172,7 @@ class receiver {
   std::vector<std::vector<bool>> in_use_;  // of each lane, its slots
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
+  std::uint64_t open_chunks_ = 0;                            // of files, of which some may be there
   std::vector<bool> wanted_;                                 // by number
   std::unordered_map<std::uint32_t, struct stat> compared_;  // files whose digest is asked for
   int output_ = -1;
@@ -182,6 +184,7 @@ class receiver {
   std::set<std::string, std::less<>> failed_files_;
   bool not_all_read_ = false;  // the sender says so
   std::vector<std::string> left_out_;
+  std::size_t left_out_bytes_ = 0;
   bool all_listed_ = false;
   cordma::scope* scope_ = nullptr;
   manifest got_;

@@ -114,7 +114,7 @@ task<void> sender::list() {
       frame_writer out(l.out(), frame_kind::problems);
       encode(out, p);
     }
-    std::ranges::move(problems, std::back_inserter(result_.problems));
+    for (problem& p : problems) result_.problems.add(std::move(p));
     l.kick();
     co_await l.room();
     co_await cordma::yield();
@@ -133,7 +133,7 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
     case frame_kind::again: return take_again(in);
     case frame_kind::compare: return take_compare(in);
     case frame_kind::problems:
-      while (!in.empty()) result_.problems.push_back(decode_problem(in));
+      while (!in.empty()) result_.problems.add(decode_problem(in));
       return;
     case frame_kind::items:
       while (!in.empty()) tell_(decode_item(in));
@@ -205,8 +205,8 @@ void sender::take_finished(frame_reader& in) {
   result_.done = decode_tally(in);
   if (!all_listed_ || unanswered_ != 0 || finished_) refuse(in.kind(), "files on their way");
   // Of a file that has failed not all has come, or been counted.
-  if (result_.done.manifest != sent_.sum() && !any_failed(result_.problems)) {
-    result_.problems.push_back(
+  if (result_.done.manifest != sent_.sum() && !result_.problems.any_failed()) {
+    result_.problems.add(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
   finished_ = true;

@@ -28,7 +28,7 @@ namespace copy {
 // What a transfer came to, as either side knows it at its end.
 struct outcome {
   tally done;
-  std::vector<problem> problems;
+  problem_log problems;
   std::vector<item> items;
 };
 using item_sink = std::function<void(const item&)>;

@@ -98,6 +98,9 @@ class target {
   [[nodiscard]] std::vector<std::string> keep(const std::string& path, const entry& from,
                                               const keep_options& what);
 
+  // Whether keep() would change extended attributes, or ACLs, of what is there.
+  [[nodiscard]] bool differs_in_attributes(const std::string& path, const entry& from);
+
   // --delete: what is in `directory` and not among `names` goes, with all that is in it; returns the paths that went
   // (or, with `dry`, would go), what is in a directory before it. Problems for what cannot be removed; another file
   // system that is mounted there stays, and is one. Part files and sidecars go as well, save those of `names`. What

@@ -27,6 +27,7 @@ inline constexpr std::uint32_t smallest_chunk = 64U << 10;
 inline constexpr std::uint32_t largest_chunk = 16U << 20;
 inline constexpr std::uint32_t most_slots = 1024;  // of a lane
 inline constexpr std::uint32_t most_lanes = 16;
+inline constexpr std::uint32_t most_entries = 1U << 28;       // of a transfer
 inline constexpr std::uint32_t longest_silence_s = 1U << 24;  // of --timeout
 inline constexpr std::size_t most_slots_of_all = std::size_t{most_slots} * most_lanes;
 inline constexpr std::size_t nonce_bytes = 32;
