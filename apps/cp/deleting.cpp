@@ -3,6 +3,7 @@
 
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -83,20 +84,29 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
     if (e.kind == entry_kind::directory) directories.push_back(e.path);
     stays(e.path);
   }
+  target::removal_limit limit{.left = options_.most_deleted};
   // What is there, and is not sent, is no other's either.
   for (const std::string& left : left_out_) stays(left);
+  const std::unordered_set<std::string_view> left_out(left_out_.begin(), left_out_.end());
   for (const std::string_view directory : directories) {
+    if (left_out.contains(directory)) continue;  // what is in it is on another file system
     if (canceled) return;
     if (options_.dry_run) {  // it may be that it would still have to be made
       const cordma::result<std::optional<struct stat>> there = target_.look(std::string(directory));
       if (!there || !there.value() || !S_ISDIR(there.value()->st_mode)) continue;
     }
     // What the filter keeps out of a transfer is none of its business at the target either.
-    for (std::string& gone : target_.remove_others(std::string(directory), names[directory],
-                                                   removal_here(), said.problems, &filter_)) {
+    for (std::string& gone :
+         target_.remove_others(std::string(directory), names[directory], removal_here(),
+                               said.problems, &filter_, &limit)) {
       ++said.deleted;
       said.items.push_back(gone_item(std::move(gone)));
     }
+  }
+  if (limit.stayed != 0) {
+    said.problems.push_back({problem::kind::limit, ".",
+                             "no more is deleted, as --max-delete has it: " +
+                                 std::to_string(limit.stayed) + " more would be"});
   }
 }
 

@@ -67,6 +67,7 @@ struct problem {
     left_out = 1,  // neither a file, directory nor link: nothing was to be expected
     failed = 2,    // it, or something of it, is not at the target
     vanished = 3,  // it was there when the tree was listed, and not when it was read
+    limit = 4,     // it would have been deleted, but for --max-delete
   };
   kind what = kind::failed;
   std::string path;
@@ -97,7 +98,7 @@ class problem_log {
   std::vector<problem> all_;
   std::size_t bytes_ = 0;
   std::uint64_t more_ = 0;
-  std::array<bool, 4> has_{};  // by kind
+  std::array<bool, 5> has_{};  // by kind
 };
 
 // Whether a name from a peer stays where it is put: relative, without "." and "..", without an empty part and

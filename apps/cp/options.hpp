@@ -25,6 +25,7 @@ enum class exit_code : int {
   signal = 20,    // SIGINT
   partial = 23,   // some files are not there
   vanished = 24,  // some were gone before they could be read
+  limit = 25,     // --max-delete
   timeout = 30,
   connect = 35,
 };

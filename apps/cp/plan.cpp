@@ -108,6 +108,7 @@ void receiver::consider_directory(const entry& e) {
     if (!options_.dry_run) open_up(e.path, *there.value());
     return;
   }
+  if (is_passed_over(e, nullptr)) return;
   ++result_.done.directories;
   tell(item::change::made, e);
   if (options_.dry_run) return;
@@ -150,6 +151,16 @@ bool receiver::is_in_new_directory(const std::string& path) const {
          new_directories_.contains(std::string_view(path).substr(0, slash));
 }
 
+// --existing, --ignore-existing, --update.
+bool receiver::is_passed_over(const entry& e, const struct stat* now) const noexcept {
+  if (now == nullptr) return options_.existing;
+  if (options_.ignore_existing) return true;
+  if (!options_.update || e.kind != entry_kind::file || !S_ISREG(now->st_mode)) return false;
+  return now->st_mtim.tv_sec > e.modified.s ||
+         (now->st_mtim.tv_sec == e.modified.s &&
+          static_cast<std::uint32_t>(now->st_mtim.tv_nsec) > e.modified.ns);
+}
+
 // What is kept of it is not as it is there.
 bool receiver::differs_here(const entry& e, const struct stat& now) {
   return differs(e, now, kept()) ||
@@ -166,6 +177,7 @@ void receiver::keep_link(const entry& e, const struct stat& now) {
 void receiver::consider_symlink(const entry& e) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   item::change change = item::change::made;
+  if (there && is_passed_over(e, there.value() ? &*there.value() : nullptr)) return;
   if (there && there.value()) {
     change = item::change::updated;
     const cordma::result<target::position> at = target_.find(e.path);
@@ -191,23 +203,24 @@ void receiver::consider_symlink(const entry& e) {
 
 void receiver::consider_file(std::uint32_t number, const entry& e) {
   if (is_in_new_directory(e.path)) return want_file(number, e, item::change::made);
+  const auto pass_over = [&] {
+    ++progress_.files_done;
+    progress_.bytes_done += e.size;
+  };
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   if (!there) {
     if (there.why().os_errno() == ENOENT && options_.dry_run)
       return want_file(number, e, item::change::made);
     failed_files_.insert(e.path);
     report({problem::kind::failed, e.path, describe(there.why())});
-    ++progress_.files_done;
-    progress_.bytes_done += e.size;
-    return;
+    return pass_over();
   }
+  if (is_passed_over(e, there.value() ? &*there.value() : nullptr)) return pass_over();
   if (!there.value()) return want_file(number, e, item::change::made);
   const struct stat& now = *there.value();
   if (S_ISDIR(now.st_mode) && !can_make_way(e.path)) {
     failed_files_.insert(e.path);
-    ++progress_.files_done;
-    progress_.bytes_done += e.size;
-    return;
+    return pass_over();
   }
   const bool has_size = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size;
   if (has_size && options_.checksum) {
@@ -215,7 +228,8 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     scope_->spawn(compare(number));
     return;
   }
-  if (!has_size || !has_time(now, e.modified) || options_.ignore_times) {
+  const bool has_all = has_size && (options_.size_only || has_time(now, e.modified));
+  if (!has_all || options_.ignore_times) {
     return want_file(number, e, item::change::updated, &now);
   }
   keep_same(e, now);
@@ -512,6 +526,8 @@ void receiver::make_hard_links(last_words& said) {
         there.value()->st_dev == first.value()->st_dev) {
       continue;
     }
+    if (there && is_passed_over(e, there.value() ? &*there.value() : nullptr)) continue;
+    if (options_.existing && first && !first.value()) continue;
     // What is there under its first name may be another file.
     if (failed_files_.contains(e.target)) {
       said.problems.push_back({problem::kind::failed, e.path,
@@ -531,6 +547,10 @@ void receiver::make_hard_links(last_words& said) {
 void receiver::keep_directories(last_words& said) {
   for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {
     if (e->kind != entry_kind::directory) continue;
+    if (options_.existing) {
+      const cordma::result<std::optional<struct stat>> there = target_.look(e->path);
+      if (there && !there.value()) continue;
+    }
     entry wanted = *e;
     keep_options what = kept();
     if (const auto closed = closed_.find(e->path); closed != closed_.end()) {

@@ -75,6 +75,7 @@ class receiver {
   void consider_symlink(const entry& e);
   void consider_stream(std::uint32_t number, const entry& e);
   void consider_output(std::uint32_t number, const entry& e);
+  [[nodiscard]] bool is_passed_over(const entry& e, const struct stat* now) const noexcept;
   [[nodiscard]] bool differs_here(const entry& e, const struct stat& now);
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;

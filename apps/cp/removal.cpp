@@ -25,13 +25,15 @@ constexpr int reading = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 class remover {
  public:
   remover(int base, std::string path, target::removal how, const filter* spared,
-          std::vector<std::string>& gone, std::vector<problem>& problems)
+          std::vector<std::string>& gone, std::vector<problem>& problems,
+          target::removal_limit* limit)
       : base_(base),
         path_(std::move(path)),
         how_(how),
         spared_(spared != nullptr && !spared->empty() ? spared : nullptr),
         gone_(gone),
-        problems_(problems) {}
+        problems_(problems),
+        limit_(limit) {}
 
   void remove(const std::string& name) {
     remove_one(name);
@@ -64,7 +66,17 @@ class remover {
   [[nodiscard]] int here() const noexcept {
     return levels_.empty() ? base_ : levels_.back().directory.get();
   }
-  void went() { gone_.push_back(path_); }
+  void went() {
+    if (limit_ != nullptr) --limit_->left;
+    gone_.push_back(path_);
+  }
+  // As many have gone as may: it stays.
+  bool is_too_much() {
+    if (limit_ == nullptr || limit_->left != 0) return false;
+    ++limit_->stayed;
+    leave_whole();
+    return true;
+  }
   void stays(std::string why) {
     problems_.push_back({problem::kind::failed, path_, std::move(why)});
     leave_whole();
@@ -85,6 +97,7 @@ class remover {
         return false;
       }
     }
+    if (is_too_much()) return false;
     if (is_dry) {
       if (S_ISDIR(s.st_mode)) return enter(name);
       went();
@@ -144,6 +157,7 @@ class remover {
     if (!done.whole) {
       if (done.mode) ::fchmod(done.directory.get(), *done.mode);
       leave_whole();
+    } else if (is_too_much()) {
     } else if (how_ == target::removal::dry ||
                ::unlinkat(here(), done.name.c_str(), AT_REMOVEDIR) == 0) {
       went();
@@ -171,6 +185,7 @@ class remover {
   const filter* spared_;
   std::vector<std::string>& gone_;
   std::vector<problem>& problems_;
+  target::removal_limit* limit_;
   std::vector<level> levels_;
 };
 
@@ -201,8 +216,8 @@ int list_names(int directory, std::vector<std::string>& into) {
 
 void remove_tree(int directory, const std::string& name, const std::string& path,
                  target::removal how, const filter* spared, std::vector<std::string>& gone,
-                 std::vector<problem>& problems) {
-  remover(directory, path, how, spared, gone, problems).remove(name);
+                 std::vector<problem>& problems, target::removal_limit* limit) {
+  remover(directory, path, how, spared, gone, problems, limit).remove(name);
 }
 
 int remove_quietly(int directory, const std::string& name) {

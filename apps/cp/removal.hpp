@@ -17,7 +17,7 @@ namespace copy {
 // excludes, by the paths that are reported, stays with the directories that lead there, which is no problem; null: nothing.
 void remove_tree(int directory, const std::string& name, const std::string& path,
                  target::removal how, const filter* spared, std::vector<std::string>& gone,
-                 std::vector<problem>& problems);
+                 std::vector<problem>& problems, target::removal_limit* limit = nullptr);
 
 // The same of a thing that nobody is to hear of. 0, also where nothing is there, or errno.
 [[nodiscard]] int remove_quietly(int directory, const std::string& name);

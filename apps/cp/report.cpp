@@ -229,7 +229,10 @@ void report::conclude(outcome o) {
   }
   const bool failed = outcome_->problems.has(problem::kind::failed);
   const bool vanished = outcome_->problems.has(problem::kind::vanished);
-  code_ = failed ? exit_code::partial : vanished ? exit_code::vanished : exit_code::fine;
+  code_ = failed                                         ? exit_code::partial
+          : vanished                                     ? exit_code::vanished
+          : outcome_->problems.has(problem::kind::limit) ? exit_code::limit
+                                                         : exit_code::fine;
   summarize();
   if (!request_.json.empty()) write_json();
 }
@@ -318,7 +321,7 @@ void report::write_json() {
   j["problems"] = nlohmann::json::array();
   j["problems_not_listed"] = outcome_ ? outcome_->problems.not_remembered() : 0;
   if (outcome_) {
-    constexpr const char* kinds[] = {"", "left out", "failed", "vanished"};
+    constexpr const char* kinds[] = {"", "left out", "failed", "vanished", "limit"};
     for (const problem& p : outcome_->problems) {
       j["problems"].push_back(
           {{"kind", kinds[static_cast<std::size_t>(p.what)]}, {"path", p.path}, {"why", p.why}});

@@ -224,7 +224,14 @@ void scanner::state::visit(candidate c, std::vector<entry>& into) {
       itself = mention::no;
     }
   }
-  if (is_directory) return enter(c, self, itself, into);
+  const bool is_mounted = is_directory && options_.one_file_system && !levels_.empty() &&
+                          levels_.front().self.st_dev != self.st_dev;
+  if (is_mounted) {
+    say(problem::kind::left_out, c.called(),
+        "what is in it is on another file system, as -x has it");
+    if (itself == mention::no) return;
+  }
+  if (is_directory && !is_mounted) return enter(c, self, itself, into);
   add(c, self, *kind, into);
 }
 

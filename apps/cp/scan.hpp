@@ -19,6 +19,8 @@ struct scan_options {
   bool links = false;       // symlinks as such; without: left out, with a problem
   bool hard_links = false;  // further names of one file become hard_link
   bool attributes = false;  // extended attributes, ACLs among them
+  bool one_file_system =
+      false;  // what is mounted below a source is an empty directory, and a problem says so
   // A directory that stays open as long as the scanner lives: sources are relative to it, and nothing leads out of
   // it, neither ".." nor a symlink. -1: sources are as this process's user has them.
   int below = -1;

@@ -156,7 +156,7 @@ std::uint32_t target::umask_here() const noexcept { return state_->mask; }
 std::vector<std::string> target::remove_others(const std::string& directory,
                                                const std::vector<std::string_view>& names,
                                                removal how, std::vector<problem>& problems,
-                                               const filter* spared) {
+                                               const filter* spared, removal_limit* limit) {
   CORDMA_REQUIRE(stays_inside(directory));
   std::vector<std::string> gone;
   std::vector<std::string> found;
@@ -184,7 +184,7 @@ std::vector<std::string> target::remove_others(const std::string& directory,
       if (work.contains(name)) continue;
     }
     const std::string path = directory == "." ? name : directory + '/' + name;
-    remove_tree(fd, name, path, how, spared, gone, problems);
+    remove_tree(fd, name, path, how, spared, gone, problems, limit);
     state_->directories.forget(path);
   }
   return gone;

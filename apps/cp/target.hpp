@@ -106,10 +106,16 @@ class target {
   // system that is mounted there stays, and is one. Part files and sidecars go as well, save those of `names`. What
   // `spared` excludes stays, with the directories that lead there, and is no problem; null: nothing.
   enum class removal : unsigned char { dry, real };
+  // --max-delete: how many more may go, and how many had to stay for it, each with what is in it.
+  struct removal_limit {
+    std::uint64_t left = ~std::uint64_t{0};
+    std::uint64_t stayed = 0;
+  };
   [[nodiscard]] std::vector<std::string> remove_others(const std::string& directory,
                                                        const std::vector<std::string_view>& names,
                                                        removal how, std::vector<problem>& problems,
-                                                       const filter* spared = nullptr);
+                                                       const filter* spared = nullptr,
+                                                       removal_limit* limit = nullptr);
   // Likewise a directory at `path`, where another thing shall go; what else is there stays.
   [[nodiscard]] std::vector<std::string> make_way(const std::string& path, removal how,
                                                   std::vector<problem>& problems,

@@ -86,6 +86,7 @@ scan_options scanning(const transfer_options& o) {
   s.links = o.links;
   s.hard_links = o.hard_links;
   s.attributes = o.attributes;
+  s.one_file_system = o.one_file_system;
   return s;
 }
 

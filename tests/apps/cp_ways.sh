@@ -286,3 +286,56 @@ diff <(other) <(lines metadata\ {mode/,moded,time/,timed.link} "${attributes[@]}
 [ -z "$(rsync -aniX meta/ meta.d/)" ] || fail "metadata is lost"
 cp_ 0 '^0 files' -avX meta/ meta.d/
 [ -z "$(other)" ] || fail "nothing is other: $(other)"
+
+# What else rsync's users type.
+mkdir -p opt/{sub,fresh/deep}
+for f in older newer sized same sub/old sub/extra fresh/new fresh/deep/new top.o; do echo "ours $f" > opt/$f; done
+ln -s older opt/link
+touch -d 2015-01-01 opt/{older,newer,sized,same,sub/old}
+grown() {
+  rm -rf "$1"
+  mkdir -p "$1"/sub "$1"/gone/in
+  for f in older newer sized sub/old sub/away gone/in/x gone/y; do echo "them $f" > "$1"/$f; done
+  find "$1" -exec touch -d 2012-01-01 {} +
+  cp -p opt/same "$1"/same
+  ln -s elsewhere "$1"/link
+  touch -h -d 2012-01-01 "$1"/link
+  touch -d 2010-01-01 "$1"/{older,sized,sub/old}
+  touch -d 2020-01-01 "$1"/newer
+}
+as_rsync_all() {  # as_rsync_all ARGUMENT...: contents, times and modes
+  local code=0
+  grown theirs.d
+  grown ours.d
+  timeout 60 rsync "$@" opt/ theirs.d/ > said 2>&1 < rules || code=$?
+  cp_ $code '^(would copy )?[0-9]+ files' "$@" opt/ ours.d/ < rules
+  [ -z "$(rsync -anic --delete theirs.d/ ours.d/)" ] || fail "$*: not as with rsync: $(rsync -anic --delete theirs.d/ ours.d/)"
+}
+printf '%s\n' '# a comment' '' '; another' '*.o' '+ /sub/old' '- /sub/*' > rules
+for how in -a '-a --delete'; do
+  for option in -u --update --size-only --existing --ignore-existing '-u --existing' --exclude-from=rules --exclude-from=- '--include=*.o --exclude-from rules' '--include-from=rules --exclude=*'; do
+    as_rsync_all $how $option
+  done
+done
+cp_ 1 'none: No such file' --exclude-from none -r opt/ ours.d/
+grown ours.d
+cp_ 25 'as --max-delete has it: [1-9]' -a --delete --max-delete 2 opt/ ours.d/
+[ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away 2> /dev/null | wc -l)" -eq 3 ] || fail "--max-delete: $(find ours.d)"
+cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
+for absent in -z --compress -L --copy-links --files-from=x; do cp_ 1 'there is no|not followed' $absent -r opt/ ours.d/; done
+# A source that is a symlink itself is left out, as rsync does.
+cp_ 0 'left out: opt/link: is a symlink' opt/link alone.d/
+cp_ 0 '1 links' -l opt/link alone.d/
+if [ "$(id -u)" -eq 0 ] && unshare -m true 2> /dev/null; then
+  cat > other.sh <<SCRIPT
+set -e
+mount -t tmpfs tmpfs opt/sub
+echo other > opt/sub/other
+mkdir -p x.d/sub
+echo kept > x.d/sub/kept
+"$programs/cordma-cp" --transport $transport -ax --delete opt/ x.d/ > output 2>&1
+grep -q 'left out: sub: what is in it is on another file system, as -x has it' output
+[ ! -e x.d/sub/other ] && [ -e x.d/sub/kept ]
+SCRIPT
+  unshare -m bash other.sh || fail "-x: $(cat output)"
+fi
