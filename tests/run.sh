@@ -59,7 +59,7 @@ case $variant in tsan | fuzz) soft_roce=OFF ;; esac
 [ "$variant" != fuzz ] || [ -z "$filter" ] || fail "--filter chooses tests; --fuzz runs none"
 
 packages=(cmake ninja-build ccache python3 liburing-dev libibverbs-dev librdmacm-dev libasio-dev doctest-dev
-  nlohmann-json3-dev libcli11-dev libssl-dev libxxhash-dev libisal-dev openssl rsync attr acl strace clang-format-19)
+  nlohmann-json3-dev libcli11-dev libssl-dev libxxhash-dev libisal-dev openssl rsync attr acl strace clang-format-19 redis-server redis-tools)
 case $variant in
   gcc) packages+=(g++-12) ;;
   clang) packages+=(clang-19) ;;

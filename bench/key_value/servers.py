@@ -122,8 +122,8 @@ class CordmaKv(Server):
 
     def command(self):
         self.native_port = free_port()
-        return [self.programs / "cordma-kv", "--bind", "127.0.0.1", "--port", self.port, "--native",
-                f"127.0.0.1:{self.native_port}", "--wait", self.wait, "--appendonly", "no", "--save", "", "--dir", self.folder]
+        return [self.programs / "cordma-kv", "--bind", "127.0.0.1", "--port", self.port, "--native-port",
+                self.native_port, "--wait", self.wait, "--appendonly", "no", "--save", "", "--dir", self.folder]
 
     def native(self, transport="shm"):
         return ["--server", f"127.0.0.1:{self.native_port}", "--transport", transport]

@@ -60,6 +60,8 @@ int put_for_ever(const temporary_tree& tree, sync_policy policy, std::uint64_t f
         }
         acknowledged_later.pop_front();
       }
+      // So many that it can be read again in no time.
+      if (!p.written.waits() && number % 48 == 0) cordma::run(p.loop, scene::pause());
     } while (acknowledged_later.size() > 5 || p.written.backlogged());
   }
 }

@@ -257,6 +257,25 @@ TEST_CASE("a snapshot while everything changes is what there was at its end") {
   }
 }
 
+TEST_CASE("save() writes what there is, and is refused while a snapshot goes on") {
+  temporary_tree tree;
+  scene p(tree, 3);
+  p.begin();
+  dice d(9);
+  for (int i = 0; i < 5000; ++i) change_something(p.keys, d, 1000);
+  REQUIRE(p.written.save().ok());
+  CHECK(p.written.info().changes_since_snapshot == 0);
+  CHECK(reloaded(tree, 1, {}) == contents_of(p.keys));
+  CHECK(p.written.ask_for(background::snapshot) == journal::asked::begun);
+  p.until([&] { return p.written.info().running == background::snapshot; });
+  CHECK(p.written.save().code() == cordma::errc::in_progress);
+  CHECK(p.written.ask_for(background::snapshot) == journal::asked::goes_on_already);
+  CHECK(p.written.ask_for(background::rewrite) == journal::asked::off);
+  p.until([&] { return !p.ends.empty(); });
+  CHECK(p.written.save().ok());
+  p.close();
+}
+
 TEST_CASE(
     "threads that change several shards while it is rewritten and saved: all is found again") {
   temporary_tree tree;

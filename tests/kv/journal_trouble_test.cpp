@@ -131,6 +131,31 @@ TEST_CASE("a rewrite that does not fit fails, and the journal is as whole as bef
   CHECK(reloaded(tree, o) == want);
 }
 
+TEST_CASE("appendonly that is turned on and gets no base is off again, and its increment is gone") {
+  temporary_tree tree;
+  journal_options o;
+  o.appendfsync = sync_policy::always;
+  scene p(tree, 1, o);
+  p.begin();
+  for (int i = 0; i < 1000; ++i) p.put("key" + std::to_string(i), std::string(1000, 'v'));
+  p.written.set_appendonly(true);
+  {
+    const file_limit limit(100'000);
+    p.until([&] { return !p.ends.empty(); });
+  }
+  CHECK(p.ends.back().failed);
+  CHECK_FALSE(p.written.waits());
+  CHECK(std::filesystem::is_empty(tree.at("appendonlydir")));
+  // Asked for, it is tried at once.
+  p.background(background::rewrite);
+  CHECK_FALSE(p.ends.back().failed);
+  CHECK(p.written.waits());
+  p.put("after", "1");
+  p.close();
+  o.appendonly = true;
+  CHECK(reloaded(tree, o).size() == 1001);
+}
+
 TEST_CASE("a directory that cannot be written to is said with its name when the journal opens") {
   temporary_tree tree;
   tree.file("appendonlydir", "a file where the directory should be");

@@ -5,7 +5,7 @@
 
 #include <cordma/runtime/sleep.hpp>
 
-#include <array>
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -52,6 +52,7 @@ cordma::task<void> journal::run(background what) {
     failed = cordma::failure(cordma::errc::no_memory);
   }
   if (failed) close_side();
+  if (failed && main_on_ && !listed_) forget_increment();
   const std::chrono::duration<double> took = disk_.home().now() - began_;
   ended(what, failed, took.count());
 }
@@ -153,7 +154,7 @@ cordma::task<void> journal::next_increment() {
       }
       files = *old;
     }
-    const std::uint64_t number = files.last_number() + 1;
+    const std::uint64_t number = std::max(files.last_number(), files_.last_number()) + 1;
     files.increments.push_back({file_name(number, log_kind::increment), number});
     cordma::result<cordma::unique_fd> file =
         create_file(directory() + "/" + files.increments.back().name);
@@ -205,6 +206,7 @@ cordma::task<void> journal::install_base(std::uint64_t number) {
   co_await switch_over;
   check(failed);
   files_ = std::move(files);
+  listed_ = true;
   base_bytes_ = side_bytes_;
   older_bytes_ = 0;
   const std::lock_guard lock(guard_);
@@ -274,7 +276,7 @@ cordma::task<void> journal::finish_side() {
     const std::string_view text = end.text();
     (void)side_->append({std::span(&text, 1), text.size(), crc_more(crc_begin, text)});
     side_on_ = false;
-    noting_ = main_on_;
+    noting_ = main_on_.load();
     changes_in_side_ = changes();
   }
   side_->flush();
@@ -290,11 +292,22 @@ void journal::check_side() const {
   check(cordma::failure::from_os(side_->failed(), {"writing ", side_path_}));
 }
 
+// Turned on, the journal got no base: what was noted since is of no use. Tried again later.
+void journal::forget_increment() {
+  {
+    const std::lock_guard lock(guard_);
+    main_on_ = false;
+    always_ = false;
+    noting_ = side_on_;
+  }
+  remove_file(directory() + "/" + files_.increments.back().name);
+}
+
 void journal::close_side() {
   {
     const std::lock_guard lock(guard_);
     side_on_ = false;
-    noting_ = main_on_;
+    noting_ = main_on_.load();
   }
   if (!side_) return;
   side_.reset();

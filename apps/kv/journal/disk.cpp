@@ -203,7 +203,7 @@ void disk::nudge() noexcept {
 
 std::size_t disk::poll() noexcept {
   std::size_t happened = reap(false) + take_done();
-  for (client* c : clients_) happened += c->work() ? 1 : 0;
+  for (client* c : clients_) happened += c->work() ? 1U : 0U;
   if (ring_made_) submit();
   return happened;
 }

@@ -115,7 +115,9 @@ void journal::moved() noexcept {
   if (events_.on_durable) events_.on_durable();
 }
 
-std::optional<std::string> journal::trouble() const { return main_.trouble(); }
+std::optional<std::string> journal::trouble() const {
+  return main_on_.load() ? main_.trouble() : std::nullopt;
+}
 
 void journal::tell_trouble() {
   const std::optional<std::string> now = main_.trouble();
@@ -137,6 +139,18 @@ void journal::tick() noexcept {
         "to some seconds of changes, would be lost with the power");
   }
   if (side_) (void)side_->tick();
+  {
+    const std::lock_guard lock(guard_);
+    told_.writes = main_.counters();
+    told_.running_seconds =
+        running_.load() == background::none
+            ? -1
+            : std::chrono::duration<double>(disk_.home().now() - began_).count();
+  }
+  if (waits() != waits_told_) {  // by a setting
+    waits_told_ = waits();
+    if (events_.on_durable) events_.on_durable();
+  }
   begin_what_is_due();
   moved_.set();  // who waits may have waited long enough
   moved_.reset();
@@ -203,7 +217,7 @@ journal_info journal::info() const {
   now.pending_bytes = main_.pending();
   now.changes = changes();
   now.changes_since_snapshot = now.changes - changes_at_snapshot_;
-  now.trouble = main_.trouble_locked();
+  if (main_on_) now.trouble = main_.trouble_locked();
   return now;
 }
 

@@ -140,7 +140,9 @@ class journal final : public journal_gate, public group_listener {
     return backlogged_.load(std::memory_order_relaxed);
   }
   // What would change anything is to be refused until it works again. What was appended before is kept.
-  [[nodiscard]] bool refuses() const noexcept override { return main_.in_trouble(); }
+  [[nodiscard]] bool refuses() const noexcept override {
+    return main_on_.load(std::memory_order_relaxed) && main_.in_trouble();
+  }
   [[nodiscard]] std::string why() const override { return trouble().value_or(std::string()); }
   [[nodiscard]] std::optional<std::string> trouble() const;
   [[nodiscard]] journal_info info() const;
@@ -205,6 +207,7 @@ class journal final : public journal_gate, public group_listener {
   [[nodiscard]] cordma::task<void> walk();
   [[nodiscard]] cordma::task<void> finish_side();
   void close_side();
+  void forget_increment();
   void noted_snapshot(const std::optional<cordma::failure>& failed, double seconds,
                       std::uint64_t changes);
   void check_side() const;
@@ -217,8 +220,7 @@ class journal final : public journal_gate, public group_listener {
   mutable std::mutex guard_;  // of what is appended to, and of the settings below
   stream main_;
   std::vector<std::unique_ptr<shard_sink>> sinks_;
-  bool main_on_ = false;  // what changes goes to main_
-  bool side_on_ = false;  // ... and to side_
+  bool side_on_ = false;  // what changes goes to side_
   std::uint64_t rewrite_percentage_;
   std::uint64_t rewrite_min_size_;
   std::vector<snapshot_rule> rules_;
@@ -226,6 +228,7 @@ class journal final : public journal_gate, public group_listener {
   bool rewrite_asked_ = false;
   bool snapshot_asked_ = false;
 
+  std::atomic<bool> main_on_{false};  // what changes goes to main_; set under the guard
   std::atomic<bool> noting_{false};
   std::atomic<bool> always_{false};
   std::atomic<bool> backlogged_{false};
@@ -244,6 +247,8 @@ class journal final : public journal_gate, public group_listener {
   bool opened_ = false;
   bool stopping_ = false;
   bool trouble_told_ = false;
+  bool waits_told_ = false;
+  bool listed_ = false;              // the increment that is appended to stands in the manifest
   cordma::time_point began_{};       // what runs
   std::uint64_t next_snapshot_ = 0;  // seconds since 1970: not before, after one failed
   std::uint64_t next_rewrite_ = 0;

@@ -115,6 +115,7 @@ cordma::task<void> journal::go_on(loaded_journal from) {
   co_await prepare;
   check(failed);
   files_ = std::move(from.files);
+  listed_ = true;
   base_bytes_ = from.base_bytes;
   older_bytes_ = from.total_bytes - from.base_bytes - from.last_file_bytes;
   if (anew) {
@@ -139,6 +140,7 @@ void journal::turn_off() {
     always_ = false;
     noting_ = side_on_;
   }
+  listed_ = false;
   main_.flush();
   say("appendonly is off: what changes from now on is not in the journal");
 }
@@ -154,8 +156,8 @@ cordma::task<void> journal::close() {
   main_.flush();
   const cordma::time_point latest = disk_.home().now() + close_patience;
   while (main_.busy()) {
-    if (main_.trouble() && disk_.home().now() >= latest) {
-      const std::string why = *main_.trouble();
+    if (main_.in_trouble() && disk_.home().now() >= latest) {
+      const std::string why = main_.trouble().value_or("");
       cordma::throw_error(
           cordma::failure::of(cordma::errc::io_failed, {"the last ", main_.pending(),
                                                         " bytes of the journal could not be "

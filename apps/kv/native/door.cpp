@@ -57,10 +57,9 @@ task<void> door::serve(cordma::ConnectionRequest request) {
   cordma::Endpoint client = co_await request.accept(options);
   visitor v;
   client.set_user_data(&v);
-  ++counters_.connections;
-  ++counters_.open;
+  counters_.opened.add();
   while (client.state() != cordma::endpoint_state::closed) co_await client.state_changed();
-  --counters_.open;
+  counters_.closed.add();
   if (v.admitted && options_.one_sided) keys_.reader_left();
 }
 
@@ -75,7 +74,7 @@ task<void> door::hello(cordma::Request request) {
   if (h->version == protocol_version) {
     const bool admitted = options_.token.empty() || is_token(*token, options_.token);
     answer.admitted = admitted ? 1 : 0;
-    if (!admitted) ++counters_.refused;
+    if (!admitted) counters_.refused.add();
     if (admitted && !std::exchange(v->admitted, true) && options_.one_sided) keys_.reader_came();
     if (admitted) {
       answer.one_sided = options_.one_sided ? 1 : 0;
@@ -132,7 +131,7 @@ std::size_t door::write_map(const map_request& m, std::span<std::byte> into) {
 
 task<void> door::batch(cordma::Request request) {
   if (!admitted(request)) co_return;
-  ++counters_.batches;
+  counters_.batches.add();
   if (request.data().size() == request.size()) {
     co_await respond(request, request.data());
     co_return;
@@ -172,7 +171,7 @@ task<void> door::respond(cordma::Request& request, std::span<const std::byte> ba
     room = pooled.bytes().first(std::min<std::size_t>(pooled.size(), request.room()));
   }
   const executed done = execute(keys_, batch, room, {.now = now, .allowed = allowed});
-  counters_.operations += done.operations;
+  counters_.operations.add(done.operations);
   if (done.changed && hooks_.until_safe) co_await hooks_.until_safe();
   const cordma::Slice response = own ? own.all().first(done.bytes) : pooled.first(done.bytes);
   co_await request.respond(response);

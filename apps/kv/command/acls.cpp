@@ -1,0 +1,316 @@
+// ACL: users, and what they may do.
+#include "dispatch.hpp"
+#include "handling.hpp"
+
+#include <openssl/rand.h>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+namespace kv {
+namespace {
+
+constexpr std::string_view no_file =
+    "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
+    "via the ACL SETUSER "
+    "command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in "
+    "order to store "
+    "users in the Redis configuration.";
+
+void acl_whoami(call& c) { c.out.bulk(c.who.said().user); }
+
+void acl_users(call& c) {
+  const auto all = c.of.accounts().all();
+  c.out.array(all.size());
+  for (const auto& u : all) c.out.bulk(u->name);
+}
+
+void acl_list(call& c) {
+  const auto all = c.of.accounts().all();
+  c.out.array(all.size());
+  for (const auto& u : all) c.out.bulk("user " + u->name + ' ' + u->describe());
+}
+
+void acl_getuser(call& c) {
+  const auto u = c.of.accounts().find(c.arg(2));
+  if (u == nullptr) return c.out.null();
+  c.out.map(6);
+  c.out.bulk("flags");
+  c.out.set(u->any_password ? 2 : 1);
+  c.out.bulk(u->enabled ? "on" : "off");
+  if (u->any_password) c.out.bulk("nopass");
+  c.out.bulk("passwords");
+  c.out.array(u->passwords.size());
+  for (const std::string& p : u->passwords) c.out.bulk(p);
+  c.out.bulk("commands");
+  c.out.bulk(u->describe_commands());
+  c.out.bulk("keys");
+  c.out.bulk(u->describe_keys());
+  c.out.bulk("channels");
+  c.out.bulk(u->describe_channels());
+  c.out.bulk("selectors");
+  c.out.array(0);
+}
+
+void acl_setuser(call& c) {
+  const std::string_view name = c.arg(2);
+  if (name.find_first_of(std::string_view(" \t\n\v\f\r\0", 7)) != std::string_view::npos) {
+    return c.out.error("ERR Usernames can't contain spaces or null characters");
+  }
+  const std::string why = c.of.accounts().set(name, c.args.subspan(3));
+  why.empty() ? c.out.ok() : c.out.error("ERR " + why);
+}
+
+void acl_deluser(call& c) {
+  std::int64_t erased = 0;
+  for (std::size_t i = 2; i < c.count(); ++i) {
+    if (c.arg(i) == default_user) return c.out.error("ERR The 'default' user cannot be removed");
+  }
+  for (std::size_t i = 2; i < c.count(); ++i) {
+    if (!c.of.accounts().erase(c.arg(i))) continue;
+    ++erased;
+    c.of.for_each_client([&](caller& each) {
+      if (each.said().user != c.arg(i)) return;
+      if (&each == &c.who) {
+        c.who.close_when_sent = true;
+      } else {
+        service::end_client(each);
+      }
+    });
+  }
+  if (erased != 0) c.of.rouse(c.who.origin.worker);
+  c.out.integer(erased);
+}
+
+void acl_cat(call& c) {
+  const auto names = category_names();
+  if (c.count() == 2) {
+    c.out.array(names.size());
+    for (const std::string_view n : names) c.out.bulk(n);
+    return;
+  }
+  if (c.count() > 3) return c.out.error(syntax_error);
+  const auto at =
+      std::ranges::find_if(names, [&](std::string_view n) { return is_word(c.arg(2), n); });
+  if (at == names.end()) return c.out.error("ERR Unknown category '" + std::string(c.arg(2)) + "'");
+  std::vector<const known_command*> found;
+  for (const known_command& k : c.of.commands().all()) {
+    if ((k.belongs >> (at - names.begin()) & 1U) != 0) found.push_back(&k);
+  }
+  c.out.array(found.size());
+  for (const known_command* k : found) c.out.bulk(k->full_name);
+}
+
+void acl_genpass(call& c) {
+  constexpr std::string_view range =
+      "ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
+      "number up to 4096";
+  constexpr std::int64_t most_bits = 4096;
+  std::int64_t bits = 256;
+  if (c.count() > 3) return c.out.error(syntax_error);
+  if (c.count() == 3) {
+    const auto n = integer_arg(c, 2);
+    if (!n) return;
+    if (*n <= 0 || *n > most_bits) return c.out.error(range);
+    bits = *n;
+  }
+  std::array<unsigned char, most_bits / 8> random{};
+  if (RAND_bytes(random.data(), static_cast<int>(random.size())) != 1) {
+    return c.out.error("ERR no random bytes can be had");
+  }
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (std::int64_t i = 0; i < (bits + 3) / 4; ++i) {
+    text += digits[random[static_cast<std::size_t>(i / 2)] >> (i % 2 * 4) & 15];
+  }
+  c.out.bulk(text);
+}
+
+void acl_dryrun(call& c) {
+  const auto u = c.of.accounts().find(c.arg(2));
+  if (u == nullptr) return c.out.error("ERR User '" + std::string(c.arg(2)) + "' not found");
+  const known_command* k = c.of.commands().find(c.arg(3));
+  if (k == nullptr) return c.out.error("ERR Command '" + std::string(c.arg(3)) + "' not found");
+  if (k->run == nullptr && c.count() > 4) {
+    const known_command* const part = c.of.commands().find_part(*k, c.arg(4));
+    if (part != nullptr) k = part;
+  }
+  const std::span<const std::string_view> args = c.args.subspan(3);
+  if (!k->fits(args.size())) {
+    return c.out.error("ERR wrong number of arguments for '" + k->full_name + "' command");
+  }
+  const std::string why = refusal_by_rights(*u, *k, args);
+  constexpr std::string_view code = "NOPERM ";
+  why.empty() ? c.out.ok() : c.out.bulk(std::string_view(why).substr(code.size()));
+}
+
+void acl_save(call& c) {
+  const std::string& path = c.of.current(c.who.origin.worker).aclfile;
+  if (path.empty()) return c.out.error(no_file);
+  const std::string beside = path + ".new";  // what is there stays whole if the disk is full
+  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+  out << c.of.accounts().save();
+  out.close();
+  if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {
+    static_cast<void>(std::remove(beside.c_str()));
+    return c.out.error("ERR There was an error trying to save the ACLs: cannot write " + path);
+  }
+  c.out.ok();
+}
+
+void acl_load(call& c) {
+  const std::string& path = c.of.current(c.who.origin.worker).aclfile;
+  if (path.empty()) return c.out.error(no_file);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return c.out.error("ERR Error loading ACLs, opening file '" + path + "'");
+  std::stringstream text;
+  text << in.rdbuf();
+  const std::string why = c.of.accounts().load(text.str());
+  why.empty() ? c.out.ok() : c.out.error("ERR " + path + ": " + why);
+}
+
+void acl_help(call& c) {
+  reply_help(
+      c, "ACL",
+      {"CAT [<category>]",
+       "    List all commands that belong to <category>, or all command categories",
+       "    when no category is specified.",
+       "DELUSER <username> [<username> ...]",
+       "    Delete a list of users.",
+       "DRYRUN <username> <command> [<arg> ...]",
+       "    Returns whether the user can execute the given command without executing the command.",
+       "GETUSER <username>",
+       "    Get the user's details.",
+       "GENPASS [<bits>]",
+       "    Generate a secure 256-bit user password. The optional `bits` argument can",
+       "    be used to specify a different size.",
+       "LIST",
+       "    Show users details in config file format.",
+       "LOAD",
+       "    Reload users from the ACL file.",
+       "SAVE",
+       "    Save the current config to the ACL file.",
+       "SETUSER <username> <attribute> [<attribute> ...]",
+       "    Create or modify a user with the specified attributes.",
+       "USERS",
+       "    List all the registered usernames.",
+       "WHOAMI",
+       "    Return the current connection username."});
+}
+
+constexpr auto acl_parts = std::to_array<command>({
+    {.name = "whoami",
+     .run = acl_whoami,
+     .arity = 2,
+     .flags = flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(1)",
+     .summary = "Return the name of the user associated to the current connection"},
+    {.name = "users",
+     .run = acl_users,
+     .arity = 2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(N). Where N is the number of configured users.",
+     .summary = "List the username of all the configured ACL rules"},
+    {.name = "list",
+     .run = acl_list,
+     .arity = 2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(N). Where N is the number of configured users.",
+     .summary = "List the current ACL rules in ACL config file format"},
+    {.name = "getuser",
+     .run = acl_getuser,
+     .arity = 3,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .summary = "Get the rules for a specific ACL user"},
+    {.name = "setuser",
+     .run = acl_setuser,
+     .arity = -3,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(N). Where N is the number of rules provided.",
+     .summary = "Modify or create the rules for a specific ACL user"},
+    {.name = "deluser",
+     .run = acl_deluser,
+     .arity = -3,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(1) amortized time considering the typical user.",
+     .summary = "Remove the specified ACL users and the associated rules"},
+    {.name = "cat",
+     .run = acl_cat,
+     .arity = -2,
+     .flags = flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(1) since the categories and commands are a fixed set.",
+     .summary = "List the ACL categories or the commands inside a category"},
+    {.name = "genpass",
+     .run = acl_genpass,
+     .arity = -2,
+     .flags = flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(1)",
+     .summary = "Generate a pseudorandom secure password to use for ACL users"},
+    {.name = "dryrun",
+     .run = acl_dryrun,
+     .arity = -4,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "7.0.0",
+     .complexity = "O(1).",
+     .summary =
+         "Returns whether the user can execute the given command without executing the command"},
+    {.name = "save",
+     .run = acl_save,
+     .arity = 2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(N). Where N is the number of configured users.",
+     .summary = "Save the current ACL rules in the configured ACL file"},
+    {.name = "load",
+     .run = acl_load,
+     .arity = 2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(N). Where N is the number of configured users.",
+     .summary = "Reload the ACLs from the configured ACL file"},
+    {.name = "help",
+     .run = acl_help,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "6.0.0",
+     .complexity = "O(1)",
+     .summary = "Show helpful text about the different subcommands"},
+});
+
+constexpr auto table = std::to_array<command>({
+    {.name = "acl",
+     .arity = -2,
+     .group = "server",
+     .since = "6.0.0",
+     .complexity = "Depends on subcommand.",
+     .summary = "A container for Access List Control commands",
+     .subcommands = acl_parts},
+});
+
+}  // namespace
+
+std::span<const command> acl_commands() noexcept { return table; }
+
+}  // namespace kv

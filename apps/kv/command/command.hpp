@@ -1,0 +1,189 @@
+// command: what the server can be asked to do, and what it must know to do it.
+#pragma once
+
+#include "keyspace.hpp"
+
+#include "../resp/reply.hpp"
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kv {
+
+class caller;
+class service;
+struct call;
+
+// Carries a command out and writes its reply. Throws std::bad_alloc.
+using handler = void (*)(call&);
+
+// As COMMAND INFO shows them; bit i is the name i of flag_names().
+enum command_flag : std::uint32_t {
+  flag_write = 1U << 0,
+  flag_readonly = 1U << 1,
+  flag_denyoom = 1U << 2,
+  flag_admin = 1U << 3,
+  flag_noscript = 1U << 4,
+  flag_loading = 1U << 5,  // also while the data is loaded
+  flag_stale = 1U << 6,
+  flag_skip_slowlog = 1U << 7,
+  flag_fast = 1U << 8,
+  flag_no_auth = 1U << 9,  // before AUTH as well
+  flag_no_async_loading = 1U << 10,
+  flag_no_multi = 1U << 11,
+  flag_allow_busy = 1U << 12,
+};
+[[nodiscard]] std::span<const std::string_view> flag_names() noexcept;
+
+// What users are given and refused at once; bit i is the name i of category_names().
+enum command_category : std::uint32_t {
+  in_keyspace = 1U << 0,
+  in_read = 1U << 1,  // follows from the flags, as do write, admin, fast and slow
+  in_write = 1U << 2,
+  in_hash = 1U << 6,
+  in_string = 1U << 7,
+  in_admin = 1U << 13,
+  in_fast = 1U << 14,
+  in_slow = 1U << 15,
+  in_dangerous = 1U << 17,
+  in_connection = 1U << 18,
+  in_transaction = 1U << 19,
+  in_scripting = 1U << 20,
+};
+[[nodiscard]] std::span<const std::string_view> category_names() noexcept;
+
+// Which arguments are keys: from `first` to `last` (negative: from the end) in steps. step 0: none.
+struct key_positions {
+  std::int8_t first = 0;
+  std::int8_t last = 0;
+  std::int8_t step = 0;
+};
+
+// The shards that are held while a command runs. `own`: it is none of these, or changes what its client may do, and so
+// does not run in one go with its neighbours.
+enum class reach : std::uint8_t { keys, all, own };
+
+struct command {
+  std::string_view name{};
+  handler run = nullptr;  // null: one of the sub-commands
+  int arity = 0;          // with the name; negative: at least
+  std::uint32_t flags = 0;
+  std::uint32_t categories = 0;
+  key_positions keys{};
+  reach shards = reach::keys;
+  std::string_view group{};
+  std::string_view since{};
+  std::string_view complexity{};
+  std::string_view summary{};
+  std::span<const command> subcommands{};
+};
+
+// One in the table.
+struct known_command : command {
+  std::size_t index = 0;      // among commands and sub-commands: permissions, statistics
+  std::string full_name;      // "client|list"
+  std::uint32_t belongs = 0;  // categories, those that follow from flags too
+  std::vector<const known_command*> parts;
+
+  [[nodiscard]] bool is(command_flag f) const noexcept { return (flags & f) != 0; }
+  [[nodiscard]] bool fits(std::size_t arguments) const noexcept {
+    return arity >= 0 ? arguments == static_cast<std::size_t>(arity)
+                      : arguments >= static_cast<std::size_t>(-arity);
+  }
+  [[nodiscard]] bool has_keys() const noexcept { return keys.step != 0; }
+  // Behind the last key.
+  [[nodiscard]] std::size_t keys_end(std::size_t arguments) const noexcept {
+    if (keys.last >= 0) return static_cast<std::size_t>(keys.last) + 1;
+    return arguments + 1 - static_cast<std::size_t>(-keys.last);
+  }
+};
+
+inline constexpr std::size_t most_commands = 256;
+using command_set = std::bitset<most_commands>;
+
+// All commands; never changes. Any thread.
+class command_table {
+ public:
+  command_table();
+  command_table(const command_table&) = delete;
+  command_table& operator=(const command_table&) = delete;
+
+  // By name, in any case; null: there is none.
+  [[nodiscard]] const known_command* find(std::string_view name) const noexcept;
+  [[nodiscard]] const known_command* find_part(const known_command& of,
+                                               std::string_view name) const noexcept;
+  // "get", "client|list".
+  [[nodiscard]] const known_command* find_full(std::string_view name) const noexcept;
+  // Commands only, in the order of the table.
+  [[nodiscard]] std::span<const known_command* const> commands() const noexcept { return top_; }
+  // Those and their sub-commands, by index.
+  [[nodiscard]] std::span<const known_command> all() const noexcept { return all_; }
+
+ private:
+  struct slot {
+    std::uint64_t name = 0;
+    std::uint64_t rest = 0;
+    const known_command* what = nullptr;
+  };
+  static constexpr std::size_t slots = 512;
+
+  void add(const command& c);
+  void enter(const known_command& c) noexcept;
+
+  std::vector<known_command> all_;
+  std::vector<const known_command*> top_;
+  std::array<slot, slots> by_name_;
+};
+
+// What is being carried out. Bound to the worker's thread.
+struct call {
+  service& of;
+  caller& who;
+  std::span<const std::string_view> args;
+  const known_command& what;
+  hashed_key key;  // the first, of those that have any
+  reply_writer& out;
+
+  [[nodiscard]] std::string_view arg(std::size_t i) const noexcept { return args[i]; }
+  [[nodiscard]] std::size_t count() const noexcept { return args.size(); }
+};
+
+// Texts that clients look at.
+inline constexpr std::string_view syntax_error = "ERR syntax error";
+inline constexpr std::string_view wrong_type =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+inline constexpr std::string_view not_an_integer = "ERR value is not an integer or out of range";
+inline constexpr std::string_view not_a_float = "ERR value is not a valid float";
+inline constexpr std::string_view out_of_memory =
+    "OOM command not allowed when used memory > 'maxmemory'.";
+inline constexpr std::string_view key_too_long =
+    "ERR key exceeds maximum allowed size (65535 bytes)";
+inline constexpr std::string_view value_too_long =
+    "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+// The groups of the table, each beside its handlers.
+[[nodiscard]] std::span<const command> string_commands() noexcept;
+[[nodiscard]] std::span<const command> number_commands() noexcept;
+[[nodiscard]] std::span<const command> key_commands() noexcept;
+[[nodiscard]] std::span<const command> object_commands() noexcept;
+[[nodiscard]] std::span<const command> scan_commands() noexcept;
+[[nodiscard]] std::span<const command> expiry_commands() noexcept;
+[[nodiscard]] std::span<const command> hash_commands() noexcept;
+[[nodiscard]] std::span<const command> hash_walk_commands() noexcept;
+[[nodiscard]] std::span<const command> connection_commands() noexcept;
+[[nodiscard]] std::span<const command> client_commands() noexcept;
+[[nodiscard]] std::span<const command> transaction_commands() noexcept;
+[[nodiscard]] std::span<const command> server_commands() noexcept;
+[[nodiscard]] std::span<const command> info_commands() noexcept;
+[[nodiscard]] std::span<const command> config_commands() noexcept;
+[[nodiscard]] std::span<const command> introspection_commands() noexcept;
+[[nodiscard]] std::span<const command> acl_commands() noexcept;
+[[nodiscard]] std::span<const command> slowlog_commands() noexcept;
+
+}  // namespace kv

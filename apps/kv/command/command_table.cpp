@@ -1,0 +1,138 @@
+#include "command.hpp"
+
+#include <cordma/runtime/check.hpp>
+
+#include <strings.h>
+#include <cstring>
+#include <utility>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t longest_name = 16;
+constexpr std::uint64_t lower_case = 0x2020'2020'2020'2020;
+
+constexpr std::array<std::string_view, 13> flags{
+    "write",     "readonly",     "denyoom", "admin",   "noscript",         "loading",
+    "stale",     "skip_slowlog", "fast",    "no_auth", "no_async_loading", "no_multi",
+    "allow_busy"};
+
+constexpr std::array<std::string_view, 21> categories{
+    "keyspace", "read",   "write",       "set",       "sortedset",  "list",        "hash",
+    "string",   "bitmap", "hyperloglog", "geo",       "stream",     "pubsub",      "admin",
+    "fast",     "slow",   "blocking",    "dangerous", "connection", "transaction", "scripting"};
+
+// All the letters of a short name in two words, lower case: equal for equal names alone, as all names are letters.
+std::pair<std::uint64_t, std::uint64_t> folded(std::string_view name) noexcept {
+  const char* const p = name.data();
+  const std::size_t n = name.size();
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  if (n >= 8) {
+    std::memcpy(&low, p, 8);
+    std::memcpy(&high, p + n - 8, 8);
+  } else if (n >= 4) {
+    std::uint32_t a = 0;
+    std::uint32_t b = 0;
+    std::memcpy(&a, p, 4);
+    std::memcpy(&b, p + n - 4, 4);
+    low = a;
+    high = b;
+  } else if (n != 0) {
+    low = static_cast<unsigned char>(p[0]);
+    high = static_cast<unsigned char>(p[n / 2]) |
+           std::uint64_t{static_cast<unsigned char>(p[n - 1])} << 8;
+  }
+  return {low | lower_case, (high | lower_case) ^ std::uint64_t{n} << 56};
+}
+
+std::size_t place_of(std::uint64_t low, std::uint64_t high) noexcept {
+  return static_cast<std::size_t>(
+      ((low * 0x9E37'79B9'7F4A'7C15) ^ (high * 0xC2B2'AE3D'27D4'EB4F)) >> 48);
+}
+
+std::uint32_t implied(const command& c) noexcept {
+  std::uint32_t all = c.categories;
+  if ((c.flags & flag_write) != 0) all |= in_write;
+  if ((c.flags & flag_readonly) != 0) all |= in_read;
+  if ((c.flags & flag_admin) != 0) all |= in_admin | in_dangerous;
+  return all | ((c.flags & flag_fast) != 0 ? in_fast : in_slow);
+}
+
+bool same(std::string_view a, std::string_view b) noexcept {
+  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace
+
+std::span<const std::string_view> flag_names() noexcept { return flags; }
+std::span<const std::string_view> category_names() noexcept { return categories; }
+
+command_table::command_table() : by_name_{} {
+  all_.reserve(most_commands);
+  for (const std::span<const command> group :
+       {string_commands(), number_commands(), key_commands(), object_commands(), scan_commands(),
+        expiry_commands(), hash_commands(), hash_walk_commands(), connection_commands(),
+        client_commands(), transaction_commands(), server_commands(), info_commands(),
+        config_commands(), introspection_commands(), acl_commands(), slowlog_commands()}) {
+    for (const command& c : group) add(c);
+  }
+}
+
+void command_table::add(const command& c) {
+  CORDMA_ASSERT(all_.size() + 1 + c.subcommands.size() <= most_commands);
+  CORDMA_ASSERT(c.name.size() <= longest_name);
+  known_command top;
+  static_cast<command&>(top) = c;
+  top.index = all_.size();
+  top.full_name = c.name;
+  top.belongs = implied(c);
+  all_.push_back(std::move(top));
+  known_command& placed = all_.back();
+  for (const command& part : c.subcommands) {
+    known_command sub;
+    static_cast<command&>(sub) = part;
+    sub.index = all_.size();
+    sub.full_name = std::string(c.name) + '|' + std::string(part.name);
+    sub.belongs = implied(part);
+    sub.group = c.group;
+    all_.push_back(std::move(sub));
+    placed.parts.push_back(&all_.back());
+  }
+  top_.push_back(&placed);
+  enter(placed);
+}
+
+void command_table::enter(const known_command& c) noexcept {
+  const auto [low, high] = folded(c.name);
+  std::size_t at = place_of(low, high) % slots;
+  while (by_name_[at].what != nullptr) at = (at + 1) % slots;
+  by_name_[at] = {low, high, &c};
+}
+
+const known_command* command_table::find(std::string_view name) const noexcept {
+  if (name.size() > longest_name) return nullptr;
+  const auto [low, high] = folded(name);
+  for (std::size_t at = place_of(low, high) % slots; by_name_[at].what != nullptr;
+       at = (at + 1) % slots) {
+    if (by_name_[at].name == low && by_name_[at].rest == high) return by_name_[at].what;
+  }
+  return nullptr;
+}
+
+const known_command* command_table::find_part(const known_command& of,
+                                              std::string_view name) const noexcept {
+  for (const known_command* part : of.parts) {
+    if (same(part->name, name)) return part;
+  }
+  return nullptr;
+}
+
+const known_command* command_table::find_full(std::string_view name) const noexcept {
+  const std::size_t bar = name.find('|');
+  const known_command* const top = find(name.substr(0, bar));
+  if (top == nullptr || bar == std::string_view::npos) return top;
+  return find_part(*top, name.substr(bar + 1));
+}
+
+}  // namespace kv

@@ -1,0 +1,158 @@
+// CONFIG.
+#include "handling.hpp"
+
+#include "../resp/glob.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+namespace kv {
+namespace {
+
+void config_get(call& c) {
+  const settings& now = c.of.current(c.who.origin.worker);
+  std::vector<const parameter*> wanted;
+  for (const parameter& p : all_parameters()) {
+    for (std::size_t i = 2; i < c.count(); ++i) {
+      if (!matches_glob(c.arg(i), p.name, letter_case::ignored)) continue;
+      wanted.push_back(&p);
+      break;
+    }
+  }
+  c.out.map(wanted.size());
+  for (const parameter* p : wanted) {
+    c.out.bulk(p->name);
+    c.out.bulk(p->get(now));
+  }
+}
+
+void refuse(call& c, std::string_view name, std::string_view why) {
+  c.out.error("ERR CONFIG SET failed (possibly related to argument '" + std::string(name) +
+              "') - " + std::string(why));
+}
+
+void config_set(call& c) {
+  if (c.count() % 2 != 0) return c.out.error(syntax_error);
+  std::vector<const parameter*> named;
+  for (std::size_t i = 2; i < c.count(); i += 2) {
+    const parameter* const p = find_parameter(c.arg(i));
+    if (p == nullptr) {
+      return c.out.error("ERR Unknown option or number of arguments for CONFIG SET - '" +
+                         std::string(c.arg(i)) + "'");
+    }
+    if (p->settable == parameter::when::start)
+      return refuse(c, p->name, "can't set immutable config");
+    if (std::ranges::find(named, p) != named.end())
+      return refuse(c, p->name, "duplicate parameter");
+    named.push_back(p);
+  }
+  settings next = *c.of.snapshot();
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const std::string why = named[i]->set(next, c.arg(3 + i * 2));
+    if (!why.empty()) return refuse(c, named[i]->name, why);
+  }
+  const std::string why = c.of.replace(std::move(next));
+  if (!why.empty()) return refuse(c, named.front()->name, why);
+  c.out.ok();
+}
+
+void config_resetstat(call& c) {
+  c.of.reset_statistics();
+  c.out.ok();
+}
+
+void config_rewrite(call& c) {
+  const std::string& path = c.of.options().config_file;
+  if (path.empty()) return c.out.error("ERR The server is running without a config file");
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream before;
+  if (in) before << in.rdbuf();
+  std::vector<std::string> lines;
+  const std::shared_ptr<const settings> now = c.of.snapshot();
+  if (now->aclfile.empty()) {
+    for (const auto& u : c.of.accounts().all()) {
+      const std::string line = u->name + ' ' + u->describe();
+      if (line != "default on nopass ~* &* +@all") lines.push_back(line);
+    }
+  }
+  const std::string after = rewrite_settings(before.str(), *now, lines);
+  // Beside it first: what is there already stays whole if the disk is full.
+  const std::string beside = path + ".new";
+  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+  out << after;
+  out.close();
+  if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {
+    static_cast<void>(std::remove(beside.c_str()));
+    return c.out.error("ERR Rewriting config file: cannot write " + path);
+  }
+  c.out.ok();
+}
+
+void config_help(call& c) {
+  reply_help(
+      c, "CONFIG",
+      {"GET <pattern>", "    Return parameters matching the glob-like <pattern> and their values.",
+       "SET <directive> <value>", "    Set the configuration <directive> to <value>.", "RESETSTAT",
+       "    Reset statistics reported by the INFO command.", "REWRITE",
+       "    Rewrite the configuration file."});
+}
+
+constexpr auto config_parts = std::to_array<command>({
+    {.name = "get",
+     .run = config_get,
+     .arity = -3,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "2.0.0",
+     .summary = "Get the values of configuration parameters"},
+    {.name = "set",
+     .run = config_set,
+     .arity = -4,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::all,
+     .since = "2.0.0",
+     .summary = "Set configuration parameters to the given values"},
+    {.name = "resetstat",
+     .run = config_resetstat,
+     .arity = 2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "2.0.0",
+     .complexity = "O(1)",
+     .summary = "Reset the stats returned by INFO"},
+    {.name = "rewrite",
+     .run = config_rewrite,
+     .arity = 2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "2.8.0",
+     .complexity = "O(1)",
+     .summary = "Rewrite the configuration file with the in memory configuration"},
+    {.name = "help",
+     .run = config_help,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "5.0.0",
+     .complexity = "O(1)",
+     .summary = "Show helpful text about the different subcommands"},
+});
+
+constexpr auto table = std::to_array<command>({
+    {.name = "config",
+     .arity = -2,
+     .group = "server",
+     .since = "2.0.0",
+     .complexity = "Depends on subcommand.",
+     .summary = "A container for server configuration commands",
+     .subcommands = config_parts},
+});
+
+}  // namespace
+
+std::span<const command> config_commands() noexcept { return table; }
+
+}  // namespace kv

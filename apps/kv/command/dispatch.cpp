@@ -1,0 +1,299 @@
+#include "dispatch.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t shown_name = 128;       // of an unknown command
+constexpr std::size_t shown_arguments = 128;  // bytes, of all of them
+constexpr std::string_view no_auth = "NOAUTH Authentication required.";
+
+std::uint64_t shards_of(keyspace& keys, const known_command& what,
+                        std::span<const std::string_view> args) noexcept {
+  std::uint64_t mask = 0;
+  if (!what.has_keys()) return mask;
+  const std::size_t end = std::min(what.keys_end(args.size()), args.size());
+  for (std::size_t i = static_cast<std::size_t>(what.keys.first); i < end;
+       i += static_cast<std::size_t>(what.keys.step)) {
+    mask |= keys.mask_of(keys.key(args[i]));
+  }
+  return mask;
+}
+
+void tick_shards(keyspace& keys, std::uint64_t shards, unix_ms now) noexcept {
+  for (; shards != 0; shards &= shards - 1) {
+    store& s = keys.at(static_cast<std::uint32_t>(__builtin_ctzll(shards)));
+    if (s.now() != now) s.tick(now);
+  }
+}
+
+std::string unknown_command(std::span<const std::string_view> args) {
+  std::string text = "ERR unknown command '";
+  text += args[0].substr(0, shown_name);
+  text += "', with args beginning with: ";
+  std::size_t shown = 0;
+  for (std::size_t i = 1; i < args.size() && shown < shown_arguments; ++i) {
+    const std::string_view part = args[i].substr(0, shown_arguments - shown);
+    text.append("'").append(part).append("' ");
+    shown += part.size() + 3;
+  }
+  return text;
+}
+
+std::string unknown_part(const known_command& of, std::string_view name) {
+  std::string upper(of.name);
+  std::ranges::transform(upper, upper.begin(), [](char c) { return static_cast<char>(c & ~0x20); });
+  return "ERR unknown subcommand '" + std::string(name.substr(0, shown_name)) + "'. Try " + upper +
+         " HELP.";
+}
+
+void note_slow(service& of, caller& who, const settings& now, std::uint64_t microseconds,
+               const prepared& p) {
+  if (now.slowlog_max_len == 0) return;
+  slowlog::entry e;
+  e.when = of.now_ms(who.origin.worker);
+  e.microseconds = microseconds;
+  e.peer = who.origin.peer;
+  e.name = who.said().name;
+  of.slow().add(std::move(e), p.args, static_cast<std::size_t>(now.slowlog_max_len));
+}
+
+// A reply that its client does not want is taken back.
+void mind_mode(caller& who, std::size_t mark) noexcept {
+  switch (who.mode) {
+    case caller::replies::on: return;
+    case caller::replies::off: break;
+    case caller::replies::skip_next: who.mode = caller::replies::skip; break;
+    case caller::replies::skip: who.mode = caller::replies::on; break;
+  }
+  who.reply.rewind(mark);
+}
+
+// Carries it out, at last: its shards are held. Returns when it ended.
+cordma::time_point invoke(service& of, caller& who, const prepared& p, cordma::time_point began) {
+  const std::size_t mark = who.reply.mark();
+  call c{of, who, p.args, *p.what, p.key, who.reply};
+  try {
+    p.what->run(c);
+  } catch (const std::bad_alloc&) {
+    who.reply.rewind(mark);
+    who.reply.error("OOM the server has no more memory");
+  }
+  worker_counters& counters = of.counters(who.origin.worker);
+  command_counters& own = counters.each[p.what->index];
+  const cordma::time_point ended = of.read_clock();
+  const auto took = static_cast<std::uint64_t>((ended - began).count());
+  counters.commands.add();
+  own.calls.add();
+  own.nanoseconds.add(took);
+  who.last.store(p.what, std::memory_order_relaxed);
+  if (who.reply.is_error_at(mark)) {
+    own.failed.add();
+    of.count_error(who.origin.worker, who.reply.since(mark));
+  }
+  const settings& now = of.current(who.origin.worker);
+  if (now.slowlog_log_slower_than >= 0 &&
+      took / 1000 >= static_cast<std::uint64_t>(now.slowlog_log_slower_than) &&
+      !p.what->is(flag_skip_slowlog)) {
+    note_slow(of, who, now, took / 1000, p);
+  }
+  return ended;
+}
+
+// A refusal: the transaction that it was to be part of will not be.
+void refuse(service& of, caller& who, const known_command* what, std::string_view why) {
+  const std::size_t mark = who.reply.mark();
+  who.queued.spoil();
+  who.reply.error(why);
+  if (what != nullptr) of.counters(who.origin.worker).each[what->index].rejected.add();
+  of.count_error(who.origin.worker, who.reply.since(mark));
+  mind_mode(who, mark);
+}
+
+bool is_let_through(const known_command& what) noexcept {  // also where the others are queued
+  return what.name == "exec" || what.name == "discard" || what.name == "multi" ||
+         what.name == "watch" || what.name == "quit" || what.name == "reset";
+}
+
+// Why it is not carried out, in the order in which Redis looks; empty: nothing stands against it.
+std::string objection(service& of, const caller& who, const prepared& p) {
+  if (p.what == nullptr) return unknown_command(p.args);
+  const known_command& what = *p.what;
+  if (!what.parts.empty() && p.args.size() > 1) return unknown_part(what, p.args[1]);
+  if (!what.fits(p.args.size())) {
+    return "ERR wrong number of arguments for '" + what.full_name + "' command";
+  }
+  if (who.who() == nullptr && !what.is(flag_no_auth)) return std::string(no_auth);
+  if (what.is(flag_no_multi) && who.queued.is_open()) {
+    return "ERR Command not allowed inside a transaction";
+  }
+  if (!who.unlimited() && who.who() != nullptr && !what.is(flag_no_auth)) {
+    std::string why = refusal_by_rights(*who.who(), what, p.args);
+    if (!why.empty()) return why;
+  }
+  if (what.is(flag_write) && of.journal != nullptr && of.journal->refuses()) {
+    return "MISCONF Errors writing to the AOF file: " + of.journal->why();
+  }
+  if (of.loading && !what.is(flag_loading)) {
+    return "LOADING Redis is loading the dataset in memory";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string refusal_by_rights(const user& u, const known_command& what,
+                              std::span<const std::string_view> args) {
+  if (!u.may_run(what)) {
+    return "NOPERM this user has no permissions to run the '" + what.full_name + "' command";
+  }
+  if (u.all_keys || !what.has_keys()) return {};
+  const key_access how = what.is(flag_write) ? key_access::write : key_access::read;
+  const std::size_t end = std::min(what.keys_end(args.size()), args.size());
+  for (std::size_t i = static_cast<std::size_t>(what.keys.first); i < end;
+       i += static_cast<std::size_t>(what.keys.step)) {
+    if (!u.may_use(args[i], how)) {
+      return "NOPERM this user has no permissions to access one of the keys used as arguments";
+    }
+  }
+  return {};
+}
+
+conditions conditions_for(service& of, const caller& who) {
+  conditions now;
+  now.paused = of.pausing(who.origin.worker);
+  now.plain_allowed = who.unlimited() && !who.queued.is_open() && who.mode == caller::replies::on &&
+                      !of.loading.load(std::memory_order_relaxed) &&
+                      now.paused != service::paused::all;
+  now.writes_allowed =
+      now.paused == service::paused::none && (of.journal == nullptr || !of.journal->refuses());
+  return now;
+}
+
+prepared prepare(service& of, const caller&, const conditions& now,
+                 std::span<const std::string_view> args) {
+  prepared p;
+  p.args = args;
+  p.what = of.commands().find(args[0]);
+  if (p.what == nullptr) return p;
+  if (!p.what->parts.empty() && args.size() > 1) {
+    const known_command* const part = of.commands().find_part(*p.what, args[1]);
+    if (part != nullptr) p.what = part;
+  }
+  const known_command& what = *p.what;
+  if (!what.parts.empty() || !what.fits(args.size())) return p;
+  keyspace& keys = of.keys();
+  if (what.has_keys()) {
+    p.key = keys.key(args[static_cast<std::size_t>(what.keys.first)]);
+    p.shards = what.keys.first == what.keys.last || keys.shards() == 1
+                   ? keys.mask_of(p.key)
+                   : shards_of(keys, what, args);
+  }
+  p.plain = now.plain_allowed && what.shards == reach::keys &&
+            (now.writes_allowed || !what.is(flag_write));
+  return p;
+}
+
+std::size_t run_plain(service& of, caller& who, std::span<const prepared> commands,
+                      std::size_t most_output) {
+  std::uint64_t shards = 0;
+  for (const prepared& p : commands) shards |= p.shards;
+  keyspace& keys = of.keys();
+  const unsigned worker = who.origin.worker;
+  const keyspace::hold hold(keys, shards);
+  tick_shards(keys, shards, of.now_ms(worker));
+  if (commands.size() > 1) {
+    for (const prepared& p : commands) {
+      if (p.shards != 0) keys.of(p.key).prefetch_bucket(p.key);
+    }
+    for (const prepared& p : commands) {
+      if (p.shards != 0) keys.of(p.key).prefetch_item(p.key);
+    }
+  }
+  const std::size_t most = who.reply.mark() + most_output;
+  std::size_t done = 0;
+  cordma::time_point at = of.now(worker);
+  while (done < commands.size() && who.reply.mark() <= most)
+    at = invoke(of, who, commands[done++], at);
+  of.went_on(worker, at);
+  return done;
+}
+
+bool run_other(service& of, caller& who, const prepared& p) {
+  const std::string why = objection(of, who, p);
+  if (!why.empty()) {
+    refuse(of, who, p.what, why);
+    return true;
+  }
+  const known_command& what = *p.what;
+  const service::paused paused = of.pausing(who.origin.worker);
+  if (paused == service::paused::all ||
+      (paused == service::paused::writes && (what.is(flag_write) || what.name == "exec"))) {
+    return false;
+  }
+  const std::size_t mark = who.reply.mark();
+  if (who.queued.is_open() && !is_let_through(what)) {
+    if (!who.queued.queue(what, p.args)) {
+      refuse(of, who, p.what, "ERR the transaction is too large");
+      return true;
+    }
+    who.queued_commands.store(static_cast<std::uint32_t>(who.queued.commands().size()));
+    who.reply.raw("+QUEUED\r\n");
+  } else {
+    const std::uint64_t shards = what.shards == reach::all ? of.keys().all() : p.shards;
+    const bool held = what.shards != reach::own;
+    const keyspace::hold hold(of.keys(), held ? shards : 0);
+    if (held) tick_shards(of.keys(), shards, of.now_ms(who.origin.worker));
+    static_cast<void>(invoke(of, who, p, of.read_clock()));
+  }
+  mind_mode(who, mark);
+  return true;
+}
+
+void run_queued(call& c) {
+  caller& who = c.who;
+  keyspace& keys = c.of.keys();
+  const std::vector<std::string_view> args = who.queued.arguments();
+  std::vector<prepared> all;
+  std::uint64_t shards = 0;
+  for (const transaction::queued& q : who.queued.commands()) {
+    prepared p;
+    p.what = q.what;
+    p.args = std::span(args).subspan(q.first, q.count);
+    if (q.what->has_keys()) p.key = keys.key(p.args[static_cast<std::size_t>(q.what->keys.first)]);
+    shards |= q.what->shards == reach::keys ? shards_of(keys, *q.what, p.args) : keys.all();
+    all.push_back(p);
+  }
+  for (const transaction::watched& w : who.queued.watches()) shards |= keys.mask_of(w.key);
+  const keyspace::hold hold(keys, shards);
+  tick_shards(keys, shards, c.of.now_ms(who.origin.worker));
+  bool changed = false;
+  for (const transaction::watched& w : who.queued.watches()) {
+    store& s = keys.of(w.key);
+    changed |= w.existed && !s.peek(w.key);
+    changed |= s.changes(w.key) != w.changes;
+    s.unwatch(w.key);
+  }
+  who.queued.watches().clear();
+  who.watched_keys = 0;
+  if (changed) {
+    c.out.null_array();
+    return;
+  }
+  c.out.array(all.size());
+  cordma::time_point at = c.of.read_clock();
+  for (const prepared& p : all) {
+    const std::string why = who.who() == nullptr ? std::string(no_auth)
+                            : who.unlimited()    ? std::string()
+                                                 : refusal_by_rights(*who.who(), *p.what, p.args);
+    if (why.empty()) {
+      at = invoke(c.of, who, p, at);
+    } else {
+      c.out.error(why);
+    }
+  }
+}
+
+}  // namespace kv

@@ -1,0 +1,53 @@
+// dispatch: from the arguments of a command to its reply.
+#pragma once
+
+#include "caller.hpp"
+#include "command.hpp"
+#include "service.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace kv {
+
+// Commands that are carried out in one go: their keys are brought closer together, and their shards taken once.
+inline constexpr std::size_t most_at_once = 16;
+
+// A command that was read and looked up, and not carried out yet.
+struct prepared {
+  std::span<const std::string_view> args;
+  const known_command* what = nullptr;  // null: unknown
+  hashed_key key;                       // the first, where it has one
+  std::uint64_t shards = 0;             // those of its keys
+  // Nothing but its keys is needed, and nothing stands against it: run_plain() can have it.
+  bool plain = false;
+};
+
+// What stands against all commands at once; found once for each batch.
+struct conditions {
+  bool plain_allowed = false;
+  bool writes_allowed = false;
+  service::paused paused = service::paused::none;
+};
+[[nodiscard]] conditions conditions_for(service& of, const caller& who);
+
+[[nodiscard]] prepared prepare(service& of, const caller& who, const conditions& now,
+                               std::span<const std::string_view> args);
+
+// REQUIRES that each is plain. Stops early where replies are more than `most_output` bytes together; returns how many
+// were carried out.
+[[nodiscard]] std::size_t run_plain(service& of, caller& who, std::span<const prepared> commands,
+                                    std::size_t most_output);
+// Any other: is refused, queued or carried out. False: it has to wait until clients are resumed (CLIENT PAUSE).
+[[nodiscard]] bool run_other(service& of, caller& who, const prepared& p);
+
+// EXEC: what is queued, in one go. `out` has nothing of the reply yet.
+void run_queued(call& c);
+
+// For ACL DRYRUN and EXEC too: empty, or the refusal.
+[[nodiscard]] std::string refusal_by_rights(const user& u, const known_command& what,
+                                            std::span<const std::string_view> args);
+
+}  // namespace kv

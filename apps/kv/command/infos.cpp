@@ -1,0 +1,376 @@
+// INFO and LATENCY: how the server fares.
+#include "handling.hpp"
+
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <type_traits>
+
+namespace kv {
+namespace {
+
+constexpr std::array<std::string_view, 9> usual_sections{"server",      "clients",    "memory",
+                                                         "persistence", "stats",      "replication",
+                                                         "cpu",         "errorstats", "keyspace"};
+constexpr std::array<std::string_view, 11> all_sections{
+    "server", "clients",      "memory",     "persistence", "stats",   "replication",
+    "cpu",    "commandstats", "errorstats", "cluster",     "keyspace"};
+
+// Lines of a section.
+class lines {
+ public:
+  explicit lines(std::string& out) noexcept : out_(out) {}
+  template <class T>
+  void add(std::string_view name, const T& value) {
+    out_.append(name).append(":");
+    if constexpr (std::is_integral_v<T>) {
+      out_.append(std::to_string(value));
+    } else {
+      out_.append(value);
+    }
+    out_.append("\r\n");
+  }
+
+ private:
+  std::string& out_;
+};
+
+std::string human(std::uint64_t bytes) {
+  constexpr std::string_view units = "BKMGTP";
+  double size = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; size >= 1024 && unit + 1 < units.size(); ++unit) size /= 1024;
+  std::array<char, 32> text{};
+  const int n =
+      std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f%c" : "%.2f%c", size, units[unit]);
+  return {text.data(), static_cast<std::size_t>(n)};
+}
+
+std::uint64_t resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  in >> total >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+struct sums {
+  store_counters counters;
+  store_usage usage;
+  std::size_t keys = 0;
+  std::size_t expiring = 0;
+};
+
+sums sum_up(keyspace& keys) {
+  sums s;
+  for (std::uint32_t i = 0; i < keys.shards(); ++i) {
+    const store_counters& c = keys.at(i).counters();
+    const store_usage u = keys.at(i).usage();
+    s.counters.hits += c.hits;
+    s.counters.misses += c.misses;
+    s.counters.expired += c.expired;
+    s.counters.evicted += c.evicted;
+    s.counters.moved += c.moved;
+    s.counters.splits += c.splits;
+    s.counters.refused += c.refused;
+    s.usage.bytes += u.bytes;
+    s.usage.segments += u.segments;
+    s.usage.live_bytes += u.live_bytes;
+    s.usage.object_bytes += u.object_bytes;
+    s.usage.index_bytes += u.index_bytes;
+    s.usage.quarantined += u.quarantined;
+    s.keys += keys.at(i).size();
+    s.expiring += keys.at(i).volatile_size();
+  }
+  return s;
+}
+
+void server_lines(call& c, lines& out) {
+  utsname system{};
+  uname(&system);
+  const settings& now = c.of.current(c.who.origin.worker);
+  const unix_ms wall = c.of.read_wall_clock();
+  const std::uint64_t up = wall > c.of.started_ms() ? (wall - c.of.started_ms()) / 1000 : 0;
+  out.add("redis_version", "7.0.15");
+  out.add("server_name", "cordma-kv");
+  out.add("redis_mode", "standalone");
+  out.add("os", std::string(system.sysname) + ' ' + system.release + ' ' + system.machine);
+  out.add("arch_bits", 64);
+  out.add("process_id", static_cast<std::uint64_t>(getpid()));
+  out.add("tcp_port", now.port);
+  out.add("server_time_usec", wall * 1000);
+  out.add("uptime_in_seconds", up);
+  out.add("uptime_in_days", up / 86400);
+  out.add("workers", c.of.workers());
+  out.add("shards", c.of.keys().shards());
+  out.add("config_file", c.of.options().config_file);
+}
+
+void client_lines(call& c, lines& out) {
+  std::size_t output = 0;
+  std::size_t input = 0;
+  c.of.for_each_client([&](const caller& each) {
+    output = std::max<std::size_t>(output, each.output_bytes);
+    input = std::max<std::size_t>(input, each.input_bytes);
+  });
+  out.add("connected_clients", c.of.clients());
+  out.add("cluster_connections", 0);
+  out.add("maxclients", c.of.current(c.who.origin.worker).maxclients);
+  out.add("client_recent_max_input_buffer", input);
+  out.add("client_recent_max_output_buffer", output);
+  out.add("blocked_clients", 0);
+  out.add("tracking_clients", 0);
+}
+
+void memory_lines(call& c, lines& out, const sums& s) {
+  const settings& now = c.of.current(c.who.origin.worker);
+  const std::uint64_t resident = resident_bytes();
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const std::uint64_t peak = std::max<std::uint64_t>(s.usage.bytes, 0);
+  out.add("used_memory", s.usage.bytes);
+  out.add("used_memory_human", human(s.usage.bytes));
+  out.add("used_memory_rss", resident);
+  out.add("used_memory_rss_human", human(resident));
+  out.add("used_memory_peak", peak);
+  out.add("used_memory_peak_human", human(peak));
+  out.add("used_memory_rss_peak", static_cast<std::uint64_t>(used.ru_maxrss) * 1024);
+  out.add("used_memory_dataset", s.usage.live_bytes + s.usage.object_bytes);
+  out.add("used_memory_overhead", s.usage.index_bytes);
+  out.add("total_system_memory", static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                     static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
+  out.add("maxmemory", now.maxmemory);
+  out.add("maxmemory_human", human(now.maxmemory));
+  out.add("maxmemory_policy", name(now.maxmemory_policy));
+  out.add("segments", s.usage.segments);
+  out.add("segments_quarantined", s.usage.quarantined);
+  out.add("items_moved", s.counters.moved);
+  out.add("mem_allocator", "segments");
+}
+
+void persistence_lines(call& c, lines& out) {
+  const persistence_info p = c.of.hooks.persistence ? c.of.hooks.persistence() : persistence_info();
+  const auto number = [](bool b) { return std::uint64_t{b ? 1U : 0U}; };
+  const auto status = [](bool failed) { return std::string_view(failed ? "err" : "ok"); };
+  out.add("loading", number(p.loading || c.of.loading));
+  out.add("async_loading", 0);
+  out.add("rdb_changes_since_last_save", p.changes_since_save);
+  out.add("rdb_bgsave_in_progress", number(p.save_in_progress));
+  out.add("rdb_last_save_time", p.last_save != 0 ? p.last_save : c.of.started_ms() / 1000);
+  out.add("rdb_last_bgsave_status", status(p.last_save_failed));
+  out.add("aof_enabled", number(p.log_enabled));
+  out.add("aof_rewrite_in_progress", number(p.rewrite_in_progress));
+  out.add("aof_rewrite_scheduled", 0);
+  out.add("aof_last_bgrewrite_status", status(p.last_rewrite_failed));
+  out.add("aof_last_write_status", status(p.last_write_failed));
+  out.add("aof_current_size", p.log_bytes);
+  out.add("aof_base_size", p.log_base_bytes);
+}
+
+void stats_lines(call& c, lines& out, const sums& s) {
+  out.add("total_connections_received", c.of.total(&worker_counters::connections));
+  out.add("total_commands_processed", c.of.total(&worker_counters::commands));
+  out.add("instantaneous_ops_per_sec", c.of.commands_per_second());
+  out.add("total_net_input_bytes", c.of.total(&worker_counters::input_bytes));
+  out.add("total_net_output_bytes", c.of.total(&worker_counters::output_bytes));
+  out.add("rejected_connections", c.of.total(&worker_counters::rejected_connections));
+  out.add("expired_keys", s.counters.expired);
+  out.add("evicted_keys", s.counters.evicted);
+  out.add("evicted_clients", 0);
+  out.add("keyspace_hits", s.counters.hits);
+  out.add("keyspace_misses", s.counters.misses);
+  out.add("writes_refused", s.counters.refused);
+  out.add("pubsub_channels", 0);
+  out.add("pubsub_patterns", 0);
+  out.add("latest_fork_usec", 0);
+  out.add("total_error_replies", c.of.total(&worker_counters::error_replies));
+  out.add("client_output_buffer_limit_disconnections",
+          c.of.total(&worker_counters::killed_for_output));
+}
+
+void replication_lines(lines& out) {
+  out.add("role", "master");
+  out.add("connected_slaves", 0);
+  out.add("master_failover_state", "no-failover");
+  out.add("master_repl_offset", 0);
+  out.add("repl_backlog_active", 0);
+}
+
+void cpu_lines(lines& out) {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto add = [&](std::string_view name, const timeval& t) {
+    std::array<char, 48> text{};
+    const int n =
+        std::snprintf(text.data(), text.size(), "%lld.%06lld", static_cast<long long>(t.tv_sec),
+                      static_cast<long long>(t.tv_usec));
+    out.add(name, std::string_view(text.data(), static_cast<std::size_t>(n)));
+  };
+  add("used_cpu_sys", used.ru_stime);
+  add("used_cpu_user", used.ru_utime);
+}
+
+void command_lines(call& c, lines& out) {
+  for (const known_command& k : c.of.commands().all()) {
+    const std::uint64_t calls = c.of.total(k.index, &command_counters::calls);
+    const std::uint64_t rejected = c.of.total(k.index, &command_counters::rejected);
+    if (calls == 0 && rejected == 0) continue;
+    const std::uint64_t us = c.of.total(k.index, &command_counters::nanoseconds) / 1000;
+    std::array<char, 160> text{};
+    const int n = std::snprintf(
+        text.data(), text.size(),
+        "calls=%llu,usec=%llu,usec_per_call=%.2f,rejected_calls=%llu,failed_calls=%llu",
+        static_cast<unsigned long long>(calls), static_cast<unsigned long long>(us),
+        calls == 0 ? 0.0 : static_cast<double>(us) / static_cast<double>(calls),
+        static_cast<unsigned long long>(rejected),
+        static_cast<unsigned long long>(c.of.total(k.index, &command_counters::failed)));
+    out.add("cmdstat_" + k.full_name, std::string_view(text.data(), static_cast<std::size_t>(n)));
+  }
+}
+
+void write_section(call& c, std::string& text, std::string_view section, const sums& s) {
+  std::string title(section);
+  title[0] = static_cast<char>(title[0] & ~0x20);
+  if (section == "cpu") title = "CPU";
+  if (!text.empty()) text += "\r\n";
+  text += "# " + title + "\r\n";
+  lines out(text);
+  if (section == "server") server_lines(c, out);
+  if (section == "clients") client_lines(c, out);
+  if (section == "memory") memory_lines(c, out, s);
+  if (section == "persistence") persistence_lines(c, out);
+  if (section == "stats") stats_lines(c, out, s);
+  if (section == "replication") replication_lines(out);
+  if (section == "cpu") cpu_lines(out);
+  if (section == "commandstats") command_lines(c, out);
+  if (section == "cluster") out.add("cluster_enabled", 0);
+  if (section == "errorstats") {
+    for (const auto& [code, count] : c.of.errors()) {
+      out.add("errorstat_" + code, "count=" + std::to_string(count));
+    }
+  }
+  if (section == "keyspace" && s.keys != 0) {
+    out.add("db0", "keys=" + std::to_string(s.keys) + ",expires=" + std::to_string(s.expiring) +
+                       ",avg_ttl=0");
+  }
+  if (c.of.hooks.more_info) text += c.of.hooks.more_info(section);
+}
+
+void info(call& c) {
+  std::vector<std::string_view> wanted;
+  const auto want = [&](std::string_view section) {
+    if (std::ranges::find(wanted, section) == wanted.end()) wanted.push_back(section);
+  };
+  if (c.count() == 1) std::ranges::for_each(usual_sections, want);
+  for (std::size_t i = 1; i < c.count(); ++i) {
+    if (is_word(c.arg(i), "default")) std::ranges::for_each(usual_sections, want);
+    if (is_word(c.arg(i), "all") || is_word(c.arg(i), "everything"))
+      std::ranges::for_each(all_sections, want);
+    for (const std::string_view section : all_sections) {
+      if (is_word(c.arg(i), section)) want(section);
+    }
+  }
+  std::string text;
+  const sums s = sum_up(c.of.keys());
+  for (const std::string_view section : wanted) write_section(c, text, section, s);
+  // What only main knows of has sections of its own.
+  const bool others = c.count() == 1 || is_word(c.arg(1), "all") || is_word(c.arg(1), "everything");
+  if (c.of.hooks.more_info && (others || wanted.empty())) {
+    text += c.of.hooks.more_info(c.count() > 1 && !others ? c.arg(1) : std::string_view());
+  }
+  c.out.verbatim(text);
+}
+
+// Slow commands are in SLOWLOG; events beside them are not recorded.
+void latency_latest(call& c) { c.out.array(0); }
+void latency_history(call& c) { c.out.array(0); }
+void latency_reset(call& c) { c.out.integer(0); }
+
+// By powers of two in microseconds Redis has it; here the mean of each command is all that is kept.
+void latency_doctor(call& c) {
+  c.out.verbatim(
+      "Latency events are not recorded by this server. SLOWLOG GET has the commands that took "
+      "longest, INFO "
+      "commandstats what each kind takes on average.\n");
+}
+
+void latency_help(call& c) {
+  reply_help(c, "LATENCY",
+             {"DOCTOR", "    Return a human readable latency analysis report.", "HISTORY <event>",
+              "    Return time-latency samples for the <event> class.", "LATEST",
+              "    Return the latest latency samples for all events.", "RESET [<event> ...]",
+              "    Reset latency data of one or more <event> classes."});
+}
+
+constexpr auto latency_parts = std::to_array<command>({
+    {.name = "latest",
+     .run = latency_latest,
+     .arity = 2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "2.8.13",
+     .complexity = "O(1)",
+     .summary = "Return the latest latency samples for all events"},
+    {.name = "history",
+     .run = latency_history,
+     .arity = 3,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "2.8.13",
+     .complexity = "O(1)",
+     .summary = "Return timestamp-latency samples for the event"},
+    {.name = "reset",
+     .run = latency_reset,
+     .arity = -2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "2.8.13",
+     .complexity = "O(1)",
+     .summary = "Reset latency data for one or more events"},
+    {.name = "doctor",
+     .run = latency_doctor,
+     .arity = 2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "2.8.13",
+     .complexity = "O(1)",
+     .summary = "Return a human readable latency analysis report"},
+    {.name = "help",
+     .run = latency_help,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "2.8.13",
+     .complexity = "O(1)",
+     .summary = "Show helpful text about the different subcommands"},
+});
+
+constexpr auto table = std::to_array<command>({
+    {.name = "info",
+     .run = info,
+     .arity = -1,
+     .flags = flag_loading | flag_stale,
+     .categories = in_dangerous,
+     .shards = reach::all,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Get information and statistics about the server"},
+    {.name = "latency",
+     .arity = -2,
+     .group = "server",
+     .since = "2.8.13",
+     .complexity = "Depends on subcommand.",
+     .summary = "A container for latency diagnostics commands",
+     .subcommands = latency_parts},
+});
+
+}  // namespace
+
+std::span<const command> info_commands() noexcept { return table; }
+
+}  // namespace kv

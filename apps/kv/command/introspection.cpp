@@ -1,0 +1,296 @@
+// COMMAND: what there is to be asked.
+#include "handling.hpp"
+
+#include "../resp/glob.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace kv {
+namespace {
+
+void give_names(call& c, std::span<const std::string_view> names, std::uint32_t bits,
+                std::string_view prefix) {
+  c.out.set(static_cast<std::size_t>(std::popcount(bits)));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if ((bits >> i & 1U) != 0) c.out.simple(std::string(prefix) + std::string(names[i]));
+  }
+}
+
+void give_key_specification(call& c, const known_command& k) {
+  c.out.map(3);
+  c.out.bulk("flags");
+  c.out.set(1);
+  c.out.simple(k.is(flag_write) ? "RW" : "RO");
+  c.out.bulk("begin_search");
+  c.out.map(2);
+  c.out.bulk("type");
+  c.out.bulk("index");
+  c.out.bulk("spec");
+  c.out.map(1);
+  c.out.bulk("index");
+  c.out.integer(k.keys.first);
+  c.out.bulk("find_keys");
+  c.out.map(2);
+  c.out.bulk("type");
+  c.out.bulk("range");
+  c.out.bulk("spec");
+  c.out.map(3);
+  c.out.bulk("lastkey");
+  c.out.integer(k.keys.last < 0 ? k.keys.last : k.keys.last - k.keys.first);
+  c.out.bulk("keystep");
+  c.out.integer(k.keys.step);
+  c.out.bulk("limit");
+  c.out.integer(0);
+}
+
+void give_info(call& c, const known_command* k) {
+  if (k == nullptr) return c.out.null_array();
+  c.out.array(10);
+  c.out.bulk(k->full_name);
+  c.out.integer(k->arity);
+  give_names(c, flag_names(), k->flags, "");
+  c.out.integer(k->keys.first);
+  c.out.integer(k->keys.last);
+  c.out.integer(k->keys.step);
+  give_names(c, category_names(), k->belongs, "@");
+  c.out.array(0);  // no tips
+  c.out.array(k->has_keys() ? 1 : 0);
+  if (k->has_keys()) give_key_specification(c, *k);
+  c.out.array(k->parts.size());
+  for (const known_command* part : k->parts) give_info(c, part);
+}
+
+void give_docs(call& c, const known_command& k) {
+  c.out.bulk(k.full_name);
+  const bool complex = !k.complexity.empty();
+  c.out.map(3 + (complex ? 1 : 0) + (k.parts.empty() ? 0 : 1));
+  c.out.bulk("summary");
+  c.out.bulk(k.summary);
+  c.out.bulk("since");
+  c.out.bulk(k.since);
+  c.out.bulk("group");
+  c.out.bulk(k.group);
+  if (complex) {
+    c.out.bulk("complexity");
+    c.out.bulk(k.complexity);
+  }
+  if (k.parts.empty()) return;
+  c.out.bulk("subcommands");
+  c.out.map(k.parts.size());
+  for (const known_command* part : k.parts) give_docs(c, *part);
+}
+
+void all_info(call& c) {
+  c.out.array(c.of.commands().commands().size());
+  for (const known_command* k : c.of.commands().commands()) give_info(c, k);
+}
+
+void command_count(call& c) {
+  c.out.integer(static_cast<std::int64_t>(c.of.commands().commands().size()));
+}
+
+void command_info(call& c) {
+  if (c.count() == 2) return all_info(c);
+  c.out.array(c.count() - 2);
+  for (std::size_t i = 2; i < c.count(); ++i) give_info(c, c.of.commands().find_full(c.arg(i)));
+}
+
+void command_docs(call& c) {
+  std::vector<const known_command*> wanted;
+  if (c.count() == 2) {
+    wanted.assign(c.of.commands().commands().begin(), c.of.commands().commands().end());
+  }
+  for (std::size_t i = 2; i < c.count(); ++i) {
+    const known_command* const k = c.of.commands().find_full(c.arg(i));
+    if (k != nullptr) wanted.push_back(k);
+  }
+  c.out.map(wanted.size());
+  for (const known_command* k : wanted) give_docs(c, *k);
+}
+
+void command_list(call& c) {
+  std::optional<std::uint32_t> category;
+  std::optional<std::string_view> pattern;
+  bool none = false;
+  if (c.count() == 5 && is_word(c.arg(2), "filterby")) {
+    if (is_word(c.arg(3), "aclcat")) {
+      const auto names = category_names();
+      const auto at =
+          std::ranges::find_if(names, [&](std::string_view n) { return is_word(c.arg(4), n); });
+      none = at == names.end();
+      category = none ? 0 : std::uint32_t{1} << (at - names.begin());
+    } else if (is_word(c.arg(3), "pattern")) {
+      pattern = c.arg(4);
+    } else if (is_word(c.arg(3), "module")) {
+      none = true;
+    } else {
+      return c.out.error(syntax_error);
+    }
+  } else if (c.count() != 2) {
+    return c.out.error(syntax_error);
+  }
+  std::vector<const known_command*> wanted;
+  for (const known_command& k : c.of.commands().all()) {
+    if (none || (!category && !pattern && k.full_name.size() != k.name.size())) continue;
+    if (category && (k.belongs & *category) == 0) continue;
+    if (pattern && !matches_glob(*pattern, k.full_name, letter_case::ignored)) continue;
+    wanted.push_back(&k);
+  }
+  c.out.array(wanted.size());
+  for (const known_command* k : wanted) c.out.bulk(k->full_name);
+}
+
+// The command whose arguments begin at 2, and where its keys are. Null: it was answered.
+const known_command* command_in(call& c) {
+  const known_command* k = c.of.commands().find(c.arg(2));
+  if (k != nullptr && k->run == nullptr && c.count() > 3) {
+    const known_command* const part = c.of.commands().find_part(*k, c.arg(3));
+    if (part != nullptr) k = part;
+  }
+  const std::size_t count = c.count() - 2;
+  if (k == nullptr) {
+    c.out.error("ERR Invalid command specified");
+  } else if (!k->has_keys()) {
+    c.out.error("ERR The command has no key arguments");
+  } else if (!k->fits(count)) {
+    c.out.error("ERR Invalid number of arguments specified for command");
+  } else {
+    return k;
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> keys_in(call& c, const known_command& k) {
+  std::vector<std::string_view> found;
+  const std::size_t count = c.count() - 2;
+  const std::size_t end = std::min(k.keys_end(count), count);
+  for (auto i = static_cast<std::size_t>(k.keys.first); i < end;
+       i += static_cast<std::size_t>(k.keys.step)) {
+    found.push_back(c.arg(i + 2));
+  }
+  return found;
+}
+
+void command_getkeys(call& c) {
+  const known_command* const k = command_in(c);
+  if (k == nullptr) return;
+  const std::vector<std::string_view> keys = keys_in(c, *k);
+  c.out.array(keys.size());
+  for (const std::string_view key : keys) c.out.bulk(key);
+}
+
+void command_getkeysandflags(call& c) {
+  const known_command* const k = command_in(c);
+  if (k == nullptr) return;
+  const std::vector<std::string_view> keys = keys_in(c, *k);
+  c.out.array(keys.size());
+  for (const std::string_view key : keys) {
+    c.out.array(2);
+    c.out.bulk(key);
+    c.out.set(1);
+    c.out.simple(k->is(flag_write) ? "RW" : "RO");
+  }
+}
+
+void command_help(call& c) {
+  reply_help(c, "COMMAND",
+             {"(no subcommand)", "    Return details about all Redis commands.", "COUNT",
+              "    Return the total number of commands in this Redis server.", "LIST",
+              "    Return a list of all commands in this Redis server.",
+              "INFO [<command-name> ...]", "    Return details about multiple Redis commands.",
+              "    If no command names are given, documentation details for all",
+              "    commands are returned.", "DOCS [<command-name> ...]",
+              "    Return documentation details about multiple Redis commands.",
+              "    If no command names are given, documentation details for all",
+              "    commands are returned.", "GETKEYS <full-command>",
+              "    Return the keys from a full Redis command.", "GETKEYSANDFLAGS <full-command>",
+              "    Return the keys and the access flags from a full Redis command."});
+}
+
+constexpr auto command_parts = std::to_array<command>({
+    {.name = "count",
+     .run = command_count,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .categories = in_connection,
+     .shards = reach::own,
+     .since = "2.8.13",
+     .complexity = "O(1)",
+     .summary = "Get total number of Redis commands"},
+    {.name = "info",
+     .run = command_info,
+     .arity = -2,
+     .flags = flag_loading | flag_stale,
+     .categories = in_connection,
+     .shards = reach::own,
+     .since = "2.8.13",
+     .complexity = "O(N) where N is the number of commands to look up",
+     .summary = "Get array of specific Redis command details, or all when no argument is given"},
+    {.name = "docs",
+     .run = command_docs,
+     .arity = -2,
+     .flags = flag_loading | flag_stale,
+     .categories = in_connection,
+     .shards = reach::own,
+     .since = "7.0.0",
+     .complexity = "O(N) where N is the number of commands to look up",
+     .summary = "Get array of specific Redis command documentation"},
+    {.name = "list",
+     .run = command_list,
+     .arity = -2,
+     .flags = flag_loading | flag_stale,
+     .categories = in_connection,
+     .shards = reach::own,
+     .since = "7.0.0",
+     .complexity = "O(N) where N is the total number of Redis commands",
+     .summary = "Get an array of Redis command names"},
+    {.name = "getkeys",
+     .run = command_getkeys,
+     .arity = -4,
+     .flags = flag_loading | flag_stale,
+     .categories = in_connection,
+     .shards = reach::own,
+     .since = "2.8.13",
+     .complexity = "O(N) where N is the number of arguments to the command",
+     .summary = "Extract keys given a full Redis command"},
+    {.name = "getkeysandflags",
+     .run = command_getkeysandflags,
+     .arity = -4,
+     .flags = flag_loading | flag_stale,
+     .categories = in_connection,
+     .shards = reach::own,
+     .since = "7.0.0",
+     .complexity = "O(N) where N is the number of arguments to the command",
+     .summary = "Extract keys and access flags given a full Redis command"},
+    {.name = "help",
+     .run = command_help,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .categories = in_connection,
+     .shards = reach::own,
+     .since = "5.0.0",
+     .complexity = "O(1)",
+     .summary = "Show helpful text about the different subcommands"},
+});
+
+constexpr auto table = std::to_array<command>({
+    {.name = "command",
+     .run = all_info,
+     .arity = -1,
+     .flags = flag_loading | flag_stale,
+     .categories = in_connection,
+     .shards = reach::own,
+     .group = "server",
+     .since = "2.8.13",
+     .complexity = "O(N) where N is the total number of Redis commands",
+     .summary = "Get array of Redis command details",
+     .subcommands = command_parts},
+});
+
+}  // namespace
+
+std::span<const command> introspection_commands() noexcept { return table; }
+
+}  // namespace kv

@@ -1,0 +1,249 @@
+// Keys, whatever they hold: DEL, EXISTS, RENAME, COPY ...
+#include "handling.hpp"
+
+#include "../resp/number.hpp"
+
+#include <array>
+
+namespace kv {
+namespace {
+
+void erase(call& c) {
+  hashed_keys keys(c);
+  std::int64_t erased = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const hashed_key& k = keys.next();
+    erased += store_of(c, k).erase(k) ? 1 : 0;
+  }
+  c.out.integer(erased);
+}
+
+void exists(call& c) {
+  hashed_keys keys(c);
+  std::int64_t there = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const hashed_key& k = keys.next();
+    there += store_of(c, k).find(k) ? 1 : 0;
+  }
+  c.out.integer(there);
+}
+
+void type(call& c) {
+  const found f = store_of(c, c.key).peek(c.key);
+  c.out.simple(!f ? "none" : f.is_string() ? "string" : "hash");
+}
+
+// What `from` holds is `to`'s as well, with its expiry. False: it was answered.
+bool duplicate(call& c, const found& from, const hashed_key& to) {
+  store& s = store_of(c, to);
+  const unix_ms expiry = from.at->expiry();
+  if (from.is_string()) return put(c, to, from.value, expiry, c.out.mark());
+  // The item may move while the fields are put; the hash itself does not.
+  const hash_value& fields = *from.fields;
+  s.erase(to);
+  bool done = true;
+  for (const auto& [field, value] : fields.fields()) {
+    done = done && s.field_put(to, field, value) == put_outcome::done;
+  }
+  if (done && expiry != never_expires) done = s.set_expiry(to, expiry) == put_outcome::done;
+  if (done) return true;
+  s.erase(to);
+  c.out.error(out_of_memory);
+  return false;
+}
+
+enum class target : std::uint8_t { replaced, kept };
+
+void rename_to(call& c, target there) {
+  const hashed_key to = c.of.keys().key(c.arg(2));
+  const found from = store_of(c, c.key).find(c.key);
+  if (!from) return c.out.error("ERR no such key");
+  if (!fits(c, c.arg(2), 0)) return;
+  if (c.arg(1) == c.arg(2)) return there == target::kept ? c.out.integer(0) : c.out.ok();
+  if (there == target::kept && store_of(c, to).peek(to)) return c.out.integer(0);
+  const found again =
+      store_of(c, c.key).peek(c.key);  // looking for the other may have changed the store
+  if (!duplicate(c, again, to)) return;
+  store_of(c, c.key).erase(c.key);
+  there == target::kept ? c.out.integer(1) : c.out.ok();
+}
+
+void rename(call& c) { rename_to(c, target::replaced); }
+void renamenx(call& c) { rename_to(c, target::kept); }
+
+void copy(call& c) {
+  target there = target::kept;
+  for (std::size_t i = 3; i < c.count(); ++i) {
+    if (is_word(c.arg(i), "replace")) {
+      there = target::replaced;
+    } else if (is_word(c.arg(i), "db") && i + 1 < c.count()) {
+      const auto number = integer_arg(c, ++i);
+      if (!number) return;
+      if (*number != 0) return c.out.error("ERR DB index is out of range");
+    } else {
+      return c.out.error(syntax_error);
+    }
+  }
+  if (c.arg(1) == c.arg(2)) {
+    return c.out.error("ERR source and destination objects are the same");
+  }
+  if (!fits(c, c.arg(2), 0)) return;
+  const hashed_key to = c.of.keys().key(c.arg(2));
+  if (!store_of(c, c.key).find(c.key)) return c.out.integer(0);
+  if (there == target::kept && store_of(c, to).peek(to)) return c.out.integer(0);
+  if (duplicate(c, store_of(c, c.key).peek(c.key), to)) c.out.integer(1);
+}
+
+void randomkey(call& c) {
+  keyspace& keys = c.of.keys();
+  std::uint32_t from =
+      static_cast<std::uint32_t>(c.of.read_clock().time_since_epoch().count()) % keys.shards();
+  for (std::uint32_t i = 0; i < keys.shards(); ++i, from = (from + 1) % keys.shards()) {
+    const item* const one = keys.at(from).random();
+    if (one != nullptr) return c.out.bulk(one->key());
+  }
+  c.out.null();
+}
+
+void dbsize(call& c) {
+  std::size_t keys = 0;
+  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) keys += c.of.keys().at(i).size();
+  c.out.integer(static_cast<std::int64_t>(keys));
+}
+
+void flush(call& c) {
+  if (c.count() > 2 ||
+      (c.count() == 2 && !is_word(c.arg(1), "sync") && !is_word(c.arg(1), "async"))) {
+    return c.out.error(syntax_error);
+  }
+  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) c.of.keys().at(i).clear();
+  c.out.ok();
+}
+
+constexpr auto table = std::to_array<command>({
+    {.name = "del",
+     .run = erase,
+     .arity = -2,
+     .flags = flag_write,
+     .categories = in_keyspace,
+     .keys = {1, -1, 1},
+     .group = "generic",
+     .since = "1.0.0",
+     .summary = "Delete a key"},
+    {.name = "unlink",
+     .run = erase,
+     .arity = -2,
+     .flags = flag_write | flag_fast,
+     .categories = in_keyspace,
+     .keys = {1, -1, 1},
+     .group = "generic",
+     .since = "4.0.0",
+     .summary = "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but "
+                "non blocking"},
+    {.name = "exists",
+     .run = exists,
+     .arity = -2,
+     .flags = flag_readonly | flag_fast,
+     .categories = in_keyspace,
+     .keys = {1, -1, 1},
+     .group = "generic",
+     .since = "1.0.0",
+     .complexity = "O(N) where N is the number of keys to check.",
+     .summary = "Determine if a key exists"},
+    {.name = "touch",
+     .run = exists,
+     .arity = -2,
+     .flags = flag_readonly | flag_fast,
+     .categories = in_keyspace,
+     .keys = {1, -1, 1},
+     .group = "generic",
+     .since = "3.2.1",
+     .complexity = "O(N) where N is the number of keys that will be touched.",
+     .summary =
+         "Alters the last access time of a key(s). Returns the number of existing keys specified"},
+    {.name = "type",
+     .run = type,
+     .arity = 2,
+     .flags = flag_readonly | flag_fast,
+     .categories = in_keyspace,
+     .keys = {1, 1, 1},
+     .group = "generic",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Determine the type stored at key"},
+    {.name = "rename",
+     .run = rename,
+     .arity = 3,
+     .flags = flag_write,
+     .categories = in_keyspace,
+     .keys = {1, 2, 1},
+     .group = "generic",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Rename a key"},
+    {.name = "renamenx",
+     .run = renamenx,
+     .arity = 3,
+     .flags = flag_write | flag_fast,
+     .categories = in_keyspace,
+     .keys = {1, 2, 1},
+     .group = "generic",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Rename a key, only if the new key does not exist"},
+    {.name = "copy",
+     .run = copy,
+     .arity = -3,
+     .flags = flag_write | flag_denyoom,
+     .categories = in_keyspace,
+     .keys = {1, 2, 1},
+     .group = "generic",
+     .since = "6.2.0",
+     .summary = "Copy a key"},
+    {.name = "randomkey",
+     .run = randomkey,
+     .arity = 1,
+     .flags = flag_readonly,
+     .categories = in_keyspace,
+     .shards = reach::all,
+     .group = "generic",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Return a random key from the keyspace"},
+    {.name = "dbsize",
+     .run = dbsize,
+     .arity = 1,
+     .flags = flag_readonly | flag_fast,
+     .categories = in_keyspace,
+     .shards = reach::all,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Return the number of keys in the selected database"},
+    {.name = "flushdb",
+     .run = flush,
+     .arity = -1,
+     .flags = flag_write,
+     .categories = in_keyspace | in_dangerous,
+     .shards = reach::all,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "O(N) where N is the number of keys in the selected database",
+     .summary = "Remove all keys from the current database"},
+    {.name = "flushall",
+     .run = flush,
+     .arity = -1,
+     .flags = flag_write,
+     .categories = in_keyspace | in_dangerous,
+     .shards = reach::all,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "O(N) where N is the total number of keys in all databases",
+     .summary = "Remove all keys from all databases"},
+});
+
+}  // namespace
+
+std::span<const command> key_commands() noexcept { return table; }
+
+}  // namespace kv

@@ -1,0 +1,198 @@
+// OBJECT and MEMORY: how a key is kept.
+#include "handling.hpp"
+
+#include "../resp/number.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t longest_embedded = 44;   // as Redis tells its own two kinds of strings apart
+constexpr std::size_t longest_listpack = 128;  // fields, and ...
+constexpr std::size_t longest_listpack_value = 64;
+constexpr std::size_t longest_integer = 20;
+constexpr std::size_t bucket_bytes = 64;
+constexpr std::size_t keys_per_bucket = 7;
+
+// The word of Redis for what is much like it.
+std::string_view encoding_of(const found& f) {
+  if (f.is_string()) {
+    if (f.value.size() <= longest_integer && parse_integer(f.value)) return "int";
+    return f.value.size() <= longest_embedded ? "embstr" : "raw";
+  }
+  const auto& fields = f.fields->fields();
+  const bool is_small =
+      fields.size() <= longest_listpack && std::ranges::all_of(fields, [](const auto& one) {
+        return one.first.size() <= longest_listpack_value &&
+               one.second.size() <= longest_listpack_value;
+      });
+  return is_small ? "listpack" : "hashtable";
+}
+
+void encoding(call& c) {
+  const found f = store_of(c, c.key).peek(c.key);
+  f ? c.out.bulk(encoding_of(f)) : c.out.null();
+}
+
+void refcount(call& c) { store_of(c, c.key).peek(c.key) ? c.out.integer(1) : c.out.null(); }
+
+void idletime(call& c) {
+  store& s = store_of(c, c.key);
+  const found f = s.peek(c.key);
+  if (!f) return c.out.null();
+  if (counts_uses(c.of.current(c.who.origin.worker).maxmemory_policy)) {
+    return c.out.error(
+        "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when "
+        "switching between "
+        "policies at runtime LRU and LFU data will take some time to adjust.");
+  }
+  c.out.integer(static_cast<std::int64_t>(s.idle_seconds(*f.at)));
+}
+
+void freq(call& c) {
+  store& s = store_of(c, c.key);
+  const found f = s.peek(c.key);
+  if (!f) return c.out.null();
+  if (!counts_uses(c.of.current(c.who.origin.worker).maxmemory_policy)) {
+    return c.out.error(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note "
+        "that when switching "
+        "between policies at runtime LRU and LFU data will take some time to adjust.");
+  }
+  c.out.integer(s.frequency(*f.at));
+}
+
+void object_help(call& c) {
+  reply_help(c, "OBJECT",
+             {"ENCODING <key>",
+              "    Return the kind of internal representation used in order to store the value",
+              "    associated with a <key>.", "FREQ <key>",
+              "    Return the access frequency index of the <key>. The returned integer is",
+              "    proportional to the logarithm of the recent access frequency of the key.",
+              "IDLETIME <key>",
+              "    Return the idle time of the <key>, that is the approximated number of",
+              "    seconds elapsed since the last access to the key.", "REFCOUNT <key>",
+              "    Return the number of references of the value associated with the specified",
+              "    <key>."});
+}
+
+void memory_usage(call& c) {
+  for (std::size_t i = 3; i < c.count(); ++i) {
+    if (!is_word(c.arg(i), "samples") || i + 1 >= c.count()) return c.out.error(syntax_error);
+    const auto samples = integer_arg(c, ++i);
+    if (!samples) return;
+    if (*samples < 0) return c.out.error(syntax_error);
+  }
+  const found f = store_of(c, c.key).peek(c.key);
+  if (!f) return c.out.null();
+  std::size_t bytes = f.at->bytes() + bucket_bytes / keys_per_bucket;
+  if (!f.is_string()) bytes += f.fields->bytes();
+  if (f.at->kind() == value_kind::blob) bytes += f.value.size();
+  c.out.integer(static_cast<std::int64_t>(bytes));
+}
+
+// What is given up is used again by itself; nothing has to be asked for it.
+void memory_purge(call& c) { c.out.ok(); }
+
+void memory_help(call& c) {
+  reply_help(
+      c, "MEMORY",
+      {"PURGE", "    Attempt to purge dirty pages for reclamation by the allocator.",
+       "USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value."});
+}
+
+constexpr auto object_parts = std::to_array<command>({
+    {.name = "encoding",
+     .run = encoding,
+     .arity = 3,
+     .flags = flag_readonly,
+     .categories = in_keyspace,
+     .keys = {2, 2, 1},
+     .since = "2.2.3",
+     .complexity = "O(1)",
+     .summary = "Inspect the internal encoding of a Redis object"},
+    {.name = "freq",
+     .run = freq,
+     .arity = 3,
+     .flags = flag_readonly,
+     .categories = in_keyspace,
+     .keys = {2, 2, 1},
+     .since = "4.0.0",
+     .complexity = "O(1)",
+     .summary = "Get the logarithmic access frequency counter of a Redis object"},
+    {.name = "idletime",
+     .run = idletime,
+     .arity = 3,
+     .flags = flag_readonly,
+     .categories = in_keyspace,
+     .keys = {2, 2, 1},
+     .since = "2.2.3",
+     .complexity = "O(1)",
+     .summary = "Get the time since a Redis object was last accessed"},
+    {.name = "refcount",
+     .run = refcount,
+     .arity = 3,
+     .flags = flag_readonly,
+     .categories = in_keyspace,
+     .keys = {2, 2, 1},
+     .since = "2.2.3",
+     .complexity = "O(1)",
+     .summary = "Get the number of references to the value of the key"},
+    {.name = "help",
+     .run = object_help,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .categories = in_keyspace,
+     .since = "6.2.0",
+     .complexity = "O(1)",
+     .summary = "Show helpful text about the different subcommands"},
+});
+
+constexpr auto memory_parts = std::to_array<command>({
+    {.name = "usage",
+     .run = memory_usage,
+     .arity = -3,
+     .flags = flag_readonly,
+     .keys = {2, 2, 1},
+     .since = "4.0.0",
+     .complexity = "O(N) where N is the number of samples.",
+     .summary = "Estimate the memory usage of a key"},
+    {.name = "purge",
+     .run = memory_purge,
+     .arity = 2,
+     .since = "4.0.0",
+     .complexity = "Depends on how much memory is allocated, could be slow",
+     .summary = "Ask the allocator to release memory"},
+    {.name = "help",
+     .run = memory_help,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .since = "4.0.0",
+     .complexity = "O(1)",
+     .summary = "Show helpful text about the different subcommands"},
+});
+
+constexpr auto table = std::to_array<command>({
+    {.name = "object",
+     .arity = -2,
+     .group = "generic",
+     .since = "2.2.3",
+     .complexity = "Depends on subcommand.",
+     .summary = "A container for object introspection commands",
+     .subcommands = object_parts},
+    {.name = "memory",
+     .arity = -2,
+     .group = "server",
+     .since = "4.0.0",
+     .complexity = "Depends on subcommand.",
+     .summary = "A container for memory diagnostics commands",
+     .subcommands = memory_parts},
+});
+
+}  // namespace
+
+std::span<const command> object_commands() noexcept { return table; }
+
+}  // namespace kv

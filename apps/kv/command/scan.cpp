@@ -1,0 +1,126 @@
+// All keys: SCAN and KEYS.
+#include "handling.hpp"
+
+#include "../resp/glob.hpp"
+#include "../resp/number.hpp"
+
+#include <array>
+#include <charconv>
+
+namespace kv {
+namespace {
+
+constexpr std::int64_t usual_count = 10;
+constexpr std::int64_t most_count = std::int64_t{1} << 40;
+constexpr unsigned shard_bits = 6;  // of a cursor: the shard in the low ones, its own cursor above
+static_assert(keyspace::most_shards == 1U << shard_bits);
+
+struct scan_how {
+  std::int64_t count = usual_count;
+  std::optional<std::string_view> pattern;
+  std::optional<std::string_view> type;
+
+  [[nodiscard]] bool wants(const found& f) const noexcept {
+    if (type && !is_word(*type, f.is_string() ? "string" : "hash")) return false;
+    return !pattern || *pattern == "*" || matches_glob(*pattern, f.at->key());
+  }
+};
+
+// No value: it was answered.
+std::optional<scan_how> scan_options(call& c) {
+  scan_how how;
+  for (std::size_t i = 2; i < c.count(); i += 2) {
+    if (i + 1 >= c.count()) {
+      c.out.error(syntax_error);
+      return std::nullopt;
+    }
+    if (is_word(c.arg(i), "count")) {
+      const auto n = integer_arg(c, i + 1);
+      if (!n) return std::nullopt;
+      how.count = *n;
+    } else if (is_word(c.arg(i), "match")) {
+      how.pattern = c.arg(i + 1);
+    } else if (is_word(c.arg(i), "type")) {
+      how.type = c.arg(i + 1);
+    } else {
+      how.count = 0;
+    }
+    if (how.count < 1) {
+      c.out.error(syntax_error);
+      return std::nullopt;
+    }
+  }
+  return how;
+}
+
+void scan(call& c) {
+  const std::optional<std::uint64_t> given_cursor = cursor_arg(c, 1);
+  if (!given_cursor) return;
+  const std::uint64_t cursor = *given_cursor;
+  const std::optional<scan_how> how = scan_options(c);
+  if (!how) return;
+  keyspace& keys = c.of.keys();
+  auto shard = static_cast<std::uint32_t>(cursor & (keyspace::most_shards - 1));
+  auto at = static_cast<std::uint32_t>(cursor >> shard_bits);
+  std::vector<std::string_view> given;
+  std::int64_t seen = 0;
+  bool more = shard < keys.shards();
+  // As Redis: for so many keys, wanted or not, through at most ten times as many buckets.
+  std::int64_t buckets = how->count > most_count ? most_count * 10 : how->count * 10;
+  while (more && seen < how->count && buckets-- > 0) {
+    at = keys.at(shard).scan(at, [&](const found& f) {
+      ++seen;
+      if (how->wants(f)) given.push_back(f.at->key());
+    });
+    if (at == 0) more = ++shard < keys.shards();
+  }
+  c.out.array(2);
+  const std::uint64_t next = more ? std::uint64_t{at} << shard_bits | shard : 0;
+  std::array<char, 24> digits{};
+  char* const stop = std::to_chars(digits.data(), digits.data() + digits.size(), next).ptr;
+  c.out.bulk({digits.data(), static_cast<std::size_t>(stop - digits.data())});
+  c.out.array(given.size());
+  for (const std::string_view key : given) c.out.bulk(key);
+}
+
+void all_keys(call& c) {
+  const std::string_view pattern = c.arg(1);
+  std::vector<std::string_view> given;
+  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) {
+    std::uint32_t at = 0;
+    do {
+      at = c.of.keys().at(i).scan(at, [&](const found& f) {
+        if (pattern == "*" || matches_glob(pattern, f.at->key())) given.push_back(f.at->key());
+      });
+    } while (at != 0);
+  }
+  c.out.array(given.size());
+  for (const std::string_view key : given) c.out.bulk(key);
+}
+
+constexpr auto table = std::to_array<command>({
+    {.name = "scan",
+     .run = scan,
+     .arity = -2,
+     .flags = flag_readonly,
+     .categories = in_keyspace,
+     .shards = reach::all,
+     .group = "generic",
+     .since = "2.8.0",
+     .summary = "Incrementally iterate the keys space"},
+    {.name = "keys",
+     .run = all_keys,
+     .arity = 2,
+     .flags = flag_readonly,
+     .categories = in_keyspace | in_dangerous,
+     .shards = reach::all,
+     .group = "generic",
+     .since = "1.0.0",
+     .summary = "Find all keys matching the given pattern"},
+});
+
+}  // namespace
+
+std::span<const command> scan_commands() noexcept { return table; }
+
+}  // namespace kv

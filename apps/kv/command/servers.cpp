@@ -1,0 +1,251 @@
+// The server as a whole: SHUTDOWN, SAVE, TIME and so on.
+#include "handling.hpp"
+
+#include "../resp/number.hpp"
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+namespace kv {
+namespace {
+
+void time_of_day(call& c) {
+  const unix_ms now = c.of.read_wall_clock();
+  c.out.array(2);
+  c.out.bulk_integer(static_cast<std::int64_t>(now / 1000));
+  c.out.bulk_integer(static_cast<std::int64_t>(now % 1000 * 1000));
+}
+
+void tell(call& c, const hook_answer& answer) {
+  answer.done ? c.out.simple(answer.text) : c.out.error(answer.text);
+}
+
+constexpr std::string_view not_kept = "ERR this server keeps nothing on disk";
+
+void save(call& c) {
+  if (!c.of.hooks.save) return c.out.error(not_kept);
+  tell(c, c.of.hooks.save());
+}
+
+void bgsave(call& c) {
+  if (c.count() > 2 || (c.count() == 2 && !is_word(c.arg(1), "schedule"))) {
+    return c.out.error(syntax_error);
+  }
+  if (!c.of.hooks.background_save) return c.out.error(not_kept);
+  tell(c, c.of.hooks.background_save());
+}
+
+void bgrewriteaof(call& c) {
+  if (!c.of.hooks.rewrite_log) return c.out.error(not_kept);
+  tell(c, c.of.hooks.rewrite_log());
+}
+
+void lastsave(call& c) {
+  const persistence_info p = c.of.hooks.persistence ? c.of.hooks.persistence() : persistence_info();
+  const std::uint64_t since = p.last_save != 0 ? p.last_save : c.of.started_ms() / 1000;
+  c.out.integer(static_cast<std::int64_t>(since));
+}
+
+void shutdown(call& c) {
+  shutdown_mode mode = shutdown_mode::as_configured;
+  for (std::size_t i = 1; i < c.count(); ++i) {
+    if (is_word(c.arg(i), "nosave") && mode != shutdown_mode::save &&
+        mode != shutdown_mode::abort) {
+      mode = shutdown_mode::no_save;
+    } else if (is_word(c.arg(i), "save") && mode != shutdown_mode::no_save &&
+               mode != shutdown_mode::abort) {
+      mode = shutdown_mode::save;
+    } else if (is_word(c.arg(i), "abort") && c.count() == 2) {
+      mode = shutdown_mode::abort;
+    } else if (is_word(c.arg(i), "now") || is_word(c.arg(i), "force")) {
+      if (mode == shutdown_mode::as_configured) mode = shutdown_mode::now;
+    } else {
+      return c.out.error(syntax_error);
+    }
+  }
+  if (!c.of.hooks.shutdown) return c.out.error("ERR Errors trying to SHUTDOWN. Check logs.");
+  const hook_answer answer = c.of.hooks.shutdown(mode);
+  if (!answer.done) return c.out.error(answer.text);
+  if (mode == shutdown_mode::abort) return c.out.ok();
+  c.who.close_when_sent = true;  // whose end is the answer
+}
+
+// As long as it says this worker does nothing else: for tests of whoever waits for it.
+void debug_sleep(call& c) {
+  constexpr long double longest = 3600;  // seconds
+  const auto seconds = parse_float(c.arg(2));
+  if (!seconds || *seconds < 0 || *seconds > longest) return c.out.error(not_a_float);
+  std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(*seconds)));
+  c.out.ok();
+}
+
+void debug_help(call& c) {
+  reply_help(c, "DEBUG",
+             {"SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed."});
+}
+
+// Clients of tests say it between two of them; there are no functions here.
+void function_flush(call& c) {
+  if (c.count() > 3 ||
+      (c.count() == 3 && !is_word(c.arg(2), "sync") && !is_word(c.arg(2), "async"))) {
+    return c.out.error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
+  }
+  c.out.ok();
+}
+
+void function_list(call& c) { c.out.array(0); }
+
+void role(call& c) {
+  c.out.array(3);
+  c.out.bulk("master");
+  c.out.integer(0);
+  c.out.array(0);
+}
+
+// For replicas, of which there are none.
+void wait_for_replicas(call& c) {
+  if (!integer_arg(c, 1)) return;
+  const auto timeout = integer_arg(c, 2, "ERR timeout is not an integer or out of range");
+  if (!timeout) return;
+  if (*timeout < 0) return c.out.error("ERR timeout is negative");
+  c.out.integer(0);
+}
+
+constexpr auto debug_parts = std::to_array<command>({
+    {.name = "sleep",
+     .run = debug_sleep,
+     .arity = 3,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "1.0.0",
+     .summary = "Stop the server for a time"},
+    {.name = "help",
+     .run = debug_help,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .shards = reach::own,
+     .since = "1.0.0",
+     .summary = "Show helpful text about the different subcommands"},
+});
+
+constexpr auto function_parts = std::to_array<command>({
+    {.name = "flush",
+     .run = function_flush,
+     .arity = -2,
+     .flags = flag_write | flag_noscript,
+     .categories = in_scripting,
+     .shards = reach::own,
+     .since = "7.0.0",
+     .complexity = "O(N) where N is the number of functions deleted",
+     .summary = "Deleting all functions"},
+    {.name = "list",
+     .run = function_list,
+     .arity = -2,
+     .flags = flag_noscript,
+     .categories = in_scripting,
+     .shards = reach::own,
+     .since = "7.0.0",
+     .complexity = "O(N) where N is the number of functions",
+     .summary = "List information about all the functions"},
+});
+
+constexpr auto table = std::to_array<command>({
+    {.name = "time",
+     .run = time_of_day,
+     .arity = 1,
+     .flags = flag_loading | flag_stale | flag_fast,
+     .group = "server",
+     .since = "2.6.0",
+     .complexity = "O(1)",
+     .summary = "Return the current server time"},
+    {.name = "save",
+     .run = save,
+     .arity = 1,
+     .flags = flag_admin | flag_noscript | flag_no_async_loading | flag_no_multi,
+     .shards = reach::own,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "O(N) where N is the total number of keys in all databases",
+     .summary = "Synchronously save the dataset to disk"},
+    {.name = "bgsave",
+     .run = bgsave,
+     .arity = -1,
+     .flags = flag_admin | flag_noscript | flag_no_async_loading,
+     .shards = reach::own,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Asynchronously save the dataset to disk"},
+    {.name = "bgrewriteaof",
+     .run = bgrewriteaof,
+     .arity = 1,
+     .flags = flag_admin | flag_noscript | flag_no_async_loading,
+     .shards = reach::own,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Asynchronously rewrite the append-only file"},
+    {.name = "lastsave",
+     .run = lastsave,
+     .arity = 1,
+     .flags = flag_loading | flag_stale | flag_fast,
+     .categories = in_dangerous | in_admin,
+     .shards = reach::own,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Get the UNIX time stamp of the last successful save to disk"},
+    {.name = "shutdown",
+     .run = shutdown,
+     .arity = -1,
+     .flags =
+         flag_admin | flag_noscript | flag_loading | flag_stale | flag_no_multi | flag_allow_busy,
+     .shards = reach::own,
+     .group = "server",
+     .since = "1.0.0",
+     .summary = "Synchronously save the dataset to disk and then shut down the server"},
+    {.name = "debug",
+     .arity = -2,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+     .group = "server",
+     .since = "1.0.0",
+     .complexity = "Depends on subcommand.",
+     .summary = "A container for debugging commands",
+     .subcommands = debug_parts},
+    {.name = "function",
+     .arity = -2,
+     .group = "scripting",
+     .since = "7.0.0",
+     .complexity = "Depends on subcommand.",
+     .summary = "A container for function commands",
+     .subcommands = function_parts},
+    {.name = "role",
+     .run = role,
+     .arity = 1,
+     .flags = flag_noscript | flag_loading | flag_stale | flag_fast,
+     .categories = in_dangerous | in_admin,
+     .shards = reach::own,
+     .group = "server",
+     .since = "2.8.12",
+     .complexity = "O(1)",
+     .summary = "Return the role of the instance in the context of replication"},
+    {.name = "wait",
+     .run = wait_for_replicas,
+     .arity = 3,
+     .flags = flag_noscript,
+     .categories = in_connection,
+     .shards = reach::own,
+     .group = "generic",
+     .since = "3.0.0",
+     .complexity = "O(1)",
+     .summary = "Wait for the synchronous replication of all the write commands sent in the "
+                "context of the current connection"},
+});
+
+}  // namespace
+
+std::span<const command> server_commands() noexcept { return table; }
+
+}  // namespace kv

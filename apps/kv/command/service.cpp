@@ -1,0 +1,271 @@
+#include "service.hpp"
+
+#include <cordma/runtime/result.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t sweep_items = 1000;  // of a shard in one tick
+constexpr std::size_t most_error_names = 128;
+constexpr cordma::duration sample_time = std::chrono::seconds(1);
+
+}  // namespace
+
+service::service(keyspace& keys, const parsed_settings& initial, service_options options)
+    : keys_(keys),
+      options_(std::move(options)),
+      time_(options_.time != nullptr ? *options_.time : cordma::real_clock()),
+      users_(commands_),
+      settings_(std::make_shared<const settings>(initial.values)) {
+  for (const std::string& line : initial.users) {
+    const auto words = split_words(line);
+    if (!words || words->empty()) {
+      throw cordma::error({cordma::errc::invalid_value, "configuration: user without a name"});
+    }
+    std::vector<std::string_view> rules{"reset"};
+    rules.insert(rules.end(), words->begin() + 1, words->end());
+    const std::string why = users_.set(words->front(), rules);
+    if (!why.empty()) throw cordma::error({cordma::errc::invalid_value, "configuration: " + why});
+  }
+  if (!initial.values.requirepass.empty()) users_.require_password(initial.values.requirepass);
+  started_ms_ = read_wall_clock();
+  for (unsigned i = 0; i < options_.workers; ++i) {
+    workers_.push_back(std::make_unique<worker_state>());
+    workers_.back()->settings_seen = settings_;
+    workers_.back()->settings_generation = settings_generation_;
+    workers_.back()->last_sample.when = time_.now();
+    read_time(i);
+  }
+  const keyspace::hold hold(keys_, keys_.all());
+  configure_shards(*settings_);
+}
+
+service::~service() = default;
+
+void service::configure_shards(const settings& s) {
+  for (std::uint32_t i = 0; i < keys_.shards(); ++i) {
+    keys_.at(i).configure(static_cast<std::size_t>(s.maxmemory) / keys_.shards(),
+                          s.maxmemory_policy);
+  }
+}
+
+const settings& service::current(unsigned worker) {
+  worker_state& w = at(worker);
+  if (w.settings_generation != settings_generation_.load(std::memory_order_acquire)) {
+    const std::scoped_lock hold(settings_guard_);
+    w.settings_seen = settings_;
+    w.settings_generation = settings_generation_.load(std::memory_order_relaxed);
+  }
+  return *w.settings_seen;
+}
+
+std::shared_ptr<const settings> service::snapshot() const {
+  const std::scoped_lock hold(settings_guard_);
+  return settings_;
+}
+
+std::string service::replace(settings next) {
+  const std::shared_ptr<const settings> before = snapshot();
+  if (hooks.settings_change) {
+    std::string why = hooks.settings_change(*before, next);
+    if (!why.empty()) return why;
+  }
+  const auto made = std::make_shared<const settings>(std::move(next));
+  if (made->requirepass != before->requirepass) users_.require_password(made->requirepass);
+  configure_shards(*made);
+  const std::scoped_lock hold(settings_guard_);
+  settings_ = made;
+  settings_generation_.fetch_add(1, std::memory_order_release);
+  return {};
+}
+
+unix_ms service::read_wall_clock() const noexcept {
+  if (options_.wall_clock != nullptr) return options_.wall_clock(options_.wall_context);
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<unix_ms>(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
+}
+
+void service::read_time(unsigned worker) noexcept {
+  worker_state& w = at(worker);
+  w.now_ms = read_wall_clock();
+  w.now = time_.now();
+}
+
+bool service::tick(unsigned worker) {
+  read_time(worker);
+  worker_state& w = at(worker);
+  if (w.now - w.last_sample.when >= sample_time) {
+    const std::uint64_t commands = w.counters.commands.get();
+    const auto passed = std::chrono::duration<double>(w.now - w.last_sample.when).count();
+    w.per_second = static_cast<std::uint64_t>(double(commands - w.last_sample.commands) / passed);
+    w.last_sample = {w.now, commands};
+  }
+  if (paused_.load(std::memory_order_relaxed) != paused::none && pausing(worker) == paused::none) {
+    paused_ = paused::none;
+    resume_all(worker);
+  }
+  if (pausing(worker) != paused::none || loading) return false;
+  bool more = false;
+  for (std::uint32_t shard = worker; shard < keys_.shards(); shard += options_.workers) {
+    const keyspace::hold hold(keys_, std::uint64_t{1} << shard);
+    keys_.at(shard).tick(w.now_ms);
+    more |= keys_.at(shard).sweep(sweep_items);
+  }
+  return more;
+}
+
+void service::journal_advanced(unsigned worker) { wake_marked(worker); }
+
+void service::attend(unsigned worker) { wake_marked(worker); }
+
+// A wake() may end clients: whom it concerns is found first, and looked up again.
+void service::wake_marked(unsigned worker) {
+  worker_state& w = at(worker);
+  std::vector<std::uint64_t> ids;
+  {
+    const std::scoped_lock hold(w.guard);
+    for (auto& [id, c] : w.callers) {
+      if (c->attention.load(std::memory_order_acquire)) ids.push_back(id);
+    }
+  }
+  for (const std::uint64_t id : ids) {
+    caller* c = nullptr;
+    {
+      const std::scoped_lock hold(w.guard);
+      const auto found = w.callers.find(id);
+      if (found != w.callers.end()) c = found->second;
+    }
+    if (c != nullptr && c->attention.exchange(false)) c->wake();
+  }
+}
+
+std::uint64_t service::total(relaxed_counter worker_counters::* which) const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& w : workers_) sum += (w->counters.*which).get();
+  return sum;
+}
+
+std::uint64_t service::total(std::size_t command,
+                             relaxed_counter command_counters::* which) const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& w : workers_) sum += (w->counters.each[command].*which).get();
+  return sum;
+}
+
+std::uint64_t service::commands_per_second() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& w : workers_) sum += w->per_second.load(std::memory_order_relaxed);
+  return sum;
+}
+
+void service::count_error(unsigned worker, std::string_view reply) {
+  at(worker).counters.error_replies.add();
+  const std::string_view code = reply.substr(1, reply.find_first_of(" \r", 1) - 1);
+  const std::scoped_lock hold(errors_guard_);
+  const auto found = errors_.find(code);
+  if (found != errors_.end()) {
+    ++found->second;
+  } else if (errors_.size() < most_error_names) {
+    errors_.emplace(code, 1);
+  }
+}
+
+std::map<std::string, std::uint64_t, std::less<>> service::errors() const {
+  const std::scoped_lock hold(errors_guard_);
+  return errors_;
+}
+
+// Those of other workers may miss what they count meanwhile.
+void service::reset_statistics() {
+  for (const auto& w : workers_) {
+    worker_counters& c = w->counters;
+    for (relaxed_counter* const each :
+         {&c.commands, &c.connections, &c.rejected_connections, &c.input_bytes, &c.output_bytes,
+          &c.error_replies, &c.killed_for_output, &c.writes}) {
+      each->clear();
+    }
+    for (command_counters& one : c.each) {
+      one.calls.clear();
+      one.nanoseconds.clear();
+      one.rejected.clear();
+      one.failed.clear();
+    }
+    w->last_sample.commands = 0;
+  }
+  const std::scoped_lock hold(errors_guard_);
+  errors_.clear();
+}
+
+void service::enter(caller& c) {
+  worker_state& w = at(c.origin.worker);
+  {
+    const std::scoped_lock hold(w.guard);
+    w.callers.emplace(c.id, &c);
+  }
+  clients_.fetch_add(1, std::memory_order_relaxed);
+  w.counters.connections.add();
+}
+
+void service::leave(caller& c) noexcept {
+  worker_state& w = at(c.origin.worker);
+  const std::scoped_lock hold(w.guard);
+  w.callers.erase(c.id);
+  clients_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void service::for_each_client(const std::function<void(caller&)>& each) {
+  if (workers_.size() == 1) {
+    const std::scoped_lock hold(at(0).guard);
+    for (auto& [id, c] : at(0).callers) each(*c);
+    return;
+  }
+  std::map<std::uint64_t, caller*> all;
+  std::vector<std::unique_lock<std::mutex>> holds;
+  for (const auto& w : workers_) {
+    holds.emplace_back(w->guard);
+    all.insert(w->callers.begin(), w->callers.end());
+  }
+  for (auto& [id, c] : all) each(*c);
+}
+
+void service::end_client(caller& c) noexcept {
+  c.killed.store(caller::kill::now, std::memory_order_release);
+  c.attention.store(true, std::memory_order_release);
+}
+
+void service::rouse(unsigned from_worker) {
+  for (unsigned i = 0; i < options_.workers; ++i) {
+    if (hooks.attend) {
+      hooks.attend(i);
+    } else if (i == from_worker) {
+      wake_marked(i);
+    }
+  }
+}
+
+void service::pause(unix_ms until, paused what) noexcept {
+  // The stronger of two, and the later.
+  if (paused_.load() == paused::all) what = paused::all;
+  paused_until_ = std::max(until, paused_until_.load());
+  paused_ = what;
+}
+
+void service::resume_all(unsigned from_worker) {
+  paused_ = paused::none;
+  paused_until_ = 0;
+  for_each_client([](caller& c) { c.attention = true; });
+  rouse(from_worker);
+}
+
+service::paused service::pausing(unsigned worker) const noexcept {
+  const paused what = paused_.load(std::memory_order_relaxed);
+  if (what == paused::none || now_ms(worker) >= paused_until_.load(std::memory_order_relaxed)) {
+    return paused::none;
+  }
+  return what;
+}
+
+}  // namespace kv

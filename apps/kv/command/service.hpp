@@ -1,0 +1,191 @@
+// service: what the clients of a server share: keys, settings, users, statistics, and what main does for them.
+#pragma once
+
+#include "caller.hpp"
+#include "command.hpp"
+#include "counters.hpp"
+#include "journal_gate.hpp"
+#include "keyspace.hpp"
+#include "settings.hpp"
+#include "slowlog.hpp"
+#include "users.hpp"
+
+#include <cordma/runtime/clock.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kv {
+
+enum class shutdown_mode : std::uint8_t { as_configured, save, no_save, now, abort };
+
+// What INFO says about durability.
+struct persistence_info {
+  bool loading = false;
+  std::uint64_t changes_since_save = 0;
+  bool save_in_progress = false;
+  std::uint64_t last_save = 0;  // seconds since 1970
+  bool last_save_failed = false;
+  bool log_enabled = false;
+  bool rewrite_in_progress = false;
+  bool last_rewrite_failed = false;
+  bool last_write_failed = false;
+  std::uint64_t log_bytes = 0;
+  std::uint64_t log_base_bytes = 0;
+};
+
+// An answer from main: text for the client, after "+" or "-".
+struct hook_answer {
+  bool done = true;
+  std::string text;
+};
+
+// Filled in by main before the first session; what stays empty is answered with an error. Called on a worker's
+// thread, and (but for save) maybe while it holds shards: none may wait for one.
+struct service_hooks {
+  // attend(worker) is to be called on that worker's thread. From any thread.
+  std::function<void(unsigned worker)> attend;
+  // Asks the server to end. Not done: why it goes on.
+  std::function<hook_answer(shutdown_mode)> shutdown;
+  // SAVE: done when it returns. Holds nothing.
+  std::function<hook_answer()> save;
+  std::function<hook_answer()> background_save;
+  std::function<hook_answer()> rewrite_log;
+  std::function<persistence_info()> persistence;
+  // Before settings are taken over: empty, or why that cannot be.
+  std::function<std::string(const settings& before, const settings& after)> settings_change;
+  // Lines for INFO: "name:value\r\n"; for sections that are not the service's: "transport".
+  std::function<std::string(std::string_view section)> more_info;
+};
+
+struct service_options {
+  unsigned workers = 1;
+  std::string config_file;                                  // for CONFIG REWRITE; empty: none
+  cordma::clock* time = nullptr;                            // null: the real one
+  unix_ms (*wall_clock)(void* context) noexcept = nullptr;  // null: the system's
+  void* wall_context = nullptr;
+};
+
+// Any thread, but what takes a worker is for that worker's thread.
+class service {
+ public:
+  // Applies maxmemory and its policy to the keyspace, and requirepass to the default user. Throws cordma::error
+  // (invalid_value: a user's rules).
+  service(keyspace& keys, const parsed_settings& initial, service_options options);
+  ~service();
+  service(const service&) = delete;
+  service& operator=(const service&) = delete;
+
+  service_hooks hooks;
+  journal_gate* journal = nullptr;    // null: nothing is logged
+  std::atomic<bool> loading = false;  // commands are refused with LOADING
+
+  [[nodiscard]] keyspace& keys() noexcept { return keys_; }
+  [[nodiscard]] const command_table& commands() const noexcept { return commands_; }
+  [[nodiscard]] users& accounts() noexcept { return users_; }
+  [[nodiscard]] slowlog& slow() noexcept { return slow_; }
+  [[nodiscard]] const service_options& options() const noexcept { return options_; }
+
+  // Settings. The reference is good until the worker's next call of it.
+  [[nodiscard]] const settings& current(unsigned worker);
+  [[nodiscard]] std::shared_ptr<const settings> snapshot() const;
+  // Takes them over as a whole (CONFIG SET, a reload), with what follows from them. REQUIRES that the caller holds
+  // all shards. Empty, or why not.
+  [[nodiscard]] std::string replace(settings next);
+
+  // Time, as it was read last: sessions do so when bytes come.
+  void read_time(unsigned worker) noexcept;
+  [[nodiscard]] unix_ms now_ms(unsigned worker) const noexcept { return at(worker).now_ms; }
+  [[nodiscard]] cordma::time_point now(unsigned worker) const noexcept { return at(worker).now; }
+  void went_on(unsigned worker, cordma::time_point now) noexcept { at(worker).now = now; }
+  [[nodiscard]] cordma::time_point read_clock() noexcept { return time_.now(); }
+  [[nodiscard]] unix_ms read_wall_clock() const noexcept;
+  [[nodiscard]] unix_ms started_ms() const noexcept { return started_ms_; }
+
+  // About ten times a second for each worker: expires keys of its shard, resumes clients whose pause is over, samples
+  // for INFO. True: there is more to expire, so call it again soon.
+  bool tick(unsigned worker);
+  // durable() or waits() of the journal has changed: sessions of this worker whose replies waited for it are woken.
+  void journal_advanced(unsigned worker);
+  // What another thread asked for through hooks.attend: its clients that were killed or resumed are woken.
+  void attend(unsigned worker);
+
+  [[nodiscard]] worker_counters& counters(unsigned worker) noexcept { return at(worker).counters; }
+  [[nodiscard]] unsigned workers() const noexcept { return options_.workers; }
+  // Of all workers.
+  [[nodiscard]] std::uint64_t total(relaxed_counter worker_counters::* which) const noexcept;
+  [[nodiscard]] std::uint64_t total(std::size_t command,
+                                    relaxed_counter command_counters::* which) const noexcept;
+  [[nodiscard]] std::uint64_t commands_per_second() const noexcept;
+  void count_error(unsigned worker, std::string_view reply);  // "-ERR ..."
+  [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> errors() const;
+  void reset_statistics();
+
+  // Clients. In the order in which they came; `each` may not end one.
+  [[nodiscard]] std::size_t clients() const noexcept {
+    return clients_.load(std::memory_order_relaxed);
+  }
+  void for_each_client(const std::function<void(caller&)>& each);
+  // Marks one that is to end; rouse() tells it, after for_each_client().
+  static void end_client(caller& c) noexcept;
+  void rouse(unsigned from_worker);
+
+  // CLIENT PAUSE.
+  enum class paused : std::uint8_t { none, writes, all };
+  void pause(unix_ms until, paused what) noexcept;
+  void resume_all(unsigned from_worker);
+  [[nodiscard]] paused pausing(unsigned worker) const noexcept;
+
+ private:
+  friend class caller;
+  struct sample {
+    cordma::time_point when{};
+    std::uint64_t commands = 0;
+  };
+  struct alignas(64) worker_state {
+    unix_ms now_ms = 0;
+    cordma::time_point now{};
+    std::shared_ptr<const settings> settings_seen;
+    std::uint64_t settings_generation = 0;
+    std::mutex guard;  // of the registry
+    std::map<std::uint64_t, caller*> callers;
+    sample last_sample;
+    std::atomic<std::uint64_t> per_second = 0;
+    worker_counters counters;
+  };
+
+  [[nodiscard]] worker_state& at(unsigned worker) noexcept { return *workers_[worker]; }
+  [[nodiscard]] const worker_state& at(unsigned worker) const noexcept { return *workers_[worker]; }
+  void enter(caller& c);
+  void leave(caller& c) noexcept;
+  void configure_shards(const settings& s);
+  void wake_marked(unsigned worker);
+
+  keyspace& keys_;
+  service_options options_;
+  cordma::clock& time_;
+  command_table commands_;
+  users users_;
+  slowlog slow_;
+  unix_ms started_ms_ = 0;
+  std::vector<std::unique_ptr<worker_state>> workers_;
+  mutable std::mutex settings_guard_;
+  std::shared_ptr<const settings> settings_;
+  std::atomic<std::uint64_t> settings_generation_ = 1;
+  mutable std::mutex errors_guard_;
+  std::map<std::string, std::uint64_t, std::less<>> errors_;
+  std::atomic<std::uint64_t> next_id_ = 1;
+  std::atomic<std::size_t> clients_ = 0;
+  std::atomic<unix_ms> paused_until_ = 0;
+  std::atomic<paused> paused_ = paused::none;
+};
+
+}  // namespace kv

@@ -1,0 +1,151 @@
+#include "settings.hpp"
+
+#include "../resp/parser.hpp"
+
+#include <cordma/runtime/result.hpp>
+
+#include <strings.h>
+#include <algorithm>
+#include <set>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t most_line_bytes = request_parser::most_line_bytes;
+
+bool needs_quotes(std::string_view value) noexcept {
+  return value.empty() || value.find_first_of(" \t\"'\\#") != std::string_view::npos;
+}
+
+// What is a list of words stands as such; everything else as one word.
+bool is_list(std::string_view name) noexcept {
+  return name == "bind" || name == "save" || name == "client-output-buffer-limit" ||
+         name == "native";
+}
+
+std::string in_quotes(std::string_view value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    if (c == '\n') {
+      text += "\\n";
+    } else {
+      text += c;
+    }
+  }
+  return text + '"';
+}
+
+std::string line_of(const parameter& p, const settings& now) {
+  const std::string value = p.get(now);
+  const bool plain = is_list(p.name) ? !value.empty() : !needs_quotes(value);
+  return std::string(p.name) + ' ' + (plain ? value : in_quotes(value)) + '\n';
+}
+
+std::string_view next_line(std::string_view& text) noexcept {
+  const std::size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line.ends_with('\r') ? line.substr(0, line.size() - 1) : line;
+}
+
+[[noreturn]] void refuse(std::size_t line, const std::string& why) {
+  throw cordma::error(cordma::failure(cordma::errc::invalid_value,
+                                      "configuration, line " + std::to_string(line) + ": " + why));
+}
+
+std::string joined(const std::vector<std::string>& words, std::size_t from) {
+  std::string text;
+  for (std::size_t i = from; i < words.size(); ++i) {
+    if (i != from) text += ' ';
+    text += words[i];
+  }
+  return text;
+}
+
+// A line's name where it sets something; empty for comments and blank lines.
+std::string name_of(std::string_view line) {
+  const auto words = split_words(line);
+  if (!words || words->empty() || words->front().starts_with('#')) return {};
+  std::string name = words->front();
+  std::ranges::transform(name, name.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  });
+  return name;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::string>> split_words(std::string_view line) {
+  // An inline command is exactly that; what it holds must not look like an array.
+  request_parser parser;
+  request_parser::request found;
+  std::string text = " ";
+  text += line.substr(0, most_line_bytes);
+  std::ranges::replace(text, '\n', ' ');
+  text += '\n';
+  switch (parser.next(text, 0, {}, found)) {
+    case request_parser::outcome::failed: return std::nullopt;
+    case request_parser::outcome::incomplete: return std::vector<std::string>{};
+    case request_parser::outcome::complete: break;
+  }
+  const std::span<const std::string_view> args = parser.args(found);
+  return std::vector<std::string>(args.begin(), args.end());
+}
+
+parsed_settings parse_settings(std::string_view text, const settings& from) {
+  parsed_settings parsed{from, {}};
+  std::string saves;  // several lines of it add up
+  bool saves_given = false;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = next_line(text);
+    const auto words = split_words(line);
+    if (!words) refuse(number, "a quote is not closed");
+    if (words->empty() || words->front().starts_with('#')) continue;
+    const std::string name = name_of(line);
+    if (name == "user") {
+      parsed.users.push_back(joined(*words, 1));
+      continue;
+    }
+    const parameter* const p = find_parameter(name);
+    if (p == nullptr) refuse(number, "\"" + words->front() + "\" is no setting of cordma-kv");
+    if (words->size() < 2 || (words->size() > 2 && !is_list(p->name))) {
+      refuse(number, "wrong number of arguments for \"" + name + "\"");
+    }
+    std::string value = joined(*words, 1);
+    if (name == "save") {
+      saves = saves_given && !value.empty() ? saves + ' ' + value : value;
+      saves_given = true;
+      value = saves;
+    }
+    const std::string why = p->set(parsed.values, value);
+    if (!why.empty()) refuse(number, "\"" + name + "\": " + why);
+  }
+  return parsed;
+}
+
+std::string rewrite_settings(std::string_view text, const settings& now,
+                             std::span<const std::string> users) {
+  const settings usual;
+  std::set<std::string, std::less<>> said;
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = next_line(text);
+    const std::string name = name_of(line);
+    const parameter* const p = name.empty() ? nullptr : find_parameter(name);
+    if (name == "user") continue;
+    if (p == nullptr) {
+      out.append(line).push_back('\n');
+    } else if (said.insert(name).second) {
+      out += line_of(*p, now);
+    }
+  }
+  for (const parameter& p : all_parameters()) {
+    if (said.contains(p.name) || p.get(now) == p.get(usual)) continue;
+    out += line_of(p, now);
+  }
+  for (const std::string& u : users) out += "user " + u + '\n';
+  return out;
+}
+
+}  // namespace kv

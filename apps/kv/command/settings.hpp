@@ -1,0 +1,112 @@
+// settings: what a server runs with. A snapshot, replaced as a whole when something is set.
+#pragma once
+
+#include "../store/policy.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kv {
+
+enum class fsync_policy : std::uint8_t { always, everysec, no };
+
+struct save_point {
+  std::uint64_t seconds = 0;
+  std::uint64_t changes = 0;
+  friend bool operator==(const save_point&, const save_point&) = default;
+};
+
+// client-output-buffer-limit: 0 is no limit.
+struct output_limit {
+  std::uint64_t hard_bytes = 0;
+  std::uint64_t soft_bytes = 0;
+  std::uint64_t soft_seconds = 0;
+  friend bool operator==(const output_limit&, const output_limit&) = default;
+};
+
+// Never changed once it is a server's: whoever reads it keeps what it saw. Names are Redis's, with '_' for '-'.
+struct settings {
+  std::uint64_t port = 6379;  // 0: none
+  std::vector<std::string> bind{"127.0.0.1", "-::1"};
+  std::string unixsocket;
+  std::string unixsocketperm{"0"};  // octal; 0: as the umask says
+  std::uint64_t tcp_backlog = 511;
+  std::uint64_t tls_port = 0;
+  std::string tls_cert_file;
+  std::string tls_key_file;
+  std::string tls_ca_cert_file;
+  std::string tls_auth_clients{"yes"};
+  std::string requirepass;
+  std::string aclfile;
+  bool protected_mode = true;
+  std::uint64_t maxclients = 10000;
+  std::uint64_t timeout = 0;  // seconds
+  std::uint64_t tcp_keepalive = 300;
+  output_limit client_output_buffer_limit;  // of class "normal"
+  std::uint64_t client_query_buffer_limit = std::uint64_t{1} << 30;
+  std::uint64_t proto_max_bulk_len = std::uint64_t{512} << 20;
+
+  std::uint64_t maxmemory = 0;
+  eviction maxmemory_policy = eviction::none;
+  std::uint64_t maxmemory_samples = 5;
+  std::uint64_t databases = 1;
+
+  bool appendonly = false;
+  fsync_policy appendfsync = fsync_policy::everysec;
+  std::string appendfilename{"appendonly.aof"};
+  std::string appenddirname{"appendonlydir"};
+  std::uint64_t auto_aof_rewrite_percentage = 100;
+  std::uint64_t auto_aof_rewrite_min_size = std::uint64_t{64} << 20;
+  std::vector<save_point> save{{3600, 1}, {300, 100}, {60, 10000}};
+  std::string dir{"."};
+  std::string dbfilename{"dump.ckv"};
+  std::uint64_t shutdown_timeout = 10;  // seconds
+
+  std::int64_t slowlog_log_slower_than = 10000;  // microseconds; negative: never
+  std::uint64_t slowlog_max_len = 128;
+  std::uint64_t latency_monitor_threshold = 0;
+  std::string loglevel{"notice"};
+  std::string logfile;
+
+  // Not Redis's.
+  std::uint64_t workers = 1;
+  std::uint64_t metrics_port = 0;  // 0: no /metrics
+  std::vector<std::string>
+      native;  // addresses for native clients: "tcp://0.0.0.0:6380", "shm://kv"
+  std::string native_token;
+};
+
+// One name that CONFIG knows.
+struct parameter {
+  enum class when : std::uint8_t { any_time, start };
+
+  std::string_view name;
+  when settable = when::any_time;
+  std::string (*get)(const settings&) = nullptr;
+  // Empty: done. Else why not, as Redis says it: "argument must be 'yes' or 'no'".
+  std::string (*set)(settings&, std::string_view value) = nullptr;
+};
+
+[[nodiscard]] std::span<const parameter> all_parameters() noexcept;
+// In any case of its letters; null: there is none.
+[[nodiscard]] const parameter* find_parameter(std::string_view name) noexcept;
+
+// A configuration file: a name and its values on each line, '#' before comments, quotes as in a shell.
+struct parsed_settings {
+  settings values;
+  std::vector<std::string> users;  // what follows "user " on such lines
+};
+// Throws cordma::error (invalid_value) naming the line.
+[[nodiscard]] parsed_settings parse_settings(std::string_view text, const settings& from = {});
+// The text with its lines changed to these values; what it does not say and is not the default goes to its end.
+[[nodiscard]] std::string rewrite_settings(std::string_view text, const settings& now,
+                                           std::span<const std::string> users);
+// The words of a line, unquoted; nothing: a quote is missing.
+[[nodiscard]] std::optional<std::vector<std::string>> split_words(std::string_view line);
+
+}  // namespace kv

@@ -1,0 +1,109 @@
+#include "users.hpp"
+
+#include "settings.hpp"
+
+#include <array>
+
+namespace kv {
+
+users::users(const command_table& table) : table_(table) {
+  users_.emplace(default_user, fresh_default());
+}
+
+std::shared_ptr<const user> users::fresh_default() const {
+  auto made = std::make_shared<user>();
+  made->name = default_user;
+  for (const std::string_view rule : {"on", "nopass", "~*", "&*", "+@all"}) {
+    static_cast<void>(made->apply(rule, table_));
+  }
+  return made;
+}
+
+std::shared_ptr<const user> users::find(std::string_view name) const {
+  const std::scoped_lock hold(guard_);
+  const auto at = users_.find(name);
+  return at == users_.end() ? nullptr : at->second;
+}
+
+std::shared_ptr<const user> users::authenticate(std::string_view name,
+                                                std::string_view password) const {
+  std::shared_ptr<const user> u = find(name);
+  if (u == nullptr || !u->enabled || !u->accepts(password)) return nullptr;
+  return u;
+}
+
+std::string users::set_in(by_name& in, std::string_view name,
+                          std::span<const std::string_view> rules) const {
+  const auto at = in.find(name);
+  auto made = std::make_shared<user>();
+  if (at != in.end()) *made = *at->second;
+  made->name = name;
+  for (const std::string_view rule : rules) {
+    const std::string why = made->apply(rule, table_);
+    if (!why.empty()) return "Error in ACL SETUSER modifier '" + std::string(rule) + "': " + why;
+  }
+  in[std::string(name)] = std::move(made);
+  return {};
+}
+
+std::string users::set(std::string_view name, std::span<const std::string_view> rules) {
+  const std::scoped_lock hold(guard_);
+  std::string why = set_in(users_, name, rules);
+  if (why.empty()) generation_.fetch_add(1, std::memory_order_release);
+  return why;
+}
+
+void users::require_password(std::string_view password) {
+  const std::string rule = ">" + std::string(password);
+  const std::string_view second = password.empty() ? std::string_view("nopass") : rule;
+  const std::array<std::string_view, 2> rules{"resetpass", second};
+  static_cast<void>(set(default_user, rules));
+}
+
+bool users::erase(std::string_view name) {
+  const std::scoped_lock hold(guard_);
+  const auto at = users_.find(name);
+  if (at == users_.end()) return false;
+  users_.erase(at);
+  generation_.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+std::vector<std::shared_ptr<const user>> users::all() const {
+  const std::scoped_lock hold(guard_);
+  std::vector<std::shared_ptr<const user>> found;
+  for (const auto& [name, u] : users_) found.push_back(u);
+  return found;
+}
+
+std::string users::save() const {
+  std::string text;
+  for (const auto& u : all()) text += "user " + u->name + ' ' + u->describe() + '\n';
+  return text;
+}
+
+std::string users::load(std::string_view text) {
+  by_name loaded;
+  loaded.emplace(default_user, fresh_default());
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = text.find('\n');
+    const auto words = split_words(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const std::string where = "line " + std::to_string(number) + ": ";
+    if (!words) return where + "a quote is not closed";
+    if (words->empty() || words->front().starts_with('#')) continue;
+    if (words->size() < 2 || words->front() != "user") {
+      return where + "should start with user keyword followed by the username.";
+    }
+    std::vector<std::string_view> rules{"reset"};
+    rules.insert(rules.end(), words->begin() + 2, words->end());
+    const std::string why = set_in(loaded, (*words)[1], rules);
+    if (!why.empty()) return where + why;
+  }
+  const std::scoped_lock hold(guard_);
+  users_ = std::move(loaded);
+  generation_.fetch_add(1, std::memory_order_release);
+  return {};
+}
+
+}  // namespace kv

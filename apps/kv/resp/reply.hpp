@@ -1,0 +1,87 @@
+// reply_writer: replies in RESP2 or RESP3, behind each other into one buffer.
+#pragma once
+
+#include "byte_buffer.hpp"
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace kv {
+
+// What RESP2 has no type for it is given as Redis gives it: maps and sets as arrays, doubles and verbatim texts as
+// bulks. Bound to its session. All throw std::bad_alloc, and then have written nothing.
+class reply_writer {
+ public:
+  enum class protocol : std::uint8_t { resp2 = 2, resp3 = 3 };
+
+  explicit reply_writer(byte_buffer& out) noexcept : out_(out) {}
+
+  [[nodiscard]] protocol version() const noexcept { return version_; }
+  [[nodiscard]] bool is_resp3() const noexcept { return version_ == protocol::resp3; }
+  void speak(protocol version) noexcept { version_ = version; }
+
+  void raw(std::string_view bytes) { out_.append(bytes); }
+  void ok() { raw("+OK\r\n"); }
+  void simple(std::string_view text);
+  // With its code: "ERR syntax error". Line ends in it become blanks.
+  void error(std::string_view text);
+  void integer(std::int64_t number) { head(':', number); }
+  void bulk(std::string_view bytes) {
+    char* const start = out_.room(bytes.size() + most_head_bytes + 2);
+    char* at = write_head(start, '$', static_cast<std::int64_t>(bytes.size()));
+    if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
+    at += bytes.size();
+    *at++ = '\r';
+    *at++ = '\n';
+    out_.added(static_cast<std::size_t>(at - start));
+  }
+  void bulk_integer(std::int64_t number);
+  void null() { raw(is_resp3() ? "_\r\n" : "$-1\r\n"); }
+  void null_array() { raw(is_resp3() ? "_\r\n" : "*-1\r\n"); }
+  void array(std::size_t elements) { count('*', elements); }
+  // Of so many pairs.
+  void map(std::size_t pairs) { is_resp3() ? count('%', pairs) : count('*', pairs * 2); }
+  void set(std::size_t elements) { count(is_resp3() ? '~' : '*', elements); }
+  void push(std::size_t elements) { count(is_resp3() ? '>' : '*', elements); }
+  void real(double number);
+  // Text to be shown as it is.
+  void verbatim(std::string_view text);
+
+  // Where the next reply begins; and everything from there on is taken back.
+  [[nodiscard]] std::size_t mark() const noexcept { return out_.size(); }
+  void rewind(std::size_t mark) noexcept { out_.truncate(mark); }
+  [[nodiscard]] bool is_error_at(std::size_t mark) const noexcept {
+    return out_.size() > mark && out_.data()[mark] == '-';
+  }
+  [[nodiscard]] std::string_view since(std::size_t mark) const noexcept {
+    return out_.view().substr(mark);
+  }
+
+ private:
+  static constexpr std::size_t most_head_bytes = 24;  // type, 20 digits and sign, line end
+
+  static char* write_head(char* at, char type, std::int64_t number) noexcept {
+    *at++ = type;
+    if (number >= 0 && number < 10) {
+      *at++ = static_cast<char>('0' + number);
+    } else {
+      at = std::to_chars(at, at + most_head_bytes, number).ptr;
+    }
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
+  }
+  void head(char type, std::int64_t number) {
+    char* const start = out_.room(most_head_bytes);
+    out_.added(static_cast<std::size_t>(write_head(start, type, number) - start));
+  }
+  void count(char type, std::size_t n) { head(type, static_cast<std::int64_t>(n)); }
+
+  byte_buffer& out_;
+  protocol version_ = protocol::resp2;
+};
+
+}  // namespace kv

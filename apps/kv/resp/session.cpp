@@ -1,0 +1,331 @@
+#include "session.hpp"
+
+#include "parser.hpp"
+
+#include "../command/caller.hpp"
+#include "../command/dispatch.hpp"
+#include "../command/service.hpp"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <new>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t most_pending = std::size_t{1} << 20;  // above it nothing more is carried out
+constexpr std::size_t resume_pending = most_pending / 2;    // ... until it is below this
+constexpr std::size_t kept_output = std::size_t{16} << 10;  // memory that an idle client keeps
+constexpr std::size_t kept_input = std::size_t{4} << 10;
+constexpr std::size_t compact_above = std::size_t{64} << 10;  // sent bytes in front of others
+constexpr std::size_t least_room = std::size_t{256} << 10;
+
+constexpr std::string_view protected_mode =
+    "DENIED Redis is running in protected mode because protected mode is enabled and no password "
+    "is set for the "
+    "default user. In this mode connections are only accepted from the loopback interface. If you "
+    "want to connect "
+    "from external computers, set a password (CONFIG SET requirepass, or requirepass in the "
+    "configuration), or "
+    "disable protected mode (CONFIG SET protected-mode no) where nobody but friends can reach this "
+    "port.";
+
+}  // namespace
+
+struct session::state {
+  // Replies from here on stay until the journal has this.
+  struct gate {
+    std::size_t from = 0;
+    std::uint64_t until = 0;
+  };
+
+  state(service& s, session_origin origin, wake_function w, void* context)
+      : of(s),
+        who(s, std::move(origin), woken, this),
+        users_seen(s.accounts().generation()),
+        wake(w),
+        wake_context(context) {}
+
+  static void woken(void* context) noexcept;
+  void admit();
+  void begin_turn(std::size_t bytes) noexcept;
+  void take(std::span<const char> bytes);
+  void go_on();  // with what is kept
+  std::size_t consume(std::string_view input);
+  std::size_t run(std::string_view input, std::size_t at, bool& stopped);
+  std::size_t run_batch(std::span<const request_parser::request> found);
+  void gate_replies(std::size_t from);
+  void open_gates() noexcept;
+  void mind_output() noexcept;
+  void show() noexcept;
+  [[nodiscard]] std::size_t backlog() const noexcept { return who.out.size() - sent; }
+  [[nodiscard]] parse_limits limits();
+
+  service& of;
+  caller who;
+  request_parser parser;
+  byte_buffer rest;  // bytes of commands that are not complete, or have to wait
+  std::size_t sent = 0;
+  std::deque<gate> gates;
+  bool held = false;  // what is kept has to wait: for replies to be sent, or for the end of a pause
+  bool piled = false;  // too many replies
+  ending over = ending::no;
+  std::uint64_t users_seen;
+  unix_ms soft_since = 0;  // above the soft limit; 0: it is not
+  wake_function wake;
+  void* wake_context;
+};
+
+// The service has something for it: it was killed, a pause is over, the journal went on.
+void session::state::woken(void* context) noexcept {
+  state& s = *static_cast<state*>(context);
+  if (s.held && !s.piled && s.over == ending::no) {
+    try {
+      s.go_on();
+      s.show();
+    } catch (const std::bad_alloc&) {
+      s.over = ending::now;
+    }
+  }
+  s.wake(s.wake_context);
+}
+
+void session::state::begin_turn(std::size_t bytes) noexcept {
+  const unsigned worker = who.origin.worker;
+  of.read_time(worker);
+  who.seen_ms.store(static_cast<std::int64_t>(of.now_ms(worker)), std::memory_order_relaxed);
+  of.counters(worker).input_bytes.add(bytes);
+}
+
+void session::state::admit() {
+  const settings& now = of.current(who.origin.worker);
+  worker_counters& counters = of.counters(who.origin.worker);
+  if (of.clients() > now.maxclients) {
+    who.reply.error("ERR max number of clients reached");
+  } else if (now.protected_mode && !who.origin.loopback &&
+             who.origin.came_by != door::unix_socket && who.who() != nullptr &&
+             who.who()->any_password) {
+    who.reply.error(protected_mode);
+  } else {
+    return;
+  }
+  counters.rejected_connections.add();
+  over = ending::when_sent;
+}
+
+parse_limits session::state::limits() {
+  const settings& now = of.current(who.origin.worker);
+  parse_limits l;
+  l.bulk_bytes = static_cast<std::size_t>(now.proto_max_bulk_len);
+  l.request_bytes = static_cast<std::size_t>(now.client_query_buffer_limit);
+  l.authenticated = who.who() != nullptr;
+  return l;
+}
+
+void session::state::take(std::span<const char> bytes) {
+  begin_turn(bytes.size());
+  if (over != ending::no) return;
+  if (rest.empty() && !held) {
+    const std::string_view input(bytes.data(), bytes.size());
+    const std::size_t done = consume(input);
+    if (over == ending::no) rest.append(input.substr(done));
+  } else {
+    rest.append({bytes.data(), bytes.size()});
+    if (!held) go_on();
+  }
+  show();
+}
+
+void session::state::go_on() {
+  held = false;
+  rest.drop_front(consume(rest.view()));
+  if (rest.empty() || over != ending::no) rest.clear(kept_input);
+}
+
+// Returns how much of it is done with.
+std::size_t session::state::consume(std::string_view input) {
+  if (users_seen != of.accounts().generation()) {
+    users_seen = of.accounts().generation();
+    who.refresh_rights();
+  }
+  std::size_t at = 0;
+  bool stopped = false;
+  while (!stopped && !held && over == ending::no) {
+    if (who.killed.load(std::memory_order_relaxed) != caller::kill::no) {
+      over = ending::now;
+      break;
+    }
+    at = run(input, at, stopped);
+    mind_output();
+  }
+  return at;
+}
+
+// Reads some commands from `at` on and carries them out; returns where to go on. `stopped`: more bytes are needed.
+std::size_t session::state::run(std::string_view input, std::size_t at, bool& stopped) {
+  const bool one_by_one = !who.unlimited() || who.queued.is_open();
+  const std::size_t most = one_by_one ? 1 : most_at_once;
+  std::array<request_parser::request, most_at_once + 1> found;
+  const parse_limits allowed = limits();
+  request_parser::outcome last = request_parser::outcome::complete;
+  std::size_t count = 0;
+  std::size_t end = at;
+  parser.forget();
+  while (count < most) {
+    last = parser.next(input, end, allowed, found[count]);
+    if (last == request_parser::outcome::failed) break;
+    end = found[count].end;
+    if (last == request_parser::outcome::incomplete || found[count++].is_inline) break;
+  }
+  const std::size_t done = run_batch(std::span(found).first(count));
+  if (done < count || over != ending::no) {
+    parser.restart();
+    return done == 0 ? at : found[done - 1].end;
+  }
+  if (last == request_parser::outcome::failed) {
+    who.reply.error(parser.why());
+    over = ending::when_sent;
+  }
+  stopped = last != request_parser::outcome::complete;
+  return end;
+}
+
+// Returns how many were carried out: after one that may change what others may do, the rest is looked at again.
+std::size_t session::state::run_batch(std::span<const request_parser::request> found) {
+  std::array<prepared, most_at_once> todo;
+  const conditions now = conditions_for(of, who);
+  std::size_t plain = 0;
+  std::size_t known = 0;
+  while (known < found.size()) {
+    todo[known] = prepare(of, who, now, parser.args(found[known]));
+    if (!todo[known++].plain) break;
+    ++plain;
+  }
+  const std::size_t mark = who.reply.mark();
+  std::size_t done = 0;
+  if (plain != 0) done = run_plain(of, who, std::span(todo).first(plain), most_pending);
+  if (done == plain && known > plain) {
+    if (run_other(of, who, todo[plain])) {
+      ++done;
+    } else {
+      held = true;
+    }
+  }
+  if (who.close_when_sent) over = ending::when_sent;
+  if (of.journal != nullptr) gate_replies(mark);
+  return done;
+}
+
+void session::state::gate_replies(std::size_t from) {
+  if (!of.journal->waits() || who.reply.mark() == from) return;
+  const std::uint64_t until = of.journal->appended();
+  if (until <= of.journal->durable()) return;
+  if (gates.empty() || gates.back().until != until) gates.push_back({from, until});
+  who.attention.store(true);
+}
+
+void session::state::open_gates() noexcept {
+  if (gates.empty()) return;
+  const bool waits = of.journal != nullptr && of.journal->waits();
+  const std::uint64_t durable = waits ? of.journal->durable() : 0;
+  while (!gates.empty() && (!waits || gates.front().until <= durable)) gates.pop_front();
+  if (!gates.empty()) who.attention.store(true);
+}
+
+void session::state::mind_output() noexcept {
+  const std::size_t waiting = backlog();
+  if (waiting > most_pending) piled = held = true;
+  const unsigned worker = who.origin.worker;
+  const output_limit& limit = of.current(worker).client_output_buffer_limit;
+  bool above = limit.hard_bytes != 0 && waiting > limit.hard_bytes;
+  if (limit.soft_bytes == 0 || waiting <= limit.soft_bytes) {
+    soft_since = 0;
+  } else if (soft_since == 0) {
+    soft_since = of.now_ms(worker);
+  } else {
+    above |= of.now_ms(worker) - soft_since > limit.soft_seconds * 1000;
+  }
+  if (!above || over == ending::now) return;
+  over = ending::now;
+  of.counters(worker).killed_for_output.add();
+}
+
+// For CLIENT LIST.
+void session::state::show() noexcept {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  who.input_bytes.store(rest.size(), relaxed);
+  who.input_room.store(rest.capacity() - rest.size(), relaxed);
+  who.output_bytes.store(backlog(), relaxed);
+  who.output_room.store(who.out.capacity(), relaxed);
+}
+
+session::session(service& of, session_origin origin, wake_function wake, void* context)
+    : state_(std::make_unique<state>(of, std::move(origin), wake, context)) {
+  state_->admit();
+}
+
+session::~session() = default;
+
+void session::received(std::span<const char> bytes) { state_->take(bytes); }
+
+std::span<char> session::room() noexcept {
+  state& s = *state_;
+  const std::size_t missing = s.parser.missing_bytes();
+  if (missing == 0 || s.rest.empty() || s.held || s.over != ending::no) return {};
+  const std::size_t bytes = std::min(missing, std::max(least_room, s.rest.size()));
+  try {
+    return {s.rest.room(bytes), bytes};
+  } catch (const std::bad_alloc&) {
+    return {};  // then received() will say so
+  }
+}
+
+void session::arrived(std::size_t bytes) {
+  state& s = *state_;
+  s.rest.added(bytes);
+  s.begin_turn(bytes);
+  if (s.over == ending::no && !s.held) s.go_on();
+  s.show();
+}
+
+std::span<const char> session::pending() const noexcept {
+  state& s = *state_;
+  s.open_gates();
+  const std::size_t end =
+      s.gates.empty() ? s.who.out.size() : std::max(s.gates.front().from, s.sent);
+  return {s.who.out.data() + s.sent, end - s.sent};
+}
+
+void session::sent(std::size_t bytes) noexcept {
+  state& s = *state_;
+  s.sent += bytes;
+  s.of.counters(s.who.origin.worker).output_bytes.add(bytes);
+  if (s.sent == s.who.out.size()) {
+    s.who.out.clear(kept_output);
+    s.sent = 0;
+    s.soft_since = 0;
+  } else if (s.sent >= compact_above && s.sent * 2 >= s.who.out.size()) {
+    s.who.out.drop_front(s.sent);
+    for (state::gate& g : s.gates) g.from -= s.sent;
+    s.sent = 0;
+  }
+  if (s.piled && s.backlog() < resume_pending && s.over == ending::no) {
+    s.piled = false;
+    try {
+      s.go_on();
+    } catch (const std::bad_alloc&) {
+      s.over = ending::now;
+    }
+  }
+  s.show();
+}
+
+bool session::wants_input() const noexcept { return !state_->held && state_->over == ending::no; }
+
+session::ending session::ended() const noexcept {
+  if (state_->who.killed.load(std::memory_order_relaxed) != caller::kill::no) return ending::now;
+  return state_->over;
+}
+
+}  // namespace kv
