@@ -30,14 +30,22 @@ def saturated(server_share, client_share):
     return " and ".join(busy) or "neither"
 
 
-def number(value):
-    """Three digits, whatever the magnitude."""
-    if value is None:
-        return ""
-    for limit, unit in ((1e6, " M"), (1e4, " k")):
-        if abs(value) >= limit:
-            return f"{value / (1e6 if unit == ' M' else 1e3):.3g}{unit}"
+# From which value on another unit is easier to read: (value, its size, its name).
+SCALES = {"/s": ((1e6, 1e6, " M/s"), (1e4, 1e3, " k/s")), "ns": ((1e7, 1e6, " ms"), (1e4, 1e3, " us")),
+          "us": ((1e7, 1e6, " s"), (1e4, 1e3, " ms"))}
+
+
+def digits(value):
+    """Three of them, whatever the magnitude."""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
+
+
+def amount(value, unit):
+    """With the unit, or one that is a power of 1000 of it."""
+    for limit, size, name in SCALES.get(unit, ()):
+        if abs(value) >= limit:
+            return digits(value / size) + name
+    return digits(value) + ("" if unit == "/s" else " ") + unit
 
 
 class Row:
@@ -77,11 +85,11 @@ class Row:
 
     def cells(self):
         sign, wanted, of = self.goal or ("", None, "")
-        goal = "" if self.goal is None else f"{sign} {number(wanted)}{' x' if of == 'x' else ' ' + self.unit}"
+        goal = "" if self.goal is None else f"{sign} {amount(wanted, 'x' if of == 'x' else self.unit)}"
         verdict = {None: "reported", True: "reached", False: "missed"}[self.reached]
-        theirs = "" if self.their_median is None else f"{number(self.their_median)} {self.unit}"
+        theirs = "" if self.their_median is None else amount(self.their_median, self.unit)
         ratio = "" if self.ratio is None else f"{self.ratio:.2f} x"
-        return [self.what, f"{number(self.our_median)} {self.unit}", self.beside, theirs, ratio, goal, verdict, self.note]
+        return [self.what, amount(self.our_median, self.unit), self.beside, theirs, ratio, goal, verdict, self.note]
 
     def as_json(self):
         return {"what": self.what, "unit": self.unit, "cordma": self.our_median, "beside": self.beside or None,

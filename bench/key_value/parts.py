@@ -91,7 +91,7 @@ def memory(g):
             before = server.used_memory()
             g.load(server, server.resp(), g.memory_records)
             used[name] = [figures.bytes_per_record(before, server.used_memory(), g.memory_records)]
-    what = f"memory per key of 16 B and value of 64 B, {figures.number(g.memory_records)} of them"
+    what = f"memory per key of 16 B and value of 64 B, {g.memory_records:,} of them"
     return [Row(what, "B", used["kv"], "redis-server", used["redis"], ("<=", 0.8, "x"))]
 
 

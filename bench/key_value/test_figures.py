@@ -100,16 +100,17 @@ class Judging(unittest.TestCase):
 
 class Showing(unittest.TestCase):
     def test_numbers(self):
-        for value, text in ((None, ""), (0.5, "0.5"), (0.3512, "0.351"), (12.34, "12.3"), (1234, "1234"), (86206.9, "86.2 k"),
-                            (1.5e6, "1.5 M"), (1e7, "10 M")):
-            self.assertEqual(figures.number(value), text)
+        for value, unit, text in ((0.5, "us", "0.5 us"), (0.3512, "x", "0.351 x"), (12.34, "B", "12.3 B"), (1234, "/s", "1234/s"),
+                                  (86206.9, "/s", "86.2 k/s"), (1.5e6, "/s", "1.5 M/s"), (57700, "ns", "57.7 us"),
+                                  (26400, "us", "26.4 ms"), (2e7, "us", "20 s"), (3e7, "ns", "30 ms"), (999.6, "ns", "1000 ns")):
+            self.assertEqual(figures.amount(value, unit), text)
 
     def test_table(self):
         rows = [Row("GET", "/s", [2e5], "redis-server", [1e5], (">=", 1.3, "x"), "busy"), Row("p50", "us", [2], goal=("<=", 1.0, "")),
                 Row("mix", "/s", [5])]
         lines = figures.markdown(rows).splitlines()
         self.assertEqual(len(lines), 5)
-        self.assertEqual(lines[2], "| GET | 200 k /s | redis-server | 100 k /s | 2.00 x | >= 1.3 x | reached | busy |")
+        self.assertEqual(lines[2], "| GET | 200 k/s | redis-server | 100 k/s | 2.00 x | >= 1.3 x | reached | busy |")
         self.assertEqual(lines[3], "| p50 | 2 us |  |  |  | <= 1 us | missed |  |")
         self.assertIn("reported", lines[4])
         self.assertTrue(all(line.count("|") == 9 for line in lines))
