@@ -90,16 +90,16 @@ void line_editor::right() noexcept {
 }
 
 void line_editor::erase_before() {
-  const std::size_t end = at_;
+  const std::size_t behind = at_;
   left();
-  line_.erase(at_, end - at_);
+  line_.erase(at_, behind - at_);
 }
 
 void line_editor::erase_word() {
-  const std::size_t end = at_;
+  const std::size_t behind = at_;
   while (at_ != 0 && line_[at_ - 1] == ' ') --at_;
   while (at_ != 0 && line_[at_ - 1] != ' ') --at_;
-  line_.erase(at_, end - at_);
+  line_.erase(at_, behind - at_);
 }
 
 void line_editor::recall(std::size_t which) {
