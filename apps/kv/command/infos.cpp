@@ -3,12 +3,12 @@
 
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <type_traits>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <type_traits>
 
 namespace kv {
 namespace {
