@@ -107,6 +107,7 @@ struct held_request : list_node {
   [[nodiscard]] bool wants_response() const noexcept;
   [[nodiscard]] std::optional<failure> obstacle(const request_answer& by) const;
   void write(const Slice& response) noexcept;
+  void write_piece() noexcept;
   void say_written() noexcept;
 
   struct alarm final : timer {
@@ -137,6 +138,7 @@ struct held_request : list_node {
   MemoryRegion keeps;  // the response's, where the answer is gone; outlives what is on its way
   outgoing_word word;
   std::optional<send_operation> writing;
+  Slice unwritten;        // of the response, what is not posted yet
   bool word_due = false;  // behind that
   std::uint64_t response_size = 0;
   held_request* next_free = nullptr;

@@ -1,6 +1,7 @@
 // The answering side of requests: from the arrival to the one answer, and on to the handler's end.
 #include <cordma/net/detail/request_core.hpp>
 
+#include <algorithm>
 #include <new>
 
 namespace cordma::detail {
@@ -198,22 +199,31 @@ void held_request::respond(request_answer& by) noexcept {
       [](void* of) noexcept { static_cast<held_request*>(of)->on_said(); }, this);
 }
 
-// What is posted behind the write is behind it at the peer, too; where the write waits for a place in
-// the queue, the word waits for it.
 void held_request::write(const Slice& response) noexcept {
+  word_due = true;
+  unwritten = response;
+  write_piece();
+}
+
+// As much as one request may carry. What is posted behind the last write is behind it at the peer, too; where that
+// waits for a place in the queue, the word waits for it.
+void held_request::write_piece() noexcept {
   endpoint_core& e = peer->endpoint();
   std::array<std::uint64_t, transport::kind_count> keys{};
   keys[e.kind] = head.room_rkey;
+  const std::uint64_t before = response_size - unwritten.size();
+  const Slice piece =
+      unwritten.first(std::min<std::uint64_t>(unwritten.size(), e.caps->max_message));
+  unwritten = unwritten.part(piece.size(), unwritten.size() - piece.size());
   writing.emplace(e, transport::opcode::write);
-  writing->add(response);
-  writing->target(RemoteSlice(head.room_addr, response.size(), keys));
-  word_due = true;
+  writing->add(piece);
+  writing->target(RemoteSlice(head.room_addr + before, piece.size(), keys));
   writing->start();
   if (writing->done()) return on_written();
   writing->observe(
       [](operation_base&, void* of) noexcept { static_cast<held_request*>(of)->on_written(); },
       this);
-  if (writing->state() == operation_base::phase::posted) say_written();
+  if (unwritten.size() == 0 && writing->state() == operation_base::phase::posted) say_written();
 }
 
 void held_request::say_written() noexcept {
@@ -231,6 +241,7 @@ void held_request::say_written() noexcept {
 void held_request::on_written() noexcept {
   const result<void> written = writing->take_result();
   writing.reset();
+  if (written && unwritten.size() != 0) return write_piece();
   if (written) {
     say_written();
     return settle();

@@ -1,5 +1,6 @@
 // Requests (O1 to O3): answers in any order, which way bytes go, windows and bounds.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/request_service.hpp>
 #include <support/stage.hpp>
 
@@ -225,6 +226,26 @@ TEST_CASE("O2: messages shorter than inline_max are held to: what does not fit t
         CHECK(there.requests_along == (1024 - 16 - 48 - 900) / 4 + 1);
       },
       &p);
+}
+
+TEST_CASE("O2: a response longer than the transport's longest request is written in pieces" *
+          not_on({transport::kind::shm, transport::kind::tcp}, "where that is 1 GiB")) {
+  stage on;
+  service p(on);
+  const std::size_t bytes = on.caps().max_message + (1 << 20) + 1;
+  serve(p, bytes);
+  on.play(
+      [](stage& s, service* at, std::size_t n) -> task<> {
+        wire* const w = co_await join(*at);
+        const MemoryRegion from = client_memory(s, 4);
+        const MemoryRegion room = client_memory(s, n);
+        from.as<std::uint32_t>()[0] = static_cast<std::uint32_t>(n);
+        const Response got = co_await at->asks.call(w->client, length_method, from, room);
+        CHECK(got.bytes == n);
+        CHECK(got.written);
+        CHECK(filled(room.bytes(), static_cast<std::uint32_t>(n)));
+      },
+      &p, bytes);
 }
 
 TEST_CASE("O2: a response longer than its room is an error on both sides, and of nothing else") {

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <memory>
@@ -23,6 +24,13 @@ inline unix_ms wall_clock() {
   return static_cast<unix_ms>(std::chrono::duration_cast<std::chrono::milliseconds>(
                                   std::chrono::system_clock::now().time_since_epoch())
                                   .count());
+}
+
+// shm and tcp; where CORDMA_TEST_TRANSPORT names one, that one.
+inline std::vector<cordma::transport::kind> transports_under_test() {
+  const char* const named = std::getenv("CORDMA_TEST_TRANSPORT");
+  if (named != nullptr) return {cordma::parse_transport(named).value()};
+  return {cordma::transport::kind::shm, cordma::transport::kind::tcp};
 }
 
 inline cordma::task<void> accept_all(native::door* at, cordma::Listener* listener,
@@ -44,10 +52,10 @@ class native_server {
       memory.push_back(std::make_unique<shared_memory>(context_));
     }
     keys_ = std::make_unique<keyspace>(std::move(memory), options);
-    std::promise<std::string> bound;
-    std::future<std::string> address = bound.get_future();
+    std::promise<int> bound;
+    std::future<int> port = bound.get_future();
     thread_ = std::thread([this, &bound, how] { run(bound, how); });
-    address_ = address.get();
+    port_ = port.get();
   }
   ~native_server() {
     worker_->post([this] { over_.set(); });
@@ -56,7 +64,11 @@ class native_server {
   native_server(const native_server&) = delete;
   native_server& operator=(const native_server&) = delete;
 
-  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  // By which it is reached over that transport.
+  [[nodiscard]] std::string address(
+      cordma::transport::kind over = transports_under_test().front()) const {
+    return context_.own_host(over) + ":" + std::to_string(port_);
+  }
   // Runs on the server's thread, and is done when it returns.
   void there(const std::function<void(keyspace&)>& what) {
     std::promise<void> done;
@@ -70,21 +82,15 @@ class native_server {
   std::atomic<std::int64_t> ahead_ms{0};
 
  private:
-  void tick() {
-    const keyspace::hold all(*keys_, keys_->all());
-    for (std::uint32_t i = 0; i < keys_->shards(); ++i) {
-      keys_->at(i).tick(wall_clock() + static_cast<unix_ms>(ahead_ms.load()));
-    }
-  }
-  void run(std::promise<std::string>& bound, const native::door_options& how) {
+  [[nodiscard]] unix_ms now() const { return wall_clock() + static_cast<unix_ms>(ahead_ms.load()); }
+  void run(std::promise<int>& bound, const native::door_options& how) {
     cordma::Worker worker(context_);
     worker_ = &worker;
-    tick();
-    native::door door(context_, worker, *keys_, how, {.before_batch = [this] { tick(); }});
-    cordma::Listener listener = worker.listen("127.0.0.1:0").value();
+    native::door door(context_, worker, *keys_, how, {.now = [this] { return now(); }});
+    cordma::Listener listener = worker.listen(":0").value();
     cordma::scope visitors(worker.loop());
     visitors.spawn(accept_all(&door, &listener, &visitors));
-    bound.set_value("127.0.0.1:" + std::to_string(listener.bound().port));
+    bound.set_value(listener.bound().port);
     worker.run(until_over());
   }
   cordma::task<void> until_over() { co_await over_.wait(); }
@@ -94,7 +100,7 @@ class native_server {
   cordma::Worker* worker_ = nullptr;
   cordma::event over_;
   std::thread thread_;
-  std::string address_;
+  int port_ = 0;
 };
 
 }  // namespace kv::test

@@ -254,6 +254,31 @@ TEST_CASE("what was given up rests while there are readers, and not otherwise") 
   CHECK(g.keys.usage().quarantined == 0);
 }
 
+TEST_CASE("while there are readers, what was given up stays as it was for the time of quarantine") {
+  ground g({.quarantine_ms = 100});
+  g.keys.readers(true);
+  g.put("k", "the first value");
+  const found f = g.keys.find(g.keys.key("k"));
+  const std::string before(reinterpret_cast<const char*>(f.at), f.at->bytes());
+  const auto churn = [&] {
+    for (int i = 0; i < 200'000; ++i) g.put("k", std::string(200, 'x'));
+  };
+  const auto same = [&] {
+    std::string now(reinterpret_cast<const char*>(f.at), before.size());
+    now[offsetof(item, flags)] = before[offsetof(item, flags)];  // but that it is dead
+    return now == before;
+  };
+  churn();
+  CHECK(f.at->dead());
+  CHECK(same());
+  g.keys.tick(start_of_time + 99);
+  churn();
+  CHECK(same());
+  g.keys.tick(start_of_time + 300);
+  for (int i = 0; i < 4; ++i) churn();
+  CHECK_FALSE(same());
+}
+
 TEST_CASE("hashes have fields, count in memory, and go with their last field") {
   ground g;
   const hashed_key k = g.keys.key("h");

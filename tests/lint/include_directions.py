@@ -33,7 +33,7 @@ RULES = [
 FOREIGN = [
     (r"(infiniband|rdma)/.*", "net/transport/verbs/", "bench/verbs_"),
     (r"cuda.*|nvml\.h|cufile\.h", "gpu/", "tests/"),
-    (r"liburing\.h|linux/io_uring\.h", "apps/cp/", "tests/"),
+    (r"liburing\.h|linux/io_uring\.h", "apps/", "tests/"),
 ]
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.M)
 

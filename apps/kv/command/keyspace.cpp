@@ -30,15 +30,15 @@ void keyspace::reader_left() noexcept {
 }
 
 keyspace::hold::hold(keyspace& of, std::uint64_t shards) noexcept : of_(of), shards_(shards) {
-  if (of.shards() == 1) return;
-  for (std::uint32_t i = 0; i < of.shards(); ++i) {
+  for (std::uint32_t i = 0; of.shards() != 1 && i < of.shards(); ++i) {
     if ((shards >> i & 1) != 0) of.shards_[i]->guard.lock();
   }
+  if (of.listener_ != nullptr) of.listener_->begin_group(shards);
 }
 
 keyspace::hold::~hold() {
-  if (of_.shards() == 1) return;
-  for (std::uint32_t i = 0; i < of_.shards(); ++i) {
+  if (of_.listener_ != nullptr) of_.listener_->end_group(shards_);
+  for (std::uint32_t i = 0; of_.shards() != 1 && i < of_.shards(); ++i) {
     if ((shards_ >> i & 1) != 0) of_.shards_[i]->guard.unlock();
   }
 }

@@ -12,6 +12,15 @@
 
 namespace kv {
 
+// Who learns which changes of the shards belong together: all between the beginning and the end of a hold.
+class group_listener {
+ public:
+  virtual ~group_listener() = default;
+  // Called by whoever holds these shards (bit i: shard i), just when it has got them, and just before it lets go.
+  virtual void begin_group(std::uint64_t shards) noexcept = 0;
+  virtual void end_group(std::uint64_t shards) noexcept = 0;
+};
+
 // Shards are made for the threads that serve them, and yet any thread may use any: whoever holds() a shard has it
 // alone, for the time of one command (or one transaction), and never while it waits for something. Where there is one
 // shard nothing is locked. Clients that choose their worker by shard_of() meet nobody there.
@@ -46,6 +55,9 @@ class keyspace {
   void reader_came() noexcept;
   void reader_left() noexcept;
 
+  // While nobody holds anything. Null: nobody learns of it.
+  void report_to(group_listener* listener) noexcept { listener_ = listener; }
+
   // Shards that are held until it is destroyed; taken in one order, so that two never wait for each other.
   class hold {
    public:
@@ -75,6 +87,7 @@ class keyspace {
   };
   std::vector<std::unique_ptr<shard>> shards_;
   std::uint64_t seed_;
+  group_listener* listener_ = nullptr;
   std::mutex reading_guard_;
   std::size_t reading_ = 0;
 };

@@ -57,10 +57,9 @@ task<void> door::serve(cordma::ConnectionRequest request) {
   cordma::Endpoint client = co_await request.accept(options);
   visitor v;
   client.set_user_data(&v);
-  ++counters_.connections;
-  ++counters_.open;
+  counters_.opened.add();
   while (client.state() != cordma::endpoint_state::closed) co_await client.state_changed();
-  --counters_.open;
+  counters_.closed.add();
   if (v.admitted && options_.one_sided) keys_.reader_left();
 }
 
@@ -75,7 +74,7 @@ task<void> door::hello(cordma::Request request) {
   if (h->version == protocol_version) {
     const bool admitted = options_.token.empty() || is_token(*token, options_.token);
     answer.admitted = admitted ? 1 : 0;
-    if (!admitted) ++counters_.refused;
+    if (!admitted) counters_.refused.add();
     if (admitted && !std::exchange(v->admitted, true) && options_.one_sided) keys_.reader_came();
     if (admitted) {
       answer.one_sided = options_.one_sided ? 1 : 0;
@@ -132,7 +131,7 @@ std::size_t door::write_map(const map_request& m, std::span<std::byte> into) {
 
 task<void> door::batch(cordma::Request request) {
   if (!admitted(request)) co_return;
-  ++counters_.batches;
+  counters_.batches.add();
   if (request.data().size() == request.size()) {
     co_await respond(request, request.data());
     co_return;
@@ -154,7 +153,7 @@ task<void> door::batch(cordma::Request request) {
 
 // The answer is safe to give once what it says is on disk, where that was asked for.
 task<void> door::respond(cordma::Request& request, std::span<const std::byte> batch) {
-  if (hooks_.before_batch) hooks_.before_batch();
+  const unix_ms now = hooks_.now ? hooks_.now() : 0;
   const writes allowed =
       !hooks_.may_write || hooks_.may_write() ? writes::allowed : writes::refused;
   const std::size_t needed = request.room() > buffer_bytes ? long_answer(batch) : 0;
@@ -171,8 +170,8 @@ task<void> door::respond(cordma::Request& request, std::span<const std::byte> ba
     pooled = co_await responses_.get();
     room = pooled.bytes().first(std::min<std::size_t>(pooled.size(), request.room()));
   }
-  const executed done = execute(keys_, batch, room, allowed);
-  counters_.operations += done.operations;
+  const executed done = execute(keys_, batch, room, {.now = now, .allowed = allowed});
+  counters_.operations.add(done.operations);
   if (done.changed && hooks_.until_safe) co_await hooks_.until_safe();
   const cordma::Slice response = own ? own.all().first(done.bytes) : pooled.first(done.bytes);
   co_await request.respond(response);

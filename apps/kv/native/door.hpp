@@ -1,6 +1,7 @@
 // The native door of one worker: cordma clients, their batches, and the maps that let them read by themselves.
 #pragma once
 
+#include "../command/counters.hpp"
 #include "../command/keyspace.hpp"
 #include "protocol.hpp"
 
@@ -22,17 +23,17 @@ struct door_options {
 };
 
 struct door_counters {
-  std::uint64_t connections = 0;  // ever
-  std::uint64_t open = 0;
-  std::uint64_t refused = 0;  // for their token
-  std::uint64_t batches = 0;
-  std::uint64_t operations = 0;
+  relaxed_counter opened;  // connections
+  relaxed_counter closed;
+  relaxed_counter refused;  // for their token
+  relaxed_counter batches;
+  relaxed_counter operations;
 };
 
 // What the rest of the server has to say. All are called on the door's thread; empty ones say nothing.
 struct door_hooks {
-  std::function<void()> before_batch = {};  // time is refreshed
-  std::function<bool()> may_write = {};     // false: the journal is in trouble
+  std::function<unix_ms()> now = {};     // the time, as the shards are told it
+  std::function<bool()> may_write = {};  // false: the journal is in trouble
   std::function<cordma::task<void>()> until_safe =
       {};  // what was changed may be acknowledged afterwards
 };

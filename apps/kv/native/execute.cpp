@@ -120,7 +120,7 @@ void answer(writer& to, outcome o, std::size_t following) noexcept {
 }  // namespace
 
 executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std::byte> room,
-                 writes allowed) noexcept {
+                 const circumstances& at) noexcept {
   std::array<step, most_operations> steps;
   std::size_t count = 0;
   std::uint64_t shards = 0;
@@ -137,6 +137,9 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
   writer to(room);
   executed done;
   const keyspace::hold held(keys, shards);
+  for (std::uint32_t i = 0; at.now != 0 && i < keys.shards(); ++i) {
+    if ((shards >> i & 1) != 0) keys.at(i).tick(at.now);
+  }
   for (std::size_t i = 0; i < count; ++i) keys.of(steps[i].key).prefetch_bucket(steps[i].key);
   for (std::size_t i = 0; i < count; ++i) keys.of(steps[i].key).prefetch_item(steps[i].key);
   std::array<char, 24> digits;
@@ -145,7 +148,7 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
       malformed = false;
       break;
     }
-    const outcome o = carry_out(keys.of(steps[i].key), steps[i], allowed, digits);
+    const outcome o = carry_out(keys.of(steps[i].key), steps[i], at.allowed, digits);
     done.changed |= changes(steps[i].what.head.what) && o.head.outcome == status::done;
     answer(to, o, count - 1 - i + (malformed ? 1 : 0));
     ++done.operations;

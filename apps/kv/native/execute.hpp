@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 namespace kv::native {
 
@@ -15,11 +16,18 @@ struct executed {
   bool changed = false;  // something, perhaps
 };
 
+enum class writes : std::uint8_t { allowed, refused };
+struct circumstances {
+  unix_ms now = 0;  // what the shards are told; 0: what they were told last
+  // Whether operations that change something are carried out, or refused.
+  writes allowed = writes::allowed;
+};
+static_assert(std::is_trivially_destructible_v<circumstances>);
+
 // Runs the operations in order, each to completion, all under one hold of their shards, so that a batch is atomic. The
 // results go to `room`; where a result does not fit, the value is left out (status::too_long); where not even that
-// fits, the batch ends there. `writes`: whether operations that change something are carried out, or refused.
-enum class writes : std::uint8_t { allowed, refused };
+// fits, the batch ends there.
 [[nodiscard]] executed execute(keyspace& keys, std::span<const std::byte> batch,
-                               std::span<std::byte> room, writes allowed) noexcept;
+                               std::span<std::byte> room, const circumstances& at) noexcept;
 
 }  // namespace kv::native

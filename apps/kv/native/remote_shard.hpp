@@ -66,6 +66,7 @@ class remote_shard {
   [[nodiscard]] cordma::task<sighting> search(hashed_key key, cordma::Slice landing);
   [[nodiscard]] cordma::task<sighting> examine(hashed_key key, std::uint64_t slot_value,
                                                cordma::Slice landing);
+  [[nodiscard]] cordma::task<bool> still_lives(unix_ms expiry, cordma::Slice landing);
   [[nodiscard]] bool was_split(std::uint64_t number, unsigned depth) noexcept;
   [[nodiscard]] bool find_bucket(std::uint64_t number, cordma::RemoteSlice& where) const noexcept;
   [[nodiscard]] bool find(std::uint64_t segment, std::uint64_t offset, std::uint64_t bytes,

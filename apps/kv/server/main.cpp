@@ -1,2 +1,148 @@
 // cordma-kv: a key-value service for Redis clients and for clients that read remote memory.
-int main() { return 0; }
+#include "../../support/standard_descriptors.hpp"
+#include "../../support/standard_output.hpp"
+#include "configuration.hpp"
+#include "server.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace kv {
+namespace {
+
+constexpr const char* program = "cordma-kv";
+constexpr int bad_usage = 2;
+
+// Signals are taken by the main thread alone, when it asks. Made before any other thread is.
+class signals {
+ public:
+  signals() {
+    sigemptyset(&set_);
+    for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, s);
+    ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    ::signal(SIGPIPE, SIG_IGN);
+  }
+  [[nodiscard]] int wait() const noexcept {
+    int which = 0;
+    return ::sigwait(&set_, &which) == 0 ? which : SIGTERM;
+  }
+  // One that has come meanwhile and means the end.
+  [[nodiscard]] bool end_has_come() const noexcept {
+    constexpr timespec at_once{};
+    for (;;) {
+      const int which = ::sigtimedwait(&set_, nullptr, &at_once);
+      if (which == SIGTERM || which == SIGINT) return true;
+      if (which < 0 && errno != EINTR) return false;
+    }
+  }
+
+ private:
+  sigset_t set_{};
+};
+
+// There while it lives. Throws cordma::error where it cannot be written.
+class pid_file {
+ public:
+  explicit pid_file(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) return;
+    constexpr mode_t permission = 0644;
+    const cordma::unique_fd file(
+        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, permission));  // NOLINT
+    const std::string text = std::to_string(::getpid()) + "\n";
+    if (!file || ::write(file.get(), text.data(), text.size()) < 0) {
+      const int error = errno;
+      cordma::throw_error(cordma::failure::from_os(error, "pidfile: " + path_));
+    }
+  }
+  ~pid_file() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  pid_file(const pid_file&) = delete;
+  pid_file& operator=(const pid_file&) = delete;
+
+ private:
+  std::string path_;
+};
+
+void reload(server& s, const command_line& said, logbook& log) noexcept try {
+  tell_service_manager("RELOADING=1");
+  s.reload(read_options(said));
+  log.write(log_level::notice, "the configuration was read again");
+  tell_service_manager("READY=1");
+} catch (const std::exception& e) {
+  log.write(log_level::warning, std::string("the configuration stays as it was: ") + e.what());
+  tell_service_manager("READY=1");
+}
+
+int serve(const command_line& said) {
+  const server_options options = read_options(said);
+  const settings& s = options.configured.values;
+  const signals from_outside;
+  logbook log(s.logfile, parse_log_level(s.loglevel).value_or(log_level::notice));
+  try {
+    server it(options, log, [] { ::kill(::getpid(), SIGTERM); });
+    it.open();
+    const pid_file here(options.pidfile);
+    log.write(log_level::notice, "ready");
+    tell_service_manager("READY=1\nSTATUS=serving");
+    int which = from_outside.wait();
+    for (; which == SIGHUP; which = from_outside.wait()) reload(it, said, log);
+    log.write(log_level::notice,
+              "ending: what is under way is finished; a second signal ends it at once");
+    tell_service_manager("STOPPING=1\nSTATUS=ending");
+    bool hurried = false;
+    const bool whole = it.close([&] { return hurried = hurried || from_outside.end_has_come(); });
+    if (hurried) {
+      log.write(log_level::warning, "ended at once, by a second signal");
+      ::_exit(EXIT_FAILURE);  // whoever is waited for is not
+    }
+    log.write(log_level::notice, whole ? "ended" : "ended, not as it should");
+    return whole ? EXIT_SUCCESS : EXIT_FAILURE;
+  } catch (const std::exception& e) {
+    log.write(log_level::warning, std::string("it cannot start: ") + e.what());
+    if (!s.logfile.empty()) std::fprintf(stderr, "%s: %s\n", program, e.what());
+    return EXIT_FAILURE;
+  }
+}
+
+int run(const std::vector<std::string>& arguments) {
+  using wish = command_line::wish;
+  command_line said;
+  try {
+    said = parse_command_line(arguments);
+    if (!said.config_file.empty()) {  // to be found again from wherever the process goes
+      said.config_file = std::filesystem::absolute(said.config_file).string();
+    }
+    if (said.what == wish::serve || said.what == wish::check) static_cast<void>(read_options(said));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s: %s\n", program, e.what());
+    return bad_usage;
+  }
+  switch (said.what) {
+    case wish::serve: return serve(said);
+    case wish::check: std::printf("the configuration is right\n"); break;
+    case wish::version: std::printf("cordma-kv " CORDMA_VERSION "\n"); break;
+    case wish::help: std::fputs(help_text().c_str(), stdout); break;
+  }
+  return support::finish_output(program, 0);
+}
+
+}  // namespace
+}  // namespace kv
+
+int main(int argc, char** argv) try {
+  support::hold_standard_descriptors();
+  return kv::run(std::vector<std::string>(argv + 1, argv + argc));
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "cordma-kv: %s\n", e.what());
+  return EXIT_FAILURE;
+}

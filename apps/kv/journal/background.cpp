@@ -1,0 +1,318 @@
+// What the journal does beside its work: rewrites and snapshots.
+#include "files.hpp"
+#include "journal.hpp"
+#include "shard_walk.hpp"
+
+#include <cordma/runtime/sleep.hpp>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace kv {
+namespace {
+
+constexpr const char* base_on_its_way = "temp-rewrite.ckv";
+
+std::string_view name(background what) noexcept {
+  return what == background::rewrite ? "rewrite of the journal" : "snapshot";
+}
+
+std::uint64_t seconds_now() noexcept { return static_cast<std::uint64_t>(std::time(nullptr)); }
+
+void check(const std::optional<cordma::failure>& failed) {
+  if (failed) cordma::throw_error(*failed);
+}
+
+}  // namespace
+
+void journal::start(background what) {
+  {
+    const std::lock_guard lock(guard_);
+    background expected = background::none;
+    if (!running_.compare_exchange_strong(expected, what)) return;  // a save() came first
+    (what == background::rewrite ? rewrite_asked_ : snapshot_asked_) = false;
+  }
+  running_tasks_.spawn(run(what));
+}
+
+cordma::task<void> journal::run(background what) {
+  began_ = disk_.home().now();
+  say("a " + std::string(name(what)) + " begins");
+  std::optional<cordma::failure> failed;
+  try {
+    if (what == background::rewrite) {
+      co_await rewrite();
+    } else {
+      co_await snapshot();
+    }
+  } catch (const cordma::error& e) {
+    failed = e.why();
+  } catch (const std::bad_alloc&) {
+    failed = cordma::failure(cordma::errc::no_memory);
+  }
+  if (failed) close_side();
+  if (failed && main_on_ && !listed_) forget_increment();
+  const std::chrono::duration<double> took = disk_.home().now() - began_;
+  ended(what, failed, took.count());
+}
+
+void journal::ended(background what, const std::optional<cordma::failure>& failed, double seconds) {
+  background_report report;
+  report.what = what;
+  report.seconds = seconds;
+  report.bytes = side_bytes_;
+  if (failed) report.failed = failed->describe();
+  {
+    const std::lock_guard lock(guard_);
+    if (what == background::rewrite) {
+      told_.last_rewrite_failed = failed.has_value();
+      told_.last_rewrite_seconds = seconds;
+      if (failed) next_rewrite_ = seconds_now() + rewrite_retry_seconds;
+      if (!failed) ++told_.rewrites;
+    } else {
+      noted_snapshot(failed, seconds, changes_in_side_);
+    }
+    running_ = background::none;
+  }
+  say("the " + std::string(name(what)) +
+      (failed ? " failed: " + *report.failed
+              : " is done: " + std::to_string(report.bytes) + " bytes in " +
+                    std::to_string(seconds) + " s"));
+  moved_.set();
+  moved_.reset();
+  if (events_.on_background) events_.on_background(report);
+}
+
+// REQUIRES the guard.
+void journal::noted_snapshot(const std::optional<cordma::failure>& failed, double seconds,
+                             std::uint64_t changes) {
+  told_.last_snapshot_failed = failed.has_value();
+  told_.last_snapshot_seconds = seconds;
+  if (failed) {
+    next_snapshot_ = seconds_now() + snapshot_retry_seconds;
+    return;
+  }
+  ++told_.snapshots;
+  told_.last_snapshot = seconds_now();
+  changes_at_snapshot_ = changes;
+}
+
+// Nothing is written to the next increment before this one is on the disk for good. So that little has to wait for
+// that, most of it is brought there before.
+cordma::task<void> journal::sync_ahead() {
+  const std::uint64_t until = main_.appended();
+  main_.flush();
+  while (main_.durable() < until || !main_.settled()) {
+    if (stopping_) check(cordma::failure(cordma::errc::canceled));
+    co_await moved_.wait();
+  }
+}
+
+cordma::task<void> journal::rewrite() {
+  if (main_on_) co_await sync_ahead();
+  co_await next_increment();
+  const std::uint64_t number = files_.increments.back().number;
+  std::uint64_t first = 0;
+  {
+    const std::lock_guard lock(guard_);
+    first = main_.first_in_file();
+  }
+  std::string path = directory() + "/" + base_on_its_way;
+  co_await open_side(std::move(path), log_kind::base, first);
+  co_await walk();
+  co_await finish_side();
+  while (!main_.settled()) {
+    if (stopping_) check(cordma::failure(cordma::errc::canceled));
+    co_await moved_.wait();
+  }
+  co_await install_base(number);
+  main_.trust();
+}
+
+// What changes from now on goes to a new increment. Where appendonly was off, the manifest learns of it with its base.
+cordma::task<void> journal::next_increment() {
+  std::optional<cordma::failure> failed;
+  cordma::unique_fd fd;
+  manifest files = files_;
+  const bool was_on = main_on_;
+  const std::string manifest_file = manifest_name(options_.appendfilename);
+  disk_call create(disk_, [&] {
+    const cordma::result<void> made = make_directory(directory());
+    if (!made) {
+      failed = made.why();
+      return;
+    }
+    if (!was_on) {  // one may lie there from before
+      const cordma::result<std::optional<std::string>> text =
+          read_file(directory() + "/" + manifest_file, manifest::most_bytes);
+      const cordma::result<manifest> old =
+          parse_manifest(text && *text ? std::string_view(**text) : std::string_view());
+      if (!text || !old) {
+        failed = text ? old.why() : text.why();
+        return;
+      }
+      files = *old;
+    }
+    const std::uint64_t number = std::max(files.last_number(), files_.last_number()) + 1;
+    files.increments.push_back({file_name(number, log_kind::increment), number});
+    cordma::result<cordma::unique_fd> file =
+        create_file(directory() + "/" + files.increments.back().name);
+    if (!file) {
+      failed = file.why();
+      return;
+    }
+    fd = std::move(*file);
+    const cordma::result<void> told = was_on
+                                          ? replace_file(directory(), manifest_file, files.text())
+                                          : sync_directory(directory());
+    if (!told) failed = told.why();
+  });
+  co_await create;
+  check(failed);
+  if (was_on) older_bytes_ += main_.size();
+  files_ = std::move(files);
+  const std::lock_guard lock(guard_);
+  main_.go_to(std::move(fd), log_kind::increment);
+  main_on_ = true;
+  noting_ = true;
+  always_ = main_.policy() == sync_policy::always;
+  told_.current_bytes = base_bytes_ + older_bytes_;
+}
+
+cordma::task<void> journal::install_base(std::uint64_t number) {
+  std::optional<cordma::failure> failed;
+  manifest files;
+  files.base = {file_name(number, log_kind::base), number};
+  files.history = files_.history;
+  if (files_.base) files.history.push_back(*files_.base);
+  for (const journal_file& f : files_.increments) {
+    (f.number < number ? files.history : files.increments).push_back(f);
+  }
+  const std::string manifest_file = manifest_name(options_.appendfilename);
+  disk_call switch_over(disk_, [&] {
+    cordma::result<void> done = rename_file(directory(), base_on_its_way, files.base->name);
+    if (done) done = replace_file(directory(), manifest_file, files.text());
+    if (!done) {
+      failed = done.why();
+      return;
+    }
+    // What was replaced stands in the manifest until it is gone, so that nothing is left over.
+    for (const journal_file& f : files.history) remove_file(directory() + "/" + f.name);
+    files.history.clear();
+    done = replace_file(directory(), manifest_file, files.text());
+    if (!done) failed = done.why();
+  });
+  co_await switch_over;
+  check(failed);
+  files_ = std::move(files);
+  listed_ = true;
+  base_bytes_ = side_bytes_;
+  older_bytes_ = 0;
+  const std::lock_guard lock(guard_);
+  told_.base_bytes = base_bytes_;
+  told_.current_bytes = base_bytes_;
+}
+
+cordma::task<void> journal::snapshot() {
+  std::string path = options_.dir + "/temp-" + options_.dbfilename;
+  co_await open_side(std::move(path), log_kind::snapshot, 1);
+  co_await walk();
+  co_await finish_side();
+  std::optional<cordma::failure> failed;
+  disk_call install(disk_, [&] {
+    const cordma::result<void> done =
+        rename_file(options_.dir, "temp-" + options_.dbfilename, options_.dbfilename);
+    if (!done) failed = done.why();
+  });
+  co_await install;
+  check(failed);
+}
+
+// A snapshot has what changes, from its first moment on.
+cordma::task<void> journal::open_side(std::string path, log_kind kind, std::uint64_t first) {
+  std::optional<cordma::failure> failed;
+  cordma::unique_fd fd;
+  disk_call create(disk_, [&] {
+    cordma::result<cordma::unique_fd> file = create_file(path);
+    if (file) {
+      fd = std::move(*file);
+    } else {
+      failed = file.why();
+    }
+  });
+  co_await create;
+  check(failed);
+  side_path_ = std::move(path);
+  side_ = std::make_unique<stream>(disk_, guard_, stream_options{.most_pending = walk_pending},
+                                   [this] { moved(); });
+  const std::lock_guard lock(guard_);
+  side_->go_to(std::move(fd), kind, first);
+  side_on_ = kind == log_kind::snapshot;
+  noting_ = main_on_ || side_on_;
+}
+
+cordma::task<void> journal::walk() {
+  shard_walk through(keys_, shard_walk::caller::holds_nothing, [this](change_encoder& changes) {
+    const std::string_view text = changes.text();
+    const record_body body{std::span(&text, 1), text.size(), crc_more(crc_begin, text)};
+    const std::lock_guard lock(guard_);
+    (void)side_->append(body);
+  });
+  while (!through.done()) {
+    through.step();
+    while (side_->backlogged() && side_->failed() == 0 && !stopping_) co_await moved_.wait();
+    check_side();
+    co_await cordma::yield();
+  }
+}
+
+// Its end: what changes afterwards is not in it.
+cordma::task<void> journal::finish_side() {
+  {
+    change_encoder end;
+    const std::lock_guard lock(guard_);
+    end.end(side_->appended());
+    const std::string_view text = end.text();
+    (void)side_->append({std::span(&text, 1), text.size(), crc_more(crc_begin, text)});
+    side_on_ = false;
+    noting_ = main_on_.load();
+    changes_in_side_ = changes();
+  }
+  side_->flush();
+  while (side_->busy() && side_->failed() == 0 && !stopping_) co_await moved_.wait();
+  check_side();
+  side_bytes_ = side_->size();
+  side_.reset();
+}
+
+void journal::check_side() const {
+  if (stopping_) check(cordma::failure(cordma::errc::canceled, "the server ends"));
+  if (side_->failed() == 0) return;
+  check(cordma::failure::from_os(side_->failed(), {"writing ", side_path_}));
+}
+
+// Turned on, the journal got no base: what was noted since is of no use. Tried again later.
+void journal::forget_increment() {
+  {
+    const std::lock_guard lock(guard_);
+    main_on_ = false;
+    always_ = false;
+    noting_ = side_on_;
+  }
+  remove_file(directory() + "/" + files_.increments.back().name);
+}
+
+void journal::close_side() {
+  {
+    const std::lock_guard lock(guard_);
+    side_on_ = false;
+    noting_ = main_on_.load();
+  }
+  if (!side_) return;
+  side_.reset();
+  remove_file(side_path_);
+  moved();
+}
+
+}  // namespace kv

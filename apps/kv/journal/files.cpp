@@ -1,0 +1,126 @@
+#include "files.hpp"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace kv {
+namespace {
+
+constexpr mode_t file_mode = 0644;  // less what the umask takes
+constexpr mode_t directory_mode = 0755;
+
+cordma::result<void> write_fully(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return cordma::failure::from_os(errno, {"writing ", path});
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::ptrdiff_t read_fully(int fd, std::span<char> into, std::uint64_t offset) noexcept {
+  std::size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t n =
+        ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return static_cast<std::ptrdiff_t>(done);
+}
+
+cordma::result<cordma::unique_fd> create_file(const std::string& path) {
+  cordma::unique_fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode));
+  if (!fd) return cordma::failure::from_os(errno, {"creating ", path});
+  return fd;
+}
+
+cordma::result<cordma::unique_fd> open_file(const std::string& path) {
+  cordma::unique_fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd) return cordma::failure::from_os(errno, {"opening ", path});
+  return fd;
+}
+
+cordma::result<void> make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), directory_mode) != 0 && errno != EEXIST) {
+    return cordma::failure::from_os(errno, {"making the directory ", path});
+  }
+  return {};
+}
+
+cordma::result<void> sync_directory(const std::string& path) {
+  const cordma::unique_fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) return cordma::failure::from_os(errno, {"fsync of ", path});
+  return {};
+}
+
+cordma::result<void> replace_file(const std::string& directory, const std::string& name,
+                                  std::string_view text) {
+  const std::string temporary = "temp-" + name;
+  const std::string path = directory + "/" + temporary;
+  const cordma::result<cordma::unique_fd> fd = create_file(path);
+  if (!fd) return fd.why();
+  const cordma::result<void> written = write_fully((*fd).get(), text, path);
+  if (!written) return written.why();
+  if (::fsync((*fd).get()) != 0) return cordma::failure::from_os(errno, {"fsync of ", path});
+  return rename_file(directory, temporary, name);
+}
+
+cordma::result<void> rename_file(const std::string& directory, const std::string& from,
+                                 const std::string& to) {
+  const std::string old_path = directory + "/" + from;
+  const std::string new_path = directory + "/" + to;
+  if (::rename(old_path.c_str(), new_path.c_str()) != 0) {
+    return cordma::failure::from_os(errno, {"renaming ", old_path, " to ", new_path});
+  }
+  return sync_directory(directory);
+}
+
+cordma::result<std::optional<std::string>> read_file(const std::string& path, std::size_t most) {
+  const cordma::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return std::optional<std::string>();
+  if (!fd) return cordma::failure::from_os(errno, {"opening ", path});
+  std::string text(most + 1, '\0');
+  const std::ptrdiff_t n = read_fully(fd.get(), text, 0);
+  if (n < 0) return cordma::failure::from_os(errno, {"reading ", path});
+  if (static_cast<std::size_t>(n) > most) {
+    return cordma::failure::of(cordma::errc::invalid_value,
+                               {path, " has more than ", most, " bytes: it is no manifest"});
+  }
+  text.resize(static_cast<std::size_t>(n));
+  return std::optional<std::string>(std::move(text));
+}
+
+std::optional<std::uint64_t> file_size(const std::string& path) noexcept {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+cordma::result<void> truncate_file(const std::string& path, std::uint64_t bytes) {
+  const cordma::result<cordma::unique_fd> fd = open_file(path);
+  if (!fd) return fd.why();
+  if (::ftruncate((*fd).get(), static_cast<off_t>(bytes)) != 0 || ::fsync((*fd).get()) != 0) {
+    return cordma::failure::from_os(errno, {"cutting off ", path});
+  }
+  return {};
+}
+
+void remove_file(const std::string& path) noexcept { ::unlink(path.c_str()); }
+
+std::uint32_t random_number() noexcept {
+  std::uint32_t number = 0;
+  while (::getrandom(&number, sizeof number, 0) != sizeof number) {}
+  return number;
+}
+
+}  // namespace kv

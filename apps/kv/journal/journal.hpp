@@ -1,0 +1,261 @@
+// journal: what a server writes down so that its keys are there after its end, and how it finds them again.
+//
+// appenddirname holds a manifest, a base and increments, as Redis 7 has them. A rewrite begins a new increment, walks
+// through the shards in short steps and writes what it finds into a new base; then the manifest changes. The base is
+// no state that ever was: of a key it has what the key was when the walk came by. But every change since the increment
+// began is in the increment, each as the state that it led to, so that base and increments, read in order, end in
+// exactly what there was last. A snapshot (dbfilename) is such a walk with the changes meanwhile in the same file.
+#pragma once
+
+#include "../command/journal_gate.hpp"
+#include "../command/keyspace.hpp"
+#include "load.hpp"
+#include "stream.hpp"
+
+#include <cordma/runtime/event.hpp>
+#include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/task.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kv {
+
+// `save <seconds> <changes>`
+struct snapshot_rule {
+  std::uint64_t seconds = 0;
+  std::uint64_t changes = 0;
+};
+
+// Names are the settings' they come from.
+struct journal_options {
+  std::string dir = ".";
+  std::string appenddirname = "appendonlydir";
+  std::string appendfilename = "appendonly.aof";
+  std::string dbfilename = "dump.ckv";
+  bool appendonly = false;
+  sync_policy appendfsync = sync_policy::every_second;
+  std::uint64_t auto_aof_rewrite_percentage = 100;  // 0: not by itself
+  std::uint64_t auto_aof_rewrite_min_size = std::uint64_t{64} << 20;
+  std::vector<snapshot_rule> save;
+  // What may wait to be written before clients are held back.
+  std::size_t most_pending = std::size_t{64} << 20;
+  bool io_uring = true;
+};
+
+enum class background : std::uint8_t { none, rewrite, snapshot };
+
+struct background_report {
+  background what = background::none;
+  std::optional<std::string> failed;  // why
+  double seconds = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Called on the journal's thread; each may be empty.
+struct journal_events {
+  // durable(), waits() or refuses() may have changed.
+  std::function<void()> on_durable;
+  std::function<void(const background_report&)> on_background;
+  std::function<void(const std::string&)> log;
+};
+
+struct journal_info {
+  bool appendonly = false;
+  background running = background::none;
+  bool rewrite_scheduled = false;
+  std::uint64_t current_bytes = 0;  // of the journal's files
+  std::uint64_t base_bytes = 0;
+  std::size_t pending_bytes = 0;
+  std::uint64_t changes = 0;                 // since the start
+  std::uint64_t changes_since_snapshot = 0;  // rdb_changes_since_last_save
+  std::uint64_t last_snapshot = 0;           // seconds since 1970; 0: none
+  std::uint64_t rewrites = 0;
+  std::uint64_t snapshots = 0;
+  bool last_rewrite_failed = false;
+  bool last_snapshot_failed = false;
+  double last_rewrite_seconds = -1;
+  double last_snapshot_seconds = -1;
+  double running_seconds = -1;
+  stream_counters writes;
+  std::optional<std::string> trouble;
+};
+
+struct load_report {
+  enum class source : std::uint8_t { nothing, journal, snapshot };
+  source from = source::nothing;
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t expired = 0;    // keys that were dropped for that
+  std::uint64_t cut_bytes = 0;  // of the journal's end, that were no record
+  double seconds = 0;
+};
+
+// One for a process. Belongs to the thread of its reactor, which has to be the one that serves the shard where there is
+// only one; what is for any thread says so. Order of life: construct, load(), open(), serve, close(), destroy.
+// Memory: most_pending, the changes of the commands that are being carried out, and while it walks 8 MiB and what its
+// longest value takes.
+class journal final : public journal_gate, public group_listener {
+ public:
+  // Throws cordma::error: no_memory, or what the reactor says.
+  journal(cordma::reactor& home, keyspace& keys, journal_options options, journal_events events);
+  // REQUIRES that no other thread uses it any more. Without close() what is not written is lost.
+  ~journal() override;
+  journal(const journal&) = delete;
+  journal& operator=(const journal&) = delete;
+
+  // What is on the disk, into the keyspace, which is empty and which nobody uses: the journal where appendonly says
+  // so and there is one, else the snapshot. Waits. Errors: invalid_value, with file, place and what to do; no_memory:
+  // it does not fit; canceled: `progress` said so; the system's.
+  [[nodiscard]] cordma::result<load_report> load(const load_options& options);
+  // Begins to note what changes. Where what was loaded is not in the journal yet it is, when this is done. Throws
+  // cordma::error: the system's. Not canceled.
+  [[nodiscard]] cordma::task<void> open();
+  // All that was appended is on the disk when it is done, and nothing is noted any more. A snapshot or rewrite that goes
+  // on is given up. Throws cordma::error: io_failed, where the disk takes nothing for close_patience. Not canceled.
+  [[nodiscard]] cordma::task<void> close();
+  static constexpr cordma::duration close_patience = std::chrono::seconds(10);
+
+  // The keyspace's holds say what belongs together: after a crash all of it is there, or nothing. What changes while
+  // nobody holds anything is a group each.
+  void begin_group(std::uint64_t shards) noexcept override;
+  void end_group(std::uint64_t shards) noexcept override;
+
+  // Any thread:
+  // The number of what was appended last: at the end of a group, at least its own.
+  [[nodiscard]] std::uint64_t appended() const noexcept override { return main_.appended(); }
+  // What has at most this number survives the loss of power.
+  [[nodiscard]] std::uint64_t durable() const noexcept override { return main_.durable(); }
+  // Whether a reply has to wait until durable() has reached what appended() was after its command: always where
+  // appendfsync says so, and else while more is to be written than may be, so that clients are held back.
+  [[nodiscard]] bool waits() const noexcept override {
+    return always_.load(std::memory_order_relaxed) || backlogged();
+  }
+  [[nodiscard]] bool backlogged() const noexcept {
+    return backlogged_.load(std::memory_order_relaxed);
+  }
+  // What would change anything is to be refused until it works again. What was appended before is kept.
+  [[nodiscard]] bool refuses() const noexcept override {
+    return main_on_.load(std::memory_order_relaxed) && main_.in_trouble();
+  }
+  [[nodiscard]] std::string why() const override { return trouble().value_or(std::string()); }
+  [[nodiscard]] std::optional<std::string> trouble() const;
+  [[nodiscard]] journal_info info() const;
+
+  void set_policy(sync_policy policy) noexcept;
+  void set_rewriting(std::uint64_t percentage, std::uint64_t min_size);
+  void set_rules(std::vector<snapshot_rule> save);
+  // appendonly, set at runtime. Turned on, the journal counts once the rewrite that begins then has ended.
+  void set_appendonly(bool on);
+  enum class asked : std::uint8_t { begun, scheduled, goes_on_already, off };
+  // BGREWRITEAOF, BGSAVE. on_background() tells the end. `off`: a rewrite, without appendonly.
+  asked ask_for(background what);
+  // SAVE: nobody else changes anything until it is done. Waits. REQUIRES that the caller holds nothing, and is on the
+  // shard's thread where there is only one. Errors: in_progress (a snapshot is under way); the system's.
+  [[nodiscard]] cordma::result<void> save();
+
+ private:
+  class shard_sink;
+  struct tick_timer final : cordma::timer {
+    explicit tick_timer(journal& j) noexcept;
+    journal& owner;
+  };
+  static constexpr cordma::duration tick_every = std::chrono::milliseconds(100);
+  static constexpr std::size_t walk_pending = std::size_t{8} << 20;
+  static constexpr std::uint64_t snapshot_retry_seconds = 5;
+  static constexpr std::uint64_t rewrite_retry_seconds = 60;
+
+  [[nodiscard]] bool noting() const noexcept { return noting_.load(std::memory_order_relaxed); }
+  void commit(std::uint64_t shards) noexcept;
+  // Of the lowest of these shards.
+  [[nodiscard]] shard_sink& at(std::uint64_t shards) noexcept;
+  void append(const record_body& body) noexcept;
+  void moved() noexcept;
+  void tick() noexcept;
+  void tell_trouble();
+  void begin_what_is_due();
+  [[nodiscard]] bool rewrite_is_due() const;
+  [[nodiscard]] bool snapshot_is_due() const;
+  void say(const std::string& line) const {
+    if (events_.log) events_.log(line);
+  }
+  [[nodiscard]] std::uint64_t changes() const noexcept;
+  [[nodiscard]] std::uint64_t total_bytes() const noexcept;
+
+  [[nodiscard]] std::string directory() const {
+    return options_.dir + "/" + options_.appenddirname;
+  }
+  [[nodiscard]] std::string file_name(std::uint64_t number, log_kind kind) const;
+  // Loading and opening: journal_open.cpp.
+  [[nodiscard]] cordma::result<load_report> load_files(const load_options& options);
+  [[nodiscard]] cordma::task<void> go_on(loaded_journal from);
+  void turn_off();
+  // What runs behind: background.cpp.
+  void start(background what);
+  [[nodiscard]] cordma::task<void> run(background what);
+  [[nodiscard]] cordma::task<void> rewrite();
+  [[nodiscard]] cordma::task<void> sync_ahead();
+  [[nodiscard]] cordma::task<void> next_increment();
+  [[nodiscard]] cordma::task<void> install_base(std::uint64_t number);
+  [[nodiscard]] cordma::task<void> snapshot();
+  [[nodiscard]] cordma::task<void> open_side(std::string path, log_kind kind, std::uint64_t first);
+  [[nodiscard]] cordma::task<void> walk();
+  [[nodiscard]] cordma::task<void> finish_side();
+  void close_side();
+  void forget_increment();
+  void noted_snapshot(const std::optional<cordma::failure>& failed, double seconds,
+                      std::uint64_t changes);
+  void check_side() const;
+  void ended(background what, const std::optional<cordma::failure>& failed, double seconds);
+
+  keyspace& keys_;
+  const journal_options options_;
+  journal_events events_;
+  disk disk_;
+  mutable std::mutex guard_;  // of what is appended to, and of the settings below
+  stream main_;
+  std::vector<std::unique_ptr<shard_sink>> sinks_;
+  bool side_on_ = false;  // what changes goes to side_
+  std::uint64_t rewrite_percentage_;
+  std::uint64_t rewrite_min_size_;
+  std::vector<snapshot_rule> rules_;
+  bool wanted_on_;  // appendonly, as it was set last
+  bool rewrite_asked_ = false;
+  bool snapshot_asked_ = false;
+
+  std::atomic<bool> main_on_{false};  // what changes goes to main_; set under the guard
+  std::atomic<bool> noting_{false};
+  std::atomic<bool> always_{false};
+  std::atomic<bool> backlogged_{false};
+  std::atomic<background> running_{background::none};
+
+  // The thread's own.
+  std::optional<loaded_journal> loaded_;
+  manifest files_;
+  std::uint64_t base_bytes_ = 0;
+  std::uint64_t older_bytes_ = 0;  // of increments before the one that is appended to
+  std::unique_ptr<stream> side_;   // a base or a snapshot on its way
+  std::string side_path_;
+  std::uint64_t side_bytes_ = 0;
+  std::uint64_t changes_in_side_ = 0;
+  cordma::event moved_;
+  bool opened_ = false;
+  bool stopping_ = false;
+  bool trouble_told_ = false;
+  bool waits_told_ = false;
+  bool listed_ = false;              // the increment that is appended to stands in the manifest
+  cordma::time_point began_{};       // what runs
+  std::uint64_t next_snapshot_ = 0;  // seconds since 1970: not before, after one failed
+  std::uint64_t next_rewrite_ = 0;
+  journal_info told_;  // guarded: what of info() is kept
+  std::uint64_t changes_at_snapshot_ = 0;
+  tick_timer tick_{*this};
+  cordma::scope running_tasks_;
+};
+
+}  // namespace kv

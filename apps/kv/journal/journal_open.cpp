@@ -1,0 +1,172 @@
+#include "files.hpp"
+#include "journal.hpp"
+#include "replay.hpp"
+#include "sinks.hpp"
+
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+#include <unistd.h>
+
+namespace kv {
+namespace {
+
+unix_ms now_ms() noexcept {
+  using namespace std::chrono;
+  const auto now = system_clock::now().time_since_epoch();
+  return static_cast<unix_ms>(duration_cast<milliseconds>(now).count());
+}
+
+void check(const std::optional<cordma::failure>& failed) {
+  if (failed) cordma::throw_error(*failed);
+}
+
+}  // namespace
+
+std::string journal::file_name(std::uint64_t number, log_kind kind) const {
+  return options_.appendfilename + "." + std::to_string(number) +
+         (kind == log_kind::base ? ".base.ckv" : ".incr.ckv");
+}
+
+cordma::result<load_report> journal::load(const load_options& options) {
+  const auto began = std::chrono::steady_clock::now();
+  cordma::result<load_report> report = load_files(options);
+  if (report) {
+    const auto took = std::chrono::steady_clock::now() - began;
+    (*report).seconds = std::chrono::duration<double>(took).count();
+  }
+  return report;
+}
+
+cordma::result<load_report> journal::load_files(const load_options& options) {
+  load_report report;
+  replay into(keys_);
+  if (options_.appendonly) {
+    cordma::result<std::optional<loaded_journal>> loaded =
+        load_journal(directory(), options_.appendfilename, into, options);
+    if (!loaded) return loaded.why();
+    loaded_ = std::move(*loaded);
+  }
+  if (loaded_) {
+    report.from = load_report::source::journal;
+    report.records = loaded_->records;
+    report.bytes = loaded_->total_bytes;
+    report.cut_bytes = loaded_->cut_bytes;
+  } else {
+    const std::string path = options_.dir + "/" + options_.dbfilename;
+    const cordma::result<std::optional<std::uint64_t>> records = load_snapshot(path, into, options);
+    if (!records) return records.why();
+    if (*records) {
+      report.from = load_report::source::snapshot;
+      report.records = **records;
+      report.bytes = file_size(path).value_or(0);
+    }
+  }
+  report.expired = into.finish(now_ms());
+  return report;
+}
+
+cordma::task<void> journal::open() {
+  for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).report_to(sinks_[i].get());
+  keys_.report_to(this);
+  opened_ = true;
+  {
+    const std::lock_guard lock(guard_);
+    told_.last_snapshot = static_cast<std::uint64_t>(std::time(nullptr));
+  }
+  if (options_.appendonly && loaded_) {
+    loaded_journal from = std::move(*loaded_);
+    loaded_.reset();
+    co_await go_on(std::move(from));
+  } else if (options_.appendonly) {
+    // What there is, if anything, comes from a snapshot: the journal begins with it.
+    running_ = background::rewrite;
+    co_await rewrite();
+    running_ = background::none;
+  }
+  tick();
+}
+
+// At the end of what was loaded.
+cordma::task<void> journal::go_on(loaded_journal from) {
+  std::optional<cordma::failure> failed;
+  cordma::unique_fd fd;
+  const bool anew = from.last_file_bytes < log_header_bytes;
+  disk_call prepare(disk_, [&] {
+    if (from.files.increments.empty()) {
+      const std::uint64_t number = from.files.last_number() + 1;
+      from.files.increments.push_back({file_name(number, log_kind::increment), number});
+      const cordma::result<void> told =
+          replace_file(directory(), manifest_name(options_.appendfilename), from.files.text());
+      if (!told) failed = told.why();
+    }
+    if (failed) return;
+    const std::string path = directory() + "/" + from.files.increments.back().name;
+    cordma::result<cordma::unique_fd> file = anew ? create_file(path) : open_file(path);
+    if (!file) {
+      failed = file.why();
+      return;
+    }
+    fd = std::move(*file);
+    // The process before may have had no time for it.
+    if (::fsync(fd.get()) != 0) failed = cordma::failure::from_os(errno, {"fsync of ", path});
+  });
+  co_await prepare;
+  check(failed);
+  files_ = std::move(from.files);
+  listed_ = true;
+  base_bytes_ = from.base_bytes;
+  older_bytes_ = from.total_bytes - from.base_bytes - from.last_file_bytes;
+  if (anew) {
+    main_.begin_behind(from.last);
+  } else {
+    main_.go_on_in(std::move(fd), from.last_file_bytes, from.salt, from.last);
+  }
+  const std::lock_guard lock(guard_);
+  if (anew) main_.go_to(std::move(fd), log_kind::increment);
+  main_on_ = true;
+  noting_ = true;
+  always_ = options_.appendfsync == sync_policy::always;
+  told_.base_bytes = base_bytes_;
+  told_.current_bytes = base_bytes_ + older_bytes_;
+}
+
+// What is noted until now still goes to the disk.
+void journal::turn_off() {
+  {
+    const std::lock_guard lock(guard_);
+    main_on_ = false;
+    always_ = false;
+    noting_ = side_on_;
+  }
+  listed_ = false;
+  main_.flush();
+  say("appendonly is off: what changes from now on is not in the journal");
+}
+
+cordma::task<void> journal::close() {
+  stopping_ = true;
+  while (running_.load() != background::none) co_await moved_.wait();
+  {
+    const std::lock_guard lock(guard_);
+    main_on_ = false;
+    noting_ = false;
+  }
+  main_.flush();
+  const cordma::time_point latest = disk_.home().now() + close_patience;
+  while (main_.busy()) {
+    if (main_.in_trouble() && disk_.home().now() >= latest) {
+      const std::string why = main_.trouble().value_or("");
+      cordma::throw_error(
+          cordma::failure::of(cordma::errc::io_failed, {"the last ", main_.pending(),
+                                                        " bytes of the journal could not be "
+                                                        "written: ",
+                                                        why}));
+    }
+    co_await moved_.wait();
+  }
+  disk_.home().remove(tick_);
+}
+
+}  // namespace kv

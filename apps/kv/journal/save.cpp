@@ -1,0 +1,99 @@
+// SAVE: a snapshot for which everything stands still.
+#include "files.hpp"
+#include "journal.hpp"
+#include "shard_walk.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include <unistd.h>
+
+namespace kv {
+namespace {
+
+// A file of records, by calls that wait. After the first failure nothing more is written.
+class plain_writer {
+ public:
+  explicit plain_writer(std::string path) : path_(std::move(path)) {
+    cordma::result<cordma::unique_fd> file = create_file(path_);
+    if (!file) {
+      failed_ = file.why();
+      return;
+    }
+    fd_ = std::move(*file);
+    const auto head = encode(log_header{log_kind::snapshot, salt_, 1, 0});
+    write({head.data(), head.size()});
+  }
+  void record(std::string_view changes) {
+    const auto length = static_cast<std::uint32_t>(changes.size());
+    const std::uint32_t crc = record_crc(crc_more(crc_begin, changes), length, salt_, ++records_);
+    const auto head = encode(record_header{length, crc, records_});
+    write({head.data(), head.size()});
+    write(changes);
+  }
+  void finish() {
+    change_encoder end;
+    end.end(records_);
+    record(end.text());
+    if (!failed_ && ::fsync(fd_.get()) != 0) fail("fsync of ");
+  }
+  [[nodiscard]] const std::optional<cordma::failure>& failed() const noexcept { return failed_; }
+
+ private:
+  void write(std::string_view bytes) {
+    while (!failed_ && !bytes.empty()) {
+      const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return fail("writing ");
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    }
+  }
+  void fail(const char* doing) { failed_ = cordma::failure::from_os(errno, {doing, path_}); }
+
+  const std::string path_;
+  const std::uint32_t salt_ = random_number();
+  cordma::unique_fd fd_;
+  std::uint64_t records_ = 0;
+  std::optional<cordma::failure> failed_;
+};
+
+}  // namespace
+
+cordma::result<void> journal::save() {
+  background expected = background::none;
+  if (!running_.compare_exchange_strong(expected, background::snapshot)) {
+    return cordma::failure(
+        cordma::errc::in_progress,
+        expected == background::snapshot
+            ? "Background save already in progress"
+            : "a rewrite of the journal is under way: try again when it is done");
+  }
+  const auto began = std::chrono::steady_clock::now();
+  const std::string temporary = "temp-save-" + options_.dbfilename;
+  std::optional<cordma::failure> failed;
+  std::uint64_t changes_in_it = 0;
+  {
+    const keyspace::hold everything(keys_, keys_.all());
+    changes_in_it = changes();
+    plain_writer out(options_.dir + "/" + temporary);
+    shard_walk through(keys_, shard_walk::caller::holds_all,
+                       [&](change_encoder& changes) { out.record(changes.text()); });
+    while (!through.done() && !out.failed()) through.step();
+    out.finish();
+    failed = out.failed();
+  }
+  if (!failed) {
+    const cordma::result<void> named = rename_file(options_.dir, temporary, options_.dbfilename);
+    if (!named) failed = named.why();
+  } else {
+    remove_file(options_.dir + "/" + temporary);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  const std::lock_guard lock(guard_);
+  noted_snapshot(failed, took.count(), changes_in_it);
+  running_ = background::none;
+  return failed ? cordma::result<void>(*failed) : cordma::result<void>();
+}
+
+}  // namespace kv

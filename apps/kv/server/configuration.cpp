@@ -1,0 +1,328 @@
+#include "configuration.hpp"
+
+#include <cordma/runtime/result.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <span>
+#include <sstream>
+
+namespace kv {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  cordma::throw_error(cordma::failure(cordma::errc::invalid_value, what));
+}
+
+using setter = void (*)(server_options&, const std::string& value);
+
+// What belongs to the process and not to the service: CONFIG does not know it.
+struct own_setting {
+  std::string_view name;
+  setter set;
+};
+
+void set_wait(server_options& o, const std::string& value) {
+  const cordma::result<cordma::wait_mode> mode = cordma::parse_wait_mode(value);
+  if (!mode) fail(mode.why().message());
+  o.wait = mode.value();
+}
+
+void set_io(server_options& o, const std::string& value) {
+  const std::optional<io_choice> io = parse_io_choice(value);
+  if (!io) fail("\"" + value + "\" is unknown: use auto, uring or asio");
+  o.io = *io;
+}
+
+void set_workers(server_options& o, const std::string& value) {
+  const std::string why = find_parameter("workers")->set(o.configured.values, value);
+  if (!why.empty()) fail(why);
+}
+
+void refuse_daemon(server_options&, const std::string& value) {
+  if (value == "no") return;
+  fail(
+      "cordma-kv stays in the foreground: a service manager starts and watches it; see the systemd "
+      "unit that comes with it");
+}
+
+void check_supervised(server_options&, const std::string& value) {
+  if (value == "no" || value == "auto" || value == "systemd") return;
+  fail("\"" + value +
+       "\" is unknown; systemd is told where NOTIFY_SOCKET is set, whatever this says");
+}
+
+void set_native_port(server_options& o, const std::string& value) {
+  constexpr std::uint64_t most_port = 65'535;
+  std::uint64_t port = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), port);
+  if (error != std::errc() || end != value.data() + value.size() || port > most_port) {
+    fail("\"" + value + "\" is no port: 0 to 65535");
+  }
+  o.native.port = port;
+}
+
+void set_one_sided(server_options& o, const std::string& value) {
+  if (value != "yes" && value != "no") fail("\"" + value + "\" is neither yes nor no");
+  o.native.one_sided = value == "yes";
+}
+
+constexpr own_setting own_settings[] = {
+    {"native-port", &set_native_port},
+    {"native-token-file",
+     [](server_options& o, const std::string& value) { o.native.token_file = value; }},
+    {"native-one-sided", &set_one_sided},
+    {"wait", &set_wait},
+    {"io", &set_io},
+    {"threads", &set_workers},
+    {"pidfile", [](server_options& o, const std::string& value) { o.pidfile = value; }},
+    {"daemonize", &refuse_daemon},
+    {"supervised", &check_supervised},
+};
+
+[[nodiscard]] std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return out;
+}
+
+[[nodiscard]] const own_setting* find_own(std::string_view name) noexcept {
+  const auto* const at = std::ranges::find(own_settings, name, &own_setting::name);
+  return at == std::end(own_settings) ? nullptr : at;
+}
+
+[[nodiscard]] std::vector<std::string> all_names() {
+  std::vector<std::string> names{"user"};
+  for (const parameter& p : all_parameters()) names.emplace_back(p.name);
+  for (const own_setting& s : own_settings) names.emplace_back(s.name);
+  return names;
+}
+
+// Levenshtein's: how many letters are to be changed, put in or taken out.
+[[nodiscard]] std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+[[nodiscard]] std::string unknown(const std::string& name) {
+  const std::string nearest = nearest_name(name);
+  return "\"" + name + "\" is no setting of cordma-kv" +
+         (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
+}
+
+[[nodiscard]] std::string quoted(const std::string& value) {
+  std::string out = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+void apply_own(server_options& o, const own_setting& s, std::span<const std::string> values) {
+  if (values.size() != 1) fail("wrong number of arguments for \"" + std::string(s.name) + "\"");
+  s.set(o, values.front());
+}
+
+// Its own names, which are left out of what it returns; the lines keep their numbers.
+[[nodiscard]] std::string take_own_lines(std::string_view text, server_options& o) {
+  std::string rest;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const auto words = split_words(line);
+    const std::string name = words && !words->empty() ? lower(words->front()) : "";
+    const own_setting* const own = find_own(name);
+    const std::string where = "line " + std::to_string(number) + ": ";
+    if (own == nullptr) {
+      const bool known = name.empty() || name.starts_with('#') || name == "user" ||
+                         find_parameter(name) != nullptr;
+      if (!known) fail(where + unknown(words->front()));
+      rest.append(line);
+    } else {
+      try {
+        apply_own(o, *own, std::span(*words).subspan(1));
+      } catch (const cordma::error& e) {
+        fail(where + name + ": " + e.why().message());
+      }
+    }
+    rest += '\n';
+  }
+  return rest;
+}
+
+void apply_option(server_options& o, const said_option& said) {
+  const std::string name = lower(said.name);
+  if (const own_setting* const own = find_own(name)) return apply_own(o, *own, said.values);
+  if (name != "user" && find_parameter(name) == nullptr) fail(unknown(said.name));
+  std::string line = name;
+  for (const std::string& value : said.values) line += ' ' + quoted(value);
+  parsed_settings now = parse_settings(line, o.configured.values);
+  o.configured.values = std::move(now.values);
+  for (std::string& user : now.users) o.configured.users.push_back(std::move(user));
+}
+
+[[nodiscard]] std::string without(std::string text, std::string_view part) {
+  const std::size_t at = text.find(part);
+  return at == std::string::npos ? text : text.erase(at, part.size());
+}
+
+[[nodiscard]] std::string contents_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) cordma::throw_error(cordma::failure::from_os(errno, file));
+  return text.str();
+}
+
+[[nodiscard]] std::string whole_path(const std::string& file) {
+  char* const found = ::realpath(file.c_str(), nullptr);
+  if (found == nullptr) return file;
+  std::string path(found);
+  std::free(found);
+  return path;
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view name) {
+  const std::string wanted = lower(name);
+  std::string best;
+  std::size_t least = std::max<std::size_t>(wanted.size() / 2, 2) + 1;
+  for (const std::string& known : all_names()) {
+    const std::size_t d = distance(wanted, known);
+    if (d >= least) continue;
+    least = d;
+    best = known;
+  }
+  return best;
+}
+
+command_line parse_command_line(const std::vector<std::string>& arguments) {
+  using wish = command_line::wish;
+  command_line said;
+  for (const std::string& a : arguments) {
+    if (a == "--help" || a == "-h") {
+      said.what = wish::help;
+    } else if (a == "--version" || a == "-v") {
+      said.what = wish::version;
+    } else if (a == "--check-config") {
+      said.what = wish::check;
+    } else if (a.starts_with("--") && a.size() > 2) {
+      const std::size_t equals = a.find('=');
+      said.options.push_back({a.substr(2, equals == a.npos ? a.npos : equals - 2), {}});
+      if (equals != a.npos) said.options.back().values.push_back(a.substr(equals + 1));
+    } else if (!said.options.empty()) {
+      said.options.back().values.push_back(a);
+    } else if (said.config_file.empty()) {
+      said.config_file = a;
+    } else {
+      fail("two configuration files: " + said.config_file + " and " + a);
+    }
+  }
+  return said;
+}
+
+server_options read_options(const command_line& said) {
+  if (said.config_file.empty()) return read_options({}, {}, said.options);
+  return read_options(contents_of(said.config_file), whole_path(said.config_file), said.options);
+}
+
+server_options read_options(std::string_view text, const std::string& file,
+                            const std::vector<said_option>& options) {
+  server_options o;
+  o.config_file = file;
+  try {
+    const std::string rest = take_own_lines(text, o);
+    const settings before = o.configured.values;
+    o.configured = parse_settings(rest, before);
+  } catch (const cordma::error& e) {
+    fail(file + ": " + without(e.why().message(), "configuration, "));
+  }
+  for (const said_option& one : options) {
+    try {
+      apply_option(o, one);
+    } catch (const cordma::error& e) {
+      fail("--" + one.name + ": " + without(e.why().message(), "configuration, line 1: "));
+    }
+  }
+  return o;
+}
+
+std::string help_text() {
+  std::string text =
+      R"(cordma-kv [FILE] [--NAME VALUE ...] ...
+
+A key-value service that any Redis client can use. FILE is a configuration in Redis's own syntax; every
+name in it is an option too, which prevails over it.
+
+Where clients come to
+  --port 6379                   TCP; 0: none
+  --bind 127.0.0.1 -::1         addresses; '-' before one: do without it where this host has it not; * is all
+  --protected-mode yes          without a password nobody comes from other hosts
+  --unixsocket PATH             and --unixsocketperm 770
+  --native-port 7379            clients of the native protocol: cordma-kv-cli, and programs with the client library, over
+                                shared memory, RDMA or TCP; they get values by reading the server's memory
+  --native-token-file FILE      what those have to show, in its first line; without one, the password
+  --native-one-sided no         they ask for every value: then no client sees keys that it did not ask for
+  --tls-port 6380               and --tls-cert-file, --tls-key-file, --tls-ca-cert-file, --tls-auth-clients no
+  --metrics-port 9121           figures for Prometheus, at /metrics; the same addresses as --bind
+  --requirepass PASSWORD        or users: --aclfile FILE, and `user` lines in FILE
+  --maxclients 10000            and --timeout SECONDS, --tcp-keepalive SECONDS, --tcp-backlog N
+
+What is kept
+  --maxmemory 1gb               0: as much as there is; --maxmemory-policy noeviction, allkeys-lru, ...
+  --dir PATH                    where files are
+  --appendonly yes              every change to a journal; --appendfsync everysec, always or no
+  --save 3600 1 300 100         snapshots: after so many seconds where there were so many changes; "": none
+
+How it runs
+  --threads 1                   each with a part of the keys and of the clients
+  --wait event                  for work: event (sleeps), adaptive (spins for a short while), polling (never sleeps)
+  --io auto                     sockets: uring (io_uring, Linux 6.1), asio (anywhere), or what there is
+  --logfile FILE                instead of standard error; --loglevel debug, verbose, notice or warning
+  --pidfile FILE
+  --check-config                read the configuration, say what is wrong with it, and end
+
+Signals
+  SIGTERM, SIGINT               finish what is under way, write what is to be kept, end with 0; again: end at once
+  SIGHUP                        read FILE again: what can change while it runs does, and the log says what cannot;
+                                certificates are read again, and so is the place of the log
+
+Examples
+  cordma-kv                                      port 6379 of this host, for this host
+  cordma-kv /etc/cordma-kv.conf --port 7000      a configuration, and another port
+  cordma-kv --maxmemory 2gb --maxmemory-policy allkeys-lru --save ""          a cache
+  cordma-kv --appendonly yes --appendfsync always --dir /var/lib/cordma-kv    nothing acknowledged is lost
+
+All names:)";
+  std::size_t column = 100;
+  for (const std::string& name : all_names()) {
+    if (column + name.size() > 98) {
+      text += "\n  ";
+      column = 2;
+    }
+    text += name + ' ';
+    column += name.size() + 1;
+  }
+  return text + '\n';
+}
+
+}  // namespace kv

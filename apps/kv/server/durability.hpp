@@ -1,0 +1,55 @@
+// durability: the journal of a server, on its first worker: loading, what clients ask of it, the end.
+#pragma once
+
+#include "../command/service.hpp"
+#include "../journal/journal.hpp"
+#include "logbook.hpp"
+#include "worker.hpp"
+
+#include <cordma/runtime/scope.hpp>
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+
+namespace kv {
+
+// Made, used and destroyed by the main thread, but where it says otherwise; `home` runs all the while.
+class durability {
+ public:
+  struct surroundings {
+    worker& home;
+    service& of;
+    logbook& log;
+    bool io_uring = true;
+    std::function<void()> advanced;  // journal_advanced() is due on all workers; on home's thread
+  };
+  // Throws cordma::error.
+  durability(const surroundings& around, const settings& s);
+  ~durability();
+  durability(const durability&) = delete;
+  durability& operator=(const durability&) = delete;
+
+  // What is on the disk; then changes are noted. Throws cordma::error, with what to do.
+  void load();
+  // All is on the disk when that is ready, and nothing is noted any more.
+  [[nodiscard]] std::future<void> close();
+  // As SAVE. Waits. Throws cordma::error.
+  void save();
+  // Fills in what the service asks main for.
+  void answer(service_hooks& hooks);
+  // Any thread that holds nothing but shards.
+  void settings_changed(const settings& before, const settings& after);
+  [[nodiscard]] journal_info info() const { return journal_->info(); }
+
+ private:
+  [[nodiscard]] std::future<void> run(cordma::task<void> (*work)(journal* on));
+  [[nodiscard]] persistence_info persistence() const;
+
+  surroundings around_;
+  std::unique_ptr<journal> journal_;
+  std::unique_ptr<cordma::scope> tasks_;  // of home's
+};
+
+}  // namespace kv

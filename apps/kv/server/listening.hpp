@@ -1,0 +1,46 @@
+// listening: the sockets that clients come to.
+#pragma once
+
+#include "../resp/session.hpp"
+
+#include <cordma/runtime/unique_fd.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kv {
+
+struct listening {
+  cordma::unique_fd socket;
+  std::string address;  // "127.0.0.1:6379", "[::1]:6379", "/run/kv.sock"
+  door kind = door::tcp;
+};
+
+struct listening_options {
+  std::uint64_t backlog = 511;
+  std::uint64_t keepalive_s = 300;  // 0: none
+};
+
+// As Redis has "bind": addresses or names, "*" for all of IPv4, "::*" for all of IPv6; one with '-' before it is left
+// out where this host has no such address. Port 0: any. Throws cordma::error, naming the address: in_use,
+// not_permitted, unreachable (no such host, no such address here), and where none is left.
+[[nodiscard]] std::vector<listening> listen_tcp(const std::vector<std::string>& bind,
+                                                std::uint16_t port, door kind,
+                                                const listening_options& options);
+
+// A path that a server which has died has left is taken over; one that is served, or is no socket, is an error.
+// `permission` 0: as the umask says. The path is removed by remove_unix_path(), and by nobody else.
+[[nodiscard]] listening listen_unix(const std::string& path, unsigned permission,
+                                    const listening_options& options);
+void remove_unix_path(const listening& l) noexcept;
+
+// Of a connected socket: "127.0.0.1:51234", "[::1]:51234", and of unix sockets "PATH:0", as Redis has it.
+[[nodiscard]] std::string peer_of(int socket);
+[[nodiscard]] std::string local_of(int socket);
+// Whether who is at the other end is on this host.
+[[nodiscard]] bool peer_is_here(int socket) noexcept;
+// Whether others than this host's own reach it.
+[[nodiscard]] bool is_reached_from_afar(const listening& l) noexcept;
+
+}  // namespace kv

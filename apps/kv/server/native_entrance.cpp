@@ -1,0 +1,76 @@
+#include "native_entrance.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace kv {
+
+using cordma::task;
+
+native_entrance::native_entrance(const surroundings& where, native::door_options options)
+    : journal_(where.journal),
+      worker_(where.context, where.loop),
+      door_(where.context, worker_, where.keys, std::move(options),
+            {.now = where.now,
+             .may_write = [this] { return journal_ == nullptr || !journal_->refuses(); },
+             .until_safe = [this] { return until_safe(); }}),
+      visitors_(where.loop) {}
+
+native_entrance::~native_entrance() = default;
+
+void native_entrance::listen(const std::string& address) {
+  listener_.emplace(worker_.listen(address).value());
+  visitors_.spawn(accept_all());
+}
+
+void native_entrance::share(std::span<native_entrance* const> with) {
+  others_.assign(with.begin(), with.end());
+}
+
+std::string native_entrance::bound() const { return listener_->bound().text(); }
+
+void native_entrance::stop_listening() noexcept {
+  if (listener_) listener_->close();
+}
+
+void native_entrance::journal_advanced() noexcept {
+  advanced_.set();  // who waits looks again
+  advanced_.reset();
+}
+
+task<void> native_entrance::accept_all() {
+  for (;;) {
+    cordma::result<cordma::ConnectionRequest> next = co_await listener_->next().result();
+    if (!next) co_return;
+    lead(std::move(next).value());
+  }
+}
+
+// To whose turn it is; where the transport hands nobody over, all stay here.
+void native_entrance::lead(cordma::ConnectionRequest request) {
+  native_entrance* const to = others_.empty() ? this : others_[turn_++ % others_.size()];
+  if (to != this) {
+    cordma::result<cordma::ConnectionRequest> handed = request.hand_over(to->worker_);
+    if (handed) {
+      auto carried = std::make_shared<cordma::ConnectionRequest>(std::move(handed).value());
+      to->worker_.post([to, carried] { to->visitors_.spawn(to->serve(std::move(*carried))); });
+      return;
+    }
+  }
+  visitors_.spawn(serve(std::move(request)));
+}
+
+// One that fails, or breaks off, is no concern of the others.
+task<void> native_entrance::serve(cordma::ConnectionRequest request) {
+  try {
+    co_await door_.serve(std::move(request));
+  } catch (const cordma::error&) {}
+}
+
+task<void> native_entrance::until_safe() {
+  if (journal_ == nullptr || !journal_->waits()) co_return;
+  const std::uint64_t wanted = journal_->appended();
+  while (journal_->durable() < wanted) co_await advanced_.wait();
+}
+
+}  // namespace kv

@@ -1,0 +1,60 @@
+// native_entrance: how clients of the native protocol come to a worker.
+#pragma once
+
+#include "../command/journal_gate.hpp"
+#include "../native/door.hpp"
+
+#include <cordma/cordma.hpp>
+#include <cordma/runtime/event.hpp>
+#include <cordma/runtime/scope.hpp>
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace kv {
+
+// Bound to the thread of its loop, on which it is made and destroyed. What it is given outlives it.
+class native_entrance {
+ public:
+  struct surroundings {
+    cordma::Context& context;
+    cordma::reactor& loop;
+    keyspace& keys;
+    journal_gate* journal = nullptr;
+    std::function<unix_ms()> now;
+  };
+  native_entrance(const surroundings& where, native::door_options options);
+  ~native_entrance();
+  native_entrance(const native_entrance&) = delete;
+  native_entrance& operator=(const native_entrance&) = delete;
+
+  // "host:port". Throws cordma::error, as Worker::listen() fails. Clients are served here, and by those that share() was
+  // told of, in turns.
+  void listen(const std::string& address);
+  void share(std::span<native_entrance* const> with);
+  [[nodiscard]] std::string bound() const;
+  // Nobody is let in any more.
+  void stop_listening() noexcept;
+  // durable() of the journal has changed.
+  void journal_advanced() noexcept;
+  [[nodiscard]] const native::door_counters& counters() const noexcept { return door_.counters(); }
+
+ private:
+  [[nodiscard]] cordma::task<void> accept_all();
+  [[nodiscard]] cordma::task<void> until_safe();
+  void lead(cordma::ConnectionRequest request);
+  [[nodiscard]] cordma::task<void> serve(cordma::ConnectionRequest request);
+
+  journal_gate* journal_;
+  cordma::Worker worker_;
+  native::door door_;
+  cordma::event advanced_;
+  std::optional<cordma::Listener> listener_;
+  std::vector<native_entrance*> others_;
+  std::size_t turn_ = 0;
+  cordma::scope visitors_;
+};
+
+}  // namespace kv

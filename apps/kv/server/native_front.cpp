@@ -1,0 +1,74 @@
+#include "native_front.hpp"
+
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+namespace kv {
+
+native_front::native_front(const surroundings& around, const std::string& host, std::uint64_t port,
+                           const native::door_options& how)
+    : workers_(around.workers) {
+  entrances_.resize(workers_.size());
+  for (const std::unique_ptr<worker>& w : workers_) {
+    w->call([&] {
+      const unsigned i = w->index();
+      entrances_[i] = std::make_unique<native_entrance>(
+          native_entrance::surroundings{.context = around.context,
+                                        .loop = w->loop(),
+                                        .keys = around.keys,
+                                        .journal = around.journal,
+                                        .now = [now = around.now, i] { return now(i); }},
+          how);
+    });
+  }
+  std::vector<native_entrance*> all;
+  for (const std::unique_ptr<native_entrance>& e : entrances_) all.push_back(e.get());
+  workers_.front()->call([&] {
+    entrances_.front()->share(all);
+    entrances_.front()->listen(host + ":" + std::to_string(port));
+    address_ = entrances_.front()->bound();
+  });
+}
+
+native_front::~native_front() {
+  for (const std::unique_ptr<worker>& w : workers_) {
+    w->call([&] { entrances_[w->index()].reset(); });
+  }
+}
+
+void native_front::stop_listening() {
+  workers_.front()->call([this] { entrances_.front()->stop_listening(); });
+}
+
+native_front::figures native_front::counted() const noexcept {
+  figures sum;
+  for (const std::unique_ptr<native_entrance>& e : entrances_) {
+    const native::door_counters& c = e->counters();
+    sum.open += c.opened.get() - c.closed.get();
+    sum.connections += c.opened.get();
+    sum.refused += c.refused.get();
+    sum.batches += c.batches.get();
+    sum.operations += c.operations.get();
+  }
+  return sum;
+}
+
+std::string native_token(const native_settings& s, const std::string& password) {
+  if (s.token_file.empty()) return password;
+  std::ifstream in(s.token_file);
+  std::string token;
+  if (!in) {
+    const int error = errno;
+    cordma::throw_error(cordma::failure::from_os(error, "native-token-file: " + s.token_file));
+  }
+  std::getline(in, token);
+  if (token.empty()) {  // it would let anybody in
+    cordma::throw_error(
+        cordma::failure(cordma::errc::invalid_value,
+                        "native-token-file: " + s.token_file + " has no token in its first line"));
+  }
+  return token;
+}
+
+}  // namespace kv

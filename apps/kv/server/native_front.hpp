@@ -1,0 +1,67 @@
+// native_front: the native protocol's side of a server: where its clients come to, and who serves them.
+#pragma once
+
+#include "../command/keyspace.hpp"
+#include "logbook.hpp"
+#include "native_entrance.hpp"
+#include "worker.hpp"
+
+#include <cordma/cordma.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kv {
+
+struct native_settings {
+  std::uint64_t port = 0;  // 0: nobody can come
+  std::string
+      token_file;  // the token in its first line; empty: the default user's password, if any
+  bool one_sided = true;
+};
+
+// Made, used and destroyed by the main thread, while the workers run.
+class native_front {
+ public:
+  struct surroundings {
+    cordma::Context& context;
+    std::span<const std::unique_ptr<worker>> workers;
+    keyspace& keys;
+    journal_gate* journal = nullptr;
+    std::function<unix_ms(unsigned worker)> now;  // on that worker's thread
+  };
+  // `host`: where to listen, empty: everywhere. Throws cordma::error.
+  native_front(const surroundings& around, const std::string& host, std::uint64_t port,
+               const native::door_options& how);
+  ~native_front();
+  native_front(const native_front&) = delete;
+  native_front& operator=(const native_front&) = delete;
+
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  void stop_listening();
+  // On that worker's thread.
+  void journal_advanced(unsigned worker) noexcept { entrances_[worker]->journal_advanced(); }
+  struct figures {
+    std::uint64_t open = 0;
+    std::uint64_t connections = 0;
+    std::uint64_t refused = 0;
+    std::uint64_t batches = 0;
+    std::uint64_t operations = 0;
+  };
+  [[nodiscard]] figures counted() const noexcept;
+
+ private:
+  std::span<const std::unique_ptr<worker>> workers_;
+  std::vector<std::unique_ptr<native_entrance>> entrances_;  // each of its worker's thread
+  std::string address_;
+};
+
+// What clients have to show: what the file says, else the password. Throws cordma::error: the file cannot be read, or
+// has nothing in its first line.
+[[nodiscard]] std::string native_token(const native_settings& s, const std::string& password);
+
+}  // namespace kv

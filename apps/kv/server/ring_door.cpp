@@ -1,0 +1,371 @@
+#include "ring_door.hpp"
+
+#include <cordma/runtime/check.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t most_fed = socket_ring::buffer_bytes;  // at a time, of what was kept
+constexpr unsigned kind_bits = 8;
+// One client may have all buffers before it is stopped, and once more while it is not found.
+static_assert(most_kept_bytes >= 2 * socket_ring::buffers * socket_ring::buffer_bytes);
+
+}  // namespace
+
+cordma::result<std::unique_ptr<front_door>> make_ring_door(cordma::reactor& loop,
+                                                           const door_settings& settings) {
+  cordma::result<std::unique_ptr<socket_ring>> ring = socket_ring::make();
+  if (!ring) return ring.why();
+  return std::unique_ptr<front_door>(
+      std::make_unique<ring_door>(loop, settings, std::move(ring.value())));
+}
+
+ring_door::ring_door(cordma::reactor& loop, const door_settings& settings,
+                     std::unique_ptr<socket_ring> ring)
+    : loop_(loop), settings_(settings), ring_(std::move(ring)), tick_(*this) {
+  loop_.add(static_cast<cordma::poller&>(*this)).value();
+  loop_.set_sleeper(this);
+  loop_.add(tick_, loop_.now() + std::chrono::seconds(1));
+}
+
+// The ring goes first: then the kernel uses nothing of what the clients have.
+ring_door::~ring_door() {
+  stop_listening();
+  loop_.set_sleeper(nullptr);
+  loop_.remove(static_cast<cordma::poller&>(*this));
+  for (const std::unique_ptr<client>& c : slots_) {
+    if (c && c->socket) ::shutdown(c->socket.get(), SHUT_RDWR);
+  }
+  ring_.reset();
+}
+
+std::uint64_t ring_door::mark(operation o, std::uint32_t index) noexcept {
+  return std::uint64_t{index} << kind_bits | static_cast<std::uint64_t>(o);
+}
+
+// The pass.
+
+std::size_t ring_door::poll() noexcept {
+  if (ring_->worth_asking()) {
+    counters_.kernel_calls.add();
+    ring_->ask();
+  }
+  const std::size_t done = ring_->reap([this](const io_uring_cqe& outcome) { completed(outcome); });
+  return done + tend_noted();
+}
+
+cordma::arm_state ring_door::arm() noexcept {
+  const bool busy = ring_->worth_asking() || ring_->has_completions() || !noted_.empty();
+  return busy ? cordma::arm_state::busy : cordma::arm_state::armed;
+}
+
+void ring_door::sleep(int fd) noexcept {
+  if (!watching_) {
+    io_uring_sqe& e = ring_->entry();
+    ::io_uring_prep_poll_add(&e, fd, POLLIN);
+    e.user_data = mark(operation::wake_up, 0);
+    watching_ = true;
+  }
+  counters_.kernel_calls.add();
+  ring_->wait();
+}
+
+void ring_door::completed(const io_uring_cqe& outcome) noexcept {
+  const auto what = static_cast<operation>(outcome.user_data & ((1U << kind_bits) - 1));
+  const auto index = static_cast<std::uint32_t>(outcome.user_data >> kind_bits);
+  switch (what) {
+    case operation::accept: return accepted(index, outcome);
+    case operation::wake_up: watching_ = false; return;
+    case operation::nothing: return;
+    default: break;
+  }
+  client& c = *slots_[index];  // it stays until its last operation has ended
+  switch (what) {
+    case operation::receive: received(c, outcome); break;
+    case operation::send: sent(c, outcome.res); break;
+    case operation::room:
+      c.full = false;
+      --c.operations;
+      break;
+    default:
+      --c.operations;
+      // It was about to go on, and was not found: once more.
+      if (c.in == receiving::canceled) c.in = receiving::yes;
+      break;
+  }
+  note(c);
+}
+
+void ring_door::note(client& c) noexcept {
+  if (c.noted) return;
+  c.noted = true;
+  noted_.push_back(&c);
+}
+
+std::size_t ring_door::tend_noted() noexcept {
+  const std::size_t n = noted_.size();
+  looking_.swap(noted_);  // what is noted meanwhile is the next pass's
+  for (client* c : looking_) {
+    c->noted = false;
+    tend(*c);
+  }
+  looking_.clear();
+  return n;
+}
+
+void ring_door::woken(void* context) noexcept {
+  client& c = *static_cast<client*>(context);
+  c.door.note(c);
+  c.door.loop_.stir();
+}
+
+// Clients come.
+
+void ring_door::listen(int socket, arrival here, complaint cannot, void* context) {
+  listeners_.push_back({.socket = socket, .here = here, .cannot = cannot, .context = context});
+  accept_on(static_cast<std::uint32_t>(listeners_.size() - 1));
+}
+
+void ring_door::accept_on(std::uint32_t index) noexcept {
+  listener& l = listeners_[index];
+  io_uring_sqe& e = ring_->entry();
+  ::io_uring_prep_multishot_accept(&e, l.socket, nullptr, nullptr, SOCK_CLOEXEC);
+  e.user_data = mark(operation::accept, index);
+  l.accepting = true;
+  l.failed = false;
+}
+
+void ring_door::stop_listening() noexcept {
+  for (std::uint32_t i = 0; i < listeners_.size(); ++i) {
+    listener& l = listeners_[i];
+    l.failed = false;
+    if (!l.accepting || l.here == nullptr) continue;
+    l.here = nullptr;
+    io_uring_sqe& e = ring_->entry();
+    ::io_uring_prep_cancel64(&e, mark(operation::accept, i), 0);
+    e.user_data = mark(operation::nothing, 0);
+  }
+  ring_->ask();
+}
+
+void ring_door::accepted(std::uint32_t index, const io_uring_cqe& outcome) noexcept {
+  listener& l = listeners_[index];
+  l.accepting = (outcome.flags & IORING_CQE_F_MORE) != 0;
+  cordma::unique_fd socket(outcome.res);
+  if (l.here == nullptr) return;  // it came too late, and is closed
+  const bool passing =
+      outcome.res == -ECONNABORTED || outcome.res == -EINTR || outcome.res == -EAGAIN;
+  if (socket) {
+    counters_.accepted.add();
+    l.here(l.context, std::move(socket));
+  } else if (!passing && outcome.res != -ECANCELED) {
+    l.failed = true;
+    l.cannot(l.context, -outcome.res);
+  }
+  if (!listeners_[index].accepting && !listeners_[index].failed) accept_on(index);
+}
+
+void ring_door::adopt(cordma::unique_fd socket, session_origin origin,
+                      const conversation_maker& maker) noexcept try {
+  if (free_.empty()) {
+    slots_.push_back(nullptr);
+    free_.reserve(slots_.size());  // giving one back needs no memory
+    noted_.reserve(slots_.size());
+    looking_.reserve(slots_.size());
+    free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+  }
+  auto made = std::make_unique<client>(*this, free_.back());
+  client& c = *made;
+  c.talk = maker(std::move(origin), &woken, &c);
+  c.socket = std::move(socket);
+  c.active = second_;
+  slots_[c.index] = std::move(made);
+  free_.pop_back();
+  ++clients_;
+  note(c);
+  loop_.stir();
+} catch (const std::exception&) {
+  counters_.closed.add();  // no memory for it, and none for a word about it
+}
+
+// Bytes come.
+
+void ring_door::receive_from(client& c) noexcept {
+  io_uring_sqe& e = ring_->entry();
+  ::io_uring_prep_recv_multishot(&e, c.socket.get(), nullptr, 0, 0);
+  e.user_data = mark(operation::receive, c.index);
+  e.flags |= IOSQE_BUFFER_SELECT;
+  e.buf_group = socket_ring::buffer_group;
+  c.in = receiving::yes;
+  ++c.operations;
+}
+
+void ring_door::received(client& c, const io_uring_cqe& outcome) noexcept {
+  if ((outcome.flags & IORING_CQE_F_MORE) == 0) {
+    c.in = receiving::no;
+    --c.operations;
+  }
+  if (outcome.res > 0) {
+    feed(c, ring_->buffer(outcome));
+    ring_->give_back(outcome);
+  } else if ((outcome.flags & IORING_CQE_F_BUFFER) != 0) {
+    ring_->give_back(outcome);
+  }
+  if (outcome.res == 0) c.said_all = true;
+  const bool passing = outcome.res == -ENOBUFS || outcome.res == -ECANCELED ||
+                       outcome.res == -EINTR || outcome.res == -EAGAIN;
+  if (outcome.res < 0 && !passing) close(c);
+}
+
+void ring_door::feed(client& c, std::span<const char> bytes) noexcept try {
+  counters_.received_bytes.add(bytes.size());
+  c.active = second_;
+  if (c.closing) return;
+  if (c.kept.empty() && c.talk->wants_input()) return c.talk->received(bytes);
+  // What comes before the kernel has heard that it is to stop.
+  if (c.kept.size() + bytes.size() > most_kept_bytes) return close(c);
+  c.kept.append(bytes.data(), bytes.size());
+} catch (const std::exception&) {
+  close(c);
+}
+
+void ring_door::feed_kept(client& c) noexcept try {
+  std::size_t given = 0;
+  while (given < c.kept.size() && c.talk->wants_input()) {
+    const std::size_t n = std::min(most_fed, c.kept.size() - given);
+    c.talk->received(std::span(c.kept).subspan(given, n));
+    given += n;
+  }
+  if (given == c.kept.size()) {
+    std::string().swap(c.kept);
+  } else {
+    c.kept.erase(0, given);
+  }
+} catch (const std::exception&) {
+  close(c);
+}
+
+// Bytes go.
+
+void ring_door::send_to(client& c, std::span<const char> bytes) noexcept {
+  io_uring_sqe& e = ring_->entry();
+  ::io_uring_prep_send(&e, c.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  e.user_data = mark(operation::send, c.index);
+  c.sending = true;
+  ++c.operations;
+}
+
+void ring_door::sent(client& c, int outcome) noexcept {
+  c.sending = false;
+  --c.operations;
+  if (outcome > 0) {
+    counters_.sent_bytes.add(static_cast<std::size_t>(outcome));
+    c.talk->sent(static_cast<std::size_t>(outcome));
+  } else if (outcome == -EAGAIN) {
+    watch_for_room(c);
+  } else if (outcome != -EINTR) {
+    close(c);
+  }
+}
+
+void ring_door::watch_for_room(client& c) noexcept {
+  if (c.closing) return;
+  io_uring_sqe& e = ring_->entry();
+  ::io_uring_prep_poll_add(&e, c.socket.get(), POLLOUT);
+  e.user_data = mark(operation::room, c.index);
+  c.full = true;
+  ++c.operations;
+}
+
+// What is to be done next for one of them.
+
+void ring_door::tend(client& c) noexcept {
+  if (!c.closing && !c.kept.empty() && reading_) feed_kept(c);
+  if (!c.closing) {
+    const session::ending ending = c.talk->ended();
+    const std::span<const char> pending = c.talk->pending();
+    const bool last =
+        ending == session::ending::when_sent || dismissing_ || (c.said_all && c.kept.empty());
+    if (ending == session::ending::now || (pending.empty() && last && !c.sending)) {
+      close(c);
+    } else {
+      if (!pending.empty() && !c.sending && !c.full) send_to(c, pending);
+      tend_input(c, ending);
+    }
+  }
+  if (c.closing && c.operations == 0 && !c.noted) end(c);
+}
+
+void ring_door::tend_input(client& c, session::ending ending) noexcept {
+  const bool wanted = reading_ && !c.said_all && ending == session::ending::no && c.kept.empty() &&
+                      c.talk->wants_input();
+  if (wanted && c.in == receiving::no) receive_from(c);
+  if (wanted) c.paused = false;
+  if (!wanted && c.in == receiving::yes) {
+    if (!std::exchange(c.paused, true)) counters_.pauses.add();
+    c.in = receiving::canceled;
+    cancel(c, operation::receive);
+  }
+}
+
+void ring_door::cancel(client& c, operation o) noexcept {
+  io_uring_sqe& e = ring_->entry();
+  ::io_uring_prep_cancel64(&e, mark(o, c.index), 0);
+  e.user_data = mark(operation::cancel, c.index);
+  ++c.operations;
+}
+
+// What the kernel waits for on its behalf ends thereby.
+void ring_door::close(client& c) noexcept {
+  if (c.closing) return;
+  c.closing = true;
+  if (c.operations != 0) ::shutdown(c.socket.get(), SHUT_RDWR);
+  note(c);
+}
+
+void ring_door::end(client& c) noexcept {
+  counters_.closed.add();
+  --clients_;
+  const std::uint32_t index = c.index;
+  CORDMA_ASSERT(!c.noted);
+  slots_[index].reset();
+  free_.push_back(index);
+}
+
+void ring_door::stop_reading() noexcept {
+  reading_ = false;
+  for (const std::unique_ptr<client>& c : slots_) {
+    if (c) note(*c);
+  }
+}
+
+void ring_door::dismiss() noexcept {
+  dismissing_ = true;
+  stop_reading();
+}
+
+void ring_door::each_second() noexcept {
+  ++second_;
+  loop_.add(tick_, loop_.now() + std::chrono::seconds(1));
+  for (std::uint32_t i = 0; i < listeners_.size(); ++i) {
+    if (listeners_[i].failed) accept_on(i);
+  }
+  const std::uint32_t most = settings_.idle_seconds.load(std::memory_order_relaxed);
+  if (most == 0) return;
+  for (const std::unique_ptr<client>& c : slots_) {
+    if (!c || c->closing || second_ - c->active <= most) continue;
+    counters_.timed_out.add();
+    close(*c);
+  }
+}
+
+}  // namespace kv

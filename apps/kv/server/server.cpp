@@ -1,0 +1,356 @@
+#include "server.hpp"
+
+#include "metrics_page.hpp"
+#include "resp_conversation.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <exception>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace kv {
+namespace {
+
+constexpr std::uint32_t most_metrics_clients = 16;
+constexpr auto tick_every = std::chrono::milliseconds(100);
+constexpr auto tick_soon = std::chrono::milliseconds(2);  // where there is more to expire
+constexpr auto look_every = std::chrono::milliseconds(10);
+
+[[noreturn]] void fail(const std::string& what) {
+  cordma::throw_error(cordma::failure(cordma::errc::invalid_value, what));
+}
+
+[[nodiscard]] std::uint64_t random_seed() {
+  std::random_device from;
+  return std::uint64_t{from()} << 32 | from();
+}
+
+[[nodiscard]] unsigned permission_of(const settings& s) {
+  unsigned mode = 0;
+  const std::string& text = s.unixsocketperm;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
+  if (error != std::errc() || end != text.data() + text.size() || mode > 0777) {
+    fail("unixsocketperm: \"" + text + "\" is no permission: three octal digits, say 770");
+  }
+  return mode;
+}
+
+[[nodiscard]] listening_options listening_of(const settings& s) {
+  return {.backlog = s.tcp_backlog, .keepalive_s = s.tcp_keepalive};
+}
+
+}  // namespace
+
+std::shared_ptr<const tls_acceptor> server::tls_of(const settings& s) {
+  using clients = tls_options::clients;
+  if (s.tls_port == 0) return nullptr;
+  tls_options o{
+      .certificate = s.tls_cert_file, .key = s.tls_key_file, .authorities = s.tls_ca_cert_file};
+  if (s.tls_auth_clients == "no") o.certificates_of_clients = clients::none;
+  if (s.tls_auth_clients == "optional") o.certificates_of_clients = clients::optional;
+  return std::make_shared<const tls_acceptor>(o);
+}
+
+// The service's own regular work on one worker.
+struct server::ticking final : cordma::timer {
+  ticking(server& s, worker& w) noexcept
+      : timer([](timer& t) noexcept { static_cast<ticking&>(t).tick(); }), of(s), on(w) {}
+  void tick() noexcept {
+    const bool more = of.service_->tick(on.index());
+    on.loop().add(*this, on.loop().now() + (more ? cordma::duration(tick_soon) : tick_every));
+  }
+  server& of;
+  worker& on;
+};
+
+server::server(server_options options, logbook& log, std::function<void()> wish_to_end)
+    : options_(std::move(options)), log_(log), wish_to_end_(std::move(wish_to_end)) {
+  const settings& s = options_.configured.values;
+  if (::chdir(s.dir.c_str()) != 0) {
+    cordma::throw_error(cordma::failure::from_os(errno, "dir: " + s.dir));
+  }
+  fit_open_files();
+  tls_ = tls_of(s);
+  std::vector<std::unique_ptr<memory_source>> memory;
+  if (options_.native.port != 0) context_.emplace();
+  for (std::uint64_t i = 0; i < s.workers; ++i) {
+    if (context_) {
+      memory.push_back(std::make_unique<shared_memory>(*context_));
+    } else {
+      memory.push_back(std::make_unique<plain_memory>());
+    }
+  }
+  store_options store;
+  store.hash_seed = random_seed();
+  keys_ = std::make_unique<keyspace>(std::move(memory), store);
+  service_options o;
+  o.workers = static_cast<unsigned>(s.workers);
+  o.config_file = options_.config_file;
+  service_ = std::make_unique<service>(*keys_, options_.configured, o);
+  apply(s);
+  make_workers();
+}
+
+void server::make_workers() {
+  const settings& s = options_.configured.values;
+  for (unsigned i = 0; i < s.workers; ++i) {
+    const worker_options o{.index = i, .wait = options_.wait, .io = options_.io};
+    workers_.push_back(std::make_unique<worker>(o, door_settings_, log_));
+  }
+  const durability::surroundings around{
+      *workers_.front(), *service_, log_, options_.io != io_choice::asio, [this] {
+        journal_advanced(0);
+        for (const std::unique_ptr<worker>& w : workers_) {
+          const unsigned i = w->index();
+          if (i != 0) w->post([this, i]() noexcept { journal_advanced(i); });
+        }
+      }};
+  durability_ = std::make_unique<durability>(around, s);
+  fill_hooks();
+}
+
+server::~server() {
+  for (std::unique_ptr<ticking>& t : ticks_) {
+    t->on.call([&t] { t.reset(); });
+  }
+  if (reception_) {
+    workers_.front()->call([this] { reception_->close(); });
+  }
+  close_native();
+  durability_.reset();
+  // Clients end with their worker, and the service has to be there then.
+  workers_.clear();
+}
+
+void server::fill_hooks() {
+  service_hooks& h = service_->hooks;
+  durability_->answer(h);
+  h.more_info = [this](std::string_view section) {
+    return section.empty() || section == "native" ? native_information() : std::string();
+  };
+  h.attend = [this](unsigned i) {
+    workers_[i]->post([this, i]() noexcept { service_->attend(i); });
+  };
+  h.shutdown = [this](shutdown_mode m) -> hook_answer {
+    if (m == shutdown_mode::abort) return {false, "No shutdown in progress."};
+    ending_ = m;
+    wish_to_end_();
+    return {};
+  };
+  h.settings_change = [this](const settings& before, const settings& after) -> std::string {
+    durability_->settings_changed(before, after);
+    apply(after);
+    return {};
+  };
+}
+
+// What is no business of the service.
+void server::apply(const settings& s) {
+  door_settings_.idle_seconds =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(s.timeout, UINT32_MAX));
+  log_.set_least(parse_log_level(s.loglevel).value_or(log_level::notice));
+}
+
+void server::open() {
+  durability_->load();
+  for (const std::unique_ptr<worker>& w : workers_) {
+    ticks_.push_back(std::make_unique<ticking>(*this, *w));
+    ticking& t = *ticks_.back();
+    w->call([&t] { t.tick(); });
+  }
+  listen();
+  report();
+}
+
+std::uint32_t server::clients() const noexcept {
+  std::uint32_t n = 0;
+  for (const std::unique_ptr<worker>& w : workers_) n += w->clients();
+  return n;
+}
+
+reception::hall server::clients_hall(bool encrypted) {
+  reception::hall h;
+  h.maker = [this, encrypted](worker& w) -> conversation_maker {
+    conversation_maker plain = [this, &w](session_origin origin, session::wake_function wake,
+                                          void* context) {
+      return std::make_unique<resp_conversation>(w.clients(), *service_, std::move(origin), wake,
+                                                 context);
+    };
+    if (!encrypted) return plain;
+    return [this, plain](session_origin origin, session::wake_function wake, void* context) {
+      std::unique_lock hold(tls_guard_);
+      const std::shared_ptr<const tls_acceptor> tls = tls_;
+      hold.unlock();
+      return tls->open(std::move(origin), plain, wake, context);
+    };
+  };
+  h.inside = [this] { return clients(); };
+  h.most = [this] {
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(service_->current(0).maxclients, UINT32_MAX));
+  };
+  h.refused = [this] { service_->counters(0).rejected_connections.add(); };
+  if (!encrypted) h.refusal = "-ERR max number of clients reached\r\n";
+  return h;
+}
+
+reception::hall server::metrics_hall() {
+  struct guest final : conversation {
+    guest(std::atomic<std::uint32_t>& count, std::unique_ptr<conversation> page)
+        : place(count), inner(std::move(page)) {}
+    void received(std::span<const char> bytes) override { inner->received(bytes); }
+    [[nodiscard]] std::span<const char> pending() const noexcept override {
+      return inner->pending();
+    }
+    void sent(std::size_t bytes) noexcept override { inner->sent(bytes); }
+    [[nodiscard]] bool wants_input() const noexcept override { return inner->wants_input(); }
+    [[nodiscard]] session::ending ended() const noexcept override { return inner->ended(); }
+    seat place;
+    std::unique_ptr<conversation> inner;
+  };
+  reception::hall h;
+  h.maker = [this](worker& w) -> conversation_maker {
+    return [this, &w](const session_origin&, session::wake_function wake, void* context) {
+      return std::make_unique<guest>(
+          guests_.inside, make_metrics_page(w.loop(), [this] { return figures(); }, wake, context));
+    };
+  };
+  h.inside = [this] { return guests_.inside.load(); };
+  h.most = [] { return most_metrics_clients; };
+  h.first_worker_only = true;
+  return h;
+}
+
+void server::let_in(listening where, const reception::hall& to, const std::string& kind) {
+  reached_from_afar_ |= is_reached_from_afar(where);
+  addresses_.push_back(kind + " " + where.address);
+  workers_.front()->call([this, &where, &to] { reception_->open(std::move(where), to); });
+}
+
+void server::listen() {
+  const settings& s = options_.configured.values;
+  reception_ = std::make_unique<reception>(workers_, log_);
+  const listening_options o = listening_of(s);
+  const auto on = [&](std::uint64_t port, door kind, const reception::hall& to, const char* what) {
+    if (port == 0) return;
+    for (listening& l : listen_tcp(s.bind, static_cast<std::uint16_t>(port), kind, o)) {
+      let_in(std::move(l), to, what);
+    }
+  };
+  on(s.port, door::tcp, clients_hall(false), "tcp");
+  on(s.tls_port, door::tls, clients_hall(true), "tls");
+  if (!s.unixsocket.empty()) {
+    let_in(listen_unix(s.unixsocket, permission_of(s), o), clients_hall(false), "unix");
+  }
+  if (addresses_.empty())
+    fail("nobody can come: port is 0, and there is neither tls-port nor unixsocket");
+  on(s.metrics_port, door::tcp, metrics_hall(), "metrics");
+  if (context_) listen_natively();
+}
+
+void server::journal_advanced(unsigned worker) noexcept {
+  service_->journal_advanced(worker);
+  native_front* const native = native_seen_.load();
+  if (native != nullptr) native->journal_advanced(worker);
+}
+
+void server::close_native() {
+  native_seen_ = nullptr;
+  native_.reset();  // on every worker, so that none is about to use it
+}
+
+// At the first of the addresses, as one address is all that its listener takes.
+void server::listen_natively() {
+  const settings& s = options_.configured.values;
+  const std::string first = s.bind.empty() ? "*" : s.bind.front();
+  const bool everywhere = first == "*" || first == "0.0.0.0" || first == "::";
+  const std::string token = native_token(options_.native, s.requirepass);
+  if (token.empty() && s.protected_mode && first != "127.0.0.1" && first != "localhost") {
+    fail("native-port: at " + first +
+         " whoever reaches it could come in: it takes a native-token-file, or a password "
+         "(requirepass); or protected-mode no");
+  }
+  const native_front::surroundings around{.context = *context_,
+                                          .workers = workers_,
+                                          .keys = *keys_,
+                                          .journal = service_->journal,
+                                          .now = [this](unsigned worker) {
+                                            service_->read_time(worker);
+                                            return service_->now_ms(worker);
+                                          }};
+  native_ = std::make_unique<native_front>(
+      around, everywhere ? std::string() : first, options_.native.port,
+      native::door_options{.token = token, .one_sided = options_.native.one_sided});
+  native_seen_ = native_.get();
+  addresses_.push_back("native " + native_->address());
+  for (const cordma::transport::capabilities& t : context_->transports()) {
+    addresses_.back() += " " + std::string(name(t.transport));
+  }
+}
+
+std::string server::native_information() const {
+  const native_front* const native = native_seen_.load();
+  if (native == nullptr) return {};
+  const native_front::figures f = native->counted();
+  return "# Native\r\nnative_address:" + native->address() +
+         "\r\nnative_connections:" + std::to_string(f.open) +
+         "\r\nnative_connections_received:" + std::to_string(f.connections) +
+         "\r\nnative_connections_refused:" + std::to_string(f.refused) +
+         "\r\nnative_batches:" + std::to_string(f.batches) +
+         "\r\nnative_operations:" + std::to_string(f.operations) + "\r\n";
+}
+
+bool server::close(const std::function<bool()>& impatient) {
+  workers_.front()->call([this] { reception_->close(); });
+  for (const std::unique_ptr<worker>& w : workers_) {
+    w->call([&w] { w->door().stop_reading(); });
+  }
+  close_native();
+  const bool kept = keep(impatient);
+  return dismiss_all(impatient) && kept;
+}
+
+bool server::keep(const std::function<bool()>& impatient) {
+  const std::shared_ptr<const settings> s = service_->snapshot();
+  const shutdown_mode mode = ending_;
+  const bool snapshot = mode == shutdown_mode::save || (mode == shutdown_mode::as_configured &&
+                                                        !s->save.empty() && !s->appendonly);
+  try {
+    if (snapshot) durability_->save();
+    std::future<void> closed = durability_->close();
+    while (closed.wait_for(look_every) != std::future_status::ready) {
+      if (impatient()) return false;
+    }
+    closed.get();
+    return true;
+  } catch (const std::exception& e) {
+    log_.write(log_level::warning, std::string("not all is on the disk: ") + e.what());
+    return false;
+  }
+}
+
+bool server::dismiss_all(const std::function<bool()>& impatient) {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::seconds(service_->snapshot()->shutdown_timeout);
+  for (const std::unique_ptr<worker>& w : workers_) {
+    w->call([&w] { w->door().dismiss(); });
+  }
+  while (clients() != 0) {
+    if (impatient()) return false;
+    if (std::chrono::steady_clock::now() > deadline) {
+      log_.write(log_level::warning,
+                 std::to_string(clients()) + " clients did not read what was pending for them");
+      return true;  // they had their time
+    }
+    std::this_thread::sleep_for(look_every);
+  }
+  return true;
+}
+
+}  // namespace kv

@@ -1,0 +1,95 @@
+// server: all that one process of cordma-kv is, from its options to its end.
+#pragma once
+
+#include "../command/service.hpp"
+#include "configuration.hpp"
+#include "durability.hpp"
+#include "logbook.hpp"
+#include "native_front.hpp"
+#include "reception.hpp"
+#include "tls.hpp"
+#include "worker.hpp"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kv {
+
+// Made, used and destroyed by one thread, which serves nobody itself.
+class server {
+ public:
+  // Nothing is served yet. Throws cordma::error: what is wrong, and where that is to be changed.
+  // `wish_to_end()` is called when a client asks for it (SHUTDOWN), on any thread.
+  server(server_options options, logbook& log, std::function<void()> wish_to_end);
+  ~server();
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+
+  // Loads what is on the disk, and lets clients in. Throws cordma::error.
+  void open();
+  // Where it listens, for people and for tests: "tcp 127.0.0.1:6379", "unix /run/kv.sock".
+  [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+
+  // Nobody is let in or read any more, what is to be kept is on the disk, and everybody has what is pending, or
+  // shutdown-timeout has passed. `impatient()` is asked now and then: true ends it at once.
+  // False: not all could be kept or sent, and the log says what.
+  [[nodiscard]] bool close(const std::function<bool()>& impatient);
+
+  // What its configuration says now: what can change while it runs is taken over, the log says what cannot.
+  void reload(const server_options& fresh);
+
+ private:
+  struct ticking;
+  struct guests {
+    std::atomic<std::uint32_t> inside = 0;  // who read metrics
+  };
+
+  // Null: there is none.
+  [[nodiscard]] static std::shared_ptr<const tls_acceptor> tls_of(const settings& s);
+  void make_workers();
+  void listen();
+  void listen_natively();
+  void close_native();
+  // On that worker's thread.
+  void journal_advanced(unsigned worker) noexcept;
+  [[nodiscard]] std::string native_information() const;
+  void let_in(listening where, const reception::hall& to, const std::string& kind);
+  [[nodiscard]] reception::hall clients_hall(bool encrypted);
+  [[nodiscard]] reception::hall metrics_hall();
+  [[nodiscard]] std::uint32_t clients() const noexcept;
+  void fill_hooks();
+  void apply(const settings& s);
+  // As many files as that many clients take, or fewer clients.
+  void fit_open_files();
+  void report() const;
+  [[nodiscard]] bool keep(const std::function<bool()>& impatient);
+  [[nodiscard]] bool dismiss_all(const std::function<bool()>& impatient);
+  [[nodiscard]] std::string figures() const;
+
+  server_options options_;
+  logbook& log_;
+  std::function<void()> wish_to_end_;
+  door_settings door_settings_;
+  std::optional<cordma::Context> context_;  // where native clients can come
+  std::unique_ptr<keyspace> keys_;
+  std::unique_ptr<service> service_;
+  std::mutex tls_guard_;
+  std::shared_ptr<const tls_acceptor> tls_;
+  guests guests_;
+  std::vector<std::unique_ptr<worker>> workers_;
+  std::vector<std::unique_ptr<ticking>> ticks_;  // each of its worker's thread
+  std::unique_ptr<durability> durability_;
+  std::unique_ptr<reception> reception_;
+  std::unique_ptr<native_front> native_;
+  std::atomic<native_front*> native_seen_ = nullptr;  // by workers
+  std::vector<std::string> addresses_;
+  bool reached_from_afar_ = false;
+  std::atomic<shutdown_mode> ending_ = shutdown_mode::as_configured;
+};
+
+}  // namespace kv

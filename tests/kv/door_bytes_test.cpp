@@ -1,0 +1,159 @@
+// What a front door does with bytes, and with those who do not take theirs.
+#include "door_stage.hpp"
+
+#include <thread>
+
+using namespace kv;
+using namespace kv::test;
+
+TEST_CASE("what is said is answered, wherever it is cut") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const visitor c(house.listen());
+    const std::string text = long_text(100);
+    for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+      CAPTURE(cut);
+      REQUIRE(c.say(text.substr(0, cut)));
+      if (cut != 0) REQUIRE(c.hear(cut) == text.substr(0, cut));
+      REQUIRE(c.say(text.substr(cut)));
+      if (cut != text.size()) REQUIRE(c.hear(text.size() - cut) == text.substr(cut));
+    }
+  }
+}
+
+TEST_CASE("long messages come back whole while both sides talk") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const visitor c(house.listen());
+    const std::string text = long_text(20 << 20);
+    std::string heard;
+    std::thread listens([&] { heard = c.hear(text.size()); });
+    CHECK(c.say(text));
+    listens.join();
+    CHECK((heard == text));
+  }
+}
+
+namespace {
+
+// As much as it can be made to take, without reading.
+std::size_t say_until_blocked(const visitor& c, std::string_view text) {
+  std::size_t said = 0;
+  for (;;) {
+    const std::string_view rest = text.substr(said % text.size());
+    const ssize_t n = ::send(c.fd(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+      said += static_cast<std::size_t>(n);
+      continue;
+    }
+    if (n == 0 || errno != EAGAIN) return said;
+    pollfd p{.fd = c.fd(), .events = POLLOUT, .revents = 0};
+    if (::poll(&p, 1, 500) == 0) return said;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("who does not read is not read either, and gets all of it when he does") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const std::uint16_t port = house.listen();
+    const visitor slow(port);
+    const visitor other(port);
+    const std::string text = long_text(1 << 20);
+    const std::size_t said = say_until_blocked(slow, text);
+    // The sockets' own buffers, by far the most of it, and what the server keeps.
+    CHECK(said < std::size_t{64} << 20);
+    std::uint64_t received = 0;
+    std::uint64_t sent = 0;
+    house.front().call([&] {
+      const door_counters& n = house.front().door().counters();
+      received = n.received_bytes.get();
+      sent = n.sent_bytes.get();
+      CHECK(n.pauses.get() >= 1);
+    });
+    CHECK(received - sent <= parrot::most + most_kept_bytes);
+    REQUIRE(other.say("still there?"));
+    CHECK(other.hear(12) == "still there?");
+    std::string heard;
+    for (std::size_t at = 0; at < said; at += text.size()) {
+      const std::size_t part = std::min(text.size(), said - at);
+      heard = slow.hear(part);
+      REQUIRE((heard == text.substr(0, part)));
+    }
+    REQUIRE(slow.say("more"));
+    CHECK(slow.hear(4) == "more");
+  }
+}
+
+TEST_CASE("a client that dies in the middle harms nobody") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const std::uint16_t port = house.listen();
+    const visitor other(port);
+    const std::string text = long_text(1 << 20);
+    for (int i = 0; i < 20; ++i) {
+      visitor c(port);
+      REQUIRE(c.say(text.substr(0, 100'000U * unsigned(i % 3) + 1)));
+      c.die();
+    }
+    CHECK(house.soon([&] { return house.clients() == 1; }));
+    REQUIRE(other.say("still there?"));
+    CHECK(other.hear(12) == "still there?");
+  }
+}
+
+TEST_CASE("who says no more still hears all that he is owed") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const visitor c(house.listen());
+    const std::string text = long_text(200'000);
+    REQUIRE(c.say(text));
+    c.say_no_more();
+    CHECK((c.hear(text.size()) == text));
+    CHECK(c.hears_the_end());
+    CHECK(house.soon([&] { return house.clients() == 0; }));
+  }
+}
+
+TEST_CASE("a conversation ends when all is said, at once, or by what it throws") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const std::uint16_t port = house.listen();
+    const visitor polite(port);
+    REQUIRE(polite.say("farewell!"));
+    CHECK(polite.hear(9) == "farewell!");
+    CHECK(polite.hears_the_end());
+    for (const char* rude : {"~", "^"}) {
+      const visitor c(port);
+      REQUIRE(c.say(rude));
+      CHECK(c.hears_the_end());
+    }
+    CHECK(house.soon([&] { return house.clients() == 0; }));
+  }
+}
+
+TEST_CASE("when the server goes everybody gets what is pending, and nothing is read any more") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const visitor c(house.listen());
+    const std::string text = long_text(8 << 20);
+    const std::size_t said = say_until_blocked(c, text);
+    house.front().call([&] {
+      house.front().door().stop_reading();
+      house.front().door().dismiss();
+    });
+    const std::string heard = c.hear(said);
+    CHECK(heard.size() >= parrot::most);
+    const std::string twice = text + text + text + text + text + text + text + text;
+    CHECK((heard == twice.substr(0, heard.size())));
+    CHECK(house.soon([&] { return house.clients() == 0; }));
+  }
+}

@@ -1,0 +1,193 @@
+// Who comes to a front door, how many, and how long they may be silent.
+#include "door_stage.hpp"
+
+#include <fstream>
+#include <thread>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace kv;
+using namespace kv::test;
+
+namespace {
+
+std::size_t resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  std::size_t all = 0;
+  std::size_t resident = 0;
+  in >> all >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+struct open_file_limit {
+  open_file_limit() { ::getrlimit(RLIMIT_NOFILE, &before); }
+  ~open_file_limit() { ::setrlimit(RLIMIT_NOFILE, &before); }
+  bool set(rlim_t n) const {
+    rlimit l = before;
+    l.rlim_cur = std::min(n, before.rlim_max);
+    return ::setrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur == n;
+  }
+  rlimit before{};
+};
+
+std::string temporary_path() {
+  return "/tmp/cordma-kv-test." + std::to_string(::getpid()) + ".sock";
+}
+
+}  // namespace
+
+TEST_CASE("thousands of clients may be silent, at less than a kilobyte each") {
+  constexpr std::size_t many = 4000;
+  const open_file_limit limit;
+  if (!limit.set(2 * many + 200)) return;
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const std::uint16_t port = house.listen();
+    std::vector<visitor> all;
+    all.reserve(many);
+    for (std::size_t i = 0; i < 100; ++i) all.emplace_back(port);
+    REQUIRE(house.soon([&] { return house.clients() == 100; }));
+    const std::size_t before = resident_bytes();
+    while (all.size() < many) all.emplace_back(port);
+    REQUIRE(house.soon([&] { return house.clients() == many; }));
+    const std::size_t each = (resident_bytes() - before) / (many - 100);
+    MESSAGE("bytes each: ", each);
+    CHECK(each < 1024);
+    for (const visitor& c : all) REQUIRE(c.say("hello"));
+    for (const visitor& c : all) REQUIRE(c.hear(5) == "hello");
+  }
+}
+
+TEST_CASE("one too many is told so, and there is room again when one leaves") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io, 2);
+    const std::uint16_t port = house.listen();
+    visitor first(port);
+    const visitor second(port);
+    REQUIRE(house.soon([&] { return house.clients() == 2; }));
+    const visitor third(port);
+    const std::string refusal = "-ERR max number of clients reached\r\n";
+    CHECK(third.hear(refusal.size()) == refusal);
+    CHECK(third.hears_the_end());
+    CHECK(house.counters().refused == 1);
+    first.die();
+    REQUIRE(house.soon([&] { return house.clients() == 1; }));
+    const visitor fourth(port);
+    REQUIRE(fourth.say("hello"));
+    CHECK(fourth.hear(5) == "hello");
+  }
+}
+
+TEST_CASE("who is silent for too long is sent away, and nobody else") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    house.settings.idle_seconds = 2;
+    const std::uint16_t port = house.listen();
+    const visitor silent(port);
+    const visitor talks(port);
+    std::atomic<bool> over = false;
+    std::thread talking([&] {
+      while (!over) {
+        pollfd none{.fd = -1, .events = 0, .revents = 0};
+        ::poll(&none, 1, 100);
+        if (!talks.say("hello") || talks.hear(5) != "hello") over = true;
+      }
+    });
+    CHECK(silent.hears_the_end());
+    CHECK_FALSE(over);
+    over = true;
+    talking.join();
+  }
+}
+
+TEST_CASE("clients are spread over the workers") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io, 10'000, 3);
+    const std::uint16_t port = house.listen();
+    std::vector<visitor> all;
+    for (int i = 0; i < 30; ++i) {
+      all.emplace_back(port);
+      REQUIRE(all.back().say("hello"));
+      REQUIRE(all.back().hear(5) == "hello");
+    }
+    for (unsigned i = 0; i < 3; ++i) CHECK(house.at(i).clients() == 10);
+  }
+}
+
+TEST_CASE(
+    "where no more files can be opened that is said once a second, and gets better by itself") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const open_file_limit limit;
+    // A limit holds for what begins after it was set; below it everything is taken, but for one.
+    const cordma::unique_fd lowest(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(limit.set(static_cast<rlim_t>(lowest.get()) + 20));
+    const std::uint16_t port = house.listen();
+    const visitor first(port);
+    REQUIRE(house.soon([&] { return house.clients() == 1; }));
+    std::vector<cordma::unique_fd> fill;
+    for (;;) {
+      cordma::unique_fd one(::dup(lowest.get()));
+      if (!one) break;
+      fill.push_back(std::move(one));
+    }
+    fill.pop_back();
+    const visitor late(port);
+    REQUIRE(late.connected());
+    REQUIRE(house.soon([&] { return house.counters().failures != 0; }));
+    fill.clear();
+    ::setrlimit(RLIMIT_NOFILE, &limit.before);
+    CHECK(house.soon([&] { return house.clients() == 2; }));
+    CHECK(house.counters().failures <= 3);
+  }
+}
+
+TEST_CASE("a unix socket has its permission, and a path that is left over is taken over") {
+  const std::string path = temporary_path();
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    { const listening left = listen_unix(path, 0, {}); }
+    open_house house(io);
+    house.open(listen_unix(path, 0600, {}));
+    struct stat s{};
+    REQUIRE(::stat(path.c_str(), &s) == 0);
+    CHECK((s.st_mode & 0777) == 0600);
+    const visitor c(path);
+    REQUIRE(c.say("hello"));
+    CHECK(c.hear(5) == "hello");
+    CHECK_THROWS_WITH_AS(static_cast<void>(listen_unix(path, 0, {})),
+                         doctest::Contains("is served already"), cordma::error);
+  }
+  CHECK(::access(path.c_str(), F_OK) != 0);
+  std::ofstream(path) << "no socket";
+  CHECK_THROWS_WITH_AS(static_cast<void>(listen_unix(path, 0, {})),
+                       doctest::Contains("is there, and no socket"), cordma::error);
+  ::unlink(path.c_str());
+  CHECK_THROWS_WITH_AS(static_cast<void>(listen_unix("/tmp/" + std::string(200, 'x'), 0, {})),
+                       doctest::Contains("is longer than 107 bytes"), cordma::error);
+}
+
+TEST_CASE("where to listen is said as Redis has it, and what cannot be is named") {
+  const std::vector<listening> both = listen_tcp({"127.0.0.1", "-192.0.2.1"}, 0, door::tcp, {});
+  CHECK(both.size() == 1);
+  CHECK(both.front().address.starts_with("127.0.0.1:"));
+  CHECK_FALSE(is_reached_from_afar(both.front()));
+  CHECK(is_reached_from_afar(listen_tcp({"*"}, 0, door::tcp, {}).front()));
+  CHECK_THROWS_WITH_AS(static_cast<void>(listen_tcp({"192.0.2.1"}, 0, door::tcp, {})),
+                       doctest::Contains("192.0.2.1"), cordma::error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(listen_tcp({"-192.0.2.1"}, 0, door::tcp, {})),
+                       doctest::Contains("none of the addresses"), cordma::error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(listen_tcp({"no such host"}, 0, door::tcp, {})),
+                       doctest::Contains("\"no such host\""), cordma::error);
+  const std::string& address = both.front().address;
+  const auto port = static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  CHECK_THROWS_WITH_AS(static_cast<void>(listen_tcp({"127.0.0.1"}, port, door::tcp, {})),
+                       doctest::Contains("another program has it"), cordma::error);
+}

@@ -1,0 +1,147 @@
+// Where journals are tested: a directory, a keyspace, a reactor, and what a keyspace holds as a value.
+#pragma once
+
+#include "../../apps/kv/journal/journal.hpp"
+#include "../copy/temporary_tree.hpp"
+
+#include <cordma/runtime/reactor.hpp>
+#include <cordma/runtime/sleep.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kv::test {
+
+using copy::test::temporary_tree;
+
+// One key of a keyspace.
+struct content {
+  std::string text;
+  std::map<std::string, std::string> fields;
+  unix_ms expiry = never_expires;
+  friend bool operator==(const content&, const content&) = default;
+};
+using contents = std::map<std::string, content>;
+
+inline keyspace make_keyspace(std::uint32_t shards, std::uint64_t seed = 1) {
+  std::vector<std::unique_ptr<memory_source>> memory;
+  for (std::uint32_t i = 0; i < shards; ++i) memory.push_back(std::make_unique<plain_memory>());
+  return keyspace(std::move(memory), store_options{.hash_seed = seed});
+}
+
+inline contents contents_of(keyspace& keys) {
+  contents all;
+  for (std::uint32_t i = 0; i < keys.shards(); ++i) {
+    std::uint32_t cursor = 0;
+    do {
+      cursor = keys.at(i).scan(cursor, [&](const found& f) {
+        content c;
+        c.text = f.value;
+        c.expiry = f.at->expiry();
+        if (!f.is_string()) {
+          c.fields = {f.fields->fields().begin(), f.fields->fields().end()};
+        }
+        all[std::string(f.at->key())] = std::move(c);
+      });
+    } while (cursor != 0);
+  }
+  return all;
+}
+
+// What a file says, carried out on such a value.
+class model_target final : public change_target {
+ public:
+  void put(std::string_view key, std::string_view value, unix_ms expiry,
+           std::uint64_t) noexcept override {
+    all[std::string(key)] = {std::string(value), {}, expiry};
+  }
+  void erased(std::string_view key) noexcept override { all.erase(std::string(key)); }
+  void expiry_set(std::string_view key, unix_ms expiry) noexcept override {
+    const auto at = all.find(std::string(key));
+    if (at != all.end()) at->second.expiry = expiry;
+  }
+  void field_put(std::string_view key, std::string_view field,
+                 std::string_view value) noexcept override {
+    content& c = all[std::string(key)];
+    if (c.fields.empty()) c = {};
+    c.fields[std::string(field)] = value;
+  }
+  void field_erased(std::string_view key, std::string_view field) noexcept override {
+    const auto at = all.find(std::string(key));
+    if (at == all.end() || at->second.fields.empty()) return;
+    at->second.fields.erase(std::string(field));
+    if (at->second.fields.empty()) all.erase(at);
+  }
+  void cleared_part(const hash_part& part) noexcept override {
+    std::erase_if(all, [&](const auto& entry) {
+      return shard_of(hash_key(entry.first, part.seed).hash, part.shards) == part.shard;
+    });
+  }
+  void ended(std::uint64_t records) noexcept override { end = records; }
+
+  contents all;
+  std::uint64_t end = 0;
+};
+
+// A server without its doors: one thread that has the keyspace and the journal.
+struct scene {
+  scene(const temporary_tree& tree, std::uint32_t shards, journal_options options = {})
+      : keys(make_keyspace(shards)),
+        loop(cordma::reactor_options{.mode = cordma::wait_mode::event}),
+        written(loop, keys, in(tree, std::move(options)),
+                journal_events{
+                    .on_durable = {},
+                    .on_background = [this](const background_report& r) { ends.push_back(r); },
+                    .log = [this](const std::string& line) { lines.push_back(line); }}) {}
+
+  static journal_options in(const temporary_tree& tree, journal_options options) {
+    options.dir = tree.root();
+    return options;
+  }
+  cordma::result<load_report> load() {
+    load_options how;
+    how.log = [this](const std::string& line) { lines.push_back(line); };
+    return written.load(how);
+  }
+  void open() { cordma::run(loop, written.open()); }
+  void begin() {
+    const cordma::result<load_report> done = load();
+    REQUIRE_MESSAGE(done.ok(), (done ? "" : done.why().describe()));
+    report = *done;
+    open();
+  }
+  void close() { cordma::run(loop, written.close()); }
+  // Turns until it is so.
+  template <class So>
+  void until(So so) {
+    while (!so()) {
+      if (!loop.turn()) cordma::run(loop, pause());
+    }
+  }
+  static cordma::task<void> pause() { co_await cordma::sleep_for(std::chrono::milliseconds(1)); }
+  void background(kv::background what) {
+    const std::size_t before = ends.size();
+    CHECK(written.ask_for(what) == journal::asked::begun);
+    until([&] { return ends.size() > before; });
+  }
+
+  store& of(std::string_view key) { return keys.of(keys.key(key)); }
+  void put(std::string_view key, std::string_view value, unix_ms expiry = never_expires) {
+    REQUIRE(of(key).put(keys.key(key), value, expiry) == put_outcome::done);
+  }
+  void field(std::string_view key, std::string_view field, std::string_view value) {
+    REQUIRE(of(key).field_put(keys.key(key), field, value) == put_outcome::done);
+  }
+
+  keyspace keys;
+  cordma::reactor loop;
+  std::vector<background_report> ends;
+  std::vector<std::string> lines;
+  load_report report;
+  journal written;
+};
+
+}  // namespace kv::test

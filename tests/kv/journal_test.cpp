@@ -1,0 +1,440 @@
+// The journal beside a keyspace: what was there is there again, whatever went on.
+#include "journal_ground.hpp"
+
+#include <doctest/doctest.h>
+#include <support/stage.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+using namespace kv;
+using namespace kv::test;
+using cordma::test::dice;
+
+namespace {
+
+constexpr unix_ms far_away = 4'000'000'000'000;
+
+journal_options on(sync_policy policy = sync_policy::every_second) {
+  journal_options o;
+  o.appendonly = true;
+  o.appendfsync = policy;
+  return o;
+}
+
+// One change of those there are, of one of so many keys.
+void change_something(keyspace& keys, dice& d, std::size_t many) {
+  const std::string key = "key:" + std::to_string(d.below(many));
+  const hashed_key k = keys.key(key);
+  store& s = keys.of(k);
+  const std::string value(d.below(200), static_cast<char>('a' + d.below(26)));
+  const std::string field = "f" + std::to_string(d.below(5));
+  switch (d.below(8)) {
+    case 0: s.erase(k); break;
+    case 1:
+      (void)s.set_expiry(k, d.below(2) == 0 ? never_expires : far_away + d.below(1000));
+      break;
+    case 2: s.field_erase(k, field); break;
+    case 3:
+    case 4: {
+      const found f = s.peek(k);
+      if (f && f.is_string()) s.erase(k);
+      REQUIRE(s.field_put(k, field, value) == put_outcome::done);
+      break;
+    }
+    default:
+      REQUIRE(s.put(k, value, d.below(4) == 0 ? far_away : never_expires) == put_outcome::done);
+  }
+}
+
+contents reloaded(const temporary_tree& tree, std::uint32_t shards, journal_options options) {
+  scene p(tree, shards, std::move(options));
+  const cordma::result<load_report> done = p.load();
+  REQUIRE_MESSAGE(done.ok(), (done ? "" : done.why().describe()));
+  return contents_of(p.keys);
+}
+
+std::vector<std::string> files_in(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::uint64_t bytes_of(const std::string& path) { return std::filesystem::file_size(path); }
+
+}  // namespace
+
+TEST_CASE(
+    "what a server had is there again, in any number of shards [policies, io_uring and threads]") {
+  for (const sync_policy policy :
+       {sync_policy::no, sync_policy::every_second, sync_policy::always}) {
+    for (const bool ring : {true, false}) {
+      temporary_tree tree;
+      journal_options o = on(policy);
+      o.io_uring = ring;
+      contents want;
+      dice d(5);
+      {
+        scene p(tree, 3, o);
+        p.begin();
+        CHECK(p.report.from == load_report::source::nothing);
+        for (int i = 0; i < 5000; ++i) {
+          change_something(p.keys, d, 300);
+          if (i % 100 == 0) p.loop.turn();
+        }
+        want = contents_of(p.keys);
+        p.close();
+        CHECK(p.written.durable() == p.written.appended());
+      }
+      for (const std::uint32_t shards : {1U, 2U, 5U}) CHECK(reloaded(tree, shards, o) == want);
+    }
+  }
+}
+
+TEST_CASE("a server goes on where the last one ended, life after life [5 lives]") {
+  temporary_tree tree;
+  contents want;
+  dice d(6);
+  for (int life = 0; life < 5; ++life) {
+    scene p(tree, life % 2 == 0 ? 1 : 4, on());
+    p.begin();
+    CHECK(contents_of(p.keys) == want);
+    for (int i = 0; i < 500; ++i) change_something(p.keys, d, 100);
+    want = contents_of(p.keys);
+    p.close();
+  }
+}
+
+TEST_CASE("a group is whole or not there, wherever the file is cut") {
+  temporary_tree tree;
+  {
+    scene p(tree, 4, on());
+    p.begin();
+    for (int i = 0; i < 20; ++i) {
+      const keyspace::hold held(p.keys, p.keys.all());
+      for (const char* key : {"a", "b", "c", "d", "e"}) p.put(key, std::to_string(i));
+    }
+    CHECK(p.written.appended() == 20);
+    p.close();
+  }
+  const std::string file = tree.at("appendonlydir/appendonly.aof.1.incr.ckv");
+  for (std::uint64_t bytes = bytes_of(file); bytes > 600; bytes -= 7) {
+    std::filesystem::resize_file(file, bytes);
+    const contents got = reloaded(tree, 2, on());
+    REQUIRE(got.size() == 5);
+    for (const auto& [key, c] : got) CHECK(c.text == got.at("a").text);
+    bytes = bytes_of(file);
+  }
+}
+
+TEST_CASE("a torn end is cut off and said; what is written afterwards is found behind it") {
+  temporary_tree tree;
+  {
+    scene p(tree, 1, on());
+    p.begin();
+    p.put("first", "1");
+    p.put("second", "2");
+    p.close();
+  }
+  const std::string file = tree.at("appendonlydir/appendonly.aof.1.incr.ckv");
+  std::filesystem::resize_file(file, bytes_of(file) - 3);
+  {
+    scene p(tree, 1, on());
+    p.begin();
+    CHECK(p.report.cut_bytes > 0);
+    REQUIRE(p.lines.size() >= 1);
+    CHECK(p.lines[0].find("bytes that are no whole record") != std::string::npos);
+    p.put("third", "3");
+    p.close();
+  }
+  const contents got = reloaded(tree, 1, on());
+  CHECK(got.size() == 2);
+  CHECK(got.contains("first"));
+  CHECK(got.contains("third"));
+}
+
+TEST_CASE(
+    "a damaged record with whole ones behind it keeps the server from starting, until it is "
+    "mended") {
+  temporary_tree tree;
+  {
+    scene p(tree, 1, on());
+    p.begin();
+    for (int i = 0; i < 10; ++i) p.put("key" + std::to_string(i), "value");
+    p.close();
+  }
+  const std::string file = tree.at("appendonlydir/appendonly.aof.1.incr.ckv");
+  {
+    std::fstream damage(file, std::ios::in | std::ios::out | std::ios::binary);
+    damage.seekp(150);
+    damage.put('\x7e');
+  }
+  {
+    scene p(tree, 1, on());
+    const cordma::result<load_report> refused = p.load();
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.why().message().find(file + " is damaged at byte ") == 0);
+    CHECK(refused.why().message().find("--check-aof " + file + " --fix") != std::string::npos);
+  }
+  const std::uint64_t before = bytes_of(file);
+  const auto looked = check_journal(file, check_mode::look);
+  REQUIRE(looked.ok());
+  CHECK_FALSE((*looked).whole);
+  CHECK((*looked).can_fix);
+  CHECK(bytes_of(file) == before);
+  const auto mended =
+      check_journal(tree.at("appendonlydir/appendonly.aof.manifest"), check_mode::fix);
+  REQUIRE(mended.ok());
+  CHECK((*mended).fixed);
+  CHECK(bytes_of(file) == (*looked).valid_bytes);
+  CHECK(reloaded(tree, 1, on()).size() < 10);
+  CHECK((*check_journal(file, check_mode::look)).whole);
+}
+
+TEST_CASE("a rewrite while everything changes loses nothing, and what it replaced is gone") {
+  for (const std::uint32_t shards : {1U, 3U}) {
+    temporary_tree tree;
+    contents want;
+    dice d(7);
+    {
+      scene p(tree, shards, on());
+      p.begin();
+      for (int i = 0; i < 20'000; ++i) change_something(p.keys, d, 5000);
+      for (int round = 1; round <= 3; ++round) {
+        CHECK(p.written.ask_for(background::rewrite) == journal::asked::begun);
+        p.until([&] {
+          for (int i = 0; i < 50; ++i) change_something(p.keys, d, 5000);
+          return p.ends.size() == static_cast<std::size_t>(round);
+        });
+        CHECK_MESSAGE(!p.ends.back().failed, *p.ends.back().failed);
+      }
+      for (int i = 0; i < 1000; ++i) change_something(p.keys, d, 5000);
+      want = contents_of(p.keys);
+      p.close();
+    }
+    CHECK(files_in(tree.at("appendonlydir")) ==
+          std::vector<std::string>{"appendonly.aof.4.base.ckv", "appendonly.aof.4.incr.ckv",
+                                   "appendonly.aof.manifest"});
+    CHECK(reloaded(tree, 2, on()) == want);
+  }
+}
+
+TEST_CASE("a snapshot while everything changes is what there was at its end") {
+  for (const bool appendonly : {false, true}) {
+    temporary_tree tree;
+    journal_options o;
+    o.appendonly = appendonly;
+    std::uint64_t changes = 0;
+    {
+      scene p(tree, 3, o);
+      p.begin();
+      dice d(8);
+      for (int i = 0; i < 20'000; ++i) change_something(p.keys, d, 5000);
+      const std::uint64_t before = p.written.info().changes;
+      CHECK(p.written.ask_for(background::snapshot) == journal::asked::begun);
+      p.until([&] {
+        for (int i = 0; i < 20; ++i) change_something(p.keys, d, 5000);
+        return !p.ends.empty();
+      });
+      CHECK_FALSE(p.ends.back().failed);
+      changes = p.written.info().changes - p.written.info().changes_since_snapshot;
+      CHECK(changes > before + 100);
+      p.close();
+    }
+    // The same changes again, as far as they went.
+    temporary_tree elsewhere;
+    scene again(elsewhere, 3);
+    again.begin();
+    dice d(8);
+    while (again.written.info().changes < changes) change_something(again.keys, d, 5000);
+    CHECK(reloaded(tree, 5, {}) == contents_of(again.keys));
+  }
+}
+
+TEST_CASE("save() writes what there is, and is refused while a snapshot goes on") {
+  temporary_tree tree;
+  scene p(tree, 3);
+  p.begin();
+  dice d(9);
+  for (int i = 0; i < 5000; ++i) change_something(p.keys, d, 1000);
+  REQUIRE(p.written.save().ok());
+  CHECK(p.written.info().changes_since_snapshot == 0);
+  CHECK(reloaded(tree, 1, {}) == contents_of(p.keys));
+  CHECK(p.written.ask_for(background::snapshot) == journal::asked::begun);
+  p.until([&] { return p.written.info().running == background::snapshot; });
+  CHECK(p.written.save().code() == cordma::errc::in_progress);
+  CHECK(p.written.ask_for(background::snapshot) == journal::asked::goes_on_already);
+  CHECK(p.written.ask_for(background::rewrite) == journal::asked::off);
+  p.until([&] { return !p.ends.empty(); });
+  CHECK(p.written.save().ok());
+  p.close();
+}
+
+TEST_CASE(
+    "threads that change several shards while it is rewritten and saved: all is found again") {
+  temporary_tree tree;
+  contents want;
+  {
+    scene p(tree, 3, on());
+    p.begin();
+    std::atomic<bool> go_on{true};
+    std::vector<std::thread> writers;
+    for (std::uint64_t t = 0; t < 3; ++t) {
+      writers.emplace_back([&p, &go_on, t] {
+        dice d(t + 20);
+        while (go_on.load()) {
+          if (p.written.backlogged()) {
+            std::this_thread::yield();
+            continue;
+          }
+          const keyspace::hold held(p.keys, p.keys.all());
+          for (int i = 0; i < 5; ++i) change_something(p.keys, d, 2000);
+        }
+      });
+    }
+    p.background(background::rewrite);
+    p.background(background::snapshot);
+    p.background(background::rewrite);
+    go_on = false;
+    for (std::thread& t : writers) t.join();
+    for (const background_report& r : p.ends) CHECK_FALSE(r.failed);
+    want = contents_of(p.keys);
+    p.close();
+  }
+  CHECK(reloaded(tree, 2, on()) == want);
+  CHECK_FALSE(reloaded(tree, 2, {}).empty());
+}
+
+TEST_CASE("what was cleared stays so, all of it or one shard, with other shards than before") {
+  temporary_tree tree;
+  contents want;
+  {
+    scene p(tree, 3, on());
+    p.begin();
+    for (int i = 0; i < 100; ++i) p.put("old" + std::to_string(i), "1");
+    {
+      const keyspace::hold held(p.keys, p.keys.all());
+      for (std::uint32_t i = 0; i < 3; ++i) p.keys.at(i).clear();
+    }
+    for (int i = 0; i < 100; ++i) p.put("new" + std::to_string(i), "2");
+    p.keys.at(1).clear();
+    want = contents_of(p.keys);
+    CHECK(want.size() > 20);
+    CHECK(want.size() < 90);
+    p.close();
+  }
+  CHECK(reloaded(tree, 5, on()) == want);
+}
+
+TEST_CASE("what has expired since is dropped; what lost its expiry before that is there") {
+  temporary_tree tree;
+  {
+    scene p(tree, 2, on());
+    p.begin();
+    for (std::uint32_t i = 0; i < 2; ++i) p.keys.at(i).tick(500);  // 1970
+    p.put("short", "1", 1000);
+    p.put("kept", "2", 1000);
+    REQUIRE(p.of("kept").set_expiry(p.keys.key("kept"), never_expires));
+    p.put("long", "3", far_away);
+    p.close();
+  }
+  scene p(tree, 1, on());
+  p.begin();
+  CHECK(p.report.expired == 1);
+  const contents got = contents_of(p.keys);
+  CHECK(got.size() == 2);
+  CHECK(got.at("kept").text == "2");
+  CHECK(got.at("long").expiry == far_away);
+}
+
+TEST_CASE("appendonly that is turned on begins with what a snapshot had, and with what is there") {
+  temporary_tree tree;
+  {
+    scene p(tree, 1);
+    p.begin();
+    p.put("a", "1");
+    p.background(background::snapshot);
+    p.put("lost", "1");
+    p.close();
+  }
+  {
+    scene p(tree, 2, on());
+    p.begin();
+    CHECK(p.report.from == load_report::source::snapshot);
+    p.put("b", "2");
+    p.close();
+  }
+  {
+    scene p(tree, 1, on());
+    p.begin();
+    CHECK(p.report.from == load_report::source::journal);
+    CHECK(contents_of(p.keys).size() == 2);
+    p.written.set_appendonly(false);
+    p.until([&] { return !p.written.info().current_bytes; });
+    p.put("unnoted", "1");
+    p.written.set_appendonly(true);
+    p.until([&] { return !p.ends.empty(); });
+    CHECK_FALSE(p.ends.back().failed);
+    p.put("c", "3");
+    p.close();
+  }
+  CHECK(reloaded(tree, 1, on()).size() == 4);
+}
+
+TEST_CASE("save points and the growth of the journal begin what they should") {
+  temporary_tree tree;
+  journal_options o = on(sync_policy::no);
+  o.save = {{0, 1000}};
+  o.auto_aof_rewrite_min_size = 100'000;
+  scene p(tree, 1, o);
+  p.begin();
+  for (int i = 0; i < 3000; ++i) p.put("key" + std::to_string(i % 10), std::string(100, 'v'));
+  p.until([&] { return p.written.info().snapshots == 1 && p.written.info().rewrites == 1; });
+  const journal_info now = p.written.info();
+  CHECK(now.changes_since_snapshot == 0);
+  CHECK(now.current_bytes < 10'000);
+  CHECK(now.base_bytes > 0);
+  CHECK_FALSE(now.last_snapshot_failed);
+}
+
+TEST_CASE(
+    "files of others, of a later version, or of which one is missing are refused with their name") {
+  temporary_tree tree;
+  {
+    scene p(tree, 1, on());
+    p.begin();
+    p.put("a", "1");
+    p.background(background::rewrite);
+    p.put("b", "1");
+    p.close();
+  }
+  const std::string base = tree.at("appendonlydir/appendonly.aof.2.base.ckv");
+  const std::string increment = tree.at("appendonlydir/appendonly.aof.2.incr.ckv");
+  const auto refusal = [&] {
+    scene p(tree, 1, on());
+    const cordma::result<load_report> done = p.load();
+    REQUIRE_FALSE(done.ok());
+    return done.why().message();
+  };
+  std::filesystem::copy(base, tree.at("copy"));
+  std::filesystem::resize_file(base, bytes_of(base) - 1);
+  CHECK(refusal().find(base + " is damaged at byte ") == 0);
+  std::filesystem::resize_file(base, log_header_bytes);
+  CHECK(refusal().find(base + " lacks its end") == 0);
+  tree.file("appendonlydir/appendonly.aof.2.base.ckv",
+            "REDIS0009xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+  CHECK(refusal().find(base + " is no file of cordma-kv") == 0);
+  std::filesystem::remove(base);
+  CHECK(refusal().find(base) != std::string::npos);
+  std::filesystem::copy(tree.at("copy"), base);
+  std::filesystem::copy(base, increment, std::filesystem::copy_options::overwrite_existing);
+  CHECK(refusal().find(increment + " is no increment") == 0);
+  tree.file("appendonlydir/appendonly.aof.manifest", "file /etc/passwd seq 1 type b\n");
+  CHECK(refusal().find("appendonly.aof.manifest: line 1 ") != std::string::npos);
+}
