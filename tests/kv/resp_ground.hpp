@@ -55,7 +55,9 @@ class server {
 class client {
  public:
   explicit client(server& s, kv::session_origin origin = usual())
-      : session_(s.of, std::move(origin), [](void* self) noexcept { ++static_cast<client*>(self)->woken; }, this) {}
+      : session_(
+            s.of, std::move(origin),
+            [](void* self) noexcept { ++static_cast<client*>(self)->woken; }, this) {}
 
   static kv::session_origin usual() {
     kv::session_origin o;
