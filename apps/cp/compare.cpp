@@ -29,8 +29,10 @@ task<void> receiver::compare(std::uint32_t number) {
   if (error == ECANCELED) co_return;
   if (error == 0) {
     encode(lanes_.front()->out(), mine);
-  } else if (compared_.erase(number) != 0) {  // what cannot be read is not the same
-    want_file(number, e, item::change::updated);
+  } else if (const auto found = compared_.find(number); found != compared_.end()) {
+    const struct stat now = found->second;
+    compared_.erase(found);
+    want_file(number, e, item::change::updated, &now);  // what cannot be read is not the same
     finish_if_due();
   }
   lanes_.front()->kick();
@@ -45,7 +47,7 @@ void receiver::take_compared(const compared_frame& c) {
   if (c.same) {
     keep_same(e, now);
   } else {
-    want_file(c.file, e, item::change::updated, now.st_mode & 0777U);
+    want_file(c.file, e, item::change::updated, &now);
   }
   lanes_.front()->kick();
   finish_if_due();

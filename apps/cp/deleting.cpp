@@ -1,76 +1,76 @@
 // --delete: what is at the target, and not in the source.
-#include "listing.hpp"
-#include "receiver.hpp"
+#include "incoming.hpp"
 
-#include <algorithm>
-#include <deque>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 namespace copy {
+
 namespace {
 
-// What the filter keeps out of a transfer is none of its business at the target either.
-class protector {
- public:
-  explicit protector(const filter& chosen) : filter_(chosen) {}
-
-  // The names in `directory`, which is called `path`, that are excluded, or have something below that is.
-  [[nodiscard]] std::vector<std::string> names_in(int directory, const std::string& path) {
-    std::vector<std::string> kept;
-    listing names;
-    if (names.read(directory, buffer_) != 0) return kept;
-    while (!names.at_end()) {
-      const listing::name n = names.take();
-      const std::string below = path == "." ? n.text : path + '/' + n.text;
-      if (protects(directory, n.text, below)) kept.emplace_back(n.text);
-    }
-    return kept;
-  }
-
- private:
-  [[nodiscard]] bool protects(int directory, const char* name, const std::string& path) {
-    struct stat s{};
-    if (::fstatat(directory, name, &s, AT_SYMLINK_NOFOLLOW) != 0) return false;
-    const bool is_directory = S_ISDIR(s.st_mode);
-    if (filter_.excludes(path, is_directory)) return true;
-    if (!is_directory) return false;
-    constexpr int how = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    const cordma::unique_fd fd(::openat(directory, name, how));
-    constexpr std::size_t deepest =
-        512;  // directories, each with a descriptor: what is below stays
-    if (!fd || ++depth_ > deepest) return true;
-    const bool any = !names_in(fd.get(), path).empty();
-    --depth_;
-    return any;
-  }
-
-  const filter& filter_;
-  std::vector<char> buffer_ = std::vector<char>(64U << 10);
-  std::size_t depth_ = 0;
-};
+item gone_item(std::string path) {
+  return {item::change::deleted, entry_kind::file, std::move(path)};
+}
 
 }  // namespace
 
-// What is excluded and there.
-std::vector<std::string> receiver::protected_in(const std::string& directory) {
-  if (filter_.empty()) return {};
-  const std::string inside = directory == "." ? "x" : directory + "/x";
-  const cordma::result<target::position> at = target_.find(inside);
-  if (!at) return {};
-  constexpr int how = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-  const cordma::unique_fd fd(::openat(at.value().directory, ".", how));
-  if (!fd) return {};
-  return protector(filter_).names_in(fd.get(), directory);
+// What is not told is still there, which is what its file, or link, fails with.
+void receiver::make_way(incoming& f, target& into) const {
+  if (!options_.delete_others || !std::exchange(f.directory_here, false)) return;
+  std::vector<problem> stuck;
+  f.gone = into.make_way(f.what->path, removal_here(), stuck, &filter_);
 }
 
-void receiver::delete_others() {
-  if (not_all_read_) {
-    return report({problem::kind::failed, ".", "nothing is deleted, since not all could be read"});
+void receiver::make_way(const std::string& path) {
+  if (!options_.delete_others) return;
+  std::vector<problem> stuck;
+  tell_gone(target_.make_way(path, removal_here(), stuck, &filter_));
+}
+
+// A directory is there. False: it stays, which was said. A dry run tells what would go.
+bool receiver::can_make_way(const std::string& path) {
+  if (options_.delete_others && !options_.dry_run) return true;
+  std::vector<problem> stuck;
+  std::vector<std::string> gone = target_.make_way(path, target::removal::dry, stuck,
+                                                   options_.delete_others ? &filter_ : nullptr);
+  const bool whole = !gone.empty() && gone.back() == path;
+  const bool is_empty = whole && gone.size() == 1;
+  const bool goes = options_.delete_others ? whole : is_empty;
+  if (options_.delete_others) tell_gone(std::move(gone));
+  if (!goes) {
+    report({problem::kind::failed, path,
+            options_.delete_others ? "Is a directory, of which not all may be removed"
+                                   : "Is a directory, and not empty: --delete would replace it"});
+  }
+  return goes;
+}
+
+void receiver::make_way(const std::string& path, last_words& said) {
+  if (!options_.delete_others) return;
+  std::vector<problem> stuck;
+  for (std::string& one : target_.make_way(path, removal_here(), stuck, &filter_)) {
+    ++said.deleted;
+    said.items.push_back(gone_item(std::move(one)));
+  }
+}
+
+void receiver::tell_gone(std::vector<std::string> gone) {
+  for (std::string& one : gone) {
+    ++result_.done.deleted;
+    tell(gone_item(std::move(one)));
+  }
+}
+
+void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled) {
+  if (!said.all_read) {
+    said.problems.push_back(
+        {problem::kind::failed, ".", "nothing is deleted, since not all could be read"});
+    return;
   }
   std::unordered_map<std::string_view, std::vector<std::string_view>> names;
   std::vector<std::string_view> directories;
@@ -84,25 +84,29 @@ void receiver::delete_others() {
     if (e.kind == entry_kind::directory) directories.push_back(e.path);
     stays(e.path);
   }
+  target::removal_limit limit{.left = options_.most_deleted};
   // What is there, and is not sent, is no other's either.
   for (const std::string& left : left_out_) stays(left);
+  const std::unordered_set<std::string_view> left_out(left_out_.begin(), left_out_.end());
   for (const std::string_view directory : directories) {
+    if (left_out.contains(directory)) continue;  // what is in it is on another file system
+    if (canceled) return;
     if (options_.dry_run) {  // it may be that it would still have to be made
       const cordma::result<std::optional<struct stat>> there = target_.look(std::string(directory));
       if (!there || !there.value() || !S_ISDIR(there.value()->st_mode)) continue;
     }
-    const std::vector<std::string> kept = protected_in(std::string(directory));
-    std::vector<std::string_view>& stay = names[directory];
-    stay.insert(stay.end(), kept.begin(), kept.end());
-    const auto how = options_.dry_run ? target::removal::dry : target::removal::real;
-    std::vector<problem> problems;
-    for (std::string& gone : target_.remove_others(std::string(directory), stay, how, problems)) {
-      ++result_.done.deleted;
-      entry e;
-      e.path = std::move(gone);
-      tell(item::change::deleted, e);
+    // What the filter keeps out of a transfer is none of its business at the target either.
+    for (std::string& gone :
+         target_.remove_others(std::string(directory), names[directory], removal_here(),
+                               said.problems, &filter_, &limit)) {
+      ++said.deleted;
+      said.items.push_back(gone_item(std::move(gone)));
     }
-    for (problem& p : problems) report(std::move(p));
+  }
+  if (limit.stayed != 0) {
+    said.problems.push_back({problem::kind::limit, ".",
+                             "no more is deleted, as --max-delete has it: " +
+                                 std::to_string(limit.stayed) + " more would be"});
   }
 }
 

@@ -1,14 +1,19 @@
 #include "entry.hpp"
 
-#include <algorithm>
-
 #include <string_view>
+#include <utility>
 
 namespace copy {
 
-bool any_failed(const std::vector<problem>& all) noexcept {
-  return std::ranges::any_of(all,
-                             [](const problem& p) { return p.what != problem::kind::left_out; });
+void problem_log::add(problem p) {
+  has_[static_cast<std::size_t>(p.what)] = true;
+  const std::size_t bytes = sizeof p + p.path.size() + p.why.size();
+  if (more_ != 0 || bytes_ + bytes > most_bytes) {
+    ++more_;
+    return;
+  }
+  bytes_ += bytes;
+  all_.push_back(std::move(p));
 }
 
 bool stays_inside(const std::string& path) noexcept {

@@ -1,6 +1,7 @@
 // What sender and receiver say of one thing in a tree.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -66,14 +67,39 @@ struct problem {
     left_out = 1,  // neither a file, directory nor link: nothing was to be expected
     failed = 2,    // it, or something of it, is not at the target
     vanished = 3,  // it was there when the tree was listed, and not when it was read
+    limit = 4,     // it would have been deleted, but for --max-delete
   };
   kind what = kind::failed;
   std::string path;
   std::string why;  // "Permission denied"
 };
 
-// Of what is left out nothing was to be expected: that has not failed.
-[[nodiscard]] bool any_failed(const std::vector<problem>& all) noexcept;
+// What went wrong in a transfer. A peer may say what it likes: of what is beyond the bound only the number is kept.
+class problem_log {
+ public:
+  static constexpr std::size_t most_bytes = 64U << 20;  // of what is remembered
+  void add(problem p);
+  // Of what is remembered.
+  [[nodiscard]] auto begin() const noexcept { return all_.begin(); }
+  [[nodiscard]] auto end() const noexcept { return all_.end(); }
+  [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+  [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
+  [[nodiscard]] std::uint64_t not_remembered() const noexcept { return more_; }
+  // Of all.
+  [[nodiscard]] bool has(problem::kind k) const noexcept {
+    return has_[static_cast<std::size_t>(k)];
+  }
+  // Of what is left out nothing was to be expected: that has not failed.
+  [[nodiscard]] bool any_failed() const noexcept {
+    return has(problem::kind::failed) || has(problem::kind::vanished);
+  }
+
+ private:
+  std::vector<problem> all_;
+  std::size_t bytes_ = 0;
+  std::uint64_t more_ = 0;
+  std::array<bool, 5> has_{};  // by kind
+};
 
 // Whether a name from a peer stays where it is put: relative, without "." and "..", without an empty part and
 // without a byte 0; no part is longer than 255 bytes, the whole not longer than 4095. "." alone is fine.

@@ -70,16 +70,14 @@ task<std::unique_ptr<lane>> open_lane(cordma::Context context, cordma::Endpoint 
   co_return std::make_unique<lane>(std::move(stream));
 }
 
-task<void> hear_in_time(lane& l) {
-  const bool more = co_await cordma::with_timeout(patience, l.next());
+task<void> hear_in_time(lane& l, std::chrono::seconds time) {
+  const bool more = co_await cordma::with_timeout(time, l.next());
   if (!more) cordma::throw_error({cordma::errc::connection_reset, "the peer went without a word"});
 }
 
 frame_reader expect(lane& l, frame_kind kind) {
   frame_reader in = l.frame();
-  if (in.kind() == frame_kind::refusal) {
-    cordma::throw_error({cordma::errc::rejected, "the server: " + in.text()});
-  }
+  if (in.kind() == frame_kind::refusal) throw_refusal(in, "the server");
   if (in.kind() != kind) refuse(in.kind(), "no place in this conversation");
   return in;
 }

@@ -41,8 +41,8 @@ enum class unfit : std::uint8_t { needs_tls = 1, has_no_tls = 2, tls_only_on_tcp
 [[nodiscard]] cordma::task<std::unique_ptr<lane>> open_lane(cordma::Context context,
                                                             cordma::Endpoint made);
 // Throws connection_reset where the stream ends, timed_out.
-[[nodiscard]] cordma::task<void> hear_in_time(lane& l);
-// What was heard, which must be of that kind. Throws rejected, with what a refusal says.
+[[nodiscard]] cordma::task<void> hear_in_time(lane& l, std::chrono::seconds time = patience);
+// What was heard, which must be of that kind. Throws what a refusal says.
 [[nodiscard]] frame_reader expect(lane& l, frame_kind kind);
 [[nodiscard]] nonce read_nonce(frame_reader& in);
 // What binds proofs to the TLS connection that they are given on; none without TLS.

@@ -26,6 +26,8 @@ struct receiver::incoming {
   std::uint32_t writing = 0;               // chunks and syncs under way
   std::uint32_t damaged = 0;               // chunks that came damaged
   std::optional<std::uint32_t> mode_here;  // of what it takes the place of
+  bool directory_here = false;             // it takes the place of one
+  std::vector<std::string> gone;           // with what was in it
   bool unnamed = false;                    // it has no part
   bool ended = false;                      // the sender has no more of it
   bool concluding = false;

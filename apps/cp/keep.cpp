@@ -75,6 +75,12 @@ class keeper {
   keeper(const kept& to, const entry& from, const keep_options& what, std::uint32_t umask)
       : to_(to), from_(from), what_(what), umask_(umask) {}
 
+  [[nodiscard]] bool differs_in_attributes() const {
+    const auto& wanted = from_.attributes;
+    return !superfluous().empty() || std::any_of(wanted.begin(), wanted.end(),
+                                                 [this](const attribute& a) { return !has(a); });
+  }
+
   std::vector<std::string> keep() {
     if (look()) {
       if (what_.group) keep_group();
@@ -221,6 +227,17 @@ bool is_of(entry_kind kind, const struct stat& s) noexcept {
   return false;
 }
 
+// Only what cannot be anything else is opened: opening a device can have effects.
+unique_fd open_to_keep(int directory, const char* name, entry_kind kind, kept::access& how) {
+  constexpr int flags = O_NOFOLLOW | O_CLOEXEC;
+  unique_fd fd;
+  if (kind == entry_kind::directory)
+    fd.reset(::openat(directory, name, flags | O_RDONLY | O_DIRECTORY));
+  if (fd) return fd;
+  how = kept::access::path_only;
+  return unique_fd(::openat(directory, name, flags | O_PATH));
+}
+
 }  // namespace
 
 std::vector<std::string> target::keep(int fd, const entry& from, const keep_options& what) {
@@ -233,23 +250,26 @@ std::vector<std::string> target::keep(const std::string& path, const entry& from
   if (from.kind == entry_kind::hard_link || from.kind == entry_kind::stream) return {};
   const auto at = find(path);
   if (!at) return {at.why().message()};
-  const auto open = [&](int flags) {
-    return unique_fd(::openat(at->directory, at->name, flags | O_NOFOLLOW | O_CLOEXEC));
-  };
-  // Only what cannot be anything else is opened: opening a device can have effects.
-  unique_fd fd;
   auto access = kept::access::open;
-  if (from.kind == entry_kind::directory) fd = open(O_RDONLY | O_DIRECTORY);
-  if (!fd) {
-    access = kept::access::path_only;
-    fd = open(O_PATH);
-  }
+  const unique_fd fd = open_to_keep(at->directory, at->name, from.kind, access);
   if (!fd) return {text_of(errno)};
   struct stat s{};
   if (::fstat(fd.get(), &s) != 0) return {text_of(errno)};
   if (!is_of(from.kind, s)) return {"something else was put in its place"};
   const kept to(fd.get(), access);
   return keeper(to, from, what, umask_here()).keep();
+}
+
+bool target::differs_in_attributes(const std::string& path, const entry& from) {
+  const auto at = find(path);
+  if (!at) return false;
+  auto access = kept::access::open;
+  const unique_fd fd = open_to_keep(at->directory, at->name, from.kind, access);
+  struct stat s{};
+  if (!fd || ::fstat(fd.get(), &s) != 0 || !is_of(from.kind, s)) return false;
+  const kept to(fd.get(), access);
+  const keep_options nothing;
+  return keeper(to, from, nothing, umask_here()).differs_in_attributes();
 }
 
 }  // namespace copy

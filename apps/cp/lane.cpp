@@ -110,6 +110,7 @@ task<bool> lane::have(std::size_t bytes) {
     if (got == 0 && end_ == begin_) co_return false;
     if (got == 0) fail_truncated("the peer's stream ended within a frame");
     end_ += got;
+    heard_ += got;
   }
   co_return true;
 }

@@ -68,6 +68,7 @@ class lane {
     finishing_ = true;
     something_.set();
   }
+  [[nodiscard]] bool finishing() const noexcept { return finishing_; }
 
   // The next frame, valid until the next call. False: the peer has ended the stream between two frames. Throws what
   // Stream::read() does, what decode_head() does, and with TLS what tls_channel::open() fails with.
@@ -75,6 +76,9 @@ class lane {
   [[nodiscard]] frame_reader frame() const noexcept {
     return {head_.kind, std::span(in_).subspan(begin_ - head_.payload, head_.payload)};
   }
+
+  // Bytes that have come, but for those of chunks.
+  [[nodiscard]] std::uint64_t heard() const noexcept { return heard_; }
 
   // The rights that the memory needs in which slots are offered.
   [[nodiscard]] cordma::access slot_access() const noexcept;
@@ -113,6 +117,7 @@ class lane {
   std::size_t begin_ = 0;  // behind the frame that was read last
   std::size_t end_ = 0;    // of what is here
   frame_head head_;
+  std::uint64_t heard_ = 0;
 
   std::unique_ptr<tls_channel> tls_;
   std::vector<piece> pieces_;  // of out_

@@ -6,8 +6,11 @@
 #include <cordma/runtime/units.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <iostream>
 #include <stdexcept>
 #include <string_view>
 
@@ -47,8 +50,41 @@ constexpr const char* footer =
     "output\n\n"
     "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
     "Ctrl-C,\n"
-    "35 no connection. A file that was cut off goes on where it was when the same command is run "
+    "25 --max-delete, 30 --timeout, 35 no connection. A file that was cut off goes on where it was "
+    "when the same "
+    "command is run "
     "again.";
+
+// As rsync reads such a file: empty lines are nothing, nor are those that begin with ';' or '#'.
+void read_rules(const std::string& file, const char* sign, std::vector<std::string>& into) {
+  std::ifstream opened;
+  if (file != "-") opened.open(file);
+  std::istream& in = file == "-" ? std::cin : opened;
+  if (!in) throw CLI::ValidationError(file, std::strerror(errno));
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == ';' || line[0] == '#') continue;
+    const bool has_sign = line.starts_with("+ ") || line.starts_with("- ");
+    into.push_back(has_sign ? line : std::string(sign) + " " + line);
+  }
+}
+
+// What rsync's users may type, and would miss without a word.
+void declare_absent(CLI::App& app) {
+  for (const auto& [name, why] :
+       {std::pair{
+            "-z,--compress",
+            "there is no compression: chunks go by remote writes as they are read; where a line is "
+            "slow, send an archive: tar cz SOURCE | cordma-cp - TARGET.tgz"},
+        {"-L,--copy-links",
+         "symlinks are not followed: name what they lead to, with a / behind it"}}) {
+    const std::string said = why;
+    app.add_flag_callback(name, [said] { throw CLI::ValidationError(said); })->group("");
+  }
+  const auto no_list = [](const std::vector<std::string>&) -> bool {
+    throw CLI::ValidationError("there is no list of files: --include and --exclude, or sources");
+  };
+  app.add_option("--files-from", no_list, "")->expected(1)->group("");
+}
 
 void declare_selection(CLI::App& app, request& r, texts& t) {
   transfer_options& o = r.options;
@@ -66,6 +102,13 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
                "compare what has the same size, whatever its time: by XXH3, 128 bits");
   app.add_flag("-I,--ignore-times", o.ignore_times, "copy what has the same size and time, too");
   app.add_flag("--delete", o.delete_others, "remove what is in the target and not in the source");
+  app.add_option("--max-delete", o.most_deleted, "and no more than so many of it: 25 then")
+      ->type_name("N");
+  app.add_flag("-u,--update", o.update, "no file that is newer in the target");
+  app.add_flag("--size-only", o.size_only, "take a file of the same size for the same");
+  app.add_flag("--existing", o.existing, "nothing that is not in the target yet");
+  app.add_flag("--ignore-existing", o.ignore_existing, "nothing that is in the target already");
+  app.add_flag("-x,--one-file-system", o.one_file_system, "not what is mounted in a source");
   app.add_flag("--inplace", o.inplace,
                "write into the file that is there; no resuming, no way back");
   app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
@@ -88,6 +131,18 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
         ->allow_extra_args(false)
         ->trigger_on_parse();
   }
+  for (const auto& [name, sign] : {std::pair{"--exclude-from", "-"}, {"--include-from", "+"}}) {
+    const auto read = [&t, sign](const std::vector<std::string>& files) {
+      for (const std::string& f : files) read_rules(f, sign, t.rules);
+      return true;
+    };
+    app.add_option(name, read, "the same, one in each line; - is standard input")
+        ->type_name("FILE")
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->trigger_on_parse();
+  }
+  declare_absent(app);
 }
 
 void declare_ways(CLI::App& app, request& r, texts& t) {
@@ -100,6 +155,10 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--chunk", t.chunk, "64k to 16M, a multiple of 64k")->type_name("BYTES");
   app.add_option("--bwlimit", t.bwlimit, "a second, at most: KiB, as with rsync, or with k, M, G")
       ->type_name("RATE");
+  app.add_option("--timeout", r.options.silence_s,
+                 "ends where nothing is heard of the other side for so long; 0: it never does")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0U, longest_silence_s));
   app.add_option("--port", t.port, "of cordma-cpd")->check(CLI::Range(1, 65535));
   app.add_option("--token-file", t.token_file,
                  "has the token of the module; CORDMA_CP_TOKEN does as well")

@@ -17,14 +17,15 @@ enum class exit_code : int {
   fine = 0,
   usage = 1,
   protocol = 2,
-  selection = 3,  // what was named cannot be opened at all
+  selection = 3,  // the target cannot be opened at all
   refused = 5,    // the server would not begin
   socket = 10,    // the connection broke
-  file = 11,      // a file could not be read or written, and so nothing more
+  file = 11,      // the target cannot be made, or what the program needs itself
   stream = 12,    // what came was not what it should be
   signal = 20,    // SIGINT
   partial = 23,   // some files are not there
   vanished = 24,  // some were gone before they could be read
+  limit = 25,     // --max-delete
   timeout = 30,
   connect = 35,
 };

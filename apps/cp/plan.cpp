@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::uint64_t smallest_resumed = 8U
                                            << 20;  // bytes: what is shorter comes anew as quickly
-constexpr std::size_t longest_map = 512U << 10;    // bytes of want::here
+// That are waited for, of all files together: 128 MiB of bits.
+constexpr std::uint64_t most_open_chunks = std::uint64_t{1} << 30;
+constexpr std::size_t longest_map = 512U << 10;  // bytes of want::here
 
 bool has_time(const struct stat& s, const file_time& t) noexcept {
   return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
@@ -60,11 +62,12 @@ source_identity receiver::identity_of(const entry& e) const noexcept {
 void receiver::report(problem p) {
   frame_writer out(lanes_.front()->out(), frame_kind::problems);
   encode(out, p);
-  result_.problems.push_back(std::move(p));
+  result_.problems.add(std::move(p));
 }
 
-void receiver::tell(item::change what, const entry& e) {
-  const item i{what, e.kind, e.path};
+void receiver::tell(item::change what, const entry& e) { tell({what, e.kind, e.path}); }
+
+void receiver::tell(const item& i) {
   tell_(i);
   if (!options_.items) return;
   frame_writer out(lanes_.front()->out(), frame_kind::items);
@@ -100,13 +103,45 @@ void receiver::consider(std::uint32_t number, const entry& e) {
 void receiver::consider_directory(const entry& e) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   const bool is_there = there && there.value() && S_ISDIR(there.value()->st_mode);
-  if (is_there) return;
+  if (is_there) {
+    if (differs_here(e, *there.value())) tell(item::change::metadata, e);
+    if (!options_.dry_run) open_up(e.path, *there.value());
+    return;
+  }
+  if (is_passed_over(e, nullptr)) return;
   ++result_.done.directories;
   tell(item::change::made, e);
   if (options_.dry_run) return;
   const cordma::result<void> made = target_.make_directory(e.path, options_.mode ? 0777 : e.mode);
   if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
   new_directories_.insert(e.path);
+  constexpr std::uint32_t ours = S_IRWXU;
+  if (options_.mode || (e.mode & ours) == ours) return;
+  const cordma::result<std::optional<struct stat>> now = target_.look(e.path);
+  if (now && now.value()) closed_.emplace(e.path, now.value()->st_mode & 0777 & ~(~e.mode & ours));
+}
+
+// What is its owner's, and not for him to write in, is so again in the end.
+void receiver::open_up(const std::string& path, const struct stat& now) {
+  constexpr std::uint32_t needed = S_IWUSR | S_IXUSR;
+  if ((now.st_mode & needed) == needed || ::geteuid() == 0 || now.st_uid != ::geteuid()) return;
+  const std::uint32_t before = now.st_mode & 07777;
+  if (set_mode(path, before | S_IRWXU).empty()) closed_.emplace(path, before);
+}
+
+std::vector<std::string> receiver::set_mode(const std::string& directory, std::uint32_t mode) {
+  entry e;
+  e.kind = entry_kind::directory;
+  e.mode = mode;
+  const keep_options only_that{.mode = true};
+  return target_.keep(directory, e, only_that);
+}
+
+// Where it did not come to the end.
+void receiver::close_again() noexcept {
+  for (auto one = closed_.rbegin(); one != closed_.rend(); ++one) {
+    [[maybe_unused]] const std::vector<std::string> lost = set_mode(one->first, one->second);
+  }
 }
 
 // Nothing of an earlier time is there: it need not be looked for.
@@ -116,17 +151,33 @@ bool receiver::is_in_new_directory(const std::string& path) const {
          new_directories_.contains(std::string_view(path).substr(0, slash));
 }
 
+// --existing, --ignore-existing, --update.
+bool receiver::is_passed_over(const entry& e, const struct stat* now) const noexcept {
+  if (now == nullptr) return options_.existing;
+  if (options_.ignore_existing) return true;
+  if (!options_.update || e.kind != entry_kind::file || !S_ISREG(now->st_mode)) return false;
+  return now->st_mtim.tv_sec > e.modified.s ||
+         (now->st_mtim.tv_sec == e.modified.s &&
+          static_cast<std::uint32_t>(now->st_mtim.tv_nsec) > e.modified.ns);
+}
+
+// What is kept of it is not as it is there.
+bool receiver::differs_here(const entry& e, const struct stat& now) {
+  return differs(e, now, kept()) ||
+         (options_.attributes && target_.differs_in_attributes(e.path, e));
+}
+
 // It leads where it should.
 void receiver::keep_link(const entry& e, const struct stat& now) {
-  const keep_options what = kept();
-  if (!differs(e, now, what)) return;
+  if (!differs_here(e, now)) return;
   tell(item::change::metadata, e);
-  if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, what));
+  if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, kept()));
 }
 
 void receiver::consider_symlink(const entry& e) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   item::change change = item::change::made;
+  if (there && is_passed_over(e, there.value() ? &*there.value() : nullptr)) return;
   if (there && there.value()) {
     change = item::change::updated;
     const cordma::result<target::position> at = target_.find(e.path);
@@ -139,6 +190,9 @@ void receiver::consider_symlink(const entry& e) {
       }
     }
   }
+  const bool is_directory = there && there.value() && S_ISDIR(there.value()->st_mode);
+  if (is_directory && !can_make_way(e.path)) return;
+  if (is_directory && !options_.dry_run) make_way(e.path);
   ++result_.done.links;
   tell(change, e);
   if (options_.dry_run) return;
@@ -149,26 +203,34 @@ void receiver::consider_symlink(const entry& e) {
 
 void receiver::consider_file(std::uint32_t number, const entry& e) {
   if (is_in_new_directory(e.path)) return want_file(number, e, item::change::made);
+  const auto pass_over = [&] {
+    ++progress_.files_done;
+    progress_.bytes_done += e.size;
+  };
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   if (!there) {
     if (there.why().os_errno() == ENOENT && options_.dry_run)
       return want_file(number, e, item::change::made);
     failed_files_.insert(e.path);
     report({problem::kind::failed, e.path, describe(there.why())});
-    ++progress_.files_done;
-    progress_.bytes_done += e.size;
-    return;
+    return pass_over();
   }
+  if (is_passed_over(e, there.value() ? &*there.value() : nullptr)) return pass_over();
   if (!there.value()) return want_file(number, e, item::change::made);
   const struct stat& now = *there.value();
+  if (S_ISDIR(now.st_mode) && !can_make_way(e.path)) {
+    failed_files_.insert(e.path);
+    return pass_over();
+  }
   const bool has_size = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size;
   if (has_size && options_.checksum) {
     compared_.emplace(number, now);
     scope_->spawn(compare(number));
     return;
   }
-  if (!has_size || !has_time(now, e.modified) || options_.ignore_times) {
-    return want_file(number, e, item::change::updated, mode_of(now));
+  const bool has_all = has_size && (options_.size_only || has_time(now, e.modified));
+  if (!has_all || options_.ignore_times) {
+    return want_file(number, e, item::change::updated, &now);
   }
   keep_same(e, now);
 }
@@ -178,17 +240,16 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   ++result_.done.same;
   ++progress_.files_done;
   progress_.bytes_done += e.size;
-  const keep_options what = kept();
-  const bool is_other = differs(e, now, what);
-  if (!is_other && !what.attributes) return;
-  if (is_other) tell(item::change::metadata, e);
+  if (!differs_here(e, now)) return;
+  tell(item::change::metadata, e);
   if (options_.dry_run) return;
-  report_failed(e.path, target_.keep(e.path, e, what));
+  report_failed(e.path, target_.keep(e.path, e, kept()));
 }
 
 void receiver::want_file(std::uint32_t number, const entry& e, item::change change,
-                         std::optional<std::uint32_t> mode_here) {
-  if (chunks_of(e) > resume_state::most_chunks) {
+                         const struct stat* now) {
+  if (chunks_of(e) > resume_state::most_chunks || chunks_of(e) > most_open_chunks - open_chunks_) {
+    failed_files_.insert(e.path);
     return report(
         {problem::kind::failed, e.path, "it takes more chunks than can be counted: --chunk"});
   }
@@ -203,12 +264,16 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->number = number;
   f->what = &e;
   f->change = change;
-  f->mode_here = mode_here;
+  if (now != nullptr) {
+    if (!f->is_stream()) f->mode_here = mode_of(*now);
+    f->directory_here = S_ISDIR(now->st_mode);
+  }
   f->left = f->is_stream() ? 1 : chunks_of(e);  // its end is still to come
   f->missing.assign(f->is_stream() ? 0 : f->left, true);
   f->resumable = options_.resume && !options_.inplace && output_ < 0 &&
                  e.size >= smallest_resumed && f->left / 8 < longest_map;
   open_.emplace(number, f);
+  open_chunks_ += f->missing.size();
   const cordma::result<void> looked = f->resumable ? look_for_part(*f) : cordma::result<void>();
   if (!looked && looked.why().os_errno() == EBUSY) {
     scope_->spawn(want_later(std::move(f)));
@@ -286,6 +351,7 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     return {};
   }
   if (options_.inplace) {
+    make_way(f, into);
     const cordma::result<target::position> at = into.find(path);
     if (!at) return at.why();
     constexpr int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
@@ -357,7 +423,7 @@ cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
 }
 
 // It is whole: it gets what is kept of it, and its name.
-cordma::result<void> receiver::publish(const incoming& f, target& into,
+cordma::result<void> receiver::publish(incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
   if (output_ >= 0) return {};
   keep_options what = f.is_stream() ? keep_options() : kept();
@@ -370,6 +436,7 @@ cordma::result<void> receiver::publish(const incoming& f, target& into,
     lost = into.keep(f.fd.get(), *f.what, what);
   }
   if (options_.inplace) return {};
+  make_way(f, into);
   return f.unnamed ? into.publish_unnamed(f.fd.get(), f.what->path) : into.publish(f.what->path);
 }
 
@@ -380,7 +447,8 @@ void receiver::publish(incoming& f) {
   tell_published(f, std::move(lost));
 }
 
-void receiver::tell_published(const incoming& f, std::vector<std::string> lost) {
+void receiver::tell_published(incoming& f, std::vector<std::string> lost) {
+  tell_gone(std::exchange(f.gone, {}));
   report_failed(f.what->path, std::move(lost));
   ++result_.done.files;
   ++progress_.files_done;
@@ -401,8 +469,10 @@ void receiver::fail(incoming& f, const std::string& why) {
 void receiver::forget(std::uint32_t number) {
   const std::shared_ptr<incoming> f = std::move(open_.at(number));
   open_.erase(number);
+  open_chunks_ -= f->is_stream() ? 0 : f->missing.size();
   if (f->why.empty()) return;
   failed_files_.insert(f->what->path);
+  tell_gone(std::move(f->gone));
   const bool vanished = f->source == file_end::how::vanished;
   const problem::kind kind = vanished ? problem::kind::vanished : problem::kind::failed;
   if (!f->told) report({kind, f->what->path, f->why});
@@ -414,20 +484,39 @@ void receiver::forget(std::uint32_t number) {
 }
 
 void receiver::finish_if_due() {
-  if (all_listed_ && open_.empty() && compared_.empty() && !finished_) finish();
+  if (!all_listed_ || !open_.empty() || !compared_.empty()) return;
+  if (!std::exchange(finishing_, true)) scope_->spawn(finish());
 }
 
-void receiver::finish() {
+// What may take long, or wait for a disk, is done by a thread of the crew, which has the target meanwhile: this one says
+// that it is alive.
+cordma::task<void> receiver::finish() {
+  last_words said;
+  said.all_read = !not_all_read_;
+  std::string why;
+  auto work = [&](std::size_t, const std::atomic<bool>& canceled) noexcept {
+    try {
+      make_hard_links(said);
+      if (options_.delete_others) delete_others(said, canceled);
+      if (!options_.dry_run) keep_directories(said);
+    } catch (const std::exception& e) {
+      why = e.what();  // there is no memory
+    }
+  };
+  crew_job last = crew_.run(work);
+  co_await last;
+  if (!why.empty()) report({problem::kind::failed, ".", why});
+  for (problem& p : said.problems) report(std::move(p));
+  for (const item& i : said.items) tell(i);
+  result_.done.links += said.links;
+  result_.done.deleted += said.deleted;
   finished_ = true;
-  make_hard_links();
-  if (options_.delete_others) delete_others();
-  if (!options_.dry_run) keep_directories();
   result_.done.manifest = got_.sum();
   encode(lanes_.front()->out(), result_.done);
   lanes_.front()->kick();
 }
 
-void receiver::make_hard_links() {
+void receiver::make_hard_links(last_words& said) {
   for (const std::uint32_t number : hard_links_) {
     const entry& e = entries_[number];
     const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
@@ -437,25 +526,41 @@ void receiver::make_hard_links() {
         there.value()->st_dev == first.value()->st_dev) {
       continue;
     }
+    if (there && is_passed_over(e, there.value() ? &*there.value() : nullptr)) continue;
+    if (options_.existing && first && !first.value()) continue;
     // What is there under its first name may be another file.
     if (failed_files_.contains(e.target)) {
-      report({problem::kind::failed, e.path,
-              "it is to be another name of " + e.target + ", which failed"});
+      said.problems.push_back({problem::kind::failed, e.path,
+                               "it is to be another name of " + e.target + ", which failed"});
       continue;
     }
-    ++result_.done.links;
-    tell(both ? item::change::updated : item::change::made, e);
+    if (there && there.value() && S_ISDIR(there.value()->st_mode)) make_way(e.path, said);
+    ++said.links;
+    said.items.push_back({both ? item::change::updated : item::change::made, e.kind, e.path});
     if (options_.dry_run) continue;
     const cordma::result<void> made = target_.make_hard_link(e.path, e.target);
-    if (!made) report({problem::kind::failed, e.path, describe(made.why())});
+    if (!made) said.problems.push_back({problem::kind::failed, e.path, describe(made.why())});
   }
 }
 
 // The deepest first: what is kept of a directory is what was last done in it.
-void receiver::keep_directories() {
+void receiver::keep_directories(last_words& said) {
   for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {
     if (e->kind != entry_kind::directory) continue;
-    report_failed(e->path, target_.keep(e->path, *e, kept()));
+    if (options_.existing) {
+      const cordma::result<std::optional<struct stat>> there = target_.look(e->path);
+      if (there && !there.value()) continue;
+    }
+    entry wanted = *e;
+    keep_options what = kept();
+    if (const auto closed = closed_.find(e->path); closed != closed_.end()) {
+      if (!what.mode) wanted.mode = closed->second;
+      what.mode = true;
+      closed_.erase(closed);
+    }
+    for (std::string& sentence : target_.keep(wanted.path, wanted, what)) {
+      said.problems.push_back({problem::kind::failed, e->path, std::move(sentence)});
+    }
   }
 }
 

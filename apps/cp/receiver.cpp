@@ -34,6 +34,7 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       crew_(worker.loop()),
       comparing_(2 * crew_.threads()),
       lanes_(lanes),
+      pulse_(lanes, options.silence_s),
       target_(into),
       targets_(crew_.threads()),
       only_name_(std::move(only_name)),
@@ -47,6 +48,7 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
 receiver::~receiver() {
   save_all();
   drop_all();
+  close_again();
 }
 
 task<outcome> receiver::run() {
@@ -58,6 +60,7 @@ task<outcome> receiver::run() {
     all.spawn(read_lane(i));
     all.spawn(lanes_[i]->write_out());
   }
+  all.spawn(pulse_.beat());
   co_await all.join();
   for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
@@ -75,6 +78,7 @@ task<void> receiver::read_lane(std::uint32_t number) {
   if (!over_ && number == 0) {
     cordma::throw_error({cordma::errc::connection_reset, "the sender went before it had finished"});
   }
+  pulse_.lane_ended();
 }
 
 void receiver::take(frame_reader& in, std::uint32_t lane) {
@@ -89,6 +93,7 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
       return finish_if_due();
     }
     case frame_kind::problems:
+      if (all_listed_) refuse(in.kind(), "problems behind the end of entries");
       while (!in.empty()) take_problem(decode_problem(in));
       return;
     case frame_kind::chunk: return take_chunk(decode_chunk(in), lane);
@@ -96,23 +101,28 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
     case frame_kind::file_end: return take_file_end(decode_file_end(in));
     case frame_kind::compared: return take_compared(decode_compared(in));
     case frame_kind::all_sent: return take_end_of_all(in);
-    case frame_kind::refusal:
-      cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
+    case frame_kind::alive: return in.end();
+    case frame_kind::refusal: throw_refusal(in, "the other side");
     default: refuse(in.kind(), "no place in what a sender says");
   }
 }
 
 void receiver::take_problem(problem p) {
-  if (p.what == problem::kind::left_out) left_out_.push_back(p.path);
-  if (p.what != problem::kind::left_out) not_all_read_ = true;
-  result_.problems.push_back(std::move(p));
+  left_out_bytes_ += p.path.size() + sizeof p.path;
+  const bool is_known = left_out_bytes_ <= problem_log::most_bytes;
+  if (p.what == problem::kind::left_out && is_known) {
+    left_out_.push_back(p.path);
+  } else {
+    not_all_read_ = true;
+  }
+  result_.problems.add(std::move(p));
 }
 
 void receiver::take_end_of_all(frame_reader& in) {
   if (!finished_) refuse(in.kind(), "files missing that were wanted");
   // Of a file that has failed not all has come, or been counted.
-  if (in.u64() != got_.sum() && !any_failed(result_.problems)) {
-    result_.problems.push_back(
+  if (in.u64() != got_.sum() && !result_.problems.any_failed()) {
+    result_.problems.add(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
   in.end();
@@ -136,6 +146,7 @@ void receiver::take_entries(frame_reader& in) {
         refuse(in.kind(), "a name that was not asked for");
       }
     }
+    if (entries_.size() == most_entries) refuse(in.kind(), "more entries than one tree may have");
     const auto number = static_cast<std::uint32_t>(entries_.size());
     entries_.push_back(std::move(e));
     consider(number, entries_.back());

@@ -8,6 +8,7 @@
 #include "lane.hpp"
 #include "pools.hpp"
 #include "progress.hpp"
+#include "pulse.hpp"
 #include "resume.hpp"
 #include "sender.hpp"
 #include "target.hpp"
@@ -19,6 +20,7 @@
 #include <cordma/runtime/sleep.hpp>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -67,13 +69,19 @@ class receiver {
   void consider(std::uint32_t number, const entry& e);
   void consider_file(std::uint32_t number, const entry& e);
   void consider_directory(const entry& e);
+  void open_up(const std::string& path, const struct stat& now);
+  [[nodiscard]] std::vector<std::string> set_mode(const std::string& directory, std::uint32_t mode);
+  void close_again() noexcept;
   void consider_symlink(const entry& e);
   void consider_stream(std::uint32_t number, const entry& e);
   void consider_output(std::uint32_t number, const entry& e);
+  [[nodiscard]] bool is_passed_over(const entry& e, const struct stat* now) const noexcept;
+  [[nodiscard]] bool differs_here(const entry& e, const struct stat& now);
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
+  // `now`: what is there, where that was looked at.
   void want_file(std::uint32_t number, const entry& e, item::change change,
-                 std::optional<std::uint32_t> mode_here = std::nullopt);
+                 const struct stat* now = nullptr);
   void keep_link(const entry& e, const struct stat& now);
   [[nodiscard]] cordma::task<void> compare(std::uint32_t number);
   void take_compared(const compared_frame& c);
@@ -102,18 +110,34 @@ class receiver {
   [[nodiscard]] cordma::result<void> look_for_part(incoming& f);
   [[nodiscard]] cordma::result<void> make_room(const incoming& f) const;
   void fail(incoming& f, const std::string& why);
-  [[nodiscard]] cordma::result<void> publish(const incoming& f, target& into,
+  [[nodiscard]] cordma::result<void> publish(incoming& f, target& into,
                                              std::vector<std::string>& lost) const;
   void publish(incoming& f);
-  void tell_published(const incoming& f, std::vector<std::string> lost);
+  void tell_published(incoming& f, std::vector<std::string> lost);
   void forget(std::uint32_t number);
 
+  // What is done when all files are there, and what there is to say of that.
+  struct last_words {
+    bool all_read = true;  // by the sender: what is not here is not there
+    std::uint64_t links = 0;
+    std::uint64_t deleted = 0;
+    std::vector<item> items;
+    std::vector<problem> problems;
+  };
   void finish_if_due();
-  void finish();
-  void keep_directories();
-  void delete_others();
-  [[nodiscard]] std::vector<std::string> protected_in(const std::string& directory);
-  void make_hard_links();
+  [[nodiscard]] cordma::task<void> finish();
+  void keep_directories(last_words& said);
+  void delete_others(last_words& said, const std::atomic<bool>& canceled);
+  // With --delete: a directory where another thing shall be.
+  void make_way(incoming& f, target& into) const;
+  void make_way(const std::string& path);
+  [[nodiscard]] bool can_make_way(const std::string& path);
+  void make_way(const std::string& path, last_words& said);
+  void tell_gone(std::vector<std::string> gone);
+  [[nodiscard]] target::removal removal_here() const noexcept {
+    return options_.dry_run ? target::removal::dry : target::removal::real;
+  }
+  void make_hard_links(last_words& said);
 
   [[nodiscard]] bool was_wanted(std::uint32_t number) const noexcept;
   void offer_slots(std::size_t which);
@@ -123,6 +147,7 @@ class receiver {
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
   void report(problem p);
   void tell(item::change what, const entry& e);
+  void tell(const item& i);
   void report_failed(const std::string& path, std::vector<std::string> sentences);
   [[nodiscard]] keep_options kept() const noexcept;
   [[nodiscard]] std::uint64_t chunks_of(const entry& e) const noexcept;
@@ -134,6 +159,7 @@ class receiver {
   crew crew_;
   cordma::semaphore comparing_;  // files that are read for it
   std::vector<std::unique_ptr<lane>>& lanes_;
+  pulse pulse_;
   target& target_;
   std::vector<std::optional<target>> targets_;  // of the crew's threads
   std::string only_name_;
@@ -147,19 +173,24 @@ class receiver {
   std::vector<std::vector<bool>> in_use_;  // of each lane, its slots
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
+  std::uint64_t open_chunks_ = 0;                            // of files, of which some may be there
   std::vector<bool> wanted_;                                 // by number
   std::unordered_map<std::uint32_t, struct stat> compared_;  // files whose digest is asked for
   int output_ = -1;
   std::vector<std::string> names_;
   std::set<std::string, std::less<>> new_directories_;
+  std::map<std::string, std::uint32_t>
+      closed_;  // directories that are open, and their modes in the end
   std::vector<std::uint32_t> hard_links_;
   std::set<std::string, std::less<>> failed_files_;
   bool not_all_read_ = false;  // the sender says so
   std::vector<std::string> left_out_;
+  std::size_t left_out_bytes_ = 0;
   bool all_listed_ = false;
   cordma::scope* scope_ = nullptr;
   manifest got_;
   outcome result_;
+  bool finishing_ = false;
   bool finished_ = false;
   bool over_ = false;  // the sender has said its last word
 };

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace copy {
 
@@ -22,9 +24,16 @@ constexpr int reading = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 // open; one above is found again by "..", and it has to be the one that was left.
 class remover {
  public:
-  remover(int base, std::string path, target::removal how, std::vector<std::string>& gone,
-          std::vector<problem>& problems)
-      : base_(base), path_(std::move(path)), how_(how), gone_(gone), problems_(problems) {}
+  remover(int base, std::string path, target::removal how, const filter* spared,
+          std::vector<std::string>& gone, std::vector<problem>& problems,
+          target::removal_limit* limit)
+      : base_(base),
+        path_(std::move(path)),
+        how_(how),
+        spared_(spared != nullptr && !spared->empty() ? spared : nullptr),
+        gone_(gone),
+        problems_(problems),
+        limit_(limit) {}
 
   void remove(const std::string& name) {
     remove_one(name);
@@ -51,23 +60,45 @@ class remover {
     ino_t inode = 0;
     std::vector<std::string> names;  // not yet removed, the next one last
     bool whole = true;               // nothing in it stayed
+    std::optional<mode_t> mode{};    // that it had, where it was closed to its owner
   };
 
   [[nodiscard]] int here() const noexcept {
     return levels_.empty() ? base_ : levels_.back().directory.get();
   }
-  void went() { gone_.push_back(path_); }
+  void went() {
+    if (limit_ != nullptr) --limit_->left;
+    gone_.push_back(path_);
+  }
+  // As many have gone as may: it stays.
+  bool is_too_much() {
+    if (limit_ == nullptr || limit_->left != 0) return false;
+    ++limit_->stayed;
+    leave_whole();
+    return true;
+  }
   void stays(std::string why) {
     problems_.push_back({problem::kind::failed, path_, std::move(why)});
+    leave_whole();
+  }
+  void leave_whole() {
     if (!levels_.empty()) levels_.back().whole = false;
   }
   void stays(int os_errno) { stays(std::generic_category().message(os_errno)); }
 
   // path_ is that of `name`. True: it is a directory, whose contents are next.
   bool remove_one(const std::string& name) {
-    if (how_ == target::removal::dry) {
-      struct stat s{};
+    const bool is_dry = how_ == target::removal::dry;
+    struct stat s{};
+    if (is_dry || spared_ != nullptr) {
       if (::fstatat(here(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0) return missed(errno);
+      if (spared_ != nullptr && spared_->excludes(path_, S_ISDIR(s.st_mode))) {
+        leave_whole();
+        return false;
+      }
+    }
+    if (is_too_much()) return false;
+    if (is_dry) {
       if (S_ISDIR(s.st_mode)) return enter(name);
       went();
       return false;
@@ -105,6 +136,11 @@ class remover {
       stays("another file system is mounted there");
       return false;
     }
+    const bool is_closed = (s.st_mode & S_IWUSR) == 0 && s.st_uid == ::geteuid() && s.st_uid != 0;
+    if (how_ == target::removal::real && is_closed &&
+        ::fchmod(next.directory.get(), (s.st_mode & 07777) | S_IRWXU) == 0) {
+      next.mode = s.st_mode & 07777;
+    }
     next.device = s.st_dev;
     next.inode = s.st_ino;
     std::reverse(next.names.begin(), next.names.end());
@@ -119,7 +155,9 @@ class remover {
     levels_.pop_back();
     if (!levels_.empty() && !levels_.back().directory && !find_again(done)) return false;
     if (!done.whole) {
-      if (!levels_.empty()) levels_.back().whole = false;
+      if (done.mode) ::fchmod(done.directory.get(), *done.mode);
+      leave_whole();
+    } else if (is_too_much()) {
     } else if (how_ == target::removal::dry ||
                ::unlinkat(here(), done.name.c_str(), AT_REMOVEDIR) == 0) {
       went();
@@ -144,8 +182,10 @@ class remover {
   int base_;
   std::string path_;  // of what is being looked at
   target::removal how_;
+  const filter* spared_;
   std::vector<std::string>& gone_;
   std::vector<problem>& problems_;
+  target::removal_limit* limit_;
   std::vector<level> levels_;
 };
 
@@ -175,9 +215,9 @@ int list_names(int directory, std::vector<std::string>& into) {
 }
 
 void remove_tree(int directory, const std::string& name, const std::string& path,
-                 target::removal how, std::vector<std::string>& gone,
-                 std::vector<problem>& problems) {
-  remover(directory, path, how, gone, problems).remove(name);
+                 target::removal how, const filter* spared, std::vector<std::string>& gone,
+                 std::vector<problem>& problems, target::removal_limit* limit) {
+  remover(directory, path, how, spared, gone, problems, limit).remove(name);
 }
 
 int remove_quietly(int directory, const std::string& name) {
@@ -185,7 +225,7 @@ int remove_quietly(int directory, const std::string& name) {
   if (errno != EISDIR) return errno;
   std::vector<std::string> gone;
   std::vector<problem> problems;
-  remove_tree(directory, name, name, target::removal::real, gone, problems);
+  remove_tree(directory, name, name, target::removal::real, nullptr, gone, problems);
   return problems.empty() ? 0 : ENOTEMPTY;
 }
 

@@ -13,10 +13,11 @@ namespace copy {
 
 // Removes `name` of `directory`, with all that is in it, without following a symlink and without leaving the file
 // system; however deep it is, with few descriptors. `path` is what it is called in reports. What went (or, dry, would
-// go) is appended to `gone`, what is in a directory before it; what cannot be removed to `problems`.
+// go) is appended to `gone`, what is in a directory before it; what cannot be removed to `problems`. What `spared`
+// excludes, by the paths that are reported, stays with the directories that lead there, which is no problem; null: nothing.
 void remove_tree(int directory, const std::string& name, const std::string& path,
-                 target::removal how, std::vector<std::string>& gone,
-                 std::vector<problem>& problems);
+                 target::removal how, const filter* spared, std::vector<std::string>& gone,
+                 std::vector<problem>& problems, target::removal_limit* limit = nullptr);
 
 // The same of a thing that nobody is to hear of. 0, also where nothing is there, or errno.
 [[nodiscard]] int remove_quietly(int directory, const std::string& name);

@@ -74,6 +74,13 @@ std::uint64_t peak_bytes() {
 }
 
 exit_code code_of(const std::exception& e) noexcept {
+  if (const auto* const place = dynamic_cast<const failed_place*>(&e)) {
+    switch (place->kind()) {
+      case failing::may_not: return exit_code::refused;
+      case failing::selection: return exit_code::selection;
+      case failing::file: return exit_code::file;
+    }
+  }
   const auto* const failed = dynamic_cast<const cordma::error*>(&e);
   if (failed == nullptr) return exit_code::file;
   switch (failed->condition()) {
@@ -209,18 +216,23 @@ void report::conclude(outcome o) {
   hide();
   took_ = std::chrono::steady_clock::now() - began_;
   outcome_ = std::move(o);
-  bool failed = false;
-  bool vanished = false;
   for (const problem& p : outcome_->problems) {
     const char* const note = p.what == problem::kind::left_out ? "left out: " : "";
     if (!request_.quiet || p.what != problem::kind::left_out) {
       std::fprintf(stderr, "cordma-cp: %s%s: %s\n", note, printable(p.path).c_str(),
                    printable(p.why).c_str());
     }
-    failed = failed || p.what == problem::kind::failed;
-    vanished = vanished || p.what == problem::kind::vanished;
   }
-  code_ = failed ? exit_code::partial : vanished ? exit_code::vanished : exit_code::fine;
+  if (const std::uint64_t more = outcome_->problems.not_remembered(); more != 0) {
+    std::fprintf(stderr, "cordma-cp: and %llu more problems\n",
+                 static_cast<unsigned long long>(more));
+  }
+  const bool failed = outcome_->problems.has(problem::kind::failed);
+  const bool vanished = outcome_->problems.has(problem::kind::vanished);
+  code_ = failed                                         ? exit_code::partial
+          : vanished                                     ? exit_code::vanished
+          : outcome_->problems.has(problem::kind::limit) ? exit_code::limit
+                                                         : exit_code::fine;
   summarize();
   if (!request_.json.empty()) write_json();
 }
@@ -307,8 +319,9 @@ void report::write_json() {
   j["cpu_s"] = static_cast<double>(spent.ru_utime.tv_sec + spent.ru_stime.tv_sec) +
                static_cast<double>(spent.ru_utime.tv_usec + spent.ru_stime.tv_usec) / 1e6;
   j["problems"] = nlohmann::json::array();
+  j["problems_not_listed"] = outcome_ ? outcome_->problems.not_remembered() : 0;
   if (outcome_) {
-    constexpr const char* kinds[] = {"", "left out", "failed", "vanished"};
+    constexpr const char* kinds[] = {"", "left out", "failed", "vanished", "limit"};
     for (const problem& p : outcome_->problems) {
       j["problems"].push_back(
           {{"kind", kinds[static_cast<std::size_t>(p.what)]}, {"path", p.path}, {"why", p.why}});

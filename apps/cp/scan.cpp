@@ -131,16 +131,17 @@ void scanner::state::begin_source(std::vector<entry>& into) {
     into.push_back(std::move(e));
     return;
   }
+  const std::string& called = s.called.empty() ? s.path : s.called;
   const int error = origins_.open(s.path, s.contents, o);
   begun_.push_back(o);
   if (error != 0) {
     begun_.back().name.clear();  // holds nothing
-    return say(problem::kind::failed, s.path, reason(error));
+    return say(problem::kind::failed, called, reason(error));
   }
   visit({.directory = origins_.directory(o.number),
          .name = o.name.c_str(),
          .path = o.name,
-         .given = &s.path},
+         .given = &called},
         into);
 }
 
@@ -223,7 +224,14 @@ void scanner::state::visit(candidate c, std::vector<entry>& into) {
       itself = mention::no;
     }
   }
-  if (is_directory) return enter(c, self, itself, into);
+  const bool is_mounted = is_directory && options_.one_file_system && !levels_.empty() &&
+                          levels_.front().self.st_dev != self.st_dev;
+  if (is_mounted) {
+    say(problem::kind::left_out, c.called(),
+        "what is in it is on another file system, as -x has it");
+    if (itself == mention::no) return;
+  }
+  if (is_directory && !is_mounted) return enter(c, self, itself, into);
   add(c, self, *kind, into);
 }
 

@@ -19,6 +19,8 @@ struct scan_options {
   bool links = false;       // symlinks as such; without: left out, with a problem
   bool hard_links = false;  // further names of one file become hard_link
   bool attributes = false;  // extended attributes, ACLs among them
+  bool one_file_system =
+      false;  // what is mounted below a source is an empty directory, and a problem says so
   // A directory that stays open as long as the scanner lives: sources are relative to it, and nothing leads out of
   // it, neither ".." nor a symlink. -1: sources are as this process's user has them.
   int below = -1;
@@ -30,7 +32,8 @@ struct scan_options {
 struct source {
   std::string path;
   bool contents = false;
-  bool is_stream = false;  // standard input: "stdin", until it is called otherwise
+  bool is_stream = false;   // standard input: "stdin", until it is called otherwise
+  std::string called = "";  // by its user, in what is said of it; empty: as `path`
 };
 
 // Walks with what it has open: a name that is exchanged meanwhile leads nowhere else, and no symlink below a source is

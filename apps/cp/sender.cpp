@@ -43,6 +43,7 @@ sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& file
       crew_(worker.loop()),
       comparing_(2 * crew_.threads()),
       lanes_(lanes),
+      pulse_(lanes, options.silence_s),
       sources_(sources),
       options_(options),
       progress_(shown),
@@ -66,6 +67,7 @@ task<outcome> sender::run() {
   }
   all.spawn(list());
   all.spawn(feed_until_finished());
+  all.spawn(pulse_.beat());
   co_await all.join();
   for (const std::unique_ptr<lane>& l : lanes_) co_await l->stream().close();
   co_return std::move(result_);
@@ -83,6 +85,7 @@ task<void> sender::read_lane(std::uint32_t number) {
     cordma::throw_error(
         {cordma::errc::connection_reset, "the receiver went before it had finished"});
   }
+  pulse_.lane_ended();
 }
 
 // All that is found, as it is found.
@@ -111,7 +114,7 @@ task<void> sender::list() {
       frame_writer out(l.out(), frame_kind::problems);
       encode(out, p);
     }
-    std::ranges::move(problems, std::back_inserter(result_.problems));
+    for (problem& p : problems) result_.problems.add(std::move(p));
     l.kick();
     co_await l.room();
     co_await cordma::yield();
@@ -130,14 +133,14 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
     case frame_kind::again: return take_again(in);
     case frame_kind::compare: return take_compare(in);
     case frame_kind::problems:
-      while (!in.empty()) result_.problems.push_back(decode_problem(in));
+      while (!in.empty()) result_.problems.add(decode_problem(in));
       return;
     case frame_kind::items:
       while (!in.empty()) tell_(decode_item(in));
       return;
     case frame_kind::finished: return take_finished(in);
-    case frame_kind::refusal:
-      cordma::throw_error({cordma::errc::rejected, "the other side: " + in.text()});
+    case frame_kind::alive: return in.end();
+    case frame_kind::refusal: throw_refusal(in, "the other side");
     default: refuse(in.kind(), "no place in what a receiver says");
   }
 }
@@ -202,8 +205,8 @@ void sender::take_finished(frame_reader& in) {
   result_.done = decode_tally(in);
   if (!all_listed_ || unanswered_ != 0 || finished_) refuse(in.kind(), "files on their way");
   // Of a file that has failed not all has come, or been counted.
-  if (result_.done.manifest != sent_.sum() && !any_failed(result_.problems)) {
-    result_.problems.push_back(
+  if (result_.done.manifest != sent_.sum() && !result_.problems.any_failed()) {
+    result_.problems.add(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
   }
   finished_ = true;

@@ -7,6 +7,7 @@
 #include "lane.hpp"
 #include "pools.hpp"
 #include "progress.hpp"
+#include "pulse.hpp"
 #include "scan.hpp"
 #include "wire.hpp"
 
@@ -27,7 +28,7 @@ namespace copy {
 // What a transfer came to, as either side knows it at its end.
 struct outcome {
   tally done;
-  std::vector<problem> problems;
+  problem_log problems;
   std::vector<item> items;
 };
 using item_sink = std::function<void(const item&)>;
@@ -129,6 +130,7 @@ class sender {
   crew crew_;
   cordma::semaphore comparing_;  // files that may be open for it
   std::vector<std::unique_ptr<lane>>& lanes_;
+  pulse pulse_;
   scanner& sources_;
   const transfer_options& options_;
   progress& progress_;

@@ -17,6 +17,12 @@ std::string key_of(const nonce& id) {
   return {reinterpret_cast<const char*>(id.data()), id.size()};
 }
 
+failing kind_of(const std::exception& e) noexcept {
+  if (const auto* const place = dynamic_cast<const failed_place*>(&e)) return place->kind();
+  const auto* const error = dynamic_cast<const cordma::error*>(&e);
+  return error != nullptr && error->why().os_errno() != 0 ? failing::file : failing::may_not;
+}
+
 }  // namespace
 
 // A session whose further lanes are still to come.
@@ -140,6 +146,7 @@ task<client_request> server::shake_hands(lane* way, std::string peer, nonce* id)
 task<void> server::talk(lanes* ways, std::string peer) {
   lane& l = *ways->front();
   std::string refusal;
+  failing kind = failing::may_not;
   try {
     nonce id{};
     client_request r = co_await shake_hands(&l, std::move(peer), &id);
@@ -148,11 +155,11 @@ task<void> server::talk(lanes* ways, std::string peer) {
   } catch (const std::exception& e) {
     if (l.begun()) throw;
     refusal = e.what();
+    kind = kind_of(e);
   }
   if (refusal.empty()) co_return;
   l.out().clear();
-  constexpr std::size_t longest = 4096;
-  frame_writer(l.out(), frame_kind::refusal).text(refusal.substr(0, longest));
+  encode_refusal(l.out(), kind, refusal);
   l.finish();
   try {
     co_await l.write_out();

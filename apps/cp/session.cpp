@@ -5,6 +5,7 @@
 
 #include <cordma/runtime/timeout.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace copy {
@@ -22,6 +23,7 @@ struct way_there {
   std::string host;  // of the address
   std::optional<cordma::transport::kind> transport;
   std::string reason;  // for that transport
+  std::chrono::seconds time = patience;
 };
 
 std::string host_of(const std::string& address) {
@@ -37,7 +39,7 @@ task<std::unique_ptr<lane>> open_way(way_there& there, greeting g) {
   cordma::connect_options how;
   how.transport = there.transport;
   how.private_data = data;
-  how.endpoint.connect_timeout = time_to_connect;
+  how.endpoint.connect_timeout = std::min<cordma::duration>(time_to_connect, there.time);
   cordma::connect_operation connecting = there.worker->connect(there.address, how);
   cordma::result<cordma::Endpoint> made = co_await connecting.result();
   if (!made) {
@@ -50,18 +52,18 @@ task<std::unique_ptr<lane>> open_way(way_there& there, greeting g) {
   std::unique_ptr<lane> way = co_await open_lane(*there.context, std::move(made).value());
   if (there.tls != nullptr) {
     auto channel = std::make_unique<tls_channel>(*there.tls, there.host);
-    co_await cordma::with_timeout(patience, way->secure(std::move(channel)));
+    co_await cordma::with_timeout(there.time, way->secure(std::move(channel)));
   }
   co_return way;
 }
 
 // Over TLS each end shows that it is the one that the first lane has led to.
-task<void> join(lane& way, nonce key, std::uint32_t number) {
+task<void> join(lane& way, nonce key, std::uint32_t number, std::chrono::seconds time) {
   const nonce channel = channel_of(way).value();
   frame_writer(way.out(), frame_kind::join)
       .bytes(lane_proof_of(key, prover::client, number, channel));
   co_await way.say();
-  co_await hear_in_time(way);
+  co_await hear_in_time(way, time);
   frame_reader joined = expect(way, frame_kind::joined);
   if (!equal(read_nonce(joined), lane_proof_of(key, prover::server, number, channel))) {
     cordma::throw_error({cordma::errc::rejected, "a further lane ends at another server"});
@@ -75,6 +77,9 @@ task<connection> connect(cordma::Context& context, cordma::Worker& worker, std::
                          hello asked, std::string token,
                          std::optional<cordma::transport::kind> only, const tls_context* tls) {
   way_there there{&context, &worker, tls, address, host_of(address), only, {}};
+  if (asked.options.silence_s != 0) {
+    there.time = std::min(patience, std::chrono::seconds(asked.options.silence_s));
+  }
   std::unique_ptr<lane> control = co_await open_way(there, greeting());
   connection c;
   c.transport = cordma::transport::name(there.transport.value());
@@ -86,14 +91,14 @@ task<connection> connect(cordma::Context& context, cordma::Worker& worker, std::
   encode(sent, asked);
   l.out() = sent;
   co_await l.say();
-  co_await hear_in_time(l);
+  co_await hear_in_time(l, there.time);
   frame_reader challenge = expect(l, frame_kind::challenge);
   const nonce theirs = read_nonce(challenge);
   challenge.end();
   frame_writer(l.out(), frame_kind::proof)
       .bytes(proof_of(token, prover::client, asked.random, theirs, sent, channel));
   co_await l.say();
-  co_await hear_in_time(l);
+  co_await hear_in_time(l, there.time);
   frame_reader welcome = expect(l, frame_kind::welcome);
   greeting further;
   further.session = read_nonce(welcome);
@@ -108,7 +113,7 @@ task<connection> connect(cordma::Context& context, cordma::Worker& worker, std::
     std::unique_ptr<lane> way = co_await open_way(there, further);
     if (tls != nullptr) {
       const nonce key = c.ways.front()->tls()->exported(label_of_lanes);
-      co_await join(*way, key, further.number);
+      co_await join(*way, key, further.number, there.time);
     }
     c.ways.push_back(std::move(way));
   }

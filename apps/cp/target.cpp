@@ -155,7 +155,8 @@ std::uint32_t target::umask_here() const noexcept { return state_->mask; }
 
 std::vector<std::string> target::remove_others(const std::string& directory,
                                                const std::vector<std::string_view>& names,
-                                               removal how, std::vector<problem>& problems) {
+                                               removal how, std::vector<problem>& problems,
+                                               const filter* spared, removal_limit* limit) {
   CORDMA_REQUIRE(stays_inside(directory));
   std::vector<std::string> gone;
   std::vector<std::string> found;
@@ -183,9 +184,21 @@ std::vector<std::string> target::remove_others(const std::string& directory,
       if (work.contains(name)) continue;
     }
     const std::string path = directory == "." ? name : directory + '/' + name;
-    remove_tree(fd, name, path, how, gone, problems);
+    remove_tree(fd, name, path, how, spared, gone, problems, limit);
     state_->directories.forget(path);
   }
+  return gone;
+}
+
+std::vector<std::string> target::make_way(const std::string& path, removal how,
+                                          std::vector<problem>& problems, const filter* spared) {
+  std::vector<std::string> gone;
+  const auto at = find(path);
+  struct stat s{};
+  if (!at || ::fstatat(at->directory, at->name, &s, AT_SYMLINK_NOFOLLOW) != 0) return gone;
+  if (!S_ISDIR(s.st_mode) || path == ".") return gone;
+  remove_tree(at->directory, at->name, path, how, spared, gone, problems);
+  state_->directories.forget(path);
   return gone;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "entry.hpp"
+#include "filter.hpp"
 
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/unique_fd.hpp>
@@ -97,13 +98,28 @@ class target {
   [[nodiscard]] std::vector<std::string> keep(const std::string& path, const entry& from,
                                               const keep_options& what);
 
+  // Whether keep() would change extended attributes, or ACLs, of what is there.
+  [[nodiscard]] bool differs_in_attributes(const std::string& path, const entry& from);
+
   // --delete: what is in `directory` and not among `names` goes, with all that is in it; returns the paths that went
   // (or, with `dry`, would go), what is in a directory before it. Problems for what cannot be removed; another file
-  // system that is mounted there stays, and is one. Part files and sidecars go as well, save those of `names`.
+  // system that is mounted there stays, and is one. Part files and sidecars go as well, save those of `names`. What
+  // `spared` excludes stays, with the directories that lead there, and is no problem; null: nothing.
   enum class removal : unsigned char { dry, real };
+  // --max-delete: how many more may go, and how many had to stay for it, each with what is in it.
+  struct removal_limit {
+    std::uint64_t left = ~std::uint64_t{0};
+    std::uint64_t stayed = 0;
+  };
   [[nodiscard]] std::vector<std::string> remove_others(const std::string& directory,
                                                        const std::vector<std::string_view>& names,
-                                                       removal how, std::vector<problem>& problems);
+                                                       removal how, std::vector<problem>& problems,
+                                                       const filter* spared = nullptr,
+                                                       removal_limit* limit = nullptr);
+  // Likewise a directory at `path`, where another thing shall go; what else is there stays.
+  [[nodiscard]] std::vector<std::string> make_way(const std::string& path, removal how,
+                                                  std::vector<problem>& problems,
+                                                  const filter* spared);
 
  private:
   struct state;

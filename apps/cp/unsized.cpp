@@ -15,8 +15,9 @@ using cordma::task;
 void receiver::consider_stream(std::uint32_t number, const entry& e) {
   ++progress_.files_found;
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
-  const bool is_there = there && there.value();
-  want_file(number, e, is_there ? item::change::updated : item::change::made);
+  if (!there || !there.value()) return want_file(number, e, item::change::made);
+  const struct stat now = *there.value();
+  want_file(number, e, item::change::updated, &now);
 }
 
 void receiver::consider_output(std::uint32_t number, const entry& e) {

@@ -17,7 +17,7 @@ constexpr frame_kind kinds[] = {
     frame_kind::data,    frame_kind::entries,   frame_kind::entries_end, frame_kind::problems,
     frame_kind::chunk,   frame_kind::bundle,    frame_kind::file_end,    frame_kind::all_sent,
     frame_kind::wants,   frame_kind::compare,   frame_kind::credit,      frame_kind::again,
-    frame_kind::items,   frame_kind::finished,  frame_kind::compared,
+    frame_kind::items,   frame_kind::finished,  frame_kind::compared,    frame_kind::alive,
 };
 
 constexpr std::uint64_t largest_file = std::uint64_t{1} << 62;  // bytes
@@ -32,23 +32,31 @@ Enum one_of(frame_reader& in, std::uint8_t last, std::uint8_t first = 1) {
 
 using flag = bool transfer_options::*;
 constexpr flag flags[] = {
-    &transfer_options::recursive,  &transfer_options::links,
-    &transfer_options::hard_links, &transfer_options::mode,
-    &transfer_options::times,      &transfer_options::owner,
-    &transfer_options::group,      &transfer_options::attributes,
-    &transfer_options::dry_run,    &transfer_options::delete_others,
-    &transfer_options::checksum,   &transfer_options::ignore_times,
-    &transfer_options::sparse,     &transfer_options::inplace,
+    &transfer_options::recursive,       &transfer_options::links,
+    &transfer_options::hard_links,      &transfer_options::mode,
+    &transfer_options::times,           &transfer_options::owner,
+    &transfer_options::group,           &transfer_options::attributes,
+    &transfer_options::dry_run,         &transfer_options::delete_others,
+    &transfer_options::checksum,        &transfer_options::ignore_times,
+    &transfer_options::sparse,          &transfer_options::inplace,
     &transfer_options::direct,
 
-    &transfer_options::resume,     &transfer_options::sync,
-    &transfer_options::items,      &transfer_options::directory,
+    &transfer_options::resume,          &transfer_options::sync,
+    &transfer_options::items,           &transfer_options::directory,
+    &transfer_options::update,          &transfer_options::size_only,
+    &transfer_options::existing,        &transfer_options::ignore_existing,
+    &transfer_options::one_file_system,
 };
 
 void encode(frame_writer& out, const transfer_options& o) {
   std::uint32_t set = 0;
   for (std::size_t i = 0; i < std::size(flags); ++i) set |= o.*flags[i] ? 1U << i : 0U;
-  out.u32(set).u32(o.chunk_bytes).u64(o.memory_bytes).u64(o.bytes_per_s);
+  out.u32(set)
+      .u32(o.chunk_bytes)
+      .u64(o.memory_bytes)
+      .u64(o.bytes_per_s)
+      .u32(o.silence_s)
+      .u64(o.most_deleted);
 }
 
 transfer_options decode_options(frame_reader& in) {
@@ -59,6 +67,9 @@ transfer_options decode_options(frame_reader& in) {
   o.chunk_bytes = in.u32();
   o.memory_bytes = in.u64();
   o.bytes_per_s = in.u64();
+  o.silence_s = in.u32();
+  o.most_deleted = in.u64();
+  if (o.silence_s > longest_silence_s) refuse(in.kind(), "a time that cannot be");
   if (o.chunk_bytes < smallest_chunk || o.chunk_bytes > largest_chunk ||
       o.chunk_bytes % smallest_chunk != 0) {
     refuse(in.kind(), "a size of chunks that cannot be");
@@ -85,6 +96,21 @@ void refuse(frame_kind kind, std::string_view what) {
   cordma::throw_error({cordma::errc::invalid_value, "the peer sent a frame of kind " +
                                                         std::to_string(static_cast<int>(kind)) +
                                                         " with " + std::string(what)});
+}
+
+void encode_refusal(std::vector<std::byte>& to, failing what, std::string_view why) {
+  constexpr std::size_t longest = 4096;  // bytes
+  frame_writer(to, frame_kind::refusal)
+      .text(why.substr(0, longest))
+      .u8(static_cast<std::uint8_t>(what));
+}
+
+void throw_refusal(frame_reader& in, const char* who) {
+  const std::string why = in.text();
+  const auto what = one_of<failing>(in, 3);
+  in.end();
+  if (what != failing::may_not) throw failed_place(what, why);
+  cordma::throw_error({cordma::errc::rejected, std::string(who) + ": " + why});
 }
 
 frame_writer::frame_writer(std::vector<std::byte>& out, frame_kind kind)
@@ -233,7 +259,7 @@ void encode(frame_writer& out, const problem& p) {
 
 problem decode_problem(frame_reader& in) {
   problem p;
-  p.what = one_of<problem::kind>(in, 3);
+  p.what = one_of<problem::kind>(in, 4);
   p.path = in.text();
   p.why = in.text();
   return p;

@@ -7,6 +7,7 @@
 
 #include "digest.hpp"
 #include "entry.hpp"
+#include "failed_place.hpp"
 
 #include <array>
 #include <cstddef>
@@ -19,13 +20,15 @@
 
 namespace copy {
 
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 3;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
 inline constexpr std::uint32_t smallest_chunk = 64U << 10;
 inline constexpr std::uint32_t largest_chunk = 16U << 20;
 inline constexpr std::uint32_t most_slots = 1024;  // of a lane
 inline constexpr std::uint32_t most_lanes = 16;
+inline constexpr std::uint32_t most_entries = 1U << 28;       // of a transfer
+inline constexpr std::uint32_t longest_silence_s = 1U << 24;  // of --timeout
 inline constexpr std::size_t most_slots_of_all = std::size_t{most_slots} * most_lanes;
 inline constexpr std::size_t nonce_bytes = 32;
 using nonce = std::array<std::byte, nonce_bytes>;
@@ -43,6 +46,7 @@ enum class frame_kind : std::uint8_t {
   // Both ways on each lane.
   memory = 10,  // receiver: where the chunks of this lane go
   data = 11,    // sender, over TLS: bytes for a slot, which come behind the frame
+  alive = 12,   // either, where --timeout is asked for: nothing else
   // Sender.
   entries = 20,      // entry, entry, ...; they are numbered from 0 in the order in which they come
   entries_end = 21,  // how many, and the bytes of all files
@@ -113,6 +117,10 @@ class frame_reader {
 // Throws cordma::error: invalid_value, naming the frame.
 [[noreturn]] void refuse(frame_kind kind, std::string_view what);
 
+// What a refusal says: failed_place, or, where its side would not, cordma::error: rejected, in the name of `who`.
+[[noreturn]] void throw_refusal(frame_reader& in, const char* who);
+void encode_refusal(std::vector<std::byte>& out, failing what, std::string_view why);
+
 struct frame_head {
   std::uint32_t payload = 0;
   frame_kind kind = frame_kind::hello;
@@ -141,12 +149,19 @@ struct transfer_options {
   bool inplace = false;
   bool direct = true;  // long files go past the page cache
   bool resume = true;
-  bool sync = false;       // to the disk, before a file has its name
-  bool items = false;      // tell what becomes of each entry
-  bool directory = false;  // the target is one, whether or not it is there yet
+  bool sync = false;             // to the disk, before a file has its name
+  bool items = false;            // tell what becomes of each entry
+  bool directory = false;        // the target is one, whether or not it is there yet
+  bool update = false;           // no file that is newer there
+  bool size_only = false;        // a file of the same size is the same
+  bool existing = false;         // nothing that is not there yet
+  bool ignore_existing = false;  // nothing that is there already
+  bool one_file_system = false;
+  std::uint64_t most_deleted = ~std::uint64_t{0};  // of --delete, but for what makes way
   std::uint32_t chunk_bytes = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t bytes_per_s = 0;  // 0: as fast as it goes
+  std::uint32_t silence_s = 0;    // of the other side, that ends it; 0: it may be silent for ever
   friend bool operator==(const transfer_options&, const transfer_options&) = default;
 };
 static_assert(std::is_trivially_destructible_v<transfer_options>);

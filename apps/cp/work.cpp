@@ -29,8 +29,20 @@ cordma::unique_fd open_below(int root, const char* path) {
 }
 
 [[noreturn]] void fail(const std::string& path, int error) {
-  throw std::runtime_error(path + ": " +
-                           (error == EXDEV ? "leads out of the module" : std::strerror(error)));
+  const bool leads_out = error == EXDEV;
+  throw failed_place(leads_out ? failing::may_not : failing::selection,
+                     path + ": " + (leads_out ? "leads out of the module" : std::strerror(error)));
+}
+
+// The directory that is written to.
+target open_target(const destination& where) {
+  cordma::result<target> opened = target::open(where.root, target::missing::is_made);
+  if (opened) return std::move(opened).value();
+  struct stat s{};
+  const bool is_missing = ::stat(where.root.c_str(), &s) != 0 && errno == ENOENT;
+  throw failed_place(is_missing ? failing::file : failing::selection,
+                     (where.called.empty() ? where.root : where.called) + ": " +
+                         std::strerror(opened.why().os_errno()));
 }
 
 std::string way_by(const cordma::unique_fd& fd) {
@@ -74,17 +86,19 @@ scan_options scanning(const transfer_options& o) {
   s.links = o.links;
   s.hard_links = o.hard_links;
   s.attributes = o.attributes;
+  s.one_file_system = o.one_file_system;
   return s;
 }
 
 }  // namespace
 
-held_path hold_below(const std::string& root, const std::string& path, links last) {
+held_path hold_below(const std::string& root, const std::string& path, const std::string& called,
+                     links last) {
   if (!path.empty() && !stays_inside(path)) {
-    throw std::runtime_error(path + ": leads out of the module");
+    throw std::runtime_error(called + ": leads out of the module");
   }
   cordma::unique_fd top(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!top) fail(root, errno);
+  if (!top) fail(called, errno);
   held_path p;
   if (last == links::followed || path.empty()) {
     p.held = open_below(top.get(), path.empty() ? "." : path.c_str());
@@ -92,7 +106,7 @@ held_path hold_below(const std::string& root, const std::string& path, links las
       p.path = way_by(p.held) + "/.";
       return p;
     }
-    if (errno != ENOENT && errno != ENOTDIR) fail(path, errno);
+    if (errno != ENOENT && errno != ENOTDIR) fail(called, errno);
   }
   // The longest part of its parents that there is.
   std::string there = path;
@@ -104,7 +118,7 @@ held_path hold_below(const std::string& root, const std::string& path, links las
     rest = rest.empty() ? name : name + '/' + rest;
     there = top_is_next ? "." : there.substr(0, slash);
     p.held = open_below(top.get(), there.c_str());
-    if (!p.held && (errno != ENOENT || top_is_next)) fail(path, errno);
+    if (!p.held && (errno != ENOENT || top_is_next)) fail(called, errno);
     if (!p.held) continue;
     // What leads nowhere now may lead out later.
     struct stat s{};
@@ -112,7 +126,7 @@ held_path hold_below(const std::string& root, const std::string& path, links las
         ::fstatat(p.held.get(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(s.st_mode);
     if (is_link && last == links::followed &&
         ::faccessat(p.held.get(), name.c_str(), F_OK, 0) != 0) {
-      fail(path, ENOENT);
+      fail(called, ENOENT);
     }
     p.path = way_by(p.held) + '/' + rest;
     return p;
@@ -170,7 +184,7 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
   stand_in empty;
   if (where.output >= 0) where.root = "/";  // of which nothing is used
   if (options.dry_run && ::access(where.root.c_str(), F_OK) != 0) where.root = empty.make();
-  target into = target::open(where.root, target::missing::is_made).value();
+  target into = open_target(where);
   file_ring files(worker.loop());
   receiver r(context, worker, files, ways, into, std::move(where.only_name), chosen, options, shown,
              tell);
@@ -190,14 +204,23 @@ class places {
   [[nodiscard]] std::string place(std::string path, links last) {
     if (where_.path.empty()) return path;
     while (path.ends_with('/')) path.pop_back();
-    held_.push_back(hold_below(where_.path, path, last));
+    held_.push_back(hold_below(where_.path, path, called(path), last));
     return held_.back().path;
+  }
+  // By who names it.
+  [[nodiscard]] std::string called(std::string path) const {
+    while (path.ends_with('/') && path != "/") path.pop_back();
+    if (where_.path.empty()) return path;
+    return path.empty() || path == "/" ? where_.name : where_.name + '/' + path;
   }
   [[nodiscard]] std::vector<source> sources(const std::vector<std::string>& paths) {
     std::vector<source> all;
     for (const std::string& p : paths) {
       const bool contents = source_of(p).contents;
-      all.push_back(source_of(place(p, contents ? links::followed : links::kept)));
+      std::string path = place(p, contents ? links::followed : links::kept);
+      if (contents && !path.ends_with('/')) path += '/';  // a file that is put so is an error
+      all.push_back(source_of(path));
+      all.back().called = called(p);
     }
     return all;
   }
@@ -237,6 +260,7 @@ task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, c
     const bool output = r.where->path.empty() && path == "-";  // of this program itself
     destination where =
         output ? to_output() : choose(path, h.options.directory, !h.options.directory);
+    where.called = named.called(h.paths.front());
     co_await receive_all(context, worker, ways, std::move(where), h.rules, h.options, unseen,
                          nobody);
     co_return;

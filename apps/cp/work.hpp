@@ -21,8 +21,9 @@ struct held_path {
 };
 // What a symlink is that the last name of a path stands for: where it leads to (which must be below, too), or itself.
 enum class links : unsigned char { followed, kept };
-// `path` is relative, or empty. Throws std::runtime_error.
-[[nodiscard]] held_path hold_below(const std::string& root, const std::string& path, links last);
+// `path` is relative, or empty. Throws failed_place, of what its user calls `called`.
+[[nodiscard]] held_path hold_below(const std::string& root, const std::string& path,
+                                   const std::string& called, links last);
 
 // "a/b/" is what is in a/b; so is "." at the end.
 [[nodiscard]] source source_of(const std::string& path);
@@ -34,6 +35,7 @@ struct destination {
   std::string root;       // a directory, to be made where it is missing
   std::string only_name;  // what the single file is called in it; empty: as it was called
   int output = -1;        // instead of all that: the single file is written there, in order
+  std::string called{};   // by its user, in what is said of it; empty: as `root`
   std::vector<std::string> names{};  // no path of what comes begins with another name; empty: any
 };
 // Standard output.

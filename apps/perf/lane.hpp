@@ -1,7 +1,7 @@
 // One flow of a run at one of its sides: the connection, this side's memory, and the peer's.
 #pragma once
 
-#include "histogram.hpp"
+#include "../support/histogram.hpp"
 #include "plan.hpp"
 #include "ticks.hpp"
 
@@ -91,15 +91,15 @@ class lane {
   int looks_per_turn = 1;
   std::uint64_t number = 0;  // of the last message in ping-pong by remote writes, over all phases
 
-  histogram samples;           // ticks of each request
-  histogram intended;          // open loop: ticks since each was to be made,
-  histogram lag;               // ... and until it was, though there was room for it
-  double in_flight_area = 0;   // open loop: requests in flight times ticks
-  double due_for = 0;          // open loop: ticks from the start until the last request was due
-  double hz = 0;               // open loop: requests per second of this flow
-  double ns_per_tick = 0;      // open loop: as far as is known
-  std::uint64_t ended_at = 0;  // ticks; of the last request in this phase; 0: there was none
-  double between = 0;          // ticks that belong to no request: pauses, and the loop's own
+  support::histogram samples;   // ticks of each request
+  support::histogram intended;  // open loop: ticks since each was to be made,
+  support::histogram lag;       // ... and until it was, though there was room for it
+  double in_flight_area = 0;    // open loop: requests in flight times ticks
+  double due_for = 0;           // open loop: ticks from the start until the last request was due
+  double hz = 0;                // open loop: requests per second of this flow
+  double ns_per_tick = 0;       // open loop: as far as is known
+  std::uint64_t ended_at = 0;   // ticks; of the last request in this phase; 0: there was none
+  double between = 0;           // ticks that belong to no request: pauses, and the loop's own
   std::uint64_t stall_at = ~std::uint64_t{0};  // before this message the server stalls
   std::uint64_t flip_at = ~std::uint64_t{0};   // --check: of this one that goes out a bit is wrong
   std::uint64_t wrong = 0;  // --check: messages that were not what they should be

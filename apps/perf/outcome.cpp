@@ -4,7 +4,7 @@
 
 namespace perf {
 
-latency summary(const histogram& samples, double us_per_tick) {
+latency summary(const support::histogram& samples, double us_per_tick) {
   latency t;
   t.n = samples.count();
   t.min = static_cast<double>(samples.min()) * us_per_tick;

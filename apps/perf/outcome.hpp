@@ -1,8 +1,8 @@
 // What a run found out, for the table and for JSON.
 #pragma once
 
+#include "../support/histogram.hpp"
 #include "conditions.hpp"
-#include "histogram.hpp"
 #include "plan.hpp"
 #include "usage.hpp"
 
@@ -38,7 +38,7 @@ struct latency {  // microseconds
   std::array<std::uint64_t, percentiles.size()> beyond{};  // samples
   std::vector<std::pair<double, double>> curve;            // histogram::curve()
 };
-[[nodiscard]] latency summary(const histogram& samples, double us_per_tick);
+[[nodiscard]] latency summary(const support::histogram& samples, double us_per_tick);
 
 // What a run cost one side.
 struct side {

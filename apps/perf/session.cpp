@@ -352,8 +352,8 @@ std::string number(double value) {
 }
 
 // The samples of all flows.
-histogram together(const party& p, histogram lane::* which) {
-  histogram all;
+support::histogram together(const party& p, support::histogram lane::* which) {
+  support::histogram all;
   for (const std::unique_ptr<lane>& l : p.lanes) all.add((*l).*which);
   return all;
 }
@@ -389,7 +389,7 @@ little law_of(const outcome& o, const party& p, const costs& c, double mean_us) 
 }
 
 void add_times(outcome& o, const party& p, const costs& c) {
-  const histogram samples = together(p, &lane::samples);
+  const support::histogram samples = together(p, &lane::samples);
   if (samples.count() == 0) return;
   const double us = c.ns_per_tick() / 1e3;
   o.time = summary(samples, us);

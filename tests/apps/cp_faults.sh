@@ -81,7 +81,7 @@ mount -o remount,ro "$work/mounted"
 run -a "$work/rosource/" old/
 [ \$code = 23 ] && grep -q '1: Read-only file system' "$work/output"
 run -a "$work/rosource/" new/
-[ \$code = 5 ] && grep -q 'new.*: Read-only file system' "$work/output"
+[ \$code = 11 ] && grep -q 'new.*: Read-only file system' "$work/output"
 SCRIPT
   unshare -m bash "$work/mounted.sh" 3>&1 > "$work/mounted.log" 2>&1 || fail "read-only, or too many attributes: $(cat "$work/mounted.log")"
 else
@@ -90,8 +90,8 @@ fi
 
 # A target that is a file, and one file in the place of a directory.
 printf 'a file' > "$work/occupied"
-cp_ 5 'occupied.*Not a directory' -a "$work/tree/" "$work/occupied/"
-cp_ 5 'occupied.*Not a directory' -a "$work/tree/" "$work/occupied"
+cp_ 3 'occupied.*Not a directory' -a "$work/tree/" "$work/occupied/"
+cp_ 3 'occupied.*Not a directory' -a "$work/tree/" "$work/occupied"
 mkdir -p "$work/occupying/small 1/kept"
 cp_ 23 'small 1: Is a directory' -a "$work/tree/" "$work/occupying/"
 [ "$(find "$work/occupying" -type f | wc -l)" -eq 50 ] || fail "a directory in the place of a file costs others"

@@ -35,9 +35,9 @@ done
 # The other codes.
 cp_ 35 'unreachable|refused' --transport tcp src/a 127.0.0.1:box/ --port 1
 cp_ 11 'json: /none/x: No such file' -r --json /none/x src dst
-cp_ 5 'Not a directory' -r src/ src/a
+cp_ 3 'Not a directory' -r src/ src/a
 for transport in shm tcp; do
-  for i in 1 2 3 4 5; do cp_ 5 'Not a directory' --transport $transport -r src src/a; done
+  for i in 1 2 3 4 5; do cp_ 3 'Not a directory' --transport $transport -r src src/a; done
 done
 rm -r dst
 

@@ -118,3 +118,224 @@ code=0
 timeout --foreground -s INT 0.5 "$programs/cordma-cp" --transport "$transport" - "$work/z" < quiet 2> said || code=$?
 [ $code -eq 124 ] || fail "Ctrl-C while nothing comes: $code"
 [ ! -e .z.cordma-part ] || fail "something is left over"
+
+# --timeout: a side that stays connected and says nothing ends it, whichever it is; one that is slow does not.
+mkdir box
+fill large 30000000
+head -c 150000 large > slow
+host=${RDMA_HOST_SELF:-127.0.0.1}
+serve cordma-cpd --listen "$host:0" --module-rw "box=$work/box" --transport "$transport"
+port=${address##*:}
+cp_ 0 '^1 files' --port "$port" --timeout 1 --chunk 64k --bwlimit 64k slow "$host:box/"
+begin() {  # begin NAME: until there is a part of it; sets `begun`
+  "$programs/cordma-cp" --transport "$transport" --port "$port" --timeout 1 --bwlimit 5M large "$host:box/$1" > said 2>&1 &
+  begun=$!
+  background+=("$begun")
+  until [ -s "box/.$1.cordma-part" ]; do
+    kill -0 $begun 2> /dev/null || fail "it is over before it has begun: $(cat said)"
+    sleep 0.02
+  done
+}
+begin silent
+kill -STOP $begun
+for _ in $(seq 500); do grep -q 'nothing was heard of the other side for 1 s' served && break; sleep 0.02; done
+kill -KILL $begun
+wait $begun 2> /dev/null || true
+grep -q 'nothing was heard of the other side for 1 s' served || fail "a silent client is waited for: $(cat served)"
+begin unheard
+kill -STOP "$server"
+code=0
+wait $begun || code=$?
+[ $code -eq 30 ] || fail "a silent daemon: $code, $(cat said)"
+grep -q 'nothing was heard of the other side for 1 s' said || fail "a silent daemon: $(cat said)"
+cp_ 30 'timed_out' --port "$port" --timeout 1 slow "$host:box/"
+kill -CONT "$server"
+
+# --delete beside rsync's: of a directory that goes what is excluded stays, with what leads there; a directory is no
+# match for a file or link that shall be in its place, unless some of it is excluded. (Without --delete rsync -H hangs.)
+mkdir -p of/keep
+echo 1 > of/a
+echo 2 > of/file
+ln -s a of/link
+echo x > of/h1
+ln of/h1 of/h2
+grown() {  # grown DIRECTORY: as it is before
+  rm -rf "$1"
+  mkdir -p "$1"/{gone/sub/deep,gone/only,file/in,link/in,h2/in,.hide}
+  touch "$1"/{gone/sub/x.o,gone/sub/x.c,gone/only/y.c,file/in/z.o,file/in/z.c,link/in/z.c,link/z,h2/in/z,.hide/q}
+}
+as_rsync() {  # as_rsync ARGUMENT...: both do the same with `grown`, and end with the same
+  local code=0
+  grown theirs.d
+  grown ours.d
+  timeout 60 rsync "$@" of/ theirs.d/ > said 2>&1 || code=$?
+  cp_ $code '^(would copy )?[0-9]+ files' "$@" of/ ours.d/
+  diff -r --no-dereference theirs.d ours.d > said || fail "$*: not as with rsync: $(cat said)"
+}
+for how in -aH -aHn '-aH --inplace'; do
+  for rules in '' --exclude=*.o --exclude=/gone/sub --exclude=deep/ '--include=y.c --exclude=*.c' --exclude=/file/in; do
+    as_rsync $how --delete $rules
+  done
+done
+as_rsync -a
+as_rsync -an
+grep -q 'file: Is a directory, and not empty: --delete would replace it' output || fail "what is in the way is not named: $(cat output)"
+
+# Directories that their owner may not write in, new, there, and to be deleted: as with rsync, whatever is kept of them.
+if [ "$(id -u)" -eq 0 ]; then
+  mkdir -p closed/{shut/deep,open}
+  echo 1 > closed/shut/new
+  echo 1 > closed/shut/deep/new
+  chmod 555 closed/shut closed/shut/deep
+  chown -R 65534:65534 closed
+  grown() {
+    rm -rf "$1"
+    mkdir -p "$1"/{shut/deep/gone/deep,away}
+    touch "$1"/shut/{old,deep/old,deep/gone/deep/old} "$1"/away/{file,kept}
+    chmod 555 "$1"/{shut/deep/gone/deep,shut/deep/gone,shut/deep,away}
+    chmod 511 "$1"/shut
+    chown -R 65534:65534 "$1"
+  }
+  in_all() { find "$1" -printf '%P %m\n' | sort; }
+  for how in '-a' '-rt' '-a --delete' '-rt --delete' '-a --delete --exclude=kept'; do
+    grown theirs.d
+    grown ours.d
+    "${as_nobody[@]}" rsync $how closed/ theirs.d/
+    under=("${as_nobody[@]}")
+    cp_ 0 '^2 files' $how closed/ ours.d/
+    under=()
+    # What stays of one that is deleted rsync leaves open.
+    [ ! -e theirs.d/away ] || chmod 555 theirs.d/away
+    diff <(in_all theirs.d) <(in_all ours.d) || fail "$how: not as with rsync"
+    rm -rf theirs.d ours.d
+    mkdir theirs.d ours.d
+    chown 65534:65534 theirs.d ours.d
+    "${as_nobody[@]}" rsync $how closed/ theirs.d/in/
+    under=("${as_nobody[@]}")
+    cp_ 0 '^2 files' $how closed/ ours.d/in/
+    under=()
+    diff <(in_all theirs.d) <(in_all ours.d) || fail "$how, where nothing is: not as with rsync"
+  done
+fi
+
+# What a daemon says names things as its client does.
+echo 1 > box/file
+chmod 755 box
+there() { cp_ "$1" "$2" --port "$port" "${@:3}"; }
+for way in box/none box/none/ box/none/none; do
+  there 23 "^cordma-cp: ${way%/}: No such file or directory\$" "$host:$way" out.d/
+done
+there 23 '^cordma-cp: box/file: Not a directory$' "$host:box/file/" out.d/
+there 3 '^cordma-cp: box/file: Not a directory$' -r of/ "$host:box/file"
+there 3 '^cordma-cp: box/file: Not a directory$' three "$host:box/file/"
+there 3 '^cordma-cp: box/file/x: Not a directory$' three "$host:box/file/x"
+there 0 'left out: box: is a directory' "$host:box" out.d/
+ln -s /etc box/out
+there 5 'box/out/x: leads out of the module$' "$host:box/out/x" out.d/
+there 5 'box/out: leads out of the module$' -r of/ "$host:box/out"
+if grep /proc/self served; then fail "the daemon logs a way of its own"; fi
+
+# What is wrong here is no refusal: rsync's codes for it.
+ends_as_rsync() {
+  local code=0
+  timeout 60 "${under[@]}" rsync "$@" > said 2>&1 || code=$?
+  cp_ $code "${said:-$1}" "$@"
+}
+for target in three three/ three/x; do
+  said='^cordma-cp: three(/x)?: Not a directory$' ends_as_rsync -r of/ "$target"
+  said='^cordma-cp: three(/x)?: Not a directory$' ends_as_rsync -r of "$target"
+done
+said='^cordma-cp: three: Not a directory' ends_as_rsync one three/
+said='^cordma-cp: none: No such file' ends_as_rsync -r none there.d/
+said='^cordma-cp: three/: Not a directory' ends_as_rsync -r three/ there.d/
+if [ "$(id -u)" -eq 0 ]; then
+  mkdir -m 755 nowrite
+  mkdir -m 700 noread
+  chmod 600 three
+  under=("${as_nobody[@]}")
+  said='^cordma-cp: nowrite/new: Permission denied$' ends_as_rsync -r of/ nowrite/new/
+  said='^cordma-cp: of: Permission denied$' ends_as_rsync -r of nowrite/
+  said='^cordma-cp: noread/new: Permission denied$' ends_as_rsync -r of/ noread/new/
+  said='^cordma-cp: three: Permission denied$' ends_as_rsync three theirs.d/
+  said='^cordma-cp: noread/: Permission denied$' ends_as_rsync -r noread/ theirs.d/
+  under=()
+fi
+
+# -n and -v tell of each thing whose metadata alone is other, where it is asked for, as rsync -i does.
+mkdir -p meta/{same,mode,time,attribute}
+touch meta/{file,moded,attributed}
+ln -s x meta/link
+ln -s x meta/timed.link
+cp -a meta meta.d
+rsync -aX meta/ meta.d/
+chmod 711 meta.d/mode
+chmod 600 meta.d/moded
+touch -d 2001-01-01 meta.d/time
+touch -h -d 2001-01-01 meta.d/timed.link
+attributes=(metadata\ attribute{/,d})
+setfattr -n user.x -v 1 meta/attribute meta/attributed 2> /dev/null || attributes=()
+other() { grep '^metadata' output | sort || true; }
+lines() { printf '%s\n' "$@" | sort; }
+cp_ 0 'would copy 0 files' -rnX meta/ meta.d/
+diff <(other) <([ ${#attributes[@]} -eq 0 ] || lines "${attributes[@]}") || fail "attributes alone"
+cp_ 0 'would copy 0 files' -an meta/ meta.d/
+diff <(other) <(lines metadata\ {mode/,moded,time/,timed.link}) || fail "without attributes"
+[ -z "$(rsync -aniX meta/ meta.d/ | grep -v '^[.>][dLf].* \(mode/\|moded\|time/\|timed.link -> x\|attribute/\|attributed\)$')" ] || fail "rsync would do other things"
+cp_ 0 '^0 files' -avX meta/ meta.d/
+diff <(other) <(lines metadata\ {mode/,moded,time/,timed.link} "${attributes[@]}") || fail "all of it"
+[ -z "$(rsync -aniX meta/ meta.d/)" ] || fail "metadata is lost"
+cp_ 0 '^0 files' -avX meta/ meta.d/
+[ -z "$(other)" ] || fail "nothing is other: $(other)"
+
+# What else rsync's users type.
+mkdir -p opt/{sub,fresh/deep}
+for f in older newer sized same sub/old sub/extra fresh/new fresh/deep/new top.o; do echo "ours $f" > opt/$f; done
+ln -s older opt/link
+touch -d 2015-01-01 opt/{older,newer,sized,same,sub/old}
+grown() {
+  rm -rf "$1"
+  mkdir -p "$1"/sub "$1"/gone/in
+  for f in older newer sized sub/old sub/away gone/in/x gone/y; do echo "them $f" > "$1"/$f; done
+  find "$1" -exec touch -d 2012-01-01 {} +
+  cp -p opt/same "$1"/same
+  ln -s elsewhere "$1"/link
+  touch -h -d 2012-01-01 "$1"/link
+  touch -d 2010-01-01 "$1"/{older,sized,sub/old}
+  touch -d 2020-01-01 "$1"/newer
+}
+as_rsync_all() {  # as_rsync_all ARGUMENT...: contents, times and modes
+  local code=0
+  grown theirs.d
+  grown ours.d
+  timeout 60 rsync "$@" opt/ theirs.d/ > said 2>&1 < rules || code=$?
+  cp_ $code '^(would copy )?[0-9]+ files' "$@" opt/ ours.d/ < rules
+  [ -z "$(rsync -anic --delete theirs.d/ ours.d/)" ] || fail "$*: not as with rsync: $(rsync -anic --delete theirs.d/ ours.d/)"
+}
+printf '%s\n' '# a comment' '' '; another' '*.o' '+ /sub/old' '- /sub/*' > rules
+for how in -a '-a --delete'; do
+  for option in -u --update --size-only --existing --ignore-existing '-u --existing' --exclude-from=rules --exclude-from=- '--include=*.o --exclude-from rules' '--include-from=rules --exclude=*'; do
+    as_rsync_all $how $option
+  done
+done
+cp_ 1 'none: No such file' --exclude-from none -r opt/ ours.d/
+grown ours.d
+cp_ 25 'as --max-delete has it: [1-9]' -a --delete --max-delete 2 opt/ ours.d/
+[ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away 2> /dev/null | wc -l)" -eq 3 ] || fail "--max-delete: $(find ours.d)"
+cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
+for absent in -z --compress -L --copy-links --files-from=x; do cp_ 1 'there is no|not followed' $absent -r opt/ ours.d/; done
+# A source that is a symlink itself is left out, as rsync does.
+cp_ 0 'left out: opt/link: is a symlink' opt/link alone.d/
+cp_ 0 '1 links' -l opt/link alone.d/
+if [ "$(id -u)" -eq 0 ] && unshare -m true 2> /dev/null; then
+  cat > other.sh <<SCRIPT
+set -e
+mount -t tmpfs tmpfs opt/sub
+echo other > opt/sub/other
+mkdir -p x.d/sub
+echo kept > x.d/sub/kept
+"$programs/cordma-cp" --transport $transport -ax --delete opt/ x.d/ > output 2>&1
+grep -q 'left out: sub: what is in it is on another file system, as -x has it' output
+[ ! -e x.d/sub/other ] && [ -e x.d/sub/kept ]
+SCRIPT
+  unshare -m bash other.sh || fail "-x: $(cat output)"
+fi

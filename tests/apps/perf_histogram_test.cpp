@@ -1,5 +1,5 @@
 // The histogram of cordma-perf beside the samples themselves, sorted.
-#include "../../apps/perf/histogram.hpp"
+#include "../../apps/support/histogram.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-using perf::histogram;
+using support::histogram;
 
 namespace {
 

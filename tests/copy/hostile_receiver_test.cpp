@@ -169,6 +169,7 @@ TEST_CASE("a receiver whose frames come where they have no place is refused") {
   refuses(misplaced, {say_told, number_frame(frame_kind::all_sent, 0)});
   refuses("a kind that this version does not have",
           {say_told, number_frame(static_cast<frame_kind>(0), 0)});
-  refuses("the other side: so it is",
-          {say_told, frame_of(frame_kind::refusal, [](frame_writer& w) { w.text("so it is"); })});
+  refuses(
+      "the other side: so it is",
+      {say_told, frame_of(frame_kind::refusal, [](frame_writer& w) { w.text("so it is").u8(1); })});
 }

@@ -99,7 +99,7 @@ TEST_CASE("a sender whose frames come where they have no place is refused") {
   refuses(misplaced, encoded(slot_memory{0, 4, chunk, 0}));
   refuses("a kind that this version does not have", number_frame(static_cast<frame_kind>(99), 0));
   refuses("the other side: so it is",
-          frame_of(frame_kind::refusal, [](frame_writer& w) { w.text("so it is"); }));
+          frame_of(frame_kind::refusal, [](frame_writer& w) { w.text("so it is").u8(1); }));
   // A file that comes whole, without a byte of it.
   refuses_when_wanted(
       "files missing that were wanted",
@@ -118,4 +118,48 @@ TEST_CASE("what is sent before it is wanted is refused") {
     INFO(text_of(e));
     CHECK(e.error.find("a file that was not wanted") != std::string::npos);
   }
+}
+
+TEST_CASE("a sender of files beyond number, or of problems, costs the receiver little") {
+  // Each would take 32 MiB before a byte of it has come.
+  const std::uint64_t size = std::uint64_t{chunk} << 28;
+  std::vector<entry> files;
+  for (int i = 0; i < 12; ++i) {
+    files.push_back(file_entry("f" + std::to_string(i), size));
+    files.back().allocated = 0;
+  }
+  const auto list_and_go = [](villain& v) -> task<void> {
+    const frames list = v.told;
+    co_await v.say(list);
+    for (int wanted = 0; wanted < 4; ++wanted) co_await v.hear(frame_kind::wants);
+    for (int refused = 0; refused < 8; ++refused) co_await v.hear(frame_kind::problems);
+    v.go();
+  };
+  const temporary_tree here;
+  here.directory("target");
+  const ending e = attack_receiver(cordma::transport::kind::shm, here.at("target"),
+                                   {list_and_go, entries_frame(files)});
+  INFO(text_of(e));
+  CHECK(e.error.find("truncated") == std::string::npos);
+  CHECK(std::filesystem::is_empty(here.at("target")));
+
+  frames told;
+  const problem long_one{problem::kind::failed, std::string(4000, 'x'), std::string(60'000, 'y')};
+  const frames one = frame_of(frame_kind::problems, [&](frame_writer& w) { encode(w, long_one); });
+  for (int i = 0; i < 1200; ++i) told.insert(told.end(), one.begin(), one.end());
+  const auto end = number_frame(frame_kind::entries_end, 0);
+  const auto tell_all = [](villain& v) -> task<void> {
+    const frames all = v.told;
+    co_await v.say(all);
+    co_await v.hear(frame_kind::finished);
+    const frames over = number_frame(frame_kind::all_sent, 0);
+    co_await v.say(over);
+    v.finish();
+  };
+  const ending many = attack_receiver(cordma::transport::kind::shm, here.at("target"),
+                                      {tell_all, std::move(told) + end});
+  CHECK(many.error.empty());
+  CHECK(many.result.problems.not_remembered() > 100);
+  CHECK(many.result.problems.any_failed());
+  refuses("problems behind the end of entries", end + one);
 }

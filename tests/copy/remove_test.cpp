@@ -104,18 +104,21 @@ TEST_CASE("what cannot be removed stays, with what it is in; the rest goes" *
   as_other_user([&] {
     fs::create_directories(here.root / "a/closed/x");
     fs::create_directories(here.root / "a/open");
+    fs::create_directories(here.root / "closed/x");
     fs::create_directories(here.root / "unreadable/x");
     fs::create_directories(here.root / "unreadable and empty");
     write(here.root / "file", "");
   });
+  REQUIRE(::chown((here.root / "a/closed").c_str(), 0, 0) == 0);
   REQUIRE(::chmod((here.root / "a/closed").c_str(), 0555) == 0);
+  REQUIRE(::chmod((here.root / "closed").c_str(), 0555) == 0);  // but it is its owner's to open
   REQUIRE(::chmod((here.root / "unreadable").c_str(), 0300) == 0);
   REQUIRE(::chmod((here.root / "unreadable and empty").c_str(), 0) == 0);
   as_other_user([&] {
     target to = here.open();
     std::vector<problem> problems;
     CHECK(to.remove_others(".", {}, real, problems) ==
-          paths{"a/open", "file", "unreadable and empty"});
+          paths{"a/open", "closed/x", "closed", "file", "unreadable and empty"});
     REQUIRE(problems.size() == 2);
     CHECK(problems[0].path == "a/closed/x");
     CHECK(problems[0].why == "Permission denied");

@@ -209,7 +209,7 @@ TEST_CASE(
       REQUIRE(g.keys.usage().bytes <= 33 * segment_bytes);
     }
     std::size_t hot = 0;
-    for (std::uint64_t i = 0; i < 1'000; ++i) hot += g.get("hot" + text(i)).has_value() ? 1 : 0;
+    for (std::uint64_t i = 0; i < 1'000; ++i) hot += g.get("hot" + text(i)).has_value() ? 1U : 0U;
     CHECK(hot > 950);
     CHECK(g.keys.counters().evicted > 100'000);
   }

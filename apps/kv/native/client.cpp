@@ -35,7 +35,7 @@ bool batch::add(native::op what, std::string_view key, std::string_view value, c
   }
   const std::size_t before = request_.size();
   request_.resize(before + bytes);
-  native::writer to(std::span(request_).subspan(before));
+  native::writer to(std::span<std::byte>(request_).subspan(before));
   to.put(native::op_head{.what = what,
                          .flags = more.flags,
                          .key_bytes = static_cast<std::uint16_t>(key.size()),

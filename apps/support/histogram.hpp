@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace perf {
+namespace support {
 
 // Log-linear: exact below 2048, within 1/1024 above; of times in cycles of a GHz or more, from less
 // than 1 ns to more than 100 s. Recording never allocates. Bound to one thread.
@@ -139,4 +139,4 @@ class histogram {
   std::uint64_t min_ = ~std::uint64_t{0};
 };
 
-}  // namespace perf
+}  // namespace support

@@ -1,0 +1,94 @@
+// What a benchmark is told, and what it found.
+#pragma once
+
+#include "../../support/conditions.hpp"
+#include "../../support/histogram.hpp"
+#include "../native/client.hpp"
+#include "service.hpp"
+#include "workload.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kv::cli {
+
+inline constexpr std::uint64_t most_records = 999'999'999'999;  // as many as keys have digits for
+inline constexpr std::uint32_t most_clients = 256;
+inline constexpr std::uint32_t most_in_flight = 64;  // requests of one client
+inline constexpr std::uint32_t most_in_batch = native::most_operations / 2;  // modify takes two
+
+struct bench_options {
+  const mix* what = &mixes[0];
+  std::optional<spread> records_spread = {};  // empty: the mix's
+  std::uint64_t records = 100'000;
+  std::uint64_t operations = 0;  // 0: for duration_s
+  double duration_s = 5;
+  double warmup_s = 1;
+  std::uint32_t value_bytes = 64;
+  std::uint32_t clients = 1;
+  std::uint32_t batch = 1;      // operations that are sent together
+  std::uint32_t in_flight = 1;  // batches, or single operations, of one client
+  double target_hz = 0;         // operations a second, of all; 0: as many as are answered
+  bool load = true;
+  std::uint64_t seed = 1;
+  int server_pid = 0;  // 0: unknown
+
+  [[nodiscard]] spread spread_of_records() const noexcept {
+    return records_spread.value_or(what->records);
+  }
+};
+
+// Of one client, or of all. Times are in ticks.
+struct tally {
+  std::array<support::histogram, steps> times;
+  std::uint64_t misses = 0;    // reads that found nothing
+  std::uint64_t wrong = 0;     // reads that found what is another key's
+  std::uint64_t failures = 0;  // operations that the server did not carry out
+  std::string first_failure = {};
+  client_counters paths = {};  // native
+
+  [[nodiscard]] std::uint64_t operations() const noexcept;
+  [[nodiscard]] support::histogram all() const;
+  void add(const tally& more);
+};
+
+// CPU time, nanoseconds.
+struct cpu_times {
+  std::int64_t client_ns = 0;
+  std::optional<std::int64_t> server_ns = {};
+};
+
+struct bench_result {
+  bench_options asked;
+  std::string server;
+  std::string over;  // "shm", "tcp", "verbs", or "resp"
+  bool one_sided = false;
+  cordma::wait_mode wait = cordma::wait_mode::adaptive;
+  double load_s = 0;  // 0: nothing was loaded
+  double elapsed_s = 0;
+  double ns_per_tick = 1;
+  tally found;
+  cpu_times spent;
+  bool interrupted = false;
+  support::conditions under;
+
+  [[nodiscard]] double rate_hz() const noexcept {
+    return elapsed_s > 0 ? static_cast<double>(found.operations()) / elapsed_s : 0;
+  }
+  [[nodiscard]] bool valid() const noexcept { return found.wrong == 0 && found.failures == 0; }
+};
+
+// Throws std::exception: what client and resp_client throw, and std::runtime_error where there is nothing to be
+// measured.
+[[nodiscard]] bench_result run_bench(const service& s, const bench_options& o);
+
+// Why `pid`'s CPU time cannot be told; empty: it can.
+[[nodiscard]] std::string why_not_measurable(int pid);
+
+[[nodiscard]] std::string to_table(const bench_result& r);
+[[nodiscard]] std::string to_json(const bench_result& r);
+
+}  // namespace kv::cli

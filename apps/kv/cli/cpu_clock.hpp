@@ -1,0 +1,27 @@
+// What processes have used of the processors.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+
+namespace kv::cli {
+
+[[nodiscard]] inline std::optional<std::int64_t> read_clock(clockid_t id) noexcept {
+  timespec t{};
+  if (::clock_gettime(id, &t) != 0) return std::nullopt;
+  return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
+}
+
+// User and system time of all threads of a process, those that have ended included, in nanoseconds; nothing where
+// there is none. Of any process of this machine: nobody need be allowed to.
+[[nodiscard]] inline std::optional<std::int64_t> cpu_ns_of(int pid) noexcept {
+  clockid_t id{};
+  if (pid <= 0 || ::clock_getcpuclockid(pid, &id) != 0) return std::nullopt;
+  return read_clock(id);
+}
+[[nodiscard]] inline std::int64_t own_cpu_ns() noexcept {
+  return read_clock(CLOCK_PROCESS_CPUTIME_ID).value_or(0);
+}
+
+}  // namespace kv::cli

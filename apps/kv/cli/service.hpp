@@ -1,0 +1,39 @@
+// Which server the program talks to, and how.
+#pragma once
+
+#include "../native/client.hpp"
+#include "resp_client.hpp"
+
+#include <cordma/cordma.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace kv::cli {
+
+inline constexpr const char* default_server = "127.0.0.1:7379";
+
+struct service {
+  std::string native = default_server;  // HOST:PORT
+  std::string resp = {};                // HOST:PORT or a path; empty: the native protocol is spoken
+  std::string user = {};                // over RESP
+  std::string token = {};               // over RESP: the password
+  std::optional<cordma::transport::kind> transport = {};
+  cordma::wait_mode wait = cordma::wait_mode::adaptive;
+  bool one_sided = true;
+  unsigned resp_version = 2;
+  std::chrono::milliseconds timeout = std::chrono::seconds(5);
+
+  [[nodiscard]] bool is_resp() const noexcept { return !resp.empty(); }
+  [[nodiscard]] const std::string& name() const noexcept { return is_resp() ? resp : native; }
+  // Views of this.
+  [[nodiscard]] client_options as_native() const noexcept {
+    return {.token = token, .transport = transport, .one_sided = one_sided, .timeout = timeout};
+  }
+  [[nodiscard]] resp_options as_resp() const noexcept {
+    return {.user = user, .password = token, .version = resp_version, .timeout = timeout};
+  }
+};
+
+}  // namespace kv::cli
