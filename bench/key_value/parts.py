@@ -1,0 +1,174 @@
+"""What kv.py measures: each part takes a Ground and gives rows."""
+import statistics
+
+from . import figures
+from .figures import Row
+from .servers import CordmaKv, Redis
+
+MIXES = ("a", "b", "c", "d", "f")
+
+
+class Ground:
+    """Under which conditions all parts are measured."""
+
+    def __init__(self, programs, server_cpus, client, repetitions, seconds, records, memory_records, requests):
+        self.programs, self.server_cpus, self.client = programs, server_cpus, client
+        self.repetitions, self.seconds, self.records = repetitions, seconds, records
+        self.memory_records, self.requests = memory_records, requests
+
+    def redis(self):
+        return Redis(self.server_cpus, self.programs)
+
+    def cordma(self, wait="event"):
+        return CordmaKv(self.server_cpus, self.programs, wait)
+
+    def bench(self, server, to, workload, *options):
+        """The records are there: load() put them there."""
+        return self.client.bench(server, to, "--workload", workload, "--no-load", "--records", self.records, "--duration",
+                                 self.seconds, "--warm-up", min(self.seconds / 4, 1), *options)
+
+    def load(self, server, to, records=None, value_bytes=64):
+        return self.client.bench(server, to, "--workload", "load", "--records", records or self.records, "--value-bytes",
+                                 value_bytes)
+
+
+def interleaved(repetitions, **series):
+    """Each series once, again and again: {name: [what each call gave]}."""
+    found = {name: [] for name in series}
+    for _ in range(repetitions):
+        for name, once in series.items():
+            found[name].append(once())
+    return found
+
+
+def values(runs, *path):
+    """The number at this path of each run."""
+    found = []
+    for run in runs:
+        for name in path:
+            run = run[name]
+        found.append(run)
+    return found
+
+
+def redis_clients(g):
+    """redis-benchmark on both, one after the other, never at once."""
+    rows = []
+    with g.redis() as redis, g.cordma() as kv:
+        for pipeline, goal in ((1, 1.3), (16, 2.0)):
+            requests = g.requests * (1 if pipeline == 1 else 5)
+            for threads in (1, 2):
+                for test in ("set", "get"):
+                    runs = interleaved(
+                        g.repetitions,
+                        redis=lambda: g.client.redis_benchmark(redis, test, requests, pipeline, threads),
+                        kv=lambda: g.client.redis_benchmark(kv, test, requests, pipeline, threads))
+                    rows += redis_rows(test, pipeline, threads, goal, runs)
+    return rows
+
+
+def busy(name, runs):
+    """How much of a core both sides took, and which has no more to give."""
+    server, client = (statistics.median(values(runs, side)) for side in ("server_share", "client_share"))
+    return f"{name} {server:.0%}, its client {client:.0%}: {figures.saturated(server, client)} saturated"
+
+
+def redis_rows(test, pipeline, threads, goal, runs):
+    what = f"redis-benchmark {test.upper()} -c 50 -d 64 -P {pipeline}" + (f" --threads {threads}" if threads > 1 else "")
+    note = "; ".join(busy(name, runs[key]) for key, name in (("kv", "cordma-kv"), ("redis", "redis-server")))
+    return [Row(what, "/s", values(runs["kv"], "rate_hz"), "redis-server", values(runs["redis"], "rate_hz"), (">=", goal, "x"),
+                note),
+            Row(what + ", p99", "us", values(runs["kv"], "p99_us"), "redis-server", values(runs["redis"], "p99_us")),
+            Row(what + ", server CPU per request", "ns", values(runs["kv"], "cpu_ns"), "redis-server",
+                values(runs["redis"], "cpu_ns"), ("<=", 0.7, "x"))]
+
+
+def memory(g):
+    """used_memory of as many records; that of a server which was just started taken off."""
+    used = {}
+    for name, server in (("redis", g.redis()), ("kv", g.cordma())):
+        with server:
+            before = server.used_memory()
+            g.load(server, server.resp(), g.memory_records)
+            used[name] = [figures.bytes_per_record(before, server.used_memory(), g.memory_records)]
+    what = f"memory per key of 16 B and value of 64 B, {g.memory_records:,} of them"
+    return [Row(what, "B", used["kv"], "redis-server", used["redis"], ("<=", 0.8, "x"))]
+
+
+def native_polling(g):
+    """The native protocol over shm, both sides polling: what it can do."""
+    with g.cordma("polling") as kv:
+        to = [*kv.native("shm"), "--wait", "polling"]
+        g.load(kv, to)
+        runs = interleaved(
+            g.repetitions,
+            one_sided=lambda: g.bench(kv, to, "get"),
+            gets=lambda: g.bench(kv, to, "get", "--batch", 64, "--in-flight", 4),
+            sets=lambda: g.bench(kv, to, "set", "--batch", 64, "--in-flight", 4),
+            get=lambda: g.bench(kv, [*to, "--asked"], "get"),
+            set=lambda: g.bench(kv, [*to, "--asked"], "set"))
+    one = runs["one_sided"]
+    share = sum(values(one, "paths", "one_sided")) / max(sum(values(one, "operations")), 1)
+    return [Row("native shm, one-sided GET", "/s", values(one, "rate_hz"), goal=(">=", 1.5e6, ""),
+                note=f"{share:.1%} of them without asking"),
+            Row("native shm, one-sided GET, p50", "us", values(one, "latency_us", "all", "p50"), goal=("<=", 1.0, "")),
+            Row("native shm, one-sided GET, p99", "us", values(one, "latency_us", "all", "p99")),
+            Row("native shm, GET by request, 64 at a time", "/s", values(runs["gets"], "rate_hz"), goal=(">=", 1e6, "")),
+            Row("native shm, SET by request, 64 at a time", "/s", values(runs["sets"], "rate_hz"), goal=(">=", 1e6, "")),
+            Row("native shm, one GET by request, p50", "us", values(runs["get"], "latency_us", "all", "p50"),
+                goal=("<=", 3.0, "")),
+            Row("native shm, one SET by request, p50", "us", values(runs["set"], "latency_us", "all", "p50"),
+                goal=("<=", 3.0, ""))]
+
+
+def both_doors(g):
+    """The same engine by both doors, one client, as servers wait by default; with what it costs both sides."""
+    rows = []
+    for value_bytes in (64, 4096):
+        size = ("--value-bytes", value_bytes)
+        with g.cordma() as kv:
+            g.load(kv, kv.resp(), value_bytes=value_bytes)
+            for workload, batch in (("get", 1), ("set", 1), ("get", 16), ("set", 16)):
+                more = (*size, "--batch", batch)
+                ways = {"resp": kv.resp(), "shm": kv.native("shm"), "tcp": kv.native("tcp")}
+                runs = interleaved(g.repetitions, **{name: (lambda to=to: g.bench(kv, to, workload, *more))
+                                                     for name, to in ways.items()})
+                what = f"{workload.upper()} of {value_bytes} B" + (f", {batch} at a time" if batch > 1 else "")
+                for way in ("shm", "tcp"):
+                    rows += [Row(f"{what}, native {way}", "/s", values(runs[way], "rate_hz"), "RESP",
+                                 values(runs["resp"], "rate_hz")),
+                             Row(f"{what}, native {way}, p50", "us", values(runs[way], "latency_us", "all", "p50"), "RESP",
+                                 values(runs["resp"], "latency_us", "all", "p50")),
+                             Row(f"{what}, native {way}, CPU of both sides", "ns", both_sides(runs[way]), "RESP",
+                                 both_sides(runs["resp"]))]
+    return rows
+
+
+def both_sides(runs):
+    return [run["cpu"]["client"]["ns_per_operation"] + run["cpu"]["server"]["ns_per_operation"] for run in runs]
+
+
+def mixes(g):
+    """YCSB's core workloads, one client, beside redis-server through the same driver."""
+    rows = []
+    for mix in MIXES:
+        with g.redis() as redis, g.cordma() as kv:
+            # What D inserts is there in the next repetition; every server gets the same, by itself.
+            g.load(redis, redis.resp())
+            g.load(kv, kv.resp())
+            runs = interleaved(
+                g.repetitions,
+                redis=lambda: g.bench(redis, redis.resp(), mix),
+                resp=lambda: g.bench(kv, kv.resp(), mix),
+                shm=lambda: g.bench(kv, kv.native("shm"), mix),
+                tcp=lambda: g.bench(kv, kv.native("tcp"), mix))
+        for way, name in (("shm", "native shm"), ("tcp", "native tcp"), ("resp", "RESP")):
+            what = f"YCSB {mix.upper()}, {name}"
+            rows.append(Row(what, "/s", values(runs[way], "rate_hz"), "redis-server", values(runs["redis"], "rate_hz")))
+            for percentile in ("p50", "p99", "p999"):
+                rows.append(Row(f"{what}, {percentile}", "us", values(runs[way], "latency_us", "all", percentile),
+                                "redis-server", values(runs["redis"], "latency_us", "all", percentile)))
+    return rows
+
+
+PARTS = {"redis-benchmark": redis_clients, "memory": memory, "native": native_polling, "doors": both_doors, "ycsb": mixes}
