@@ -157,3 +157,61 @@ TEST_CASE("when the server goes everybody gets what is pending, and nothing is r
     CHECK(house.soon([&] { return house.clients() == 0; }));
   }
 }
+
+namespace {
+
+// Takes a value of 10 MB to where it belongs, and says it again.
+class hoarder final : public conversation {
+ public:
+  static constexpr std::size_t bytes = 10 << 20;
+  explicit hoarder(std::unique_ptr<conversation> counted) : counted_(std::move(counted)) {}
+  void received(std::span<const char> part) override {
+    std::copy(part.begin(), part.end(), value_.begin() + static_cast<std::ptrdiff_t>(got_));
+    got_ += part.size();
+  }
+  [[nodiscard]] std::span<char> room() noexcept override {
+    return got_ == 0
+               ? std::span<char>()
+               : std::span(value_).subspan(got_, std::min(bytes - got_, std::size_t{300'000}));
+  }
+  void arrived(std::size_t n) override { got_ += n; }
+  [[nodiscard]] std::span<const char> pending() const noexcept override {
+    return got_ == bytes ? std::span<const char>(value_).subspan(sent_) : std::span<const char>();
+  }
+  void sent(std::size_t n) noexcept override { sent_ += n; }
+  [[nodiscard]] bool wants_input() const noexcept override { return got_ < bytes; }
+  [[nodiscard]] session::ending ended() const noexcept override {
+    return got_ == bytes ? session::ending::when_sent : session::ending::no;
+  }
+
+ private:
+  std::unique_ptr<conversation> counted_;
+  std::string value_ = std::string(bytes, '\0');
+  std::size_t got_ = 0;
+  std::size_t sent_ = 0;
+};
+
+conversation_maker hoarding(conversation_maker plain) {
+  return [plain = std::move(plain)](session_origin o, session::wake_function wake, void* context) {
+    return std::make_unique<hoarder>(plain(std::move(o), wake, context));
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a long value comes whole to where it belongs, and its sender may die on the way") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const std::uint16_t port = house.listen(&hoarding);
+    const std::string text = long_text(hoarder::bytes);
+    visitor dies(port);
+    REQUIRE(dies.say(text.substr(0, text.size() / 2)));
+    const visitor c(port);
+    REQUIRE(c.say(text));
+    CHECK((c.hear(text.size()) == text));
+    CHECK(c.hears_the_end());
+    dies.die();
+    CHECK(house.soon([&] { return house.clients() == 0; }));
+  }
+}

@@ -91,8 +91,23 @@ class native_server {
     cordma::scope visitors(worker.loop());
     visitors.spawn(accept_all(&door, &listener, &visitors));
     bound.set_value(listener.bound().port);
+    clock_timer clock(*this, worker.loop());
     worker.run(until_over());
   }
+  // As a server's own: clients see by it that the server lives.
+  struct clock_timer final : cordma::timer {
+    clock_timer(native_server& s, cordma::reactor& loop)
+        : timer([](timer& t) noexcept { static_cast<clock_timer&>(t).tick(); }), of(s), on(loop) {
+      tick();
+    }
+    void tick() noexcept {
+      const keyspace::hold all(*of.keys_, of.keys_->all());
+      for (std::uint32_t i = 0; i < of.keys_->shards(); ++i) of.keys_->at(i).tick(of.now());
+      on.add(*this, on.now() + std::chrono::milliseconds(50));
+    }
+    native_server& of;
+    cordma::reactor& on;
+  };
   cordma::task<void> until_over() { co_await over_.wait(); }
 
   cordma::Context context_;

@@ -182,6 +182,33 @@ TEST_CASE("what is gone is gone for who reads it one-sidedly: erased, flushed") 
   for (std::uint64_t i = 0; i < 1'000; ++i) CHECK_FALSE(c.get(key_of(i), got));
 }
 
+TEST_CASE("what expires is gone when the server says so, also where its clock jumps") {
+  for (const auto over : kv::test::transports_under_test()) {
+    CAPTURE(name(over));
+    native_server server;
+    blocking_client c(server.address(over), {.transport = over});
+    const client_counters& n = c.inner().counters();
+    std::string got;
+    REQUIRE(c.set("soon", "v", {.expiry = wall_clock() + 50'000}));
+    REQUIRE(c.set("later", "v", {.expiry = wall_clock() + 500'000}));
+    CHECK(c.get("soon", got));
+    CHECK(n.one_sided + n.silent == 1);
+    // About then, it is asked.
+    server.ahead_ms = 49'300;
+    REQUIRE(c.set("another", "v"));  // it reads its clock when it does something
+    CHECK(c.get("soon", got));
+    CHECK(c.inner().counters().expiring + n.silent >= 1);
+    server.ahead_ms = 50'001;
+    REQUIRE(c.set("another", "v"));
+    CHECK(c.get("soon", got).outcome == status::absent);
+    CHECK(c.get("later", got));
+    CHECK(c.inner().counters().one_sided + n.silent >= 2);
+    server.ahead_ms = 0;
+    REQUIRE(c.set("another", "v"));
+    CHECK(c.get("soon", got).outcome == status::absent);
+  }
+}
+
 TEST_CASE(
     "under a storm of writes no one-sided read is wrong or goes back, and torn ones are seen") {
   native_server server({}, 1, {.hash_seed = 5, .quarantine_ms = 500});

@@ -204,6 +204,7 @@ void tally::add(const tally& more) {
   paths.longer += p.longer;
   paths.unmapped += p.unmapped;
   paths.late += p.late;
+  paths.silent += p.silent;
   paths.torn_reads += p.torn_reads;
   paths.reads += p.reads;
 }

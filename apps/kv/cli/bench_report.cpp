@@ -78,15 +78,16 @@ std::string paths_text(const client_counters& c) {
   std::string text = "paths: one-sided " + n(c.one_sided) + ", asked " + n(c.asked) + " in " +
                      n(c.batches) + " requests; one-sided reads " + n(c.reads) + ", torn " +
                      n(c.torn_reads);
-  const std::uint64_t back = c.absent + c.torn + c.expiring + c.longer + c.unmapped + c.late;
+  const std::uint64_t back =
+      c.absent + c.torn + c.expiring + c.longer + c.unmapped + c.late + c.silent;
   text += "; asked after all " + n(back);
   if (back == 0) return text + "\n";
   text += " (";
   const char* comma = "";
   for (const auto& [what, count] :
        {std::pair("absent", c.absent), std::pair("torn", c.torn), std::pair("expiring", c.expiring),
-        std::pair("longer", c.longer), std::pair("unmapped", c.unmapped),
-        std::pair("late", c.late)}) {
+        std::pair("longer", c.longer), std::pair("unmapped", c.unmapped), std::pair("late", c.late),
+        std::pair("silent", c.silent)}) {
     if (count == 0) continue;
     text += comma + std::string(what) + " " + n(count);
     comma = ", ";
@@ -127,7 +128,8 @@ ordered_json paths_json(const client_counters& c) {
             {"expiring", c.expiring},
             {"longer", c.longer},
             {"unmapped", c.unmapped},
-            {"late", c.late}}}};
+            {"late", c.late},
+            {"silent", c.silent}}}};
 }
 
 ordered_json conditions_json(const support::conditions& c) {

@@ -4,11 +4,11 @@
 
 namespace kv {
 
-caller::caller(service& of, session_origin from, session::wake_function wake, void* context)
+caller::caller(service& of, session_origin from, session::wake_function how_to_wake, void* context)
     : id(of.next_id_.fetch_add(1, std::memory_order_relaxed)),
       origin(std::move(from)),
       of_(of),
-      wake_(wake),
+      wake_(how_to_wake),
       context_(context) {
   created_ms = static_cast<std::int64_t>(of.now_ms(origin.worker));
   seen_ms = created_ms.load();

@@ -88,8 +88,10 @@ task<std::unique_ptr<client>> client::connect(cordma::Context* context, cordma::
 
 task<std::size_t> client::call(method m, cordma::Slice request, cordma::Slice room) {
   const cordma::call_options how{.timeout = options_.timeout};
+  const cordma::time_point asked_at = worker_.loop().now();
   const cordma::Response got =
       co_await requests_.call(server_, static_cast<std::uint16_t>(m), request, room, how);
+  for (native::remote_shard& s : shards_) s.lived_at(asked_at);
   co_return got.bytes;
 }
 
@@ -160,6 +162,7 @@ void client::note(sight why) noexcept {
     case sight::longer: ++counters_.longer; break;
     case sight::unmapped: ++counters_.unmapped; break;
     case sight::late: ++counters_.late; break;
+    case sight::silent: ++counters_.silent; break;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <cordma/runtime/result.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +24,10 @@ inline constexpr std::uint16_t protocol_version = 1;
 inline constexpr std::uint32_t most_operations = 256;  // of a batch
 inline constexpr std::size_t most_token_bytes = 1024;
 inline constexpr std::size_t blob_bytes = 64;  // as cordma::RemoteMemory has them
+
+// A server that is gone may have left its memory, and its keys be served by the next one: nothing is believed unless
+// something has shown within this time that the server lives. A server that starts waits for longer before it serves.
+inline constexpr std::chrono::milliseconds lease{300};
 
 enum class method : std::uint16_t { hello = 1, map = 2, batch = 3 };
 

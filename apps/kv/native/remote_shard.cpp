@@ -17,6 +17,7 @@ constexpr auto longest_trusted = std::chrono::milliseconds(100);
 // Of the server's clock, as it is known here: it tells the time when it does something, and ours may run faster.
 constexpr unix_ms clock_margin_ms = 1000;
 constexpr auto head_lasts = std::chrono::seconds(5);
+constexpr auto clock_looked_at_every = std::chrono::milliseconds(50);
 
 // What is at `at`, if it is the key's, and whole.
 sighting validate(std::string_view key, const std::byte* at, std::size_t bytes, place where) {
@@ -79,6 +80,8 @@ unix_ms remote_shard::server_time() const noexcept {
 }
 
 task<sighting> remote_shard::look(hashed_key key, cordma::Slice landing) {
+  const bool alive = co_await is_alive(landing);
+  if (!alive) co_return sighting{.what = sight::silent};
   if (loop_->now() - read_at_ > head_lasts) co_await refresh(landing);
   sighting last;
   for (unsigned i = 0; i < tries; ++i) {
@@ -156,16 +159,33 @@ task<sighting> remote_shard::examine(hashed_key key, std::uint64_t slot_value,
   co_return seen;
 }
 
+task<unix_ms> remote_shard::read_clock(cordma::Slice landing) {
+  cordma::RemoteSlice where;
+  unix_ms told = 0;
+  if (!find(0, offsetof(shard_head, clock), sizeof told, where)) co_return told;
+  const cordma::Slice word = landing.first(sizeof told);
+  co_await via_->read(where, word);
+  ++counters_.reads;
+  std::memcpy(&told, word.data(), sizeof told);
+  co_return told;
+}
+
+// A clock that has moved since it was looked at last shows that the server has lived since then.
+task<bool> remote_shard::is_alive(cordma::Slice landing) {
+  const cordma::time_point now = loop_->now();
+  if (now - clock_seen_at_ > clock_looked_at_every) {
+    const unix_ms told = co_await read_clock(landing);
+    if (told != clock_seen_) lived_at(clock_seen_at_);
+    clock_seen_ = told;
+    clock_seen_at_ = now;
+  }
+  co_return now - lived_at_ < lease;
+}
+
 // The server decides by the clock that stands in its memory, which may jump; and that stands still while it sleeps, so
 // that what has gone by here since it was last looked at counts as well. About the time itself it is to say more.
 task<bool> remote_shard::still_lives(unix_ms expiry, cordma::Slice landing) {
-  cordma::RemoteSlice where;
-  if (!find(0, offsetof(shard_head, clock), sizeof clock_, where)) co_return false;
-  const cordma::Slice word = landing.first(sizeof clock_);
-  co_await via_->read(where, word);
-  ++counters_.reads;
-  unix_ms told = 0;
-  std::memcpy(&told, word.data(), sizeof told);
+  const unix_ms told = co_await read_clock(landing);
   co_return std::max(told, server_time()) + clock_margin_ms < expiry;
 }
 

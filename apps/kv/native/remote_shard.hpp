@@ -4,10 +4,13 @@
 #include "../store/item.hpp"
 #include "../store/key.hpp"
 #include "../store/layout.hpp"
+#include "protocol.hpp"
 
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/clock.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,6 +28,7 @@ enum class sight : std::uint8_t {
   longer,    // than is read one-sidedly, or no string
   unmapped,  // in memory that the map does not have yet
   late,      // it took so long that the memory may hold something else by now
+  silent,  // nothing has shown for a while that the server lives: its memory outlives it where it is shared
 };
 
 struct sighting {
@@ -53,6 +57,8 @@ class remote_shard {
   void add(const cordma::RemoteMemory& region) { regions_.push_back(region); }
   [[nodiscard]] std::size_t regions() const noexcept { return regions_.size(); }
 
+  // The server has answered what was asked at that time.
+  void lived_at(cordma::time_point when) noexcept { lived_at_ = std::max(lived_at_, when); }
   // Reads the head, which says where the index is. REQUIRES at least head_bytes of `landing`. Throws cordma::error:
   // what a read says, and unsupported_version where it is no shard's head.
   [[nodiscard]] cordma::task<void> refresh(cordma::Slice landing);
@@ -67,6 +73,9 @@ class remote_shard {
   [[nodiscard]] cordma::task<sighting> examine(hashed_key key, std::uint64_t slot_value,
                                                cordma::Slice landing);
   [[nodiscard]] cordma::task<bool> still_lives(unix_ms expiry, cordma::Slice landing);
+  // Whether something shows that the server lives, its clock perhaps, which is looked at.
+  [[nodiscard]] cordma::task<bool> is_alive(cordma::Slice landing);
+  [[nodiscard]] cordma::task<unix_ms> read_clock(cordma::Slice landing);
   [[nodiscard]] bool was_split(std::uint64_t number, unsigned depth) noexcept;
   [[nodiscard]] bool find_bucket(std::uint64_t number, cordma::RemoteSlice& where) const noexcept;
   [[nodiscard]] bool find(std::uint64_t segment, std::uint64_t offset, std::uint64_t bytes,
@@ -80,6 +89,9 @@ class remote_shard {
   std::uint64_t buckets_ = 0;
   std::uint64_t clock_ = 0;  // the server's, when the head was read
   cordma::time_point read_at_{};
+  cordma::time_point lived_at_{};
+  unix_ms clock_seen_ = 0;
+  cordma::time_point clock_seen_at_{};
   remote_shard_counters counters_;
 };
 

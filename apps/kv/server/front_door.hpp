@@ -22,7 +22,7 @@ struct door_settings {
 };
 
 // Bytes that came and that nobody wants yet are kept, up to about so many for one client.
-inline constexpr std::size_t most_kept_bytes = std::size_t{4} << 20;
+inline constexpr std::size_t most_kept_bytes = std::size_t{8} << 20;
 
 // What one front door did: written by its thread, read by any.
 struct door_counters {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -72,6 +73,15 @@ class pid_file {
  private:
   std::string path_;
 };
+
+// Long values come into memory that grows: without this each of them is given back to the kernel and faulted in again,
+// which takes twice the CPU time of a SET of 1 MB.
+void keep_freed_memory() noexcept {
+  constexpr int most_free_bytes = 64 << 20;  // of each worker
+  constexpr int own_mapping_above = 32 << 20;
+  ::mallopt(M_TRIM_THRESHOLD, most_free_bytes);
+  ::mallopt(M_MMAP_THRESHOLD, own_mapping_above);
+}
 
 void reload(server& s, const command_line& said, logbook& log) noexcept try {
   tell_service_manager("RELOADING=1");
@@ -141,6 +151,7 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) try {
   support::hold_standard_descriptors();
+  kv::keep_freed_memory();
   return kv::run(std::vector<std::string>(argv + 1, argv + argc));
 } catch (const std::exception& e) {
   std::fprintf(stderr, "cordma-kv: %s\n", e.what());

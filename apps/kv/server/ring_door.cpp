@@ -14,7 +14,8 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t most_fed = socket_ring::buffer_bytes;  // at a time, of what was kept
+constexpr std::size_t most_fed = socket_ring::buffer_bytes;        // at a time, of what was kept
+constexpr std::size_t least_room = 4 * socket_ring::buffer_bytes;  // otherwise a buffer does
 constexpr unsigned kind_bits = 8;
 // One client may have all buffers before it is stopped, and once more while it is not found.
 static_assert(most_kept_bytes >= 2 * socket_ring::buffers * socket_ring::buffer_bytes);
@@ -91,6 +92,7 @@ void ring_door::completed(const io_uring_cqe& outcome) noexcept {
   client& c = *slots_[index];  // it stays until its last operation has ended
   switch (what) {
     case operation::receive: received(c, outcome); break;
+    case operation::fill: filled(c, outcome.res); break;
     case operation::send: sent(c, outcome.res); break;
     case operation::room:
       c.full = false;
@@ -201,11 +203,15 @@ void ring_door::adopt(cordma::unique_fd socket, session_origin origin,
 
 void ring_door::receive_from(client& c) noexcept {
   io_uring_sqe& e = ring_->entry();
-  ::io_uring_prep_recv_multishot(&e, c.socket.get(), nullptr, 0, 0);
+  if (c.much) {
+    ::io_uring_prep_recv(&e, c.socket.get(), nullptr, socket_ring::buffer_bytes, 0);
+  } else {
+    ::io_uring_prep_recv_multishot(&e, c.socket.get(), nullptr, 0, 0);
+  }
   e.user_data = mark(operation::receive, c.index);
   e.flags |= IOSQE_BUFFER_SELECT;
   e.buf_group = socket_ring::buffer_group;
-  c.in = receiving::yes;
+  c.in = c.much ? receiving::once : receiving::yes;
   ++c.operations;
 }
 
@@ -215,6 +221,7 @@ void ring_door::received(client& c, const io_uring_cqe& outcome) noexcept {
     --c.operations;
   }
   if (outcome.res > 0) {
+    c.much = outcome.res == static_cast<int>(socket_ring::buffer_bytes);
     feed(c, ring_->buffer(outcome));
     ring_->give_back(outcome);
   } else if ((outcome.flags & IORING_CQE_F_BUFFER) != 0) {
@@ -224,6 +231,29 @@ void ring_door::received(client& c, const io_uring_cqe& outcome) noexcept {
   const bool passing = outcome.res == -ENOBUFS || outcome.res == -ECANCELED ||
                        outcome.res == -EINTR || outcome.res == -EAGAIN;
   if (outcome.res < 0 && !passing) close(c);
+}
+
+// The room stays where it is: nothing is said to the conversation's input until it is filled, and closing ends that.
+void ring_door::fill(client& c, std::span<char> room) noexcept {
+  io_uring_sqe& e = ring_->entry();
+  ::io_uring_prep_recv(&e, c.socket.get(), room.data(), room.size(), 0);
+  e.user_data = mark(operation::fill, c.index);
+  c.in = receiving::into_room;
+  ++c.operations;
+}
+
+void ring_door::filled(client& c, int outcome) noexcept try {
+  c.in = receiving::no;
+  --c.operations;
+  c.active = second_;
+  if (outcome > 0 && !c.closing) {
+    counters_.received_bytes.add(static_cast<std::size_t>(outcome));
+    c.talk->arrived(static_cast<std::size_t>(outcome));
+  }
+  if (outcome == 0) c.said_all = true;
+  if (outcome < 0 && outcome != -EINTR && outcome != -EAGAIN) close(c);
+} catch (const std::exception&) {
+  close(c);
 }
 
 void ring_door::feed(client& c, std::span<const char> bytes) noexcept try {
@@ -308,12 +338,19 @@ void ring_door::tend(client& c) noexcept {
 void ring_door::tend_input(client& c, session::ending ending) noexcept {
   const bool wanted = reading_ && !c.said_all && ending == session::ending::no && c.kept.empty() &&
                       c.talk->wants_input();
-  if (wanted && c.in == receiving::no) receive_from(c);
+  const bool goes_on = c.in == receiving::yes || c.in == receiving::once;
   if (wanted) c.paused = false;
-  if (!wanted && c.in == receiving::yes) {
-    if (!std::exchange(c.paused, true)) counters_.pauses.add();
+  if (!wanted && goes_on && !std::exchange(c.paused, true)) counters_.pauses.add();
+  if (goes_on && (!wanted || (c.much && c.in == receiving::yes))) {
     c.in = receiving::canceled;
     cancel(c, operation::receive);
+  }
+  if (!wanted || c.in != receiving::no) return;
+  const std::span<char> room = c.much ? c.talk->room() : std::span<char>();
+  if (room.size() >= least_room) {
+    fill(c, room);
+  } else {
+    receive_from(c);
   }
 }
 

@@ -12,7 +12,8 @@
 namespace kv {
 
 // A socket is received from by one operation that stays (multishot), into whatever buffer comes next: a client that is
-// silent has none. What is to be sent is handed over at the end of a pass, for all at once, and never waits in the
+// silent has none. One that sends much at a time is asked for each buffer, and a long value comes to where it belongs:
+// the operation that stays would take all there is, which is more than caches hold. What is to be sent is handed over at the end of a pass, for all at once, and never waits in the
 // kernel: where a client does not read, the socket is watched for room.
 class ring_door final : public front_door, private cordma::poller, private cordma::sleeper {
  public:
@@ -31,8 +32,17 @@ class ring_door final : public front_door, private cordma::poller, private cordm
   [[nodiscard]] const char* engine() const noexcept override { return "io_uring"; }
 
  private:
-  enum class operation : std::uint8_t { accept, receive, send, room, cancel, wake_up, nothing };
-  enum class receiving : std::uint8_t { no, yes, canceled };
+  enum class operation : std::uint8_t {
+    accept,
+    receive,
+    fill,
+    send,
+    room,
+    cancel,
+    wake_up,
+    nothing
+  };
+  enum class receiving : std::uint8_t { no, yes, once, canceled, into_room };
   struct listener {
     int socket;
     arrival here;
@@ -51,6 +61,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
     std::uint32_t active = 0;      // the second in which it said something
     std::uint16_t operations = 0;  // the kernel's, on its behalf
     receiving in = receiving::no;
+    bool much = false;  // what came last was as much as a buffer takes
     bool sending = false;
     bool full = false;      // no room in its socket: that is watched for
     bool paused = false;    // it is not read
@@ -68,6 +79,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
   void completed(const io_uring_cqe& outcome) noexcept;
   void accepted(std::uint32_t index, const io_uring_cqe& outcome) noexcept;
   void received(client& c, const io_uring_cqe& outcome) noexcept;
+  void filled(client& c, int outcome) noexcept;
   void sent(client& c, int outcome) noexcept;
   void feed(client& c, std::span<const char> bytes) noexcept;
   void feed_kept(client& c) noexcept;
@@ -77,6 +89,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
   void tend_input(client& c, session::ending ending) noexcept;
   void accept_on(std::uint32_t index) noexcept;
   void receive_from(client& c) noexcept;
+  void fill(client& c, std::span<char> room) noexcept;
   void cancel(client& c, operation o) noexcept;
   void send_to(client& c, std::span<const char> bytes) noexcept;
   void watch_for_room(client& c) noexcept;

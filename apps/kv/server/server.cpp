@@ -159,6 +159,9 @@ void server::apply(const settings& s) {
 
 void server::open() {
   durability_->load();
+  // Clients that could read the memory of the server before this one, and do not know yet that it is gone, stop
+  // believing it; only then is anything changed.
+  if (context_) std::this_thread::sleep_for(native::lease + native::lease / 4);
   for (const std::unique_ptr<worker>& w : workers_) {
     ticks_.push_back(std::make_unique<ticking>(*this, *w));
     ticking& t = *ticks_.back();

@@ -1,5 +1,4 @@
 // What a server says of itself, and what it does where its configuration has changed.
-#include "metrics_page.hpp"
 #include "server.hpp"
 
 #include <algorithm>
@@ -132,87 +131,6 @@ void server::reload(const server_options& fresh) {
     log_.write(log_level::warning, std::string("the certificates stay as they were: ") + e.what());
   }
   if (!log_.reopen()) log_.write(log_level::warning, "the log cannot be opened again, and goes on");
-}
-
-std::string server::figures() const {
-  using kind = metrics_text::kind;
-  service& s = *service_;
-  metrics_text out;
-  const auto one = [&out](std::string_view name, kind k, std::string_view help, auto value) {
-    out.family(name, k, help).value(std::uint64_t{value});
-  };
-  const auto total = [&s](relaxed_counter worker_counters::* which) { return s.total(which); };
-  one("uptime_seconds", kind::gauge, "Since it was started",
-      (s.read_wall_clock() - s.started_ms()) / 1000);
-  one("connected_clients", kind::gauge, "Clients now", clients());
-  one("max_clients", kind::gauge, "maxclients", s.snapshot()->maxclients);
-  one("connections_received_total", kind::counter, "Clients ever",
-      total(&worker_counters::connections));
-  one("rejected_connections_total", kind::counter, "Above maxclients",
-      total(&worker_counters::rejected_connections));
-  one("commands_processed_total", kind::counter, "Commands carried out",
-      total(&worker_counters::commands));
-  one("error_replies_total", kind::counter, "Replies that were errors",
-      total(&worker_counters::error_replies));
-  one("clients_killed_for_output_total", kind::counter, "Above client-output-buffer-limit",
-      total(&worker_counters::killed_for_output));
-  std::uint64_t counts[4] = {0, 0, 0, 0};
-  std::array<store_counters, keyspace::most_shards> shards{};
-  std::uint64_t keys = 0;
-  std::uint64_t expiring = 0;
-  std::uint64_t used = 0;
-  for (std::uint32_t i = 0; i < keys_->shards(); ++i) {
-    const keyspace::hold hold(*keys_, std::uint64_t{1} << i);
-    const store& shard = keys_->at(i);
-    shards[i] = shard.counters();
-    keys += shard.size();
-    expiring += shard.volatile_size();
-    used += shard.usage().bytes;
-  }
-  for (const store_counters& c : shards) {
-    counts[0] += c.hits;
-    counts[1] += c.misses;
-    counts[2] += c.expired;
-    counts[3] += c.evicted;
-  }
-  one("keys", kind::gauge, "Keys now", keys);
-  one("keys_expiring", kind::gauge, "Keys now that have a time to live", expiring);
-  one("memory_used_bytes", kind::gauge, "Of keys and values, with what finds them", used);
-  one("memory_max_bytes", kind::gauge, "maxmemory; 0: no limit", s.snapshot()->maxmemory);
-  one("keyspace_hits_total", kind::counter, "Keys that were found", counts[0]);
-  one("keyspace_misses_total", kind::counter, "Keys that were not there", counts[1]);
-  one("expired_keys_total", kind::counter, "Keys whose time was over", counts[2]);
-  one("evicted_keys_total", kind::counter, "Keys that made room", counts[3]);
-  const journal_info j = durability_->info();
-  one("journal_enabled", kind::gauge, "appendonly", std::uint64_t{j.appendonly ? 1U : 0U});
-  one("journal_bytes", kind::gauge, "Of its files", j.current_bytes);
-  one("journal_pending_bytes", kind::gauge, "Not on the disk yet", j.pending_bytes);
-  one("journal_in_trouble", kind::gauge, "1 while it cannot be written",
-      std::uint64_t{j.trouble ? 1U : 0U});
-  one("changes_since_snapshot", kind::gauge, "Changes that the last snapshot has not",
-      j.changes_since_snapshot);
-  const auto by_worker = [&](std::string_view name, kind k, std::string_view help, auto value) {
-    out.family(name, k, help);
-    for (const std::unique_ptr<worker>& w : workers_) {
-      out.value(std::uint64_t{value(*w)}, "worker=\"" + std::to_string(w->index()) + "\"");
-    }
-  };
-  const auto door = [](relaxed_counter door_counters::* which) {
-    return [which](worker& w) { return (w.door().counters().*which).get(); };
-  };
-  by_worker("worker_clients", kind::gauge, "Clients of each worker",
-            [](worker& w) { return w.clients().load(); });
-  by_worker("input_bytes_total", kind::counter, "Bytes that came",
-            door(&door_counters::received_bytes));
-  by_worker("output_bytes_total", kind::counter, "Bytes that went",
-            door(&door_counters::sent_bytes));
-  by_worker("kernel_calls_total", kind::counter, "System calls for sockets",
-            door(&door_counters::kernel_calls));
-  by_worker("reading_pauses_total", kind::counter,
-            "Clients that were not read, for they did not read", door(&door_counters::pauses));
-  by_worker("idle_clients_closed_total", kind::counter, "Clients above timeout",
-            door(&door_counters::timed_out));
-  return out.take();
 }
 
 }  // namespace kv

@@ -17,7 +17,7 @@ class socket_ring {
  public:
   static constexpr unsigned entries = 1024;
   static constexpr unsigned buffers = 256;
-  static constexpr std::size_t buffer_bytes = 8 << 10;
+  static constexpr std::size_t buffer_bytes = 16 << 10;
 
   // Errors: not_supported, with what the kernel says.
   [[nodiscard]] static cordma::result<std::unique_ptr<socket_ring>> make();

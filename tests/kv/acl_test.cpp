@@ -1,0 +1,110 @@
+// Users and their rights.
+#include "resp_ground.hpp"
+
+using namespace kv_test;
+
+namespace {
+constexpr std::string_view no_get = "NOPERM this user has no permissions to run the 'get' command";
+constexpr std::string_view no_key =
+    "NOPERM this user has no permissions to access one of the keys used as arguments";
+}  // namespace
+
+TEST_CASE("a user may do what the rules say, and no more") {
+  server s({}, 2);
+  client admin(s);
+  CHECK(admin("ACL SETUSER bob on >pw ~b:* +@read +set -mget") == ok);
+  client c(s);
+  CHECK(c("AUTH bob wrong") ==
+        error("WRONGPASS invalid username-password pair or user is disabled."));
+  CHECK(c("AUTH bob pw") == ok);
+  CHECK(c("ACL WHOAMI") ==
+        error("NOPERM this user has no permissions to run the 'acl|whoami' command"));
+  CHECK(c("SET b:1 x") == ok);
+  CHECK(c("GET b:1") == bulk("x"));
+  CHECK(c("GET a") == error(no_key));
+  CHECK(c("EXISTS b:1 a") == error(no_key));
+  CHECK(c("MGET b:1") == error("NOPERM this user has no permissions to run the 'mget' command"));
+  CHECK(c("DEL b:1") == error("NOPERM this user has no permissions to run the 'del' command"));
+  // Rights that change count from the next command on.
+  CHECK(admin("ACL SETUSER bob -get") == ok);
+  CHECK(c("GET b:1") == error(no_get));
+  CHECK(c("MULTI") == error("NOPERM this user has no permissions to run the 'multi' command"));
+}
+
+TEST_CASE("reading and writing are told apart") {
+  server s;
+  client admin(s);
+  admin("ACL SETUSER r on nopass %R~r:* %W~w:* +@all");
+  client c(s);
+  CHECK(c("AUTH r any") == ok);
+  CHECK(c("GET r:1") == null);
+  CHECK(c("SET r:1 x") == error(no_key));
+  CHECK(c("SET w:1 x") == ok);
+  CHECK(c("GET w:1") == error(no_key));
+}
+
+TEST_CASE("rules as they are listed") {
+  server s;
+  client c(s);
+  CHECK(c("ACL LIST") == "*1\r\n" + bulk("user default on nopass ~* &* +@all"));
+  CHECK(c("ACL SETUSER a on >pw ~a* +@hash -hset +client|id") == ok);
+  CHECK(c("ACL GETUSER a") ==
+        "*12\r\n" + bulk("flags") + "*1\r\n" + bulk("on") + bulk("passwords") + "*1\r\n" +
+            bulk("30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4") +
+            bulk("commands") + bulk("-@all +@hash -hset +client|id") + bulk("keys") + bulk("~a*") +
+            bulk("channels") + bulk("") + bulk("selectors") + "*0\r\n");
+  CHECK(c("ACL USERS") == "*2\r\n" + bulk("a") + bulk("default"));
+  CHECK(c("ACL DELUSER a b") == integer(1));
+  CHECK(c("ACL DELUSER default") == error("ERR The 'default' user cannot be removed"));
+  CHECK(c("ACL GETUSER a") == null);
+  CHECK(c("ACL WHOAMI") == bulk("default"));
+  CHECK(c("ACL CAT").starts_with("*21\r\n" + bulk("keyspace")));
+  CHECK(c("ACL CAT hash").find(bulk("hget")) != std::string::npos);
+  CHECK(c("ACL CAT foo") == error("ERR Unknown category 'foo'"));
+  CHECK(c("ACL GENPASS 5").starts_with("$2\r\n"));
+  CHECK(c("ACL GENPASS").starts_with("$64\r\n"));
+}
+
+TEST_CASE("rules that are none change nothing") {
+  server s;
+  client c(s);
+  CHECK(
+      c("ACL SETUSER a on +nosuch") ==
+      error(
+          "ERR Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL"));
+  CHECK(c("ACL SETUSER a foo") == error("ERR Error in ACL SETUSER modifier 'foo': Syntax error"));
+  CHECK(c("ACL SETUSER a #abc") == error("ERR Error in ACL SETUSER modifier '#abc': The password "
+                                         "hash must be exactly 64 characters and contain "
+                                         "only lowercase hexadecimal characters"));
+  CHECK(c("ACL GETUSER a") == null);
+  CHECK(c({"ACL", "SETUSER", "a b"}) ==
+        error("ERR Usernames can't contain spaces or null characters"));
+  CHECK(c("ACL DRYRUN default get k") == ok);
+}
+
+TEST_CASE("whose user is gone is sent away") {
+  server s;
+  client admin(s);
+  admin("ACL SETUSER bob on nopass +@all ~*");
+  client c(s);
+  CHECK(c("AUTH bob x") == ok);
+  CHECK(c("GET a") == null);
+  CHECK(admin("ACL DELUSER bob") == integer(1));
+  CHECK(c.session().ended() == kv::session::ending::now);
+  CHECK(c.woken == 1);
+}
+
+TEST_CASE("users go to a file and come back from it") {
+  kv::command_table table;
+  kv::users one(table);
+  const std::vector<std::string_view> rules{"on", ">pw", "~a*", "+@read", "-get"};
+  CHECK(one.set("bob", rules).empty());
+  kv::users other(table);
+  CHECK(other.load(one.save()).empty());
+  CHECK(other.save() == one.save());
+  CHECK(other.authenticate("bob", "pw") != nullptr);
+  CHECK(other.authenticate("bob", "no") == nullptr);
+  CHECK(other.load("user x +nosuch") ==
+        "line 1: Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL");
+  CHECK(other.find("bob") != nullptr);
+}

@@ -1,0 +1,153 @@
+// CONFIG, configuration files, and what is counted.
+#include "resp_ground.hpp"
+
+#include <cordma/runtime/result.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace kv_test;
+
+TEST_CASE("CONFIG GET and SET") {
+  server s({}, 2);
+  client c(s);
+  CHECK(c("CONFIG GET save") == "*2\r\n" + bulk("save") + bulk("3600 1 300 100 60 10000"));
+  CHECK(c("CONFIG GET appendonly") == "*2\r\n" + bulk("appendonly") + bulk("no"));
+  CHECK(c("CONFIG GET nosuch") == "*0\r\n");
+  CHECK(c("CONFIG SET maxmemory 100mb") == ok);
+  CHECK(c("CONFIG GET maxmemory") == "*2\r\n" + bulk("maxmemory") + bulk("104857600"));
+  CHECK(c("CONFIG SET timeout 5 slowlog-max-len 7") == ok);
+  CHECK(c("CONFIG GET timeout slowlog-max-len").starts_with("*4\r\n"));
+  CHECK(c({"CONFIG", "SET", "save", ""}) == ok);
+  CHECK(c("CONFIG GET save") == "*2\r\n" + bulk("save") + bulk(""));
+  CHECK(c({"CONFIG", "SET", "client-output-buffer-limit", "normal 1mb 2mb 60"}) == ok);
+  CHECK(c("CONFIG GET client-output-buffer-limit").find("normal 1048576 2097152 60 ") !=
+        std::string::npos);
+}
+
+TEST_CASE("what CONFIG SET refuses changes nothing") {
+  server s;
+  client c(s);
+  const auto refused = [](std::string_view name, std::string_view why) {
+    return error("ERR CONFIG SET failed (possibly related to argument '" + std::string(name) +
+                 "') - " + std::string(why));
+  };
+  CHECK(c("CONFIG SET maxmemory x") == refused("maxmemory", "argument must be a memory value"));
+  CHECK(c("CONFIG SET timeout 9 maxmemory x") ==
+        refused("maxmemory", "argument must be a memory value"));
+  CHECK(c("CONFIG GET timeout") == "*2\r\n" + bulk("timeout") + bulk("0"));
+  CHECK(c("CONFIG SET timeout -1") ==
+        refused("timeout", "argument must be between 0 and 2147483647 inclusive"));
+  CHECK(c("CONFIG SET protected-mode maybe") ==
+        refused("protected-mode", "argument must be 'yes' or 'no'"));
+  CHECK(c("CONFIG SET databases 2") == refused("databases", "can't set immutable config"));
+  CHECK(c("CONFIG SET timeout 1 timeout 2") == refused("timeout", "duplicate parameter"));
+  CHECK(c("CONFIG SET appendfsync x") ==
+        refused("appendfsync", "argument(s) must be one of the following: everysec, always, no"));
+  CHECK(c("CONFIG SET nosuch 1") ==
+        error("ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'"));
+  s.of.hooks.settings_change = [](const kv::settings&, const kv::settings&) {
+    return std::string("not now");
+  };
+  CHECK(c("CONFIG SET timeout 3") == refused("timeout", "not now"));
+  CHECK(c("CONFIG GET timeout") == "*2\r\n" + bulk("timeout") + bulk("0"));
+  CHECK(c("CONFIG REWRITE") == error("ERR The server is running without a config file"));
+}
+
+TEST_CASE("requirepass is the default user's password") {
+  server s;
+  client c(s);
+  CHECK(c("CONFIG SET requirepass secret") == ok);
+  client other(s);
+  CHECK(other("GET a") == error("NOAUTH Authentication required."));
+  CHECK(other("AUTH secret") == ok);
+  CHECK(c("GET a") == null);  // who was there stays
+  CHECK(c({"CONFIG", "SET", "requirepass", ""}) == ok);
+  client third(s);
+  CHECK(third("GET a") == null);
+}
+
+TEST_CASE("a file is read, and written with its comments") {
+  const kv::parsed_settings parsed = kv::parse_settings(
+      "# mine\nport 7000\nMAXMEMORY 1gb\r\nsave 60 1\nsave 10 5\nrequirepass \"a b\"\nuser bob on "
+      "nopass +@all\n");
+  CHECK(parsed.values.port == 7000);
+  CHECK(parsed.values.maxmemory == std::uint64_t{1} << 30);
+  CHECK(parsed.values.save == std::vector<kv::save_point>{{60, 1}, {10, 5}});
+  CHECK(parsed.values.requirepass == "a b");
+  CHECK(parsed.users == std::vector<std::string>{"bob on nopass +@all"});
+  kv::settings next = parsed.values;
+  next.timeout = 9;
+  next.port = 7001;
+  const std::string written = kv::rewrite_settings("# mine\nport 7000\n", next, parsed.users);
+  CHECK(written.starts_with("# mine\nport 7001\n"));
+  const kv::parsed_settings again = kv::parse_settings(written);
+  for (const kv::parameter& p : kv::all_parameters()) {
+    CAPTURE(p.name);
+    CHECK(p.get(again.values) == p.get(next));
+  }
+  CHECK(again.users == parsed.users);
+}
+
+TEST_CASE("a file that is wrong is told by line") {
+  const auto why = [](std::string_view text) {
+    try {
+      static_cast<void>(kv::parse_settings(text));
+    } catch (const cordma::error& e) {
+      return e.why().message();
+    }
+    return std::string("nothing");
+  };
+  CHECK(why("port 1\nfoo 2\n") == "configuration, line 2: \"foo\" is no setting of cordma-kv");
+  CHECK(why("port x") ==
+        "configuration, line 1: \"port\": argument couldn't be parsed into an integer");
+  CHECK(why("port") == "configuration, line 1: wrong number of arguments for \"port\"");
+  CHECK(why("dir \"x") == "configuration, line 1: a quote is not closed");
+}
+
+TEST_CASE("SLOWLOG keeps what took longer") {
+  kv::settings all;
+  all.slowlog_log_slower_than = 0;
+  all.slowlog_max_len = 3;
+  server s(all);
+  client c(s);
+  c("SET a 1");
+  c({"SET", "long", std::string(200, 'x')});
+  CHECK(c("SLOWLOG LEN") == integer(2));
+  CHECK(c("SLOWLOG GET 1").find(bulk("LEN")) != std::string::npos);
+  CHECK(c("SLOWLOG GET -1").find("... (72 more bytes)") != std::string::npos);
+  CHECK(c("SLOWLOG LEN") == integer(3));
+  CHECK(c("SLOWLOG GET -2") == error("ERR count should be greater than or equal to -1"));
+  CHECK(c("CONFIG SET slowlog-log-slower-than -1") == ok);
+  CHECK(c("SLOWLOG RESET") == ok);
+  CHECK(c("SLOWLOG LEN") == integer(0));
+}
+
+TEST_CASE("SAVE and SHUTDOWN are main's") {
+  server s;
+  client c(s);
+  CHECK(c("SAVE") == error("ERR this server keeps nothing on disk"));
+  s.of.hooks.save = [] { return kv::hook_answer{true, "OK"}; };
+  s.of.hooks.background_save = [] {
+    return kv::hook_answer{false, "ERR Background save already in progress"};
+  };
+  s.of.hooks.persistence = [] {
+    kv::persistence_info p;
+    p.last_save = 1234;
+    return p;
+  };
+  CHECK(c("SAVE") == ok);
+  CHECK(c("BGSAVE") == error("ERR Background save already in progress"));
+  CHECK(c("LASTSAVE") == integer(1234));
+  kv::shutdown_mode asked = kv::shutdown_mode::abort;
+  s.of.hooks.shutdown = [&](kv::shutdown_mode m) {
+    asked = m;
+    return kv::hook_answer{};
+  };
+  CHECK(c("SHUTDOWN FOO") == error("ERR syntax error"));
+  CHECK(c("SHUTDOWN NOSAVE") == "");
+  CHECK(asked == kv::shutdown_mode::no_save);
+  CHECK(c.session().ended() == kv::session::ending::when_sent);
+}

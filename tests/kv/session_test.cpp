@@ -1,0 +1,238 @@
+// A client's bytes and replies: pipelines, slow readers, ends, pauses, and the journal's gate.
+#include "resp_ground.hpp"
+
+#include "../../apps/kv/command/journal_gate.hpp"
+
+#include <cstring>
+
+using namespace kv_test;
+
+namespace {
+
+std::string packed(std::initializer_list<std::string_view> words) {
+  return client::packed(std::vector<std::string_view>(words));
+}
+
+struct fake_journal final : kv::journal_gate {
+  std::uint64_t last = 0;
+  std::uint64_t on_disk = 0;
+  bool must_wait = true;
+  bool is_full = false;
+  [[nodiscard]] std::uint64_t appended() const noexcept override { return last; }
+  [[nodiscard]] std::uint64_t durable() const noexcept override { return on_disk; }
+  [[nodiscard]] bool waits() const noexcept override { return must_wait; }
+  [[nodiscard]] bool refuses() const noexcept override { return is_full; }
+  [[nodiscard]] std::string why() const override { return "No space left on device"; }
+};
+
+}  // namespace
+
+TEST_CASE("a pipeline is answered in order, however it is cut [shards]") {
+  std::string asked;
+  std::string expected;
+  for (int i = 0; i < 200; ++i) {
+    const std::string n = std::to_string(i);
+    asked +=
+        packed({"SET", "k" + n, n}) + packed({"GET", "k" + n}) + packed({"MGET", "k" + n, "nokey"});
+    expected += ok + bulk(n) + "*2\r\n" + bulk(n) + null;
+    if (i % 10 == 0) {
+      asked += "PING\r\n" + packed({"CLIENT", "GETNAME"}) + packed({"NOSUCH"});
+      expected +=
+          "+PONG\r\n" + null + error("ERR unknown command 'NOSUCH', with args beginning with: ");
+    }
+  }
+  for (const std::uint32_t shards : {1U, 3U}) {
+    for (const std::size_t piece :
+         {std::size_t{1}, std::size_t{13}, std::size_t{4096}, asked.size()}) {
+      CAPTURE(piece);
+      server s({}, shards);
+      client c(s);
+      std::string answered;
+      for (std::size_t at = 0; at < asked.size(); at += piece)
+        answered += c.raw(asked.substr(at, piece));
+      CHECK(answered == expected);
+    }
+  }
+}
+
+TEST_CASE("a large value is read into its place") {
+  server s;
+  client c(s);
+  const std::string value(1 << 20, 'v');
+  const std::string asked = packed({"SET", "k", value}) + packed({"STRLEN", "k"});
+  c.send(asked.substr(0, 100));
+  std::size_t at = 100;
+  std::size_t by_room = 0;
+  while (at < asked.size()) {
+    const std::span<char> room = c.session().room();
+    const std::size_t n =
+        std::min(asked.size() - at, room.empty() ? std::size_t{1000} : room.size());
+    if (room.empty()) {
+      c.send(asked.substr(at, n));
+    } else {
+      std::memcpy(room.data(), asked.data() + at, n);
+      c.session().arrived(n);
+      by_room += n;
+    }
+    at += n;
+  }
+  CHECK(by_room > (1 << 20) - 1000);
+  CHECK(c.take() == ok + integer(1 << 20));
+}
+
+TEST_CASE("QUIT and errors of the protocol end it, and nothing behind them is heard") {
+  server s;
+  {
+    client c(s);
+    CHECK(c.raw("PING\r\nQUIT\r\nSET a 1\r\n") == "+PONG\r\n" + ok);
+    CHECK(c.session().ended() == kv::session::ending::when_sent);
+    CHECK_FALSE(c.session().wants_input());
+    CHECK(c("PING").empty());
+  }
+  client c(s);
+  CHECK(c.raw("*1\r\n$4\r\nPING\r\n*1\r\n$x\r\nPING\r\n") ==
+        "+PONG\r\n" + error("ERR Protocol error: invalid bulk length"));
+  CHECK(c.session().ended() == kv::session::ending::when_sent);
+  client other(s);
+  CHECK(other("GET a") == null);
+}
+
+TEST_CASE("who does not read is not served any more") {
+  server s;
+  client c(s);
+  c({"SET", "k", std::string(100'000, 'v')});
+  std::string asked;
+  for (int i = 0; i < 100; ++i) asked += packed({"GET", "k"});
+  asked += packed({"SET", "end", "1"});
+  c.send(asked);
+  CHECK_FALSE(c.session().wants_input());
+  CHECK(c.session().pending().size() < 3'000'000);
+  client other(s);
+  CHECK(other("GET end") == null);
+  // As it reads, it is.
+  std::size_t read = 0;
+  while (!c.session().pending().empty()) {
+    const std::size_t n = std::min<std::size_t>(c.session().pending().size(), 50'000);
+    read += n;
+    c.session().sent(n);
+  }
+  CHECK(read == 100 * bulk(std::string(100'000, 'v')).size() + ok.size());
+  CHECK(c.session().wants_input());
+  CHECK(other("GET end") == bulk("1"));
+}
+
+TEST_CASE("above the output limit the end comes at once") {
+  kv::settings limited;
+  limited.client_output_buffer_limit.hard_bytes = 500'000;
+  server s(limited);
+  client c(s);
+  c({"SET", "k", std::string(400'000, 'v')});
+  c.send(packed({"GET", "k"}));
+  CHECK(c.session().ended() == kv::session::ending::no);
+  c.send(packed({"GET", "k"}));
+  CHECK(c.session().ended() == kv::session::ending::now);
+}
+
+TEST_CASE("CLIENT KILL ends others at once, oneself after the answer") {
+  server s;
+  client c(s);
+  kv::session_origin second = client::usual();
+  second.peer = "127.0.0.1:50001";
+  client other(s, second);
+  CHECK(c("CLIENT KILL ADDR 127.0.0.1:9") == integer(0));
+  CHECK(c("CLIENT KILL 127.0.0.1:9") == error("ERR No such client"));
+  CHECK(c("CLIENT KILL ADDR 127.0.0.1:50001") == integer(1));
+  CHECK(other.session().ended() == kv::session::ending::now);
+  CHECK(other.woken == 1);
+  CHECK(c("CLIENT KILL TYPE normal") == integer(1));
+  CHECK(c.session().ended() == kv::session::ending::no);
+  CHECK(c("CLIENT KILL ADDR 127.0.0.1:50000 SKIPME no") == integer(1));
+  CHECK(c.session().ended() == kv::session::ending::when_sent);
+}
+
+TEST_CASE("CLIENT REPLY") {
+  server s;
+  client c(s);
+  CHECK(c.raw(packed({"CLIENT", "REPLY", "SKIP"}) + packed({"SET", "a", "1"}) +
+              packed({"GET", "a"})) == bulk("1"));
+  CHECK(c("CLIENT REPLY OFF").empty());
+  CHECK(c("SET a 2").empty());
+  CHECK(c("NOSUCH").empty());
+  CHECK(c("CLIENT REPLY ON") == ok);
+  CHECK(c("GET a") == bulk("2"));
+}
+
+TEST_CASE("while clients are paused what they ask waits") {
+  server s;
+  client admin(s);
+  client c(s);
+  CHECK(admin("CLIENT PAUSE 1000 WRITE") == ok);
+  CHECK(c("GET a") == null);
+  CHECK(c.raw(packed({"GET", "a"}) + packed({"SET", "a", "1"}) + packed({"GET", "a"})) == null);
+  CHECK_FALSE(c.session().wants_input());
+  s.pass(999);
+  s.of.tick(0);
+  CHECK(c.take().empty());
+  s.pass(2);
+  s.of.tick(0);
+  CHECK(c.woken == 1);
+  CHECK(c.take() == ok + bulk("1"));
+  CHECK(c.session().wants_input());
+  CHECK(admin("CLIENT PAUSE 100000 WRITE") == ok);
+  CHECK(c("SET a 2").empty());
+  CHECK(admin("CLIENT UNPAUSE") == ok);
+  CHECK(c.take() == ok);
+}
+
+TEST_CASE("what must be on disk first is not answered before") {
+  server s;
+  fake_journal journal;
+  s.of.journal = &journal;
+  client c(s);
+  client other(s);
+  CHECK(c("GET a") == null);
+  journal.last = 1;
+  CHECK(c("SET a 1").empty());
+  journal.last = 2;
+  CHECK(c("SET b 1").empty());
+  CHECK(other("GET a").empty());  // nobody sees what may be lost
+  journal.on_disk = 1;
+  s.of.journal_advanced(0);
+  CHECK(c.woken == 1);
+  CHECK(c.take() == ok);
+  CHECK(other.take().empty());
+  journal.on_disk = 2;
+  s.of.journal_advanced(0);
+  CHECK(c.woken == 2);
+  CHECK(c.take() == ok);
+  CHECK(other.take() == bulk("1"));
+  journal.last = 3;
+  CHECK(c("SET a 2").empty());
+  journal.must_wait = false;
+  CHECK(c.take() == ok);
+}
+
+TEST_CASE("where nothing can be written, nothing is changed") {
+  server s;
+  fake_journal journal;
+  journal.must_wait = false;
+  s.of.journal = &journal;
+  client c(s);
+  CHECK(c("SET a 1") == ok);
+  journal.is_full = true;
+  CHECK(c("SET a 2") == error("MISCONF Errors writing to the AOF file: No space left on device"));
+  CHECK(c("GET a") == bulk("1"));
+  journal.is_full = false;
+  CHECK(c("SET a 2") == ok);
+}
+
+TEST_CASE("while the data is loaded only some commands are answered") {
+  server s;
+  client c(s);
+  s.of.loading = true;
+  CHECK(c("GET a") == error("LOADING Redis is loading the dataset in memory"));
+  CHECK(c("PING") == error("LOADING Redis is loading the dataset in memory"));
+  CHECK(c("INFO persistence").find("loading:1\r\n") != std::string::npos);
+  s.of.loading = false;
+  CHECK(c("GET a") == null);
+}
