@@ -205,6 +205,7 @@ void tally::add(const tally& more) {
   paths.unmapped += p.unmapped;
   paths.late += p.late;
   paths.silent += p.silent;
+  paths.unsafe += p.unsafe;
   paths.torn_reads += p.torn_reads;
   paths.reads += p.reads;
 }

@@ -79,7 +79,7 @@ std::string paths_text(const client_counters& c) {
                      n(c.batches) + " requests; one-sided reads " + n(c.reads) + ", torn " +
                      n(c.torn_reads);
   const std::uint64_t back =
-      c.absent + c.torn + c.expiring + c.longer + c.unmapped + c.late + c.silent;
+      c.absent + c.torn + c.expiring + c.longer + c.unmapped + c.late + c.silent + c.unsafe;
   text += "; asked after all " + n(back);
   if (back == 0) return text + "\n";
   text += " (";
@@ -87,7 +87,7 @@ std::string paths_text(const client_counters& c) {
   for (const auto& [what, count] :
        {std::pair("absent", c.absent), std::pair("torn", c.torn), std::pair("expiring", c.expiring),
         std::pair("longer", c.longer), std::pair("unmapped", c.unmapped), std::pair("late", c.late),
-        std::pair("silent", c.silent)}) {
+        std::pair("silent", c.silent), std::pair("unsafe", c.unsafe)}) {
     if (count == 0) continue;
     text += comma + std::string(what) + " " + n(count);
     comma = ", ";
@@ -129,7 +129,8 @@ ordered_json paths_json(const client_counters& c) {
             {"longer", c.longer},
             {"unmapped", c.unmapped},
             {"late", c.late},
-            {"silent", c.silent}}}};
+            {"silent", c.silent},
+            {"unsafe", c.unsafe}}}};
 }
 
 ordered_json conditions_json(const support::conditions& c) {

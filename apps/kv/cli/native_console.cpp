@@ -228,8 +228,8 @@ class native_console final : public console {
           std::pair("absent", n.absent), std::pair("torn", n.torn),
           std::pair("expiring", n.expiring), std::pair("longer", n.longer),
           std::pair("unmapped", n.unmapped), std::pair("late", n.late),
-          std::pair("silent", n.silent), std::pair("one_sided_reads", n.reads),
-          std::pair("torn_reads", n.torn_reads)}) {
+          std::pair("silent", n.silent), std::pair("unsafe", n.unsafe),
+          std::pair("one_sided_reads", n.reads), std::pair("torn_reads", n.torn_reads)}) {
       all.items.push_back(resp_value::of_bulk(what));
       all.items.push_back(resp_value::of_integer(static_cast<std::int64_t>(count)));
     }

@@ -25,6 +25,7 @@ client_counters operator-(const client_counters& later, const client_counters& e
           .longer = later.longer - earlier.longer,
           .unmapped = later.unmapped - earlier.unmapped,
           .late = later.late - earlier.late,
+          .unsafe = later.unsafe - earlier.unsafe,
           .silent = later.silent - earlier.silent,
           .torn_reads = later.torn_reads - earlier.torn_reads,
           .reads = later.reads - earlier.reads};

@@ -162,6 +162,7 @@ void client::note(sight why) noexcept {
     case sight::longer: ++counters_.longer; break;
     case sight::unmapped: ++counters_.unmapped; break;
     case sight::late: ++counters_.late; break;
+    case sight::unsafe: ++counters_.unsafe; break;
     case sight::silent: ++counters_.silent; break;
   }
 }

@@ -40,6 +40,7 @@ struct client_counters {
   std::uint64_t longer = 0;
   std::uint64_t unmapped = 0;
   std::uint64_t late = 0;
+  std::uint64_t unsafe = 0;
   std::uint64_t silent = 0;
   std::uint64_t torn_reads = 0;  // all of them, also those that a further look made good
   std::uint64_t reads = 0;       // one-sided

@@ -172,7 +172,7 @@ task<void> door::respond(cordma::Request& request, std::span<const std::byte> ba
   }
   const executed done = execute(keys_, batch, room, {.now = now, .allowed = allowed});
   counters_.operations.add(done.operations);
-  if (done.changed && hooks_.until_safe) co_await hooks_.until_safe();
+  if (hooks_.until_safe) co_await hooks_.until_safe();
   const cordma::Slice response = own ? own.all().first(done.bytes) : pooled.first(done.bytes);
   co_await request.respond(response);
 }

@@ -35,7 +35,7 @@ struct door_hooks {
   std::function<unix_ms()> now = {};     // the time, as the shards are told it
   std::function<bool()> may_write = {};  // false: the journal is in trouble
   std::function<cordma::task<void>()> until_safe =
-      {};  // what was changed may be acknowledged afterwards
+      {};  // what has been done, or seen, may be told afterwards
 };
 
 // Bound to the thread of its worker, like all it holds. Shards' memory has to come from `context`

@@ -149,7 +149,6 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
       break;
     }
     const outcome o = carry_out(keys.of(steps[i].key), steps[i], at.allowed, digits);
-    done.changed |= changes(steps[i].what.head.what) && o.head.outcome == status::done;
     answer(to, o, count - 1 - i + (malformed ? 1 : 0));
     ++done.operations;
   }

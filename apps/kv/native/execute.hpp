@@ -13,7 +13,6 @@ namespace kv::native {
 struct executed {
   std::size_t bytes = 0;  // of the response
   std::size_t operations = 0;
-  bool changed = false;  // something, perhaps
 };
 
 enum class writes : std::uint8_t { allowed, refused };

@@ -153,16 +153,20 @@ task<sighting> remote_shard::examine(hashed_key key, std::uint64_t slot_value,
   co_await via_->read(where, into);
   ++counters_.reads;
   sighting seen = validate(key.text, into.data(), into.size(), at);
-  if (seen.what != sight::seen || seen.expiry == never_expires) co_return seen;
+  if (seen.what != sight::seen) co_return seen;
+  const bool safe = co_await is_safe(seen.version, landing);
+  if (!safe) co_return sighting{.what = sight::unsafe};
+  if (seen.expiry == never_expires) co_return seen;
   const bool lives = co_await still_lives(seen.expiry, landing);
   if (!lives) seen = {.what = sight::expiring};
   co_return seen;
 }
 
-task<unix_ms> remote_shard::read_clock(cordma::Slice landing) {
+// Of the head; 0 where there is none.
+task<std::uint64_t> remote_shard::read_word(std::size_t offset, cordma::Slice landing) {
   cordma::RemoteSlice where;
-  unix_ms told = 0;
-  if (!find(0, offsetof(shard_head, clock), sizeof told, where)) co_return told;
+  std::uint64_t told = 0;
+  if (!find(0, offset, sizeof told, where)) co_return told;
   const cordma::Slice word = landing.first(sizeof told);
   co_await via_->read(where, word);
   ++counters_.reads;
@@ -170,11 +174,19 @@ task<unix_ms> remote_shard::read_clock(cordma::Slice landing) {
   co_return told;
 }
 
+// What one client has seen no crash may take back. The word only grows, but where the journal is turned on.
+task<bool> remote_shard::is_safe(std::uint64_t version, cordma::Slice landing) {
+  if (version > safe_version_ || safe_version_ == UINT64_MAX) {
+    safe_version_ = co_await read_word(offsetof(shard_head, safe_version), landing);
+  }
+  co_return version <= safe_version_;
+}
+
 // A clock that has moved since it was looked at last shows that the server has lived since then.
 task<bool> remote_shard::is_alive(cordma::Slice landing) {
   const cordma::time_point now = loop_->now();
   if (now - clock_seen_at_ > clock_looked_at_every) {
-    const unix_ms told = co_await read_clock(landing);
+    const unix_ms told = co_await read_word(offsetof(shard_head, clock), landing);
     if (told != clock_seen_) lived_at(clock_seen_at_);
     clock_seen_ = told;
     clock_seen_at_ = now;
@@ -185,7 +197,7 @@ task<bool> remote_shard::is_alive(cordma::Slice landing) {
 // The server decides by the clock that stands in its memory, which may jump; and that stands still while it sleeps, so
 // that what has gone by here since it was last looked at counts as well. About the time itself it is to say more.
 task<bool> remote_shard::still_lives(unix_ms expiry, cordma::Slice landing) {
-  const unix_ms told = co_await read_clock(landing);
+  const unix_ms told = co_await read_word(offsetof(shard_head, clock), landing);
   co_return std::max(told, server_time()) + clock_margin_ms < expiry;
 }
 

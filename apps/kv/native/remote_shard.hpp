@@ -28,6 +28,7 @@ enum class sight : std::uint8_t {
   longer,    // than is read one-sidedly, or no string
   unmapped,  // in memory that the map does not have yet
   late,      // it took so long that the memory may hold something else by now
+  unsafe,    // it is not on the server's disk yet, and is to be
   silent,  // nothing has shown for a while that the server lives: its memory outlives it where it is shared
 };
 
@@ -75,7 +76,8 @@ class remote_shard {
   [[nodiscard]] cordma::task<bool> still_lives(unix_ms expiry, cordma::Slice landing);
   // Whether something shows that the server lives, its clock perhaps, which is looked at.
   [[nodiscard]] cordma::task<bool> is_alive(cordma::Slice landing);
-  [[nodiscard]] cordma::task<unix_ms> read_clock(cordma::Slice landing);
+  [[nodiscard]] cordma::task<bool> is_safe(std::uint64_t version, cordma::Slice landing);
+  [[nodiscard]] cordma::task<std::uint64_t> read_word(std::size_t offset, cordma::Slice landing);
   [[nodiscard]] bool was_split(std::uint64_t number, unsigned depth) noexcept;
   [[nodiscard]] bool find_bucket(std::uint64_t number, cordma::RemoteSlice& where) const noexcept;
   [[nodiscard]] bool find(std::uint64_t segment, std::uint64_t offset, std::uint64_t bytes,
@@ -90,6 +92,7 @@ class remote_shard {
   std::uint64_t clock_ = 0;  // the server's, when the head was read
   cordma::time_point read_at_{};
   cordma::time_point lived_at_{};
+  std::uint64_t safe_version_ = 0;
   unix_ms clock_seen_ = 0;
   cordma::time_point clock_seen_at_{};
   remote_shard_counters counters_;

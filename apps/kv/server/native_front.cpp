@@ -8,7 +8,7 @@ namespace kv {
 
 native_front::native_front(const surroundings& around, const std::string& host, std::uint64_t port,
                            const native::door_options& how)
-    : workers_(around.workers) {
+    : keys_(around.keys), journal_(around.journal), workers_(around.workers) {
   entrances_.resize(workers_.size());
   for (const std::unique_ptr<worker>& w : workers_) {
     w->call([&] {
@@ -25,10 +25,42 @@ native_front::native_front(const surroundings& around, const std::string& host, 
   std::vector<native_entrance*> all;
   for (const std::unique_ptr<native_entrance>& e : entrances_) all.push_back(e.get());
   workers_.front()->call([&] {
+    mark_safe();
     entrances_.front()->share(all);
     entrances_.front()->listen(host + ":" + std::to_string(port));
     address_ = entrances_.front()->bound();
   });
+}
+
+void native_front::journal_advanced(unsigned worker) noexcept {
+  if (worker == 0) mark_safe();
+  entrances_[worker]->journal_advanced();
+}
+
+native_front::mark native_front::take_mark() {
+  mark m;
+  const keyspace::hold everything(keys_, keys_.all());
+  for (std::uint32_t i = 0; i < keys_.shards(); ++i) {
+    m.versions.push_back(keys_.at(i).last_version());
+  }
+  m.appended = journal_->appended();
+  return m;
+}
+
+// Where nothing is acknowledged before it is on the disk, nobody may see it before that by reading for himself. What is
+// on the disk is known by commits, not by versions: so it is noted how far both are, and said once the disk is.
+void native_front::mark_safe() noexcept {
+  if (journal_ == nullptr) return;
+  if (!journal_->waits()) {
+    if (!std::exchange(marking_, false)) return;
+    for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(UINT64_MAX);
+    return;
+  }
+  if (!std::exchange(marking_, true)) mark_ = take_mark();
+  for (int twice = 0; twice < 2 && journal_->durable() >= mark_.appended; ++twice) {
+    for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(mark_.versions[i]);
+    mark_ = take_mark();
+  }
 }
 
 native_front::~native_front() {

@@ -44,7 +44,7 @@ class native_front {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   void stop_listening();
   // On that worker's thread.
-  void journal_advanced(unsigned worker) noexcept { entrances_[worker]->journal_advanced(); }
+  void journal_advanced(unsigned worker) noexcept;
   struct figures {
     std::uint64_t open = 0;
     std::uint64_t connections = 0;
@@ -55,6 +55,18 @@ class native_front {
   [[nodiscard]] figures counted() const noexcept;
 
  private:
+  // Of the journal, and the versions that shards had given by then.
+  struct mark {
+    std::uint64_t appended = 0;
+    std::vector<std::uint64_t> versions;
+  };
+  void mark_safe() noexcept;
+  [[nodiscard]] mark take_mark();
+
+  keyspace& keys_;
+  journal_gate* journal_;
+  mark mark_;  // of the first worker's thread
+  bool marking_ = false;
   std::span<const std::unique_ptr<worker>> workers_;
   std::vector<std::unique_ptr<native_entrance>> entrances_;  // each of its worker's thread
   std::string address_;

@@ -75,7 +75,9 @@ struct shard_head {
   std::uint64_t
       clock;  // milliseconds since 1970, as the server reads it, once per turn of its loop
   std::uint64_t generation;  // changes where all is cleared
-  std::array<std::uint64_t, 11> unused;
+  // Items of higher versions may be lost with the server: they are not on the disk yet, and were to be.
+  std::uint64_t safe_version;
+  std::array<std::uint64_t, 10> unused;
   std::array<std::uint32_t, most_index_segments> index;  // bucket b: segment index[b / 16384]
   std::array<std::uint32_t, 32> unused_too;
 };

@@ -77,6 +77,16 @@ void store::clean_ahead() {
   if (room_is_short()) static_cast<void>(begin_cleaning());
 }
 
+// What is written to now is emptied as well, where there is nothing else: long strings have short items.
+void store::close_segments() noexcept {
+  for (std::uint32_t* const open : {&fresh_, &kept_}) {
+    if (*open == none) continue;
+    const std::uint32_t closed = std::exchange(*open, none);
+    segments_[closed].open = false;
+    if (segments_[closed].live == 0) retire(closed);
+  }
+}
+
 bool store::begin_cleaning() {
   const std::uint32_t candidate = emptiest();
   const std::size_t dead =
@@ -88,7 +98,11 @@ bool store::begin_cleaning() {
   }
   if (!may_give_up) return false;
   const std::uint64_t threshold = least_worth_kept();
-  const std::uint32_t next = next_in_turn();
+  std::uint32_t next = next_in_turn();
+  if (next == none) {
+    close_segments();
+    next = next_in_turn();
+  }
   if (next == none || (threshold == 0 && dead < least_dead)) return false;
   cleaning_ = {.segment = threshold == 0 ? candidate : next, .threshold = threshold};
   return true;

@@ -57,6 +57,7 @@ shard_head* store::make_head() {
   auto* const head = ::new (static_cast<void*>(segments_[*first].base)) shard_head{};
   head->magic = shard_head::expected_magic;
   head->hash_seed = options_.hash_seed;
+  head->safe_version = UINT64_MAX;
   return head;
 }
 
@@ -74,7 +75,15 @@ void store::configure(std::size_t max_bytes, eviction policy) noexcept {
   options_.policy = policy;
 }
 
+void store::safe_up_to(std::uint64_t version) noexcept {
+  __atomic_store_n(&head_->safe_version, version, __ATOMIC_RELEASE);
+}
+
 void store::tick(unix_ms now) noexcept {
+  // Versions are never given twice, by no store of this name: those that a store before this one gave, and nobody
+  // kept, are below, for it gave no more than one in a nanosecond.
+  constexpr unsigned versions_per_ms_bits = 20;
+  if (now_ == 0) version_ = std::max(version_, now << versions_per_ms_bits);
   now_ = now;
   __atomic_store_n(&head_->clock, now, __ATOMIC_RELAXED);
   segments_.tick(now);

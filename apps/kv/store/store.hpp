@@ -142,6 +142,9 @@ class store {
   [[nodiscard]] std::uint64_t idle_seconds(const item& i) const noexcept;
   [[nodiscard]] unsigned frequency(const item& i) const noexcept;
 
+  // What peers that read by themselves may believe: versions up to this; UINT64_MAX, as at first: all.
+  void safe_up_to(std::uint64_t version) noexcept;
+
   // While there are some, places that were given up rest for quarantine_ms.
   void readers(bool some) noexcept { readers_ = some; }
 
@@ -217,6 +220,7 @@ class store {
   [[nodiscard]] bool open_next(std::uint32_t& segment);
   [[nodiscard]] bool room_is_short() const noexcept;
   void clean_ahead();
+  void close_segments() noexcept;
   [[nodiscard]] bool begin_cleaning();
   [[nodiscard]] bool clean(std::size_t most_items);
   [[nodiscard]] bool move(std::uint64_t& s);
