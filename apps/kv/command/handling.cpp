@@ -96,9 +96,9 @@ void hashed_keys::fetch() {
   keyspace& keys = c_.of.keys();
   const std::size_t count = std::min(ahead, count_ - at_);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t argument = static_cast<std::size_t>(c_.what.keys.first) +
-                                 (at_ + i) * static_cast<std::size_t>(c_.what.keys.step);
-    keys_[i] = keys.key(c_.arg(argument));
+    const std::size_t arg = static_cast<std::size_t>(c_.what.keys.first) +
+                            (at_ + i) * static_cast<std::size_t>(c_.what.keys.step);
+    keys_[i] = keys.key(c_.arg(arg));
     keys.of(keys_[i]).prefetch_bucket(keys_[i]);
   }
   for (std::size_t i = 0; i < count; ++i) keys.of(keys_[i]).prefetch_item(keys_[i]);

@@ -131,7 +131,7 @@ void memory_lines(call& c, lines& out, const sums& s) {
   const std::uint64_t resident = resident_bytes();
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
-  const std::uint64_t peak = std::max<std::uint64_t>(s.usage.bytes, 0);
+  const std::uint64_t peak = std::max<std::uint64_t>(s.usage.bytes, c.of.peak_bytes());
   out.add("used_memory", s.usage.bytes);
   out.add("used_memory_human", human(s.usage.bytes));
   out.add("used_memory_rss", resident);

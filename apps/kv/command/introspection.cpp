@@ -65,7 +65,7 @@ void give_info(call& c, const known_command* k) {
 void give_docs(call& c, const known_command& k) {
   c.out.bulk(k.full_name);
   const bool complex = !k.complexity.empty();
-  c.out.map(3U + (complex ? 1U : 0U) + (k.parts.empty() ? 0U : 1U));
+  c.out.map(std::size_t{3} + (complex ? 1U : 0U) + (k.parts.empty() ? 0U : 1U));
   c.out.bulk("summary");
   c.out.bulk(k.summary);
   c.out.bulk("since");

@@ -109,11 +109,14 @@ bool service::tick(unsigned worker) {
   }
   if (pausing(worker) != paused::none || loading) return false;
   bool more = false;
+  std::size_t bytes = 0;
   for (std::uint32_t shard = worker; shard < keys_.shards(); shard += options_.workers) {
     const keyspace::hold hold(keys_, std::uint64_t{1} << shard);
     keys_.at(shard).tick(w.now_ms);
     more |= keys_.at(shard).sweep(sweep_items);
+    bytes += keys_.at(shard).usage().bytes;
   }
+  if (bytes > w.peak_bytes.load(std::memory_order_relaxed)) w.peak_bytes = bytes;
   return more;
 }
 
@@ -158,6 +161,12 @@ std::uint64_t service::total(std::size_t command,
 std::uint64_t service::commands_per_second() const noexcept {
   std::uint64_t sum = 0;
   for (const auto& w : workers_) sum += w->per_second.load(std::memory_order_relaxed);
+  return sum;
+}
+
+std::size_t service::peak_bytes() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& w : workers_) sum += w->peak_bytes.load(std::memory_order_relaxed);
   return sum;
 }
 

@@ -125,6 +125,8 @@ class service {
   [[nodiscard]] std::uint64_t total(std::size_t command,
                                     relaxed_counter command_counters::* which) const noexcept;
   [[nodiscard]] std::uint64_t commands_per_second() const noexcept;
+  // The most that the shards have taken, as their workers' ticks saw it.
+  [[nodiscard]] std::size_t peak_bytes() const noexcept;
   void count_error(unsigned worker, std::string_view reply);  // "-ERR ..."
   [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> errors() const;
   void reset_statistics();
@@ -159,6 +161,7 @@ class service {
     std::map<std::uint64_t, caller*> callers;
     sample last_sample;
     std::atomic<std::uint64_t> per_second = 0;
+    std::atomic<std::size_t> peak_bytes = 0;  // of the shards that it sweeps
     worker_counters counters;
   };
 
