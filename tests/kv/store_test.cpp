@@ -215,6 +215,16 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("long strings alone are given up too, though their items are few and lie together") {
+  ground g({.max_bytes = 16 * segment_bytes, .policy = eviction::allkeys_lru});
+  for (std::uint64_t i = 0; i < 2'000; ++i) {
+    REQUIRE(g.put(text(i), std::string(100'000, 'l')) == put_outcome::done);
+    REQUIRE(g.keys.usage().bytes <= 18 * segment_bytes);
+  }
+  CHECK(g.keys.counters().evicted > 1'500);
+  CHECK(g.keys.size() > 20);
+}
+
 TEST_CASE(
     "volatile policies give up what expires and nothing else; where nothing does, writes are "
     "refused") {
