@@ -55,7 +55,10 @@ bool store::room_for(std::size_t more_bytes) {
   std::size_t rounds = 2 * std::size_t{segments_.count()} + 2;
   while (held_bytes() + more_bytes > options_.max_bytes) {
     if (rounds-- == 0) return false;
-    if (cleaning_.segment == none && !begin_cleaning()) return false;
+    if (cleaning_.segment == none && !begin_cleaning()) {
+      if (!close_segments()) return false;
+      continue;
+    }
     if (!clean(SIZE_MAX)) return false;
   }
   return true;
@@ -77,14 +80,18 @@ void store::clean_ahead() {
   if (room_is_short()) static_cast<void>(begin_cleaning());
 }
 
-// What is written to now is emptied as well, where there is nothing else: long strings have short items.
-void store::close_segments() noexcept {
+// What is written to now is emptied as well, where there is nothing else: long strings have short items. False: nothing
+// is written to.
+bool store::close_segments() noexcept {
+  bool any = false;
   for (std::uint32_t* const open : {&fresh_, &kept_}) {
     if (*open == none) continue;
+    any = true;
     const std::uint32_t closed = std::exchange(*open, none);
     segments_[closed].open = false;
     if (segments_[closed].live == 0) retire(closed);
   }
+  return any;
 }
 
 bool store::begin_cleaning() {
@@ -98,11 +105,7 @@ bool store::begin_cleaning() {
   }
   if (!may_give_up) return false;
   const std::uint64_t threshold = least_worth_kept();
-  std::uint32_t next = next_in_turn();
-  if (next == none) {
-    close_segments();
-    next = next_in_turn();
-  }
+  const std::uint32_t next = next_in_turn();
   if (next == none || (threshold == 0 && dead < least_dead)) return false;
   cleaning_ = {.segment = threshold == 0 ? candidate : next, .threshold = threshold};
   return true;

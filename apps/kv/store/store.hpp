@@ -220,7 +220,7 @@ class store {
   [[nodiscard]] bool open_next(std::uint32_t& segment);
   [[nodiscard]] bool room_is_short() const noexcept;
   void clean_ahead();
-  void close_segments() noexcept;
+  [[nodiscard]] bool close_segments() noexcept;
   [[nodiscard]] bool begin_cleaning();
   [[nodiscard]] bool clean(std::size_t most_items);
   [[nodiscard]] bool move(std::uint64_t& s);
