@@ -26,13 +26,12 @@ const mix* find_mix(std::string_view name) noexcept {
   return at == mixes.end() ? nullptr : at;
 }
 
-void inserted_records::there(std::uint64_t record) noexcept {
-  done_[record % window].store(true);
-  // Whoever finds the first one done goes on from there; the exchange lets one of them do so.
-  std::uint64_t first = all_below_.load();
-  while (done_[first % window].exchange(false)) {
-    all_below_.store(++first);
-  }
+void inserted_records::there(std::uint64_t record) {
+  const std::lock_guard alone(guard_);
+  done_[record % window] = true;
+  std::uint64_t first = all_below_.load(std::memory_order_relaxed);
+  for (; done_[first % window]; ++first) done_[first % window] = false;
+  all_below_.store(first, std::memory_order_release);
 }
 
 workload::workload(const mix& what, spread records, const zipfian& law, inserted_records& all,

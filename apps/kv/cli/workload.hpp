@@ -6,9 +6,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace kv::cli {
 
@@ -42,11 +43,10 @@ inline constexpr std::array<mix, 8> mixes{{
 class inserted_records {
  public:
   // Of those before `from` all are there.
-  explicit inserted_records(std::uint64_t from)
-      : next_(from), all_below_(from), done_(std::make_unique<std::atomic<bool>[]>(window)) {}
+  explicit inserted_records(std::uint64_t from) : next_(from), all_below_(from), done_(window) {}
   [[nodiscard]] std::uint64_t take() noexcept { return next_.fetch_add(1); }
   // REQUIRES that fewer than `window` others are between take() and this.
-  void there(std::uint64_t record) noexcept;
+  void there(std::uint64_t record);
   [[nodiscard]] std::uint64_t all_below() const noexcept {
     return all_below_.load(std::memory_order_acquire);
   }
@@ -55,7 +55,8 @@ class inserted_records {
  private:
   std::atomic<std::uint64_t> next_;
   std::atomic<std::uint64_t> all_below_;
-  std::unique_ptr<std::atomic<bool>[]> done_;
+  std::mutex guard_;
+  std::vector<bool> done_;  // those beyond all_below_, by their number modulo the window
 };
 
 struct choice {
