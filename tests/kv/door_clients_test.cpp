@@ -1,6 +1,7 @@
 // Who comes to a front door, how many, and how long they may be silent.
 #include "door_stage.hpp"
 
+#include <cerrno>
 #include <fstream>
 #include <thread>
 
