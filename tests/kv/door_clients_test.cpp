@@ -1,6 +1,8 @@
 // Who comes to a front door, how many, and how long they may be silent.
 #include "door_stage.hpp"
 
+#include <support/alloc_count.hpp>
+
 #include <cerrno>
 #include <fstream>
 #include <thread>
@@ -57,7 +59,8 @@ TEST_CASE("thousands of clients may be silent, at less than a kilobyte each") {
     const std::size_t after = resident_bytes();
     const std::size_t each = after > before ? (after - before) / (many - 100) : 0;
     MESSAGE("bytes each: ", each);
-    CHECK(each < 1024);
+    // ASan's heap has more around each thing than there is in it.
+    if (!cordma::test::sanitized) CHECK(each < 1024);
     for (const visitor& c : all) REQUIRE(c.say("hello"));
     for (const visitor& c : all) REQUIRE(c.hear(5) == "hello");
   }
