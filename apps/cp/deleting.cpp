@@ -20,38 +20,46 @@ item gone_item(std::string path) {
 }  // namespace
 
 // What is not told is still there, which is what its file, or link, fails with.
+// Whether what is in a directory may go where something else is to be. --max-delete counts what has no counterpart; where
+// there is such a limit nothing goes beside it.
+bool receiver::may_make_way() const noexcept {
+  return options_.delete_others && options_.most_deleted == transfer_options().most_deleted;
+}
+
 void receiver::make_way(incoming& f, target& into) const {
-  if (!options_.delete_others || !std::exchange(f.directory_here, false)) return;
+  if (!may_make_way() || !std::exchange(f.directory_here, false)) return;
   std::vector<problem> stuck;
   f.gone = into.make_way(f.what->path, removal_here(), stuck, &filter_);
 }
 
 void receiver::make_way(const std::string& path) {
-  if (!options_.delete_others) return;
+  if (!may_make_way()) return;
   std::vector<problem> stuck;
   tell_gone(target_.make_way(path, removal_here(), stuck, &filter_));
 }
 
 // A directory is there. False: it stays, which was said. A dry run tells what would go.
 bool receiver::can_make_way(const std::string& path) {
-  if (options_.delete_others && !options_.dry_run) return true;
+  const bool may = may_make_way();
+  if (may && !options_.dry_run) return true;
   std::vector<problem> stuck;
-  std::vector<std::string> gone = target_.make_way(path, target::removal::dry, stuck,
-                                                   options_.delete_others ? &filter_ : nullptr);
+  std::vector<std::string> gone =
+      target_.make_way(path, target::removal::dry, stuck, may ? &filter_ : nullptr);
   const bool whole = !gone.empty() && gone.back() == path;
   const bool is_empty = whole && gone.size() == 1;
-  const bool goes = options_.delete_others ? whole : is_empty;
-  if (options_.delete_others) tell_gone(std::move(gone));
+  const bool goes = may ? whole : is_empty;
+  if (may) tell_gone(std::move(gone));
   if (!goes) {
     report({problem::kind::failed, path,
-            options_.delete_others ? "Is a directory, of which not all may be removed"
-                                   : "Is a directory, and not empty: --delete would replace it"});
+            may                      ? "Is a directory, of which not all may be removed"
+            : options_.delete_others ? "Is a directory, and not empty: it stays for --max-delete"
+                                     : "Is a directory, and not empty: --delete would replace it"});
   }
   return goes;
 }
 
 void receiver::make_way(const std::string& path, last_words& said) {
-  if (!options_.delete_others) return;
+  if (!may_make_way()) return;
   std::vector<problem> stuck;
   for (std::string& one : target_.make_way(path, removal_here(), stuck, &filter_)) {
     ++said.deleted;

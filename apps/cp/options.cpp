@@ -118,7 +118,11 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("!--no-direct", o.direct, "long files by way of the page cache, too");
   const auto rule = [&t](const char* sign) {
     return [&t, sign](const std::vector<std::string>& patterns) {
-      for (const std::string& p : patterns) t.rules.push_back(std::string(sign) + " " + p);
+      // As with rsync, one that says by itself what it is for prevails.
+      for (const std::string& p : patterns) {
+        const bool says = p.starts_with("- ") || p.starts_with("+ ");
+        t.rules.push_back(says ? p : std::string(sign) + " " + p);
+      }
       return true;
     };
   };

@@ -109,6 +109,10 @@ void receiver::consider_directory(const entry& e) {
     return;
   }
   if (is_passed_over(e, nullptr)) return;
+  if (options_.ignore_existing && there && there.value()) {
+    return report({problem::kind::failed, e.path,
+                   "it is no directory there, and stays as it is by --ignore-existing"});
+  }
   ++result_.done.directories;
   tell(item::change::made, e);
   if (options_.dry_run) return;

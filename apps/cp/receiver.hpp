@@ -129,6 +129,7 @@ class receiver {
   void keep_directories(last_words& said);
   void delete_others(last_words& said, const std::atomic<bool>& canceled);
   // With --delete: a directory where another thing shall be.
+  [[nodiscard]] bool may_make_way() const noexcept;
   void make_way(incoming& f, target& into) const;
   void make_way(const std::string& path);
   [[nodiscard]] bool can_make_way(const std::string& path);

@@ -322,6 +322,20 @@ grown ours.d
 cp_ 25 'as --max-delete has it: [1-9]' -a --delete --max-delete 2 opt/ ours.d/
 [ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away 2> /dev/null | wc -l)" -eq 3 ] || fail "--max-delete: $(find ours.d)"
 cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
+# A limit holds for what would make way, too; and what is there already stays, whatever is to take its place.
+mkdir -p way/d way.t/d way/x
+echo file > way/in; echo inside > way/x/in
+rm -r way/d; echo file > way/d; echo precious > way.t/d/kept
+cp_ 23 'd: Is a directory, and not empty: it stays for --max-delete' -a --delete --max-delete=0 way/ way.t/
+[ "$(cat way.t/d/kept)" = precious ] || fail "--max-delete let go of what was in the way"
+rm -r way.t; mkdir way.t; echo precious > way.t/x
+cp_ 23 'x: it is no directory there, and stays' -a --ignore-existing way/ way.t/
+[ "$(cat way.t/x)" = precious ] || fail "--ignore-existing let go of a file"
+[ "$(cat way.t/in)" = file ] || fail "what was not there did not come: $(ls way.t)"
+# A pattern may say by itself what it is for.
+mkdir signs signs.t; touch signs/a.o signs/b.o signs.t/kept
+cp_ 0 '1 files' -a --delete --exclude '- kept' --exclude '+ a.o' --exclude '*.o' signs/ signs.t/
+[ "$(ls signs.t | tr '\n' ' ')" = 'a.o kept ' ] || fail "signs of patterns: $(ls signs.t)"
 for absent in -z --compress -L --copy-links --files-from=x; do cp_ 1 'there is no|not followed' $absent -r opt/ ours.d/; done
 # A source that is a symlink itself is left out, as rsync does.
 cp_ 0 'left out: opt/link: is a symlink' opt/link alone.d/
