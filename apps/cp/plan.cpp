@@ -269,7 +269,7 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->what = &e;
   f->change = change;
   if (now != nullptr) {
-    if (!f->is_stream()) f->mode_here = mode_of(*now);
+    f->mode_here = mode_of(*now);
     f->directory_here = S_ISDIR(now->st_mode);
   }
   f->left = f->is_stream() ? 1 : chunks_of(e);  // its end is still to come

@@ -75,6 +75,7 @@ class client {
   }
   void send(std::string_view bytes) { session_.received({bytes.data(), bytes.size()}); }
   std::string take() {
+    session_.resume();
     const std::span<const char> p = session_.pending();
     std::string text(p.data(), p.size());
     session_.sent(p.size());

@@ -38,10 +38,10 @@ bool duplicate(call& c, const found& from, const hashed_key& to) {
   store& s = store_of(c, to);
   const unix_ms expiry = from.at->expiry();
   if (from.is_string()) return put(c, to, from.value, expiry, c.out.mark());
-  // The item may move while the fields are put; the hash itself does not.
-  const hash_value& fields = *from.fields;
+  // Making room for the first of them may give up the very hash.
+  const hash_value fields = *from.fields;
   s.erase(to);
-  bool done = true;
+  bool done = s.make_room() == put_outcome::done;
   for (const auto& [field, value] : fields.fields()) {
     done = done && s.field_put(to, field, value) == put_outcome::done;
   }

@@ -80,14 +80,6 @@ struct session::state {
 // The service has something for it: it was killed, a pause is over, the journal went on.
 void session::state::woken(void* context) noexcept {
   state& s = *static_cast<state*>(context);
-  if (s.held && !s.piled && s.over == ending::no) {
-    try {
-      s.go_on();
-      s.show();
-    } catch (const std::bad_alloc&) {
-      s.over = ending::now;
-    }
-  }
   s.wake(s.wake_context);
 }
 
@@ -117,7 +109,8 @@ void session::state::admit() {
 parse_limits session::state::limits() {
   const settings& now = of.current(who.origin.worker);
   parse_limits l;
-  l.bulk_bytes = static_cast<std::size_t>(now.proto_max_bulk_len);
+  // No longer than a value may be, whatever is set: the journal reads nothing longer.
+  l.bulk_bytes = std::min(static_cast<std::size_t>(now.proto_max_bulk_len), max_value_bytes);
   l.request_bytes = static_cast<std::size_t>(now.client_query_buffer_limit);
   l.authenticated = who.who() != nullptr;
   return l;
@@ -286,6 +279,13 @@ void session::arrived(std::size_t bytes) {
   s.rest.added(bytes);
   s.begin_turn(bytes);
   if (s.over == ending::no && !s.held) s.go_on();
+  s.show();
+}
+
+void session::resume() {
+  state& s = *state_;
+  if (!s.held || s.piled || s.over != ending::no) return;
+  s.go_on();
   s.show();
 }
 

@@ -42,7 +42,10 @@ class session {
   [[nodiscard]] std::span<char> room() noexcept;
   void arrived(std::size_t bytes);
 
-  // What may be sent now. Stays where it is until sent(), received() or arrived().
+  // To be called after `wake`, and before pending(), when nothing of that is being sent: runs what had to wait.
+  void resume();
+
+  // What may be sent now. Stays where it is until sent(), received(), arrived() or resume().
   [[nodiscard]] std::span<const char> pending() const noexcept;
   void sent(std::size_t bytes) noexcept;
 

@@ -185,7 +185,14 @@ void asio_door::send(client& c) noexcept {
 
 // What is to be done next for one of them.
 
+void asio_door::go_on(client& c) noexcept try {
+  if (std::exchange(c.woken, false)) c.talk->resume();
+} catch (const std::exception&) {
+  close(c);
+}
+
 void asio_door::tend(client& c) noexcept {
+  if (!c.closing) go_on(c);
   if (!c.closing && c.talk->ended() == session::ending::now) close(c);
   if (!c.closing && !c.full) send(c);
   if (!c.closing) {
@@ -236,6 +243,7 @@ void asio_door::tend_noted() noexcept {
 
 void asio_door::woken(void* context) noexcept {
   client& c = *static_cast<client*>(context);
+  c.woken = true;
   c.door.note(c);
 }
 

@@ -52,6 +52,7 @@ class asio_door final : public front_door {
     bool full = false;      // no room in its socket: that is waited for
     bool paused = false;    // it is not read
     bool noted = false;     // in noted_
+    bool woken = false;     // by its conversation, which is to go on
     bool said_all = false;  // will send no more
     bool closing = false;
   };
@@ -63,6 +64,7 @@ class asio_door final : public front_door {
   void receive(client& c) noexcept;
   [[nodiscard]] bool receive_once(client& c);
   void send(client& c) noexcept;
+  void go_on(client& c) noexcept;
   void tend(client& c) noexcept;
   void close(client& c) noexcept;
   void note(client& c) noexcept;

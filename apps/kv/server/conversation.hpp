@@ -11,13 +11,15 @@
 namespace kv {
 
 // A RESP client, one behind TLS, somebody who asks for metrics. As session has it: bound to its worker's thread;
-// pending() stays where it is until sent(), received() or arrived(). What it throws closes its socket.
+// pending() stays where it is until sent(), received(), arrived() or resume(). What it throws closes its socket.
 class conversation {
  public:
   virtual ~conversation() = default;
   virtual void received(std::span<const char> bytes) = 0;
   [[nodiscard]] virtual std::span<char> room() noexcept { return {}; }
   virtual void arrived(std::size_t bytes) { static_cast<void>(bytes); }
+  // After `wake`, when nothing of pending() is being sent.
+  virtual void resume() {}
   [[nodiscard]] virtual std::span<const char> pending() const noexcept = 0;
   virtual void sent(std::size_t bytes) noexcept = 0;
   [[nodiscard]] virtual bool wants_input() const noexcept = 0;

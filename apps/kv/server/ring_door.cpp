@@ -126,6 +126,7 @@ std::size_t ring_door::tend_noted() noexcept {
 
 void ring_door::woken(void* context) noexcept {
   client& c = *static_cast<client*>(context);
+  c.woken = true;
   c.door.note(c);
   c.door.loop_.stir();
 }
@@ -318,8 +319,16 @@ void ring_door::watch_for_room(client& c) noexcept {
 
 // What is to be done next for one of them.
 
+void ring_door::go_on(client& c) noexcept try {
+  if (std::exchange(c.woken, false)) c.talk->resume();
+  if (!c.kept.empty() && reading_) feed_kept(c);
+} catch (const std::exception&) {
+  close(c);
+}
+
 void ring_door::tend(client& c) noexcept {
-  if (!c.closing && !c.kept.empty() && reading_) feed_kept(c);
+  // What is being sent is the conversation's memory, which it may move once it goes on.
+  if (!c.closing && !c.sending) go_on(c);
   if (!c.closing) {
     const session::ending ending = c.talk->ended();
     const std::span<const char> pending = c.talk->pending();

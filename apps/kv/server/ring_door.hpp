@@ -66,6 +66,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
     bool full = false;      // no room in its socket: that is watched for
     bool paused = false;    // it is not read
     bool noted = false;     // in noted_
+    bool woken = false;     // by its conversation, which is to go on
     bool said_all = false;  // will send no more
     bool closing = false;
   };
@@ -85,6 +86,7 @@ class ring_door final : public front_door, private cordma::poller, private cordm
   void feed_kept(client& c) noexcept;
   void note(client& c) noexcept;
   std::size_t tend_noted() noexcept;
+  void go_on(client& c) noexcept;
   void tend(client& c) noexcept;
   void tend_input(client& c, session::ending ending) noexcept;
   void accept_on(std::uint32_t index) noexcept;

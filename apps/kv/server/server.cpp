@@ -208,6 +208,7 @@ reception::hall server::metrics_hall() {
     guest(std::atomic<std::uint32_t>& count, std::unique_ptr<conversation> page)
         : place(count), inner(std::move(page)) {}
     void received(std::span<const char> bytes) override { inner->received(bytes); }
+    void resume() override { inner->resume(); }
     [[nodiscard]] std::span<const char> pending() const noexcept override {
       return inner->pending();
     }

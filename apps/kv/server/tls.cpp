@@ -33,6 +33,7 @@ class tls_conversation final : public conversation {
   [[nodiscard]] std::span<const char> pending() const noexcept override {
     return std::span(out_).subspan(sent_);
   }
+  void resume() override;
   void sent(std::size_t bytes) noexcept override;
   [[nodiscard]] bool wants_input() const noexcept override {
     return state_ != state::over && inner_->wants_input() && out_.size() - sent_ < most_ahead;
@@ -187,8 +188,12 @@ void tls_conversation::go_on_or_end() noexcept try {
 
 void tls_conversation::woken(void* context) noexcept {
   auto& self = *static_cast<tls_conversation*>(context);
-  self.go_on_or_end();
   self.wake_(self.context_);
+}
+
+void tls_conversation::resume() {
+  inner_->resume();
+  go_on_or_end();
 }
 
 [[noreturn]] void refuse(const std::string& what) {

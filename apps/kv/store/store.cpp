@@ -71,6 +71,8 @@ void store::update_head() noexcept {
 }
 
 void store::configure(std::size_t max_bytes, eviction policy) noexcept {
+  // What was worth little by another policy is not given up by this one.
+  if (policy != options_.policy || max_bytes == 0) cleaning_.threshold = 0;
   options_.max_bytes = max_bytes;
   options_.policy = policy;
 }
@@ -337,9 +339,14 @@ std::optional<put_outcome> store::set_expiry(const hashed_key& k, unix_ms expiry
   return done;
 }
 
+put_outcome store::make_room() {
+  if (!over_limit() || room_for(0)) return put_outcome::done;
+  ++counters_.refused;
+  return put_outcome::out_of_memory;
+}
+
 put_outcome store::field_put(const hashed_key& k, std::string_view field, std::string_view value,
                              bool* is_new) {
-  if (!room_for(0)) return put_outcome::out_of_memory;
   std::uint64_t* s = find_live(k);
   bool added = false;
   try {

@@ -113,7 +113,10 @@ class store {
   // False: there is none. never_expires takes the expiry away. A time that has passed erases it.
   [[nodiscard]] std::optional<put_outcome> set_expiry(const hashed_key& k, unix_ms expiry);
 
-  // Hashes. field_put makes the hash where the key holds nothing; REQUIRES that it holds no string.
+  // Gives up what the policy lets go until the limit is kept; before a command that makes hashes larger.
+  [[nodiscard]] put_outcome make_room();
+  // Hashes. field_put makes the hash where the key holds nothing; REQUIRES that it holds no string. Nothing is given up
+  // for a field of a hash that is there, so that a command of many fields finds all of them at its end.
   [[nodiscard]] put_outcome field_put(const hashed_key& k, std::string_view field,
                                       std::string_view value, bool* is_new = nullptr);
   // Erases the key with its last field.
