@@ -72,7 +72,9 @@ task<void> door::hello(cordma::Request request) {
   if (v == nullptr || !token) co_return;  // without an answer: rejected
   hello_response answer{.version = protocol_version};
   if (h->version == protocol_version) {
-    const bool admitted = options_.token.empty() || is_token(*token, options_.token);
+    const bool admitted = options_.admits
+                              ? options_.admits(*token)
+                              : options_.token.empty() || is_token(*token, options_.token);
     answer.admitted = admitted ? 1 : 0;
     if (!admitted) counters_.refused.add();
     if (admitted && !std::exchange(v->admitted, true) && options_.one_sided) keys_.reader_came();

@@ -18,6 +18,8 @@
 namespace kv::native {
 
 struct door_options {
+  // Whether who shows this is admitted, asked at each hello; empty: `token` says.
+  std::function<bool(std::string_view token)> admits = {};
   std::string token = {};  // empty: everybody is admitted
   bool one_sided = true;   // clients may read the shards' memory: all keys of all of it
 };

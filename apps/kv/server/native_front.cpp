@@ -86,19 +86,18 @@ native_front::figures native_front::counted() const noexcept {
   return sum;
 }
 
-std::string native_token(const native_settings& s, const std::string& password) {
-  if (s.token_file.empty()) return password;
-  std::ifstream in(s.token_file);
+std::string native_token(const std::string& file) {
+  std::ifstream in(file);
   std::string token;
   if (!in) {
     const int error = errno;
-    cordma::throw_error(cordma::failure::from_os(error, "native-token-file: " + s.token_file));
+    cordma::throw_error(cordma::failure::from_os(error, "native-token-file: " + file));
   }
   std::getline(in, token);
   if (token.empty()) {  // it would let anybody in
     cordma::throw_error(
         cordma::failure(cordma::errc::invalid_value,
-                        "native-token-file: " + s.token_file + " has no token in its first line"));
+                        "native-token-file: " + file + " has no token in its first line"));
   }
   return token;
 }

@@ -72,8 +72,7 @@ class native_front {
   std::string address_;
 };
 
-// What clients have to show: what the file says, else the password. Throws cordma::error: the file cannot be read, or
-// has nothing in its first line.
-[[nodiscard]] std::string native_token(const native_settings& s, const std::string& password);
+// What clients have to show, by the file. Throws cordma::error: it cannot be read, or has nothing in its first line.
+[[nodiscard]] std::string native_token(const std::string& file);
 
 }  // namespace kv

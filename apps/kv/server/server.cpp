@@ -274,8 +274,19 @@ void server::listen_natively() {
   const settings& s = options_.configured.values;
   const std::string first = s.bind.empty() ? "*" : s.bind.front();
   const bool everywhere = first == "*" || first == "0.0.0.0" || first == "::";
-  const std::string token = native_token(options_.native, s.requirepass);
-  if (token.empty() && s.protected_mode && first != "127.0.0.1" && first != "localhost") {
+  native::door_options how{.one_sided = options_.native.one_sided};
+  if (options_.native.token_file
+          .empty()) {  // the default user's password, as it is when somebody comes
+    how.admits = [this](std::string_view token) {
+      const std::shared_ptr<const user> who = service_->accounts().find("default");
+      return who != nullptr && who->unlimited() &&
+             (who->any_password || service_->accounts().authenticate("default", token) != nullptr);
+    };
+  } else {
+    how.token = native_token(options_.native.token_file);
+  }
+  if (how.admits && how.admits("") && s.protected_mode && first != "127.0.0.1" &&
+      first != "localhost") {
     fail("native-port: at " + first +
          " whoever reaches it could come in: it takes a native-token-file, or a password "
          "(requirepass); or protected-mode no");
@@ -288,9 +299,8 @@ void server::listen_natively() {
                                             service_->read_time(worker);
                                             return service_->now_ms(worker);
                                           }};
-  native_ = std::make_unique<native_front>(
-      around, everywhere ? std::string() : first, options_.native.port,
-      native::door_options{.token = token, .one_sided = options_.native.one_sided});
+  native_ = std::make_unique<native_front>(around, everywhere ? std::string() : first,
+                                           options_.native.port, how);
   native_seen_ = native_.get();
   addresses_.push_back("native " + native_->address());
   for (const cordma::transport::capabilities& t : context_->transports()) {
