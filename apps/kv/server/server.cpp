@@ -279,7 +279,7 @@ void server::listen_natively() {
           .empty()) {  // the default user's password, as it is when somebody comes
     how.admits = [this](std::string_view token) {
       const std::shared_ptr<const user> who = service_->accounts().find("default");
-      return who != nullptr && who->unlimited() &&
+      return who != nullptr && who->enabled && who->unlimited() &&
              (who->any_password || service_->accounts().authenticate("default", token) != nullptr);
     };
   } else {
