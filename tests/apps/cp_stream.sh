@@ -27,10 +27,12 @@ truncate -s 30000000 "$work/holes"
 printf x | dd of="$work/holes" bs=1 seek=12345678 conv=notrunc 2> /dev/null
 copy --port "$port" "$work/holes" "$(there holes)"
 copy --port "$port" "$(there holes)" - | cmp - "$work/holes" || fail "holes to standard output"
-# As the umask has it, and what was there is another file then, by whatever other name it goes.
+# As the umask has it, or as what was there; that is another file then, by whatever other name it goes.
 ln "$work/module/pushed" "$work/module/other"
-(umask 027; copy - "$work/module/pushed" < "$work/here")
-[ "$(stat -c %a "$work/module/pushed")" = 640 ] || fail "the mode of what came from standard input"
+chmod 600 "$work/module/pushed"
+(umask 027; copy - "$work/module/fresh" < "$work/here"; copy - "$work/module/pushed" < "$work/here")
+[ "$(stat -c %a "$work/module/fresh")" = 640 ] || fail "the mode of what came from standard input"
+[ "$(stat -c %a "$work/module/pushed")" = 600 ] || fail "standard input has opened what was closed"
 [ "$(stat -c %h "$work/module/other")" = 1 ] || fail "standard input was written into a file that is there"
 # What is said goes elsewhere.
 "$programs/cordma-cp" -v --stats "$work/here" - 2> "$work/said" | cmp - "$work/here" || fail "more than the file"
