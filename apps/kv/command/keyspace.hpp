@@ -3,7 +3,6 @@
 
 #include "../store/store.hpp"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>

@@ -1,6 +1,6 @@
 #include "record.hpp"
 
-#include <isa-l/crc.h>
+#include "../store/checksum.hpp"
 
 #include <bit>
 #include <cstring>
@@ -171,11 +171,8 @@ class decoder {
 }  // namespace
 
 std::uint32_t crc_more(std::uint32_t so_far, std::string_view bytes) noexcept {
-  // Its declaration lacks a const; it reads only. Lengths are ints: max_record_bytes is below 2^31.
-  static_assert(max_record_bytes < std::size_t{1} << 31);
-  return ::crc32_iscsi(
-      const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data())),
-      static_cast<int>(bytes.size()), so_far);
+  static_assert(max_record_bytes < std::size_t{1} << 31);  // what it counts with is an int
+  return crc32c(bytes.data(), bytes.size(), so_far);
 }
 
 std::uint32_t record_crc(std::uint32_t of_changes, std::uint32_t length, std::uint32_t salt,

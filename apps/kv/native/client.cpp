@@ -1,5 +1,7 @@
 #include "client.hpp"
 
+#include "carriage.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -7,17 +9,16 @@ namespace kv {
 namespace {
 
 using cordma::task;
+using native::buffer_bytes;
+using native::buffers;
+using native::longest_batch;
+using native::message_settings;
 using native::method;
 using native::sight;
 using native::status;
 
-constexpr std::size_t buffer_bytes = std::size_t{64} << 10;
-constexpr std::uint32_t buffers = 64;  // requests at once; those after them wait
-constexpr std::size_t longest_batch = max_value_bytes + max_key_bytes + 2 * sizeof(native::op_head);
-constexpr cordma::message_options message_settings{
-    .eager_bytes = 16'384, .credits = 64, .rails = 1};
 constexpr cordma::request_options request_settings{
-    .window = 32, .most_bytes = 2 * longest_batch, .inline_max = 12'288};
+    .window = native::window, .most_bytes = 2 * longest_batch, .inline_max = native::inline_bytes};
 // Of one-sided hits so many are not told to the server, which forgets first what it believes is not used.
 constexpr std::uint64_t hits_per_word = 16;
 constexpr std::size_t most_words = 32;

@@ -1,5 +1,6 @@
 #include "door.hpp"
 
+#include "carriage.hpp"
 #include "execute.hpp"
 
 #include <algorithm>
@@ -13,14 +14,7 @@ namespace {
 
 using cordma::task;
 
-// Requests and responses that are longer have memory of their own, for as long as they take.
-constexpr std::size_t buffer_bytes = std::size_t{64} << 10;
-// At once; those of further batches wait for one.
-constexpr std::uint32_t buffers = 64;
-constexpr std::size_t longest_batch = max_value_bytes + max_key_bytes + 2 * sizeof(op_head);
-constexpr cordma::message_options message_settings{
-    .eager_bytes = 16'384, .credits = 64, .rails = 1};
-constexpr cordma::request_options request_settings{.window = 32, .inline_max = 12'288};
+constexpr cordma::request_options request_settings{.window = window, .inline_max = inline_bytes};
 
 bool is_token(std::string_view given, std::string_view wanted) noexcept {
   return given.size() == wanted.size() &&

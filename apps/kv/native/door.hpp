@@ -8,7 +8,6 @@
 #include <cordma/cordma.hpp>
 #include <cordma/net/messages.hpp>
 #include <cordma/net/requests.hpp>
-#include <cordma/runtime/scope.hpp>
 
 #include <cstdint>
 #include <functional>
