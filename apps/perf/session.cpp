@@ -516,7 +516,7 @@ task<void> measured(party* side, client* who, channel* told, welcome greeted, st
   const costs spent = co_await c.run();
   outcome result = conclude(p, c, spent);
   const costs counted = co_await c.count_syscalls();
-  if (counted.count != 0) add_syscalls(result, counted, c.obstacle(), greeted.counts_syscalls);
+  add_syscalls(result, counted, c.obstacle(), greeted.counts_syscalls);
   result.server.wait = greeted.wait;
   const std::string bye = encode(order{});
   co_await told->tell(bye);
