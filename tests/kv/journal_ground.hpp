@@ -131,13 +131,11 @@ struct scene {
     open();
   }
   void close() { cordma::run(loop, written.close()); }
-  // Turns until it is so. While nothing else happens time goes by faster, if that is wanted.
+  // Turns until it is so.
   template <class So>
   void until(So so) {
     while (!so()) {
-      if (loop.turn()) continue;
-      cordma::run(loop, pause());
-      if (hurried) time.skip(std::chrono::milliseconds(50));
+      if (!loop.turn()) cordma::run(loop, pause());
     }
   }
   static cordma::task<void> pause() { co_await cordma::sleep_for(std::chrono::milliseconds(1)); }
@@ -156,7 +154,6 @@ struct scene {
   }
 
   skipping_clock time;
-  bool hurried = false;
   keyspace keys;
   cordma::reactor loop;
   std::vector<background_report> ends;

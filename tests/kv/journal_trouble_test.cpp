@@ -108,7 +108,6 @@ TEST_CASE(
       contents want;
       {
         scene p(tree, 1, o);
-        p.hurried = true;
         p.begin();
         const file_limit limit(10'000);
         for (int i = 0; i < 30; ++i) p.put("key" + std::to_string(i), std::string(1000, 'v'));
@@ -127,8 +126,10 @@ TEST_CASE(
         CHECK(cut.size() >= 8);
         CHECK(cut.size() < want.size());
         limit.lift();
+        p.time.skip(std::chrono::seconds(1));  // it is tried again
         p.until([&] { return !p.written.trouble(); });
         CHECK_FALSE(p.written.backlogged());
+        p.time.skip(std::chrono::seconds(1));  // it is synced
         p.until([&] { return p.written.durable() == p.written.appended(); });
         p.close();
         CHECK(p.lines.back() == "the journal can be written again");
@@ -231,7 +232,6 @@ TEST_CASE(
   contents want;
   {
     scene p(tree, 1, o);
-    p.hurried = true;
     p.begin();
     p.put("before", "1");
     p.written.set_appendonly(true);
@@ -276,7 +276,6 @@ TEST_CASE("appendonly that goes off and on while the disk is full keeps what was
   contents want;
   {
     scene p(tree, 1, o);
-    p.hurried = true;
     p.begin();
     {
       const file_limit limit(200);
@@ -295,6 +294,7 @@ TEST_CASE("appendonly that goes off and on while the disk is full keeps what was
       }
       p.written.set_appendonly(true);
     }
+    p.time.skip(std::chrono::seconds(1));
     p.until([&] { return p.written.info().appendonly; });
     want = contents_of(p.keys);
     p.close();
@@ -428,7 +428,6 @@ TEST_CASE(
   o.appendfsync = sync_policy::always;
   {
     scene p(tree, 1, o);
-    p.hurried = true;
     p.begin();
     service of(p.keys, {}, {});
     of.journal = &p.written;
@@ -456,6 +455,7 @@ TEST_CASE(
       CHECK(other.take().empty());  // what may be lost is not shown
       CHECK(killed(tree, o).size() == 1);
     }
+    p.time.skip(std::chrono::seconds(1));
     CHECK(first.wait_for_reply() == "+OK\r\n");
     CHECK(other.take() == "$1000\r\n" + std::string(1000, 'v') + "\r\n");
     other.send({"SET", "after", "1"});
