@@ -7,6 +7,7 @@
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/sleep.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -86,14 +87,30 @@ class model_target final : public change_target {
   std::uint64_t end = 0;
 };
 
+// The real time, and what was skipped of it.
+class skipping_clock final : public cordma::clock {
+ public:
+  [[nodiscard]] cordma::time_point now() noexcept override {
+    return cordma::real_clock().now() + skipped_;
+  }
+  bool advance_to(cordma::time_point) noexcept override { return false; }
+  void skip(cordma::duration by) noexcept { skipped_ += by; }
+
+ private:
+  cordma::duration skipped_{};
+};
+
 // A server without its doors: one thread that has the keyspace and the journal.
 struct scene {
   scene(const temporary_tree& tree, std::uint32_t shards, journal_options options = {})
       : keys(make_keyspace(shards)),
-        loop(cordma::reactor_options{.mode = cordma::wait_mode::event}),
+        loop(cordma::reactor_options{.mode = cordma::wait_mode::event, .time = &time}),
         written(loop, keys, in(tree, std::move(options)),
                 journal_events{
-                    .on_durable = {},
+                    .on_durable =
+                        [this] {
+                          if (advanced) advanced();
+                        },
                     .on_background = [this](const background_report& r) { ends.push_back(r); },
                     .log = [this](const std::string& line) { lines.push_back(line); }}) {}
 
@@ -136,10 +153,12 @@ struct scene {
     REQUIRE(of(key).field_put(keys.key(key), field, value) == put_outcome::done);
   }
 
+  skipping_clock time;
   keyspace keys;
   cordma::reactor loop;
   std::vector<background_report> ends;
   std::vector<std::string> lines;
+  std::function<void()> advanced;  // journal_events::on_durable
   load_report report;
   journal written;
 };

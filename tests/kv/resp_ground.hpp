@@ -26,6 +26,8 @@ class server {
     wall_ += milliseconds;
     time_.advance_to(time_.now() + std::chrono::milliseconds(milliseconds));
   }
+  // The time of day alone, as somebody might.
+  void set_back(std::int64_t milliseconds) { wall_ -= static_cast<kv::unix_ms>(milliseconds); }
   [[nodiscard]] kv::unix_ms now() const noexcept { return wall_; }
 
  private:

@@ -18,9 +18,11 @@ struct fake_journal final : kv::journal_gate {
   std::uint64_t on_disk = 0;
   bool must_wait = true;
   bool is_full = false;
+  bool too_much = false;
   [[nodiscard]] std::uint64_t appended() const noexcept override { return last; }
   [[nodiscard]] std::uint64_t durable() const noexcept override { return on_disk; }
   [[nodiscard]] bool waits() const noexcept override { return must_wait; }
+  [[nodiscard]] bool backlogged() const noexcept override { return too_much; }
   [[nodiscard]] bool refuses() const noexcept override { return is_full; }
   [[nodiscard]] std::string why() const override { return "No space left on device"; }
 };
@@ -212,6 +214,47 @@ TEST_CASE("what must be on disk first is not answered before") {
   CHECK(c.take() == ok);
 }
 
+TEST_CASE("changes wait while the journal has too much to write, however often it is looked at") {
+  server s;
+  fake_journal journal;
+  journal.must_wait = false;
+  journal.too_much = true;
+  s.of.journal = &journal;
+  client c(s);
+  CHECK(c.raw(packed({"GET", "a"}) + packed({"SET", "a", "1"}) + packed({"GET", "a"})) == null);
+  CHECK_FALSE(c.session().wants_input());
+  s.of.journal_advanced(0);
+  CHECK(c.woken == 1);
+  CHECK(c.take().empty());
+  journal.too_much = false;
+  s.of.journal_advanced(0);
+  CHECK(c.woken == 2);
+  CHECK(c.take() == ok + bulk("1"));
+}
+
+TEST_CASE("the time of day may jump: what waits does not notice") {
+  kv::settings values;
+  values.client_output_buffer_limit = {.hard_bytes = 0, .soft_bytes = 10, .soft_seconds = 5};
+  server s(values);
+  client c(s);
+  client slow(s);
+  CHECK(c("CLIENT PAUSE 1000 WRITE") == ok);
+  for (const std::int64_t hours : {2, -4}) {
+    s.set_back(-hours * 3'600'000);
+    slow.send(packed({"ECHO", "longer than that"}));
+    CHECK(slow.session().ended() == kv::session::ending::no);
+    s.of.tick(0);
+    CHECK(c("SET a 1").empty());
+    CHECK(c("INFO server").empty());
+  }
+  s.pass(1001);
+  s.of.tick(0);
+  CHECK(c.take().find("+OK\r\n") == 0);
+  s.pass(5000);
+  slow.send(packed({"PING"}));
+  CHECK(slow.session().ended() == kv::session::ending::now);
+}
+
 TEST_CASE("where nothing can be written, nothing is changed") {
   server s;
   fake_journal journal;
@@ -222,6 +265,20 @@ TEST_CASE("where nothing can be written, nothing is changed") {
   journal.is_full = true;
   CHECK(c("SET a 2") == error("MISCONF Errors writing to the AOF file: No space left on device"));
   CHECK(c("GET a") == bulk("1"));
+  journal.is_full = false;
+  CHECK(c("MULTI") == ok);
+  CHECK(c("SET a 3") == "+QUEUED\r\n");
+  journal.is_full = true;
+  CHECK(c("EXEC") == error("EXECABORT Transaction discarded because of MISCONF Errors writing to "
+                           "the AOF file: No space left on device"));
+  CHECK(c("GET a") == bulk("1"));
+  journal.must_wait = true;  // what is refused tells nothing, and is told at once
+  journal.last = 1;
+  CHECK(c("SET a 2").find("-MISCONF") == 0);
+  CHECK(c("PING") == "+PONG\r\n");
+  CHECK(c("GET a").empty());
+  journal.must_wait = false;
+  CHECK(c.take() == bulk("1"));
   journal.is_full = false;
   CHECK(c("SET a 2") == ok);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <limits>
 
 namespace kv {
@@ -225,12 +226,13 @@ void client_pause(call& c) {
   }
   const auto ms = integer_arg(c, 2, "ERR timeout is not an integer or out of range");
   if (!ms) return;
-  const auto now = static_cast<std::int64_t>(now_of(c));
   if (*ms < 0) return c.out.error("ERR timeout is negative");
-  if (*ms > std::numeric_limits<std::int64_t>::max() - now) {
+  if (*ms > std::numeric_limits<std::int64_t>::max() - static_cast<std::int64_t>(now_of(c))) {
     return c.out.error("ERR timeout is not an integer or out of range");
   }
-  c.of.pause(static_cast<unix_ms>(now + *ms), what);
+  constexpr std::int64_t longest = cordma::duration::max() / std::chrono::milliseconds(1);
+  const cordma::duration length = std::chrono::milliseconds(std::min(*ms, longest));
+  c.of.pause(cordma::after(c.of.now(c.who.origin.worker), length), what);
   c.out.ok();
 }
 

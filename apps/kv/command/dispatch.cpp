@@ -133,8 +133,9 @@ std::string objection(service& of, const caller& who, const prepared& p) {
     std::string why = refusal_by_rights(*who.who(), what, p.args);
     if (!why.empty()) return why;
   }
-  if (what.is(flag_write) && of.journal != nullptr && of.journal->refuses()) {
-    return "MISCONF Errors writing to the AOF file: " + of.journal->why();
+  if (what.is(flag_write)) {
+    std::string why = refusal_by_journal(of);
+    if (!why.empty()) return why;
   }
   if (of.loading && !what.is(flag_loading)) {
     return "LOADING Redis is loading the dataset in memory";
@@ -143,6 +144,11 @@ std::string objection(service& of, const caller& who, const prepared& p) {
 }
 
 }  // namespace
+
+std::string refusal_by_journal(const service& of) {
+  if (of.journal == nullptr || !of.journal->refuses()) return {};
+  return "MISCONF Errors writing to the AOF file: " + of.journal->why();
+}
 
 std::string refusal_by_rights(const user& u, const known_command& what,
                               std::span<const std::string_view> args) {
@@ -221,23 +227,24 @@ std::size_t run_plain(service& of, caller& who, std::span<const prepared> comman
   return done;
 }
 
-bool run_other(service& of, caller& who, const prepared& p) {
+ran run_other(service& of, caller& who, const prepared& p) {
   const std::string why = objection(of, who, p);
   if (!why.empty()) {
     refuse(of, who, p.what, why);
-    return true;
+    return ran::answered;
   }
   const known_command& what = *p.what;
   const service::paused paused = of.pausing(who.origin.worker);
   if (paused == service::paused::all ||
       (paused == service::paused::writes && (what.is(flag_write) || what.name == "exec"))) {
-    return false;
+    return ran::later;
   }
+  ran how = ran::answered;
   const std::size_t mark = who.reply.mark();
   if (who.queued.is_open() && !is_let_through(what)) {
     if (!who.queued.queue(what, p.args)) {
       refuse(of, who, p.what, "ERR the transaction is too large");
-      return true;
+      return how;
     }
     who.queued_commands.store(static_cast<std::uint32_t>(who.queued.commands().size()));
     who.reply.raw("+QUEUED\r\n");
@@ -247,9 +254,11 @@ bool run_other(service& of, caller& who, const prepared& p) {
     const keyspace::hold hold(of.keys(), held ? shards : 0);
     if (held) tick_shards(of.keys(), shards, of.now_ms(who.origin.worker));
     static_cast<void>(invoke(of, who, p, of.read_clock()));
+    const bool aborted = what.name == "exec" && who.reply.is_error_at(mark);
+    if (p.tells_of_keys() && !aborted) how = ran::done;
   }
   mind_mode(who, mark);
-  return true;
+  return how;
 }
 
 void run_queued(call& c) {

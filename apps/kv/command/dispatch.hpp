@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace kv {
@@ -23,6 +24,11 @@ struct prepared {
   std::uint64_t shards = 0;             // those of its keys
   // Nothing but its keys is needed, and nothing stands against it: run_plain() can have it.
   bool plain = false;
+
+  // Whether its reply depends on what keys hold.
+  [[nodiscard]] bool tells_of_keys() const noexcept {
+    return what->is(flag_write) || what->is(flag_readonly) || what->name == "exec";
+  }
 };
 
 // What stands against all commands at once; found once for each batch.
@@ -40,12 +46,19 @@ struct conditions {
 // were carried out.
 [[nodiscard]] std::size_t run_plain(service& of, caller& who, std::span<const prepared> commands,
                                     std::size_t most_output);
-// Any other: is refused, queued or carried out. False: it has to wait until clients are resumed (CLIENT PAUSE).
-[[nodiscard]] bool run_other(service& of, caller& who, const prepared& p);
+// Any other.
+enum class ran : std::uint8_t {
+  later,  // it has to wait: see service::pausing()
+  answered,  // with nothing that depends on what keys hold: it was refused or queued, or is about other things
+  done,
+};
+[[nodiscard]] ran run_other(service& of, caller& who, const prepared& p);
 
 // EXEC: what is queued, in one go. `out` has nothing of the reply yet.
 void run_queued(call& c);
 
+// Of what would change anything: empty, or the refusal.
+[[nodiscard]] std::string refusal_by_journal(const service& of);
 // For ACL DRYRUN and EXEC too: empty, or the refusal.
 [[nodiscard]] std::string refusal_by_rights(const user& u, const known_command& what,
                                             std::span<const std::string_view> args);

@@ -93,8 +93,7 @@ void server_lines(call& c, lines& out) {
   utsname system{};
   uname(&system);
   const settings& now = c.of.current(c.who.origin.worker);
-  const unix_ms wall = c.of.read_wall_clock();
-  const std::uint64_t up = wall > c.of.started_ms() ? (wall - c.of.started_ms()) / 1000 : 0;
+  const auto up = static_cast<std::uint64_t>(c.of.uptime().count());
   out.add("redis_version", "7.0.15");
   out.add("server_name", "cordma-kv");
   out.add("redis_mode", "standalone");
@@ -102,7 +101,7 @@ void server_lines(call& c, lines& out) {
   out.add("arch_bits", 64);
   out.add("process_id", static_cast<std::uint64_t>(getpid()));
   out.add("tcp_port", now.port);
-  out.add("server_time_usec", wall * 1000);
+  out.add("server_time_usec", c.of.read_wall_clock() * 1000);
   out.add("uptime_in_seconds", up);
   out.add("uptime_in_days", up / 86400);
   out.add("workers", c.of.workers());
@@ -167,6 +166,7 @@ void persistence_lines(call& c, lines& out) {
   out.add("aof_rewrite_scheduled", 0);
   out.add("aof_last_bgrewrite_status", status(p.last_rewrite_failed));
   out.add("aof_last_write_status", status(p.last_write_failed));
+  out.add("aof_last_error", p.last_log_error);
   out.add("aof_current_size", p.log_bytes);
   out.add("aof_base_size", p.log_base_bytes);
 }

@@ -15,6 +15,8 @@ class journal_gate {
   [[nodiscard]] virtual std::uint64_t durable() const noexcept = 0;
   // Whether nothing is answered before it is durable (appendfsync always).
   [[nodiscard]] virtual bool waits() const noexcept = 0;
+  // Whether so much waits to be written that changes have to wait until it is less.
+  [[nodiscard]] virtual bool backlogged() const noexcept = 0;
   // Whether changes are refused just now, because they cannot be written; and why: "No space left on device".
   [[nodiscard]] virtual bool refuses() const noexcept = 0;
   [[nodiscard]] virtual std::string why() const = 0;

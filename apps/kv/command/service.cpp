@@ -32,6 +32,7 @@ service::service(keyspace& keys, const parsed_settings& initial, service_options
   }
   if (!initial.values.requirepass.empty()) users_.require_password(initial.values.requirepass);
   started_ms_ = read_wall_clock();
+  started_ = time_.now();
   for (unsigned i = 0; i < options_.workers; ++i) {
     workers_.push_back(std::make_unique<worker_state>());
     workers_.back()->settings_seen = settings_;
@@ -103,7 +104,8 @@ bool service::tick(unsigned worker) {
     w.per_second = static_cast<std::uint64_t>(double(commands - w.last_sample.commands) / passed);
     w.last_sample = {w.now, commands};
   }
-  if (paused_.load(std::memory_order_relaxed) != paused::none && pausing(worker) == paused::none) {
+  if (paused_.load(std::memory_order_relaxed) != paused::none &&
+      paused_by_client(worker) == paused::none) {
     paused_ = paused::none;
     resume_all(worker);
   }
@@ -255,7 +257,7 @@ void service::rouse(unsigned from_worker) {
   }
 }
 
-void service::pause(unix_ms until, paused what) noexcept {
+void service::pause(cordma::time_point until, paused what) noexcept {
   // The stronger of two, and the later.
   if (paused_.load() == paused::all) what = paused::all;
   paused_until_ = std::max(until, paused_until_.load());
@@ -264,14 +266,20 @@ void service::pause(unix_ms until, paused what) noexcept {
 
 void service::resume_all(unsigned from_worker) {
   paused_ = paused::none;
-  paused_until_ = 0;
+  paused_until_ = cordma::time_point{};
   for_each_client([](caller& c) { c.attention = true; });
   rouse(from_worker);
 }
 
 service::paused service::pausing(unsigned worker) const noexcept {
+  const paused what = paused_by_client(worker);
+  if (what != paused::none) return what;
+  return journal != nullptr && journal->backlogged() ? paused::writes : paused::none;
+}
+
+service::paused service::paused_by_client(unsigned worker) const noexcept {
   const paused what = paused_.load(std::memory_order_relaxed);
-  if (what == paused::none || now_ms(worker) >= paused_until_.load(std::memory_order_relaxed)) {
+  if (what == paused::none || now(worker) >= paused_until_.load(std::memory_order_relaxed)) {
     return paused::none;
   }
   return what;

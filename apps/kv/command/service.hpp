@@ -13,6 +13,7 @@
 #include <cordma/runtime/clock.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,6 +39,7 @@ struct persistence_info {
   bool rewrite_in_progress = false;
   bool last_rewrite_failed = false;
   bool last_write_failed = false;
+  std::string last_log_error;  // empty: none so far
   std::uint64_t log_bytes = 0;
   std::uint64_t log_base_bytes = 0;
 };
@@ -109,11 +111,14 @@ class service {
   [[nodiscard]] cordma::time_point read_clock() noexcept { return time_.now(); }
   [[nodiscard]] unix_ms read_wall_clock() const noexcept;
   [[nodiscard]] unix_ms started_ms() const noexcept { return started_ms_; }
+  [[nodiscard]] std::chrono::seconds uptime() const noexcept {
+    return std::chrono::duration_cast<std::chrono::seconds>(time_.now() - started_);
+  }
 
   // About ten times a second for each worker: expires keys of its shard, resumes clients whose pause is over, samples
   // for INFO. True: there is more to expire, so call it again soon.
   bool tick(unsigned worker);
-  // durable() or waits() of the journal has changed: sessions of this worker whose replies waited for it are woken.
+  // durable(), waits() or backlogged() of the journal has changed: sessions of this worker that waited for it are woken.
   void journal_advanced(unsigned worker);
   // What another thread asked for through hooks.attend: its clients that were killed or resumed are woken.
   void attend(unsigned worker);
@@ -140,9 +145,9 @@ class service {
   static void end_client(caller& c) noexcept;
   void rouse(unsigned from_worker);
 
-  // CLIENT PAUSE.
+  // What has to wait: by CLIENT PAUSE, or for the journal, which has too much to write.
   enum class paused : std::uint8_t { none, writes, all };
-  void pause(unix_ms until, paused what) noexcept;
+  void pause(cordma::time_point until, paused what) noexcept;
   void resume_all(unsigned from_worker);
   [[nodiscard]] paused pausing(unsigned worker) const noexcept;
 
@@ -171,6 +176,7 @@ class service {
   void leave(caller& c) noexcept;
   void configure_shards(const settings& s);
   void wake_marked(unsigned worker);
+  [[nodiscard]] paused paused_by_client(unsigned worker) const noexcept;
 
   keyspace& keys_;
   service_options options_;
@@ -179,6 +185,7 @@ class service {
   users users_;
   slowlog slow_;
   unix_ms started_ms_ = 0;
+  cordma::time_point started_{};
   std::vector<std::unique_ptr<worker_state>> workers_;
   mutable std::mutex settings_guard_;
   std::shared_ptr<const settings> settings_;
@@ -187,7 +194,7 @@ class service {
   std::map<std::string, std::uint64_t, std::less<>> errors_;
   std::atomic<std::uint64_t> next_id_ = 1;
   std::atomic<std::size_t> clients_ = 0;
-  std::atomic<unix_ms> paused_until_ = 0;
+  std::atomic<cordma::time_point> paused_until_{};
   std::atomic<paused> paused_ = paused::none;
 };
 

@@ -37,12 +37,22 @@ void discard(call& c) {
   c.out.ok();
 }
 
+// Why nothing of it is carried out; empty: it is.
+std::string objection(const call& c) {
+  if (c.who.queued.spoilt()) return "previous errors.";
+  for (const transaction::queued& q : c.who.queued.commands()) {
+    if (q.what->is(flag_write)) return refusal_by_journal(c.of);
+  }
+  return {};
+}
+
 void exec(call& c) {
   if (!c.who.queued.is_open()) return c.out.error("ERR EXEC without MULTI");
-  if (c.who.queued.spoilt()) {
+  const std::string why = objection(c);
+  if (!why.empty()) {
     end(c);
     forget_watches(c);
-    return c.out.error("EXECABORT Transaction discarded because of previous errors.");
+    return c.out.error("EXECABORT Transaction discarded because of " + why);
   }
   // What is carried out now sees no transaction.
   try {

@@ -18,7 +18,11 @@ std::string_view name(background what) noexcept {
   return what == background::rewrite ? "rewrite of the journal" : "snapshot";
 }
 
-std::uint64_t seconds_now() noexcept { return static_cast<std::uint64_t>(std::time(nullptr)); }
+// Whether this is what the file holds.
+bool holds(const std::string& path, const std::string& text) {
+  const cordma::result<std::optional<std::string>> found = read_file(path, manifest::most_bytes);
+  return found && *found && **found == text;
+}
 
 void check(const std::optional<cordma::failure>& failed) {
   if (failed) cordma::throw_error(*failed);
@@ -52,7 +56,7 @@ cordma::task<void> journal::run(background what) {
     failed = cordma::failure(cordma::errc::no_memory);
   }
   if (failed) close_side();
-  if (failed && main_on_ && !listed_) forget_increment();
+  if (failed && main_on_ && !counts_) co_await forget_increment();
   const std::chrono::duration<double> took = disk_.home().now() - began_;
   ended(what, failed, took.count());
 }
@@ -68,7 +72,8 @@ void journal::ended(background what, const std::optional<cordma::failure>& faile
     if (what == background::rewrite) {
       told_.last_rewrite_failed = failed.has_value();
       told_.last_rewrite_seconds = seconds;
-      if (failed) next_rewrite_ = seconds_now() + rewrite_retry_seconds;
+      if (failed) next_rewrite_ = disk_.home().now() + rewrite_retry;
+      if (failed) told_.last_error = *report.failed;
       if (!failed) ++told_.rewrites;
     } else {
       noted_snapshot(failed, seconds, changes_in_side_);
@@ -79,9 +84,23 @@ void journal::ended(background what, const std::optional<cordma::failure>& faile
       (failed ? " failed: " + *report.failed
               : " is done: " + std::to_string(report.bytes) + " bytes in " +
                     std::to_string(seconds) + " s"));
+  tell_off();
   moved_.set();
   moved_.reset();
   if (events_.on_background) events_.on_background(report);
+}
+
+// It is to be on, and is not: once, until that has changed.
+void journal::tell_off() {
+  {
+    const std::lock_guard lock(guard_);
+    const bool off = wanted_on_ && !counts_ && !stopping_;
+    if (std::exchange(off_told_, off) || !off) return;
+  }
+  say("appendonly is NOT on: it takes a rewrite of the journal that succeeds, which is tried again "
+      "every " +
+      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(rewrite_retry).count()) +
+      " s. Make room in " + directory() + ", or do without (CONFIG SET appendonly no)");
 }
 
 // REQUIRES the guard.
@@ -90,11 +109,12 @@ void journal::noted_snapshot(const std::optional<cordma::failure>& failed, doubl
   told_.last_snapshot_failed = failed.has_value();
   told_.last_snapshot_seconds = seconds;
   if (failed) {
-    next_snapshot_ = seconds_now() + snapshot_retry_seconds;
+    next_snapshot_ = disk_.home().now() + snapshot_retry;
     return;
   }
   ++told_.snapshots;
-  told_.last_snapshot = seconds_now();
+  told_.last_snapshot = static_cast<std::uint64_t>(std::time(nullptr));
+  last_snapshot_ = disk_.home().now();
   changes_at_snapshot_ = changes;
 }
 
@@ -103,14 +123,28 @@ void journal::noted_snapshot(const std::optional<cordma::failure>& failed, doubl
 cordma::task<void> journal::sync_ahead() {
   const std::uint64_t until = main_.appended();
   main_.flush();
-  while (main_.durable() < until || !main_.settled()) {
-    if (stopping_) check(cordma::failure(cordma::errc::canceled));
+  while (main_.durable() < until) {
+    check_wanted();
     co_await moved_.wait();
   }
 }
 
+cordma::task<void> journal::settled() {
+  while (!main_.settled()) {
+    check_wanted();
+    co_await moved_.wait();
+  }
+}
+
+void journal::check_wanted() {
+  if (stopping_) check(cordma::failure(cordma::errc::canceled, "the server ends"));
+  const std::lock_guard lock(guard_);
+  if (!wanted_on_) check(cordma::failure(cordma::errc::canceled, "appendonly was turned off"));
+}
+
 cordma::task<void> journal::rewrite() {
   if (main_on_) co_await sync_ahead();
+  co_await settled();
   co_await next_increment();
   const std::uint64_t number = files_.increments.back().number;
   std::uint64_t first = 0;
@@ -122,10 +156,7 @@ cordma::task<void> journal::rewrite() {
   co_await open_side(std::move(path), log_kind::base, first);
   co_await walk();
   co_await finish_side();
-  while (!main_.settled()) {
-    if (stopping_) check(cordma::failure(cordma::errc::canceled));
-    co_await moved_.wait();
-  }
+  co_await settled();
   co_await install_base(number);
   main_.trust();
 }
@@ -166,7 +197,14 @@ cordma::task<void> journal::next_increment() {
     const cordma::result<void> told = was_on
                                           ? replace_file(directory(), manifest_file, files.text())
                                           : sync_directory(directory());
-    if (!told) failed = told.why();
+    if (told) return;
+    failed = told.why();
+    // It is not written to: the manifest is to name what is, and no file is to be missing that it names.
+    const std::string path = directory() + "/" + manifest_file;
+    if (holds(path, files.text())) {
+      (void)replace_file(directory(), manifest_file, files_.text());
+    }
+    if (!holds(path, files.text())) remove_file(directory() + "/" + files.increments.back().name);
   });
   co_await create;
   check(failed);
@@ -176,12 +214,14 @@ cordma::task<void> journal::next_increment() {
   main_.go_to(std::move(fd), log_kind::increment);
   main_on_ = true;
   noting_ = true;
-  always_ = main_.policy() == sync_policy::always;
   told_.current_bytes = base_bytes_ + older_bytes_;
 }
 
+// The new manifest names what it replaces as history, which is removed once it is there for good. Where that is not
+// known, since the directory could not be synced, either manifest may be found, and has all that it names.
 cordma::task<void> journal::install_base(std::uint64_t number) {
   std::optional<cordma::failure> failed;
+  bool is_there = false;
   manifest files;
   files.base = {file_name(number, log_kind::base), number};
   files.history = files_.history;
@@ -193,25 +233,55 @@ cordma::task<void> journal::install_base(std::uint64_t number) {
   disk_call switch_over(disk_, [&] {
     cordma::result<void> done = rename_file(directory(), base_on_its_way, files.base->name);
     if (done) done = replace_file(directory(), manifest_file, files.text());
-    if (!done) {
-      failed = done.why();
-      return;
-    }
-    // What was replaced stands in the manifest until it is gone, so that nothing is left over.
-    for (const journal_file& f : files.history) remove_file(directory() + "/" + f.name);
-    files.history.clear();
-    done = replace_file(directory(), manifest_file, files.text());
+    is_there = done.ok() || holds(directory() + "/" + manifest_file, files.text());
     if (!done) failed = done.why();
+    if (is_there) return;
+    remove_file(directory() + "/" + base_on_its_way);
+    remove_file(directory() + "/" + files.base->name);
   });
   co_await switch_over;
+  // One that did not count yet counts only for certain.
+  if (is_there && (counts_ || !failed)) took_base(std::move(files));
   check(failed);
+  co_await drop_history();
+}
+
+void journal::took_base(manifest files) {
   files_ = std::move(files);
-  listed_ = true;
   base_bytes_ = side_bytes_;
   older_bytes_ = 0;
-  const std::lock_guard lock(guard_);
-  told_.base_bytes = base_bytes_;
-  told_.current_bytes = base_bytes_;
+  {
+    const std::lock_guard lock(guard_);
+    counts_ = true;
+    always_ = main_.policy() == sync_policy::always;
+    told_.base_bytes = base_bytes_;
+    told_.current_bytes = base_bytes_;
+  }
+  moved();
+}
+
+// What was replaced stands in the manifest until it is gone, so that nothing is left over. Where the manifest cannot be
+// written it goes on to name what is gone, which nobody minds, until the next rewrite.
+cordma::task<void> journal::drop_history() {
+  if (files_.history.empty()) co_return;
+  std::optional<cordma::failure> failed;
+  manifest files = files_;
+  files.history.clear();
+  disk_call drop(disk_, [&] {
+    for (const journal_file& f : files_.history) remove_file(directory() + "/" + f.name);
+    const cordma::result<void> done =
+        replace_file(directory(), manifest_name(options_.appendfilename), files.text());
+    if (!done) failed = done.why();
+  });
+  co_await drop;
+  if (!failed) {
+    files_ = std::move(files);
+    co_return;
+  }
+  tell_error(failed->describe());
+  say("the journal is whole, but its manifest still names files that are gone, until the next "
+      "rewrite: " +
+      failed->describe());
 }
 
 cordma::task<void> journal::snapshot() {
@@ -293,14 +363,27 @@ void journal::check_side() const {
 }
 
 // Turned on, the journal got no base: what was noted since is of no use. Tried again later.
-void journal::forget_increment() {
+cordma::task<void> journal::forget_increment() {
   {
     const std::lock_guard lock(guard_);
     main_on_ = false;
-    always_ = false;
     noting_ = side_on_;
   }
-  remove_file(directory() + "/" + files_.increments.back().name);
+  for (;;) {
+    const bool forgotten = main_.forget_last();
+    if (forgotten) break;
+    co_await moved_.wait();
+  }
+  disk_call drop(disk_, [&] {
+    const std::string manifest_file = manifest_name(options_.appendfilename);
+    const std::string name = files_.increments.back().name;
+    const cordma::result<std::optional<std::string>> text =
+        read_file(directory() + "/" + manifest_file, manifest::most_bytes);
+    const bool named = !text || (*text && (*text)->find(" " + name + " ") != std::string::npos);
+    if (!named) remove_file(directory() + "/" + name);
+  });
+  co_await drop;
+  moved();
 }
 
 void journal::close_side() {

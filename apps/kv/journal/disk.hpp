@@ -69,7 +69,7 @@ class disk final : public cordma::poller {
   disk(const disk&) = delete;
   disk& operator=(const disk&) = delete;
 
-  [[nodiscard]] cordma::reactor& home() noexcept { return home_; }
+  [[nodiscard]] cordma::reactor& home() const noexcept { return home_; }
   // What it had to do without, in a sentence; empty: nothing.
   [[nodiscard]] const std::string& obstacle() const noexcept { return obstacle_; }
 

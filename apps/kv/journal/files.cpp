@@ -69,10 +69,13 @@ cordma::result<void> replace_file(const std::string& directory, const std::strin
   const std::string path = directory + "/" + temporary;
   const cordma::result<cordma::unique_fd> fd = create_file(path);
   if (!fd) return fd.why();
-  const cordma::result<void> written = write_fully((*fd).get(), text, path);
-  if (!written) return written.why();
-  if (::fsync((*fd).get()) != 0) return cordma::failure::from_os(errno, {"fsync of ", path});
-  return rename_file(directory, temporary, name);
+  cordma::result<void> done = write_fully((*fd).get(), text, path);
+  if (done && ::fsync((*fd).get()) != 0) {
+    done = cordma::failure::from_os(errno, {"fsync of ", path});
+  }
+  if (done) return rename_file(directory, temporary, name);
+  remove_file(path);
+  return done;
 }
 
 cordma::result<void> rename_file(const std::string& directory, const std::string& from,

@@ -5,15 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <ctime>
 #include <utility>
 
 namespace kv {
-namespace {
-
-std::uint64_t seconds_now() noexcept { return static_cast<std::uint64_t>(std::time(nullptr)); }
-
-}  // namespace
 
 journal::tick_timer::tick_timer(journal& j) noexcept
     : timer([](timer& t) noexcept { static_cast<tick_timer&>(t).owner.tick(); }), owner(j) {}
@@ -116,19 +110,30 @@ void journal::moved() noexcept {
 }
 
 std::optional<std::string> journal::trouble() const {
-  return main_on_.load() ? main_.trouble() : std::nullopt;
+  return counts_.load() ? main_.trouble() : std::nullopt;
+}
+
+std::string journal::why() const {
+  return closed_.load() ? "the server ends" : trouble().value_or(std::string());
 }
 
 void journal::tell_trouble() {
-  const std::optional<std::string> now = main_.trouble();
+  const std::optional<std::string> now = trouble();
   if (now.has_value() == trouble_told_) return;
   trouble_told_ = now.has_value();
   if (now) {
+    tell_error(*now);
     say("the journal cannot be written: " + *now +
-        "; what would change anything is refused until it can, which is tried each second");
-  } else {
+        "; what would change anything is refused until it can, which is tried each second: make "
+        "room there, or do without (CONFIG SET appendonly no)");
+  } else if (counts_.load()) {
     say("the journal can be written again");
   }
+}
+
+void journal::tell_error(const std::string& why) {
+  const std::lock_guard lock(guard_);
+  told_.last_error = why;
 }
 
 void journal::tick() noexcept {
@@ -159,27 +164,28 @@ void journal::tick() noexcept {
 void journal::begin_what_is_due() {
   if (stopping_ || running_.load() != background::none) return;
   background due = background::none;
+  bool unwanted = false;
   {
     const std::lock_guard lock(guard_);
+    unwanted = main_on_ && !wanted_on_;
     if (rewrite_asked_) {
       due = background::rewrite;
     } else if (snapshot_asked_) {
       due = background::snapshot;
-    } else if (wanted_on_ != main_on_) {
-      if (wanted_on_ && seconds_now() >= next_rewrite_) due = background::rewrite;
     } else if (rewrite_is_due()) {
       due = background::rewrite;
     } else if (snapshot_is_due()) {
       due = background::snapshot;
     }
-    if (due == background::none && wanted_on_ == main_on_) return;
   }
-  if (due == background::none) return turn_off();
-  start(due);
+  if (unwanted) return turn_off();
+  if (due != background::none) start(due);
 }
 
 bool journal::rewrite_is_due() const {
-  if (!main_on_ || main_.in_trouble() || seconds_now() < next_rewrite_) return false;
+  if (!wanted_on_ || disk_.home().now() < next_rewrite_) return false;
+  if (!main_on_) return true;
+  if (main_.in_trouble()) return false;
   if (main_.suspect()) return true;
   const std::uint64_t now = total_bytes();
   if (rewrite_percentage_ == 0 || now < rewrite_min_size_) return false;
@@ -188,12 +194,12 @@ bool journal::rewrite_is_due() const {
 }
 
 bool journal::snapshot_is_due() const {
-  const std::uint64_t now = seconds_now();
+  const cordma::time_point now = disk_.home().now();
   if (now < next_snapshot_) return false;
-  const std::uint64_t since = now - std::min(now, told_.last_snapshot);
+  const auto since = std::chrono::duration_cast<std::chrono::seconds>(now - last_snapshot_).count();
   const std::uint64_t dirty = changes() - changes_at_snapshot_;
   return std::any_of(rules_.begin(), rules_.end(), [&](const snapshot_rule& rule) {
-    return dirty >= rule.changes && dirty != 0 && since >= rule.seconds;
+    return dirty >= rule.changes && dirty != 0 && static_cast<std::uint64_t>(since) >= rule.seconds;
   });
 }
 
@@ -210,21 +216,21 @@ std::uint64_t journal::total_bytes() const noexcept {
 journal_info journal::info() const {
   const std::lock_guard lock(guard_);
   journal_info now = told_;
-  now.appendonly = wanted_on_;
+  now.appendonly = counts_;
   now.running = running_.load();
   now.rewrite_scheduled = rewrite_asked_ && now.running != background::rewrite;
   now.current_bytes = main_on_ ? now.current_bytes + main_.size() : 0;
   now.pending_bytes = main_.pending();
   now.changes = changes();
   now.changes_since_snapshot = now.changes - changes_at_snapshot_;
-  if (main_on_) now.trouble = main_.trouble_locked();
+  if (counts_) now.trouble = main_.trouble_locked();
   return now;
 }
 
 void journal::set_policy(sync_policy policy) noexcept {
   const std::lock_guard lock(guard_);
   main_.set_policy(policy);
-  always_ = main_on_ && policy == sync_policy::always;
+  always_ = counts_ && policy == sync_policy::always;
   disk_.nudge();
 }
 
@@ -242,6 +248,9 @@ void journal::set_rules(std::vector<snapshot_rule> save) {
 void journal::set_appendonly(bool on) {
   const std::lock_guard lock(guard_);
   wanted_on_ = on;
+  if (on) next_rewrite_ = {};
+  off_told_ = false;
+  if (!on) rewrite_asked_ = false;
 }
 
 journal::asked journal::ask_for(background what) {

@@ -66,7 +66,7 @@ struct journal_events {
 };
 
 struct journal_info {
-  bool appendonly = false;
+  bool appendonly = false;  // what changes is in a journal that the next start reads
   background running = background::none;
   bool rewrite_scheduled = false;
   std::uint64_t current_bytes = 0;  // of the journal's files
@@ -84,6 +84,7 @@ struct journal_info {
   double running_seconds = -1;
   stream_counters writes;
   std::optional<std::string> trouble;
+  std::string last_error;  // of writing or rewriting the journal; empty: none so far
 };
 
 struct load_report {
@@ -131,26 +132,30 @@ class journal final : public journal_gate, public group_listener {
   [[nodiscard]] std::uint64_t appended() const noexcept override { return main_.appended(); }
   // What has at most this number survives the loss of power.
   [[nodiscard]] std::uint64_t durable() const noexcept override { return main_.durable(); }
-  // Whether a reply has to wait until durable() has reached what appended() was after its command: always where
-  // appendfsync says so, and else while more is to be written than may be, so that clients are held back.
+  // Whether a reply has to wait until durable() has reached what appended() was after its command: where appendfsync
+  // says always.
   [[nodiscard]] bool waits() const noexcept override {
-    return always_.load(std::memory_order_relaxed) || backlogged();
+    return always_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] bool backlogged() const noexcept {
+  // More is to be written than may be, to the journal or to a snapshot: what would change anything has to wait.
+  [[nodiscard]] bool backlogged() const noexcept override {
     return backlogged_.load(std::memory_order_relaxed);
   }
-  // What would change anything is to be refused until it works again. What was appended before is kept.
+  // What would change anything is to be refused until it works again, or for good after close(). What was appended
+  // before is kept.
   [[nodiscard]] bool refuses() const noexcept override {
-    return main_on_.load(std::memory_order_relaxed) && main_.in_trouble();
+    return closed_.load(std::memory_order_relaxed) ||
+           (counts_.load(std::memory_order_relaxed) && main_.in_trouble());
   }
-  [[nodiscard]] std::string why() const override { return trouble().value_or(std::string()); }
+  [[nodiscard]] std::string why() const override;
   [[nodiscard]] std::optional<std::string> trouble() const;
   [[nodiscard]] journal_info info() const;
 
   void set_policy(sync_policy policy) noexcept;
   void set_rewriting(std::uint64_t percentage, std::uint64_t min_size);
   void set_rules(std::vector<snapshot_rule> save);
-  // appendonly, set at runtime. Turned on, the journal counts once the rewrite that begins then has ended.
+  // appendonly, set at runtime. Turned on, the journal counts once the rewrite that begins then has ended; one that
+  // fails is begun again after rewrite_retry.
   void set_appendonly(bool on);
   enum class asked : std::uint8_t { begun, scheduled, goes_on_already, off };
   // BGREWRITEAOF, BGSAVE. on_background() tells the end. `off`: a rewrite, without appendonly.
@@ -167,8 +172,8 @@ class journal final : public journal_gate, public group_listener {
   };
   static constexpr cordma::duration tick_every = std::chrono::milliseconds(100);
   static constexpr std::size_t walk_pending = std::size_t{8} << 20;
-  static constexpr std::uint64_t snapshot_retry_seconds = 5;
-  static constexpr std::uint64_t rewrite_retry_seconds = 60;
+  static constexpr cordma::duration snapshot_retry = std::chrono::seconds(5);
+  static constexpr cordma::duration rewrite_retry = std::chrono::seconds(60);
 
   [[nodiscard]] bool noting() const noexcept { return noting_.load(std::memory_order_relaxed); }
   void commit(std::uint64_t shards) noexcept;
@@ -178,6 +183,7 @@ class journal final : public journal_gate, public group_listener {
   void moved() noexcept;
   void tick() noexcept;
   void tell_trouble();
+  void tell_error(const std::string& why);
   void begin_what_is_due();
   [[nodiscard]] bool rewrite_is_due() const;
   [[nodiscard]] bool snapshot_is_due() const;
@@ -200,17 +206,22 @@ class journal final : public journal_gate, public group_listener {
   [[nodiscard]] cordma::task<void> run(background what);
   [[nodiscard]] cordma::task<void> rewrite();
   [[nodiscard]] cordma::task<void> sync_ahead();
+  [[nodiscard]] cordma::task<void> settled();
   [[nodiscard]] cordma::task<void> next_increment();
   [[nodiscard]] cordma::task<void> install_base(std::uint64_t number);
+  void took_base(manifest files);
+  [[nodiscard]] cordma::task<void> drop_history();
   [[nodiscard]] cordma::task<void> snapshot();
   [[nodiscard]] cordma::task<void> open_side(std::string path, log_kind kind, std::uint64_t first);
   [[nodiscard]] cordma::task<void> walk();
   [[nodiscard]] cordma::task<void> finish_side();
   void close_side();
-  void forget_increment();
+  [[nodiscard]] cordma::task<void> forget_increment();
   void noted_snapshot(const std::optional<cordma::failure>& failed, double seconds,
                       std::uint64_t changes);
   void check_side() const;
+  void check_wanted();
+  void tell_off();
   void ended(background what, const std::optional<cordma::failure>& failed, double seconds);
 
   keyspace& keys_;
@@ -227,8 +238,11 @@ class journal final : public journal_gate, public group_listener {
   bool wanted_on_;  // appendonly, as it was set last
   bool rewrite_asked_ = false;
   bool snapshot_asked_ = false;
+  bool off_told_ = false;  // that it is to be on and is not
 
   std::atomic<bool> main_on_{false};  // what changes goes to main_; set under the guard
+  std::atomic<bool> counts_{false};   // ... and that stands in the manifest
+  std::atomic<bool> closed_{false};
   std::atomic<bool> noting_{false};
   std::atomic<bool> always_{false};
   std::atomic<bool> backlogged_{false};
@@ -248,11 +262,12 @@ class journal final : public journal_gate, public group_listener {
   bool stopping_ = false;
   bool trouble_told_ = false;
   bool waits_told_ = false;
-  bool listed_ = false;              // the increment that is appended to stands in the manifest
-  cordma::time_point began_{};       // what runs
-  std::uint64_t next_snapshot_ = 0;  // seconds since 1970: not before, after one failed
-  std::uint64_t next_rewrite_ = 0;
-  journal_info told_;  // guarded: what of info() is kept
+  cordma::time_point began_{};  // what runs
+  // Guarded. Waits are measured by the reactor's clock: the time of day may jump.
+  cordma::time_point last_snapshot_{};
+  cordma::time_point next_snapshot_{};  // not before, after one failed
+  cordma::time_point next_rewrite_{};
+  journal_info told_;  // what of info() is kept
   std::uint64_t changes_at_snapshot_ = 0;
   tick_timer tick_{*this};
   cordma::scope running_tasks_;

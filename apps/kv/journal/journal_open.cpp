@@ -74,6 +74,7 @@ cordma::task<void> journal::open() {
   {
     const std::lock_guard lock(guard_);
     told_.last_snapshot = static_cast<std::uint64_t>(std::time(nullptr));
+    last_snapshot_ = disk_.home().now();
   }
   if (options_.appendonly && loaded_) {
     loaded_journal from = std::move(*loaded_);
@@ -115,7 +116,6 @@ cordma::task<void> journal::go_on(loaded_journal from) {
   co_await prepare;
   check(failed);
   files_ = std::move(from.files);
-  listed_ = true;
   base_bytes_ = from.base_bytes;
   older_bytes_ = from.total_bytes - from.base_bytes - from.last_file_bytes;
   if (anew) {
@@ -126,6 +126,7 @@ cordma::task<void> journal::go_on(loaded_journal from) {
   const std::lock_guard lock(guard_);
   if (anew) main_.go_to(std::move(fd), log_kind::increment);
   main_on_ = true;
+  counts_ = true;
   noting_ = true;
   always_ = options_.appendfsync == sync_policy::always;
   told_.base_bytes = base_bytes_;
@@ -137,22 +138,18 @@ void journal::turn_off() {
   {
     const std::lock_guard lock(guard_);
     main_on_ = false;
+    counts_ = false;
     always_ = false;
     noting_ = side_on_;
   }
-  listed_ = false;
   main_.flush();
   say("appendonly is off: what changes from now on is not in the journal");
 }
 
 cordma::task<void> journal::close() {
   stopping_ = true;
+  closed_ = true;
   while (running_.load() != background::none) co_await moved_.wait();
-  {
-    const std::lock_guard lock(guard_);
-    main_on_ = false;
-    noting_ = false;
-  }
   main_.flush();
   const cordma::time_point latest = disk_.home().now() + close_patience;
   while (main_.busy()) {
@@ -166,6 +163,9 @@ cordma::task<void> journal::close() {
     }
     co_await moved_.wait();
   }
+  const std::lock_guard lock(guard_);
+  main_on_ = false;
+  noting_ = false;
   disk_.home().remove(tick_);
 }
 

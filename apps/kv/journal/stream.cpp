@@ -89,6 +89,34 @@ void stream::go_to(cordma::unique_fd fd, log_kind kind, std::uint64_t first) {
 
 bool stream::settled() const { return outputs_count_.load() <= 1; }
 
+bool stream::forget_last() noexcept {
+  std::unique_ptr<output> left;  // closed without the guard
+  std::unique_lock lock(guard_);
+  output* const last = outputs_.back().get();
+  while (!queue_.empty() && queue_.back().to == last) {
+    pending_ -= queue_.back().bytes.size();
+    queued_ -= queue_.back().bytes.size();
+    queue_.pop_back();
+  }
+  if (writing_to_ == last) {  // what was before it is on the disk
+    forgetting_ = true;
+    if (write_under_way_ || sync_under_way_) return false;
+    lock.unlock();
+    release(batch_);
+    lock.lock();
+    dirty_ = flush_ = sync_failing_ = forgetting_ = false;
+    writing_to_ = nullptr;
+    out_of_trouble();
+    if (retry_.pending()) disk_.home().remove(retry_);
+  }
+  left = std::move(outputs_.back());
+  outputs_.pop_back();
+  outputs_count_ = outputs_.size();
+  size_ = 0;
+  lock.unlock();
+  return true;
+}
+
 stream::chunk& stream::room(output& to, std::size_t bytes) {
   if (!queue_.empty()) {
     chunk& last = queue_.back();
@@ -128,14 +156,14 @@ std::uint64_t stream::append(const record_body& body) {
 }
 
 bool stream::has_work() const noexcept {
-  if (retry_.pending() || failed_.load() != 0) return false;
+  if (retry_.pending() || given_up()) return false;
   if (sync_wanted()) return true;
   if (write_under_way_ || blocked_) return false;
   return queued_.load(std::memory_order_acquire) != 0 || !batch_.empty();
 }
 
 bool stream::work() noexcept {
-  if (retry_.pending() || failed_.load() != 0) return false;
+  if (retry_.pending() || given_up()) return false;
   bool begun = false;
   if (sync_wanted()) {
     begin_sync();
@@ -196,6 +224,8 @@ void stream::write_batch() noexcept {
 void stream::written() noexcept {
   write_under_way_ = false;
   blocked_ = false;
+  if (failed_.load() != 0) release(batch_);
+  if (given_up()) return moved_();
   const int outcome = write_.outcome();
   if (outcome == -EAGAIN || outcome == -EINTR) return;  // again, in the next pass
   if (outcome < 0) return into_trouble(-outcome);
@@ -259,6 +289,7 @@ void stream::begin_sync() noexcept {
 void stream::synced() noexcept {
   sync_under_way_ = false;
   blocked_ = false;
+  if (given_up()) return moved_();
   counters_.last_sync = disk_.home().now() - sync_began_;
   if (sync_.outcome() < 0) {
     dirty_ = true;
@@ -319,10 +350,10 @@ void stream::out_of_trouble() noexcept {
 
 void stream::give_up(int code) noexcept {
   failed_ = code;
-  release(batch_);
+  if (!write_under_way_) release(batch_);  // else the kernel still reads it
   {
     const std::lock_guard lock(guard_);
-    pending_ = 0;
+    pending_ -= queued_;
     queued_ = 0;
     queue_.clear();
   }

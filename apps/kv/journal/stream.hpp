@@ -64,6 +64,10 @@ class stream final : public disk::client {
   void go_to(cordma::unique_fd fd, log_kind kind, std::uint64_t first = 0);
   // Whether it writes to the file that is appended to.
   [[nodiscard]] bool settled() const;
+  // The file of the last go_to() is given up, with all that was appended since: what is not written never will be. False:
+  // something of it is still under way; `moved` is called when that has ended, and then it is to be asked again.
+  // REQUIRES that nothing is appended from the first time until the next go_to().
+  [[nodiscard]] bool forget_last() noexcept;
 
   // Whether something is not on the disk yet.
   [[nodiscard]] bool busy() const noexcept {
@@ -100,7 +104,7 @@ class stream final : public disk::client {
   [[nodiscard]] bool in_trouble() const noexcept { return troubled_.load(); }
   // REQUIRES the guard.
   [[nodiscard]] std::optional<std::string> trouble_locked() const;
-  // Without keeps_trying: it is over. 0, or an errno.
+  // Without keeps_trying: it is over. 0, or an errno. What is being written then stays in memory until that has ended.
   [[nodiscard]] int failed() const noexcept { return failed_.load(); }
   // Since the last go_on_in() an fsync failed, without the bytes still being here to be written again: what the disk
   // has is not known.
@@ -153,6 +157,7 @@ class stream final : public disk::client {
   void into_trouble(int code) noexcept;
   void out_of_trouble() noexcept;
   void give_up(int code) noexcept;
+  [[nodiscard]] bool given_up() const noexcept { return failed_.load() != 0 || forgetting_; }
   void release(std::vector<chunk>& chunks) noexcept;
 
   disk& disk_;
@@ -192,7 +197,8 @@ class stream final : public disk::client {
   bool flush_ = false;  // an fsync is due once flush_until_ is written
   std::uint64_t flush_until_ = 0;
   bool sync_failing_ = false;
-  bool blocked_ = false;  // what is queued cannot be written until an fsync is done
+  bool forgetting_ = false;  // nothing more is begun
+  bool blocked_ = false;     // what is queued cannot be written until an fsync is done
   bool suspect_ = false;
   std::uint64_t written_ = 0;
   std::uint64_t sync_covers_ = 0;

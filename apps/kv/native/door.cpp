@@ -168,7 +168,8 @@ task<void> door::respond(cordma::Request& request, std::span<const std::byte> ba
   }
   const executed done = execute(keys_, batch, room, {.now = now, .allowed = allowed});
   counters_.operations.add(done.operations);
-  if (hooks_.until_safe) co_await hooks_.until_safe();
+  // What was only refused tells of nothing that could be lost.
+  if (hooks_.until_safe && done.refused < done.operations) co_await hooks_.until_safe();
   const cordma::Slice response = own ? own.all().first(done.bytes) : pooled.first(done.bytes);
   co_await request.respond(response);
 }

@@ -151,6 +151,7 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
     const outcome o = carry_out(keys.of(steps[i].key), steps[i], at.allowed, digits);
     answer(to, o, count - 1 - i + (malformed ? 1 : 0));
     ++done.operations;
+    if (o.head.outcome == status::refused) ++done.refused;
   }
   if (malformed) answer(to, plain(status::malformed), 0);
   done.bytes = to.written();

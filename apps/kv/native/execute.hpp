@@ -13,6 +13,7 @@ namespace kv::native {
 struct executed {
   std::size_t bytes = 0;  // of the response
   std::size_t operations = 0;
+  std::size_t refused = 0;  // of them
 };
 
 enum class writes : std::uint8_t { allowed, refused };

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <deque>
 #include <new>
+#include <optional>
 
 namespace kv {
 namespace {
@@ -34,7 +36,7 @@ constexpr std::string_view protected_mode =
 }  // namespace
 
 struct session::state {
-  // Replies from here on stay until the journal has this.
+  // Replies from here on stay until the journal has this: nobody sees what may be lost.
   struct gate {
     std::size_t from = 0;
     std::uint64_t until = 0;
@@ -72,7 +74,7 @@ struct session::state {
   bool piled = false;  // too many replies
   ending over = ending::no;
   std::uint64_t users_seen;
-  unix_ms soft_since = 0;  // above the soft limit; 0: it is not
+  std::optional<cordma::time_point> soft_since;  // above the soft limit
   wake_function wake;
   void* wake_context;
 };
@@ -198,15 +200,17 @@ std::size_t session::state::run_batch(std::span<const request_parser::request> f
   const std::size_t mark = who.reply.mark();
   std::size_t done = 0;
   if (plain != 0) done = run_plain(of, who, std::span(todo).first(plain), most_pending);
+  bool told = std::ranges::any_of(std::span(todo).first(done), &prepared::tells_of_keys);
   if (done == plain && known > plain) {
-    if (run_other(of, who, todo[plain])) {
-      ++done;
-    } else {
-      held = true;
-    }
+    const ran how = run_other(of, who, todo[plain]);
+    if (how != ran::later) ++done;
+    told |= how == ran::done;
+    held = how == ran::later;
+    // Where it waits for the journal, the service tells when that has gone on.
+    if (held && of.journal != nullptr && of.journal->backlogged()) who.attention.store(true);
   }
   if (who.close_when_sent) over = ending::when_sent;
-  if (of.journal != nullptr) gate_replies(mark);
+  if (of.journal != nullptr && told) gate_replies(mark);
   return done;
 }
 
@@ -233,11 +237,13 @@ void session::state::mind_output() noexcept {
   const output_limit& limit = of.current(worker).client_output_buffer_limit;
   bool above = limit.hard_bytes != 0 && waiting > limit.hard_bytes;
   if (limit.soft_bytes == 0 || waiting <= limit.soft_bytes) {
-    soft_since = 0;
-  } else if (soft_since == 0) {
-    soft_since = of.now_ms(worker);
+    soft_since.reset();
+  } else if (!soft_since) {
+    soft_since = of.now(worker);
   } else {
-    above |= of.now_ms(worker) - soft_since > limit.soft_seconds * 1000;
+    const auto lasted =
+        std::chrono::duration_cast<std::chrono::milliseconds>(of.now(worker) - *soft_since);
+    above |= static_cast<std::uint64_t>(lasted.count()) > limit.soft_seconds * 1000;
   }
   if (!above || over == ending::now) return;
   over = ending::now;
@@ -304,7 +310,7 @@ void session::sent(std::size_t bytes) noexcept {
   if (s.sent == s.who.out.size()) {
     s.who.out.clear(kept_output);
     s.sent = 0;
-    s.soft_since = 0;
+    s.soft_since.reset();
   } else if (s.sent >= compact_above && s.sent * 2 >= s.who.out.size()) {
     s.who.out.drop_front(s.sent);
     for (state::gate& g : s.gates) g.from -= s.sent;

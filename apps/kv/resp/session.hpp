@@ -49,8 +49,8 @@ class session {
   [[nodiscard]] std::span<const char> pending() const noexcept;
   void sent(std::size_t bytes) noexcept;
 
-  // False while replies pile up (output limits): the socket is not to be read then, so a client that does not read
-  // its replies is not served more of them.
+  // False while replies pile up (output limits), or a command has to wait (service::pausing()): the socket is not to be
+  // read then, so a client that does not read its replies is not served more of them.
   [[nodiscard]] bool wants_input() const noexcept;
   // To be closed once pending() is empty (QUIT, a protocol error), or at once (killed, above its output limit).
   enum class ending : std::uint8_t { no, when_sent, now };

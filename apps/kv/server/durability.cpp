@@ -166,6 +166,7 @@ persistence_info durability::persistence() const {
   p.rewrite_in_progress = now.running == background::rewrite;
   p.last_rewrite_failed = now.last_rewrite_failed;
   p.last_write_failed = now.trouble.has_value();
+  p.last_log_error = now.last_error;
   p.log_bytes = now.current_bytes;
   p.log_base_bytes = now.base_bytes;
   return p;

@@ -15,7 +15,7 @@ void one(metrics_text& out, std::string_view name, kind k, std::string_view help
 void write_clients(metrics_text& out, service& s, std::uint64_t clients) {
   const auto total = [&s](relaxed_counter worker_counters::* which) { return s.total(which); };
   one(out, "uptime_seconds", kind::gauge, "Since it was started",
-      (s.read_wall_clock() - s.started_ms()) / 1000);
+      static_cast<std::uint64_t>(s.uptime().count()));
   one(out, "connected_clients", kind::gauge, "Clients now", clients);
   one(out, "max_clients", kind::gauge, "maxclients", s.snapshot()->maxclients);
   one(out, "connections_received_total", kind::counter, "Clients ever",
@@ -59,7 +59,7 @@ void write_keys(metrics_text& out, keyspace& keys, std::uint64_t most_bytes) {
 }
 
 void write_journal(metrics_text& out, const journal_info& j) {
-  one(out, "journal_enabled", kind::gauge, "appendonly", j.appendonly ? 1 : 0);
+  one(out, "journal_enabled", kind::gauge, "1 while what changes is in it", j.appendonly ? 1 : 0);
   one(out, "journal_bytes", kind::gauge, "Of its files", j.current_bytes);
   one(out, "journal_pending_bytes", kind::gauge, "Not on the disk yet", j.pending_bytes);
   one(out, "journal_in_trouble", kind::gauge, "1 while it cannot be written", j.trouble ? 1 : 0);
@@ -95,6 +95,7 @@ void write_workers(metrics_text& out, const std::vector<std::unique_ptr<worker>>
 }  // namespace
 
 std::string server::figures() const {
+  if (leaving_) return {};
   metrics_text out;
   write_clients(out, *service_, clients());
   write_keys(out, *keys_, service_->snapshot()->maxmemory);

@@ -68,9 +68,11 @@ task<void> native_entrance::serve(cordma::ConnectionRequest request) {
 }
 
 task<void> native_entrance::until_safe() {
-  if (journal_ == nullptr || !journal_->waits()) co_return;
+  if (journal_ == nullptr) co_return;
   const std::uint64_t wanted = journal_->appended();
-  while (journal_->durable() < wanted) co_await advanced_.wait();
+  while (journal_->backlogged() || (journal_->waits() && journal_->durable() < wanted)) {
+    co_await advanced_.wait();
+  }
 }
 
 }  // namespace kv

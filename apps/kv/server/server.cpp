@@ -106,6 +106,7 @@ void server::make_workers() {
   const durability::surroundings around{
       *workers_.front(), *service_, log_, options_.io != io_choice::asio, [this] {
         journal_advanced(0);
+        if (leaving_) return;
         for (const std::unique_ptr<worker>& w : workers_) {
           const unsigned i = w->index();
           if (i != 0) w->post([this, i]() noexcept { journal_advanced(i); });
@@ -123,9 +124,24 @@ server::~server() {
     workers_.front()->call([this] { reception_->close(); });
   }
   close_native();
+  leave();
   durability_.reset();
   // Clients end with their worker, and the service has to be there then.
   workers_.clear();
+}
+
+// The journal belongs to the first worker: clients of the others, who may still be about to ask it something, end
+// first; and those of the first find nobody to ask.
+void server::leave() {
+  leaving_ = true;
+  for (const std::unique_ptr<worker>& w : workers_) w->call([] {});
+  for (const std::unique_ptr<worker>& w : workers_) {
+    if (w != workers_.front()) w->stop();
+  }
+  workers_.front()->call([this] {
+    service_->hooks = {};
+    service_->journal = nullptr;
+  });
 }
 
 void server::fill_hooks() {
@@ -135,7 +151,7 @@ void server::fill_hooks() {
     return section.empty() || section == "native" ? native_information() : std::string();
   };
   h.attend = [this](unsigned i) {
-    workers_[i]->post([this, i]() noexcept { service_->attend(i); });
+    if (!leaving_) workers_[i]->post([this, i]() noexcept { service_->attend(i); });
   };
   h.shutdown = [this](shutdown_mode m) -> hook_answer {
     if (m == shutdown_mode::abort) return {false, "No shutdown in progress."};
@@ -266,7 +282,9 @@ void server::journal_advanced(unsigned worker) noexcept {
 
 void server::close_native() {
   native_seen_ = nullptr;
-  native_.reset();  // on every worker, so that none is about to use it
+  // It goes worker by worker: until all have turned once, one may still be reading the figures of all (INFO).
+  for (const std::unique_ptr<worker>& w : workers_) w->call([] {});
+  native_.reset();
 }
 
 // At the first of the addresses, as one address is all that its listener takes.
@@ -333,8 +351,9 @@ bool server::close(const std::function<bool()>& impatient) {
 bool server::keep(const std::function<bool()>& impatient) {
   const std::shared_ptr<const settings> s = service_->snapshot();
   const shutdown_mode mode = ending_;
-  const bool snapshot = mode == shutdown_mode::save || (mode == shutdown_mode::as_configured &&
-                                                        !s->save.empty() && !s->appendonly);
+  const bool snapshot =
+      mode == shutdown_mode::save ||
+      (mode == shutdown_mode::as_configured && !s->save.empty() && !durability_->info().appendonly);
   try {
     if (snapshot) durability_->save();
     std::future<void> closed = durability_->close();

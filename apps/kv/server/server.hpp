@@ -55,6 +55,7 @@ class server {
   void listen();
   void listen_natively();
   void close_native();
+  void leave();
   // On that worker's thread.
   void journal_advanced(unsigned worker) noexcept;
   [[nodiscard]] std::string native_information() const;
@@ -90,6 +91,7 @@ class server {
   std::vector<std::string> addresses_;
   bool reached_from_afar_ = false;
   std::atomic<shutdown_mode> ending_ = shutdown_mode::as_configured;
+  std::atomic<bool> leaving_ = false;  // workers tell each other nothing any more
 };
 
 }  // namespace kv

@@ -16,8 +16,8 @@ void item_index::clear() {
   // Peers that do not know yet that it is another index find nothing in the old one.
   for (const std::uint32_t s : directory_) std::memset(segments_[s].base, 0, segment_bytes);
   for (const std::uint32_t s : overflow_) std::memset(segments_[s].base, 0, segment_bytes);
-  for (const std::uint32_t s : directory_) segments_.give_up(s, 0);
-  for (const std::uint32_t s : overflow_) segments_.give_up(s, 0);
+  for (const std::uint32_t s : directory_) segments_.give_up(s, {});
+  for (const std::uint32_t s : overflow_) segments_.give_up(s, {});
   directory_.clear();
   bases_.clear();
   overflow_.clear();

@@ -25,20 +25,22 @@ std::optional<std::uint32_t> segment_set::take(use what) {
   return number;
 }
 
-void segment_set::give_up(std::uint32_t number, unix_ms then) {
+void segment_set::give_up(std::uint32_t number, cordma::duration rest) {
   segments_[number].is = use::spare;
   segments_[number].open = false;
   segments_[number].live = 0;
   segments_[number].used = segment_bytes;  // it has been written to
-  if (then == 0) {
+  if (rest == cordma::duration::zero()) {
     --taken_;
     spare_.push_back(number);
     return;
   }
-  resting_.push_back({number, then});
+  resting_.push_back({number, time_.now() + rest});
 }
 
-void segment_set::tick(unix_ms now) noexcept {
+void segment_set::tick() noexcept {
+  if (resting_.empty()) return;
+  const cordma::time_point now = time_.now();
   while (!resting_.empty() && resting_.front().until <= now) {
     spare_.push_back(resting_.front().number);
     resting_.pop_front();

@@ -5,6 +5,8 @@
 #include "layout.hpp"
 #include "memory_source.hpp"
 
+#include <cordma/runtime/clock.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -25,7 +27,8 @@ class segment_set {
     unix_ms earliest = never_expires;  // none of its items expires before; never: none does
   };
 
-  explicit segment_set(memory_source& memory) noexcept : memory_(memory) {}
+  // `time` measures how long segments rest; it outlives the set.
+  segment_set(memory_source& memory, cordma::clock& time) noexcept : memory_(memory), time_(time) {}
 
   [[nodiscard]] std::byte* at(place p) const noexcept {
     return segments_[p / granules_per_segment].base + p % granules_per_segment * granule;
@@ -46,17 +49,18 @@ class segment_set {
 
   // Empty: the machine has no more. What it held before is still there; of the index it is zeroed.
   [[nodiscard]] std::optional<std::uint32_t> take(use what);
-  // Its memory is not used again before `then`.
-  void give_up(std::uint32_t number, unix_ms then);
+  // Its memory is not used again before it has rested for so long.
+  void give_up(std::uint32_t number, cordma::duration rest);
   // What has rested long enough is spare.
-  void tick(unix_ms now) noexcept;
+  void tick() noexcept;
 
  private:
   struct rest {
     std::uint32_t number;
-    unix_ms until;
+    cordma::time_point until;
   };
   memory_source& memory_;
+  cordma::clock& time_;
   std::vector<segment> segments_;
   std::vector<std::uint32_t> spare_;
   std::deque<rest> resting_;

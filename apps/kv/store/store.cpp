@@ -41,7 +41,7 @@ object_pool::number object_of(const item& i) noexcept {
 
 store::store(memory_source& memory, const store_options& options)
     : options_(options),
-      segments_(memory),
+      segments_(memory, options.time != nullptr ? *options.time : cordma::real_clock()),
       head_(make_head()),
       index_(segments_, options.hash_seed),
       dice_(options.hash_seed | 1) {
@@ -88,7 +88,7 @@ void store::tick(unix_ms now) noexcept {
   if (now_ == 0) version_ = std::max(version_, now << versions_per_ms_bits);
   now_ = now;
   __atomic_store_n(&head_->clock, now, __ATOMIC_RELAXED);
-  segments_.tick(now);
+  segments_.tick();
 }
 
 void store::prefetch_bucket(const hashed_key& k) const noexcept { index_.prefetch(k.hash); }
@@ -289,7 +289,8 @@ void store::mark_dead(place where) noexcept {
 void store::retire(std::uint32_t number) noexcept {
   used_bytes_ -= segments_[number].used;
   if (sweeping_.segment == number) sweeping_ = {};
-  segments_.give_up(number, readers_ ? now_ + options_.quarantine_ms : 0);
+  const std::chrono::milliseconds rest(readers_ ? options_.quarantine_ms : 0);
+  segments_.give_up(number, rest);
 }
 
 void store::release_object(const item& i) noexcept {

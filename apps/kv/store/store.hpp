@@ -33,7 +33,8 @@ struct store_options {
   unsigned samples = 64;  // items looked at to find what is worth least
   // How long a place that was given up is not used again, while readers() says that there are some: the longest time
   // that a one-sided read may take.
-  unix_ms quarantine_ms = 1000;
+  std::uint32_t quarantine_ms = 1000;
+  cordma::clock* time = nullptr;  // by which that is measured; null: the real one
 };
 
 struct store_counters {
@@ -70,7 +71,8 @@ enum class put_outcome : std::uint8_t {
   out_of_memory,  // max_bytes, and nothing may be evicted; or the machine has no more
 };
 
-// Not thread-safe: whoever uses it holds its shard. Time is what tick() said last.
+// Not thread-safe: whoever uses it holds its shard. Time is what tick() said last, but for quarantine, which has a clock
+// that never jumps.
 class store {
  public:
   // Throws cordma::error: no_memory.
