@@ -62,6 +62,8 @@ struct service_hooks {
   std::function<persistence_info()> persistence;
   // Before settings are taken over: empty, or why that cannot be.
   std::function<std::string(const settings& before, const settings& after)> settings_change;
+  // A line for the log, grave enough to be a warning.
+  std::function<void(std::string_view line)> warn;
   // Lines for INFO: "name:value\r\n"; for sections that are not the service's: "transport".
   std::function<std::string(std::string_view section)> more_info;
 };

@@ -131,6 +131,7 @@ server::~server() {
 void server::fill_hooks() {
   service_hooks& h = service_->hooks;
   durability_->answer(h);
+  h.warn = [this](std::string_view line) { log_.write(log_level::warning, line); };
   h.more_info = [this](std::string_view section) {
     return section.empty() || section == "native" ? native_information() : std::string();
   };
@@ -208,6 +209,7 @@ reception::hall server::metrics_hall() {
     guest(std::atomic<std::uint32_t>& count, std::unique_ptr<conversation> page)
         : place(count), inner(std::move(page)) {}
     void received(std::span<const char> bytes) override { inner->received(bytes); }
+    void no_more_input() override { inner->no_more_input(); }
     void resume() override { inner->resume(); }
     [[nodiscard]] std::span<const char> pending() const noexcept override {
       return inner->pending();
