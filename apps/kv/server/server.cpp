@@ -93,6 +93,8 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   o.workers = static_cast<unsigned>(s.workers);
   o.config_file = options_.config_file;
   service_ = std::make_unique<service>(*keys_, options_.configured, o);
+  const std::string why = service_->load_users();
+  if (!why.empty()) fail("aclfile: " + why);
   apply(s);
   make_workers();
 }
