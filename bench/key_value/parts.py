@@ -1,5 +1,9 @@
 """What kv.py measures: each part takes a Ground and gives rows."""
+import contextlib
+import resource
+import socket
 import statistics
+import time
 
 from . import figures
 from .figures import Row
@@ -19,8 +23,8 @@ class Ground:
     def redis(self):
         return Redis(self.server_cpus, self.programs)
 
-    def cordma(self, wait="event"):
-        return CordmaKv(self.server_cpus, self.programs, wait)
+    def cordma(self, wait="event", io="auto"):
+        return CordmaKv(self.server_cpus, self.programs, wait, io)
 
     def bench(self, server, to, workload, *options):
         """The records are there: load() put them there."""
@@ -93,6 +97,39 @@ def memory(g):
             used[name] = [figures.bytes_per_record(before, server.used_memory(), g.memory_records)]
     what = f"memory per key of 16 B and value of 64 B, {g.memory_records:,} of them"
     return [Row(what, "B", used["kv"], "redis-server", used["redis"], ("<=", 0.8, "x"))]
+
+
+IDLE_SECONDS = 5
+
+
+def idle(server, many):
+    """What so many clients that have asked once and are silent now take: bytes of memory for each, and CPU time in all."""
+    with server, contextlib.ExitStack() as clients:
+        before = server.resident()
+        for _ in range(many):
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            client.sendall(b"PING\r\n")
+            if client.recv(64) != b"+PONG\r\n":
+                raise RuntimeError(f"{server.name} refuses one of {many} clients")
+        each, spent = (server.resident() - before) / many, server.cpu_ns()
+        time.sleep(IDLE_SECONDS)
+        return {"bytes": each, "cpu_share": (server.cpu_ns() - spent) / (IDLE_SECONDS * 1e9)}
+
+
+def idle_clients(g):
+    """10,000 of them, by both doors, beside redis-server; fewer where fewer files can be open."""
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    many = 9_900 if limit == resource.RLIM_INFINITY else min(9_900, limit - 200)  # maxclients is 10,000
+    runs = interleaved(g.repetitions, redis=lambda: idle(g.redis(), many), uring=lambda: idle(g.cordma(), many),
+                       asio=lambda: idle(g.cordma(io="asio"), many))
+    rows = []
+    for key, name in (("uring", "io_uring where there is it"), ("asio", "Asio")):
+        note = f"CPU {statistics.median(values(runs[key], 'cpu_share')):.2%} of a core; redis-server " \
+               f"{statistics.median(values(runs['redis'], 'cpu_share')):.2%}"
+        rows.append(Row(f"memory of each of {many:,} idle clients, sockets by {name}", "B", values(runs[key], "bytes"),
+                        "redis-server", values(runs["redis"], "bytes"), note=note))
+    return rows
 
 
 def native_polling(g):
@@ -171,4 +208,5 @@ def mixes(g):
     return rows
 
 
-PARTS = {"redis-benchmark": redis_clients, "memory": memory, "native": native_polling, "doors": both_doors, "ycsb": mixes}
+PARTS = {"redis-benchmark": redis_clients, "memory": memory, "idle": idle_clients, "native": native_polling,
+         "doors": both_doors, "ycsb": mixes}

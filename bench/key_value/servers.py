@@ -103,6 +103,11 @@ class Server:
     def used_memory(self):
         return int(self.info()["used_memory"])
 
+    def resident(self):
+        """Bytes of memory that are there, the kernel's for its sockets not among them."""
+        pages = int(pathlib.Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
 
 class Redis(Server):
     name = "redis-server"
@@ -115,15 +120,15 @@ class Redis(Server):
 class CordmaKv(Server):
     name = "cordma-kv"
 
-    def __init__(self, cpus, programs, wait="event"):
+    def __init__(self, cpus, programs, wait="event", io="auto"):
         super().__init__(cpus, programs)
-        self.wait = wait
+        self.wait, self.io = wait, io
         self.native_port = 0
 
     def command(self):
         self.native_port = free_port()
         return [self.programs / "cordma-kv", "--bind", "127.0.0.1", "--port", self.port, "--native-port",
-                self.native_port, "--wait", self.wait, "--appendonly", "no", "--save", "", "--dir", self.folder]
+                self.native_port, "--wait", self.wait, "--io", self.io, "--appendonly", "no", "--save", "", "--dir", self.folder]
 
     def native(self, transport="shm"):
         return ["--server", f"127.0.0.1:{self.native_port}", "--transport", transport]

@@ -121,6 +121,31 @@ TEST_CASE("who says no more still hears all that he is owed") {
   }
 }
 
+TEST_CASE("who says no more hears what is answered later, too") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    const visitor c(house.listen(&late));
+    const std::string text = long_text(50'000);
+    REQUIRE(c.say(text));
+    c.say_no_more();
+    const auto on_its_thread = [&](bool (*asked)()) {
+      bool said = false;
+      house.front().call([&] { said = asked(); });
+      return said;
+    };
+    REQUIRE(house.soon([&] {
+      return on_its_thread([] { return late_parrot::last && late_parrot::last->heard_all(); });
+    }));
+    CHECK(house.clients() == 1);
+    house.front().call([] { late_parrot::release(); });
+    CHECK((c.hear(text.size()) == text));
+    CHECK(c.hears_the_end());
+    CHECK(house.soon([&] { return house.clients() == 0; }));
+    late_parrot::last = nullptr;
+  }
+}
+
 TEST_CASE("a conversation ends when all is said, at once, or by what it throws") {
   for (const io_choice io : engines()) {
     CAPTURE(int(io));
@@ -175,12 +200,14 @@ class hoarder final : public conversation {
                : std::span(value_).subspan(got_, std::min(bytes - got_, std::size_t{300'000}));
   }
   void arrived(std::size_t n) override { got_ += n; }
+  void no_more_input() override { incomplete_ = got_ < bytes; }
   [[nodiscard]] std::span<const char> pending() const noexcept override {
     return got_ == bytes ? std::span<const char>(value_).subspan(sent_) : std::span<const char>();
   }
   void sent(std::size_t n) noexcept override { sent_ += n; }
   [[nodiscard]] bool wants_input() const noexcept override { return got_ < bytes; }
   [[nodiscard]] session::ending ended() const noexcept override {
+    if (incomplete_) return session::ending::now;
     return got_ == bytes ? session::ending::when_sent : session::ending::no;
   }
 
@@ -189,6 +216,7 @@ class hoarder final : public conversation {
   std::string value_ = std::string(bytes, '\0');
   std::size_t got_ = 0;
   std::size_t sent_ = 0;
+  bool incomplete_ = false;
 };
 
 conversation_maker hoarding(conversation_maker plain) {

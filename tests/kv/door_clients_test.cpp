@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <thread>
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -87,26 +86,74 @@ TEST_CASE("one too many is told so, and there is room again when one leaves") {
   }
 }
 
-TEST_CASE("who is silent for too long is sent away, and nobody else") {
+namespace {
+
+// Says 10 MB by itself, and no more.
+class lecturer final : public conversation {
+ public:
+  static constexpr std::size_t bytes = 10 << 20;
+  explicit lecturer(std::unique_ptr<conversation> counted) : counted_(std::move(counted)) {}
+  void received(std::span<const char>) override {}
+  void no_more_input() override {}
+  [[nodiscard]] std::span<const char> pending() const noexcept override {
+    return std::span<const char>(text_).subspan(sent_);
+  }
+  void sent(std::size_t n) noexcept override { sent_ += n; }
+  [[nodiscard]] bool wants_input() const noexcept override { return true; }
+  [[nodiscard]] session::ending ended() const noexcept override { return session::ending::no; }
+
+ private:
+  std::unique_ptr<conversation> counted_;
+  std::string text_ = long_text(bytes);
+  std::size_t sent_ = 0;
+};
+
+conversation_maker lecturing(conversation_maker plain) {
+  return [plain = std::move(plain)](session_origin o, session::wake_function wake, void* context) {
+    return std::make_unique<lecturer>(plain(std::move(o), wake, context));
+  };
+}
+
+void pass_seconds(open_house& house, int n) {
+  house.front().call([&] {
+    for (int i = 0; i < n; ++i) house.front().door().pass_second();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("who neither says nor takes anything for too long is sent away, and nobody else") {
   for (const io_choice io : engines()) {
     CAPTURE(int(io));
     open_house house(io);
-    house.settings.idle_seconds = 2;
+    house.settings.idle_seconds =
+        1000;  // passed by hand; those that pass by themselves do not matter
+    house.open(listen_unix(temporary_path(), 0600, {}), &lecturing);
     const std::uint16_t port = house.listen();
     const visitor silent(port);
     const visitor talks(port);
-    std::atomic<bool> over = false;
-    std::thread talking([&] {
-      while (!over) {
-        pollfd none{.fd = -1, .events = 0, .revents = 0};
-        ::poll(&none, 1, 100);
-        if (!talks.say("hello") || talks.hear(5) != "hello") over = true;
-      }
-    });
+    const visitor reads(temporary_path());
+    REQUIRE(house.soon([&] { return house.clients() == 3; }));
+    const auto sent = [&] {
+      std::uint64_t n = 0;
+      house.front().call([&] { n = house.front().door().counters().sent_bytes.get(); });
+      return n;
+    };
+    std::string heard;
+    for (int i = 0; i < 4; ++i) {
+      pass_seconds(house, 600);
+      const std::uint64_t before = sent();
+      heard += reads.hear(1 << 20);
+      REQUIRE(house.soon([&] { return sent() != before; }));
+      REQUIRE(talks.say("hello"));
+      REQUIRE(talks.hear(5) == "hello");
+    }
     CHECK(silent.hears_the_end());
-    CHECK_FALSE(over);
-    over = true;
-    talking.join();
+    CHECK(house.clients() == 2);
+    CHECK((heard == long_text(4 << 20)));
+    // Nor is one that stops to read.
+    pass_seconds(house, 1100);
+    CHECK(house.soon([&] { return house.clients() == 0; }));
   }
 }
 

@@ -39,6 +39,7 @@ class parrot final : public conversation {
     }
     unsent_.append(bytes.data(), bytes.size());
   }
+  void no_more_input() override { ending_ = session::ending::when_sent; }
   [[nodiscard]] std::span<const char> pending() const noexcept override { return unsent_; }
   void sent(std::size_t bytes) noexcept override { unsent_.erase(0, bytes); }
   [[nodiscard]] bool wants_input() const noexcept override { return unsent_.size() < most; }
@@ -49,6 +50,49 @@ class parrot final : public conversation {
   std::string unsent_;
   session::ending ending_ = session::ending::no;
 };
+
+// A parrot that answers only after release(), as one does whose replies have to be on a disk first.
+class late_parrot final : public conversation {
+ public:
+  late_parrot(std::unique_ptr<conversation> inner, session::wake_function wake, void* context)
+      : inner_(std::move(inner)), wake_(wake), context_(context) {
+    last = this;
+  }
+  // Of the one that came last; on its worker's thread.
+  static void release() {
+    last->released_ = true;
+    last->wake_(last->context_);
+  }
+  inline static late_parrot* last = nullptr;
+  [[nodiscard]] bool heard_all() const noexcept { return heard_all_; }
+
+  void received(std::span<const char> bytes) override { inner_->received(bytes); }
+  void no_more_input() override {
+    heard_all_ = true;
+    inner_->no_more_input();
+  }
+  [[nodiscard]] std::span<const char> pending() const noexcept override {
+    return released_ ? inner_->pending() : std::span<const char>();
+  }
+  void sent(std::size_t bytes) noexcept override { inner_->sent(bytes); }
+  [[nodiscard]] bool wants_input() const noexcept override { return inner_->wants_input(); }
+  [[nodiscard]] session::ending ended() const noexcept override {
+    return released_ ? inner_->ended() : session::ending::no;
+  }
+
+ private:
+  std::unique_ptr<conversation> inner_;
+  session::wake_function wake_;
+  void* context_;
+  bool released_ = false;
+  bool heard_all_ = false;
+};
+
+inline conversation_maker late(conversation_maker plain) {
+  return [plain = std::move(plain)](session_origin o, session::wake_function wake, void* context) {
+    return std::make_unique<late_parrot>(plain(std::move(o), wake, context), wake, context);
+  };
+}
 
 inline const std::vector<io_choice>& engines() {
   static const std::vector<io_choice> all = [] {

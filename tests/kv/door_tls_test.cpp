@@ -65,6 +65,11 @@ class tls_visitor {
     text.resize(got);
     return text;
   }
+  // With TLS's farewell before the socket's, or without.
+  void say_no_more(bool properly) const {
+    if (properly) ::SSL_shutdown(tls_.get());
+    plain_.say_no_more();
+  }
   [[nodiscard]] bool hears_the_end_properly() const {
     char c = 0;
     const int n = ::SSL_read(tls_.get(), &c, 1);
@@ -98,6 +103,43 @@ TEST_CASE("over TLS messages of any length come back, and the end is said proper
       CHECK(c.hear(9) == "farewell!");
       CHECK(c.hears_the_end_properly());
       CHECK(house.soon([&] { return house.clients() == 0; }));
+    }
+  }
+}
+
+namespace {
+
+conversation_maker encrypted_and_late(conversation_maker plain) {
+  return encrypted(late(std::move(plain)));
+}
+
+}  // namespace
+
+TEST_CASE("over TLS who says no more hears what is answered later, too") {
+  const tls_acceptor a(server_papers());
+  acceptor = &a;
+  for (const io_choice io : engines()) {
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      for (const bool properly : {true, false}) {
+        CAPTURE(int(io));
+        CAPTURE(version);
+        CAPTURE(properly);
+        open_house house(io);
+        const tls_visitor c(house.listen(&encrypted_and_late), nullptr, version);
+        const std::string text = long_text(60'000);
+        REQUIRE(c.say(text));
+        c.say_no_more(properly);
+        REQUIRE(house.soon([&] {
+          bool heard = false;
+          house.front().call([&] { heard = late_parrot::last && late_parrot::last->heard_all(); });
+          return heard;
+        }));
+        house.front().call([] { late_parrot::release(); });
+        CHECK((c.hear(text.size()) == text));
+        CHECK(c.hears_the_end_properly());
+        CHECK(house.soon([&] { return house.clients() == 0; }));
+        late_parrot::last = nullptr;
+      }
     }
   }
 }

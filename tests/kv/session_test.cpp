@@ -135,6 +135,85 @@ TEST_CASE("above the output limit the end comes at once") {
   CHECK(c.session().ended() == kv::session::ending::now);
 }
 
+TEST_CASE("a reply that is longer than the output limit is not even made, and the end is logged") {
+  kv::settings limited;
+  limited.client_output_buffer_limit.hard_bytes = 1'000'000;
+  server s(limited);
+  std::vector<std::string> logged;
+  s.of.hooks.warn = [&](std::string_view line) { logged.emplace_back(line); };
+  client c(s);
+  CHECK(c({"SET", "k", std::string(400'000, 'v')}) == ok);
+  std::vector<std::string_view> words(1001, "k");
+  words[0] = "MGET";
+  c.send(client::packed(words) + packed({"SET", "end", "1"}));
+  CHECK(c.session().ended() == kv::session::ending::now);
+  CHECK(c.session().pending().size() <= 1'000'000);
+  CHECK(s.of.counters(0).killed_for_output.get() == 1);
+  REQUIRE(logged.size() == 1);
+  CHECK(logged[0].find("client-output-buffer-limit: id=1 addr=127.0.0.1:50000") != logged[0].npos);
+  client other(s);
+  CHECK(other("GET end") == null);
+  // All of a transaction is carried out, though nobody hears of it.
+  client third(s);
+  third("MULTI");
+  for (int i = 0; i < 4; ++i) third("GET k");
+  third("SET end 2");
+  third.send(packed({"EXEC"}));
+  CHECK(third.session().ended() == kv::session::ending::now);
+  CHECK(other("GET end") == bulk("2"));
+}
+
+TEST_CASE("above the soft limit for too long the end comes by itself") {
+  kv::settings limited;
+  limited.client_output_buffer_limit.soft_bytes = 100'000;
+  limited.client_output_buffer_limit.soft_seconds = 10;
+  server s(limited);
+  client c(s);
+  CHECK(c({"SET", "k", std::string(400'000, 'v')}) == ok);
+  c.send(packed({"GET", "k"}));
+  s.pass(9'000);
+  s.of.tick(0);
+  CHECK(c.session().ended() == kv::session::ending::no);
+  c.session().sent(350'000);  // below it, so the time begins anew
+  c.send(packed({"GET", "k"}));
+  s.pass(9'000);
+  s.of.tick(0);
+  CHECK(c.session().ended() == kv::session::ending::no);
+  s.pass(2'000);
+  s.of.tick(0);
+  CHECK(c.session().ended() == kv::session::ending::now);
+  CHECK(s.of.counters(0).killed_for_output.get() == 1);
+}
+
+TEST_CASE(
+    "whoever says no more, or QUIT, is owed what the journal holds back, and what has to wait") {
+  server s;
+  fake_journal journal;
+  s.of.journal = &journal;
+  for (const bool quits : {false, true}) {
+    client c(s);
+    ++journal.last;
+    CHECK(c("SET a 1").empty());
+    quits ? c.send(packed({"QUIT"})) : c.session().no_more_input();
+    CHECK(c.session().ended() == kv::session::ending::no);
+    journal.on_disk = journal.last;
+    s.of.journal_advanced(0);
+    CHECK(c.woken == 1);
+    CHECK(c.session().ended() == kv::session::ending::when_sent);
+    CHECK(c.take() == (quits ? ok + ok : ok));
+  }
+  client admin(s);
+  CHECK(admin("CLIENT PAUSE 1000") == ok);
+  client c(s);
+  CHECK(c("GET a").empty());
+  c.session().no_more_input();
+  CHECK(c.session().ended() == kv::session::ending::no);
+  s.pass(1001);
+  s.of.tick(0);
+  CHECK(c.take() == bulk("1"));
+  CHECK(c.session().ended() == kv::session::ending::when_sent);
+}
+
 TEST_CASE("CLIENT KILL ends others at once, oneself after the answer") {
   server s;
   client c(s);

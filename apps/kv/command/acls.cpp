@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
-#include <sstream>
 
 namespace kv {
 namespace {
@@ -163,12 +162,8 @@ void acl_save(call& c) {
 void acl_load(call& c) {
   const std::string& path = c.of.current(c.who.origin.worker).aclfile;
   if (path.empty()) return c.out.error(no_file);
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return c.out.error("ERR Error loading ACLs, opening file '" + path + "'");
-  std::stringstream text;
-  text << in.rdbuf();
-  const std::string why = c.of.accounts().load(text.str());
-  why.empty() ? c.out.ok() : c.out.error("ERR " + path + ": " + why);
+  const std::string why = c.of.load_users();
+  why.empty() ? c.out.ok() : c.out.error("ERR " + why);
 }
 
 void acl_help(call& c) {

@@ -87,4 +87,7 @@ class caller {
   labels labels_;
 };
 
+// As CLIENT LIST has it. For a client of the own thread's worker, or under the registry's guard.
+[[nodiscard]] std::string describe(const caller& c, unix_ms now);
+
 }  // namespace kv

@@ -18,8 +18,9 @@ bool is_name(std::string_view text) noexcept {
   return std::ranges::all_of(text, [](char c) { return c >= '!' && c <= '~'; });
 }
 
-// Called under the registry's guard, or for a worker's own client.
-std::string line_of(const caller& c, unix_ms now) {
+}  // namespace
+
+std::string describe(const caller& c, unix_ms now) {
   const auto seconds = [&](std::int64_t since) {
     const auto n = static_cast<std::int64_t>(now);
     return std::to_string(n > since ? (n - since) / 1000 : 0);
@@ -47,15 +48,17 @@ std::string line_of(const caller& c, unix_ms now) {
   text += " events=r cmd=";
   text += last != nullptr ? last->full_name : "NULL";
   text += " user=" + said.user + " redir=-1 resp=" + std::to_string(c.protocol);
-  text += " lib-name=" + said.library + " lib-ver=" + said.library_version + '\n';
+  text += " lib-name=" + said.library + " lib-ver=" + said.library_version;
   return text;
 }
+
+namespace {
 
 void client_id(call& c) { c.out.integer(static_cast<std::int64_t>(c.who.id)); }
 
 void client_info(call& c) {
   c.who.last = &c.what;
-  c.out.verbatim(line_of(c.who, now_of(c)));
+  c.out.verbatim(describe(c.who, now_of(c)) + '\n');
 }
 
 // All there are, and which are none here.
@@ -86,7 +89,7 @@ void client_list(call& c) {
   std::string text;
   c.of.for_each_client([&](caller& each) {
     const bool wanted = !none && (!ids || std::ranges::find(*ids, each.id) != ids->end());
-    if (wanted) text += line_of(each, now_of(c));
+    if (wanted) text += describe(each, now_of(c)) + '\n';
   });
   c.out.verbatim(text);
 }

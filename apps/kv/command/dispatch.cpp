@@ -221,7 +221,7 @@ std::size_t run_plain(service& of, caller& who, std::span<const prepared> comman
   const std::size_t most = who.reply.mark() + most_output;
   std::size_t done = 0;
   cordma::time_point at = of.now(worker);
-  while (done < commands.size() && who.reply.mark() <= most)
+  while (done < commands.size() && who.reply.mark() <= most && !who.reply.overflowed())
     at = invoke(of, who, commands[done++], at);
   of.went_on(worker, at);
   return done;

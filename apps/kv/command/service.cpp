@@ -20,17 +20,9 @@ service::service(keyspace& keys, const parsed_settings& initial, service_options
       time_(options_.time != nullptr ? *options_.time : cordma::real_clock()),
       users_(commands_),
       settings_(std::make_shared<const settings>(initial.values)) {
-  for (const std::string& line : initial.users) {
-    const auto words = split_words(line);
-    if (!words || words->empty()) {
-      throw cordma::error({cordma::errc::invalid_value, "configuration: user without a name"});
-    }
-    std::vector<std::string_view> rules{"reset"};
-    rules.insert(rules.end(), words->begin() + 1, words->end());
-    const std::string why = users_.set(words->front(), rules);
-    if (!why.empty()) throw cordma::error({cordma::errc::invalid_value, "configuration: " + why});
-  }
-  if (!initial.values.requirepass.empty()) users_.require_password(initial.values.requirepass);
+  const std::string why = configure_users({}, initial.users);
+  if (!why.empty()) throw cordma::error({cordma::errc::invalid_value, "configuration: " + why});
+  require_password();
   started_ms_ = read_wall_clock();
   started_ = time_.now();
   for (unsigned i = 0; i < options_.workers; ++i) {
@@ -45,6 +37,28 @@ service::service(keyspace& keys, const parsed_settings& initial, service_options
 }
 
 service::~service() = default;
+
+void service::require_password() {
+  const std::string password = snapshot()->requirepass;
+  if (!password.empty()) users_.require_password(password);
+}
+
+std::string service::load_users() {
+  const std::string file = snapshot()->aclfile;
+  if (file.empty()) return {};
+  const std::string why = users_.load_file(file);
+  if (!why.empty()) return file + ": " + why;
+  if (users_.find(default_user)->any_password) require_password();
+  return {};
+}
+
+std::string service::configure_users(std::span<const std::string> before,
+                                     std::span<const std::string> lines) {
+  const std::shared_ptr<const user> usual = users_.find(default_user);
+  std::string why = users_.configure(before, lines);
+  if (users_.find(default_user) != usual) require_password();
+  return why;
+}
 
 void service::configure_shards(const settings& s) {
   for (std::uint32_t i = 0; i < keys_.shards(); ++i) {

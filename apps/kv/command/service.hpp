@@ -64,6 +64,8 @@ struct service_hooks {
   std::function<persistence_info()> persistence;
   // Before settings are taken over: empty, or why that cannot be.
   std::function<std::string(const settings& before, const settings& after)> settings_change;
+  // A line for the log, grave enough to be a warning.
+  std::function<void(std::string_view line)> warn;
   // Lines for INFO: "name:value\r\n"; for sections that are not the service's: "transport".
   std::function<std::string(std::string_view section)> more_info;
 };
@@ -79,8 +81,8 @@ struct service_options {
 // Any thread, but what takes a worker is for that worker's thread.
 class service {
  public:
-  // Applies maxmemory and its policy to the keyspace, and requirepass to the default user. Throws cordma::error
-  // (invalid_value: a user's rules).
+  // Applies maxmemory and its policy to the keyspace, the lines of users, and requirepass to the default user. Throws
+  // cordma::error (invalid_value: a user's rules).
   service(keyspace& keys, const parsed_settings& initial, service_options options);
   ~service();
   service(const service&) = delete;
@@ -93,6 +95,11 @@ class service {
   [[nodiscard]] keyspace& keys() noexcept { return keys_; }
   [[nodiscard]] const command_table& commands() const noexcept { return commands_; }
   [[nodiscard]] users& accounts() noexcept { return users_; }
+  // Users as aclfile has them now, all or nothing: empty, or why not. Without aclfile nothing is done.
+  [[nodiscard]] std::string load_users();
+  // Users as the configuration has them now, which had `before` when it was read last; as users::configure().
+  [[nodiscard]] std::string configure_users(std::span<const std::string> before,
+                                            std::span<const std::string> lines);
   [[nodiscard]] slowlog& slow() noexcept { return slow_; }
   [[nodiscard]] const service_options& options() const noexcept { return options_; }
 
@@ -174,6 +181,7 @@ class service {
   [[nodiscard]] const worker_state& at(unsigned worker) const noexcept { return *workers_[worker]; }
   void enter(caller& c);
   void leave(caller& c) noexcept;
+  void require_password();
   void configure_shards(const settings& s);
   void wake_marked(unsigned worker);
   [[nodiscard]] paused paused_by_client(unsigned worker) const noexcept;

@@ -2,7 +2,10 @@
 
 #include "settings.hpp"
 
+#include <algorithm>
 #include <array>
+#include <fstream>
+#include <sstream>
 
 namespace kv {
 
@@ -76,6 +79,50 @@ std::vector<std::shared_ptr<const user>> users::all() const {
   return found;
 }
 
+std::string users::make_in(by_name& in, std::span<const std::string> words) const {
+  if (words.empty()) return "user without a name";
+  std::vector<std::string_view> rules{"reset"};
+  rules.insert(rules.end(), words.begin() + 1, words.end());
+  return set_in(in, words.front(), rules);
+}
+
+std::string users::configure(std::span<const std::string> before,
+                             std::span<const std::string> lines) {
+  const auto name_of = [](const std::string& line) {
+    const auto words = split_words(line);
+    return words && !words->empty() ? words->front() : std::string();
+  };
+  const auto has = [](std::span<const std::string> all, const std::string& line) {
+    return std::ranges::find(all, line) != all.end();
+  };
+  const std::scoped_lock hold(guard_);
+  by_name next = users_;
+  for (const std::string& line : before) {
+    if (has(lines, line)) continue;
+    const std::string name = name_of(line);
+    next.erase(name);
+    if (name == default_user) next.emplace(default_user, fresh_default());
+  }
+  for (const std::string& line : lines) {
+    if (has(before, line)) continue;
+    const auto words = split_words(line);
+    if (!words) return "user: a quote is not closed";
+    const std::string why = make_in(next, *words);
+    if (!why.empty()) return "user " + name_of(line) + ": " + why;
+  }
+  users_ = std::move(next);
+  generation_.fetch_add(1, std::memory_order_release);
+  return {};
+}
+
+std::string users::load_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) return "cannot be read";
+  return load(text.view());
+}
+
 std::string users::save() const {
   std::string text;
   for (const auto& u : all()) text += "user " + u->name + ' ' + u->describe() + '\n';
@@ -95,9 +142,7 @@ std::string users::load(std::string_view text) {
     if (words->size() < 2 || words->front() != "user") {
       return where + "should start with user keyword followed by the username.";
     }
-    std::vector<std::string_view> rules{"reset"};
-    rules.insert(rules.end(), words->begin() + 2, words->end());
-    const std::string why = set_in(loaded, (*words)[1], rules);
+    const std::string why = make_in(loaded, std::span(*words).subspan(1));
     if (!why.empty()) return where + why;
   }
   const std::scoped_lock hold(guard_);

@@ -76,9 +76,14 @@ class users {
   [[nodiscard]] bool erase(std::string_view name);
   // In the order of their names.
   [[nodiscard]] std::vector<std::shared_ptr<const user>> all() const;
+  // What a configuration says of users ("NAME RULES"), where it said `before` when it was read last: whose line is
+  // another is made anew, whose line is gone goes, who was set by other means stays. All or nothing: empty, or why not.
+  [[nodiscard]] std::string configure(std::span<const std::string> before,
+                                      std::span<const std::string> lines);
   // Lines "user NAME RULES" for a file; and back, all or nothing: empty, or why not.
   [[nodiscard]] std::string save() const;
   [[nodiscard]] std::string load(std::string_view text);
+  [[nodiscard]] std::string load_file(const std::string& path);
   // Changes whenever a user does.
   [[nodiscard]] std::uint64_t generation() const noexcept {
     return generation_.load(std::memory_order_acquire);
@@ -86,6 +91,8 @@ class users {
 
  private:
   using by_name = std::map<std::string, std::shared_ptr<const user>, std::less<>>;
+  // From nothing on.
+  [[nodiscard]] std::string make_in(by_name& in, std::span<const std::string> words) const;
   [[nodiscard]] std::string set_in(by_name& in, std::string_view name,
                                    std::span<const std::string_view> rules) const;
   [[nodiscard]] std::shared_ptr<const user> fresh_default() const;

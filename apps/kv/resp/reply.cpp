@@ -7,24 +7,22 @@
 #include <string>
 
 namespace kv {
-namespace {
 
 // A byte, a text without line ends, and the end of the line.
-void line(byte_buffer& out, char type, std::string_view text) {
-  char* const start = out.room(text.size() + 3);
+void reply_writer::line(char type, std::string_view text) {
+  if (!fits(text.size() + 3)) return;
+  char* const start = out_.room(text.size() + 3);
   start[0] = type;
   std::replace_copy_if(
       text.begin(), text.end(), start + 1, [](char c) { return c == '\r' || c == '\n'; }, ' ');
   start[text.size() + 1] = '\r';
   start[text.size() + 2] = '\n';
-  out.added(text.size() + 3);
+  out_.added(text.size() + 3);
 }
 
-}  // namespace
+void reply_writer::simple(std::string_view text) { line('+', text); }
 
-void reply_writer::simple(std::string_view text) { line(out_, '+', text); }
-
-void reply_writer::error(std::string_view text) { line(out_, '-', text); }
+void reply_writer::error(std::string_view text) { line('-', text); }
 
 void reply_writer::bulk_integer(std::int64_t number) {
   std::array<char, most_head_bytes> digits{};
@@ -35,13 +33,15 @@ void reply_writer::bulk_integer(std::int64_t number) {
 void reply_writer::real(double number) {
   const std::string text = format_double(number);
   if (!is_resp3()) return bulk(text);
-  line(out_, ',', text);
+  line(',', text);
 }
 
 void reply_writer::verbatim(std::string_view text) {
   if (!is_resp3()) return bulk(text);
   constexpr std::string_view format = "txt:";
-  char* const start = out_.room(text.size() + format.size() + most_head_bytes + 2);
+  const std::size_t most = text.size() + format.size() + most_head_bytes + 2;
+  if (!fits(most)) return;
+  char* const start = out_.room(most);
   char* at = write_head(start, '=', static_cast<std::int64_t>(text.size() + format.size()));
   at = std::copy(format.begin(), format.end(), at);
   at = std::copy(text.begin(), text.end(), at);

@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 namespace kv {
 
 // What RESP2 has no type for it is given as Redis gives it: maps and sets as arrays, doubles and verbatim texts as
-// bulks. Bound to its session. All throw std::bad_alloc, and then have written nothing.
+// bulks. Bound to its session. All throw std::bad_alloc, and then have written nothing; so they do, without throwing,
+// where the buffer would grow beyond its bound.
 class reply_writer {
  public:
   enum class protocol : std::uint8_t { resp2 = 2, resp3 = 3 };
@@ -23,13 +25,20 @@ class reply_writer {
   [[nodiscard]] bool is_resp3() const noexcept { return version_ == protocol::resp3; }
   void speak(protocol version) noexcept { version_ = version; }
 
-  void raw(std::string_view bytes) { out_.append(bytes); }
+  // The buffer takes so many bytes, and overflowed() tells when there were to be more.
+  void bound(std::size_t most_bytes) noexcept { most_bytes_ = most_bytes; }
+  [[nodiscard]] bool overflowed() const noexcept { return overflowed_; }
+
+  void raw(std::string_view bytes) {
+    if (fits(bytes.size())) out_.append(bytes);
+  }
   void ok() { raw("+OK\r\n"); }
   void simple(std::string_view text);
   // With its code: "ERR syntax error". Line ends in it become blanks.
   void error(std::string_view text);
   void integer(std::int64_t number) { head(':', number); }
   void bulk(std::string_view bytes) {
+    if (!fits(bytes.size() + most_head_bytes + 2)) return;
     char* const start = out_.room(bytes.size() + most_head_bytes + 2);
     char* at = write_head(start, '$', static_cast<std::int64_t>(bytes.size()));
     if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
@@ -75,13 +84,23 @@ class reply_writer {
     return at;
   }
   void head(char type, std::int64_t number) {
+    if (!fits(most_head_bytes)) return;
     char* const start = out_.room(most_head_bytes);
     out_.added(static_cast<std::size_t>(write_head(start, type, number) - start));
   }
   void count(char type, std::size_t n) { head(type, static_cast<std::int64_t>(n)); }
 
+  [[nodiscard]] bool fits(std::size_t bytes) noexcept {
+    if (out_.size() + bytes > most_bytes_) [[unlikely]]
+      overflowed_ = true;
+    return !overflowed_;
+  }
+  void line(char type, std::string_view text);
+
   byte_buffer& out_;
+  std::size_t most_bytes_ = std::numeric_limits<std::size_t>::max();
   protocol version_ = protocol::resp2;
+  bool overflowed_ = false;
 };
 
 }  // namespace kv

@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <deque>
+#include <limits>
 #include <new>
 #include <optional>
 
@@ -59,7 +60,10 @@ struct session::state {
   std::size_t run_batch(std::span<const request_parser::request> found);
   void gate_replies(std::size_t from);
   void open_gates() noexcept;
+  [[nodiscard]] ending over_by_now() noexcept;
   void mind_output() noexcept;
+  void mind_limit() noexcept;
+  void tell_of_limit() noexcept;
   void show() noexcept;
   [[nodiscard]] std::size_t backlog() const noexcept { return who.out.size() - sent; }
   [[nodiscard]] parse_limits limits();
@@ -72,6 +76,7 @@ struct session::state {
   std::deque<gate> gates;
   bool held = false;  // what is kept has to wait: for replies to be sent, or for the end of a pause
   bool piled = false;  // too many replies
+  bool heard_all = false;
   ending over = ending::no;
   std::uint64_t users_seen;
   std::optional<cordma::time_point> soft_since;  // above the soft limit
@@ -163,6 +168,8 @@ std::size_t session::state::run(std::string_view input, std::size_t at, bool& st
   const std::size_t most = one_by_one ? 1 : most_at_once;
   std::array<request_parser::request, most_at_once + 1> found;
   const parse_limits allowed = limits();
+  const std::uint64_t hard = of.current(who.origin.worker).client_output_buffer_limit.hard_bytes;
+  who.reply.bound(hard == 0 ? std::numeric_limits<std::size_t>::max() : sent + hard);
   request_parser::outcome last = request_parser::outcome::complete;
   std::size_t count = 0;
   std::size_t end = at;
@@ -231,11 +238,16 @@ void session::state::open_gates() noexcept {
 }
 
 void session::state::mind_output() noexcept {
+  if (backlog() > most_pending) piled = held = true;
+  mind_limit();
+}
+
+// What is above the hard limit is not even written, so that a long reply is none of the server's memory.
+void session::state::mind_limit() noexcept {
   const std::size_t waiting = backlog();
-  if (waiting > most_pending) piled = held = true;
   const unsigned worker = who.origin.worker;
   const output_limit& limit = of.current(worker).client_output_buffer_limit;
-  bool above = limit.hard_bytes != 0 && waiting > limit.hard_bytes;
+  bool above = who.reply.overflowed();
   if (limit.soft_bytes == 0 || waiting <= limit.soft_bytes) {
     soft_since.reset();
   } else if (!soft_since) {
@@ -248,6 +260,26 @@ void session::state::mind_output() noexcept {
   if (!above || over == ending::now) return;
   over = ending::now;
   of.counters(worker).killed_for_output.add();
+  tell_of_limit();
+}
+
+void session::state::tell_of_limit() noexcept try {
+  if (!of.hooks.warn) return;
+  show();
+  of.hooks.warn("disconnected for being above client-output-buffer-limit: " +
+                describe(who, of.now_ms(who.origin.worker)));
+} catch (const std::bad_alloc&) {
+  return;  // no memory for a line
+}
+
+session::ending session::state::over_by_now() noexcept {
+  if (soft_since != 0) mind_limit();
+  if (over == ending::now || who.killed.load(std::memory_order_relaxed) != caller::kill::no) {
+    return ending::now;
+  }
+  if (over == ending::no && (!heard_all || held)) return ending::no;
+  open_gates();
+  return gates.empty() ? ending::when_sent : ending::no;  // what the journal holds back is owed
 }
 
 // For CLIENT LIST.
@@ -306,16 +338,18 @@ std::span<const char> session::pending() const noexcept {
 void session::sent(std::size_t bytes) noexcept {
   state& s = *state_;
   s.sent += bytes;
-  s.of.counters(s.who.origin.worker).output_bytes.add(bytes);
+  const unsigned worker = s.who.origin.worker;
+  s.of.counters(worker).output_bytes.add(bytes);
+  s.who.seen_ms.store(static_cast<std::int64_t>(s.of.now_ms(worker)), std::memory_order_relaxed);
   if (s.sent == s.who.out.size()) {
     s.who.out.clear(kept_output);
     s.sent = 0;
-    s.soft_since.reset();
   } else if (s.sent >= compact_above && s.sent * 2 >= s.who.out.size()) {
     s.who.out.drop_front(s.sent);
     for (state::gate& g : s.gates) g.from -= s.sent;
     s.sent = 0;
   }
+  if (s.soft_since != 0) s.mind_limit();
   if (s.piled && s.backlog() < resume_pending && s.over == ending::no) {
     s.piled = false;
     try {
@@ -329,9 +363,8 @@ void session::sent(std::size_t bytes) noexcept {
 
 bool session::wants_input() const noexcept { return !state_->held && state_->over == ending::no; }
 
-session::ending session::ended() const noexcept {
-  if (state_->who.killed.load(std::memory_order_relaxed) != caller::kill::no) return ending::now;
-  return state_->over;
-}
+void session::no_more_input() noexcept { state_->heard_all = true; }
+
+session::ending session::ended() const noexcept { return state_->over_by_now(); }
 
 }  // namespace kv

@@ -42,6 +42,9 @@ class session {
   [[nodiscard]] std::span<char> room() noexcept;
   void arrived(std::size_t bytes);
 
+  // There will be no more: it ends when everything that came is answered, and that is sent.
+  void no_more_input() noexcept;
+
   // To be called after `wake`, and before pending(), when nothing of that is being sent: runs what had to wait.
   void resume();
 
@@ -52,7 +55,8 @@ class session {
   // False while replies pile up (output limits), or a command has to wait (service::pausing()): the socket is not to be
   // read then, so a client that does not read its replies is not served more of them.
   [[nodiscard]] bool wants_input() const noexcept;
-  // To be closed once pending() is empty (QUIT, a protocol error), or at once (killed, above its output limit).
+  // To be closed once pending() is empty (QUIT, a protocol error, no more input), or at once (killed, above its output
+  // limit, which may also come about by nothing but time).
   enum class ending : std::uint8_t { no, when_sent, now };
   [[nodiscard]] ending ended() const noexcept;
 

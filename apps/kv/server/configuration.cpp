@@ -1,5 +1,7 @@
 #include "configuration.hpp"
 
+#include "../command/users.hpp"
+
 #include <cordma/runtime/result.hpp>
 
 #include <algorithm>
@@ -179,6 +181,15 @@ void apply_option(server_options& o, const said_option& said) {
   for (std::string& user : now.users) o.configured.users.push_back(std::move(user));
 }
 
+// Their rules are all right; and they are said in one place only.
+void check_users(const parsed_settings& said) {
+  const command_table commands;
+  const std::string why = users(commands).configure({}, said.users);
+  if (!why.empty()) fail(why);
+  if (said.users.empty() || said.values.aclfile.empty()) return;
+  fail("users are said by `user` lines and by aclfile: have them all in " + said.values.aclfile);
+}
+
 [[nodiscard]] std::string without(std::string text, std::string_view part) {
   const std::size_t at = text.find(part);
   return at == std::string::npos ? text : text.erase(at, part.size());
@@ -263,6 +274,7 @@ server_options read_options(std::string_view text, const std::string& file,
       fail("--" + one.name + ": " + without(e.why().message(), "configuration, line 1: "));
     }
   }
+  check_users(o.configured);
   return o;
 }
 
@@ -303,7 +315,8 @@ How it runs
 
 Signals
   SIGTERM, SIGINT               finish what is under way, write what is to be kept, end with 0; again: end at once
-  SIGHUP                        read FILE again: what can change while it runs does, and the log says what cannot;
+  SIGHUP                        read FILE again: what can change while it runs does, users included, and the log says
+                                what did and what cannot; if anything in it is wrong all stays as it was. aclfile and
                                 certificates are read again, and so is the place of the log
 
 Examples

@@ -18,6 +18,8 @@ class conversation {
   virtual void received(std::span<const char> bytes) = 0;
   [[nodiscard]] virtual std::span<char> room() noexcept { return {}; }
   virtual void arrived(std::size_t bytes) { static_cast<void>(bytes); }
+  // The other side will say no more. Its conversation ends when it has had all that it is owed: as ended() says.
+  virtual void no_more_input() = 0;
   // After `wake`, when nothing of pending() is being sent.
   virtual void resume() {}
   [[nodiscard]] virtual std::span<const char> pending() const noexcept = 0;

@@ -17,8 +17,8 @@ namespace kv {
 
 // What all front doors of a server have in common, and may be changed while they are open. Any thread.
 struct door_settings {
-  std::atomic<std::uint32_t> idle_seconds =
-      0;  // a client that is silent for so long is sent away; 0: none is
+  // A client that neither says nor takes anything for so long is sent away; 0: none is.
+  std::atomic<std::uint32_t> idle_seconds = 0;
 };
 
 // Bytes that came and that nobody wants yet are kept, up to about so many for one client.
@@ -28,7 +28,7 @@ inline constexpr std::size_t most_kept_bytes = std::size_t{8} << 20;
 struct door_counters {
   relaxed_counter accepted;
   relaxed_counter closed;
-  relaxed_counter timed_out;  // ... because they were silent
+  relaxed_counter timed_out;  // ... because they were idle
   relaxed_counter received_bytes;
   relaxed_counter sent_bytes;
   relaxed_counter kernel_calls;  // how often the kernel was asked to move them
@@ -55,6 +55,8 @@ class front_door {
   // latest after that.
   virtual void stop_reading() noexcept = 0;
   virtual void dismiss() noexcept = 0;
+  // Does what is done each second, which it does by itself; a test does not wait for that.
+  virtual void pass_second() noexcept = 0;
 
   [[nodiscard]] virtual std::size_t clients() const noexcept = 0;
   [[nodiscard]] virtual const door_counters& counters() const noexcept = 0;

@@ -27,6 +27,7 @@ class metrics_page final : public conversation {
       respond("431 Request Header Fields Too Large", "the request is too long\n", true);
     }
   }
+  void no_more_input() override { late_ = late_ || !answered_; }
   [[nodiscard]] std::span<const char> pending() const noexcept override {
     return std::span(response_).subspan(sent_);
   }
@@ -85,7 +86,7 @@ class metrics_page final : public conversation {
   std::string response_;
   std::size_t sent_ = 0;
   bool answered_ = false;
-  bool late_ = false;
+  bool late_ = false;  // or will never be asked
   alarm too_late_;
 };
 

@@ -16,6 +16,7 @@ class resp_conversation final : public conversation {
   void received(std::span<const char> bytes) override { session_.received(bytes); }
   [[nodiscard]] std::span<char> room() noexcept override { return session_.room(); }
   void arrived(std::size_t bytes) override { session_.arrived(bytes); }
+  void no_more_input() override { session_.no_more_input(); }
   void resume() override { session_.resume(); }
   [[nodiscard]] std::span<const char> pending() const noexcept override {
     return session_.pending();

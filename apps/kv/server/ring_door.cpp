@@ -1,10 +1,7 @@
 #include "ring_door.hpp"
 
-#include <cordma/runtime/check.hpp>
-
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -32,10 +29,9 @@ cordma::result<std::unique_ptr<front_door>> make_ring_door(cordma::reactor& loop
 
 ring_door::ring_door(cordma::reactor& loop, const door_settings& settings,
                      std::unique_ptr<socket_ring> ring)
-    : loop_(loop), settings_(settings), ring_(std::move(ring)), tick_(*this) {
+    : common_door(loop, settings), ring_(std::move(ring)) {
   loop_.add(static_cast<cordma::poller&>(*this)).value();
   loop_.set_sleeper(this);
-  loop_.add(tick_, loop_.now() + std::chrono::seconds(1));
 }
 
 // The ring goes first: then the kernel uses nothing of what the clients have.
@@ -43,7 +39,7 @@ ring_door::~ring_door() {
   stop_listening();
   loop_.set_sleeper(nullptr);
   loop_.remove(static_cast<cordma::poller&>(*this));
-  for (const std::unique_ptr<client>& c : slots_) {
+  for (const std::unique_ptr<ring_client>& c : slots_) {
     if (c && c->socket) ::shutdown(c->socket.get(), SHUT_RDWR);
   }
   ring_.reset();
@@ -89,7 +85,7 @@ void ring_door::completed(const io_uring_cqe& outcome) noexcept {
     case operation::nothing: return;
     default: break;
   }
-  client& c = *slots_[index];  // it stays until its last operation has ended
+  ring_client& c = *slots_[index];  // it stays until its last operation has ended
   switch (what) {
     case operation::receive: received(c, outcome); break;
     case operation::fill: filled(c, outcome.res); break;
@@ -105,30 +101,6 @@ void ring_door::completed(const io_uring_cqe& outcome) noexcept {
       break;
   }
   note(c);
-}
-
-void ring_door::note(client& c) noexcept {
-  if (c.noted) return;
-  c.noted = true;
-  noted_.push_back(&c);
-}
-
-std::size_t ring_door::tend_noted() noexcept {
-  const std::size_t n = noted_.size();
-  looking_.swap(noted_);  // what is noted meanwhile is the next pass's
-  for (client* c : looking_) {
-    c->noted = false;
-    tend(*c);
-  }
-  looking_.clear();
-  return n;
-}
-
-void ring_door::woken(void* context) noexcept {
-  client& c = *static_cast<client*>(context);
-  c.woken = true;
-  c.door.note(c);
-  c.door.loop_.stir();
 }
 
 // Clients come.
@@ -177,32 +149,19 @@ void ring_door::accepted(std::uint32_t index, const io_uring_cqe& outcome) noexc
   if (!listeners_[index].accepting && !listeners_[index].failed) accept_on(index);
 }
 
-void ring_door::adopt(cordma::unique_fd socket, session_origin origin,
-                      const conversation_maker& maker) noexcept try {
-  if (free_.empty()) {
-    slots_.push_back(nullptr);
-    free_.reserve(slots_.size());  // giving one back needs no memory
-    noted_.reserve(slots_.size());
-    looking_.reserve(slots_.size());
-    free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+std::unique_ptr<ring_client> ring_door::make_client(std::uint32_t index, cordma::unique_fd socket) {
+  return std::make_unique<ring_client>(*this, index, std::move(socket));
+}
+
+void ring_door::accept_again() noexcept {
+  for (std::uint32_t i = 0; i < listeners_.size(); ++i) {
+    if (listeners_[i].failed) accept_on(i);
   }
-  auto made = std::make_unique<client>(*this, free_.back());
-  client& c = *made;
-  c.talk = maker(std::move(origin), &woken, &c);
-  c.socket = std::move(socket);
-  c.active = second_;
-  slots_[c.index] = std::move(made);
-  free_.pop_back();
-  ++clients_;
-  note(c);
-  loop_.stir();
-} catch (const std::exception&) {
-  counters_.closed.add();  // no memory for it, and none for a word about it
 }
 
 // Bytes come.
 
-void ring_door::receive_from(client& c) noexcept {
+void ring_door::receive_from(ring_client& c) noexcept {
   io_uring_sqe& e = ring_->entry();
   if (c.much) {
     ::io_uring_prep_recv(&e, c.socket.get(), nullptr, socket_ring::buffer_bytes, 0);
@@ -216,7 +175,7 @@ void ring_door::receive_from(client& c) noexcept {
   ++c.operations;
 }
 
-void ring_door::received(client& c, const io_uring_cqe& outcome) noexcept {
+void ring_door::received(ring_client& c, const io_uring_cqe& outcome) noexcept {
   if ((outcome.flags & IORING_CQE_F_MORE) == 0) {
     c.in = receiving::no;
     --c.operations;
@@ -235,7 +194,7 @@ void ring_door::received(client& c, const io_uring_cqe& outcome) noexcept {
 }
 
 // The room stays where it is: nothing is said to the conversation's input until it is filled, and closing ends that.
-void ring_door::fill(client& c, std::span<char> room) noexcept {
+void ring_door::fill(ring_client& c, std::span<char> room) noexcept {
   io_uring_sqe& e = ring_->entry();
   ::io_uring_prep_recv(&e, c.socket.get(), room.data(), room.size(), 0);
   e.user_data = mark(operation::fill, c.index);
@@ -243,12 +202,11 @@ void ring_door::fill(client& c, std::span<char> room) noexcept {
   ++c.operations;
 }
 
-void ring_door::filled(client& c, int outcome) noexcept try {
+void ring_door::filled(ring_client& c, int outcome) noexcept try {
   c.in = receiving::no;
   --c.operations;
-  c.active = second_;
   if (outcome > 0 && !c.closing) {
-    counters_.received_bytes.add(static_cast<std::size_t>(outcome));
+    came(c, static_cast<std::size_t>(outcome));
     c.talk->arrived(static_cast<std::size_t>(outcome));
   }
   if (outcome == 0) c.said_all = true;
@@ -257,9 +215,8 @@ void ring_door::filled(client& c, int outcome) noexcept try {
   close(c);
 }
 
-void ring_door::feed(client& c, std::span<const char> bytes) noexcept try {
-  counters_.received_bytes.add(bytes.size());
-  c.active = second_;
+void ring_door::feed(ring_client& c, std::span<const char> bytes) noexcept try {
+  came(c, bytes.size());
   if (c.closing) return;
   if (c.kept.empty() && c.talk->wants_input()) return c.talk->received(bytes);
   // What comes before the kernel has heard that it is to stop.
@@ -269,7 +226,7 @@ void ring_door::feed(client& c, std::span<const char> bytes) noexcept try {
   close(c);
 }
 
-void ring_door::feed_kept(client& c) noexcept try {
+bool ring_door::feed_kept(ring_client& c) {
   std::size_t given = 0;
   while (given < c.kept.size() && c.talk->wants_input()) {
     const std::size_t n = std::min(most_fed, c.kept.size() - given);
@@ -277,17 +234,17 @@ void ring_door::feed_kept(client& c) noexcept try {
     given += n;
   }
   if (given == c.kept.size()) {
-    std::string().swap(c.kept);
-  } else {
-    c.kept.erase(0, given);
+    if (given != 0) std::string().swap(c.kept);
+    return true;
   }
-} catch (const std::exception&) {
-  close(c);
+  c.kept.erase(0, given);
+  return false;
 }
 
 // Bytes go.
 
-void ring_door::send_to(client& c, std::span<const char> bytes) noexcept {
+void ring_door::send(ring_client& c) noexcept {
+  const std::span<const char> bytes = c.talk->pending();
   io_uring_sqe& e = ring_->entry();
   ::io_uring_prep_send(&e, c.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   e.user_data = mark(operation::send, c.index);
@@ -295,12 +252,11 @@ void ring_door::send_to(client& c, std::span<const char> bytes) noexcept {
   ++c.operations;
 }
 
-void ring_door::sent(client& c, int outcome) noexcept {
+void ring_door::sent(ring_client& c, int outcome) noexcept {
   c.sending = false;
   --c.operations;
   if (outcome > 0) {
-    counters_.sent_bytes.add(static_cast<std::size_t>(outcome));
-    c.talk->sent(static_cast<std::size_t>(outcome));
+    went(c, static_cast<std::size_t>(outcome));
   } else if (outcome == -EAGAIN) {
     watch_for_room(c);
   } else if (outcome != -EINTR) {
@@ -308,7 +264,7 @@ void ring_door::sent(client& c, int outcome) noexcept {
   }
 }
 
-void ring_door::watch_for_room(client& c) noexcept {
+void ring_door::watch_for_room(ring_client& c) noexcept {
   if (c.closing) return;
   io_uring_sqe& e = ring_->entry();
   ::io_uring_prep_poll_add(&e, c.socket.get(), POLLOUT);
@@ -317,39 +273,9 @@ void ring_door::watch_for_room(client& c) noexcept {
   ++c.operations;
 }
 
-// What is to be done next for one of them.
-
-void ring_door::go_on(client& c) noexcept try {
-  if (std::exchange(c.woken, false)) c.talk->resume();
-  if (!c.kept.empty() && reading_) feed_kept(c);
-} catch (const std::exception&) {
-  close(c);
-}
-
-void ring_door::tend(client& c) noexcept {
-  // What is being sent is the conversation's memory, which it may move once it goes on.
-  if (!c.closing && !c.sending) go_on(c);
-  if (!c.closing) {
-    const session::ending ending = c.talk->ended();
-    const std::span<const char> pending = c.talk->pending();
-    const bool last =
-        ending == session::ending::when_sent || dismissing_ || (c.said_all && c.kept.empty());
-    if (ending == session::ending::now || (pending.empty() && last && !c.sending)) {
-      close(c);
-    } else {
-      if (!pending.empty() && !c.sending && !c.full) send_to(c, pending);
-      tend_input(c, ending);
-    }
-  }
-  if (c.closing && c.operations == 0 && !c.noted) end(c);
-}
-
-void ring_door::tend_input(client& c, session::ending ending) noexcept {
-  const bool wanted = reading_ && !c.said_all && ending == session::ending::no && c.kept.empty() &&
-                      c.talk->wants_input();
+void ring_door::mind_input(ring_client& c, bool wanted) noexcept {
+  wanted = wanted && c.kept.empty();
   const bool goes_on = c.in == receiving::yes || c.in == receiving::once;
-  if (wanted) c.paused = false;
-  if (!wanted && goes_on && !std::exchange(c.paused, true)) counters_.pauses.add();
   if (goes_on && (!wanted || (c.much && c.in == receiving::yes))) {
     c.in = receiving::canceled;
     cancel(c, operation::receive);
@@ -363,7 +289,7 @@ void ring_door::tend_input(client& c, session::ending ending) noexcept {
   }
 }
 
-void ring_door::cancel(client& c, operation o) noexcept {
+void ring_door::cancel(ring_client& c, operation o) noexcept {
   io_uring_sqe& e = ring_->entry();
   ::io_uring_prep_cancel64(&e, mark(o, c.index), 0);
   e.user_data = mark(operation::cancel, c.index);
@@ -371,47 +297,8 @@ void ring_door::cancel(client& c, operation o) noexcept {
 }
 
 // What the kernel waits for on its behalf ends thereby.
-void ring_door::close(client& c) noexcept {
-  if (c.closing) return;
-  c.closing = true;
+void ring_door::shut(ring_client& c) noexcept {
   if (c.operations != 0) ::shutdown(c.socket.get(), SHUT_RDWR);
-  note(c);
-}
-
-void ring_door::end(client& c) noexcept {
-  counters_.closed.add();
-  --clients_;
-  const std::uint32_t index = c.index;
-  CORDMA_ASSERT(!c.noted);
-  slots_[index].reset();
-  free_.push_back(index);
-}
-
-void ring_door::stop_reading() noexcept {
-  reading_ = false;
-  for (const std::unique_ptr<client>& c : slots_) {
-    if (c) note(*c);
-  }
-}
-
-void ring_door::dismiss() noexcept {
-  dismissing_ = true;
-  stop_reading();
-}
-
-void ring_door::each_second() noexcept {
-  ++second_;
-  loop_.add(tick_, loop_.now() + std::chrono::seconds(1));
-  for (std::uint32_t i = 0; i < listeners_.size(); ++i) {
-    if (listeners_[i].failed) accept_on(i);
-  }
-  const std::uint32_t most = settings_.idle_seconds.load(std::memory_order_relaxed);
-  if (most == 0) return;
-  for (const std::unique_ptr<client>& c : slots_) {
-    if (!c || c->closing || second_ - c->active <= most) continue;
-    counters_.timed_out.add();
-    close(*c);
-  }
 }
 
 }  // namespace kv

@@ -93,6 +93,8 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   o.workers = static_cast<unsigned>(s.workers);
   o.config_file = options_.config_file;
   service_ = std::make_unique<service>(*keys_, options_.configured, o);
+  const std::string why = service_->load_users();
+  if (!why.empty()) fail("aclfile: " + why);
   apply(s);
   make_workers();
 }
@@ -147,6 +149,7 @@ void server::leave() {
 void server::fill_hooks() {
   service_hooks& h = service_->hooks;
   durability_->answer(h);
+  h.warn = [this](std::string_view line) { log_.write(log_level::warning, line); };
   h.more_info = [this](std::string_view section) {
     return section.empty() || section == "native" ? native_information() : std::string();
   };
@@ -224,6 +227,7 @@ reception::hall server::metrics_hall() {
     guest(std::atomic<std::uint32_t>& count, std::unique_ptr<conversation> page)
         : place(count), inner(std::move(page)) {}
     void received(std::span<const char> bytes) override { inner->received(bytes); }
+    void no_more_input() override { inner->no_more_input(); }
     void resume() override { inner->resume(); }
     [[nodiscard]] std::span<const char> pending() const noexcept override {
       return inner->pending();

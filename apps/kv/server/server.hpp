@@ -40,7 +40,8 @@ class server {
   // False: not all could be kept or sent, and the log says what.
   [[nodiscard]] bool close(const std::function<bool()>& impatient);
 
-  // What its configuration says now: what can change while it runs is taken over, the log says what cannot.
+  // What its configuration says now: what can change while it runs is taken over, users included, and the log says what
+  // did and what takes a restart. Throws cordma::error: then nothing has changed.
   void reload(const server_options& fresh);
 
  private:
@@ -68,6 +69,7 @@ class server {
   // As many files as that many clients take, or fewer clients.
   void fit_open_files();
   void report() const;
+  void report_limits() const;
   [[nodiscard]] bool keep(const std::function<bool()>& impatient);
   [[nodiscard]] bool dismiss_all(const std::function<bool()>& impatient);
   [[nodiscard]] std::string figures() const;

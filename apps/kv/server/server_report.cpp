@@ -1,10 +1,10 @@
 // What a server says of itself, and what it does where its configuration has changed.
+#include "limits.hpp"
 #include "server.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <exception>
+#include <map>
 
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
@@ -15,17 +15,8 @@ namespace {
 
 constexpr rlim_t other_files = 96;  // besides clients: files of the journal, rings, what listens
 
-[[nodiscard]] std::string size_text(std::uint64_t bytes) {
-  constexpr std::array<const char*, 5> units{"bytes", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  std::uint64_t rest = 0;
-  while (bytes >= 1024 && unit + 1 < units.size()) {
-    rest = bytes % 1024;
-    bytes /= 1024;
-    ++unit;
-  }
-  const std::string tenths = unit == 0 ? "" : "." + std::to_string(rest * 10 / 1024);
-  return std::to_string(bytes) + tenths + " " + units[unit];
+[[noreturn]] void fail_reload(const std::string& why) {
+  cordma::throw_error(cordma::failure(cordma::errc::invalid_value, why));
 }
 
 [[nodiscard]] std::uint64_t machine_memory() noexcept {
@@ -44,18 +35,29 @@ void server::fit_open_files() {
   if (::setrlimit(RLIMIT_NOFILE, &more) == 0) limit = more;
   if (limit.rlim_cur >= wanted) return;
   if (limit.rlim_cur <= other_files) {
-    cordma::throw_error(
-        cordma::failure(cordma::errc::full,
-                        "the limit of open files, " + std::to_string(limit.rlim_cur) +
-                            ", leaves none for clients: ulimit -n, or LimitNOFILE= in the unit"));
+    cordma::throw_error(cordma::failure(
+        cordma::errc::full, "the limit of open files, " + std::to_string(limit.rlim_cur) +
+                                ", leaves none for clients: " + how_to_raise_files(wanted)));
   }
   const std::uint64_t possible = limit.rlim_cur - other_files;
   log_.write(log_level::warning,
              "maxclients is " + std::to_string(possible) + " and not " +
                  std::to_string(s.maxclients) + ": the limit of open files is " +
-                 std::to_string(limit.rlim_cur) + "; raise it to " + std::to_string(wanted) +
-                 " (ulimit -Hn, or LimitNOFILE= in the unit)");
+                 std::to_string(limit.rlim_cur) + "; raise it: " + how_to_raise_files(wanted));
   s.maxclients = possible;
+}
+
+void server::report_limits() const {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = RLIM_INFINITY;
+  const rlim_t locked = locked_memory_limit();
+  log_.write(log_level::notice, "limits: " + limits_text(files.rlim_cur, locked));
+  const auto is_verbs = [](const cordma::transport::capabilities& t) {
+    return t.transport == cordma::transport::kind::verbs;
+  };
+  if (!context_ || std::ranges::none_of(context_->transports(), is_verbs)) return;
+  const std::string warning = locked_memory_warning(locked, options_.configured.values.maxmemory);
+  if (!warning.empty()) log_.write(log_level::warning, warning);
 }
 
 void server::report() const {
@@ -81,6 +83,7 @@ void server::report() const {
                                     workers_.front()->door().engine() +
                                     ", waiting: " + std::string(name(options_.wait)) +
                                     ", at most " + std::to_string(s.maxclients) + " clients");
+  report_limits();
   const bool open_to_all =
       s.requirepass.empty() && s.aclfile.empty() && options_.configured.users.empty();
   if (!reached_from_afar_ || !open_to_all) return;
@@ -93,42 +96,95 @@ void server::report() const {
             "mode is off");
 }
 
+namespace {
+
+using rules_by_name = std::map<std::string, std::string>;
+
+[[nodiscard]] rules_by_name rules_of(const users& all) {
+  rules_by_name found;
+  for (const std::shared_ptr<const user>& u : all.all()) found.emplace(u->name, u->describe());
+  return found;
+}
+
+// Lines for the log.
+[[nodiscard]] std::vector<std::string> differences(const rules_by_name& before,
+                                                   const rules_by_name& after) {
+  std::vector<std::string> lines;
+  for (const auto& [name, rules] : after) {
+    const auto was = before.find(name);
+    if (was == before.end()) {
+      lines.push_back("user " + name + " is new");
+    } else if (was->second != rules) {
+      lines.push_back("user " + name + " has changed");
+    }
+  }
+  for (const auto& [name, rules] : before) {
+    if (!after.contains(name)) lines.push_back("user " + name + " is gone");
+  }
+  return lines;
+}
+
+// Settings that are none of the service's, and none that can change.
+[[nodiscard]] std::vector<std::string> that_take_a_restart(const server_options& before,
+                                                           const server_options& after) {
+  std::vector<std::string> names;
+  const auto look = [&](const char* name, bool same) {
+    if (!same) names.emplace_back(name);
+  };
+  look("wait", before.wait == after.wait);
+  look("io", before.io == after.io);
+  look("pidfile", before.pidfile == after.pidfile);
+  look("native-port", before.native.port == after.native.port);
+  look("native-token-file", before.native.token_file == after.native.token_file);
+  look("native-one-sided", before.native.one_sided == after.native.one_sided);
+  return names;
+}
+
+}  // namespace
+
+// All that can go wrong is tried before anything is taken over.
 void server::reload(const server_options& fresh) {
-  settings& last = options_.configured.values;
-  const settings& now = fresh.configured.values;
+  settings last = options_.configured.values;
   settings next = *service_->snapshot();
+  std::vector<std::string> changed;
+  std::vector<std::string> restart = that_take_a_restart(options_, fresh);
   for (const parameter& p : all_parameters()) {
-    const std::string value = p.get(now);
+    const std::string value = p.get(fresh.configured.values);
     if (value == p.get(last)) continue;  // CONFIG SET may have changed it since: that stays
     if (p.settable == parameter::when::start) {
-      log_.write(log_level::warning,
-                 std::string(p.name) + " has changed in the configuration, which takes a restart");
+      restart.emplace_back(p.name);
       continue;
     }
-    const std::string why = p.set(next, value);
-    if (why.empty()) p.set(last, value);
-    log_.write(log_level::notice,
-               std::string(p.name) +
-                   (why.empty() ? " is now " + (p.name == "requirepass" ? std::string("another")
-                                                                        : "\"" + value + "\"")
-                                : ": " + why));
+    for (settings* const each : {&next, &last}) {
+      const std::string why = p.set(*each, value);
+      if (!why.empty()) fail_reload(std::string(p.name) + ": " + why);
+    }
+    changed.push_back(std::string(p.name) + " is now " +
+                      (p.name == "requirepass" ? "another" : "\"" + value + "\""));
   }
-  if (fresh.wait != options_.wait || fresh.io != options_.io) {
-    log_.write(log_level::warning, "wait and io take a restart");
-  }
-  std::string refused;
+  std::shared_ptr<const tls_acceptor> certificates = tls_of(last);
+  const rules_by_name before = rules_of(service_->accounts());
+  std::string why = service_->load_users();
+  if (!why.empty()) fail_reload("aclfile: " + why);
+  why = service_->configure_users(options_.configured.users, fresh.configured.users);
+  if (!why.empty()) fail_reload(why);
   {
     const keyspace::hold everything(*keys_, keys_->all());
-    refused = service_->replace(std::move(next));
+    why = service_->replace(std::move(next));
   }
-  if (!refused.empty())
-    log_.write(log_level::warning, "the configuration is not taken over: " + refused);
-  try {
-    std::shared_ptr<const tls_acceptor> anew = tls_of(last);
+  if (!why.empty()) fail_reload(why);
+  options_.configured = {std::move(last), fresh.configured.users};
+  {
     const std::lock_guard hold(tls_guard_);
-    tls_ = std::move(anew);
-  } catch (const std::exception& e) {
-    log_.write(log_level::warning, std::string("the certificates stay as they were: ") + e.what());
+    tls_ = std::move(certificates);
+  }
+  for (const std::string& line : differences(before, rules_of(service_->accounts()))) {
+    changed.push_back(line);
+  }
+  for (const std::string& line : changed) log_.write(log_level::notice, line);
+  for (const std::string& name : restart) {
+    log_.write(log_level::warning,
+               name + " has changed in the configuration, which takes a restart");
   }
   if (!log_.reopen()) log_.write(log_level::warning, "the log cannot be opened again, and goes on");
 }

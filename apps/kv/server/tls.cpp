@@ -33,10 +33,12 @@ class tls_conversation final : public conversation {
   [[nodiscard]] std::span<const char> pending() const noexcept override {
     return std::span(out_).subspan(sent_);
   }
+  void no_more_input() override;
   void resume() override;
   void sent(std::size_t bytes) noexcept override;
   [[nodiscard]] bool wants_input() const noexcept override {
-    return state_ != state::over && inner_->wants_input() && out_.size() - sent_ < most_ahead;
+    return state_ != state::over && !heard_all_ && inner_->wants_input() &&
+           out_.size() - sent_ < most_ahead;
   }
   [[nodiscard]] session::ending ended() const noexcept override;
 
@@ -61,6 +63,8 @@ class tls_conversation final : public conversation {
   session::wake_function wake_;
   void* context_;
   state state_ = state::greeting;
+  bool last_came_ = false;  // encrypted bytes
+  bool heard_all_ = false;  // and so has inner_
   bool said_goodbye_ = false;
   bool busy_ = false;
 };
@@ -129,7 +133,13 @@ bool tls_conversation::read_some() {
     inner_->received(std::span(clear).first(static_cast<std::size_t>(n)));
     return true;
   }
-  if (::SSL_get_error(tls_.get(), n) != SSL_ERROR_WANT_READ) fail();
+  const int why = ::SSL_get_error(tls_.get(), n);
+  if (why == SSL_ERROR_ZERO_RETURN || (why == SSL_ERROR_WANT_READ && last_came_)) {
+    heard_all_ = true;
+    inner_->no_more_input();
+  } else if (why != SSL_ERROR_WANT_READ) {
+    fail();
+  }
   return false;
 }
 
@@ -189,6 +199,13 @@ void tls_conversation::go_on_or_end() noexcept try {
 void tls_conversation::woken(void* context) noexcept {
   auto& self = *static_cast<tls_conversation*>(context);
   self.wake_(self.context_);
+}
+
+// The inner one hears of it when it has all that came.
+void tls_conversation::no_more_input() {
+  last_came_ = true;
+  if (state_ == state::greeting) fail();
+  go_on_or_end();
 }
 
 void tls_conversation::resume() {

@@ -1,0 +1,24 @@
+// limits: what the system lets a process have, beside what its configuration takes; and how to raise it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <sys/resource.h>
+
+namespace kv {
+
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+
+// "open files 1024, locked memory 8.0 MiB".
+[[nodiscard]] std::string limits_text(rlim_t open_files, rlim_t locked_bytes);
+
+// How to have so many, in the words of the shell and of systemd.
+[[nodiscard]] std::string how_to_raise_files(rlim_t wanted);
+// RDMA devices lock what they read: all of maxmemory (0: no limit), and buffers. Empty: that fits.
+[[nodiscard]] std::string locked_memory_warning(rlim_t locked_bytes, std::uint64_t maxmemory);
+
+// As the kernel has it for this process: infinite where it may lock what it likes (CAP_IPC_LOCK).
+[[nodiscard]] rlim_t locked_memory_limit() noexcept;
+
+}  // namespace kv

@@ -1,0 +1,156 @@
+// A server whose configuration is read again.
+#include "../../apps/kv/server/limits.hpp"
+#include "../../apps/kv/server/server.hpp"
+#include "door_stage.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace kv;
+using namespace kv::test;
+
+namespace {
+
+// Where a server is at home, and this process with it.
+struct folder {
+  folder() {
+    char name[] = "/tmp/cordma-kv-reload-XXXXXX";
+    REQUIRE(::mkdtemp(name) != nullptr);
+    path = name;
+  }
+  ~folder() {
+    std::filesystem::current_path(before);
+    std::filesystem::remove_all(path);
+  }
+  folder(const folder&) = delete;
+  folder& operator=(const folder&) = delete;
+  std::filesystem::path before = std::filesystem::current_path();
+  std::string path;
+};
+
+// Clients come by a unix socket.
+class running_server {
+ public:
+  explicit running_server(const std::string& text)
+      : log_(home_.path + "/log"), server_(std::make_unique<server>(options(text), log_, [] {})) {
+    server_->open();
+  }
+  void reload(const std::string& text) { server_->reload(options(text)); }
+  [[nodiscard]] std::string path() const { return home_.path + "/s"; }
+  // Of what was asked for, the first line of the answer.
+  [[nodiscard]] std::string answer(std::string_view asked) const {
+    const visitor c(path());
+    REQUIRE(c.say(std::string(asked) + "\r\nQUIT\r\n"));
+    const std::string heard = c.hear(4096);
+    return heard.substr(0, heard.find("\r\n"));
+  }
+  [[nodiscard]] bool logged(std::string_view line) const {
+    std::ostringstream text;
+    text << std::ifstream(home_.path + "/log").rdbuf();
+    return text.view().find(line) != std::string_view::npos;
+  }
+
+ private:
+  [[nodiscard]] server_options options(const std::string& text) const {
+    return read_options(
+        "port 0\nsave \"\"\nio asio\nunixsocket " + path() + "\ndir " + home_.path + "\n" + text,
+        "kv.conf", {});
+  }
+  folder home_;
+  logbook log_;
+  std::unique_ptr<server> server_;
+};
+
+}  // namespace
+
+TEST_CASE("a configuration that is read again changes its users, and the log says which") {
+  running_server s("user bob on >one ~* +@all\nuser eve on >two ~* +@all\nmaxclients 100\n");
+  CHECK(s.answer("AUTH bob one") == "+OK");
+  CHECK(s.answer("ACL SETUSER zoe on nopass +@all") == "+OK");
+  s.reload(
+      "user bob on >three ~* +@all\nuser ann on >four ~* +@all\nmaxclients 200\n"
+      "tcp-backlog 99\npidfile /nowhere\n");
+  CHECK(s.answer("AUTH bob one").starts_with("-WRONGPASS"));
+  CHECK(s.answer("AUTH bob three") == "+OK");
+  CHECK(s.answer("AUTH ann four") == "+OK");
+  CHECK(s.answer("AUTH eve two").starts_with("-WRONGPASS"));
+  CHECK(s.answer("AUTH zoe any") == "+OK");  // whom the configuration does not know
+  for (const char* line :
+       {"user bob has changed", "user ann is new", "user eve is gone", "maxclients is now \"200\"",
+        "tcp-backlog has changed in the configuration, which takes a restart",
+        "pidfile has changed in the configuration, which takes a restart"}) {
+    CAPTURE(line);
+    CHECK(s.logged(line));
+  }
+  CHECK_FALSE(s.logged("user zoe"));
+  CHECK_FALSE(s.logged("user default"));
+}
+
+TEST_CASE("a password is another from then on, and users beside it stay") {
+  running_server s("requirepass one\nuser default on >old ~* +@all\n");
+  CHECK(s.answer("AUTH one") == "+OK");
+  s.reload("requirepass two\n");
+  CHECK(s.answer("AUTH one").starts_with("-WRONGPASS"));
+  CHECK(s.answer("AUTH old").starts_with("-WRONGPASS"));
+  CHECK(s.answer("AUTH two") == "+OK");
+  CHECK(s.answer("PING") == "-NOAUTH Authentication required.");
+  CHECK(s.logged("requirepass is now another"));
+  CHECK(s.logged("user default has changed"));
+  CHECK_FALSE(s.logged("two"));
+}
+
+TEST_CASE("of a configuration that is wrong nothing is taken over") {
+  running_server s("user bob on >one ~* +@all\nmaxclients 100\n");
+  CHECK_THROWS_WITH_AS(s.reload("maxclients 200\nuser bob on >two +@nonsense\n"),
+                       doctest::Contains("user bob: Error in ACL SETUSER modifier '+@nonsense'"),
+                       cordma::error);
+  CHECK_THROWS_WITH_AS(s.reload("maxclients 200\nuser bob off\naclfile users\n"),
+                       doctest::Contains("have them all in users"), cordma::error);
+  CHECK(s.answer("AUTH bob one") == "+OK");
+  CHECK(s.answer("CONFIG GET maxclients") == "*2");
+  const visitor c(s.path());
+  REQUIRE(c.say("CONFIG GET maxclients\r\nQUIT\r\n"));
+  CHECK(c.hear(100).find("\r\n100\r\n") != std::string::npos);
+}
+
+TEST_CASE("users of an ACL file are there from the start, and read again") {
+  CHECK_THROWS_WITH_AS(running_server("aclfile users\n"),
+                       doctest::Contains("aclfile: users: cannot be read"), cordma::error);
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("cordma-kv-users." + std::to_string(::getpid())))
+          .string();
+  const auto write = [&](std::string_view text) { std::ofstream(file) << text; };
+  write("user bob on >one ~* +@all\nuser default off\n");
+  running_server s("aclfile " + file + "\nrequirepass secret\n");
+  CHECK(s.answer("PING").starts_with("-NOAUTH"));
+  CHECK(s.answer("AUTH bob one") == "+OK");
+  write("user bob on >two ~* +@all\nuser default off\n");
+  s.reload("aclfile " + file + "\nrequirepass secret\n");
+  CHECK(s.answer("AUTH bob two") == "+OK");
+  CHECK(s.logged("user bob has changed"));
+  write("user bob on ~* +@all\nuser who is this\n");
+  CHECK_THROWS_WITH_AS(s.reload("aclfile " + file + "\nrequirepass secret\nmaxclients 7\n"),
+                       doctest::Contains("line 2: "), cordma::error);
+  CHECK(s.answer("AUTH bob two") == "+OK");
+  CHECK_FALSE(s.logged("maxclients is now"));
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("limits are said with what to do about them") {
+  CHECK(limits_text(1024, 8 << 20) == "open files 1024, locked memory 8.0 MiB");
+  CHECK(limits_text(RLIM_INFINITY, RLIM_INFINITY) ==
+        "open files unlimited, locked memory unlimited");
+  CHECK(how_to_raise_files(10096) ==
+        "`ulimit -n 10096` in the shell that starts it, or LimitNOFILE=10096 in the unit's "
+        "[Service]");
+  CHECK(locked_memory_warning(RLIM_INFINITY, 0).empty());
+  CHECK(locked_memory_warning(rlim_t{2} << 30, std::uint64_t{1} << 30).empty());
+  CHECK(locked_memory_warning(8 << 20, 0).find("`ulimit -l unlimited`") != std::string::npos);
+  CHECK(locked_memory_warning(8 << 20, 0).find("LimitMEMLOCK=infinity") != std::string::npos);
+  const std::string more = locked_memory_warning(8 << 20, std::uint64_t{1} << 30);
+  CHECK(more.starts_with("the limit of locked memory is 8.0 MiB"));
+  CHECK(more.find("`ulimit -l 1114112`") != std::string::npos);
+  CHECK(more.find("LimitMEMLOCK=1140850688 ") != std::string::npos);
+}
