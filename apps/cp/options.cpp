@@ -2,6 +2,7 @@
 
 #include "../support/command_line.hpp"
 #include "filter.hpp"
+#include "version.hpp"
 
 #include <cordma/runtime/units.hpp>
 
@@ -50,10 +51,11 @@ constexpr const char* footer =
     "output\n\n"
     "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
     "Ctrl-C,\n"
-    "25 --max-delete, 30 --timeout, 35 no connection. A file that was cut off goes on where it was "
-    "when the same "
-    "command is run "
-    "again.";
+    "SIGTERM or SIGHUP, 25 --max-delete, 30 --timeout, 35 no connection. A file of 8 MiB and more "
+    "that was\n"
+    "cut off goes on where it was when the same command is run again; what is there of it is "
+    "compared first.\n"
+    "In --json a byte that is no UTF-8 is \\#377, in octal.";
 
 // As rsync reads such a file: empty lines are nothing, nor are those that begin with ';' or '#'.
 void read_rules(const std::string& file, const char* sign, std::vector<std::string>& into) {
@@ -89,9 +91,13 @@ void declare_absent(CLI::App& app) {
 void declare_selection(CLI::App& app, request& r, texts& t) {
   transfer_options& o = r.options;
   app.add_flag("-r,--recursive", o.recursive, "directories, with all that is in them");
-  app.add_flag("-a,--archive", t.archive, "as -rlptgo");
+  app.add_flag("-a,--archive", t.archive, "as -rlptgoD");
   app.add_flag("-l,--links", o.links, "symlinks as symlinks; else they are left out");
   app.add_flag("-H,--hard-links", o.hard_links, "several names of one file stay that");
+  app.add_flag("--devices", o.devices,
+               "devices as such, as far as one may; else they are left out");
+  app.add_flag("--specials", o.specials, "FIFOs and sockets as such; else they are left out");
+  app.add_flag_callback("-D", [&o] { o.devices = o.specials = true; }, "as --devices --specials");
   app.add_flag("-p,--perms", o.mode, "keep permissions");
   app.add_flag("-t,--times", o.times, "keep times, by which the same file is known next time");
   app.add_flag("-o,--owner", o.owner, "keep the owner, as far as one may");
@@ -109,8 +115,10 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("--existing", o.existing, "nothing that is not in the target yet");
   app.add_flag("--ignore-existing", o.ignore_existing, "nothing that is in the target already");
   app.add_flag("-x,--one-file-system", o.one_file_system, "not what is mounted in a source");
-  app.add_flag("--inplace", o.inplace,
-               "write into the file that is there; no resuming, no way back");
+  app.add_flag(
+      "--inplace", o.inplace,
+      "write into the file that is there: no resuming, no way back; until it is whole it ends "
+      "with a line that says so, by which the next run knows it");
   app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
   app.add_flag("-S,--sparse,--partial,-h,--human-readable,-W,--whole-file", t.as_it_is,
                "as it is anyway: holes of whole chunks stay holes, what is cut off goes on");
@@ -185,7 +193,7 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
 
 // CLI11 has no repeated flag of its own kind for this: what `-a` stands for.
 void unfold_archive(transfer_options& o) {
-  o.recursive = o.links = o.mode = o.times = o.group = o.owner = true;
+  o.recursive = o.links = o.mode = o.times = o.group = o.owner = o.devices = o.specials = true;
 }
 
 std::uint64_t size_of(const char* option, const std::string& text) {
@@ -219,6 +227,16 @@ void demand_tcp(request& r) {
                                 std::string(cordma::transport::name(*r.transport)));
   }
   r.transport = kind::tcp;
+}
+
+// A file takes the place of what it is to be called, as with rsync: of no device, nor pipe, by way of a symlink either.
+void demand_place(const std::string& path) {
+  struct stat s{};
+  if (::stat(path.c_str(), &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) return;
+  const bool is_device = S_ISCHR(s.st_mode) || S_ISBLK(s.st_mode);
+  throw std::invalid_argument(path + (is_device ? " is a device" : " is a FIFO or socket") +
+                              ", and would be replaced by a file: - > " + path +
+                              " writes into it, or remove it first");
 }
 
 // Standard input as a source, and standard output as the target.
@@ -281,6 +299,7 @@ void finish(request& r, const texts& t) {
                     (!first.here() || first.is_standard_stream() ||
                      (::lstat(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
   r.options.directory = !file || r.target.ends_with_slash;
+  if (file && r.target.here() && !r.target.is_standard_stream()) demand_place(r.target.path);
 }
 
 }  // namespace
@@ -307,6 +326,7 @@ std::optional<int> parse(int argc, char** argv, request& into) {
   CLI::App app(
       "Copies files and trees: here, or to and from a cordma-cpd, by RDMA, shared memory or TCP.",
       "cordma-cp");
+  app.set_version_flag("--version", version_text("cordma-cp"), "print the version");
   app.set_help_flag("--help", "this text");  // -h is rsync's for sizes as people read them
   texts t;
   app.add_option("SOURCE... TARGET", t.paths, "[HOST:MODULE/]PATH")->required()->expected(2, -1);

@@ -22,7 +22,7 @@ enum class exit_code : int {
   socket = 10,    // the connection broke
   file = 11,      // the target cannot be made, or what the program needs itself
   stream = 12,    // what came was not what it should be
-  signal = 20,    // SIGINT
+  signal = 20,    // SIGINT, SIGTERM, SIGHUP
   partial = 23,   // some files are not there
   vanished = 24,  // some were gone before they could be read
   limit = 25,     // --max-delete

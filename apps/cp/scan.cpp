@@ -183,6 +183,9 @@ std::optional<entry_kind> scanner::state::kind_of(mode_t mode) const noexcept {
   if (S_ISREG(mode)) return entry_kind::file;
   if (S_ISDIR(mode) && options_.recursive) return entry_kind::directory;
   if (S_ISLNK(mode) && options_.links) return entry_kind::symlink;
+  const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
+  if (is_device && options_.devices) return entry_kind::special;
+  if ((S_ISFIFO(mode) || S_ISSOCK(mode)) && options_.specials) return entry_kind::special;
   return std::nullopt;
 }
 
@@ -274,11 +277,12 @@ void scanner::state::add(const candidate& c, const struct stat& self, entry_kind
     const int error = read_link(c.directory, c.name, e.target);
     if (error != 0) return say(c, error);
   }
-  if (kind == entry_kind::file && options_.hard_links && self.st_nlink > 1) {
+  if (kind != entry_kind::directory && options_.hard_links && self.st_nlink > 1) {
     if (const std::string* const first = linked_.first_name(self, e.path)) {
       e.kind = entry_kind::hard_link;
       e.target = *first;
-      e.size = e.allocated = 0;
+      e.size = e.allocated = e.device = 0;
+      e.type = 0;
     }
   }
   if (options_.attributes && e.kind != entry_kind::hard_link) {

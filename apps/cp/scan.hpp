@@ -17,7 +17,9 @@ namespace copy {
 struct scan_options {
   bool recursive = false;   // without: directories are left out, with a problem that says so
   bool links = false;       // symlinks as such; without: left out, with a problem
-  bool hard_links = false;  // further names of one file become hard_link
+  bool hard_links = false;  // further names of what is no directory become hard_link
+  bool devices = false;     // without: left out, with a problem
+  bool specials = false;    // FIFOs and sockets, likewise
   bool attributes = false;  // extended attributes, ACLs among them
   bool one_file_system =
       false;  // what is mounted below a source is an empty directory, and a problem says so

@@ -20,7 +20,7 @@
 
 namespace copy {
 
-inline constexpr std::uint16_t protocol_version = 3;
+inline constexpr std::uint16_t protocol_version = 4;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
 inline constexpr std::uint32_t smallest_chunk = 64U << 10;
@@ -136,6 +136,8 @@ struct transfer_options {
   bool recursive = false;
   bool links = false;
   bool hard_links = false;
+  bool devices = false;
+  bool specials = false;  // FIFOs and sockets
   bool mode = false;
   bool times = false;
   bool owner = false;
@@ -237,6 +239,7 @@ struct tally {
   std::uint64_t same = 0;   // files that were as they should be
   std::uint64_t directories = 0;
   std::uint64_t links = 0;
+  std::uint64_t specials = 0;  // and devices
   std::uint64_t deleted = 0;
   std::uint64_t resumed_bytes = 0;  // that were there from a transfer before
   std::uint64_t damaged = 0;        // chunks that came damaged, and were sent again

@@ -85,6 +85,8 @@ scan_options scanning(const transfer_options& o) {
   s.recursive = o.recursive;
   s.links = o.links;
   s.hard_links = o.hard_links;
+  s.devices = o.devices;
+  s.specials = o.specials;
   s.attributes = o.attributes;
   s.one_file_system = o.one_file_system;
   return s;
@@ -256,8 +258,10 @@ task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, c
   progress unseen;
   const item_sink nobody = [](const item&) {};
   if (h.way == direction::push) {
+    const bool is_own = r.where->path.empty();  // of this program itself
+    h.options.devices = h.options.devices && (is_own || r.where->devices);
     const std::string path = named.place(h.paths.front(), links::followed);
-    const bool output = r.where->path.empty() && path == "-";  // of this program itself
+    const bool output = is_own && path == "-";
     destination where =
         output ? to_output() : choose(path, h.options.directory, !h.options.directory);
     where.called = named.called(h.paths.front());

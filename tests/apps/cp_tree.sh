@@ -33,6 +33,7 @@ plant() {  # plant DIRECTORY
   ln "$1/small" "$1/deep/er/again"
   ln -s ../small "$1/deep/link"
   ln -s /nowhere/at/all "$1/dangling"
+  ln "$1/dangling" "$1/deep/its other name"
   ln -s . "$1/loop"
   truncate -s 20M "$1/hollow"
   printf middle | dd of="$1/hollow" bs=1 seek=10000000 conv=notrunc status=none
@@ -91,6 +92,21 @@ if setfacl -m u:1:r "$work/acl/d" 2> /dev/null; then
 else
   echo "not checked: ACLs, as there is no setfacl (package acl), or the file system of $work has none"
 fi
+
+# Devices, FIFOs and sockets, with -a, as far as they may be made; and their second names.
+mkdir "$work/special"
+mkfifo -m 640 "$work/special/fifo"
+ln "$work/special/fifo" "$work/special/other"
+python3 -c 'import os, stat, sys; os.mknod(sys.argv[1], stat.S_IFSOCK | 0o600)' "$work/special/socket"
+[ "$(id -u)" -ne 0 ] || mknod -m 600 "$work/special/null" c 1 3 || true
+cp_ 0 '[34] devices, FIFOs and sockets|[23] devices, FIFOs' -aH "$work/special/" "$work/specials/"
+cp_ 0 '^0 files' -aH "$work/special/" "$work/specials/"
+! grep -q devices "$work/output" || fail "what is there was made again: $(cat "$work/output")"
+left=$(rsync -aniH --delete "$work/special/" "$work/specials/")
+[ -z "$left" ] || fail "another device, FIFO or socket: $left"
+mknod -m 600 "$work/specials/other.new" p && mv "$work/specials/other.new" "$work/specials/socket"
+cp_ 0 '1 devices, FIFOs and sockets' -aH "$work/special/" "$work/specials/"
+[ -S "$work/specials/socket" ] || fail "a FIFO was taken for a socket"
 
 # What has changed, what has gone, and nothing else.
 printf changed > "$work/tree/one"

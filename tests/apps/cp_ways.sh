@@ -319,7 +319,7 @@ for how in -a '-a --delete'; do
 done
 cp_ 1 'none: No such file' --exclude-from none -r opt/ ours.d/
 grown ours.d
-cp_ 25 'as --max-delete has it: [1-9]' -a --delete --max-delete 2 opt/ ours.d/
+cp_ 25 'deletions stopped due to --max-delete limit \([1-9][0-9]* skipped\)' -a --delete --max-delete 2 opt/ ours.d/
 [ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away 2> /dev/null | wc -l)" -eq 3 ] || fail "--max-delete: $(find ours.d)"
 cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
 # A limit holds for what would make way, too; and what is there already stays, whatever is to take its place.
