@@ -14,7 +14,7 @@ namespace copy {
 namespace {
 
 item gone_item(std::string path) {
-  return {item::change::deleted, entry_kind::file, std::move(path)};
+  return {.what = item::change::deleted, .path = std::move(path)};
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct receiver::incoming {
   std::uint32_t number = 0;
   const entry* what = nullptr;
   item::change change = item::change::made;
+  std::uint16_t differs = 0;
   cordma::unique_fd fd;  // once the first of it is here
   direct_way direct;
   std::vector<bool> missing;               // chunks that have not come

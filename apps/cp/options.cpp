@@ -11,7 +11,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <iterator>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 
@@ -30,6 +33,8 @@ struct texts {
   std::string token_file;
   std::uint16_t port = default_port;
   std::vector<std::string> rules;
+  std::string files_from;
+  bool from0 = false;
   bool archive = false;
   bool as_it_is = false;
 };
@@ -70,22 +75,74 @@ void read_rules(const std::string& file, const char* sign, std::vector<std::stri
   }
 }
 
-// What rsync's users may type, and would miss without a word.
-void declare_absent(CLI::App& app) {
-  for (const auto& [name, why] :
-       {std::pair{
-            "-z,--compress",
-            "there is no compression: chunks go by remote writes as they are read; where a line is "
-            "slow, send an archive: tar cz SOURCE | cordma-cp - TARGET.tgz"},
-        {"-L,--copy-links",
-         "symlinks are not followed: name what they lead to, with a / behind it"}}) {
-    const std::string said = why;
-    app.add_flag_callback(name, [said] { throw CLI::ValidationError(said); })->group("");
+// Text of a file, or of standard input.
+std::string read_all(const std::string& file) {
+  std::ifstream opened;
+  if (file != "-") opened.open(file);
+  std::istream& in = file == "-" ? std::cin : opened;
+  if (!in) throw std::invalid_argument("--files-from: " + file + ": " + std::strerror(errno));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Relative to the source, without "." and what is empty.
+std::string tidied(std::string_view name) {
+  std::string tidy;
+  while (!name.empty()) {
+    const std::string_view part = name.substr(0, name.find('/'));
+    name.remove_prefix(std::min(part.size() + 1, name.size()));
+    if (part.empty() || part == ".") continue;
+    if (!tidy.empty()) tidy += '/';
+    tidy += part;
   }
-  const auto no_list = [](const std::vector<std::string>&) -> bool {
-    throw CLI::ValidationError("there is no list of files: --include and --exclude, or sources");
+  if (tidy.empty() || !stays_inside(tidy)) {
+    throw std::invalid_argument(
+        "--files-from: \"" + tidy +
+        "\" is no path below the source: without \"..\", and shorter than 4096");
+  }
+  return tidy;
+}
+
+// As rsync reads it: no empty lines, nor those that begin with ';' or '#'. Nothing twice, nor below what comes with all
+// that is in it.
+std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
+  const std::string all = read_all(t.files_from);
+  std::set<std::string> names;
+  for (std::string_view rest = all; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find(t.from0 ? '\0' : '\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    const bool is_comment = !t.from0 && (line.starts_with(';') || line.starts_with('#'));
+    if (!line.empty() && !is_comment) names.insert(tidied(line));
+  }
+  const auto comes_anyway = [&](const std::string& name) {
+    for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
+         end = name.find('/', end + 1)) {
+      if (names.contains(name.substr(0, end))) return true;
+    }
+    return false;
   };
-  app.add_option("--files-from", no_list, "")->expected(1)->group("");
+  std::vector<std::string> listed;
+  std::ranges::copy_if(names, std::back_inserter(listed), std::not_fn(comes_anyway));
+  return listed;
+}
+
+void read_list(request& r, const texts& t) {
+  place& from = r.sources.front();
+  if (r.sources.size() != 1 || from.is_standard_stream()) {
+    throw std::invalid_argument("--files-from: what is listed is below one source, a directory");
+  }
+  if (r.options.delete_others) {
+    throw std::invalid_argument("--files-from has no --delete: what is not listed is not known");
+  }
+  from.ends_with_slash = true;
+  r.options.listed = true;
+  r.listed = list_of(t, r.options);
+  std::size_t bytes = 0;
+  for (const std::string& name : r.listed) bytes += name.size() + 2;
+  constexpr std::size_t most = longest_payload / 2;  // what else is asked for has the rest
+  if (!from.here() && bytes > most) {
+    throw std::invalid_argument("--files-from: a daemon takes lists of up to " +
+                                std::to_string(most) + " bytes: split it");
+  }
 }
 
 void declare_selection(CLI::App& app, request& r, texts& t) {
@@ -154,7 +211,21 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
         ->allow_extra_args(false)
         ->trigger_on_parse();
   }
-  declare_absent(app);
+  app.add_flag("-L,--copy-links", o.follow, "symlinks as what they lead to");
+  app.add_option(
+         "--files-from", t.files_from,
+         "of the one source only what is listed there, one in each line, and what leads to it; - "
+         "is standard input. -a means no -r then")
+      ->type_name("FILE");
+  app.add_flag("-0,--from0", t.from0, "that list has a 0 behind each name");
+  app.add_flag_callback("-z,--compress",
+                        [] {
+                          throw CLI::ValidationError(
+                              "there is no compression: chunks go by remote writes as they are "
+                              "read; where a line is "
+                              "slow, send an archive: tar cz SOURCE | cordma-cp - TARGET.tgz");
+                        })
+      ->group("");
 }
 
 void declare_ways(CLI::App& app, request& r, texts& t) {
@@ -184,6 +255,8 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--flip", r.flip_every, "one wrong bit in every Nth chunk that goes out")
       ->group("");
   app.add_flag("-v,--verbose", r.verbose, "one line for each file");
+  app.add_flag("-i,--itemize-changes", r.itemize,
+               "likewise, with a sign for all that was different, as rsync has them");
   app.add_flag("-q,--quiet", r.quiet, "errors only");
   app.add_flag("--progress,-P", r.progress, "show it also where no terminal is");
   app.add_flag("--stats", r.stats, "say what it took");
@@ -192,8 +265,9 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
 }
 
 // CLI11 has no repeated flag of its own kind for this: what `-a` stands for.
-void unfold_archive(transfer_options& o) {
-  o.recursive = o.links = o.mode = o.times = o.group = o.owner = o.devices = o.specials = true;
+void unfold_archive(transfer_options& o, const texts& t) {
+  o.recursive = o.recursive || t.files_from.empty();
+  o.links = o.mode = o.times = o.group = o.owner = o.devices = o.specials = true;
 }
 
 std::uint64_t size_of(const char* option, const std::string& text) {
@@ -258,11 +332,11 @@ void check_streams(const request& r) {
 }
 
 void finish(request& r, const texts& t) {
-  if (t.archive) unfold_archive(r.options);
+  if (t.archive) unfold_archive(r.options, t);
   r.rules = t.rules;
   filter rules;  // a pattern that is none is said before anything begins
   for (const std::string& text : t.rules) rules.add(filter::decision::exclude, text.substr(2));
-  r.options.items = r.verbose != 0 || r.options.dry_run;
+  r.options.items = r.verbose != 0 || r.options.dry_run || r.itemize;
   const bool plain = t.bwlimit.find_first_not_of("0123456789") == std::string::npos;
   const std::string rate = plain && !t.bwlimit.empty() ? t.bwlimit + "k" : t.bwlimit;
   r.options.bytes_per_s = rate.empty() ? 0 : size_of("--bwlimit", rate);
@@ -277,7 +351,14 @@ void finish(request& r, const texts& t) {
   for (const std::string& p : t.paths) r.sources.push_back(parse_place(p, t.port));
   r.target = std::move(r.sources.back());
   r.sources.pop_back();
+  if (!t.files_from.empty()) read_list(r, t);
   const place& first = r.sources.front();
+  if (r.options.follow && !first.here()) {
+    throw std::invalid_argument("-L is for sources that are here: a daemon follows no symlinks");
+  }
+  if (r.options.follow && r.options.attributes) {
+    throw std::invalid_argument("-L has no -X, nor -A: attributes are those of symlinks");
+  }
   for (const place& s : r.sources) {
     if (s.host != first.host || s.module != first.module || s.port != first.port) {
       throw std::invalid_argument("sources are all here, or all in one module: " + s.text());
@@ -295,9 +376,10 @@ void finish(request& r, const texts& t) {
   if (r.tls) demand_tcp(r);
   r.token = read_token(t.token_file);
   struct stat s{};
+  const auto look = r.options.follow ? ::stat : ::lstat;
   const bool file = r.sources.size() == 1 && !first.ends_with_slash &&
                     (!first.here() || first.is_standard_stream() ||
-                     (::lstat(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
+                     (look(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
   r.options.directory = !file || r.target.ends_with_slash;
   if (file && r.target.here() && !r.target.is_standard_stream()) demand_place(r.target.path);
 }

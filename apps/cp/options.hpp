@@ -32,6 +32,7 @@ enum class exit_code : int {
 
 struct request {
   std::vector<place> sources;
+  std::vector<std::string> listed;  // below the one source; see transfer_options
   place target;
   transfer_options options;
   std::vector<std::string> rules;
@@ -43,6 +44,7 @@ struct request {
   std::string trusted;           // a file of certificates; empty: the system's
   std::uint64_t flip_every = 0;  // see sender; for tests
   unsigned verbose = 0;
+  bool itemize = false;
   bool quiet = false;
   bool progress = false;  // also where no terminal is
   bool stats = false;

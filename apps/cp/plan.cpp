@@ -22,11 +22,16 @@ bool has_time(const struct stat& s, const file_time& t) noexcept {
   return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
 }
 
-// A symlink has no mode of its own.
-bool differs(const entry& e, const struct stat& now, const keep_options& what) noexcept {
-  return (what.times && !has_time(now, e.modified)) ||
-         (what.mode && e.kind != entry_kind::symlink && (now.st_mode & 07777) != e.mode) ||
-         (what.owner && now.st_uid != e.uid) || (what.group && now.st_gid != e.gid);
+// Of what is kept what is not so there. A symlink has no mode of its own.
+std::uint16_t differences(const entry& e, const struct stat& now,
+                          const keep_options& what) noexcept {
+  unsigned all = 0;
+  if (what.times && !has_time(now, e.modified)) all |= item::time;
+  if (what.mode && e.kind != entry_kind::symlink && (now.st_mode & 07777) != e.mode)
+    all |= item::mode;
+  if (what.owner && now.st_uid != e.uid) all |= item::owner;
+  if (what.group && now.st_gid != e.gid) all |= item::group;
+  return static_cast<std::uint16_t>(all);
 }
 
 // That a file has which takes another's place, unless modes are kept.
@@ -55,7 +60,10 @@ void receiver::report(problem p) {
   result_.problems.add(std::move(p));
 }
 
-void receiver::tell(item::change what, const entry& e) { tell({what, e.kind, e.path}); }
+void receiver::tell(item::change what, const entry& e, std::uint16_t differs) {
+  const bool is_device = e.type == S_IFCHR || e.type == S_IFBLK;
+  tell({.what = what, .kind = e.kind, .path = e.path, .differs = differs, .is_device = is_device});
+}
 
 void receiver::tell(const item& i) {
   tell_(i);
@@ -95,11 +103,13 @@ void receiver::consider_directory(const entry& e) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   const bool is_there = there && there.value() && S_ISDIR(there.value()->st_mode);
   if (is_there) {
-    if (differs_here(e, *there.value())) tell(item::change::metadata, e);
+    const std::uint16_t differs = differences_here(e, *there.value());
+    if (differs != 0) tell(item::change::metadata, e, differs);
     if (!options_.dry_run) open_up(e.path, *there.value());
     return;
   }
-  if (is_passed_over(e, nullptr)) return;
+  const bool is_nothing = there && !there.value();
+  if (is_nothing && is_passed_over(e, nullptr)) return;
   if (options_.ignore_existing && there && there.value()) {
     return report({problem::kind::failed, e.path,
                    "it is no directory there, and stays as it is by --ignore-existing"});
@@ -164,9 +174,20 @@ bool receiver::is_cut_off(const entry& e, const struct stat* now) {
 }
 
 // What is kept of it is not as it is there.
-bool receiver::differs_here(const entry& e, const struct stat& now) {
-  return differs(e, now, kept()) ||
-         (options_.attributes && target_.differs_in_attributes(e.path, e));
+std::uint16_t receiver::differences_here(const entry& e, const struct stat& now) {
+  unsigned all = differences(e, now, kept());
+  if (options_.attributes && target_.differs_in_attributes(e.path, e)) all |= item::attributes;
+  return static_cast<std::uint16_t>(all);
+}
+
+// Of a file that comes: its time is another in any case.
+std::uint16_t receiver::differences_of_file(const entry& e, const struct stat& now) {
+  if (!S_ISREG(now.st_mode)) return item::everything;
+  unsigned all = differences_here(e, now);
+  if (!has_time(now, e.modified) || !options_.times) all |= item::time;
+  if (static_cast<std::uint64_t>(now.st_size) != e.size) all |= item::size;
+  if (options_.checksum) all |= item::contents;
+  return static_cast<std::uint16_t>(all);
 }
 
 void receiver::consider_link(const entry& e) {
@@ -205,8 +226,9 @@ void receiver::put_node(const entry& e, const std::function<bool(const struct st
   const struct stat* const now = there && there.value() ? &*there.value() : nullptr;
   if (there && is_passed_over(e, now)) return;
   if (now != nullptr && is_as_wanted(*now)) {
-    if (!differs_here(e, *now)) return;
-    tell(item::change::metadata, e);
+    const std::uint16_t differs = differences_here(e, *now);
+    if (differs == 0) return;
+    tell(item::change::metadata, e, differs);
     if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, kept()));
     return;
   }
@@ -216,7 +238,11 @@ void receiver::put_node(const entry& e, const std::function<bool(const struct st
     return;
   }
   if (is_directory && !options_.dry_run) make_way(e.path);
-  tell(now != nullptr ? item::change::updated : item::change::made, e);
+  std::uint16_t differs = item::everything;
+  if (now != nullptr && e.kind == entry_kind::symlink && S_ISLNK(now->st_mode)) {
+    differs = item::contents | differences_here(e, *now);
+  }
+  tell(now != nullptr ? item::change::updated : item::change::made, e, differs);
   ++(e.kind == entry_kind::symlink ? result_.done.links : result_.done.specials);
   if (options_.dry_run) return;
   const cordma::result<void> made = make();
@@ -228,7 +254,8 @@ void receiver::put_node(const entry& e, const std::function<bool(const struct st
 }
 
 void receiver::consider_file(std::uint32_t number, const entry& e) {
-  if (is_in_new_directory(e.path)) return want_file(number, e, item::change::made);
+  if (is_in_new_directory(e.path) && !options_.existing)
+    return want_file(number, e, item::change::made);
   const auto pass_over = [&] {
     ++progress_.files_done;
     progress_.bytes_done += e.size;
@@ -274,8 +301,9 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   ++result_.done.same;
   ++progress_.files_done;
   progress_.bytes_done += e.size;
-  if (!differs_here(e, now)) return;
-  tell(item::change::metadata, e);
+  const std::uint16_t differs = differences_here(e, now);
+  if (differs == 0) return;
+  tell(item::change::metadata, e, differs);
   if (options_.dry_run) return;
   report_failed(e.path, target_.keep(e.path, e, kept()));
 }
@@ -287,10 +315,12 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
     return report(
         {problem::kind::failed, e.path, "it takes more chunks than can be counted: --chunk"});
   }
+  const std::uint16_t differs =
+      now != nullptr && options_.items ? differences_of_file(e, *now) : item::everything;
   if (options_.dry_run) {
     ++result_.done.files;
     result_.done.bytes += e.size;
-    tell(change, e);
+    tell(change, e, differs);
     return;
   }
   offer_more_for(e);
@@ -298,6 +328,7 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->number = number;
   f->what = &e;
   f->change = change;
+  f->differs = differs;
   if (now != nullptr) {
     f->mode_here = mode_of(*now);
     f->directory_here = S_ISDIR(now->st_mode);
@@ -373,7 +404,7 @@ void receiver::tell_published(incoming& f, std::vector<std::string> lost) {
   report_failed(f.what->path, std::move(lost));
   ++result_.done.files;
   ++progress_.files_done;
-  tell(f.change, *f.what);
+  tell(f.change, *f.what, f.differs);
 }
 
 // REQUIRES that `why` says something.
@@ -458,7 +489,10 @@ void receiver::make_hard_links(last_words& said) {
     }
     if (there && there.value() && S_ISDIR(there.value()->st_mode)) make_way(e.path, said);
     ++said.links;
-    said.items.push_back({both ? item::change::updated : item::change::made, e.kind, e.path});
+    said.items.push_back({.what = both ? item::change::updated : item::change::made,
+                          .kind = e.kind,
+                          .path = e.path,
+                          .differs = item::everything});
     if (options_.dry_run) continue;
     const cordma::result<void> made = target_.make_hard_link(e.path, e.target);
     if (!made) said.problems.push_back({problem::kind::failed, e.path, describe(made.why())});

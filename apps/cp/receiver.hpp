@@ -81,7 +81,8 @@ class receiver {
   void consider_output(std::uint32_t number, const entry& e);
   [[nodiscard]] bool is_passed_over(const entry& e, const struct stat* now) const noexcept;
   [[nodiscard]] bool is_cut_off(const entry& e, const struct stat* now);
-  [[nodiscard]] bool differs_here(const entry& e, const struct stat& now);
+  [[nodiscard]] std::uint16_t differences_here(const entry& e, const struct stat& now);
+  [[nodiscard]] std::uint16_t differences_of_file(const entry& e, const struct stat& now);
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
   // `now`: what is there, where that was looked at.
@@ -151,7 +152,7 @@ class receiver {
   void use_slot(frame_kind kind, std::uint32_t lane, std::uint32_t slot);
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
   void report(problem p);
-  void tell(item::change what, const entry& e);
+  void tell(item::change what, const entry& e, std::uint16_t differs = 0);
   void tell(const item& i);
   void report_failed(const std::string& path, std::vector<std::string> sentences);
   [[nodiscard]] keep_options kept() const noexcept;

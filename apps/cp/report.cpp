@@ -1,5 +1,6 @@
 #include "report.hpp"
 
+#include "itemized.hpp"
 #include "printable.hpp"
 #include "resume.hpp"
 
@@ -194,13 +195,15 @@ void report::hide() noexcept {
 
 item_sink report::sink() {
   return [this](const item& i) {
-    if (request_.verbose == 0 && !request_.options.dry_run) return;
-    if (request_.json == "-") return;
+    const bool wanted = request_.verbose != 0 || request_.options.dry_run || request_.itemize;
+    if (!wanted || request_.json == "-") return;
     const std::lock_guard lock(screen_);
     hide();
     const bool directory = i.kind == entry_kind::directory;
-    std::fprintf(out(), "%s%s%s\n", sign_of(i.what), printable(i.path).c_str(),
-                 directory ? "/" : "");
+    const std::string sign =
+        request_.itemize ? itemized(i, !request_.target.here(), request_.options.times) + ' '
+                         : sign_of(i.what);
+    std::fprintf(out(), "%s%s%s\n", sign.c_str(), printable(i.path).c_str(), directory ? "/" : "");
   };
 }
 

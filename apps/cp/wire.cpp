@@ -10,7 +10,7 @@
 namespace copy {
 namespace {
 
-constexpr std::uint32_t most_paths = 4096;
+constexpr std::uint32_t most_paths = 1U << 17;
 constexpr std::uint32_t most_rules = 65536;
 
 constexpr frame_kind kinds[] = {
@@ -52,7 +52,7 @@ constexpr flag flags[] = {
     &transfer_options::update,          &transfer_options::size_only,
     &transfer_options::existing,        &transfer_options::ignore_existing,
     &transfer_options::one_file_system, &transfer_options::devices,
-    &transfer_options::specials,
+    &transfer_options::specials,        &transfer_options::listed,
 };
 
 void encode(frame_writer& out, const transfer_options& o) {
@@ -393,6 +393,7 @@ tally decode_tally(frame_reader& in) {
 
 void encode(frame_writer& out, const item& i) {
   out.u8(static_cast<std::uint8_t>(i.what)).u8(static_cast<std::uint8_t>(i.kind)).text(i.path);
+  out.u16(i.differs).u8(i.is_device ? 1 : 0);
 }
 
 item decode_item(frame_reader& in) {
@@ -400,6 +401,9 @@ item decode_item(frame_reader& in) {
   i.what = one_of<item::change>(in, 4);
   i.kind = one_of<entry_kind>(in, static_cast<std::uint8_t>(last_entry_kind));
   i.path = in.text();
+  i.differs = in.u16();
+  i.is_device = one_of<std::uint8_t>(in, 1, 0) != 0;
+  if (i.differs > item::everything) refuse(in.kind(), "a difference that there is not");
   return i;
 }
 

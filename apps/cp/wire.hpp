@@ -159,6 +159,8 @@ struct transfer_options {
   bool existing = false;         // nothing that is not there yet
   bool ignore_existing = false;  // nothing that is there already
   bool one_file_system = false;
+  bool listed = false;  // --files-from: of the first path what the others name, which are below it
+  bool follow = false;  // -L: of the sender alone, and not sent
   std::uint64_t most_deleted = ~std::uint64_t{0};  // of --delete, but for what makes way
   std::uint32_t chunk_bytes = 0;
   std::uint64_t memory_bytes = 0;
@@ -172,7 +174,7 @@ struct hello {
   std::uint16_t version = protocol_version;
   direction way = direction::push;
   std::string module;
-  std::vector<std::string> paths;  // below the module: the target, or the sources
+  std::vector<std::string> paths;  // below the module: the target, or the sources (see listed)
   // Rules of the filter, in order, each "+ pattern" or "- pattern".
   std::vector<std::string> rules;
   transfer_options options;
@@ -250,9 +252,20 @@ struct tally {
 // What became of an entry, or of what was at the target: one line for people.
 struct item {
   enum class change : std::uint8_t { made = 1, updated = 2, deleted = 3, metadata = 4 };
+  // What was different, of what was there: bits of differs.
+  static constexpr std::uint16_t contents = 1;
+  static constexpr std::uint16_t size = 2;
+  static constexpr std::uint16_t time = 4;
+  static constexpr std::uint16_t mode = 8;
+  static constexpr std::uint16_t owner = 16;
+  static constexpr std::uint16_t group = 32;
+  static constexpr std::uint16_t attributes = 64;
+  static constexpr std::uint16_t everything = 127;  // another kind of thing was there
   change what = change::made;
   entry_kind kind = entry_kind::file;
   std::string path;
+  std::uint16_t differs = 0;
+  bool is_device = false;
   friend bool operator==(const item&, const item&) = default;
 };
 

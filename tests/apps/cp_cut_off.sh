@@ -15,8 +15,25 @@ def check(condition, what):
         sys.exit(f"FAILED: {what}")
 
 
-def start(*arguments):
-    return subprocess.Popen([program, "--chunk", "1M", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def start(rate, *arguments):
+    command = [program, "--chunk", "1M", "--bwlimit", f"{rate}k", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def cut_off(how, prepare, until, *arguments):
+    """Ends it by that signal in the middle; what it said. Where it was over before: once more, and slower."""
+    for rate in (32768, 8192, 2048):
+        prepare()
+        process = start(rate, *arguments)
+        while process.poll() is None and not until():
+            time.sleep(0.001)
+        process.send_signal(how)
+        errors = process.communicate(timeout=60)[1]
+        if process.returncode != 0:
+            expected = -how if how == signal.SIGKILL else 20
+            check(process.returncode == expected, f"{how} ends it with {process.returncode}: {errors}")
+            return errors
+    sys.exit(f"FAILED: {arguments} is over before it is seen to begin")
 
 
 def run(*arguments, code=0):
@@ -27,20 +44,6 @@ def run(*arguments, code=0):
 
 def figures(*arguments):
     return json.loads(run("--json", "-", *arguments).stdout)
-
-
-def wait(process, until, what):
-    began = time.monotonic()
-    while not until():
-        check(process.poll() is None and time.monotonic() - began < 60, f"it does not come to {what}")
-        time.sleep(0.001)
-
-
-def end(process, how, code):
-    process.send_signal(how)
-    errors = process.communicate(timeout=60)[1]
-    check(process.returncode == code, f"signal {how} ends it with {process.returncode}, not {code}: {errors}")
-    return errors
 
 
 def read(path):
@@ -60,19 +63,22 @@ def size(path):
 large = os.urandom(12 * MB)
 write("large", large)
 part, state = "out/.large.cordma-part", "out/.large.cordma-state"
-slowly = ("-t", "--bwlimit", "16M", "large", "out/large")
+copy = ("-t", "large", "out/large")
 os.mkdir("out")
 
 
-def half(until=4):
-    process = start("--json", "figures", *slowly)
-    wait(process, lambda: size(state) >= 48 + until * 24, "its fourth chunk")
-    return process
+def clear():
+    for name in os.listdir("out"):
+        os.remove("out/" + name)
+
+
+def half(how):
+    return cut_off(how, clear, lambda: size(state) >= 48 + 4 * 24, "--json", "figures", *copy)
 
 
 # Killed with far less than 64 MiB there: that is kept, but for what is not as it was noted.
 for damage in ("nothing", "a byte", "cut off", "longer"):
-    end(half(), signal.SIGKILL, -signal.SIGKILL)
+    half(signal.SIGKILL)
     with open(state, "rb") as file:
         file.seek(48)
         noted = [int.from_bytes(file.read(24)[:8], "little") for _ in range(4)]
@@ -86,35 +92,32 @@ for damage in ("nothing", "a byte", "cut off", "longer"):
             file.truncate(max(noted[:4]) * MB + 5)
         if damage == "longer":
             file.truncate(40 * MB)
-    found = figures("-t", "large", "out/large")
+    found = figures(*copy)
     check(read("out/large") == large, f"{damage}: a wrong file")
     check(3 * MB <= found["resumed_bytes"] < 12 * MB, f"{damage}: {found}")
     check(damage != "nothing" or found["resumed_bytes"] >= 4 * MB, f"{damage}: {found}")
     check(os.listdir("out") == ["large"], f"{damage}: something is left: {os.listdir('out')}")
-    os.remove("out/large")
 
 # SIGTERM and SIGHUP end it as Ctrl-C does.
 for how in (signal.SIGTERM, signal.SIGHUP):
-    said = end(half(), how, 20)
+    said = half(how)
     check(b"interrupted; the same command goes on" in said and b"8 MiB and more" in said, said)
     with open("figures") as file:
         found = json.load(file)
     check(found["interrupted"] is True and found["exit_code"] == 20, found)
-    check(figures("-t", "large", "out/large")["resumed_bytes"] >= 4 * MB, "nothing was kept")
-    os.remove("out/large")
+    check(figures(*copy)["resumed_bytes"] >= 4 * MB, "nothing was kept")
 
 # --inplace: whoever kills it leaves a file that is not taken for the source's, and says itself that it is not whole.
 for again in (["--size-only"], ["-u"], ["--ignore-existing"], ["--inplace", "--size-only"]):
-    write("out/large", b"old" * 5 * MB)
-    process = start("--inplace", *slowly)
-    wait(process, lambda: read("out/large")[:MB] == large[:MB], "its first chunk")
-    end(process, signal.SIGKILL, -signal.SIGKILL)
+    cut_off(
+        signal.SIGKILL, lambda: write("out/large", b"old" * 5 * MB), lambda: read("out/large")[:MB] == large[:MB],
+        "--inplace", *copy)
     left = read("out/large")
     check(len(left) == len(large) + len(mark) and left.endswith(mark), f"it is not marked: {len(left)}, {left[-50:]}")
-    run(*again, "-t", "large", "out/large")
+    run(*again, *copy)
     check(read("out/large") == large, f"{again}: it was taken for whole")
     check(os.path.getmtime("out/large") == os.path.getmtime("large"), "it has another time")
-check(figures("--inplace", "-t", "large", "out/large")["same"] == 1, "it came again")
+check(figures("--inplace", *copy)["same"] == 1, "it came again")
 write("empty", b"")
 run("--inplace", "empty", "out/large")
 check(read("out/large") == b"", "an empty file is not empty")
@@ -143,15 +146,21 @@ for how in (["--inplace"], []):
 
 # Two transfers to one name at once: who comes later is told who has it, or waits; the first is not disturbed.
 write("middle", large[: 2 * MB])
-for size_of, rate, code in (("middle", "4M", 23), ("large", "24M", 0)):
-    first = start("-t", "--bwlimit", rate, size_of, "out/one")
-    wait(first, lambda: os.path.exists("out/.one.cordma-part"), "its part")
-    said = run("-t", size_of, "out/one", code=code).stderr.decode()
-    check(code == 0 or f"one: another transfer is writing it: process {first.pid}" in said, said)
-    errors = first.communicate(timeout=60)[1]
-    check(first.returncode == 0, f"the second transfer costs the first its file: {errors}")
-    check(read("out/one") == read(size_of), "another file")
-    os.remove("out/one")
-check(os.listdir("out") == ["large"], f"something is left: {os.listdir('out')}")
+for name, rates, code in (("middle", (4096, 1024, 256), 23), ("large", (24576,), 0)):
+    for rate in rates:
+        clear()
+        first = start(rate, "-t", name, "out/one")
+        while first.poll() is None and not os.path.exists("out/.one.cordma-part"):
+            time.sleep(0.001)
+        second = subprocess.run([program, "-t", name, "out/one"], capture_output=True, text=True, timeout=60)
+        errors = first.communicate(timeout=60)[1]
+        check(first.returncode == 0, f"the second transfer costs the first its file: {errors}")
+        check(read("out/one") == read(name), "another file")
+        if second.returncode == code:
+            break
+    check(second.returncode == code, f"the second ends with {second.returncode}: {second.stderr}")
+    told = f"one: another transfer is writing it: process {first.pid}" in second.stderr
+    check(code == 0 or told, f"the second is not told who has it: {second.stderr}")
+clear()
 PYTHON
 python3 "$work/cut_off.py" "$(realpath "$programs")" "$work"
