@@ -44,6 +44,7 @@ resolution resolution_here(int root) noexcept {
 
 int open_beneath(int root, const std::string& path, resolution how) noexcept {
   if (how == resolution::at_once) return open_at_once(root, path.c_str());
+  if (how == resolution::following) return open_resolved(root, path.c_str(), directory_flags, 0);
   unique_fd at;
   std::array<char, 256> name{};  // NAME_MAX and the 0 behind it
   for (std::size_t begin = 0; begin < path.size();) {
@@ -58,23 +59,21 @@ int open_beneath(int root, const std::string& path, resolution how) noexcept {
   return at.release();
 }
 
-directory_cache::directory_cache(unique_fd root) noexcept
-    : root_(std::move(root)), how_(resolution_here(root_.get())) {}
-
-int directory_cache::open(std::string_view path) {
-  if (path == ".") return root_.get();
+int directory_cache::open(int root, std::uint32_t number, std::string_view path) {
+  if (path == ".") return root;
   slot* oldest = slots_.data();
   for (slot& s : slots_) {
-    if (s.directory && s.path == path) {
+    if (s.directory && s.number == number && s.path == path) {
       s.used = ++calls_;
       return s.directory.get();
     }
     if (s.used < oldest->used) oldest = &s;
   }
+  if (!how_) how_ = resolution_here(root);
   std::string name(path);
-  unique_fd opened(open_beneath(root_.get(), name, how_));
+  unique_fd opened(open_beneath(root, name, *how_));
   if (!opened) return opened.get();
-  *oldest = {std::move(name), std::move(opened), ++calls_};
+  *oldest = {number, std::move(name), std::move(opened), ++calls_};
   return oldest->directory.get();
 }
 

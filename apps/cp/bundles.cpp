@@ -33,7 +33,10 @@ task<void> sender::start_bundle(bundle b) {
 
 // Those that cannot be opened, or are not what was found, have an error then.
 task<void> sender::open_all(bundle* b) {
-  static constexpr open_how how{.flags = scanner::open_flags, .mode = 0, .resolve = 0};
+  static constexpr open_how usual{.flags = scanner::open_flags, .mode = 0, .resolve = 0};
+  static constexpr open_how following{
+      .flags = scanner::open_flags & ~O_NOFOLLOW, .mode = 0, .resolve = 0};
+  const open_how& how = sources_.follows() ? following : usual;
   // Directories are held until what is opened in them is.
   std::vector<cordma::unique_fd> directories;
   std::string_view parent;

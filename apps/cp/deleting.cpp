@@ -14,12 +14,11 @@ namespace copy {
 namespace {
 
 item gone_item(std::string path) {
-  return {item::change::deleted, entry_kind::file, std::move(path)};
+  return {.what = item::change::deleted, .path = std::move(path)};
 }
 
 }  // namespace
 
-// What is not told is still there, which is what its file, or link, fails with.
 // Whether what is in a directory may go where something else is to be. --max-delete counts what has no counterpart; where
 // there is such a limit nothing goes beside it.
 bool receiver::may_make_way() const noexcept {
@@ -99,9 +98,10 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
   for (const std::string_view directory : directories) {
     if (left_out.contains(directory)) continue;  // what is in it is on another file system
     if (canceled) return;
-    if (options_.dry_run) {  // it may be that it would still have to be made
+    if (options_.dry_run || options_.existing) {  // it may not be there, nor be made
       const cordma::result<std::optional<struct stat>> there = target_.look(std::string(directory));
-      if (!there || !there.value() || !S_ISDIR(there.value()->st_mode)) continue;
+      const bool is_there = there && there.value() && S_ISDIR(there.value()->st_mode);
+      if (!is_there && (there || options_.dry_run)) continue;
     }
     // What the filter keeps out of a transfer is none of its business at the target either.
     for (std::string& gone :
@@ -113,8 +113,8 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
   }
   if (limit.stayed != 0) {
     said.problems.push_back({problem::kind::limit, ".",
-                             "no more is deleted, as --max-delete has it: " +
-                                 std::to_string(limit.stayed) + " more would be"});
+                             "deletions stopped due to --max-delete limit (" +
+                                 std::to_string(limit.stayed) + " skipped)"});
   }
 }
 

@@ -22,6 +22,10 @@ entry describe(const struct stat& s, entry_kind kind) {
     e.size = static_cast<std::uint64_t>(s.st_size);
     e.allocated = static_cast<std::uint64_t>(s.st_blocks) * block_bytes;
   }
+  if (kind == entry_kind::special) {
+    e.type = s.st_mode & S_IFMT;
+    e.device = S_ISCHR(s.st_mode) || S_ISBLK(s.st_mode) ? s.st_rdev : 0;
+  }
   e.modified = {.s = s.st_mtim.tv_sec, .ns = static_cast<std::uint32_t>(s.st_mtim.tv_nsec)};
   // What nobody can set back, beside what is it.
   const std::uint64_t words[] = {static_cast<std::uint64_t>(s.st_dev), s.st_ino,
@@ -35,9 +39,9 @@ const char* why_left_out(mode_t mode) noexcept {
   switch (mode & S_IFMT) {
     case S_IFDIR: return "is a directory; -r copies it";
     case S_IFLNK: return "is a symlink; -l copies it";
-    case S_IFIFO: return "is a FIFO";
-    case S_IFSOCK: return "is a socket";
-    default: return "is a device";
+    case S_IFIFO: return "is a FIFO; --specials copies it";
+    case S_IFSOCK: return "is a socket; --specials copies it";
+    default: return "is a device; --devices copies it";
   }
 }
 

@@ -16,7 +16,9 @@ enum class entry_kind : std::uint8_t {
   symlink = 3,
   hard_link = 4,
   stream = 5,
+  special = 6,  // a FIFO, socket or device
 };
+inline constexpr auto last_entry_kind = entry_kind::special;
 
 // Whether what it stands for has bytes that are sent.
 [[nodiscard]] constexpr bool has_contents(entry_kind k) noexcept {
@@ -49,12 +51,15 @@ struct entry {
   std::uint64_t allocated =
       0;  // bytes that the file system keeps of it; less than size: there are holes
   file_time modified;
+  // Of what is special: S_IFIFO, S_IFSOCK, S_IFCHR or S_IFBLK, and of a device its number.
+  std::uint32_t type = 0;
+  std::uint64_t device = 0;
   // Of what its sender has there at the moment: another where it was written to, or is another file, whatever its size and
   // time. 0: not known.
   std::uint32_t version = 0;
   // Relative to the target, '/' between the parts, any other bytes but 0; "." is the target itself.
   std::string path;
-  // Of a symlink its text; of a hard link the path of the file that it is another name of, which comes before.
+  // Of a symlink its text; of a hard link the path of what it is another name of, which comes before.
   std::string target;
   std::vector<attribute> attributes;  // where they were asked for
   // Of the scanner that found it, to find it again; not sent, and 0 with who receives it.
@@ -64,7 +69,8 @@ struct entry {
 // What is not sent, not received, or not kept as it was, and why.
 struct problem {
   enum class kind : std::uint8_t {
-    left_out = 1,  // neither a file, directory nor link: nothing was to be expected
+    left_out =
+        1,  // of a kind that was not asked for, or that there is no right to: nothing was to be expected
     failed = 2,    // it, or something of it, is not at the target
     vanished = 3,  // it was there when the tree was listed, and not when it was read
     limit = 4,     // it would have been deleted, but for --max-delete

@@ -5,13 +5,15 @@
 #include "receiver.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 
 namespace copy {
 
-// For people: what the system says, where it was the system.
+// For people: what the system says, where it was the system, and who has it where somebody has.
 [[nodiscard]] inline std::string describe(const cordma::failure& why) {
+  if (why.os_errno() == EBUSY) return why.message();
   return why.os_errno() != 0 ? std::strerror(why.os_errno()) : why.describe();
 }
 
@@ -19,11 +21,12 @@ struct receiver::incoming {
   std::uint32_t number = 0;
   const entry* what = nullptr;
   item::change change = item::change::made;
+  std::uint16_t differs = 0;
   cordma::unique_fd fd;  // once the first of it is here
   direct_way direct;
   std::vector<bool> missing;               // chunks that have not come
   std::uint64_t left = 0;                  // chunks that are not in the file
-  std::uint32_t writing = 0;               // chunks and syncs under way
+  std::uint32_t writing = 0;               // chunks under way
   std::uint32_t damaged = 0;               // chunks that came damaged
   std::optional<std::uint32_t> mode_here;  // of what it takes the place of
   bool directory_here = false;             // it takes the place of one
@@ -44,12 +47,6 @@ struct receiver::incoming {
   // Where it can be resumed.
   bool resumable = false;
   std::optional<resume_state> sidecar;
-  struct written_chunk {
-    std::uint64_t index = 0;
-    std::uint64_t digest = 0;
-  };
-  std::vector<written_chunk> unsaved;  // in the file, and not in the sidecar
-  bool saving = false;
 
   [[nodiscard]] bool is_stream() const noexcept { return what->kind == entry_kind::stream; }
   [[nodiscard]] std::uint32_t bytes_of(std::uint64_t index, std::uint32_t chunk) const noexcept {

@@ -216,11 +216,12 @@ class keeper {
   std::vector<std::string> sentences_;
 };
 
-bool is_of(entry_kind kind, const struct stat& s) noexcept {
-  switch (kind) {
+bool is_of(const entry& e, const struct stat& s) noexcept {
+  switch (e.kind) {
     case entry_kind::directory: return S_ISDIR(s.st_mode);
     case entry_kind::file: return S_ISREG(s.st_mode);
     case entry_kind::symlink: return S_ISLNK(s.st_mode);
+    case entry_kind::special: return (s.st_mode & S_IFMT) == e.type;
     case entry_kind::hard_link:
     case entry_kind::stream: break;
   }
@@ -255,7 +256,7 @@ std::vector<std::string> target::keep(const std::string& path, const entry& from
   if (!fd) return {text_of(errno)};
   struct stat s{};
   if (::fstat(fd.get(), &s) != 0) return {text_of(errno)};
-  if (!is_of(from.kind, s)) return {"something else was put in its place"};
+  if (!is_of(from, s)) return {"something else was put in its place"};
   const kept to(fd.get(), access);
   return keeper(to, from, what, umask_here()).keep();
 }
@@ -266,7 +267,7 @@ bool target::differs_in_attributes(const std::string& path, const entry& from) {
   auto access = kept::access::open;
   const unique_fd fd = open_to_keep(at->directory, at->name, from.kind, access);
   struct stat s{};
-  if (!fd || ::fstat(fd.get(), &s) != 0 || !is_of(from.kind, s)) return false;
+  if (!fd || ::fstat(fd.get(), &s) != 0 || !is_of(from, s)) return false;
   const kept to(fd.get(), access);
   const keep_options nothing;
   return keeper(to, from, nothing, umask_here()).differs_in_attributes();

@@ -34,6 +34,21 @@ hello asked_for(const request& r) {
   return h;
 }
 
+std::vector<source> sources_of(const request& r) {
+  std::vector<source> sources;
+  for (const place& p : r.sources) {
+    sources.push_back(source_of(as_given(p)));
+    sources.back().is_stream = p.is_standard_stream();
+  }
+  if (!r.options.listed) return sources;
+  std::vector<source> listed(r.listed.size(), sources.front());
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    listed[i].called = listed[i].path + r.listed[i];
+    listed[i].listed = r.listed[i];
+  }
+  return listed;
+}
+
 // The files are here.
 cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, const request& r,
                            hello asked, std::string address, std::string token,
@@ -42,11 +57,7 @@ cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, con
   connection c = co_await connect(context, worker, std::move(address), std::move(asked),
                                   std::move(token), r.transport, tls);
   shown.connected(c);
-  std::vector<source> sources;
-  for (const place& p : r.sources) {
-    sources.push_back(source_of(as_given(p)));
-    sources.back().is_stream = p.is_standard_stream();
-  }
+  std::vector<source> sources = sources_of(r);
   outcome o = co_await send_all(context, worker, c.ways, std::move(sources), r.rules, r.options,
                                 shown.counted(), shown.sink(), r.flip_every);
   co_return o;
@@ -69,6 +80,7 @@ cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, con
   asked.way = direction::pull;
   asked.module = r.sources.front().module;
   for (const place& p : r.sources) asked.paths.push_back(as_given(p));
+  asked.paths.insert(asked.paths.end(), r.listed.begin(), r.listed.end());
   std::string address = r.sources.front().address();
   std::string token = r.token;
   connection c = co_await connect(context, worker, std::move(address), std::move(asked),

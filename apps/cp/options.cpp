@@ -2,6 +2,7 @@
 
 #include "../support/command_line.hpp"
 #include "filter.hpp"
+#include "version.hpp"
 
 #include <cordma/runtime/units.hpp>
 
@@ -10,7 +11,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <iterator>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 
@@ -29,6 +33,8 @@ struct texts {
   std::string token_file;
   std::uint16_t port = default_port;
   std::vector<std::string> rules;
+  std::string files_from;
+  bool from0 = false;
   bool archive = false;
   bool as_it_is = false;
 };
@@ -50,10 +56,11 @@ constexpr const char* footer =
     "output\n\n"
     "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
     "Ctrl-C,\n"
-    "25 --max-delete, 30 --timeout, 35 no connection. A file that was cut off goes on where it was "
-    "when the same "
-    "command is run "
-    "again.";
+    "SIGTERM or SIGHUP, 25 --max-delete, 30 --timeout, 35 no connection. A file of 8 MiB and more "
+    "that was\n"
+    "cut off goes on where it was when the same command is run again; what is there of it is "
+    "compared first.\n"
+    "In --json a byte that is no UTF-8 is \\#377, in octal.";
 
 // As rsync reads such a file: empty lines are nothing, nor are those that begin with ';' or '#'.
 void read_rules(const std::string& file, const char* sign, std::vector<std::string>& into) {
@@ -68,30 +75,86 @@ void read_rules(const std::string& file, const char* sign, std::vector<std::stri
   }
 }
 
-// What rsync's users may type, and would miss without a word.
-void declare_absent(CLI::App& app) {
-  for (const auto& [name, why] :
-       {std::pair{
-            "-z,--compress",
-            "there is no compression: chunks go by remote writes as they are read; where a line is "
-            "slow, send an archive: tar cz SOURCE | cordma-cp - TARGET.tgz"},
-        {"-L,--copy-links",
-         "symlinks are not followed: name what they lead to, with a / behind it"}}) {
-    const std::string said = why;
-    app.add_flag_callback(name, [said] { throw CLI::ValidationError(said); })->group("");
+// Text of a file, or of standard input.
+std::string read_all(const std::string& file) {
+  std::ifstream opened;
+  if (file != "-") opened.open(file);
+  std::istream& in = file == "-" ? std::cin : opened;
+  if (!in) throw std::invalid_argument("--files-from: " + file + ": " + std::strerror(errno));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Relative to the source, without "." and what is empty.
+std::string tidied(std::string_view name) {
+  std::string tidy;
+  while (!name.empty()) {
+    const std::string_view part = name.substr(0, name.find('/'));
+    name.remove_prefix(std::min(part.size() + 1, name.size()));
+    if (part.empty() || part == ".") continue;
+    if (!tidy.empty()) tidy += '/';
+    tidy += part;
   }
-  const auto no_list = [](const std::vector<std::string>&) -> bool {
-    throw CLI::ValidationError("there is no list of files: --include and --exclude, or sources");
+  if (tidy.empty() || !stays_inside(tidy)) {
+    throw std::invalid_argument(
+        "--files-from: \"" + tidy +
+        "\" is no path below the source: without \"..\", and shorter than 4096");
+  }
+  return tidy;
+}
+
+// As rsync reads it: no empty lines, nor those that begin with ';' or '#'. Nothing twice, nor below what comes with all
+// that is in it.
+std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
+  const std::string all = read_all(t.files_from);
+  std::set<std::string> names;
+  for (std::string_view rest = all; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find(t.from0 ? '\0' : '\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    const bool is_comment = !t.from0 && (line.starts_with(';') || line.starts_with('#'));
+    if (!line.empty() && !is_comment) names.insert(tidied(line));
+  }
+  const auto comes_anyway = [&](const std::string& name) {
+    for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
+         end = name.find('/', end + 1)) {
+      if (names.contains(name.substr(0, end))) return true;
+    }
+    return false;
   };
-  app.add_option("--files-from", no_list, "")->expected(1)->group("");
+  std::vector<std::string> listed;
+  std::ranges::copy_if(names, std::back_inserter(listed), std::not_fn(comes_anyway));
+  return listed;
+}
+
+void read_list(request& r, const texts& t) {
+  place& from = r.sources.front();
+  if (r.sources.size() != 1 || from.is_standard_stream()) {
+    throw std::invalid_argument("--files-from: what is listed is below one source, a directory");
+  }
+  if (r.options.delete_others) {
+    throw std::invalid_argument("--files-from has no --delete: what is not listed is not known");
+  }
+  from.ends_with_slash = true;
+  r.options.listed = true;
+  r.listed = list_of(t, r.options);
+  std::size_t bytes = 0;
+  for (const std::string& name : r.listed) bytes += name.size() + 2;
+  constexpr std::size_t most = longest_payload / 2;  // what else is asked for has the rest
+  if (!from.here() && bytes > most) {
+    throw std::invalid_argument("--files-from: a daemon takes lists of up to " +
+                                std::to_string(most) + " bytes: split it");
+  }
 }
 
 void declare_selection(CLI::App& app, request& r, texts& t) {
   transfer_options& o = r.options;
   app.add_flag("-r,--recursive", o.recursive, "directories, with all that is in them");
-  app.add_flag("-a,--archive", t.archive, "as -rlptgo");
+  app.add_flag("-a,--archive", t.archive, "as -rlptgoD");
   app.add_flag("-l,--links", o.links, "symlinks as symlinks; else they are left out");
   app.add_flag("-H,--hard-links", o.hard_links, "several names of one file stay that");
+  app.add_flag("--devices", o.devices,
+               "devices as such, as far as one may; else they are left out");
+  app.add_flag("--specials", o.specials, "FIFOs and sockets as such; else they are left out");
+  app.add_flag_callback("-D", [&o] { o.devices = o.specials = true; }, "as --devices --specials");
   app.add_flag("-p,--perms", o.mode, "keep permissions");
   app.add_flag("-t,--times", o.times, "keep times, by which the same file is known next time");
   app.add_flag("-o,--owner", o.owner, "keep the owner, as far as one may");
@@ -109,8 +172,10 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("--existing", o.existing, "nothing that is not in the target yet");
   app.add_flag("--ignore-existing", o.ignore_existing, "nothing that is in the target already");
   app.add_flag("-x,--one-file-system", o.one_file_system, "not what is mounted in a source");
-  app.add_flag("--inplace", o.inplace,
-               "write into the file that is there; no resuming, no way back");
+  app.add_flag(
+      "--inplace", o.inplace,
+      "write into the file that is there: no resuming, no way back; until it is whole it ends "
+      "with a line that says so, by which the next run knows it");
   app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
   app.add_flag("-S,--sparse,--partial,-h,--human-readable,-W,--whole-file", t.as_it_is,
                "as it is anyway: holes of whole chunks stay holes, what is cut off goes on");
@@ -146,7 +211,21 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
         ->allow_extra_args(false)
         ->trigger_on_parse();
   }
-  declare_absent(app);
+  app.add_flag("-L,--copy-links", o.follow, "symlinks as what they lead to");
+  app.add_option(
+         "--files-from", t.files_from,
+         "of the one source only what is listed there, one in each line, and what leads to it; - "
+         "is standard input. -a means no -r then")
+      ->type_name("FILE");
+  app.add_flag("-0,--from0", t.from0, "that list has a 0 behind each name");
+  app.add_flag_callback("-z,--compress",
+                        [] {
+                          throw CLI::ValidationError(
+                              "there is no compression: chunks go by remote writes as they are "
+                              "read; where a line is "
+                              "slow, send an archive: tar cz SOURCE | cordma-cp - TARGET.tgz");
+                        })
+      ->group("");
 }
 
 void declare_ways(CLI::App& app, request& r, texts& t) {
@@ -176,6 +255,8 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--flip", r.flip_every, "one wrong bit in every Nth chunk that goes out")
       ->group("");
   app.add_flag("-v,--verbose", r.verbose, "one line for each file");
+  app.add_flag("-i,--itemize-changes", r.itemize,
+               "likewise, with a sign for all that was different, as rsync has them");
   app.add_flag("-q,--quiet", r.quiet, "errors only");
   app.add_flag("--progress,-P", r.progress, "show it also where no terminal is");
   app.add_flag("--stats", r.stats, "say what it took");
@@ -184,8 +265,9 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
 }
 
 // CLI11 has no repeated flag of its own kind for this: what `-a` stands for.
-void unfold_archive(transfer_options& o) {
-  o.recursive = o.links = o.mode = o.times = o.group = o.owner = true;
+void unfold_archive(transfer_options& o, const texts& t) {
+  o.recursive = o.recursive || t.files_from.empty();
+  o.links = o.mode = o.times = o.group = o.owner = o.devices = o.specials = true;
 }
 
 std::uint64_t size_of(const char* option, const std::string& text) {
@@ -221,6 +303,16 @@ void demand_tcp(request& r) {
   r.transport = kind::tcp;
 }
 
+// A file takes the place of what it is to be called, as with rsync: of no device, nor pipe, by way of a symlink either.
+void demand_place(const std::string& path) {
+  struct stat s{};
+  if (::stat(path.c_str(), &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) return;
+  const bool is_device = S_ISCHR(s.st_mode) || S_ISBLK(s.st_mode);
+  throw std::invalid_argument(path + (is_device ? " is a device" : " is a FIFO or socket") +
+                              ", and would be replaced by a file: - > " + path +
+                              " writes into it, or remove it first");
+}
+
 // Standard input as a source, and standard output as the target.
 void check_streams(const request& r) {
   const bool input = std::ranges::any_of(r.sources, &place::is_standard_stream);
@@ -240,11 +332,11 @@ void check_streams(const request& r) {
 }
 
 void finish(request& r, const texts& t) {
-  if (t.archive) unfold_archive(r.options);
+  if (t.archive) unfold_archive(r.options, t);
   r.rules = t.rules;
   filter rules;  // a pattern that is none is said before anything begins
   for (const std::string& text : t.rules) rules.add(filter::decision::exclude, text.substr(2));
-  r.options.items = r.verbose != 0 || r.options.dry_run;
+  r.options.items = r.verbose != 0 || r.options.dry_run || r.itemize;
   const bool plain = t.bwlimit.find_first_not_of("0123456789") == std::string::npos;
   const std::string rate = plain && !t.bwlimit.empty() ? t.bwlimit + "k" : t.bwlimit;
   r.options.bytes_per_s = rate.empty() ? 0 : size_of("--bwlimit", rate);
@@ -259,7 +351,14 @@ void finish(request& r, const texts& t) {
   for (const std::string& p : t.paths) r.sources.push_back(parse_place(p, t.port));
   r.target = std::move(r.sources.back());
   r.sources.pop_back();
+  if (!t.files_from.empty()) read_list(r, t);
   const place& first = r.sources.front();
+  if (r.options.follow && !first.here()) {
+    throw std::invalid_argument("-L is for sources that are here: a daemon follows no symlinks");
+  }
+  if (r.options.follow && r.options.attributes) {
+    throw std::invalid_argument("-L has no -X, nor -A: attributes are those of symlinks");
+  }
   for (const place& s : r.sources) {
     if (s.host != first.host || s.module != first.module || s.port != first.port) {
       throw std::invalid_argument("sources are all here, or all in one module: " + s.text());
@@ -277,10 +376,12 @@ void finish(request& r, const texts& t) {
   if (r.tls) demand_tcp(r);
   r.token = read_token(t.token_file);
   struct stat s{};
+  const auto look = r.options.follow ? ::stat : ::lstat;
   const bool file = r.sources.size() == 1 && !first.ends_with_slash &&
                     (!first.here() || first.is_standard_stream() ||
-                     (::lstat(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
+                     (look(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
   r.options.directory = !file || r.target.ends_with_slash;
+  if (file && r.target.here() && !r.target.is_standard_stream()) demand_place(r.target.path);
 }
 
 }  // namespace
@@ -307,6 +408,7 @@ std::optional<int> parse(int argc, char** argv, request& into) {
   CLI::App app(
       "Copies files and trees: here, or to and from a cordma-cpd, by RDMA, shared memory or TCP.",
       "cordma-cp");
+  app.set_version_flag("--version", version_text("cordma-cp"), "print the version");
   app.set_help_flag("--help", "this text");  // -h is rsync's for sizes as people read them
   texts t;
   app.add_option("SOURCE... TARGET", t.paths, "[HOST:MODULE/]PATH")->required()->expected(2, -1);

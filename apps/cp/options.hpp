@@ -22,7 +22,7 @@ enum class exit_code : int {
   socket = 10,    // the connection broke
   file = 11,      // the target cannot be made, or what the program needs itself
   stream = 12,    // what came was not what it should be
-  signal = 20,    // SIGINT
+  signal = 20,    // SIGINT, SIGTERM, SIGHUP
   partial = 23,   // some files are not there
   vanished = 24,  // some were gone before they could be read
   limit = 25,     // --max-delete
@@ -32,6 +32,7 @@ enum class exit_code : int {
 
 struct request {
   std::vector<place> sources;
+  std::vector<std::string> listed;  // below the one source; see transfer_options
   place target;
   transfer_options options;
   std::vector<std::string> rules;
@@ -43,6 +44,7 @@ struct request {
   std::string trusted;           // a file of certificates; empty: the system's
   std::uint64_t flip_every = 0;  // see sender; for tests
   unsigned verbose = 0;
+  bool itemize = false;
   bool quiet = false;
   bool progress = false;  // also where no terminal is
   bool stats = false;

@@ -1,5 +1,7 @@
 #include "origins.hpp"
 
+#include "resolved.hpp"
+
 #include <cordma/runtime/check.hpp>
 
 #include <cerrno>
@@ -15,10 +17,8 @@ int origins::open_directory(const std::string& path, std::uint32_t& number) {
     number = known->second;
     return 0;
   }
-  const bool free = below_ < 0;
-  const int fd = open_resolved(free ? AT_FDCWD : below_, path.c_str(), O_PATH | O_DIRECTORY,
-                               free ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
-  if (fd < 0) return -fd;
+  const int fd = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno;
   number = static_cast<std::uint32_t>(directories_.size());
   directories_.emplace_back(fd);
   by_path_.emplace(path, number);
@@ -26,7 +26,6 @@ int origins::open_directory(const std::string& path, std::uint32_t& number) {
 }
 
 int origins::open(std::string path, bool contents, origin& into) {
-  if (path.empty() && below_ >= 0) path = ".";
   if (path.empty()) return ENOENT;
   const std::size_t slash = path.rfind('/');
   const std::string last = path.substr(slash + 1);  // npos + 1 is 0
@@ -44,7 +43,11 @@ int origins::find_parent(std::uint32_t number, std::string_view path) {
   const int base = directory(number);
   const std::size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return base;
-  return recent_.find(number, base, path.substr(0, slash));
+  return recent_.open(base, number, path.substr(0, slash));
+}
+
+int origins::open_at(std::uint32_t number, const std::string& path, int flags) const {
+  return open_resolved(directory(number), path.c_str(), flags, follows_ ? 0 : beneath);
 }
 
 }  // namespace copy

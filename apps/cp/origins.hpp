@@ -1,7 +1,7 @@
 // Where the sources of a transfer begin: the directories that what is found is relative to, kept open.
 #pragma once
 
-#include "resolved.hpp"
+#include "beneath.hpp"
 
 #include <cordma/runtime/unique_fd.hpp>
 
@@ -28,8 +28,9 @@ struct origin {
 // Bound to one thread.
 class origins {
  public:
-  // `below`: as scan_options has it.
-  explicit origins(int below) noexcept : below_(below) {}
+  // `follows`: symlinks below a source lead on; else they are ELOOP.
+  explicit origins(bool follows) noexcept
+      : follows_(follows), recent_(follows ? std::optional(resolution::following) : std::nullopt) {}
 
   // Opens the directory of a source. Sources of one directory share it. Returns 0, or errno.
   [[nodiscard]] int open(std::string path, bool contents, origin& into);
@@ -37,17 +38,19 @@ class origins {
     return directories_[number].get();
   }
 
-  // The directory `path` has its last name in, open until recent_directories::kept others were asked for; a negative
+  // The directory `path` has its last name in, open until directory_cache::most others were asked for; a negative
   // errno where there is none. REQUIRES that `number` came from open().
   [[nodiscard]] int find_parent(std::uint32_t number, std::string_view path);
+  // What is at `path`, opened with `flags`; the descriptor is the caller's. A negative errno.
+  [[nodiscard]] int open_at(std::uint32_t number, const std::string& path, int flags) const;
 
  private:
   [[nodiscard]] int open_directory(const std::string& path, std::uint32_t& number);
 
-  int below_;
+  const bool follows_;
   std::vector<cordma::unique_fd> directories_;
   std::unordered_map<std::string, std::uint32_t> by_path_;
-  recent_directories recent_;
+  directory_cache recent_;
 };
 
 }  // namespace copy

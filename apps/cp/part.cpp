@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -52,6 +56,31 @@ bool is_ours(const struct stat& s) noexcept {
   return S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
 }
 
+constexpr int only_to_lock = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+
+// Which process has it locked, as far as the system tells: "12345"; empty where it does not.
+std::string holder_of(const struct stat& s) {
+  std::ifstream locks("/proc/locks");
+  std::array<char, 64> file{};
+  std::snprintf(file.data(), file.size(), "%02x:%02x:%llu", major(s.st_dev), minor(s.st_dev),
+                static_cast<unsigned long long>(s.st_ino));
+  std::string number, kind, how, access, process, which, rest;
+  while (locks >> number >> kind >> how >> access >> process >> which &&
+         std::getline(locks, rest)) {
+    if (kind == "FLOCK" && which == file.data()) return process;
+  }
+  return {};
+}
+
+failure in_use(int directory, const std::string& name) {
+  struct stat s{};
+  std::string process;
+  if (::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) process = holder_of(s);
+  std::string why = "another transfer is writing it";
+  if (!process.empty()) why += ": process " + process;
+  return failure(cordma::errc::bad_state, std::move(why)).with_errno(EBUSY);
+}
+
 // Where files cannot be locked, others cannot be kept out.
 bool is_locked_by_another(int fd) noexcept {
   return ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -70,7 +99,6 @@ int lock(int fd, int directory, const std::string& name) noexcept {
 
 // What cannot be taken over goes. Negative errno: -ENOENT, as it is gone, or -EBUSY: another transfer has it.
 int drop(int directory, const std::string& name, const struct stat& found) {
-  constexpr int only_to_lock = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   if (S_ISREG(found.st_mode)) {
     const unique_fd held(::openat(directory, name.c_str(), only_to_lock));
     if (held && is_locked_by_another(held.get())) return -EBUSY;
@@ -146,6 +174,7 @@ result<unique_fd> target::open_part(const std::string& path, int flags) {
   // A sidecar without its part would vouch for chunks that are not there.
   const int fd =
       is_top(*at) ? -EISDIR : open_work(at->directory, part_name(path), flags, state_name(path));
+  if (fd == -EBUSY) return in_use(at->directory, part_name(path));
   if (fd < 0) return failure::from_os(-fd, {"opening the part of ", path});
   return unique_fd(fd);
 }
@@ -156,6 +185,30 @@ result<unique_fd> target::open_state(const std::string& path) {
   const int fd = is_top(*at) ? -EISDIR : open_work(at->directory, state_name(path), O_RDWR, "");
   if (fd < 0) return failure::from_os(-fd, {"opening the sidecar of ", path});
   return unique_fd(fd);
+}
+
+result<unique_fd> target::open_inplace(const std::string& path) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  constexpr int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  constexpr int most_tries = 3;  // somebody may put other things there meanwhile
+  int why = EBUSY;
+  for (int tries = 0; tries < most_tries; ++tries) {
+    struct stat s{};
+    const bool is_there = ::fstatat(at->directory, at->name, &s, AT_SYMLINK_NOFOLLOW) == 0;
+    const bool goes = is_there && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
+    if (goes && ::unlinkat(at->directory, at->name, 0) != 0 && errno != ENOENT) {
+      return failure::from_os(errno, {"replacing ", path});
+    }
+    unique_fd fd(::openat(at->directory, at->name, how, 0666));
+    why = fd ? 0 : errno;
+    if (why == ELOOP || why == ENXIO) continue;
+    if (!fd || ::fstat(fd.get(), &s) != 0) break;
+    if (!S_ISREG(s.st_mode)) continue;
+    if (is_locked_by_another(fd.get())) return in_use(at->directory, at->name);
+    return fd;
+  }
+  return failure::from_os(why, {"opening ", path});
 }
 
 result<unique_fd> target::open_unnamed(const std::string& path, std::uint32_t mode) {
@@ -180,19 +233,35 @@ result<void> target::publish_unnamed(int fd, const std::string& path) {
     const std::string way = "/proc/self/fd/" + std::to_string(fd);
     return ::linkat(AT_FDCWD, way.c_str(), at->directory, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
   };
-  int why = link(at->name);
+  const int why = link(at->name);
   if (why == 0) return {};
   if (why != EEXIST) return failure::from_os(why, {"replacing ", path});
+  // Else another transfer could take it for a part that was left.
+  if (is_locked_by_another(fd)) return failure::from_os(EBUSY, {"replacing ", path});
+  return put_in_place(path, *at, link);
+}
+
+result<void> target::put_in_place(const std::string& path, const position& at,
+                                  const std::function<int(const char*)>& make) {
+  constexpr int most_tries = 100;
+  constexpr auto a_while = std::chrono::milliseconds(1);
   const std::string made = part_name(path);
-  why = link(made.c_str());
-  if (why == EEXIST) {
-    if (auto dropped = drop_part(path); !dropped) return dropped;
-    why = link(made.c_str());
+  for (int tries = 0;; ++tries) {
+    const bool is_last = tries == most_tries;
+    const int why = make(made.c_str());
+    if (why == 0) {
+      auto done = replace(path, at, made.c_str());
+      if (done || done.why().os_errno() != ENOENT || is_last) {
+        if (!done) ::unlinkat(at.directory, made.c_str(), 0);
+        return done;
+      }
+      continue;  // somebody else took it for one that was left
+    }
+    if (why != EEXIST) return failure::from_os(why, {"replacing ", path});
+    auto dropped = drop_part(path);
+    if (!dropped && (dropped.why().os_errno() != EBUSY || is_last)) return dropped;
+    if (!dropped) std::this_thread::sleep_for(a_while);
   }
-  if (why != 0) return failure::from_os(why, {"replacing ", path});
-  auto done = replace(path, *at, made.c_str());
-  if (!done) ::unlinkat(at->directory, made.c_str(), 0);
-  return done;
 }
 
 result<void> target::publish(const std::string& path) {
@@ -209,9 +278,15 @@ result<void> target::drop_part(const std::string& path) noexcept {
   const auto at = find(path);
   if (!at) return at.why();
   if (is_top(*at)) return {};
+  const std::string part = part_name(path);
+  struct stat found{};
+  const bool is_file = ::fstatat(at->directory, part.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+                       S_ISREG(found.st_mode);
+  const unique_fd held(is_file ? ::openat(at->directory, part.c_str(), only_to_lock) : -1);
+  if (held && is_locked_by_another(held.get())) return in_use(at->directory, part);
   // The sidecar first: it must not outlive its part.
   int why = remove_quietly(at->directory, state_name(path));
-  if (why == 0) why = remove_quietly(at->directory, part_name(path));
+  if (why == 0) why = remove_quietly(at->directory, part);
   if (why != 0) return failure::from_os(why, {"removing the part of ", path});
   return {};
 }
@@ -222,16 +297,19 @@ result<void> target::make_symlink(const std::string& path, const std::string& te
   const auto fails = [&](int why) { return failure::from_os(why, {"making the symlink ", path}); };
   if (is_top(*at)) return fails(EISDIR);
   if (text.empty() || text.find('\0') != std::string::npos) return fails(EINVAL);
-  const std::string made = part_name(path);
-  if (::symlinkat(text.c_str(), at->directory, made.c_str()) != 0) {
-    if (errno != EEXIST) return fails(errno);
-    // Of a file that had this name before, or of a transfer that was cut off.
-    if (auto dropped = drop_part(path); !dropped) return dropped;
-    if (::symlinkat(text.c_str(), at->directory, made.c_str()) != 0) return fails(errno);
-  }
-  auto done = replace(path, *at, made.c_str());
-  if (!done) ::unlinkat(at->directory, made.c_str(), 0);
-  return done;
+  return put_in_place(path, *at, [&](const char* name) {
+    return ::symlinkat(text.c_str(), at->directory, name) == 0 ? 0 : errno;
+  });
+}
+
+result<void> target::make_special(const std::string& path, const entry& from) {
+  const auto at = find(path);
+  if (!at) return at.why();
+  if (is_top(*at)) return failure::from_os(EISDIR, {"replacing ", path});
+  return put_in_place(path, *at, [&](const char* name) {
+    const mode_t mode = from.type | (from.mode & 0777);
+    return ::mknodat(at->directory, name, mode, static_cast<dev_t>(from.device)) == 0 ? 0 : errno;
+  });
 }
 
 result<void> target::make_hard_link(const std::string& path, const std::string& to) {
@@ -243,26 +321,23 @@ result<void> target::make_hard_link(const std::string& path, const std::string& 
   const auto fails = [&](int why) { return failure::from_os(why, {"linking ", path, " to ", to}); };
   if (is_top(*at)) return fails(EISDIR);
   const auto link = [&](const char* name) {
-    return ::linkat(from->directory, from->name, at->directory, name, 0) == 0;
+    return ::linkat(from->directory, from->name, at->directory, name, 0) == 0 ? 0 : errno;
   };
-  if (link(at->name)) return {};
-  if (errno != EEXIST) return fails(errno);
-  struct stat a{};
-  struct stat b{};
-  if (::fstatat(from->directory, from->name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
-      ::fstatat(at->directory, at->name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
-      a.st_ino == b.st_ino) {
-    return {};
-  }
+  const int why = link(at->name);
+  if (why == 0) return {};
+  if (why != EEXIST) return fails(why);
+  const auto are_one = [&](const char* name) {
+    struct stat a{};
+    struct stat b{};
+    return ::fstatat(from->directory, from->name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+           ::fstatat(at->directory, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+  };
+  if (are_one(at->name)) return {};
+  auto done = put_in_place(path, *at, link);
+  // rename() takes two names of one file for done.
   const std::string made = part_name(path);
-  if (!link(made.c_str())) {
-    if (errno != EEXIST) return fails(errno);
-    if (auto dropped = drop_part(path); !dropped) return dropped;
-    if (!link(made.c_str())) return fails(errno);
-  }
-  auto done = replace(path, *at, made.c_str());
-  // Still there where it failed; and where both are one file, which rename() takes for done.
-  ::unlinkat(at->directory, made.c_str(), 0);
+  if (are_one(made.c_str())) ::unlinkat(at->directory, made.c_str(), 0);
   return done;
 }
 

@@ -46,7 +46,9 @@ std::string take_host(std::string_view text, std::string_view& rest, std::string
     rest.remove_prefix(host.size());
   }
   if (host.find('@') != std::string_view::npos) {
-    refuse(text, "names a user, and a daemon knows none: leave out what ends with '@'");
+    refuse(text,
+           "names a user, and there is none: what is reached is a cordma-cpd at the host, not ssh. "
+           "Leave out what ends with '@', and start cordma-cpd there");
   }
   if (host.empty() && text.starts_with(scheme)) {
     refuse(text, std::string("names no host: write ") + as_address + ", IPv6 as [::1]");
@@ -114,6 +116,12 @@ place parse_place(std::string_view text, std::uint16_t port) {
   place p;
   p.port = port;
   std::string_view rest = text;
+  if (text.starts_with("rsync://")) {
+    refuse(text,
+           std::string("is a place of an rsync daemon, which cordma-cp cannot speak to: start "
+                       "cordma-cpd there and write ") +
+               as_address);
+  }
   if (text.starts_with(scheme)) {
     rest.remove_prefix(scheme.size());
     p.host = take_host(text, rest, ":/");

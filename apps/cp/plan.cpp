@@ -1,23 +1,19 @@
 // What the receiver does about each entry, before its contents come and when all are there.
 #include "incoming.hpp"
+#include "unfinished.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <unordered_map>
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 namespace copy {
 namespace {
 
-constexpr std::uint64_t smallest_resumed = 8U
-                                           << 20;  // bytes: what is shorter comes anew as quickly
 // That are waited for, of all files together: 128 MiB of bits.
 constexpr std::uint64_t most_open_chunks = std::uint64_t{1} << 30;
 constexpr std::size_t longest_map = 512U << 10;  // bytes of want::here
@@ -26,23 +22,22 @@ bool has_time(const struct stat& s, const file_time& t) noexcept {
   return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
 }
 
-// A symlink has no mode of its own.
-bool differs(const entry& e, const struct stat& now, const keep_options& what) noexcept {
-  return (what.times && !has_time(now, e.modified)) ||
-         (what.mode && e.kind != entry_kind::symlink && (now.st_mode & 07777) != e.mode) ||
-         (what.owner && now.st_uid != e.uid) || (what.group && now.st_gid != e.gid);
+// Of what is kept what is not so there. A symlink has no mode of its own.
+std::uint16_t differences(const entry& e, const struct stat& now,
+                          const keep_options& what) noexcept {
+  unsigned all = 0;
+  if (what.times && !has_time(now, e.modified)) all |= item::time;
+  if (what.mode && e.kind != entry_kind::symlink && (now.st_mode & 07777) != e.mode)
+    all |= item::mode;
+  if (what.owner && now.st_uid != e.uid) all |= item::owner;
+  if (what.group && now.st_gid != e.gid) all |= item::group;
+  return static_cast<std::uint16_t>(all);
 }
 
 // That a file has which takes another's place, unless modes are kept.
 std::optional<std::uint32_t> mode_of(const struct stat& s) noexcept {
   if (!S_ISREG(s.st_mode)) return std::nullopt;
   return s.st_mode & 0777U;
-}
-
-// Where room is found before it is needed. In memory there is nothing to be found.
-bool wants_allocation(int fd) noexcept {
-  struct statfs s{};
-  return ::fstatfs(fd, &s) == 0 && s.f_type != TMPFS_MAGIC;
 }
 
 }  // namespace
@@ -65,7 +60,10 @@ void receiver::report(problem p) {
   result_.problems.add(std::move(p));
 }
 
-void receiver::tell(item::change what, const entry& e) { tell({what, e.kind, e.path}); }
+void receiver::tell(item::change what, const entry& e, std::uint16_t differs) {
+  const bool is_device = e.type == S_IFCHR || e.type == S_IFBLK;
+  tell({.what = what, .kind = e.kind, .path = e.path, .differs = differs, .is_device = is_device});
+}
 
 void receiver::tell(const item& i) {
   tell_(i);
@@ -90,7 +88,8 @@ void receiver::consider(std::uint32_t number, const entry& e) {
   }
   switch (e.kind) {
     case entry_kind::directory: return consider_directory(e);
-    case entry_kind::symlink: return consider_symlink(e);
+    case entry_kind::symlink: return consider_link(e);
+    case entry_kind::special: return consider_special(e);
     case entry_kind::hard_link: hard_links_.push_back(number); return;
     case entry_kind::stream: return consider_stream(number, e);
     case entry_kind::file:
@@ -104,11 +103,13 @@ void receiver::consider_directory(const entry& e) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   const bool is_there = there && there.value() && S_ISDIR(there.value()->st_mode);
   if (is_there) {
-    if (differs_here(e, *there.value())) tell(item::change::metadata, e);
+    const std::uint16_t differs = differences_here(e, *there.value());
+    if (differs != 0) tell(item::change::metadata, e, differs);
     if (!options_.dry_run) open_up(e.path, *there.value());
     return;
   }
-  if (is_passed_over(e, nullptr)) return;
+  const bool is_nothing = there && !there.value();
+  if (is_nothing && is_passed_over(e, nullptr)) return;
   if (options_.ignore_existing && there && there.value()) {
     return report({problem::kind::failed, e.path,
                    "it is no directory there, and stays as it is by --ignore-existing"});
@@ -165,48 +166,96 @@ bool receiver::is_passed_over(const entry& e, const struct stat* now) const noex
           static_cast<std::uint32_t>(now->st_mtim.tv_nsec) > e.modified.ns);
 }
 
+// By --inplace: it is neither newer nor what was there before.
+bool receiver::is_cut_off(const entry& e, const struct stat* now) {
+  if (now == nullptr || !S_ISREG(now->st_mode)) return false;
+  const cordma::result<cordma::unique_fd> fd = target_.open_file(e.path);
+  return fd && is_unfinished((*fd).get());
+}
+
 // What is kept of it is not as it is there.
-bool receiver::differs_here(const entry& e, const struct stat& now) {
-  return differs(e, now, kept()) ||
-         (options_.attributes && target_.differs_in_attributes(e.path, e));
+std::uint16_t receiver::differences_here(const entry& e, const struct stat& now) {
+  unsigned all = differences(e, now, kept());
+  if (options_.attributes && target_.differs_in_attributes(e.path, e)) all |= item::attributes;
+  return static_cast<std::uint16_t>(all);
 }
 
-// It leads where it should.
-void receiver::keep_link(const entry& e, const struct stat& now) {
-  if (!differs_here(e, now)) return;
-  tell(item::change::metadata, e);
-  if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, kept()));
+// Of a file that comes: its time is another in any case.
+std::uint16_t receiver::differences_of_file(const entry& e, const struct stat& now) {
+  if (!S_ISREG(now.st_mode)) return item::everything;
+  unsigned all = differences_here(e, now);
+  if (!has_time(now, e.modified) || !options_.times) all |= item::time;
+  if (static_cast<std::uint64_t>(now.st_size) != e.size) all |= item::size;
+  if (options_.checksum) all |= item::contents;
+  return static_cast<std::uint16_t>(all);
 }
 
-void receiver::consider_symlink(const entry& e) {
-  const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
-  item::change change = item::change::made;
-  if (there && is_passed_over(e, there.value() ? &*there.value() : nullptr)) return;
-  if (there && there.value()) {
-    change = item::change::updated;
+void receiver::consider_link(const entry& e) {
+  const auto is_there = [&](const struct stat& now) {
     const cordma::result<target::position> at = target_.find(e.path);
-    if (S_ISLNK(there.value()->st_mode) && at) {
-      std::string text(e.target.size() + 1, '\0');
-      const ssize_t n =
-          ::readlinkat(at.value().directory, at.value().name, text.data(), text.size());
-      if (n >= 0 && std::string_view(text).substr(0, static_cast<std::size_t>(n)) == e.target) {
-        return keep_link(e, *there.value());
-      }
-    }
+    if (!S_ISLNK(now.st_mode) || !at) return false;
+    std::string text(e.target.size() + 1, '\0');
+    const ssize_t n = ::readlinkat(at.value().directory, at.value().name, text.data(), text.size());
+    return n >= 0 && std::string_view(text).substr(0, static_cast<std::size_t>(n)) == e.target;
+  };
+  put_node(e, is_there, [&] { return target_.make_symlink(e.path, e.target); });
+}
+
+void receiver::consider_special(const entry& e) {
+  const auto is_there = [&](const struct stat& now) {
+    const bool is_device = e.type == S_IFCHR || e.type == S_IFBLK;
+    return (now.st_mode & S_IFMT) == e.type && (!is_device || now.st_rdev == e.device);
+  };
+  const bool is_device = e.type == S_IFCHR || e.type == S_IFBLK;
+  if (is_device && (!options_.devices || ::geteuid() != 0)) {
+    failed_files_.insert(e.path);
+    return report({problem::kind::left_out, e.path,
+                   options_.devices ? "is a device, which only root may make"
+                                    : "is a device, and those are not taken here"});
   }
-  const bool is_directory = there && there.value() && S_ISDIR(there.value()->st_mode);
-  if (is_directory && !can_make_way(e.path)) return;
+  if (!is_device && !options_.specials) {
+    return report({problem::kind::failed, e.path, "is a FIFO or socket, which nobody asked for"});
+  }
+  put_node(e, is_there, [&] { return target_.make_special(e.path, e); });
+}
+
+// What has no contents: made, unless it is there; then what is kept of it.
+void receiver::put_node(const entry& e, const std::function<bool(const struct stat&)>& is_as_wanted,
+                        const std::function<cordma::result<void>()>& make) {
+  const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
+  const struct stat* const now = there && there.value() ? &*there.value() : nullptr;
+  if (there && is_passed_over(e, now)) return;
+  if (now != nullptr && is_as_wanted(*now)) {
+    const std::uint16_t differs = differences_here(e, *now);
+    if (differs == 0) return;
+    tell(item::change::metadata, e, differs);
+    if (!options_.dry_run) report_failed(e.path, target_.keep(e.path, e, kept()));
+    return;
+  }
+  const bool is_directory = now != nullptr && S_ISDIR(now->st_mode);
+  if (is_directory && !can_make_way(e.path)) {
+    failed_files_.insert(e.path);
+    return;
+  }
   if (is_directory && !options_.dry_run) make_way(e.path);
-  ++result_.done.links;
-  tell(change, e);
+  std::uint16_t differs = item::everything;
+  if (now != nullptr && e.kind == entry_kind::symlink && S_ISLNK(now->st_mode)) {
+    differs = item::contents | differences_here(e, *now);
+  }
+  tell(now != nullptr ? item::change::updated : item::change::made, e, differs);
+  ++(e.kind == entry_kind::symlink ? result_.done.links : result_.done.specials);
   if (options_.dry_run) return;
-  const cordma::result<void> made = target_.make_symlink(e.path, e.target);
-  if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
+  const cordma::result<void> made = make();
+  if (!made) {
+    failed_files_.insert(e.path);
+    return report({problem::kind::failed, e.path, describe(made.why())});
+  }
   report_failed(e.path, target_.keep(e.path, e, kept()));
 }
 
 void receiver::consider_file(std::uint32_t number, const entry& e) {
-  if (is_in_new_directory(e.path)) return want_file(number, e, item::change::made);
+  if (is_in_new_directory(e.path) && !options_.existing)
+    return want_file(number, e, item::change::made);
   const auto pass_over = [&] {
     ++progress_.files_done;
     progress_.bytes_done += e.size;
@@ -219,9 +268,17 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     report({problem::kind::failed, e.path, describe(there.why())});
     return pass_over();
   }
-  if (is_passed_over(e, there.value() ? &*there.value() : nullptr)) return pass_over();
-  if (!there.value()) return want_file(number, e, item::change::made);
-  const struct stat& now = *there.value();
+  const struct stat* const found = there.value() ? &*there.value() : nullptr;
+  if (is_passed_over(e, found) && !is_cut_off(e, found)) return pass_over();
+  if (found == nullptr) return want_file(number, e, item::change::made);
+  const struct stat& now = *found;
+  const bool is_device = S_ISCHR(now.st_mode) || S_ISBLK(now.st_mode);
+  if (is_device && !only_name_.empty()) {
+    failed_files_.insert(e.path);
+    report({problem::kind::failed, e.path,
+            "is a device, and stays one: nothing is written to it, nor is it replaced"});
+    return pass_over();
+  }
   if (S_ISDIR(now.st_mode) && !can_make_way(e.path)) {
     failed_files_.insert(e.path);
     return pass_over();
@@ -244,8 +301,9 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   ++result_.done.same;
   ++progress_.files_done;
   progress_.bytes_done += e.size;
-  if (!differs_here(e, now)) return;
-  tell(item::change::metadata, e);
+  const std::uint16_t differs = differences_here(e, now);
+  if (differs == 0) return;
+  tell(item::change::metadata, e, differs);
   if (options_.dry_run) return;
   report_failed(e.path, target_.keep(e.path, e, kept()));
 }
@@ -257,10 +315,12 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
     return report(
         {problem::kind::failed, e.path, "it takes more chunks than can be counted: --chunk"});
   }
+  const std::uint16_t differs =
+      now != nullptr && options_.items ? differences_of_file(e, *now) : item::everything;
   if (options_.dry_run) {
     ++result_.done.files;
     result_.done.bytes += e.size;
-    tell(change, e);
+    tell(change, e, differs);
     return;
   }
   offer_more_for(e);
@@ -268,6 +328,7 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   f->number = number;
   f->what = &e;
   f->change = change;
+  f->differs = differs;
   if (now != nullptr) {
     f->mode_here = mode_of(*now);
     f->directory_here = S_ISDIR(now->st_mode);
@@ -278,27 +339,11 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
                  e.size >= smallest_resumed && f->left / 8 < longest_map;
   open_.emplace(number, f);
   open_chunks_ += f->missing.size();
-  const cordma::result<void> looked = f->resumable ? look_for_part(*f) : cordma::result<void>();
-  if (!looked && looked.why().os_errno() == EBUSY) {
-    scope_->spawn(want_later(std::move(f)));
+  if (f->resumable && has_part(*f)) {
+    scope_->spawn(go_on(std::move(f)));
     return;
   }
   say_want(f);
-}
-
-// Whoever was writing it may just be ending: the transfer that this one goes on with.
-cordma::task<void> receiver::want_later(std::shared_ptr<incoming> f) {
-  constexpr int most = 200;
-  constexpr auto a_while = std::chrono::milliseconds(50);
-  cordma::result<void> looked = cordma::errc::again;
-  for (int i = 0; i < most && !looked; ++i) {
-    co_await cordma::sleep_for(a_while);
-    looked = look_for_part(*f);
-    if (!looked && looked.why().os_errno() != EBUSY) break;
-  }
-  say_want(f);
-  lanes_.front()->kick();
-  finish_if_due();
 }
 
 void receiver::say_want(const std::shared_ptr<incoming>& f) {
@@ -325,111 +370,14 @@ void receiver::say_want(const std::shared_ptr<incoming>& f) {
   encode(out, w);
 }
 
-// What a transfer before this one has left.
-cordma::result<void> receiver::look_for_part(incoming& f) {
-  const std::string& path = f.what->path;
-  const std::size_t slash = path.rfind('/');
-  const std::string directory = slash == std::string::npos ? "" : path.substr(0, slash + 1);
-  const cordma::result<std::optional<struct stat>> there =
-      target_.look(directory + target::part_name(path));
-  if (!there || !there.value()) return {};
-  const cordma::result<void> opened = open(f, target_);
-  if (!opened) return opened;
-  const std::vector<bool>& here = f.sidecar->here();
-  for (std::size_t i = 0; i < f.missing.size(); ++i) {
-    if (!here[i]) continue;
-    f.missing[i] = false;
-    --f.left;
-    const std::uint32_t bytes = f.bytes_of(i, options_.chunk_bytes);
-    result_.done.resumed_bytes += bytes;
-    progress_.bytes_done += bytes;
-  }
-  return {};
-}
-
-cordma::result<void> receiver::open(incoming& f, target& into) {
-  const std::string& path = f.what->path;
-  if (output_ >= 0) {
-    f.fd.reset(::fcntl(output_, F_DUPFD_CLOEXEC, 0));
-    if (!f.fd) return cordma::failure::from_os(errno, "fcntl");
-    return {};
-  }
-  if (options_.inplace) {
-    make_way(f, into);
-    const cordma::result<target::position> at = into.find(path);
-    if (!at) return at.why();
-    constexpr int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    f.fd.reset(::openat(at.value().directory, at.value().name, how, 0666));
-    if (!f.fd) return cordma::failure::from_os(errno, "open");
-  } else {
-    cordma::result<cordma::unique_fd> part =
-        into.open_part(path, f.resumable ? O_RDWR : O_WRONLY | O_TRUNC);
-    if (!part) return part.why();
-    f.fd = std::move(part).value();
-  }
-  if (f.resumable) {
-    const cordma::result<void> begun = open_sidecar(f, into);
-    if (!begun) return begun;
-  }
-  const cordma::result<void> has_room = make_room(f);
-  if (has_room && options_.direct && f.what->size >= direct_way::smallest) {
-    f.direct = direct_way(f.fd.get(), direct_way::purpose::writing);
-  }
-  return has_room;
-}
-
-// Holes are where nothing is written.
-cordma::result<void> receiver::make_room(const incoming& f) const {
-  const int fd = f.fd.get();
-  const auto size = static_cast<off_t>(f.what->size);
-  const bool has_holes = f.what->allocated < f.what->size;
-  const bool is_long = f.what->size >= smallest_resumed;
-  if ((has_holes || is_long || options_.inplace) && ::ftruncate(fd, size) != 0) {
-    return cordma::failure::from_os(errno, "ftruncate");
-  }
-  // Rather now than when most of it has come.
-  struct statfs room{};
-  struct stat now{};
-  if (!has_holes && is_long && ::fstatfs(fd, &room) == 0 && ::fstat(fd, &now) == 0) {
-    constexpr std::uint64_t block = 512;  // of st_blocks, in bytes
-    const auto free =
-        static_cast<std::uint64_t>(room.f_bavail) * static_cast<std::uint64_t>(room.f_bsize);
-    if (free + static_cast<std::uint64_t>(now.st_blocks) * block < f.what->size) {
-      return cordma::failure::from_os(ENOSPC, "room");
-    }
-  }
-  if (!has_holes && is_long && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
-      errno == ENOSPC) {
-    return cordma::failure::from_os(errno, "fallocate");
-  }
-  return {};
-}
-
-cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
-  cordma::result<cordma::unique_fd> side = into.open_state(f.what->path);
-  if (!side) return side.why();
-  cordma::result<resume_state> state =
-      resume_state::open(std::move(side).value(), identity_of(*f.what));
-  if (!state) return state.why();
-  // A part of another source, or of another length, has nothing that is of use.
-  struct stat now{};
-  const bool fits =
-      ::fstat(f.fd.get(), &now) == 0 && static_cast<std::uint64_t>(now.st_size) == f.what->size;
-  if (state.value().count_here() != 0 && !fits) {
-    [[maybe_unused]] const cordma::result<void> gone = into.drop_part(f.what->path);
-    return cordma::failure(cordma::errc::bad_state, "its part and its sidecar do not fit together");
-  }
-  if (state.value().count_here() == 0 && ::ftruncate(f.fd.get(), 0) != 0) {
-    return cordma::failure::from_os(errno, "ftruncate");
-  }
-  f.sidecar.emplace(std::move(state).value());
-  return {};
-}
-
 // It is whole: it gets what is kept of it, and its name.
 cordma::result<void> receiver::publish(incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
   if (output_ >= 0) return {};
+  if (options_.inplace && !f.is_stream()) {
+    const int why = cut_to(f.fd.get(), f.what->size);
+    if (why != 0) return cordma::failure::from_os(why, "ftruncate");
+  }
   keep_options what = f.is_stream() ? keep_options() : kept();
   if (!what.mode && f.mode_here) {  // what was there keeps its own
     entry e = *f.what;
@@ -456,7 +404,7 @@ void receiver::tell_published(incoming& f, std::vector<std::string> lost) {
   report_failed(f.what->path, std::move(lost));
   ++result_.done.files;
   ++progress_.files_done;
-  tell(f.change, *f.what);
+  tell(f.change, *f.what, f.differs);
 }
 
 // REQUIRES that `why` says something.
@@ -484,6 +432,7 @@ void receiver::forget(std::uint32_t number) {
   // A part of what has changed is of no use; else what is in it need not come again.
   const bool useful = f->resumable && f->source == file_end::how::failed && f->sidecar;
   if (useful || options_.inplace || f->unnamed || output_ >= 0) return;
+  f->fd.reset();  // else it would be in use
   [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
 }
 
@@ -540,7 +489,10 @@ void receiver::make_hard_links(last_words& said) {
     }
     if (there && there.value() && S_ISDIR(there.value()->st_mode)) make_way(e.path, said);
     ++said.links;
-    said.items.push_back({both ? item::change::updated : item::change::made, e.kind, e.path});
+    said.items.push_back({.what = both ? item::change::updated : item::change::made,
+                          .kind = e.kind,
+                          .path = e.path,
+                          .differs = item::everything});
     if (options_.dry_run) continue;
     const cordma::result<void> made = target_.make_hard_link(e.path, e.target);
     if (!made) said.problems.push_back({problem::kind::failed, e.path, describe(made.why())});

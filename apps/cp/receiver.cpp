@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,8 +18,7 @@ using cordma::task;
 
 namespace {
 
-constexpr std::uint64_t save_after = 64U << 20;  // bytes in a file that would have to come again
-constexpr std::uint32_t most_damaged = 16;       // chunks of a file
+constexpr std::uint32_t most_damaged = 16;  // chunks of a file
 
 const char* describe(int error) noexcept { return std::strerror(error); }
 
@@ -46,7 +46,6 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       in_use_(lanes.size()) {}
 
 receiver::~receiver() {
-  save_all();
   drop_all();
   close_again();
 }
@@ -253,11 +252,8 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
       result_.done.bytes += c.is_hole == 0 ? c.bytes : 0;
       progress_.bytes_moved += c.bytes;
       progress_.bytes_done += c.bytes;
-      if (f->sidecar) {
-        f->unsaved.push_back({c.index, c.digest});
-        const std::uint64_t bytes = f->unsaved.size() * std::uint64_t{options_.chunk_bytes};
-        if (bytes >= save_after && !f->saving) scope_->spawn(save(f));
-      }
+      // What cannot be noted comes again, should this transfer be cut off.
+      if (f->sidecar) std::ignore = f->sidecar->add(c.index, c.digest);
     }
   }
   conclude_if_due(f);
@@ -393,39 +389,11 @@ task<int> receiver::write_whole(int fd, std::span<const std::byte> bytes, std::u
   co_return 0;
 }
 
-// What is in the file becomes what need not come again.
-task<void> receiver::save(std::shared_ptr<incoming> f) {
-  f->saving = true;
-  ++f->writing;
-  const std::vector<incoming::written_chunk> chunks = std::exchange(f->unsaved, {});
-  file_operation syncing = files_.sync_data(f->fd.get());
-  const cordma::result<int> synced = co_await syncing.result();
-  if (!synced) fail(*f, describe(synced.why()));
-  if (f->why.empty()) {
-    for (const incoming::written_chunk& c : chunks) f->sidecar->add(c.index, c.digest);
-    const cordma::result<void> flushed = f->sidecar->flush();
-    if (!flushed) fail(*f, describe(flushed.why()));
-  }
-  f->saving = false;
-  --f->writing;
-  conclude_if_due(f);
-}
-
-// The connection is gone: what is in the files need not come again.
-void receiver::save_all() noexcept {
-  for (const auto& [number, f] : open_) {
-    if (!f->sidecar || f->unsaved.empty() || !f->why.empty()) continue;
-    if (::fdatasync(f->fd.get()) != 0) continue;
-    for (const incoming::written_chunk& c : f->unsaved) f->sidecar->add(c.index, c.digest);
-    f->unsaved.clear();
-    [[maybe_unused]] const cordma::result<void> flushed = f->sidecar->flush();
-  }
-}
-
-// Nor is anybody helped by parts that nothing vouches for.
+// It was cut off: nobody is helped by parts that nothing vouches for.
 void receiver::drop_all() noexcept {
   for (const auto& [number, f] : open_) {
     if (!f->fd || f->unnamed || f->sidecar || options_.inplace || output_ >= 0) continue;
+    f->fd.reset();  // else it would be in use
     [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
   }
 }

@@ -20,6 +20,7 @@
 #include <cordma/runtime/sleep.hpp>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -72,17 +73,21 @@ class receiver {
   void open_up(const std::string& path, const struct stat& now);
   [[nodiscard]] std::vector<std::string> set_mode(const std::string& directory, std::uint32_t mode);
   void close_again() noexcept;
-  void consider_symlink(const entry& e);
+  void consider_link(const entry& e);
+  void consider_special(const entry& e);
+  void put_node(const entry& e, const std::function<bool(const struct stat&)>& is_as_wanted,
+                const std::function<cordma::result<void>()>& make);
   void consider_stream(std::uint32_t number, const entry& e);
   void consider_output(std::uint32_t number, const entry& e);
   [[nodiscard]] bool is_passed_over(const entry& e, const struct stat* now) const noexcept;
-  [[nodiscard]] bool differs_here(const entry& e, const struct stat& now);
+  [[nodiscard]] bool is_cut_off(const entry& e, const struct stat* now);
+  [[nodiscard]] std::uint16_t differences_here(const entry& e, const struct stat& now);
+  [[nodiscard]] std::uint16_t differences_of_file(const entry& e, const struct stat& now);
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
   // `now`: what is there, where that was looked at.
   void want_file(std::uint32_t number, const entry& e, item::change change,
                  const struct stat* now = nullptr);
-  void keep_link(const entry& e, const struct stat& now);
   [[nodiscard]] cordma::task<void> compare(std::uint32_t number);
   void take_compared(const compared_frame& c);
 
@@ -98,16 +103,16 @@ class receiver {
                                                 std::span<const std::byte> bytes);
   [[nodiscard]] cordma::task<int> write_whole(int fd, std::span<const std::byte> bytes,
                                               std::uint64_t offset);
-  [[nodiscard]] cordma::task<void> save(std::shared_ptr<incoming> f);
-  void save_all() noexcept;
   void drop_all() noexcept;
   [[nodiscard]] cordma::task<void> conclude(std::shared_ptr<incoming> f);
   void conclude_if_due(const std::shared_ptr<incoming>& f);
   [[nodiscard]] cordma::result<void> open(incoming& f, target& into);
+  [[nodiscard]] cordma::result<void> open_inplace(incoming& f, target& into) const;
   [[nodiscard]] cordma::result<void> open_sidecar(incoming& f, target& into);
-  [[nodiscard]] cordma::task<void> want_later(std::shared_ptr<incoming> f);
+  [[nodiscard]] bool has_part(const incoming& f);
+  [[nodiscard]] cordma::task<void> go_on(std::shared_ptr<incoming> f);
+  [[nodiscard]] cordma::task<void> check_part(std::shared_ptr<incoming> f);
   void say_want(const std::shared_ptr<incoming>& f);
-  [[nodiscard]] cordma::result<void> look_for_part(incoming& f);
   [[nodiscard]] cordma::result<void> make_room(const incoming& f) const;
   void fail(incoming& f, const std::string& why);
   [[nodiscard]] cordma::result<void> publish(incoming& f, target& into,
@@ -147,7 +152,7 @@ class receiver {
   void use_slot(frame_kind kind, std::uint32_t lane, std::uint32_t slot);
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t lane, std::uint32_t number) noexcept;
   void report(problem p);
-  void tell(item::change what, const entry& e);
+  void tell(item::change what, const entry& e, std::uint16_t differs = 0);
   void tell(const item& i);
   void report_failed(const std::string& path, std::vector<std::string> sentences);
   [[nodiscard]] keep_options kept() const noexcept;

@@ -1,6 +1,8 @@
 #include "report.hpp"
 
+#include "itemized.hpp"
 #include "printable.hpp"
+#include "resume.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -26,10 +28,15 @@ namespace {
 constexpr int look_ms = 200;
 constexpr double quiet_s = 0.5;  // before the first line
 
+// What ends it in order. Who has it run on when the terminal goes (nohup) has SIGHUP ignored.
 sigset_t interrupts() noexcept {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  struct sigaction hup{};
+  const bool is_ignored = ::sigaction(SIGHUP, nullptr, &hup) == 0 && hup.sa_handler == SIG_IGN;
+  if (!is_ignored) sigaddset(&set, SIGHUP);
   return set;
 }
 
@@ -59,7 +66,6 @@ std::string in_time(double s) {
   return text;
 }
 
-// Names are bytes; JSON is text.
 std::string json_text(const nlohmann::json& j) {
   return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -189,13 +195,15 @@ void report::hide() noexcept {
 
 item_sink report::sink() {
   return [this](const item& i) {
-    if (request_.verbose == 0 && !request_.options.dry_run) return;
-    if (request_.json == "-") return;
+    const bool wanted = request_.verbose != 0 || request_.options.dry_run || request_.itemize;
+    if (!wanted || request_.json == "-") return;
     const std::lock_guard lock(screen_);
     hide();
     const bool directory = i.kind == entry_kind::directory;
-    std::fprintf(out(), "%s%s%s\n", sign_of(i.what), printable(i.path).c_str(),
-                 directory ? "/" : "");
+    const std::string sign =
+        request_.itemize ? itemized(i, !request_.target.here(), request_.options.times) + ' '
+                         : sign_of(i.what);
+    std::fprintf(out(), "%s%s%s\n", sign.c_str(), printable(i.path).c_str(), directory ? "/" : "");
   };
 }
 
@@ -246,14 +254,20 @@ void report::broke_off(const std::exception& e) {
   if (interrupted_) {
     code_ = exit_code::signal;
     broken_ = "interrupted";
-    const bool goes_on = request_.options.resume && out() != stderr &&
-                         !request_.sources.front().is_standard_stream();
-    std::fprintf(stderr, "cordma-cp: interrupted%s\n",
-                 goes_on ? "; the same command goes on from here" : "");
+    std::fprintf(stderr, "cordma-cp: interrupted%s\n", way_on().c_str());
   } else {
     std::fprintf(stderr, "cordma-cp: %s\n", printable(broken_).c_str());
   }
   if (!request_.json.empty()) write_json();
+}
+
+// What the same command does after this one was cut off.
+std::string report::way_on() const {
+  if (out() == stderr || request_.sources.front().is_standard_stream()) return "";
+  std::string text = "; the same command goes on with what is not whole yet";
+  if (!request_.options.resume) return text + ", from the beginning of each file";
+  return text + ", and of files of " + std::to_string(smallest_resumed >> 20) +
+         " MiB and more only with what is missing";
 }
 
 void report::summarize() {
@@ -271,6 +285,7 @@ void report::summarize() {
   also(t.same, "the same");
   also(t.directories, "directories");
   also(t.links, "links");
+  also(t.specials, "devices, FIFOs and sockets");
   also(t.deleted, "deleted");
   if (t.resumed_bytes != 0)
     std::fprintf(out(), ", %s were there", in_bytes(static_cast<double>(t.resumed_bytes)).c_str());
@@ -296,19 +311,17 @@ void report::summarize() {
 }
 
 void report::write_json() {
-  nlohmann::json j{{"schema", "cordma-cp/1"},
-                   {"exit_code", static_cast<int>(code_)},
-                   {"transport", transport_},
-                   {"tls_cipher", cipher_},
-                   {"elapsed_s", took_.count()},
-                   {"interrupted", interrupted_.load()},
-                   {"error", broken_}};
+  nlohmann::json j{{"schema", "cordma-cp/1"},    {"exit_code", static_cast<int>(code_)},
+                   {"transport", transport_},    {"tls_cipher", cipher_},
+                   {"elapsed_s", took_.count()}, {"interrupted", interrupted_.load()},
+                   {"error", as_text(broken_)}};
   const tally t = outcome_ ? outcome_->done : tally{};
   j["files"] = t.files;
   j["bytes"] = t.bytes;
   j["same"] = t.same;
   j["directories"] = t.directories;
   j["links"] = t.links;
+  j["specials"] = t.specials;
   j["deleted"] = t.deleted;
   j["resumed_bytes"] = t.resumed_bytes;
   j["damaged_chunks"] = t.damaged;
@@ -323,8 +336,9 @@ void report::write_json() {
   if (outcome_) {
     constexpr const char* kinds[] = {"", "left out", "failed", "vanished", "limit"};
     for (const problem& p : outcome_->problems) {
-      j["problems"].push_back(
-          {{"kind", kinds[static_cast<std::size_t>(p.what)]}, {"path", p.path}, {"why", p.why}});
+      j["problems"].push_back({{"kind", kinds[static_cast<std::size_t>(p.what)]},
+                               {"path", as_text(p.path)},
+                               {"why", as_text(p.why)}});
     }
   }
   const std::string text = json_text(j) + "\n";

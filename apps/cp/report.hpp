@@ -21,8 +21,8 @@
 
 namespace copy {
 
-// Bound to the thread that made it, save that a thread of its own shows progress and waits for Ctrl-C: the first
-// ends the transfer in order, a second one at once. REQUIRES block_interrupts() before the first thread began.
+// Bound to the thread that made it, save that a thread of its own shows progress and waits for Ctrl-C, SIGTERM and
+// SIGHUP: the first ends the transfer in order, a second one at once. REQUIRES block_interrupts() before the first thread began.
 class report {
  public:
   static void block_interrupts() noexcept;
@@ -49,6 +49,7 @@ class report {
   void watch();
   void show();
   void hide() noexcept;
+  [[nodiscard]] std::string way_on() const;
   void summarize();
   void write_json();
 

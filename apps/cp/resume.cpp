@@ -93,13 +93,6 @@ int write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset) noe
   return 0;
 }
 
-int sync(int fd) noexcept {
-  while (::fdatasync(fd) != 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
-}
-
 }  // namespace
 
 resume_state::resume_state(unique_fd fd, std::uint64_t chunks)
@@ -128,13 +121,11 @@ result<resume_state> resume_state::open(unique_fd fd, const source_identity& of)
   return made;
 }
 
-// 0, or errno. What was there before is gone for good before a chunk of another source is written: else the
-// machine's sudden end could bring it back.
+// 0, or errno.
 int resume_state::begin(const source_identity& of, std::uint64_t size) noexcept {
   if (size != 0 && ::ftruncate(fd_.get(), 0) != 0) return errno;
-  if (const int why = write_at(fd_.get(), head_of(of), 0); why != 0) return why;
   end_ = head_bytes;
-  return size != 0 ? sync(fd_.get()) : 0;
+  return write_at(fd_.get(), head_of(of), 0);
 }
 
 // 0, or errno. Ends behind the last record that is whole.
@@ -168,24 +159,17 @@ void resume_state::note(std::uint64_t chunk, std::uint64_t digest) {
   here_[chunk] = true;
 }
 
-void resume_state::add(std::uint64_t chunk, std::uint64_t digest) {
+result<void> resume_state::add(std::uint64_t chunk, std::uint64_t digest) {
   CORDMA_REQUIRE_OP(chunk, <, here_.size());
   note(chunk, digest);
-  const std::size_t at = pending_.size();
-  pending_.resize(at + record_bytes);
-  std::byte* const p = pending_.data() + at;
+  std::array<std::byte, record_bytes> record{};
+  std::byte* const p = record.data();
   put(p + record_at::chunk, chunk, 8);
   put(p + record_at::digest, digest, 8);
   put(p + record_at::hash, XXH3_64bits(p, record_at::hash), 8);
-}
-
-result<void> resume_state::flush() {
-  if (pending_.empty()) return {};
-  const auto fails = [](int why) { return failure::from_os(why, "writing a sidecar"); };
-  if (const int why = write_at(fd_.get(), pending_, end_); why != 0) return fails(why);
-  if (const int why = sync(fd_.get()); why != 0) return fails(why);
-  end_ += pending_.size();
-  pending_.clear();
+  const int why = write_at(fd_.get(), record, end_);
+  if (why != 0) return failure::from_os(why, "writing a sidecar");
+  end_ += record_bytes;
   return {};
 }
 

@@ -23,8 +23,12 @@ struct source_identity {
   friend bool operator==(const source_identity&, const source_identity&) = default;
 };
 
-// The file ".NAME.cordma-state" beside the part: a head with the identity, then one record for each chunk that is
-// durable, appended (a record that is cut off or damaged is not read, nor what follows). Little-endian:
+// Of what is shorter nothing is kept: it comes anew as quickly.
+inline constexpr std::uint64_t smallest_resumed = 8U << 20;  // bytes of a file
+
+// The file ".NAME.cordma-state" beside the part: a head with the identity, then one record for each chunk that was
+// written, appended (a record that is cut off or damaged is not read, nor what follows). Nothing is synced: whoever goes
+// on compares each chunk with its digest, and what a sudden end of the machine took away comes again. Little-endian:
 //   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 of the source, u64 XXH3 of the 40 bytes before
 //   record  u64 index, u64 digest of the chunk, u64 XXH3 of the 16 bytes before
 // Of two records of one chunk the later holds. Resuming costs what the records cost, whatever the file's size, but for
@@ -45,18 +49,14 @@ class resume_state {
   // By chunk: whether it is here.
   [[nodiscard]] const std::vector<bool>& here() const noexcept { return here_; }
   [[nodiscard]] std::uint64_t count_here() const noexcept { return count_; }
-  // REQUIRES that the chunk is here.
+  // As it was added. REQUIRES that the chunk is here.
   [[nodiscard]] std::uint64_t digest(std::uint64_t chunk) const noexcept {
     return (*digests_[chunk / page])[chunk % page];
   }
 
-  // A chunk was written: it is here at once, and in the sidecar after the next flush(). REQUIRES that the file has
-  // such a chunk, and that flush() follows the file's own fdatasync().
-  void add(std::uint64_t chunk, std::uint64_t digest);
-  [[nodiscard]] bool dirty() const noexcept { return !pending_.empty(); }
-  // Appends what was added by one write, and syncs the sidecar. Errors: those of the system, with errno; all of it is
-  // still pending then, and the next flush() writes it again.
-  [[nodiscard]] cordma::result<void> flush();
+  // A chunk was written: it is here. Errors: those of the system, with errno; it is here for this transfer alone then.
+  // REQUIRES that the file has such a chunk.
+  [[nodiscard]] cordma::result<void> add(std::uint64_t chunk, std::uint64_t digest);
 
  private:
   resume_state(cordma::unique_fd fd, std::uint64_t chunks);
@@ -69,7 +69,6 @@ class resume_state {
   // Made for the chunks that are here: far apart, they cost no more.
   static constexpr std::size_t page = 512;  // chunks
   std::vector<std::unique_ptr<std::array<std::uint64_t, page>>> digests_;
-  std::vector<std::byte> pending_;  // records, as they are written
   std::uint64_t count_ = 0;
   std::uint64_t end_ = 0;  // of the file, in bytes
 };

@@ -6,6 +6,7 @@
 #include "origins.hpp"
 #include "read_attributes.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <string_view>
@@ -62,7 +63,7 @@ class scanner::state {
       : sources_(std::move(sources)),
         chosen_(chosen),
         options_(options),
-        origins_(options.below),
+        origins_(options.follow),
         listing_buffer_(listing_bytes) {}
 
   bool next(std::size_t most, std::vector<entry>& into) {
@@ -79,6 +80,7 @@ class scanner::state {
     return true;
   }
   std::vector<problem> take_problems() { return std::exchange(problems_, {}); }
+  [[nodiscard]] bool follows() const noexcept { return options_.follow; }
   position find(const entry& found) {
     return {.directory = origins_.find_parent(found.origin, found.path),
             .name = found.path.c_str() + (found.path.rfind('/') + 1)};
@@ -95,6 +97,8 @@ class scanner::state {
   }
 
   void begin_source(std::vector<entry>& into);
+  void begin_listed(const source& s, const std::string& called, std::vector<entry>& into);
+  [[nodiscard]] bool is_in_itself(const struct stat& directory) const noexcept;
   void step(std::vector<entry>& into);
   void leave();
   void visit(candidate c, std::vector<entry>& into);
@@ -117,6 +121,8 @@ class scanner::state {
   std::vector<problem> problems_;
   std::vector<char> listing_buffer_;
   std::vector<char> attribute_buffer_;
+  std::unordered_set<std::string>
+      led_;  // directories that were sent since they lead to what is listed
 };
 
 void scanner::state::begin_source(std::vector<entry>& into) {
@@ -138,11 +144,38 @@ void scanner::state::begin_source(std::vector<entry>& into) {
     begun_.back().name.clear();  // holds nothing
     return say(problem::kind::failed, called, reason(error));
   }
+  if (!s.listed.empty()) return begin_listed(s, called, into);
   visit({.directory = origins_.directory(o.number),
          .name = o.name.c_str(),
          .path = o.name,
          .given = &called},
         into);
+}
+
+// What leads there comes first, once.
+void scanner::state::begin_listed(const source& s, const std::string& called,
+                                  std::vector<entry>& into) {
+  const std::uint32_t number = begun_.back().number;
+  for (std::size_t end = s.listed.find('/'); end != std::string::npos;
+       end = s.listed.find('/', end + 1)) {
+    candidate c{.path = s.listed.substr(0, end), .given = &called};
+    if (led_.contains(c.path)) continue;
+    const int fd = origins_.open_at(number, c.path, O_PATH | O_DIRECTORY);
+    if (fd < 0) return say(c, -fd);
+    const cordma::unique_fd held(fd);
+    struct stat self{};
+    if (::fstat(held.get(), &self) != 0) return say(c, errno);
+    if (chosen_.excludes(c.path, true)) return;
+    c.directory = origins_.find_parent(number, c.path);
+    c.name = c.path.c_str() + (c.path.rfind('/') + 1);
+    led_.insert(c.path);
+    add(c, self, entry_kind::directory, into);
+  }
+  const int parent = origins_.find_parent(number, s.listed);
+  const char* const name = s.listed.c_str() + (s.listed.rfind('/') + 1);
+  candidate c{.directory = parent, .name = name, .path = s.listed, .given = &called};
+  if (parent < 0) return say(c, -parent);
+  if (!led_.contains(s.listed)) visit(std::move(c), into);
 }
 
 void scanner::state::step(std::vector<entry>& into) {
@@ -165,8 +198,7 @@ void scanner::state::leave() {
   level& top = levels_.back();
   if (top.fd || top.names.at_end()) return;
   const std::string path = top.path.empty() ? "." : top.path;
-  const int base = origins_.directory(begun_.back().number);
-  const int fd = open_resolved(base, path.c_str(), O_PATH | O_DIRECTORY, beneath);
+  const int fd = origins_.open_at(begun_.back().number, path, O_PATH | O_DIRECTORY);
   top.fd.reset(fd);
   struct stat now{};
   if (fd >= 0 && ::fstat(fd, &now) == 0 && same_file(now, top.self)) return;
@@ -181,8 +213,12 @@ void scanner::state::leave() {
 // Nothing: such a thing is not sent.
 std::optional<entry_kind> scanner::state::kind_of(mode_t mode) const noexcept {
   if (S_ISREG(mode)) return entry_kind::file;
-  if (S_ISDIR(mode) && options_.recursive) return entry_kind::directory;
+  const bool is_listed = levels_.empty() && !sources_[begun_.size() - 1].listed.empty();
+  if (S_ISDIR(mode) && (options_.recursive || is_listed)) return entry_kind::directory;
   if (S_ISLNK(mode) && options_.links) return entry_kind::symlink;
+  const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
+  if (is_device && options_.devices) return entry_kind::special;
+  if ((S_ISFIFO(mode) || S_ISSOCK(mode)) && options_.specials) return entry_kind::special;
   return std::nullopt;
 }
 
@@ -195,8 +231,15 @@ bool scanner::state::look(const candidate& c, struct stat& self) {
     say(c, ENAMETOOLONG);
     return false;
   }
-  if (::fstatat(c.directory, c.name, &self, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
-    say(c, errno);
+  const int flags = AT_NO_AUTOMOUNT | (options_.follow ? 0 : AT_SYMLINK_NOFOLLOW);
+  if (::fstatat(c.directory, c.name, &self, flags) != 0) {
+    const bool leads_nowhere = options_.follow && is_gone(errno) &&
+                               ::faccessat(c.directory, c.name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (leads_nowhere) {
+      say(problem::kind::failed, c.called(), "is a symlink that leads nowhere");
+    } else {
+      say(c, errno);
+    }
     return false;
   }
   const bool is_directory = S_ISDIR(self.st_mode);
@@ -231,16 +274,25 @@ void scanner::state::visit(candidate c, std::vector<entry>& into) {
         "what is in it is on another file system, as -x has it");
     if (itself == mention::no) return;
   }
-  if (is_directory && !is_mounted) return enter(c, self, itself, into);
+  if (is_directory && is_in_itself(self)) {
+    return say(problem::kind::failed, c.called(), "leads to a directory that it is in");
+  }
+  if (is_directory && !is_mounted && options_.recursive) return enter(c, self, itself, into);
   add(c, self, *kind, into);
+}
+
+bool scanner::state::is_in_itself(const struct stat& directory) const noexcept {
+  return options_.follow && std::any_of(levels_.begin(), levels_.end(), [&](const level& l) {
+           return same_file(l.self, directory);
+         });
 }
 
 // What was sent under this path.
 std::optional<struct stat> scanner::state::from_earlier(const candidate& c) {
   for (std::size_t i = 0; i + 1 < begun_.size(); ++i) {
     if (!begun_[i].may_hold(c.path)) continue;
-    const int base = origins_.directory(begun_[i].number);
-    const cordma::unique_fd fd(open_resolved(base, c.path.c_str(), O_PATH | O_NOFOLLOW, beneath));
+    const int flags = O_PATH | (options_.follow ? 0 : O_NOFOLLOW);
+    const cordma::unique_fd fd(origins_.open_at(begun_[i].number, c.path, flags));
     struct stat s{};
     if (!fd || ::fstat(fd.get(), &s) != 0) continue;
     if (!kind_of(s.st_mode) || chosen_.excludes(c.path, S_ISDIR(s.st_mode))) continue;
@@ -251,8 +303,8 @@ std::optional<struct stat> scanner::state::from_earlier(const candidate& c) {
 
 void scanner::state::enter(const candidate& c, const struct stat& self, mention itself,
                            std::vector<entry>& into) {
-  cordma::unique_fd fd(
-      ::openat(c.directory, c.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (options_.follow ? 0 : O_NOFOLLOW);
+  cordma::unique_fd fd(::openat(c.directory, c.name, flags));
   const int error = fd ? 0 : errno;
   if (!fd && is_gone(error)) return say(c, error);
   if (itself == mention::yes) add(c, self, entry_kind::directory, into);
@@ -274,11 +326,12 @@ void scanner::state::add(const candidate& c, const struct stat& self, entry_kind
     const int error = read_link(c.directory, c.name, e.target);
     if (error != 0) return say(c, error);
   }
-  if (kind == entry_kind::file && options_.hard_links && self.st_nlink > 1) {
+  if (kind != entry_kind::directory && options_.hard_links && self.st_nlink > 1) {
     if (const std::string* const first = linked_.first_name(self, e.path)) {
       e.kind = entry_kind::hard_link;
       e.target = *first;
-      e.size = e.allocated = 0;
+      e.size = e.allocated = e.device = 0;
+      e.type = 0;
     }
   }
   if (options_.attributes && e.kind != entry_kind::hard_link) {
@@ -300,6 +353,7 @@ scanner::~scanner() = default;
 
 bool scanner::next(std::size_t most, std::vector<entry>& into) { return state_->next(most, into); }
 std::vector<problem> scanner::take_problems() { return state_->take_problems(); }
+bool scanner::follows() const noexcept { return state_->follows(); }
 scanner::position scanner::find(const entry& found) const { return state_->find(found); }
 
 int scanner::open(const entry& found, int extra_flags, struct stat* now) const noexcept {
@@ -310,7 +364,7 @@ int scanner::open(const entry& found, int extra_flags, struct stat* now) const n
   const position at = find(found);
   if (at.directory < 0) return at.directory;
   const bool is_directory = found.kind == entry_kind::directory;
-  const int flags = open_flags | extra_flags;
+  const int flags = (follows() ? open_flags & ~O_NOFOLLOW : open_flags) | extra_flags;
   cordma::unique_fd fd(::openat(at.directory, at.name, flags | (is_directory ? O_DIRECTORY : 0)));
   if (!fd) return -errno;
   struct stat s{};
@@ -320,6 +374,6 @@ int scanner::open(const entry& found, int extra_flags, struct stat* now) const n
   return fd.release();
 }
 
-static_assert(scanner::directories_kept == recent_directories::kept);
+static_assert(scanner::directories_kept == directory_cache::most);
 
 }  // namespace copy

@@ -17,13 +17,14 @@ namespace copy {
 struct scan_options {
   bool recursive = false;   // without: directories are left out, with a problem that says so
   bool links = false;       // symlinks as such; without: left out, with a problem
-  bool hard_links = false;  // further names of one file become hard_link
+  bool hard_links = false;  // further names of what is no directory become hard_link
+  bool devices = false;     // without: left out, with a problem
+  bool specials = false;    // FIFOs and sockets, likewise
   bool attributes = false;  // extended attributes, ACLs among them
   bool one_file_system =
       false;  // what is mounted below a source is an empty directory, and a problem says so
-  // A directory that stays open as long as the scanner lives: sources are relative to it, and nothing leads out of
-  // it, neither ".." nor a symlink. -1: sources are as this process's user has them.
-  int below = -1;
+  // Symlinks are what they lead to, wherever that is, save a directory that they are in.
+  bool follow = false;
 };
 
 // What is sent of a source: itself, by its last name, or, where `contents`, what is in it: then its path is ".". A
@@ -34,10 +35,13 @@ struct source {
   bool contents = false;
   bool is_stream = false;   // standard input: "stdin", until it is called otherwise
   std::string called = "";  // by its user, in what is said of it; empty: as `path`
+  // Of the contents this alone, with the directories that lead to it: "a/b" is sent as a, and a/b. No source of a scanner
+  // comes twice, nor below another that is a directory. Empty: all.
+  std::string listed = "";
 };
 
 // Walks with what it has open: a name that is exchanged meanwhile leads nowhere else, and no symlink below a source is
-// followed. Blocks, for as long as the file system does: for at most `most` entries, and for all names of each
+// followed, unless that was asked for. Blocks, for as long as the file system does: for at most `most` entries, and for all names of each
 // directory that is come to. Keeps a few dozen descriptors however deep the tree, and one for each directory that
 // sources are in. Bound to one thread.
 class scanner {
@@ -58,13 +62,16 @@ class scanner {
 
   // A FIFO in a file's place would let nobody go on, and a terminal would become this process's own.
   static constexpr int open_flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  // Opens a file or directory that was found, for reading, without following a symlink anywhere below its source. The
+  // Whether it follows symlinks: what it opens it opens without O_NOFOLLOW then.
+  [[nodiscard]] bool follows() const noexcept;
+  // Opens a file or directory that was found, for reading, without following a symlink anywhere below its source, unless
+  // that was asked for. The
   // descriptor is the caller's. Negative errno where that fails; -ENOENT, too, where it is no file any more. `now` becomes
   // how it is. REQUIRES that this scanner found it.
   [[nodiscard]] int open(const entry& found, int extra_flags,
                          struct stat* now = nullptr) const noexcept;
   // For opening it in another way: its directory, and its name there, which points into `found`. The caller opens with
-  // O_NOFOLLOW, and with O_NONBLOCK against a FIFO in its place. `directory` stays open until so many other
+  // open_flags, which have O_NONBLOCK against a FIFO in its place. `directory` stays open until so many other
   // directories were asked for, by find() or open(); it is a negative errno where there is none any more.
   static constexpr std::size_t directories_kept = 32;
   struct position {

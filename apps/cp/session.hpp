@@ -42,6 +42,7 @@ struct module {
   std::string path;
   std::string token;  // empty: whoever asks
   bool read_only = true;
+  bool devices = false;  // clients may make them
 };
 
 // What a server does with TLS; it is over tcp.

@@ -57,8 +57,10 @@ int make_with_parents(const std::string& root) {
 }  // namespace
 
 struct target::state {
-  directory_cache directories;
+  unique_fd root;
   std::uint32_t mask = 0;  // umask
+  directory_cache directories{};
+  [[nodiscard]] int open(std::string_view path) { return directories.open(root.get(), 0, path); }
 };
 
 target::target(std::unique_ptr<state> s) noexcept : state_(std::move(s)) {}
@@ -75,15 +77,13 @@ result<target> target::open(const std::string& root, missing m) {
     fd = open_root(root);
   }
   if (fd < 0) return failure::from_os(-fd, {"opening the directory ", root});
-  return target(std::unique_ptr<state>(
-      new state{.directories = directory_cache(unique_fd(fd)), .mask = current_umask()}));
+  return target(std::unique_ptr<state>(new state{.root = unique_fd(fd), .mask = current_umask()}));
 }
 
 result<target> target::clone() {
-  const int fd = ::fcntl(state_->directories.open("."), F_DUPFD_CLOEXEC, 0);
+  const int fd = ::fcntl(state_->root.get(), F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return failure::from_os(errno, "fcntl");
-  return target(std::unique_ptr<state>(
-      new state{.directories = directory_cache(unique_fd(fd)), .mask = state_->mask}));
+  return target(std::unique_ptr<state>(new state{.root = unique_fd(fd), .mask = state_->mask}));
 }
 
 result<target::position> target::find(const std::string& path) {
@@ -91,7 +91,7 @@ result<target::position> target::find(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const bool at_top = slash == std::string::npos;
   const std::string_view parent = at_top ? "." : std::string_view(path).substr(0, slash);
-  const int directory = state_->directories.open(parent);
+  const int directory = state_->open(parent);
   if (directory < 0) return failure::from_os(-directory, {"opening the directory ", parent});
   return position{.directory = directory, .name = path.c_str() + (at_top ? 0 : slash + 1)};
 }
@@ -160,7 +160,7 @@ std::vector<std::string> target::remove_others(const std::string& directory,
   CORDMA_REQUIRE(stays_inside(directory));
   std::vector<std::string> gone;
   std::vector<std::string> found;
-  const int fd = state_->directories.open(directory);
+  const int fd = state_->open(directory);
   const int why = fd < 0 ? -fd : list_names(fd, found);
   if (why != 0) {
     // A dry run does not make it, nor removes what is in its place.

@@ -8,6 +8,7 @@
 #include <cordma/runtime/unique_fd.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,7 +63,9 @@ class target {
   // Made beside it, and renamed: whatever is there is replaced at once. A directory there is EISDIR, unless it is
   // empty; a text that a symlink cannot have is EINVAL.
   [[nodiscard]] cordma::result<void> make_symlink(const std::string& path, const std::string& text);
-  // Fine where both are one file already.
+  // A FIFO, socket or device, likewise, with the mode that the umask leaves of the entry's.
+  [[nodiscard]] cordma::result<void> make_special(const std::string& path, const entry& from);
+  // Of what is no directory, and of a symlink itself. Fine where both are one file already.
   [[nodiscard]] cordma::result<void> make_hard_link(const std::string& path, const std::string& to);
 
   // The name under which `path` is written until it is whole: ".NAME.cordma-part", in the directory of find(). Where
@@ -75,10 +78,14 @@ class target {
   // The part that a transfer before this one left, as it is, or a new one, of mode 0600, without a sidecar. `flags`
   // are O_WRONLY or O_RDWR, with O_TRUNC, O_DIRECT and their like. Not taken over but removed, never followed: what is
   // no file, has another name too, belongs to another user, or cannot be opened so. Locked (flock) as long as it is
-  // open: another transfer, or another open_part(), of the same file is EBUSY meanwhile.
+  // open: another transfer, or another open_part(), of the same file is EBUSY meanwhile, with a sentence that says whose
+  // it is.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_part(const std::string& path, int flags);
   // The sidecar, for reading and writing; empty where there was none to take over, as above.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_state(const std::string& path);
+  // --inplace: the file that is there, or a new one, for writing, and locked likewise. What is there and neither file nor
+  // directory goes first, as with rsync: nothing is written to a device or FIFO, nor where a symlink leads.
+  [[nodiscard]] cordma::result<cordma::unique_fd> open_inplace(const std::string& path);
   // A file without a name, in the directory of `path`, of `mode` less the umask: what is written in one go needs no part,
   // and is in nobody's way. not_supported where the file system has none.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_unnamed(const std::string& path,
@@ -88,7 +95,7 @@ class target {
   // The part takes the place of what is at `path`, atomically; its sidecar goes. A directory there is EISDIR, unless
   // it is empty. Close the part afterwards only: once it is closed, another transfer may be writing it.
   [[nodiscard]] cordma::result<void> publish(const std::string& path);
-  // And its sidecar. Fine where there is none.
+  // And its sidecar. Fine where there is none. EBUSY, and nothing goes, while a transfer has it open.
   [[nodiscard]] cordma::result<void> drop_part(const std::string& path) noexcept;
 
   // Files by descriptor, everything else by name; nothing is kept by a hard link's. What could not be kept, as
@@ -124,6 +131,10 @@ class target {
  private:
   struct state;
   explicit target(std::unique_ptr<state> s) noexcept;
+  // `make` (0, or errno) makes under the name of the part what then takes the place of `path`. Whoever else writes there
+  // is not disturbed, and waited for a tenth of a second: EBUSY.
+  [[nodiscard]] cordma::result<void> put_in_place(const std::string& path, const position& at,
+                                                  const std::function<int(const char*)>& make);
   // `from`, in the same directory, takes the place of `path`.
   [[nodiscard]] cordma::result<void> replace(const std::string& path, const position& at,
                                              const char* from);

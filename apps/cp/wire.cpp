@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include <sys/stat.h>
+
 namespace copy {
 namespace {
 
-constexpr std::uint32_t most_paths = 4096;
+constexpr std::uint32_t most_paths = 1U << 17;
 constexpr std::uint32_t most_rules = 65536;
 
 constexpr frame_kind kinds[] = {
@@ -19,6 +21,10 @@ constexpr frame_kind kinds[] = {
     frame_kind::wants,   frame_kind::compare,   frame_kind::credit,      frame_kind::again,
     frame_kind::items,   frame_kind::finished,  frame_kind::compared,    frame_kind::alive,
 };
+
+bool is_special(std::uint32_t type) noexcept {
+  return type == S_IFIFO || type == S_IFSOCK || type == S_IFCHR || type == S_IFBLK;
+}
 
 constexpr std::uint64_t largest_file = std::uint64_t{1} << 62;  // bytes
 
@@ -45,7 +51,8 @@ constexpr flag flags[] = {
     &transfer_options::items,           &transfer_options::directory,
     &transfer_options::update,          &transfer_options::size_only,
     &transfer_options::existing,        &transfer_options::ignore_existing,
-    &transfer_options::one_file_system,
+    &transfer_options::one_file_system, &transfer_options::devices,
+    &transfer_options::specials,        &transfer_options::listed,
 };
 
 void encode(frame_writer& out, const transfer_options& o) {
@@ -216,6 +223,8 @@ void encode(frame_writer& out, const entry& e) {
   out.u64(e.allocated)
       .u64(static_cast<std::uint64_t>(e.modified.s))
       .u32(e.modified.ns)
+      .u32(e.type)
+      .u64(e.device)
       .u32(e.version);
   out.text(e.path).text(e.target).u16(static_cast<std::uint16_t>(e.attributes.size()));
   for (const attribute& a : e.attributes) out.text(a.name).long_text(a.value);
@@ -223,7 +232,7 @@ void encode(frame_writer& out, const entry& e) {
 
 entry decode_entry(frame_reader& in) {
   entry e;
-  e.kind = one_of<entry_kind>(in, 5);
+  e.kind = one_of<entry_kind>(in, static_cast<std::uint8_t>(last_entry_kind));
   e.mode = in.u32();
   e.uid = in.u32();
   e.gid = in.u32();
@@ -231,6 +240,8 @@ entry decode_entry(frame_reader& in) {
   e.allocated = in.u64();
   e.modified.s = static_cast<std::int64_t>(in.u64());
   e.modified.ns = in.u32();
+  e.type = in.u32();
+  e.device = in.u64();
   e.version = in.u32();
   e.path = in.text();
   e.target = in.text();
@@ -244,6 +255,9 @@ entry decode_entry(frame_reader& in) {
   constexpr std::uint32_t ns_per_s = 1'000'000'000;
   if (e.mode > permissions || e.modified.ns >= ns_per_s || e.size > largest_file) {
     refuse(in.kind(), "a mode, size or time that cannot be");
+  }
+  if (is_special(e.type) != (e.kind == entry_kind::special)) {
+    refuse(in.kind(), "a kind of device that there is not");
   }
   const bool leads_out = e.kind == entry_kind::hard_link && !stays_inside(e.target);
   if (!stays_inside(e.path) || leads_out) refuse(in.kind(), "a path that leads out of the target");
@@ -357,8 +371,8 @@ file_end decode_file_end(frame_reader& in) {
 
 void encode(std::vector<std::byte>& to, const tally& t) {
   frame_writer out(to, frame_kind::finished);
-  out.u64(t.files).u64(t.bytes).u64(t.same).u64(t.directories).u64(t.links).u64(t.deleted);
-  out.u64(t.resumed_bytes).u64(t.damaged).u64(t.manifest);
+  out.u64(t.files).u64(t.bytes).u64(t.same).u64(t.directories).u64(t.links).u64(t.specials);
+  out.u64(t.deleted).u64(t.resumed_bytes).u64(t.damaged).u64(t.manifest);
 }
 
 tally decode_tally(frame_reader& in) {
@@ -368,6 +382,7 @@ tally decode_tally(frame_reader& in) {
   t.same = in.u64();
   t.directories = in.u64();
   t.links = in.u64();
+  t.specials = in.u64();
   t.deleted = in.u64();
   t.resumed_bytes = in.u64();
   t.damaged = in.u64();
@@ -378,13 +393,17 @@ tally decode_tally(frame_reader& in) {
 
 void encode(frame_writer& out, const item& i) {
   out.u8(static_cast<std::uint8_t>(i.what)).u8(static_cast<std::uint8_t>(i.kind)).text(i.path);
+  out.u16(i.differs).u8(i.is_device ? 1 : 0);
 }
 
 item decode_item(frame_reader& in) {
   item i;
   i.what = one_of<item::change>(in, 4);
-  i.kind = one_of<entry_kind>(in, 5);
+  i.kind = one_of<entry_kind>(in, static_cast<std::uint8_t>(last_entry_kind));
   i.path = in.text();
+  i.differs = in.u16();
+  i.is_device = one_of<std::uint8_t>(in, 1, 0) != 0;
+  if (i.differs > item::everything) refuse(in.kind(), "a difference that there is not");
   return i;
 }
 

@@ -20,7 +20,7 @@
 
 namespace copy {
 
-inline constexpr std::uint16_t protocol_version = 3;
+inline constexpr std::uint16_t protocol_version = 4;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
 inline constexpr std::uint32_t smallest_chunk = 64U << 10;
@@ -136,6 +136,8 @@ struct transfer_options {
   bool recursive = false;
   bool links = false;
   bool hard_links = false;
+  bool devices = false;
+  bool specials = false;  // FIFOs and sockets
   bool mode = false;
   bool times = false;
   bool owner = false;
@@ -157,6 +159,8 @@ struct transfer_options {
   bool existing = false;         // nothing that is not there yet
   bool ignore_existing = false;  // nothing that is there already
   bool one_file_system = false;
+  bool listed = false;  // --files-from: of the first path what the others name, which are below it
+  bool follow = false;  // -L: of the sender alone, and not sent
   std::uint64_t most_deleted = ~std::uint64_t{0};  // of --delete, but for what makes way
   std::uint32_t chunk_bytes = 0;
   std::uint64_t memory_bytes = 0;
@@ -170,7 +174,7 @@ struct hello {
   std::uint16_t version = protocol_version;
   direction way = direction::push;
   std::string module;
-  std::vector<std::string> paths;  // below the module: the target, or the sources
+  std::vector<std::string> paths;  // below the module: the target, or the sources (see listed)
   // Rules of the filter, in order, each "+ pattern" or "- pattern".
   std::vector<std::string> rules;
   transfer_options options;
@@ -237,6 +241,7 @@ struct tally {
   std::uint64_t same = 0;   // files that were as they should be
   std::uint64_t directories = 0;
   std::uint64_t links = 0;
+  std::uint64_t specials = 0;  // and devices
   std::uint64_t deleted = 0;
   std::uint64_t resumed_bytes = 0;  // that were there from a transfer before
   std::uint64_t damaged = 0;        // chunks that came damaged, and were sent again
@@ -247,9 +252,20 @@ struct tally {
 // What became of an entry, or of what was at the target: one line for people.
 struct item {
   enum class change : std::uint8_t { made = 1, updated = 2, deleted = 3, metadata = 4 };
+  // What was different, of what was there: bits of differs.
+  static constexpr std::uint16_t contents = 1;
+  static constexpr std::uint16_t size = 2;
+  static constexpr std::uint16_t time = 4;
+  static constexpr std::uint16_t mode = 8;
+  static constexpr std::uint16_t owner = 16;
+  static constexpr std::uint16_t group = 32;
+  static constexpr std::uint16_t attributes = 64;
+  static constexpr std::uint16_t everything = 127;  // another kind of thing was there
   change what = change::made;
   entry_kind kind = entry_kind::file;
   std::string path;
+  std::uint16_t differs = 0;
+  bool is_device = false;
   friend bool operator==(const item&, const item&) = default;
 };
 

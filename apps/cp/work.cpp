@@ -85,8 +85,11 @@ scan_options scanning(const transfer_options& o) {
   s.recursive = o.recursive;
   s.links = o.links;
   s.hard_links = o.hard_links;
+  s.devices = o.devices;
+  s.specials = o.specials;
   s.attributes = o.attributes;
   s.one_file_system = o.one_file_system;
+  s.follow = o.follow;
   return s;
 }
 
@@ -213,19 +216,33 @@ class places {
     if (where_.path.empty()) return path;
     return path.empty() || path == "/" ? where_.name : where_.name + '/' + path;
   }
-  [[nodiscard]] std::vector<source> sources(const std::vector<std::string>& paths) {
+  [[nodiscard]] std::vector<source> sources(const hello& h) {
     std::vector<source> all;
-    for (const std::string& p : paths) {
+    for (const std::string& p : h.paths) {
+      if (h.options.listed && !all.empty()) {
+        all.push_back(listed_below(all.front(), p));
+        continue;
+      }
       const bool contents = source_of(p).contents;
       std::string path = place(p, contents ? links::followed : links::kept);
       if (contents && !path.ends_with('/')) path += '/';  // a file that is put so is an error
       all.push_back(source_of(path));
       all.back().called = called(p);
     }
+    if (h.options.listed) all.erase(all.begin());
     return all;
   }
 
  private:
+  [[nodiscard]] static source listed_below(const source& top, const std::string& path) {
+    source one = top;
+    one.called = top.called + '/' + path;
+    if (!top.contents || path == "." || !stays_inside(path)) {
+      throw std::runtime_error(one.called + ": is not below a directory that is a source");
+    }
+    one.listed = path;
+    return one;
+  }
   const module& where_;
   std::vector<held_path> held_;
 };
@@ -241,7 +258,7 @@ bool examine_request(const client_request& r) {
         "so many lanes of so long chunks take more memory than a client may have");
   }
   places named(*r.where);
-  if (h.way == direction::pull) return is_single_file(named.sources(h.paths));
+  if (h.way == direction::pull) return is_single_file(named.sources(h));
   if (r.where->read_only) throw std::runtime_error("module \"" + h.module + "\" is read-only");
   if (h.paths.size() != 1) throw std::runtime_error("one target is needed");
   [[maybe_unused]] const std::string path = named.place(h.paths.front(), links::followed);
@@ -256,8 +273,10 @@ task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, c
   progress unseen;
   const item_sink nobody = [](const item&) {};
   if (h.way == direction::push) {
+    const bool is_own = r.where->path.empty();  // of this program itself
+    h.options.devices = h.options.devices && (is_own || r.where->devices);
     const std::string path = named.place(h.paths.front(), links::followed);
-    const bool output = r.where->path.empty() && path == "-";  // of this program itself
+    const bool output = is_own && path == "-";
     destination where =
         output ? to_output() : choose(path, h.options.directory, !h.options.directory);
     where.called = named.called(h.paths.front());
@@ -265,7 +284,7 @@ task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, c
                          nobody);
     co_return;
   }
-  std::vector<source> sources = named.sources(h.paths);
+  std::vector<source> sources = named.sources(h);
   co_await send_all(context, worker, ways, std::move(sources), h.rules, h.options, unseen, nobody);
 }
 

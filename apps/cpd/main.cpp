@@ -1,5 +1,6 @@
 // cordma-cpd: serves modules to cordma-cp.
 #include "../cp/printable.hpp"
+#include "../cp/version.hpp"
 #include "../cp/work.hpp"
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
@@ -49,6 +50,7 @@ void declare(CLI::App& app, options& o) {
   app.add_option("--clients", o.clients, "end after so many; 0: never")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("-v,--verbose", o.verbose, "say who is served what");
+  app.set_version_flag("--version", version_text("cordma-cpd"), "print the version");
   app.footer(
       "Without a token whoever reaches it may read, and write where that is allowed: listen on "
       "other\n"
@@ -86,8 +88,12 @@ daemon_configuration configuration_of(const options& o) {
   if (!o.config.empty()) c = read_configuration(o.config);
   if (!o.listen.empty()) c.listen = o.listen;
   const std::string token = token_of(o.token_file);
-  for (const std::string& m : o.readable) c.modules.push_back(module_of(m, true, token));
-  for (const std::string& m : o.writable) c.modules.push_back(module_of(m, false, token));
+  const auto add = [&](const std::string& m, bool read_only) {
+    c.modules.push_back(module_of(m, read_only, token));
+    c.modules.back().token_file = o.token_file;
+  };
+  for (const std::string& m : o.readable) add(m, true);
+  for (const std::string& m : o.writable) add(m, false);
   if (c.modules.empty())
     throw std::invalid_argument("nothing to serve: --module NAME=PATH, or --config");
   if (c.tls && o.transport != "auto" && o.transport != "tcp") {
@@ -181,6 +187,9 @@ int run(int argc, char** argv) {
   const std::string doubt = c.tls ? c.tls->doubt() : "";
   if (!doubt.empty()) {
     std::fprintf(stderr, "cordma-cpd: tls: %s: clients will not trust it\n", doubt.c_str());
+  }
+  for (const std::string& d : doubts_of(c)) {
+    std::fprintf(stderr, "cordma-cpd: WARNING: %s\n", printable(d).c_str());
   }
   end_by_signal ended;
   support::raise_open_file_limit();

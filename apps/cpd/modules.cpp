@@ -46,6 +46,12 @@ std::string host_of(std::string_view peer) {
   return std::string(peer.substr(0, peer.find('%')));
 }
 
+// Whoever is on this machine may read it.
+bool is_for_all(const std::string& file) noexcept {
+  struct stat s{};
+  return ::stat(file.c_str(), &s) == 0 && (s.st_mode & S_IROTH) != 0;
+}
+
 std::string read_token_file(const std::string& file, const std::string& name) {
   std::ifstream in(file);
   std::string token;
@@ -111,13 +117,16 @@ served_module decode_module(const json& j) {
       m.what.path = text_of(value, where + key);
     } else if (key == "read_only") {
       m.what.read_only = flag_of(value, where + key);
+    } else if (key == "devices") {
+      m.what.devices = flag_of(value, where + key);
     } else if (key == "hosts") {
       m.hosts = networks_of(value, where + key);
     } else if (key == "token") {
       m.what.token = text_of(value, where + key);
       if (m.what.token.empty()) fail(where + "an empty token lets anybody in: leave it out");
     } else if (key == "token_file") {
-      m.what.token = read_token_file(text_of(value, where + key), m.what.name);
+      m.token_file = text_of(value, where + key);
+      m.what.token = read_token_file(m.token_file, m.what.name);
     } else if (key == "whole_disk") {
       whole_disk = flag_of(value, where + key);
     } else {
@@ -177,6 +186,22 @@ bool network::contains(std::string_view peer) const {
     if ((theirs[bit / 8] & mask) != (bytes[bit / 8] & mask)) return false;
   }
   return true;
+}
+
+std::vector<std::string> doubts_of(const daemon_configuration& c) {
+  std::vector<std::string> doubts;
+  for (const served_module& m : c.modules) {
+    const std::string where = "module \"" + m.what.name + "\": ";
+    if (is_for_all(m.token_file)) {
+      doubts.push_back(where + "everybody on this machine may read its token: chmod 600 " +
+                       m.token_file);
+    }
+    if (!m.what.read_only && m.hosts.empty() && m.what.token.empty()) {
+      doubts.push_back(where + "whoever reaches " + c.listen +
+                       " may write, change and delete in it: give it a token, or hosts");
+    }
+  }
+  return doubts;
 }
 
 served_module module_of(const std::string& text, bool read_only, std::string token) {

@@ -23,7 +23,8 @@ struct network {
 
 struct served_module {
   module what;
-  std::vector<network> hosts;  // empty: from anywhere
+  std::string token_file = "";  // which the token is from
+  std::vector<network> hosts;   // empty: from anywhere
 };
 
 struct daemon_configuration {
@@ -34,7 +35,8 @@ struct daemon_configuration {
 };
 
 // The file is an object: "listen": "HOST:PORT", "modules": [{"name", "path", "read_only" (true unless told
-// otherwise), "hosts": ["10.0.0.0/8", ...], "token" or "token_file", "whole_disk" (true, where the path is /)}],
+// otherwise), "hosts": ["10.0.0.0/8", ...], "token" or "token_file", "devices" (true: clients may make
+// them, where this is root), "whole_disk" (true, where the path is /)}],
 // "tls": {"certificate", "key" (files; see tls_context), "required" (false unless told otherwise)}.
 // Throws std::invalid_argument, naming the module and the key: an unknown key, a path that is no directory, "/" without
 // "whole_disk", a name with '/' or ':' in it, two modules of one name, a token shorter than 8 bytes, a file with
@@ -42,5 +44,8 @@ struct daemon_configuration {
 [[nodiscard]] daemon_configuration read_configuration(const std::string& file);
 // "NAME=PATH", and whether it may be written to. Throws as above.
 [[nodiscard]] served_module module_of(const std::string& text, bool read_only, std::string token);
+
+// What is allowed, and hardly meant: sentences. A token that everybody here may read, a module that everybody may write.
+[[nodiscard]] std::vector<std::string> doubts_of(const daemon_configuration& c);
 
 }  // namespace copy

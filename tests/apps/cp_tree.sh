@@ -33,6 +33,7 @@ plant() {  # plant DIRECTORY
   ln "$1/small" "$1/deep/er/again"
   ln -s ../small "$1/deep/link"
   ln -s /nowhere/at/all "$1/dangling"
+  ln "$1/dangling" "$1/deep/its other name"
   ln -s . "$1/loop"
   truncate -s 20M "$1/hollow"
   printf middle | dd of="$1/hollow" bs=1 seek=10000000 conv=notrunc status=none
@@ -92,6 +93,21 @@ else
   echo "not checked: ACLs, as there is no setfacl (package acl), or the file system of $work has none"
 fi
 
+# Devices, FIFOs and sockets, with -a, as far as they may be made; and their second names.
+mkdir "$work/special"
+mkfifo -m 640 "$work/special/fifo"
+ln "$work/special/fifo" "$work/special/other"
+python3 -c 'import os, stat, sys; os.mknod(sys.argv[1], stat.S_IFSOCK | 0o600)' "$work/special/socket"
+[ "$(id -u)" -ne 0 ] || mknod -m 600 "$work/special/null" c 1 3 || true
+cp_ 0 '[34] devices, FIFOs and sockets|[23] devices, FIFOs' -aH "$work/special/" "$work/specials/"
+cp_ 0 '^0 files' -aH "$work/special/" "$work/specials/"
+! grep -q devices "$work/output" || fail "what is there was made again: $(cat "$work/output")"
+left=$(rsync -aniH --delete "$work/special/" "$work/specials/")
+[ -z "$left" ] || fail "another device, FIFO or socket: $left"
+mknod -m 600 "$work/specials/other.new" p && mv "$work/specials/other.new" "$work/specials/socket"
+cp_ 0 '1 devices, FIFOs and sockets' -aH "$work/special/" "$work/specials/"
+[ -S "$work/specials/socket" ] || fail "a FIFO was taken for a socket"
+
 # What has changed, what has gone, and nothing else.
 printf changed > "$work/tree/one"
 rm -r "$work/tree/empty" "$work/tree/dangling"
@@ -128,6 +144,10 @@ cp_ 0 '^1 files' "${with[@]}" "cordma://$host:$port/box/in/here/chunk" "$work/ch
 cmp "$work/tree/chunk" "$work/chunk again"
 cp_ 0 '^2 files' "${with[@]}" "$host:box/in/here/chunk" "$host:box/in/here/one" "$work/two/"
 cmp "$work/tree/chunk" "$work/two/chunk"
+printf '%s\n' one deep/large none > "$work/list"
+cp_ 23 'box/in/here/none: No such file' "${with[@]}" --files-from "$work/list" "$host:box/in/here" "$work/listed"
+cmp "$work/tree/deep/large" "$work/listed/deep/large"
+[ "$(ls "$work/listed" | tr '\n' ' ')" = 'deep one ' ] || fail "not what was listed: $(find "$work/listed")"
 cp_ 5 'no module' -a --port "$port" "$work/tree/" "$host:box/in/"
 cp_ 5 'no module' "${with[@]}" "$work/tree/" "$host:other/in/"
 cp_ 1 'leads|\.\.' "${with[@]}" "$work/tree/" "$host:box/../etc/"

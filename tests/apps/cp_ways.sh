@@ -309,6 +309,7 @@ as_rsync_all() {  # as_rsync_all ARGUMENT...: contents, times and modes
   grown ours.d
   timeout 60 rsync "$@" opt/ theirs.d/ > said 2>&1 < rules || code=$?
   cp_ $code '^(would copy )?[0-9]+ files' "$@" opt/ ours.d/ < rules
+  [[ "$*" != *files-from* ]] || touch -r opt theirs.d ours.d  # which is on neither's list
   [ -z "$(rsync -anic --delete theirs.d/ ours.d/)" ] || fail "$*: not as with rsync: $(rsync -anic --delete theirs.d/ ours.d/)"
 }
 printf '%s\n' '# a comment' '' '; another' '*.o' '+ /sub/old' '- /sub/*' > rules
@@ -319,7 +320,7 @@ for how in -a '-a --delete'; do
 done
 cp_ 1 'none: No such file' --exclude-from none -r opt/ ours.d/
 grown ours.d
-cp_ 25 'as --max-delete has it: [1-9]' -a --delete --max-delete 2 opt/ ours.d/
+cp_ 25 'deletions stopped due to --max-delete limit \([1-9][0-9]* skipped\)' -a --delete --max-delete 2 opt/ ours.d/
 [ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away 2> /dev/null | wc -l)" -eq 3 ] || fail "--max-delete: $(find ours.d)"
 cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
 # A limit holds for what would make way, too; and what is there already stays, whatever is to take its place.
@@ -332,11 +333,44 @@ rm -r way.t; mkdir way.t; echo precious > way.t/x
 cp_ 23 'x: it is no directory there, and stays' -a --ignore-existing way/ way.t/
 [ "$(cat way.t/x)" = precious ] || fail "--ignore-existing let go of a file"
 [ "$(cat way.t/in)" = file ] || fail "what was not there did not come: $(ls way.t)"
+# With --existing a directory takes the place of a file that is there, as with rsync, and what is new in it does not come.
+mkdir -p kind/d kind.t; echo x > kind/d/x; echo file > kind.t/d
+cp_ 0 '^0 files.* 1 directories' -a --existing --delete kind/ kind.t/
+[ -d kind.t/d ] && [ ! -e kind.t/d/x ] || fail "--existing: $(find kind.t)"
 # A pattern may say by itself what it is for.
 mkdir signs signs.t; touch signs/a.o signs/b.o signs.t/kept
 cp_ 0 '1 files' -a --delete --exclude '- kept' --exclude '+ a.o' --exclude '*.o' signs/ signs.t/
 [ "$(ls signs.t | tr '\n' ' ')" = 'a.o kept ' ] || fail "signs of patterns: $(ls signs.t)"
-for absent in -z --compress -L --copy-links --files-from=x; do cp_ 1 'there is no|not followed' $absent -r opt/ ours.d/; done
+for absent in -z --compress; do cp_ 1 'there is no compression' $absent -r opt/ ours.d/; done
+if [ "$transport" != shm ]; then  # the same over either
+# A list of what is to come, and symlinks as what they lead to.
+printf '%s\n' '# a comment' './sub/old' sub fresh/deep '/older' 'sub//extra' > list
+tr '\n' '\0' < list | sed -z 1d > list0
+for how in '-a --files-from=list' '-ar --files-from=list' '-a -0 --files-from=list0' '-rt --files-from=list'; do as_rsync_all $how; done
+ln -s ../fresh opt/sub/led
+ln -s ../../rules opt/fresh/away
+rm opt/link
+as_rsync_all -aL
+ln -s none opt/link
+cp_ 23 'link: is a symlink that leads nowhere' -aL opt/ ours.d/
+ln -sfn . opt/link
+cp_ 23 'link: leads to a directory that it is in' -aL opt/ ours.d/
+echo none/at/all >> list
+cp_ 23 'opt/none/at/all: No such file' -a --files-from list opt ours.d/
+cp_ 1 'below one source' -a --files-from list opt opt/sub ours.d/
+cp_ 1 'has no --delete' -ar --delete --files-from list opt ours.d/
+cp_ 1 'no path below the source' -a --files-from - opt ours.d/ <<< ../rules
+# -i is rsync's, but for where a link leads.
+grown ours.d
+chmod 600 ours.d/same; mkfifo opt/fifo; ln -sfn older opt/link; touch -d 2005-01-01 opt
+signs() { grep -E '^[*<>.ch][^ ]{10} |^\*deleting' | sed -E 's/ (->|=>) .*//; s,^(\*deleting .*)/$,\1,' | sort; }
+for how in -aiH -aiHc -riH; do
+  diff <(timeout 60 rsync $how -n --delete opt/ ours.d/ | signs) <("$programs/cordma-cp" $how -n --delete opt/ ours.d/ | signs) > said ||
+    fail "$how: not as rsync has it: $(cat said)"
+done
+cp_ 0 '^>f[.][.]t[.]{6} newer$' -ai opt/ ours.d/
+rm opt/fifo opt/sub/led opt/fresh/away
+fi
 # A source that is a symlink itself is left out, as rsync does.
 cp_ 0 'left out: opt/link: is a symlink' opt/link alone.d/
 cp_ 0 '1 links' -l opt/link alone.d/

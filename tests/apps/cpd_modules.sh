@@ -84,6 +84,9 @@ cp_ 1 'no token in its first line' --token-file "$work/blank" "$work/box/file" 1
 # What a client is called cannot forge a line of the log.
 expect 5 'no module' cordma-cp --transport tcp --port "$port" $'127.0.0.1:a\nlistening on b\e[2J/x' "$work/x"
 ! grep -q '^listening on b' "$work/served" || fail "a client wrote a line into the log"
+grep -q "WARNING: module \"drop\": everybody on this machine may read its token: chmod 600 $work/token" "$work/served" ||
+  fail "a token that everybody may read is not warned of: $(cat "$work/served")"
+! grep -q 'WARNING.*may write' "$work/served" || fail "a module with a token is said to be open"
 ! grep -q $'\e' "$work/served" || fail "a client wrote to the terminal of the daemon"
 
 # All that goes over the wire, by way of one who listens in.
@@ -128,3 +131,11 @@ grep -aq drop "$work/wire" || fail "the wire shows nothing of the hello"
 CORDMA_CP_TOKEN='a secret of mine' cp_ 0 '^0 files|^1 files' "$work/box/file" 127.0.0.1:drop/
 ! tr '\0' ' ' < "/proc/$daemon/cmdline" | grep -q secret || fail "the token is in the daemon's command line"
 ! grep -q 'a secret of mine' "$work/served" || fail "the token is in the log"
+
+# A module that everybody may write is warned of.
+chmod 600 "$work/token"
+serve cordma-cpd --listen 127.0.0.1:0 --module-rw "open=$work/drop"
+grep -q 'WARNING: module "open": whoever reaches 127.0.0.1:0 may write, change and delete in it' "$work/served" ||
+  fail "a module that everybody may write is not warned of: $(cat "$work/served")"
+serve cordma-cpd --listen 127.0.0.1:0 --module "open=$work/drop" --module-rw "drop=$work/drop" --token-file "$work/token"
+! grep -q WARNING "$work/served" || fail "it warns of nothing: $(cat "$work/served")"

@@ -4,7 +4,9 @@
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>
 
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -184,6 +186,94 @@ TEST_CASE(
     CHECK(names(here.outside) == std::vector<std::string>{"victim"});
   }
   CHECK(cordma::test::open_descriptors() == open);
+}
+
+TEST_CASE("what another transfer is writing stays, whatever is to take its name meanwhile") {
+  const place_to_write here;
+  target to = here.open();
+  target other = here.open();
+  write(here.root / "file", "old");
+  write(here.root / "first", "first");
+  {
+    const auto part = other.open_part("file", O_RDWR);
+    put(*part, "half");
+    put(*other.open_state("file"), "state");
+    const auto unnamed = to.open_unnamed("file", 0600);
+    REQUIRE(unnamed.ok());
+    entry fifo;
+    fifo.kind = entry_kind::special;
+    fifo.type = S_IFIFO;
+    CHECK(errno_of(to.drop_part("file")) == EBUSY);
+    CHECK(errno_of(to.publish_unnamed(unnamed->get(), "file")) == EBUSY);
+    CHECK(errno_of(to.make_symlink("file", "text")) == EBUSY);
+    CHECK(errno_of(to.make_hard_link("file", "first")) == EBUSY);
+    CHECK(errno_of(to.make_special("file", fifo)) == EBUSY);
+    const auto again = to.open_part("file", O_RDWR);
+    CHECK(errno_of(again) == EBUSY);
+    CHECK(again.why().message() ==
+          "another transfer is writing it: process " + std::to_string(::getpid()));
+    CHECK(read(part_of(here, "file")) == "half");
+    CHECK(read(state_of(here, "file")) == "state");
+    CHECK(read(here.root / "file") == "old");
+    CHECK(other.publish("file").ok());
+    CHECK(read(here.root / "file") == "half");
+    CHECK(to.publish_unnamed(unnamed->get(), "file").ok());
+  }
+  CHECK(read(here.root / "file").empty());
+  CHECK(names(here.root) == std::vector<std::string>{"file", "first"});
+}
+
+TEST_CASE("many that replace one name at once all do, and it is whole all the while") {
+  const place_to_write here;
+  write(here.root / "file", std::string(1000, 'z'));
+  write(here.root / "first", std::string(1000, 'y'));
+  constexpr int rounds = 100;
+  std::atomic<int> failed{0};
+  std::vector<std::thread> all;
+  for (const char letter : {'a', 'b', 'c'}) {
+    all.emplace_back([&failed, letter, to = here.open()]() mutable {
+      for (int i = 0; i < rounds; ++i) {
+        const auto fd = to.open_unnamed("file", 0600);
+        const std::string text(1000, letter);
+        const bool put_all = fd.ok() && ::pwrite(fd->get(), text.data(), text.size(), 0) == 1000;
+        if (!put_all || !to.publish_unnamed(fd->get(), "file").ok()) ++failed;
+        if (!to.make_hard_link("link", "first").ok()) ++failed;
+        if (!to.make_symlink("link", "text").ok()) ++failed;
+      }
+    });
+  }
+  std::size_t wrong = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const std::string now = read(here.root / "file");
+    wrong += now.size() != 1000 || now.find_first_not_of(now[0]) != std::string::npos;
+  }
+  for (std::thread& t : all) t.join();
+  CHECK(failed == 0);
+  CHECK(wrong == 0);
+  CHECK(names(here.root) == std::vector<std::string>{"file", "first", "link"});
+}
+
+TEST_CASE("in place, only a file is written to: what else is there goes, and nothing is followed") {
+  const place_to_write here;
+  const fs::path victim = here.outside / "victim";
+  write(victim, "kept");
+  target to = here.open();
+  for (const auto& [what, plant] : plants(victim)) {
+    CAPTURE(what);
+    plant(here.root / "file");
+    const bool is_directory = fs::is_directory(fs::symlink_status(here.root / "file"));
+    const bool is_file = fs::is_regular_file(fs::symlink_status(here.root / "file"));
+    {
+      const auto fd = to.open_inplace("file");
+      CHECK(errno_of(fd) == (is_directory ? EISDIR : 0));
+      if (fd.ok() && !is_file) put(*fd, "written");
+      if (fd.ok()) CHECK(S_ISREG(look(here.root / "file").st_mode));
+      if (fd.ok()) CHECK(errno_of(to.open_inplace("file")) == EBUSY);
+    }
+    CHECK(read(victim) == "kept");
+    CHECK(names(here.outside) == std::vector<std::string>{"victim"});
+    fs::remove_all(here.root / "file");
+  }
 }
 
 TEST_CASE("a part that belongs to another user is not taken over" * applies(is_root(), not_root)) {

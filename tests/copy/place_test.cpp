@@ -152,8 +152,12 @@ TEST_CASE("IPv6 without brackets, or half in them, is refused") {
   CHECK(refuses("cordma://[::1]x/mod", "behind the ']'"));
 }
 
+TEST_CASE("a place of an rsync daemon is refused") {
+  CHECK(refuses("rsync://host/mod/x", "start cordma-cpd there and write cordma://HOST"));
+}
+
 TEST_CASE("a user is refused") {
-  CHECK(refuses("me@host:mod/x", "leave out what ends with '@'"));
-  CHECK(refuses("cordma://me@host/mod/x", "leave out what ends with '@'"));
+  CHECK(refuses("me@host:mod/x", "Leave out what ends with '@'"));
+  CHECK(refuses("cordma://me@host/mod/x", "Leave out what ends with '@'"));
   CHECK(parse("host:mod/me@there").path == "me@there");
 }

@@ -152,28 +152,49 @@ TEST_CASE("the same source twice is once, and nothing is said") {
   CHECK(s.said().empty());
 }
 
-TEST_CASE("nothing leads out of the directory that sources are to be below") {
+TEST_CASE("of what is listed all that leads to it comes first, once, and nothing beside it") {
   const temporary_tree tree;
-  tree.file("secret/x");
-  tree.file("module/d/x");
-  tree.symlink("module/out", "../secret");
-  tree.symlink("module/root", "/");
-  tree.symlink("module/in", "d");
-  const cordma::unique_fd module(
-      ::open(tree.at("module").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const auto below = [&](const char* path) {
+  for (const char* path : {"s/a/b/x", "s/a/b/y", "s/a/z", "s/d/e/f", "s/g"}) tree.file(path);
+  tree.symlink("s/link", "a");
+  const auto listed = [&](std::initializer_list<const char*> names, bool all_in_it) {
+    std::vector<source> sources;
+    for (const char* name : names) {
+      sources.push_back({.path = tree.at("s"), .contents = true, .called = name, .listed = name});
+    }
     scan_options options = recursive;
-    options.below = module.get();
-    return scanned({{path}}, options);
+    options.recursive = all_in_it;
+    scanned s(sources, options);
+    s.all();
+    return s.paths() + s.said();
   };
-  CHECK(below("d").all().paths() == "d/\nd/x\n");
-  CHECK(below("in/").all().paths() == "./\nx\n");
-  CHECK(below("").all().paths() == "./\nd/\nd/x\nin\nout\nroot\n");
-  CHECK(below("out").all().paths() == "out\n");
-  for (const char* path : {"out/", "out/x", "root/", "../secret", "..", "/etc", "d/../../secret"}) {
-    CAPTURE(std::string(path));
-    scanned s = below(path);
-    CHECK(s.all().paths().empty());
-    CHECK(s.said() == "failed " + std::string(path) + ": leads out of what may be read\n");
+  CHECK(listed({"a/b/x", "a/b/y", "a", "g"}, false) == "a/\na/b/\na/b/x\na/b/y\ng\n");
+  CHECK(listed({"a/b", "d"}, false) == "a/\na/b/\nd/\n");
+  CHECK(listed({"a/b", "d"}, true) == "a/\na/b/\na/b/x\na/b/y\nd/\nd/e/\nd/e/f\n");
+  CHECK(listed({"a/none", "none/x", "g"}, true) ==
+        "a/\ng\nfailed a/none: No such file or directory\nfailed none/x: No such file or "
+        "directory\n");
+  CHECK(listed({"link/z"}, true) == "failed link/z: Too many levels of symbolic links\n");
+}
+
+TEST_CASE("where symlinks are followed they are what they lead to, save what they are in") {
+  const temporary_tree tree;
+  tree.file("s/a/x", "xx");
+  tree.file("outside/y");
+  tree.symlink("s/file", "a/x");
+  tree.symlink("s/out", "../outside");
+  tree.symlink("s/a/up", "..");
+  tree.symlink("s/none", "nowhere");
+  scan_options options = recursive;
+  options.follow = true;
+  scanned s({contents(tree.at("s"))}, options);
+  CHECK(s.all().paths() == "./\na/\na/x\nfile\nout/\nout/y\n");
+  CHECK(s.said() ==
+        "failed a/up: leads to a directory that it is in\nfailed none: is a symlink that leads "
+        "nowhere\n");
+  CHECK(s.at("file")->kind == entry_kind::file);
+  CHECK(s.at("file")->size == 2);
+  for (const char* path : {"file", "out/y"}) {
+    const cordma::unique_fd fd(s.walk().open(*s.at(path), 0));
+    CHECK(fd);
   }
 }

@@ -119,7 +119,7 @@ TEST_CASE("odd names are names") {
   }
 }
 
-TEST_CASE("FIFOs, sockets and devices are left out, and said") {
+TEST_CASE("FIFOs, sockets and devices are left out, and said, unless they are asked for") {
   const temporary_tree tree;
   tree.directory("s");
   REQUIRE(::mkfifo(tree.at("s/fifo").c_str(), 0600) == 0);
@@ -127,8 +127,22 @@ TEST_CASE("FIFOs, sockets and devices are left out, and said") {
   scanned s({{tree.at("s")}, {"/dev/null"}});
   CHECK(s.all().paths() == "s/\n");
   CHECK(s.said() ==
-        "left out s/fifo: is a FIFO\nleft out s/socket: is a socket\nleft out /dev/null: is a "
-        "device\n");
+        "left out s/fifo: is a FIFO; --specials copies it\nleft out s/socket: is a socket; "
+        "--specials copies it\nleft out /dev/null: is a device; --devices copies it\n");
+  scan_options options = recursive;
+  options.specials = options.devices = true;
+  scanned asked({{tree.at("s")}, {"/dev/null"}}, options);
+  CHECK(asked.all().paths() == "s/\ns/fifo\ns/socket\nnull\n");
+  CHECK(asked.said().empty());
+  struct stat null{};
+  REQUIRE(::stat("/dev/null", &null) == 0);
+  const std::pair<std::uint32_t, std::uint64_t> expected[] = {
+      {S_IFIFO, 0}, {S_IFSOCK, 0}, {S_IFCHR, null.st_rdev}};
+  for (std::size_t i = 0; i < std::size(expected); ++i) {
+    const entry& e = asked.found[i + 1];
+    CHECK(e.kind == entry_kind::special);
+    CHECK(std::pair(e.type, e.device) == expected[i]);
+  }
 }
 
 TEST_CASE("what is excluded is not looked at, nor what is below it") {

@@ -1,0 +1,193 @@
+// What a file is written into: its part, with what a transfer before this one has left of it, or itself.
+#include "describe.hpp"
+#include "incoming.hpp"
+#include "unfinished.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <span>
+#include <vector>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+namespace copy {
+namespace {
+
+// Where room is found before it is needed. In memory there is nothing to be found.
+bool wants_allocation(int fd) noexcept {
+  struct statfs s{};
+  return ::fstatfs(fd, &s) == 0 && s.f_type != TMPFS_MAGIC;
+}
+
+// Whether all of it is there.
+bool read_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
+  while (!into.empty()) {
+    const ssize_t n = ::pread(fd, into.data(), into.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    into = into.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return true;
+}
+
+// A hole has no digest.
+bool is_of(std::span<const std::byte> bytes, std::uint64_t digest) noexcept {
+  if (digest != 0) return digest_of(bytes) == digest;
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace
+
+bool receiver::has_part(const incoming& f) {
+  const std::string& path = f.what->path;
+  const std::size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  const cordma::result<std::optional<struct stat>> there =
+      target_.look(directory + target::part_name(path));
+  return there && there.value();
+}
+
+// What a transfer before this one left: of it stays what is still as it was noted. Whoever was writing it may just be
+// ending.
+cordma::task<void> receiver::go_on(std::shared_ptr<incoming> f) {
+  constexpr int most = 200;
+  constexpr auto a_while = std::chrono::milliseconds(50);
+  cordma::result<void> opened = open(*f, target_);
+  for (int i = 0; i < most && !opened && opened.why().os_errno() == EBUSY; ++i) {
+    co_await cordma::sleep_for(a_while);
+    opened = open(*f, target_);
+  }
+  if (opened) {
+    co_await check_part(f);
+    say_want(f);
+  } else {
+    fail(*f, describe(opened.why()));
+    forget(f->number);
+  }
+  lanes_.front()->kick();
+  finish_if_due();
+}
+
+// Reading is cheaper than to have it sent, and a wrong byte would stay.
+cordma::task<void> receiver::check_part(std::shared_ptr<incoming> f) {
+  if (f->sidecar->count_here() == 0) co_return;
+  co_await comparing_.acquire();
+  std::vector<std::byte> buffer(options_.chunk_bytes);
+  std::vector<bool> here = f->sidecar->here();
+  auto work = [&](std::size_t, const std::atomic<bool>& canceled) noexcept {
+    const std::span<std::byte> all(buffer);
+    for (std::size_t i = 0; i < here.size() && !canceled; ++i) {
+      if (!here[i]) continue;
+      const std::span<std::byte> chunk = all.first(f->bytes_of(i, options_.chunk_bytes));
+      here[i] = read_at(f->fd.get(), chunk, i * std::uint64_t{options_.chunk_bytes}) &&
+                is_of(chunk, f->sidecar->digest(i));
+    }
+    if (f->direct.get() >= 0) ::posix_fadvise(f->fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  };
+  crew_job reading = crew_.run(work);
+  co_await reading;
+  comparing_.release();
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    if (!here[i]) continue;
+    f->missing[i] = false;
+    --f->left;
+    const std::uint32_t bytes = f->bytes_of(i, options_.chunk_bytes);
+    result_.done.resumed_bytes += bytes;
+    progress_.bytes_done += bytes;
+  }
+}
+
+cordma::result<void> receiver::open(incoming& f, target& into) {
+  const std::string& path = f.what->path;
+  if (output_ >= 0) {
+    f.fd.reset(::fcntl(output_, F_DUPFD_CLOEXEC, 0));
+    if (!f.fd) return cordma::failure::from_os(errno, "fcntl");
+    return {};
+  }
+  if (options_.inplace) {
+    const cordma::result<void> opened = open_inplace(f, into);
+    if (!opened) return opened;
+  } else {
+    cordma::result<cordma::unique_fd> part =
+        into.open_part(path, f.resumable ? O_RDWR : O_WRONLY | O_TRUNC);
+    if (!part) return part.why();
+    f.fd = std::move(part).value();
+  }
+  if (f.resumable) {
+    const cordma::result<void> begun = open_sidecar(f, into);
+    if (!begun) return begun;
+  }
+  const cordma::result<void> has_room = make_room(f);
+  if (has_room && options_.direct && f.what->size >= direct_way::smallest) {
+    f.direct = direct_way(f.fd.get(), direct_way::purpose::writing);
+  }
+  return has_room;
+}
+
+// Until it is whole it is longer than it will be, by a mark: nobody takes it for the source's.
+cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
+  make_way(f, into);
+  cordma::result<cordma::unique_fd> opened = into.open_inplace(f.what->path);
+  if (!opened) return opened.why();
+  struct stat now{};
+  if (::fstat(opened.value().get(), &now) != 0) return cordma::failure::from_os(errno, "fstat");
+  const entry there = copy::describe(now, entry_kind::file);
+  if (!f.is_stream() && there.version == f.what->version && there.size == f.what->size &&
+      there.modified == f.what->modified) {
+    return cordma::failure(cordma::errc::invalid_value, "it is the source itself");
+  }
+  f.fd = std::move(opened).value();
+  const int why = f.is_stream() ? cut_to(f.fd.get(), 0) : mark_unfinished(f.fd.get(), f.what->size);
+  if (why != 0) return cordma::failure::from_os(why, "ftruncate");
+  return {};
+}
+
+// Holes are where nothing is written.
+cordma::result<void> receiver::make_room(const incoming& f) const {
+  const int fd = f.fd.get();
+  const auto size = static_cast<off_t>(f.what->size);
+  const bool has_holes = f.what->allocated < f.what->size;
+  const bool is_long = f.what->size >= smallest_resumed;
+  if ((has_holes || is_long) && !options_.inplace && ::ftruncate(fd, size) != 0) {
+    return cordma::failure::from_os(errno, "ftruncate");
+  }
+  // Rather now than when most of it has come.
+  struct statfs room{};
+  struct stat now{};
+  if (!has_holes && is_long && ::fstatfs(fd, &room) == 0 && ::fstat(fd, &now) == 0) {
+    constexpr std::uint64_t block = 512;  // of st_blocks, in bytes
+    const auto free =
+        static_cast<std::uint64_t>(room.f_bavail) * static_cast<std::uint64_t>(room.f_bsize);
+    if (free + static_cast<std::uint64_t>(now.st_blocks) * block < f.what->size) {
+      return cordma::failure::from_os(ENOSPC, "room");
+    }
+  }
+  if (!has_holes && is_long && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
+      errno == ENOSPC) {
+    return cordma::failure::from_os(errno, "fallocate");
+  }
+  return {};
+}
+
+// What is noted there is believed as far as it shows in the part.
+cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
+  cordma::result<cordma::unique_fd> side = into.open_state(f.what->path);
+  if (!side) return side.why();
+  cordma::result<resume_state> state =
+      resume_state::open(std::move(side).value(), identity_of(*f.what));
+  if (!state) return state.why();
+  // Of another source, or of none.
+  if (state.value().count_here() == 0 && ::ftruncate(f.fd.get(), 0) != 0) {
+    return cordma::failure::from_os(errno, "ftruncate");
+  }
+  f.sidecar.emplace(std::move(state).value());
+  return {};
+}
+
+}  // namespace copy

@@ -1,0 +1,166 @@
+# A transfer that is cut off at a known place, and the next one: what is there of a file is compared before it is kept,
+# what --inplace has left is not taken for whole, and of two transfers to one name neither costs the other its part.
+source "$(dirname "$0")/expect.sh"
+cat > "$work/cut_off.py" <<'PYTHON'
+import json, os, signal, stat, subprocess, sys, time
+
+program = sys.argv[1] + "/cordma-cp"
+os.chdir(sys.argv[2])
+MB = 1 << 20
+mark = b"\ncordma-cp --inplace: this file is not whole\n"
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+def start(rate, *arguments):
+    command = [program, "--chunk", "1M", "--bwlimit", f"{rate}k", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def cut_off(how, prepare, until, *arguments):
+    """Ends it by that signal in the middle; what it said. Where it was over before: once more, and slower."""
+    for rate in (32768, 8192, 2048):
+        prepare()
+        process = start(rate, *arguments)
+        while process.poll() is None and not until():
+            time.sleep(0.001)
+        process.send_signal(how)
+        errors = process.communicate(timeout=60)[1]
+        if process.returncode != 0:
+            expected = -how if how == signal.SIGKILL else 20
+            check(process.returncode == expected, f"{how} ends it with {process.returncode}: {errors}")
+            return errors
+    sys.exit(f"FAILED: {arguments} is over before it is seen to begin")
+
+
+def run(*arguments, code=0):
+    done = subprocess.run([program, "--chunk", "1M", *arguments], capture_output=True, timeout=60)
+    check(done.returncode == code, f"{arguments} ended with {done.returncode}: {done.stderr}")
+    return done
+
+
+def figures(*arguments):
+    return json.loads(run("--json", "-", *arguments).stdout)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(path, contents):
+    with open(path, "wb") as file:
+        file.write(contents)
+
+
+def size(path):
+    return os.path.getsize(path) if os.path.exists(path) else -1
+
+
+large = os.urandom(12 * MB)
+write("large", large)
+part, state = "out/.large.cordma-part", "out/.large.cordma-state"
+copy = ("-t", "large", "out/large")
+os.mkdir("out")
+
+
+def clear():
+    for name in os.listdir("out"):
+        os.remove("out/" + name)
+
+
+def half(how):
+    return cut_off(how, clear, lambda: size(state) >= 48 + 4 * 24, "--json", "figures", *copy)
+
+
+# Killed with far less than 64 MiB there: that is kept, but for what is not as it was noted.
+for damage in ("nothing", "a byte", "cut off", "longer"):
+    half(signal.SIGKILL)
+    with open(state, "rb") as file:
+        file.seek(48)
+        noted = [int.from_bytes(file.read(24)[:8], "little") for _ in range(4)]
+    with open(part, "r+b") as file:
+        if damage == "a byte":
+            file.seek(noted[1] * MB + 77)
+            byte = file.read(1)[0]
+            file.seek(noted[1] * MB + 77)
+            file.write(bytes([byte ^ 1]))
+        if damage == "cut off":
+            file.truncate(max(noted[:4]) * MB + 5)
+        if damage == "longer":
+            file.truncate(40 * MB)
+    found = figures(*copy)
+    check(read("out/large") == large, f"{damage}: a wrong file")
+    check(3 * MB <= found["resumed_bytes"] < 12 * MB, f"{damage}: {found}")
+    check(damage != "nothing" or found["resumed_bytes"] >= 4 * MB, f"{damage}: {found}")
+    check(os.listdir("out") == ["large"], f"{damage}: something is left: {os.listdir('out')}")
+
+# SIGTERM and SIGHUP end it as Ctrl-C does.
+for how in (signal.SIGTERM, signal.SIGHUP):
+    said = half(how)
+    check(b"interrupted; the same command goes on" in said and b"8 MiB and more" in said, said)
+    with open("figures") as file:
+        found = json.load(file)
+    check(found["interrupted"] is True and found["exit_code"] == 20, found)
+    check(figures(*copy)["resumed_bytes"] >= 4 * MB, "nothing was kept")
+
+# --inplace: whoever kills it leaves a file that is not taken for the source's, and says itself that it is not whole.
+for again in (["--size-only"], ["-u"], ["--ignore-existing"], ["--inplace", "--size-only"]):
+    cut_off(
+        signal.SIGKILL, lambda: write("out/large", b"old" * 5 * MB), lambda: read("out/large")[:MB] == large[:MB],
+        "--inplace", *copy)
+    left = read("out/large")
+    check(len(left) == len(large) + len(mark) and left.endswith(mark), f"it is not marked: {len(left)}, {left[-50:]}")
+    run(*again, *copy)
+    check(read("out/large") == large, f"{again}: it was taken for whole")
+    check(os.path.getmtime("out/large") == os.path.getmtime("large"), "it has another time")
+check(figures("--inplace", *copy)["same"] == 1, "it came again")
+write("empty", b"")
+run("--inplace", "empty", "out/large")
+check(read("out/large") == b"", "an empty file is not empty")
+run("--inplace", "-I", "large", "./large", code=23)
+check(read("large") == large, "a file that was copied onto itself is another")
+
+# What is no file is replaced, as with rsync, and nothing is written to it; a device that was named stays.
+write("victim", b"kept")
+write("small", b"small")
+for how in (["--inplace"], []):
+    os.makedirs("tree", exist_ok=True)
+    os.makedirs("odd", exist_ok=True)
+    for name in ("link", "fifo", "socket"):
+        write("tree/" + name, b"file")
+    os.symlink("../victim", "odd/link")
+    os.mkfifo("odd/fifo")
+    os.mknod("odd/socket", stat.S_IFSOCK | 0o600)
+    run("-r", *how, "tree/", "odd/")
+    check(all(read("odd/" + name) == b"file" for name in ("link", "fifo", "socket")), "another thing is there")
+    check(read("victim") == b"kept", "a link was followed")
+    subprocess.run(["rm", "-r", "odd"], check=True)
+    os.symlink("/dev/null", "null")
+    check(b"null is a device" in run(*how, "small", "null", code=1).stderr, "a device is not named")
+    check(os.path.islink("null"), "a name of a device was replaced")
+    os.remove("null")
+
+# Two transfers to one name at once: who comes later is told who has it, or waits; the first is not disturbed.
+write("middle", large[: 2 * MB])
+for name, rates, code in (("middle", (4096, 1024, 256), 23), ("large", (24576,), 0)):
+    for rate in rates:
+        clear()
+        first = start(rate, "-t", name, "out/one")
+        while first.poll() is None and not os.path.exists("out/.one.cordma-part"):
+            time.sleep(0.001)
+        second = subprocess.run([program, "-t", name, "out/one"], capture_output=True, text=True, timeout=60)
+        errors = first.communicate(timeout=60)[1]
+        check(first.returncode == 0, f"the second transfer costs the first its file: {errors}")
+        check(read("out/one") == read(name), "another file")
+        if second.returncode == code:
+            break
+    check(second.returncode == code, f"the second ends with {second.returncode}: {second.stderr}")
+    told = f"one: another transfer is writing it: process {first.pid}" in second.stderr
+    check(code == 0 or told, f"the second is not told who has it: {second.stderr}")
+clear()
+PYTHON
+python3 "$work/cut_off.py" "$(realpath "$programs")" "$work"
