@@ -273,7 +273,7 @@ void session::state::tell_of_limit() noexcept try {
 }
 
 session::ending session::state::over_by_now() noexcept {
-  if (soft_since != 0) mind_limit();
+  if (soft_since) mind_limit();
   if (over == ending::now || who.killed.load(std::memory_order_relaxed) != caller::kill::no) {
     return ending::now;
   }
@@ -349,7 +349,7 @@ void session::sent(std::size_t bytes) noexcept {
     for (state::gate& g : s.gates) g.from -= s.sent;
     s.sent = 0;
   }
-  if (s.soft_since != 0) s.mind_limit();
+  if (s.soft_since) s.mind_limit();
   if (s.piled && s.backlog() < resume_pending && s.over == ending::no) {
     s.piled = false;
     try {
