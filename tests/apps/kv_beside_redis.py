@@ -71,9 +71,12 @@ NUMBERS = [b"0", b"1", b"-1", b"10", b"42", b"-7", b"9223372036854775807", b"-92
 VALUES = NUMBERS + [b"hello", b"hello world", b"v" * 50, b"\x00\x01", b"y" * 5000, b"-1.25", b"abc"]
 SMALL = [b"0", b"1", b"2", b"5", b"-1", b"-3", b"100", b"1000", b"x", b"-100", b"536870911", b"536870912"]
 # Seconds far enough from now that they do not run out meanwhile.
-TIMES = [b"100", b"1000", b"100000", b"0", b"-1", b"x", b"9223372036854775807", b"1.5", b"92233720368547758"]
-AT = [b"4102444800", b"4102444801", b"1", b"0", b"-5", b"x", b"9223372036854775"]
-AT_MS = [b"4102444800000", b"4102444800001", b"1", b"-5", b"x", b"9223372036854775807"]
+TIMES = [b"100", b"1000", b"100000", b"0", b"-1", b"x", b"9223372036854775807", b"1.5", b"92233720368547758",
+         b"-9223372036854775808", b"-9223372036854775", b"9223372036854775"]
+AT = [b"4102444800", b"4102444801", b"1", b"0", b"-5", b"x", b"9223372036854775", b"9223372036854776",
+      b"-9223372036854775808"]
+AT_MS = [b"4102444800000", b"4102444800001", b"1", b"-5", b"x", b"9223372036854775807", b"-9223372036854775808"]
+CURSORS = [b"x", b"-", b"+", b"+-1", b" 1", b"1x", b"18446744073709551616", b"-18446744073709551616"]
 
 
 def words_of(r):
@@ -139,7 +142,9 @@ def words_of(r):
         lambda: [b"HINCRBYFLOAT", k(), f(), n()], lambda: [b"HSTRLEN", k(), f()],
         lambda: [b"HRANDFIELD", k(), r.choice([b"0", b"x", b"-9223372036854775808"])],
         lambda: [b"PING"] + some(v, 2), lambda: [b"ECHO"] + some(v, 2), lambda: [b"SELECT", r.choice([b"0", b"x", b"99"])],
-        lambda: [b"AUTH"] + some(v, 3), lambda: [b"TTL"] + some(k, 0), lambda: [b"SCAN", b"x"],
+        lambda: [b"AUTH"] + some(v, 3), lambda: [b"TTL"] + some(k, 0), lambda: [b"SCAN", r.choice(CURSORS)],
+        lambda: [b"HSCAN", b"nokey", r.choice(CURSORS + [b"-1", b"+1", b"", b"18446744073709551615"])],
+        lambda: [b"DEBUG", r.choice([b"SLEEP", b"FOO"]), b"0"], lambda: [b"MEMORY", b"DOCTOR", b"x"],
         lambda: [b"SCAN", b"0", r.choice([b"COUNT", b"FOO"]), r.choice([b"0", b"x", b"-1"])],
         lambda: [b"MULTI"], lambda: [b"EXEC"], lambda: [b"EXEC"], lambda: [b"DISCARD"], lambda: [b"WATCH"] + some(k, 2),
         lambda: [b"UNWATCH"], lambda: [b"NOSUCH"] + some(n, 3), lambda: [b"CLIENT", b"GETNAME"],
@@ -151,11 +156,11 @@ def words_of(r):
         lambda: [b"FUNCTION", b"FLUSH"] + some(v, 1), lambda: [b"SLOWLOG", b"GET", r.choice([b"x", b"-2"])],
         lambda: [b"ACL", r.choice([b"WHOAMI", b"USERS", b"FOO"])], lambda: [b"ACL", b"CAT", r.choice([b"hash!", b"foo"])],
         lambda: [b"MEMORY", b"USAGE", k(), b"SAMPLES"], lambda: [b"WAIT", b"0", n()], lambda: [b"RESET"],
-        lambda: [b"COPY", k()], lambda: [b"FLUSHALL", b"x"], lambda: [b"HELLO", r.choice([b"4", b"x"])],
+        lambda: [b"COPY", k()], lambda: [b"FLUSHALL"] + ([b"x"] if r.randrange(4) else []), lambda: [b"HELLO", r.choice([b"4", b"x"])],
     ]
     words = r.choice(table)()
     words[0] = case(words[0])
-    if r.randrange(60) == 0 and words[0].upper() not in (b"HELLO", b"SCAN", b"SLOWLOG", b"CLIENT"):
+    if r.randrange(60) == 0 and words[0].upper() not in (b"HELLO", b"SCAN", b"SLOWLOG", b"CLIENT", b"MEMORY"):
         words = words[:r.randrange(1, len(words) + 1)]
     return words
 

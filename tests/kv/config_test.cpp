@@ -27,6 +27,32 @@ TEST_CASE("CONFIG GET and SET") {
         std::string::npos);
 }
 
+TEST_CASE("DEBUG is for those whom enable-debug-command lets") {
+  const std::string refused = error(
+      "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you "
+      "can run it from a local connection, otherwise you need to set this option in the "
+      "configuration file, and then restart the server.");
+  kv::session_origin far = client::usual();
+  far.loopback = false;
+  for (const std::string_view allowed : {"no", "local", "yes"}) {
+    CAPTURE(allowed);
+    kv::settings values;
+    values.protected_mode = false;
+    values.enable_debug_command = allowed;
+    server s(values);
+    client here(s);
+    client there(s, far);
+    CHECK(here("DEBUG SLEEP 0") == (allowed == "no" ? refused : ok));
+    CHECK(there("DEBUG SLEEP 0") == (allowed == "yes" ? ok : refused));
+    CHECK(there("DEBUG FOO")
+              .starts_with(allowed == "yes" ? "-ERR unknown subcommand"
+                                            : "-ERR DEBUG command not allowed."));
+    CHECK(here("CONFIG SET enable-debug-command yes") ==
+          error("ERR CONFIG SET failed (possibly related to argument 'enable-debug-command') - "
+                "can't set immutable config"));
+  }
+}
+
 TEST_CASE("what CONFIG SET refuses changes nothing") {
   server s;
   client c(s);

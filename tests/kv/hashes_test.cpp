@@ -75,6 +75,11 @@ TEST_CASE("HRANDFIELD chooses among all") {
   CHECK(c("HRANDFIELD nokey") == null);
   CHECK(c("HRANDFIELD nokey 3") == "*0\r\n");
   CHECK(c("HRANDFIELD h -9000000000000000000") == error("ERR value is out of range"));
+  for (int i = 0; i < 5000; ++i) c({"HSET", "h", "g" + std::to_string(i), "v"});
+  for (int i = 0; i < 5000; ++i) c({"HDEL", "h", "g" + std::to_string(i)});
+  seen.clear();
+  for (int i = 0; i < 300; ++i) seen.insert(c("HRANDFIELD h"));
+  CHECK(seen.size() == 10);
   c("HELLO 3");
   CHECK(c("HRANDFIELD h 2 WITHVALUES").starts_with("*2\r\n*2\r\n"));
 }

@@ -112,5 +112,10 @@ TEST_CASE("OBJECT and MEMORY tell how a key is kept") {
   CHECK(c("OBJECT IDLETIME n") == integer(5));
   CHECK(c("MEMORY USAGE nokey") == null);
   CHECK(c("MEMORY USAGE n").starts_with(":"));
+  CHECK(c("MEMORY USAGE n SAMPLES -1") == error("ERR syntax error"));
+  CHECK(c("MEMORY STATS").starts_with("*38\r\n" + bulk("peak.allocated") + ":"));
+  CHECK(c("MEMORY STATS").find(bulk("keys.count") + integer(3)) != std::string::npos);
+  CHECK(c("MEMORY DOCTOR").find(" bytes are held: ") != std::string::npos);
+  CHECK(c("MEMORY MALLOC-STATS").starts_with("$"));
   CHECK(c("OBJECT FOO n") == error("ERR unknown subcommand 'FOO'. Try OBJECT HELP."));
 }

@@ -83,6 +83,20 @@ TEST_CASE("what SCAN refuses") {
   CHECK(bulks(c("SCAN 18446744073709551615"))[0] == "0");
 }
 
+TEST_CASE("a cursor is what Redis takes for one") {
+  server s;
+  client c(s);
+  for (const std::string_view cursor : {"-1", "-0", "+0", "-18446744073709551615"}) {
+    CHECK(c({"SCAN", cursor}) == "*2\r\n" + bulk("0") + "*0\r\n");
+    CHECK(c({"HSCAN", "nokey", cursor}) == "*2\r\n" + bulk("0") + "*0\r\n");
+  }
+  for (const std::string_view cursor :
+       {"-", "+", "+-1", " 1", "1 ", "18446744073709551616", "-18446744073709551616", "0x1"}) {
+    CHECK(c({"SCAN", cursor}) == error("ERR invalid cursor"));
+    CHECK(c({"HSCAN", "nokey", cursor}) == error("ERR invalid cursor"));
+  }
+}
+
 TEST_CASE("HSCAN gives each field of a large hash") {
   server s;
   client c(s);

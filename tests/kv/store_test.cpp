@@ -152,8 +152,11 @@ TEST_CASE("an expiry is set, changed and taken away, and one that has passed era
   const hashed_key k = g.keys.key("k");
   CHECK_FALSE(g.keys.set_expiry(k, start_of_time + 5).has_value());
   g.put("k", "v");
+  const std::uint64_t first = g.keys.last_version();
   CHECK(g.keys.set_expiry(k, start_of_time + 5) == put_outcome::done);
   CHECK(g.keys.find(k).at->expiry() == start_of_time + 5);
+  CHECK(g.keys.find(k).at->version == g.keys.last_version());
+  CHECK(g.keys.last_version() > first);
   CHECK(g.keys.set_expiry(k, never_expires) == put_outcome::done);
   g.keys.tick(start_of_time + 6);
   CHECK(g.get("k") == "v");
@@ -192,6 +195,63 @@ TEST_CASE(
   }
   CHECK(more == n / 3);
   for (std::uint64_t i = 1; i < n; i += 2) REQUIRE(g.get(text(i)));
+}
+
+TEST_CASE(
+    "without eviction what is erased makes room for as much, wherever it lay [64 bytes, 100 kB]") {
+  constexpr std::size_t most = 12 * segment_bytes;
+  const auto key = [](std::uint64_t number) { return text(1'000'000 + number); };
+  for (const std::size_t bytes : {64UL, 100'000UL}) {
+    CAPTURE(bytes);
+    ground g({.max_bytes = most});
+    std::uint64_t n = 0;
+    while (g.put(key(n), std::string(bytes, 'x')) == put_outcome::done) ++n;
+    REQUIRE(n > 50);
+    dice d(1);
+    for (int i = 0; i < 10'000; ++i) {
+      const std::string one = key(d.below(n));
+      REQUIRE(g.keys.erase(g.keys.key(one)));
+      REQUIRE(g.put(one, std::string(bytes, 'y')) == put_outcome::done);
+      REQUIRE(g.put(key(n), std::string(bytes, 'z')) == put_outcome::out_of_memory);
+      REQUIRE(g.keys.usage().bytes <= most + segment_bytes);
+    }
+    for (std::uint64_t i = 0; i < n; ++i) REQUIRE(g.get(key(i))->size() == bytes);
+  }
+}
+
+TEST_CASE("at the limit expiries are set and taken away, and memory stays within some segments") {
+  constexpr std::size_t most = 8 * segment_bytes;
+  ground g({.max_bytes = most});
+  std::uint64_t n = 0;
+  while (g.put(text(n), std::string(64, 'x')) == put_outcome::done) ++n;
+  for (int round = 0; round < 4; ++round) {
+    const unix_ms expiry = round % 2 == 0 ? start_of_time + 1'000'000 : never_expires;
+    for (std::uint64_t i = 0; i < n; ++i) {
+      REQUIRE(g.keys.set_expiry(g.keys.key(text(i)), expiry) == put_outcome::done);
+    }
+  }
+  CHECK(g.keys.usage().bytes <= most + 2 * segment_bytes);
+  CHECK(g.keys.size() == n);
+}
+
+TEST_CASE("a long value that fits when most is given up is put") {
+  ground g({.max_bytes = 16 * segment_bytes, .policy = eviction::allkeys_lru});
+  for (std::uint64_t i = 0; i < 20'000; ++i) g.put(text(i), std::string(500, 'v'));
+  CHECK(g.put("k", std::string(12 * segment_bytes, 'x')) == put_outcome::done);
+  CHECK(g.get("k")->size() == 12 * segment_bytes);
+  CHECK(g.keys.usage().bytes <= 16 * segment_bytes);
+}
+
+TEST_CASE("a value that can never fit is refused, and nothing is given up for it") {
+  for (const eviction policy : {eviction::none, eviction::allkeys_lru, eviction::volatile_ttl}) {
+    CAPTURE(name(policy));
+    ground g({.max_bytes = 16 * segment_bytes, .policy = policy});
+    for (std::uint64_t i = 0; i < 1'000; ++i) g.put(text(i), "v", start_of_time + 1'000'000);
+    CHECK(g.put("k", std::string(15 * segment_bytes, 'x')) == put_outcome::out_of_memory);
+    CHECK(g.keys.make_room(15 * segment_bytes) == put_outcome::out_of_memory);
+    CHECK(g.keys.counters().evicted == 0);
+    CHECK(g.keys.size() == 1'000);
+  }
 }
 
 TEST_CASE(
@@ -316,6 +376,32 @@ TEST_CASE("hashes have fields, count in memory, and go with their last field") {
   CHECK(g.keys.usage().object_bytes == 0);
 }
 
+TEST_CASE("a hash that has shrunk has few buckets for its fields") {
+  hash_value h;
+  for (std::uint64_t i = 0; i < 20'000; ++i) h.put(text(i), "v");
+  for (std::uint64_t i = 10; i < 20'000; ++i) REQUIRE(h.erase(text(i)));
+  CHECK(h.fields().size() == 10);
+  CHECK(h.fields().bucket_count() <= 10 * hash_value::most_buckets_per_field);
+  for (std::uint64_t i = 0; i < 10; ++i) REQUIRE(h.find(text(i)) != nullptr);
+}
+
+TEST_CASE("of few keys where there were many each is as likely to be chosen") {
+  constexpr int times = 1'000;
+  ground g({.hash_seed = 42});
+  for (std::uint64_t i = 0; i < 20'000; ++i) g.put(text(i), std::string(100, 'v'));
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    if (i % 2'000 != 0) g.keys.erase(g.keys.key(text(i)));
+  }
+  std::map<std::string, int> chosen;
+  for (int i = 0; i < times; ++i) ++chosen[std::string(g.keys.random()->key())];
+  CHECK(chosen.size() == 10);
+  for (const auto& [key, often] : chosen) {
+    CAPTURE(key);
+    CHECK(often > times / 10 / 2);
+    CHECK(often < times / 10 * 2);
+  }
+}
+
 TEST_CASE("a watched key's number changes with every change of it, and with no other") {
   ground g;
   const hashed_key k = g.keys.key("w");
@@ -329,7 +415,11 @@ TEST_CASE("a watched key's number changes with every change of it, and with no o
   CHECK(g.keys.changes(k) != put);
   const std::uint64_t erased = g.keys.changes(k);
   g.keys.clear();
-  CHECK(g.keys.changes(k) != erased);
+  CHECK(g.keys.changes(k) == erased);  // it was not there
+  g.put("w", "v");
+  const std::uint64_t again = g.keys.changes(k);
+  g.keys.clear();
+  CHECK(g.keys.changes(k) != again);
   g.keys.unwatch(k);
 }
 

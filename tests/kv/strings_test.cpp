@@ -119,3 +119,62 @@ TEST_CASE("at maxmemory writes are refused, and reads are not") {
   CHECK(c("CONFIG SET maxmemory-policy allkeys-lru") == ok);
   CHECK(c({"SET", "again", value}) == ok);
 }
+
+TEST_CASE("at maxmemory is refused what Redis refuses, and nothing else [shards, 64 B, 100 kB]") {
+  const std::string oom = error("OOM command not allowed when used memory > 'maxmemory'.");
+  for (const std::uint32_t shards : {1U, 2U}) {
+    for (const std::size_t bytes : {64UL, 100'000UL}) {
+      CAPTURE(bytes);
+      kv::settings few;
+      few.maxmemory = shards * (8ULL << 20);
+      server s(few, shards);
+      client c(s);
+      const std::string value(bytes, 'v');
+      const auto key = [](int number) { return "k" + std::to_string(100'000 + number); };
+      c("SET to other");
+      c({"HSET", "h", "f", value});
+      int n = 0;
+      for (int in_a_row = 0; in_a_row < 50; ++n) {  // of every shard
+        in_a_row = c({"SET", key(n), value}) == oom ? in_a_row + 1 : 0;
+      }
+      CHECK(c({"SET", key(0), value}) == oom);
+      CHECK(c({"COPY", key(0), "to", "REPLACE"}) == oom);
+      CHECK(c("GET to") == bulk("other"));
+      CHECK(c("COPY h to REPLACE") == oom);
+      CHECK(c("GET to") == bulk("other"));
+      CHECK(c({"HSET", "h", "g", value, "i", value}) == oom);
+      CHECK(c("HLEN h") == integer(1));
+      CHECK(c({"MSET", "a", "1", key(n), value}) == oom);
+      CHECK(c({"EXISTS", "a", key(n)}) == integer(0));
+      CHECK(c({"EXPIRE", key(0), "100"}) == integer(1));
+      CHECK(c({"PERSIST", key(0)}) == integer(1));
+      CHECK(c({"GETEX", key(0), "EX", "100"}) == bulk(value));
+      CHECK(c({"RENAME", key(0), "other"}) == ok);
+      CHECK(c("RENAMENX h g") == integer(1));
+      CHECK(c({"GETDEL", key(1)}) == bulk(value));
+      for (int i = 2; i < 12; ++i) CHECK(c({"DEL", key(i)}) == integer(1));
+      CHECK(c({"SET", key(0), value}) == ok);
+      CHECK(c({"MSET", "a", "1", key(n), value}) == ok);
+      CHECK(c("FLUSHALL") == ok);
+      CHECK(c({"SET", key(0), value}) == ok);
+    }
+  }
+}
+
+TEST_CASE("at maxmemory MSET is carried out as a whole, or not at all") {
+  const std::string oom = error("OOM command not allowed when used memory > 'maxmemory'.");
+  kv::settings few;
+  few.maxmemory = 8 << 20;
+  server s(few);
+  client c(s);
+  const std::string value(1'000, 'v');
+  int n = 0;
+  const auto key = [](int number) { return "k" + std::to_string(100'000 + number); };
+  while (c({"SET", key(n), value}) == ok) ++n;
+  CHECK(c({"DEL", key(0)}) == integer(1));  // room for one, not for two
+  CHECK(c({"MSET", key(n), value, key(n + 1), value}) == oom);
+  CHECK(c({"MSETNX", key(n), value, key(n + 1), value}) == oom);
+  CHECK(c({"EXISTS", key(n), key(n + 1)}) == integer(0));
+  const std::string half(400, 'h');
+  CHECK(c({"MSET", key(n), half, key(n + 1), half}) == ok);
+}

@@ -66,6 +66,7 @@ TEST_CASE("WATCH sees every change by others, and by oneself") {
       {"HSET w f v", "HSET w f x", true}, {"HSET w f v", "HDEL w f", true},
       {"SET w 1", "FLUSHALL", true},      {"SET w 1", "RENAME w x", true},
       {"DEL w", "DEL w", false},          {"SET w 1", "APPEND w x", true},
+      {"DEL w", "FLUSHALL", false},       {"SET x 1", "FLUSHDB", false},
   };
   for (const row& r : rows) {
     for (const bool by_other : {true, false}) {

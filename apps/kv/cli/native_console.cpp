@@ -68,6 +68,7 @@ void require_success(const reply& r) {
     case status::out_of_memory:
       throw refusal("OOM command not allowed when used memory > 'maxmemory'.");
     case status::refused: throw refusal("MISCONF the server takes no writes just now");
+    case status::no_such_time: throw refusal("ERR invalid expire time");
     case status::malformed: break;
   }
   throw refusal("ERR the server does not know this operation");

@@ -172,6 +172,7 @@ inline constexpr std::string_view value_too_long =
 [[nodiscard]] std::span<const command> number_commands() noexcept;
 [[nodiscard]] std::span<const command> key_commands() noexcept;
 [[nodiscard]] std::span<const command> object_commands() noexcept;
+[[nodiscard]] std::span<const command> memory_commands() noexcept;
 [[nodiscard]] std::span<const command> scan_commands() noexcept;
 [[nodiscard]] std::span<const command> expiry_commands() noexcept;
 [[nodiscard]] std::span<const command> hash_commands() noexcept;

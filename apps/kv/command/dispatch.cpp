@@ -8,6 +8,10 @@ namespace {
 
 constexpr std::size_t shown_name = 128;       // of an unknown command
 constexpr std::size_t shown_arguments = 128;  // bytes, of all of them
+constexpr std::string_view debug_not_allowed =
+    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you "
+    "can run it from a local connection, otherwise you need to set this option in the "
+    "configuration file, and then restart the server.";
 constexpr std::string_view no_auth = "NOAUTH Authentication required.";
 
 std::uint64_t shards_of(keyspace& keys, const known_command& what,
@@ -117,10 +121,19 @@ bool is_let_through(const known_command& what) noexcept {  // also where the oth
          what.name == "watch" || what.name == "quit" || what.name == "reset";
 }
 
+bool may_debug(const settings& now, const caller& who) noexcept {
+  return now.enable_debug_command == "yes" ||
+         (now.enable_debug_command == "local" && who.origin.loopback);
+}
+
 // Why it is not carried out, in the order in which Redis looks; empty: nothing stands against it.
 std::string objection(service& of, const caller& who, const prepared& p) {
   if (p.what == nullptr) return unknown_command(p.args);
   const known_command& what = *p.what;
+  if (p.args.size() > 1 && what.full_name.starts_with("debug") &&
+      !may_debug(of.current(who.origin.worker), who)) {
+    return std::string(debug_not_allowed);
+  }
   if (!what.parts.empty() && p.args.size() > 1) return unknown_part(what, p.args[1]);
   if (!what.fits(p.args.size())) {
     return "ERR wrong number of arguments for '" + what.full_name + "' command";

@@ -4,7 +4,6 @@
 
 #include <strings.h>
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 namespace kv {
@@ -26,8 +25,8 @@ bool fits(call& c, std::string_view key, std::size_t value_bytes) {
 }
 
 bool put(call& c, const hashed_key& k, std::span<const std::string_view> pieces, unix_ms expiry,
-         std::size_t mark) {
-  if (store_of(c, k).put(k, pieces, expiry) == put_outcome::done) return true;
+         std::size_t mark, at_limit then) {
+  if (store_of(c, k).put(k, pieces, expiry, then) == put_outcome::done) return true;
   c.out.rewind(mark);
   c.out.error(out_of_memory);
   return false;
@@ -40,13 +39,9 @@ std::optional<std::int64_t> integer_arg(call& c, std::size_t i, std::string_view
 }
 
 std::optional<std::uint64_t> cursor_arg(call& c, std::size_t i) {
-  const std::string_view text = c.arg(i);
-  if (text.empty()) return 0;
-  std::uint64_t cursor = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cursor);
-  if (error == std::errc() && end == text.data() + text.size()) return cursor;
-  c.out.error("ERR invalid cursor");
-  return std::nullopt;
+  const std::optional<std::uint64_t> cursor = parse_cursor(c.arg(i));
+  if (!cursor) c.out.error("ERR invalid cursor");
+  return cursor;
 }
 
 std::optional<time_form> time_form_of(std::string_view word) noexcept {

@@ -45,17 +45,17 @@ namespace kv {
 [[nodiscard]] bool fits(call& c, std::string_view key, std::size_t value_bytes);
 // False: it could not be put, which was answered; after `mark` nothing else of the reply stays.
 [[nodiscard]] bool put(call& c, const hashed_key& k, std::span<const std::string_view> pieces,
-                       unix_ms expiry, std::size_t mark);
+                       unix_ms expiry, std::size_t mark, at_limit then = at_limit::refused);
 [[nodiscard]] inline bool put(call& c, const hashed_key& k, std::string_view value, unix_ms expiry,
-                              std::size_t mark) {
-  return put(c, k, std::span(&value, 1), expiry, mark);
+                              std::size_t mark, at_limit then = at_limit::refused) {
+  return put(c, k, std::span(&value, 1), expiry, mark, then);
 }
 
 // Argument `i` as an integer; no value: it is none, which was answered.
 [[nodiscard]] std::optional<std::int64_t> integer_arg(call& c, std::size_t i,
                                                       std::string_view otherwise = not_an_integer);
 
-// Of SCAN and HSCAN; nothing at all is 0. No value: it is none, which was answered.
+// Of SCAN and HSCAN. No value: it is none, which was answered.
 [[nodiscard]] std::optional<std::uint64_t> cursor_arg(call& c, std::size_t i);
 
 // How a time to live was given: in seconds or milliseconds, from now or since 1970.

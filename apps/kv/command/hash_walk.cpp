@@ -121,9 +121,10 @@ void hscan(call& c) {
 
 // Each as likely as any other: a place in a bucket, until there is something at it.
 const field& any_field(const field_map& all, std::mt19937_64& dice) {
+  constexpr std::size_t few = 8;              // fields among many buckets
   constexpr std::size_t deepest = 8;          // longer chains are as good as never there
-  constexpr std::size_t most_tries = 10'000;  // a table that was much fuller once
-  for (std::size_t i = 0; i < most_tries; ++i) {
+  constexpr std::size_t most_tries = 10'000;  // of which a hundred or so do it: hash_value shrinks
+  for (std::size_t i = 0; i < most_tries && all.size() > few; ++i) {
     const std::size_t bucket = dice() % all.bucket_count();
     std::size_t place = dice() % deepest;
     for (auto at = all.begin(bucket); at != all.end(bucket); ++at) {

@@ -18,8 +18,8 @@ bool put_field(call& c, std::string_view field, std::string_view value, bool& is
 }
 
 // Before the hash is looked at, which may be what goes. False: it was answered.
-bool has_room(call& c) {
-  if (store_of(c, c.key).make_room() == put_outcome::done) return true;
+bool has_room(call& c, std::size_t bytes) {
+  if (store_of(c, c.key).make_room(bytes) == put_outcome::done) return true;
   c.out.error(out_of_memory);
   return false;
 }
@@ -30,7 +30,11 @@ std::optional<std::int64_t> put_fields(call& c) {
     c.out.error("ERR wrong number of arguments for '" + c.what.full_name + "' command");
     return std::nullopt;
   }
-  if (!fits(c, c.arg(1), 0) || !has_room(c) || !hash_at(c, c.key)) return std::nullopt;
+  std::size_t bytes = 0;
+  for (std::size_t i = 2; i < c.count(); i += 2) {
+    bytes += hash_value::bytes_of(c.arg(i), c.arg(i + 1));
+  }
+  if (!fits(c, c.arg(1), 0) || !has_room(c, bytes) || !hash_at(c, c.key)) return std::nullopt;
   std::int64_t added = 0;
   for (std::size_t i = 2; i < c.count(); i += 2) {
     bool is_new = false;
@@ -50,7 +54,7 @@ void hmset(call& c) {
 }
 
 void hsetnx(call& c) {
-  if (!has_room(c)) return;
+  if (!has_room(c, hash_value::bytes_of(c.arg(2), c.arg(3)))) return;
   const auto f = hash_at(c, c.key);
   if (!f || !fits(c, c.arg(1), 0)) return;
   if (*f && f->fields->find(c.arg(2)) != nullptr) return c.out.integer(0);
@@ -103,7 +107,7 @@ void hstrlen(call& c) {
 }
 
 void hincrby(call& c) {
-  if (!has_room(c)) return;
+  if (!has_room(c, hash_value::bytes_of(c.arg(2), c.arg(3)))) return;
   const auto by = integer_arg(c, 3);
   if (!by) return;
   const auto f = hash_at(c, c.key);
@@ -125,7 +129,7 @@ void hincrby(call& c) {
 }
 
 void hincrbyfloat(call& c) {
-  if (!has_room(c)) return;
+  if (!has_room(c, hash_value::bytes_of(c.arg(2), c.arg(3)))) return;
   const auto by = parse_float(c.arg(3));
   if (!by) return c.out.error(not_a_float);
   if (std::isinf(*by)) return c.out.error("ERR value is NaN or Infinity");

@@ -67,9 +67,9 @@ struct sums {
 
 sums sum_up(keyspace& keys) {
   sums s;
+  s.usage = keys.usage();
   for (std::uint32_t i = 0; i < keys.shards(); ++i) {
     const store_counters& c = keys.at(i).counters();
-    const store_usage u = keys.at(i).usage();
     s.counters.hits += c.hits;
     s.counters.misses += c.misses;
     s.counters.expired += c.expired;
@@ -77,12 +77,6 @@ sums sum_up(keyspace& keys) {
     s.counters.moved += c.moved;
     s.counters.splits += c.splits;
     s.counters.refused += c.refused;
-    s.usage.bytes += u.bytes;
-    s.usage.segments += u.segments;
-    s.usage.live_bytes += u.live_bytes;
-    s.usage.object_bytes += u.object_bytes;
-    s.usage.index_bytes += u.index_bytes;
-    s.usage.quarantined += u.quarantined;
     s.keys += keys.at(i).size();
     s.expiring += keys.at(i).volatile_size();
   }

@@ -33,15 +33,19 @@ void type(call& c) {
   c.out.simple(!f ? "none" : f.is_string() ? "string" : "hash");
 }
 
-// What `from` holds is `to`'s as well, with its expiry. False: it was answered.
-bool duplicate(call& c, const found& from, const hashed_key& to) {
+// What `from` holds is `to`'s as well, with its expiry. False: it was answered, and `to` holds what it held.
+bool duplicate(call& c, const found& from, const hashed_key& to, at_limit then) {
   store& s = store_of(c, to);
   const unix_ms expiry = from.at->expiry();
-  if (from.is_string()) return put(c, to, from.value, expiry, c.out.mark());
+  if (from.is_string()) return put(c, to, from.value, expiry, c.out.mark(), then);
   // Making room for the first of them may give up the very hash.
   const hash_value fields = *from.fields;
+  if (then == at_limit::refused && s.make_room(fields.bytes()) != put_outcome::done) {
+    c.out.error(out_of_memory);
+    return false;
+  }
   s.erase(to);
-  bool done = s.make_room() == put_outcome::done;
+  bool done = true;
   for (const auto& [field, value] : fields.fields()) {
     done = done && s.field_put(to, field, value) == put_outcome::done;
   }
@@ -63,7 +67,7 @@ void rename_to(call& c, target there) {
   if (there == target::kept && store_of(c, to).peek(to)) return c.out.integer(0);
   const found again =
       store_of(c, c.key).peek(c.key);  // looking for the other may have changed the store
-  if (!duplicate(c, again, to)) return;
+  if (!duplicate(c, again, to, at_limit::exceeded)) return;
   store_of(c, c.key).erase(c.key);
   there == target::kept ? c.out.integer(1) : c.out.ok();
 }
@@ -91,7 +95,7 @@ void copy(call& c) {
   const hashed_key to = c.of.keys().key(c.arg(2));
   if (!store_of(c, c.key).find(c.key)) return c.out.integer(0);
   if (there == target::kept && store_of(c, to).peek(to)) return c.out.integer(0);
-  if (duplicate(c, store_of(c, c.key).peek(c.key), to)) c.out.integer(1);
+  if (duplicate(c, store_of(c, c.key).peek(c.key), to, at_limit::refused)) c.out.integer(1);
 }
 
 void randomkey(call& c) {

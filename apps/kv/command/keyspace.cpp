@@ -29,6 +29,20 @@ void keyspace::reader_left() noexcept {
   for (const std::unique_ptr<shard>& s : shards_) s->keys.readers(false);
 }
 
+store_usage keyspace::usage() const noexcept {
+  store_usage sum;
+  for (const std::unique_ptr<shard>& s : shards_) {
+    const store_usage u = s->keys.usage();
+    sum.bytes += u.bytes;
+    sum.segments += u.segments;
+    sum.live_bytes += u.live_bytes;
+    sum.object_bytes += u.object_bytes;
+    sum.index_bytes += u.index_bytes;
+    sum.quarantined += u.quarantined;
+  }
+  return sum;
+}
+
 keyspace::hold::hold(keyspace& of, std::uint64_t shards) noexcept : of_(of), shards_(shards) {
   for (std::uint32_t i = 0; of.shards() != 1 && i < of.shards(); ++i) {
     if ((shards >> i & 1) != 0) of.shards_[i]->guard.lock();

@@ -49,6 +49,9 @@ class keyspace {
     return *shards_[index]->memory;
   }
 
+  // Of all shards. REQUIRES that the caller holds all.
+  [[nodiscard]] store_usage usage() const noexcept;
+
   // Clients that read the shards' memory by themselves: while there are some, it is used again only after a while.
   // Any thread, which holds nothing.
   void reader_came() noexcept;

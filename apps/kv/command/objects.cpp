@@ -1,4 +1,4 @@
-// OBJECT and MEMORY: how a key is kept.
+// OBJECT: how a key is kept.
 #include "handling.hpp"
 
 #include "../resp/number.hpp"
@@ -13,8 +13,6 @@ constexpr std::size_t longest_embedded = 44;   // as Redis tells its own two kin
 constexpr std::size_t longest_listpack = 128;  // fields, and ...
 constexpr std::size_t longest_listpack_value = 64;
 constexpr std::size_t longest_integer = 20;
-constexpr std::size_t bucket_bytes = 64;
-constexpr std::size_t keys_per_bucket = 7;
 
 // The word of Redis for what is much like it.
 std::string_view encoding_of(const found& f) {
@@ -78,31 +76,6 @@ void object_help(call& c) {
               "    <key>."});
 }
 
-void memory_usage(call& c) {
-  for (std::size_t i = 3; i < c.count(); ++i) {
-    if (!is_word(c.arg(i), "samples") || i + 1 >= c.count()) return c.out.error(syntax_error);
-    const auto samples = integer_arg(c, ++i);
-    if (!samples) return;
-    if (*samples < 0) return c.out.error(syntax_error);
-  }
-  const found f = store_of(c, c.key).peek(c.key);
-  if (!f) return c.out.null();
-  std::size_t bytes = f.at->bytes() + bucket_bytes / keys_per_bucket;
-  if (!f.is_string()) bytes += f.fields->bytes();
-  if (f.at->kind() == value_kind::blob) bytes += f.value.size();
-  c.out.integer(static_cast<std::int64_t>(bytes));
-}
-
-// What is given up is used again by itself; nothing has to be asked for it.
-void memory_purge(call& c) { c.out.ok(); }
-
-void memory_help(call& c) {
-  reply_help(
-      c, "MEMORY",
-      {"PURGE", "    Attempt to purge dirty pages for reclamation by the allocator.",
-       "USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value."});
-}
-
 constexpr auto object_parts = std::to_array<command>({
     {.name = "encoding",
      .run = encoding,
@@ -150,30 +123,6 @@ constexpr auto object_parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr auto memory_parts = std::to_array<command>({
-    {.name = "usage",
-     .run = memory_usage,
-     .arity = -3,
-     .flags = flag_readonly,
-     .keys = {2, 2, 1},
-     .since = "4.0.0",
-     .complexity = "O(N) where N is the number of samples.",
-     .summary = "Estimate the memory usage of a key"},
-    {.name = "purge",
-     .run = memory_purge,
-     .arity = 2,
-     .since = "4.0.0",
-     .complexity = "Depends on how much memory is allocated, could be slow",
-     .summary = "Ask the allocator to release memory"},
-    {.name = "help",
-     .run = memory_help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .since = "4.0.0",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
-});
-
 constexpr auto table = std::to_array<command>({
     {.name = "object",
      .arity = -2,
@@ -182,13 +131,6 @@ constexpr auto table = std::to_array<command>({
      .complexity = "Depends on subcommand.",
      .summary = "A container for object introspection commands",
      .subcommands = object_parts},
-    {.name = "memory",
-     .arity = -2,
-     .group = "server",
-     .since = "4.0.0",
-     .complexity = "Depends on subcommand.",
-     .summary = "A container for memory diagnostics commands",
-     .subcommands = memory_parts},
 });
 
 }  // namespace

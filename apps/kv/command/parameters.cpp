@@ -116,6 +116,7 @@ constexpr std::array<std::string_view, 3> fsync_names{"everysec", "always", "no"
 constexpr std::array<fsync_policy, 3> fsync_values{fsync_policy::everysec, fsync_policy::always,
                                                    fsync_policy::no};
 constexpr std::array<std::string_view, 4> log_levels{"debug", "verbose", "notice", "warning"};
+constexpr std::array<std::string_view, 3> debug_names{"no", "yes", "local"};
 constexpr std::array<std::string_view, 3> tls_auth{"yes", "no", "optional"};
 constexpr std::array<std::string_view, 8> policies{
     "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl",
@@ -235,6 +236,7 @@ constexpr auto table = std::to_array<parameter>({
     {"maxmemory-policy", when::any_time, get_policy, set_policy},
     number<&settings::maxmemory_samples, 1, most_int>("maxmemory-samples"),
     number<&settings::databases, 1, most_int>("databases", when::start),
+    word<&settings::enable_debug_command, debug_names>("enable-debug-command", when::start),
     yes_no<&settings::appendonly>("appendonly"),
     {"appendfsync", when::any_time, get_fsync, set_fsync},
     text<&settings::appendfilename>("appendfilename", when::start),

@@ -55,6 +55,7 @@ struct settings {
   eviction maxmemory_policy = eviction::none;
   std::uint64_t maxmemory_samples = 5;
   std::uint64_t databases = 1;
+  std::string enable_debug_command{"no"};  // or "local", or "yes"
 
   bool appendonly = false;
   fsync_policy appendfsync = fsync_policy::everysec;

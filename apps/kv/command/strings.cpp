@@ -171,21 +171,39 @@ bool pairs_fit(call& c) {
   return true;
 }
 
+// All or nothing: before the first is put there is room for all. False: it was answered.
+bool pairs_have_room(call& c) {
+  keyspace& keys = c.of.keys();
+  std::array<std::size_t, keyspace::most_shards> more{};
+  hashed_keys all(c);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const hashed_key& k = all.next();
+    more[keys.index_of(k)] += store::bytes_of(k.text, c.arg(2 + i * 2));
+  }
+  for (std::uint32_t i = 0; i < keys.shards(); ++i) {
+    if (more[i] == 0 || keys.at(i).make_room(more[i]) == put_outcome::done) continue;
+    c.out.error(out_of_memory);
+    return false;
+  }
+  return true;
+}
+
 bool put_pairs(call& c) {
   hashed_keys keys(c);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const hashed_key& k = keys.next();
-    if (!put(c, k, c.arg(2 + i * 2), never_expires, c.out.mark())) return false;
+    const std::string_view value = c.arg(2 + i * 2);
+    if (!put(c, k, value, never_expires, c.out.mark(), at_limit::exceeded)) return false;
   }
   return true;
 }
 
 void mset(call& c) {
-  if (pairs_fit(c) && put_pairs(c)) c.out.ok();
+  if (pairs_fit(c) && pairs_have_room(c) && put_pairs(c)) c.out.ok();
 }
 
 void msetnx(call& c) {
-  if (!pairs_fit(c)) return;
+  if (!pairs_fit(c) || !pairs_have_room(c)) return;
   hashed_keys keys(c);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const hashed_key& k = keys.next();

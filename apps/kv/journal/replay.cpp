@@ -18,7 +18,7 @@ hashed_key replay::next(std::string_view key) noexcept {
 
 void replay::check(put_outcome outcome) noexcept {
   if (outcome == put_outcome::done) return;
-  obstacle_ = "there is no memory for all of it: maxmemory, or the machine, has less than it takes";
+  obstacle_ = "there is no memory for all of it: the machine has less than it takes";
 }
 
 void replay::put(std::string_view key, std::string_view value, unix_ms expiry,

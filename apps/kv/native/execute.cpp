@@ -1,8 +1,11 @@
 #include "execute.hpp"
 
+#include "../resp/number.hpp"
+
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 namespace kv::native {
@@ -12,6 +15,8 @@ struct step {
   operation what;
   hashed_key key;
 };
+
+constexpr unix_ms last_moment = std::numeric_limits<std::int64_t>::max();
 
 outcome plain(status s) noexcept { return {.head = {.outcome = s}, .value = {}}; }
 
@@ -42,6 +47,7 @@ outcome set(store& s, const step& at) noexcept {
   const op_head& h = at.what.head;
   if (at.what.value.size() > max_value_bytes) return plain(status::too_long);
   unix_ms expiry = h.argument;
+  if (expiry > last_moment) return plain(status::no_such_time);
   constexpr unsigned looks =
       op_head::if_absent | op_head::if_present | op_head::if_version | op_head::keep_expiry;
   if ((h.flags & looks) != 0) {
@@ -65,21 +71,21 @@ outcome set(store& s, const step& at) noexcept {
   return after_write(s, at.key, s.put(at.key, at.what.value, expiry));
 }
 
-// `digits` keeps the sum that the result is made of.
-outcome add(store& s, const step& at, std::array<char, 24>& digits) noexcept {
+// `digits` keeps the sum that the result is made of, which has to fit `room` bytes.
+outcome add(store& s, const step& at, std::size_t room, std::array<char, 24>& digits) noexcept {
   const found f = s.find(at.key);
   if (f && !f.is_string()) return plain(status::wrong_type);
-  std::int64_t before = 0;
-  if (f) {
-    const char* const end = f.value.data() + f.value.size();
-    const auto parsed = std::from_chars(f.value.data(), end, before);
-    if (parsed.ec != std::errc() || parsed.ptr != end) return plain(status::not_a_number);
-  }
+  const auto before = f ? parse_integer(f.value) : std::optional<std::int64_t>(0);
   std::int64_t sum = 0;
   const auto by = static_cast<std::int64_t>(at.what.head.argument);
-  if (__builtin_add_overflow(before, by, &sum)) return plain(status::not_a_number);
+  if (!before || __builtin_add_overflow(*before, by, &sum)) return plain(status::not_a_number);
   const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), sum);
   const std::string_view text(digits.data(), static_cast<std::size_t>(written.ptr - digits.data()));
+  if (text.size() > room) {
+    return {.head = {.outcome = status::too_long,
+                     .value_bytes = static_cast<std::uint32_t>(text.size())},
+            .value = {}};
+  }
   const unix_ms expiry = f ? f.at->expiry() : never_expires;
   outcome o = after_write(s, at.key, s.put(at.key, text, expiry));
   if (o.head.outcome != status::done) return o;
@@ -89,13 +95,16 @@ outcome add(store& s, const step& at, std::array<char, 24>& digits) noexcept {
 }
 
 outcome expire(store& s, const step& at) noexcept {
+  if (at.what.head.argument > last_moment) return plain(status::no_such_time);
   const std::optional<put_outcome> p = s.set_expiry(at.key, at.what.head.argument);
   return plain(p ? of(*p) : status::absent);
 }
 
 bool changes(op what) noexcept { return what != op::get && what != op::touch; }
 
-outcome carry_out(store& s, const step& at, writes allowed, std::array<char, 24>& digits) noexcept {
+// `room`: for the result's value.
+outcome carry_out(store& s, const step& at, writes allowed, std::size_t room,
+                  std::array<char, 24>& digits) noexcept {
   if (allowed == writes::refused && changes(at.what.head.what)) return plain(status::refused);
   switch (at.what.head.what) {
     case op::get: return described(s.find(at.key));
@@ -103,16 +112,19 @@ outcome carry_out(store& s, const step& at, writes allowed, std::array<char, 24>
     case op::set: return set(s, at);
     case op::erase: return plain(s.erase(at.key) ? status::done : status::absent);
     case op::expire: return expire(s, at);
-    case op::add: return add(s, at, digits);
+    case op::add: return add(s, at, room, digits);
   }
   return plain(status::malformed);
 }
 
-// Leaves room for the heads of those that follow.
-void answer(writer& to, outcome o, std::size_t following) noexcept {
-  const std::size_t kept = following * sizeof(result_head);
-  const bool fits = to.left() >= sizeof(result_head) + o.value.size() + kept;
-  if (fits && to.put(o.head, o.value)) return;
+// For a value, with the heads of those that follow.
+std::size_t room_for_value(const writer& to, std::size_t following) noexcept {
+  const std::size_t heads = (1 + following) * sizeof(result_head);
+  return to.left() > heads ? to.left() - heads : 0;
+}
+
+void answer(writer& to, outcome o, std::size_t room) noexcept {
+  if (o.value.size() <= room && to.put(o.head, o.value)) return;
   o.head.outcome = status::too_long;
   to.put(o.head);
 }
@@ -148,8 +160,9 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
       malformed = false;
       break;
     }
-    const outcome o = carry_out(keys.of(steps[i].key), steps[i], at.allowed, digits);
-    answer(to, o, count - 1 - i + (malformed ? 1 : 0));
+    const std::size_t value_room = room_for_value(to, count - 1 - i + (malformed ? 1 : 0));
+    const outcome o = carry_out(keys.of(steps[i].key), steps[i], at.allowed, value_room, digits);
+    answer(to, o, value_room);
     ++done.operations;
     if (o.head.outcome == status::refused) ++done.refused;
   }

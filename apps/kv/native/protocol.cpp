@@ -14,6 +14,7 @@ std::string_view name(status s) noexcept {
     case status::out_of_memory: return "out of memory";
     case status::refused: return "refused";
     case status::malformed: return "malformed";
+    case status::no_such_time: return "no such time";
   }
   return "unknown";
 }
@@ -38,7 +39,7 @@ std::optional<operation> take_operation(std::span<const std::byte>& from) noexce
 
 std::optional<outcome> take_outcome(std::span<const std::byte>& from) noexcept {
   const std::optional<result_head> head = take<result_head>(from);
-  if (!head || head->outcome > status::malformed) return std::nullopt;
+  if (!head || head->outcome > status::no_such_time) return std::nullopt;
   // Of what is too long only the length is there.
   const std::size_t bytes = head->outcome == status::too_long ? 0 : head->value_bytes;
   const std::optional<std::string_view> value = take_text(from, bytes);

@@ -59,7 +59,7 @@ enum class op : std::uint8_t {
   set = 2,
   erase = 3,
   touch = 4,   // a one-sided hit, for eviction to know of; its result says nothing
-  expire = 5,  // `argument`: when, in milliseconds since 1970; 0: never
+  expire = 5,  // `argument`: when, in milliseconds since 1970; 0: never; makes a new version
   add =
       6,  // `argument`: to the number that the value is, as INCRBY; the result's value is the sum in digits
 };
@@ -87,8 +87,9 @@ enum class status : std::uint8_t {
   too_long =
       6,  // the value does not fit the room, or is not allowed; value_bytes says how long it is
   out_of_memory = 7,
-  refused = 8,    // nothing is written just now: the journal's disk is full, say
-  malformed = 9,  // no such operation; nothing behind it was looked at
+  refused = 8,        // nothing is written just now: the journal's disk is full, say
+  malformed = 9,      // no such operation; nothing behind it was looked at
+  no_such_time = 10,  // an expiry above what 64 bits with a sign hold
 };
 [[nodiscard]] std::string_view name(status s) noexcept;
 

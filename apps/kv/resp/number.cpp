@@ -49,6 +49,17 @@ std::optional<std::int64_t> parse_integer(std::string_view text) noexcept {
   return number;
 }
 
+std::optional<std::uint64_t> parse_cursor(std::string_view text) noexcept {
+  if (text.empty()) return 0;
+  const bool negative = text[0] == '-';
+  if (negative || text[0] == '+') text.remove_prefix(1);
+  std::uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return negative ? -number : number;
+}
+
 std::optional<long double> parse_float(std::string_view text) {
   if (text.empty() || text.size() >= longest_float || is_blank(text[0])) return std::nullopt;
   const std::string copy(text);  // ended by a zero

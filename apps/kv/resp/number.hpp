@@ -10,6 +10,8 @@ namespace kv {
 
 // No blanks, no plus sign, no leading zeros, nothing behind it.
 [[nodiscard]] std::optional<std::int64_t> parse_integer(std::string_view text) noexcept;
+// Where a scan goes on, as Redis reads it by strtoul(): nothing at all is 0, and -1 the largest.
+[[nodiscard]] std::optional<std::uint64_t> parse_cursor(std::string_view text) noexcept;
 // As strtold() reads it, all of it; no blanks before it, no NaN, nothing too large or too small.
 [[nodiscard]] std::optional<long double> parse_float(std::string_view text);
 // "1073741824", "1gb", "512mb", "1g" (powers of 1000 without the b), in either case.

@@ -1,8 +1,10 @@
 // The value of a hash: fields and their values.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <new>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -28,14 +30,15 @@ class hash_value {
       return false;
     }
     fields_.emplace(field, value);
-    bytes_ += field.size() + value.size() + overhead;
+    bytes_ += bytes_of(field, value);
     return true;
   }
   bool erase(std::string_view field) noexcept {
     const auto at = fields_.find(field);
     if (at == fields_.end()) return false;
-    bytes_ -= at->first.size() + at->second.size() + overhead;
+    bytes_ -= bytes_of(at->first, at->second);
     fields_.erase(at);
+    shrink();
     return true;
   }
   // Null: there is none.
@@ -43,11 +46,27 @@ class hash_value {
     const auto at = fields_.find(field);
     return at == fields_.end() ? nullptr : &at->second;
   }
+  // Never has more than most_buckets_per_field buckets for each, but for a few: any of them is soon found by chance.
   [[nodiscard]] const map& fields() const noexcept { return fields_; }
-  // About what it takes.
+  // About what it takes; and what a field does.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] static std::size_t bytes_of(std::string_view field,
+                                            std::string_view value) noexcept {
+    return field.size() + value.size() + overhead;
+  }
+
+  static constexpr std::size_t most_buckets_per_field = 8;
+  static constexpr std::size_t few_buckets = 64;
 
  private:
+  void shrink() noexcept {
+    const std::size_t most = std::max(few_buckets, fields_.size() * most_buckets_per_field);
+    if (fields_.bucket_count() <= most) return;
+    try {
+      fields_.rehash(2 * fields_.size());
+    } catch (const std::bad_alloc&) {  // it stays as large as it is
+    }
+  }
   static constexpr std::size_t overhead = sizeof(map::value_type) + 4 * sizeof(void*);
   map fields_;
   std::size_t bytes_ = sizeof(map);

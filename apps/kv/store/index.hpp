@@ -5,6 +5,7 @@
 #include "layout.hpp"
 #include "segments.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -53,6 +54,14 @@ class item_index {
   // Of segments.
   [[nodiscard]] std::size_t bytes() const noexcept {
     return (directory_.size() + overflow_.size()) * segment_bytes;
+  }
+  // At least that for so many items, though there were as many before: it grows evenly, not by whole segments.
+  [[nodiscard]] std::size_t bytes_for(std::size_t items) const noexcept {
+    constexpr std::size_t bytes_per_key = 20;  // a fifth of a bucket, and of those it goes on with
+    const std::size_t overflowing =
+        overflow_.empty() ? 0 : (overflow_.size() - 1) * buckets_per_segment + next_overflow_;
+    const std::size_t used = (buckets_ + overflowing) * sizeof(bucket);
+    return std::max(used, items * bytes_per_key) + 2 * segment_bytes;
   }
   [[nodiscard]] const std::vector<std::uint32_t>& directory() const noexcept { return directory_; }
 

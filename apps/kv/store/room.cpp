@@ -12,8 +12,9 @@ namespace kv {
 namespace {
 
 constexpr std::size_t cleaned_per_put = 16;  // items
-// Of a segment: with less of it dead, emptying it costs more copying than the room is worth.
-constexpr std::size_t least_dead = segment_bytes / 16;
+// Of a segment: with less of it wasted, emptying it costs more copying than the room is worth. More than its tail can
+// be, where the next item did not fit: a sixteenth.
+constexpr std::size_t least_waste = segment_bytes / 8;
 // ... and with so much of it dead, it is emptied before anything that lives is given up.
 constexpr std::size_t mostly_dead = segment_bytes / 4;
 // Of the items in a segment that is emptied for want of memory.
@@ -25,18 +26,78 @@ constexpr unsigned chance_bits = 16;
 
 }  // namespace
 
-bool store::room_for_item(std::size_t bytes) {
-  if (over_limit() && !room_for(0)) {
-    ++counters_.refused;
-    return false;
+bool store::may_give_up() const noexcept {
+  if (options_.max_bytes == 0 || options_.policy == eviction::none) return false;
+  return !volatile_only(options_.policy) || volatile_items_ != 0;
+}
+
+// Where nothing may be given up, as much may live as leaves an eighth of all segments to waste, and one to copy to: so
+// one can always be emptied that is worth it, and what is erased makes room for as much, wherever it lay.
+bool store::crowded(std::size_t more_item_bytes, std::size_t more_object_bytes) const noexcept {
+  if (options_.max_bytes == 0) return false;
+  const std::size_t others = 2 * segment_bytes + index_.bytes_for(items_ + 1) + objects_.bytes();
+  if (more_object_bytes > options_.max_bytes || others + more_object_bytes > options_.max_bytes) {
+    return true;
   }
+  const std::size_t most = options_.max_bytes - others - more_object_bytes;
+  return live_bytes_ + more_item_bytes > most - most / 8;
+}
+
+// Not even where all else were given up: beside it are the head, the index, and a segment for items.
+bool store::never_fits(std::size_t bytes) const noexcept {
+  const std::size_t least = 2 * segment_bytes + index_.bytes();
+  return options_.max_bytes != 0 &&
+         (options_.max_bytes < least || bytes > options_.max_bytes - least);
+}
+
+bool store::has_room_for_blob(std::size_t item_bytes, std::size_t bytes) const noexcept {
+  return may_give_up() ? !never_fits(bytes) : !crowded(item_bytes, bytes);
+}
+
+put_outcome store::make_room(std::size_t more_bytes) {
+  const bool has = may_give_up() ? !never_fits(more_bytes) && room_for(more_bytes)
+                                 : !crowded(more_bytes, 0) && room_for(0);
+  if (has) return put_outcome::done;
+  ++counters_.refused;
+  return put_outcome::out_of_memory;
+}
+
+// True: it fits the segment that is written to.
+bool store::room_for_item(std::size_t bytes, at_limit then) {
+  const bool within = then == at_limit::refused;
+  if ((within && !may_give_up() && crowded(bytes, 0)) || !room_within_limit(bytes)) {
+    if (within || !(fits(fresh_, bytes) || go_on_in_kept(bytes) || open_next(fresh_))) {
+      ++counters_.refused;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool store::room_within_limit(std::size_t bytes) {
+  if (over_limit() && !room_for(0)) return false;
   if (fits(fresh_, bytes)) return true;
-  // The rest of a segment may do for what comes next, but nobody looks there again.
-  if (!room_for(segment_bytes) || !open_next(fresh_)) {
-    ++counters_.refused;
-    return false;
+  if (may_give_up()) {
+    if (!room_for(segment_bytes) || !open_next(fresh_)) return false;
+  } else {
+    std::size_t rounds = most_rounds();
+    bool has = false;
+    while (!has && held_bytes() + segment_bytes > limit()) {
+      if (rounds-- == 0) return false;
+      has = go_on_in_kept(bytes);
+      if (!has && !clean_one()) return false;
+    }
+    if (!has && !open_next(fresh_)) return false;
   }
   if (cleaning_.segment == none && room_is_short()) static_cast<void>(begin_cleaning());
+  return true;
+}
+
+// What has been moved leaves room behind it.
+bool store::go_on_in_kept(std::size_t bytes) noexcept {
+  if (!fits(kept_, bytes)) return false;
+  const std::uint32_t full = std::exchange(fresh_, std::exchange(kept_, none));
+  if (full != none) close(full);
   return true;
 }
 
@@ -50,18 +111,20 @@ bool store::room_is_short() const noexcept {
 
 // Ends with so much below the limit, or false: nothing more can be had.
 bool store::room_for(std::size_t more_bytes) {
-  if (options_.max_bytes == 0) return true;
-  // Every segment once, and what moved while they were emptied: no more can come of it.
-  std::size_t rounds = 2 * std::size_t{segments_.count()} + 2;
-  while (held_bytes() + more_bytes > options_.max_bytes) {
-    if (rounds-- == 0) return false;
-    if (cleaning_.segment == none && !begin_cleaning()) {
-      if (!close_segments()) return false;
-      continue;
-    }
-    if (!clean(SIZE_MAX)) return false;
+  std::size_t rounds = most_rounds();
+  for (std::size_t least = held_bytes(); held_bytes() + more_bytes > limit();) {
+    if (rounds-- == 0 || !clean_one()) return false;
+    if (held_bytes() >= least) continue;
+    least = held_bytes();
+    rounds = most_rounds();
   }
   return true;
+}
+
+// Empties a segment, or makes some that can be. False: there is none that is worth it.
+bool store::clean_one() {
+  if (cleaning_.segment == none && !begin_cleaning()) return close_segments();
+  return clean(SIZE_MAX);
 }
 
 bool store::open_next(std::uint32_t& segment) {
@@ -69,10 +132,13 @@ bool store::open_next(std::uint32_t& segment) {
   if (!taken) return false;
   const std::uint32_t full = std::exchange(segment, *taken);
   segments_[segment].open = true;
-  if (full == none) return true;
-  segments_[full].open = false;
-  if (segments_[full].live == 0 && full != cleaning_.segment) retire(full);
+  if (full != none) close(full);
   return true;
+}
+
+void store::close(std::uint32_t segment) noexcept {
+  segments_[segment].open = false;
+  if (segments_[segment].live == 0) retire(segment);
 }
 
 void store::clean_ahead() {
@@ -81,34 +147,38 @@ void store::clean_ahead() {
 }
 
 // What is written to now is emptied as well, where there is nothing else: long strings have short items. False: nothing
-// is written to.
+// is written to, or nothing would come of it.
 bool store::close_segments() noexcept {
+  if (!may_give_up() && crowded(0, 0)) return false;
   bool any = false;
   for (std::uint32_t* const open : {&fresh_, &kept_}) {
     if (*open == none) continue;
     any = true;
-    const std::uint32_t closed = std::exchange(*open, none);
-    segments_[closed].open = false;
-    if (segments_[closed].live == 0) retire(closed);
+    close(std::exchange(*open, none));
   }
   return any;
 }
 
 bool store::begin_cleaning() {
   const std::uint32_t candidate = emptiest();
-  const std::size_t dead =
-      candidate == none ? 0 : segments_[candidate].used - segments_[candidate].live;
-  const bool may_give_up = options_.max_bytes != 0 && options_.policy != eviction::none;
-  if (dead >= mostly_dead || (!may_give_up && dead >= least_dead)) {
+  const std::size_t wasted = candidate == none ? 0 : waste(segments_[candidate]);
+  const bool gives_up = may_give_up();
+  if (wasted >= mostly_dead || (!gives_up && wasted >= least_waste)) {
     cleaning_ = {.segment = candidate};
     return true;
   }
-  if (!may_give_up) return false;
+  if (!gives_up) return false;
   const std::uint64_t threshold = least_worth_kept();
   const std::uint32_t next = next_in_turn();
-  if (next == none || (threshold == 0 && dead < least_dead)) return false;
+  if (next == none || (threshold == 0 && wasted < least_waste)) return false;
   cleaning_ = {.segment = threshold == 0 ? candidate : next, .threshold = threshold};
   return true;
+}
+
+// What would be gained by emptying it. What lies behind its items counts where they are to be packed; where some may go
+// instead, a segment that was closed early is not copied for that.
+std::size_t store::waste(const segment_set::segment& s) const noexcept {
+  return (may_give_up() ? s.used : segment_bytes) - s.live;
 }
 
 std::uint32_t store::emptiest() const noexcept {
@@ -116,9 +186,9 @@ std::uint32_t store::emptiest() const noexcept {
   std::size_t most = 0;
   for (std::uint32_t n = 0; n < segments_.count(); ++n) {
     const segment_set::segment& s = segments_[n];
-    if (s.is != segment_set::use::items || s.open || s.used - s.live <= most) continue;
+    if (s.is != segment_set::use::items || s.open || waste(s) <= most) continue;
     best = n;
-    most = s.used - s.live;
+    most = waste(s);
   }
   return best;
 }
@@ -135,6 +205,7 @@ std::uint32_t store::next_in_turn() noexcept {
 // Less: given up earlier. The last bits are chance, so that of many that are worth the same some go.
 std::uint64_t store::worth(const item& i) noexcept {
   constexpr std::uint64_t chance_mask = (std::uint64_t{1} << chance_bits) - 1;
+  constexpr unix_ms latest = (UINT64_MAX >> chance_bits) - 1;
   if (volatile_only(options_.policy) && !i.expires()) return UINT64_MAX;
   const std::uint64_t chance = dice() & chance_mask;
   switch (options_.policy) {
@@ -143,7 +214,7 @@ std::uint64_t store::worth(const item& i) noexcept {
     case eviction::allkeys_lfu:
     case eviction::volatile_lfu:
       return std::uint64_t{access_clock::count(i.access, now_)} << chance_bits | chance;
-    case eviction::volatile_ttl: return i.expiry() << chance_bits | chance;
+    case eviction::volatile_ttl: return std::min(i.expiry(), latest) << chance_bits | chance;
     case eviction::none:
     case eviction::allkeys_random:
     case eviction::volatile_random: break;

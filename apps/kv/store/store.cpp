@@ -143,9 +143,12 @@ found store::peek(const hashed_key& k) noexcept {
 }
 
 put_outcome store::put(const hashed_key& k, std::span<const std::string_view> pieces,
-                       unix_ms expiry) {
-  return put_pieces(
-      k, {.pieces = pieces, .bytes = total(pieces), .expiry = expiry, .version = version_ + 1});
+                       unix_ms expiry, at_limit then) {
+  return put_pieces(k, {.pieces = pieces,
+                        .bytes = total(pieces),
+                        .expiry = expiry,
+                        .version = version_ + 1,
+                        .then = then});
 }
 
 put_outcome store::restore(const hashed_key& k, std::string_view value, unix_ms expiry,
@@ -154,7 +157,8 @@ put_outcome store::restore(const hashed_key& k, std::string_view value, unix_ms 
   return put_pieces(k, {.pieces = std::span(&value, 1),
                         .bytes = value.size(),
                         .expiry = expiry,
-                        .version = version});
+                        .version = version,
+                        .then = at_limit::exceeded});
 }
 
 put_outcome store::put_pieces(const hashed_key& k, content c) {
@@ -171,13 +175,18 @@ put_outcome store::put_pieces(const hashed_key& k, content c) {
     copied = scratch_;
     c.pieces = std::span(&copied, 1);
   }
-  if (!room_for_item(bytes)) return put_outcome::out_of_memory;
+  if (!room_for_item(bytes, c.then)) return put_outcome::out_of_memory;
   const put_outcome done = publish(k, c);
   if (cleaning_.segment != none) clean_ahead();
   return done;
 }
 
 put_outcome store::put_blob(const hashed_key& k, content c) {
+  const content as_number{.pieces = {}, .bytes = sizeof(object_pool::number), .expiry = c.expiry};
+  if (c.then == at_limit::refused && !has_room_for_blob(as_number.item_bytes(k), c.bytes)) {
+    ++counters_.refused;
+    return put_outcome::out_of_memory;
+  }
   object_pool::number n = 0;
   try {
     char* to = nullptr;
@@ -192,7 +201,7 @@ put_outcome store::put_blob(const hashed_key& k, content c) {
   c.pieces = std::span(&number, 1);
   c.bytes = sizeof n;
   const put_outcome done =
-      room_for_item(c.item_bytes(k)) ? publish(k, c) : put_outcome::out_of_memory;
+      room_for_item(c.item_bytes(k), c.then) ? publish(k, c) : put_outcome::out_of_memory;
   if (done != put_outcome::done) objects_.release(n);
   return done;
 }
@@ -327,8 +336,8 @@ std::optional<put_outcome> store::set_expiry(const hashed_key& k, unix_ms expiry
             .pieces = {},
             .bytes = at(*s).value_bytes,
             .expiry = expiry,
-            .version = at(*s).version};
-  if (!room_for_item(c.item_bytes(k))) return put_outcome::out_of_memory;
+            .version = version_ + 1};
+  if (!room_for_item(c.item_bytes(k), at_limit::exceeded)) return put_outcome::out_of_memory;
   s = index_.find(k);  // making room may have moved it, or given it up
   if (s == nullptr) return std::nullopt;
   const std::string_view value = at(*s).stored();
@@ -338,12 +347,6 @@ std::optional<put_outcome> store::set_expiry(const hashed_key& k, unix_ms expiry
   sink_ = sink;
   if (done == put_outcome::done && sink_ != nullptr) sink_->expiry_set(k.text, expiry);
   return done;
-}
-
-put_outcome store::make_room() {
-  if (!over_limit() || room_for(0)) return put_outcome::done;
-  ++counters_.refused;
-  return put_outcome::out_of_memory;
 }
 
 put_outcome store::field_put(const hashed_key& k, std::string_view field, std::string_view value,
@@ -358,7 +361,8 @@ put_outcome store::field_put(const hashed_key& k, std::string_view field, std::s
                       .pieces = std::span(&number, 1),
                       .bytes = sizeof n,
                       .version = version_ + 1};
-      if (!room_for_item(c.item_bytes(k)) || publish(k, c) != put_outcome::done) {
+      if (!room_for_item(c.item_bytes(k), at_limit::exceeded) ||
+          publish(k, c) != put_outcome::done) {
         objects_.release(n);
         return put_outcome::out_of_memory;
       }
@@ -397,6 +401,9 @@ bool store::field_erase(const hashed_key& k, std::string_view field) noexcept {
 }
 
 void store::clear() noexcept {
+  for (auto& [text, w] : watched_) {
+    if (index_.find(key(text)) != nullptr) ++w.changes;
+  }
   for (std::uint32_t n = 0; n < segments_.count(); ++n) {
     if (segments_[n].is == segment_set::use::items) retire(n);
   }
@@ -407,7 +414,6 @@ void store::clear() noexcept {
   index_.clear();
   update_head();
   __atomic_store_n(&head_->generation, head_->generation + 1, __ATOMIC_RELEASE);
-  for (auto& [key, w] : watched_) ++w.changes;
   if (sink_ != nullptr) sink_->cleared();
 }
 
@@ -423,9 +429,11 @@ std::uint32_t store::scan(std::uint32_t cursor, const std::function<void(const f
 }
 
 const item* store::random() noexcept {
+  constexpr std::uint64_t most_buckets = 64;  // an index that was much fuller once
+  if (items_ == 0) return nullptr;
   const std::uint64_t buckets = index_.buckets();
   const std::uint64_t start = dice() % buckets;
-  for (std::uint64_t n = 0; n < buckets && items_ != 0; ++n) {
+  for (std::uint64_t n = 0; n < std::min(buckets, most_buckets); ++n) {
     const item* chosen = nullptr;
     unsigned seen = 0;
     index_.each_of((start + n) % buckets, [&](std::uint64_t s) {
@@ -433,7 +441,35 @@ const item* store::random() noexcept {
     });
     if (chosen != nullptr) return chosen;
   }
+  // A byte of all that live, and of its segment any item: it has thousands.
+  std::uint64_t byte = (std::uint64_t{dice()} << 32 | dice()) % live_bytes_;
+  std::uint32_t first = 0;
+  for (; first < segments_.count(); ++first) {
+    const segment_set::segment& s = segments_[first];
+    if (s.is != segment_set::use::items) continue;
+    if (byte < s.live) break;
+    byte -= s.live;
+  }
+  for (std::uint32_t n = 0; n < segments_.count(); ++n) {
+    const item* const chosen = random_in((first + n) % segments_.count());
+    if (chosen != nullptr) return chosen;
+  }
   return nullptr;
+}
+
+// Null: nothing that has not expired lives there.
+const item* store::random_in(std::uint32_t segment) noexcept {
+  if (segments_[segment].is != segment_set::use::items || segments_[segment].live == 0) {
+    return nullptr;
+  }
+  const item* chosen = nullptr;
+  unsigned seen = 0;
+  walk w{.segment = segment};
+  while (const place where = next_of(w)) {
+    const item& i = segments_.item_at(where);
+    if (!expired(i) && dice() % ++seen == 0) chosen = &i;
+  }
+  return chosen;
 }
 
 void store::noticed(std::string_view key) noexcept {

@@ -71,6 +71,9 @@ enum class put_outcome : std::uint8_t {
   out_of_memory,  // max_bytes, and nothing may be evicted; or the machine has no more
 };
 
+// What becomes of a change that max_bytes has no room for: `exceeded` is refused only where the machine has no more.
+enum class at_limit : std::uint8_t { refused, exceeded };
+
 // Not thread-safe: whoever uses it holds its shard. Time is what tick() said last, but for quarantine, which has a clock
 // that never jumps.
 class store {
@@ -102,23 +105,30 @@ class store {
   // The pieces, one behind the other, become the key's value, whatever it held. They may be views into the store (of
   // the key's own value, say). REQUIRES key and value within max_key_bytes and max_value_bytes.
   [[nodiscard]] put_outcome put(const hashed_key& k, std::span<const std::string_view> pieces,
-                                unix_ms expiry = never_expires);
+                                unix_ms expiry = never_expires, at_limit then = at_limit::refused);
   [[nodiscard]] put_outcome put(const hashed_key& k, std::string_view value,
-                                unix_ms expiry = never_expires) {
-    return put(k, std::span(&value, 1), expiry);
+                                unix_ms expiry = never_expires, at_limit then = at_limit::refused) {
+    return put(k, std::span(&value, 1), expiry, then);
   }
-  // For loading: as put(), with that version where it is above what the store has given so far.
+  // For loading: as put() beyond the limit, with that version where it is above what the store has given so far.
   [[nodiscard]] put_outcome restore(const hashed_key& k, std::string_view value, unix_ms expiry,
                                     std::uint64_t version);
   // Whether there was one.
   bool erase(const hashed_key& k) noexcept;
-  // False: there is none. never_expires takes the expiry away. A time that has passed erases it.
+  // Nothing: there is none. never_expires takes the expiry away. A time that has passed erases it. Not refused for the
+  // limit's sake. What the key holds is of a new version then, as after every change that others may see.
   [[nodiscard]] std::optional<put_outcome> set_expiry(const hashed_key& k, unix_ms expiry);
 
-  // Gives up what the policy lets go until the limit is kept; before a command that makes hashes larger.
-  [[nodiscard]] put_outcome make_room();
-  // Hashes. field_put makes the hash where the key holds nothing; REQUIRES that it holds no string. Nothing is given up
-  // for a field of a hash that is there, so that a command of many fields finds all of them at its end.
+  // Gives up what the policy lets go until there is room within the limit for so many bytes more. Where there cannot be,
+  // nothing is given up. Before a command that is carried out as a whole, and beyond the limit, or not at all.
+  [[nodiscard]] put_outcome make_room(std::size_t more_bytes = 0);
+  // What a string takes, or a little less.
+  [[nodiscard]] static std::size_t bytes_of(std::string_view key, std::string_view value) noexcept {
+    return (sizeof(item) + key.size() + value.size() + granule - 1) / granule * granule;
+  }
+  // Hashes. field_put makes the hash where the key holds nothing; REQUIRES that it holds no string. Not refused for the
+  // limit's sake, and nothing is given up for a field of a hash that is there, so that a command of many fields finds
+  // all of them at its end: make_room() comes first.
   [[nodiscard]] put_outcome field_put(const hashed_key& k, std::string_view field,
                                       std::string_view value, bool* is_new = nullptr);
   // Erases the key with its last field.
@@ -166,6 +176,7 @@ class store {
     std::size_t bytes = 0;  // of the pieces
     unix_ms expiry = never_expires;
     std::uint64_t version = 0;
+    at_limit then = at_limit::refused;
     [[nodiscard]] std::size_t item_bytes(const hashed_key& k) const noexcept {
       return (sizeof(item) + (expiry != never_expires ? sizeof expiry : 0) + k.text.size() + bytes +
               granule - 1) /
@@ -209,6 +220,7 @@ class store {
   void noticed(std::string_view key) noexcept;
   void touch(item& i) noexcept;
   [[nodiscard]] std::uint32_t dice() noexcept;
+  [[nodiscard]] const item* random_in(std::uint32_t segment) noexcept;
 
   // Making room: room.cpp.
   [[nodiscard]] std::size_t held_bytes() const noexcept {
@@ -217,18 +229,33 @@ class store {
   [[nodiscard]] bool fits(std::uint32_t segment, std::size_t bytes) const noexcept {
     return segment != none && segments_[segment].used + bytes <= segment_bytes;
   }
-  [[nodiscard]] bool over_limit() const noexcept {
-    return options_.max_bytes != 0 && held_bytes() > options_.max_bytes;
+  [[nodiscard]] bool over_limit() const noexcept { return held_bytes() > limit(); }
+  [[nodiscard]] std::size_t limit() const noexcept {
+    return options_.max_bytes != 0 ? options_.max_bytes : SIZE_MAX;
   }
+  // Of cleaning without anything gained: every segment once, and what moved while they were emptied.
+  [[nodiscard]] std::size_t most_rounds() const noexcept {
+    return 2 * std::size_t{segments_.count()} + 2;
+  }
+  [[nodiscard]] bool may_give_up() const noexcept;
+  [[nodiscard]] bool crowded(std::size_t more_item_bytes,
+                             std::size_t more_object_bytes) const noexcept;
+  [[nodiscard]] bool never_fits(std::size_t bytes) const noexcept;
+  [[nodiscard]] bool has_room_for_blob(std::size_t item_bytes, std::size_t bytes) const noexcept;
   [[nodiscard]] bool room_for(std::size_t more_bytes);
-  [[nodiscard]] bool room_for_item(std::size_t bytes);
+  [[nodiscard]] bool room_for_item(std::size_t bytes, at_limit then);
+  [[nodiscard]] bool room_within_limit(std::size_t bytes);
+  [[nodiscard]] bool go_on_in_kept(std::size_t bytes) noexcept;
   [[nodiscard]] bool open_next(std::uint32_t& segment);
+  void close(std::uint32_t segment) noexcept;
   [[nodiscard]] bool room_is_short() const noexcept;
   void clean_ahead();
   [[nodiscard]] bool close_segments() noexcept;
+  [[nodiscard]] bool clean_one();
   [[nodiscard]] bool begin_cleaning();
   [[nodiscard]] bool clean(std::size_t most_items);
   [[nodiscard]] bool move(std::uint64_t& s);
+  [[nodiscard]] std::size_t waste(const segment_set::segment& s) const noexcept;
   [[nodiscard]] std::uint32_t emptiest() const noexcept;
   [[nodiscard]] std::uint32_t next_in_turn() noexcept;
   [[nodiscard]] std::uint64_t worth(const item& i) noexcept;
