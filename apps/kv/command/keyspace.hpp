@@ -4,6 +4,7 @@
 #include "../store/store.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -48,6 +49,9 @@ class keyspace {
   [[nodiscard]] memory_source& memory(std::uint32_t index) noexcept {
     return *shards_[index]->memory;
   }
+
+  // As store::scan(), of all shards one after the other. REQUIRES that the caller holds all.
+  std::uint64_t scan(std::uint64_t cursor, const std::function<void(const found&)>& each);
 
   // Clients that read the shards' memory by themselves: while there are some, it is used again only after a while.
   // Any thread, which holds nothing.
