@@ -129,6 +129,15 @@ many = [word for i in range(700) for word in (f"many{i}", str(i))]
 says(b"OK\n", "mset", *many)
 check(json.loads(run("--json", "mget", *many[::2]).stdout) == many[1::2], "700 keys")
 says(b"700\n", "del", *many[::2])
+cursor, keys = "0", set()
+while True:
+    cursor, some = json.loads(run("--json", "scan", cursor, "COUNT", "5", "MATCH", "[ae]*", "TYPE", "string").stdout)
+    keys.update(some)
+    if cursor == "0":
+        break
+check({"e", "abc"} <= keys and all(k[0] in "ae" for k in keys), keys)
+check(b"not an integer" in run("scan", "x", code=1).stderr or RESP, "a cursor that is none is one")
+check(b"syntax error" in run("scan", "0", "FOR", "x", code=1).stderr, "an option of scan that is none")
 if not RESP:
     found = json.loads(run("--json", "gets", "k").stdout)
     check(found["value"] == "hello" and found["pttl"] == -1, found)
@@ -139,9 +148,11 @@ if not RESP:
     says(b"\n", "cas", "none", "1", "x", code=3)
     says(b"OK\n", "set", "k", "hello", "VERSION", str(newer))
     says(b"\n", "set", "k", "x", "VERSION", str(newer), code=3)
-    found = json.loads(run("--json", "--transport", "tcp", "info").stdout)
+    found = json.loads(run("--json", "--transport", "tcp", "connection").stdout)
     check(found["transport"] == "tcp" and found["gets"] == "one-sided", found)
-    check(json.loads(run("--json", "--asked", "info").stdout)["gets"] == "by request", "--asked")
+    check(json.loads(run("--json", "--asked", "connection").stdout)["gets"] == "by request", "--asked")
+    check(b"native_connections:1" in run("info").stdout, "info")
+    check(run("info", "memory").stdout.startswith(b"# Memory\r\nused_memory:"), "info memory")
 else:
     says(b'{"f":"1"}\n', "--resp3", "--json", "hgetall", "h") if run("hset", "h", "f", "1") else None
 
@@ -287,8 +298,7 @@ if [ "$door" = native ]; then
   printf 'other\n' > wrong
   port=$(free_port)
   to=(--server "127.0.0.1:$port" --token-file token)
-  start "$programs/cordma-kv" --port 0 --unixsocket "$work/socket" --native-port "$port" --native-token-file token \
-    --appendonly no --save '' --dir "$work"
+  start "$programs/cordma-kv" --port 0 --native-port "$port" --native-token-file token --appendonly no --save '' --dir "$work"
   cli 1 'another token' --server "127.0.0.1:$port" get k
   cli 1 'another token' --server "127.0.0.1:$port" --token-file wrong get k
   cli 0 'OK' "${to[@]}" set k v

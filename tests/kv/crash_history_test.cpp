@@ -1,5 +1,6 @@
 // A server that is killed and started again, again and again: what its clients saw could have happened, and nothing that
 // was acknowledged is missing. It is the program itself: CORDMA_KV names it.
+#include "free_port.hpp"
 #include "storm.hpp"
 
 #include <doctest/doctest.h>
@@ -12,10 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
@@ -24,18 +22,6 @@ using namespace kv;
 using namespace kv::test;
 
 namespace {
-
-int free_port() {
-  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof a;
-  REQUIRE(::bind(s, reinterpret_cast<sockaddr*>(&a), bytes) == 0);
-  REQUIRE(::getsockname(s, reinterpret_cast<sockaddr*>(&a), &bytes) == 0);
-  ::close(s);
-  return ntohs(a.sin_port);
-}
 
 // cordma-kv with a journal that is always on the disk before it answers.
 class killable_server {
@@ -56,8 +42,6 @@ class killable_server {
     std::vector<std::string> words{program_,
                                    "--port",
                                    "0",
-                                   "--unixsocket",
-                                   dir_ + "/s",
                                    "--native-port",
                                    std::to_string(port_),
                                    "--dir",

@@ -78,6 +78,7 @@ class native_server {
     });
     done.get_future().get();
   }
+  [[nodiscard]] const native::door_counters& counters() const noexcept { return door_->counters(); }
   // What the server believes the time to be is the wall clock's, and so much more.
   std::atomic<std::int64_t> ahead_ms{0};
 
@@ -87,6 +88,7 @@ class native_server {
     cordma::Worker worker(context_);
     worker_ = &worker;
     native::door door(context_, worker, *keys_, how, {.now = [this] { return now(); }});
+    door_ = &door;
     cordma::Listener listener = worker.listen(":0").value();
     cordma::scope visitors(worker.loop());
     visitors.spawn(accept_all(&door, &listener, &visitors));
@@ -113,6 +115,7 @@ class native_server {
   cordma::Context context_;
   std::unique_ptr<keyspace> keys_;
   cordma::Worker* worker_ = nullptr;
+  native::door* door_ = nullptr;
   cordma::event over_;
   std::thread thread_;
   int port_ = 0;

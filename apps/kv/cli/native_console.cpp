@@ -28,8 +28,9 @@ std::string upper(std::string text) {
   return text;
 }
 
-std::int64_t number_of(const std::string& text) {
-  std::int64_t value = 0;
+template <class Number = std::int64_t>
+Number number_of(const std::string& text) {
+  Number value = 0;
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
   if (parsed.ec != std::errc() || parsed.ptr != end) {
@@ -104,6 +105,33 @@ set_options set_options_of(words options) {
     }
   }
   return o;
+}
+
+// Views of the words.
+struct scan_words {
+  std::uint64_t cursor = 0;
+  scan_options options = {.count = 10};
+  std::optional<native::kind> type = {};
+};
+
+scan_words scan_words_of(words of) {
+  scan_words how;
+  how.cursor = number_of<std::uint64_t>(of[0]);
+  for (std::size_t i = 1; i + 1 < of.size(); i += 2) {
+    const std::string what = upper(of[i]);
+    if (what == "MATCH") {
+      how.options.pattern = of[i + 1];
+    } else if (what == "COUNT") {
+      how.options.count = static_cast<std::uint32_t>(
+          std::clamp<std::int64_t>(number_of(of[i + 1]), 1, native::most_scanned));
+    } else if (what == "TYPE" && (upper(of[i + 1]) == "STRING" || upper(of[i + 1]) == "HASH")) {
+      how.type = upper(of[i + 1]) == "HASH" ? native::kind::hash : native::kind::string;
+    } else {
+      throw refusal("ERR syntax error at '" + of[i] + "'");
+    }
+  }
+  if (of.size() % 2 == 0) throw refusal("ERR syntax error at '" + of.back() + "'");
+  return how;
 }
 
 resp_value value_of(const reply& r) {
@@ -212,7 +240,24 @@ class native_console final : public console {
     const std::int64_t ms = pttl(of).integer;
     return resp_value::of_integer(ms < 0 ? ms : (ms + 500) / 1000);
   }
-  resp_value info(words /*of*/) {
+  resp_value info(words of) {
+    return resp_value::of_text(client_.info(of.empty() ? std::string_view() : of[0]));
+  }
+  resp_value scan(words of) {
+    const scan_words how = scan_words_of(of);
+    std::vector<scanned_key> keys;
+    const std::uint64_t next = client_.scan(how.cursor, how.options, keys);
+    resp_value found{.what = resp_value::kind::array};
+    for (scanned_key& k : keys) {
+      if (!how.type || k.what == *how.type)
+        found.items.push_back(resp_value::of_bulk(std::move(k.key)));
+    }
+    resp_value both{.what = resp_value::kind::array};
+    both.items.push_back(resp_value::of_bulk(std::to_string(next)));
+    both.items.push_back(std::move(found));
+    return both;
+  }
+  resp_value connection(words /*of*/) {
     client& c = client_.inner();
     const client_counters& n = c.counters();
     resp_value all{.what = resp_value::kind::map};
@@ -230,7 +275,8 @@ class native_console final : public console {
           std::pair("expiring", n.expiring), std::pair("longer", n.longer),
           std::pair("unmapped", n.unmapped), std::pair("late", n.late),
           std::pair("silent", n.silent), std::pair("unsafe", n.unsafe),
-          std::pair("one_sided_reads", n.reads), std::pair("torn_reads", n.torn_reads)}) {
+          std::pair("one_sided_reads", n.reads), std::pair("torn_reads", n.torn_reads),
+          std::pair("registrations", n.registrations)}) {
       all.items.push_back(resp_value::of_bulk(what));
       all.items.push_back(resp_value::of_integer(static_cast<std::int64_t>(count)));
     }
@@ -328,7 +374,10 @@ constexpr command commands[] = {
     {"persist", 1, 1, "KEY", "it lasts for ever", &c::persist},
     {"ttl", 1, 1, "KEY", "seconds; -1: for ever, -2: no such key", &c::ttl},
     {"pttl", 1, 1, "KEY", "milliseconds", &c::pttl},
-    {"info", 0, 0, "", "of this connection: how gets were answered", &c::info},
+    {"scan", 1, 7, "CURSOR [MATCH pattern] [COUNT n] [TYPE string|hash]",
+     "some keys, and the cursor to go on at; 0: from the start, and the end", &c::scan},
+    {"info", 0, 1, "[SECTION]", "how the server fares", &c::info},
+    {"connection", 0, 0, "", "how gets were answered by this one", &c::connection},
 };
 
 resp_value native_console::run(const std::vector<std::string>& line) {

@@ -28,7 +28,8 @@ client_counters operator-(const client_counters& later, const client_counters& e
           .unsafe = later.unsafe - earlier.unsafe,
           .silent = later.silent - earlier.silent,
           .torn_reads = later.torn_reads - earlier.torn_reads,
-          .reads = later.reads - earlier.reads};
+          .reads = later.reads - earlier.reads,
+          .registrations = later.registrations - earlier.registrations};
 }
 
 // What the tasks of one client share.

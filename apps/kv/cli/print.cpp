@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -36,6 +37,16 @@ std::string harmless(std::string_view text) {
 
 void append_pretty(std::string& to, const resp_value& v, std::size_t indent);
 
+void append_lines(std::string& to, std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    to += harmless(line) + '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
 void append_items(std::string& to, const resp_value& v, std::size_t indent) {
   if (v.items.empty()) {
     to += "(empty)\n";
@@ -68,6 +79,7 @@ void append_pretty(std::string& to, const resp_value& v, std::size_t indent) {
     case kind::number: to += "(double) " + number_text(v.number); break;
     case kind::boolean: to += v.integer != 0 ? "(true)" : "(false)"; break;
     case kind::bulk: to += in_quotes(v.text); break;
+    case kind::text: append_lines(to, v.text); return;
     case kind::array:
     case kind::map:
     case kind::set:
@@ -130,6 +142,7 @@ ordered_json to_json(const resp_value& v) {
       return std::isfinite(v.number) ? ordered_json(v.number) : ordered_json(number_text(v.number));
     case kind::boolean: return v.integer != 0;
     case kind::status:
+    case kind::text:
     case kind::bulk: return text_json(v.text);
     case kind::map: return map_json(v);
     case kind::array:
@@ -180,6 +193,7 @@ std::string to_raw(const resp_value& v) {
     case kind::boolean: return v.integer != 0 ? "true\n" : "false\n";
     case kind::status:
     case kind::error:
+    case kind::text:
     case kind::bulk: return v.text + "\n";
     case kind::array:
     case kind::map:

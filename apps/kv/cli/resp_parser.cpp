@@ -111,7 +111,7 @@ bool resp_parser::take_value(resp_value& into) {
     case '$': return take_text(into, kind::bulk, rest);
     case '!': return take_text(into, kind::error, rest);
     case '=': {  // "txt:" or "mkd:" before the text
-      if (!take_text(into, kind::bulk, rest)) return false;
+      if (!take_text(into, kind::text, rest)) return false;
       constexpr std::size_t format_bytes = 4;
       into.text.erase(0, format_bytes);
       return true;

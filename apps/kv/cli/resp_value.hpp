@@ -15,6 +15,7 @@ struct resp_value {
     error,
     integer,
     bulk,  // bytes
+    text,  // lines, for people
     number,
     boolean,
     array,
@@ -41,6 +42,9 @@ struct resp_value {
   }
   [[nodiscard]] static resp_value of_bulk(std::string text) {
     return {.what = kind::bulk, .text = std::move(text)};
+  }
+  [[nodiscard]] static resp_value of_text(std::string text) {
+    return {.what = kind::text, .text = std::move(text)};
   }
   [[nodiscard]] static resp_value of_integer(std::int64_t value) {
     return {.what = kind::integer, .integer = value};

@@ -129,7 +129,7 @@ int run_once(const service& s, std::vector<std::string> words, const once_option
   const resp_value v = connect_console(s)->run(words);
   if (how.exact && !v.is_error()) {
     const std::string text = v.is_nil() ? std::string() : to_raw(v);
-    const bool ends_so = v.what == resp_value::kind::bulk;
+    const bool ends_so = v.what == resp_value::kind::bulk || v.what == resp_value::kind::text;
     std::fwrite(text.data(), 1, text.size() - (ends_so ? 1 : 0), stdout);
   } else {
     print(v, how.as);

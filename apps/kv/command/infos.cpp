@@ -1,5 +1,6 @@
 // INFO and LATENCY: how the server fares.
 #include "handling.hpp"
+#include "information.hpp"
 
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -58,6 +59,12 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+// Whose service, and on which worker's thread it is looked at.
+struct view {
+  service& of;
+  unsigned worker;
+};
+
 struct sums {
   store_counters counters;
   store_usage usage;
@@ -83,10 +90,10 @@ sums sum_up(keyspace& keys) {
   return s;
 }
 
-void server_lines(call& c, lines& out) {
+void server_lines(const view& c, lines& out) {
   utsname system{};
   uname(&system);
-  const settings& now = c.of.current(c.who.origin.worker);
+  const settings& now = c.of.current(c.worker);
   const auto up = static_cast<std::uint64_t>(c.of.uptime().count());
   out.add("redis_version", "7.0.15");
   out.add("server_name", "cordma-kv");
@@ -103,7 +110,7 @@ void server_lines(call& c, lines& out) {
   out.add("config_file", c.of.options().config_file);
 }
 
-void client_lines(call& c, lines& out) {
+void client_lines(const view& c, lines& out) {
   std::size_t output = 0;
   std::size_t input = 0;
   c.of.for_each_client([&](const caller& each) {
@@ -112,15 +119,15 @@ void client_lines(call& c, lines& out) {
   });
   out.add("connected_clients", c.of.clients());
   out.add("cluster_connections", 0);
-  out.add("maxclients", c.of.current(c.who.origin.worker).maxclients);
+  out.add("maxclients", c.of.current(c.worker).maxclients);
   out.add("client_recent_max_input_buffer", input);
   out.add("client_recent_max_output_buffer", output);
   out.add("blocked_clients", 0);
   out.add("tracking_clients", 0);
 }
 
-void memory_lines(call& c, lines& out, const sums& s) {
-  const settings& now = c.of.current(c.who.origin.worker);
+void memory_lines(const view& c, lines& out, const sums& s) {
+  const settings& now = c.of.current(c.worker);
   const std::uint64_t resident = resident_bytes();
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -145,7 +152,7 @@ void memory_lines(call& c, lines& out, const sums& s) {
   out.add("mem_allocator", "segments");
 }
 
-void persistence_lines(call& c, lines& out) {
+void persistence_lines(const view& c, lines& out) {
   const persistence_info p = c.of.hooks.persistence ? c.of.hooks.persistence() : persistence_info();
   const auto number = [](bool b) { return std::uint64_t{b ? 1U : 0U}; };
   const auto status = [](bool failed) { return std::string_view(failed ? "err" : "ok"); };
@@ -165,7 +172,7 @@ void persistence_lines(call& c, lines& out) {
   out.add("aof_base_size", p.log_base_bytes);
 }
 
-void stats_lines(call& c, lines& out, const sums& s) {
+void stats_lines(const view& c, lines& out, const sums& s) {
   out.add("total_connections_received", c.of.total(&worker_counters::connections));
   out.add("total_commands_processed", c.of.total(&worker_counters::commands));
   out.add("instantaneous_ops_per_sec", c.of.commands_per_second());
@@ -208,7 +215,7 @@ void cpu_lines(lines& out) {
   add("used_cpu_user", used.ru_utime);
 }
 
-void command_lines(call& c, lines& out) {
+void command_lines(const view& c, lines& out) {
   for (const known_command& k : c.of.commands().all()) {
     const std::uint64_t calls = c.of.total(k.index, &command_counters::calls);
     const std::uint64_t rejected = c.of.total(k.index, &command_counters::rejected);
@@ -226,7 +233,7 @@ void command_lines(call& c, lines& out) {
   }
 }
 
-void write_section(call& c, std::string& text, std::string_view section, const sums& s) {
+void write_section(const view& c, std::string& text, std::string_view section, const sums& s) {
   std::string title(section);
   title[0] = static_cast<char>(title[0] & ~0x20);
   if (section == "cpu") title = "CPU";
@@ -254,29 +261,35 @@ void write_section(call& c, std::string& text, std::string_view section, const s
   if (c.of.hooks.more_info) text += c.of.hooks.more_info(section);
 }
 
-void info(call& c) {
+std::string tell(const view& c, std::span<const std::string_view> asked) {
   std::vector<std::string_view> wanted;
   const auto want = [&](std::string_view section) {
     if (std::ranges::find(wanted, section) == wanted.end()) wanted.push_back(section);
   };
-  if (c.count() == 1) std::ranges::for_each(usual_sections, want);
-  for (std::size_t i = 1; i < c.count(); ++i) {
-    if (is_word(c.arg(i), "default")) std::ranges::for_each(usual_sections, want);
-    if (is_word(c.arg(i), "all") || is_word(c.arg(i), "everything"))
+  if (asked.empty()) std::ranges::for_each(usual_sections, want);
+  for (const std::string_view one : asked) {
+    if (is_word(one, "default")) std::ranges::for_each(usual_sections, want);
+    if (is_word(one, "all") || is_word(one, "everything"))
       std::ranges::for_each(all_sections, want);
     for (const std::string_view section : all_sections) {
-      if (is_word(c.arg(i), section)) want(section);
+      if (is_word(one, section)) want(section);
     }
   }
   std::string text;
   const sums s = sum_up(c.of.keys());
   for (const std::string_view section : wanted) write_section(c, text, section, s);
   // What only main knows of has sections of its own.
-  const bool others = c.count() == 1 || is_word(c.arg(1), "all") || is_word(c.arg(1), "everything");
+  const bool others =
+      asked.empty() || is_word(asked.front(), "all") || is_word(asked.front(), "everything");
   if (c.of.hooks.more_info && (others || wanted.empty())) {
-    text += c.of.hooks.more_info(c.count() > 1 && !others ? c.arg(1) : std::string_view());
+    text += c.of.hooks.more_info(others ? std::string_view() : asked.front());
   }
-  c.out.verbatim(text);
+  return text;
+}
+
+void info(call& c) {
+  const view here{.of = c.of, .worker = c.who.origin.worker};
+  c.out.verbatim(tell(here, c.args.subspan(1)));
 }
 
 // Slow commands are in SLOWLOG; events beside them are not recorded.
@@ -364,6 +377,11 @@ constexpr auto table = std::to_array<command>({
 });
 
 }  // namespace
+
+std::string information(service& of, unsigned worker, std::string_view section) {
+  const view here{.of = of, .worker = worker};
+  return tell(here, section.empty() ? std::span<const std::string_view>() : std::span(&section, 1));
+}
 
 std::span<const command> info_commands() noexcept { return table; }
 

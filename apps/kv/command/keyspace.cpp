@@ -3,6 +3,12 @@
 #include <cordma/runtime/result.hpp>
 
 namespace kv {
+namespace {
+
+constexpr unsigned shard_bits = 6;  // of a cursor: the shard in the low ones, its own cursor above
+static_assert(keyspace::most_shards == 1U << shard_bits);
+
+}  // namespace
 
 keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const store_options& options)
     : seed_(options.hash_seed) {
@@ -13,6 +19,14 @@ keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const sto
   for (std::unique_ptr<memory_source>& m : memory) {
     shards_.push_back(std::make_unique<shard>(std::move(m), options));
   }
+}
+
+std::uint64_t keyspace::scan(std::uint64_t cursor, const std::function<void(const found&)>& each) {
+  const auto shard = static_cast<std::uint32_t>(cursor & (most_shards - 1));
+  if (shard >= shards()) return 0;
+  const std::uint32_t next = at(shard).scan(static_cast<std::uint32_t>(cursor >> shard_bits), each);
+  if (next != 0) return std::uint64_t{next} << shard_bits | shard;
+  return shard + 1 < shards() ? shard + 1 : 0;
 }
 
 void keyspace::reader_came() noexcept {

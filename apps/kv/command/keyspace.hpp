@@ -4,6 +4,7 @@
 #include "../store/store.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -51,6 +52,8 @@ class keyspace {
 
   // Of all shards. REQUIRES that the caller holds all.
   [[nodiscard]] store_usage usage() const noexcept;
+  // As store::scan(), of all shards one after the other. REQUIRES that the caller holds all.
+  std::uint64_t scan(std::uint64_t cursor, const std::function<void(const found&)>& each);
 
   // Clients that read the shards' memory by themselves: while there are some, it is used again only after a while.
   // Any thread, which holds nothing.

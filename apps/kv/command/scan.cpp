@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::int64_t usual_count = 10;
 constexpr std::int64_t most_count = std::int64_t{1} << 40;
-constexpr unsigned shard_bits = 6;  // of a cursor: the shard in the low ones, its own cursor above
-static_assert(keyspace::most_shards == 1U << shard_bits);
 
 struct scan_how {
   std::int64_t count = usual_count;
@@ -54,30 +52,23 @@ std::optional<scan_how> scan_options(call& c) {
 }
 
 void scan(call& c) {
-  const std::optional<std::uint64_t> given_cursor = cursor_arg(c, 1);
-  if (!given_cursor) return;
-  const std::uint64_t cursor = *given_cursor;
+  std::optional<std::uint64_t> cursor = cursor_arg(c, 1);
+  if (!cursor) return;
   const std::optional<scan_how> how = scan_options(c);
   if (!how) return;
-  keyspace& keys = c.of.keys();
-  auto shard = static_cast<std::uint32_t>(cursor & (keyspace::most_shards - 1));
-  auto at = static_cast<std::uint32_t>(cursor >> shard_bits);
   std::vector<std::string_view> given;
   std::int64_t seen = 0;
-  bool more = shard < keys.shards();
   // As Redis: for so many keys, wanted or not, through at most ten times as many buckets.
   std::int64_t buckets = how->count > most_count ? most_count * 10 : how->count * 10;
-  while (more && seen < how->count && buckets-- > 0) {
-    at = keys.at(shard).scan(at, [&](const found& f) {
+  do {
+    cursor = c.of.keys().scan(*cursor, [&](const found& f) {
       ++seen;
       if (how->wants(f)) given.push_back(f.at->key());
     });
-    if (at == 0) more = ++shard < keys.shards();
-  }
+  } while (*cursor != 0 && seen < how->count && --buckets > 0);
   c.out.array(2);
-  const std::uint64_t next = more ? std::uint64_t{at} << shard_bits | shard : 0;
   std::array<char, 24> digits{};
-  char* const stop = std::to_chars(digits.data(), digits.data() + digits.size(), next).ptr;
+  char* const stop = std::to_chars(digits.data(), digits.data() + digits.size(), *cursor).ptr;
   c.out.bulk({digits.data(), static_cast<std::size_t>(stop - digits.data())});
   c.out.array(given.size());
   for (const std::string_view key : given) c.out.bulk(key);
@@ -86,14 +77,12 @@ void scan(call& c) {
 void all_keys(call& c) {
   const std::string_view pattern = c.arg(1);
   std::vector<std::string_view> given;
-  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) {
-    std::uint32_t at = 0;
-    do {
-      at = c.of.keys().at(i).scan(at, [&](const found& f) {
-        if (pattern == "*" || matches_glob(pattern, f.at->key())) given.push_back(f.at->key());
-      });
-    } while (at != 0);
-  }
+  std::uint64_t cursor = 0;
+  do {
+    cursor = c.of.keys().scan(cursor, [&](const found& f) {
+      if (pattern == "*" || matches_glob(pattern, f.at->key())) given.push_back(f.at->key());
+    });
+  } while (cursor != 0);
   c.out.array(given.size());
   for (const std::string_view key : given) c.out.bulk(key);
 }

@@ -25,6 +25,15 @@ reply blocking_client::set(std::string_view key, std::string_view value,
 
 reply blocking_client::erase(std::string_view key) { return worker_.run(client_->erase(key)); }
 
+std::string blocking_client::info(std::string_view section) {
+  return worker_.run(client_->info(section));
+}
+
+std::uint64_t blocking_client::scan(std::uint64_t cursor, const scan_options& options,
+                                    std::vector<scanned_key>& into) {
+  return worker_.run(client_->scan(cursor, options, &into));
+}
+
 void blocking_client::run(batch& of) { worker_.run(client_->run(&of)); }
 
 }  // namespace kv

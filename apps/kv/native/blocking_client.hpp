@@ -3,9 +3,11 @@
 
 #include "client.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kv {
 
@@ -22,6 +24,9 @@ class blocking_client {
   reply set(std::string_view key, std::string_view value, const set_options& options = {});
   reply erase(std::string_view key);
   void run(batch& of);
+  std::string info(std::string_view section = {});
+  std::uint64_t scan(std::uint64_t cursor, const scan_options& options,
+                     std::vector<scanned_key>& into);
   [[nodiscard]] client& inner() noexcept { return *client_; }
   [[nodiscard]] cordma::Worker& worker() noexcept { return worker_; }
 

@@ -3,6 +3,8 @@
 #include "carriage.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <utility>
 
 namespace kv {
@@ -22,9 +24,19 @@ constexpr cordma::request_options request_settings{
 // Of one-sided hits so many are not told to the server, which forgets first what it believes is not used.
 constexpr std::uint64_t hits_per_word = 16;
 constexpr std::size_t most_words = 32;
+// Longer answers are asked for twice: first how long they are.
+constexpr std::size_t longest_usual_answer = std::size_t{1} << 20;
 
 cordma::error speaks_otherwise(const char* what) {
   return cordma::error(cordma::failure(cordma::errc::unsupported_version, what));
+}
+
+// The server says why it rejects somebody.
+cordma::error not_let_in(const cordma::failure& why, std::span<const std::byte> said) {
+  if (said.empty()) return cordma::error(why);
+  return cordma::error(cordma::failure(
+      cordma::errc::full,
+      "the server says: " + std::string(reinterpret_cast<const char*>(said.data()), said.size())));
 }
 
 }  // namespace
@@ -49,6 +61,12 @@ bool batch::add(native::op what, std::string_view key, std::string_view value, c
   return true;
 }
 
+bool batch::get(std::string_view key) {
+  const bool added = add(native::op::get, key);
+  gets_ = gets_ || added;
+  return added;
+}
+
 bool batch::set(std::string_view key, std::string_view value, const set_options& options) {
   return add(native::op::set, key, value,
              {.flags = options.flags, .argument = options.expiry, .version = options.version});
@@ -57,19 +75,23 @@ bool batch::set(std::string_view key, std::string_view value, const set_options&
 void batch::clear() noexcept {
   request_.clear();
   operations_ = 0;
+  gets_ = false;
   replies_.clear();
   longer_.clear();
 }
 
 client::client(cordma::Context& context, cordma::Worker& worker, const client_options& options)
-    : context_(context),
-      worker_(worker),
+    : worker_(worker),
       options_(options),
       requests_out_(context, buffer_bytes, buffers,
                     cordma::access::local_write | cordma::access::remote_read),
       rooms_(context, buffer_bytes, buffers,
              cordma::access::local_write | cordma::access::remote_write),
       landings_(context, std::max(native::landing_bytes, head_bytes), buffers),
+      longer_(
+          context,
+          cordma::access::local_write | cordma::access::remote_read | cordma::access::remote_write,
+          native::most_kept_bytes),
       messages_(worker, message_settings),
       requests_(messages_, request_settings) {}
 
@@ -83,33 +105,57 @@ task<std::unique_ptr<client>> client::connect(cordma::Context* context, cordma::
   cordma::connect_options how;
   how.messages = &made->messages_;
   how.transport = made->options_.transport;
-  made->server_ = co_await worker->connect(std::move(server), how);
+  cordma::connect_operation connecting = worker->connect(std::move(server), how);
+  cordma::result<cordma::Endpoint> connected = co_await connecting.result();
+  if (!connected) throw not_let_in(connected.why(), connecting.rejection());
+  made->server_ = std::move(connected).value();
   co_await made->greet(std::move(token));
   co_return made;
 }
 
-task<std::size_t> client::call(method m, cordma::Slice request, cordma::Slice room) {
+task<void> client::ask(method m, std::span<const std::byte> what, std::size_t room_bytes,
+                       std::vector<std::byte>* answer) {
+  cordma::Buffer said;
+  cordma::Buffer room;
+  cordma::MemoryRegion long_said;
+  cordma::MemoryRegion long_room;
+  if (what.size() > buffer_bytes) {
+    long_said = longer_.get(what.size());
+  } else {
+    said = co_await requests_out_.get();
+  }
+  if (room_bytes > buffer_bytes) {
+    long_room = longer_.get(room_bytes);
+  } else {
+    room = co_await rooms_.get();
+  }
+  const cordma::Slice request = (long_said ? long_said.all() : said.all()).first(what.size());
+  const cordma::Slice landing = long_room ? long_room.all() : room.all();
+  std::ranges::copy(what, request.data());
   const cordma::call_options how{.timeout = options_.timeout};
   const cordma::time_point asked_at = worker_.loop().now();
-  const cordma::Response got =
-      co_await requests_.call(server_, static_cast<std::uint16_t>(m), request, room, how);
+  const auto number = static_cast<std::uint16_t>(m);
+  const cordma::Response got = co_await requests_.call(server_, number, request, landing, how);
   for (native::remote_shard& s : shards_) s.lived_at(asked_at);
-  co_return got.bytes;
+  const std::span<const std::byte> bytes = landing.bytes().first(got.bytes);
+  answer->assign(bytes.begin(), bytes.end());
+  if (long_said) longer_.put_back(std::move(long_said));
+  if (long_room) longer_.put_back(std::move(long_room));
 }
 
 task<void> client::greet(std::string token) {
-  cordma::Buffer said = co_await requests_out_.get();
-  cordma::Buffer answer = co_await rooms_.get();
   if (token.size() > native::most_token_bytes) {
     throw cordma::error(cordma::failure(cordma::errc::invalid_value, "the token is too long"));
   }
-  native::writer to(said.bytes());
+  std::array<std::byte, sizeof(native::hello_request) + native::most_token_bytes> said;
+  native::writer to(said);
   to.put(native::hello_request{.version = native::protocol_version,
                                .token_bytes = static_cast<std::uint16_t>(token.size())},
          token);
-  const cordma::Slice request = said.first(to.written());
-  const std::size_t bytes = co_await call(method::hello, request, answer.all());
-  std::span<const std::byte> got = answer.bytes().first(bytes);
+  const std::span<const std::byte> request = std::span(said).first(to.written());
+  std::vector<std::byte> answer;
+  co_await ask(method::hello, request, 0, &answer);
+  std::span<const std::byte> got = answer;
   const std::optional<native::hello_response> h = native::take<native::hello_response>(got);
   if (!h || h->version != native::protocol_version) {
     throw speaks_otherwise("the server speaks another version of the protocol");
@@ -132,19 +178,15 @@ task<void> client::greet(std::string token) {
 
 // The regions that are new since last time.
 task<void> client::learn(std::uint32_t shard) {
-  cordma::Buffer said = co_await requests_out_.get();
-  cordma::Buffer answer = co_await rooms_.get();
+  std::vector<std::byte> answer;
   for (;;) {
     const std::size_t known = shards_[shard].regions();
-    native::writer to(said.bytes());
-    to.put(native::map_request{.shard = shard, .first = static_cast<std::uint32_t>(known)});
-    const cordma::Slice request = said.first(to.written());
-    const std::size_t bytes = co_await call(method::map, request, answer.all());
-    std::span<const std::byte> got = answer.bytes().first(bytes);
-    const std::optional<native::map_response> m = native::take<native::map_response>(got);
-    if (!m || got.size() < m->given * native::blob_bytes) {
-      throw speaks_otherwise("the server's map is none");
-    }
+    const native::map_request from{.shard = shard, .first = static_cast<std::uint32_t>(known)};
+    const std::span<const std::byte> request = std::as_bytes(std::span(&from, 1));
+    co_await ask(method::map, request, 0, &answer);
+    std::span<const std::byte> got = answer;
+    const std::optional<native::map_response> m = native::take_map(got);
+    if (!m) throw speaks_otherwise("the server's map is none");
     // Another task may have learned of them meanwhile.
     for (std::size_t i = 0; i < m->given; ++i) {
       if (known + i < shards_[shard].regions()) continue;
@@ -222,37 +264,17 @@ task<reply> client::erase(std::string_view key) {
   co_return one.replies().front();
 }
 
-// Sends the batch, and brings the answer to its own memory. Returns the bytes of it.
-task<std::size_t> client::exchange(batch* of, std::size_t room_bytes) {
-  const bool long_request = of->request_.size() > buffer_bytes;
-  cordma::MemoryRegion own_request;
-  cordma::MemoryRegion own_room;
-  cordma::Buffer said;
-  cordma::Buffer answer;
-  if (long_request) {
-    own_request = context_
-                      .allocate(of->request_.size(),
-                                cordma::access::local_write | cordma::access::remote_read)
-                      .value();
-  } else {
-    said = co_await requests_out_.get();
-  }
-  if (room_bytes > buffer_bytes) {
-    own_room =
-        context_.allocate(room_bytes, cordma::access::local_write | cordma::access::remote_write)
-            .value();
-  } else {
-    answer = co_await rooms_.get();
-  }
-  const cordma::Slice request = long_request ? own_request.all() : said.first(of->request_.size());
-  const cordma::Slice room = own_room ? own_room.all() : answer.all();
-  std::ranges::copy(of->request_, request.data());
+// Sends the batch, and brings the answer to its own memory.
+task<void> client::exchange(batch* of, std::size_t room_bytes) {
   ++counters_.batches;
   counters_.asked += of->operations_;
-  const std::size_t bytes = co_await call(method::batch, request, room);
-  const std::span<const std::byte> got = room.bytes().first(bytes);
-  of->answer_.assign(got.begin(), got.end());
-  co_return bytes;
+  return ask(method::batch, of->request_, room_bytes, &of->answer_);
+}
+
+// Of batches with gets: as long as the longest of late, which is forgotten little by little.
+void client::note_answer(std::size_t bytes) noexcept {
+  const std::size_t at_most = std::min(std::bit_ceil(bytes), longest_usual_answer);
+  usual_answer_ = std::max(at_most, usual_answer_ - usual_answer_ / 64);
 }
 
 task<void> client::run(batch* of) {
@@ -263,10 +285,12 @@ task<void> client::run(batch* of) {
     batch words = std::exchange(uses_, batch());
     co_await exchange(&words, 0);
   }
-  co_await exchange(of, 0);
+  const std::size_t room = of->gets_ ? usual_answer_ : 0;
+  co_await exchange(of, room);
   of->read_replies(of->answer_);
-  const std::size_t room = of->room_for_longer();
-  if (room != 0) co_await ask_again(of, room);
+  const std::size_t left_out = of->room_for_longer();
+  if (of->gets_) note_answer(of->answer_.size() + left_out);
+  if (left_out != 0) co_await ask_again(of, left_out);
 }
 
 void batch::read_replies(std::span<const std::byte> answer) {
@@ -313,10 +337,64 @@ task<void> client::ask_again(batch* of, std::size_t room_bytes) {
   of->longer_ = std::move(again.answer_);
 }
 
+task<std::string> client::info(std::string_view section) {
+  if (section.size() > native::most_section_bytes) {
+    throw cordma::error(cordma::failure(cordma::errc::invalid_value, "no section is called so"));
+  }
+  std::array<std::byte, sizeof(native::info_request) + native::most_section_bytes> said;
+  native::writer to(said);
+  to.put(native::info_request{.section_bytes = static_cast<std::uint16_t>(section.size())},
+         section);
+  const std::span<const std::byte> request = std::span(said).first(to.written());
+  std::vector<std::byte> answer;
+  for (std::size_t room = 0;;) {
+    co_await ask(method::info, request, room, &answer);
+    std::span<const std::byte> got = answer;
+    const std::optional<native::info_response> head = native::take<native::info_response>(got);
+    if (!head) throw speaks_otherwise("the server's information is none");
+    if (got.size() >= head->bytes) {
+      co_return std::string(reinterpret_cast<const char*>(got.data()), head->bytes);
+    }
+    if (room >= sizeof *head + head->bytes) throw speaks_otherwise("it is cut off");
+    room = 2 * (sizeof *head + head->bytes);  // it may grow meanwhile
+  }
+}
+
+task<std::uint64_t> client::scan(std::uint64_t cursor, scan_options options,
+                                 std::vector<scanned_key>* into) {
+  if (options.pattern.size() > native::most_pattern_bytes) {
+    throw cordma::error(cordma::failure(cordma::errc::invalid_value, "the pattern is too long"));
+  }
+  native::scan_request head{.cursor = cursor,
+                            .count = options.count,
+                            .pattern_bytes = static_cast<std::uint16_t>(options.pattern.size())};
+  std::vector<std::byte> said(sizeof head + options.pattern.size());
+  std::vector<std::byte> answer;
+  for (std::size_t room = 0;;) {
+    native::writer(said).put(head, options.pattern);
+    co_await ask(method::scan, said, room, &answer);
+    std::span<const std::byte> got = answer;
+    const std::optional<native::scan_response> page = native::take<native::scan_response>(got);
+    if (!page || (page->needed != 0 && page->needed <= room)) {
+      throw speaks_otherwise("the server's keys are none");
+    }
+    for (std::uint32_t i = 0; i < page->keys; ++i) {
+      const std::optional<native::found_key> k = native::take_key(got);
+      if (!k) throw speaks_otherwise("a key of the server's is none");
+      into->push_back({.key = std::string(k->key), .what = k->what});
+    }
+    if (page->needed == 0) co_return page->cursor;
+    // None fitted: from where it got to, with more room.
+    head.cursor = page->cursor;
+    room = page->needed;
+  }
+}
+
 task<void> client::close() { co_await server_.close(); }
 
 const client_counters& client::counters() const noexcept {
   counters_.torn_reads = counters_.reads = 0;
+  counters_.registrations = longer_.registrations();
   for (const native::remote_shard& s : shards_) {
     counters_.torn_reads += s.counters().torn;
     counters_.reads += s.counters().reads;

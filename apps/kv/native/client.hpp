@@ -1,6 +1,7 @@
 // A client of the native protocol: gets values by reading the server's memory, and asks for all else.
 #pragma once
 
+#include "long_memory.hpp"
 #include "protocol.hpp"
 #include "remote_shard.hpp"
 
@@ -44,6 +45,8 @@ struct client_counters {
   std::uint64_t silent = 0;
   std::uint64_t torn_reads = 0;  // all of them, also those that a further look made good
   std::uint64_t reads = 0;       // one-sided
+  // Memory for requests and answers above 64 KiB, which is kept: in the long run there are no more.
+  std::uint64_t registrations = 0;
 };
 
 // What became of one operation. `value` is of the batch, or the client's own: see there.
@@ -64,12 +67,22 @@ struct set_options {
 };
 static_assert(std::is_trivially_destructible_v<set_options>);
 
+struct scan_options {
+  std::string_view pattern = {};               // as Redis has them; empty: all keys
+  std::uint32_t count = native::most_scanned;  // keys looked at, about
+};
+static_assert(std::is_trivially_destructible_v<scan_options>);
+struct scanned_key {
+  std::string key;
+  native::kind what = native::kind::string;
+};
+
 // Operations that are sent together: one request, one response, atomic on the server. Reusable: clear() keeps the
 // memory. At most native::most_operations, and longest_batch bytes with their heads, keys and values.
 class batch {
  public:
   // Each false, and nothing is added: it is full, or key or value are longer than is allowed.
-  bool get(std::string_view key) { return add(native::op::get, key); }
+  bool get(std::string_view key);
   bool set(std::string_view key, std::string_view value, const set_options& options = {});
   bool erase(std::string_view key) { return add(native::op::erase, key); }
   bool expire(std::string_view key, unix_ms when) {
@@ -100,15 +113,16 @@ class batch {
 
   std::vector<std::byte> request_;
   std::size_t operations_ = 0;
+  bool gets_ = false;  // some of them are
   std::vector<std::byte> answer_;
   std::vector<std::byte> longer_;  // values that were asked for again
   std::vector<reply> replies_;
 };
 
 // Bound to the thread of its worker. Calls may overlap, as many as one likes: each is a task of its own. Throws
-// cordma::error where the server cannot be reached, does not admit it (not_permitted), speaks another version
-// (unsupported_version), or does not answer in time (timed_out: what was asked may have been done); what became of an
-// operation is no error but a reply.
+// cordma::error where the server cannot be reached, does not admit it (not_permitted), has as many clients as it takes
+// (full), speaks another version (unsupported_version), or does not answer in time (timed_out: what was asked may have
+// been done); what became of an operation is no error but a reply.
 class client {
  public:
   // `server`: "host:port". Context and worker outlive it.
@@ -127,6 +141,14 @@ class client {
   [[nodiscard]] cordma::task<reply> erase(std::string_view key);
   // The batch outlives it, and nobody else uses it meanwhile.
   [[nodiscard]] cordma::task<void> run(batch* of);
+  // How the server fares, in the words of Redis's INFO; of that section, where it is not empty. Throws also
+  // invalid_value: no section has so long a name.
+  [[nodiscard]] cordma::task<std::string> info(std::string_view section);
+  // Some keys, from `cursor` on (0: from the start), to the end of `into`; returns where to go on, 0 where there are no
+  // more. What is there all the time is given at least once, some twice. Throws also invalid_value: the pattern is too
+  // long.
+  [[nodiscard]] cordma::task<std::uint64_t> scan(std::uint64_t cursor, scan_options options,
+                                                 std::vector<scanned_key>* into);
   // Closes the connection; what is under way ends first.
   [[nodiscard]] cordma::task<void> close();
 
@@ -139,20 +161,23 @@ class client {
   client(cordma::Context& context, cordma::Worker& worker, const client_options& options);
   [[nodiscard]] cordma::task<void> greet(std::string token);
   [[nodiscard]] cordma::task<void> learn(std::uint32_t shard);
-  [[nodiscard]] cordma::task<std::size_t> call(native::method m, cordma::Slice request,
-                                               cordma::Slice room);
+  // All that is asked goes this way: `answer` has what the server says, in memory of its own. The answer may be
+  // `room_bytes` long, and a buffer's in any case.
+  [[nodiscard]] cordma::task<void> ask(native::method m, std::span<const std::byte> what,
+                                       std::size_t room_bytes, std::vector<std::byte>* answer);
   [[nodiscard]] cordma::task<bool> seen(hashed_key key, std::string* into, reply* found);
-  [[nodiscard]] cordma::task<std::size_t> exchange(batch* of, std::size_t room_bytes);
+  [[nodiscard]] cordma::task<void> exchange(batch* of, std::size_t room_bytes);
   [[nodiscard]] cordma::task<void> ask_again(batch* of, std::size_t room_bytes);
+  void note_answer(std::size_t bytes) noexcept;
   void note(native::sight why) noexcept;
   void remember_use(std::string_view key);
 
-  cordma::Context& context_;
   cordma::Worker& worker_;
   client_options options_;  // but the token
   cordma::BufferPool requests_out_;
   cordma::BufferPool rooms_;
   cordma::BufferPool landings_;
+  native::long_memory longer_;  // requests and rooms
   cordma::Messages messages_;
   cordma::Requests requests_;
   cordma::Endpoint server_;
@@ -161,7 +186,8 @@ class client {
   std::vector<native::remote_shard> shards_;
   mutable client_counters counters_;
   std::uint64_t hits_ = 0;
-  batch uses_;  // of which the server is told with the next batch
+  std::size_t usual_answer_ = 0;  // bytes; for long ones there is room the first time
+  batch uses_;                    // of which the server is told with the next batch
 };
 
 }  // namespace kv

@@ -2,7 +2,8 @@
 //
 // It is carried by cordma's Requests. A client says hello with the server's token, asks for the map of each shard (the
 // blobs of its regions) where it may read one-sidedly, and then sends batches: operations one behind the other, each a
-// head, the key and the value. The response has a result for each, in their order: a head and the value.
+// head, the key and the value. The response has a result for each, in their order: a head and the value. Besides it
+// may ask how the server fares, and for the keys, a page at a time.
 #pragma once
 
 #include "../store/item.hpp"
@@ -20,16 +21,21 @@
 
 namespace kv::native {
 
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 inline constexpr std::uint32_t most_operations = 256;  // of a batch
 inline constexpr std::size_t most_token_bytes = 1024;
+inline constexpr std::size_t most_section_bytes = 64;
+inline constexpr std::size_t most_pattern_bytes = 4096;
+inline constexpr std::uint32_t most_scanned = 1000;  // keys looked at for one page, about
+// What who connects is rejected with where there are as many clients as there may be.
+inline constexpr std::string_view no_place = "max number of clients reached";
 inline constexpr std::size_t blob_bytes = 64;  // as cordma::RemoteMemory has them
 
 // A server that is gone may have left its memory, and its keys be served by the next one: nothing is believed unless
 // something has shown within this time that the server lives. A server that starts waits for longer before it serves.
 inline constexpr std::chrono::milliseconds lease{300};
 
-enum class method : std::uint16_t { hello = 1, map = 2, batch = 3 };
+enum class method : std::uint16_t { hello = 1, map = 2, batch = 3, info = 4, scan = 5 };
 
 // hello: this, and the token behind it.
 struct hello_request {
@@ -52,6 +58,38 @@ struct map_request {
 struct map_response {
   std::uint32_t regions = 0;  // that there are
   std::uint32_t given = 0;
+};
+
+// info: this, and the name of a section behind it; none: the usual ones. As INFO of Redis has them.
+struct info_request {
+  std::uint16_t section_bytes = 0;
+  std::uint16_t unused = 0;
+};
+// ... and the text behind it, as much as fits the room.
+struct info_response {
+  std::uint32_t bytes = 0;  // of the whole
+};
+
+// scan: keys from `cursor` on, 0: from the start, that the pattern behind it fits (Redis's: KEYS, SCAN); none: all.
+// About `count` are looked at, however many fit.
+struct scan_request {
+  std::uint64_t cursor = 0;
+  std::uint32_t count = 0;
+  std::uint16_t pattern_bytes = 0;
+  std::uint16_t unused = 0;
+};
+// ... and the keys behind it, each with its head. What is there all the time is given at least once, some twice.
+struct scan_response {
+  std::uint64_t cursor = 0;  // where to go on; 0: there are no more
+  std::uint32_t keys = 0;
+  std::uint32_t needed =
+      0;  // not 0: none fits, and so many bytes of room it takes to go on at `cursor`
+};
+enum class kind : std::uint8_t { string = 1, hash = 2 };
+struct scan_key {
+  std::uint16_t key_bytes = 0;
+  kind what = kind::string;
+  std::uint8_t unused = 0;
 };
 
 enum class op : std::uint8_t {
@@ -103,9 +141,27 @@ struct result_head {
 };
 
 static_assert(sizeof(hello_request) == 4 && sizeof(hello_response) == 16 &&
-              sizeof(map_request) == 8 && sizeof(map_response) == 8 && sizeof(op_head) == 24 &&
+              sizeof(map_request) == 8 && sizeof(map_response) == 8 && sizeof(info_request) == 4 &&
+              sizeof(info_response) == 4 && sizeof(scan_request) == 16 &&
+              sizeof(scan_response) == 16 && sizeof(scan_key) == 4 && sizeof(op_head) == 24 &&
               sizeof(result_head) == 24);
 
+struct hello {
+  hello_request head = {};
+  std::string_view token = {};
+};
+struct info_question {
+  std::string_view section = {};
+};
+struct scan_question {
+  std::uint64_t cursor = 0;
+  std::uint32_t count = 0;
+  std::string_view pattern = {};
+};
+struct found_key {
+  std::string_view key = {};
+  kind what = kind::string;
+};
 struct operation {
   op_head head = {};
   std::string_view key = {};
@@ -128,8 +184,14 @@ template <class T>
 }
 [[nodiscard]] std::optional<std::string_view> take_text(std::span<const std::byte>& from,
                                                         std::size_t bytes) noexcept;
-// Nothing: what is there is no operation.
+// Each nothing: what is there is none. The server's side ...
+[[nodiscard]] std::optional<hello> take_hello(std::span<const std::byte> from) noexcept;
+[[nodiscard]] std::optional<info_question> take_info(std::span<const std::byte> from) noexcept;
+[[nodiscard]] std::optional<scan_question> take_scan(std::span<const std::byte> from) noexcept;
 [[nodiscard]] std::optional<operation> take_operation(std::span<const std::byte>& from) noexcept;
+// ... and the client's. Of a map the blobs that it gives are left, one behind the other.
+[[nodiscard]] std::optional<map_response> take_map(std::span<const std::byte>& from) noexcept;
+[[nodiscard]] std::optional<found_key> take_key(std::span<const std::byte>& from) noexcept;
 [[nodiscard]] std::optional<outcome> take_outcome(std::span<const std::byte>& from) noexcept;
 
 // Writes into memory of a fixed size, one thing behind the other.

@@ -286,7 +286,7 @@ A key-value service that any Redis client can use. FILE is a configuration in Re
 name in it is an option too, which prevails over it.
 
 Where clients come to
-  --port 6379                   TCP; 0: none
+  --port 6379                   TCP; 0: none, which takes another place to come to
   --bind 127.0.0.1 -::1         addresses; '-' before one: do without it where this host has it not; * is all
   --protected-mode yes          without a password nobody comes from other hosts
   --unixsocket PATH             and --unixsocketperm 770
@@ -297,7 +297,7 @@ Where clients come to
   --tls-port 6380               and --tls-cert-file, --tls-key-file, --tls-ca-cert-file, --tls-auth-clients no
   --metrics-port 9121           figures for Prometheus, at /metrics; the same addresses as --bind
   --requirepass PASSWORD        or users: --aclfile FILE, and `user` lines in FILE
-  --maxclients 10000            and --timeout SECONDS, --tcp-keepalive SECONDS, --tcp-backlog N
+  --maxclients 10000            of all doors; and --timeout SECONDS, --tcp-keepalive SECONDS, --tcp-backlog N
 
 What is kept
   --maxmemory 1gb               0: as much as there is; --maxmemory-policy noeviction, allkeys-lru, ...

@@ -9,11 +9,14 @@ using cordma::task;
 
 native_entrance::native_entrance(const surroundings& where, native::door_options options)
     : journal_(where.journal),
+      clients_(where.clients),
+      has_place_(where.has_place),
       worker_(where.context, where.loop),
       door_(where.context, worker_, where.keys, std::move(options),
             {.now = where.now,
              .may_write = [this] { return journal_ == nullptr || !journal_->refuses(); },
-             .until_safe = [this] { return until_safe(); }}),
+             .until_safe = [this] { return until_safe(); },
+             .information = where.information}),
       visitors_(where.loop) {}
 
 native_entrance::~native_entrance() = default;
@@ -48,22 +51,29 @@ task<void> native_entrance::accept_all() {
 
 // To whose turn it is; where the transport hands nobody over, all stay here.
 void native_entrance::lead(cordma::ConnectionRequest request) {
+  if (!has_place_()) {
+    static_cast<void>(request.reject(std::as_bytes(std::span(native::no_place))));
+    return;
+  }
   native_entrance* const to = others_.empty() ? this : others_[turn_++ % others_.size()];
   if (to != this) {
     cordma::result<cordma::ConnectionRequest> handed = request.hand_over(to->worker_);
     if (handed) {
       auto carried = std::make_shared<cordma::ConnectionRequest>(std::move(handed).value());
-      to->worker_.post([to, carried] { to->visitors_.spawn(to->serve(std::move(*carried))); });
+      auto place = std::make_shared<const seat>(to->clients_);
+      to->worker_.post(
+          [to, carried, place] { to->visitors_.spawn(to->serve(std::move(*carried), place)); });
       return;
     }
   }
-  visitors_.spawn(serve(std::move(request)));
+  visitors_.spawn(serve(std::move(request), std::make_shared<const seat>(clients_)));
 }
 
 // One that fails, or breaks off, is no concern of the others.
-task<void> native_entrance::serve(cordma::ConnectionRequest request) {
+task<void> native_entrance::serve(cordma::ConnectionRequest request,
+                                  std::shared_ptr<const seat> place) {
   try {
-    co_await door_.serve(std::move(request));
+    co_await door_.serve(std::move(request), std::move(place));
   } catch (const cordma::error&) {}
 }
 

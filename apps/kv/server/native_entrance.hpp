@@ -3,15 +3,21 @@
 
 #include "../command/journal_gate.hpp"
 #include "../native/door.hpp"
+#include "seat.hpp"
 
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/scope.hpp>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace kv {
 
@@ -24,6 +30,10 @@ class native_entrance {
     keyspace& keys;
     journal_gate* journal = nullptr;
     std::function<unix_ms()> now;
+    std::function<std::string(std::string_view section)> information;  // as INFO has it
+    // Of this worker, native ones among them; and whether one more of all may come.
+    std::atomic<std::uint32_t>& clients;
+    std::function<bool()> has_place;
   };
   native_entrance(const surroundings& where, native::door_options options);
   ~native_entrance();
@@ -45,9 +55,12 @@ class native_entrance {
   [[nodiscard]] cordma::task<void> accept_all();
   [[nodiscard]] cordma::task<void> until_safe();
   void lead(cordma::ConnectionRequest request);
-  [[nodiscard]] cordma::task<void> serve(cordma::ConnectionRequest request);
+  [[nodiscard]] cordma::task<void> serve(cordma::ConnectionRequest request,
+                                         std::shared_ptr<const seat> place);
 
   journal_gate* journal_;
+  std::atomic<std::uint32_t>& clients_;
+  std::function<bool()> has_place_;
   cordma::Worker worker_;
   native::door door_;
   cordma::event advanced_;

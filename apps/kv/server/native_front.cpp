@@ -14,11 +14,16 @@ native_front::native_front(const surroundings& around, const std::string& host, 
     w->call([&] {
       const unsigned i = w->index();
       entrances_[i] = std::make_unique<native_entrance>(
-          native_entrance::surroundings{.context = around.context,
-                                        .loop = w->loop(),
-                                        .keys = around.keys,
-                                        .journal = around.journal,
-                                        .now = [now = around.now, i] { return now(i); }},
+          native_entrance::surroundings{
+              .context = around.context,
+              .loop = w->loop(),
+              .keys = around.keys,
+              .journal = around.journal,
+              .now = [now = around.now, i] { return now(i); },
+              .information = [tell = around.information,
+                              i](std::string_view section) { return tell(i, section); },
+              .clients = w->clients(),
+              .has_place = around.has_place},
           how);
     });
   }
@@ -80,6 +85,8 @@ native_front::figures native_front::counted() const noexcept {
     sum.open += c.opened.get() - c.closed.get();
     sum.connections += c.opened.get();
     sum.refused += c.refused.get();
+    sum.timed_out += c.timed_out.get();
+    sum.lent_bytes += c.lent.bytes.get();
     sum.batches += c.batches.get();
     sum.operations += c.operations.get();
   }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kv {
@@ -33,6 +34,9 @@ class native_front {
     keyspace& keys;
     journal_gate* journal = nullptr;
     std::function<unix_ms(unsigned worker)> now;  // on that worker's thread
+    std::function<std::string(unsigned worker, std::string_view section)> information;  // likewise
+    // Whether one more client may come; where not, that is counted. On the first worker's thread.
+    std::function<bool()> has_place;
   };
   // `host`: where to listen, empty: everywhere. Throws cordma::error.
   native_front(const surroundings& around, const std::string& host, std::uint64_t port,
@@ -49,6 +53,8 @@ class native_front {
     std::uint64_t open = 0;
     std::uint64_t connections = 0;
     std::uint64_t refused = 0;
+    std::uint64_t timed_out = 0;
+    std::uint64_t lent_bytes = 0;
     std::uint64_t batches = 0;
     std::uint64_t operations = 0;
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "listening.hpp"
+#include "seat.hpp"
 #include "worker.hpp"
 
 #include <atomic>
@@ -13,18 +14,6 @@
 #include <vector>
 
 namespace kv {
-
-// A place for one; taken as long as it lives. Those of one count may end on any thread.
-class seat {
- public:
-  explicit seat(std::atomic<std::uint32_t>& count) noexcept : count_(count) { ++count_; }
-  ~seat() { --count_; }
-  seat(const seat&) = delete;
-  seat& operator=(const seat&) = delete;
-
- private:
-  std::atomic<std::uint32_t>& count_;
-};
 
 struct reception_counters {
   std::atomic<std::uint64_t> accepted = 0;

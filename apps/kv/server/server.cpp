@@ -1,5 +1,6 @@
 #include "server.hpp"
 
+#include "../command/information.hpp"
 #include "metrics_page.hpp"
 #include "resp_conversation.hpp"
 
@@ -196,6 +197,17 @@ std::uint32_t server::clients() const noexcept {
   return n;
 }
 
+// On the first worker's thread.
+std::uint32_t server::most_clients() const {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(service_->current(0).maxclients, UINT32_MAX));
+}
+
+cordma::duration server::patience() const {
+  const std::uint32_t idle = door_settings_.idle_seconds;
+  return idle == 0 ? native::usual_patience : std::chrono::seconds(idle);
+}
+
 reception::hall server::clients_hall(bool encrypted) {
   reception::hall h;
   h.maker = [this, encrypted](worker& w) -> conversation_maker {
@@ -213,10 +225,7 @@ reception::hall server::clients_hall(bool encrypted) {
     };
   };
   h.inside = [this] { return clients(); };
-  h.most = [this] {
-    return static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(service_->current(0).maxclients, UINT32_MAX));
-  };
+  h.most = [this] { return most_clients(); };
   h.refused = [this] { service_->counters(0).rejected_connections.add(); };
   if (!encrypted) h.refusal = "-ERR max number of clients reached\r\n";
   return h;
@@ -272,8 +281,11 @@ void server::listen() {
   if (!s.unixsocket.empty()) {
     let_in(listen_unix(s.unixsocket, permission_of(s), o), clients_hall(false), "unix");
   }
-  if (addresses_.empty())
-    fail("nobody can come: port is 0, and there is neither tls-port nor unixsocket");
+  if (addresses_.empty() && !context_) {
+    fail(
+        "nobody can come: port is 0, and there is neither unixsocket nor tls-port nor native-port: "
+        "it takes one of them");
+  }
   on(s.metrics_port, door::tcp, metrics_hall(), "metrics");
   if (context_) listen_natively();
 }
@@ -296,7 +308,8 @@ void server::listen_natively() {
   const settings& s = options_.configured.values;
   const std::string first = s.bind.empty() ? "*" : s.bind.front();
   const bool everywhere = first == "*" || first == "0.0.0.0" || first == "::";
-  native::door_options how{.one_sided = options_.native.one_sided};
+  native::door_options how{.one_sided = options_.native.one_sided,
+                           .patience = [this] { return patience(); }};
   if (options_.native.token_file
           .empty()) {  // the default user's password, as it is when somebody comes
     how.admits = [this](std::string_view token) {
@@ -317,10 +330,23 @@ void server::listen_natively() {
                                           .workers = workers_,
                                           .keys = *keys_,
                                           .journal = service_->journal,
-                                          .now = [this](unsigned worker) {
-                                            service_->read_time(worker);
-                                            return service_->now_ms(worker);
-                                          }};
+                                          .now =
+                                              [this](unsigned worker) {
+                                                service_->read_time(worker);
+                                                return service_->now_ms(worker);
+                                              },
+                                          .information =
+                                              [this](unsigned worker, std::string_view section) {
+                                                const keyspace::hold everything(*keys_,
+                                                                                keys_->all());
+                                                return information(*service_, worker, section);
+                                              },
+                                          .has_place =
+                                              [this] {
+                                                if (clients() < most_clients()) return true;
+                                                service_->counters(0).rejected_connections.add();
+                                                return false;
+                                              }};
   native_ = std::make_unique<native_front>(around, everywhere ? std::string() : first,
                                            options_.native.port, how);
   native_seen_ = native_.get();
@@ -338,6 +364,8 @@ std::string server::native_information() const {
          "\r\nnative_connections:" + std::to_string(f.open) +
          "\r\nnative_connections_received:" + std::to_string(f.connections) +
          "\r\nnative_connections_refused:" + std::to_string(f.refused) +
+         "\r\nnative_connections_timed_out:" + std::to_string(f.timed_out) +
+         "\r\nnative_memory_lent:" + std::to_string(f.lent_bytes) +
          "\r\nnative_batches:" + std::to_string(f.batches) +
          "\r\nnative_operations:" + std::to_string(f.operations) + "\r\n";
 }

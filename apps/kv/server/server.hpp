@@ -64,6 +64,9 @@ class server {
   [[nodiscard]] reception::hall clients_hall(bool encrypted);
   [[nodiscard]] reception::hall metrics_hall();
   [[nodiscard]] std::uint32_t clients() const noexcept;
+  [[nodiscard]] std::uint32_t most_clients() const;
+  // How long a native client may take to say hello.
+  [[nodiscard]] cordma::duration patience() const;
   void fill_hooks();
   void apply(const settings& s);
   // As many files as that many clients take, or fewer clients.

@@ -1,0 +1,356 @@
+// Clients of the native protocol that are no good: silent, stopped, dead, or too many.
+#include "../../apps/kv/native/carriage.hpp"
+#include "../../apps/kv/server/configuration.hpp"
+#include "../../apps/kv/server/server.hpp"
+#include "free_port.hpp"
+#include "native_ground.hpp"
+
+#include <doctest/doctest.h>
+#include <support/process.hpp>
+
+#include <map>
+#include <thread>
+
+using namespace kv;
+using kv::native::buffer_bytes;
+using kv::test::native_server;
+
+namespace {
+
+constexpr std::size_t held_value_bytes = 30'000;  // too long to go along with its header
+
+// Until it is so; 20 seconds at most.
+template <class Condition>
+bool comes_true(Condition is_so) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// Speaks the protocol as far as the test wants, and runs its loop no more than that: what it asked for nobody takes.
+class rude_client {
+ public:
+  rude_client(const std::string& server, cordma::transport::kind over)
+      : worker_(context_),
+        messages_(worker_, native::message_settings),
+        requests_(messages_, {.window = native::window,
+                              .most_bytes = 2 * native::longest_batch,
+                              .inline_max = native::inline_bytes}) {
+    worker_.run(connect(this, server, over));
+  }
+  void say_hello() { worker_.run(greet(this)); }
+  // Comes back when the connection has ended.
+  void wait_for_end() { worker_.run(until_closed(this)); }
+  void ask_for(std::string_view key, std::size_t times) {
+    room_ = context_.allocate(times * buffer_bytes).value();
+    start(native::op::get, key, {}, times);
+  }
+  void send(std::string_view key, std::string_view value) { start(native::op::set, key, value, 1); }
+
+ private:
+  static cordma::task<void> connect(rude_client* self, std::string server,
+                                    cordma::transport::kind over) {
+    cordma::connect_options how;
+    how.messages = &self->messages_;
+    how.transport = over;
+    self->server_ = co_await self->worker_.connect(std::move(server), how);
+  }
+  static cordma::task<void> greet(rude_client* self) {
+    const cordma::MemoryRegion memory = self->context_.allocate(4096).value();
+    native::writer to(memory.bytes());
+    to.put(native::hello_request{.version = native::protocol_version});
+    const cordma::Slice said = memory.all().first(to.written());
+    const cordma::Slice room = memory.all().part(64, 64);
+    const auto hello = static_cast<std::uint16_t>(native::method::hello);
+    co_await self->requests_.call(self->server_, hello, said, room);
+  }
+  static cordma::task<void> until_closed(rude_client* self) {
+    while (self->server_.state() != cordma::endpoint_state::closed) {
+      co_await self->server_.state_changed();
+    }
+  }
+  void start(native::op what, std::string_view key, std::string_view value, std::size_t times) {
+    said_.push_back(context_
+                        .allocate(sizeof(native::op_head) + key.size() + value.size(),
+                                  cordma::access::local_write | cordma::access::remote_read)
+                        .value());
+    native::writer to(said_.back().bytes());
+    to.put(native::op_head{.what = what,
+                           .key_bytes = static_cast<std::uint16_t>(key.size()),
+                           .value_bytes = static_cast<std::uint32_t>(value.size())},
+           key, value);
+    const cordma::Slice request = said_.back().all().first(to.written());
+    const auto batch = static_cast<std::uint16_t>(native::method::batch);
+    for (std::size_t i = 0; i < times; ++i) {
+      const cordma::Slice room =
+          room_ ? room_.all().part(i * buffer_bytes, buffer_bytes) : cordma::Slice();
+      calls_.push_back(
+          std::make_unique<cordma::call_operation>(requests_.call(server_, batch, request, room)));
+      calls_.back()->start();
+    }
+    for (int i = 0; i < 2; ++i) static_cast<void>(worker_.poll());  // what is posted leaves
+  }
+
+  cordma::Context context_;
+  cordma::Worker worker_;
+  cordma::Messages messages_;
+  cordma::Requests requests_;
+  cordma::Endpoint server_;
+  cordma::MemoryRegion room_;  // without remote_write: an answer waits until it is read
+  std::vector<cordma::MemoryRegion> said_;
+  std::vector<std::unique_ptr<cordma::call_operation>> calls_;
+};
+
+std::uint64_t lent(const native_server& s) { return s.counters().lent.bytes.get(); }
+std::uint64_t open(const native_server& s) {
+  return s.counters().opened.get() - s.counters().closed.get();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "clients that take no answers keep nobody else from theirs, and hold no more than their part") {
+  for (const auto over : kv::test::transports_under_test()) {
+    CAPTURE(name(over));
+    native_server server;
+    const std::string at = server.address(over);
+    auto good = std::make_unique<blocking_client>(
+        at, client_options{.transport = over, .one_sided = false});
+    const std::string value(held_value_bytes, 'v');
+    REQUIRE(good->set("held", value));
+    // Each as many answers as it gets without its loop, until there is no buffer left.
+    std::vector<std::unique_ptr<rude_client>> silent;
+    while (lent(server) < native::buffers * buffer_bytes && silent.size() < 40) {
+      silent.push_back(std::make_unique<rude_client>(at, over));
+      silent.back()->say_hello();
+      const std::uint64_t before = server.counters().batches.get();
+      silent.back()->ask_for("held", native::window);
+      REQUIRE(comes_true([&] { return server.counters().batches.get() != before; }));
+    }
+    const std::uint64_t held = lent(server);
+    REQUIRE(held >= native::buffers * buffer_bytes);
+    // Besides those that there are for all, each has one of its own.
+    CHECK(held <= (native::buffers + silent.size()) * buffer_bytes);
+    std::string got;
+    for (int i = 0; i < 10; ++i) {
+      REQUIRE(good->get("held", got));
+      REQUIRE(got == value);
+    }
+    const std::string longer(1'000'000, 'w');
+    REQUIRE(good->set("longer", longer));
+    REQUIRE(good->get("longer", got));
+    CHECK(got == longer);
+    CHECK(lent(server) >= native::buffers * buffer_bytes);
+    silent.clear();
+    REQUIRE(good->get("held", got));
+    good.reset();
+    CHECK(comes_true([&] { return lent(server) == 0 && open(server) == 0; }));
+  }
+}
+
+TEST_CASE("a client that is killed with long transfers half done gives back all that it held") {
+  for (const auto over : kv::test::transports_under_test()) {
+    CAPTURE(name(over));
+    cordma::test::child_process child([over](cordma::test::wire_to_peer& wire) {
+      rude_client client(wire.hear(), over);
+      client.say_hello();
+      client.send("half", std::string(std::size_t{32} << 20, 'h'));
+      client.ask_for("held", native::window - 1);
+      wire.tell("asked");
+      return wire.hear().empty() ? 0 : 1;
+    });
+    native_server server;
+    const client_options asking{.transport = over, .one_sided = false};
+    const std::string at = server.address(over);
+    const std::string value(held_value_bytes, 'v');
+    REQUIRE(blocking_client(at, asking).set("held", value));
+    // The last answer to a client may be its own until its loop has run.
+    REQUIRE(comes_true([&] { return lent(server) == 0 && open(server) == 0; }));
+    child.wire().tell(at);
+    REQUIRE(child.wire().hear() == "asked");
+    // Over shm the long one is read without the client: it is there, or will be.
+    const bool is_read = over == cordma::transport::kind::shm;
+    const std::uint64_t least = is_read ? buffer_bytes : std::uint64_t{32} << 20;
+    CHECK(comes_true([&] { return lent(server) >= least; }));
+    CHECK(open(server) == 1);
+    child.kill();
+    CHECK(comes_true([&] { return lent(server) == 0 && open(server) == 0; }));
+    blocking_client next(at, asking);
+    std::string got;
+    REQUIRE(next.get("held", got));
+    CHECK(got == value);
+    CHECK(next.get("half", got).outcome == native::status::absent);
+    // The next to come has as much as anybody.
+    REQUIRE(next.set("longer", std::string(10'000'000, 'n')));
+  }
+}
+
+TEST_CASE("who is connected and does not say hello in time is sent away, and nobody else is") {
+  for (const auto over : kv::test::transports_under_test()) {
+    CAPTURE(name(over));
+    std::atomic<std::int64_t> most_ms{60'000};
+    native_server server({.patience = [&] { return std::chrono::milliseconds(most_ms.load()); }});
+    blocking_client good(server.address(over), {.transport = over, .one_sided = false});
+    REQUIRE(good.set("a", "1"));
+    most_ms = 20;
+    rude_client said_hello(server.address(over), over);
+    rude_client silent(server.address(over), over);
+    silent.wait_for_end();
+    CHECK(server.counters().timed_out.get() >= 1);
+    std::string got;
+    CHECK(good.get("a", got));
+  }
+}
+
+TEST_CASE("in the long run no batch registers memory, on either side, and each is asked once") {
+  for (const auto over : kv::test::transports_under_test()) {
+    CAPTURE(name(over));
+    native_server server;
+    blocking_client c(server.address(over), {.transport = over, .one_sided = false});
+    const std::string value(4096, 'v');
+    batch sets;
+    batch gets;
+    for (int i = 0; i < 16; ++i) {
+      sets.set("key:" + std::to_string(i), value);
+      gets.get("key:" + std::to_string(i));
+    }
+    const auto both = [&] {
+      c.run(sets);
+      c.run(gets);
+      for (const reply& r : sets.replies()) REQUIRE(r);
+      for (const reply& r : gets.replies()) REQUIRE(r.value == value);
+    };
+    both();
+    const client_counters before = c.inner().counters();
+    CHECK(before.registrations > 0);
+    for (int i = 0; i < 50; ++i) both();
+    const client_counters& after = c.inner().counters();
+    CHECK(after.registrations == before.registrations);
+    // A client has one long request there at a time, and one long answer.
+    CHECK(server.counters().lent.registrations.get() <= 2);
+    CHECK(after.batches - before.batches == 100);
+  }
+}
+
+namespace {
+
+// Of a text of INFO; empty: it is not there.
+std::string line_of(const std::string& text, const std::string& name) {
+  const std::size_t at = text.find("\n" + name + ":");
+  if (at == std::string::npos) return {};
+  const std::size_t from = at + name.size() + 2;
+  return text.substr(from, text.find('\r', from) - from);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a server with a native port alone: clients count, one too many hears so, and INFO tells of "
+    "it") {
+  logbook log("/dev/null", log_level::warning);
+  const std::string port = std::to_string(kv::test::free_port());
+  const command_line said = parse_command_line(
+      {"--port", "0", "--native-port", port, "--maxclients", "2", "--threads", "2", "--save", ""});
+  server it(read_options(said), log, [] {});
+  it.open();
+  REQUIRE(it.addresses().size() == 1);
+  CHECK(it.addresses().front().starts_with("native "));
+  const std::string at = "127.0.0.1:" + port;
+  for (const auto over : {cordma::transport::kind::shm, cordma::transport::kind::tcp}) {
+    CAPTURE(name(over));
+    auto one = std::make_unique<blocking_client>(at, client_options{.transport = over});
+    blocking_client two(at, {.transport = over});
+    try {
+      const blocking_client three(at, {.transport = over});
+      FAIL("it is let in");
+    } catch (const cordma::error& e) {
+      CHECK(e.code() == cordma::errc::full);
+      CHECK(std::string(e.what()).find(native::no_place) != std::string::npos);
+    }
+    const std::string told = two.info();
+    CHECK(line_of(told, "native_connections") == "2");
+    CHECK(line_of(told, "maxclients") == "2");
+    CHECK(std::stoul(line_of(told, "rejected_connections")) >= 1);
+    const std::string section = two.info("keyspace");
+    CHECK(section.starts_with("# Keyspace"));
+    CHECK(section.find("maxclients") == std::string::npos);
+    one.reset();
+    CHECK(comes_true([&] {
+      try {
+        one = std::make_unique<blocking_client>(at, client_options{.transport = over});
+        return true;
+      } catch (const cordma::error&) {
+        return false;
+      }
+    }));
+    one.reset();
+    CHECK(comes_true([&] { return line_of(two.info(), "native_connections") == "1"; }));
+  }
+  CHECK(it.close([] { return false; }));
+}
+
+TEST_CASE("nothing listens at all: the error says what it takes") {
+  logbook log("/dev/null", log_level::warning);
+  server it(read_options(parse_command_line({"--port", "0", "--save", ""})), log, [] {});
+  try {
+    it.open();
+    FAIL("it opens");
+  } catch (const cordma::error& e) {
+    for (const char* const way : {"port", "unixsocket", "tls-port", "native-port"}) {
+      CHECK(std::string(e.what()).find(way) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE(
+    "SCAN gives every key once at least, of all shards, with its kind; patterns; the longest "
+    "keys") {
+  for (const auto over : kv::test::transports_under_test()) {
+    CAPTURE(name(over));
+    native_server server({}, 3);
+    blocking_client c(server.address(over), {.transport = over});
+    std::vector<std::string> names;
+    for (int i = 0; i < 2'000; ++i) names.push_back("key:" + std::to_string(i));
+    for (char l = 'a'; l < 'g'; ++l) names.emplace_back(max_key_bytes, l);
+    batch b;
+    for (const std::string& n : names) {
+      if (b.set(n, "v")) continue;
+      c.run(b);
+      b.clear();
+      REQUIRE(b.set(n, "v"));
+    }
+    c.run(b);
+    server.there([](keyspace& k) {
+      const hashed_key key = k.key("fields");
+      REQUIRE(k.of(key).field_put(key, "f", "v") == put_outcome::done);
+    });
+    const auto all = [&c](const scan_options& how) {
+      std::vector<scanned_key> keys;
+      std::uint64_t cursor = 0;
+      std::size_t pages = 0;
+      do {
+        cursor = c.scan(cursor, how, keys);
+        REQUIRE(++pages < 10'000);
+      } while (cursor != 0);
+      std::map<std::string, native::kind> found;
+      for (const scanned_key& k : keys) found.emplace(k.key, k.what);
+      return found;
+    };
+    for (const std::uint32_t count : {1U, 100U, UINT32_MAX}) {
+      const auto found = all({.count = count});
+      CHECK(found.size() == names.size() + 1);
+      for (const std::string& n : names) REQUIRE(found.at(n) == native::kind::string);
+      CHECK(found.at("fields") == native::kind::hash);
+    }
+    CHECK(all({.pattern = "key:1?"}).size() == 10);
+    std::vector<scanned_key> none;
+    CHECK(c.scan(UINT64_MAX, {}, none) == 0);
+    CHECK_THROWS_AS(c.scan(0, {.pattern = std::string(5'000, '?')}, none), cordma::error);
+    CHECK_THROWS_AS(c.info(std::string(100, 's')), cordma::error);
+    CHECK(c.info().empty());  // nobody tells anything here
+    CHECK(none.empty());
+  }
+}
