@@ -85,8 +85,12 @@ struct stage {
 void ask_until_blocked(const visitor& c, stage& s) {
   std::string requests;
   for (int i = 0; i < 1000; ++i) requests += asking({"GET", "k"});
+  std::size_t at = 0;
   const auto ask = [&] {
-    return ::send(c.fd(), requests.data(), requests.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n =
+        ::send(c.fd(), requests.data() + at, requests.size() - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) at = (at + static_cast<std::size_t>(n)) % requests.size();
+    return n;
   };
   std::uint64_t before = s.sent();
   for (int quiet = 0; quiet < 50;) {
