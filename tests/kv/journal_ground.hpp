@@ -109,7 +109,8 @@ struct scene {
                 journal_events{
                     .on_durable =
                         [this] {
-                          if (advanced) advanced();
+                          const std::function<void()> now = advanced;  // which may take it away
+                          if (now) now();
                         },
                     .on_background = [this](const background_report& r) { ends.push_back(r); },
                     .log = [this](const std::string& line) { lines.push_back(line); }}) {}

@@ -244,7 +244,7 @@ TEST_CASE("a snapshot while everything changes is what there was at its end") {
       });
       CHECK_FALSE(p.ends.back().failed);
       changes = p.written.info().changes - p.written.info().changes_since_snapshot;
-      CHECK(changes > before + 100);
+      CHECK(changes > before);  // how many depends on who else keeps the machine busy
       p.close();
     }
     // The same changes again, as far as they went.

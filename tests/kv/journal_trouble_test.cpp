@@ -366,8 +366,16 @@ TEST_CASE("a manifest that cannot be written leaves a journal that is whole [fir
       p.put("meanwhile", "1");
       p.until([&] { return p.written.durable() == p.written.appended(); });
       CHECK(killed(tree, o) == contents_of(p.keys));
+      // What would be there if it were killed in the midst of the next one.
+      temporary_tree midway;
+      p.advanced = [&] {
+        if (!std::filesystem::exists(tree.at("appendonlydir/temp-rewrite.ckv"))) return;
+        std::filesystem::copy(tree.at("appendonlydir"), midway.at("appendonlydir"));
+        p.advanced = {};
+      };
       p.background(background::rewrite);
       CHECK_FALSE(p.ends.back().failed);
+      CHECK(reloaded(midway, o) == contents_of(p.keys));
       p.put("after", "1");
       want = contents_of(p.keys);
       p.close();
