@@ -145,11 +145,11 @@ void read_list(request& r, const texts& t) {
   }
 }
 
-void declare_selection(CLI::App& app, request& r, texts& t) {
-  transfer_options& o = r.options;
+void declare_selection(CLI::App& app, transfer_options& o, texts& t) {
   app.add_flag("-r,--recursive", o.recursive, "directories, with all that is in them");
   app.add_flag("-a,--archive", t.archive, "as -rlptgoD");
   app.add_flag("-l,--links", o.links, "symlinks as symlinks; else they are left out");
+  app.add_flag("-L,--copy-links", o.follow, "symlinks as what they lead to");
   app.add_flag("-H,--hard-links", o.hard_links, "several names of one file stay that");
   app.add_flag("--devices", o.devices,
                "devices as such, as far as one may; else they are left out");
@@ -160,6 +160,10 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
   app.add_flag("-o,--owner", o.owner, "keep the owner, as far as one may");
   app.add_flag("-g,--group", o.group, "keep the group, as far as one may");
   app.add_flag("-X,--xattrs,-A,--acls", o.attributes, "keep extended attributes, ACLs among them");
+}
+
+// Of what was chosen, what is taken, and how.
+void declare_taking(CLI::App& app, transfer_options& o, texts& t) {
   app.add_flag("-n,--dry-run", o.dry_run, "say what would be done, and do nothing");
   app.add_flag("-c,--checksum", o.checksum,
                "compare what has the same size, whatever its time: by XXH3, 128 bits");
@@ -181,6 +185,9 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
                "as it is anyway: holes of whole chunks stay holes, what is cut off goes on");
   app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
   app.add_flag("!--no-direct", o.direct, "long files by way of the page cache, too");
+}
+
+void declare_rules(CLI::App& app, texts& t) {
   const auto rule = [&t](const char* sign) {
     return [&t, sign](const std::vector<std::string>& patterns) {
       // As with rsync, one that says by itself what it is for prevails.
@@ -211,7 +218,6 @@ void declare_selection(CLI::App& app, request& r, texts& t) {
         ->allow_extra_args(false)
         ->trigger_on_parse();
   }
-  app.add_flag("-L,--copy-links", o.follow, "symlinks as what they lead to");
   app.add_option(
          "--files-from", t.files_from,
          "of the one source only what is listed there, one in each line, and what leads to it; - "
@@ -412,7 +418,9 @@ std::optional<int> parse(int argc, char** argv, request& into) {
   app.set_help_flag("--help", "this text");  // -h is rsync's for sizes as people read them
   texts t;
   app.add_option("SOURCE... TARGET", t.paths, "[HOST:MODULE/]PATH")->required()->expected(2, -1);
-  declare_selection(app, into, t);
+  declare_selection(app, into.options, t);
+  declare_taking(app, into.options, t);
+  declare_rules(app, t);
   declare_ways(app, into, t);
   app.footer(footer);
   std::vector<std::string> words = quoted(argc, argv);
