@@ -60,9 +60,9 @@ void native_entrance::lead(cordma::ConnectionRequest request) {
     cordma::result<cordma::ConnectionRequest> handed = request.hand_over(to->worker_);
     if (handed) {
       auto carried = std::make_shared<cordma::ConnectionRequest>(std::move(handed).value());
-      auto place = std::make_shared<const seat>(to->clients_);
+      auto taken = std::make_shared<const seat>(to->clients_);
       to->worker_.post(
-          [to, carried, place] { to->visitors_.spawn(to->serve(std::move(*carried), place)); });
+          [to, carried, taken] { to->visitors_.spawn(to->serve(std::move(*carried), taken)); });
       return;
     }
   }
@@ -71,9 +71,9 @@ void native_entrance::lead(cordma::ConnectionRequest request) {
 
 // One that fails, or breaks off, is no concern of the others.
 task<void> native_entrance::serve(cordma::ConnectionRequest request,
-                                  std::shared_ptr<const seat> place) {
+                                  std::shared_ptr<const seat> taken) {
   try {
-    co_await door_.serve(std::move(request), std::move(place));
+    co_await door_.serve(std::move(request), std::move(taken));
   } catch (const cordma::error&) {}
 }
 

@@ -56,7 +56,7 @@ class native_entrance {
   [[nodiscard]] cordma::task<void> until_safe();
   void lead(cordma::ConnectionRequest request);
   [[nodiscard]] cordma::task<void> serve(cordma::ConnectionRequest request,
-                                         std::shared_ptr<const seat> place);
+                                         std::shared_ptr<const seat> taken);
 
   journal_gate* journal_;
   std::atomic<std::uint32_t>& clients_;
