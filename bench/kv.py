@@ -7,9 +7,9 @@
 
 Servers keep nothing on a disk, run alone on --server-cpus, and are never busy at the same time; who asks them runs on
 --client-cpus. Parts: redis-benchmark (both servers, GET and SET, with the server's CPU time per request), memory
-(used_memory of many records), idle (resident memory of 9,900 silent clients, both doors), native (the native protocol over shm, both sides polling), doors (native beside RESP, the same
-engine), ycsb (YCSB's core workloads by the driver of cordma-kv-cli, over shm, tcp and RESP, and redis-server through the
-same).
+(used_memory of many records), idle (resident memory of 9,900 silent clients, both doors), native (the native protocol
+over shm, both sides polling), doors (native beside RESP, the same engine), ycsb (YCSB's core workloads by the driver of
+cordma-kv-cli, over shm, tcp and RESP, and redis-server through the same).
 """
 import argparse
 import json
