@@ -149,6 +149,8 @@ if not RESP:
     says(b"OK\n", "set", "k", "hello", "VERSION", str(newer))
     says(b"\n", "set", "k", "x", "VERSION", str(newer), code=3)
     found = json.loads(run("--json", "--transport", "tcp", "connection").stdout)
+    check(found["transport"] == "tcp" and found["gets"] == "by request", found)
+    found = json.loads(run("--json", "--one-sided", "--transport", "tcp", "connection").stdout)
     check(found["transport"] == "tcp" and found["gets"] == "one-sided", found)
     check(json.loads(run("--json", "--asked", "connection").stdout)["gets"] == "by request", "--asked")
     check(b"native_connections:1" in run("info").stdout, "info")

@@ -98,7 +98,8 @@ TEST_CASE("kill -9 and restart: all that four clients saw could have happened [8
   std::atomic<bool> over{false};
   for (std::size_t i = 0; i < 4; ++i) {
     const auto connect = [&server, i] {
-      const client_options how{.one_sided = i % 2 == 0, .timeout = std::chrono::seconds(2)};
+      const client_options how{.gets = i % 2 == 0 ? way_of_gets::one_sided : way_of_gets::asked,
+                               .timeout = std::chrono::seconds(2)};
       return std::make_unique<blocking_client>(server.address(), how);
     };
     storms.push_back(std::make_unique<storm>(connect, i));

@@ -73,8 +73,9 @@ void storm_it(native_server& server, const may_vanish& vanishing) {
   const std::size_t operations = cordma::test::rounds_under_test(20'000, 2'000);
   for (std::size_t i = 0; i < 6; ++i) {
     const auto connect = [&server, i] {
-      return std::make_unique<blocking_client>(server.address(),
-                                               client_options{.one_sided = i % 3 != 0});
+      return std::make_unique<blocking_client>(
+          server.address(),
+          client_options{.gets = i % 3 != 0 ? way_of_gets::one_sided : way_of_gets::asked});
     };
     storms.push_back(std::make_unique<storm>(connect, i));
     threads.emplace_back([&s = *storms.back(), operations] {
@@ -110,7 +111,7 @@ TEST_CASE("... and so it could where keys are given up for want of memory") {
                         .quarantine_ms = 500});
   std::atomic<bool> over{false};
   std::thread crowd([&] {  // which takes the place of the others' keys
-    blocking_client c(server.address(), {});
+    blocking_client c(server.address(), {.gets = way_of_gets::one_sided});
     const std::string value(2'000, 'x');
     batch b;
     for (std::uint64_t i = 0; !over.load(); ++i) {

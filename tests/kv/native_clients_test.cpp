@@ -118,7 +118,7 @@ TEST_CASE(
     native_server server;
     const std::string at = server.address(over);
     auto good = std::make_unique<blocking_client>(
-        at, client_options{.transport = over, .one_sided = false});
+        at, client_options{.transport = over, .gets = way_of_gets::asked});
     const std::string value(held_value_bytes, 'v');
     REQUIRE(good->set("held", value));
     // Each as many answers as it gets without its loop, until there is no buffer left: one more would be of theirs, and
@@ -166,7 +166,7 @@ TEST_CASE("a client that is killed with long transfers half done gives back all 
       return wire.hear().empty() ? 0 : 1;
     });
     native_server server;
-    const client_options asking{.transport = over, .one_sided = false};
+    const client_options asking{.transport = over, .gets = way_of_gets::asked};
     const std::string at = server.address(over);
     const std::string value(held_value_bytes, 'v');
     REQUIRE(blocking_client(at, asking).set("held", value));
@@ -196,7 +196,7 @@ TEST_CASE("who is connected and does not say hello in time is sent away, and nob
     CAPTURE(name(over));
     std::atomic<std::int64_t> most_ms{60'000};
     native_server server({.patience = [&] { return std::chrono::milliseconds(most_ms.load()); }});
-    blocking_client good(server.address(over), {.transport = over, .one_sided = false});
+    blocking_client good(server.address(over), {.transport = over, .gets = way_of_gets::asked});
     REQUIRE(good.set("a", "1"));
     most_ms = 20;
     rude_client said_hello(server.address(over), over);
@@ -212,7 +212,7 @@ TEST_CASE("in the long run no batch registers memory, on either side, and each i
   for (const auto over : kv::test::transports_under_test()) {
     CAPTURE(name(over));
     native_server server;
-    blocking_client c(server.address(over), {.transport = over, .one_sided = false});
+    blocking_client c(server.address(over), {.transport = over, .gets = way_of_gets::asked});
     const std::string value(4096, 'v');
     batch sets;
     batch gets;

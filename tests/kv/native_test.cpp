@@ -32,7 +32,7 @@ TEST_CASE("sets, gets, conditions, sums, expiries and erasing, one by one and in
   for (const auto over : kv::test::transports_under_test()) {
     CAPTURE(name(over));
     native_server server;
-    blocking_client c(server.address(over), {.transport = over});
+    blocking_client c(server.address(over), {.transport = over, .gets = way_of_gets::one_sided});
     std::string got;
     CHECK(c.get("a", got).outcome == status::absent);
     const reply first = c.set("a", "1");
@@ -77,7 +77,7 @@ TEST_CASE("values of all lengths go there and back, and odd keys; longer ones ar
   for (const auto over : kv::test::transports_under_test()) {
     CAPTURE(name(over));
     native_server server;
-    blocking_client c(server.address(over), {.transport = over});
+    blocking_client c(server.address(over), {.transport = over, .gets = way_of_gets::one_sided});
     std::string got;
     for (const std::size_t bytes :
          {0UL, 1UL, 100UL, 12'000UL, 16'000UL, 65'000UL, 66'000UL, 1'000'000UL, 20'000'000UL}) {
@@ -102,7 +102,8 @@ TEST_CASE("values of all lengths go there and back, and odd keys; longer ones ar
 
 TEST_CASE("a batch of many long values is answered whole, in order") {
   native_server server;
-  blocking_client c(server.address(), {.transport = kv::test::transports_under_test().front()});
+  blocking_client c(server.address(), {.transport = kv::test::transports_under_test().front(),
+                                       .gets = way_of_gets::one_sided});
   for (std::uint64_t i = 0; i < 100; ++i) REQUIRE(c.set(key_of(i), value_of(i, 1, i * 100)));
   batch b;
   for (std::uint64_t i = 0; i < 100; ++i) {
@@ -129,9 +130,10 @@ TEST_CASE(
 
 TEST_CASE("where one-sided reads are not allowed, or not wanted, everything is asked for") {
   native_server server({.one_sided = false});
-  blocking_client c(server.address(), {.transport = kv::test::transports_under_test().front()});
+  blocking_client c(server.address(), {.transport = kv::test::transports_under_test().front(),
+                                       .gets = way_of_gets::one_sided});
   native_server other;
-  blocking_client d(other.address(), {.one_sided = false});
+  blocking_client d(other.address(), {.gets = way_of_gets::asked});
   for (blocking_client* const each : {&c, &d}) {
     std::string got;
     CHECK_FALSE(each->inner().one_sided());
@@ -145,7 +147,7 @@ TEST_CASE("a client finds every key though the index grows, and memory too, behi
   for (const auto over : kv::test::transports_under_test()) {
     CAPTURE(name(over));
     native_server server({}, 3);
-    blocking_client c(server.address(over), {.transport = over});
+    blocking_client c(server.address(over), {.transport = over, .gets = way_of_gets::one_sided});
     std::string got;
     const std::uint64_t keys = cordma::test::rounds_under_test(300'000, 30'000);
     for (std::uint64_t from = 0; from < keys; from += keys / 10) {
@@ -174,7 +176,8 @@ TEST_CASE("a client finds every key though the index grows, and memory too, behi
 
 TEST_CASE("what is gone is gone for who reads it one-sidedly: erased, flushed") {
   native_server server;
-  blocking_client c(server.address(), {.transport = kv::test::transports_under_test().front()});
+  blocking_client c(server.address(), {.transport = kv::test::transports_under_test().front(),
+                                       .gets = way_of_gets::one_sided});
   std::string got;
   for (std::uint64_t i = 0; i < 1'000; ++i) c.set(key_of(i), "v");
   REQUIRE(c.get(key_of(0), got));
@@ -188,7 +191,7 @@ TEST_CASE("what expires is gone when the server says so, also where its clock ju
   for (const auto over : kv::test::transports_under_test()) {
     CAPTURE(name(over));
     native_server server;
-    blocking_client c(server.address(over), {.transport = over});
+    blocking_client c(server.address(over), {.transport = over, .gets = way_of_gets::one_sided});
     const client_counters& n = c.inner().counters();
     std::string got;
     REQUIRE(c.set("soon", "v", {.expiry = wall_clock() + 50'000}));
@@ -217,8 +220,8 @@ TEST_CASE(
   std::atomic<bool> over{false};
   constexpr std::uint64_t keys = 4;
   std::thread writer([&] {
-    blocking_client w(server.address(),
-                      {.transport = kv::test::transports_under_test().front(), .one_sided = false});
+    blocking_client w(server.address(), {.transport = kv::test::transports_under_test().front(),
+                                         .gets = way_of_gets::asked});
     batch b;
     for (std::uint64_t version = 1; !over.load(); ++version) {
       b.clear();
@@ -228,7 +231,8 @@ TEST_CASE(
       w.run(b);
     }
   });
-  blocking_client c(server.address(), {.transport = kv::test::transports_under_test().front()});
+  blocking_client c(server.address(), {.transport = kv::test::transports_under_test().front(),
+                                       .gets = way_of_gets::one_sided});
   std::array<std::uint64_t, keys> newest{};
   std::string got;
   std::uint64_t found = 0;

@@ -50,7 +50,10 @@ class lane {
   [[nodiscard]] bool goes_on() noexcept {
     const phase now = stage_.now.load(std::memory_order_relaxed);
     if (now == phase::over) return false;
-    if (now == phase::measuring && !measuring_) measuring_ = true;
+    if (now == phase::measuring && !measuring_) {
+      measuring_ = true;
+      next_due_ns_ = 0;  // what the warm-up was behind by is not made up for now
+    }
     return options_.operations == 0 || !measuring_ || begun_ < share_;
   }
   [[nodiscard]] bool measuring() const noexcept { return measuring_; }

@@ -26,6 +26,7 @@ struct texts {
   std::string latency_bytes = "64";
   std::string target;
   bool asked = false;
+  bool one_sided = false;
   bool no_load = false;
   bool raw = false;
   bool resp3 = false;
@@ -71,7 +72,12 @@ void declare_service(CLI::App& app, service& s, texts& t) {
   app.add_option("--wait", t.wait, "for answers: polling, event or adaptive")
       ->check(CLI::IsMember({"polling", "event", "adaptive"}))
       ->capture_default_str();
-  app.add_flag("--asked", t.asked, "ask the server for every get, in place of reading its memory");
+  CLI::Option* const asked = app.add_flag("--asked", t.asked, "ask the server for every get");
+  app.add_flag("--one-sided", t.one_sided,
+               "read the server's memory for every get; without either, this is done over verbs "
+               "and shm, and over tcp, "
+               "where asking is faster, it is not")
+      ->excludes(asked);
   app.add_option("--timeout", t.timeout_s, "for each answer, seconds")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
@@ -223,7 +229,8 @@ void finish(options& o, const texts& t) {
   service& s = o.where;
   if (t.transport != "auto") s.transport = cordma::parse_transport(t.transport).value();
   s.wait = cordma::parse_wait_mode(t.wait).value();
-  s.one_sided = !t.asked;
+  if (t.asked) s.gets = way_of_gets::asked;
+  if (t.one_sided) s.gets = way_of_gets::one_sided;
   s.token = read_token(t.token_file);
   s.resp_version = t.resp3 ? 3 : 2;
   s.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(t.timeout_s * 1e3));

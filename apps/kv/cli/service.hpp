@@ -21,7 +21,7 @@ struct service {
   std::string token = {};               // over RESP: the password
   std::optional<cordma::transport::kind> transport = {};
   cordma::wait_mode wait = cordma::wait_mode::adaptive;
-  bool one_sided = true;
+  kv::way_of_gets gets = kv::way_of_gets::what_is_faster;
   unsigned resp_version = 2;
   std::chrono::milliseconds timeout = std::chrono::seconds(5);
 
@@ -29,7 +29,7 @@ struct service {
   [[nodiscard]] const std::string& name() const noexcept { return is_resp() ? resp : native; }
   // Views of this.
   [[nodiscard]] client_options as_native() const noexcept {
-    return {.token = token, .transport = transport, .one_sided = one_sided, .timeout = timeout};
+    return {.token = token, .transport = transport, .gets = gets, .timeout = timeout};
   }
   [[nodiscard]] resp_options as_resp() const noexcept {
     return {.user = user, .password = token, .version = resp_version, .timeout = timeout};

@@ -166,7 +166,7 @@ task<void> client::greet(std::string token) {
   }
   shards_count_ = h->shards;
   seed_ = h->hash_seed;
-  if (h->one_sided == 0 || !options_.one_sided) co_return;
+  if (h->one_sided == 0 || !reads_by_itself()) co_return;
   for (std::uint32_t i = 0; i < h->shards; ++i) {
     shards_.emplace_back(server_, worker_.loop());
     co_await learn(i);
@@ -174,6 +174,11 @@ task<void> client::greet(std::string token) {
     const cordma::Slice into = landing.all();
     co_await shards_[i].refresh(into);
   }
+}
+
+bool client::reads_by_itself() const noexcept {
+  if (options_.gets != way_of_gets::what_is_faster) return options_.gets == way_of_gets::one_sided;
+  return server_.transport() != cordma::transport::kind::tcp;
 }
 
 // The regions that are new since last time.

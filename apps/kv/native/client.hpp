@@ -19,12 +19,16 @@
 
 namespace kv {
 
+// How gets find values. One-sidedly, a bucket and an item are read out of the server's memory. Over tcp the server's worker
+// serves each of these reads, so that two take longer than to ask it once.
+enum class way_of_gets : std::uint8_t { what_is_faster, one_sided, asked };
+
 struct client_options {
   std::string_view token = {};  // copied
   std::optional<cordma::transport::kind> transport =
       {};  // empty: the first that reaches the server
-  // Off: every get is asked for.
-  bool one_sided = true;
+  // One-sided only where the server lets its clients.
+  way_of_gets gets = way_of_gets::what_is_faster;
   // For each thing that is asked; zero: for ever.
   cordma::duration timeout = std::chrono::seconds(5);
 };
@@ -170,6 +174,7 @@ class client {
   [[nodiscard]] cordma::task<void> ask_again(batch* of, std::size_t room_bytes);
   void note_answer(std::size_t bytes) noexcept;
   void note(native::sight why) noexcept;
+  [[nodiscard]] bool reads_by_itself() const noexcept;
   void remember_use(std::string_view key);
 
   cordma::Worker& worker_;
