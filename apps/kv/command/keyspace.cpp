@@ -22,11 +22,11 @@ keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const sto
 }
 
 std::uint64_t keyspace::scan(std::uint64_t cursor, const std::function<void(const found&)>& each) {
-  const auto shard = static_cast<std::uint32_t>(cursor & (most_shards - 1));
-  if (shard >= shards()) return 0;
-  const std::uint32_t next = at(shard).scan(static_cast<std::uint32_t>(cursor >> shard_bits), each);
-  if (next != 0) return std::uint64_t{next} << shard_bits | shard;
-  return shard + 1 < shards() ? shard + 1 : 0;
+  const auto number = static_cast<std::uint32_t>(cursor & (most_shards - 1));
+  if (number >= shards()) return 0;
+  const std::uint32_t next = at(number).scan(static_cast<std::uint32_t>(cursor >> shard_bits), each);
+  if (next != 0) return std::uint64_t{next} << shard_bits | number;
+  return number + 1 < shards() ? number + 1 : 0;
 }
 
 void keyspace::reader_came() noexcept {

@@ -25,17 +25,17 @@ std::optional<std::uint32_t> segment_set::take(use what) {
   return number;
 }
 
-void segment_set::give_up(std::uint32_t number, cordma::duration rest) {
+void segment_set::give_up(std::uint32_t number, cordma::duration how_long) {
   segments_[number].is = use::spare;
   segments_[number].open = false;
   segments_[number].live = 0;
   segments_[number].used = segment_bytes;  // it has been written to
-  if (rest == cordma::duration::zero()) {
+  if (how_long == cordma::duration::zero()) {
     --taken_;
     spare_.push_back(number);
     return;
   }
-  resting_.push_back({number, time_.now() + rest});
+  resting_.push_back({number, time_.now() + how_long});
 }
 
 void segment_set::tick() noexcept {

@@ -50,7 +50,7 @@ class segment_set {
   // Empty: the machine has no more. What it held before is still there; of the index it is zeroed.
   [[nodiscard]] std::optional<std::uint32_t> take(use what);
   // Its memory is not used again before it has rested for so long.
-  void give_up(std::uint32_t number, cordma::duration rest);
+  void give_up(std::uint32_t number, cordma::duration how_long);
   // What has rested long enough is spare.
   void tick() noexcept;
 
