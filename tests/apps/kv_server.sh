@@ -123,6 +123,35 @@ kill -TERM "$server"
 ends 0
 rm -rf data/*
 
+echo '== a damaged journal keeps it from starting, and what it says to do mends it'
+start --appendonly yes --save ''
+for key in one two three four five six; do says OK cli SET "$key" value; done
+kill -TERM "$server"
+ends 0
+expect 0 'the journal is whole' cordma-kv --check-aof data
+increment=$work/data/appendonlydir/appendonly.aof.1.incr.ckv
+printf '~' | dd of="$increment" bs=1 seek=$(($(stat -c %s "$increment") * 2 / 3)) conv=notrunc status=none
+expect 1 "it cannot start: .*$increment" cordma-kv --port "$port" --dir data --appendonly yes
+advice=$(sed -n 's/.*`cordma-kv \(.*\)`.*/\1/p' output)
+[ "$advice" = "--check-aof $increment --fix" ] || fail "its advice is: $advice"
+for what in data data/appendonlydir data/appendonlydir/appendonly.aof.manifest "$increment"; do
+  expect 1 'the journal is damaged' cordma-kv --check-aof "$what"
+done
+expect 0 'the journal is mended' cordma-kv $advice
+expect 0 'the journal is whole' cordma-kv --check-aof "$increment"
+start --appendonly yes --save ''
+says value cli GET one
+says '' cli GET six
+kill -TERM "$server"
+ends 0
+mkdir data/empty
+expect 1 'nowhere' cordma-kv --check-aof nowhere
+expect 1 'no journal is there' cordma-kv --check-aof data/empty
+expect 2 'stands alone' cordma-kv --check-aof data --port 7
+expect 2 'of what' cordma-kv --fix --check-aof
+expect 2 'comes with --check-aof' cordma-kv --fix
+rm -rf data/*
+
 echo '== a second signal ends it at once'
 start --save '' --shutdown-timeout 60
 # Somebody who does not read: 30 MB stand in its way.

@@ -2,7 +2,9 @@
 #include "load.hpp"
 #include "noting_target.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 namespace kv {
 namespace {
@@ -68,9 +70,34 @@ cordma::result<check_report> check_file(const std::string& path, check_mode mode
   return report;
 }
 
+// The one manifest in a folder, or in the folders in it: `dir` has the journal's in its own.
+cordma::result<std::string> find_manifest(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
+  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
+    if (at.depth() >= 1) at.disable_recursion_pending();
+    if (at->path().extension() == ".manifest") found.push_back(at->path().string());
+  }
+  if (error) return cordma::failure::from_os(error.value(), {"reading ", folder});
+  if (found.empty()) {
+    return cordma::failure::of(cordma::errc::invalid_value, {folder, ": no journal is there"});
+  }
+  if (found.size() == 1) return found.front();
+  std::ranges::sort(found);
+  return cordma::failure::of(
+      cordma::errc::invalid_value,
+      {folder, ": there are several journals; say which: ", found[0], " or ", found[1]});
+}
+
 }  // namespace
 
 cordma::result<check_report> check_journal(const std::string& path, check_mode mode) {
+  if (std::error_code error; std::filesystem::is_directory(path, error)) {
+    const cordma::result<std::string> manifest = find_manifest(path);
+    return manifest ? check_journal(*manifest, mode) : manifest.why();
+  }
   if (!path.ends_with(".manifest")) return check_file(path, mode);
   const cordma::result<std::optional<std::string>> text = read_file(path, manifest::most_bytes);
   if (!text) return text.why();
@@ -94,9 +121,9 @@ cordma::result<check_report> check_journal(const std::string& path, check_mode m
     const cordma::result<check_report> one = check_file(at, last ? mode : check_mode::look);
     if (!one) return one.why();
     all.text += (*one).text;
-    all.whole = all.whole && (*one).whole;
     all.can_fix = last && (*one).can_fix;
-    all.fixed = (*one).fixed;
+    all.fixed = all.whole && (*one).fixed;
+    all.whole = all.whole && (*one).whole;
     all.valid_bytes = (*one).valid_bytes;
     all.lost_bytes = (*one).lost_bytes;
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 namespace kv {
 namespace {
@@ -21,6 +22,20 @@ cordma::failure damaged(const log_reader& file, const std::string& what_to_do) {
                                            "; " + what_to_do};
 }
 
+// Of the records behind a file, those of the files that follow it.
+enum class behind : std::uint8_t { nothing, records };
+
+// For a shell, wherever it stands.
+std::string quoted_path(const std::string& path) {
+  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
+  constexpr std::string_view plain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+,@";
+  if (whole.find_first_not_of(plain) == std::string::npos) return whole;
+  std::string out = "'";
+  for (const char c : whole) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 class loader {
  public:
   loader(change_target& target, const load_options& options, std::uint64_t total)
@@ -29,7 +44,8 @@ class loader {
   }
 
   // Up to where it is whole. The outcome is how it ends: `end` or `torn`.
-  [[nodiscard]] cordma::result<log_reader::outcome> read(log_reader& file) {
+  [[nodiscard]] cordma::result<log_reader::outcome> read(log_reader& file,
+                                                         behind others = behind::nothing) {
     noting_target target(target_);
     progress_.file = file.path().substr(file.path().rfind('/') + 1);
     const std::uint64_t before = progress_.bytes;
@@ -37,7 +53,7 @@ class loader {
       const std::uint64_t at = file.offset();
       const log_reader::outcome got = file.next();
       if (got != log_reader::outcome::record) {
-        const cordma::result<void> fine = judge(file, got, target);
+        const cordma::result<void> fine = judge(file, got, target, others);
         if (!fine) return fine.why();
         return got;
       }
@@ -71,17 +87,21 @@ class loader {
     return options_.progress(progress_);
   }
   [[nodiscard]] static cordma::result<void> judge(const log_reader& file, log_reader::outcome got,
-                                                  const noting_target& target) {
+                                                  const noting_target& target, behind others) {
     const bool increment = file.header().kind == log_kind::increment;
     if (got == log_reader::outcome::unreadable) {
       return cordma::failure::of(cordma::errc::operating_system,
                                  {"reading ", file.path(), ": ", file.why()});
     }
     if (got == log_reader::outcome::broken && increment) {
+      const std::string advice = others == behind::records
+                                     ? " (what is in the files behind it cannot be had without it)"
+                                     : ", or give up what follows by `cordma-kv --check-aof " +
+                                           quoted_path(file.path()) + " --fix`";
       return damaged(file,
                      "whole records follow, so it was not cut off by a crash. Put a copy in its "
-                     "place, or give up what follows by cordma-kv --check-aof " +
-                         file.path() + " --fix");
+                     "place" +
+                         advice);
     }
     if (increment) return {};
     if (got != log_reader::outcome::end) return damaged(file, "put a copy in its place");
@@ -162,7 +182,8 @@ class journal_load {
           {at, " begins with record ", header.first, ", and the files before it end with record ",
            into_.last, ": one is missing, or of another journal. Put back what was there"});
     }
-    const cordma::result<log_reader::outcome> read = by_.read(*file);
+    const cordma::result<log_reader::outcome> read =
+        by_.read(*file, last_with_records(index) ? behind::nothing : behind::records);
     if (!read) return read.why();
     into_.last = (*file).sequence();
     into_.last_file_bytes = (*file).offset();

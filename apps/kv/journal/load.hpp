@@ -57,14 +57,14 @@ struct loaded_journal {
 struct check_report {
   bool whole = false;
   bool can_fix = false;  // by cutting it off at `valid_bytes`
-  bool fixed = false;
+  bool fixed = false;    // and all is whole now
   std::uint64_t valid_bytes = 0;
   std::uint64_t lost_bytes = 0;  // behind those
   std::string text;              // in lines, for people
 };
 enum class check_mode : std::uint8_t { look, fix };
-// A file of the journal, or its manifest: then all files of it, of which `fix` cuts only the last. Nothing is
-// changed unless it is `fix`. Errors: the system's.
+// A file of the journal; or its manifest, or a folder with one: then all files of it, of which `fix` cuts only the last.
+// Nothing is changed unless it is `fix`. Errors: the system's; invalid_value: the folder has no journal, or several.
 [[nodiscard]] cordma::result<check_report> check_journal(const std::string& path, check_mode mode);
 
 }  // namespace kv

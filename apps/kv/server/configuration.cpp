@@ -226,8 +226,37 @@ std::string nearest_name(std::string_view name) {
   return best;
 }
 
+namespace {
+
+[[nodiscard]] bool asks_for_check_aof(std::string_view argument) {
+  return argument == "--check-aof" || argument.starts_with("--check-aof=");
+}
+
+// PATH, and nothing but --fix beside it.
+[[nodiscard]] command_line parse_check_aof(const std::vector<std::string>& arguments) {
+  command_line said;
+  said.what = command_line::wish::check_aof;
+  for (const std::string& a : arguments) {
+    if (a == "--check-aof") continue;
+    if (a == "--fix") {
+      said.what = command_line::wish::fix_aof;
+    } else if (said.aof.empty() && (asks_for_check_aof(a) || !a.starts_with("--"))) {
+      said.aof = asks_for_check_aof(a) ? a.substr(a.find('=') + 1) : a;
+    } else {
+      fail("--check-aof PATH [--fix] stands alone: what is \"" + a + "\" for?");
+    }
+  }
+  if (said.aof.empty()) {
+    fail("--check-aof: of what? A file of the journal, its manifest, or the folder (dir)");
+  }
+  return said;
+}
+
+}  // namespace
+
 command_line parse_command_line(const std::vector<std::string>& arguments) {
   using wish = command_line::wish;
+  if (std::ranges::any_of(arguments, asks_for_check_aof)) return parse_check_aof(arguments);
   command_line said;
   for (const std::string& a : arguments) {
     if (a == "--help" || a == "-h") {
@@ -236,6 +265,8 @@ command_line parse_command_line(const std::vector<std::string>& arguments) {
       said.what = wish::version;
     } else if (a == "--check-config") {
       said.what = wish::check;
+    } else if (a == "--fix") {
+      fail("--fix comes with --check-aof PATH");
     } else if (a.starts_with("--") && a.size() > 2) {
       const std::size_t equals = a.find('=');
       said.options.push_back({a.substr(2, equals == a.npos ? a.npos : equals - 2), {}});
@@ -312,6 +343,12 @@ How it runs
   --logfile FILE                instead of standard error; --loglevel debug, verbose, notice or warning
   --pidfile FILE
   --check-config                read the configuration, say what is wrong with it, and end
+
+A journal that keeps it from starting
+  --check-aof PATH              say whether the journal is whole, and end: of a file of it, or of all of it where PATH is
+                                its manifest or a folder that has it (--dir's). Not while a server writes to it.
+  --check-aof PATH --fix        cut the file off where it is damaged, or of all the last, and give up what follows there;
+                                keep a copy. What it ends with: 0 whole, or mended now; 1 damaged, or not to be read
 
 Signals
   SIGTERM, SIGINT               finish what is under way, write what is to be kept, end with 0; again: end at once

@@ -28,14 +28,15 @@ struct said_option {
 };
 
 struct command_line {
-  enum class wish : std::uint8_t { serve, help, version, check };
+  enum class wish : std::uint8_t { serve, help, version, check, check_aof, fix_aof };
   wish what = wish::serve;
   std::string config_file;
+  std::string aof;  // what check_aof and fix_aof are about
   std::vector<said_option> options;
 };
 
 // [FILE] [--name value ...] ...: an option's values go on until the next that begins with "--".
-// Throws cordma::error (invalid_value) with a sentence.
+// --check-aof PATH [--fix] stands alone. Throws cordma::error (invalid_value) with a sentence.
 [[nodiscard]] command_line parse_command_line(const std::vector<std::string>& arguments);
 
 // The text of the file, then the options, which prevail. Throws cordma::error (invalid_value) naming file and line, or

@@ -1,6 +1,7 @@
 // cordma-kv: a key-value service for Redis clients and for clients that read remote memory.
 #include "../../support/standard_descriptors.hpp"
 #include "../../support/standard_output.hpp"
+#include "../journal/load.hpp"
 #include "configuration.hpp"
 #include "server.hpp"
 
@@ -124,6 +125,19 @@ int serve(const command_line& said) {
   }
 }
 
+// What it found goes to standard output, what kept it from looking to standard error.
+int check_aof(const std::string& path, check_mode mode) {
+  const cordma::result<check_report> got = check_journal(path, mode);
+  if (!got) {
+    std::fprintf(stderr, "%s: %s\n", program, got.why().message().c_str());
+    return EXIT_FAILURE;
+  }
+  const bool good = (*got).whole || (*got).fixed;
+  std::fputs((*got).text.c_str(), stdout);
+  std::printf("the journal is %s\n", (*got).whole ? "whole" : (*got).fixed ? "mended" : "damaged");
+  return support::finish_output(program, good ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
 int run(const std::vector<std::string>& arguments) {
   using wish = command_line::wish;
   command_line said;
@@ -140,6 +154,8 @@ int run(const std::vector<std::string>& arguments) {
   switch (said.what) {
     case wish::serve: return serve(said);
     case wish::check: std::printf("the configuration is right\n"); break;
+    case wish::check_aof: return check_aof(said.aof, check_mode::look);
+    case wish::fix_aof: return check_aof(said.aof, check_mode::fix);
     case wish::version: std::printf("cordma-kv " CORDMA_VERSION "\n"); break;
     case wish::help: std::fputs(help_text().c_str(), stdout); break;
   }
