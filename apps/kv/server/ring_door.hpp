@@ -18,8 +18,9 @@ struct ring_client : door_client {
   cordma::unique_fd socket;
   std::string kept;  // came and is not wanted yet
   receiving in = receiving::no;
-  bool watched = false;   // for its end
-  bool half_way = false;  // it may have closed one direction only, and that is all that can be known of its end
+  bool watched = false;  // for its end
+  bool half_way =
+      false;  // it may have closed one direction only, and that is all that can be known of its end
   bool much = false;  // what came last was as much as a buffer takes
 };
 

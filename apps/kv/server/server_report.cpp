@@ -37,11 +37,11 @@ void server::fit_open_files(settings& s) const {
                                 ", leaves none for clients: " + how_to_raise_files(wanted)));
   }
   const bool native = open_doors() == doors::redis_and_native;
-  log_.write(log_level::warning,
-             "maxclients is " + std::to_string(possible) + " and not " +
-                 std::to_string(s.maxclients) + ": the limit of open files is " +
-                 std::to_string(limit) + (native ? ", and native clients take up to 4 each" : "") +
-                 "; raise it: " + how_to_raise_files(wanted));
+  log_.write(log_level::warning, "maxclients is " + std::to_string(possible) + " and not " +
+                                     std::to_string(s.maxclients) +
+                                     ": the limit of open files is " + std::to_string(limit) +
+                                     (native ? ", and native clients take up to 4 each" : "") +
+                                     "; raise it: " + how_to_raise_files(wanted));
   s.maxclients = possible;
 }
 
