@@ -157,6 +157,59 @@ TEST_CASE("who neither says nor takes anything for too long is sent away, and no
   }
 }
 
+namespace {
+
+// Wants nothing more once it has heard something.
+class holder final : public conversation {
+ public:
+  inline static std::atomic<int> holding = 0;
+  explicit holder(std::unique_ptr<conversation> counted) : counted_(std::move(counted)) {}
+  ~holder() override { holding -= heard_ ? 1 : 0; }
+  holder(const holder&) = delete;
+  holder& operator=(const holder&) = delete;
+  void received(std::span<const char>) override {
+    heard_ = true;
+    ++holding;
+  }
+  void no_more_input() override {}
+  [[nodiscard]] std::span<const char> pending() const noexcept override { return {}; }
+  void sent(std::size_t) noexcept override {}
+  [[nodiscard]] bool wants_input() const noexcept override { return !heard_; }
+  [[nodiscard]] session::ending ended() const noexcept override { return session::ending::no; }
+
+ private:
+  std::unique_ptr<conversation> counted_;
+  bool heard_ = false;
+};
+
+conversation_maker holding(conversation_maker plain) {
+  return [plain = std::move(plain)](session_origin o, session::wake_function wake, void* context) {
+    return std::make_unique<holder>(plain(std::move(o), wake, context));
+  };
+}
+
+}  // namespace
+
+TEST_CASE("one that dies while it is not read is gone, one that only says no more is not") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    house.open(listen_unix(temporary_path(), 0600, {}), &holding);
+    const std::uint16_t port = house.listen(&holding);
+    visitor silent(port);
+    visitor reset(port);
+    visitor near(temporary_path());
+    for (const visitor* v : {&silent, &reset, &near}) REQUIRE(v->say("hold this"));
+    REQUIRE(house.soon([] { return holder::holding == 3; }));
+    silent.say_no_more();
+    reset.die();
+    CHECK(house.soon([&] { return house.clients() == 2; }));
+    near.die();
+    CHECK(house.soon([&] { return house.clients() == 1; }));
+    CHECK(holder::holding == 1);
+  }
+}
+
 TEST_CASE("clients are spread over the workers") {
   for (const io_choice io : engines()) {
     CAPTURE(int(io));

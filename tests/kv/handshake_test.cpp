@@ -98,6 +98,8 @@ TEST_CASE("INFO has what monitoring reads") {
   CHECK(c("INFO keyspace") == bulk("# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"));
   CHECK(c("CONFIG RESETSTAT") == ok);
   CHECK(c("INFO stats").find("total_error_replies:0\r\n") != std::string::npos);
+  s.of.hooks.native_clients = [] { return std::size_t{2}; };
+  CHECK(c("INFO clients").find("connected_clients:3\r\n") != std::string::npos);
 }
 
 TEST_CASE("whoever comes from outside is turned away while nobody needs a password") {

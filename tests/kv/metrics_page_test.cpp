@@ -1,6 +1,8 @@
 // Figures for Prometheus, as HTTP.
 #include "../../apps/kv/server/metrics_page.hpp"
 
+#include "../../apps/kv/server/figures.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cordma/runtime/clock.hpp>
@@ -67,6 +69,35 @@ TEST_CASE("the text has labels, and its length is right") {
   const std::string answer = s.heard();
   CHECK(answer.find("Content-Length: " + length + "\r\n") != std::string::npos);
   CHECK(answer.ends_with("\r\n\r\n"));
+}
+
+TEST_CASE("native clients are in it, and how far the journal is behind") {
+  metrics_text t;
+  write_native(t, {.open = 1,
+                   .connections = 2,
+                   .refused = 3,
+                   .timed_out = 4,
+                   .lent_bytes = 5,
+                   .batches = 6,
+                   .operations = 7});
+  journal_info j;
+  j.pending_bytes = 8;
+  j.pending_records = 9;
+  j.backlogged = true;
+  j.writes = {
+      .writes = 10, .syncs = 11, .slow_syncs = 12, .last_sync = std::chrono::milliseconds(1500)};
+  write_journal(t, j);
+  const std::string text = t.take();
+  for (const char* line :
+       {"native_connections 1", "native_connections_received_total 2",
+        "native_connections_refused_total 3", "native_connections_timed_out_total 4",
+        "native_memory_lent_bytes 5", "native_batches_total 6", "native_operations_total 7",
+        "journal_pending_bytes 8", "journal_pending_records 9", "journal_backlogged 1",
+        "journal_writes_total 10", "journal_fsyncs_total 11", "journal_slow_fsyncs_total 12",
+        "journal_last_fsync_seconds 1.5"}) {
+    CAPTURE(line);
+    CHECK(text.find("\ncordma_kv_" + std::string(line) + "\n") != std::string::npos);
+  }
 }
 
 TEST_CASE("other requests are refused") {

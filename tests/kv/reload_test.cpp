@@ -142,6 +142,14 @@ TEST_CASE("limits are said with what to do about them") {
   CHECK(limits_text(1024, 8 << 20) == "open files 1024, locked memory 8.0 MiB");
   CHECK(limits_text(RLIM_INFINITY, RLIM_INFINITY) ==
         "open files unlimited, locked memory unlimited");
+  CHECK(files_wanted(10000, doors::redis) == 10096);
+  CHECK(files_wanted(10000, doors::redis_and_native) == 40096);
+  for (const doors open : {doors::redis, doors::redis_and_native}) {
+    CHECK(clients_possible(files_wanted(24, open), open) == 24);
+    CHECK(clients_possible(files_wanted(24, open) - 1, open) == 23);
+    CHECK(clients_possible(other_files, open) == 0);
+    CHECK(files_wanted(UINT64_MAX, open) < RLIM_INFINITY);
+  }
   CHECK(how_to_raise_files(10096) ==
         "`ulimit -n 10096` in the shell that starts it, or LimitNOFILE=10096 in the unit's "
         "[Service]");

@@ -117,7 +117,8 @@ void client_lines(const view& c, lines& out) {
     output = std::max<std::size_t>(output, each.output_bytes);
     input = std::max<std::size_t>(input, each.input_bytes);
   });
-  out.add("connected_clients", c.of.clients());
+  const std::size_t native = c.of.hooks.native_clients ? c.of.hooks.native_clients() : 0;
+  out.add("connected_clients", c.of.clients() + native);
   out.add("cluster_connections", 0);
   out.add("maxclients", c.of.current(c.worker).maxclients);
   out.add("client_recent_max_input_buffer", input);

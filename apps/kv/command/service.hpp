@@ -66,6 +66,8 @@ struct service_hooks {
   std::function<std::string(const settings& before, const settings& after)> settings_change;
   // A line for the log, grave enough to be a warning.
   std::function<void(std::string_view line)> warn;
+  // How many there are that this service does not know of; empty: none.
+  std::function<std::size_t()> native_clients;
   // Lines for INFO: "name:value\r\n"; for sections that are not the service's: "transport".
   std::function<std::string(std::string_view section)> more_info;
 };

@@ -221,6 +221,9 @@ journal_info journal::info() const {
   now.rewrite_scheduled = rewrite_asked_ && now.running != background::rewrite;
   now.current_bytes = main_on_ ? now.current_bytes + main_.size() : 0;
   now.pending_bytes = main_.pending();
+  const std::uint64_t durable = main_.durable();
+  now.pending_records = main_.appended() - durable;
+  now.backlogged = backlogged_;
   now.changes = changes();
   now.changes_since_snapshot = now.changes - changes_at_snapshot_;
   if (counts_) now.trouble = main_.trouble_locked();

@@ -72,7 +72,9 @@ struct journal_info {
   std::uint64_t current_bytes = 0;  // of the journal's files
   std::uint64_t base_bytes = 0;
   std::size_t pending_bytes = 0;
-  std::uint64_t changes = 0;                 // since the start
+  std::uint64_t pending_records = 0;  // that the loss of power would take: not on the disk for good
+  bool backlogged = false;            // changes wait until less is pending
+  std::uint64_t changes = 0;          // since the start
   std::uint64_t changes_since_snapshot = 0;  // rdb_changes_since_last_save
   std::uint64_t last_snapshot = 0;           // seconds since 1970; 0: none
   std::uint64_t rewrites = 0;

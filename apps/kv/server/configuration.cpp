@@ -328,7 +328,7 @@ Where clients come to
   --tls-port 6380               and --tls-cert-file, --tls-key-file, --tls-ca-cert-file, --tls-auth-clients no
   --metrics-port 9121           figures for Prometheus, at /metrics; the same addresses as --bind
   --requirepass PASSWORD        or users: --aclfile FILE, and `user` lines in FILE
-  --maxclients 10000            of all doors; and --timeout SECONDS, --tcp-keepalive SECONDS, --tcp-backlog N
+  --maxclients 10000            of all doors; with --native-port four open files for each, else one. And --timeout SECONDS, --tcp-keepalive SECONDS, --tcp-backlog N
 
 What is kept
   --maxmemory 1gb               0: as much as there is; --maxmemory-policy noeviction, allkeys-lru, ...

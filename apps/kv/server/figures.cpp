@@ -1,6 +1,9 @@
 // The figures of a server, for Prometheus.
-#include "metrics_page.hpp"
+#include "figures.hpp"
+
 #include "server.hpp"
+
+#include <chrono>
 
 namespace kv {
 namespace {
@@ -58,15 +61,6 @@ void write_keys(metrics_text& out, keyspace& keys, std::uint64_t most_bytes) {
   one(out, "refused_writes_total", kind::counter, "For want of memory", all.refused);
 }
 
-void write_journal(metrics_text& out, const journal_info& j) {
-  one(out, "journal_enabled", kind::gauge, "1 while what changes is in it", j.appendonly ? 1 : 0);
-  one(out, "journal_bytes", kind::gauge, "Of its files", j.current_bytes);
-  one(out, "journal_pending_bytes", kind::gauge, "Not on the disk yet", j.pending_bytes);
-  one(out, "journal_in_trouble", kind::gauge, "1 while it cannot be written", j.trouble ? 1 : 0);
-  one(out, "changes_since_snapshot", kind::gauge, "Changes that the last snapshot has not",
-      j.changes_since_snapshot);
-}
-
 void write_workers(metrics_text& out, const std::vector<std::unique_ptr<worker>>& all) {
   struct row {
     const char* name;
@@ -94,12 +88,49 @@ void write_workers(metrics_text& out, const std::vector<std::unique_ptr<worker>>
 
 }  // namespace
 
+void write_journal(metrics_text& out, const journal_info& j) {
+  one(out, "journal_enabled", kind::gauge, "1 while what changes is in it", j.appendonly ? 1 : 0);
+  one(out, "journal_bytes", kind::gauge, "Of its files", j.current_bytes);
+  one(out, "journal_pending_bytes", kind::gauge, "Not on the disk yet", j.pending_bytes);
+  one(out, "journal_in_trouble", kind::gauge, "1 while it cannot be written", j.trouble ? 1 : 0);
+  one(out, "changes_since_snapshot", kind::gauge, "Changes that the last snapshot has not",
+      j.changes_since_snapshot);
+  one(out, "journal_pending_records", kind::gauge,
+      "Changes that the loss of power would take: not on the disk for good", j.pending_records);
+  one(out, "journal_backlogged", kind::gauge, "1 while changes wait until less is pending",
+      j.backlogged ? 1 : 0);
+  one(out, "journal_writes_total", kind::counter, "Writes to its files", j.writes.writes);
+  one(out, "journal_fsyncs_total", kind::counter, "Times they were brought onto the disk",
+      j.writes.syncs);
+  one(out, "journal_slow_fsyncs_total", kind::counter, "Of those, that took two seconds or longer",
+      j.writes.slow_syncs);
+  out.family("journal_last_fsync_seconds", kind::gauge, "How long the last one took")
+      .value(std::chrono::duration<double>(j.writes.last_sync).count());
+}
+
+void write_native(metrics_text& out, const native_front::figures& f) {
+  one(out, "native_connections", kind::gauge, "Native clients now; among connected_clients",
+      f.open);
+  one(out, "native_connections_received_total", kind::counter, "Native clients ever",
+      f.connections);
+  one(out, "native_connections_refused_total", kind::counter, "For their token", f.refused);
+  one(out, "native_connections_timed_out_total", kind::counter,
+      "That were not admitted within timeout", f.timed_out);
+  one(out, "native_memory_lent_bytes", kind::gauge,
+      "Of buffers for requests and answers that are under way", f.lent_bytes);
+  one(out, "native_batches_total", kind::counter, "Batches that were asked for", f.batches);
+  one(out, "native_operations_total", kind::counter,
+      "Operations in them. What clients read one-sidedly only they can count", f.operations);
+}
+
 std::string server::figures() const {
   if (leaving_) return {};
   metrics_text out;
   write_clients(out, *service_, clients());
   write_keys(out, *keys_, service_->snapshot()->maxmemory);
   write_journal(out, durability_->info());
+  const native_front* const native = native_seen_.load();
+  if (native != nullptr) write_native(out, native->counted());
   write_workers(out, workers_);
   return out.take();
 }

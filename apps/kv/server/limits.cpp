@@ -1,5 +1,6 @@
 #include "limits.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <linux/capability.h>
@@ -18,7 +19,28 @@ constexpr std::uint64_t buffer_bytes = std::uint64_t{64} << 20;  // of native cl
          (what[0].effective & (1U << CAP_IPC_LOCK)) != 0;
 }
 
+[[nodiscard]] rlim_t files_each(doors open) noexcept {
+  return open == doors::redis_and_native ? 4 : 1;
+}
+
 }  // namespace
+
+rlim_t files_wanted(std::uint64_t clients, doors open) noexcept {
+  constexpr std::uint64_t most = UINT32_MAX;  // more cannot be open
+  return std::min(clients, most) * files_each(open) + other_files;
+}
+
+std::uint64_t clients_possible(rlim_t files, doors open) noexcept {
+  return files <= other_files ? 0 : (files - other_files) / files_each(open);
+}
+
+rlim_t raise_open_files(rlim_t wanted) noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return RLIM_INFINITY;
+  if (limit.rlim_cur >= wanted) return limit.rlim_cur;
+  const rlimit more{.rlim_cur = std::min(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};
+  return ::setrlimit(RLIMIT_NOFILE, &more) == 0 ? more.rlim_cur : limit.rlim_cur;
+}
 
 std::string size_text(std::uint64_t bytes) {
   constexpr std::array<const char*, 5> units{"bytes", "KiB", "MiB", "GiB", "TiB"};

@@ -94,6 +94,7 @@ void ring_door::completed(const io_uring_cqe& outcome) noexcept {
       c.full = false;
       --c.operations;
       break;
+    case operation::end: may_have_ended(c, outcome.res); break;
     default:
       --c.operations;
       // It was about to go on, and was not found: once more.
@@ -273,6 +274,28 @@ void ring_door::watch_for_room(ring_client& c) noexcept {
   ++c.operations;
 }
 
+// Of what it is not asked for, the kernel tells errors, and the end of one direction or of both. Once that of one is told,
+// it would be told again at once. It stays when the client is received from again, which then says more.
+void ring_door::watch_for_end(ring_client& c) noexcept {
+  if (c.watched || c.half_way || c.said_all || !reading_) return;
+  io_uring_sqe& e = ring_->entry();
+  ::io_uring_prep_poll_add(&e, c.socket.get(), 0);
+  e.user_data = mark(operation::end, c.index);
+  c.watched = true;
+  ++c.operations;
+}
+
+void ring_door::may_have_ended(ring_client& c, int outcome) noexcept {
+  c.watched = false;
+  --c.operations;
+  const bool both = outcome >= 0 && (outcome & (POLLERR | POLLHUP)) != 0;
+  if (!both) {
+    c.half_way = true;
+  } else if (c.in == receiving::no) {
+    close(c);  // nobody is there to be told anything
+  }
+}
+
 void ring_door::mind_input(ring_client& c, bool wanted) noexcept {
   wanted = wanted && c.kept.empty();
   const bool goes_on = c.in == receiving::yes || c.in == receiving::once;
@@ -280,7 +303,8 @@ void ring_door::mind_input(ring_client& c, bool wanted) noexcept {
     c.in = receiving::canceled;
     cancel(c, operation::receive);
   }
-  if (!wanted || c.in != receiving::no) return;
+  if (c.in != receiving::no) return;
+  if (!wanted) return watch_for_end(c);
   const std::span<char> room = c.much ? c.talk->room() : std::span<char>();
   if (room.size() >= least_room) {
     fill(c, room);

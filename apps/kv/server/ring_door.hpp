@@ -18,6 +18,9 @@ struct ring_client : door_client {
   cordma::unique_fd socket;
   std::string kept;  // came and is not wanted yet
   receiving in = receiving::no;
+  bool watched = false;  // for its end
+  bool half_way =
+      false;  // it may have closed one direction only, and that is all that can be known of its end
   bool much = false;  // what came last was as much as a buffer takes
 };
 
@@ -25,7 +28,7 @@ struct ring_client : door_client {
 // silent has none. One that sends much at a time is asked for each buffer, and a long value comes to where it belongs:
 // the operation that stays would take all there is, which is more than caches hold. What is to be sent is handed over at
 // the end of a pass, for all at once, and never waits in the kernel: where a client does not read, the socket is watched
-// for room.
+// for room. One that is not received from is watched for its end: a reset, or a unix socket that is closed.
 class ring_door final : public common_door<ring_client>,
                         private cordma::poller,
                         private cordma::sleeper {
@@ -46,6 +49,7 @@ class ring_door final : public common_door<ring_client>,
     fill,
     send,
     room,
+    end,
     cancel,
     wake_up,
     nothing
@@ -85,6 +89,8 @@ class ring_door final : public common_door<ring_client>,
   void fill(ring_client& c, std::span<char> room) noexcept;
   void cancel(ring_client& c, operation o) noexcept;
   void watch_for_room(ring_client& c) noexcept;
+  void watch_for_end(ring_client& c) noexcept;
+  void may_have_ended(ring_client& c, int outcome) noexcept;
   // What a completion is known by.
   [[nodiscard]] static std::uint64_t mark(operation o, std::uint32_t index) noexcept;
 

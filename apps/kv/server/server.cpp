@@ -76,7 +76,7 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   if (::chdir(s.dir.c_str()) != 0) {
     cordma::throw_error(cordma::failure::from_os(errno, "dir: " + s.dir));
   }
-  fit_open_files();
+  fit_open_files(options_.configured.values);
   tls_ = tls_of(s);
   std::vector<std::unique_ptr<memory_source>> memory;
   if (options_.native.port != 0) context_.emplace();
@@ -154,6 +154,10 @@ void server::fill_hooks() {
   h.more_info = [this](std::string_view section) {
     return section.empty() || section == "native" ? native_information() : std::string();
   };
+  h.native_clients = [this]() -> std::size_t {
+    const native_front* const native = native_seen_.load();
+    return native == nullptr ? 0 : native->counted().open;
+  };
   h.attend = [this](unsigned i) {
     if (!leaving_) workers_[i]->post([this, i]() noexcept { service_->attend(i); });
   };
@@ -164,6 +168,8 @@ void server::fill_hooks() {
     return {};
   };
   h.settings_change = [this](const settings& before, const settings& after) -> std::string {
+    std::string why = fit_more_clients(before, after);
+    if (!why.empty()) return why;
     durability_->settings_changed(before, after);
     apply(after);
     return {};

@@ -4,6 +4,7 @@
 #include "../command/service.hpp"
 #include "configuration.hpp"
 #include "durability.hpp"
+#include "limits.hpp"
 #include "logbook.hpp"
 #include "native_front.hpp"
 #include "reception.hpp"
@@ -42,7 +43,7 @@ class server {
 
   // What its configuration says now: what can change while it runs is taken over, users included, and the log says what
   // did and what takes a restart. Throws cordma::error: then nothing has changed.
-  void reload(const server_options& fresh);
+  void reload(const server_options& read);
 
  private:
   struct ticking;
@@ -69,8 +70,11 @@ class server {
   [[nodiscard]] cordma::duration patience() const;
   void fill_hooks();
   void apply(const settings& s);
+  [[nodiscard]] doors open_doors() const noexcept;
   // As many files as that many clients take, or fewer clients.
-  void fit_open_files();
+  void fit_open_files(settings& s) const;
+  // Where there are to be more clients than there were: why that cannot be, or empty.
+  [[nodiscard]] std::string fit_more_clients(const settings& before, const settings& after) const;
   void report() const;
   void report_limits() const;
   [[nodiscard]] bool keep(const std::function<bool()>& impatient);

@@ -1,9 +1,7 @@
 // What a server says of itself, and what it does where its configuration has changed.
-#include "limits.hpp"
 #include "server.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <map>
 
 #include <sys/resource.h>
@@ -12,8 +10,6 @@
 
 namespace kv {
 namespace {
-
-constexpr rlim_t other_files = 96;  // besides clients: files of the journal, rings, what listens
 
 [[noreturn]] void fail_reload(const std::string& why) {
   cordma::throw_error(cordma::failure(cordma::errc::invalid_value, why));
@@ -26,25 +22,37 @@ constexpr rlim_t other_files = 96;  // besides clients: files of the journal, ri
 
 }  // namespace
 
-void server::fit_open_files() {
-  settings& s = options_.configured.values;
-  const rlim_t wanted = s.maxclients + other_files;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  const rlimit more{.rlim_cur = std::min(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};
-  if (::setrlimit(RLIMIT_NOFILE, &more) == 0) limit = more;
-  if (limit.rlim_cur >= wanted) return;
-  if (limit.rlim_cur <= other_files) {
+doors server::open_doors() const noexcept {
+  return options_.native.port != 0 ? doors::redis_and_native : doors::redis;
+}
+
+void server::fit_open_files(settings& s) const {
+  const rlim_t wanted = files_wanted(s.maxclients, open_doors());
+  const rlim_t limit = raise_open_files(wanted);
+  if (limit >= wanted) return;
+  const std::uint64_t possible = clients_possible(limit, open_doors());
+  if (possible == 0) {
     cordma::throw_error(cordma::failure(
-        cordma::errc::full, "the limit of open files, " + std::to_string(limit.rlim_cur) +
+        cordma::errc::full, "the limit of open files, " + std::to_string(limit) +
                                 ", leaves none for clients: " + how_to_raise_files(wanted)));
   }
-  const std::uint64_t possible = limit.rlim_cur - other_files;
-  log_.write(log_level::warning,
-             "maxclients is " + std::to_string(possible) + " and not " +
-                 std::to_string(s.maxclients) + ": the limit of open files is " +
-                 std::to_string(limit.rlim_cur) + "; raise it: " + how_to_raise_files(wanted));
+  const bool native = open_doors() == doors::redis_and_native;
+  log_.write(log_level::warning, "maxclients is " + std::to_string(possible) + " and not " +
+                                     std::to_string(s.maxclients) +
+                                     ": the limit of open files is " + std::to_string(limit) +
+                                     (native ? ", and native clients take up to 4 each" : "") +
+                                     "; raise it: " + how_to_raise_files(wanted));
   s.maxclients = possible;
+}
+
+std::string server::fit_more_clients(const settings& before, const settings& after) const {
+  if (after.maxclients <= before.maxclients) return {};
+  const rlim_t wanted = files_wanted(after.maxclients, open_doors());
+  const rlim_t limit = raise_open_files(wanted);
+  if (limit >= wanted) return {};
+  return "maxclients: the limit of open files is " + std::to_string(limit) + ", which does for " +
+         std::to_string(clients_possible(limit, open_doors())) +
+         " clients: " + how_to_raise_files(wanted);
 }
 
 void server::report_limits() const {
@@ -143,7 +151,9 @@ using rules_by_name = std::map<std::string, std::string>;
 }  // namespace
 
 // All that can go wrong is tried before anything is taken over.
-void server::reload(const server_options& fresh) {
+void server::reload(const server_options& read) {
+  server_options fresh = read;
+  fit_open_files(fresh.configured.values);
   settings last = options_.configured.values;
   settings next = *service_->snapshot();
   std::vector<std::string> changed;
