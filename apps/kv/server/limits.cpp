@@ -1,5 +1,6 @@
 #include "limits.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <linux/capability.h>
@@ -44,6 +45,15 @@ std::string how_to_raise_files(rlim_t wanted) {
   const std::string n = std::to_string(wanted);
   return "`ulimit -n " + n + "` in the shell that starts it, or LimitNOFILE=" + n +
          " in the unit's [Service]";
+}
+
+std::uint64_t clients_that_fit(std::uint64_t wanted) noexcept {
+  const rlim_t files = wanted + other_files;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files) return wanted;
+  const rlimit more{.rlim_cur = std::min(files, limit.rlim_max), .rlim_max = limit.rlim_max};
+  if (::setrlimit(RLIMIT_NOFILE, &more) == 0) limit = more;
+  return limit.rlim_cur > other_files ? limit.rlim_cur - other_files : 0;
 }
 
 std::string locked_memory_warning(rlim_t locked_bytes, std::uint64_t maxmemory) {

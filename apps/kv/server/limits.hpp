@@ -8,6 +8,9 @@
 
 namespace kv {
 
+inline constexpr rlim_t other_files =
+    96;  // besides clients: files of the journal, rings, what listens
+
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
 
 // "open files 1024, locked memory 8.0 MiB".
@@ -15,6 +18,8 @@ namespace kv {
 
 // How to have so many, in the words of the shell and of systemd.
 [[nodiscard]] std::string how_to_raise_files(rlim_t wanted);
+// How many clients there can be with the files that the process may open; raises the soft limit where that helps. 0: none.
+[[nodiscard]] std::uint64_t clients_that_fit(std::uint64_t wanted) noexcept;
 // RDMA devices lock what they read: all of maxmemory (0: no limit), and buffers. Empty: that fits.
 [[nodiscard]] std::string locked_memory_warning(rlim_t locked_bytes, std::uint64_t maxmemory);
 

@@ -1,6 +1,7 @@
 #include "server.hpp"
 
 #include "../command/information.hpp"
+#include "limits.hpp"
 #include "metrics_page.hpp"
 #include "resp_conversation.hpp"
 
@@ -76,7 +77,7 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   if (::chdir(s.dir.c_str()) != 0) {
     cordma::throw_error(cordma::failure::from_os(errno, "dir: " + s.dir));
   }
-  fit_open_files();
+  fit_open_files(options_.configured.values);
   tls_ = tls_of(s);
   std::vector<std::unique_ptr<memory_source>> memory;
   if (options_.native.port != 0) context_.emplace();
@@ -150,7 +151,7 @@ void server::leave() {
 void server::fill_hooks() {
   service_hooks& h = service_->hooks;
   durability_->answer(h);
-  h.warn = [this](std::string_view line) { log_.write(log_level::warning, line); };
+  h.warn = [this](std::string_view line) { warn(line); };
   h.more_info = [this](std::string_view section) {
     return section.empty() || section == "native" ? native_information() : std::string();
   };
@@ -164,10 +165,29 @@ void server::fill_hooks() {
     return {};
   };
   h.settings_change = [this](const settings& before, const settings& after) -> std::string {
+    const std::uint64_t possible = clients_that_fit(after.maxclients);
+    if (after.maxclients > before.maxclients && possible < after.maxclients) {
+      return "The operating system is not able to handle the specified number of clients, try "
+             "with " +
+             std::to_string(possible);
+    }
     durability_->settings_changed(before, after);
     apply(after);
     return {};
   };
+}
+
+// Any worker's thread. Clients can cause it: the same again is not said within a minute.
+void server::warn(std::string_view line) {
+  constexpr auto often = std::chrono::minutes(1);
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard hold(warned_guard_);
+    if (line == warned_ && now - warned_at_ < often) return;
+    warned_ = line;
+    warned_at_ = now;
+  }
+  log_.write(log_level::warning, line);
 }
 
 // What is no business of the service.

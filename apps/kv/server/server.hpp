@@ -11,6 +11,7 @@
 #include "worker.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -42,7 +43,7 @@ class server {
 
   // What its configuration says now: what can change while it runs is taken over, users included, and the log says what
   // did and what takes a restart. Throws cordma::error: then nothing has changed.
-  void reload(const server_options& fresh);
+  void reload(server_options fresh);
 
  private:
   struct ticking;
@@ -69,8 +70,9 @@ class server {
   [[nodiscard]] cordma::duration patience() const;
   void fill_hooks();
   void apply(const settings& s);
+  void warn(std::string_view line);
   // As many files as that many clients take, or fewer clients.
-  void fit_open_files();
+  void fit_open_files(settings& s) const;
   void report() const;
   void report_limits() const;
   [[nodiscard]] bool keep(const std::function<bool()>& impatient);
@@ -95,6 +97,9 @@ class server {
   std::atomic<native_front*> native_seen_ = nullptr;  // by workers
   std::vector<std::string> addresses_;
   bool reached_from_afar_ = false;
+  std::mutex warned_guard_;
+  std::string warned_;
+  std::chrono::steady_clock::time_point warned_at_{};
   std::atomic<shutdown_mode> ending_ = shutdown_mode::as_configured;
   std::atomic<bool> leaving_ = false;  // workers tell each other nothing any more
 };

@@ -13,8 +13,6 @@
 namespace kv {
 namespace {
 
-constexpr rlim_t other_files = 96;  // besides clients: files of the journal, rings, what listens
-
 [[noreturn]] void fail_reload(const std::string& why) {
   cordma::throw_error(cordma::failure(cordma::errc::invalid_value, why));
 }
@@ -26,24 +24,21 @@ constexpr rlim_t other_files = 96;  // besides clients: files of the journal, ri
 
 }  // namespace
 
-void server::fit_open_files() {
-  settings& s = options_.configured.values;
-  const rlim_t wanted = s.maxclients + other_files;
+void server::fit_open_files(settings& s) const {
+  const std::uint64_t possible = clients_that_fit(s.maxclients);
+  if (possible == s.maxclients) return;
+  const std::string raise = how_to_raise_files(s.maxclients + other_files);
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  const rlimit more{.rlim_cur = std::min(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};
-  if (::setrlimit(RLIMIT_NOFILE, &more) == 0) limit = more;
-  if (limit.rlim_cur >= wanted) return;
-  if (limit.rlim_cur <= other_files) {
+  static_cast<void>(::getrlimit(RLIMIT_NOFILE, &limit));
+  const std::string files = "the limit of open files";
+  const std::string now = std::to_string(limit.rlim_cur);
+  if (possible == 0) {
     cordma::throw_error(cordma::failure(
-        cordma::errc::full, "the limit of open files, " + std::to_string(limit.rlim_cur) +
-                                ", leaves none for clients: " + how_to_raise_files(wanted)));
+        cordma::errc::full, files + ", " + now + ", leaves none for clients: " + raise));
   }
-  const std::uint64_t possible = limit.rlim_cur - other_files;
-  log_.write(log_level::warning,
-             "maxclients is " + std::to_string(possible) + " and not " +
-                 std::to_string(s.maxclients) + ": the limit of open files is " +
-                 std::to_string(limit.rlim_cur) + "; raise it: " + how_to_raise_files(wanted));
+  log_.write(log_level::warning, "maxclients is " + std::to_string(possible) + " and not " +
+                                     std::to_string(s.maxclients) + ": " + files + " is " + now +
+                                     "; raise it: " + raise);
   s.maxclients = possible;
 }
 
@@ -143,7 +138,8 @@ using rules_by_name = std::map<std::string, std::string>;
 }  // namespace
 
 // All that can go wrong is tried before anything is taken over.
-void server::reload(const server_options& fresh) {
+void server::reload(server_options fresh) {
+  fit_open_files(fresh.configured.values);
   settings last = options_.configured.values;
   settings next = *service_->snapshot();
   std::vector<std::string> changed;
