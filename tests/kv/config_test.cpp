@@ -53,6 +53,26 @@ TEST_CASE("DEBUG is for those whom enable-debug-command lets") {
   }
 }
 
+TEST_CASE(
+    "maxmemory that leaves no room for anything is refused, and the least leaves some [policy]") {
+  for (const std::string_view policy : {"noeviction", "allkeys-lru", "volatile-ttl"}) {
+    CAPTURE(policy);
+    server s({}, 3);
+    client c(s);
+    CHECK(c({"CONFIG", "SET", "maxmemory-policy", policy}) == ok);
+    CHECK(c("CONFIG SET maxmemory 15728639") ==
+          error("ERR CONFIG SET failed (possibly related to argument 'maxmemory') - maxmemory "
+                "15728639 is too little for anything to be kept: with 3 threads it is at least "
+                "15mb (5mb for each), or 0 for no limit"));
+    CHECK(c("CONFIG GET maxmemory") == "*2\r\n" + bulk("maxmemory") + bulk("0"));
+    CHECK(c("CONFIG SET maxmemory 15mb") == ok);
+    const std::string value(1000, 'v');
+    int put = 0;
+    for (int i = 0; i < 300; ++i) put += c({"SET", "k" + std::to_string(i), value}) == ok ? 1 : 0;
+    CHECK(put == 300);
+  }
+}
+
 TEST_CASE("what CONFIG SET refuses changes nothing") {
   server s;
   client c(s);

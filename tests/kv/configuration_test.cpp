@@ -70,6 +70,8 @@ TEST_CASE("what is wrong is said with its line, or its option, and the nearest n
         "kv.conf: line 1: io: \"fast\" is unknown: use auto, uring or asio");
   CHECK(refusal("wait 1 2\n") == "kv.conf: line 1: wait: wrong number of arguments for \"wait\"");
   CHECK(refusal("daemonize yes\n").find("systemd") != std::string::npos);
+  CHECK(refusal("maxmemory 20mb\nthreads 8\n").find("at least 40mb") != std::string::npos);
+  CHECK(refusal("maxmemory 40mb\nthreads 8\n").empty());
   CHECK(refusal("daemonize no\nsupervised systemd\n").empty());
   CHECK_THROWS_AS(static_cast<void>(parse_command_line({"a.conf", "b.conf"})), cordma::error);
 }

@@ -138,6 +138,19 @@ TEST_CASE("users of an ACL file are there from the start, and read again") {
   std::filesystem::remove(file);
 }
 
+TEST_CASE("maxclients above what the system can do is refused, and of a configuration cut down") {
+  running_server s("maxclients 100\n");
+  CHECK(s.answer("CONFIG SET maxclients 4000000000")
+            .starts_with("-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The "
+                         "operating system is not able to handle the specified number of clients, "
+                         "try with "));
+  CHECK(s.answer("CONFIG SET maxclients 101") == "+OK");
+  s.reload("maxclients 4000000000\n");
+  CHECK(s.logged(" and not 4000000000: the limit of open files is "));
+  CHECK(s.logged("maxclients is now \""));
+  CHECK_FALSE(s.logged("maxclients is now \"4000000000"));
+}
+
 TEST_CASE("limits are said with what to do about them") {
   CHECK(limits_text(1024, 8 << 20) == "open files 1024, locked memory 8.0 MiB");
   CHECK(limits_text(RLIM_INFINITY, RLIM_INFINITY) ==

@@ -24,7 +24,8 @@ keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const sto
 std::uint64_t keyspace::scan(std::uint64_t cursor, const std::function<void(const found&)>& each) {
   const auto number = static_cast<std::uint32_t>(cursor & (most_shards - 1));
   if (number >= shards()) return 0;
-  const std::uint32_t next = at(number).scan(static_cast<std::uint32_t>(cursor >> shard_bits), each);
+  const std::uint32_t next =
+      at(number).scan(static_cast<std::uint32_t>(cursor >> shard_bits), each);
   if (next != 0) return std::uint64_t{next} << shard_bits | number;
   return number + 1 < shards() ? number + 1 : 0;
 }

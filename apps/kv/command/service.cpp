@@ -1,5 +1,7 @@
 #include "service.hpp"
 
+#include "least_memory.hpp"
+
 #include <cordma/runtime/result.hpp>
 
 #include <algorithm>
@@ -84,6 +86,8 @@ std::shared_ptr<const settings> service::snapshot() const {
 
 std::string service::replace(settings next) {
   const std::shared_ptr<const settings> before = snapshot();
+  std::string too_little = memory_refusal(next.maxmemory, keys_.shards());
+  if (!too_little.empty()) return too_little;
   if (hooks.settings_change) {
     std::string why = hooks.settings_change(*before, next);
     if (!why.empty()) return why;

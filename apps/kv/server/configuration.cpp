@@ -1,5 +1,6 @@
 #include "configuration.hpp"
 
+#include "../command/least_memory.hpp"
 #include "../command/users.hpp"
 
 #include <cordma/runtime/result.hpp>
@@ -306,6 +307,9 @@ server_options read_options(std::string_view text, const std::string& file,
     }
   }
   check_users(o.configured);
+  const settings& s = o.configured.values;
+  const std::string too_little = memory_refusal(s.maxmemory, s.workers);
+  if (!too_little.empty()) fail(too_little);
   return o;
 }
 
@@ -331,7 +335,8 @@ Where clients come to
   --maxclients 10000            of all doors; with --native-port four open files for each, else one. And --timeout SECONDS, --tcp-keepalive SECONDS, --tcp-backlog N
 
 What is kept
-  --maxmemory 1gb               0: as much as there is; --maxmemory-policy noeviction, allkeys-lru, ...
+  --maxmemory 1gb               0: as much as there is; at least 5mb for each thread
+  --maxmemory-policy noeviction ... which refuses writes then; or allkeys-lru, ... which give up keys
   --dir PATH                    where files are
   --appendonly yes              every change to a journal; --appendfsync everysec, always or no
   --save 3600 1 300 100         snapshots: after so many seconds where there were so many changes; "": none

@@ -1,6 +1,7 @@
 #include "server.hpp"
 
 #include "../command/information.hpp"
+#include "limits.hpp"
 #include "metrics_page.hpp"
 #include "resp_conversation.hpp"
 
@@ -150,7 +151,7 @@ void server::leave() {
 void server::fill_hooks() {
   service_hooks& h = service_->hooks;
   durability_->answer(h);
-  h.warn = [this](std::string_view line) { log_.write(log_level::warning, line); };
+  h.warn = [this](std::string_view line) { warn(line); };
   h.more_info = [this](std::string_view section) {
     return section.empty() || section == "native" ? native_information() : std::string();
   };
@@ -174,6 +175,19 @@ void server::fill_hooks() {
     apply(after);
     return {};
   };
+}
+
+// Any worker's thread. Clients can cause it: the same again is not said within a minute.
+void server::warn(std::string_view line) {
+  constexpr auto often = std::chrono::minutes(1);
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard hold(warned_guard_);
+    if (line == warned_ && now - warned_at_ < often) return;
+    warned_ = line;
+    warned_at_ = now;
+  }
+  log_.write(log_level::warning, line);
 }
 
 // What is no business of the service.

@@ -12,6 +12,7 @@
 #include "worker.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -70,6 +71,7 @@ class server {
   [[nodiscard]] cordma::duration patience() const;
   void fill_hooks();
   void apply(const settings& s);
+  void warn(std::string_view line);
   [[nodiscard]] doors open_doors() const noexcept;
   // As many files as that many clients take, or fewer clients.
   void fit_open_files(settings& s) const;
@@ -99,6 +101,9 @@ class server {
   std::atomic<native_front*> native_seen_ = nullptr;  // by workers
   std::vector<std::string> addresses_;
   bool reached_from_afar_ = false;
+  std::mutex warned_guard_;
+  std::string warned_;
+  std::chrono::steady_clock::time_point warned_at_{};
   std::atomic<shutdown_mode> ending_ = shutdown_mode::as_configured;
   std::atomic<bool> leaving_ = false;  // workers tell each other nothing any more
 };

@@ -50,9 +50,8 @@ std::string server::fit_more_clients(const settings& before, const settings& aft
   const rlim_t wanted = files_wanted(after.maxclients, open_doors());
   const rlim_t limit = raise_open_files(wanted);
   if (limit >= wanted) return {};
-  return "maxclients: the limit of open files is " + std::to_string(limit) + ", which does for " +
-         std::to_string(clients_possible(limit, open_doors())) +
-         " clients: " + how_to_raise_files(wanted);
+  return "The operating system is not able to handle the specified number of clients, try with " +
+         std::to_string(clients_possible(limit, open_doors()));
 }
 
 void server::report_limits() const {
