@@ -210,6 +210,32 @@ TEST_CASE("one that dies while it is not read is gone, one that only says no mor
   }
 }
 
+TEST_CASE("who is kept waiting is not sent away for that, and may be silent as long again then") {
+  for (const io_choice io : engines()) {
+    CAPTURE(int(io));
+    open_house house(io);
+    house.settings.idle_seconds = 1000;
+    const visitor waits(house.listen(&late));
+    REQUIRE(house.soon([&] { return house.clients() == 1; }));
+    REQUIRE(waits.say(long_text(parrot::most)));
+    const auto is_held = [&] {
+      bool held = false;
+      house.front().call([&] { held = !late_parrot::last->wants_input(); });
+      return held;
+    };
+    REQUIRE(house.soon(is_held));
+    pass_seconds(house, 1100);
+    CHECK(house.clients() == 1);
+    house.front().call([] { late_parrot::release(); });
+    CHECK((waits.hear(parrot::most) == long_text(parrot::most)));
+    pass_seconds(house, 900);
+    REQUIRE(waits.say("more"));
+    CHECK(waits.hear(4) == "more");
+    pass_seconds(house, 1100);
+    CHECK(waits.hears_the_end());
+  }
+}
+
 TEST_CASE("clients are spread over the workers") {
   for (const io_choice io : engines()) {
     CAPTURE(int(io));

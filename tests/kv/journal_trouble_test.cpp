@@ -474,3 +474,35 @@ TEST_CASE(
     CHECK(other.take() == "-MISCONF Errors writing to the AOF file: the server ends\r\n");
   }
 }
+
+TEST_CASE(
+    "appendonly that is turned off behind a backlog lets clients go on, and the end wait for "
+    "nothing") {
+  for (const sync_policy policy : {sync_policy::every_second, sync_policy::always}) {
+    temporary_tree tree;
+    journal_options o;
+    o.appendonly = true;
+    o.appendfsync = policy;
+    o.most_pending = 10'000;
+    scene p(tree, 1, o);
+    p.begin();
+    service of(p.keys, {}, {});
+    of.journal = &p.written;
+    p.advanced = [&] { of.journal_advanced(0); };
+    served c(p, of);
+    const file_limit limit(200);
+    c.send({"SET", "long", std::string(20'000, 'v')});
+    p.until([&] { return p.written.refuses(); });
+    CHECK(p.written.backlogged());
+    CHECK(c.take() == (policy == sync_policy::always ? "" : "+OK\r\n"));
+    p.written.set_appendonly(false);
+    p.until([&] { return !p.written.info().appendonly; });
+    CHECK_FALSE(p.written.backlogged());
+    CHECK_FALSE(p.written.refuses());
+    c.send({"SET", "a", "2"});
+    CHECK(c.take() == (policy == sync_policy::always ? "+OK\r\n+OK\r\n" : "+OK\r\n"));
+    CHECK(p.written.info().pending_bytes > 20'000);
+    CHECK(p.lines.back().find("appendonly is off") == 0);
+    p.close();  // where it waits, it throws in the end
+  }
+}

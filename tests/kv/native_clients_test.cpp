@@ -1,6 +1,7 @@
 // Clients of the native protocol that are no good: silent, stopped, dead, or too many.
 #include "../../apps/kv/native/carriage.hpp"
 #include "../../apps/kv/server/configuration.hpp"
+#include "../../apps/kv/server/native_front.hpp"
 #include "../../apps/kv/server/server.hpp"
 #include "free_port.hpp"
 #include "native_ground.hpp"
@@ -8,6 +9,8 @@
 #include <doctest/doctest.h>
 #include <support/process.hpp>
 
+#include <atomic>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -108,6 +111,59 @@ std::uint64_t lent(const native_server& s) { return s.counters().lent.bytes.get(
 std::uint64_t open(const native_server& s) {
   return s.counters().opened.get() - s.counters().closed.get();
 }
+
+// It is as the test says.
+struct told_journal final : journal_gate {
+  std::atomic<bool> full = false;
+  std::atomic<bool> in_trouble = false;
+  mutable std::atomic<int> asked = 0;  // whether it is full
+  [[nodiscard]] std::uint64_t appended() const noexcept override { return 0; }
+  [[nodiscard]] std::uint64_t durable() const noexcept override { return 0; }
+  [[nodiscard]] bool waits() const noexcept override { return false; }
+  [[nodiscard]] bool backlogged() const noexcept override {
+    ++asked;
+    return full;
+  }
+  [[nodiscard]] bool refuses() const noexcept override { return in_trouble; }
+  [[nodiscard]] std::string why() const override { return "No space left on device"; }
+};
+
+// One worker whose clients are native, and their journal.
+class natives_only {
+ public:
+  natives_only() {
+    std::vector<std::unique_ptr<memory_source>> memory;
+    memory.push_back(std::make_unique<shared_memory>(context_));
+    keys_ = std::make_unique<keyspace>(std::move(memory), store_options{.hash_seed = 99});
+    workers_.push_back(std::make_unique<worker>(
+        worker_options{.index = 0, .wait = cordma::wait_mode::event}, settings_, log_));
+    front_ = std::make_unique<native_front>(
+        native_front::surroundings{.context = context_,
+                                   .workers = workers_,
+                                   .keys = *keys_,
+                                   .journal = &journal,
+                                   .now = [](unsigned) { return kv::test::wall_clock(); },
+                                   .information = {},
+                                   .has_place = [] { return true; }},
+        "", 0, native::door_options());
+  }
+  [[nodiscard]] std::string address(cordma::transport::kind over) const {
+    const std::string& bound = front_->address();
+    return context_.own_host(over) + bound.substr(bound.rfind(':'));
+  }
+  void advance() {
+    workers_.front()->call([this] { front_->journal_advanced(0); });
+  }
+  told_journal journal;
+
+ private:
+  cordma::Context context_;
+  std::unique_ptr<keyspace> keys_;
+  logbook log_{{}, log_level::warning};
+  door_settings settings_;
+  std::vector<std::unique_ptr<worker>> workers_;
+  std::unique_ptr<native_front> front_;
+};
 
 }  // namespace
 
@@ -356,4 +412,47 @@ TEST_CASE(
     CHECK(c.info().empty());  // nobody tells anything here
     CHECK(none.empty());
   }
+}
+
+TEST_CASE(
+    "a journal with too much to write holds native writes back, one in trouble refuses them; reads "
+    "go on") {
+  natives_only house;
+  const auto over = kv::test::transports_under_test().front();
+  const client_options how{.transport = over, .one_sided = false, .timeout = {}};
+  blocking_client reader(house.address(over), how);
+  std::string got;
+  const auto set_held = [&](std::string_view key) {
+    const int before = house.journal.asked;
+    std::future<reply> told = std::async(std::launch::async, [&house, &how, over, key] {
+      return blocking_client(house.address(over), how).set(key, "1");
+    });
+    CHECK(comes_true([&] { return house.journal.asked > before; }));
+    return told;
+  };
+  const auto keys = [&] {
+    std::vector<scanned_key> found;
+    static_cast<void>(reader.scan(0, {}, found));
+    return found.size();
+  };
+  house.journal.full = true;
+  std::future<reply> first = set_held("a");
+  CHECK(reader.get("a", got).outcome == native::status::absent);
+  CHECK(keys() == 0);
+  house.journal.full = false;
+  house.advance();
+  CHECK(first.get());
+  CHECK(reader.get("a", got));
+  house.journal.full = true;
+  std::future<reply> second = set_held("b");
+  house.journal.in_trouble = true;
+  house.advance();
+  CHECK(second.get().outcome == native::status::refused);
+  batch both;
+  both.get("a");
+  both.set("a", "2");
+  reader.run(both);
+  CHECK(both.replies()[0].value == "1");
+  CHECK(both.replies()[1].outcome == native::status::refused);
+  CHECK(keys() == 1);
 }

@@ -19,10 +19,13 @@ struct fake_journal final : kv::journal_gate {
   bool must_wait = true;
   bool is_full = false;
   bool too_much = false;
+  mutable int too_much_times = 0;  // whoever asks is told so, for so many times
   [[nodiscard]] std::uint64_t appended() const noexcept override { return last; }
   [[nodiscard]] std::uint64_t durable() const noexcept override { return on_disk; }
   [[nodiscard]] bool waits() const noexcept override { return must_wait; }
-  [[nodiscard]] bool backlogged() const noexcept override { return too_much; }
+  [[nodiscard]] bool backlogged() const noexcept override {
+    return too_much || (too_much_times > 0 && too_much_times-- > 0);
+  }
   [[nodiscard]] bool refuses() const noexcept override { return is_full; }
   [[nodiscard]] std::string why() const override { return "No space left on device"; }
 };
@@ -309,6 +312,56 @@ TEST_CASE("changes wait while the journal has too much to write, however often i
   s.of.journal_advanced(0);
   CHECK(c.woken == 2);
   CHECK(c.take() == ok + bulk("1"));
+}
+
+TEST_CASE("who has to wait for the journal is told, though it goes on while he is looked at") {
+  for (int times = 1; times < 6; ++times) {
+    CAPTURE(times);
+    server s;
+    fake_journal journal;
+    journal.must_wait = false;
+    journal.too_much_times = times;
+    s.of.journal = &journal;
+    client c(s);
+    c.send(packed({"SET", "a", "1"}));
+    for (int told = 1; !c.session().wants_input(); ++told) {
+      s.of.journal_advanced(0);
+      REQUIRE(c.woken == told);
+      c.session().resume();
+    }
+    CHECK(c.take() == ok);
+  }
+}
+
+TEST_CASE(
+    "behind a journal that has too much to write, of EXECs only those wait that would write") {
+  server s;
+  fake_journal journal;
+  journal.must_wait = false;
+  s.of.journal = &journal;
+  client c(s);
+  client other(s);
+  const auto begin = [&](client& who, const char* what) {
+    CHECK(who("MULTI") == ok);
+    CHECK(who(what) == "+QUEUED\r\n");
+  };
+  begin(c, "SET a 1");
+  begin(other, "GET a");
+  journal.too_much = true;
+  CHECK(other("EXEC") == "*1\r\n" + null);
+  CHECK(other("EXEC") == error("ERR EXEC without MULTI"));
+  CHECK(c("EXEC").empty());
+  CHECK_FALSE(c.session().wants_input());
+  // In trouble, none waits.
+  const std::string why = "MISCONF Errors writing to the AOF file: No space left on device";
+  journal.is_full = true;
+  s.of.journal_advanced(0);
+  CHECK(c.take() == error("EXECABORT Transaction discarded because of " + why));
+  CHECK(other("MULTI") == ok);
+  CHECK(other("SET a 1") == error(why));
+  CHECK(other("EXEC") == error("EXECABORT Transaction discarded because of previous errors."));
+  begin(other, "GET a");
+  CHECK(other("EXEC") == "*1\r\n" + null);
 }
 
 TEST_CASE("the time of day may jump: what waits does not notice") {

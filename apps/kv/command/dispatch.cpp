@@ -126,6 +126,12 @@ bool may_debug(const settings& now, const caller& who) noexcept {
          (now.enable_debug_command == "local" && who.origin.loopback);
 }
 
+// Of what nothing stands against. An EXEC that will be refused changes nothing.
+bool may_change(const service& of, const caller& who, const known_command& what) {
+  if (what.name != "exec") return what.is(flag_write);
+  return has_writes(who.queued) && !who.queued.spoilt() && refusal_by_journal(of).empty();
+}
+
 // Why it is not carried out, in the order in which Redis looks; empty: nothing stands against it.
 std::string objection(service& of, const caller& who, const prepared& p) {
   if (p.what == nullptr) return unknown_command(p.args);
@@ -157,6 +163,10 @@ std::string objection(service& of, const caller& who, const prepared& p) {
 }
 
 }  // namespace
+
+bool has_writes(const transaction& t) noexcept {
+  return std::ranges::any_of(t.commands(), [](const auto& q) { return q.what->is(flag_write); });
+}
 
 std::string refusal_by_journal(const service& of) {
   if (of.journal == nullptr || !of.journal->refuses()) return {};
@@ -249,7 +259,7 @@ ran run_other(service& of, caller& who, const prepared& p) {
   const known_command& what = *p.what;
   const service::paused paused = of.pausing(who.origin.worker);
   if (paused == service::paused::all ||
-      (paused == service::paused::writes && (what.is(flag_write) || what.name == "exec"))) {
+      (paused == service::paused::writes && may_change(of, who, what))) {
     return ran::later;
   }
   ran how = ran::answered;

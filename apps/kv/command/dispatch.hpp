@@ -57,6 +57,8 @@ enum class ran : std::uint8_t {
 // EXEC: what is queued, in one go. `out` has nothing of the reply yet.
 void run_queued(call& c);
 
+// Whether something that it has queued is a write.
+[[nodiscard]] bool has_writes(const transaction& t) noexcept;
 // Of what would change anything: empty, or the refusal.
 [[nodiscard]] std::string refusal_by_journal(const service& of);
 // For ACL DRYRUN and EXEC too: empty, or the refusal.

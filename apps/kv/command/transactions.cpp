@@ -40,10 +40,7 @@ void discard(call& c) {
 // Why nothing of it is carried out; empty: it is.
 std::string objection(const call& c) {
   if (c.who.queued.spoilt()) return "previous errors.";
-  for (const transaction::queued& q : c.who.queued.commands()) {
-    if (q.what->is(flag_write)) return refusal_by_journal(c.of);
-  }
-  return {};
+  return has_writes(c.who.queued) ? refusal_by_journal(c.of) : std::string();
 }
 
 void exec(call& c) {

@@ -133,7 +133,7 @@ cordma::task<void> journal::go_on(loaded_journal from) {
   told_.current_bytes = base_bytes_ + older_bytes_;
 }
 
-// What is noted until now still goes to the disk.
+// What is noted until now still goes to the disk, where that takes it.
 void journal::turn_off() {
   {
     const std::lock_guard lock(guard_);
@@ -144,6 +144,7 @@ void journal::turn_off() {
   }
   main_.flush();
   say("appendonly is off: what changes from now on is not in the journal");
+  moved();  // nobody has to wait for it any more
 }
 
 cordma::task<void> journal::close() {
@@ -153,6 +154,7 @@ cordma::task<void> journal::close() {
   main_.flush();
   const cordma::time_point latest = disk_.home().now() + close_patience;
   while (main_.busy()) {
+    if (!main_on_ && main_.in_trouble()) break;  // it was turned off
     if (main_.in_trouble() && disk_.home().now() >= latest) {
       const std::string why = main_.trouble().value_or("");
       cordma::throw_error(

@@ -196,9 +196,7 @@ task<void> door::batch(cordma::Request request) {
 
 // The answer is safe to give once what it says is on disk, where that was asked for.
 task<void> door::respond(visitor* who, cordma::Request* request, std::span<const std::byte> batch) {
-  const unix_ms when = now();
-  const writes allowed =
-      !hooks_.may_write || hooks_.may_write() ? writes::allowed : writes::refused;
+  if (hooks_.is_full && hooks_.is_full() && changes_anything(batch)) co_await hooks_.until_room();
   const std::size_t needed = request->room() > buffer_bytes ? long_answer(batch) : buffer_bytes;
   const std::size_t bytes = std::min<std::size_t>(std::max(needed, buffer_bytes), request->room());
   lending::loan to = responses_.lend_now(bytes);
@@ -206,6 +204,9 @@ task<void> door::respond(visitor* who, cordma::Request* request, std::span<const
     lending::loan waited_for = co_await room(who, bytes);
     to = std::move(waited_for);
   }
+  const unix_ms when = now();
+  const writes allowed =
+      !hooks_.may_write || hooks_.may_write() ? writes::allowed : writes::refused;
   const executed done =
       execute(keys_, batch, to.all().bytes().first(bytes), {.now = when, .allowed = allowed});
   counters_.operations.add(done.operations);

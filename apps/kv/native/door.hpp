@@ -43,6 +43,9 @@ struct door_counters {
 struct door_hooks {
   std::function<unix_ms()> now = {};     // the time, as the shards are told it
   std::function<bool()> may_write = {};  // false: the journal is in trouble
+  // What would change anything has to wait, until until_room() is done: then it may go on, or may_write() says no.
+  std::function<bool()> is_full = {};
+  std::function<cordma::task<void>()> until_room = {};
   std::function<cordma::task<void>()> until_safe =
       {};  // what has been done, or seen, may be told afterwards
   std::function<std::string(std::string_view section)> information = {};  // as INFO has it

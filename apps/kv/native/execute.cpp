@@ -131,6 +131,15 @@ void answer(writer& to, outcome o, std::size_t room) noexcept {
 
 }  // namespace
 
+bool changes_anything(std::span<const std::byte> batch) noexcept {
+  for (std::uint32_t n = 0; n < most_operations && !batch.empty(); ++n) {
+    const std::optional<operation> next = take_operation(batch);
+    if (!next) break;
+    if (changes(next->head.what)) return true;
+  }
+  return false;
+}
+
 executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std::byte> room,
                  const circumstances& at) noexcept {
   std::array<step, most_operations> steps;

@@ -24,6 +24,9 @@ struct circumstances {
 };
 static_assert(std::is_trivially_destructible_v<circumstances>);
 
+// Whether it has an operation that would change something.
+[[nodiscard]] bool changes_anything(std::span<const std::byte> batch) noexcept;
+
 // Runs the operations in order, each to completion, all under one hold of their shards, so that a batch is atomic. The
 // results go to `room`; where a result does not fit, the value is left out (status::too_long); where not even that
 // fits, the batch ends there.

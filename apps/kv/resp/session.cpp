@@ -213,8 +213,8 @@ std::size_t session::state::run_batch(std::span<const request_parser::request> f
     if (how != ran::later) ++done;
     told |= how == ran::done;
     held = how == ran::later;
-    // Where it waits for the journal, the service tells when that has gone on.
-    if (held && of.journal != nullptr && of.journal->backlogged()) who.attention.store(true);
+    // The service tells when the journal has gone on: which it may have meanwhile, so it is not asked again.
+    if (held && of.journal != nullptr) who.attention.store(true);
   }
   if (who.close_when_sent) over = ending::when_sent;
   if (of.journal != nullptr && told) gate_replies(mark);

@@ -99,6 +99,7 @@ class common_door : public front_door {
   static void woken(void* context) noexcept;
   void go_on(Client& c) noexcept;
   [[nodiscard]] bool is_over(const Client& c) const noexcept;
+  [[nodiscard]] bool is_kept_waiting(const Client& c) const noexcept;
   void tend_one(Client& c) noexcept;
   void tend_input(Client& c) noexcept;
 
@@ -177,6 +178,13 @@ bool common_door<Client>::is_over(const Client& c) const noexcept {
   return last && !c.sending && c.talk->pending().empty();
 }
 
+// By a pause, or a journal that has too much to write: nothing is to be sent, and it is not listened to either.
+template <class Client>
+bool common_door<Client>::is_kept_waiting(const Client& c) const noexcept {
+  return !c.sending && c.talk->ended() == session::ending::no && !c.talk->wants_input() &&
+         c.talk->pending().empty();
+}
+
 template <class Client>
 void common_door<Client>::tend_one(Client& c) noexcept {
   // What is being sent is the conversation's memory, which it may move once it goes on.
@@ -231,6 +239,7 @@ void common_door<Client>::pass_second() noexcept {
   for (const std::unique_ptr<Client>& c : slots_) {
     if (!c || c->closing) continue;
     if (c->full) note(*c);  // it may have had its time to read
+    if (is_kept_waiting(*c)) c->active = second_;
     if (most == 0 || second_ - c->active <= most) continue;
     counters_.timed_out.add();
     close(*c);

@@ -15,6 +15,8 @@ native_entrance::native_entrance(const surroundings& where, native::door_options
       door_(where.context, worker_, where.keys, std::move(options),
             {.now = where.now,
              .may_write = [this] { return journal_ == nullptr || !journal_->refuses(); },
+             .is_full = [this] { return is_full(); },
+             .until_room = [this] { return until_room(); },
              .until_safe = [this] { return until_safe(); },
              .information = where.information}),
       visitors_(where.loop) {}
@@ -77,12 +79,19 @@ task<void> native_entrance::serve(cordma::ConnectionRequest request,
   } catch (const cordma::error&) {}
 }
 
+// Where it is in trouble nobody knows for how long: what would change anything is refused then.
+bool native_entrance::is_full() const noexcept {
+  return journal_ != nullptr && journal_->backlogged() && !journal_->refuses();
+}
+
+task<void> native_entrance::until_room() {
+  while (is_full()) co_await advanced_.wait();
+}
+
 task<void> native_entrance::until_safe() {
   if (journal_ == nullptr) co_return;
   const std::uint64_t wanted = journal_->appended();
-  while (journal_->backlogged() || (journal_->waits() && journal_->durable() < wanted)) {
-    co_await advanced_.wait();
-  }
+  while (journal_->waits() && journal_->durable() < wanted) co_await advanced_.wait();
 }
 
 }  // namespace kv

@@ -47,12 +47,14 @@ class native_entrance {
   [[nodiscard]] std::string bound() const;
   // Nobody is let in any more.
   void stop_listening() noexcept;
-  // durable() of the journal has changed.
+  // durable(), waits(), backlogged() or refuses() of the journal has changed.
   void journal_advanced() noexcept;
   [[nodiscard]] const native::door_counters& counters() const noexcept { return door_.counters(); }
 
  private:
   [[nodiscard]] cordma::task<void> accept_all();
+  [[nodiscard]] bool is_full() const noexcept;
+  [[nodiscard]] cordma::task<void> until_room();
   [[nodiscard]] cordma::task<void> until_safe();
   void lead(cordma::ConnectionRequest request);
   [[nodiscard]] cordma::task<void> serve(cordma::ConnectionRequest request,
