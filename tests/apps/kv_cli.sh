@@ -122,6 +122,8 @@ says(b"-1\n", "ttl", "a")
 says(b"-2\n", "pttl", "none")
 says(b"1\n", "pexpire", "a", "1")
 says(b"OK\n", "set", "e", "v", "PX", "100000")
+for past in ["EX", "0"], ["PX", "-1"], ["EXAT", "0"]:
+    says(b"", "set", "e", "w", *past, code=1)
 check(99000 <= int(run("pttl", "e").stdout) <= 100000, "pttl")
 says(b"1\n", "del", "b", "none")
 says(b"3\n", "strlen", "abc") if run("set", "abc", "abc").stdout == b"OK\n" else None

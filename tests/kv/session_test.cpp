@@ -60,6 +60,36 @@ TEST_CASE("a pipeline is answered in order, however it is cut [shards]") {
   }
 }
 
+TEST_CASE("who sends HTTP is cut off, before anything in it is carried out [line]") {
+  for (const std::string_view line :
+       {"POST / HTTP/1.1\r\n", "post\r\n", "Host: x\r\n", "*1\r\n$4\r\nPOST\r\n"}) {
+    CAPTURE(line);
+    server s;
+    std::string warned;
+    s.of.hooks.warn = [&](std::string_view text) { warned += text; };
+    client c(s);
+    client other(s);
+    CHECK(c("SET first 1") == ok);
+    c.send(std::string(line) + "Accept: */*\r\n\r\nSET pwned 1\r\n");
+    CHECK(c.session().ended() == kv::session::ending::now);
+    CHECK(other("GET pwned") == null);
+    CHECK(other("GET first") == bulk("1"));
+    CHECK(warned.starts_with("possible SECURITY ATTACK: 127.0.0.1 sends HTTP"));
+  }
+  server s;
+  client c(s);
+  CHECK(c("SET post Host:") == ok);
+  CHECK(c("GETS x").starts_with("-ERR unknown command"));
+}
+
+TEST_CASE("behind a zero byte an inline command says nothing") {
+  using namespace std::string_view_literals;
+  server s;
+  client c(s);
+  CHECK(c.raw("\0NOSUCH a\r\n\0\nPING\r\n"sv) == "+PONG\r\n");
+  CHECK(c.raw("PING\0 NOSUCH\r\n"sv) == "+PONG\r\n");
+}
+
 TEST_CASE("a large value is read into its place") {
   server s;
   client c(s);

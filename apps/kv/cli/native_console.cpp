@@ -56,6 +56,12 @@ unix_ms moment_of(const std::string& text, std::int64_t unit_ms, std::int64_t fr
   return moment(ms);
 }
 
+// Of SET's options, as Redis takes them: above zero, though it is of the past.
+unix_ms expiry_of(const std::string& text, std::int64_t unit_ms, std::int64_t from_ms) {
+  if (number_of(text) <= 0) throw refusal("ERR invalid expire time in 'set' command");
+  return moment_of(text, unit_ms, from_ms);
+}
+
 void require_success(const reply& r) {
   switch (r.outcome) {
     case status::done:
@@ -93,13 +99,13 @@ set_options set_options_of(words options) {
       o.flags |= native::op_head::if_version;
       o.version = static_cast<std::uint64_t>(number_of(value()));
     } else if (what == "EX") {
-      o.expiry = moment_of(value(), 1000, now_ms());
+      o.expiry = expiry_of(value(), 1000, now_ms());
     } else if (what == "PX") {
-      o.expiry = moment_of(value(), 1, now_ms());
+      o.expiry = expiry_of(value(), 1, now_ms());
     } else if (what == "EXAT") {
-      o.expiry = moment_of(value(), 1000, 0);
+      o.expiry = expiry_of(value(), 1000, 0);
     } else if (what == "PXAT") {
-      o.expiry = moment_of(value(), 1, 0);
+      o.expiry = expiry_of(value(), 1, 0);
     } else {
       throw refusal("ERR syntax error at '" + options[i] + "'");
     }

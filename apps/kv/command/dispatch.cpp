@@ -1,5 +1,6 @@
 #include "dispatch.hpp"
 
+#include <strings.h>
 #include <algorithm>
 #include <new>
 
@@ -162,6 +163,24 @@ std::string objection(service& of, const caller& who, const prepared& p) {
   return {};
 }
 
+// What a browser says that a web page has sent here: commands may stand in what it posts.
+bool is_http(std::string_view name) noexcept {
+  const auto is = [name](std::string_view known) {
+    return name.size() == known.size() && strncasecmp(name.data(), known.data(), name.size()) == 0;
+  };
+  return is("post") || is("host:");
+}
+
+void cut_off(service& of, caller& who) {
+  who.killed = caller::kill::now;
+  if (!of.hooks.warn) return;
+  const std::string& peer = who.origin.peer;
+  of.hooks.warn(
+      "possible SECURITY ATTACK: " + peer.substr(0, peer.rfind(':')) +
+      " sends HTTP (POST or Host:) to where Redis's clients come, as web pages can make a "
+      "browser do. The connection is cut off");
+}
+
 }  // namespace
 
 bool has_writes(const transaction& t) noexcept {
@@ -251,6 +270,10 @@ std::size_t run_plain(service& of, caller& who, std::span<const prepared> comman
 }
 
 ran run_other(service& of, caller& who, const prepared& p) {
+  if (p.what == nullptr && is_http(p.args[0])) {
+    cut_off(of, who);
+    return ran::answered;
+  }
   const std::string why = objection(of, who, p);
   if (!why.empty()) {
     refuse(of, who, p.what, why);

@@ -218,6 +218,7 @@ request_parser::outcome request_parser::inline_command(const char*& at, const ch
   }
   std::string_view line(at, static_cast<std::size_t>(stop - at));
   if (line.ends_with('\r')) line.remove_suffix(1);
+  line = line.substr(0, line.find('\0'));  // what is behind is nothing, as to Redis
   if (!split(line)) return fail("unbalanced quotes in request");
   at = stop + 1;
   return outcome::complete;
