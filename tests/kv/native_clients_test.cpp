@@ -419,7 +419,7 @@ TEST_CASE(
     "go on") {
   natives_only house;
   const auto over = kv::test::transports_under_test().front();
-  const client_options how{.transport = over, .one_sided = false, .timeout = {}};
+  const client_options how{.transport = over, .gets = way_of_gets::asked, .timeout = {}};
   blocking_client reader(house.address(over), how);
   std::string got;
   const auto set_held = [&](std::string_view key) {
