@@ -82,7 +82,7 @@ class Judging(unittest.TestCase):
     def test_goals_of_redis_benchmark(self):
         run = {"rate_hz": 100.0, "p99_us": 1.0, "cpu_ns": 100.0, "server_share": 0.5, "client_share": 1.0}
         ours = {**run, "rate_hz": 140.0, "cpu_ns": 60.0, "server_share": 0.98}
-        rows = parts.redis_rows("get", 16, 2, 1.3, {"kv": [ours], "redis": [run]})
+        rows = parts.redis_rows("get", 16, 2, "event", 1.3, {"event": [ours], "redis": [run]})
         self.assertEqual([row.reached for row in rows], [True, None, True])
         self.assertIn("GET -c 50 -d 64 -P 16 --threads 2", rows[0].what)
         self.assertEqual(rows[0].note, "cordma-kv 98%, its client 100%: server and client saturated; "
