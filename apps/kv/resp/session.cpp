@@ -181,6 +181,7 @@ std::size_t session::state::run(std::string_view input, std::size_t at, bool& st
     if (last == request_parser::outcome::incomplete || found[count++].is_inline) break;
   }
   const std::size_t done = run_batch(std::span(found).first(count));
+  if (who.killed.load(std::memory_order_relaxed) != caller::kill::no) over = ending::now;
   if (done < count || over != ending::no) {
     parser.restart();
     return done == 0 ? at : found[done - 1].end;
