@@ -1,6 +1,7 @@
 #include "dispatch.hpp"
 
-#include <strings.h>
+#include "handling.hpp"
+
 #include <algorithm>
 #include <new>
 
@@ -165,10 +166,7 @@ std::string objection(service& of, const caller& who, const prepared& p) {
 
 // What a browser says that a web page has sent here: commands may stand in what it posts.
 bool is_http(std::string_view name) noexcept {
-  const auto is = [name](std::string_view known) {
-    return name.size() == known.size() && strncasecmp(name.data(), known.data(), name.size()) == 0;
-  };
-  return is("post") || is("host:");
+  return is_word(name, "post") || is_word(name, "host:");
 }
 
 void cut_off(service& of, caller& who) {
