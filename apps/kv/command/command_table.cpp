@@ -1,8 +1,8 @@
 #include "command.hpp"
+#include "word.hpp"
 
 #include <cordma/runtime/check.hpp>
 
-#include <strings.h>
 #include <cstring>
 #include <utility>
 
@@ -57,10 +57,6 @@ std::uint32_t implied(const command& c) noexcept {
   if ((c.flags & flag_readonly) != 0) all |= in_read;
   if ((c.flags & flag_admin) != 0) all |= in_admin | in_dangerous;
   return all | ((c.flags & flag_fast) != 0 ? in_fast : in_slow);
-}
-
-bool same(std::string_view a, std::string_view b) noexcept {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace
@@ -124,7 +120,7 @@ const known_command* command_table::find(std::string_view name) const noexcept {
 const known_command* command_table::find_part(const known_command& of,
                                               std::string_view name) const noexcept {
   for (const known_command* part : of.parts) {
-    if (same(part->name, name)) return part;
+    if (is_word(part->name, name)) return part;
   }
   return nullptr;
 }

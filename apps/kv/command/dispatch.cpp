@@ -1,6 +1,6 @@
 #include "dispatch.hpp"
 
-#include "handling.hpp"
+#include "word.hpp"
 
 #include <algorithm>
 #include <new>

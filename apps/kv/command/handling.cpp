@@ -2,15 +2,10 @@
 
 #include "../resp/number.hpp"
 
-#include <strings.h>
 #include <algorithm>
 #include <limits>
 
 namespace kv {
-
-bool is_word(std::string_view text, std::string_view word) noexcept {
-  return text.size() == word.size() && strncasecmp(text.data(), word.data(), word.size()) == 0;
-}
 
 bool fits(call& c, std::string_view key, std::size_t value_bytes) {
   if (key.size() > max_key_bytes) {

@@ -3,6 +3,7 @@
 
 #include "command.hpp"
 #include "service.hpp"
+#include "word.hpp"
 
 #include <cstdint>
 #include <initializer_list>
@@ -18,9 +19,6 @@ namespace kv {
 [[nodiscard]] inline unix_ms now_of(const call& c) noexcept {
   return c.of.now_ms(c.who.origin.worker);
 }
-
-// Equal but for the case of letters.
-[[nodiscard]] bool is_word(std::string_view text, std::string_view word) noexcept;
 
 // What the key holds where that is a string, or nothing. No value: it holds something else, which was answered.
 [[nodiscard]] inline std::optional<found> string_at(call& c, const hashed_key& k) {

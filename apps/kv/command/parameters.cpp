@@ -1,9 +1,9 @@
 // The names that CONFIG knows: how each is read and written.
 #include "settings.hpp"
+#include "word.hpp"
 
 #include "../resp/number.hpp"
 
-#include <strings.h>
 #include <algorithm>
 #include <array>
 #include <climits>
@@ -31,10 +31,6 @@ std::string one_of(std::span<const std::string_view> names) {
     text += names[i];
   }
   return text;
-}
-
-bool same(std::string_view a, std::string_view b) noexcept {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
 template <std::uint64_t settings::* member, std::uint64_t low, std::uint64_t high>
@@ -67,8 +63,9 @@ template <bool settings::* member>
 constexpr parameter yes_no(std::string_view name, when at = when::any_time) {
   return {name, at, [](const settings& s) { return std::string(s.*member ? "yes" : "no"); },
           [](settings& s, std::string_view value) -> std::string {
-            if (!same(value, "yes") && !same(value, "no")) return "argument must be 'yes' or 'no'";
-            s.*member = same(value, "yes");
+            if (!is_word(value, "yes") && !is_word(value, "no"))
+              return "argument must be 'yes' or 'no'";
+            s.*member = is_word(value, "yes");
             return {};
           }};
 }
@@ -88,7 +85,7 @@ constexpr parameter word(std::string_view name, when at = when::any_time) {
   return {name, at, [](const settings& s) { return s.*member; },
           [](settings& s, std::string_view value) -> std::string {
             for (const std::string_view n : names) {
-              if (!same(n, value)) continue;
+              if (!is_word(n, value)) continue;
               s.*member = n;
               return {};
             }
@@ -129,7 +126,7 @@ std::string get_fsync(const settings& s) {
 
 std::string set_fsync(settings& s, std::string_view value) {
   for (std::size_t i = 0; i < fsync_names.size(); ++i) {
-    if (!same(fsync_names[i], value)) continue;
+    if (!is_word(fsync_names[i], value)) continue;
     s.appendfsync = fsync_values[i];
     return {};
   }
@@ -186,8 +183,8 @@ std::string set_output_limit(settings& s, std::string_view value) {
   output_limit limit = s.client_output_buffer_limit;
   for (std::size_t i = 0; i < found->size(); i += 4) {
     const std::string& type = (*found)[i];
-    if (!same(type, "normal") && !same(type, "slave") && !same(type, "replica") &&
-        !same(type, "pubsub")) {
+    if (!is_word(type, "normal") && !is_word(type, "slave") && !is_word(type, "replica") &&
+        !is_word(type, "pubsub")) {
       return "Invalid client class specified in buffer limit configuration.";
     }
     const auto hard = parse_memory((*found)[i + 1]);
@@ -196,7 +193,7 @@ std::string set_output_limit(settings& s, std::string_view value) {
     if (!hard || !soft || !seconds || *seconds < 0) {
       return "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
     }
-    if (same(type, "normal")) limit = {*hard, *soft, static_cast<std::uint64_t>(*seconds)};
+    if (is_word(type, "normal")) limit = {*hard, *soft, static_cast<std::uint64_t>(*seconds)};
   }
   s.client_output_buffer_limit = limit;
   return {};
@@ -264,7 +261,7 @@ std::span<const parameter> all_parameters() noexcept { return table; }
 
 const parameter* find_parameter(std::string_view name) noexcept {
   for (const parameter& p : table) {
-    if (same(p.name, name)) return &p;
+    if (is_word(p.name, name)) return &p;
   }
   return nullptr;
 }

@@ -1,10 +1,10 @@
 #include "users.hpp"
+#include "word.hpp"
 
 #include "../resp/glob.hpp"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <strings.h>
 #include <algorithm>
 
 namespace kv {
@@ -21,10 +21,6 @@ constexpr std::string_view needless_channels =
     "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not "
     "have any effect. "
     "Try 'resetchannels' to start with an empty list of channels";
-
-bool is(std::string_view rule, std::string_view word) noexcept {
-  return rule.size() == word.size() && strncasecmp(rule.data(), word.data(), word.size()) == 0;
-}
 
 bool is_hash(std::string_view text) noexcept {
   return text.size() == hash_digits &&
@@ -76,38 +72,38 @@ bool user::accepts(std::string_view password) const {
 }
 
 std::string user::apply(std::string_view rule, const command_table& table) {
-  if (is(rule, "on") || is(rule, "off")) {
+  if (is_word(rule, "on") || is_word(rule, "off")) {
     enabled = rule.size() == 2;
-  } else if (is(rule, "nopass")) {
+  } else if (is_word(rule, "nopass")) {
     any_password = true;
     passwords.clear();
-  } else if (is(rule, "resetpass")) {
+  } else if (is_word(rule, "resetpass")) {
     any_password = false;
     passwords.clear();
-  } else if (is(rule, "allkeys") || is(rule, "~*")) {
+  } else if (is_word(rule, "allkeys") || is_word(rule, "~*")) {
     all_keys = true;
     keys.clear();
-  } else if (is(rule, "resetkeys")) {
+  } else if (is_word(rule, "resetkeys")) {
     all_keys = false;
     keys.clear();
-  } else if (is(rule, "allchannels") || is(rule, "&*")) {
+  } else if (is_word(rule, "allchannels") || is_word(rule, "&*")) {
     all_channels = true;
     channels.clear();
-  } else if (is(rule, "resetchannels")) {
+  } else if (is_word(rule, "resetchannels")) {
     all_channels = false;
     channels.clear();
-  } else if (is(rule, "allcommands") || is(rule, "+@all")) {
+  } else if (is_word(rule, "allcommands") || is_word(rule, "+@all")) {
     allowed.set();
     rules.assign(1, "+@all");
-  } else if (is(rule, "nocommands") || is(rule, "-@all")) {
+  } else if (is_word(rule, "nocommands") || is_word(rule, "-@all")) {
     allowed.reset();
     rules.clear();
-  } else if (is(rule, "reset")) {
+  } else if (is_word(rule, "reset")) {
     user fresh;
     fresh.name = name;
     *this = std::move(fresh);
-  } else if (is(rule, "sanitize-payload") || is(rule, "skip-sanitize-payload") ||
-             is(rule, "clearselectors")) {
+  } else if (is_word(rule, "sanitize-payload") || is_word(rule, "skip-sanitize-payload") ||
+             is_word(rule, "clearselectors")) {
     return {};  // what they are about does not exist here
   } else if (rule.empty()) {
     return std::string(syntax);
@@ -133,7 +129,7 @@ std::string user::apply_command(std::string_view rule, const command_table& tabl
   if (what.starts_with('@')) {
     const auto names = category_names();
     const auto at =
-        std::ranges::find_if(names, [&](std::string_view n) { return is(n, what.substr(1)); });
+        std::ranges::find_if(names, [&](std::string_view n) { return is_word(n, what.substr(1)); });
     if (at == names.end()) return std::string(unknown);
     const std::uint32_t bit = std::uint32_t{1} << (at - names.begin());
     for (const known_command& c : table.all()) {
