@@ -249,6 +249,14 @@ std::vector<transport::property> Endpoint::properties() const {
   if (core_->peer != nullptr && open) core_->peer->describe(all);
   return all;
 }
+result<RemoteView> Endpoint::view(const RemoteSlice& of) const {
+  if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;
+  if (core_->pair == nullptr) return failure{errc::not_connected, "there is no queue pair"};
+  result<transport::peer_view> found =
+      core_->pair->view(of.rkey(transport()), of.addr(), of.size());
+  if (!found) return found.why();
+  return RemoteView(std::move(*found));
+}
 result<transport::queue_pair_state> Endpoint::debug_state() const {
   if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;
   if (core_->pair == nullptr) return failure{errc::not_connected, "there is no queue pair"};

@@ -152,6 +152,10 @@ class Endpoint : public user_data_holder {
   send_operation write_imm(const RemoteSlice& to, const Slice& data, std::uint32_t imm) noexcept;
   send_operation read(const RemoteSlice& from, const Slice& into) noexcept;
   send_operation read(const RemoteSlice& from, std::span<const Slice> scattered) noexcept;
+  // The peer's memory itself, where it is shared with this process: on shm, what the peer has of Context::allocate().
+  // It must be known here, by an operation on it that was done before: bad_state. not_supported: elsewhere, and other
+  // memory. remote_access as read(); not_connected, no_lock.
+  [[nodiscard]] result<RemoteView> view(const RemoteSlice& of) const;
   // 8 bytes, aligned to 8 (else invalid_value), in the byte order of the owner's host. Returns the
   // old value. Atomic with respect to all access through cordma. Soft-RoCE may answer with a wrong old value where
   // packets are lost while another request of this side is under way (net/transport/verbs/README.md).

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 struct ibv_mr;
@@ -91,7 +92,7 @@ class MemoryRegion {
 
   // The blob that lets a peer use this memory: versioned, length-checked, little-endian, 64 bytes.
   // It carries the keys: whoever has it can use the rights granted. not_permitted where the region
-  // grants no remote right. Remote access ends when the registration does.
+  // grants no remote right. Remote access ends when the registration does, save what peers have a RemoteView of.
   [[nodiscard]] result<std::vector<std::byte>> export_blob() const;
 
   // For programs that use libibverbs beside cordma: the key by which requests of their own name this
@@ -128,6 +129,21 @@ class RemoteSlice {
   std::uint64_t addr_ = 0;
   std::uint64_t size_ = 0;
   std::array<std::uint64_t, transport::kind_count> rkeys_{};  // 0: not exported on that transport
+};
+
+// Memory of a peer where it lies, to be read by plain loads: Endpoint::view(). It changes while one looks: copy what
+// is to be judged, and put a fence (std::memory_order_acquire) between what was copied first and what next. A value,
+// and thread-safe; copies share the mapping, which outlives the connection, the registration and the peer itself:
+// then the bytes are what they were last, or whatever the peer's memory holds now.
+class RemoteView {
+ public:
+  RemoteView() noexcept = default;
+  explicit RemoteView(transport::peer_view of) noexcept : of_(std::move(of)) {}
+  [[nodiscard]] explicit operator bool() const noexcept { return of_.mapping != nullptr; }
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return of_.bytes; }
+
+ private:
+  transport::peer_view of_;
 };
 
 // Somebody else's MemoryRegion, as its blob describes it. A value without resources: it holds no

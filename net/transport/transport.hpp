@@ -94,6 +94,12 @@ class queue_pair {
     return failure{errc::not_supported, "only a queue pair on an RDMA device is in such a state"};
   }
 
+  // The peer's memory itself, mapped. bad_state: no request has named this key and been done; remote_access.
+  virtual result<peer_view> view(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length) {
+    static_cast<void>(rkey), static_cast<void>(addr), static_cast<void>(length);
+    return failure{errc::not_supported, "only on shm can a peer's memory be mapped"};
+  }
+
   // Graceful: what was posted is carried out first, then the peer is told. Everything left is
   // flushed; the event `disconnected` ends it on both sides. Idempotent.
   virtual void disconnect() noexcept = 0;

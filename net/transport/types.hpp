@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,12 @@ inline constexpr std::size_t service_count = 3;
 //    each side says of its own receives. The peer grants what rdma_cm gives a queue pair: writes, and
 //    reads and atomics where it answers any.
 enum class peer_kind : std::uint8_t { cordma = 0, plain = 1 };
+
+// Bytes of a peer that are mapped here, and stay so while `mapping` is kept.
+struct peer_view {
+  std::shared_ptr<const void> mapping;
+  std::span<const std::byte> bytes;
+};
 
 // Rights to memory, granted on the region AND on the connection: both are needed.
 enum class access : std::uint8_t {

@@ -287,6 +287,13 @@ result<void> as_said(const ground& g, errc code) {
   return code == (has ? errc::ok : errc::not_supported) ? errc::ok : code;
 }
 
+// Nothing was read yet, and elsewhere than on shm there are none.
+result<void> view_as_said(const ground& g) {
+  const errc code = g.e.view(g.remote).code();
+  const errc expected = g.on.over() == transport::kind::shm ? errc::bad_state : errc::not_supported;
+  return code == expected ? errc::ok : code;
+}
+
 // It is rdma_cm that finds ports; this one has not the key for it.
 result<void> port_as_said(const ground& g, errc code, errc found) {
   const errc expected = g.on.over() == transport::kind::verbs ? found : errc::not_supported;
@@ -391,6 +398,7 @@ const std::array table{
     cell("Endpoint.write", endpoint_in, [](g_& g) { return g.e.write(g.remote, g.local); },                     {waits, ok,    gone,  gone,  cut,   down,  gone}),
     cell("Endpoint.write_imm", endpoint_in, [](g_& g) { return g.e.write_imm(g.remote, g.local, 1); },          {waits, ok,    gone,  gone,  cut,   down,  gone}),
     cell("Endpoint.read", endpoint_in, [](g_& g) { return g.e.read(g.remote, g.local); },                       {waits, ok,    gone,  gone,  cut,   down,  gone}),
+    cell("Endpoint.view", endpoint_in, [](g_& g) { return view_as_said(g); },                                   {ok,    ok,    ok,    ok,    ok,   gone,  gone}),
     cell("Endpoint.fetch_add", endpoint_in, [](g_& g) { return g.e.fetch_add(g.word, 1); },                     {waits, ok,    gone,  gone,  cut,   down,  gone}),
     cell("Endpoint.compare_swap", endpoint_in, [](g_& g) { return g.e.compare_swap(g.word, 0, 1); },            {waits, ok,    gone,  gone,  cut,   down,  gone}),
     cell("Endpoint.bind", windowed_in, [](g_& g) { return g.e.bind(client_memory(g.on, 8, every_right | access::mw_bind), 0, 8, access::remote_read); }, {waits, ok, gone, gone, cut, down, gone}),

@@ -119,6 +119,53 @@ TEST_CASE("a batch of many long values is answered whole, in order") {
 }
 
 TEST_CASE(
+    "many keys are read as one by one, in order, and those that cannot be read are asked for") {
+  for (const auto over : kv::test::transports_under_test()) {
+    CAPTURE(name(over));
+    native_server server({}, 2);
+    blocking_client c(server.address(over), {.transport = over, .gets = way_of_gets::one_sided});
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      const unix_ms expiry = i % 3 == 0 ? wall_clock() + 100'000 : never_expires;
+      REQUIRE(c.set(key_of(i), value_of(i, 1, i * i), {.expiry = expiry}));
+    }
+    REQUIRE(c.set("long", value_of(7, 1, 100'000)));
+    batch b;
+    std::string got;
+    for (int round = 0; round < 3; ++round) {
+      b.clear();
+      for (std::uint64_t i = 0; i < 100; ++i) {
+        b.get(key_of(i));
+        b.get("none" + key_of(i));
+      }
+      b.get("long");
+      c.read(b);
+      REQUIRE(b.replies().size() == 201);
+      for (std::uint64_t i = 0; i < 100; ++i) {
+        const reply one = c.get(key_of(i), got);
+        const reply& many = b.replies()[2 * i];
+        REQUIRE(many.value == got);
+        REQUIRE(many.value == value_of(i, 1, i * i));
+        REQUIRE(many.version == one.version);
+        REQUIRE(many.expiry == one.expiry);
+        REQUIRE(b.replies()[2 * i + 1].outcome == status::absent);
+      }
+      CHECK(b.replies()[200].value == value_of(7, 1, 100'000));
+    }
+    const client_counters& n = c.inner().counters();
+    CHECK(n.one_sided + 600 * n.silent >=
+          550);  // where the machine is slow the server is asked whether it lives
+    b.clear();
+    c.read(b);
+    CHECK(b.replies().empty());
+    b.set("written", "1");
+    b.get("written");
+    c.read(b);
+    REQUIRE(b.replies().size() == 2);
+    CHECK(b.replies()[1].value == "1");
+  }
+}
+
+TEST_CASE(
     "who does not have the token is not admitted, and nothing is served before it was shown") {
   native_server server({.token = "secret"});
   for (const std::string_view wrong : {"", "secreT", "secret2"}) {

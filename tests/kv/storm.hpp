@@ -62,6 +62,10 @@ class storm {
           e = {.start = clock_now()};
           swap(name, key, e);
           break;
+        case 4:
+          look_at_all(e);
+          ++answered_;
+          return;
         default: look(name, key, e); break;
       }
       e.end = clock_now();
@@ -107,6 +111,22 @@ class storm {
     if (r) e.seen = spelled(text_);
     known_[key] = {e.seen, r.version};
   }
+  // Each of them for itself: together they are no one moment.
+  void look_at_all(event e) {
+    const std::uint64_t before = client_->inner().counters().one_sided;
+    all_.clear();
+    for (std::size_t key = 0; key < storm_keys; ++key) all_.get("k" + std::to_string(key));
+    client_->read(all_);
+    e.end = clock_now();
+    one_sided_ += client_->inner().counters().one_sided - before;
+    for (std::size_t key = 0; key < storm_keys; ++key) {
+      const reply& r = all_.replies()[key];
+      REQUIRE((r || r.outcome == native::status::absent));
+      e.seen = r ? spelled(r.value) : nothing;
+      known_[key] = {e.seen, r.version};
+      note(key, e);
+    }
+  }
   void swap(const std::string& name, std::size_t key, event& e) {
     const auto [value, version] = known_[key];
     e.what = event::kind::swap;
@@ -129,6 +149,7 @@ class storm {
   cordma::test::dice chance_;
   value_id last_;
   std::string text_;
+  batch all_;
   std::array<std::vector<event>, storm_keys> seen_;
   std::array<std::pair<value_id, std::uint64_t>, storm_keys> known_;
   std::uint64_t one_sided_ = 0;

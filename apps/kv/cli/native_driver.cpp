@@ -128,7 +128,7 @@ task<void> drive_in_batches(shared_lane* of) {
     }
     std::uint64_t from = ticks();
     if (l.open_loop()) from = co_await begin(&l);
-    co_await of->with->run(&b);
+    co_await of->with->read(&b);
     note_all(l, asked, b, ticks() - from);
   }
 }
@@ -182,9 +182,7 @@ class driver_by_native final : public driver {
     lane_.found.paths = client_->counters() - shared_.before;
   }
   [[nodiscard]] std::string over() const override { return std::string(client_->transport()); }
-  [[nodiscard]] bool one_sided() const noexcept override {
-    return client_->one_sided() && shared_.batch == 1;
-  }
+  [[nodiscard]] bool one_sided() const noexcept override { return client_->one_sided(); }
 
  private:
   cordma::Context context_;

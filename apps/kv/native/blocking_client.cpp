@@ -36,4 +36,6 @@ std::uint64_t blocking_client::scan(std::uint64_t cursor, const scan_options& op
 
 void blocking_client::run(batch& of) { worker_.run(client_->run(&of)); }
 
+void blocking_client::read(batch& of) { worker_.run(client_->read(&of)); }
+
 }  // namespace kv

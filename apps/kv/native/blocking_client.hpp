@@ -24,6 +24,7 @@ class blocking_client {
   reply set(std::string_view key, std::string_view value, const set_options& options = {});
   reply erase(std::string_view key);
   void run(batch& of);
+  void read(batch& of);
   std::string info(std::string_view section = {});
   std::uint64_t scan(std::uint64_t cursor, const scan_options& options,
                      std::vector<scanned_key>& into);

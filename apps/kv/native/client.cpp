@@ -2,6 +2,8 @@
 
 #include "carriage.hpp"
 
+#include <cordma/runtime/scope.hpp>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -24,11 +26,21 @@ constexpr cordma::request_options request_settings{
 // Of one-sided hits so many are not told to the server, which forgets first what it believes is not used.
 constexpr std::uint64_t hits_per_word = 16;
 constexpr std::size_t most_words = 32;
+// So many keys' memory is fetched at once: more than a core waits for.
+constexpr std::size_t looked_for_at_once = 16;
 // Longer answers are asked for twice: first how long they are.
 constexpr std::size_t longest_usual_answer = std::size_t{1} << 20;
 
 cordma::error speaks_otherwise(const char* what) {
   return cordma::error(cordma::failure(cordma::errc::unsupported_version, what));
+}
+
+reply reply_of(const native::sighting& s, std::string_view value) noexcept {
+  return {.outcome = status::done,
+          .version = s.version,
+          .expiry = s.expiry,
+          .value = value,
+          .value_bytes = static_cast<std::uint32_t>(value.size())};
 }
 
 // The server says why it rejects somebody.
@@ -63,7 +75,7 @@ bool batch::add(native::op what, std::string_view key, std::string_view value, c
 
 bool batch::get(std::string_view key) {
   const bool added = add(native::op::get, key);
-  gets_ = gets_ || added;
+  if (added) ++gets_;
   return added;
 }
 
@@ -75,7 +87,7 @@ bool batch::set(std::string_view key, std::string_view value, const set_options&
 void batch::clear() noexcept {
   request_.clear();
   operations_ = 0;
-  gets_ = false;
+  gets_ = 0;
   replies_.clear();
   longer_.clear();
 }
@@ -87,7 +99,7 @@ client::client(cordma::Context& context, cordma::Worker& worker, const client_op
                     cordma::access::local_write | cordma::access::remote_read),
       rooms_(context, buffer_bytes, buffers,
              cordma::access::local_write | cordma::access::remote_write),
-      landings_(context, std::max(native::landing_bytes, head_bytes), buffers),
+      landings_(context, native::landing_bytes, buffers),
       longer_(
           context,
           cordma::access::local_write | cordma::access::remote_read | cordma::access::remote_write,
@@ -202,8 +214,8 @@ task<void> client::learn(std::uint32_t shard) {
   }
 }
 
-void client::note(sight why) noexcept {
-  switch (why) {
+bool client::note(const native::sighting& s, std::string_view key) {
+  switch (s.what) {
     case sight::seen: ++counters_.one_sided; break;
     case sight::absent: ++counters_.absent; break;
     case sight::torn: ++counters_.torn; break;
@@ -214,36 +226,54 @@ void client::note(sight why) noexcept {
     case sight::unsafe: ++counters_.unsafe; break;
     case sight::silent: ++counters_.silent; break;
   }
+  const bool is_seen = s.what == sight::seen;
+  if (is_seen && ++hits_ % hits_per_word == 0 && uses_.size() < most_words) uses_.touch(key);
+  return is_seen;
 }
 
-void client::remember_use(std::string_view key) {
-  if (++hits_ % hits_per_word == 0 && uses_.size() < most_words) uses_.touch(key);
+bool client::looks_now(std::span<const hashed_key> keys) {
+  cordma::reactor& loop = worker_.loop();
+  if (server_.state() != cordma::endpoint_state::connected) return false;
+  if (!loop.may_continue_inline()) return false;
+  const cordma::time_point now = loop.now();
+  looks_.clear();
+  for (const hashed_key& k : keys) looks_.emplace_back(shards_[shard(k)], k, now);
+  if (looked_at_.size() < keys.size() * native::landing_stride) {
+    looked_at_.resize(keys.size() * native::landing_stride);
+  }
+  return native::find_now(looks_, looked_at_.data());
 }
 
-// Whether it was found without asking.
+// Whether it was found without asking, by reads that are awaited.
 task<bool> client::seen(hashed_key key, std::string* into, reply* found) {
   cordma::Buffer landing = co_await landings_.get();
-  const std::uint32_t shard = shard_of(key.hash, shards_count_);
   const cordma::Slice at = landing.all();
-  const native::sighting s = co_await shards_[shard].look(key, at);
-  note(s.what);
-  if (s.what == sight::unmapped) co_await learn(shard);
-  if (s.what != sight::seen) co_return false;
-  into->assign(s.value);
-  *found = {.outcome = status::done,
-            .version = s.version,
-            .expiry = s.expiry,
-            .value = *into,
-            .value_bytes = static_cast<std::uint32_t>(into->size())};
-  remember_use(key.text);
-  co_return true;
+  const native::sighting s = co_await shards_[shard(key)].find_key(key, at);
+  const bool is_seen = note(s, key.text);
+  if (is_seen) {
+    into->assign(s.value);
+    *found = reply_of(s, *into);
+  }
+  if (s.what == sight::unmapped) co_await learn(shard(key));
+  co_return is_seen;
 }
 
 task<reply> client::get(std::string_view key, std::string* into) {
   reply found;
   if (!shards_.empty()) {
     const hashed_key hashed = hash_key(key, seed_);
-    const bool is_seen = co_await seen(hashed, into, &found);
+    bool is_seen = false;
+    if (looks_now({&hashed, 1})) {
+      const native::sighting& s = looks_.front().found();
+      is_seen = note(s, key);
+      if (is_seen) {
+        into->assign(s.value);
+        found = reply_of(s, *into);
+      }
+      if (s.what == sight::unmapped) co_await learn(shard(hashed));
+    } else {
+      is_seen = co_await seen(hashed, into, &found);
+    }
     if (is_seen) co_return found;
   }
   batch one;
@@ -253,6 +283,89 @@ task<reply> client::get(std::string_view key, std::string* into) {
   into->assign(found.value);
   found.value = *into;
   co_return found;
+}
+
+task<void> client::read(batch* of) {
+  if (shards_.empty() || of->gets_ != of->operations_) {
+    co_await run(of);
+    co_return;
+  }
+  of->begin_reading(seed_);
+  std::optional<std::uint32_t> unknown;
+  for (std::size_t first = 0; first < of->operations_; first += looked_for_at_once) {
+    const std::size_t many = std::min(of->operations_ - first, looked_for_at_once);
+    const std::span<const hashed_key> keys = std::span(of->keys_).subspan(first, many);
+    if (!looks_now(keys)) {
+      co_await read_awaited(of, first, first + many);
+      continue;
+    }
+    for (std::size_t i = 0; i < many; ++i) {
+      const native::sighting& s = looks_[i].found();
+      const bool is_seen = note(s, keys[i].text);
+      if (is_seen) of->has_read(first + i, reply_of(s, s.value), s.value);
+      if (s.what == sight::unmapped) unknown = shard(keys[i]);
+    }
+  }
+  if (unknown) co_await learn(*unknown);
+  co_await ask_for_rest(of);
+  of->end_reading();
+}
+
+task<void> client::read_awaited(batch* of, std::size_t first, std::size_t last) {
+  cordma::task_context& me = co_await cordma::this_task();
+  cordma::scope all(me);
+  for (std::size_t i = first; i < last; ++i) all.spawn(read_one(of, i));
+  co_await all.join();
+}
+
+task<void> client::read_one(batch* of, std::size_t i) {
+  std::string value;
+  reply found;
+  const hashed_key key = of->keys_[i];
+  const bool is_seen = co_await seen(key, &value, &found);
+  if (is_seen) of->has_read(i, found, value);
+}
+
+task<void> client::ask_for_rest(batch* of) {
+  batch rest;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < of->operations_; ++i) {
+    if (of->value_at_[i] != batch::not_read) continue;
+    rest.get(of->keys_[i].text);
+    places.push_back(i);
+  }
+  if (places.empty()) co_return;
+  co_await run(&rest);
+  for (std::size_t i = 0; i < places.size(); ++i) of->replies_[places[i]] = rest.replies_[i];
+  of->answer_ = std::move(rest.answer_);
+  of->longer_ = std::move(rest.longer_);
+}
+
+void batch::begin_reading(std::uint64_t seed) {
+  keys_.clear();
+  values_.clear();
+  value_at_.assign(operations_, not_read);
+  replies_.assign(operations_, {});
+  std::span<const std::byte> left = request_;
+  while (keys_.size() < operations_) {
+    keys_.push_back(hash_key(native::take_operation(left)->key, seed));
+  }
+}
+
+void batch::has_read(std::size_t i, const reply& r, std::string_view value) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(value));
+  value_at_[i] = values_.size();
+  values_.insert(values_.end(), bytes.begin(), bytes.end());
+  replies_[i] = r;
+}
+
+// Now that they lie where they stay.
+void batch::end_reading() noexcept {
+  for (std::size_t i = 0; i < operations_; ++i) {
+    if (value_at_[i] == not_read) continue;
+    replies_[i].value = {reinterpret_cast<const char*>(values_.data()) + value_at_[i],
+                         replies_[i].value_bytes};
+  }
 }
 
 task<reply> client::set(std::string_view key, std::string_view value, set_options options) {
@@ -290,11 +403,11 @@ task<void> client::run(batch* of) {
     batch words = std::exchange(uses_, batch());
     co_await exchange(&words, 0);
   }
-  const std::size_t room = of->gets_ ? usual_answer_ : 0;
+  const std::size_t room = of->gets_ != 0 ? usual_answer_ : 0;
   co_await exchange(of, room);
   of->read_replies(of->answer_);
   const std::size_t left_out = of->room_for_longer();
-  if (of->gets_) note_answer(of->answer_.size() + left_out);
+  if (of->gets_ != 0) note_answer(of->answer_.size() + left_out);
   if (left_out != 0) co_await ask_again(of, left_out);
 }
 

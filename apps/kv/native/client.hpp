@@ -105,6 +105,7 @@ class batch {
 
  private:
   friend class client;
+  static constexpr std::size_t not_read = SIZE_MAX;
   struct extras {
     std::uint8_t flags = 0;
     std::uint64_t argument = 0;
@@ -113,13 +114,20 @@ class batch {
   bool add(native::op what, std::string_view key, std::string_view value, const extras& more);
   bool add(native::op what, std::string_view key) { return add(what, key, {}, {}); }
   void read_replies(std::span<const std::byte> answer);
+  // Of gets that are looked for one by one.
+  void begin_reading(std::uint64_t seed);
+  void has_read(std::size_t i, const reply& r, std::string_view value);
+  void end_reading() noexcept;
   [[nodiscard]] std::size_t room_for_longer() const noexcept;
 
   std::vector<std::byte> request_;
   std::size_t operations_ = 0;
-  bool gets_ = false;  // some of them are
+  std::size_t gets_ = 0;  // of them
   std::vector<std::byte> answer_;
-  std::vector<std::byte> longer_;  // values that were asked for again
+  std::vector<std::byte> longer_;      // values that were asked for again
+  std::vector<hashed_key> keys_;       // of those that are read
+  std::vector<std::byte> values_;      // that were read
+  std::vector<std::size_t> value_at_;  // by operation: where, or not_read
   std::vector<reply> replies_;
 };
 
@@ -145,6 +153,9 @@ class client {
   [[nodiscard]] cordma::task<reply> erase(std::string_view key);
   // The batch outlives it, and nobody else uses it meanwhile.
   [[nodiscard]] cordma::task<void> run(batch* of);
+  // A batch of gets alone: each is found as get() finds it, many at a time, and those that are not are asked for in one
+  // batch. So what was set together may be found partly. Of other batches this is run().
+  [[nodiscard]] cordma::task<void> read(batch* of);
   // How the server fares, in the words of Redis's INFO; of that section, where it is not empty. Throws also
   // invalid_value: no section has so long a name.
   [[nodiscard]] cordma::task<std::string> info(std::string_view section);
@@ -170,10 +181,20 @@ class client {
   [[nodiscard]] cordma::task<void> ask(native::method m, std::span<const std::byte> what,
                                        std::size_t room_bytes, std::vector<std::byte>* answer);
   [[nodiscard]] cordma::task<bool> seen(hashed_key key, std::string* into, reply* found);
+  // Looks for these at once, where the server's memory is mapped here: looks_ has what was found. False: it is not, or
+  // others have to have their turn first.
+  [[nodiscard]] bool looks_now(std::span<const hashed_key> keys);
+  [[nodiscard]] cordma::task<void> read_awaited(batch* of, std::size_t first, std::size_t last);
+  [[nodiscard]] cordma::task<void> read_one(batch* of, std::size_t i);
+  [[nodiscard]] cordma::task<void> ask_for_rest(batch* of);
+  // Whether it was found; and counts it.
+  [[nodiscard]] bool note(const native::sighting& s, std::string_view key);
+  [[nodiscard]] std::uint32_t shard(const hashed_key& key) const noexcept {
+    return shard_of(key.hash, shards_count_);
+  }
   [[nodiscard]] cordma::task<void> exchange(batch* of, std::size_t room_bytes);
   [[nodiscard]] cordma::task<void> ask_again(batch* of, std::size_t room_bytes);
   void note_answer(std::size_t bytes) noexcept;
-  void note(native::sight why) noexcept;
   [[nodiscard]] bool reads_by_itself() const noexcept;
   void remember_use(std::string_view key);
 
@@ -189,6 +210,8 @@ class client {
   std::uint32_t shards_count_ = 0;
   std::uint64_t seed_ = 0;
   std::vector<native::remote_shard> shards_;
+  std::vector<native::look> looks_;
+  std::vector<std::byte> looked_at_;  // where what they load lands
   mutable client_counters counters_;
   std::uint64_t hits_ = 0;
   std::size_t usual_answer_ = 0;  // bytes; for long ones there is room the first time

@@ -207,9 +207,12 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
   if (p.fd_count == 1 && is_safe_to_map(p.fds[0].get(), r.length)) {
     result<mapped_view> view = map_shared(
         p.fds[0].get(), r.length, answer && changes ? protection::read_write : protection::read);
-    if (view) found.view = std::move(*view);
+    if (view) {
+      found.bytes_at = view->data();
+      found.mapping = std::make_shared<const mapped_view>(std::move(*view));
+    }
   }
-  if (!answer && !found.view) {
+  if (!answer && found.bytes_at == nullptr) {
     fail_and_tell(failure(errc::no_memory,
                           "the memory of a message could not be mapped: raise vm.max_map_count or "
                           "the address space limit (ulimit -v)"),

@@ -297,7 +297,7 @@ bool shm_queue_pair::fetch_piece(const piece& p, std::uint64_t bytes, recv_entry
       return false;
     }
     if (step_in(*region)) {
-      to.scatter(region->view.data() + from, bytes);
+      to.scatter(region->bytes_at + from, bytes);
       step_out();
       return true;
     }

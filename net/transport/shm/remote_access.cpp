@@ -49,7 +49,7 @@ wc_status shm_queue_pair::access_now(const send_request& r, std::uint64_t total,
                                      remote_region& region) noexcept {
   const wc_status allowed = check_access(r, total, region);
   if (allowed != wc_status::success) return allowed;
-  std::byte* at = region.view.data() + (r.remote_addr - region.addr);
+  std::byte* at = region.bytes_at + (r.remote_addr - region.addr);
   segment_cursor local(r.segments, r.segment_count);
   if (is_atomic(r.op)) {
     if (reinterpret_cast<std::uintptr_t>(at) % 8 != 0) return wc_status::rem_inv_req_err;
@@ -96,7 +96,7 @@ bool shm_queue_pair::execute_access(send_entry& e) noexcept {
   }
   wc_status status = check_access(r, e.total, *region);
   if (status == wc_status::success) {
-    if (region->view) {
+    if (region->bytes_at != nullptr) {
       status = access_now(r, e.total, *region);
     } else {
       bool impossible = is_atomic(r.op) || !can_read_peer_ || e.offset != 0 || serve_sent_ ||
@@ -154,6 +154,25 @@ wc_status shm_queue_pair::copy_through_kernel(const send_request& r, std::uint64
   if (n == static_cast<ssize_t>(total)) return wc_status::success;
   impossible = true;  // the owner does it itself, or knows why not
   return wc_status::success;
+}
+
+result<peer_view> shm_queue_pair::view(std::uint64_t rkey, std::uint64_t addr,
+                                       std::uint64_t length) {
+  const remote_region* const region = regions_.find(rkey);
+  if (region == nullptr) {
+    return failure{errc::bad_state, "nothing of this memory was read or written yet: do so first"};
+  }
+  if (!region->valid() || !has(region->rights, access::remote_read) ||
+      !region->covers(addr, length)) {
+    return failure{errc::remote_access,
+                   "the memory was deregistered, is not to be read, or the range is out of bounds"};
+  }
+  if (region->bytes_at == nullptr) {
+    return failure{errc::not_supported,
+                   "only memory of Context::allocate() can be mapped by peers"};
+  }
+  return peer_view{.mapping = region->mapping,
+                   .bytes = {region->bytes_at + (addr - region->addr), length}};
 }
 
 void shm_queue_pair::ask(std::uint64_t rkey) noexcept {

@@ -17,7 +17,8 @@ struct remote_region {
   access rights = access::local_read;
   const std::atomic<std::uint32_t>* epoch_now = nullptr;
   std::uint32_t epoch = 0;
-  mapped_view view;  // empty: cannot be mapped, only asked for
+  std::byte* bytes_at = nullptr;  // null: cannot be mapped, only asked for
+  std::shared_ptr<const mapped_view> mapping = {};
 
   [[nodiscard]] bool valid() const noexcept {
     return epoch_now->load(std::memory_order_acquire) == epoch;

@@ -50,7 +50,7 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
       ((r.flags & post_flag::inline_data) == 0 && !domain_.permits(r.segments, 1, reads))) {
     return false;
   }
-  std::byte* const at = region.view.data() + (r.remote_addr - region.addr);
+  std::byte* const at = region.bytes_at + (r.remote_addr - region.addr);
   const bool valid = step_in(region);
   if (valid) {
     if (reads) {
@@ -76,7 +76,7 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
       }
     } else if (request.op != opcode::flush && request.op != opcode::write_imm && total != 0) {
       remote_region* const region = regions_.find(request.rkey);
-      if (region != nullptr && region->view &&
+      if (region != nullptr && region->bytes_at != nullptr &&
           (access_one(request, *region) ||
            access_now(request, total, *region) == wc_status::success)) {
         succeed(now, request);

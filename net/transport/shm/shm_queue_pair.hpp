@@ -66,6 +66,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void ring() noexcept override;
   void disconnect() noexcept override;
   void abort() noexcept override;
+  result<peer_view> view(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length) override;
   result<std::vector<std::byte>> descriptor() override;
   result<void> connect(std::span<const std::byte> peer_descriptor) override;
 

@@ -1,0 +1,157 @@
+#include "look.hpp"
+
+#include "../store/checksum.hpp"
+#include "remote_shard.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kv::native {
+namespace {
+
+constexpr unsigned most_tries = 3;
+constexpr unsigned most_buckets_in_line = 4;
+constexpr auto longest_trusted = std::chrono::milliseconds(100);
+// Of the server's clock, as it is known here: it tells the time when it does something, and ours may run faster.
+constexpr unix_ms clock_margin_ms = 1000;
+
+std::uint64_t word_at(const std::byte* at) noexcept {
+  std::uint64_t word = 0;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// What is at `at`, if it is the key's, and whole.
+sighting validate(std::string_view key, const std::byte* at, std::size_t bytes, place where) {
+  const item& i = *reinterpret_cast<const item*>(at);
+  const bool plausible = bytes >= sizeof(item) && i.used_bytes() <= bytes;
+  if (!plausible || i.dead() || item_checksum(i, where) != i.crc) return {.what = sight::torn};
+  if (i.key() != key) return {.what = sight::absent};
+  if (i.kind() != value_kind::string) return {.what = sight::longer};
+  return {.what = sight::seen, .value = i.stored(), .version = i.version, .expiry = i.expiry()};
+}
+
+}  // namespace
+
+look::look(remote_shard& in, const hashed_key& key, cordma::time_point now)
+    : in_(&in), key_(&key), began_(now) {
+  if (in.wants_pulse(now)) {
+    want_word(step::pulse, offsetof(shard_head, clock));
+  } else {
+    start();
+  }
+}
+
+void look::start() {
+  if (!in_->is_alive(began_)) return end(sight::silent);
+  if (in_->head_is_old(began_)) return want(step::head, 0, 0, head_bytes);
+  search();
+}
+
+void look::search() {
+  first_line_ = true;
+  lines_ = 0;
+  number_ = bucket_of(key_->hash, in_->buckets());
+  want_bucket(number_);
+}
+
+void look::take(const std::byte* landing) {
+  switch (step_) {
+    case step::pulse: in_->felt_pulse(word_at(landing), began_); return start();
+    case step::head: in_->take_head(landing); return search();
+    case step::bucket: return take_bucket(*reinterpret_cast<const bucket*>(landing));
+    case step::item: return take_item(landing + sizeof(bucket));
+    case step::safe_version:
+      in_->knows_safe(word_at(landing));
+      return in_->is_safe(found_.version) ? check_expiry() : end(sight::unsafe);
+    case step::clock: {
+      // The server decides by the clock that stands in its memory, which may jump; and that stands still while it
+      // sleeps, so that what has gone by here since it was last looked at counts as well.
+      const unix_ms at_least = std::max(word_at(landing), in_->server_time());
+      return end(at_least + clock_margin_ms < found_.expiry ? sight::seen : sight::expiring);
+    }
+    case step::over: return;
+  }
+}
+
+void look::take_bucket(const bucket& seen) {
+  line_ = seen;
+  ++lines_;
+  if (first_line_ && in_->was_split(number_, bucket::depth(seen.head))) {
+    if (lines_ == most_buckets_in_line) return end(sight::absent);
+    number_ = bucket_of(key_->hash, in_->buckets());
+    return want_bucket(number_);
+  }
+  slot_ = 0;
+  look_at_slots();
+}
+
+void look::look_at_slots() {
+  for (; slot_ < bucket::slots_per_bucket; ++slot_) {
+    const std::uint64_t s = line_.slots[slot_];
+    if (s == 0 || slot::tag(s) != key_->tag()) continue;
+    if (slot::units(s) == slot::longer) return end(sight::longer);
+    ++slot_;
+    item_at_ = slot::where(s);
+    return want(step::item, item_at_ / granules_per_segment,
+                item_at_ % granules_per_segment * granule, slot::units(s) * slot::unit);
+  }
+  const std::uint32_t next = bucket::next(line_.head);
+  if (next == 0 || lines_ == most_buckets_in_line) return end(sight::absent);
+  first_line_ = false;
+  want(step::bucket, next / buckets_per_segment, next % buckets_per_segment * sizeof(bucket),
+       sizeof(bucket));
+}
+
+void look::take_item(const std::byte* at) {
+  found_ = validate(key_->text, at, wanted_.bytes, item_at_);
+  if (found_.what == sight::absent) return look_at_slots();
+  if (found_.what != sight::seen) return end(found_.what);
+  // What one client has seen no crash may take back.
+  if (!in_->is_safe(found_.version) || in_->may_become_unsafe()) {
+    return want_word(step::safe_version, offsetof(shard_head, safe_version));
+  }
+  check_expiry();
+}
+
+void look::check_expiry() {
+  if (found_.expiry == never_expires) return end(sight::seen);
+  want_word(step::clock, offsetof(shard_head, clock));
+}
+
+void look::want_bucket(std::uint64_t number) {
+  std::uint64_t segment = 0;
+  if (!in_->find_bucket(number, segment)) return end(sight::unmapped);
+  want(step::bucket, segment, number % buckets_per_segment * sizeof(bucket), sizeof(bucket));
+}
+
+void look::want(step next, std::uint64_t segment, std::uint64_t offset, std::uint64_t bytes) {
+  if (!in_->find(segment, offset, bytes, wanted_)) return end(sight::unmapped);
+  step_ = next;
+}
+
+void look::end(sight what) {
+  const cordma::time_point now = in_->now();
+  const bool late = now - began_ > longest_trusted;
+  if (late && what != sight::silent) what = sight::late;
+  if (what == sight::torn) {
+    in_->saw_torn();
+    if (++tries_ < most_tries) {
+      began_ = now;
+      return search();
+    }
+  }
+  if (what == sight::unmapped && !refreshed_) {  // it has grown since the head was read
+    refreshed_ = true;
+    began_ = now;
+    if (in_->find(0, 0, head_bytes, wanted_)) {
+      step_ = step::head;
+      return;
+    }
+  }
+  if (what != sight::seen) found_ = {};
+  found_.what = what;
+  step_ = step::over;
+}
+
+}  // namespace kv::native
