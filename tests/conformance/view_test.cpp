@@ -1,5 +1,6 @@
 // A peer's memory by plain loads: where it can be had, what it shows, and how long.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/stage.hpp>
 
 #include <algorithm>
@@ -10,6 +11,8 @@ using namespace cordma::test;
 namespace {
 
 constexpr std::size_t bytes = 10'000;
+
+constexpr const char* why_shm = "only its memory can be mapped by peers";
 
 bool can_map(const stage& on) { return on.over() == transport::kind::shm; }
 
@@ -42,10 +45,10 @@ TEST_CASE("a view shows what the peer writes, and elsewhere than on shm there is
   });
 }
 
-TEST_CASE("a view is refused where a read would be, and of memory that is no shared one") {
+TEST_CASE("a view is refused where a read would be, and of memory that is no shared one" *
+          only_on(transport::kind::shm, why_shm)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!can_map(on)) co_return;
     wire w = co_await connect(on);
     MemoryRegion mine = client_memory(on, bytes);
     MemoryRegion written = server_memory(on, bytes, access::remote_write);
@@ -72,10 +75,10 @@ TEST_CASE("a view is refused where a read would be, and of memory that is no sha
   });
 }
 
-TEST_CASE("a view outlives its endpoint, the connection and the peer's registration") {
+TEST_CASE("a view outlives its endpoint, the connection and the peer's registration" *
+          only_on(transport::kind::shm, why_shm)) {
   stage s;
   s.play([](stage& on) -> task<> {
-    if (!can_map(on)) co_return;
     RemoteView kept;
     {
       wire w = co_await connect(on);

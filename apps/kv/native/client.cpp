@@ -26,6 +26,7 @@ constexpr cordma::request_options request_settings{
 // Of one-sided hits so many are not told to the server, which forgets first what it believes is not used.
 constexpr std::uint64_t hits_per_word = 16;
 constexpr std::size_t most_words = 32;
+constexpr std::size_t most_kept_batches = 32;
 // So many keys' memory is fetched at once: more than a core waits for.
 constexpr std::size_t looked_for_at_once = 16;
 // Longer answers are asked for twice: first how long they are.
@@ -276,12 +277,13 @@ task<reply> client::get(std::string_view key, std::string* into) {
     }
     if (is_seen) co_return found;
   }
-  batch one;
+  batch one = take_batch();
   if (!one.get(key)) co_return reply{.outcome = status::too_long};
   co_await run(&one);
   found = one.replies().front();
   into->assign(found.value);
   found.value = *into;
+  put_back(std::move(one));
   co_return found;
 }
 
@@ -368,18 +370,36 @@ void batch::end_reading() noexcept {
   }
 }
 
+batch client::take_batch() {
+  if (batches_.empty()) return {};
+  batch b = std::move(batches_.back());
+  batches_.pop_back();
+  b.clear();
+  return b;
+}
+
+void client::put_back(batch b) {
+  if (batches_.size() < most_kept_batches && b.answer_.capacity() <= buffer_bytes) {
+    batches_.push_back(std::move(b));
+  }
+}
+
 task<reply> client::set(std::string_view key, std::string_view value, set_options options) {
-  batch one;
+  batch one = take_batch();
   if (!one.set(key, value, options)) co_return reply{.outcome = status::too_long};
   co_await run(&one);
-  co_return one.replies().front();
+  const reply r = one.replies().front();
+  put_back(std::move(one));
+  co_return r;
 }
 
 task<reply> client::erase(std::string_view key) {
-  batch one;
+  batch one = take_batch();
   if (!one.erase(key)) co_return reply{.outcome = status::too_long};
   co_await run(&one);
-  co_return one.replies().front();
+  const reply r = one.replies().front();
+  put_back(std::move(one));
+  co_return r;
 }
 
 // Sends the batch, and brings the answer to its own memory.

@@ -187,6 +187,9 @@ class client {
   [[nodiscard]] cordma::task<void> read_awaited(batch* of, std::size_t first, std::size_t last);
   [[nodiscard]] cordma::task<void> read_one(batch* of, std::size_t i);
   [[nodiscard]] cordma::task<void> ask_for_rest(batch* of);
+  // For one operation: an empty batch, whose memory is used again.
+  [[nodiscard]] batch take_batch();
+  void put_back(batch b);
   // Whether it was found; and counts it.
   [[nodiscard]] bool note(const native::sighting& s, std::string_view key);
   [[nodiscard]] std::uint32_t shard(const hashed_key& key) const noexcept {
@@ -215,6 +218,7 @@ class client {
   mutable client_counters counters_;
   std::uint64_t hits_ = 0;
   std::size_t usual_answer_ = 0;  // bytes; for long ones there is room the first time
+  std::vector<batch> batches_;    // that nobody uses
   batch uses_;                    // of which the server is told with the next batch
 };
 

@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <type_traits>
 
 namespace kv::native {
 namespace {
@@ -15,6 +17,23 @@ struct step {
   operation what;
   hashed_key key;
 };
+// Not initialised: there is room for many, and most batches are of a few.
+class steps {
+ public:
+  void add(const step& s) noexcept { std::construct_at(&places_[count_++].taken, s); }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] bool full() const noexcept { return count_ == most_operations; }
+  [[nodiscard]] const step& operator[](std::size_t i) const noexcept { return places_[i].taken; }
+
+ private:
+  union place {
+    place() noexcept {}
+    step taken;
+  };
+  std::size_t count_ = 0;
+  std::array<place, most_operations> places_;
+};
+static_assert(std::is_trivially_destructible_v<step>);
 
 constexpr unix_ms last_moment = std::numeric_limits<std::int64_t>::max();
 
@@ -142,17 +161,15 @@ bool changes_anything(std::span<const std::byte> batch) noexcept {
 
 executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std::byte> room,
                  const circumstances& at) noexcept {
-  std::array<step, most_operations> steps;
-  std::size_t count = 0;
+  steps all;
   std::uint64_t shards = 0;
   bool malformed = false;
   while (!batch.empty() && !malformed) {
-    const std::optional<operation> next =
-        count < steps.size() ? take_operation(batch) : std::nullopt;
+    const std::optional<operation> next = all.full() ? std::nullopt : take_operation(batch);
     malformed = !next;
     if (malformed) break;
     const hashed_key k = keys.key(next->key);
-    steps[count++] = {.what = *next, .key = k};
+    all.add({.what = *next, .key = k});
     shards |= keys.mask_of(k);
   }
   writer to(room);
@@ -161,16 +178,16 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
   for (std::uint32_t i = 0; at.now != 0 && i < keys.shards(); ++i) {
     if ((shards >> i & 1) != 0) keys.at(i).tick(at.now);
   }
-  for (std::size_t i = 0; i < count; ++i) keys.of(steps[i].key).prefetch_bucket(steps[i].key);
-  for (std::size_t i = 0; i < count; ++i) keys.of(steps[i].key).prefetch_item(steps[i].key);
+  for (std::size_t i = 0; i < all.size(); ++i) keys.of(all[i].key).prefetch_bucket(all[i].key);
+  for (std::size_t i = 0; i < all.size(); ++i) keys.of(all[i].key).prefetch_item(all[i].key);
   std::array<char, 24> digits;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
     if (to.left() < sizeof(result_head)) {  // nobody would learn of it
       malformed = false;
       break;
     }
-    const std::size_t value_room = room_for_value(to, count - 1 - i + (malformed ? 1 : 0));
-    const outcome o = carry_out(keys.of(steps[i].key), steps[i], at.allowed, value_room, digits);
+    const std::size_t value_room = room_for_value(to, all.size() - 1 - i + (malformed ? 1 : 0));
+    const outcome o = carry_out(keys.of(all[i].key), all[i], at.allowed, value_room, digits);
     answer(to, o, value_room);
     ++done.operations;
     if (o.head.outcome == status::refused) ++done.refused;
