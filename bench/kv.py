@@ -9,7 +9,9 @@ Servers keep nothing on a disk, run alone on --server-cpus, and are never busy a
 --client-cpus. Parts: redis-benchmark (both servers, GET and SET, with the server's CPU time per request), memory
 (used_memory of many records), idle (resident memory of 9,900 silent clients, both doors), native (the native protocol
 over shm, both sides polling), doors (native beside RESP, the same engine), ycsb (YCSB's core workloads by the driver of
-cordma-kv-cli, over shm, tcp and RESP, and redis-server through the same).
+cordma-kv-cli, over shm, tcp and RESP, and redis-server through the same), verbs (beside tcp, where RDMA_HOST_SELF names
+an RDMA device's address; in a virtual machine: bash tests/soft-roce/run.sh --timeout 600 -- python3 bench/kv.py
+--build build-clang --only verbs --records 20000 --seconds 2).
 """
 import argparse
 import json
@@ -41,7 +43,7 @@ def parse():
     parser.add_argument("--build", default=ROOT / "build-bench", type=pathlib.Path, help="where bin/cordma-kv is")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3, help="of each measurement by cordma-kv-cli")
-    parser.add_argument("--requests", type=int, default=200_000, help="of each by redis-benchmark; five times as many with -P 16")
+    parser.add_argument("--requests", type=int, default=200_000, help="of each by redis-benchmark; five times as many with -P 16, and four times with --threads 2")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--memory-records", type=int, default=10_000_000)
     parser.add_argument("--server-cpus", default="0", help="as taskset -c takes them; empty: anywhere")

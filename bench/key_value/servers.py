@@ -120,18 +120,19 @@ class Redis(Server):
 class CordmaKv(Server):
     name = "cordma-kv"
 
-    def __init__(self, cpus, programs, wait="event", io="auto"):
+    def __init__(self, cpus, programs, wait="event", io="auto", native_host="127.0.0.1"):
         super().__init__(cpus, programs)
-        self.wait, self.io = wait, io
+        self.wait, self.io, self.native_host = wait, io, native_host
         self.native_port = 0
 
     def command(self):
         self.native_port = free_port()
-        return [self.programs / "cordma-kv", "--bind", "127.0.0.1", "--port", self.port, "--native-port",
+        bound = dict.fromkeys([self.native_host, "127.0.0.1"])  # the first one is the native port's
+        return [self.programs / "cordma-kv", "--bind", *bound, "--protected-mode", "no", "--port", self.port, "--native-port",
                 self.native_port, "--wait", self.wait, "--io", self.io, "--appendonly", "no", "--save", "", "--dir", self.folder]
 
     def native(self, transport="shm"):
-        return ["--server", f"127.0.0.1:{self.native_port}", "--transport", transport]
+        return ["--server", f"{self.native_host}:{self.native_port}", "--transport", transport]
 
 
 class Client:

@@ -182,7 +182,9 @@ class driver_by_native final : public driver {
     lane_.found.paths = client_->counters() - shared_.before;
   }
   [[nodiscard]] std::string over() const override { return std::string(client_->transport()); }
-  [[nodiscard]] bool one_sided() const noexcept override { return client_->one_sided(); }
+  [[nodiscard]] bool one_sided() const noexcept override {
+    return shared_.batch == 1 ? client_->one_sided() : client_->reads_many();
+  }
 
  private:
   cordma::Context context_;

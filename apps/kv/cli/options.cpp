@@ -126,9 +126,9 @@ void declare_bench(CLI::App& app, bench_options& o, texts& t) {
   app.add_option("--clients", o.clients, "connections, each with a thread of its own")
       ->check(CLI::Range(1U, most_clients))
       ->capture_default_str();
-  app.add_option(
-         "--batch,--pipeline", o.batch,
-         "operations that a client sends together; gets alone are read together, where one is read")
+  app.add_option("--batch,--pipeline", o.batch,
+                 "operations that a client sends together; gets alone are read together over shm, "
+                 "or with --one-sided")
       ->check(CLI::Range(1U, most_in_batch))
       ->capture_default_str();
   app.add_option("--in-flight", o.in_flight, "batches, or operations, of a client; native")

@@ -153,8 +153,8 @@ class client {
   [[nodiscard]] cordma::task<reply> erase(std::string_view key);
   // The batch outlives it, and nobody else uses it meanwhile.
   [[nodiscard]] cordma::task<void> run(batch* of);
-  // A batch of gets alone: each is found as get() finds it, many at a time, and those that are not are asked for in one
-  // batch. So what was set together may be found partly. Of other batches this is run().
+  // A batch of gets alone: over shm, and with way_of_gets::one_sided, each is found as get() finds it, many at a time,
+  // and those that are not are asked for in one batch. So what was set together may be found partly. Else this is run().
   [[nodiscard]] cordma::task<void> read(batch* of);
   // How the server fares, in the words of Redis's INFO; of that section, where it is not empty. Throws also
   // invalid_value: no section has so long a name.
@@ -171,6 +171,8 @@ class client {
   [[nodiscard]] std::string_view transport() const noexcept;
   [[nodiscard]] std::uint32_t shards() const noexcept { return shards_count_; }
   [[nodiscard]] bool one_sided() const noexcept { return !shards_.empty(); }
+  // Of read().
+  [[nodiscard]] bool reads_many() const noexcept;
 
  private:
   client(cordma::Context& context, cordma::Worker& worker, const client_options& options);
