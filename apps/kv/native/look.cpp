@@ -60,10 +60,7 @@ void look::take(const std::byte* landing) {
     case step::pulse: in_->felt_pulse(word_at(landing), began_); return start();
     case step::head: in_->take_head(landing); return search();
     case step::bucket: return take_bucket(*reinterpret_cast<const bucket*>(landing));
-    case step::item: return take_item(landing + sizeof(bucket));
-    case step::safe_version:
-      in_->knows_safe(word_at(landing));
-      return in_->is_safe(found_.version) ? check_expiry() : end(sight::unsafe);
+    case step::item: return take_item(landing);
     case step::clock: {
       // The server decides by the clock that stands in its memory, which may jump; and that stands still while it
       // sleeps, so that what has gone by here since it was last looked at counts as well.
@@ -93,8 +90,16 @@ void look::look_at_slots() {
     if (slot::units(s) == slot::longer) return end(sight::longer);
     ++slot_;
     item_at_ = slot::where(s);
-    return want(step::item, item_at_ / granules_per_segment,
-                item_at_ % granules_per_segment * granule, slot::units(s) * slot::unit);
+    want(step::item, item_at_ / granules_per_segment, item_at_ % granules_per_segment * granule,
+         slot::units(s) * slot::unit);
+    // With it, up to which version all is safe: where the bucket was, which is not needed any more.
+    if (step_ != step::item ||
+        !in_->find(0, offsetof(shard_head, safe_version), sizeof(std::uint64_t), wanted_[1])) {
+      return;
+    }
+    wanted_[0].lands_at = sizeof(bucket);
+    pieces_ = 2;
+    return;
   }
   const std::uint32_t next = bucket::next(line_.head);
   if (next == 0 || lines_ == most_buckets_in_line) return end(sight::absent);
@@ -103,18 +108,13 @@ void look::look_at_slots() {
        sizeof(bucket));
 }
 
-void look::take_item(const std::byte* at) {
-  found_ = validate(key_->text, at, wanted_.bytes, item_at_);
+void look::take_item(const std::byte* landing) {
+  in_->knows_safe(word_at(landing));
+  found_ = validate(key_->text, landing + sizeof(bucket), wanted_[0].bytes, item_at_);
   if (found_.what == sight::absent) return look_at_slots();
   if (found_.what != sight::seen) return end(found_.what);
   // What one client has seen no crash may take back.
-  if (!in_->is_safe(found_.version) || in_->may_become_unsafe()) {
-    return want_word(step::safe_version, offsetof(shard_head, safe_version));
-  }
-  check_expiry();
-}
-
-void look::check_expiry() {
+  if (!in_->is_safe(found_.version)) return end(sight::unsafe);
   if (found_.expiry == never_expires) return end(sight::seen);
   want_word(step::clock, offsetof(shard_head, clock));
 }
@@ -126,7 +126,8 @@ void look::want_bucket(std::uint64_t number) {
 }
 
 void look::want(step next, std::uint64_t segment, std::uint64_t offset, std::uint64_t bytes) {
-  if (!in_->find(segment, offset, bytes, wanted_)) return end(sight::unmapped);
+  if (!in_->find(segment, offset, bytes, wanted_[0])) return end(sight::unmapped);
+  pieces_ = 1;
   step_ = next;
 }
 
@@ -144,7 +145,8 @@ void look::end(sight what) {
   if (what == sight::unmapped && !refreshed_) {  // it has grown since the head was read
     refreshed_ = true;
     began_ = now;
-    if (in_->find(0, 0, head_bytes, wanted_)) {
+    if (in_->find(0, 0, head_bytes, wanted_[0])) {
+      pieces_ = 1;
       step_ = step::head;
       return;
     }

@@ -7,8 +7,10 @@
 
 #include <cordma/runtime/clock.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace kv::native {
@@ -33,11 +35,12 @@ struct sighting {
   std::uint64_t expiry = 0;
 };
 
-// Bytes of a shard's memory, all in one of its regions.
+// Bytes of a shard's memory, all in one of its regions, and where they are to land.
 struct piece {
   std::uint64_t region = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
+  std::size_t lands_at = 0;
 };
 
 // Memory that pieces land in: a bucket and the longest item that is read, or a head.
@@ -56,12 +59,9 @@ class look {
   look(remote_shard& in, const hashed_key& key, cordma::time_point now);
 
   [[nodiscard]] bool over() const noexcept { return step_ == step::over; }
-  // What to read next, whole, and to where in the landing memory. REQUIRES !over().
-  [[nodiscard]] const piece& wanted() const noexcept { return wanted_; }
-  [[nodiscard]] std::size_t lands_at() const noexcept {
-    return step_ == step::item ? sizeof(bucket) : 0;
-  }
-  // It was read, a copy that nobody changes: after all that had been read before, and before all that will be. Throws
+  // What to read next, whole: one piece, or two. REQUIRES !over().
+  [[nodiscard]] std::span<const piece> wanted() const noexcept { return {wanted_.data(), pieces_}; }
+  // They were read, copies that nobody changes: after all that had been read before, and before all that will be. Throws
   // cordma::error, unsupported_version, where it is no shard's head.
   void take(const std::byte* landing);
   [[nodiscard]] remote_shard& in() const noexcept { return *in_; }
@@ -69,14 +69,13 @@ class look {
   [[nodiscard]] const sighting& found() const noexcept { return found_; }
 
  private:
-  enum class step : std::uint8_t { pulse, head, bucket, item, safe_version, clock, over };
+  enum class step : std::uint8_t { pulse, head, bucket, item, clock, over };
 
   void start();
   void search();
   void take_bucket(const bucket& seen);
   void look_at_slots();
-  void take_item(const std::byte* at);
-  void check_expiry();
+  void take_item(const std::byte* landing);
   void want(step next, std::uint64_t segment, std::uint64_t offset, std::uint64_t bytes);
   void want_word(step next, std::size_t offset) { want(next, 0, offset, sizeof(std::uint64_t)); }
   void want_bucket(std::uint64_t number);
@@ -85,7 +84,8 @@ class look {
   remote_shard* in_;
   const hashed_key* key_;
   cordma::time_point began_;  // this try
-  piece wanted_;
+  std::array<piece, 2> wanted_;
+  std::size_t pieces_ = 0;
   sighting found_;
   bucket line_{};
   std::uint64_t number_ = 0;  // of the first bucket

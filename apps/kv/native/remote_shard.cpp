@@ -110,15 +110,20 @@ task<void> remote_shard::refresh(cordma::Slice landing) {
   take_head(into.data());
 }
 
+cordma::send_operation remote_shard::read(const piece& p, const cordma::Slice& landing) {
+  const cordma::RemoteSlice where = regions_[p.region].slice(p.offset, p.bytes).value();
+  return via_->read(where, landing.part(p.lands_at, p.bytes));
+}
+
 task<sighting> remote_shard::find_key(hashed_key key, cordma::Slice landing) {
   look l(*this, key, now());
   while (!l.over()) {
-    const piece p = l.wanted();
-    const cordma::result<cordma::RemoteSlice> where = regions_[p.region].slice(p.offset, p.bytes);
-    const cordma::Slice into = landing.part(l.lands_at(), p.bytes);
-    co_await via_->read(where.value(), into);
-    ++counters_.reads;
-    map_region(p.region);
+    const std::span<const piece> wanted = l.wanted();
+    cordma::send_operation first = read(wanted.front(), landing).start();
+    if (wanted.size() == 2) co_await read(wanted.back(), landing);
+    co_await first;
+    has_read(wanted.size());
+    for (const piece& p : wanted) map_region(p.region);
     l.take(landing.data());
   }
   co_return l.found();
@@ -126,14 +131,16 @@ task<sighting> remote_shard::find_key(hashed_key key, cordma::Slice landing) {
 
 namespace {
 
-// False: it is not mapped.
+// False: not all is mapped.
 bool load(look& by, std::byte* landing) {
-  const std::span<const std::byte> from = by.in().mapped(by.wanted());
-  if (from.empty()) return false;
-  std::memcpy(landing + by.lands_at(), from.data(), from.size());
-  // What is loaded for the next step is not older; and what is judged is the copy.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  by.in().has_read();
+  for (const piece& p : by.wanted()) {
+    const std::span<const std::byte> from = by.in().mapped(p);
+    if (from.empty()) return false;
+    std::memcpy(landing + p.lands_at, from.data(), from.size());
+    // What is loaded next is not older; and what is judged is the copy.
+    std::atomic_thread_fence(std::memory_order_acquire);
+  }
+  by.in().has_read(by.wanted().size());
   by.take(landing);
   return true;
 }
@@ -141,7 +148,7 @@ bool load(look& by, std::byte* landing) {
 void fetch(const look& for_whom) noexcept {
   constexpr std::size_t line = 64;
   constexpr std::size_t soon = 4 * line;  // the rest comes in order, and by itself
-  const std::span<const std::byte> from = for_whom.in().mapped(for_whom.wanted());
+  const std::span<const std::byte> from = for_whom.in().mapped(for_whom.wanted().front());
   for (std::size_t at = 0; at < std::min(from.size(), soon); at += line) {
     __builtin_prefetch(from.data() + at);
   }

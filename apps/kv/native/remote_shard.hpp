@@ -57,21 +57,22 @@ class remote_shard {
   [[nodiscard]] bool is_alive(cordma::time_point now) const noexcept;
   // No later than this is the time by the server's clock, if nobody sets that.
   [[nodiscard]] unix_ms server_time() const noexcept;
-  // Up to which version items are on the disk where they have to be. It only grows, but where the journal is turned on.
+  // Up to which version items are on the disk where they have to be: all, where none has to. It only grows, so that to
+  // have read it too early does no harm, but where the journal is turned on.
   void knows_safe(std::uint64_t version) noexcept { safe_version_ = version; }
   [[nodiscard]] bool is_safe(std::uint64_t version) const noexcept {
     return version <= safe_version_;
   }
-  [[nodiscard]] bool may_become_unsafe() const noexcept { return safe_version_ == UINT64_MAX; }
   void saw_torn() noexcept { ++counters_.torn; }
   // The bytes that lie there, as they are while they change; empty: they are not mapped here.
   [[nodiscard]] std::span<const std::byte> mapped(const piece& where) const noexcept {
     const std::span<const std::byte> all = views_[where.region].bytes();
     return all.empty() ? all : all.subspan(where.offset, where.bytes);
   }
-  void has_read() noexcept { ++counters_.reads; }
+  void has_read(std::size_t pieces) noexcept { counters_.reads += pieces; }
 
  private:
+  [[nodiscard]] cordma::send_operation read(const piece& p, const cordma::Slice& landing);
   void map_region(std::uint64_t number);
 
   cordma::Endpoint* via_;
