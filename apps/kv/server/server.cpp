@@ -163,7 +163,9 @@ void server::fill_hooks() {
     if (!leaving_) workers_[i]->post([this, i]() noexcept { service_->attend(i); });
   };
   h.shutdown = [this](shutdown_mode m) -> hook_answer {
-    if (m == shutdown_mode::abort) return {false, "No shutdown in progress."};
+    if (m == shutdown_mode::abort) return {false, "ERR No shutdown in progress."};
+    const std::string taken = m == shutdown_mode::save ? durability_->claim() : std::string();
+    if (!taken.empty()) return {false, "ERR " + taken};
     ending_ = m;
     wish_to_end_();
     return {};
@@ -171,7 +173,8 @@ void server::fill_hooks() {
   h.settings_change = [this](const settings& before, const settings& after) -> std::string {
     std::string why = fit_more_clients(before, after);
     if (!why.empty()) return why;
-    durability_->settings_changed(before, after);
+    why = durability_->change_settings(before, after);
+    if (!why.empty()) return why;
     apply(after);
     return {};
   };
