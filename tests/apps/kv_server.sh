@@ -65,6 +65,44 @@ expect 1 'nobody can come' cordma-kv --port 0 --dir data
 printf 'port 0\nunixsocket %s/s\n' "$work" > right.conf
 expect 0 'the configuration is right' cordma-kv right.conf --check-config
 
+echo '== --check-config finds what keeps it from starting, and changes nothing'
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout kv.key -out kv.pem -days 2 \
+  -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2> said
+touch file
+echo secret > token
+ls -A . data > before
+checked() { expect "$1" "$2" cordma-kv --check-config "${@:3}"; }
+checked 1 'dir: /nowhere: No such file' --dir /nowhere
+checked 1 'tls-cert-file: TLS takes a certificate' --tls-port 7001
+checked 1 'tls-cert-file: /nowhere' --tls-port 7001 --tls-cert-file /nowhere --tls-key-file "$work/kv.key"
+checked 1 'tls-key-file: /nowhere' --tls-port 7001 --tls-cert-file "$work/kv.pem" --tls-key-file /nowhere
+checked 1 'aclfile: /nowhere: cannot be read' --aclfile /nowhere
+checked 1 'native-token-file: /nowhere: No such file' --native-port 7379 --native-token-file /nowhere
+checked 1 'native-token-file: file has no token' --native-port 7379 --native-token-file file
+checked 1 'native-port: at \* whoever reaches it could come in' --native-port 7379 --bind '*'
+checked 1 'bind: "no.such.host.invalid" is no address' --bind no.such.host.invalid
+checked 1 'listening on 192.0.2.1: ' --bind 192.0.2.1
+checked 1 'listening on 192.0.2.1: ' --port 0 --native-port 7379 --requirepass secret --bind 192.0.2.1
+checked 1 'bind: none of the addresses' --bind -192.0.2.1
+checked 1 'nobody can come' --port 0
+checked 1 'nobody can come' --port 0 --metrics-port 7002
+checked 1 'unixsocketperm: "999" is no permission' --unixsocketperm 999 --unixsocket s
+checked 1 'unixsocket: file is there, and no socket' --unixsocket file
+checked 1 'unixsocket: /nowhere/s: No such file' --unixsocket /nowhere/s
+checked 1 'logfile: /nowhere/log: No such file' --logfile /nowhere/log
+checked 1 'logfile: data: Is a directory' --logfile data
+checked 1 'pidfile: /nowhere/pid: No such file' --pidfile /nowhere/pid
+checked 1 'appenddirname: file: Not a directory' --appendonly yes --appenddirname file
+checked 2 "appenddirname can't be a path" --appenddirname a/b
+checked 2 "dbfilename can't be a path" --dbfilename a/b
+checked 2 "appendfilename can't be empty" --appendonly yes --appendfilename ''
+checked 0 'the configuration is right' --native-port 7379 --native-token-file "$work/token" --threads 2 --io "$io" \
+  --tls-port 7001 --tls-cert-file "$work/kv.pem" --tls-key-file "$work/kv.key" --tls-auth-clients no \
+  --unixsocket s --logfile log --pidfile pid --appendonly yes --dir data --bind 127.0.0.1 -192.0.2.1
+ls -A . data | diff before - || fail "--check-config left something behind"
+expect 1 'it cannot start: .*pidfile: /nowhere/pid' cordma-kv --port 0 --unixsocket s --pidfile /nowhere/pid
+! grep -q 'listening' output || fail "that the pid file cannot be written is noticed late"
+
 echo '== TCP and a unix socket'
 start --unixsocket "$work/kv.sock" --unixsocketperm 700 --pidfile "$work/pid" --save ''
 says PONG cli PING
@@ -152,6 +190,67 @@ expect 2 'of what' cordma-kv --fix --check-aof
 expect 2 'comes with --check-aof' cordma-kv --fix
 rm -rf data/*
 
+echo '== a start that fails leaves what is on the disk as it is'
+start --appendonly yes --appendfsync always --save ''
+says OK cli SET key value
+kill -KILL "$server"
+ends 137
+printf torn >> "$work/data/appendonlydir/appendonly.aof.1.incr.ckv"
+all_of() { (cd "$work/data" && find . -type f -exec cksum {} + | sort); }
+all_of > before
+native=$((port + 1))
+start --save '' --native-port "$native" --unixsocket "$work/kv.sock"
+taken() { expect 1 "$1" cordma-kv --dir data --appendonly yes "${@:2}"; all_of | diff before - || fail "it touched what is there"; }
+taken "port $port: another program has it" --port "$port"
+taken "127.0.0.1:$native already" --port 0 --native-port "$native"
+taken "kv.sock is served already" --port 0 --unixsocket "$work/kv.sock"
+taken "port $port: another program has it" --port 0 --unixsocket "$work/other.sock" --metrics-port "$port"
+[ ! -e other.sock ] || fail "a socket is left of what did not start"
+
+echo '== a folder is one server'"'"'s'
+cache=$server
+cache_port=$port
+start --appendonly yes --appendfsync always --save ''
+says value cli GET key
+all_of > before
+taken "another cordma-kv \(process $server\) uses $work/data: end that one first" --port 0 --unixsocket other.sock
+expect 1 "another cordma-kv \(process $server\) uses $work/data:" cordma-kv --dir data --port 0 --unixsocket other.sock
+expect 1 "another cordma-kv \(process $server\) uses $work/data/appendonlydir: end that one first" \
+  cordma-kv --check-aof data --fix
+expect 0 'the configuration is right' cordma-kv --check-config --dir data --port "$port" --appendonly yes
+keeper=$server
+of_cache() { timeout 20 redis-cli -p "$cache_port" "$@"; }
+for asked in SAVE BGSAVE 'SHUTDOWN SAVE' 'CONFIG SET appendonly yes' 'CONFIG SET save 60\ 1'; do
+  eval "of_cache $asked" > refused 2>&1 || true
+  grep -q "^ERR .*another cordma-kv (process $keeper) uses $work/data: " refused || fail "$asked: $(cat refused)"
+done
+says 'appendonly
+no' of_cache CONFIG GET appendonly
+all_of | diff before - || fail "one that keeps nothing wrote"
+kill -KILL "$keeper"  # and at once the next, which may find it still dying
+start --appendonly yes --save ''
+says value cli GET key
+kill -TERM "$server"
+ends 0
+wait "$keeper" 2> /dev/null || true
+says OK of_cache SAVE
+expect 1 "another cordma-kv \(process $cache\) uses $work/data" cordma-kv --dir data --port 0 --unixsocket other.sock
+kill -TERM "$cache"
+wait "$cache" || fail "the cache did not end as it should"
+rm -rf data/*
+
+echo '== native clients at an IPv6 address, and where the first of bind is not of this host'
+if "$programs/cordma-kv" --check-config --bind ::1 > said 2>&1; then
+  start --bind ::1 127.0.0.1 --native-port "$native" --save ''
+  grep -q "listening: native \[::1\]:$native " log || fail "native clients cannot come to ::1"
+  kill -TERM "$server"
+  ends 0
+fi
+start --bind -192.0.2.1 127.0.0.1 --native-port "$native" --save ''
+grep -q "listening: native 127.0.0.1:$native " log || fail "native clients cannot come to the second address"
+kill -TERM "$server"
+ends 0
+
 echo '== a second signal ends it at once'
 start --save '' --shutdown-timeout 60
 # Somebody who does not read: 30 MB stand in its way.
@@ -235,8 +334,6 @@ kill -TERM "$server"
 ends 0
 
 echo '== TLS'
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout kv.key -out kv.pem -days 2 \
-  -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2> said
 tls=$((port + 1))
 start --tls-port "$tls" --tls-cert-file "$work/kv.pem" --tls-key-file "$work/kv.key" --tls-auth-clients no --save ''
 if redis-cli --help 2>&1 | grep -q -- --tls; then

@@ -76,6 +76,35 @@ TEST_CASE("what is wrong is said with its line, or its option, and the nearest n
   CHECK_THROWS_AS(static_cast<void>(parse_command_line({"a.conf", "b.conf"})), cordma::error);
 }
 
+TEST_CASE("what is to be a name of a file is no path, and not empty") {
+  struct wrong {
+    const char* setting;
+    const char* value;
+    const char* why;
+  };
+  for (const wrong& w :
+       {wrong{"dbfilename", "a/b", "dbfilename can't be a path, just a filename"},
+        wrong{"dbfilename", "..", "dbfilename can't be a path, just a filename"},
+        wrong{"dbfilename", "", "dbfilename can't be empty"},
+        wrong{"appendfilename", "a/b", "appendfilename can't be a path, just a filename"},
+        wrong{"appendfilename", "", "appendfilename can't be empty"},
+        wrong{"appendfilename", "a b",
+              "appendfilename can't begin with '.', nor have spaces in it"},
+        wrong{"appendfilename", ".a", "appendfilename can't begin with '.', nor have spaces in it"},
+        wrong{"appenddirname", "a/b", "appenddirname can't be a path, just a dirname"},
+        wrong{"appenddirname", "", "appenddirname can't be empty"}}) {
+    CAPTURE(w.setting);
+    CAPTURE(w.value);
+    const std::string setting = w.setting;
+    CHECK(refusal("", {"--" + setting, w.value}) ==
+          "--" + setting + ": \"" + setting + "\": " + w.why);
+    CHECK(refusal(setting + " \"" + w.value + "\"\n") ==
+          "kv.conf: line 1: \"" + setting + "\": " + w.why);
+  }
+  CHECK(read("dbfilename a.b\nappendfilename c.d\nappenddirname \"e f\"\n")
+            .configured.values.dbfilename == "a.b");
+}
+
 TEST_CASE("the help names every setting") {
   const std::string text = help_text();
   for (const parameter& p : all_parameters()) CHECK(text.find(p.name) != std::string::npos);

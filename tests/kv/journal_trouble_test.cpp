@@ -177,7 +177,7 @@ TEST_CASE("a rewrite that does not fit fails, and the journal is as whole as bef
     CHECK(p.ends.back().failed);
     p.put("after", "1");
     want = contents_of(p.keys);
-    CHECK(reloaded(tree, o).size() >= 1000);
+    CHECK(killed(tree, o).size() >= 1000);
     p.background(background::rewrite);
     CHECK_FALSE(p.ends.back().failed);
     p.close();
@@ -207,7 +207,7 @@ TEST_CASE("appendonly that is turned on and gets no base is off again, and its i
   p.put("after", "1");
   p.close();
   o.appendonly = true;
-  CHECK(reloaded(tree, o).size() == 1001);
+  CHECK(killed(tree, o).size() == 1001);
 }
 
 TEST_CASE("a directory that cannot be written to is said with its name when the journal opens") {

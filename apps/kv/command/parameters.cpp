@@ -209,6 +209,37 @@ std::string set_slower_than(settings& s, std::string_view value) {
   return {};
 }
 
+// Of what is in dir: a name, and no path.
+std::string name_refusal(std::string_view setting, std::string_view what, std::string_view value) {
+  if (value.empty()) return std::string(setting) + " can't be empty";
+  if (value.find_first_of("/\\") == std::string_view::npos && value != "." && value != "..")
+    return {};
+  return std::string(setting) + " can't be a path, just a " + std::string(what);
+}
+
+std::string set_dbfilename(settings& s, std::string_view value) {
+  std::string why = name_refusal("dbfilename", "filename", value);
+  if (why.empty()) s.dbfilename = value;
+  return why;
+}
+
+// Its manifest has names that end at a space, and takes none that are hidden.
+std::string set_appendfilename(settings& s, std::string_view value) {
+  std::string why = name_refusal("appendfilename", "filename", value);
+  if (!why.empty()) return why;
+  if (value.front() == '.' || value.find_first_of(" \t\n\v\f\r") != std::string_view::npos) {
+    return "appendfilename can't begin with '.', nor have spaces in it";
+  }
+  s.appendfilename = value;
+  return {};
+}
+
+std::string set_appenddirname(settings& s, std::string_view value) {
+  std::string why = name_refusal("appenddirname", "dirname", value);
+  if (why.empty()) s.appenddirname = value;
+  return why;
+}
+
 constexpr auto table = std::to_array<parameter>({
     number<&settings::port, 0, most_port>("port", when::start),
     words<&settings::bind>("bind", when::start),
@@ -236,13 +267,15 @@ constexpr auto table = std::to_array<parameter>({
     word<&settings::enable_debug_command, debug_names>("enable-debug-command", when::start),
     yes_no<&settings::appendonly>("appendonly"),
     {"appendfsync", when::any_time, get_fsync, set_fsync},
-    text<&settings::appendfilename>("appendfilename", when::start),
-    text<&settings::appenddirname>("appenddirname", when::start),
+    {"appendfilename", when::start, [](const settings& s) { return s.appendfilename; },
+     set_appendfilename},
+    {"appenddirname", when::start, [](const settings& s) { return s.appenddirname; },
+     set_appenddirname},
     number<&settings::auto_aof_rewrite_percentage, 0, most_int>("auto-aof-rewrite-percentage"),
     memory<&settings::auto_aof_rewrite_min_size>("auto-aof-rewrite-min-size"),
     {"save", when::any_time, get_save, set_save},
     text<&settings::dir>("dir", when::start),
-    text<&settings::dbfilename>("dbfilename", when::start),
+    {"dbfilename", when::start, [](const settings& s) { return s.dbfilename; }, set_dbfilename},
     number<&settings::shutdown_timeout, 0, most_int>("shutdown-timeout"),
     {"slowlog-log-slower-than", when::any_time, get_slower_than, set_slower_than},
     number<&settings::slowlog_max_len, 0, most_signed>("slowlog-max-len"),

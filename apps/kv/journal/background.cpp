@@ -169,7 +169,8 @@ cordma::task<void> journal::next_increment() {
   const bool was_on = main_on_;
   const std::string manifest_file = manifest_name(options_.appendfilename);
   disk_call create(disk_, [&] {
-    const cordma::result<void> made = make_directory(directory());
+    cordma::result<void> made = make_directory(directory());
+    if (made) made = claim();
     if (!made) {
       failed = made.why();
       return;

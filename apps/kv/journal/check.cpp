@@ -1,4 +1,5 @@
 #include "files.hpp"
+#include "folder_lock.hpp"
 #include "load.hpp"
 #include "noting_target.hpp"
 
@@ -91,14 +92,8 @@ cordma::result<std::string> find_manifest(const std::string& folder) {
       {folder, ": there are several journals; say which: ", found[0], " or ", found[1]});
 }
 
-}  // namespace
-
-cordma::result<check_report> check_journal(const std::string& path, check_mode mode) {
-  if (std::error_code error; std::filesystem::is_directory(path, error)) {
-    const cordma::result<std::string> manifest = find_manifest(path);
-    return manifest ? check_journal(*manifest, mode) : manifest.why();
-  }
-  if (!path.ends_with(".manifest")) return check_file(path, mode);
+// Of a manifest, all files.
+cordma::result<check_report> check_all(const std::string& path, check_mode mode) {
   const cordma::result<std::optional<std::string>> text = read_file(path, manifest::most_bytes);
   if (!text) return text.why();
   if (!*text) return cordma::failure::from_os(ENOENT, {"opening ", path});
@@ -128,6 +123,27 @@ cordma::result<check_report> check_journal(const std::string& path, check_mode m
     all.lost_bytes = (*one).lost_bytes;
   }
   return all;
+}
+
+}  // namespace
+
+cordma::result<check_report> check_journal(const std::string& path, check_mode mode) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    const cordma::result<std::string> manifest = find_manifest(path);
+    return manifest ? check_journal(*manifest, mode) : manifest.why();
+  }
+  // A server that writes there has its folder locked. One that has no locks, or is not there, is no obstacle.
+  cordma::unique_fd folder;
+  if (const auto at = std::filesystem::canonical(path, error); mode == check_mode::fix && !error) {
+    cordma::result<cordma::unique_fd> lock = lock_folder(at.parent_path().string());
+    if (lock.code() == cordma::errc::in_use) {
+      return cordma::failure::of(cordma::errc::in_use,
+                                 {lock.why().message(), ": end that one first"});
+    }
+    if (lock) folder = std::move(*lock);
+  }
+  return path.ends_with(".manifest") ? check_all(path, mode) : check_file(path, mode);
 }
 
 }  // namespace kv

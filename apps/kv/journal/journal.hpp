@@ -57,7 +57,7 @@ struct background_report {
   std::uint64_t bytes = 0;
 };
 
-// Called on the journal's thread; each may be empty.
+// Called on the journal's thread, `log` on any; each may be empty.
 struct journal_events {
   // durable(), waits() or refuses() may have changed.
   std::function<void()> on_durable;
@@ -113,8 +113,9 @@ class journal final : public journal_gate, public group_listener {
   journal& operator=(const journal&) = delete;
 
   // What is on the disk, into the keyspace, which is empty and which nobody uses: the journal where appendonly says
-  // so and there is one, else the snapshot. Waits. Errors: invalid_value, with file, place and what to do; no_memory:
-  // it does not fit; canceled: `progress` said so; the system's.
+  // so and there is one, else the snapshot. Where anything is to be kept, it claims before that. Waits. Errors:
+  // claim()'s; invalid_value, with file, place and what to do; no_memory: it does not fit; canceled: `progress` said
+  // so; the system's.
   [[nodiscard]] cordma::result<load_report> load(const load_options& options);
   // Begins to note what changes. Where what was loaded is not in the journal yet it is, when this is done. Throws
   // cordma::error: the system's. Not canceled.
@@ -153,6 +154,13 @@ class journal final : public journal_gate, public group_listener {
   [[nodiscard]] std::optional<std::string> trouble() const;
   [[nodiscard]] journal_info info() const;
 
+  // dir, and appenddirname where that is there, are this journal's alone until it is destroyed, or the process has ended:
+  // REQUIRED before anything is written there, which load(), save() and rewrites see to, and whoever turns on
+  // appendonly or snapshots. Where the file system has no locks the log says so, and it goes on without. Waits for
+  // `patience` where they are another's. Errors: in_use, saying whose they are and what to do.
+  [[nodiscard]] cordma::result<void> claim(cordma::duration patience = {});
+  static constexpr cordma::duration claim_patience = std::chrono::seconds(2);  // at the start
+
   void set_policy(sync_policy policy) noexcept;
   void set_rewriting(std::uint64_t percentage, std::uint64_t min_size);
   void set_rules(std::vector<snapshot_rule> save);
@@ -163,7 +171,7 @@ class journal final : public journal_gate, public group_listener {
   // BGREWRITEAOF, BGSAVE. on_background() tells the end. `off`: a rewrite, without appendonly.
   asked ask_for(background what);
   // SAVE: nobody else changes anything until it is done. Waits. REQUIRES that the caller holds nothing, and is on the
-  // shard's thread where there is only one. Errors: in_progress (a snapshot is under way); the system's.
+  // shard's thread where there is only one. Errors: claim()'s; in_progress (a snapshot is under way); the system's.
   [[nodiscard]] cordma::result<void> save();
 
  private:
@@ -171,6 +179,10 @@ class journal final : public journal_gate, public group_listener {
   struct tick_timer final : cordma::timer {
     explicit tick_timer(journal& j) noexcept;
     journal& owner;
+  };
+  struct claimed {
+    cordma::unique_fd lock;
+    bool done = false;  // with a lock, or with none as there is none to be had
   };
   static constexpr cordma::duration tick_every = std::chrono::milliseconds(100);
   static constexpr std::size_t walk_pending = std::size_t{8} << 20;
@@ -201,6 +213,8 @@ class journal final : public journal_gate, public group_listener {
   [[nodiscard]] std::string file_name(std::uint64_t number, log_kind kind) const;
   // Loading and opening: journal_open.cpp.
   [[nodiscard]] cordma::result<load_report> load_files(const load_options& options);
+  [[nodiscard]] cordma::result<void> claim(const std::string& folder, claimed& as,
+                                           cordma::duration patience) const;
   [[nodiscard]] cordma::task<void> go_on(loaded_journal from);
   void turn_off();
   // What runs behind: background.cpp.
@@ -229,6 +243,9 @@ class journal final : public journal_gate, public group_listener {
   keyspace& keys_;
   const journal_options options_;
   journal_events events_;
+  std::mutex claims_guard_;
+  claimed dir_;
+  claimed directory_;  // appenddirname's
   disk disk_;
   mutable std::mutex guard_;  // of what is appended to, and of the settings below
   stream main_;

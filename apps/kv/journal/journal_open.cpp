@@ -1,10 +1,12 @@
 #include "files.hpp"
+#include "folder_lock.hpp"
 #include "journal.hpp"
 #include "replay.hpp"
 #include "sinks.hpp"
 
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 #include <utility>
 
 #include <unistd.h>
@@ -29,7 +31,41 @@ std::string journal::file_name(std::uint64_t number, log_kind kind) const {
          (kind == log_kind::base ? ".base.ckv" : ".incr.ckv");
 }
 
+cordma::result<void> journal::claim(const std::string& folder, claimed& as,
+                                    cordma::duration patience) const {
+  if (as.done) return {};
+  cordma::result<cordma::unique_fd> lock = lock_folder(folder, patience);
+  if (lock) {
+    as.lock = std::move(*lock);
+  } else if (lock.code() == cordma::errc::in_use) {
+    return cordma::failure::of(
+        cordma::errc::in_use,
+        {lock.why().message(), ": end that one first, or give this one a folder of its own (dir)"});
+  } else {
+    say("nothing keeps another cordma-kv from writing to " + folder +
+        " too, which would destroy what is kept there: " + lock.why().message());
+  }
+  as.done = true;
+  return {};
+}
+
+cordma::result<void> journal::claim(cordma::duration patience) {
+  const std::lock_guard lock(claims_guard_);
+  const cordma::result<void> mine = claim(options_.dir, dir_, patience);
+  if (!mine) return mine;
+  std::error_code error;  // where it says "no" too it is not there, and nobody has it
+  if (!std::filesystem::is_directory(directory(), error) ||
+      std::filesystem::equivalent(options_.dir, directory(), error)) {
+    return {};
+  }
+  return claim(directory(), directory_, patience);
+}
+
 cordma::result<load_report> journal::load(const load_options& options) {
+  if (options_.appendonly || !options_.save.empty()) {
+    const cordma::result<void> mine = claim(claim_patience);
+    if (!mine) return mine.why();
+  }
   const auto began = std::chrono::steady_clock::now();
   cordma::result<load_report> report = load_files(options);
   if (report) {

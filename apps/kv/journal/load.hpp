@@ -64,7 +64,8 @@ struct check_report {
 };
 enum class check_mode : std::uint8_t { look, fix };
 // A file of the journal; or its manifest, or a folder with one: then all files of it, of which `fix` cuts only the last.
-// Nothing is changed unless it is `fix`. Errors: the system's; invalid_value: the folder has no journal, or several.
+// Nothing is changed unless it is `fix`. Errors: the system's; invalid_value: the folder has no journal, or several;
+// in_use: `fix`, and a server writes there.
 [[nodiscard]] cordma::result<check_report> check_journal(const std::string& path, check_mode mode);
 
 }  // namespace kv

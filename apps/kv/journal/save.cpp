@@ -61,6 +61,8 @@ class plain_writer {
 }  // namespace
 
 cordma::result<void> journal::save() {
+  cordma::result<void> mine = claim();
+  if (!mine) return mine;
   background expected = background::none;
   if (!running_.compare_exchange_strong(expected, background::snapshot)) {
     return cordma::failure(

@@ -337,7 +337,7 @@ Where clients come to
 What is kept
   --maxmemory 1gb               0: as much as there is; at least 5mb for each thread
   --maxmemory-policy noeviction ... which refuses writes then; or allkeys-lru, ... which give up keys
-  --dir PATH                    where files are
+  --dir PATH                    where files are: one for each server that keeps anything
   --appendonly yes              every change to a journal; --appendfsync everysec, always or no
   --save 3600 1 300 100         snapshots: after so many seconds where there were so many changes; "": none
 
@@ -347,7 +347,8 @@ How it runs
   --io auto                     sockets: uring (io_uring, Linux 6.1), asio (anywhere), or what there is
   --logfile FILE                instead of standard error; --loglevel debug, verbose, notice or warning
   --pidfile FILE
-  --check-config                read the configuration, say what is wrong with it, and end
+  --check-config                look at all that a start takes but ports and data, say what is wrong, and end: 0 where all is
+                                right. Also while a server runs with that configuration
 
 A journal that keeps it from starting
   --check-aof PATH              say whether the journal is whole, and end: of a file of it, or of all of it where PATH is

@@ -135,19 +135,23 @@ void durability::save() {
 void durability::answer(service_hooks& hooks) {
   hooks.save = [this]() -> hook_answer {
     const cordma::result<void> saved = journal_->save();
-    if (!saved) return {false, saved.why().message()};
+    if (!saved) return {false, "ERR " + saved.why().message()};
     return {true, "OK"};
   };
   hooks.background_save = [this]() -> hook_answer {
+    const std::string taken = claim();
+    if (!taken.empty()) return {false, "ERR " + taken};
     const journal::asked a = journal_->ask_for(background::snapshot);
-    if (a == journal::asked::goes_on_already) return {false, "Background save already in progress"};
+    if (a == journal::asked::goes_on_already)
+      return {false, "ERR Background save already in progress"};
     return {true, begun(a, "Background saving")};
   };
   hooks.rewrite_log = [this]() -> hook_answer {
     const journal::asked a = journal_->ask_for(background::rewrite);
-    if (a == journal::asked::off) return {false, "there is no append only file: appendonly is no"};
+    if (a == journal::asked::off)
+      return {false, "ERR there is no append only file: appendonly is no"};
     if (a == journal::asked::goes_on_already) {
-      return {false, "Background append only file rewriting already in progress"};
+      return {false, "ERR Background append only file rewriting already in progress"};
     }
     return {true, begun(a, "Background append only file rewriting")};
   };
@@ -172,11 +176,19 @@ persistence_info durability::persistence() const {
   return p;
 }
 
-void durability::settings_changed(const settings& before, const settings& after) {
+std::string durability::claim() {
+  const cordma::result<void> mine = journal_->claim();
+  return mine ? std::string() : mine.why().message();
+}
+
+std::string durability::change_settings(const settings& before, const settings& after) {
+  std::string taken = after.appendonly || !after.save.empty() ? claim() : std::string();
+  if (!taken.empty()) return taken;
   if (before.appendfsync != after.appendfsync) journal_->set_policy(policy_of(after.appendfsync));
   if (before.save != after.save) journal_->set_rules(rules_of(after));
   journal_->set_rewriting(after.auto_aof_rewrite_percentage, after.auto_aof_rewrite_min_size);
   if (before.appendonly != after.appendonly) journal_->set_appendonly(after.appendonly);
+  return {};
 }
 
 }  // namespace kv

@@ -31,16 +31,21 @@ class durability {
   durability(const durability&) = delete;
   durability& operator=(const durability&) = delete;
 
-  // What is on the disk; then changes are noted. Throws cordma::error, with what to do.
+  // What is on the disk; then changes are noted. Where another server has it nothing is touched. Throws cordma::error,
+  // with what to do.
   void load();
+  // From load() on; there before.
+  [[nodiscard]] journal_gate& gate() noexcept { return *journal_; }
+  // Before anything is kept that was not to be: empty, or why that cannot be. Any thread.
+  [[nodiscard]] std::string claim();
   // All is on the disk when that is ready, and nothing is noted any more.
   [[nodiscard]] std::future<void> close();
   // As SAVE. Waits. Throws cordma::error.
   void save();
   // Fills in what the service asks main for.
   void answer(service_hooks& hooks);
-  // Any thread that holds nothing but shards.
-  void settings_changed(const settings& before, const settings& after);
+  // Any thread that holds nothing but shards. Empty; or why that cannot be, and then nothing has changed.
+  [[nodiscard]] std::string change_settings(const settings& before, const settings& after);
   [[nodiscard]] journal_info info() const { return journal_->info(); }
 
  private:

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 namespace kv {
 namespace {
@@ -126,6 +128,32 @@ int listen_at(const addrinfo& a, door kind, const listening_options& o,
   return 0;
 }
 
+[[noreturn]] void fail_without_address() {
+  fail(errc::unreachable, "bind: none of the addresses to listen on is one of this host");
+}
+
+// Without those that this host does not have, and need not.
+[[nodiscard]] std::vector<listening> listen_all(std::span<const std::string> bind,
+                                                std::uint16_t port, door kind,
+                                                const listening_options& options) {
+  std::vector<listening> made;
+  for (const std::string& one : bind) {
+    const bool optional = one.starts_with('-');
+    const std::string host = optional ? one.substr(1) : one;
+    const addresses found = resolve(host, port);
+    for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
+      const int error = listen_at(*a, kind, options, made);
+      const bool missing = error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+      if (error == 0 || (optional && missing)) continue;
+      const std::string what =
+          "listening on " + host + (port == 0 ? "" : " port " + std::to_string(port));
+      if (error == EADDRINUSE) fail(errc::in_use, what + ": another program has it");
+      fail(error, what);
+    }
+  }
+  return made;
+}
+
 [[nodiscard]] sockaddr_un unix_address(const std::string& path) {
   sockaddr_un a{};
   a.sun_family = AF_UNIX;
@@ -137,11 +165,15 @@ int listen_at(const addrinfo& a, door kind, const listening_options& o,
   return a;
 }
 
+void check_is_socket(const std::string& path, const struct stat& s) {
+  if (!S_ISSOCK(s.st_mode)) fail(errc::in_use, "unixsocket: " + path + " is there, and no socket");
+}
+
 // Whatever stands in the way: a socket that nobody serves goes.
 void clear_path(const std::string& path, const sockaddr_un& a) {
   struct stat s{};
   if (::lstat(path.c_str(), &s) != 0) return;
-  if (!S_ISSOCK(s.st_mode)) fail(errc::in_use, "unixsocket: " + path + " is there, and no socket");
+  check_is_socket(path, s);
   const unique_fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe) fail(errno, "unixsocket: " + path);
   const int outcome =
@@ -154,23 +186,8 @@ void clear_path(const std::string& path, const sockaddr_un& a) {
 
 std::vector<listening> listen_tcp(const std::vector<std::string>& bind, std::uint16_t port,
                                   door kind, const listening_options& options) {
-  std::vector<listening> made;
-  for (const std::string& one : bind) {
-    const bool optional = one.starts_with('-');
-    const std::string host = optional ? one.substr(1) : one;
-    const addresses found = resolve(host, port);
-    for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
-      const int error = listen_at(*a, kind, options, made);
-      const bool missing = error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
-      if (error == 0 || (optional && missing)) continue;
-      const std::string what = "listening on " + host + " port " + std::to_string(port);
-      if (error == EADDRINUSE) fail(errc::in_use, what + ": another program has it");
-      fail(error, what);
-    }
-  }
-  if (made.empty()) {
-    fail(errc::unreachable, "bind: none of the addresses to listen on is one of this host");
-  }
+  std::vector<listening> made = listen_all(bind, port, kind, options);
+  if (made.empty()) fail_without_address();
   return made;
 }
 
@@ -191,6 +208,30 @@ listening listen_unix(const std::string& path, unsigned permission,
     fail(error, "unixsocket: " + path);
   }
   return {.socket = std::move(s), .address = path, .kind = door::unix_socket};
+}
+
+// At any port.
+void check_addresses(const std::vector<std::string>& bind) {
+  static_cast<void>(listen_tcp(bind, 0, door::tcp, {}));
+}
+
+std::string first_address(const std::vector<std::string>& bind) {
+  for (const std::string& one : bind) {
+    const bool optional = one.starts_with('-');
+    if (listen_all({&one, 1}, 0, door::tcp, {}).empty()) continue;
+    return optional ? one.substr(1) : one;
+  }
+  fail_without_address();
+}
+
+void check_unix_path(const std::string& path) {
+  static_cast<void>(unix_address(path));
+  struct stat s{};
+  if (::lstat(path.c_str(), &s) == 0) check_is_socket(path, s);
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    fail(errno, "unixsocket: " + path);
+  }
 }
 
 void remove_unix_path(const listening& l) noexcept {

@@ -35,6 +35,12 @@ struct listening_options {
                                     const listening_options& options);
 void remove_unix_path(const listening& l) noexcept;
 
+// That they could, but for who is there already: no port is taken, nothing removed. Throws cordma::error, as those.
+void check_addresses(const std::vector<std::string>& bind);
+// The first that there is, without its '-'. Throws cordma::error, as listen_tcp().
+[[nodiscard]] std::string first_address(const std::vector<std::string>& bind);
+void check_unix_path(const std::string& path);
+
 // Of a connected socket: "127.0.0.1:51234", "[::1]:51234", and of unix sockets "PATH:0", as Redis has it.
 [[nodiscard]] std::string peer_of(int socket);
 [[nodiscard]] std::string local_of(int socket);

@@ -3,6 +3,7 @@
 #include "../../support/standard_output.hpp"
 #include "../journal/load.hpp"
 #include "configuration.hpp"
+#include "preflight.hpp"
 #include "server.hpp"
 
 #include <cerrno>
@@ -125,6 +126,20 @@ int serve(const command_line& said) {
   }
 }
 
+// All that a start looks at but its ports and what is on the disk. What it has to say goes to standard error, the log
+// stays as it is.
+int check_config(const command_line& said) {
+  const server_options options = read_options(said);
+  const settings& s = options.configured.values;
+  check_writable("logfile", s.logfile);
+  {
+    logbook log({}, parse_log_level(s.loglevel).value_or(log_level::notice));
+    const server it(options, log, [] {});
+  }
+  std::printf("the configuration is right\n");
+  return support::finish_output(program, EXIT_SUCCESS);
+}
+
 // What it found goes to standard output, what kept it from looking to standard error.
 int check_aof(const std::string& path, check_mode mode) {
   const cordma::result<check_report> got = check_journal(path, mode);
@@ -153,7 +168,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   switch (said.what) {
     case wish::serve: return serve(said);
-    case wish::check: std::printf("the configuration is right\n"); break;
+    case wish::check: return check_config(said);
     case wish::check_aof: return check_aof(said.aof, check_mode::look);
     case wish::fix_aof: return check_aof(said.aof, check_mode::fix);
     case wish::version: std::printf("cordma-kv " CORDMA_VERSION "\n"); break;

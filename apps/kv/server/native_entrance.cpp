@@ -25,8 +25,9 @@ native_entrance::~native_entrance() = default;
 
 void native_entrance::listen(const std::string& address) {
   listener_.emplace(worker_.listen(address).value());
-  visitors_.spawn(accept_all());
 }
+
+void native_entrance::admit() { visitors_.spawn(accept_all()); }
 
 void native_entrance::share(std::span<native_entrance* const> with) {
   others_.assign(with.begin(), with.end());

@@ -40,9 +40,10 @@ class native_entrance {
   native_entrance(const native_entrance&) = delete;
   native_entrance& operator=(const native_entrance&) = delete;
 
-  // "host:port". Throws cordma::error, as Worker::listen() fails. Clients are served here, and by those that share() was
-  // told of, in turns.
+  // "host:port". Throws cordma::error, as Worker::listen() fails. Who comes waits for admit().
   void listen(const std::string& address);
+  // Clients are served here, and by those that share() was told of, in turns. REQUIRES listen(), and once.
+  void admit();
   void share(std::span<native_entrance* const> with);
   [[nodiscard]] std::string bound() const;
   // Nobody is let in any more.

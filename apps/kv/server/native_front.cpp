@@ -30,10 +30,16 @@ native_front::native_front(const surroundings& around, const std::string& host, 
   std::vector<native_entrance*> all;
   for (const std::unique_ptr<native_entrance>& e : entrances_) all.push_back(e.get());
   workers_.front()->call([&] {
-    mark_safe();
     entrances_.front()->share(all);
     entrances_.front()->listen(host + ":" + std::to_string(port));
     address_ = entrances_.front()->bound();
+  });
+}
+
+void native_front::admit() {
+  workers_.front()->call([this] {
+    mark_safe();
+    entrances_.front()->admit();
   });
 }
 

@@ -38,7 +38,7 @@ class native_front {
     // Whether one more client may come; where not, that is counted. On the first worker's thread.
     std::function<bool()> has_place;
   };
-  // `host`: where to listen, empty: everywhere. Throws cordma::error.
+  // `host`: where to listen, empty: everywhere. Who comes waits for admit(). Throws cordma::error.
   native_front(const surroundings& around, const std::string& host, std::uint64_t port,
                const native::door_options& how);
   ~native_front();
@@ -46,6 +46,8 @@ class native_front {
   native_front& operator=(const native_front&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  // Clients are let in from then on. Once.
+  void admit();
   void stop_listening();
   // On that worker's thread.
   void journal_advanced(unsigned worker) noexcept;

@@ -3,10 +3,10 @@
 #include "../command/information.hpp"
 #include "limits.hpp"
 #include "metrics_page.hpp"
+#include "preflight.hpp"
 #include "resp_conversation.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <exception>
 #include <random>
@@ -31,16 +31,6 @@ constexpr auto look_every = std::chrono::milliseconds(10);
 [[nodiscard]] std::uint64_t random_seed() {
   std::random_device from;
   return std::uint64_t{from()} << 32 | from();
-}
-
-[[nodiscard]] unsigned permission_of(const settings& s) {
-  unsigned mode = 0;
-  const std::string& text = s.unixsocketperm;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
-  if (error != std::errc() || end != text.data() + text.size() || mode > 0777) {
-    fail("unixsocketperm: \"" + text + "\" is no permission: three octal digits, say 770");
-  }
-  return mode;
 }
 
 [[nodiscard]] listening_options listening_of(const settings& s) {
@@ -77,6 +67,7 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   if (::chdir(s.dir.c_str()) != 0) {
     cordma::throw_error(cordma::failure::from_os(errno, "dir: " + s.dir));
   }
+  check_surroundings(options_);
   fit_open_files(options_.configured.values);
   tls_ = tls_of(s);
   std::vector<std::unique_ptr<memory_source>> memory;
@@ -97,6 +88,7 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   service_ = std::make_unique<service>(*keys_, options_.configured, o);
   const std::string why = service_->load_users();
   if (!why.empty()) fail("aclfile: " + why);
+  if (context_) native_door_ = native_door();
   apply(s);
   make_workers();
 }
@@ -128,6 +120,7 @@ server::~server() {
     workers_.front()->call([this] { reception_->close(); });
   }
   close_native();
+  for (const entrance& e : entrances_) remove_unix_path(e.where);
   leave();
   durability_.reset();
   // Clients end with their worker, and the service has to be there then.
@@ -163,7 +156,9 @@ void server::fill_hooks() {
     if (!leaving_) workers_[i]->post([this, i]() noexcept { service_->attend(i); });
   };
   h.shutdown = [this](shutdown_mode m) -> hook_answer {
-    if (m == shutdown_mode::abort) return {false, "No shutdown in progress."};
+    if (m == shutdown_mode::abort) return {false, "ERR No shutdown in progress."};
+    const std::string taken = m == shutdown_mode::save ? durability_->claim() : std::string();
+    if (!taken.empty()) return {false, "ERR " + taken};
     ending_ = m;
     wish_to_end_();
     return {};
@@ -171,7 +166,8 @@ void server::fill_hooks() {
   h.settings_change = [this](const settings& before, const settings& after) -> std::string {
     std::string why = fit_more_clients(before, after);
     if (!why.empty()) return why;
-    durability_->settings_changed(before, after);
+    why = durability_->change_settings(before, after);
+    if (!why.empty()) return why;
     apply(after);
     return {};
   };
@@ -197,7 +193,10 @@ void server::apply(const settings& s) {
   log_.set_least(parse_log_level(s.loglevel).value_or(log_level::notice));
 }
 
+// The ports first, and nothing changes by itself (ticks) before nothing can go wrong any more: one that cannot start
+// leaves what is on the disk as it is.
 void server::open() {
+  listen();
   durability_->load();
   // Clients that could read the memory of the server before this one, and do not know yet that it is gone, stop
   // believing it; only then is anything changed.
@@ -207,7 +206,7 @@ void server::open() {
     ticking& t = *ticks_.back();
     w->call([&t] { t.tick(); });
   }
-  listen();
+  let_in();
   report();
 }
 
@@ -280,34 +279,37 @@ reception::hall server::metrics_hall() {
   return h;
 }
 
-void server::let_in(listening where, const reception::hall& to, const std::string& kind) {
+void server::listen_at(listening where, const reception::hall& to, const std::string& kind) {
   reached_from_afar_ |= is_reached_from_afar(where);
   addresses_.push_back(kind + " " + where.address);
-  workers_.front()->call([this, &where, &to] { reception_->open(std::move(where), to); });
+  entrances_.push_back({std::move(where), to});
 }
 
 void server::listen() {
   const settings& s = options_.configured.values;
-  reception_ = std::make_unique<reception>(workers_, log_);
   const listening_options o = listening_of(s);
   const auto on = [&](std::uint64_t port, door kind, const reception::hall& to, const char* what) {
     if (port == 0) return;
     for (listening& l : listen_tcp(s.bind, static_cast<std::uint16_t>(port), kind, o)) {
-      let_in(std::move(l), to, what);
+      listen_at(std::move(l), to, what);
     }
   };
   on(s.port, door::tcp, clients_hall(false), "tcp");
   on(s.tls_port, door::tls, clients_hall(true), "tls");
   if (!s.unixsocket.empty()) {
-    let_in(listen_unix(s.unixsocket, permission_of(s), o), clients_hall(false), "unix");
-  }
-  if (addresses_.empty() && !context_) {
-    fail(
-        "nobody can come: port is 0, and there is neither unixsocket nor tls-port nor native-port: "
-        "it takes one of them");
+    listen_at(listen_unix(s.unixsocket, unix_permission(s), o), clients_hall(false), "unix");
   }
   on(s.metrics_port, door::tcp, metrics_hall(), "metrics");
   if (context_) listen_natively();
+}
+
+void server::let_in() {
+  if (native_) native_->admit();
+  reception_ = std::make_unique<reception>(workers_, log_);
+  workers_.front()->call([this] {
+    for (entrance& e : entrances_) reception_->open(std::move(e.where), e.to);
+  });
+  entrances_.clear();
 }
 
 void server::journal_advanced(unsigned worker) noexcept {
@@ -323,11 +325,8 @@ void server::close_native() {
   native_.reset();
 }
 
-// At the first of the addresses, as one address is all that its listener takes.
-void server::listen_natively() {
+native::door_options server::native_door() {
   const settings& s = options_.configured.values;
-  const std::string first = s.bind.empty() ? "*" : s.bind.front();
-  const bool everywhere = first == "*" || first == "0.0.0.0" || first == "::";
   native::door_options how{.one_sided = options_.native.one_sided,
                            .patience = [this] { return patience(); }};
   if (options_.native.token_file
@@ -340,16 +339,21 @@ void server::listen_natively() {
   } else {
     how.token = native_token(options_.native.token_file);
   }
-  if (how.admits && how.admits("") && s.protected_mode && first != "127.0.0.1" &&
-      first != "localhost") {
-    fail("native-port: at " + first +
+  const std::string at = native_host(s);
+  const bool here = at == "127.0.0.1" || at == "localhost" || at == "[::1]";
+  if (!here && how.admits && how.admits("") && s.protected_mode) {
+    fail("native-port: at " + (at.empty() ? "*" : at) +
          " whoever reaches it could come in: it takes a native-token-file, or a password "
          "(requirepass); or protected-mode no");
   }
+  return how;
+}
+
+void server::listen_natively() {
   const native_front::surroundings around{.context = *context_,
                                           .workers = workers_,
                                           .keys = *keys_,
-                                          .journal = service_->journal,
+                                          .journal = &durability_->gate(),
                                           .now =
                                               [this](unsigned worker) {
                                                 service_->read_time(worker);
@@ -367,8 +371,8 @@ void server::listen_natively() {
                                                 service_->counters(0).rejected_connections.add();
                                                 return false;
                                               }};
-  native_ = std::make_unique<native_front>(around, everywhere ? std::string() : first,
-                                           options_.native.port, how);
+  native_ = std::make_unique<native_front>(around, native_host(options_.configured.values),
+                                           options_.native.port, native_door_);
   native_seen_ = native_.get();
   addresses_.push_back("native " + native_->address());
   for (const cordma::transport::capabilities& t : context_->transports()) {

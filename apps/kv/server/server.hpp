@@ -25,14 +25,16 @@ namespace kv {
 // Made, used and destroyed by one thread, which serves nobody itself.
 class server {
  public:
-  // Nothing is served yet. Throws cordma::error: what is wrong, and where that is to be changed.
+  // Nothing is served yet, no port taken and nothing on the disk touched; but all else that keeps it from starting is
+  // found. Throws cordma::error: what is wrong, and where that is to be changed.
   // `wish_to_end()` is called when a client asks for it (SHUTDOWN), on any thread.
   server(server_options options, logbook& log, std::function<void()> wish_to_end);
   ~server();
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
-  // Loads what is on the disk, and lets clients in. Throws cordma::error.
+  // Loads what is on the disk, and lets clients in; who comes meanwhile waits. Throws cordma::error: where a port is
+  // another's, or what is on the disk, then nothing there was touched.
   void open();
   // Where it listens, for people and for tests: "tcp 127.0.0.1:6379", "unix /run/kv.sock".
   [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
@@ -48,6 +50,10 @@ class server {
 
  private:
   struct ticking;
+  struct entrance {
+    listening where;
+    reception::hall to;
+  };
   struct guests {
     std::atomic<std::uint32_t> inside = 0;  // who read metrics
   };
@@ -55,14 +61,17 @@ class server {
   // Null: there is none.
   [[nodiscard]] static std::shared_ptr<const tls_acceptor> tls_of(const settings& s);
   void make_workers();
+  [[nodiscard]] native::door_options native_door();
+  // Nobody is let in before let_in().
   void listen();
   void listen_natively();
+  void let_in();
   void close_native();
   void leave();
   // On that worker's thread.
   void journal_advanced(unsigned worker) noexcept;
   [[nodiscard]] std::string native_information() const;
-  void let_in(listening where, const reception::hall& to, const std::string& kind);
+  void listen_at(listening where, const reception::hall& to, const std::string& kind);
   [[nodiscard]] reception::hall clients_hall(bool encrypted);
   [[nodiscard]] reception::hall metrics_hall();
   [[nodiscard]] std::uint32_t clients() const noexcept;
@@ -97,8 +106,10 @@ class server {
   std::vector<std::unique_ptr<ticking>> ticks_;  // each of its worker's thread
   std::unique_ptr<durability> durability_;
   std::unique_ptr<reception> reception_;
+  native::door_options native_door_;  // where native clients can come
   std::unique_ptr<native_front> native_;
   std::atomic<native_front*> native_seen_ = nullptr;  // by workers
+  std::vector<entrance> entrances_;                   // until they are the reception's
   std::vector<std::string> addresses_;
   bool reached_from_afar_ = false;
   std::mutex warned_guard_;
