@@ -95,6 +95,28 @@ TEST_CASE("INFO has what monitoring reads") {
     CAPTURE(line);
     CHECK(all.find(line) != std::string::npos);
   }
+  const auto figure = [&](const std::string& name) {
+    const std::size_t at = all.find("\r\n" + name + ":");
+    if (at == std::string::npos) return std::string("is missing");
+    const std::size_t begin = at + name.size() + 3;
+    return all.substr(begin, all.find("\r\n", begin) - begin);
+  };
+  CHECK(figure("run_id") == s.of.run_id());
+  CHECK(s.of.run_id().size() == 40);
+  CHECK(server().of.run_id() != s.of.run_id());
+  CHECK(figure("executable").starts_with("/"));
+  CHECK(figure("hz") == "10");
+  CHECK(figure("total_reads_processed") == "5");
+  CHECK(figure("total_writes_processed") == "4");
+  CHECK(figure("rdb_last_bgsave_time_sec") == "-1");
+  CHECK(figure("rdb_saves") == "0");
+  CHECK(figure("used_memory_peak_perc").ends_with("%"));
+  for (const char* const name :
+       {"lru_clock", "mem_fragmentation_ratio", "used_memory_startup", "total_system_memory_human",
+        "aof_last_rewrite_time_sec", "aof_rewrites", "instantaneous_input_kbps",
+        "instantaneous_output_kbps", "master_replid"}) {
+    CHECK(figure(name) != "is missing");
+  }
   CHECK(c("INFO keyspace") == bulk("# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"));
   CHECK(c("CONFIG RESETSTAT") == ok);
   CHECK(c("INFO stats").find("total_error_replies:0\r\n") != std::string::npos);

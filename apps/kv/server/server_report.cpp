@@ -67,6 +67,12 @@ void server::report_limits() const {
   if (!warning.empty()) log_.write(log_level::warning, warning);
 }
 
+std::string server::server_information() const {
+  const std::string engine = workers_.front()->door().engine();
+  return "multiplexing_api:" + (engine == "asio" ? "epoll" : engine) +
+         "\r\nprocess_supervised:" + (has_service_manager() ? "systemd" : "no") + "\r\n";
+}
+
 void server::report() const {
   const settings& s = options_.configured.values;
   log_.write(log_level::notice, "cordma-kv " CORDMA_VERSION ", process " +
