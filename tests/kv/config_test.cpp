@@ -153,6 +153,29 @@ TEST_CASE("a file that is wrong is told by line") {
   CHECK(why("dir \"x") == "configuration, line 1: a quote is not closed");
 }
 
+TEST_CASE("SLOWLOG keeps no secrets") {
+  kv::settings all;
+  all.slowlog_log_slower_than = 0;
+  server s(all);
+  client c(s);
+  c("AUTH secret-1");
+  c("AUTH default secret-2");
+  c("HELLO 3 SETNAME auth AUTH default secret-3");
+  c("ACL SETUSER secret-4 >secret-5");
+  c("acl setuser u >secret-6 nonsense");
+  c("CONFIG SET timeout 5 RequirePass secret-7");
+  c("CONFIG SET native-token secret-8");
+  c("MULTI");
+  c("AUTH secret-7");
+  c("EXEC");
+  const std::string kept = c("SLOWLOG GET -1");
+  CHECK(kept.find("secret-") == std::string::npos);
+  CHECK(kept.find(bulk("AUTH") + bulk("(redacted)")) != std::string::npos);
+  CHECK(kept.find(bulk("auth") + bulk("AUTH") + bulk("(redacted)") + bulk("(redacted)")) !=
+        std::string::npos);
+  CHECK(kept.find(bulk("5") + bulk("RequirePass") + bulk("(redacted)")) != std::string::npos);
+}
+
 TEST_CASE("SLOWLOG keeps what took longer") {
   kv::settings all;
   all.slowlog_log_slower_than = 0;

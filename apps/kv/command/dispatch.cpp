@@ -63,7 +63,8 @@ void note_slow(service& of, caller& who, const settings& now, std::uint64_t micr
   e.microseconds = microseconds;
   e.peer = who.origin.peer;
   e.name = who.said().name;
-  of.slow().add(std::move(e), p.args, static_cast<std::size_t>(now.slowlog_max_len));
+  of.slow().add(std::move(e), without_secrets(*p.what, p.args),
+                static_cast<std::size_t>(now.slowlog_max_len));
 }
 
 // A reply that its client does not want is taken back.

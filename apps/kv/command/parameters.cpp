@@ -70,6 +70,11 @@ constexpr parameter yes_no(std::string_view name, when at = when::any_time) {
           }};
 }
 
+constexpr parameter secret(parameter p) {
+  p.secret = true;
+  return p;
+}
+
 template <std::string settings::* member>
 constexpr parameter text(std::string_view name, when at = when::any_time) {
   return {name, at, [](const settings& s) { return s.*member; },
@@ -220,7 +225,7 @@ constexpr auto table = std::to_array<parameter>({
     text<&settings::tls_key_file>("tls-key-file", when::start),
     text<&settings::tls_ca_cert_file>("tls-ca-cert-file", when::start),
     word<&settings::tls_auth_clients, tls_auth>("tls-auth-clients", when::start),
-    text<&settings::requirepass>("requirepass"),
+    secret(text<&settings::requirepass>("requirepass")),
     text<&settings::aclfile>("aclfile", when::start),
     yes_no<&settings::protected_mode>("protected-mode"),
     number<&settings::maxclients, 1, most_unsigned>("maxclients"),
@@ -252,7 +257,7 @@ constexpr auto table = std::to_array<parameter>({
     number<&settings::workers, 1, most_workers>("workers", when::start),
     number<&settings::metrics_port, 0, most_port>("metrics-port", when::start),
     words<&settings::native>("native", when::start),
-    text<&settings::native_token>("native-token", when::start),
+    secret(text<&settings::native_token>("native-token", when::start)),
 });
 
 }  // namespace

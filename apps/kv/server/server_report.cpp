@@ -175,7 +175,7 @@ void server::reload(const server_options& read) {
       if (!why.empty()) fail_reload(std::string(p.name) + ": " + why);
     }
     changed.push_back(std::string(p.name) + " is now " +
-                      (p.name == "requirepass" ? "another" : "\"" + value + "\""));
+                      (p.secret ? "another" : "\"" + value + "\""));
   }
   std::shared_ptr<const tls_acceptor> certificates = tls_of(last);
   const rules_by_name before = rules_of(service_->accounts());
