@@ -68,7 +68,17 @@ TEST_CASE("what they ask next") {
   CHECK(c("COMMAND INFO get")
             .starts_with("*1\r\n*10\r\n" + bulk("get") + integer(2) +
                          "*2\r\n+readonly\r\n+fast\r\n"));
-  CHECK(c("COMMAND INFO nosuch") == "*1\r\n*-1\r\n");
+  CHECK(c("COMMAND INFO nosuch") == "*1\r\n" + null);
+  CHECK(c("COMMAND INFO mset")
+            .find("*2\r\n" + bulk("request_policy:multi_shard") +
+                  bulk("response_policy:all_succeeded")) != std::string::npos);
+  CHECK(c("COMMAND GETKEYSANDFLAGS SET k v") ==
+        "*1\r\n*2\r\n" + bulk("k") + "*2\r\n+OW\r\n+update\r\n");
+  CHECK(c("COMMAND GETKEYSANDFLAGS SET k v GET") ==
+        "*1\r\n*2\r\n" + bulk("k") + "*3\r\n+RW\r\n+access\r\n+update\r\n");
+  CHECK(c("COMMAND GETKEYSANDFLAGS RENAME a b") == "*2\r\n*2\r\n" + bulk("a") +
+                                                       "*3\r\n+RW\r\n+access\r\n+delete\r\n*2\r\n" +
+                                                       bulk("b") + "*2\r\n+OW\r\n+update\r\n");
   CHECK(c("COMMAND DOCS get").find("Get the value of a key") != std::string::npos);
   CHECK(c("COMMAND GETKEYS MSET a 1 b 2") == "*2\r\n" + bulk("a") + bulk("b"));
   CHECK(c("COMMAND").starts_with("*"));

@@ -188,7 +188,7 @@ std::size_t session::state::run(std::string_view input, std::size_t at, bool& st
     return done == 0 ? at : found[done - 1].end;
   }
   if (last == request_parser::outcome::failed) {
-    who.reply.error(parser.why());
+    if (who.mode == caller::replies::on) who.reply.error(parser.why());
     over = ending::when_sent;
   }
   stopped = last != request_parser::outcome::complete;
