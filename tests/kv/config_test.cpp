@@ -16,6 +16,8 @@ TEST_CASE("CONFIG GET and SET") {
   CHECK(c("CONFIG GET save") == "*2\r\n" + bulk("save") + bulk("3600 1 300 100 60 10000"));
   CHECK(c("CONFIG GET appendonly") == "*2\r\n" + bulk("appendonly") + bulk("no"));
   CHECK(c("CONFIG GET nosuch") == "*0\r\n");
+  CHECK(c("CONFIG GET TimeOut timeout") == "*2\r\n" + bulk("TimeOut") + bulk("0"));
+  CHECK(c("CONFIG GET TIMEOU?") == "*2\r\n" + bulk("timeout") + bulk("0"));
   CHECK(c("CONFIG SET maxmemory 100mb") == ok);
   CHECK(c("CONFIG GET maxmemory") == "*2\r\n" + bulk("maxmemory") + bulk("104857600"));
   CHECK(c("CONFIG SET timeout 5 slowlog-max-len 7") == ok);
@@ -80,6 +82,9 @@ TEST_CASE("what CONFIG SET refuses changes nothing") {
     return error("ERR CONFIG SET failed (possibly related to argument '" + std::string(name) +
                  "') - " + std::string(why));
   };
+  CHECK(c("CONFIG SET proto-max-bulk-len 1") ==
+        refused("proto-max-bulk-len",
+                "argument must be between 1048576 and 9223372036854775807 inclusive"));
   CHECK(c("CONFIG SET maxmemory x") == refused("maxmemory", "argument must be a memory value"));
   CHECK(c("CONFIG SET timeout 9 maxmemory x") ==
         refused("maxmemory", "argument must be a memory value"));
@@ -200,7 +205,7 @@ TEST_CASE("SAVE and SHUTDOWN are main's") {
   CHECK(c("SAVE") == error("ERR this server keeps nothing on disk"));
   s.of.hooks.save = [] { return kv::hook_answer{true, "OK"}; };
   s.of.hooks.background_save = [] {
-    return kv::hook_answer{false, "ERR Background save already in progress"};
+    return kv::hook_answer{false, "Background save already in progress"};
   };
   s.of.hooks.persistence = [] {
     kv::persistence_info p;

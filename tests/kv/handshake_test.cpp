@@ -27,8 +27,10 @@ TEST_CASE("a password opens, and nothing before it does") {
   client c(s);
   CHECK(c("GET a") == error("NOAUTH Authentication required."));
   CHECK(c("PING") == error("NOAUTH Authentication required."));
-  CHECK(c("HELLO 3").starts_with(
-      "-NOAUTH HELLO must be called with the client already authenticated"));
+  CHECK(c("HELLO 3") ==
+        error("NOAUTH HELLO must be called with the client already authenticated, otherwise the "
+              "HELLO AUTH <user> <pass> option can be used to authenticate the client and select "
+              "the RESP protocol version at the same time"));
   CHECK(c("AUTH wrong") == error("WRONGPASS invalid username-password pair or user is disabled."));
   CHECK(c("AUTH secret") == ok);
   CHECK(c("GET a") == null);
@@ -86,6 +88,10 @@ TEST_CASE("what they ask next") {
   CHECK(c("CLIENT") == error("ERR wrong number of arguments for 'client' command"));
   CHECK(c("CLIENT FOO") == error("ERR unknown subcommand 'FOO'. Try CLIENT HELP."));
   CHECK(c("COMMAND FOO") == error("ERR unknown subcommand 'FOO'. Try COMMAND HELP."));
+  CHECK(c({"FOO", std::string_view("a\0b", 3)}) ==
+        error("ERR unknown command 'FOO', with args beginning with: 'a' "));
+  CHECK(c({std::string_view("FOO\0BAR", 7)}) ==
+        error("ERR unknown command 'FOO', with args beginning with: "));
   CHECK(c("foo a b") == error("ERR unknown command 'foo', with args beginning with: 'a' 'b' "));
 }
 

@@ -104,15 +104,16 @@ void hello(call& c) {
             "ERR Client names cannot contain spaces, newlines or special characters.");
       }
     } else {
-      return c.out.error("ERR Syntax error in HELLO option '" + std::string(c.arg(i)) + "'");
+      return c.out.error("ERR Syntax error in HELLO option '" + std::string(until_nul(c.arg(i))) +
+                         "'");
     }
   }
   if (auth_at && !authenticate(c, c.arg(*auth_at + 1), c.arg(*auth_at + 2))) return;
   if (c.who.who() == nullptr) {
     return c.out.error(
         "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
-        "<proto> AUTH <user> "
-        "<pass> option can be used to authenticate the client and select the RESP protocol version "
+        "AUTH <user> <pass> option can be used to authenticate the client and select the RESP "
+        "protocol version "
         "at the same time");
   }
   if (name) c.who.say(&caller::labels::name, *name);

@@ -47,13 +47,13 @@ constexpr parameter number(std::string_view name, when at = when::any_time) {
           }};
 }
 
-template <std::uint64_t settings::* member, std::uint64_t low = 0>
+template <std::uint64_t settings::* member, std::uint64_t low = 0, std::uint64_t high = UINT64_MAX>
 constexpr parameter memory(std::string_view name, when at = when::any_time) {
   return {name, at, [](const settings& s) { return std::to_string(s.*member); },
           [](settings& s, std::string_view value) -> std::string {
             const auto n = parse_memory(value);
             if (!n) return "argument must be a memory value";
-            if (*n < low) return outside(std::int64_t(low), UINT64_MAX);
+            if (*n < low || *n > high) return outside(std::int64_t(low), high);
             s.*member = *n;
             return {};
           }};
@@ -232,8 +232,8 @@ constexpr auto table = std::to_array<parameter>({
     number<&settings::timeout, 0, most_int>("timeout"),
     number<&settings::tcp_keepalive, 0, most_int>("tcp-keepalive"),
     {"client-output-buffer-limit", when::any_time, get_output_limit, set_output_limit},
-    memory<&settings::client_query_buffer_limit, 1 << 20>("client-query-buffer-limit"),
-    memory<&settings::proto_max_bulk_len, 1 << 20>("proto-max-bulk-len"),
+    memory<&settings::client_query_buffer_limit, 1 << 20, most_signed>("client-query-buffer-limit"),
+    memory<&settings::proto_max_bulk_len, 1 << 20, most_signed>("proto-max-bulk-len"),
     memory<&settings::maxmemory>("maxmemory"),
     {"maxmemory-policy", when::any_time, get_policy, set_policy},
     number<&settings::maxmemory_samples, 1, most_int>("maxmemory-samples"),
@@ -244,7 +244,7 @@ constexpr auto table = std::to_array<parameter>({
     text<&settings::appendfilename>("appendfilename", when::start),
     text<&settings::appenddirname>("appenddirname", when::start),
     number<&settings::auto_aof_rewrite_percentage, 0, most_int>("auto-aof-rewrite-percentage"),
-    memory<&settings::auto_aof_rewrite_min_size>("auto-aof-rewrite-min-size"),
+    memory<&settings::auto_aof_rewrite_min_size, 0, most_signed>("auto-aof-rewrite-min-size"),
     {"save", when::any_time, get_save, set_save},
     text<&settings::dir>("dir", when::start),
     text<&settings::dbfilename>("dbfilename", when::start),

@@ -19,7 +19,7 @@ void time_of_day(call& c) {
 }
 
 void tell(call& c, const hook_answer& answer) {
-  answer.done ? c.out.simple(answer.text) : c.out.error(answer.text);
+  answer.done ? c.out.simple(answer.text) : c.out.error("ERR " + answer.text);
 }
 
 constexpr std::string_view not_kept = "ERR this server keeps nothing on disk";
@@ -67,7 +67,7 @@ void shutdown(call& c) {
   }
   if (!c.of.hooks.shutdown) return c.out.error("ERR Errors trying to SHUTDOWN. Check logs.");
   const hook_answer answer = c.of.hooks.shutdown(mode);
-  if (!answer.done) return c.out.error(answer.text);
+  if (!answer.done) return c.out.error("ERR " + answer.text);
   if (mode == shutdown_mode::abort) return c.out.ok();
   c.who.close_when_sent = true;  // whose end is the answer
 }
