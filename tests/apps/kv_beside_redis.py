@@ -245,6 +245,107 @@ def compare_broken(paths):
     return True
 
 
+# Commands whose keys take rights of their own; each is asked for users who may read, write, or each with another key.
+USERS = [b"reset on nopass +@all %R~*", b"reset on nopass +@all %W~*", b"reset on nopass +@all %R~s* %W~d*",
+         b"reset on nopass -@all +get +acl|whoami ~s*"]
+FOR_RIGHTS = [line.split() for line in b"""\
+get s|set s 1|set s 1 GET|set s 1 ex 10 get|setnx s 1|setex s 10 1|psetex s 10 1|getset s 1|getdel s|getex s|
+getex s persist|mget s s2|mget s d|mset s 1 d 2|msetnx s 1|append s x|strlen s|getrange s 0 1|substr s 0 1|
+setrange s 0 x|incr s|decr s|incrby s 1|decrby s 1|incrbyfloat s 1|del s|unlink s|exists s|touch s|type s|
+rename s d|renamenx s d|copy s d|copy d s replace|expire s 1|pexpire s 1|expireat s 1|pexpireat s 1|ttl s|pttl s|
+expiretime s|pexpiretime s|persist s|hgetall s|hkeys s|hvals s|hscan s 0|hrandfield s|hset s f 1|hmset s f 1|
+hsetnx s f 1|hget s f|hmget s f|hdel s f|hlen s|hexists s f|hstrlen s f|hincrby s f 1|hincrbyfloat s f 1|
+memory usage s|object encoding s|object freq s|object refcount s|object idletime s|watch s|keys *|dbsize|
+acl whoami|acl users|acl nosuch|nosuch s|get""".replace(b"\n", b"").split(b"|")]
+
+
+def compare_rights(ours, theirs):
+    asked = [[b"ACL", b"SETUSER", b"someone"] + rules.split() for rules in USERS]
+    for rules in asked:
+        for words in [rules] + [[b"ACL", b"DRYRUN", b"someone"] + w for w in FOR_RIGHTS]:
+            answers = []
+            for c in (ours, theirs):
+                c.send(packed(words))
+                answers.append(c.reply()[0])
+            if answers[0] != answers[1]:
+                print("different for %r of %r:\n  cordma-kv: %r\n  redis:     %r" % (words, rules, *answers))
+                return False
+    for c in (ours, theirs):
+        c.send(packed([b"ACL", b"DELUSER", b"someone"]))
+        c.reply()
+    return True
+
+
+# What sub-commands there are is each server's own affair.
+NOT_REDIS = {b"client|setinfo", b"debug|sleep", b"debug|help"}
+
+
+def compare_command_info(ours, theirs):
+    """What COMMAND INFO says of each command that cordma-kv has; sets in any order."""
+    def info_of(c, name):
+        c.send(packed([b"COMMAND", b"INFO", name]))
+        return c.reply()[1][1]
+
+    def in_order(tree):
+        return [tree[0]] + sorted(map(in_order, tree[1:]), key=repr) if isinstance(tree, list) else tree
+
+    ours.send(packed([b"COMMAND", b"LIST"]))
+    names = [bulk.split(b"\r\n")[1] for bulk in ours.reply()[1][1:]]
+    for name in names:
+        name_of = lambda tree: tree[1].split(b"\r\n")[1]
+        mine, other = info_of(ours, name), info_of(theirs, name)
+        parts = [name_of(part) for part in mine[10][1:]]
+        for full in [name] + [p for p in parts if p not in NOT_REDIS]:
+            mine, other = info_of(ours, full), info_of(theirs, full)
+            if in_order(mine[:10]) != in_order(other[:10]):
+                print("COMMAND INFO %r is different:\n  cordma-kv: %r\n  redis:     %r" % (full, mine, other))
+                return False
+    return True
+
+
+# Whole conversations, whose answers are one text.
+CONVERSATIONS = b"""\
+multi|ping|client reply skip|exec|ping|echo x
+multi|ping|client reply off|ping|exec|ping|client reply on
+client reply off|multi|ping|client reply on|ping|exec|ping
+multi|client reply skip|client reply on|ping|exec|ping|echo x
+multi|client reply skip|client reply skip|ping|exec|ping|echo x
+client reply skip|client reply skip|ping|echo x
+shutdown abort
+command info nosuch
+command getkeysandflags set a b
+command getkeysandflags set a b gEt x
+command getkeysandflags mset a b c d
+command getkeysandflags rename a b
+command getkeysandflags copy a b replace
+config get MAXMEMORY
+config get MaxMemory maxmemory
+config set proto-max-bulk-len 1
+config set client-query-buffer-limit 9223372036854775808
+acl setuser u1 reset|acl getuser u1|acl list|acl deluser u1
+acl setuser u1 skip-sanitize-payload on nopass|acl getuser u1|acl list|acl deluser u1
+foo\0bar a\0b c
+client nosuch\0x
+config set nosuch\0x y
+acl cat fo\0o
+hello 3 fo\0o bar
+exec x|multi|exec x|exec""".split(b"\n")
+
+
+def compare_conversations(paths):
+    for text in CONVERSATIONS:
+        data = b"".join(packed(line.split(b" ")) for line in text.split(b"|")) + packed([b"QUIT"])
+        answers = []
+        for path in paths:
+            c = Client(path)
+            c.send(data)
+            answers.append(c.until_closed())
+        if answers[0] != answers[1]:
+            print("different for %r:\n  cordma-kv: %r\n  redis:     %r" % (text, *answers))
+            return False
+    return True
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ours")
@@ -252,7 +353,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=2000)
     options = parser.parse_args()
-    if not compare_broken([options.ours, options.theirs]):
+    paths = [options.ours, options.theirs]
+    if not compare_broken(paths) or not compare_conversations(paths):
+        return 1
+    ours, theirs = Client(options.ours), Client(options.theirs)
+    if not compare_command_info(ours, theirs) or not compare_rights(ours, theirs):
         return 1
     for resp3 in (False, True):
         ours, theirs = Client(options.ours), Client(options.theirs)

@@ -110,6 +110,8 @@ check("not an integer" in json.loads(run("--json", "incr", "k", code=1).stdout)[
 check(b"unknown command" in run("nonsense", code=1).stderr, "a command that is none is one")
 check(b"wrong number of arguments" in run("get", code=1).stderr, "get without a key")
 check(b"syntax error" in run("set", "k", "v", "SOON", code=1).stderr, "an option that is none")
+check(b"syntax error" in run("set", "k", "v", "NX", "XX", code=1).stderr, "conditions that exclude each other")
+check(b"syntax error" in run("scan", "0", "COUNT", "0", code=1).stderr, "a scan of nothing")
 says(b"OK\n", "mset", "a", "1", "b", "2")
 says(b'["1",null,"2"]\n', "--json", "mget", "a", "none", "b")
 says(b"2\n", "exists", "a", "b", "none")

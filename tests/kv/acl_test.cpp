@@ -43,6 +43,98 @@ TEST_CASE("reading and writing are told apart") {
   CHECK(c("GET w:1") == error(no_key));
 }
 
+TEST_CASE("what a command does with each key is what it takes a right for") {
+  server s({}, 2);
+  client admin(s);
+  admin("ACL SETUSER w on nopass %W~* +@all");
+  admin("ACL SETUSER r on nopass %R~* +@all");
+  admin("ACL SETUSER mover on nopass %R~s* %W~d* +@all");
+  admin("SET k v");
+  admin("HSET h f 1");
+  client writer(s);
+  client reader(s);
+  client mover(s);
+  CHECK(writer("AUTH w any") == ok);
+  CHECK(reader("AUTH r any") == ok);
+  CHECK(mover("AUTH mover any") == ok);
+  for (const char* const tells :
+       {"GETDEL k", "SET k x GET", "SET k x EX 10 get", "GETSET k x", "GETEX k", "GETEX k PERSIST",
+        "INCR k", "DECRBY k 1", "INCRBYFLOAT k 1", "HINCRBY h f 1", "HINCRBYFLOAT h f 1",
+        "COPY k other", "RENAME k other", "RENAMENX k other", "GET k", "TTL k"}) {
+    CAPTURE(tells);
+    CHECK(writer(tells) == error(no_key));
+  }
+  CHECK(reader("GETDEL k") == error(no_key));
+  CHECK(reader("EXPIRE k 10") == error(no_key));
+  CHECK(reader("COPY k other") == error(no_key));
+  CHECK(admin("GET k") == bulk("v"));
+  for (const char* const keeps_it : {"EXISTS k", "TOUCH k", "STRLEN k", "HLEN h", "HEXISTS h f",
+                                     "HSTRLEN h f", "EXPIRE k 100", "PERSIST k"}) {
+    CAPTURE(keeps_it);
+    CHECK(writer(keeps_it) == integer(1));
+  }
+  CHECK(writer("WATCH k") == ok);
+  CHECK(writer("TYPE k") == "+string\r\n");
+  CHECK(writer("OBJECT ENCODING k").starts_with("$"));
+  CHECK(writer("MEMORY USAGE k").starts_with(":"));
+  CHECK(writer("APPEND k w") == integer(2));
+  CHECK(writer("SETRANGE k 0 x") == integer(2));
+  CHECK(writer("SET k x") == ok);
+  CHECK(writer("DEL k") == integer(1));
+  admin("SET s1 v");
+  CHECK(mover("COPY s1 d1") == integer(1));
+  CHECK(mover("COPY d1 s2") == error(no_key));
+  CHECK(mover("RENAME s1 d1") == error(no_key));
+}
+
+TEST_CASE("rights that go between MULTI and EXEC") {
+  const std::string changed =
+      "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC "
+      "call. This command is no longer allowed for the following reason: ";
+  server s;
+  client admin(s);
+  client c(s);
+  const auto after = [&](const char* rule) {
+    CHECK(admin("ACL SETUSER bob reset on nopass ~* +@all") == ok);
+    CHECK(c("AUTH bob any") == ok);
+    CHECK(c("MULTI") == ok);
+    CHECK(c("GET a") == "+QUEUED\r\n");
+    CHECK(admin({"ACL", "SETUSER", "bob", rule}) == ok);
+    return c("EXEC");
+  };
+  CHECK(after("-get") ==
+        "*1\r\n" + error(changed + "no permission to execute the command or subcommand"));
+  CHECK(after("resetkeys") ==
+        "*1\r\n" + error(changed + "no permission to touch the specified keys"));
+  CHECK(after("-exec") == error("EXECABORT Transaction discarded because of: NOPERM this user has "
+                                "no permissions to run the 'exec' command"));
+  CHECK(admin("ACL SETUSER bob +exec") == ok);
+  CHECK(c("EXEC") == error("ERR EXEC without MULTI"));
+}
+
+TEST_CASE("DRYRUN says what is missing") {
+  server s;
+  client c(s);
+  CHECK(c("ACL SETUSER bob on nopass %R~a +get +set") == ok);
+  CHECK(c("ACL DRYRUN bob get a") == ok);
+  CHECK(c("ACL DRYRUN bob set a 1") == bulk("This user has no permissions to access the 'a' key"));
+  CHECK(c("ACL DRYRUN bob del a") == bulk("This user has no permissions to run the 'del' command"));
+  CHECK(c("ACL DRYRUN bob acl nosuch") == error("ERR Command 'acl' not found"));
+}
+
+TEST_CASE("what is said of payloads is kept for those who ask") {
+  server s;
+  client c(s);
+  CHECK(c("ACL SETUSER a reset") == ok);
+  CHECK(c("ACL GETUSER a")
+            .starts_with("*12\r\n" + bulk("flags") + "*2\r\n" + bulk("off") +
+                         bulk("sanitize-payload")));
+  CHECK(c("ACL SETUSER a skip-sanitize-payload on nopass") == ok);
+  CHECK(c("ACL LIST") == "*2\r\n" +
+                             bulk("user a on nopass skip-sanitize-payload resetchannels -@all") +
+                             bulk("user default on nopass ~* &* +@all"));
+}
+
 TEST_CASE("rules as they are listed") {
   server s;
   client c(s);

@@ -16,6 +16,8 @@ TEST_CASE("CONFIG GET and SET") {
   CHECK(c("CONFIG GET save") == "*2\r\n" + bulk("save") + bulk("3600 1 300 100 60 10000"));
   CHECK(c("CONFIG GET appendonly") == "*2\r\n" + bulk("appendonly") + bulk("no"));
   CHECK(c("CONFIG GET nosuch") == "*0\r\n");
+  CHECK(c("CONFIG GET TimeOut timeout") == "*2\r\n" + bulk("TimeOut") + bulk("0"));
+  CHECK(c("CONFIG GET TIMEOU?") == "*2\r\n" + bulk("timeout") + bulk("0"));
   CHECK(c("CONFIG SET maxmemory 100mb") == ok);
   CHECK(c("CONFIG GET maxmemory") == "*2\r\n" + bulk("maxmemory") + bulk("104857600"));
   CHECK(c("CONFIG SET timeout 5 slowlog-max-len 7") == ok);
@@ -80,6 +82,9 @@ TEST_CASE("what CONFIG SET refuses changes nothing") {
     return error("ERR CONFIG SET failed (possibly related to argument '" + std::string(name) +
                  "') - " + std::string(why));
   };
+  CHECK(c("CONFIG SET proto-max-bulk-len 1") ==
+        refused("proto-max-bulk-len",
+                "argument must be between 1048576 and 9223372036854775807 inclusive"));
   CHECK(c("CONFIG SET maxmemory x") == refused("maxmemory", "argument must be a memory value"));
   CHECK(c("CONFIG SET timeout 9 maxmemory x") ==
         refused("maxmemory", "argument must be a memory value"));
@@ -153,6 +158,29 @@ TEST_CASE("a file that is wrong is told by line") {
   CHECK(why("dir \"x") == "configuration, line 1: a quote is not closed");
 }
 
+TEST_CASE("SLOWLOG keeps no secrets") {
+  kv::settings all;
+  all.slowlog_log_slower_than = 0;
+  server s(all);
+  client c(s);
+  c("AUTH secret-1");
+  c("AUTH default secret-2");
+  c("HELLO 3 SETNAME auth AUTH default secret-3");
+  c("ACL SETUSER secret-4 >secret-5");
+  c("acl setuser u >secret-6 nonsense");
+  c("CONFIG SET timeout 5 RequirePass secret-7");
+  c("CONFIG SET native-token secret-8");
+  c("MULTI");
+  c("AUTH secret-7");
+  c("EXEC");
+  const std::string kept = c("SLOWLOG GET -1");
+  CHECK(kept.find("secret-") == std::string::npos);
+  CHECK(kept.find(bulk("AUTH") + bulk("(redacted)")) != std::string::npos);
+  CHECK(kept.find(bulk("auth") + bulk("AUTH") + bulk("(redacted)") + bulk("(redacted)")) !=
+        std::string::npos);
+  CHECK(kept.find(bulk("5") + bulk("RequirePass") + bulk("(redacted)")) != std::string::npos);
+}
+
 TEST_CASE("SLOWLOG keeps what took longer") {
   kv::settings all;
   all.slowlog_log_slower_than = 0;
@@ -177,7 +205,7 @@ TEST_CASE("SAVE and SHUTDOWN are main's") {
   CHECK(c("SAVE") == error("ERR this server keeps nothing on disk"));
   s.of.hooks.save = [] { return kv::hook_answer{true, "OK"}; };
   s.of.hooks.background_save = [] {
-    return kv::hook_answer{false, "ERR Background save already in progress"};
+    return kv::hook_answer{false, "Background save already in progress"};
   };
   s.of.hooks.persistence = [] {
     kv::persistence_info p;

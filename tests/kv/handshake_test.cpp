@@ -27,8 +27,10 @@ TEST_CASE("a password opens, and nothing before it does") {
   client c(s);
   CHECK(c("GET a") == error("NOAUTH Authentication required."));
   CHECK(c("PING") == error("NOAUTH Authentication required."));
-  CHECK(c("HELLO 3").starts_with(
-      "-NOAUTH HELLO must be called with the client already authenticated"));
+  CHECK(c("HELLO 3") ==
+        error("NOAUTH HELLO must be called with the client already authenticated, otherwise the "
+              "HELLO AUTH <user> <pass> option can be used to authenticate the client and select "
+              "the RESP protocol version at the same time"));
   CHECK(c("AUTH wrong") == error("WRONGPASS invalid username-password pair or user is disabled."));
   CHECK(c("AUTH secret") == ok);
   CHECK(c("GET a") == null);
@@ -68,7 +70,17 @@ TEST_CASE("what they ask next") {
   CHECK(c("COMMAND INFO get")
             .starts_with("*1\r\n*10\r\n" + bulk("get") + integer(2) +
                          "*2\r\n+readonly\r\n+fast\r\n"));
-  CHECK(c("COMMAND INFO nosuch") == "*1\r\n*-1\r\n");
+  CHECK(c("COMMAND INFO nosuch") == "*1\r\n" + null);
+  CHECK(c("COMMAND INFO mset")
+            .find("*2\r\n" + bulk("request_policy:multi_shard") +
+                  bulk("response_policy:all_succeeded")) != std::string::npos);
+  CHECK(c("COMMAND GETKEYSANDFLAGS SET k v") ==
+        "*1\r\n*2\r\n" + bulk("k") + "*2\r\n+OW\r\n+update\r\n");
+  CHECK(c("COMMAND GETKEYSANDFLAGS SET k v GET") ==
+        "*1\r\n*2\r\n" + bulk("k") + "*3\r\n+RW\r\n+access\r\n+update\r\n");
+  CHECK(c("COMMAND GETKEYSANDFLAGS RENAME a b") == "*2\r\n*2\r\n" + bulk("a") +
+                                                       "*3\r\n+RW\r\n+access\r\n+delete\r\n*2\r\n" +
+                                                       bulk("b") + "*2\r\n+OW\r\n+update\r\n");
   CHECK(c("COMMAND DOCS get").find("Get the value of a key") != std::string::npos);
   CHECK(c("COMMAND GETKEYS MSET a 1 b 2") == "*2\r\n" + bulk("a") + bulk("b"));
   CHECK(c("COMMAND").starts_with("*"));
@@ -76,6 +88,10 @@ TEST_CASE("what they ask next") {
   CHECK(c("CLIENT") == error("ERR wrong number of arguments for 'client' command"));
   CHECK(c("CLIENT FOO") == error("ERR unknown subcommand 'FOO'. Try CLIENT HELP."));
   CHECK(c("COMMAND FOO") == error("ERR unknown subcommand 'FOO'. Try COMMAND HELP."));
+  CHECK(c({"FOO", std::string_view("a\0b", 3)}) ==
+        error("ERR unknown command 'FOO', with args beginning with: 'a' "));
+  CHECK(c({std::string_view("FOO\0BAR", 7)}) ==
+        error("ERR unknown command 'FOO', with args beginning with: "));
   CHECK(c("foo a b") == error("ERR unknown command 'foo', with args beginning with: 'a' 'b' "));
 }
 
@@ -94,6 +110,28 @@ TEST_CASE("INFO has what monitoring reads") {
         "errorstat_ERR:count=1\r\n", "total_commands_processed:3\r\n", "loading:0\r\n"}) {
     CAPTURE(line);
     CHECK(all.find(line) != std::string::npos);
+  }
+  const auto figure = [&](const std::string& name) {
+    const std::size_t at = all.find("\r\n" + name + ":");
+    if (at == std::string::npos) return std::string("is missing");
+    const std::size_t begin = at + name.size() + 3;
+    return all.substr(begin, all.find("\r\n", begin) - begin);
+  };
+  CHECK(figure("run_id") == s.of.run_id());
+  CHECK(s.of.run_id().size() == 40);
+  CHECK(server().of.run_id() != s.of.run_id());
+  CHECK(figure("executable").starts_with("/"));
+  CHECK(figure("hz") == "10");
+  CHECK(figure("total_reads_processed") == "5");
+  CHECK(figure("total_writes_processed") == "4");
+  CHECK(figure("rdb_last_bgsave_time_sec") == "-1");
+  CHECK(figure("rdb_saves") == "0");
+  CHECK(figure("used_memory_peak_perc").ends_with("%"));
+  for (const char* const name :
+       {"lru_clock", "mem_fragmentation_ratio", "used_memory_startup", "total_system_memory_human",
+        "aof_last_rewrite_time_sec", "aof_rewrites", "instantaneous_input_kbps",
+        "instantaneous_output_kbps", "master_replid"}) {
+    CHECK(figure(name) != "is missing");
   }
   CHECK(c("INFO keyspace") == bulk("# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"));
   CHECK(c("CONFIG RESETSTAT") == ok);

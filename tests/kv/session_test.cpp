@@ -264,6 +264,40 @@ TEST_CASE("CLIENT KILL ends others at once, oneself after the answer") {
   CHECK(c.session().ended() == kv::session::ending::when_sent);
 }
 
+TEST_CASE("CLIENT REPLY within a transaction is for what comes after it") {
+  const auto queued = [](std::size_t n) {
+    std::string text = ok;
+    for (; n != 0; --n) text += "+QUEUED\r\n";
+    return text;
+  };
+  const auto said = [](std::initializer_list<std::string_view> lines) {
+    server s;
+    client c(s);
+    std::string text;
+    for (const std::string_view line : lines) text += c(line);
+    return text;
+  };
+  CHECK(said({"MULTI", "PING", "CLIENT REPLY SKIP", "EXEC", "PING", "ECHO x"}) ==
+        queued(2) + "*2\r\n+PONG\r\n" + bulk("x"));
+  CHECK(said({"MULTI", "PING", "CLIENT REPLY OFF", "PING", "EXEC", "PING"}) ==
+        queued(3) + "*3\r\n+PONG\r\n");
+  CHECK(said({"CLIENT REPLY OFF", "MULTI", "PING", "CLIENT REPLY ON", "PING", "EXEC", "PING"}) ==
+        ok + "+PONG\r\n+PONG\r\n");
+  CHECK(said({"MULTI", "CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING", "EXEC", "PING", "ECHO x"}) ==
+        queued(3) + "*3\r\n" + ok + "+PONG\r\n" + bulk("x"));
+}
+
+TEST_CASE("who wants no replies is not told either that what he says makes no sense") {
+  for (const std::string_view mode : {"OFF", "SKIP"}) {
+    CAPTURE(mode);
+    server s;
+    client c(s);
+    CHECK(c({"CLIENT", "REPLY", mode}).empty());
+    CHECK(c.raw("*x\r\n").empty());
+    CHECK(c.session().ended() == kv::session::ending::when_sent);
+  }
+}
+
 TEST_CASE("CLIENT REPLY") {
   server s;
   client c(s);
@@ -386,7 +420,7 @@ TEST_CASE(
   const std::string why = "MISCONF Errors writing to the AOF file: No space left on device";
   journal.is_full = true;
   s.of.journal_advanced(0);
-  CHECK(c.take() == error("EXECABORT Transaction discarded because of " + why));
+  CHECK(c.take() == error("EXECABORT Transaction discarded because of: " + why));
   CHECK(other("MULTI") == ok);
   CHECK(other("SET a 1") == error(why));
   CHECK(other("EXEC") == error("EXECABORT Transaction discarded because of previous errors."));
@@ -431,7 +465,7 @@ TEST_CASE("where nothing can be written, nothing is changed") {
   CHECK(c("MULTI") == ok);
   CHECK(c("SET a 3") == "+QUEUED\r\n");
   journal.is_full = true;
-  CHECK(c("EXEC") == error("EXECABORT Transaction discarded because of MISCONF Errors writing to "
+  CHECK(c("EXEC") == error("EXECABORT Transaction discarded because of: MISCONF Errors writing to "
                            "the AOF file: No space left on device"));
   CHECK(c("GET a") == bulk("1"));
   journal.must_wait = true;  // what is refused tells nothing, and is told at once

@@ -42,6 +42,33 @@ TEST_CASE("what cannot be queued spoils the rest") {
   CHECK(c("SET a 1") == ok);
 }
 
+TEST_CASE("a transaction that memory is too short for is refused as a whole") {
+  const std::string_view no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
+  kv::settings small;
+  small.maxmemory = std::uint64_t{5} << 20;
+  server s(small);
+  client c(s);
+  const std::string value(1000, 'x');
+  int filled = 0;
+  while (c({"SET", "k" + std::to_string(filled), value}) == ok) ++filled;
+  CHECK(filled > 100);
+  CHECK(c("MULTI") == ok);
+  CHECK(c("INCR small") == queued);
+  CHECK(c({"SET", "a", value}) == queued);
+  CHECK(c("EXEC") ==
+        error("EXECABORT Transaction discarded because of: " + std::string(no_memory)));
+  CHECK(c("EXISTS small a") == integer(0));
+  CHECK(c("EXEC") == error("ERR EXEC without MULTI"));
+  while (c({"SET", "s" + std::to_string(filled), ""}) == ok) ++filled;
+  CHECK(c("MULTI") == ok);
+  CHECK(c("GET k1") == queued);
+  CHECK(c("DEL k1 k2 k3") == queued);
+  CHECK(c("EXEC") == "*2\r\n" + bulk(value) + integer(3));
+  CHECK(c("MULTI") == ok);
+  CHECK(c({"SET", "a", value}) == queued);
+  CHECK(c("EXEC") == "*1\r\n" + ok);
+}
+
 TEST_CASE("orders that make no sense") {
   server s;
   client c(s);

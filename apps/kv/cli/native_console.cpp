@@ -110,6 +110,8 @@ set_options set_options_of(words options) {
       throw refusal("ERR syntax error at '" + options[i] + "'");
     }
   }
+  constexpr unsigned both = native::op_head::if_absent | native::op_head::if_present;
+  if ((o.flags & both) == both) throw refusal("ERR syntax error: NX and XX exclude each other");
   return o;
 }
 
@@ -128,8 +130,10 @@ scan_words scan_words_of(words of) {
     if (what == "MATCH") {
       how.options.pattern = of[i + 1];
     } else if (what == "COUNT") {
-      how.options.count = static_cast<std::uint32_t>(
-          std::clamp<std::int64_t>(number_of(of[i + 1]), 1, native::most_scanned));
+      const std::int64_t count = number_of(of[i + 1]);
+      if (count < 1) throw refusal("ERR syntax error at '" + of[i + 1] + "'");
+      how.options.count =
+          static_cast<std::uint32_t>(std::min<std::int64_t>(count, native::most_scanned));
     } else if (what == "TYPE" && (upper(of[i + 1]) == "STRING" || upper(of[i + 1]) == "HASH")) {
       how.type = upper(of[i + 1]) == "HASH" ? native::kind::hash : native::kind::string;
     } else {

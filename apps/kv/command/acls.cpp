@@ -37,9 +37,10 @@ void acl_getuser(call& c) {
   if (u == nullptr) return c.out.null();
   c.out.map(6);
   c.out.bulk("flags");
-  c.out.set(u->any_password ? 2 : 1);
+  c.out.set(std::size_t{1} + (u->any_password ? 1U : 0U) + (u->payloads.empty() ? 0U : 1U));
   c.out.bulk(u->enabled ? "on" : "off");
   if (u->any_password) c.out.bulk("nopass");
+  if (!u->payloads.empty()) c.out.bulk(u->payloads);
   c.out.bulk("passwords");
   c.out.array(u->passwords.size());
   for (const std::string& p : u->passwords) c.out.bulk(p);
@@ -93,7 +94,8 @@ void acl_cat(call& c) {
   if (c.count() > 3) return c.out.error(syntax_error);
   const auto at =
       std::ranges::find_if(names, [&](std::string_view n) { return is_word(c.arg(2), n); });
-  if (at == names.end()) return c.out.error("ERR Unknown category '" + std::string(c.arg(2)) + "'");
+  if (at == names.end())
+    return c.out.error("ERR Unknown category '" + std::string(until_nul(c.arg(2))) + "'");
   std::vector<const known_command*> found;
   for (const known_command& k : c.of.commands().all()) {
     if ((k.belongs >> (at - names.begin()) & 1U) != 0) found.push_back(&k);
@@ -136,13 +138,22 @@ void acl_dryrun(call& c) {
     const known_command* const part = c.of.commands().find_part(*k, c.arg(4));
     if (part != nullptr) k = part;
   }
+  if (k->run == nullptr) {
+    return c.out.error("ERR Command '" + std::string(c.arg(3)) + "' not found");
+  }
   const std::span<const std::string_view> args = c.args.subspan(3);
   if (!k->fits(args.size())) {
     return c.out.error("ERR wrong number of arguments for '" + k->full_name + "' command");
   }
-  const std::string why = refusal_by_rights(*u, *k, args);
-  constexpr std::string_view code = "NOPERM ";
-  why.empty() ? c.out.ok() : c.out.bulk(std::string_view(why).substr(code.size()));
+  const denied why = denied_by_rights(*u, *k, args);
+  switch (why.what) {
+    case denial::none: return c.out.ok();
+    case denial::of_command:
+      return c.out.bulk("This user has no permissions to run the '" + k->full_name + "' command");
+    case denial::of_key:
+      return c.out.bulk("This user has no permissions to access the '" +
+                        std::string(args[why.key]) + "' key");
+  }
 }
 
 void acl_save(call& c) {

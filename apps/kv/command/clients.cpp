@@ -121,7 +121,7 @@ void client_setinfo(call& c) {
 
 void client_reply(call& c) {
   if (is_word(c.arg(2), "on")) {
-    c.who.mode = caller::replies::on;
+    if (c.who.mode != caller::replies::skip_next) c.who.mode = caller::replies::on;
     c.out.ok();
   } else if (is_word(c.arg(2), "off")) {
     c.who.mode = caller::replies::off;
@@ -326,7 +326,8 @@ constexpr auto client_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "6.2.0",
      .complexity = "O(1)",
-     .summary = "Returns information about the current client connection"},
+     .summary = "Returns information about the current client connection",
+     .tips = "nondeterministic_output"},
     {.name = "list",
      .run = client_list,
      .arity = -2,
@@ -335,7 +336,8 @@ constexpr auto client_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "2.4.0",
      .complexity = "O(N) where N is the number of client connections",
-     .summary = "Get the list of client connections"},
+     .summary = "Get the list of client connections",
+     .tips = "nondeterministic_output"},
     {.name = "getname",
      .run = client_getname,
      .arity = 2,

@@ -58,11 +58,30 @@ enum command_category : std::uint32_t {
 };
 [[nodiscard]] std::span<const std::string_view> category_names() noexcept;
 
+// What a command does with a key, as COMMAND INFO shows it; bit i is the name i of key_use_names(). One of the first four
+// says what becomes of the value as a whole, the next four what becomes of what is in it: these are what users need
+// rights for.
+enum key_use : std::uint16_t {
+  use_ro = 1U << 0,  // looks at it
+  use_rw = 1U << 1,
+  use_ow = 1U << 2,      // overwrites it
+  use_rm = 1U << 3,      // removes it
+  use_access = 1U << 4,  // tells what is in it, or puts that elsewhere
+  use_update = 1U << 5,
+  use_insert = 1U << 6,
+  use_delete = 1U << 7,
+  use_variable = 1U << 8,  // the arguments say: see use_of_key()
+};
+[[nodiscard]] std::span<const std::string_view> key_use_names() noexcept;
+
 // Which arguments are keys: from `first` to `last` (negative: from the end) in steps. step 0: none.
 struct key_positions {
   std::int8_t first = 0;
   std::int8_t last = 0;
   std::int8_t step = 0;
+  std::uint16_t use = 0;         // key_use
+  std::uint16_t second_use = 0;  // of the second and last key; 0: the same
+  std::string_view note{};       // for COMMAND INFO
 };
 
 // The shards that are held while a command runs. `own`: it is none of these, or changes what its client may do, and so
@@ -81,6 +100,7 @@ struct command {
   std::string_view since{};
   std::string_view complexity{};
   std::string_view summary{};
+  std::string_view tips{};  // for clients of clusters, with blanks between them
   std::span<const command> subcommands{};
 };
 
@@ -140,6 +160,11 @@ class command_table {
   std::vector<const known_command*> top_;
   std::array<slot, slots> by_name_;
 };
+
+// key_use of the argument `i`, which is a key.
+[[nodiscard]] std::uint16_t use_of_key(const known_command& what,
+                                       std::span<const std::string_view> args,
+                                       std::size_t i) noexcept;
 
 // What is being carried out. Bound to the worker's thread.
 struct call {

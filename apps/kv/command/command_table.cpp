@@ -3,6 +3,7 @@
 
 #include <cordma/runtime/check.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -21,6 +22,9 @@ constexpr std::array<std::string_view, 21> categories{
     "keyspace", "read",   "write",       "set",       "sortedset",  "list",        "hash",
     "string",   "bitmap", "hyperloglog", "geo",       "stream",     "pubsub",      "admin",
     "fast",     "slow",   "blocking",    "dangerous", "connection", "transaction", "scripting"};
+
+constexpr std::array<std::string_view, 9> key_uses{
+    "RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "variable_flags"};
 
 // All the letters of a short name in two words, lower case: equal for equal names alone, as all names are letters.
 std::pair<std::uint64_t, std::uint64_t> folded(std::string_view name) noexcept {
@@ -63,6 +67,21 @@ std::uint32_t implied(const command& c) noexcept {
 
 std::span<const std::string_view> flag_names() noexcept { return flags; }
 std::span<const std::string_view> category_names() noexcept { return categories; }
+std::span<const std::string_view> key_use_names() noexcept { return key_uses; }
+
+std::uint16_t use_of_key(const known_command& what, std::span<const std::string_view> args,
+                         std::size_t i) noexcept {
+  const key_positions& keys = what.keys;
+  if ((keys.use & use_variable) == 0) {
+    const bool first = i == static_cast<std::size_t>(keys.first);
+    return first || keys.second_use == 0 ? keys.use : keys.second_use;
+  }
+  // SET, which gives away what was there where it is asked to.
+  const bool gets = args.size() > 3 && std::ranges::any_of(args.subspan(3), [](std::string_view a) {
+                      return is_word("get", a);
+                    });
+  return gets ? use_rw | use_access | use_update : use_ow | use_update;
+}
 
 command_table::command_table() : by_name_{} {
   all_.reserve(most_commands);
@@ -79,6 +98,7 @@ command_table::command_table() : by_name_{} {
 void command_table::add(const command& c) {
   CORDMA_ASSERT(all_.size() + 1 + c.subcommands.size() <= most_commands);
   CORDMA_ASSERT(c.name.size() <= longest_name);
+  CORDMA_ASSERT((c.keys.step == 0) == (c.keys.use == 0));
   known_command top;
   static_cast<command&>(top) = c;
   top.index = all_.size();
@@ -87,6 +107,7 @@ void command_table::add(const command& c) {
   all_.push_back(std::move(top));
   known_command& placed = all_.back();
   for (const command& part : c.subcommands) {
+    CORDMA_ASSERT((part.keys.step == 0) == (part.keys.use == 0));
     known_command sub;
     static_cast<command&>(sub) = part;
     sub.index = all_.size();

@@ -8,23 +8,31 @@
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace kv {
 namespace {
 
+// By the name that it was asked by, unless that is a pattern.
 void config_get(call& c) {
   const settings& now = c.of.current(c.who.origin.worker);
-  std::vector<const parameter*> wanted;
-  for (const parameter& p : all_parameters()) {
-    for (std::size_t i = 2; i < c.count(); ++i) {
-      if (!matches_glob(c.arg(i), p.name, letter_case::ignored)) continue;
-      wanted.push_back(&p);
-      break;
+  std::vector<std::pair<std::string_view, const parameter*>> wanted;
+  const auto want = [&](std::string_view shown, const parameter* p) {
+    const bool known = std::ranges::any_of(wanted, [&](const auto& w) { return w.second == p; });
+    if (p != nullptr && !known) wanted.emplace_back(shown, p);
+  };
+  for (const std::string_view asked : c.args.subspan(2)) {
+    if (asked.find_first_of("[*?") == std::string_view::npos) {
+      want(asked, find_parameter(asked));
+      continue;
+    }
+    for (const parameter& p : all_parameters()) {
+      if (matches_glob(asked, p.name, letter_case::ignored)) want(p.name, &p);
     }
   }
   c.out.map(wanted.size());
-  for (const parameter* p : wanted) {
-    c.out.bulk(p->name);
+  for (const auto& [shown, p] : wanted) {
+    c.out.bulk(shown);
     c.out.bulk(p->get(now));
   }
 }
@@ -41,7 +49,7 @@ void config_set(call& c) {
     const parameter* const p = find_parameter(c.arg(i));
     if (p == nullptr) {
       return c.out.error("ERR Unknown option or number of arguments for CONFIG SET - '" +
-                         std::string(c.arg(i)) + "'");
+                         std::string(until_nul(c.arg(i))) + "'");
     }
     if (p->settable == parameter::when::start)
       return refuse(c, p->name, "can't set immutable config");
@@ -114,7 +122,8 @@ constexpr auto config_parts = std::to_array<command>({
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
      .shards = reach::all,
      .since = "2.0.0",
-     .summary = "Set configuration parameters to the given values"},
+     .summary = "Set configuration parameters to the given values",
+     .tips = "request_policy:all_nodes response_policy:all_succeeded"},
     {.name = "resetstat",
      .run = config_resetstat,
      .arity = 2,

@@ -104,15 +104,16 @@ void hello(call& c) {
             "ERR Client names cannot contain spaces, newlines or special characters.");
       }
     } else {
-      return c.out.error("ERR Syntax error in HELLO option '" + std::string(c.arg(i)) + "'");
+      return c.out.error("ERR Syntax error in HELLO option '" + std::string(until_nul(c.arg(i))) +
+                         "'");
     }
   }
   if (auth_at && !authenticate(c, c.arg(*auth_at + 1), c.arg(*auth_at + 2))) return;
   if (c.who.who() == nullptr) {
     return c.out.error(
         "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
-        "<proto> AUTH <user> "
-        "<pass> option can be used to authenticate the client and select the RESP protocol version "
+        "AUTH <user> <pass> option can be used to authenticate the client and select the RESP "
+        "protocol version "
         "at the same time");
   }
   if (name) c.who.say(&caller::labels::name, *name);
@@ -130,7 +131,8 @@ constexpr auto table = std::to_array<command>({
      .group = "connection",
      .since = "1.0.0",
      .complexity = "O(1)",
-     .summary = "Ping the server"},
+     .summary = "Ping the server",
+     .tips = "request_policy:all_shards response_policy:all_succeeded"},
     {.name = "echo",
      .run = echo,
      .arity = 2,

@@ -34,6 +34,8 @@ struct worker_counters {
   relaxed_counter rejected_connections;
   relaxed_counter input_bytes;
   relaxed_counter output_bytes;
+  relaxed_counter receipts;  // of bytes from a client, however many at once
+  relaxed_counter sendings;
   relaxed_counter error_replies;
   relaxed_counter killed_for_output;
   relaxed_counter writes;  // commands that may have changed something

@@ -3,6 +3,7 @@
 #include "word.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 
 namespace kv {
@@ -37,11 +38,11 @@ void tick_shards(keyspace& keys, std::uint64_t shards, unix_ms now) noexcept {
 
 std::string unknown_command(std::span<const std::string_view> args) {
   std::string text = "ERR unknown command '";
-  text += args[0].substr(0, shown_name);
+  text += until_nul(args[0]).substr(0, shown_name);
   text += "', with args beginning with: ";
   std::size_t shown = 0;
   for (std::size_t i = 1; i < args.size() && shown < shown_arguments; ++i) {
-    const std::string_view part = args[i].substr(0, shown_arguments - shown);
+    const std::string_view part = until_nul(args[i]).substr(0, shown_arguments - shown);
     text.append("'").append(part).append("' ");
     shown += part.size() + 3;
   }
@@ -51,8 +52,8 @@ std::string unknown_command(std::span<const std::string_view> args) {
 std::string unknown_part(const known_command& of, std::string_view name) {
   std::string upper(of.name);
   std::ranges::transform(upper, upper.begin(), [](char c) { return static_cast<char>(c & ~0x20); });
-  return "ERR unknown subcommand '" + std::string(name.substr(0, shown_name)) + "'. Try " + upper +
-         " HELP.";
+  return "ERR unknown subcommand '" + std::string(until_nul(name).substr(0, shown_name)) +
+         "'. Try " + upper + " HELP.";
 }
 
 void note_slow(service& of, caller& who, const settings& now, std::uint64_t microseconds,
@@ -63,18 +64,27 @@ void note_slow(service& of, caller& who, const settings& now, std::uint64_t micr
   e.microseconds = microseconds;
   e.peer = who.origin.peer;
   e.name = who.said().name;
-  of.slow().add(std::move(e), p.args, static_cast<std::size_t>(now.slowlog_max_len));
+  of.slow().add(std::move(e), without_secrets(*p.what, p.args),
+                static_cast<std::size_t>(now.slowlog_max_len));
 }
 
-// A reply that its client does not want is taken back.
-void mind_mode(caller& who, std::size_t mark) noexcept {
-  switch (who.mode) {
-    case caller::replies::on: return;
-    case caller::replies::off: break;
-    case caller::replies::skip_next: who.mode = caller::replies::skip; break;
-    case caller::replies::skip: who.mode = caller::replies::on; break;
+bool is_silent(caller::replies mode) noexcept {
+  return mode == caller::replies::off || mode == caller::replies::skip;
+}
+
+// What was written since `mark`, where its client wanted nothing then (`before`) and wants nothing now.
+void take_back_unwanted(caller& who, std::size_t mark, caller::replies before) noexcept {
+  if (is_silent(before) && is_silent(who.mode)) who.reply.rewind(mark);
+}
+
+// Between two commands.
+void mind_mode(caller& who, std::size_t mark, caller::replies before) noexcept {
+  take_back_unwanted(who, mark, before);
+  if (who.mode == caller::replies::skip_next) {
+    who.mode = caller::replies::skip;
+  } else if (who.mode == caller::replies::skip) {
+    who.mode = caller::replies::on;
   }
-  who.reply.rewind(mark);
 }
 
 // Carries it out, at last: its shards are held. Returns when it ended.
@@ -110,12 +120,28 @@ cordma::time_point invoke(service& of, caller& who, const prepared& p, cordma::t
 
 // A refusal: the transaction that it was to be part of will not be.
 void refuse(service& of, caller& who, const known_command* what, std::string_view why) {
+  constexpr std::string_view code = "ERR ";
   const std::size_t mark = who.reply.mark();
-  who.queued.spoil();
-  who.reply.error(why);
+  if (what != nullptr && what->name == "exec") {
+    abandon_transaction(of, who);
+    if (why.starts_with(code)) why.remove_prefix(code.size());
+    who.reply.error("EXECABORT Transaction discarded because of: " + std::string(why));
+  } else {
+    who.queued.spoil();
+    who.reply.error(why);
+  }
   if (what != nullptr) of.counters(who.origin.worker).each[what->index].rejected.add();
   of.count_error(who.origin.worker, who.reply.since(mark));
-  mind_mode(who, mark);
+  mind_mode(who, mark, who.mode);
+}
+
+// The right that it takes to use a key so.
+key_access access_for(std::uint16_t use) noexcept {
+  const bool reads = (use & use_access) != 0;
+  const bool writes = (use & (use_update | use_insert | use_delete)) != 0;
+  if (reads && writes) return key_access::both;
+  if (writes) return key_access::write;
+  return reads ? key_access::read : key_access::none;
 }
 
 bool is_let_through(const known_command& what) noexcept {  // also where the others are queued
@@ -126,6 +152,17 @@ bool is_let_through(const known_command& what) noexcept {  // also where the oth
 bool may_debug(const settings& now, const caller& who) noexcept {
   return now.enable_debug_command == "yes" ||
          (now.enable_debug_command == "local" && who.origin.loopback);
+}
+
+// For a write that is to be queued: whether its shards take anything now.
+bool has_room(service& of, const prepared& p) {
+  keyspace& keys = of.keys();
+  const keyspace::hold hold(keys, p.shards);
+  for (std::uint64_t rest = p.shards; rest != 0; rest &= rest - 1) {
+    store& s = keys.at(static_cast<std::uint32_t>(std::countr_zero(rest)));
+    if (s.make_room() != put_outcome::done) return false;
+  }
+  return true;
 }
 
 // Of what nothing stands against. An EXEC that will be refused changes nothing.
@@ -151,8 +188,13 @@ std::string objection(service& of, const caller& who, const prepared& p) {
     return "ERR Command not allowed inside a transaction";
   }
   if (!who.unlimited() && who.who() != nullptr && !what.is(flag_no_auth)) {
-    std::string why = refusal_by_rights(*who.who(), what, p.args);
-    if (!why.empty()) return why;
+    switch (denied_by_rights(*who.who(), what, p.args).what) {
+      case denial::none: break;
+      case denial::of_command:
+        return "NOPERM this user has no permissions to run the '" + what.full_name + "' command";
+      case denial::of_key:
+        return "NOPERM this user has no permissions to access one of the keys used as arguments";
+    }
   }
   if (what.is(flag_write)) {
     std::string why = refusal_by_journal(of);
@@ -190,18 +232,15 @@ std::string refusal_by_journal(const service& of) {
   return "MISCONF Errors writing to the AOF file: " + of.journal->why();
 }
 
-std::string refusal_by_rights(const user& u, const known_command& what,
-                              std::span<const std::string_view> args) {
-  if (!u.may_run(what)) {
-    return "NOPERM this user has no permissions to run the '" + what.full_name + "' command";
-  }
+denied denied_by_rights(const user& u, const known_command& what,
+                        std::span<const std::string_view> args) noexcept {
+  if (!u.may_run(what)) return {.what = denial::of_command};
   if (u.all_keys || !what.has_keys()) return {};
-  const key_access how = what.is(flag_write) ? key_access::write : key_access::read;
   const std::size_t end = std::min(what.keys_end(args.size()), args.size());
   for (std::size_t i = static_cast<std::size_t>(what.keys.first); i < end;
        i += static_cast<std::size_t>(what.keys.step)) {
-    if (!u.may_use(args[i], how)) {
-      return "NOPERM this user has no permissions to access one of the keys used as arguments";
+    if (!u.may_use(args[i], access_for(use_of_key(what, args, i)))) {
+      return {.what = denial::of_key, .key = i};
     }
   }
   return {};
@@ -285,7 +324,12 @@ ran run_other(service& of, caller& who, const prepared& p) {
   }
   ran how = ran::answered;
   const std::size_t mark = who.reply.mark();
+  const caller::replies before = who.mode;
   if (who.queued.is_open() && !is_let_through(what)) {
+    if (what.is(flag_denyoom) && !has_room(of, p)) {
+      refuse(of, who, p.what, out_of_memory);
+      return how;
+    }
     if (!who.queued.queue(what, p.args)) {
       refuse(of, who, p.what, "ERR the transaction is too large");
       return how;
@@ -301,9 +345,58 @@ ran run_other(service& of, caller& who, const prepared& p) {
     const bool aborted = what.name == "exec" && who.reply.is_error_at(mark);
     if (p.tells_of_keys() && !aborted) how = ran::done;
   }
-  mind_mode(who, mark);
+  mind_mode(who, mark, before);
   return how;
 }
+
+namespace {
+
+// Whether a key that was watched is another. REQUIRES that their shards are held.
+bool end_watches(call& c) {
+  keyspace& keys = c.of.keys();
+  bool changed = false;
+  for (const transaction::watched& w : c.who.queued.watches()) {
+    store& s = keys.of(w.key);
+    changed |= w.existed && !s.peek(w.key);
+    changed |= s.changes(w.key) != w.changes;
+    s.unwatch(w.key);
+  }
+  c.who.queued.watches().clear();
+  c.who.watched_keys = 0;
+  return changed;
+}
+
+// Whether all that is to be written finds room, so that all of it is or nothing. REQUIRES that the shards are held.
+bool has_room_for_all(keyspace& keys, std::span<const prepared> all) {
+  std::vector<std::size_t> bytes(keys.shards());
+  std::uint64_t shards = 0;
+  for (const prepared& p : all) {
+    if (!p.what->is(flag_denyoom) || !p.what->has_keys()) continue;
+    const auto shard = static_cast<std::size_t>(std::countr_zero(keys.mask_of(p.key)));
+    for (const std::string_view a : p.args.subspan(1)) bytes[shard] += a.size();
+    shards |= shards_of(keys, *p.what, p.args);
+  }
+  for (; shards != 0; shards &= shards - 1) {
+    const auto shard = static_cast<std::uint32_t>(std::countr_zero(shards));
+    if (keys.at(shard).make_room(bytes[shard]) != put_outcome::done) return false;
+  }
+  return true;
+}
+
+// His rights may be others than they were when it was queued. Empty: none.
+std::string objection_by_now(const caller& who, const prepared& p) {
+  if (who.who() == nullptr) return std::string(no_auth);
+  if (who.unlimited()) return {};
+  const denial what = denied_by_rights(*who.who(), *p.what, p.args).what;
+  if (what == denial::none) return {};
+  return "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
+         "EXEC call. This command is no longer allowed for the following reason: " +
+         std::string(what == denial::of_command
+                         ? "no permission to execute the command or subcommand"
+                         : "no permission to touch the specified keys");
+}
+
+}  // namespace
 
 void run_queued(call& c) {
   caller& who = c.who;
@@ -322,30 +415,26 @@ void run_queued(call& c) {
   for (const transaction::watched& w : who.queued.watches()) shards |= keys.mask_of(w.key);
   const keyspace::hold hold(keys, shards);
   tick_shards(keys, shards, c.of.now_ms(who.origin.worker));
-  bool changed = false;
-  for (const transaction::watched& w : who.queued.watches()) {
-    store& s = keys.of(w.key);
-    changed |= w.existed && !s.peek(w.key);
-    changed |= s.changes(w.key) != w.changes;
-    s.unwatch(w.key);
+  // Whatever becomes of it, nothing is watched any more.
+  const bool changed = end_watches(c);
+  if (!has_room_for_all(keys, all)) {
+    return c.out.error("EXECABORT Transaction discarded because of: " + std::string(out_of_memory));
   }
-  who.queued.watches().clear();
-  who.watched_keys = 0;
-  if (changed) {
-    c.out.null_array();
-    return;
-  }
+  if (changed) return c.out.null_array();
+  const std::size_t mark = who.reply.mark();
   c.out.array(all.size());
+  take_back_unwanted(who, mark, who.mode);
   cordma::time_point at = c.of.read_clock();
   for (const prepared& p : all) {
-    const std::string why = who.who() == nullptr ? std::string(no_auth)
-                            : who.unlimited()    ? std::string()
-                                                 : refusal_by_rights(*who.who(), *p.what, p.args);
+    const std::size_t part = who.reply.mark();
+    const caller::replies before = who.mode;
+    const std::string why = objection_by_now(who, p);
     if (why.empty()) {
       at = invoke(c.of, who, p, at);
     } else {
       c.out.error(why);
     }
+    take_back_unwanted(who, part, before);
   }
 }
 

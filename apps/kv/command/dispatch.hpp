@@ -61,8 +61,15 @@ void run_queued(call& c);
 [[nodiscard]] bool has_writes(const transaction& t) noexcept;
 // Of what would change anything: empty, or the refusal.
 [[nodiscard]] std::string refusal_by_journal(const service& of);
-// For ACL DRYRUN and EXEC too: empty, or the refusal.
-[[nodiscard]] std::string refusal_by_rights(const user& u, const known_command& what,
-                                            std::span<const std::string_view> args);
+// What a user's rights have against a command.
+enum class denial : std::uint8_t { none, of_command, of_key };
+struct denied {
+  denial what = denial::none;
+  std::size_t key = 0;  // the argument that is not his, where it is a key
+};
+[[nodiscard]] denied denied_by_rights(const user& u, const known_command& what,
+                                      std::span<const std::string_view> args) noexcept;
+// MULTI is over, and nothing of it was carried out. Holds no shard.
+void abandon_transaction(service& of, caller& who);
 
 }  // namespace kv

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <type_traits>
 
 namespace kv {
@@ -20,6 +22,9 @@ constexpr std::array<std::string_view, 9> usual_sections{"server",      "clients
 constexpr std::array<std::string_view, 11> all_sections{
     "server", "clients",      "memory",     "persistence", "stats",   "replication",
     "cpu",    "commandstats", "errorstats", "cluster",     "keyspace"};
+
+constexpr int ticks_per_second = 10;  // of each worker: see service::tick()
+constexpr std::uint64_t lru_clock_mask = (std::uint64_t{1} << 24) - 1;  // as Redis shows it
 
 // Lines of a section.
 class lines {
@@ -57,6 +62,27 @@ std::uint64_t resident_bytes() {
   std::uint64_t resident = 0;
   in >> total >> resident;
   return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string hundredths(double value, std::string_view unit = "") {
+  std::array<char, 64> text{};
+  const int n = std::snprintf(text.data(), text.size(), "%.2f", value);
+  return std::string(text.data(), static_cast<std::size_t>(n)).append(unit);
+}
+
+// 0 where there is nothing to compare it with.
+double ratio(std::uint64_t part, std::uint64_t whole) noexcept {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string executable() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/exe", none).string();
+}
+
+// Of something that took so long; negative: it was not done yet.
+std::int64_t whole_seconds(double seconds) noexcept {
+  return seconds < 0 ? -1 : static_cast<std::int64_t>(seconds);
 }
 
 // Whose service, and on which worker's thread it is looked at.
@@ -101,12 +127,16 @@ void server_lines(const view& c, lines& out) {
   out.add("os", std::string(system.sysname) + ' ' + system.release + ' ' + system.machine);
   out.add("arch_bits", 64);
   out.add("process_id", static_cast<std::uint64_t>(getpid()));
+  out.add("run_id", c.of.run_id());
   out.add("tcp_port", now.port);
   out.add("server_time_usec", c.of.read_wall_clock() * 1000);
   out.add("uptime_in_seconds", up);
   out.add("uptime_in_days", up / 86400);
+  out.add("hz", ticks_per_second);
+  out.add("lru_clock", c.of.read_wall_clock() / 1000 & lru_clock_mask);
   out.add("workers", c.of.workers());
   out.add("shards", c.of.keys().shards());
+  out.add("executable", executable());
   out.add("config_file", c.of.options().config_file);
 }
 
@@ -130,6 +160,8 @@ void client_lines(const view& c, lines& out) {
 void memory_lines(const view& c, lines& out, const sums& s) {
   const settings& now = c.of.current(c.worker);
   const std::uint64_t resident = resident_bytes();
+  const auto machine = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
   const std::uint64_t peak = std::max<std::uint64_t>(s.usage.bytes, c.of.peak_bytes());
@@ -139,14 +171,17 @@ void memory_lines(const view& c, lines& out, const sums& s) {
   out.add("used_memory_rss_human", human(resident));
   out.add("used_memory_peak", peak);
   out.add("used_memory_peak_human", human(peak));
+  out.add("used_memory_peak_perc", hundredths(ratio(s.usage.bytes, peak) * 100, "%"));
   out.add("used_memory_rss_peak", static_cast<std::uint64_t>(used.ru_maxrss) * 1024);
   out.add("used_memory_dataset", s.usage.live_bytes + s.usage.object_bytes);
   out.add("used_memory_overhead", s.usage.index_bytes);
-  out.add("total_system_memory", static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                                     static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
+  out.add("used_memory_startup", c.of.bytes_at_start());
+  out.add("total_system_memory", machine);
+  out.add("total_system_memory_human", human(machine));
   out.add("maxmemory", now.maxmemory);
   out.add("maxmemory_human", human(now.maxmemory));
   out.add("maxmemory_policy", name(now.maxmemory_policy));
+  out.add("mem_fragmentation_ratio", hundredths(ratio(resident, s.usage.bytes)));
   out.add("segments", s.usage.segments);
   out.add("segments_quarantined", s.usage.quarantined);
   out.add("items_moved", s.counters.moved);
@@ -163,9 +198,13 @@ void persistence_lines(const view& c, lines& out) {
   out.add("rdb_bgsave_in_progress", number(p.save_in_progress));
   out.add("rdb_last_save_time", p.last_save != 0 ? p.last_save : c.of.started_ms() / 1000);
   out.add("rdb_last_bgsave_status", status(p.last_save_failed));
+  out.add("rdb_last_bgsave_time_sec", whole_seconds(p.save_seconds));
+  out.add("rdb_saves", p.saves);
   out.add("aof_enabled", number(p.log_enabled));
   out.add("aof_rewrite_in_progress", number(p.rewrite_in_progress));
   out.add("aof_rewrite_scheduled", 0);
+  out.add("aof_last_rewrite_time_sec", whole_seconds(p.rewrite_seconds));
+  out.add("aof_rewrites", p.rewrites);
   out.add("aof_last_bgrewrite_status", status(p.last_rewrite_failed));
   out.add("aof_last_write_status", status(p.last_write_failed));
   out.add("aof_last_error", p.last_log_error);
@@ -176,9 +215,14 @@ void persistence_lines(const view& c, lines& out) {
 void stats_lines(const view& c, lines& out, const sums& s) {
   out.add("total_connections_received", c.of.total(&worker_counters::connections));
   out.add("total_commands_processed", c.of.total(&worker_counters::commands));
-  out.add("instantaneous_ops_per_sec", c.of.commands_per_second());
+  const service::rates now = c.of.per_second();
+  out.add("instantaneous_ops_per_sec", now.commands);
   out.add("total_net_input_bytes", c.of.total(&worker_counters::input_bytes));
   out.add("total_net_output_bytes", c.of.total(&worker_counters::output_bytes));
+  out.add("total_reads_processed", c.of.total(&worker_counters::receipts));
+  out.add("total_writes_processed", c.of.total(&worker_counters::sendings));
+  out.add("instantaneous_input_kbps", hundredths(static_cast<double>(now.input_bytes) / 1024));
+  out.add("instantaneous_output_kbps", hundredths(static_cast<double>(now.output_bytes) / 1024));
   out.add("rejected_connections", c.of.total(&worker_counters::rejected_connections));
   out.add("expired_keys", s.counters.expired);
   out.add("evicted_keys", s.counters.evicted);
@@ -194,10 +238,12 @@ void stats_lines(const view& c, lines& out, const sums& s) {
           c.of.total(&worker_counters::killed_for_output));
 }
 
-void replication_lines(lines& out) {
+// Nobody replicates it: who looks whether this is the same history sees that it is another after each start.
+void replication_lines(const view& c, lines& out) {
   out.add("role", "master");
   out.add("connected_slaves", 0);
   out.add("master_failover_state", "no-failover");
+  out.add("master_replid", c.of.run_id());
   out.add("master_repl_offset", 0);
   out.add("repl_backlog_active", 0);
 }
@@ -246,7 +292,7 @@ void write_section(const view& c, std::string& text, std::string_view section, c
   if (section == "memory") memory_lines(c, out, s);
   if (section == "persistence") persistence_lines(c, out);
   if (section == "stats") stats_lines(c, out, s);
-  if (section == "replication") replication_lines(out);
+  if (section == "replication") replication_lines(c, out);
   if (section == "cpu") cpu_lines(out);
   if (section == "commandstats") command_lines(c, out);
   if (section == "cluster") out.add("cluster_enabled", 0);
@@ -322,7 +368,8 @@ constexpr auto latency_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "2.8.13",
      .complexity = "O(1)",
-     .summary = "Return the latest latency samples for all events"},
+     .summary = "Return the latest latency samples for all events",
+     .tips = "nondeterministic_output request_policy:all_nodes response_policy:special"},
     {.name = "history",
      .run = latency_history,
      .arity = 3,
@@ -330,7 +377,8 @@ constexpr auto latency_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "2.8.13",
      .complexity = "O(1)",
-     .summary = "Return timestamp-latency samples for the event"},
+     .summary = "Return timestamp-latency samples for the event",
+     .tips = "nondeterministic_output request_policy:all_nodes response_policy:special"},
     {.name = "reset",
      .run = latency_reset,
      .arity = -2,
@@ -338,7 +386,8 @@ constexpr auto latency_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "2.8.13",
      .complexity = "O(1)",
-     .summary = "Reset latency data for one or more events"},
+     .summary = "Reset latency data for one or more events",
+     .tips = "request_policy:all_nodes response_policy:all_succeeded"},
     {.name = "doctor",
      .run = latency_doctor,
      .arity = 2,
@@ -346,7 +395,8 @@ constexpr auto latency_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "2.8.13",
      .complexity = "O(1)",
-     .summary = "Return a human readable latency analysis report"},
+     .summary = "Return a human readable latency analysis report",
+     .tips = "nondeterministic_output request_policy:all_nodes response_policy:special"},
     {.name = "help",
      .run = latency_help,
      .arity = 2,
@@ -367,7 +417,8 @@ constexpr auto table = std::to_array<command>({
      .group = "server",
      .since = "1.0.0",
      .complexity = "O(1)",
-     .summary = "Get information and statistics about the server"},
+     .summary = "Get information and statistics about the server",
+     .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
     {.name = "latency",
      .arity = -2,
      .group = "server",

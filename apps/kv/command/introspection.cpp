@@ -18,11 +18,16 @@ void give_names(call& c, std::span<const std::string_view> names, std::uint32_t 
   }
 }
 
-void give_key_specification(call& c, const known_command& k) {
-  c.out.map(3);
+// Of one key, or of all from `first` to `last`, which counts from there or, if negative, from the end.
+void give_key_specification(call& c, std::uint16_t use, std::string_view note, int first, int last,
+                            int step) {
+  c.out.map(note.empty() ? 3 : 4);
+  if (!note.empty()) {
+    c.out.bulk("notes");
+    c.out.bulk(note);
+  }
   c.out.bulk("flags");
-  c.out.set(1);
-  c.out.simple(k.is(flag_write) ? "RW" : "RO");
+  give_names(c, key_use_names(), use, "");
   c.out.bulk("begin_search");
   c.out.map(2);
   c.out.bulk("type");
@@ -30,7 +35,7 @@ void give_key_specification(call& c, const known_command& k) {
   c.out.bulk("spec");
   c.out.map(1);
   c.out.bulk("index");
-  c.out.integer(k.keys.first);
+  c.out.integer(first);
   c.out.bulk("find_keys");
   c.out.map(2);
   c.out.bulk("type");
@@ -38,15 +43,37 @@ void give_key_specification(call& c, const known_command& k) {
   c.out.bulk("spec");
   c.out.map(3);
   c.out.bulk("lastkey");
-  c.out.integer(k.keys.last < 0 ? k.keys.last : k.keys.last - k.keys.first);
+  c.out.integer(last);
   c.out.bulk("keystep");
-  c.out.integer(k.keys.step);
+  c.out.integer(step);
   c.out.bulk("limit");
   c.out.integer(0);
 }
 
+void give_key_specifications(call& c, const known_command& k) {
+  const key_positions& keys = k.keys;
+  if (!k.has_keys()) return c.out.set(0);
+  if (keys.second_use == 0) {
+    c.out.set(1);
+    const int last = keys.last < 0 ? keys.last : keys.last - keys.first;
+    return give_key_specification(c, keys.use, keys.note, keys.first, last, keys.step);
+  }
+  c.out.set(2);
+  give_key_specification(c, keys.use, keys.note, keys.first, 0, 1);
+  give_key_specification(c, keys.second_use, {}, keys.last, 0, 1);
+}
+
+void give_tips(call& c, std::string_view tips) {
+  c.out.set(tips.empty() ? 0 : static_cast<std::size_t>(std::ranges::count(tips, ' ')) + 1);
+  while (!tips.empty()) {
+    const std::string_view one = tips.substr(0, tips.find(' '));
+    c.out.bulk(one);
+    tips.remove_prefix(std::min(one.size() + 1, tips.size()));
+  }
+}
+
 void give_info(call& c, const known_command* k) {
-  if (k == nullptr) return c.out.null_array();
+  if (k == nullptr) return c.out.null();
   c.out.array(10);
   c.out.bulk(k->full_name);
   c.out.integer(k->arity);
@@ -55,10 +82,9 @@ void give_info(call& c, const known_command* k) {
   c.out.integer(k->keys.last);
   c.out.integer(k->keys.step);
   give_names(c, category_names(), k->belongs, "@");
-  c.out.array(0);  // no tips
-  c.out.array(k->has_keys() ? 1 : 0);
-  if (k->has_keys()) give_key_specification(c, *k);
-  c.out.array(k->parts.size());
+  give_tips(c, k->tips);
+  give_key_specifications(c, *k);
+  c.out.set(k->parts.size());
   for (const known_command* part : k->parts) give_info(c, part);
 }
 
@@ -162,13 +188,14 @@ const known_command* command_in(call& c) {
   return nullptr;
 }
 
-std::vector<std::string_view> keys_in(call& c, const known_command& k) {
-  std::vector<std::string_view> found;
-  const std::size_t count = c.count() - 2;
-  const std::size_t end = std::min(k.keys_end(count), count);
+// Where in them its keys are; `args` begin with its name.
+std::vector<std::size_t> places_of_keys(const known_command& k,
+                                        std::span<const std::string_view> args) {
+  std::vector<std::size_t> found;
+  const std::size_t end = std::min(k.keys_end(args.size()), args.size());
   for (auto i = static_cast<std::size_t>(k.keys.first); i < end;
        i += static_cast<std::size_t>(k.keys.step)) {
-    found.push_back(c.arg(i + 2));
+    found.push_back(i);
   }
   return found;
 }
@@ -176,21 +203,22 @@ std::vector<std::string_view> keys_in(call& c, const known_command& k) {
 void command_getkeys(call& c) {
   const known_command* const k = command_in(c);
   if (k == nullptr) return;
-  const std::vector<std::string_view> keys = keys_in(c, *k);
-  c.out.array(keys.size());
-  for (const std::string_view key : keys) c.out.bulk(key);
+  const std::span<const std::string_view> args = c.args.subspan(2);
+  const std::vector<std::size_t> places = places_of_keys(*k, args);
+  c.out.array(places.size());
+  for (const std::size_t i : places) c.out.bulk(args[i]);
 }
 
 void command_getkeysandflags(call& c) {
   const known_command* const k = command_in(c);
   if (k == nullptr) return;
-  const std::vector<std::string_view> keys = keys_in(c, *k);
-  c.out.array(keys.size());
-  for (const std::string_view key : keys) {
+  const std::span<const std::string_view> args = c.args.subspan(2);
+  const std::vector<std::size_t> places = places_of_keys(*k, args);
+  c.out.array(places.size());
+  for (const std::size_t i : places) {
     c.out.array(2);
-    c.out.bulk(key);
-    c.out.set(1);
-    c.out.simple(k->is(flag_write) ? "RW" : "RO");
+    c.out.bulk(args[i]);
+    give_names(c, key_use_names(), use_of_key(*k, args, i), "");
   }
 }
 
@@ -227,7 +255,8 @@ constexpr auto command_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "2.8.13",
      .complexity = "O(N) where N is the number of commands to look up",
-     .summary = "Get array of specific Redis command details, or all when no argument is given"},
+     .summary = "Get array of specific Redis command details, or all when no argument is given",
+     .tips = "nondeterministic_output_order"},
     {.name = "docs",
      .run = command_docs,
      .arity = -2,
@@ -236,7 +265,8 @@ constexpr auto command_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "7.0.0",
      .complexity = "O(N) where N is the number of commands to look up",
-     .summary = "Get array of specific Redis command documentation"},
+     .summary = "Get array of specific Redis command documentation",
+     .tips = "nondeterministic_output_order"},
     {.name = "list",
      .run = command_list,
      .arity = -2,
@@ -245,7 +275,8 @@ constexpr auto command_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "7.0.0",
      .complexity = "O(N) where N is the total number of Redis commands",
-     .summary = "Get an array of Redis command names"},
+     .summary = "Get an array of Redis command names",
+     .tips = "nondeterministic_output_order"},
     {.name = "getkeys",
      .run = command_getkeys,
      .arity = -4,
@@ -286,6 +317,7 @@ constexpr auto table = std::to_array<command>({
      .since = "2.8.13",
      .complexity = "O(N) where N is the total number of Redis commands",
      .summary = "Get array of Redis command details",
+     .tips = "nondeterministic_output_order",
      .subcommands = command_parts},
 });
 

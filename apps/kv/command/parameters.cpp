@@ -47,13 +47,13 @@ constexpr parameter number(std::string_view name, when at = when::any_time) {
           }};
 }
 
-template <std::uint64_t settings::* member, std::uint64_t low = 0>
+template <std::uint64_t settings::* member, std::uint64_t low = 0, std::uint64_t high = UINT64_MAX>
 constexpr parameter memory(std::string_view name, when at = when::any_time) {
   return {name, at, [](const settings& s) { return std::to_string(s.*member); },
           [](settings& s, std::string_view value) -> std::string {
             const auto n = parse_memory(value);
             if (!n) return "argument must be a memory value";
-            if (*n < low) return outside(std::int64_t(low), UINT64_MAX);
+            if (*n < low || *n > high) return outside(std::int64_t(low), high);
             s.*member = *n;
             return {};
           }};
@@ -68,6 +68,11 @@ constexpr parameter yes_no(std::string_view name, when at = when::any_time) {
             s.*member = is_word(value, "yes");
             return {};
           }};
+}
+
+constexpr parameter secret(parameter p) {
+  p.secret = true;
+  return p;
 }
 
 template <std::string settings::* member>
@@ -251,15 +256,15 @@ constexpr auto table = std::to_array<parameter>({
     text<&settings::tls_key_file>("tls-key-file", when::start),
     text<&settings::tls_ca_cert_file>("tls-ca-cert-file", when::start),
     word<&settings::tls_auth_clients, tls_auth>("tls-auth-clients", when::start),
-    text<&settings::requirepass>("requirepass"),
+    secret(text<&settings::requirepass>("requirepass")),
     text<&settings::aclfile>("aclfile", when::start),
     yes_no<&settings::protected_mode>("protected-mode"),
     number<&settings::maxclients, 1, most_unsigned>("maxclients"),
     number<&settings::timeout, 0, most_int>("timeout"),
     number<&settings::tcp_keepalive, 0, most_int>("tcp-keepalive"),
     {"client-output-buffer-limit", when::any_time, get_output_limit, set_output_limit},
-    memory<&settings::client_query_buffer_limit, 1 << 20>("client-query-buffer-limit"),
-    memory<&settings::proto_max_bulk_len, 1 << 20>("proto-max-bulk-len"),
+    memory<&settings::client_query_buffer_limit, 1 << 20, most_signed>("client-query-buffer-limit"),
+    memory<&settings::proto_max_bulk_len, 1 << 20, most_signed>("proto-max-bulk-len"),
     memory<&settings::maxmemory>("maxmemory"),
     {"maxmemory-policy", when::any_time, get_policy, set_policy},
     number<&settings::maxmemory_samples, 1, most_int>("maxmemory-samples"),
@@ -272,7 +277,7 @@ constexpr auto table = std::to_array<parameter>({
     {"appenddirname", when::start, [](const settings& s) { return s.appenddirname; },
      set_appenddirname},
     number<&settings::auto_aof_rewrite_percentage, 0, most_int>("auto-aof-rewrite-percentage"),
-    memory<&settings::auto_aof_rewrite_min_size>("auto-aof-rewrite-min-size"),
+    memory<&settings::auto_aof_rewrite_min_size, 0, most_signed>("auto-aof-rewrite-min-size"),
     {"save", when::any_time, get_save, set_save},
     text<&settings::dir>("dir", when::start),
     {"dbfilename", when::start, [](const settings& s) { return s.dbfilename; }, set_dbfilename},
@@ -285,7 +290,7 @@ constexpr auto table = std::to_array<parameter>({
     number<&settings::workers, 1, most_workers>("workers", when::start),
     number<&settings::metrics_port, 0, most_port>("metrics-port", when::start),
     words<&settings::native>("native", when::start),
-    text<&settings::native_token>("native-token", when::start),
+    secret(text<&settings::native_token>("native-token", when::start)),
 });
 
 }  // namespace

@@ -96,7 +96,8 @@ constexpr auto table = std::to_array<command>({
      .shards = reach::all,
      .group = "generic",
      .since = "2.8.0",
-     .summary = "Incrementally iterate the keys space"},
+     .summary = "Incrementally iterate the keys space",
+     .tips = "nondeterministic_output request_policy:special"},
     {.name = "keys",
      .run = all_keys,
      .arity = 2,
@@ -105,7 +106,8 @@ constexpr auto table = std::to_array<command>({
      .shards = reach::all,
      .group = "generic",
      .since = "1.0.0",
-     .summary = "Find all keys matching the given pattern"},
+     .summary = "Find all keys matching the given pattern",
+     .tips = "request_policy:all_shards nondeterministic_output_order"},
 });
 
 }  // namespace

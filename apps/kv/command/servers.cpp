@@ -19,7 +19,7 @@ void time_of_day(call& c) {
 }
 
 void tell(call& c, const hook_answer& answer) {
-  answer.done ? c.out.simple(answer.text) : c.out.error(answer.text);
+  answer.done ? c.out.simple(answer.text) : c.out.error("ERR " + answer.text);
 }
 
 constexpr std::string_view not_kept = "ERR this server keeps nothing on disk";
@@ -67,7 +67,7 @@ void shutdown(call& c) {
   }
   if (!c.of.hooks.shutdown) return c.out.error("ERR Errors trying to SHUTDOWN. Check logs.");
   const hook_answer answer = c.of.hooks.shutdown(mode);
-  if (!answer.done) return c.out.error(answer.text);
+  if (!answer.done) return c.out.error("ERR " + answer.text);
   if (mode == shutdown_mode::abort) return c.out.ok();
   c.who.close_when_sent = true;  // whose end is the answer
 }
@@ -139,7 +139,8 @@ constexpr auto function_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "7.0.0",
      .complexity = "O(N) where N is the number of functions deleted",
-     .summary = "Deleting all functions"},
+     .summary = "Deleting all functions",
+     .tips = "request_policy:all_shards response_policy:all_succeeded"},
     {.name = "list",
      .run = function_list,
      .arity = -2,
@@ -148,7 +149,8 @@ constexpr auto function_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "7.0.0",
      .complexity = "O(N) where N is the number of functions",
-     .summary = "List information about all the functions"},
+     .summary = "List information about all the functions",
+     .tips = "nondeterministic_output_order"},
 });
 
 constexpr auto table = std::to_array<command>({
@@ -159,7 +161,8 @@ constexpr auto table = std::to_array<command>({
      .group = "server",
      .since = "2.6.0",
      .complexity = "O(1)",
-     .summary = "Return the current server time"},
+     .summary = "Return the current server time",
+     .tips = "nondeterministic_output"},
     {.name = "save",
      .run = save,
      .arity = 1,
@@ -196,7 +199,8 @@ constexpr auto table = std::to_array<command>({
      .group = "server",
      .since = "1.0.0",
      .complexity = "O(1)",
-     .summary = "Get the UNIX time stamp of the last successful save to disk"},
+     .summary = "Get the UNIX time stamp of the last successful save to disk",
+     .tips = "nondeterministic_output"},
     {.name = "shutdown",
      .run = shutdown,
      .arity = -1,
@@ -241,7 +245,8 @@ constexpr auto table = std::to_array<command>({
      .since = "3.0.0",
      .complexity = "O(1)",
      .summary = "Wait for the synchronous replication of all the write commands sent in the "
-                "context of the current connection"},
+                "context of the current connection",
+     .tips = "request_policy:all_shards response_policy:agg_min"},
 });
 
 }  // namespace

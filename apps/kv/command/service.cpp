@@ -4,8 +4,11 @@
 
 #include <cordma/runtime/result.hpp>
 
+#include <openssl/rand.h>
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <new>
 
 namespace kv {
 namespace {
@@ -13,6 +16,14 @@ namespace {
 constexpr std::size_t sweep_items = 1000;  // of a shard in one tick
 constexpr std::size_t most_error_names = 128;
 constexpr cordma::duration sample_time = std::chrono::seconds(1);
+constexpr std::size_t run_id_digits = 40;
+
+std::string fresh_id() {
+  std::array<unsigned char, 32> random{};
+  if (RAND_bytes(random.data(), static_cast<int>(random.size())) != 1) throw std::bad_alloc();
+  return sha256({reinterpret_cast<const char*>(random.data()), random.size()})
+      .substr(0, run_id_digits);
+}
 
 }  // namespace
 
@@ -25,6 +36,7 @@ service::service(keyspace& keys, const parsed_settings& initial, service_options
   const std::string why = configure_users({}, initial.users);
   if (!why.empty()) throw cordma::error({cordma::errc::invalid_value, "configuration: " + why});
   require_password();
+  run_id_ = fresh_id();
   started_ms_ = read_wall_clock();
   started_ = time_.now();
   for (unsigned i = 0; i < options_.workers; ++i) {
@@ -36,6 +48,7 @@ service::service(keyspace& keys, const parsed_settings& initial, service_options
   }
   const keyspace::hold hold(keys_, keys_.all());
   configure_shards(*settings_);
+  bytes_at_start_ = keys_.usage().bytes;
 }
 
 service::~service() = default;
@@ -113,15 +126,24 @@ void service::read_time(unsigned worker) noexcept {
   w.now = time_.now();
 }
 
+void service::take_sample(worker_state& w) noexcept {
+  const rates before = w.last_sample.so_far;
+  const rates now{w.counters.commands.get(), w.counters.input_bytes.get(),
+                  w.counters.output_bytes.get()};
+  const auto passed = std::chrono::duration<double>(w.now - w.last_sample.when).count();
+  const auto rate = [passed](std::uint64_t from, std::uint64_t to) {
+    return static_cast<std::uint64_t>(static_cast<double>(to - from) / passed);
+  };
+  w.commands_per_second = rate(before.commands, now.commands);
+  w.input_per_second = rate(before.input_bytes, now.input_bytes);
+  w.output_per_second = rate(before.output_bytes, now.output_bytes);
+  w.last_sample = {w.now, now};
+}
+
 bool service::tick(unsigned worker) {
   read_time(worker);
   worker_state& w = at(worker);
-  if (w.now - w.last_sample.when >= sample_time) {
-    const std::uint64_t commands = w.counters.commands.get();
-    const auto passed = std::chrono::duration<double>(w.now - w.last_sample.when).count();
-    w.per_second = static_cast<std::uint64_t>(double(commands - w.last_sample.commands) / passed);
-    w.last_sample = {w.now, commands};
-  }
+  if (w.now - w.last_sample.when >= sample_time) take_sample(w);
   if (paused_.load(std::memory_order_relaxed) != paused::none &&
       paused_by_client(worker) == paused::none) {
     paused_ = paused::none;
@@ -178,9 +200,13 @@ std::uint64_t service::total(std::size_t command,
   return sum;
 }
 
-std::uint64_t service::commands_per_second() const noexcept {
-  std::uint64_t sum = 0;
-  for (const auto& w : workers_) sum += w->per_second.load(std::memory_order_relaxed);
+service::rates service::per_second() const noexcept {
+  rates sum;
+  for (const auto& w : workers_) {
+    sum.commands += w->commands_per_second.load(std::memory_order_relaxed);
+    sum.input_bytes += w->input_per_second.load(std::memory_order_relaxed);
+    sum.output_bytes += w->output_per_second.load(std::memory_order_relaxed);
+  }
   return sum;
 }
 
@@ -213,7 +239,7 @@ void service::reset_statistics() {
     worker_counters& c = w->counters;
     for (relaxed_counter* const each :
          {&c.commands, &c.connections, &c.rejected_connections, &c.input_bytes, &c.output_bytes,
-          &c.error_replies, &c.killed_for_output, &c.writes}) {
+          &c.receipts, &c.sendings, &c.error_replies, &c.killed_for_output, &c.writes}) {
       each->clear();
     }
     for (command_counters& one : c.each) {
@@ -222,7 +248,7 @@ void service::reset_statistics() {
       one.rejected.clear();
       one.failed.clear();
     }
-    w->last_sample.commands = 0;
+    w->last_sample.so_far = {};
   }
   const std::scoped_lock hold(errors_guard_);
   errors_.clear();

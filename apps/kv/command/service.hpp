@@ -35,16 +35,20 @@ struct persistence_info {
   bool save_in_progress = false;
   std::uint64_t last_save = 0;  // seconds since 1970
   bool last_save_failed = false;
+  std::uint64_t saves = 0;   // since the start
+  double save_seconds = -1;  // the last one took; negative: there was none
   bool log_enabled = false;
   bool rewrite_in_progress = false;
   bool last_rewrite_failed = false;
+  std::uint64_t rewrites = 0;
+  double rewrite_seconds = -1;
   bool last_write_failed = false;
   std::string last_log_error;  // empty: none so far
   std::uint64_t log_bytes = 0;
   std::uint64_t log_base_bytes = 0;
 };
 
-// An answer from main: text for the client, after "+" or "-".
+// An answer from main: text for the client, after "+" or "-ERR ".
 struct hook_answer {
   bool done = true;
   std::string text;
@@ -68,7 +72,7 @@ struct service_hooks {
   std::function<void(std::string_view line)> warn;
   // How many there are that this service does not know of; empty: none.
   std::function<std::size_t()> native_clients;
-  // Lines for INFO: "name:value\r\n"; for sections that are not the service's: "transport".
+  // Lines for INFO: "name:value\r\n"; at the end of the service's sections, and for others: "native".
   std::function<std::string(std::string_view section)> more_info;
 };
 
@@ -134,11 +138,21 @@ class service {
 
   [[nodiscard]] worker_counters& counters(unsigned worker) noexcept { return at(worker).counters; }
   [[nodiscard]] unsigned workers() const noexcept { return options_.workers; }
+  // Another for each start: 40 hexadecimal digits.
+  [[nodiscard]] const std::string& run_id() const noexcept { return run_id_; }
+  // What the shards took before anything was in them.
+  [[nodiscard]] std::size_t bytes_at_start() const noexcept { return bytes_at_start_; }
   // Of all workers.
   [[nodiscard]] std::uint64_t total(relaxed_counter worker_counters::* which) const noexcept;
   [[nodiscard]] std::uint64_t total(std::size_t command,
                                     relaxed_counter command_counters::* which) const noexcept;
-  [[nodiscard]] std::uint64_t commands_per_second() const noexcept;
+  struct rates {
+    std::uint64_t commands = 0;
+    std::uint64_t input_bytes = 0;
+    std::uint64_t output_bytes = 0;
+  };
+  // In a second, of late.
+  [[nodiscard]] rates per_second() const noexcept;
   // The most that the shards have taken, as their workers' ticks saw it.
   [[nodiscard]] std::size_t peak_bytes() const noexcept;
   void count_error(unsigned worker, std::string_view reply);  // "-ERR ..."
@@ -164,7 +178,7 @@ class service {
   friend class caller;
   struct sample {
     cordma::time_point when{};
-    std::uint64_t commands = 0;
+    rates so_far;
   };
   struct alignas(64) worker_state {
     unix_ms now_ms = 0;
@@ -174,7 +188,9 @@ class service {
     std::mutex guard;  // of the registry
     std::map<std::uint64_t, caller*> callers;
     sample last_sample;
-    std::atomic<std::uint64_t> per_second = 0;
+    std::atomic<std::uint64_t> commands_per_second = 0;
+    std::atomic<std::uint64_t> input_per_second = 0;
+    std::atomic<std::uint64_t> output_per_second = 0;
     std::atomic<std::size_t> peak_bytes = 0;  // of the shards that it sweeps
     worker_counters counters;
   };
@@ -184,6 +200,7 @@ class service {
   void enter(caller& c);
   void leave(caller& c) noexcept;
   void require_password();
+  void take_sample(worker_state& w) noexcept;
   void configure_shards(const settings& s);
   void wake_marked(unsigned worker);
   [[nodiscard]] paused paused_by_client(unsigned worker) const noexcept;
@@ -194,6 +211,8 @@ class service {
   command_table commands_;
   users users_;
   slowlog slow_;
+  std::string run_id_;
+  std::size_t bytes_at_start_ = 0;
   unix_ms started_ms_ = 0;
   cordma::time_point started_{};
   std::vector<std::unique_ptr<worker_state>> workers_;

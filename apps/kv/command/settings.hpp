@@ -91,6 +91,7 @@ struct parameter {
   std::string (*get)(const settings&) = nullptr;
   // Empty: done. Else why not, as Redis says it: "argument must be 'yes' or 'no'".
   std::string (*set)(settings&, std::string_view value) = nullptr;
+  bool secret = false;  // its value is for nobody else to see
 };
 
 [[nodiscard]] std::span<const parameter> all_parameters() noexcept;

@@ -1,5 +1,8 @@
 #include "slowlog.hpp"
 
+#include "settings.hpp"
+#include "word.hpp"
+
 #include <algorithm>
 
 namespace kv {
@@ -33,6 +36,35 @@ std::vector<slowlog::entry> slowlog::newest(std::size_t count) const {
 std::size_t slowlog::size() const {
   const std::scoped_lock hold(guard_);
   return entries_.size();
+}
+
+std::vector<std::string_view> without_secrets(const known_command& what,
+                                              std::span<const std::string_view> args) {
+  std::vector<std::string_view> shown(args.begin(), args.end());
+  const std::size_t count = args.size();
+  const auto hide = [&](std::size_t from, std::size_t end) {
+    for (std::size_t i = from; i < std::min(end, count); ++i) shown[i] = "(redacted)";
+  };
+  if (what.full_name == "auth") {
+    hide(1, count);
+  } else if (what.full_name == "acl|setuser") {
+    hide(2, count);
+  } else if (what.full_name == "hello") {
+    for (std::size_t i = 2; i < count; ++i) {
+      if (is_word(args[i], "setname")) {
+        ++i;
+      } else if (is_word(args[i], "auth")) {
+        hide(i + 1, i + 3);
+        i += 2;
+      }
+    }
+  } else if (what.full_name == "config|set") {
+    for (std::size_t i = 2; i < count; i += 2) {
+      const parameter* const p = find_parameter(args[i]);
+      if (p != nullptr && p->secret) hide(i + 1, i + 2);
+    }
+  }
+  return shown;
 }
 
 void slowlog::clear() {

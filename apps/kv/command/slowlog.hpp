@@ -1,6 +1,8 @@
 // slowlog: the commands that took longest to carry out, newest first.
 #pragma once
 
+#include "command.hpp"
+
 #include "../store/item.hpp"
 
 #include <cstddef>
@@ -39,5 +41,9 @@ class slowlog {
   std::deque<entry> entries_;  // newest in front
   std::uint64_t next_ = 0;
 };
+
+// The arguments as they may be shown to others: "(redacted)" for passwords, and for what ACL SETUSER is told of a user.
+[[nodiscard]] std::vector<std::string_view> without_secrets(const known_command& what,
+                                                            std::span<const std::string_view> args);
 
 }  // namespace kv

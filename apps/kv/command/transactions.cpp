@@ -7,20 +7,20 @@
 namespace kv {
 namespace {
 
-void forget_watches(call& c) {
-  keyspace& keys = c.of.keys();
-  for (const transaction::watched& w : c.who.queued.watches()) {
+void forget_watches(service& of, caller& who) {
+  keyspace& keys = of.keys();
+  for (const transaction::watched& w : who.queued.watches()) {
     const keyspace::hold hold(keys, keys.mask_of(w.key));
     keys.of(w.key).unwatch(w.key);
   }
-  c.who.queued.watches().clear();
-  c.who.watched_keys = 0;
+  who.queued.watches().clear();
+  who.watched_keys = 0;
 }
 
-void end(call& c) noexcept {
-  c.who.queued.close();
-  c.who.in_transaction = false;
-  c.who.queued_commands = 0;
+void end(caller& who) noexcept {
+  who.queued.close();
+  who.in_transaction = false;
+  who.queued_commands = 0;
 }
 
 void multi(call& c) {
@@ -32,33 +32,32 @@ void multi(call& c) {
 
 void discard(call& c) {
   if (!c.who.queued.is_open()) return c.out.error("ERR DISCARD without MULTI");
-  end(c);
-  forget_watches(c);
+  abandon_transaction(c.of, c.who);
   c.out.ok();
 }
 
 // Why nothing of it is carried out; empty: it is.
 std::string objection(const call& c) {
-  if (c.who.queued.spoilt()) return "previous errors.";
-  return has_writes(c.who.queued) ? refusal_by_journal(c.of) : std::string();
+  if (c.who.queued.spoilt()) return " previous errors.";
+  const std::string why = has_writes(c.who.queued) ? refusal_by_journal(c.of) : std::string();
+  return why.empty() ? why : ": " + why;
 }
 
 void exec(call& c) {
   if (!c.who.queued.is_open()) return c.out.error("ERR EXEC without MULTI");
   const std::string why = objection(c);
   if (!why.empty()) {
-    end(c);
-    forget_watches(c);
-    return c.out.error("EXECABORT Transaction discarded because of " + why);
+    abandon_transaction(c.of, c.who);
+    return c.out.error("EXECABORT Transaction discarded because of" + why);
   }
   // What is carried out now sees no transaction.
   try {
     run_queued(c);
   } catch (...) {
-    end(c);
+    end(c.who);
     throw;
   }
-  end(c);
+  end(c.who);
 }
 
 void watch(call& c) {
@@ -88,13 +87,12 @@ void watch(call& c) {
 }
 
 void unwatch(call& c) {
-  forget_watches(c);
+  forget_watches(c.of, c.who);
   c.out.ok();
 }
 
 void reset(call& c) {
-  end(c);
-  forget_watches(c);
+  abandon_transaction(c.of, c.who);
   c.who.start_over();
   c.out.raw("+RESET\r\n");
 }
@@ -135,7 +133,7 @@ constexpr auto table = std::to_array<command>({
      .arity = -2,
      .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
-     .keys = {1, -1, 1},
+     .keys = {.first = 1, .last = -1, .step = 1, .use = use_ro},
      .shards = reach::own,
      .group = "transactions",
      .since = "2.2.0",
@@ -165,6 +163,11 @@ constexpr auto table = std::to_array<command>({
 });
 
 }  // namespace
+
+void abandon_transaction(service& of, caller& who) {
+  end(who);
+  forget_watches(of, who);
+}
 
 std::span<const command> transaction_commands() noexcept { return table; }
 

@@ -11,6 +11,8 @@ namespace kv {
 namespace {
 
 constexpr std::size_t hash_digits = 64;
+constexpr std::string_view sanitized = "sanitize-payload";
+constexpr std::string_view unsanitized = "skip-sanitize-payload";
 constexpr std::string_view syntax = "Syntax error";
 constexpr std::string_view unknown = "Unknown command or category name in ACL";
 constexpr std::string_view needless_keys =
@@ -31,7 +33,8 @@ std::string_view prefix_of(key_access access) noexcept {
   switch (access) {
     case key_access::read: return "%R~";
     case key_access::write: return "%W~";
-    case key_access::both: break;
+    case key_access::both:
+    case key_access::none: break;
   }
   return "~";
 }
@@ -101,10 +104,12 @@ std::string user::apply(std::string_view rule, const command_table& table) {
   } else if (is_word(rule, "reset")) {
     user fresh;
     fresh.name = name;
+    fresh.payloads = sanitized;
     *this = std::move(fresh);
-  } else if (is_word(rule, "sanitize-payload") || is_word(rule, "skip-sanitize-payload") ||
-             is_word(rule, "clearselectors")) {
-    return {};  // what they are about does not exist here
+  } else if (is_word(rule, sanitized) || is_word(rule, unsanitized)) {
+    payloads = is_word(rule, sanitized) ? sanitized : unsanitized;
+  } else if (is_word(rule, "clearselectors")) {
+    return {};  // there are none
   } else if (rule.empty()) {
     return std::string(syntax);
   } else if (rule[0] == '+' || rule[0] == '-') {
@@ -226,6 +231,7 @@ std::string user::describe_channels() const {
 std::string user::describe() const {
   std::string text = enabled ? "on" : "off";
   if (any_password) text += " nopass";
+  if (!payloads.empty()) text.append(" ").append(payloads);
   for (const std::string& p : passwords) text += " #" + p;
   const std::string key_rules = describe_keys();
   if (!key_rules.empty()) text += ' ' + key_rules;

@@ -1,6 +1,7 @@
 #include "users.hpp"
 
 #include "settings.hpp"
+#include "word.hpp"
 
 #include <algorithm>
 #include <array>
@@ -43,7 +44,8 @@ std::string users::set_in(by_name& in, std::string_view name,
   made->name = name;
   for (const std::string_view rule : rules) {
     const std::string why = made->apply(rule, table_);
-    if (!why.empty()) return "Error in ACL SETUSER modifier '" + std::string(rule) + "': " + why;
+    if (!why.empty())
+      return "Error in ACL SETUSER modifier '" + std::string(until_nul(rule)) + "': " + why;
   }
   in[std::string(name)] = std::move(made);
   return {};
@@ -81,8 +83,9 @@ std::vector<std::shared_ptr<const user>> users::all() const {
 
 std::string users::make_in(by_name& in, std::span<const std::string> words) const {
   if (words.empty()) return "user without a name";
-  std::vector<std::string_view> rules{"reset"};
-  rules.insert(rules.end(), words.begin() + 1, words.end());
+  const std::vector<std::string_view> rules(words.begin() + 1, words.end());
+  const auto before = in.find(words.front());
+  if (before != in.end()) in.erase(before);
   return set_in(in, words.front(), rules);
 }
 

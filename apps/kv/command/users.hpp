@@ -17,7 +17,7 @@ namespace kv {
 
 inline constexpr std::string_view default_user = "default";
 
-enum class key_access : std::uint8_t { read = 1, write = 2, both = 3 };
+enum class key_access : std::uint8_t { none, read = 1, write = 2, both = 3 };
 
 // Never changed once others see it.
 struct user {
@@ -36,12 +36,15 @@ struct user {
       rules;  // how `allowed` came about, from nothing or everything on: "+@all", "-get"
   bool all_keys = false;
   std::vector<key_pattern> keys;
+  // "sanitize-payload", "skip-sanitize-payload" or nothing, kept for those who ask: what it is about does not exist here.
+  std::string_view payloads{};
   bool all_channels = false;  // kept for those who ask; nobody can subscribe
   std::vector<std::string> channels;
 
   // Everything, to every key: then nothing has to be looked at for each command.
   [[nodiscard]] bool unlimited() const noexcept { return all_keys && allowed.all(); }
   [[nodiscard]] bool may_run(const known_command& c) const noexcept { return allowed[c.index]; }
+  // Whether one of its patterns fits the key and gives all of that; for `none` any pattern does.
   [[nodiscard]] bool may_use(std::string_view key, key_access how) const noexcept;
   [[nodiscard]] bool accepts(std::string_view password) const;
   // One rule: "on", ">secret", "+@read", "~prefix:*". Empty: done. Else why not.

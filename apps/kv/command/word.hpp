@@ -11,4 +11,9 @@ namespace kv {
   return text.size() == word.size() && strncasecmp(text.data(), word.data(), word.size()) == 0;
 }
 
+// As Redis shows what clients sent in texts of its own: up to a NUL.
+[[nodiscard]] inline std::string_view until_nul(std::string_view text) noexcept {
+  return text.substr(0, text.find('\0'));
+}
+
 }  // namespace kv

@@ -95,6 +95,7 @@ void session::state::begin_turn(std::size_t bytes) noexcept {
   of.read_time(worker);
   who.seen_ms.store(static_cast<std::int64_t>(of.now_ms(worker)), std::memory_order_relaxed);
   of.counters(worker).input_bytes.add(bytes);
+  of.counters(worker).receipts.add();
 }
 
 void session::state::admit() {
@@ -187,7 +188,7 @@ std::size_t session::state::run(std::string_view input, std::size_t at, bool& st
     return done == 0 ? at : found[done - 1].end;
   }
   if (last == request_parser::outcome::failed) {
-    who.reply.error(parser.why());
+    if (who.mode == caller::replies::on) who.reply.error(parser.why());
     over = ending::when_sent;
   }
   stopped = last != request_parser::outcome::complete;
@@ -341,6 +342,7 @@ void session::sent(std::size_t bytes) noexcept {
   s.sent += bytes;
   const unsigned worker = s.who.origin.worker;
   s.of.counters(worker).output_bytes.add(bytes);
+  s.of.counters(worker).sendings.add();
   s.who.seen_ms.store(static_cast<std::int64_t>(s.of.now_ms(worker)), std::memory_order_relaxed);
   if (s.sent == s.who.out.size()) {
     s.who.out.clear(kept_output);

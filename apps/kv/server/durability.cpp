@@ -166,6 +166,10 @@ persistence_info durability::persistence() const {
   p.save_in_progress = now.running == background::snapshot;
   p.last_save = now.last_snapshot;
   p.last_save_failed = now.last_snapshot_failed;
+  p.saves = now.snapshots;
+  p.save_seconds = now.last_snapshot_seconds;
+  p.rewrites = now.rewrites;
+  p.rewrite_seconds = now.last_rewrite_seconds;
   p.log_enabled = now.appendonly;
   p.rewrite_in_progress = now.running == background::rewrite;
   p.last_rewrite_failed = now.last_rewrite_failed;

@@ -89,11 +89,16 @@ bool logbook::reopen() noexcept {
   return true;
 }
 
+bool has_service_manager() noexcept {
+  const char* const where = std::getenv("NOTIFY_SOCKET");
+  return where != nullptr && *where != '\0';
+}
+
 void tell_service_manager(std::string_view state) noexcept {
+  if (!has_service_manager()) return;
   const char* const where = std::getenv("NOTIFY_SOCKET");
   sockaddr_un a{};
   a.sun_family = AF_UNIX;
-  if (where == nullptr || *where == '\0') return;
   const std::size_t n = std::strlen(where);
   if (n >= sizeof a.sun_path) return;
   std::memcpy(a.sun_path, where, n);

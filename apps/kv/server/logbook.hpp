@@ -39,6 +39,7 @@ class logbook {
 };
 
 // For a service manager that started this by Type=notify: "READY=1", "STOPPING=1", "STATUS=..."; else nothing.
+[[nodiscard]] bool has_service_manager() noexcept;
 void tell_service_manager(std::string_view state) noexcept;
 
 }  // namespace kv

@@ -146,6 +146,7 @@ void server::fill_hooks() {
   durability_->answer(h);
   h.warn = [this](std::string_view line) { warn(line); };
   h.more_info = [this](std::string_view section) {
+    if (section == "server") return server_information();
     return section.empty() || section == "native" ? native_information() : std::string();
   };
   h.native_clients = [this]() -> std::size_t {

@@ -70,6 +70,7 @@ class server {
   void leave();
   // On that worker's thread.
   void journal_advanced(unsigned worker) noexcept;
+  [[nodiscard]] std::string server_information() const;
   [[nodiscard]] std::string native_information() const;
   void listen_at(listening where, const reception::hall& to, const std::string& kind);
   [[nodiscard]] reception::hall clients_hall(bool encrypted);

@@ -67,6 +67,12 @@ void server::report_limits() const {
   if (!warning.empty()) log_.write(log_level::warning, warning);
 }
 
+std::string server::server_information() const {
+  const std::string engine = workers_.front()->door().engine();
+  return "multiplexing_api:" + (engine == "asio" ? "epoll" : engine) +
+         "\r\nprocess_supervised:" + (has_service_manager() ? "systemd" : "no") + "\r\n";
+}
+
 void server::report() const {
   const settings& s = options_.configured.values;
   log_.write(log_level::notice, "cordma-kv " CORDMA_VERSION ", process " +
@@ -169,7 +175,7 @@ void server::reload(const server_options& read) {
       if (!why.empty()) fail_reload(std::string(p.name) + ": " + why);
     }
     changed.push_back(std::string(p.name) + " is now " +
-                      (p.name == "requirepass" ? "another" : "\"" + value + "\""));
+                      (p.secret ? "another" : "\"" + value + "\""));
   }
   std::shared_ptr<const tls_acceptor> certificates = tls_of(last);
   const rules_by_name before = rules_of(service_->accounts());
