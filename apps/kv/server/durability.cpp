@@ -135,23 +135,23 @@ void durability::save() {
 void durability::answer(service_hooks& hooks) {
   hooks.save = [this]() -> hook_answer {
     const cordma::result<void> saved = journal_->save();
-    if (!saved) return {false, "ERR " + saved.why().message()};
+    if (!saved) return {false, saved.why().message()};
     return {true, "OK"};
   };
   hooks.background_save = [this]() -> hook_answer {
     const std::string taken = claim();
-    if (!taken.empty()) return {false, "ERR " + taken};
+    if (!taken.empty()) return {false, taken};
     const journal::asked a = journal_->ask_for(background::snapshot);
     if (a == journal::asked::goes_on_already)
-      return {false, "ERR Background save already in progress"};
+      return {false, "Background save already in progress"};
     return {true, begun(a, "Background saving")};
   };
   hooks.rewrite_log = [this]() -> hook_answer {
     const journal::asked a = journal_->ask_for(background::rewrite);
     if (a == journal::asked::off)
-      return {false, "ERR there is no append only file: appendonly is no"};
+      return {false, "there is no append only file: appendonly is no"};
     if (a == journal::asked::goes_on_already) {
-      return {false, "ERR Background append only file rewriting already in progress"};
+      return {false, "Background append only file rewriting already in progress"};
     }
     return {true, begun(a, "Background append only file rewriting")};
   };

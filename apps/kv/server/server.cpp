@@ -157,9 +157,9 @@ void server::fill_hooks() {
     if (!leaving_) workers_[i]->post([this, i]() noexcept { service_->attend(i); });
   };
   h.shutdown = [this](shutdown_mode m) -> hook_answer {
-    if (m == shutdown_mode::abort) return {false, "ERR No shutdown in progress."};
+    if (m == shutdown_mode::abort) return {false, "No shutdown in progress."};
     const std::string taken = m == shutdown_mode::save ? durability_->claim() : std::string();
-    if (!taken.empty()) return {false, "ERR " + taken};
+    if (!taken.empty()) return {false, taken};
     ending_ = m;
     wish_to_end_();
     return {};
