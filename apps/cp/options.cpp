@@ -181,8 +181,12 @@ void declare_taking(CLI::App& app, transfer_options& o, texts& t) {
       "write into the file that is there: no resuming, no way back; until it is whole it ends "
       "with a line that says so, by which the next run knows it");
   app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
-  app.add_flag("-S,--sparse,--partial,-h,--human-readable,-W,--whole-file", t.as_it_is,
-               "as it is anyway: holes of whole chunks stay holes, what is cut off goes on");
+  app.add_flag(
+      "-S,--sparse", o.sparse,
+      "zeros become holes, where there are 4 KiB of them; holes of whole chunks stay holes "
+      "anyway");
+  app.add_flag("--partial,-h,--human-readable,-W,--whole-file", t.as_it_is,
+               "as it is anyway: what is cut off goes on");
   app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
   app.add_flag("!--no-direct", o.direct, "long files by way of the page cache, too");
 }

@@ -374,7 +374,7 @@ void receiver::say_want(const std::shared_ptr<incoming>& f) {
 cordma::result<void> receiver::publish(incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
   if (output_ >= 0) return {};
-  if (options_.inplace && !f.is_stream()) {
+  if (f.is_stream() ? options_.sparse : options_.inplace) {
     const int why = cut_to(f.fd.get(), f.what->size);
     if (why != 0) return cordma::failure::from_os(why, "ftruncate");
   }
