@@ -119,7 +119,7 @@ void receiver::take_problem(problem p) {
   const bool is_known = left_out_bytes_ <= problem_log::most_bytes;
   if (p.what == problem::kind::left_out && is_known) {
     left_out_.push_back(p.path);
-  } else {
+  } else if (p.what != problem::kind::vanished) {  // what has gone is not in the source any more
     not_all_read_ = true;
   }
   result_.problems.add(std::move(p));
@@ -206,7 +206,7 @@ void receiver::take_file_end(const file_end& e) {
   if (f.is_stream() && e.outcome == file_end::how::whole) end_stream(f, e.bytes);
   f.ended = true;
   f.source = e.outcome;
-  if (e.outcome != file_end::how::whole) not_all_read_ = true;
+  if (e.outcome == file_end::how::failed) not_all_read_ = true;
   if (e.outcome != file_end::how::whole && f.why.empty()) {
     f.why = e.why.empty() ? "the sender could not read it" : e.why;
     f.turn.set();
