@@ -1,5 +1,6 @@
 // What is kept of an entry beside its contents, in the order in which one does not undo the other: group and owner
 // (which clears set-id bits and capabilities), attributes, mode, times.
+#include "ownership.hpp"
 #include "target.hpp"
 
 #include <algorithm>
@@ -109,14 +110,14 @@ class keeper {
 
   // The number that chown() takes for "as it is" is nobody's.
   void keep_group() {
-    if (now_.st_gid == from_.gid) return;
+    if (now_.st_gid == from_.gid || !is_group_wanted(what_, from_.gid)) return;
     constexpr uid_t same = static_cast<uid_t>(-1);
     const int why = from_.gid == static_cast<gid_t>(-1) ? EINVAL : to_.own(same, from_.gid);
     if (why != 0) say("group", why);
     look();
   }
   void keep_owner() {
-    if (now_.st_uid == from_.uid) return;
+    if (now_.st_uid == from_.uid || !is_owner_wanted(what_)) return;
     constexpr gid_t same = static_cast<gid_t>(-1);
     const int why = from_.uid == static_cast<uid_t>(-1) ? EINVAL : to_.own(from_.uid, same);
     if (why != 0) say("owner", why);

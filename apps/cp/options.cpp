@@ -157,8 +157,10 @@ void declare_selection(CLI::App& app, transfer_options& o, texts& t) {
   app.add_flag_callback("-D", [&o] { o.devices = o.specials = true; }, "as --devices --specials");
   app.add_flag("-p,--perms", o.mode, "keep permissions");
   app.add_flag("-t,--times", o.times, "keep times, by which the same file is known next time");
-  app.add_flag("-o,--owner", o.owner, "keep the owner, as far as one may");
-  app.add_flag("-g,--group", o.group, "keep the group, as far as one may");
+  app.add_flag("-o,--owner", o.owner,
+               "keep the owner; where one may not, that is said. -a asks for it "
+               "only where one may");
+  app.add_flag("-g,--group", o.group, "keep the group, likewise");
   app.add_flag("-X,--xattrs,-A,--acls", o.attributes, "keep extended attributes, ACLs among them");
 }
 
@@ -279,6 +281,8 @@ void unfold_archive(transfer_options& o, const texts& t) {
   o.recursive = o.recursive || t.files_from.empty();
   o.links = o.mode = o.times = o.group = o.owner = o.devices = o.specials = true;
 }
+  o.owner_if_may = !o.owner;
+  o.group_if_may = !o.group;
 
 std::uint64_t size_of(const char* option, const std::string& text) {
   const cordma::result<std::uint64_t> size = cordma::parse_size(text);

@@ -1,5 +1,6 @@
 // What the receiver does about each entry, before its contents come and when all are there.
 #include "incoming.hpp"
+#include "ownership.hpp"
 #include "unfinished.hpp"
 
 #include <algorithm>
@@ -23,14 +24,13 @@ bool has_time(const struct stat& s, const file_time& t) noexcept {
 }
 
 // Of what is kept what is not so there. A symlink has no mode of its own.
-std::uint16_t differences(const entry& e, const struct stat& now,
-                          const keep_options& what) noexcept {
+std::uint16_t differences(const entry& e, const struct stat& now, const keep_options& what) {
   unsigned all = 0;
   if (what.times && !has_time(now, e.modified)) all |= item::time;
   if (what.mode && e.kind != entry_kind::symlink && (now.st_mode & 07777) != e.mode)
     all |= item::mode;
-  if (what.owner && now.st_uid != e.uid) all |= item::owner;
-  if (what.group && now.st_gid != e.gid) all |= item::group;
+  if (now.st_uid != e.uid && is_owner_wanted(what)) all |= item::owner;
+  if (now.st_gid != e.gid && is_group_wanted(what, e.gid)) all |= item::group;
   return static_cast<std::uint16_t>(all);
 }
 
@@ -43,7 +43,13 @@ std::optional<std::uint32_t> mode_of(const struct stat& s) noexcept {
 }  // namespace
 
 keep_options receiver::kept() const noexcept {
-  return {options_.mode, options_.times, options_.owner, options_.group, options_.attributes};
+  return {.mode = options_.mode,
+          .times = options_.times,
+          .owner = options_.owner,
+          .group = options_.group,
+          .owner_if_may = options_.owner_if_may,
+          .group_if_may = options_.group_if_may,
+          .attributes = options_.attributes};
 }
 
 std::uint64_t receiver::chunks_of(const entry& e) const noexcept {
@@ -463,6 +469,7 @@ cordma::task<void> receiver::finish() {
   for (const item& i : said.items) tell(i);
   result_.done.links += said.links;
   result_.done.deleted += said.deleted;
+  tell_not_owned();
   finished_ = true;
   result_.done.manifest = got_.sum();
   encode(lanes_.front()->out(), result_.done);
@@ -472,6 +479,21 @@ cordma::task<void> receiver::finish() {
 void receiver::make_hard_links(last_words& said) {
   for (const std::uint32_t number : hard_links_) {
     const entry& e = entries_[number];
+// Those that are to be somebody's as far as this process may.
+void receiver::tell_not_owned() {
+  const bool of_any = options_.owner_if_may || options_.group_if_may;
+  if (!of_any || ::geteuid() == 0) return;
+  const std::vector<gid_t> mine = own_groups();
+  const auto is_not_owned = [&](const entry& e) {
+    return (options_.owner_if_may && e.uid != ::geteuid()) ||
+           (options_.group_if_may && std::ranges::find(mine, e.gid) == mine.end());
+  };
+  const auto count = std::ranges::count_if(entries_, is_not_owned);
+  if (count == 0) return;
+  report({problem::kind::left_out, ".",
+          "the owner or group of " + std::to_string(count) + " entries, which only root may keep"});
+}
+
     const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
     const cordma::result<std::optional<struct stat>> first = target_.look(e.target);
     const bool both = there && first && there.value() && first.value();

@@ -152,6 +152,7 @@ class receiver {
     return options_.dry_run ? target::removal::dry : target::removal::real;
   }
   void make_hard_links(last_words& said);
+  void tell_not_owned();
 
   [[nodiscard]] bool was_wanted(std::uint32_t number) const noexcept;
   void offer_slots(std::size_t which);

@@ -28,6 +28,9 @@ struct keep_options {
   bool attributes = false;  // what the entry has not is removed, of user.*, ACLs and capabilities
 };
 
+  // As rsync has it: only root is asked for the owner, and who is in that group for it; of all else that is no problem.
+  bool owner_if_may = false;
+  bool group_if_may = false;
 // One thread at a time. Names relative to a directory that is open, each resolved beneath it without following symlinks
 // (openat2: RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS); a symlink in the place of a directory of
 // the path is an error (ELOOP), whoever put it there; as to the last name, "there" is the symlink itself. REQUIRES
