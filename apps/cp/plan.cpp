@@ -311,7 +311,9 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   if (differs == 0) return;
   tell(item::change::metadata, e, differs);
   if (options_.dry_run) return;
-  report_failed(e.path, target_.keep(e.path, e, kept()));
+  keep_options what = kept();
+  what.is_made = true;
+  report_failed(e.path, target_.keep(e.path, e, what));
 }
 
 void receiver::want_file(std::uint32_t number, const entry& e, item::change change,
@@ -385,6 +387,7 @@ cordma::result<void> receiver::publish(incoming& f, target& into,
     if (why != 0) return cordma::failure::from_os(why, "ftruncate");
   }
   keep_options what = f.is_stream() ? keep_options() : kept();
+  what.is_made = f.unnamed;
   if (!what.mode && f.mode_here) {  // what was there keeps its own
     entry e = *f.what;
     e.mode = *f.mode_here;
@@ -466,19 +469,16 @@ cordma::task<void> receiver::finish() {
   co_await last;
   if (!why.empty()) report({problem::kind::failed, ".", why});
   for (problem& p : said.problems) report(std::move(p));
+  tell_not_owned();
   for (const item& i : said.items) tell(i);
   result_.done.links += said.links;
   result_.done.deleted += said.deleted;
-  tell_not_owned();
   finished_ = true;
   result_.done.manifest = got_.sum();
   encode(lanes_.front()->out(), result_.done);
   lanes_.front()->kick();
 }
 
-void receiver::make_hard_links(last_words& said) {
-  for (const std::uint32_t number : hard_links_) {
-    const entry& e = entries_[number];
 // Those that are to be somebody's as far as this process may.
 void receiver::tell_not_owned() {
   const bool of_any = options_.owner_if_may || options_.group_if_may;
@@ -494,6 +494,9 @@ void receiver::tell_not_owned() {
           "the owner or group of " + std::to_string(count) + " entries, which only root may keep"});
 }
 
+void receiver::make_hard_links(last_words& said) {
+  for (const std::uint32_t number : hard_links_) {
+    const entry& e = entries_[number];
     const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
     const cordma::result<std::optional<struct stat>> first = target_.look(e.target);
     const bool both = there && first && there.value() && first.value();
