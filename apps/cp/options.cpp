@@ -392,10 +392,10 @@ void finish(request& r, const texts& t) {
   struct stat s{};
   const auto look = r.options.follow ? ::stat : ::lstat;
   const bool file = r.sources.size() == 1 && !first.ends_with_slash &&
-                    (!first.here() || first.is_standard_stream() ||
-                     (look(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
+                    (is_sent || is_missing || !S_ISDIR(s.st_mode));
   r.options.directory = !file || r.target.ends_with_slash;
-  if (file && r.target.here() && !r.target.is_standard_stream()) demand_place(r.target.path);
+  if (file && !is_missing && r.target.here() && !r.target.is_standard_stream())
+    demand_place(r.target.path);
 }
 
 }  // namespace
@@ -409,6 +409,9 @@ std::vector<std::string> quoted(int argc, char** argv) {
     std::string& w = words[i];
     const bool is_pattern = words[i - 1] == "--exclude" || words[i - 1] == "--include";
     if (!w.starts_with('[') || !w.ends_with(']') || is_pattern) continue;
+  const bool is_sent = !first.here() || first.is_standard_stream();
+  const bool is_missing = !is_sent && look(first.path.c_str(), &s) != 0;
+  // What is missing is that, and says nothing of the target.
     const std::size_t host = w.find("]:");
     const bool is_remote = host != std::string::npos && w.find('/') > host;
     w = is_remote ? "cordma://" + w.substr(0, host + 1) + '/' + w.substr(host + 2) : "./" + w;
