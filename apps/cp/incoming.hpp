@@ -24,6 +24,7 @@ struct receiver::incoming {
   std::uint16_t differs = 0;
   cordma::unique_fd fd;  // once the first of it is here
   direct_way direct;
+  std::uint64_t bytes_here = 0;            // of what it is written into, before
   std::vector<bool> missing;               // chunks that have not come
   std::uint64_t left = 0;                  // chunks that are not in the file
   std::uint32_t writing = 0;               // chunks under way

@@ -1,16 +1,23 @@
 // What is kept of an entry beside its contents, in the order in which one does not undo the other: group and owner
 // (which clears set-id bits and capabilities), attributes, mode, times.
+#include "ownership.hpp"
 #include "target.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <optional>
 #include <span>
 #include <system_error>
 #include <utility>
 
+#include <endian.h>
 #include <fcntl.h>
+#include <linux/limits.h>
+#include <linux/posix_acl.h>
+#include <linux/posix_acl_xattr.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -20,6 +27,40 @@ namespace copy {
 using cordma::unique_fd;
 
 namespace {
+
+// Of rights that are asked for, those that a new file in `directory` has: what its default ACL grants where it has one,
+// else what the umask leaves. As open(2) has it, where files are made with the rights that they are to have.
+std::uint32_t rights_of_new(int directory, std::uint32_t umask) {
+  constexpr std::uint32_t all = 0777;
+  constexpr std::size_t most = 4096;
+  std::array<char, 32> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", directory);
+  std::vector<char> acl(most);
+  ssize_t length = ::getxattr(path.data(), "system.posix_acl_default", acl.data(), acl.size());
+  if (length < 0 && errno == ERANGE) {
+    acl.resize(XATTR_SIZE_MAX);
+    length = ::getxattr(path.data(), "system.posix_acl_default", acl.data(), acl.size());
+  }
+  if (length < static_cast<ssize_t>(sizeof(posix_acl_xattr_header))) return all & ~umask;
+  std::uint32_t owner = 0;
+  std::uint32_t group = 0;
+  std::uint32_t others = 0;
+  std::optional<std::uint32_t> mask;  // of the group, where other users are named
+  posix_acl_xattr_entry e{};
+  for (std::size_t at = sizeof(posix_acl_xattr_header);
+       at + sizeof e <= static_cast<std::size_t>(length); at += sizeof e) {
+    std::memcpy(&e, acl.data() + at, sizeof e);
+    const std::uint32_t rights = le16toh(e.e_perm) & 07U;
+    switch (le16toh(e.e_tag)) {
+      case ACL_USER_OBJ: owner = rights; break;
+      case ACL_GROUP_OBJ: group = rights; break;
+      case ACL_MASK: mask = rights; break;
+      case ACL_OTHER: others = rights; break;
+      default: break;
+    }
+  }
+  return owner << 6 | mask.value_or(group) << 3 | others;
+}
 
 std::string text_of(int os_errno) { return std::generic_category().message(os_errno); }
 
@@ -72,8 +113,9 @@ class kept {
 // Keeps one entry, and collects what cannot be.
 class keeper {
  public:
-  keeper(const kept& to, const entry& from, const keep_options& what, std::uint32_t umask)
-      : to_(to), from_(from), what_(what), umask_(umask) {}
+  // `rights`: of those that a file asks for, which it gets where its mode is not kept.
+  keeper(const kept& to, const entry& from, const keep_options& what, std::uint32_t rights)
+      : to_(to), from_(from), what_(what), rights_(rights) {}
 
   [[nodiscard]] bool differs_in_attributes() const {
     const auto& wanted = from_.attributes;
@@ -109,14 +151,14 @@ class keeper {
 
   // The number that chown() takes for "as it is" is nobody's.
   void keep_group() {
-    if (now_.st_gid == from_.gid) return;
+    if (now_.st_gid == from_.gid || !is_group_wanted(what_, from_.gid)) return;
     constexpr uid_t same = static_cast<uid_t>(-1);
     const int why = from_.gid == static_cast<gid_t>(-1) ? EINVAL : to_.own(same, from_.gid);
     if (why != 0) say("group", why);
     look();
   }
   void keep_owner() {
-    if (now_.st_uid == from_.uid) return;
+    if (now_.st_uid == from_.uid || !is_owner_wanted(what_)) return;
     constexpr gid_t same = static_cast<gid_t>(-1);
     const int why = from_.uid == static_cast<uid_t>(-1) ? EINVAL : to_.own(from_.uid, same);
     if (why != 0) say("owner", why);
@@ -180,8 +222,8 @@ class keeper {
     std::uint32_t mode = now_.st_mode & 07777;
     if (what_.mode) {
       mode = from_.mode & 07777;
-    } else if (has_contents(from_.kind)) {
-      mode = from_.mode & 0777 & ~umask_;
+    } else if (has_contents(from_.kind) && !what_.is_made) {
+      mode = from_.mode & 0777 & rights_;
     }
     if (from_.kind == entry_kind::file) {
       // Else it would act for somebody to whom it was not given.
@@ -211,7 +253,7 @@ class keeper {
   const kept& to_;
   const entry& from_;
   const keep_options& what_;
-  std::uint32_t umask_;
+  std::uint32_t rights_;
   struct stat now_{};
   std::vector<std::string> sentences_;
 };
@@ -243,7 +285,13 @@ unique_fd open_to_keep(int directory, const char* name, entry_kind kind, kept::a
 
 std::vector<std::string> target::keep(int fd, const entry& from, const keep_options& what) {
   const kept to(fd, kept::access::open);
-  return keeper(to, from, what, umask_here()).keep();
+  std::uint32_t rights = 0777 & ~umask_here();
+  if (!what.mode && !what.is_made && has_contents(from.kind)) {
+    const auto at = find(from.path);
+    if (!at) return {at.why().message()};
+    rights = rights_of_new(at->directory, umask_here());
+  }
+  return keeper(to, from, what, rights).keep();
 }
 
 std::vector<std::string> target::keep(const std::string& path, const entry& from,
@@ -258,7 +306,9 @@ std::vector<std::string> target::keep(const std::string& path, const entry& from
   if (::fstat(fd.get(), &s) != 0) return {text_of(errno)};
   if (!is_of(from, s)) return {"something else was put in its place"};
   const kept to(fd.get(), access);
-  return keeper(to, from, what, umask_here()).keep();
+  const bool is_asked = !what.mode && !what.is_made && has_contents(from.kind);
+  const std::uint32_t rights = is_asked ? rights_of_new(at->directory, umask_here()) : 0;
+  return keeper(to, from, what, rights).keep();
 }
 
 bool target::differs_in_attributes(const std::string& path, const entry& from) {
@@ -270,7 +320,7 @@ bool target::differs_in_attributes(const std::string& path, const entry& from) {
   if (!fd || ::fstat(fd.get(), &s) != 0 || !is_of(from, s)) return false;
   const kept to(fd.get(), access);
   const keep_options nothing;
-  return keeper(to, from, nothing, umask_here()).differs_in_attributes();
+  return keeper(to, from, nothing, 0).differs_in_attributes();
 }
 
 }  // namespace copy

@@ -18,10 +18,44 @@
 namespace copy {
 namespace {
 
-// Where room is found before it is needed. In memory there is nothing to be found.
-bool wants_allocation(int fd) noexcept {
+// How it is known whether there is room for all of a file. What is compressed takes less than it is long, nobody knows
+// how much less, and what is allocated for it beforehand is not compressed.
+enum class room_by : unsigned char { allocation, counting, nothing };
+
+room_by room_is_known_by(const struct statfs& s) noexcept {
+  constexpr decltype(s.f_type) zfs = 0x2fc12fc1;
+  constexpr decltype(s.f_type) bcachefs = 0xca451a4e;
+  switch (s.f_type) {
+    case TMPFS_MAGIC:  // in memory there is nothing to be allocated; one without a limit counts nothing
+      return s.f_blocks != 0 ? room_by::counting : room_by::nothing;
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case zfs:
+    case bcachefs: return room_by::nothing;
+    default: return room_by::allocation;
+  }
+}
+
+// All that is free, for whomever it is reserved: rather too late than where there is room.
+bool has_room(const struct statfs& s, const struct stat& now, std::uint64_t bytes) noexcept {
+  constexpr std::uint64_t block = 512;  // of st_blocks, in bytes
+  const auto free = static_cast<std::uint64_t>(s.f_bfree) * static_cast<std::uint64_t>(s.f_bsize);
+  return free + static_cast<std::uint64_t>(now.st_blocks) * block >= bytes;
+}
+
+// 0, or errno.
+int find_room(int fd, std::uint64_t bytes) noexcept {
   struct statfs s{};
-  return ::fstatfs(fd, &s) == 0 && s.f_type != TMPFS_MAGIC;
+  struct stat now{};
+  if (::fstatfs(fd, &s) != 0 || ::fstat(fd, &now) != 0) return 0;
+  switch (room_is_known_by(s)) {
+    case room_by::counting: return has_room(s, now, bytes) ? 0 : ENOSPC;
+    case room_by::allocation:
+      if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return 0;
+      return errno == ENOSPC || errno == EDQUOT ? errno : 0;
+    case room_by::nothing: break;
+  }
+  return 0;
 }
 
 // Whether all of it is there.
@@ -138,6 +172,7 @@ cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
   struct stat now{};
   if (::fstat(opened.value().get(), &now) != 0) return cordma::failure::from_os(errno, "fstat");
   const entry there = copy::describe(now, entry_kind::file);
+  f.bytes_here = f.is_stream() ? 0 : there.size;
   if (!f.is_stream() && there.version == f.what->version && there.size == f.what->size &&
       there.modified == f.what->modified) {
     return cordma::failure(cordma::errc::invalid_value, "it is the source itself");
@@ -149,29 +184,22 @@ cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
 }
 
 // Holes are where nothing is written.
-cordma::result<void> receiver::make_room(const incoming& f) const {
+cordma::result<void> receiver::make_room(incoming& f) const {
   const int fd = f.fd.get();
-  const auto size = static_cast<off_t>(f.what->size);
-  const bool has_holes = f.what->allocated < f.what->size;
-  const bool is_long = f.what->size >= smallest_resumed;
-  if ((has_holes || is_long) && !options_.inplace && ::ftruncate(fd, size) != 0) {
+  const std::uint64_t size = f.what->size;
+  const bool has_holes = options_.sparse || f.what->allocated < size;
+  const bool is_long = size >= smallest_resumed;
+  struct stat now{};
+  if (!options_.inplace && ::fstat(fd, &now) == 0) {
+    f.bytes_here = static_cast<std::uint64_t>(now.st_size);
+  }
+  if ((has_holes || is_long) && !options_.inplace &&
+      ::ftruncate(fd, static_cast<off_t>(size)) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
   // Rather now than when most of it has come.
-  struct statfs room{};
-  struct stat now{};
-  if (!has_holes && is_long && ::fstatfs(fd, &room) == 0 && ::fstat(fd, &now) == 0) {
-    constexpr std::uint64_t block = 512;  // of st_blocks, in bytes
-    const auto free =
-        static_cast<std::uint64_t>(room.f_bavail) * static_cast<std::uint64_t>(room.f_bsize);
-    if (free + static_cast<std::uint64_t>(now.st_blocks) * block < f.what->size) {
-      return cordma::failure::from_os(ENOSPC, "room");
-    }
-  }
-  if (!has_holes && is_long && wants_allocation(fd) && ::fallocate(fd, 0, 0, size) != 0 &&
-      errno == ENOSPC) {
-    return cordma::failure::from_os(errno, "fallocate");
-  }
+  const int why = !has_holes && is_long ? find_room(fd, size) : 0;
+  if (why != 0) return cordma::failure::from_os(why, "room");
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -157,8 +158,10 @@ void declare_selection(CLI::App& app, transfer_options& o, texts& t) {
   app.add_flag_callback("-D", [&o] { o.devices = o.specials = true; }, "as --devices --specials");
   app.add_flag("-p,--perms", o.mode, "keep permissions");
   app.add_flag("-t,--times", o.times, "keep times, by which the same file is known next time");
-  app.add_flag("-o,--owner", o.owner, "keep the owner, as far as one may");
-  app.add_flag("-g,--group", o.group, "keep the group, as far as one may");
+  app.add_flag("-o,--owner", o.owner,
+               "keep the owner; where one may not, that is said. -a asks for it "
+               "only where one may");
+  app.add_flag("-g,--group", o.group, "keep the group, likewise");
   app.add_flag("-X,--xattrs,-A,--acls", o.attributes, "keep extended attributes, ACLs among them");
 }
 
@@ -181,8 +184,12 @@ void declare_taking(CLI::App& app, transfer_options& o, texts& t) {
       "write into the file that is there: no resuming, no way back; until it is whole it ends "
       "with a line that says so, by which the next run knows it");
   app.add_flag("--fsync", o.sync, "to the disk, before a file gets its name");
-  app.add_flag("-S,--sparse,--partial,-h,--human-readable,-W,--whole-file", t.as_it_is,
-               "as it is anyway: holes of whole chunks stay holes, what is cut off goes on");
+  app.add_flag(
+      "-S,--sparse", o.sparse,
+      "zeros become holes, where there are 4 KiB of them; holes of whole chunks stay holes "
+      "anyway");
+  app.add_flag("--partial,-h,--human-readable,-W,--whole-file", t.as_it_is,
+               "as it is anyway: what is cut off goes on");
   app.add_flag("!--no-resume", o.resume, "begin anew what was cut off");
   app.add_flag("!--no-direct", o.direct, "long files by way of the page cache, too");
 }
@@ -242,7 +249,8 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
   app.add_option("--lanes", r.lanes, "connections")->check(CLI::Range(1U, most_lanes));
   app.add_option("--memory", t.memory, "of each side, for what is on its way")->type_name("BYTES");
   app.add_option("--chunk", t.chunk, "64k to 16M, a multiple of 64k")->type_name("BYTES");
-  app.add_option("--bwlimit", t.bwlimit, "a second, at most: KiB, as with rsync, or with k, M, G")
+  app.add_option("--bwlimit", t.bwlimit,
+                 "a second, at most: KiB, as with rsync, or with k, M, G: 1.5M")
       ->type_name("RATE");
   app.add_option("--timeout", r.options.silence_s,
                  "ends where nothing is heard of the other side for so long; 0: it never does")
@@ -273,6 +281,8 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
 // CLI11 has no repeated flag of its own kind for this: what `-a` stands for.
 void unfold_archive(transfer_options& o, const texts& t) {
   o.recursive = o.recursive || t.files_from.empty();
+  o.owner_if_may = !o.owner;
+  o.group_if_may = !o.group;
   o.links = o.mode = o.times = o.group = o.owner = o.devices = o.specials = true;
 }
 
@@ -280,6 +290,23 @@ std::uint64_t size_of(const char* option, const std::string& text) {
   const cordma::result<std::uint64_t> size = cordma::parse_size(text);
   if (!size) throw std::invalid_argument(std::string(option) + ": " + size.why().message());
   return size.value();
+}
+
+// As rsync has it: KiB, unless it says otherwise, and with a fraction if one likes.
+std::uint64_t rate_of(const std::string& text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string unit = digits == text.size() ? "k" : text.substr(digits);
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + digits, number);
+  const bool is_number = status == std::errc{} && end == text.data() + digits;
+  const cordma::result<std::uint64_t> one = cordma::parse_size("1" + unit);
+  constexpr double most = 1e18;
+  const double bytes = one ? number * static_cast<double>(one.value()) : 0;
+  if (!is_number || !one || bytes > most) {
+    throw std::invalid_argument("--bwlimit: \"" + text +
+                                "\" is no rate: a number, of KiB or with k, M, G or T behind it");
+  }
+  return number > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(bytes)) : 0;
 }
 
 std::string read_token(const std::string& file) {
@@ -290,6 +317,7 @@ std::string read_token(const std::string& file) {
     return token;
   }
   std::ifstream in(file);
+  if (!in) throw std::invalid_argument("--token-file: " + file + ": " + std::strerror(errno));
   std::string token;
   if (!std::getline(in, token) || token.empty()) {
     throw std::invalid_argument("--token-file: " + file + " has no token in its first line");
@@ -343,9 +371,7 @@ void finish(request& r, const texts& t) {
   filter rules;  // a pattern that is none is said before anything begins
   for (const std::string& text : t.rules) rules.add(filter::decision::exclude, text.substr(2));
   r.options.items = r.verbose != 0 || r.options.dry_run || r.itemize;
-  const bool plain = t.bwlimit.find_first_not_of("0123456789") == std::string::npos;
-  const std::string rate = plain && !t.bwlimit.empty() ? t.bwlimit + "k" : t.bwlimit;
-  r.options.bytes_per_s = rate.empty() ? 0 : size_of("--bwlimit", rate);
+  r.options.bytes_per_s = t.bwlimit.empty() ? 0 : rate_of(t.bwlimit);
   r.options.memory_bytes = size_of("--memory", t.memory);
   const std::uint64_t chunk = size_of("--chunk", t.chunk);
   if (chunk < smallest_chunk || chunk > largest_chunk || chunk % smallest_chunk != 0) {
@@ -383,11 +409,14 @@ void finish(request& r, const texts& t) {
   r.token = read_token(t.token_file);
   struct stat s{};
   const auto look = r.options.follow ? ::stat : ::lstat;
+  const bool is_sent = !first.here() || first.is_standard_stream();
+  const bool is_missing = !is_sent && look(first.path.c_str(), &s) != 0;
+  // What is missing is that, and says nothing of the target.
   const bool file = r.sources.size() == 1 && !first.ends_with_slash &&
-                    (!first.here() || first.is_standard_stream() ||
-                     (look(first.path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)));
+                    (is_sent || is_missing || !S_ISDIR(s.st_mode));
   r.options.directory = !file || r.target.ends_with_slash;
-  if (file && r.target.here() && !r.target.is_standard_stream()) demand_place(r.target.path);
+  if (file && !is_missing && r.target.here() && !r.target.is_standard_stream())
+    demand_place(r.target.path);
 }
 
 }  // namespace

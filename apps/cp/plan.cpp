@@ -1,5 +1,6 @@
 // What the receiver does about each entry, before its contents come and when all are there.
 #include "incoming.hpp"
+#include "ownership.hpp"
 #include "unfinished.hpp"
 
 #include <algorithm>
@@ -23,14 +24,13 @@ bool has_time(const struct stat& s, const file_time& t) noexcept {
 }
 
 // Of what is kept what is not so there. A symlink has no mode of its own.
-std::uint16_t differences(const entry& e, const struct stat& now,
-                          const keep_options& what) noexcept {
+std::uint16_t differences(const entry& e, const struct stat& now, const keep_options& what) {
   unsigned all = 0;
   if (what.times && !has_time(now, e.modified)) all |= item::time;
   if (what.mode && e.kind != entry_kind::symlink && (now.st_mode & 07777) != e.mode)
     all |= item::mode;
-  if (what.owner && now.st_uid != e.uid) all |= item::owner;
-  if (what.group && now.st_gid != e.gid) all |= item::group;
+  if (now.st_uid != e.uid && is_owner_wanted(what)) all |= item::owner;
+  if (now.st_gid != e.gid && is_group_wanted(what, e.gid)) all |= item::group;
   return static_cast<std::uint16_t>(all);
 }
 
@@ -43,7 +43,13 @@ std::optional<std::uint32_t> mode_of(const struct stat& s) noexcept {
 }  // namespace
 
 keep_options receiver::kept() const noexcept {
-  return {options_.mode, options_.times, options_.owner, options_.group, options_.attributes};
+  return {.mode = options_.mode,
+          .times = options_.times,
+          .owner = options_.owner,
+          .group = options_.group,
+          .owner_if_may = options_.owner_if_may,
+          .group_if_may = options_.group_if_may,
+          .attributes = options_.attributes};
 }
 
 std::uint64_t receiver::chunks_of(const entry& e) const noexcept {
@@ -305,7 +311,9 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   if (differs == 0) return;
   tell(item::change::metadata, e, differs);
   if (options_.dry_run) return;
-  report_failed(e.path, target_.keep(e.path, e, kept()));
+  keep_options what = kept();
+  what.is_made = true;
+  report_failed(e.path, target_.keep(e.path, e, what));
 }
 
 void receiver::want_file(std::uint32_t number, const entry& e, item::change change,
@@ -374,11 +382,12 @@ void receiver::say_want(const std::shared_ptr<incoming>& f) {
 cordma::result<void> receiver::publish(incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
   if (output_ >= 0) return {};
-  if (options_.inplace && !f.is_stream()) {
+  if (f.is_stream() ? options_.sparse : options_.inplace) {
     const int why = cut_to(f.fd.get(), f.what->size);
     if (why != 0) return cordma::failure::from_os(why, "ftruncate");
   }
   keep_options what = f.is_stream() ? keep_options() : kept();
+  what.is_made = f.unnamed;
   if (!what.mode && f.mode_here) {  // what was there keeps its own
     entry e = *f.what;
     e.mode = *f.mode_here;
@@ -460,6 +469,7 @@ cordma::task<void> receiver::finish() {
   co_await last;
   if (!why.empty()) report({problem::kind::failed, ".", why});
   for (problem& p : said.problems) report(std::move(p));
+  tell_not_owned();
   for (const item& i : said.items) tell(i);
   result_.done.links += said.links;
   result_.done.deleted += said.deleted;
@@ -467,6 +477,21 @@ cordma::task<void> receiver::finish() {
   result_.done.manifest = got_.sum();
   encode(lanes_.front()->out(), result_.done);
   lanes_.front()->kick();
+}
+
+// Those that are to be somebody's as far as this process may.
+void receiver::tell_not_owned() {
+  const bool of_any = options_.owner_if_may || options_.group_if_may;
+  if (!of_any || ::geteuid() == 0) return;
+  const std::vector<gid_t> mine = own_groups();
+  const auto is_not_owned = [&](const entry& e) {
+    return (options_.owner_if_may && e.uid != ::geteuid()) ||
+           (options_.group_if_may && std::ranges::find(mine, e.gid) == mine.end());
+  };
+  const auto count = std::ranges::count_if(entries_, is_not_owned);
+  if (count == 0) return;
+  report({problem::kind::left_out, ".",
+          "the owner or group of " + std::to_string(count) + " entries, which only root may keep"});
 }
 
 void receiver::make_hard_links(last_words& said) {

@@ -2,6 +2,7 @@
 
 #include "incoming.hpp"
 #include "whole.hpp"
+#include "zeros.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +22,13 @@ namespace {
 constexpr std::uint32_t most_damaged = 16;  // chunks of a file
 
 const char* describe(int error) noexcept { return std::strerror(error); }
+
+// 0, or errno.
+int write_at_once(int fd, std::span<const std::byte> bytes) noexcept {
+  const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), 0);
+  if (n < 0) return errno;
+  return static_cast<std::size_t>(n) == bytes.size() ? 0 : ENOSPC;
+}
 
 }  // namespace
 
@@ -111,7 +119,7 @@ void receiver::take_problem(problem p) {
   const bool is_known = left_out_bytes_ <= problem_log::most_bytes;
   if (p.what == problem::kind::left_out && is_known) {
     left_out_.push_back(p.path);
-  } else {
+  } else if (p.what != problem::kind::vanished) {  // what has gone is not in the source any more
     not_all_read_ = true;
   }
   result_.problems.add(std::move(p));
@@ -198,7 +206,7 @@ void receiver::take_file_end(const file_end& e) {
   if (f.is_stream() && e.outcome == file_end::how::whole) end_stream(f, e.bytes);
   f.ended = true;
   f.source = e.outcome;
-  if (e.outcome != file_end::how::whole) not_all_read_ = true;
+  if (e.outcome == file_end::how::failed) not_all_read_ = true;
   if (e.outcome != file_end::how::whole && f.why.empty()) {
     f.why = e.why.empty() ? "the sender could not read it" : e.why;
     f.turn.set();
@@ -222,12 +230,7 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
     if (output_ >= 0) {
       error = co_await write_in_turn(f, c, bytes);
     } else if (!damaged && f->why.empty()) {
-      error = EINVAL;
-      if (f->direct.takes(bytes, offset)) {
-        error = co_await write_whole(f->direct.get(), bytes, offset);
-        if (error == EINVAL) f->direct.give_up();
-      }
-      if (error == EINVAL) error = co_await write_whole(f->fd.get(), bytes, offset);
+      error = co_await write_bytes(f, bytes, offset);
     }
     if (error != 0) fail(*f, describe(error));
     credit(lane, c.slot);
@@ -235,11 +238,9 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
     const std::span<const std::byte> nothing;
     const int error = co_await write_in_turn(f, c, nothing);
     if (error != 0) fail(*f, describe(error));
-  } else if (f->why.empty() && options_.inplace) {
-    file_operation punching =
-        files_.allocate(f->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, c.bytes);
-    const cordma::result<int> punched = co_await punching.result();
-    if (!punched) fail(*f, describe(punched.why()));
+  } else if (f->why.empty()) {
+    const int error = co_await write_hole(f, offset, c.bytes);
+    if (error != 0) fail(*f, describe(error));
   }
   --f->writing;
   if (damaged) {
@@ -344,9 +345,10 @@ void receiver::write_small(small_file& s, target& into, const std::atomic<bool>&
     if (!opened) s.why = describe(opened.why());
   }
   if (s.why.empty() && output_ < 0) {
-    const ssize_t n = ::pwrite(f.fd.get(), s.bytes.data(), s.bytes.size(), 0);
-    if (n < 0) s.why = describe(errno);
-    if (n >= 0 && static_cast<std::size_t>(n) != s.bytes.size()) s.why = describe(ENOSPC);
+    const bool sparsely = options_.sparse && f.bytes_here == 0;
+    const int error =
+        sparsely ? write_sparsely(f.fd.get(), s.bytes) : write_at_once(f.fd.get(), s.bytes);
+    if (error != 0) s.why = describe(error);
     if (s.why.empty() && options_.sync && ::fdatasync(f.fd.get()) != 0) s.why = describe(errno);
   }
   if (s.why.empty() && output_ >= 0) {

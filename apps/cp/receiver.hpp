@@ -103,6 +103,14 @@ class receiver {
                                                 std::span<const std::byte> bytes);
   [[nodiscard]] cordma::task<int> write_whole(int fd, std::span<const std::byte> bytes,
                                               std::uint64_t offset);
+  [[nodiscard]] cordma::task<int> write_bytes(std::shared_ptr<incoming> f,
+                                              std::span<const std::byte> bytes,
+                                              std::uint64_t offset);
+  [[nodiscard]] cordma::task<int> write_data(std::shared_ptr<incoming> f,
+                                             std::span<const std::byte> bytes,
+                                             std::uint64_t offset);
+  [[nodiscard]] cordma::task<int> write_hole(std::shared_ptr<incoming> f, std::uint64_t offset,
+                                             std::uint64_t bytes);
   void drop_all() noexcept;
   [[nodiscard]] cordma::task<void> conclude(std::shared_ptr<incoming> f);
   void conclude_if_due(const std::shared_ptr<incoming>& f);
@@ -113,7 +121,7 @@ class receiver {
   [[nodiscard]] cordma::task<void> go_on(std::shared_ptr<incoming> f);
   [[nodiscard]] cordma::task<void> check_part(std::shared_ptr<incoming> f);
   void say_want(const std::shared_ptr<incoming>& f);
-  [[nodiscard]] cordma::result<void> make_room(const incoming& f) const;
+  [[nodiscard]] cordma::result<void> make_room(incoming& f) const;
   void fail(incoming& f, const std::string& why);
   [[nodiscard]] cordma::result<void> publish(incoming& f, target& into,
                                              std::vector<std::string>& lost) const;
@@ -144,6 +152,7 @@ class receiver {
     return options_.dry_run ? target::removal::dry : target::removal::real;
   }
   void make_hard_links(last_words& said);
+  void tell_not_owned();
 
   [[nodiscard]] bool was_wanted(std::uint32_t number) const noexcept;
   void offer_slots(std::size_t which);

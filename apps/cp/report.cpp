@@ -2,6 +2,7 @@
 
 #include "itemized.hpp"
 #include "printable.hpp"
+#include "progress_line.hpp"
 #include "resume.hpp"
 
 #include <nlohmann/json.hpp>
@@ -38,32 +39,6 @@ sigset_t interrupts() noexcept {
   const bool is_ignored = ::sigaction(SIGHUP, nullptr, &hup) == 0 && hup.sa_handler == SIG_IGN;
   if (!is_ignored) sigaddset(&set, SIGHUP);
   return set;
-}
-
-// "1.2 GB"
-std::string in_bytes(double bytes) {
-  constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  std::size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < std::size(units)) {
-    bytes /= 1000;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 || bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes,
-                units[unit]);
-  return text;
-}
-
-std::string in_time(double s) {
-  char text[32];
-  const auto whole = static_cast<unsigned long long>(s);
-  if (s < 60) std::snprintf(text, sizeof text, "%.0f s", s);
-  if (s >= 60 && s < 3600) std::snprintf(text, sizeof text, "%llu:%02llu", whole / 60, whole % 60);
-  if (s >= 3600) {
-    std::snprintf(text, sizeof text, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60,
-                  whole % 60);
-  }
-  return text;
 }
 
 std::string json_text(const nlohmann::json& j) {
@@ -160,32 +135,24 @@ void report::show() {
   const std::lock_guard lock(screen_);
   const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
   if (s < quiet_s || outcome_) return;
-  const auto done = static_cast<double>(progress_.bytes_done.load());
-  const auto found = static_cast<double>(progress_.bytes_found.load());
-  const double rate = static_cast<double>(progress_.bytes_moved.load()) / s;
-  std::string line =
-      in_bytes(done) + (progress_.all_found ? " of " : " of at least ") + in_bytes(found);
-  if (found > 0) {
-    char share[16];
-    std::snprintf(share, sizeof share, "%3.0f %%  ", 100 * done / found);
-    line = share + line;
-  }
-  line += ", " + in_bytes(rate) + "/s";
-  if (rate > 0 && found > done && progress_.all_found)
-    line += ", " + in_time((found - done) / rate) + " left";
-  line += ", " + std::to_string(progress_.files_done.load()) + "/" +
-          std::to_string(progress_.files_found.load()) + " files";
+  progress_figures now;
+  now.done = static_cast<double>(progress_.bytes_done.load());
+  now.found = static_cast<double>(progress_.bytes_found.load());
+  now.all_found = progress_.all_found;
+  now.rate = static_cast<double>(progress_.bytes_moved.load()) / s;
+  now.files_done = progress_.files_done;
+  now.files_found = progress_.files_found;
   if (!on_terminal_) {
     static std::chrono::steady_clock::time_point last{};
     if (std::chrono::steady_clock::now() - last < std::chrono::seconds(10)) return;
     last = std::chrono::steady_clock::now();
-    std::fprintf(stderr, "%s\n", line.c_str());
+    std::fprintf(stderr, "%s\n", progress_text(now).c_str());
     return;
   }
   winsize size{};
   const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   const std::size_t width = known ? size.ws_col - 1U : 79U;
-  std::fprintf(stderr, "\r%s\x1b[K", line.substr(0, width).c_str());
+  std::fprintf(stderr, "\r%s\x1b[K", progress_line(now, width).c_str());
   shown_ = true;
 }
 

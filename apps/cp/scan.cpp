@@ -203,7 +203,9 @@ void scanner::state::leave() {
   struct stat now{};
   if (fd >= 0 && ::fstat(fd, &now) == 0 && same_file(now, top.self)) return;
   top.names = {};
-  if (fd >= 0 || is_gone(-fd)) {
+  if (fd >= 0) {
+    say(problem::kind::failed, path, "was exchanged while it was read");
+  } else if (is_gone(-fd)) {
     say(problem::kind::vanished, path, "was moved while it was read");
   } else {
     say(problem::kind::failed, path, reason(-fd));

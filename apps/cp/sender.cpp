@@ -1,6 +1,7 @@
 #include "sender.hpp"
 
 #include "outgoing.hpp"
+#include "zeros.hpp"
 
 #include <cordma/runtime/sleep.hpp>
 
@@ -390,6 +391,10 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
     }
     give_back(to);
     give_back(buffer);
+  } else if (options_.sparse && is_zero(part.bytes())) {
+    give_back(to);
+    give_back(buffer);
+    say_hole(*f, index);
   } else {
     const chunk_frame c{f->number, to.slot, index, bytes, 0, 0};
     co_await put_chunk(c, to.lane, buffer);
@@ -413,12 +418,16 @@ task<void> sender::put_chunk(chunk_frame c, std::uint32_t lane_number, cordma::S
 }
 
 void sender::send_hole(outgoing& f, std::uint64_t index) {
+  say_hole(f, index);
+  if (--f.left == 0) conclude(f);
+}
+
+void sender::say_hole(const outgoing& f, std::uint64_t index) {
   lane& l = *lanes_.front();
   encode(l.out(), chunk_frame{f.number, 0, index, bytes_of(*f.what, index), 1, 0});
   l.kick();
   sent_.add(f.number, index, 0);
   progress_.bytes_done += bytes_of(*f.what, index);
-  if (--f.left == 0) conclude(f);
 }
 
 // The frame that tells of it may follow at once.

@@ -99,6 +99,7 @@ class sender {
   [[nodiscard]] cordma::task<void> put_chunk(chunk_frame c, std::uint32_t lane,
                                              cordma::Slice buffer);
   void send_hole(outgoing& f, std::uint64_t index);
+  void say_hole(const outgoing& f, std::uint64_t index);
   void add_small(bundle& b, std::uint32_t file);
   [[nodiscard]] cordma::task<void> start_bundle(bundle b);
   [[nodiscard]] cordma::task<void> open_all(bundle* b);

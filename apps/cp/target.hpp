@@ -21,10 +21,16 @@ namespace copy {
 
 // What is kept of an entry beside its contents.
 struct keep_options {
-  bool mode = false;  // without: a file's as the umask has it, as with cp; a directory's as it is
+  // Without: a file's as the default ACL of its directory has it, or else the umask, as with cp; a directory's as it is.
+  bool mode = false;
+  // It was made with the mode that it asks for, or was there before: without `mode` it keeps that.
+  bool is_made = false;
   bool times = false;
   bool owner = false;  // as far as this process may; else a problem
   bool group = false;
+  // As rsync has it: only root is asked for the owner, and who is in that group for it; of all else that is no problem.
+  bool owner_if_may = false;
+  bool group_if_may = false;
   bool attributes = false;  // what the entry has not is removed, of user.*, ACLs and capabilities
 };
 
@@ -86,7 +92,7 @@ class target {
   // --inplace: the file that is there, or a new one, for writing, and locked likewise. What is there and neither file nor
   // directory goes first, as with rsync: nothing is written to a device or FIFO, nor where a symlink leads.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_inplace(const std::string& path);
-  // A file without a name, in the directory of `path`, of `mode` less the umask: what is written in one go needs no part,
+  // A file without a name, in the directory of `path`, of `mode` as far as a new one gets it: what is written in one go needs no part,
   // and is in nobody's way. not_supported where the file system has none.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_unnamed(const std::string& path,
                                                                std::uint32_t mode);

@@ -53,6 +53,7 @@ constexpr flag flags[] = {
     &transfer_options::existing,        &transfer_options::ignore_existing,
     &transfer_options::one_file_system, &transfer_options::devices,
     &transfer_options::specials,        &transfer_options::listed,
+    &transfer_options::owner_if_may,    &transfer_options::group_if_may,
 };
 
 void encode(frame_writer& out, const transfer_options& o) {

@@ -20,7 +20,7 @@
 
 namespace copy {
 
-inline constexpr std::uint16_t protocol_version = 4;
+inline constexpr std::uint16_t protocol_version = 5;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
 inline constexpr std::uint32_t smallest_chunk = 64U << 10;
@@ -142,6 +142,9 @@ struct transfer_options {
   bool times = false;
   bool owner = false;
   bool group = false;
+  // Of these, where not all may be: no more than that, and no word of it.
+  bool owner_if_may = false;
+  bool group_if_may = false;
   bool attributes = false;
   bool dry_run = false;
   bool delete_others = false;

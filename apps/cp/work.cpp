@@ -149,7 +149,7 @@ source source_of(const std::string& path) {
 bool is_single_file(const std::vector<source>& sources) {
   if (sources.size() != 1 || sources.front().contents) return false;
   struct stat s{};
-  return ::lstat(sources.front().path.c_str(), &s) == 0 && !S_ISDIR(s.st_mode);
+  return ::lstat(sources.front().path.c_str(), &s) != 0 || !S_ISDIR(s.st_mode);
 }
 
 destination choose(const std::string& path, bool is_directory, bool single_file) {

@@ -27,7 +27,7 @@ enum class links : unsigned char { followed, kept };
 
 // "a/b/" is what is in a/b; so is "." at the end.
 [[nodiscard]] source source_of(const std::string& path);
-// Whether the one source is something else than a directory.
+// Whether the one source is something else than a directory; of one that is not there nothing else is to be expected.
 [[nodiscard]] bool is_single_file(const std::vector<source>& sources);
 
 // Where a file or a tree goes that is to be at `path`, as cp and rsync have it.

@@ -11,8 +11,10 @@
 #include <cordma/runtime/stop.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 
 #include <pthread.h>
@@ -72,9 +74,12 @@ void declare(CLI::App& app, options& o) {
 std::string token_of(const std::string& file) {
   if (file.empty()) return {};
   std::FILE* const in = std::fopen(file.c_str(), "re");
+  if (in == nullptr) {
+    throw std::invalid_argument("--token-file: " + file + ": " + std::strerror(errno));
+  }
   char line[1024];
-  const bool read = in != nullptr && std::fgets(line, sizeof line, in) != nullptr;
-  if (in != nullptr) std::fclose(in);
+  const bool read = std::fgets(line, sizeof line, in) != nullptr;
+  std::fclose(in);
   std::string token(read ? line : "");
   if (token.ends_with('\n')) token.pop_back();
   // An empty one would let anybody in.

@@ -54,6 +54,7 @@ bool is_for_all(const std::string& file) noexcept {
 
 std::string read_token_file(const std::string& file, const std::string& name) {
   std::ifstream in(file);
+  if (!in) fail("module \"" + name + "\": token_file: " + file + ": " + std::strerror(errno));
   std::string token;
   if (!std::getline(in, token) || token.empty())  // an empty one would let anybody in
     fail("module \"" + name + "\": token_file: " + file + " has no token in its first line");

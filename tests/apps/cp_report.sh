@@ -23,7 +23,8 @@ cp_ 1 '--port: Value 0 not in range' --port 0 -r src dst
 cp_ 1 '--transport: fast not in .auto,shm,tcp,verbs.' --transport fast -r src dst
 cp_ 1 '--wait: now not in .polling,event,adaptive.' --wait now -r src dst
 cp_ 1 'pattern "\[" has a .\[. that no .\]. ends' --exclude '[' -r src dst
-cp_ 1 'no token in its first line' --token-file /none -r src dst
+cp_ 1 'token-file: /none: No such file' --token-file /none -r src dst
+cp_ 1 'no token in its first line' --token-file /dev/null -r src dst
 cp_ 1 'sources are all here, or all in one module' h:m/x src dst
 cp_ 1 'both elsewhere: run cordma-cp on one of them' h:m/x b:m/x
 [ ! -e dst ] || fail "something was done in spite of a usage error"
@@ -45,7 +46,7 @@ done
 rm -r dst
 
 cat > report.py <<'PYTHON'
-import json, os, pty, signal, struct, subprocess, sys, termios, fcntl, time
+import json, os, pty, re, signal, struct, subprocess, sys, termios, fcntl, time
 
 program = sys.argv[1] + "/cordma-cp"
 
@@ -121,6 +122,8 @@ with open("slow", "wb") as file:
     file.write(os.urandom(2 << 20))
 found, errors = figures("--bwlimit", "1M", "slow", "slowly")
 check(found["elapsed_s"] >= 1.4, f"2 MiB at 1 MiB/s took {found['elapsed_s']} s")
+found, _ = figures("--bwlimit", "1.5m", "slow", "slowly again")
+check(found["elapsed_s"] >= 0.9, f"2 MiB at 1.5 MiB/s took {found['elapsed_s']} s")
 check(errors == b"", f"there is no terminal, and progress was shown: {errors}")
 
 
@@ -151,7 +154,9 @@ for columns in (20, 40, 80):
     check(len([line for line in lines if line]) >= 2, f"no progress on a terminal: {shown!r}")
     check(max(map(len, lines)) < columns, f"a line as long as the terminal of {columns}: {lines}")
     check(shown.endswith("\r\x1b[K") and "\n" not in shown, f"not left clean: {shown!r}")
-    check(any("%" in line and " of " in line for line in lines), f"no share: {lines}")
+    for part in ("%", "B/s", "s") + ((" of ", "/1 files") if columns == 80 else ()):
+        check(any("%" in line and part in line for line in lines), f"no {part} at {columns}: {lines}")
+    check(any(re.search("% .*B/s.* [0-9]+ ?s", line) for line in lines), f"no time that is left at {columns}: {lines}")
 check(on_terminal(80, "-q", "--bwlimit", "1M", "slow", "quiet") == ("", 0), "-q shows progress")
 
 # Ctrl-C: how to go on, and what is here is kept.

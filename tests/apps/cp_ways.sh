@@ -71,7 +71,7 @@ if [ "$(id -u)" -eq 0 ]; then
   echo other > mine/other
   chown 65534:65534 mine
   under=("${as_nobody[@]}")
-  cp_ 23 '1 deleted' -a --delete theirs/ mine/
+  cp_ 23 '1 deleted' -ao --delete theirs/ mine/
   [ ! -e mine/other ] || fail "nothing is deleted as an owner could not be kept"
   # Another name of what could not be read is not what is there by that name.
   mkdir names named

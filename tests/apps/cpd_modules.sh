@@ -45,7 +45,9 @@ refused 'others may read it' "$(module '"token": "long enough"')" 640
 refused 'others may read it' "$(module '"token": "long enough"')" 604
 : > "$work/empty"
 printf '\nsecond line\n' > "$work/blank"
-for file in none empty blank; do
+refused 'token_file: .*none: No such file' "$(module "\"token_file\": \"$work/none\"")"
+expect 1 'token-file: .*none: No such file' cordma-cpd --module "box=$work/box" --token-file "$work/none"
+for file in empty blank; do
   refused 'token_file: .* has no token in its first line' "$(module "\"token_file\": \"$work/$file\"")"
   expect 1 'token-file: .* has no token in its first line' cordma-cpd --module "box=$work/box" --token-file "$work/$file"
 done

@@ -4,6 +4,7 @@
 #include <support/applies.hpp>
 
 #include <array>
+#include <cstring>
 
 #include <sys/xattr.h>
 
@@ -80,6 +81,79 @@ TEST_CASE("a file's mode is the source's, or, unasked, what the umask leaves of 
     CHECK(keep_file(to, e, {}).empty());
     CHECK(mode_of(here.root / "file") == (mode & 0777 & ~027U));
   }
+}
+
+namespace {
+
+// As acl_with_user_7(), with these rights of the group, or its mask, and of others.
+std::string default_acl(bool with_mask, std::uint16_t group, std::uint16_t others) {
+  std::string acl = acl_with_user_7();
+  constexpr std::size_t entry_bytes = 8;
+  const auto set = [&](std::size_t which, std::uint16_t rights) {
+    std::memcpy(acl.data() + 4 + which * entry_bytes + 2, &rights, sizeof rights);
+  };
+  set(0, 7);
+  set(4, others);
+  set(with_mask ? 3 : 2, group);
+  if (!with_mask) acl.erase(4 + 3 * entry_bytes, entry_bytes).erase(4 + entry_bytes, entry_bytes);
+  return acl;
+}
+
+}  // namespace
+
+TEST_CASE("unasked, a file's mode is what the default ACL of its directory leaves of it" *
+          applies(has_attribute("system.posix_acl_default", default_acl(true, 7, 7)),
+                  no_attributes)) {
+  const place_to_write here;
+  fs::create_directory(here.root / "d");
+  const mode_t before = ::umask(0777);  // which does not count then
+  target to = here.open();
+  for (const bool with_mask : {false, true}) {
+    for (const std::uint16_t group : {std::uint16_t{0}, std::uint16_t{4}, std::uint16_t{7}}) {
+      const std::string acl = default_acl(with_mask, group, 4);
+      REQUIRE(::setxattr((here.root / "d").c_str(), "system.posix_acl_default", acl.data(),
+                         acl.size(), 0) == 0);
+      for (const mode_t mode : {0777U, 0644U, 0400U, 0U}) {
+        CAPTURE(with_mask);
+        CAPTURE(group);
+        CAPTURE(mode);
+        const fs::path plain = here.root / "d/plain";
+        const cordma::unique_fd made(::open(plain.c_str(), O_CREAT | O_EXCL | O_WRONLY, mode));
+        REQUIRE(made);
+        entry e = entry_of(entry_kind::file, "d/file");
+        e.mode = mode;
+        CHECK(keep_file(to, e, {}).empty());
+        CHECK(mode_of(here.root / "d/file") == mode_of(plain));
+        constexpr const char* access = "system.posix_acl_access";
+        CHECK(attribute_of(here.root / "d/file", access) == attribute_of(plain, access));
+        fs::remove(plain);
+        fs::remove(here.root / "d/file");
+      }
+    }
+  }
+  ::umask(before);
+}
+
+TEST_CASE("whose it is by -a is kept as far as one may, and else no problem" *
+          applies(is_root(), not_root)) {
+  const place_to_write here;
+  give_to_other_user(here.root);
+  entry e = entry_of(entry_kind::file, "file");
+  as_other_user([&] {
+    target to = here.open();
+    CHECK(keep_file(to, e, {.owner = true, .group = true}).size() == 2);
+    constexpr keep_options if_may{
+        .owner = true, .group = true, .owner_if_may = true, .group_if_may = true};
+    CHECK(keep_file(to, e, if_may).empty());
+  });
+  CHECK(look(here.root / "file").st_uid == other_user);
+  e.uid = other_user + 1;
+  e.gid = other_group + 1;
+  target to = here.open();
+  CHECK(keep_file(to, e, {.owner = true, .group = true, .owner_if_may = true, .group_if_may = true})
+            .empty());
+  CHECK(look(here.root / "file").st_uid == other_user + 1);
+  CHECK(look(here.root / "file").st_gid == other_group + 1);
 }
 
 TEST_CASE("times are kept to the nanosecond, of files, directories and symlinks") {

@@ -353,3 +353,24 @@ TEST_CASE("on a full file system it is said so, and what is there stays" *
           std::string::npos);
   });
 }
+
+TEST_CASE("a file of one's own that one may not write in can be written into, and stays closed" *
+          applies(is_root(), not_root)) {
+  const place_to_write here;
+  write(here.root / "mine", "old");
+  write(here.root / "theirs", "old");
+  for (const char* name : {"mine", "theirs"}) {
+    REQUIRE(::chmod((here.root / name).c_str(), 0444) == 0);
+  }
+  give_to_other_user(here.root);
+  give_to_other_user(here.root / "mine");
+  as_other_user([&] {
+    target to = here.open();
+    const auto fd = to.open_inplace("mine");
+    REQUIRE(fd.ok());
+    CHECK(::pwrite(fd->get(), "new", 3, 0) == 3);
+    CHECK(errno_of(to.open_inplace("theirs")) == EACCES);
+  });
+  CHECK(read(here.root / "mine") == "new");
+  CHECK((look(here.root / "mine").st_mode & 07777) == 0444);
+}

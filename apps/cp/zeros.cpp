@@ -1,0 +1,43 @@
+#include "zeros.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <unistd.h>
+
+namespace copy {
+
+bool is_zero(std::span<const std::byte> bytes) noexcept {
+  // Each is the one before it, and the first is 0: memcmp() looks at many at once.
+  return bytes.empty() || (bytes.front() == std::byte{0} &&
+                           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+}
+
+stretch first_stretch(std::span<const std::byte> bytes) noexcept {
+  const auto is_hole_at = [&](std::size_t at) {
+    return is_zero(bytes.subspan(at, std::min(hole_block, bytes.size() - at)));
+  };
+  if (bytes.empty()) return {};
+  const bool zeros = is_hole_at(0);
+  std::size_t end = std::min(hole_block, bytes.size());
+  while (end < bytes.size() && is_hole_at(end) == zeros)
+    end += std::min(hole_block, bytes.size() - end);
+  return {end, zeros ? stretch::of::zeros : stretch::of::data};
+}
+
+int write_sparsely(int fd, std::span<const std::byte> bytes) noexcept {
+  if (::ftruncate(fd, static_cast<off_t>(bytes.size())) != 0) return errno;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const stretch next = first_stretch(bytes.subspan(at));
+    if (next.what == stretch::of::data) {
+      const ssize_t n = ::pwrite(fd, bytes.data() + at, next.bytes, static_cast<off_t>(at));
+      if (n < 0) return errno;
+      if (static_cast<std::size_t>(n) != next.bytes) return ENOSPC;
+    }
+    at += next.bytes;
+  }
+  return 0;
+}
+
+}  // namespace copy

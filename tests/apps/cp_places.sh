@@ -1,0 +1,143 @@
+# What file systems, directories and users are like to which files go, beside rsync where it is installed.
+source "$(dirname "$0")/expect.sh"
+cp_() { expect "$1" "$2" cordma-cp "${@:3}"; }
+programs=$(realpath "$programs")
+cd "$work"
+chmod 755 "$work"
+blocks() { echo $(($(stat -c %b "$1") / 2)); }  # in KiB
+
+# --sparse: zeros become holes, in long files and short ones; without, what was written is.
+python3 - <<'PYTHON'
+open("zeros", "wb").write(bytes(10 << 20))
+with open("spread", "wb") as file:
+    for _ in range(68):
+        file.write(b"x" * 4096 + bytes(252 << 10))
+open("short", "wb").write(b"x" * 4096 + bytes(90_000) + b"y")
+PYTHON
+mkdir s
+cp_ 0 '^3 files' zeros spread short full/
+cp_ 0 '^3 files' -S zeros spread short s/
+for file in zeros spread short; do cmp "$file" "s/$file" || fail "--sparse makes another file of $file"; done
+holes=yes
+truncate -s 1M hollow
+[ "$(blocks hollow)" -lt 100 ] || holes=no
+if [ $holes = yes ]; then
+  [ "$(blocks full/zeros)" -ge 10240 ] || fail "zeros are left out though nobody asked"
+  [ "$(blocks s/zeros)" -lt 64 ] || fail "--sparse: zeros take $(blocks s/zeros) KiB"
+  [ "$(blocks s/spread)" -lt 1000 ] || fail "--sparse: zeros between data take $(blocks s/spread) KiB"
+  [ "$(blocks s/short)" -lt 64 ] || fail "--sparse: a short file takes $(blocks s/short) KiB"
+fi
+# Over what was there, and over what is left of a transfer, in which a bit is wrong where zeros are to be.
+for way in '' --inplace; do
+  for file in zeros spread short; do head -c 12000000 /dev/urandom > "s/$file"; done
+  cp_ 0 '^3 files' -S $way zeros spread short s/
+  for file in zeros spread short; do cmp "$file" "s/$file" || fail "-S $way leaves what was in $file"; done
+done
+[ $holes = no ] || [ "$(blocks s/spread)" -lt 1000 ] || fail "-S --inplace fills $(blocks s/spread) KiB"
+cp_ 0 '^1 files' -S - s/stream < spread
+cmp spread s/stream || fail "-S makes another file of standard input"
+head -c 1000000 spread | cat - zeros > tail
+cp_ 0 '^1 files' -S - s/stream < tail
+cmp tail s/stream || fail "-S loses zeros at the end of standard input"
+
+# A source that is not there says so, and nothing of the target.
+printf 'there before' > there
+cp_ 23 'nope: No such file' nope there
+[ "$(cat there)" = 'there before' ] || fail "a source that is not there replaces the target"
+mkdir -p box
+serve cordma-cpd --listen 127.0.0.1:0 --module "box=$work/box" --transport tcp
+cp_ 23 'box/nope: No such file' --port "${address##*:}" 127.0.0.1:box/nope there
+[ "$(cat there)" = 'there before' ] || fail "a source that is not there replaces the target"
+
+# Fractions, as rsync has them.
+for rate in 1.5m 0.5M 100.5 2M 1000; do cp_ 0 '^1 files' --bwlimit "$rate" there "at $rate"; done
+for rate in 1.5.2 . m 1.5q -1 1e3; do cp_ 1 'bwlimit' --bwlimit="$rate" there never; done
+
+# A directory with a default ACL decides on what is made in it, where modes are not kept.
+mkdir acl
+if setfacl -d -m g::---,o::--- acl 2> /dev/null; then
+  mkdir tree
+  printf small > tree/small
+  fill tree/middle 1000000
+  fill tree/large 9000000
+  chmod 644 tree/*
+  for way in '' --inplace; do
+    cp_ 0 '^3 files' -r $way tree/ "acl/in$way/"
+    cp_ 0 '^1 files' $way tree/small "acl/small$way"
+    for file in "acl/in$way"/* "acl/small$way"; do
+      [ "$(stat -c %a "$file")" = 600 ] || fail "$way $file has mode $(stat -c %a "$file")"
+    done
+  done
+  # What is there keeps its own.
+  chmod 640 acl/in/*
+  cp_ 0 '^3 files' -rI tree/ acl/in/
+  cp_ 0 '^0 files' -rt --size-only tree/ acl/in/
+  [ "$(stat -c %a acl/in/* | sort -u)" = 640 ] || fail "what was there has another mode: $(stat -c '%a %n' acl/in/*)"
+  cp_ 0 '^0 files' -rtp tree/ acl/in/
+  [ "$(stat -c %a acl/in/* | sort -u)" = 644 ] || fail "-p does not keep modes: $(stat -c '%a %n' acl/in/*)"
+else
+  echo "not checked: default ACLs, as there is no setfacl (package acl), or the file system of $work has none"
+fi
+
+if [ "$(id -u)" -ne 0 ] || ! unshare -m true 2> /dev/null; then
+  echo "not checked: other file systems and users, which only root has"
+  exit 0
+fi
+
+# File systems that do not say how much room they have, or have no holes, and room that is root's.
+mkdir unlimited ram ext
+fill large 9000000
+cat > mounted.sh <<SCRIPT
+set -e
+programs=$programs
+copy() { timeout 60 "\$programs/cordma-cp" -q "\$@"; }
+mount -t tmpfs -o size=0 tmpfs unlimited
+mount -t ramfs ramfs ram
+for at in unlimited ram; do
+  copy large \$at/
+  cmp large \$at/large
+done
+# Holes where there are none: into a new file, over an old one that is shorter, and one that is longer.
+copy --inplace hollow large ram/new/
+cmp hollow ram/new/hollow
+for bytes in 100000 2000000; do
+  head -c \$bytes /dev/urandom > ram/old
+  copy --inplace hollow ram/old
+  cmp hollow ram/old
+  head -c \$bytes /dev/urandom > ram/old
+  copy --inplace -S zeros ram/old
+  cmp zeros ram/old
+done
+truncate -s 40M image
+if mkfs.ext4 -q -m 50 image && mount -o loop image ext 2> /dev/null; then
+  head -c 25000000 /dev/urandom > more
+  copy more ext/
+  cmp more ext/more
+  if copy more ext/again 2> said; then false; fi
+  grep -q 'No space left on device' said
+else
+  echo "not checked: room that is root's, as nothing can be mounted from a file" >&3
+fi
+SCRIPT
+unshare -m bash -x mounted.sh 3>&1 > mounted.log 2>&1 || fail "on other file systems: $(cat mounted.log)"
+
+# Somebody else than root: -a keeps owners and groups as far as he may, which is one line and no failure. To ask for them
+# is another thing.
+command -v setpriv > /dev/null || exit 0
+mkdir theirs
+chown 65534:65534 theirs
+chmod -R go+rX tree
+under=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+cp_ 0 'left out: .: the owner or group of 4 entries' -a tree/ theirs/a/
+[ "$(grep -c '^cordma-cp: ' output)" = 1 ] || fail "-a says more than a line: $(cat output)"
+cp_ 0 '^0 files' -ai tree/ theirs/a/
+[ "$(grep -Evc '^cordma-cp: |^over |^0 files' output)" = 0 ] || fail "what cannot be kept is told as a difference: $(cat output)"
+cp_ 23 'small: owner: Operation not permitted' -ao tree/ theirs/o/
+cp_ 23 'small: group: Operation not permitted' -ag tree/ theirs/g/
+# And what is his own, and closed to himself, can be written into.
+cp_ 0 '^1 files' --inplace tree/small theirs/closed
+chmod 444 theirs/closed
+cp_ 0 '^1 files' --inplace tree/middle theirs/closed
+cmp tree/middle theirs/closed
+[ "$(stat -c %a theirs/closed)" = 444 ] || fail "a file that was closed is open: $(stat -c %a theirs/closed)"
+under=()
