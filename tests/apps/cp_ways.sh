@@ -323,6 +323,10 @@ grown ours.d
 cp_ 25 'deletions stopped due to --max-delete limit \([1-9][0-9]* skipped\)' -a --delete --max-delete 2 opt/ ours.d/
 [ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away 2> /dev/null | wc -l)" -eq 3 ] || fail "--max-delete: $(find ours.d)"
 cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
+# No limit is below 0, as with rsync.
+grown ours.d
+for limit in -1 -1000000; do cp_ 25 'limit \([1-9] skipped\)' -a --delete --max-delete=$limit opt/ ours.d/; done
+[ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away | wc -l)" -eq 5 ] || fail "--max-delete below 0: $(find ours.d)"
 # A limit holds for what would make way, too; and what is there already stays, whatever is to take its place.
 mkdir -p way/d way.t/d way/x
 echo file > way/in; echo inside > way/x/in
