@@ -107,10 +107,10 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
 }
 
 void receiver::take_problem(problem p) {
-  left_out_bytes_ += p.path.size() + sizeof p.path;
+  left_out_bytes_ += p.place.size() + sizeof p.place;
   const bool is_known = left_out_bytes_ <= problem_log::most_bytes;
   if (p.what == problem::kind::left_out && is_known) {
-    left_out_.push_back(p.path);
+    if (!p.place.empty()) left_out_.push_back(p.place);
   } else {
     not_all_read_ = true;
   }

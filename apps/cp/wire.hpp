@@ -20,7 +20,7 @@
 
 namespace copy {
 
-inline constexpr std::uint16_t protocol_version = 4;
+inline constexpr std::uint16_t protocol_version = 5;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
 inline constexpr std::uint32_t smallest_chunk = 64U << 10;

@@ -327,6 +327,20 @@ cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
 grown ours.d
 for limit in -1 -1000000; do cp_ 25 'limit \([1-9] skipped\)' -a --delete --max-delete=$limit opt/ ours.d/; done
 [ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away | wc -l)" -eq 5 ] || fail "--max-delete below 0: $(find ours.d)"
+# What a source is that was left out stays, by its name in the tree; of a file and a directory the directory comes.
+mkdir -p left left.other left.t both/1 both/2/x/deep both.ours/x
+ln -s nowhere left.other/link; touch left.t/link left.t/gone
+cp_ 0 'left out: left.other/link' -r --delete left/ left.other/link left.t/
+[ "$(ls left.t)" = link ] || fail "--delete removed what was left out, or not what is gone: $(ls left.t)"
+echo file > both/1/x; echo inside > both/2/x/deep/in; touch both.ours/x/gone
+cp -rp both.ours both.theirs
+for order in '1 2' '2 1'; do
+  read -r first second <<< "$order"
+  rsync -a --delete both/$first/ both/$second/ both.theirs/
+  cp_ 0 'left out: (both/[12]/)?x' -a --delete both/$first/ both/$second/ both.ours/
+  [ -z "$(rsync -anic --delete both.theirs/ both.ours/)" ] || fail "a file and a directory: $(find both.theirs both.ours)"
+  rm -r both.ours both.theirs; mkdir both.ours both.theirs
+done
 # A limit holds for what would make way, too; and what is there already stays, whatever is to take its place.
 mkdir -p way/d way.t/d way/x
 echo file > way/in; echo inside > way/x/in
