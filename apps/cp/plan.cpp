@@ -106,8 +106,10 @@ void receiver::consider_directory(const entry& e) {
   if (is_there) {
     const std::uint16_t differs = differences_here(e, *there.value());
     if (differs != 0) tell(item::change::metadata, e, differs);
-    if (!options_.dry_run) open_up(e.path, *there.value());
-    return;
+    if (options_.dry_run) return;
+    struct stat now = *there.value();
+    narrow(e, now);
+    return open_up(e.path, now);
   }
   const bool is_nothing = there && !there.value();
   if (is_nothing && is_passed_over(e, nullptr)) return;
@@ -118,13 +120,20 @@ void receiver::consider_directory(const entry& e) {
   ++result_.done.directories;
   tell(item::change::made, e);
   if (options_.dry_run) return;
-  const cordma::result<void> made = target_.make_directory(e.path, options_.mode ? 0777 : e.mode);
+  const cordma::result<void> made = target_.make_directory(e.path, e.mode);
   if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
   new_directories_.insert(e.path);
   constexpr std::uint32_t ours = S_IRWXU;
   if (options_.mode || (e.mode & ours) == ours) return;
   const cordma::result<std::optional<struct stat>> now = target_.look(e.path);
   if (now && now.value()) closed_.emplace(e.path, now.value()->st_mode & 0777 & ~(~e.mode & ours));
+}
+
+// Who may not look into it in the end may not while it is filled, either.
+void receiver::narrow(const entry& e, struct stat& now) {
+  const std::uint32_t mode = now.st_mode & (e.mode | ~std::uint32_t{S_IRWXG | S_IRWXO});
+  if (!options_.mode || mode == now.st_mode) return;
+  if (set_mode(e.path, mode & 07777).empty()) now.st_mode = mode;
 }
 
 // What is its owner's, and not for him to write in, is so again in the end.

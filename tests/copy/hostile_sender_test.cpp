@@ -136,6 +136,47 @@ TEST_CASE("a sender that is refused is told why") {
   }
 }
 
+TEST_CASE("what others may not look into is closed to them before anything is in it") {
+  entry top = directory_entry(".");
+  entry made = directory_entry("made");
+  entry there = directory_entry("there");
+  top.mode = made.mode = 0700;
+  there.mode = 0750;
+  entry file = file_entry("made/file", 2 * chunk);
+  file.mode = 0640;
+  const auto half = [](villain& v) -> task<void> {
+    const slot_memory at = co_await v.hear_memory();
+    const frames list = v.told;
+    co_await v.say(list);
+    co_await v.hear(frame_kind::wants);
+    const std::string bytes(chunk, 'x');
+    co_await v.put(at, 0, bytes);
+    const frames first = chunk_told(3, 0, 0, chunk, digest_of_text(bytes));
+    co_await v.say(first);
+    co_await v.hear(frame_kind::credit);
+    v.go();
+  };
+  const script s{half, entries_frame({top, made, there, file})};
+  transfer_options o = usual_options();
+  o.inplace = true;
+  const mode_t before = ::umask(022);
+  const temporary_tree here;
+  here.directory("target/there");
+  REQUIRE(::chmod(here.at("target/there").c_str(), 0777) == 0);
+  const ending e = attack_receiver(cordma::transport::kind::shm, here.at("target"), s, o);
+  ::umask(before);
+  INFO(text_of(e));
+  const auto mode_of = [&](const char* path) {
+    struct stat now{};
+    REQUIRE(::stat(here.at(path).c_str(), &now) == 0);
+    return now.st_mode & 07777;
+  };
+  CHECK(mode_of("target") == 0700);
+  CHECK(mode_of("target/made") == 0700);
+  CHECK(mode_of("target/there") == 0750);
+  CHECK(mode_of("target/made/file") == 0640);
+}
+
 TEST_CASE("a sender of chunks and bundles that cannot be is refused") {
   constexpr std::string_view nowhere = "a place that was not wanted";
   refuses_when_wanted(nowhere, chunk_told(0, 0, 3, chunk));      // longer than the file
