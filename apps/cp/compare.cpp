@@ -13,7 +13,7 @@ using cordma::task;
 
 task<void> receiver::compare(std::uint32_t number) {
   co_await comparing_.acquire();
-  const entry& e = entries_[number];
+  const entry& e = *compared_.at(number).what;
   compare_frame mine;
   mine.file = number;
   int error = 0;
@@ -30,7 +30,7 @@ task<void> receiver::compare(std::uint32_t number) {
   if (error == 0) {
     encode(lanes_.front()->out(), mine);
   } else if (const auto found = compared_.find(number); found != compared_.end()) {
-    const struct stat now = found->second;
+    const struct stat now = found->second.now;
     compared_.erase(found);
     want_file(number, e, item::change::updated, &now);  // what cannot be read is not the same
     finish_if_due();
@@ -41,9 +41,9 @@ task<void> receiver::compare(std::uint32_t number) {
 void receiver::take_compared(const compared_frame& c) {
   const auto found = compared_.find(c.file);
   if (found == compared_.end()) refuse(frame_kind::compared, "a file that was not asked about");
-  const struct stat now = found->second;
+  const entry& e = *found->second.what;
+  const struct stat now = found->second.now;
   compared_.erase(found);
-  const entry& e = entries_[c.file];
   if (c.same) {
     keep_same(e, now);
   } else {

@@ -78,6 +78,8 @@ struct problem {
   kind what = kind::failed;
   std::string path;
   std::string why;  // "Permission denied"
+  // Of what is left out: where it would be in the tree. What is there stays, whatever --delete says; empty: nothing does.
+  std::string place{};
 };
 
 // What went wrong in a transfer. A peer may say what it likes: of what is beyond the bound only the number is kept.

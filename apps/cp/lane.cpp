@@ -74,6 +74,7 @@ task<void> lane::write_out() {
       }
       if (finishing_) {
         stream_.shutdown_send().value();
+        written_.set();
         co_return;
       }
       co_await something_.wait();
@@ -87,9 +88,13 @@ task<void> lane::write_out() {
       if (!gone) throw;
     }
     // The peer has closed the connection: what it said before is still to be read, and says why.
-    if (gone) co_return;
+    if (!gone) continue;
+    written_.set();
+    co_return;
   }
 }
+
+task<void> lane::written() { co_await written_.wait(); }
 
 // False where the stream ends with nothing of it here.
 task<bool> lane::have(std::size_t bytes) {

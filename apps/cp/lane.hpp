@@ -68,6 +68,8 @@ class lane {
     finishing_ = true;
     something_.set();
   }
+  // Done when write_out() has ended.
+  [[nodiscard]] cordma::task<void> written();
   [[nodiscard]] bool finishing() const noexcept { return finishing_; }
 
   // The next frame, valid until the next call. False: the peer has ended the stream between two frames. Throws what
@@ -110,6 +112,7 @@ class lane {
   std::vector<std::byte> leaving_;
   cordma::auto_event something_;
   cordma::event little_;
+  cordma::event written_;
   bool finishing_ = false;
   bool begun_ = false;
 

@@ -90,7 +90,7 @@ cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, con
   destination where =
       output ? to_output()
              : choose(r.target.path, r.options.directory && !c.single_file, c.single_file);
-  if (where.only_name.empty()) where.names = names_of(r.sources);
+  where.asked = named_sources{names_of(r.sources), r.listed};
   outcome o = co_await receive_all(context, worker, c.ways, std::move(where), r.rules, r.options,
                                    shown.counted(), shown.sink());
   co_return o;

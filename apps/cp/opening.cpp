@@ -167,7 +167,7 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
 // Until it is whole it is longer than it will be, by a mark: nobody takes it for the source's.
 cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
   make_way(f, into);
-  cordma::result<cordma::unique_fd> opened = into.open_inplace(f.what->path);
+  cordma::result<cordma::unique_fd> opened = into.open_inplace(f.what->path, f.what->mode);
   if (!opened) return opened.why();
   struct stat now{};
   if (::fstat(opened.value().get(), &now) != 0) return cordma::failure::from_os(errno, "fstat");

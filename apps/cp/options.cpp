@@ -172,7 +172,11 @@ void declare_taking(CLI::App& app, transfer_options& o, texts& t) {
                "compare what has the same size, whatever its time: by XXH3, 128 bits");
   app.add_flag("-I,--ignore-times", o.ignore_times, "copy what has the same size and time, too");
   app.add_flag("--delete", o.delete_others, "remove what is in the target and not in the source");
-  app.add_option("--max-delete", o.most_deleted, "and no more than so many of it: 25 then")
+  const auto most = [&o](const std::int64_t& n) {
+    o.most_deleted = n < 0 ? 0 : static_cast<std::uint64_t>(n);
+  };
+  app.add_option_function<std::int64_t>("--max-delete", most,
+                                        "and no more than so many of it: 25 then; below 0 is 0")
       ->type_name("N");
   app.add_flag("-u,--update", o.update, "no file that is newer in the target");
   app.add_flag("--size-only", o.size_only, "take a file of the same size for the same");
@@ -267,6 +271,7 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
       ->type_name("FILE")
       ->needs(tls);
   app.add_option("--flip", r.flip_every, "one wrong bit in every Nth chunk that goes out")
+      ->check(CLI::NonNegativeNumber)
       ->group("");
   app.add_flag("-v,--verbose", r.verbose, "one line for each file");
   app.add_flag("-i,--itemize-changes", r.itemize,

@@ -202,7 +202,7 @@ result<unique_fd> target::open_state(const std::string& path) {
   return unique_fd(fd);
 }
 
-result<unique_fd> target::open_inplace(const std::string& path) {
+result<unique_fd> target::open_inplace(const std::string& path, std::uint32_t mode) {
   const auto at = find(path);
   if (!at) return at.why();
   constexpr int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -215,7 +215,7 @@ result<unique_fd> target::open_inplace(const std::string& path) {
     if (goes && ::unlinkat(at->directory, at->name, 0) != 0 && errno != ENOENT) {
       return failure::from_os(errno, {"replacing ", path});
     }
-    unique_fd fd(::openat(at->directory, at->name, how, 0666));
+    unique_fd fd(::openat(at->directory, at->name, how, (mode & 0777) | S_IRUSR | S_IWUSR));
     why = fd ? 0 : errno;
     if (why == EACCES) fd = open_closed(at->directory, at->name);
     if (why == ELOOP || why == ENXIO) continue;

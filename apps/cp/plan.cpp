@@ -89,6 +89,7 @@ void receiver::consider(std::uint32_t number, const entry& e) {
   // Beside a file of that name it would be taken for its part.
   const std::string_view name = std::string_view(e.path).substr(e.path.rfind('/') + 1);
   if (target::is_work_name(name)) {
+    failed_files_.insert(e.path);
     return report(
         {problem::kind::failed, e.path, "a name that cordma-cp has for what is half here"});
   }
@@ -96,7 +97,7 @@ void receiver::consider(std::uint32_t number, const entry& e) {
     case entry_kind::directory: return consider_directory(e);
     case entry_kind::symlink: return consider_link(e);
     case entry_kind::special: return consider_special(e);
-    case entry_kind::hard_link: hard_links_.push_back(number); return;
+    case entry_kind::hard_link: return consider_hard_link(number);
     case entry_kind::stream: return consider_stream(number, e);
     case entry_kind::file:
       ++progress_.files_found;
@@ -111,8 +112,10 @@ void receiver::consider_directory(const entry& e) {
   if (is_there) {
     const std::uint16_t differs = differences_here(e, *there.value());
     if (differs != 0) tell(item::change::metadata, e, differs);
-    if (!options_.dry_run) open_up(e.path, *there.value());
-    return;
+    if (options_.dry_run) return;
+    struct stat now = *there.value();
+    narrow(e, now);
+    return open_up(e.path, now);
   }
   const bool is_nothing = there && !there.value();
   if (is_nothing && is_passed_over(e, nullptr)) return;
@@ -123,13 +126,20 @@ void receiver::consider_directory(const entry& e) {
   ++result_.done.directories;
   tell(item::change::made, e);
   if (options_.dry_run) return;
-  const cordma::result<void> made = target_.make_directory(e.path, options_.mode ? 0777 : e.mode);
+  const cordma::result<void> made = target_.make_directory(e.path, e.mode);
   if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
   new_directories_.insert(e.path);
   constexpr std::uint32_t ours = S_IRWXU;
   if (options_.mode || (e.mode & ours) == ours) return;
   const cordma::result<std::optional<struct stat>> now = target_.look(e.path);
   if (now && now.value()) closed_.emplace(e.path, now.value()->st_mode & 0777 & ~(~e.mode & ours));
+}
+
+// Who may not look into it in the end may not while it is filled, either.
+void receiver::narrow(const entry& e, struct stat& now) {
+  const std::uint32_t mode = now.st_mode & (e.mode | ~std::uint32_t{S_IRWXG | S_IRWXO});
+  if (!options_.mode || mode == now.st_mode) return;
+  if (set_mode(e.path, mode & 07777).empty()) now.st_mode = mode;
 }
 
 // What is its owner's, and not for him to write in, is so again in the end.
@@ -219,9 +229,6 @@ void receiver::consider_special(const entry& e) {
                    options_.devices ? "is a device, which only root may make"
                                     : "is a device, and those are not taken here"});
   }
-  if (!is_device && !options_.specials) {
-    return report({problem::kind::failed, e.path, "is a FIFO or socket, which nobody asked for"});
-  }
   put_node(e, is_there, [&] { return target_.make_special(e.path, e); });
 }
 
@@ -230,7 +237,7 @@ void receiver::put_node(const entry& e, const std::function<bool(const struct st
                         const std::function<cordma::result<void>()>& make) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
   const struct stat* const now = there && there.value() ? &*there.value() : nullptr;
-  if (there && is_passed_over(e, now)) return;
+  if (there && is_passed_over(e, now)) return pass_over(e);
   if (now != nullptr && is_as_wanted(*now)) {
     const std::uint16_t differs = differences_here(e, *now);
     if (differs == 0) return;
@@ -262,7 +269,7 @@ void receiver::put_node(const entry& e, const std::function<bool(const struct st
 void receiver::consider_file(std::uint32_t number, const entry& e) {
   if (is_in_new_directory(e.path) && !options_.existing)
     return want_file(number, e, item::change::made);
-  const auto pass_over = [&] {
+  const auto stays = [&] {
     ++progress_.files_done;
     progress_.bytes_done += e.size;
   };
@@ -272,10 +279,13 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
       return want_file(number, e, item::change::made);
     failed_files_.insert(e.path);
     report({problem::kind::failed, e.path, describe(there.why())});
-    return pass_over();
+    return stays();
   }
   const struct stat* const found = there.value() ? &*there.value() : nullptr;
-  if (is_passed_over(e, found) && !is_cut_off(e, found)) return pass_over();
+  if (is_passed_over(e, found) && !is_cut_off(e, found)) {
+    pass_over(e);
+    return stays();
+  }
   if (found == nullptr) return want_file(number, e, item::change::made);
   const struct stat& now = *found;
   const bool is_device = S_ISCHR(now.st_mode) || S_ISBLK(now.st_mode);
@@ -283,15 +293,15 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     failed_files_.insert(e.path);
     report({problem::kind::failed, e.path,
             "is a device, and stays one: nothing is written to it, nor is it replaced"});
-    return pass_over();
+    return stays();
   }
   if (S_ISDIR(now.st_mode) && !can_make_way(e.path)) {
     failed_files_.insert(e.path);
-    return pass_over();
+    return stays();
   }
   const bool has_size = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size;
   if (has_size && options_.checksum) {
-    compared_.emplace(number, now);
+    compared_.emplace(number, comparison{&e, now});
     scope_->spawn(compare(number));
     return;
   }
@@ -492,36 +502,6 @@ void receiver::tell_not_owned() {
   if (count == 0) return;
   report({problem::kind::left_out, ".",
           "the owner or group of " + std::to_string(count) + " entries, which only root may keep"});
-}
-
-void receiver::make_hard_links(last_words& said) {
-  for (const std::uint32_t number : hard_links_) {
-    const entry& e = entries_[number];
-    const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
-    const cordma::result<std::optional<struct stat>> first = target_.look(e.target);
-    const bool both = there && first && there.value() && first.value();
-    if (both && there.value()->st_ino == first.value()->st_ino &&
-        there.value()->st_dev == first.value()->st_dev) {
-      continue;
-    }
-    if (there && is_passed_over(e, there.value() ? &*there.value() : nullptr)) continue;
-    if (options_.existing && first && !first.value()) continue;
-    // What is there under its first name may be another file.
-    if (failed_files_.contains(e.target)) {
-      said.problems.push_back({problem::kind::failed, e.path,
-                               "it is to be another name of " + e.target + ", which failed"});
-      continue;
-    }
-    if (there && there.value() && S_ISDIR(there.value()->st_mode)) make_way(e.path, said);
-    ++said.links;
-    said.items.push_back({.what = both ? item::change::updated : item::change::made,
-                          .kind = e.kind,
-                          .path = e.path,
-                          .differs = item::everything});
-    if (options_.dry_run) continue;
-    const cordma::result<void> made = target_.make_hard_link(e.path, e.target);
-    if (!made) said.problems.push_back({problem::kind::failed, e.path, describe(made.why())});
-  }
 }
 
 // The deepest first: what is kept of a directory is what was last done in it.

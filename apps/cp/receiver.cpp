@@ -4,9 +4,13 @@
 #include "whole.hpp"
 #include "zeros.hpp"
 
+#include <cordma/runtime/timeout.hpp>
+
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <exception>
 #include <tuple>
 
 #include <fcntl.h>
@@ -51,7 +55,8 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       progress_(shown),
       tell_(tell),
       pools_(options, lanes.size(), lanes.front()->slot_access()),
-      in_use_(lanes.size()) {}
+      in_use_(lanes.size()),
+      asked_(options, chosen) {}
 
 receiver::~receiver() {
   drop_all();
@@ -79,13 +84,32 @@ task<void> receiver::read_lane(std::uint32_t number) {
     const bool more = co_await l.next();
     if (!more) break;
     frame_reader in = l.frame();
-    take(in, number);
+    std::exception_ptr refused;
+    try {
+      take(in, number);
+    } catch (const cordma::error& e) {
+      if (e.condition() != cordma::errc::invalid_value) throw;
+      refused = std::current_exception();
+      encode_refusal(lanes_.front()->out(), failing::may_not, e.what());
+    }
+    if (refused) co_await refuse_all(refused);
     co_await l.room();
   }
   if (!over_ && number == 0) {
     cordma::throw_error({cordma::errc::connection_reset, "the sender went before it had finished"});
   }
   pulse_.lane_ended();
+}
+
+// The sender is told why, unless it does not listen.
+task<void> receiver::refuse_all(std::exception_ptr why) {
+  constexpr auto a_moment = std::chrono::seconds(1);
+  lane& first = *lanes_.front();
+  first.finish();
+  try {
+    co_await cordma::with_timeout(a_moment, first.written());
+  } catch (const cordma::error&) {}  // what is thrown says more
+  std::rethrow_exception(why);
 }
 
 void receiver::take(frame_reader& in, std::uint32_t lane) {
@@ -115,10 +139,10 @@ void receiver::take(frame_reader& in, std::uint32_t lane) {
 }
 
 void receiver::take_problem(problem p) {
-  left_out_bytes_ += p.path.size() + sizeof p.path;
+  left_out_bytes_ += p.place.size() + sizeof p.place;
   const bool is_known = left_out_bytes_ <= problem_log::most_bytes;
   if (p.what == problem::kind::left_out && is_known) {
-    left_out_.push_back(p.path);
+    if (!p.place.empty()) left_out_.push_back(p.place);
   } else if (p.what != problem::kind::vanished) {  // what has gone is not in the source any more
     not_all_read_ = true;
   }
@@ -141,21 +165,22 @@ void receiver::take_entries(frame_reader& in) {
   if (all_listed_) refuse(in.kind(), "entries behind their end");
   while (!in.empty()) {
     entry e = decode_entry(in);
+    const std::string_view wrong = asked_.what_is_wrong(e);
+    if (!wrong.empty())
+      refuse(in.kind(), std::string(wrong) + " that was not asked for: " + e.path);
+    if (e.kind == entry_kind::hard_link && !first_names_.contains(e.target)) {
+      refuse(in.kind(), "another name of what has not come: " + e.path);
+    }
     if (!only_name_.empty()) {
       if (!entries_.empty() || e.kind == entry_kind::directory) {
         refuse(in.kind(), "more than the one file that was to come");
       }
       e.path = only_name_;
     }
-    if (!names_.empty()) {
-      const std::string_view first = std::string_view(e.path).substr(0, e.path.find('/'));
-      if (std::ranges::find(names_, first) == names_.end()) {
-        refuse(in.kind(), "a name that was not asked for");
-      }
-    }
     if (entries_.size() == most_entries) refuse(in.kind(), "more entries than one tree may have");
     const auto number = static_cast<std::uint32_t>(entries_.size());
     entries_.push_back(std::move(e));
+    note_first_name(number, entries_.back());
     consider(number, entries_.back());
   }
   lanes_.front()->kick();

@@ -1,6 +1,7 @@
 // The side that writes the files.
 #pragma once
 
+#include "asked.hpp"
 #include "crew.hpp"
 #include "digest.hpp"
 #include "file_ring.hpp"
@@ -20,12 +21,15 @@
 #include <cordma/runtime/sleep.hpp>
 
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <sys/stat.h>
@@ -46,8 +50,8 @@ class receiver {
 
   // Before run(): the one file that comes is written there, in order, and nowhere else. Open as long as this lives.
   void write_to(int output) noexcept { output_ = output; }
-  // Likewise: no path begins with another name. Empty: any.
-  void expect_only(std::vector<std::string> names) noexcept { names_ = std::move(names); }
+  // Likewise: see asked::only.
+  void expect_only(named_sources named) { asked_.only(std::move(named)); }
 
   // As of sender.
   [[nodiscard]] cordma::task<outcome> run();
@@ -56,6 +60,7 @@ class receiver {
   struct incoming;  // a file that is being written
 
   [[nodiscard]] cordma::task<void> read_lane(std::uint32_t number);
+  [[nodiscard]] cordma::task<void> refuse_all(std::exception_ptr why);
   void take(frame_reader& in, std::uint32_t lane);
   void take_entries(frame_reader& in);
   void take_chunk(const chunk_frame& c, std::uint32_t lane);
@@ -70,9 +75,13 @@ class receiver {
   void consider(std::uint32_t number, const entry& e);
   void consider_file(std::uint32_t number, const entry& e);
   void consider_directory(const entry& e);
+  void narrow(const entry& e, struct stat& now);
   void open_up(const std::string& path, const struct stat& now);
   [[nodiscard]] std::vector<std::string> set_mode(const std::string& directory, std::uint32_t mode);
   void close_again() noexcept;
+  void consider_hard_link(std::uint32_t number);
+  void note_first_name(std::uint32_t number, const entry& e);
+  void pass_over(const entry& e);
   void consider_link(const entry& e);
   void consider_special(const entry& e);
   void put_node(const entry& e, const std::function<bool(const struct stat&)>& is_as_wanted,
@@ -188,15 +197,26 @@ class receiver {
   std::vector<std::vector<bool>> in_use_;  // of each lane, its slots
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
-  std::uint64_t open_chunks_ = 0;                            // of files, of which some may be there
-  std::vector<bool> wanted_;                                 // by number
-  std::unordered_map<std::uint32_t, struct stat> compared_;  // files whose digest is asked for
+  std::uint64_t open_chunks_ = 0;  // of files, of which some may be there
+  std::vector<bool> wanted_;       // by number
+  struct comparison {
+    const entry* what = nullptr;
+    struct stat now{};  // as it is here
+  };
+  std::unordered_map<std::uint32_t, comparison> compared_;  // files whose digest is asked for
   int output_ = -1;
-  std::vector<std::string> names_;
+  asked asked_;
   std::set<std::string, std::less<>> new_directories_;
   std::map<std::string, std::uint32_t>
       closed_;  // directories that are open, and their modes in the end
   std::vector<std::uint32_t> hard_links_;
+  // -H: numbers of entries; by path, what may have further names.
+  struct first_name {
+    std::uint32_t contents = 0;  // as the sender knows it
+    std::uint32_t stands = 0;    // for it here: itself, or a further name
+  };
+  std::unordered_map<std::string_view, first_name> first_names_;
+  std::unordered_set<std::string> passed_over_;  // by path
   std::set<std::string, std::less<>> failed_files_;
   bool not_all_read_ = false;  // the sender says so
   std::vector<std::string> left_out_;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -31,7 +32,8 @@ struct level {
   std::string path{};    // of the entry; empty where the names below begin with no '/'
   listing names{};
   struct stat self{};
-  bool had_before = false;  // an earlier source may have what is in it
+  bool had_before = false;   // an earlier source may have what is in it
+  bool comes_again = false;  // a later one may
 };
 
 // A name that was come to.
@@ -42,6 +44,7 @@ struct candidate {
   const std::string* given = nullptr;  // of a source: what its user calls it
   listing::guess kind = listing::guess::unknown;
   bool had_before = false;
+  bool comes_again = false;
 
   [[nodiscard]] const std::string& called() const noexcept {
     return given != nullptr ? *given : path;
@@ -71,7 +74,7 @@ class scanner::state {
     while (into.size() - before < most) {
       if (!levels_.empty()) {
         step(into);
-      } else if (begun_.size() < sources_.size()) {
+      } else if (begun_ < sources_.size()) {
         begin_source(into);
       } else {
         return false;
@@ -96,6 +99,12 @@ class scanner::state {
     say(vanished ? problem::kind::vanished : problem::kind::failed, c.called(), reason(error));
   }
 
+  // What is sent otherwise, or not at all, as was to be expected; what is there at the target stays.
+  void say_left_out(const candidate& c, std::string why) {
+    problems_.push_back({problem::kind::left_out, c.called(), std::move(why), c.path});
+  }
+
+  void open_all();
   void begin_source(std::vector<entry>& into);
   void begin_listed(const source& s, const std::string& called, std::vector<entry>& into);
   [[nodiscard]] bool is_in_itself(const struct stat& directory) const noexcept;
@@ -104,7 +113,12 @@ class scanner::state {
   void visit(candidate c, std::vector<entry>& into);
   [[nodiscard]] std::optional<entry_kind> kind_of(mode_t mode) const noexcept;
   [[nodiscard]] bool look(const candidate& c, struct stat& self);
-  [[nodiscard]] std::optional<struct stat> from_earlier(const candidate& c);
+  [[nodiscard]] const origin& here() const noexcept { return origins_of_[begun_ - 1]; }
+  [[nodiscard]] std::optional<struct stat> look_in(std::size_t source, const std::string& path);
+  enum class with : unsigned char { anything, directories };
+  [[nodiscard]] std::optional<struct stat> from_earlier(const candidate& c, with which);
+  [[nodiscard]] bool may_come_again(const std::string& first_part) const;
+  [[nodiscard]] bool is_directory_later(const candidate& c);
   enum class mention : unsigned char { yes, no };
   void enter(const candidate& c, const struct stat& self, mention itself, std::vector<entry>& into);
   void add(const candidate& c, const struct stat& self, entry_kind kind, std::vector<entry>& into);
@@ -113,10 +127,14 @@ class scanner::state {
   const filter& chosen_;
   scan_options options_;
   origins origins_;
-  std::vector<origin> begun_;  // as many of the sources
-  std::vector<level> levels_;  // from the source's own on; of the last that was begun
+  std::vector<origin> origins_of_;  // the sources; without a name: it cannot be opened
+  std::vector<int> errors_;         // likewise
+  std::size_t begun_ = 0;           // as many of the sources
+  std::vector<level> levels_;       // from the source's own on; of the last that was begun
   // Of all paths so far, where there are several sources.
   std::unordered_set<std::string> first_parts_;
+  std::unordered_map<std::string, std::size_t>
+      last_with_;  // that name ("." is any), of the sources
   linked_files linked_;
   std::vector<problem> problems_;
   std::vector<char> listing_buffer_;
@@ -125,11 +143,21 @@ class scanner::state {
       led_;  // directories that were sent since they lead to what is listed
 };
 
+void scanner::state::open_all() {
+  for (const source& s : sources_) {
+    origin o;
+    errors_.push_back(s.is_stream ? 0 : origins_.open(s.path, s.contents, o));
+    if (errors_.back() != 0) o.name.clear();
+    // What is listed is of one tree.
+    if (!o.name.empty() && s.listed.empty()) last_with_[o.name] = origins_of_.size();
+    origins_of_.push_back(std::move(o));
+  }
+}
+
 void scanner::state::begin_source(std::vector<entry>& into) {
-  const source& s = sources_[begun_.size()];
-  origin o;
+  if (begun_ == 0) open_all();
+  const source& s = sources_[begun_++];
   if (s.is_stream) {
-    begun_.push_back(o);
     entry e;
     e.kind = entry_kind::stream;
     e.mode = 0666;  // less the umask there
@@ -138,12 +166,9 @@ void scanner::state::begin_source(std::vector<entry>& into) {
     return;
   }
   const std::string& called = s.called.empty() ? s.path : s.called;
-  const int error = origins_.open(s.path, s.contents, o);
-  begun_.push_back(o);
-  if (error != 0) {
-    begun_.back().name.clear();  // holds nothing
-    return say(problem::kind::failed, called, reason(error));
-  }
+  const origin& o = here();
+  const int error = errors_[begun_ - 1];
+  if (error != 0) return say(problem::kind::failed, called, reason(error));
   if (!s.listed.empty()) return begin_listed(s, called, into);
   visit({.directory = origins_.directory(o.number),
          .name = o.name.c_str(),
@@ -155,7 +180,7 @@ void scanner::state::begin_source(std::vector<entry>& into) {
 // What leads there comes first, once.
 void scanner::state::begin_listed(const source& s, const std::string& called,
                                   std::vector<entry>& into) {
-  const std::uint32_t number = begun_.back().number;
+  const std::uint32_t number = here().number;
   for (std::size_t end = s.listed.find('/'); end != std::string::npos;
        end = s.listed.find('/', end + 1)) {
     candidate c{.path = s.listed.substr(0, end), .given = &called};
@@ -182,8 +207,11 @@ void scanner::state::step(std::vector<entry>& into) {
   level& top = levels_.back();
   if (top.names.at_end()) return leave();
   const listing::name n = top.names.take();
-  candidate c{
-      .directory = top.fd.get(), .name = n.text, .kind = n.kind, .had_before = top.had_before};
+  candidate c{.directory = top.fd.get(),
+              .name = n.text,
+              .kind = n.kind,
+              .had_before = top.had_before,
+              .comes_again = top.comes_again};
   c.path.reserve(top.path.size() + 1 + n.size);
   c.path = top.path;
   if (!c.path.empty()) c.path += '/';
@@ -198,7 +226,7 @@ void scanner::state::leave() {
   level& top = levels_.back();
   if (top.fd || top.names.at_end()) return;
   const std::string path = top.path.empty() ? "." : top.path;
-  const int fd = origins_.open_at(begun_.back().number, path, O_PATH | O_DIRECTORY);
+  const int fd = origins_.open_at(here().number, path, O_PATH | O_DIRECTORY);
   top.fd.reset(fd);
   struct stat now{};
   if (fd >= 0 && ::fstat(fd, &now) == 0 && same_file(now, top.self)) return;
@@ -215,7 +243,7 @@ void scanner::state::leave() {
 // Nothing: such a thing is not sent.
 std::optional<entry_kind> scanner::state::kind_of(mode_t mode) const noexcept {
   if (S_ISREG(mode)) return entry_kind::file;
-  const bool is_listed = levels_.empty() && !sources_[begun_.size() - 1].listed.empty();
+  const bool is_listed = levels_.empty() && !sources_[begun_ - 1].listed.empty();
   if (S_ISDIR(mode) && (options_.recursive || is_listed)) return entry_kind::directory;
   if (S_ISLNK(mode) && options_.links) return entry_kind::symlink;
   const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
@@ -253,14 +281,19 @@ void scanner::state::visit(candidate c, std::vector<entry>& into) {
   struct stat self{};
   if (!look(c, self)) return;
   const std::optional<entry_kind> kind = kind_of(self.st_mode);
-  if (!kind) return say(problem::kind::left_out, c.called(), why_left_out(self.st_mode));
+  if (!kind) return say_left_out(c, why_left_out(self.st_mode));
   if (sources_.size() > 1 && c.path.find('/') == std::string::npos) {
     c.had_before = !first_parts_.insert(c.path).second;
+    c.comes_again = may_come_again(c.path);
   }
   const bool is_directory = *kind == entry_kind::directory;
+  if (!is_directory && c.comes_again && is_directory_later(c)) {
+    return say(problem::kind::left_out, c.called(), "another source has a directory of this name");
+  }
   mention itself = mention::yes;
   if (c.had_before) {
-    if (const std::optional<struct stat> other = from_earlier(c)) {
+    const with which = is_directory ? with::directories : with::anything;
+    if (const std::optional<struct stat> other = from_earlier(c, which)) {
       const bool merged = is_directory && S_ISDIR(other->st_mode);
       if (!merged && !same_file(*other, self)) {
         say(problem::kind::left_out, c.called(), "another source has this name already");
@@ -272,8 +305,7 @@ void scanner::state::visit(candidate c, std::vector<entry>& into) {
   const bool is_mounted = is_directory && options_.one_file_system && !levels_.empty() &&
                           levels_.front().self.st_dev != self.st_dev;
   if (is_mounted) {
-    say(problem::kind::left_out, c.called(),
-        "what is in it is on another file system, as -x has it");
+    say_left_out(c, "what is in it is on another file system, as -x has it");
     if (itself == mention::no) return;
   }
   if (is_directory && is_in_itself(self)) {
@@ -289,18 +321,41 @@ bool scanner::state::is_in_itself(const struct stat& directory) const noexcept {
          });
 }
 
-// What was sent under this path.
-std::optional<struct stat> scanner::state::from_earlier(const candidate& c) {
-  for (std::size_t i = 0; i + 1 < begun_.size(); ++i) {
-    if (!begun_[i].may_hold(c.path)) continue;
-    const int flags = O_PATH | (options_.follow ? 0 : O_NOFOLLOW);
-    const cordma::unique_fd fd(origins_.open_at(begun_[i].number, c.path, flags));
-    struct stat s{};
-    if (!fd || ::fstat(fd.get(), &s) != 0) continue;
-    if (!kind_of(s.st_mode) || chosen_.excludes(c.path, S_ISDIR(s.st_mode))) continue;
-    return s;
+// What that source has under this path, as far as it is sent.
+std::optional<struct stat> scanner::state::look_in(std::size_t source, const std::string& path) {
+  if (!origins_of_[source].may_hold(path)) return std::nullopt;
+  const int flags = O_PATH | (options_.follow ? 0 : O_NOFOLLOW);
+  const cordma::unique_fd fd(origins_.open_at(origins_of_[source].number, path, flags));
+  struct stat s{};
+  if (!fd || ::fstat(fd.get(), &s) != 0) return std::nullopt;
+  if (!kind_of(s.st_mode) || chosen_.excludes(path, S_ISDIR(s.st_mode))) return std::nullopt;
+  return s;
+}
+
+// What was sent under this path. What was no directory has given way to one.
+std::optional<struct stat> scanner::state::from_earlier(const candidate& c, with which) {
+  for (std::size_t i = 0; i + 1 < begun_; ++i) {
+    const std::optional<struct stat> s = look_in(i, c.path);
+    if (s && (which == with::anything || S_ISDIR(s->st_mode))) return s;
   }
   return std::nullopt;
+}
+
+bool scanner::state::may_come_again(const std::string& first_part) const {
+  const auto is_later = [this](const std::string& name) {
+    const auto last = last_with_.find(name);
+    return last != last_with_.end() && last->second >= begun_;
+  };
+  return is_later(first_part) || is_later(".");
+}
+
+// A directory may have more in it: as with rsync it prevails, whichever source has it.
+bool scanner::state::is_directory_later(const candidate& c) {
+  for (std::size_t i = begun_; i < sources_.size(); ++i) {
+    const std::optional<struct stat> s = look_in(i, c.path);
+    if (s && S_ISDIR(s->st_mode)) return true;
+  }
+  return false;
 }
 
 void scanner::state::enter(const candidate& c, const struct stat& self, mention itself,
@@ -311,7 +366,8 @@ void scanner::state::enter(const candidate& c, const struct stat& self, mention 
   if (!fd && is_gone(error)) return say(c, error);
   if (itself == mention::yes) add(c, self, entry_kind::directory, into);
   if (!fd) return say(c, error);
-  level below{.fd = std::move(fd), .self = self, .had_before = c.had_before};
+  level below{
+      .fd = std::move(fd), .self = self, .had_before = c.had_before, .comes_again = c.comes_again};
   if (c.path != ".") below.path = c.path;
   const int unread = below.names.read(below.fd.get(), listing_buffer_);
   if (unread != 0) say(c, unread);
@@ -323,7 +379,7 @@ void scanner::state::add(const candidate& c, const struct stat& self, entry_kind
                          std::vector<entry>& into) {
   entry e = describe(self, kind);
   e.path = c.path;
-  e.origin = begun_.back().number;
+  e.origin = here().number;
   if (kind == entry_kind::symlink) {
     const int error = read_link(c.directory, c.name, e.target);
     if (error != 0) return say(c, error);

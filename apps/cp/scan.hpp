@@ -55,7 +55,7 @@ class scanner {
   // Appends at most `most` entries. False: there are no more. Sources in their order; a directory, then what is in it,
   // its names in the order of their bytes, each directory among them with all that is in it before the next name.
   // No path comes twice, unless the trees change meanwhile: of sources with a directory of the same name its contents
-  // are merged, and what else another source had before is left out, with a problem where it is not the same file.
+  // are merged, which prevail over what is none; what else another source had before is left out, with a problem where it is not the same file.
   bool next(std::size_t most, std::vector<entry>& into);
   // Since the last call.
   [[nodiscard]] std::vector<problem> take_problems();

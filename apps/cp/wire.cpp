@@ -269,7 +269,7 @@ entry decode_entry(frame_reader& in) {
 }
 
 void encode(frame_writer& out, const problem& p) {
-  out.u8(static_cast<std::uint8_t>(p.what)).text(p.path).text(p.why);
+  out.u8(static_cast<std::uint8_t>(p.what)).text(p.path).text(p.why).text(p.place);
 }
 
 problem decode_problem(frame_reader& in) {
@@ -277,6 +277,7 @@ problem decode_problem(frame_reader& in) {
   p.what = one_of<problem::kind>(in, 4);
   p.path = in.text();
   p.why = in.text();
+  p.place = in.text();
   return p;
 }
 

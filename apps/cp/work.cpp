@@ -192,7 +192,7 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
   receiver r(context, worker, files, ways, into, std::move(where.only_name), chosen, options, shown,
              tell);
   r.write_to(where.output);
-  r.expect_only(std::move(where.names));
+  if (where.asked) r.expect_only(std::move(*where.asked));
   outcome o = co_await r.run();
   co_return o;
 }

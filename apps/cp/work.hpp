@@ -1,6 +1,7 @@
 // A transfer between lanes that are there and files that are here.
 #pragma once
 
+#include "asked.hpp"
 #include "progress.hpp"
 #include "scan.hpp"
 #include "sender.hpp"
@@ -8,6 +9,7 @@
 
 #include <cordma/cordma.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +38,7 @@ struct destination {
   std::string only_name;  // what the single file is called in it; empty: as it was called
   int output = -1;        // instead of all that: the single file is written there, in order
   std::string called{};   // by its user, in what is said of it; empty: as `root`
-  std::vector<std::string> names{};  // no path of what comes begins with another name; empty: any
+  std::optional<named_sources> asked{};  // of a server, of which nothing else may come
 };
 // Standard output.
 [[nodiscard]] destination to_output() noexcept;

@@ -323,6 +323,42 @@ grown ours.d
 cp_ 25 'deletions stopped due to --max-delete limit \([1-9][0-9]* skipped\)' -a --delete --max-delete 2 opt/ ours.d/
 [ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away 2> /dev/null | wc -l)" -eq 3 ] || fail "--max-delete: $(find ours.d)"
 cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
+# No limit is below 0, as with rsync.
+grown ours.d
+for limit in -1 -1000000; do cp_ 25 'limit \([1-9] skipped\)' -a --delete --max-delete=$limit opt/ ours.d/; done
+[ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away | wc -l)" -eq 5 ] || fail "--max-delete below 0: $(find ours.d)"
+# Of several names those that were passed over may be another file's: the next one takes what was to come.
+for option in -u --ignore-existing --existing '-c -u' '-u --existing'; do
+  rm -rf names names.ours names.theirs
+  mkdir names names.ours names.theirs
+  echo source > names/a; ln -s to names/l
+  for f in b c d; do ln names/a names/$f; done
+  ln names/l names/m
+  touch -d 2020-01-01 names/a
+  for d in names.ours names.theirs; do
+    echo other > $d/a; touch -d 2021-01-01 $d/a
+    ln -s elsewhere $d/l
+    echo SOURCE > $d/c; touch -d 2019-01-01 $d/c
+    [[ $option != *existing ]] || rm $d/[al]
+  done
+  rsync -aH $option names/ names.theirs/
+  cp_ 0 '^[0-9]+ files' -aH $option names/ names.ours/
+  [ -z "$(rsync -anicH --delete names.theirs/ names.ours/)" ] || fail "-H $option: not as with rsync: $(ls -li names.theirs names.ours)"
+done
+# What a source is that was left out stays, by its name in the tree; of a file and a directory the directory comes.
+mkdir -p left left.other left.t both/1 both/2/x/deep both.ours/x
+ln -s nowhere left.other/link; touch left.t/link left.t/gone
+cp_ 0 'left out: left.other/link' -r --delete left/ left.other/link left.t/
+[ "$(ls left.t)" = link ] || fail "--delete removed what was left out, or not what is gone: $(ls left.t)"
+echo file > both/1/x; echo inside > both/2/x/deep/in; touch both.ours/x/gone
+cp -rp both.ours both.theirs
+for order in '1 2' '2 1'; do
+  read -r first second <<< "$order"
+  rsync -a --delete both/$first/ both/$second/ both.theirs/
+  cp_ 0 'left out: (both/[12]/)?x' -a --delete both/$first/ both/$second/ both.ours/
+  [ -z "$(rsync -anic --delete both.theirs/ both.ours/)" ] || fail "a file and a directory: $(find both.theirs both.ours)"
+  rm -r both.ours both.theirs; mkdir both.ours both.theirs
+done
 # A limit holds for what would make way, too; and what is there already stays, whatever is to take its place.
 mkdir -p way/d way.t/d way/x
 echo file > way/in; echo inside > way/x/in

@@ -181,10 +181,11 @@ inline constexpr cordma::transport::kind transports[] = {cordma::transport::kind
 [[nodiscard]] inline ending attack_receiver(cordma::transport::kind over, const std::string& root,
                                             const script& what,
                                             const transfer_options& options = usual_options(),
-                                            const std::string& only_name = {}) {
+                                            const std::string& only_name = {},
+                                            const filter& chosen = {},
+                                            const named_sources* named = nullptr) {
   cordma::test::stage s({}, over);
   target into = target::open(root, target::missing::is_error).value();
-  const filter chosen;
   const item_sink nobody = [](const item&) {};
   progress unseen;
   ending end;
@@ -194,6 +195,7 @@ inline constexpr cordma::transport::kind transports[] = {cordma::transport::kind
     files = std::make_unique<file_ring>(s.loop());
     real = std::make_unique<receiver>(s.server_context(), s.server(), *files, ways, into, only_name,
                                       chosen, options, unseen, nobody);
+    if (named != nullptr) real->expect_only(*named);
     return real->run();
   };
   cordma::run(s.loop(), play_both(&s, &what, &end, begin));

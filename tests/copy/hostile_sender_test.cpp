@@ -57,6 +57,126 @@ TEST_CASE("a sender whose entries lead out of the target is refused") {
   refuses("a file that is the target", listed({file_entry(".", 4)}));
 }
 
+TEST_CASE("a sender of what was not asked for is refused") {
+  const entry a = file_entry("a", 4);
+  transfer_options o = usual_options();
+  o.hard_links = false;
+  refuses("a hard link that was not asked for: b",
+          {say_told, listed({a, link_entry(entry_kind::hard_link, "b", "a")})}, o);
+  o = usual_options();
+  o.links = false;
+  refuses("a symlink that was not asked for: b",
+          {say_told, listed({link_entry(entry_kind::symlink, "b", "a")})}, o);
+  entry fifo = file_entry("b", 0);
+  fifo.kind = entry_kind::special;
+  fifo.type = S_IFIFO;
+  refuses("a FIFO or socket that was not asked for: b", listed({fifo}));
+  o = usual_options();
+  o.recursive = false;
+  refuses("a directory that was not asked for: d", {say_told, listed({directory_entry("d")})}, o);
+  refuses("a name in a directory that was not asked for: d/a",
+          {say_told, listed({file_entry("d/a", 4)})}, o);
+}
+
+TEST_CASE("a sender of another name of what it has not sent is refused") {
+  constexpr std::string_view why = "another name of what has not come: b";
+  for (const char* const to : {"private", "b", "a/x", "d", "other", "."}) {
+    CAPTURE(to);
+    refuses(why, listed({file_entry("a", 4), directory_entry("d"),
+                         link_entry(entry_kind::hard_link, "other", "a"),
+                         link_entry(entry_kind::hard_link, "b", to)}));
+  }
+  refuses(why, listed({link_entry(entry_kind::hard_link, "b", "a"), file_entry("a", 4)}));
+}
+
+TEST_CASE("a server that sends other names than it was asked for, or excluded ones, is refused") {
+  const auto refuses_pull = [](std::string_view what, const named_sources& named,
+                               const std::vector<entry>& all, bool listing = false) {
+    transfer_options o = usual_options();
+    o.listed = listing;
+    filter chosen;
+    chosen.add(filter::decision::exclude, "*.key");
+    chosen.add(filter::decision::exclude, "secret/");
+    const temporary_tree here;
+    here.directory("target");
+    const ending e = attack_receiver(cordma::transport::kind::shm, here.at("target"),
+                                     {say_told, listed(all)}, o, {}, chosen, &named);
+    INFO(text_of(e));
+    CHECK_MESSAGE(e.error.find(what) != std::string::npos, std::string(what));
+  };
+  constexpr std::string_view excluded = "what the rules exclude that was not asked for";
+  refuses_pull(excluded, {}, {file_entry("a.key", 4)});
+  refuses_pull(excluded, {}, {directory_entry("secret")});
+  refuses_pull(excluded, {}, {file_entry("secret/a", 4)});
+  refuses_pull(excluded, {{"d"}}, {directory_entry("d"), file_entry("d/secret/e/a", 4)});
+  refuses_pull("a name that was not asked for: e", {{"d"}}, {directory_entry("e")});
+  refuses_pull("a name that was not asked for: d/f", {{}, {"d/e"}}, {file_entry("d/f", 4)}, true);
+  entry stream = file_entry("a", 0);
+  stream.kind = entry_kind::stream;
+  refuses_pull("a stream that was not asked for: a", {}, {stream});
+}
+
+TEST_CASE("a sender that is refused is told why") {
+  static std::string heard_by_it;
+  const script s{[](villain& v) -> task<void> {
+                   const frames all = v.told;
+                   co_await v.say(all);
+                   const heard h = co_await v.hear(frame_kind::refusal);
+                   frame_reader in = h.reader();
+                   heard_by_it = in.text();
+                 },
+                 listed({link_entry(entry_kind::hard_link, "b", "a")})};
+  for (const cordma::transport::kind over : transports) {
+    heard_by_it.clear();
+    const temporary_tree here;
+    here.directory("target");
+    const ending e = attack_receiver(over, here.at("target"), s);
+    CHECK(e.error.find("another name of what has not come: b") != std::string::npos);
+    CHECK(heard_by_it == e.error);
+  }
+}
+
+TEST_CASE("what others may not look into is closed to them before anything is in it") {
+  entry top = directory_entry(".");
+  entry made = directory_entry("made");
+  entry there = directory_entry("there");
+  top.mode = made.mode = 0700;
+  there.mode = 0750;
+  entry file = file_entry("made/file", 2 * chunk);
+  file.mode = 0640;
+  const auto half = [](villain& v) -> task<void> {
+    const slot_memory at = co_await v.hear_memory();
+    const frames list = v.told;
+    co_await v.say(list);
+    co_await v.hear(frame_kind::wants);
+    const std::string bytes(chunk, 'x');
+    co_await v.put(at, 0, bytes);
+    const frames first = chunk_told(3, 0, 0, chunk, digest_of_text(bytes));
+    co_await v.say(first);
+    co_await v.hear(frame_kind::credit);
+    v.go();
+  };
+  const script s{half, entries_frame({top, made, there, file})};
+  transfer_options o = usual_options();
+  o.inplace = true;
+  const mode_t before = ::umask(022);
+  const temporary_tree here;
+  here.directory("target/there");
+  REQUIRE(::chmod(here.at("target/there").c_str(), 0777) == 0);
+  const ending e = attack_receiver(cordma::transport::kind::shm, here.at("target"), s, o);
+  ::umask(before);
+  INFO(text_of(e));
+  const auto mode_of = [&](const char* path) {
+    struct stat now{};
+    REQUIRE(::stat(here.at(path).c_str(), &now) == 0);
+    return now.st_mode & 07777;
+  };
+  CHECK(mode_of("target") == 0700);
+  CHECK(mode_of("target/made") == 0700);
+  CHECK(mode_of("target/there") == 0750);
+  CHECK(mode_of("target/made/file") == 0640);
+}
+
 TEST_CASE("a sender of chunks and bundles that cannot be is refused") {
   constexpr std::string_view nowhere = "a place that was not wanted";
   refuses_when_wanted(nowhere, chunk_told(0, 0, 3, chunk));      // longer than the file

@@ -98,10 +98,10 @@ TEST_CASE("no symlink leads out of the target, whether it was sent or was there"
              directory_entry("turned/made"),
              file_entry("planted/secret", 4),
              link_entry(entry_kind::symlink, "planted/link", "x"),
-             link_entry(entry_kind::hard_link, "stolen", "sent/secret"),
+             link_entry(entry_kind::hard_link, "stolen", "sent/loot"),
+             file_entry("good", 4),
              link_entry(entry_kind::hard_link, "sent/stolen", "good"),
              link_entry(entry_kind::hard_link, "name of a link", "sent"),
-             file_entry("good", 4),
          })});
     INFO(text_of(e));
     CHECK(e.error.empty());

@@ -37,6 +37,33 @@ std::string read(scanner& from, const entry& e) {
 
 }  // namespace
 
+TEST_CASE("a directory prevails over what is none, whichever source has it") {
+  const temporary_tree tree;
+  tree.file("file/x", "file");
+  tree.file("file/d/y");
+  tree.file("directory/x/in");
+  tree.symlink("directory/d", "nowhere");
+  tree.file("more/x/other");
+  tree.file("more/d/y/deep");
+  const auto sources = [&](std::initializer_list<const char*> names) {
+    std::vector<source> all;
+    for (const char* const n : names) all.push_back({tree.at(n), true});
+    return all;
+  };
+  const std::string gives_way = ": another source has a directory of this name\n";
+  scanned first(sources({"file", "directory", "more"}));
+  CHECK(first.all().paths() == "./\nd/\nx/\nx/in\nd/y/\nd/y/deep\nx/other\n");
+  CHECK(first.said() ==
+        "left out d/y" + gives_way + "left out x" + gives_way + "left out d" + gives_way);
+  scanned last(sources({"directory", "file"}));
+  CHECK(last.all().paths() == "./\nx/\nx/in\nd/\nd/y\n");
+  scanned named({{tree.at("file/x")}, {tree.at("directory/x")}});
+  CHECK(named.all().paths() == "x/\nx/in\n");
+  // Without -r no directory is sent.
+  const scan_options flat;
+  CHECK(scanned({{tree.at("file/x")}, {tree.at("directory/x")}}, flat).all().paths() == "x\n");
+}
+
 TEST_CASE("a source comes under its last name, or as what is in it") {
   const temporary_tree tree;
   tree.file("some/dir/x");
@@ -120,10 +147,10 @@ TEST_CASE("directories of the same name are merged, and no path comes twice") {
   for (const char* path : {"1/d/a", "1/d/e/b", "1/f", "2/d/a", "2/d/e/c", "2/d/g", "2/f/x", "2/h"})
     tree.file(path, path);
   scanned s({contents(tree.at("1")), contents(tree.at("2")), {tree.at("2/d/e")}});
-  CHECK(s.all().paths() == "./\nd/\nd/a\nd/e/\nd/e/b\nf\nd/e/c\nd/g\nh\ne/\ne/c\n");
+  CHECK(s.all().paths() == "./\nd/\nd/a\nd/e/\nd/e/b\nd/e/c\nd/g\nf/\nf/x\nh\ne/\ne/c\n");
   CHECK(s.said() ==
-        "left out d/a: another source has this name already\n"
-        "left out f: another source has this name already\n");
+        "left out f: another source has a directory of this name\n"
+        "left out d/a: another source has this name already\n");
   CHECK(read(s.walk(), *s.at("d/a")) == "1/d/a");
   CHECK(read(s.walk(), *s.at("d/e/c")) == "2/d/e/c");
   CHECK(read(s.walk(), *s.at("h")) == "2/h");

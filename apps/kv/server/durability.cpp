@@ -142,14 +142,12 @@ void durability::answer(service_hooks& hooks) {
     const std::string taken = claim();
     if (!taken.empty()) return {false, taken};
     const journal::asked a = journal_->ask_for(background::snapshot);
-    if (a == journal::asked::goes_on_already)
-      return {false, "Background save already in progress"};
+    if (a == journal::asked::goes_on_already) return {false, "Background save already in progress"};
     return {true, begun(a, "Background saving")};
   };
   hooks.rewrite_log = [this]() -> hook_answer {
     const journal::asked a = journal_->ask_for(background::rewrite);
-    if (a == journal::asked::off)
-      return {false, "there is no append only file: appendonly is no"};
+    if (a == journal::asked::off) return {false, "there is no append only file: appendonly is no"};
     if (a == journal::asked::goes_on_already) {
       return {false, "Background append only file rewriting already in progress"};
     }
