@@ -77,6 +77,9 @@ checked 1 'tls-cert-file: TLS takes a certificate' --tls-port 7001
 checked 1 'tls-cert-file: /nowhere' --tls-port 7001 --tls-cert-file /nowhere --tls-key-file "$work/kv.key"
 checked 1 'tls-key-file: /nowhere' --tls-port 7001 --tls-cert-file "$work/kv.pem" --tls-key-file /nowhere
 checked 1 'aclfile: /nowhere: cannot be read' --aclfile /nowhere
+checked 1 'metrics-port and port are both 7001' --port 7001 --metrics-port 7001
+checked 1 'native-port and tls-port are both 7001' --tls-port 7001 --tls-cert-file "$work/kv.pem" --tls-key-file "$work/kv.key" \
+  --native-port 7001
 checked 1 'native-token-file: /nowhere: No such file' --native-port 7379 --native-token-file /nowhere
 checked 1 'native-token-file: file has no token' --native-port 7379 --native-token-file file
 checked 1 'native-port: at \* whoever reaches it could come in' --native-port 7379 --bind '*'

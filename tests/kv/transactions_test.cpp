@@ -43,11 +43,12 @@ TEST_CASE("what cannot be queued spoils the rest") {
 }
 
 TEST_CASE("a transaction that memory is too short for is refused as a whole") {
-  const std::string_view no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
+  const std::string no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
   kv::settings small;
   small.maxmemory = std::uint64_t{5} << 20;
   server s(small);
   client c(s);
+  client other(s);
   const std::string value(1000, 'x');
   int filled = 0;
   while (c({"SET", "k" + std::to_string(filled), value}) == ok) ++filled;
@@ -55,18 +56,44 @@ TEST_CASE("a transaction that memory is too short for is refused as a whole") {
   CHECK(c("MULTI") == ok);
   CHECK(c("INCR small") == queued);
   CHECK(c({"SET", "a", value}) == queued);
-  CHECK(c("EXEC") ==
-        error("EXECABORT Transaction discarded because of: " + std::string(no_memory)));
+  // Meanwhile another takes what there is, and more.
+  CHECK(other("MULTI") == ok);
+  for (int i = 0; i < 100; ++i) CHECK(other({"SET", "o" + std::to_string(i), value}) == queued);
+  CHECK(other("EXEC").starts_with("*100\r\n" + ok));
+  CHECK(c("EXEC") == error("EXECABORT Transaction discarded because of: " + no_memory));
   CHECK(c("EXISTS small a") == integer(0));
   CHECK(c("EXEC") == error("ERR EXEC without MULTI"));
-  while (c({"SET", "s" + std::to_string(filled), ""}) == ok) ++filled;
+  CHECK(c("MULTI") == ok);
+  CHECK(c("INCR small") == error(no_memory));
+  CHECK(c("EXEC") == error("EXECABORT Transaction discarded because of previous errors."));
   CHECK(c("MULTI") == ok);
   CHECK(c("GET k1") == queued);
   CHECK(c("DEL k1 k2 k3") == queued);
   CHECK(c("EXEC") == "*2\r\n" + bulk(value) + integer(3));
+  for (int i = 0; i < 100; ++i) CHECK(other("DEL o" + std::to_string(i)) == integer(1));
   CHECK(c("MULTI") == ok);
   CHECK(c({"SET", "a", value}) == queued);
   CHECK(c("EXEC") == "*1\r\n" + ok);
+}
+
+TEST_CASE("a transaction that has begun is carried out, beyond the limit where it must") {
+  kv::settings small;
+  small.maxmemory = std::uint64_t{12} << 20;
+  server s(small);
+  client c(s);
+  CHECK(c("MULTI") == ok);
+  CHECK(c("SET from 0") == queued);
+  CHECK(c("SETRANGE b 17000000 x") == queued);
+  CHECK(c("SET to 1") == queued);
+  CHECK(c("EXEC") == "*3\r\n" + ok + integer(17'000'001) + ok);
+  CHECK(c("SET more 1") == error("OOM command not allowed when used memory > 'maxmemory'."));
+  CHECK(c("DEL b") == integer(1));
+  const std::string value(100'000, 'x');
+  CHECK(c("MULTI") == ok);
+  for (int i = 0; i < 200; ++i) CHECK(c({"SET", "same", value}) == queued);
+  std::string all = "*200\r\n";
+  for (int i = 0; i < 200; ++i) all += ok;
+  CHECK(c("EXEC") == all);
 }
 
 TEST_CASE("orders that make no sense") {

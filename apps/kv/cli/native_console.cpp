@@ -321,7 +321,7 @@ class native_console final : public console {
   template <class Add, class Take>
   void in_batches(words of, std::size_t each, Add add, Take take) {
     const auto send = [&] {
-      client_.run(batch_);
+      client_.read(batch_);  // what is no get is run
       for (const reply& r : batch_.replies()) take(r);
       batch_.clear();
     };

@@ -154,15 +154,19 @@ bool may_debug(const settings& now, const caller& who) noexcept {
          (now.enable_debug_command == "local" && who.origin.loopback);
 }
 
-// For a write that is to be queued: whether its shards take anything now.
-bool has_room(service& of, const prepared& p) {
-  keyspace& keys = of.keys();
-  const keyspace::hold hold(keys, p.shards);
-  for (std::uint64_t rest = p.shards; rest != 0; rest &= rest - 1) {
-    store& s = keys.at(static_cast<std::uint32_t>(std::countr_zero(rest)));
+// Whether these shards take anything now. REQUIRES that they are held.
+bool has_room(keyspace& keys, std::uint64_t shards) {
+  for (; shards != 0; shards &= shards - 1) {
+    store& s = keys.at(static_cast<std::uint32_t>(std::countr_zero(shards)));
     if (s.make_room() != put_outcome::done) return false;
   }
   return true;
+}
+
+// For a write that is to be queued.
+bool has_room(service& of, const prepared& p) {
+  const keyspace::hold hold(of.keys(), p.shards);
+  return has_room(of.keys(), p.shards);
 }
 
 // Of what nothing stands against. An EXEC that will be refused changes nothing.
@@ -366,22 +370,34 @@ bool end_watches(call& c) {
   return changed;
 }
 
-// Whether all that is to be written finds room, so that all of it is or nothing. REQUIRES that the shards are held.
+// Whether the shards that are to be written to take anything now. What has begun goes beyond the limit then, so that all of
+// it is carried out, as Redis does. REQUIRES that the shards are held.
 bool has_room_for_all(keyspace& keys, std::span<const prepared> all) {
-  std::vector<std::size_t> bytes(keys.shards());
   std::uint64_t shards = 0;
   for (const prepared& p : all) {
-    if (!p.what->is(flag_denyoom) || !p.what->has_keys()) continue;
-    const auto shard = static_cast<std::size_t>(std::countr_zero(keys.mask_of(p.key)));
-    for (const std::string_view a : p.args.subspan(1)) bytes[shard] += a.size();
-    shards |= shards_of(keys, *p.what, p.args);
+    if (p.what->is(flag_denyoom) && p.what->has_keys()) shards |= shards_of(keys, *p.what, p.args);
   }
-  for (; shards != 0; shards &= shards - 1) {
-    const auto shard = static_cast<std::uint32_t>(std::countr_zero(shards));
-    if (keys.at(shard).make_room(bytes[shard]) != put_outcome::done) return false;
-  }
-  return true;
+  return has_room(keys, shards);
 }
+
+class beyond_limit {
+ public:
+  beyond_limit(keyspace& keys, std::uint64_t shards) noexcept : keys_(keys), shards_(shards) {
+    let(true);
+  }
+  ~beyond_limit() { let(false); }
+  beyond_limit(const beyond_limit&) = delete;
+  beyond_limit& operator=(const beyond_limit&) = delete;
+
+ private:
+  void let(bool on) noexcept {
+    for (std::uint64_t rest = shards_; rest != 0; rest &= rest - 1) {
+      keys_.at(static_cast<std::uint32_t>(std::countr_zero(rest))).go_beyond_limit(on);
+    }
+  }
+  keyspace& keys_;
+  std::uint64_t shards_;
+};
 
 // His rights may be others than they were when it was queued. Empty: none.
 std::string objection_by_now(const caller& who, const prepared& p) {
@@ -421,6 +437,7 @@ void run_queued(call& c) {
     return c.out.error("EXECABORT Transaction discarded because of: " + std::string(out_of_memory));
   }
   if (changed) return c.out.null_array();
+  const beyond_limit all_of_it(keys, shards);
   const std::size_t mark = who.reply.mark();
   c.out.array(all.size());
   take_back_unwanted(who, mark, who.mode);

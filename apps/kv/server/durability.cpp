@@ -103,15 +103,15 @@ std::future<void> durability::run(cordma::task<void> (*work)(journal* on)) {
   return end;
 }
 
-void durability::load() {
+void durability::load(const std::function<bool()>& unwanted) {
   logbook& log = around_.log;
   around_.home.call([&] {
     load_options o;
     o.often = std::chrono::seconds(1);
-    o.progress = [&log](const load_progress& p) {
+    o.progress = [&log, &unwanted](const load_progress& p) {
       log.write(log_level::notice, "loading " + p.text());
       tell_service_manager("STATUS=loading " + p.text() + "\nEXTEND_TIMEOUT_USEC=30000000");
-      return true;
+      return !unwanted();
     };
     o.log = [&log](const std::string& line) { log.write(log_level::warning, line); };
     const load_report r = journal_->load(o).value();
@@ -186,7 +186,15 @@ std::string durability::claim() {
 std::string durability::change_settings(const settings& before, const settings& after) {
   std::string taken = after.appendonly || !after.save.empty() ? claim() : std::string();
   if (!taken.empty()) return taken;
-  if (before.appendfsync != after.appendfsync) journal_->set_policy(policy_of(after.appendfsync));
+  if (before.appendfsync != after.appendfsync) {
+    journal_->set_policy(policy_of(after.appendfsync));
+    // Who reads by himself is to know before the next change.
+    if (around_.home.loop().on_owner_thread()) {
+      around_.advanced();
+    } else {
+      around_.home.post([this]() noexcept { around_.advanced(); });
+    }
+  }
   if (before.save != after.save) journal_->set_rules(rules_of(after));
   journal_->set_rewriting(after.auto_aof_rewrite_percentage, after.auto_aof_rewrite_min_size);
   if (before.appendonly != after.appendonly) journal_->set_appendonly(after.appendonly);

@@ -32,8 +32,8 @@ class durability {
   durability& operator=(const durability&) = delete;
 
   // What is on the disk; then changes are noted. Where another server has it nothing is touched. Throws cordma::error,
-  // with what to do.
-  void load();
+  // with what to do; canceled: `unwanted`, which is asked once a second, said so.
+  void load(const std::function<bool()>& unwanted);
   // From load() on; there before.
   [[nodiscard]] journal_gate& gate() noexcept { return *journal_; }
   // Before anything is kept that was not to be: empty, or why that cannot be. Any thread.

@@ -100,9 +100,10 @@ int serve(const command_line& said) {
   const settings& s = options.configured.values;
   const signals from_outside;
   logbook log(s.logfile, parse_log_level(s.loglevel).value_or(log_level::notice));
+  bool unwanted = false;
   try {
     server it(options, log, [] { ::kill(::getpid(), SIGTERM); });
-    it.open();
+    it.open([&] { return unwanted = unwanted || from_outside.end_has_come(); });
     const pid_file here(options.pidfile);
     log.write(log_level::notice, "ready");
     tell_service_manager("READY=1\nSTATUS=serving");
@@ -120,6 +121,10 @@ int serve(const command_line& said) {
     log.write(log_level::notice, whole ? "ended" : "ended, not as it should");
     return whole ? EXIT_SUCCESS : EXIT_FAILURE;
   } catch (const std::exception& e) {
+    if (unwanted) {
+      log.write(log_level::notice, "ended while it was loading: all is on the disk as it was");
+      return EXIT_SUCCESS;
+    }
     log.write(log_level::warning, std::string("it cannot start: ") + e.what());
     if (!s.logfile.empty()) std::fprintf(stderr, "%s: %s\n", program, e.what());
     return EXIT_FAILURE;

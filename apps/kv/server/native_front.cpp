@@ -67,7 +67,10 @@ void native_front::mark_safe() noexcept {
     for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(UINT64_MAX);
     return;
   }
-  if (!std::exchange(marking_, true)) mark_ = take_mark();
+  if (!std::exchange(marking_, true)) {  // what was there before is as safe as it ever will be
+    mark_ = take_mark();
+    for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(mark_.versions[i]);
+  }
   for (int twice = 0; twice < 2 && journal_->durable() >= mark_.appended; ++twice) {
     for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(mark_.versions[i]);
     mark_ = take_mark();

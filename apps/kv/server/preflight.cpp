@@ -4,9 +4,12 @@
 
 #include <cordma/runtime/result.hpp>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <string>
+#include <utility>
 
 #include <unistd.h>
 
@@ -23,8 +26,24 @@ namespace fs = std::filesystem;
   cordma::throw_error(cordma::failure::from_os(error, what));
 }
 
+void check_ports(const server_options& o) {
+  const settings& s = o.configured.values;
+  const std::array<std::pair<const char*, unsigned>, 4> ports{{{"port", s.port},
+                                                               {"tls-port", s.tls_port},
+                                                               {"metrics-port", s.metrics_port},
+                                                               {"native-port", o.native.port}}};
+  for (const auto& [name, port] : ports) {
+    for (const auto* other = ports.data(); port != 0 && other->first != name; ++other) {
+      if (other->second != port) continue;
+      fail(std::string(name) + " and " + other->first + " are both " + std::to_string(port) +
+           ": each takes a port of its own");
+    }
+  }
+}
+
 void check_doors(const server_options& o) {
   const settings& s = o.configured.values;
+  check_ports(o);
   if (s.port == 0 && s.tls_port == 0 && s.unixsocket.empty() && o.native.port == 0) {
     fail(
         "nobody can come: port is 0, and there is neither unixsocket nor tls-port nor native-port: "

@@ -196,9 +196,9 @@ void server::apply(const settings& s) {
 
 // The ports first, and nothing changes by itself (ticks) before nothing can go wrong any more: one that cannot start
 // leaves what is on the disk as it is.
-void server::open() {
+void server::open(const std::function<bool()>& unwanted) {
   listen();
-  durability_->load();
+  durability_->load(unwanted);
   // Clients that could read the memory of the server before this one, and do not know yet that it is gone, stop
   // believing it; only then is anything changed.
   if (context_) std::this_thread::sleep_for(native::lease + native::lease / 4);

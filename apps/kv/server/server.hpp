@@ -34,8 +34,8 @@ class server {
   server& operator=(const server&) = delete;
 
   // Loads what is on the disk, and lets clients in; who comes meanwhile waits. Throws cordma::error: where a port is
-  // another's, or what is on the disk, then nothing there was touched.
-  void open();
+  // another's, or what is on the disk, then nothing there was touched; canceled: `unwanted` said so while it was loading.
+  void open(const std::function<bool()>& unwanted = [] { return false; });
   // Where it listens, for people and for tests: "tcp 127.0.0.1:6379", "unix /run/kv.sock".
   [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
 

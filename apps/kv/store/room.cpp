@@ -57,14 +57,14 @@ bool store::has_room_for_blob(std::size_t item_bytes, std::size_t bytes) const n
 put_outcome store::make_room(std::size_t more_bytes) {
   const bool has = may_give_up() ? !never_fits(more_bytes) && room_for(more_bytes)
                                  : !crowded(more_bytes, 0) && room_for(0);
-  if (has) return put_outcome::done;
+  if (has || beyond_limit_) return put_outcome::done;
   ++counters_.refused;
   return put_outcome::out_of_memory;
 }
 
 // True: it fits the segment that is written to.
 bool store::room_for_item(std::size_t bytes, at_limit then) {
-  const bool within = then == at_limit::refused;
+  const bool within = then == at_limit::refused && !beyond_limit_;
   if ((within && !may_give_up() && crowded(bytes, 0)) || !room_within_limit(bytes)) {
     if (within || !(fits(fresh_, bytes) || go_on_in_kept(bytes) || open_next(fresh_))) {
       ++counters_.refused;

@@ -183,7 +183,8 @@ put_outcome store::put_pieces(const hashed_key& k, content c) {
 
 put_outcome store::put_blob(const hashed_key& k, content c) {
   const content as_number{.pieces = {}, .bytes = sizeof(object_pool::number), .expiry = c.expiry};
-  if (c.then == at_limit::refused && !has_room_for_blob(as_number.item_bytes(k), c.bytes)) {
+  if (c.then == at_limit::refused && !beyond_limit_ &&
+      !has_room_for_blob(as_number.item_bytes(k), c.bytes)) {
     ++counters_.refused;
     return put_outcome::out_of_memory;
   }

@@ -122,6 +122,8 @@ class store {
   // Gives up what the policy lets go until there is room within the limit for so many bytes more. Where there cannot be,
   // nothing is given up. Before a command that is carried out as a whole, and beyond the limit, or not at all.
   [[nodiscard]] put_outcome make_room(std::size_t more_bytes = 0);
+  // While `on`, nothing is refused for the limit's sake: of what has begun as a whole the rest.
+  void go_beyond_limit(bool on) noexcept { beyond_limit_ = on; }
   // What a string takes, or a little less.
   [[nodiscard]] static std::size_t bytes_of(std::string_view key, std::string_view value) noexcept {
     return (sizeof(item) + key.size() + value.size() + granule - 1) / granule * granule;
@@ -273,6 +275,7 @@ class store {
   std::uint32_t fresh_ = none;  // the segment that new items go to
   std::uint32_t kept_ = none;   // ... and those that were moved, which live longer
   walk cleaning_;
+  bool beyond_limit_ = false;
   walk sweeping_;
   std::uint32_t turn_ = 0;  // the segment that gave up items last
   std::size_t live_bytes_ = 0;
