@@ -254,6 +254,37 @@ grep -q "listening: native 127.0.0.1:$native " log || fail "native clients canno
 kill -TERM "$server"
 ends 0
 
+if command -v prlimit > /dev/null; then
+  echo '== appendfsync always, turned on as a write comes that fails: nobody reads by himself what is not kept'
+  trap '' XFSZ
+  start --appendonly yes --appendfsync everysec --native-port "$native" --save ''
+  trap - XFSZ
+  says OK cli SET seen before
+  coproc "$programs/cordma-kv-cli" --server "127.0.0.1:$native" --one-sided --timeout 1 2>&1
+  reader=$COPROC_PID
+  background+=("$reader")
+  exec {asked}>&"${COPROC[1]}" {told}<&"${COPROC[0]}"
+  by_himself() { echo 'get seen' >&"$asked" && read -r -t 20 value <&"$told"; } 2> /dev/null
+  by_himself || fail 'a client does not read'
+  [[ $value = *before* ]] || fail "a client reads: $value"
+  prlimit --pid "$server" --fsize="$(($(stat -c %s data/appendonlydir/*.incr.ckv | sort -n | tail -n 1) + 20))"
+  exec {both}<> "/dev/tcp/127.0.0.1/$port"
+  printf 'CONFIG SET appendfsync always\r\nSET seen after\r\n' >&"$both"
+  read -r -t 20 first <&"$both" && [[ $first = +OK* ]] || fail "CONFIG SET says: $first"
+  for _ in 1 2 3; do
+    by_himself || break  # who asks waits, and gives up
+    [[ $value != *after* ]] || fail 'what is not on the disk is read'
+  done
+  ! read -r -t 1 second <&"$both" || [[ $second != +OK* ]] || fail 'what is not on the disk is acknowledged'
+  exec {both}>&- {asked}>&- {told}<&-
+  kill -KILL "$server"
+  wait "$server" 2> /dev/null || true
+  start --appendonly yes --save ''
+  says before cli GET seen
+  kill -TERM "$server"
+  ends 0
+fi
+
 echo '== a second signal ends it at once'
 start --save '' --shutdown-timeout 60
 # Somebody who does not read: 30 MB stand in its way.
