@@ -269,6 +269,7 @@ if command -v prlimit > /dev/null; then
   [[ $value = *before* ]] || fail "a client reads: $value"
   prlimit --pid "$server" --fsize="$(($(stat -c %s data/appendonlydir/*.incr.ckv | sort -n | tail -n 1) + 20))"
   exec {both}<> "/dev/tcp/127.0.0.1/$port"
+  trap '' PIPE  # who was not answered may have gone
   printf 'CONFIG SET appendfsync always\r\nSET seen after\r\n' >&"$both"
   read -r -t 20 first <&"$both" && [[ $first = +OK* ]] || fail "CONFIG SET says: $first"
   for _ in 1 2 3; do
@@ -276,6 +277,7 @@ if command -v prlimit > /dev/null; then
     [[ $value != *after* ]] || fail 'what is not on the disk is read'
   done
   ! read -r -t 1 second <&"$both" || [[ $second != +OK* ]] || fail 'what is not on the disk is acknowledged'
+  trap - PIPE
   exec {both}>&- {asked}>&- {told}<&-
   kill -KILL "$server"
   wait "$server" 2> /dev/null || true
