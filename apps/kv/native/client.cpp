@@ -246,10 +246,9 @@ bool client::looks_now(std::span<const hashed_key> keys) {
   const cordma::time_point now = loop.now();
   looks_.clear();
   for (const hashed_key& k : keys) looks_.emplace_back(shards_[shard(k)], k, now);
-  if (looked_at_.size() < keys.size() * native::landing_stride) {
-    looked_at_.resize(keys.size() * native::landing_stride);
-  }
-  return native::find_now(looks_, looked_at_.data());
+  constexpr std::size_t buckets_each = native::landing_stride / sizeof(bucket);
+  looked_at_.resize(std::max(looked_at_.size(), keys.size() * buckets_each));
+  return native::find_now(looks_, std::as_writable_bytes(std::span(looked_at_)).data());
 }
 
 // Whether it was found without asking, by reads that are awaited.

@@ -216,7 +216,7 @@ class client {
   std::uint64_t seed_ = 0;
   std::vector<native::remote_shard> shards_;
   std::vector<native::look> looks_;
-  std::vector<std::byte> looked_at_;  // where what they load lands
+  std::vector<bucket> looked_at_;  // memory, aligned as buckets are: where what they load lands
   mutable client_counters counters_;
   std::uint64_t hits_ = 0;
   std::size_t usual_answer_ = 0;  // bytes; for long ones there is room the first time

@@ -48,6 +48,7 @@ inline constexpr std::size_t landing_bytes = sizeof(bucket) + slot::longer * slo
 static_assert(landing_bytes >= head_bytes);
 // From one landing to the next, where there are many: not a multiple of what the sets of a cache repeat after.
 inline constexpr std::size_t landing_stride = landing_bytes + 3 * sizeof(bucket);
+static_assert(landing_stride % sizeof(bucket) == 0);
 
 class remote_shard;
 
@@ -61,7 +62,7 @@ class look {
   [[nodiscard]] bool over() const noexcept { return step_ == step::over; }
   // What to read next, whole: one piece, or two. REQUIRES !over().
   [[nodiscard]] std::span<const piece> wanted() const noexcept { return {wanted_.data(), pieces_}; }
-  // They were read, copies that nobody changes: after all that had been read before, and before all that will be. Throws
+  // They were read, copies that nobody changes, in memory aligned as a bucket is: after all that had been read before, and before all that will be. Throws
   // cordma::error, unsupported_version, where it is no shard's head.
   void take(const std::byte* landing);
   [[nodiscard]] remote_shard& in() const noexcept { return *in_; }
