@@ -256,13 +256,17 @@ task<bool> client::seen(hashed_key key, std::string* into, reply* found) {
   cordma::Buffer landing = co_await landings_.get();
   const cordma::Slice at = landing.all();
   const native::sighting s = co_await shards_[shard(key)].find_key(key, at);
-  const bool is_seen = note(s, key.text);
-  if (is_seen) {
-    into->assign(s.value);
-    *found = reply_of(s, *into);
-  }
+  const bool is_seen = take(s, key.text, into, found);
   if (s.what == sight::unmapped) co_await learn(shard(key));
   co_return is_seen;
+}
+
+bool client::take(const native::sighting& s, std::string_view key, std::string* into,
+                  reply* found) {
+  if (!note(s, key)) return false;
+  into->assign(s.value);
+  *found = reply_of(s, *into);
+  return true;
 }
 
 task<reply> client::get(std::string_view key, std::string* into) {
@@ -272,11 +276,7 @@ task<reply> client::get(std::string_view key, std::string* into) {
     bool is_seen = false;
     if (looks_now({&hashed, 1})) {
       const native::sighting& s = looks_.front().found();
-      is_seen = note(s, key);
-      if (is_seen) {
-        into->assign(s.value);
-        found = reply_of(s, *into);
-      }
+      is_seen = take(s, key, into, &found);
       if (s.what == sight::unmapped) co_await learn(shard(hashed));
     } else {
       is_seen = co_await seen(hashed, into, &found);

@@ -194,6 +194,9 @@ class client {
   void put_back(batch b);
   // Whether it was found; and counts it.
   [[nodiscard]] bool note(const native::sighting& s, std::string_view key);
+  // Likewise, and what was found.
+  [[nodiscard]] bool take(const native::sighting& s, std::string_view key, std::string* into,
+                          reply* found);
   [[nodiscard]] std::uint32_t shard(const hashed_key& key) const noexcept {
     return shard_of(key.hash, shards_count_);
   }

@@ -62,8 +62,8 @@ class look {
   [[nodiscard]] bool over() const noexcept { return step_ == step::over; }
   // What to read next, whole: one piece, or two. REQUIRES !over().
   [[nodiscard]] std::span<const piece> wanted() const noexcept { return {wanted_.data(), pieces_}; }
-  // They were read, copies that nobody changes, in memory aligned as a bucket is: after all that had been read before, and before all that will be. Throws
-  // cordma::error, unsupported_version, where it is no shard's head.
+  // They were read, copies that nobody changes, in memory aligned as a bucket is: after all that had been read before,
+  // and before all that will be. Throws cordma::error, unsupported_version, where it is no shard's head.
   void take(const std::byte* landing);
   [[nodiscard]] remote_shard& in() const noexcept { return *in_; }
   // REQUIRES over().

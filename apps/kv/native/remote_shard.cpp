@@ -102,12 +102,10 @@ task<void> remote_shard::refresh(cordma::Slice landing) {
   if (!find(0, 0, head_bytes, head)) {
     throw cordma::error(cordma::failure(cordma::errc::bad_state, "the shard has no memory yet"));
   }
-  const cordma::RemoteSlice where = regions_[0].slice(head.offset, head.bytes).value();
-  const cordma::Slice into = landing.first(head_bytes);
-  co_await via_->read(where, into);
-  ++counters_.reads;
-  map_region(0);
-  take_head(into.data());
+  co_await read(head, landing);
+  has_read(1);
+  map_region(head.region);
+  take_head(landing.data());
 }
 
 cordma::send_operation remote_shard::read(const piece& p, const cordma::Slice& landing) {

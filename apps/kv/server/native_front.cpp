@@ -69,12 +69,16 @@ void native_front::mark_safe() noexcept {
   }
   if (!std::exchange(marking_, true)) {  // what was there before is as safe as it ever will be
     mark_ = take_mark();
-    for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(mark_.versions[i]);
+    tell_safe();
   }
   for (int twice = 0; twice < 2 && journal_->durable() >= mark_.appended; ++twice) {
-    for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(mark_.versions[i]);
+    tell_safe();
     mark_ = take_mark();
   }
+}
+
+void native_front::tell_safe() noexcept {
+  for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(mark_.versions[i]);
 }
 
 native_front::~native_front() {

@@ -69,6 +69,7 @@ class native_front {
     std::vector<std::uint64_t> versions;
   };
   void mark_safe() noexcept;
+  void tell_safe() noexcept;  // up to mark_
   [[nodiscard]] mark take_mark();
 
   keyspace& keys_;
