@@ -3,6 +3,7 @@
 #include "../copy/certificates.hpp"
 #include "door_stage.hpp"
 
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 
 using namespace kv;
@@ -47,18 +48,19 @@ class tls_visitor {
     }
     tls_.reset(::SSL_new(c));
     ::SSL_set_fd(tls_.get(), plain_.fd());
-    greeted_ = ::SSL_connect(tls_.get()) == 1;
+    greeted_ = insist([&] { return ::SSL_connect(tls_.get()); }) == 1;
   }
   [[nodiscard]] bool greeted() const noexcept { return greeted_; }
-  bool say(std::string_view text) const {
-    return ::SSL_write(tls_.get(), text.data(), static_cast<int>(text.size())) ==
-           static_cast<int>(text.size());
+  [[nodiscard]] bool say(std::string_view text) const {
+    const int bytes = static_cast<int>(text.size());
+    return insist([&] { return ::SSL_write(tls_.get(), text.data(), bytes); }) == bytes;
   }
   [[nodiscard]] std::string hear(std::size_t bytes) const {
     std::string text(bytes, '\0');
     std::size_t got = 0;
     while (got < bytes) {
-      const int n = ::SSL_read(tls_.get(), text.data() + got, static_cast<int>(bytes - got));
+      const int n = insist(
+          [&] { return ::SSL_read(tls_.get(), text.data() + got, static_cast<int>(bytes - got)); });
       if (n <= 0) break;
       got += static_cast<std::size_t>(n);
     }
@@ -67,16 +69,29 @@ class tls_visitor {
   }
   // With TLS's farewell before the socket's, or without.
   void say_no_more(bool properly) const {
-    if (properly) ::SSL_shutdown(tls_.get());
+    if (properly) insist([&] { return ::SSL_shutdown(tls_.get()); });
     plain_.say_no_more();
   }
   [[nodiscard]] bool hears_the_end_properly() const {
     char c = 0;
-    const int n = ::SSL_read(tls_.get(), &c, 1);
+    const int n = insist([&] { return ::SSL_read(tls_.get(), &c, 1); });
     return n <= 0 && ::SSL_get_error(tls_.get(), n) == SSL_ERROR_ZERO_RETURN;
   }
 
  private:
+  // What an interruption ended is begun again, as by uninterrupted().
+  template <class Call>
+  int insist(Call call) const {
+    for (;;) {
+      ::ERR_clear_error();
+      errno = 0;
+      const int n = call();
+      if (n > 0 || errno != EINTR) return n;
+      const int why = ::SSL_get_error(tls_.get(), n);
+      if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return n;
+    }
+  }
+
   visitor plain_;
   std::unique_ptr<SSL_CTX, freed> context_;
   std::unique_ptr<SSL, freed> tls_;
