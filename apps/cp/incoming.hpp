@@ -48,6 +48,7 @@ struct receiver::incoming {
   // Where it can be resumed.
   bool resumable = false;
   std::optional<resume_state> sidecar;
+  bool vouched = false;  // by it: the part is as it was noted
 
   [[nodiscard]] bool is_stream() const noexcept { return what->kind == entry_kind::stream; }
   [[nodiscard]] std::uint32_t bytes_of(std::uint64_t index, std::uint32_t chunk) const noexcept {

@@ -98,7 +98,9 @@ cordma::task<void> receiver::go_on(std::shared_ptr<incoming> f) {
     opened = open(*f, target_);
   }
   if (opened) {
-    co_await check_part(f);
+    std::vector<bool> here = f->sidecar->here();
+    if (f->sidecar->count_here() != 0 && !f->vouched) co_await compare_part(f, &here);
+    keep_part(*f, here);
     say_want(f);
   } else {
     fail(*f, describe(opened.why()));
@@ -108,30 +110,33 @@ cordma::task<void> receiver::go_on(std::shared_ptr<incoming> f) {
   finish_if_due();
 }
 
-// Reading is cheaper than to have it sent, and a wrong byte would stay.
-cordma::task<void> receiver::check_part(std::shared_ptr<incoming> f) {
-  if (f->sidecar->count_here() == 0) co_return;
+// Reading is cheaper than to have it sent, where what is there may not be what was written.
+cordma::task<void> receiver::compare_part(std::shared_ptr<incoming> f, std::vector<bool>* here) {
   co_await comparing_.acquire();
   std::vector<std::byte> buffer(options_.chunk_bytes);
-  std::vector<bool> here = f->sidecar->here();
   auto work = [&](std::size_t, const std::atomic<bool>& canceled) noexcept {
     const std::span<std::byte> all(buffer);
-    for (std::size_t i = 0; i < here.size() && !canceled; ++i) {
-      if (!here[i]) continue;
+    for (std::size_t i = 0; i < here->size() && !canceled; ++i) {
+      if (!(*here)[i]) continue;
       const std::span<std::byte> chunk = all.first(f->bytes_of(i, options_.chunk_bytes));
-      here[i] = read_at(f->fd.get(), chunk, i * std::uint64_t{options_.chunk_bytes}) &&
-                is_of(chunk, f->sidecar->digest(i));
+      (*here)[i] = read_at(f->fd.get(), chunk, i * std::uint64_t{options_.chunk_bytes}) &&
+                   is_of(chunk, f->sidecar->digest(i));
     }
     if (f->direct.get() >= 0) ::posix_fadvise(f->fd.get(), 0, 0, POSIX_FADV_DONTNEED);
   };
   crew_job reading = crew_.run(work);
   co_await reading;
   comparing_.release();
+}
+
+// A sidecar that cannot be written is none for who comes next, and this transfer goes on without.
+void receiver::keep_part(incoming& f, const std::vector<bool>& here) {
+  [[maybe_unused]] const cordma::result<void> noted = f.sidecar->confirm(here);
   for (std::size_t i = 0; i < here.size(); ++i) {
     if (!here[i]) continue;
-    f->missing[i] = false;
-    --f->left;
-    const std::uint32_t bytes = f->bytes_of(i, options_.chunk_bytes);
+    f.missing[i] = false;
+    --f.left;
+    const std::uint32_t bytes = f.bytes_of(i, options_.chunk_bytes);
     result_.done.resumed_bytes += bytes;
     progress_.bytes_done += bytes;
   }
@@ -203,13 +208,14 @@ cordma::result<void> receiver::make_room(incoming& f) const {
   return {};
 }
 
-// What is noted there is believed as far as it shows in the part.
+// What is noted there is believed where it vouches for the part, or as far as it shows there.
 cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
   cordma::result<cordma::unique_fd> side = into.open_state(f.what->path);
   if (!side) return side.why();
   cordma::result<resume_state> state =
       resume_state::open(std::move(side).value(), identity_of(*f.what));
   if (!state) return state.why();
+  f.vouched = !options_.checksum && state.value().vouches_for(f.fd.get());
   // Of another source, or of none.
   if (state.value().count_here() == 0 && ::ftruncate(f.fd.get(), 0) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");

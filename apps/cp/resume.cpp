@@ -7,7 +7,10 @@
 #include <span>
 #include <utility>
 
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -20,7 +23,7 @@ using cordma::unique_fd;
 
 namespace {
 
-constexpr std::uint32_t format_version = 1;
+constexpr std::uint32_t format_version = 2;
 constexpr std::array<char, 8> magic{'c', 'o', 'r', 'd', 'm', 'a', 'c', 'p'};
 
 // Offsets in bytes.
@@ -31,7 +34,8 @@ constexpr std::size_t size = 16;
 constexpr std::size_t s = 24;
 constexpr std::size_t ns = 32;
 constexpr std::size_t source = 36;
-constexpr std::size_t hash = 40;
+constexpr std::size_t run = 40;
+constexpr std::size_t hash = 48;
 }  // namespace head_at
 namespace record_at {
 constexpr std::size_t chunk = 0;
@@ -40,7 +44,10 @@ constexpr std::size_t hash = 16;
 }  // namespace record_at
 constexpr std::size_t head_bytes = head_at::hash + 8;
 constexpr std::size_t record_bytes = record_at::hash + 8;
-static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::hash);
+static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::run);
+constexpr std::uint64_t not_here = std::uint64_t{1} << 63;  // of a record's index
+static_assert(resume_state::most_chunks < not_here);
+constexpr std::int64_t late = 20'000'000;  // ns: what was being written as the last chunk was added
 
 void put(std::byte* to, std::uint64_t value, std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);
@@ -50,6 +57,29 @@ std::uint64_t get(const std::byte* from) noexcept {
   for (std::size_t i = 0; i < 8; ++i) value |= std::to_integer<std::uint64_t>(from[i]) << (8 * i);
   return value;
 }
+
+// Which of the machine's runs this is; 0 where the system does not tell.
+std::uint64_t run_of_machine() noexcept {
+  const unique_fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  std::array<char, 36> id{};
+  if (!fd || ::read(fd.get(), id.data(), id.size()) != static_cast<ssize_t>(id.size())) return 0;
+  return XXH3_64bits(id.data(), id.size());
+}
+
+// What is written there another process of this machine reads, and no other machine changes it or its times.
+bool is_of_this_machine(int fd) noexcept {
+  struct statfs s{};
+  if (::fstatfs(fd, &s) != 0) return false;
+  constexpr long f2fs = 0xF2F52010, bcachefs = 0xCA451A4E, zfs = 0x2FC12FC1;
+  const auto type = static_cast<long>(s.f_type);
+  for (const long known : {long{EXT4_SUPER_MAGIC}, long{XFS_SUPER_MAGIC}, long{BTRFS_SUPER_MAGIC},
+                           long{TMPFS_MAGIC}, long{OVERLAYFS_SUPER_MAGIC}, f2fs, bcachefs, zfs}) {
+    if (type == known) return true;
+  }
+  return false;
+}
+
+std::int64_t ns_of(const timespec& t) noexcept { return t.tv_sec * 1'000'000'000 + t.tv_nsec; }
 
 std::array<std::byte, head_bytes> head_of(const source_identity& of) noexcept {
   std::array<std::byte, head_bytes> head{};
@@ -61,8 +91,16 @@ std::array<std::byte, head_bytes> head_of(const source_identity& of) noexcept {
   put(p + head_at::s, static_cast<std::uint64_t>(of.modified.s), 8);
   put(p + head_at::ns, of.modified.ns, 4);
   put(p + head_at::source, of.version, 4);
+  put(p + head_at::run, run_of_machine(), 8);
   put(p + head_at::hash, XXH3_64bits(p, head_at::hash), 8);
   return head;
+}
+
+// Whether it is one of that source, of whichever run.
+bool is_head_of(const std::array<std::byte, head_bytes>& head, const source_identity& of) noexcept {
+  const std::array<std::byte, head_bytes> expected = head_of(of);
+  return std::memcmp(head.data(), expected.data(), head_at::run) == 0 &&
+         get(head.data() + head_at::hash) == XXH3_64bits(head.data(), head_at::hash);
 }
 
 // Bytes read, fewer at the end of the file; or negative errno.
@@ -114,7 +152,11 @@ result<resume_state> resume_state::open(unique_fd fd, const source_identity& of)
   std::array<std::byte, head_bytes> head{};
   const ssize_t got = read_at(made.fd_.get(), head, 0);
   if (got < 0) return fails(static_cast<int>(-got));
-  const bool known = static_cast<std::size_t>(got) == head.size() && head == head_of(of);
+  made.of_ = of;
+  made.last_added_ = s.st_ctim;
+  const std::uint64_t run = get(head.data() + head_at::run);
+  made.same_run_ = run != 0 && run == run_of_machine();
+  const bool known = static_cast<std::size_t>(got) == head.size() && is_head_of(head, of);
   const int why =
       known ? made.read_records() : made.begin(of, static_cast<std::uint64_t>(s.st_size));
   if (why != 0) return fails(why);
@@ -142,7 +184,14 @@ int resume_state::read_records() {
       const std::byte* const p = block.data() + good * record_bytes;
       if (get(p + record_at::hash) != XXH3_64bits(p, record_at::hash)) break;
       const std::uint64_t chunk = get(p + record_at::chunk);
-      if (chunk < here_.size()) note(chunk, get(p + record_at::digest));
+      const std::uint64_t index = chunk & ~not_here;
+      if (index >= here_.size()) continue;
+      if (index == chunk) {
+        note(index, get(p + record_at::digest));
+      } else if (here_[index]) {
+        here_[index] = false;
+        --count_;
+      }
     }
     end_ += good * record_bytes;
     if (good == at_once) continue;
@@ -159,17 +208,46 @@ void resume_state::note(std::uint64_t chunk, std::uint64_t digest) {
   here_[chunk] = true;
 }
 
-result<void> resume_state::add(std::uint64_t chunk, std::uint64_t digest) {
-  CORDMA_REQUIRE_OP(chunk, <, here_.size());
-  note(chunk, digest);
+bool resume_state::vouches_for(int part) const noexcept {
+  struct stat s{};
+  return same_run_ && ::fstat(part, &s) == 0 && static_cast<std::uint64_t>(s.st_size) >= of_.size &&
+         is_of_this_machine(part) && is_of_this_machine(fd_.get()) &&
+         ns_of(s.st_ctim) - ns_of(last_added_) <= late;
+}
+
+result<void> resume_state::confirm(const std::vector<bool>& here) {
+  CORDMA_REQUIRE_OP(here.size(), ==, here_.size());
+  int why = 0;
+  for (std::size_t i = 0; i < here.size() && why == 0; ++i) {
+    if (!here_[i] || here[i]) continue;
+    here_[i] = false;
+    --count_;
+    why = append(i | not_here, 0);
+  }
+  if (why == 0) why = write_at(fd_.get(), head_of(of_), 0);
+  if (why == 0) return {};
+  // Else those that have gone would be believed.
+  [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), 0);
+  return failure::from_os(why, "writing a sidecar");
+}
+
+// 0, or errno.
+int resume_state::append(std::uint64_t index, std::uint64_t digest) noexcept {
   std::array<std::byte, record_bytes> record{};
   std::byte* const p = record.data();
-  put(p + record_at::chunk, chunk, 8);
+  put(p + record_at::chunk, index, 8);
   put(p + record_at::digest, digest, 8);
   put(p + record_at::hash, XXH3_64bits(p, record_at::hash), 8);
   const int why = write_at(fd_.get(), record, end_);
+  if (why == 0) end_ += record_bytes;
+  return why;
+}
+
+result<void> resume_state::add(std::uint64_t chunk, std::uint64_t digest) {
+  CORDMA_REQUIRE_OP(chunk, <, here_.size());
+  note(chunk, digest);
+  const int why = append(chunk, digest);
   if (why != 0) return failure::from_os(why, "writing a sidecar");
-  end_ += record_bytes;
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -28,11 +29,14 @@ inline constexpr std::uint64_t smallest_resumed = 8U << 20;  // bytes of a file
 
 // The file ".NAME.cordma-state" beside the part: a head with the identity, then one record for each chunk that was
 // written, appended (a record that is cut off or damaged is not read, nor what follows). Nothing is synced: whoever goes
-// on compares each chunk with its digest, and what a sudden end of the machine took away comes again. Little-endian:
-//   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 of the source, u64 XXH3 of the 40 bytes before
-//   record  u64 index, u64 digest of the chunk, u64 XXH3 of the 16 bytes before
+// on where vouches_for() is false compares each chunk with its digest, and what a sudden end of the machine took away
+// comes again. Little-endian:
+//   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 of the source, u64 of the run of
+//           the machine (XXH3 of its boot_id), u64 XXH3 of the 48 bytes before
+//   record  u64 index, u64 digest of the chunk, u64 XXH3 of the 16 bytes before; an index with its highest bit set: that
+//           chunk is not here
 // Of two records of one chunk the later holds. Resuming costs what the records cost, whatever the file's size, but for
-// one bit per chunk.
+// one bit per chunk, and what has to be compared.
 //
 // One thread at a time.
 class resume_state {
@@ -54,6 +58,15 @@ class resume_state {
     return (*digests_[chunk / page])[chunk % page];
   }
 
+  // Whether `part` is as it was when the last chunk was added, and so need not be compared: it has the source's size, nobody wrote to it, cut it or
+  // changed its mode, owner or names later than 20 ms after, and the machine, whose own file system it must be on, has
+  // not been started since: what a process wrote outlives its death, but not that of the machine. To be asked before this
+  // transfer changes the part.
+  [[nodiscard]] bool vouches_for(int part) const noexcept;
+  // Before the first add(): `here` tells which of here() were found so; the others go, and what stays is vouched for from
+  // now on. Errors: those of the system, with errno; a transfer after this one begins anew then.
+  [[nodiscard]] cordma::result<void> confirm(const std::vector<bool>& here);
+
   // A chunk was written: it is here. Errors: those of the system, with errno; it is here for this transfer alone then.
   // REQUIRES that the file has such a chunk.
   [[nodiscard]] cordma::result<void> add(std::uint64_t chunk, std::uint64_t digest);
@@ -63,6 +76,7 @@ class resume_state {
   void note(std::uint64_t chunk, std::uint64_t digest);
   [[nodiscard]] int begin(const source_identity& of, std::uint64_t size) noexcept;
   [[nodiscard]] int read_records();
+  [[nodiscard]] int append(std::uint64_t index, std::uint64_t digest) noexcept;
 
   cordma::unique_fd fd_;
   std::vector<bool> here_;
@@ -70,6 +84,9 @@ class resume_state {
   static constexpr std::size_t page = 512;  // chunks
   std::vector<std::unique_ptr<std::array<std::uint64_t, page>>> digests_;
   std::uint64_t count_ = 0;
+  source_identity of_;
+  bool same_run_ = false;  // of the machine
+  timespec last_added_{};
   std::uint64_t end_ = 0;  // of the file, in bytes
 };
 

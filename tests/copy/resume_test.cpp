@@ -5,6 +5,11 @@
 
 #include <support/applies.hpp>
 
+#include <xxhash.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
 #include <map>
 
 using namespace copy;
@@ -17,7 +22,7 @@ namespace {
 
 using chunks = std::map<std::uint64_t, std::uint64_t>;  // digests
 
-constexpr std::size_t head_bytes = 48;
+constexpr std::size_t head_bytes = 56;
 constexpr std::size_t record_bytes = 24;
 constexpr source_identity source{
     .size = 1000 * 4096 + 1, .modified = {.s = 1'700'000'000, .ns = 5}, .chunk_bytes = 4096};
@@ -96,11 +101,11 @@ TEST_CASE("the file is what its format says") {
   const sidecar side;
   const std::string bytes = whole(side);
   CHECK(bytes.substr(0, 8) == "cordmacp");
-  CHECK(bytes.substr(8, 8) == std::string("\1\0\0\0\0\x10\0\0", 8));
+  CHECK(bytes.substr(8, 8) == std::string("\2\0\0\0\0\x10\0\0", 8));
   CHECK(bytes.substr(16, 8) == std::string("\1\x80\x3e\0\0\0\0\0", 8));
   CHECK(bytes.substr(24, 8) == std::string("\0\xf1\x53\x65\0\0\0\0", 8));
   CHECK(bytes.substr(32, 8) == std::string("\5\0\0\0\0\0\0\0", 8));
-  CHECK(bytes.substr(48, 16) == std::string("\3\0\0\0\0\0\0\0\x21\0\0\0\0\0\0\0", 16));
+  CHECK(bytes.substr(56, 16) == std::string("\3\0\0\0\0\0\0\0\x21\0\0\0\0\0\0\0", 16));
 }
 
 TEST_CASE("a sidecar that is cut off anywhere has the records before, and goes on from there") {
@@ -135,6 +140,108 @@ TEST_CASE("whichever byte is damaged, the records before it are read and no othe
       CHECK(chunks_of(side.state()) == first(left));
     }
   }
+}
+
+namespace {
+
+// A part of the source's size, and its sidecar with all records, made after it.
+struct part_and_sidecar {
+  sidecar side;
+  fs::path path = side.all.path() / "part";
+  part_and_sidecar() {
+    const unique_fd fd = open();
+    REQUIRE(::ftruncate(fd.get(), source.size) == 0);
+    (void)whole(side);
+  }
+  [[nodiscard]] unique_fd open() const {
+    unique_fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    REQUIRE(fd);
+    return fd;
+  }
+  [[nodiscard]] bool vouched() const { return side.state().vouches_for(open().get()); }
+  // Until what is done is later than what may still have been under way.
+  void let_time_pass() const {
+    struct stat s{};
+    struct stat now{};
+    REQUIRE(::stat(side.path.c_str(), &s) == 0);
+    const auto ns = [](const struct stat& of) {
+      return of.st_ctim.tv_sec * 1'000'000'000 + of.st_ctim.tv_nsec;
+    };
+    const fs::path clock = side.all.path() / "clock";
+    do {
+      std::ofstream(clock) << "tick";
+      REQUIRE(::stat(clock.c_str(), &now) == 0);
+    } while (ns(now) - ns(s) <= 25'000'000);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a sidecar vouches for a part that nobody has changed since, and for no other") {
+  const part_and_sidecar p;
+  CHECK(p.vouched());
+  p.let_time_pass();
+  CHECK(p.vouched());
+  const auto compared = [&] { REQUIRE(p.side.state().confirm(p.side.state().here()).ok()); };
+  SUBCASE("a byte that was written") {
+    REQUIRE(::pwrite(p.open().get(), "x", 1, 5) == 1);
+  }
+  SUBCASE("cut off and made as long again") {
+    REQUIRE(::ftruncate(p.open().get(), 5) == 0);
+    REQUIRE(::ftruncate(p.open().get(), source.size) == 0);
+  }
+  SUBCASE("written, with its time set back") {
+    struct stat s{};
+    REQUIRE(::stat(p.path.c_str(), &s) == 0);
+    REQUIRE(::pwrite(p.open().get(), "x", 1, 5) == 1);
+    const std::array<timespec, 2> times{s.st_atim, s.st_mtim};
+    REQUIRE(::futimens(p.open().get(), times.data()) == 0);
+  }
+  SUBCASE("another file of that name") {
+    fs::remove(p.path);
+    REQUIRE(::ftruncate(p.open().get(), source.size) == 0);
+  }
+  CHECK_FALSE(p.vouched());
+  CHECK_FALSE(p.vouched());
+  compared();
+  CHECK(p.vouched());
+}
+
+TEST_CASE("too short a part is not vouched for, nor any after the machine was started anew") {
+  const part_and_sidecar p;
+  REQUIRE(::ftruncate(p.open().get(), source.size - 1) == 0);
+  REQUIRE(p.side.state().confirm(p.side.state().here()).ok());
+  CHECK_FALSE(p.vouched());
+  REQUIRE(::ftruncate(p.open().get(), source.size) == 0);
+  CHECK(p.vouched());
+  // Of another run, with what it is hashed to.
+  std::string bytes = read(p.side.path);
+  bytes[40] = static_cast<char>(bytes[40] ^ 1);
+  const std::uint64_t hash = XXH3_64bits(bytes.data(), 48);
+  std::memcpy(bytes.data() + 48, &hash, 8);
+  p.side.put(bytes);
+  CHECK(chunks_of(p.side.state()) == first(records.size()));
+  CHECK_FALSE(p.vouched());
+  REQUIRE(p.side.state().confirm(p.side.state().here()).ok());
+  CHECK(p.vouched());
+  CHECK(chunks_of(p.side.state()) == first(records.size()));
+}
+
+TEST_CASE("what was not found as it was noted is not here, nor in the next transfer") {
+  const sidecar side;
+  (void)whole(side);
+  {
+    resume_state s = side.state();
+    std::vector<bool> found = s.here();
+    found[3] = found[1000] = false;
+    found[4] = true;  // never was
+    CHECK(s.confirm(found).ok());
+    CHECK(chunks_of(s) == chunks{{0, 0}, {999, ~0ULL}, {500, 1}});
+  }
+  resume_state s = side.state();
+  CHECK(chunks_of(s) == chunks{{0, 0}, {999, ~0ULL}, {500, 1}});
+  CHECK(s.add(3, 35).ok());
+  CHECK(chunks_of(side.state()) == chunks{{0, 0}, {3, 35}, {999, ~0ULL}, {500, 1}});
 }
 
 TEST_CASE("bytes that are no records end it: zeros, text, records one byte off") {
