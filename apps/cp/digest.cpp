@@ -6,7 +6,20 @@
 
 #include <unistd.h>
 
+#ifdef CORDMA_XXHASH_DISPATCHES
+// <xxh_x86dispatch.h> and XXH_INLINE_ALL exclude each other.
+extern "C" XXH64_hash_t XXH3_64bits_dispatch(const void* input, size_t bytes);
+#endif
+
 namespace copy {
+
+std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
+#ifdef CORDMA_XXHASH_DISPATCHES
+  return XXH3_64bits_dispatch(bytes.data(), bytes.size());
+#else
+  return XXH3_64bits(bytes.data(), bytes.size());
+#endif
+}
 
 int digest_of_file(int fd, file_digest& into, const std::atomic<bool>& canceled) noexcept {
   constexpr std::size_t at_a_time = 256U << 10;  // bytes, which stay in the cache

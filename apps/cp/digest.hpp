@@ -11,9 +11,7 @@
 namespace copy {
 
 // XXH3, 64 bits, seed 0 (xxhash.com; `xxhsum -H3` prints the same).
-[[nodiscard]] inline std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
-  return XXH3_64bits(bytes.data(), bytes.size());
-}
+[[nodiscard]] std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept;
 
 // XXH3, 128 bits, seed 0, of all of a file (`xxhsum -H2`).
 struct file_digest {

@@ -5,7 +5,9 @@
 #include <cstdio>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 
 namespace copy {
 namespace {
@@ -17,10 +19,16 @@ bool is_in_cache(int fd) noexcept {
   return ::preadv2(fd, &one, 1, 0, RWF_NOWAIT) >= 0 || errno != EAGAIN;
 }
 
+// Where there is nothing but the cache the kernel takes O_DIRECT for a word.
+bool is_in_memory(int fd) noexcept {
+  struct statfs s{};
+  return ::fstatfs(fd, &s) == 0 && s.f_type == TMPFS_MAGIC;
+}
+
 }  // namespace
 
 direct_way::direct_way(int fd, purpose what) noexcept {
-  if (what == purpose::reading && is_in_cache(fd)) return;
+  if (what == purpose::reading ? is_in_cache(fd) : is_in_memory(fd)) return;
   std::array<char, 32> link{};
   std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd);
   const int how = what == purpose::reading ? O_RDONLY : O_WRONLY;

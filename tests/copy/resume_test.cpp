@@ -183,9 +183,7 @@ TEST_CASE("a sidecar vouches for a part that nobody has changed since, and for n
   p.let_time_pass();
   CHECK(p.vouched());
   const auto compared = [&] { REQUIRE(p.side.state().confirm(p.side.state().here()).ok()); };
-  SUBCASE("a byte that was written") {
-    REQUIRE(::pwrite(p.open().get(), "x", 1, 5) == 1);
-  }
+  SUBCASE("a byte that was written") { REQUIRE(::pwrite(p.open().get(), "x", 1, 5) == 1); }
   SUBCASE("cut off and made as long again") {
     REQUIRE(::ftruncate(p.open().get(), 5) == 0);
     REQUIRE(::ftruncate(p.open().get(), source.size) == 0);
