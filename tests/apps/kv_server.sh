@@ -72,6 +72,8 @@ touch file
 echo secret > token
 ls -A . data > before
 checked() { expect "$1" "$2" cordma-kv --check-config "${@:3}"; }
+checked 1 'data: cannot be read' --aclfile "$work/data"
+checked 2 'data: Is a directory' "$work/data"
 checked 1 'dir: /nowhere: No such file' --dir /nowhere
 checked 1 'tls-cert-file: TLS takes a certificate' --tls-port 7001
 checked 1 'tls-cert-file: /nowhere' --tls-port 7001 --tls-cert-file /nowhere --tls-key-file "$work/kv.key"
@@ -201,6 +203,24 @@ ends 137
 printf torn >> "$work/data/appendonlydir/appendonly.aof.1.incr.ckv"
 all_of() { (cd "$work/data" && find . -type f -exec cksum {} + | sort); }
 all_of > before
+manifest=data/appendonlydir/appendonly.aof.manifest
+cp -a data saved
+cp "$manifest" data/appendonlydir/temp-appendonly.aof.manifest  # of one that was killed as it wrote it
+expect 1 'the journal is damaged' cordma-kv --check-aof data
+: > "$manifest"
+all_of > emptied
+expect 1 'the journal is damaged' cordma-kv --check-aof data
+expect 1 'appendonly.aof.manifest: it names no file of a journal' \
+  cordma-kv --dir data --appendonly yes --port 0 --unixsocket other.sock
+all_of | diff emptied - || fail 'it touched what is there'
+rm data/appendonlydir/*manifest
+start --appendonly yes --save ''
+grep -q 'up to number 1, that no manifest names: they stay' log || fail 'it does not tell of files that it does not read'
+kill -TERM "$server"
+ends 0
+cmp {saved,data}/appendonlydir/appendonly.aof.1.incr.ckv || fail 'a journal without a manifest was written over'
+rm -rf data
+mv saved data
 native=$((port + 1))
 start --save '' --native-port "$native" --unixsocket "$work/kv.sock"
 taken() { expect 1 "$1" cordma-kv --dir data --appendonly yes "${@:2}"; all_of | diff before - || fail "it touched what is there"; }
@@ -251,6 +271,16 @@ if "$programs/cordma-kv" --check-config --bind ::1 > said 2>&1; then
 fi
 start --bind -192.0.2.1 127.0.0.1 --native-port "$native" --save ''
 grep -q "listening: native 127.0.0.1:$native " log || fail "native clients cannot come to the second address"
+kill -TERM "$server"
+ends 0
+
+echo '== appendfsync, to and fro where several workers and native clients are: nobody waits for himself'
+start --appendonly yes --appendfsync everysec --native-port "$native" --threads 3 --save ''
+for policy in always everysec always no always; do
+  says OK cli CONFIG SET appendfsync $policy
+  says OK cli SET policy $policy
+  says $policy timeout 20 "$programs/cordma-kv-cli" --server "127.0.0.1:$native" --one-sided GET policy
+done
 kill -TERM "$server"
 ends 0
 

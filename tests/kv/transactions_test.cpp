@@ -27,6 +27,15 @@ TEST_CASE("what is queued is carried out in one go [shards]") {
   }
 }
 
+TEST_CASE("parts of commands are queued, whatever they are called") {
+  server s;
+  client c(s);
+  CHECK(c("MULTI") == ok);
+  CHECK(c("SLOWLOG RESET") == queued);
+  CHECK(c("LATENCY RESET") == queued);
+  CHECK(c("EXEC") == "*2\r\n" + ok + integer(0));
+}
+
 TEST_CASE("what cannot be queued spoils the rest") {
   server s;
   client c(s);

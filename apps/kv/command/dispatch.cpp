@@ -145,8 +145,10 @@ key_access access_for(std::uint16_t use) noexcept {
 }
 
 bool is_let_through(const known_command& what) noexcept {  // also where the others are queued
-  return what.name == "exec" || what.name == "discard" || what.name == "multi" ||
-         what.name == "watch" || what.name == "quit" || what.name == "reset";
+  // A part of another command may be called so, too.
+  const std::string_view name = what.full_name;
+  return name == "exec" || name == "discard" || name == "multi" || name == "watch" ||
+         name == "quit" || name == "reset";
 }
 
 bool may_debug(const settings& now, const caller& who) noexcept {

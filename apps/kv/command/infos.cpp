@@ -164,7 +164,7 @@ void memory_lines(const view& c, lines& out, const sums& s) {
                        static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
-  const std::uint64_t peak = std::max<std::uint64_t>(s.usage.bytes, c.of.peak_bytes());
+  const std::uint64_t peak = c.of.peak_bytes(s.usage.bytes);
   out.add("used_memory", s.usage.bytes);
   out.add("used_memory_human", human(s.usage.bytes));
   out.add("used_memory_rss", resident);

@@ -54,7 +54,7 @@ void stats(call& c) {
   const std::size_t keys = keys_of(c.of.keys());
   const std::size_t clients = client_bytes(c);
   const std::size_t total = u.bytes + clients;
-  const std::size_t peak = std::max<std::size_t>(total, c.of.peak_bytes());
+  const std::size_t peak = std::max(total, c.of.peak_bytes(u.bytes));
   const std::size_t data = u.live_bytes + u.object_bytes;
   const std::size_t needed = std::min(data + u.index_bytes, u.bytes);
   const auto whole = [&](std::string_view name, std::size_t n) {

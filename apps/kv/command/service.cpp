@@ -210,10 +210,14 @@ service::rates service::per_second() const noexcept {
   return sum;
 }
 
-std::size_t service::peak_bytes() const noexcept {
-  std::size_t sum = 0;
-  for (const auto& w : workers_) sum += w->peak_bytes.load(std::memory_order_relaxed);
-  return sum;
+std::size_t service::peak_bytes(std::size_t now) noexcept {
+  std::size_t sampled = 0;
+  for (const auto& w : workers_) sampled += w->peak_bytes.load(std::memory_order_relaxed);
+  const std::size_t seen = std::max(sampled, now);
+  std::size_t highest = peak_bytes_.load(std::memory_order_relaxed);
+  while (highest < seen &&
+         !peak_bytes_.compare_exchange_weak(highest, seen, std::memory_order_relaxed)) {}
+  return std::max(highest, seen);
 }
 
 void service::count_error(unsigned worker, std::string_view reply) {

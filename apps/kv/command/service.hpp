@@ -153,8 +153,8 @@ class service {
   };
   // In a second, of late.
   [[nodiscard]] rates per_second() const noexcept;
-  // The most that the shards have taken, as their workers' ticks saw it.
-  [[nodiscard]] std::size_t peak_bytes() const noexcept;
+  // The most that the shards have taken, as their workers' ticks saw it and who asked: they take `now` of it.
+  [[nodiscard]] std::size_t peak_bytes(std::size_t now) noexcept;
   void count_error(unsigned worker, std::string_view reply);  // "-ERR ..."
   [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> errors() const;
   void reset_statistics();
@@ -223,6 +223,7 @@ class service {
   std::map<std::string, std::uint64_t, std::less<>> errors_;
   std::atomic<std::uint64_t> next_id_ = 1;
   std::atomic<std::size_t> clients_ = 0;
+  std::atomic<std::size_t> peak_bytes_ = 0;
   std::atomic<cordma::time_point> paused_until_{};
   std::atomic<paused> paused_ = paused::none;
 };

@@ -61,7 +61,7 @@ std::vector<std::string_view> without_secrets(const known_command& what,
   } else if (what.full_name == "config|set") {
     for (std::size_t i = 2; i < count; i += 2) {
       const parameter* const p = find_parameter(args[i]);
-      if (p != nullptr && p->secret) hide(i + 1, i + 2);
+      if (p == nullptr || p->secret) hide(i + 1, i + 2);
     }
   }
   return shown;

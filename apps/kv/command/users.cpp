@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -122,7 +123,7 @@ std::string users::load_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
-  if (!in) return "cannot be read";
+  if (!in || std::filesystem::is_directory(path)) return "cannot be read";
   return load(text.view());
 }
 

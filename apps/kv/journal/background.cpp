@@ -179,14 +179,20 @@ cordma::task<void> journal::next_increment() {
       const cordma::result<std::optional<std::string>> text =
           read_file(directory() + "/" + manifest_file, manifest::most_bytes);
       const cordma::result<manifest> old =
-          parse_manifest(text && *text ? std::string_view(**text) : std::string_view());
+          text && *text ? parse_manifest(**text) : cordma::result<manifest>(manifest());
       if (!text || !old) {
         failed = text ? old.why() : text.why();
         return;
       }
       files = *old;
     }
-    const std::uint64_t number = std::max(files.last_number(), files_.last_number()) + 1;
+    const std::uint64_t named = std::max(files.last_number(), files_.last_number());
+    const std::uint64_t found = last_number_in(directory(), options_.appendfilename);
+    if (found > named) {
+      say("in " + directory() + " lie files of a journal, up to number " + std::to_string(found) +
+          ", that no manifest names: they stay as they are, and are not read");
+    }
+    const std::uint64_t number = std::max(named, found) + 1;
     files.increments.push_back({file_name(number, log_kind::increment), number});
     cordma::result<cordma::unique_fd> file =
         create_file(directory() + "/" + files.increments.back().name);

@@ -79,7 +79,10 @@ cordma::result<std::string> find_manifest(const std::string& folder) {
   fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
   for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
     if (at.depth() >= 1) at.disable_recursion_pending();
-    if (at->path().extension() == ".manifest") found.push_back(at->path().string());
+    const bool half_written = at->path().filename().string().starts_with(temporary_prefix);
+    if (at->path().extension() == ".manifest" && !half_written) {
+      found.push_back(at->path().string());
+    }
   }
   if (error) return cordma::failure::from_os(error.value(), {"reading ", folder});
   if (found.empty()) {

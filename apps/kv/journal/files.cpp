@@ -1,6 +1,9 @@
 #include "files.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -65,7 +68,7 @@ cordma::result<void> sync_directory(const std::string& path) {
 
 cordma::result<void> replace_file(const std::string& directory, const std::string& name,
                                   std::string_view text) {
-  const std::string temporary = "temp-" + name;
+  const std::string temporary = std::string(temporary_prefix) + name;
   const std::string path = directory + "/" + temporary;
   const cordma::result<cordma::unique_fd> fd = create_file(path);
   if (!fd) return fd.why();
@@ -76,6 +79,27 @@ cordma::result<void> replace_file(const std::string& directory, const std::strin
   if (done) return rename_file(directory, temporary, name);
   remove_file(path);
   return done;
+}
+
+std::uint64_t last_number_in(const std::string& directory,
+                             std::string_view appendfilename) noexcept {
+  std::uint64_t last = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator at(directory, error);
+  for (const std::filesystem::directory_iterator end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    std::string_view rest = name;
+    if (!rest.starts_with(appendfilename) || !rest.substr(appendfilename.size()).starts_with('.')) {
+      continue;
+    }
+    rest.remove_prefix(appendfilename.size() + 1);
+    std::uint64_t number = 0;
+    const auto [behind, wrong] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    if (wrong != std::errc()) continue;
+    rest.remove_prefix(static_cast<std::size_t>(behind - rest.data()));
+    if (rest == ".base.ckv" || rest == ".incr.ckv") last = std::max(last, number);
+  }
+  return last;
 }
 
 cordma::result<void> rename_file(const std::string& directory, const std::string& from,

@@ -17,6 +17,9 @@ namespace kv {
 [[nodiscard]] std::ptrdiff_t read_fully(int fd, std::span<char> into,
                                         std::uint64_t offset) noexcept;
 
+// What is written before it gets its name begins so; who is killed meanwhile leaves it.
+inline constexpr std::string_view temporary_prefix = "temp-";
+
 // A file that replaces whatever has its name. Errors: with errno.
 [[nodiscard]] cordma::result<cordma::unique_fd> create_file(const std::string& path);
 // An existing one, to write to.
@@ -31,6 +34,9 @@ namespace kv {
 // `from` becomes `to` for good; both are in `directory`.
 [[nodiscard]] cordma::result<void> rename_file(const std::string& directory,
                                                const std::string& from, const std::string& to);
+// The highest N of the files APPENDFILENAME.N.base.ckv and APPENDFILENAME.N.incr.ckv there; 0: there are none.
+[[nodiscard]] std::uint64_t last_number_in(const std::string& directory,
+                                           std::string_view appendfilename) noexcept;
 // Null: there is none. Errors: too_long above `most` bytes; the system's.
 [[nodiscard]] cordma::result<std::optional<std::string>> read_file(const std::string& path,
                                                                    std::size_t most);

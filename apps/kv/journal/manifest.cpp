@@ -88,6 +88,9 @@ cordma::result<manifest> parse_manifest(std::string_view text) {
           {"line ", number, " is not as it should be: \"", line.substr(0, 200), "\""});
     }
   }
+  if (!parsed.base && parsed.increments.empty()) {
+    return cordma::failure(cordma::errc::invalid_value, "it names no file of a journal");
+  }
   return parsed;
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <numeric>
@@ -201,6 +202,9 @@ void check_users(const parsed_settings& said) {
   std::ostringstream text;
   text << in.rdbuf();
   if (!in) cordma::throw_error(cordma::failure::from_os(errno, file));
+  if (std::filesystem::is_directory(file)) {
+    cordma::throw_error(cordma::failure::from_os(EISDIR, file));
+  }
   return text.str();
 }
 

@@ -188,12 +188,8 @@ std::string durability::change_settings(const settings& before, const settings& 
   if (!taken.empty()) return taken;
   if (before.appendfsync != after.appendfsync) {
     journal_->set_policy(policy_of(after.appendfsync));
-    // Who reads by himself is to know before the next change.
-    if (around_.home.loop().on_owner_thread()) {
-      around_.advanced();
-    } else {
-      around_.home.post([this]() noexcept { around_.advanced(); });
-    }
+    around_.policy_changed();  // who reads by himself is to know before the next change
+    around_.home.post([this]() noexcept { around_.advanced(); });
   }
   if (before.save != after.save) journal_->set_rules(rules_of(after));
   journal_->set_rewriting(after.auto_aof_rewrite_percentage, after.auto_aof_rewrite_min_size);

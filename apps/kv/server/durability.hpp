@@ -24,6 +24,8 @@ class durability {
     logbook& log;
     bool io_uring = true;
     std::function<void()> advanced;  // journal_advanced() is due on all workers; on home's thread
+    std::function<void()>
+        policy_changed;  // appendfsync is another; on the thread of change_settings()
   };
   // Throws cordma::error.
   durability(const surroundings& around, const settings& s);
@@ -44,7 +46,7 @@ class durability {
   void save();
   // Fills in what the service asks main for.
   void answer(service_hooks& hooks);
-  // Any thread that holds nothing but shards. Empty; or why that cannot be, and then nothing has changed.
+  // Any thread, which holds all shards and nothing else. Empty; or why that cannot be, and then nothing has changed.
   [[nodiscard]] std::string change_settings(const settings& before, const settings& after);
   [[nodiscard]] journal_info info() const { return journal_->info(); }
 

@@ -12,6 +12,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -34,22 +35,25 @@ class signals {
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     ::signal(SIGPIPE, SIG_IGN);
   }
-  [[nodiscard]] int wait() const noexcept {
+  [[nodiscard]] int wait() noexcept {
     int which = 0;
+    if (std::exchange(reload_, false)) return SIGHUP;
     return ::sigwait(&set_, &which) == 0 ? which : SIGTERM;
   }
-  // One that has come meanwhile and means the end.
-  [[nodiscard]] bool end_has_come() const noexcept {
+  // One that has come meanwhile and means the end. Another is for the next wait().
+  [[nodiscard]] bool end_has_come() noexcept {
     constexpr timespec at_once{};
     for (;;) {
       const int which = ::sigtimedwait(&set_, nullptr, &at_once);
       if (which == SIGTERM || which == SIGINT) return true;
+      if (which == SIGHUP) reload_ = true;
       if (which < 0 && errno != EINTR) return false;
     }
   }
 
  private:
   sigset_t set_{};
+  bool reload_ = false;
 };
 
 // There while it lives. Throws cordma::error where it cannot be written.
@@ -98,7 +102,7 @@ void reload(server& s, const command_line& said, logbook& log) noexcept try {
 int serve(const command_line& said) {
   const server_options options = read_options(said);
   const settings& s = options.configured.values;
-  const signals from_outside;
+  signals from_outside;
   logbook log(s.logfile, parse_log_level(s.loglevel).value_or(log_level::notice));
   bool unwanted = false;
   try {

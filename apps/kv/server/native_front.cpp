@@ -50,7 +50,6 @@ void native_front::journal_advanced(unsigned worker) noexcept {
 
 native_front::mark native_front::take_mark() {
   mark m;
-  const keyspace::hold everything(keys_, keys_.all());
   for (std::uint32_t i = 0; i < keys_.shards(); ++i) {
     m.versions.push_back(keys_.at(i).last_version());
   }
@@ -58,19 +57,28 @@ native_front::mark native_front::take_mark() {
   return m;
 }
 
+// What was there before is as safe as it ever will be.
+void native_front::begin_marking() {
+  if (marking_.exchange(true)) return;
+  mark_ = take_mark();
+  tell_safe();
+}
+
+void native_front::policy_changed() noexcept {
+  if (journal_ != nullptr && journal_->waits()) begin_marking();
+}
+
 // Where nothing is acknowledged before it is on the disk, nobody may see it before that by reading for himself. What is
 // on the disk is known by commits, not by versions: so it is noted how far both are, and said once the disk is.
 void native_front::mark_safe() noexcept {
-  if (journal_ == nullptr) return;
+  if (journal_ == nullptr || (!journal_->waits() && !marking_)) return;
+  const keyspace::hold everything(keys_, keys_.all());
   if (!journal_->waits()) {
-    if (!std::exchange(marking_, false)) return;
+    marking_ = false;
     for (std::uint32_t i = 0; i < keys_.shards(); ++i) keys_.at(i).safe_up_to(UINT64_MAX);
     return;
   }
-  if (!std::exchange(marking_, true)) {  // what was there before is as safe as it ever will be
-    mark_ = take_mark();
-    tell_safe();
-  }
+  begin_marking();
   for (int twice = 0; twice < 2 && journal_->durable() >= mark_.appended; ++twice) {
     tell_safe();
     mark_ = take_mark();

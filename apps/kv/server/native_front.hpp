@@ -49,8 +49,10 @@ class native_front {
   // Clients are let in from then on. Once.
   void admit();
   void stop_listening();
-  // On that worker's thread.
+  // On that worker's thread, which holds nothing.
   void journal_advanced(unsigned worker) noexcept;
+  // The journal keeps clients waiting now, or does not any more. On any thread, which holds all shards.
+  void policy_changed() noexcept;
   struct figures {
     std::uint64_t open = 0;
     std::uint64_t connections = 0;
@@ -70,12 +72,14 @@ class native_front {
   };
   void mark_safe() noexcept;
   void tell_safe() noexcept;  // up to mark_
+  void begin_marking();
   [[nodiscard]] mark take_mark();
 
   keyspace& keys_;
   journal_gate* journal_;
-  mark mark_;  // of the first worker's thread
-  bool marking_ = false;
+  // Of who holds all shards.
+  mark mark_;
+  std::atomic<bool> marking_ = false;  // read by the first worker's thread without
   std::span<const std::unique_ptr<worker>> workers_;
   std::vector<std::unique_ptr<native_entrance>> entrances_;  // each of its worker's thread
   std::string address_;

@@ -100,14 +100,24 @@ void server::make_workers() {
     workers_.push_back(std::make_unique<worker>(o, door_settings_, log_));
   }
   const durability::surroundings around{
-      *workers_.front(), *service_, log_, options_.io != io_choice::asio, [this] {
-        journal_advanced(0);
-        if (leaving_) return;
-        for (const std::unique_ptr<worker>& w : workers_) {
-          const unsigned i = w->index();
-          if (i != 0) w->post([this, i]() noexcept { journal_advanced(i); });
-        }
-      }};
+      .home = *workers_.front(),
+      .of = *service_,
+      .log = log_,
+      .io_uring = options_.io != io_choice::asio,
+      .advanced =
+          [this] {
+            journal_advanced(0);
+            if (leaving_) return;
+            for (const std::unique_ptr<worker>& w : workers_) {
+              const unsigned i = w->index();
+              if (i != 0) w->post([this, i]() noexcept { journal_advanced(i); });
+            }
+          },
+      .policy_changed =
+          [this] {
+            native_front* const native = native_seen_.load();
+            if (native != nullptr) native->policy_changed();
+          }};
   durability_ = std::make_unique<durability>(around, s);
   fill_hooks();
 }
