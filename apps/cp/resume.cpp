@@ -34,7 +34,7 @@ constexpr std::size_t size = 16;
 constexpr std::size_t s = 24;
 constexpr std::size_t ns = 32;
 constexpr std::size_t source = 36;
-constexpr std::size_t run = 40;
+constexpr std::size_t lifetime = 40;
 constexpr std::size_t hash = 48;
 }  // namespace head_at
 namespace record_at {
@@ -44,7 +44,7 @@ constexpr std::size_t hash = 16;
 }  // namespace record_at
 constexpr std::size_t head_bytes = head_at::hash + 8;
 constexpr std::size_t record_bytes = record_at::hash + 8;
-static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::run);
+static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::lifetime);
 constexpr std::uint64_t not_here = std::uint64_t{1} << 63;  // of a record's index
 static_assert(resume_state::most_chunks < not_here);
 constexpr std::int64_t late = 20'000'000;  // ns: what was being written as the last chunk was added
@@ -58,20 +58,9 @@ std::uint64_t get(const std::byte* from) noexcept {
   return value;
 }
 
-// Which of the machine's runs this is; 0 where the system does not tell.
-std::uint64_t run_of_machine() noexcept {
-  const unique_fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  std::array<char, 36> id{};
-  if (!fd || ::read(fd.get(), id.data(), id.size()) != static_cast<ssize_t>(id.size())) return 0;
-  return XXH3_64bits(id.data(), id.size());
-}
-
-// What is written there another process of this machine reads, and no other machine changes it or its times.
-bool is_of_this_machine(int fd) noexcept {
-  struct statfs s{};
-  if (::fstatfs(fd, &s) != 0) return false;
+// Of a file system of which another process reads what was written, while no other machine changes it or its times.
+bool is_of_this_machine(long type) noexcept {
   constexpr long f2fs = 0xF2F52010, bcachefs = 0xCA451A4E, zfs = 0x2FC12FC1;
-  const auto type = static_cast<long>(s.f_type);
   for (const long known : {long{EXT4_SUPER_MAGIC}, long{XFS_SUPER_MAGIC}, long{BTRFS_SUPER_MAGIC},
                            long{TMPFS_MAGIC}, long{OVERLAYFS_SUPER_MAGIC}, f2fs, bcachefs, zfs}) {
     if (type == known) return true;
@@ -79,9 +68,33 @@ bool is_of_this_machine(int fd) noexcept {
   return false;
 }
 
+// Until when what was written to that file is there, synced or not: as long as this machine runs, and the file system is
+// mounted as it is. 0: who knows.
+std::uint64_t lifetime_of(int file) noexcept {
+  std::array<char, 36> boot{};
+  std::uint64_t mount = 0;
+  const unique_fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  struct statfs s{};
+  if (!fd || ::read(fd.get(), boot.data(), boot.size()) != static_cast<ssize_t>(boot.size())) {
+    return 0;
+  }
+  if (::fstatfs(file, &s) != 0 || !is_of_this_machine(static_cast<long>(s.f_type))) return 0;
+  if (s.f_type != TMPFS_MAGIC) {               // that does not outlive its mount
+    constexpr unsigned unique_mount = 0x4000;  // STATX_MNT_ID_UNIQUE, of Linux 6.8
+    struct statx about{};
+    if (::statx(file, "", AT_EMPTY_PATH, unique_mount, &about) != 0 ||
+        (about.stx_mask & unique_mount) == 0) {
+      return 0;
+    }
+    mount = about.stx_mnt_id;
+  }
+  return XXH3_64bits_withSeed(boot.data(), boot.size(), mount);
+}
+
 std::int64_t ns_of(const timespec& t) noexcept { return t.tv_sec * 1'000'000'000 + t.tv_nsec; }
 
-std::array<std::byte, head_bytes> head_of(const source_identity& of) noexcept {
+std::array<std::byte, head_bytes> head_of(const source_identity& of,
+                                          std::uint64_t lifetime) noexcept {
   std::array<std::byte, head_bytes> head{};
   std::byte* const p = head.data();
   std::memcpy(p, magic.data(), magic.size());
@@ -91,15 +104,15 @@ std::array<std::byte, head_bytes> head_of(const source_identity& of) noexcept {
   put(p + head_at::s, static_cast<std::uint64_t>(of.modified.s), 8);
   put(p + head_at::ns, of.modified.ns, 4);
   put(p + head_at::source, of.version, 4);
-  put(p + head_at::run, run_of_machine(), 8);
+  put(p + head_at::lifetime, lifetime, 8);
   put(p + head_at::hash, XXH3_64bits(p, head_at::hash), 8);
   return head;
 }
 
-// Whether it is one of that source, of whichever run.
+// Whether it is one of that source, written whenever.
 bool is_head_of(const std::array<std::byte, head_bytes>& head, const source_identity& of) noexcept {
-  const std::array<std::byte, head_bytes> expected = head_of(of);
-  return std::memcmp(head.data(), expected.data(), head_at::run) == 0 &&
+  const std::array<std::byte, head_bytes> expected = head_of(of, 0);
+  return std::memcmp(head.data(), expected.data(), head_at::lifetime) == 0 &&
          get(head.data() + head_at::hash) == XXH3_64bits(head.data(), head_at::hash);
 }
 
@@ -154,8 +167,8 @@ result<resume_state> resume_state::open(unique_fd fd, const source_identity& of)
   if (got < 0) return fails(static_cast<int>(-got));
   made.of_ = of;
   made.last_added_ = s.st_ctim;
-  const std::uint64_t run = get(head.data() + head_at::run);
-  made.same_run_ = run != 0 && run == run_of_machine();
+  made.lifetime_ = lifetime_of(made.fd_.get());
+  made.same_life_ = made.lifetime_ != 0 && get(head.data() + head_at::lifetime) == made.lifetime_;
   const bool known = static_cast<std::size_t>(got) == head.size() && is_head_of(head, of);
   const int why =
       known ? made.read_records() : made.begin(of, static_cast<std::uint64_t>(s.st_size));
@@ -167,7 +180,7 @@ result<resume_state> resume_state::open(unique_fd fd, const source_identity& of)
 int resume_state::begin(const source_identity& of, std::uint64_t size) noexcept {
   if (size != 0 && ::ftruncate(fd_.get(), 0) != 0) return errno;
   end_ = head_bytes;
-  return write_at(fd_.get(), head_of(of), 0);
+  return write_at(fd_.get(), head_of(of, lifetime_), 0);
 }
 
 // 0, or errno. Ends behind the last record that is whole.
@@ -210,8 +223,8 @@ void resume_state::note(std::uint64_t chunk, std::uint64_t digest) {
 
 bool resume_state::vouches_for(int part) const noexcept {
   struct stat s{};
-  return same_run_ && ::fstat(part, &s) == 0 && static_cast<std::uint64_t>(s.st_size) >= of_.size &&
-         is_of_this_machine(part) && is_of_this_machine(fd_.get()) &&
+  return same_life_ && ::fstat(part, &s) == 0 &&
+         static_cast<std::uint64_t>(s.st_size) >= of_.size && lifetime_of(part) == lifetime_ &&
          ns_of(s.st_ctim) - ns_of(last_added_) <= late;
 }
 
@@ -224,7 +237,7 @@ result<void> resume_state::confirm(const std::vector<bool>& here) {
     --count_;
     why = append(i | not_here, 0);
   }
-  if (why == 0) why = write_at(fd_.get(), head_of(of_), 0);
+  if (why == 0) why = write_at(fd_.get(), head_of(of_, lifetime_), 0);
   if (why == 0) return {};
   // Else those that have gone would be believed.
   [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), 0);

@@ -31,8 +31,9 @@ inline constexpr std::uint64_t smallest_resumed = 8U << 20;  // bytes of a file
 // written, appended (a record that is cut off or damaged is not read, nor what follows). Nothing is synced: whoever goes
 // on where vouches_for() is false compares each chunk with its digest, and what a sudden end of the machine took away
 // comes again. Little-endian:
-//   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 of the source, u64 of the run of
-//           the machine (XXH3 of its boot_id), u64 XXH3 of the 48 bytes before
+//   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 of the source, u64 of what it
+//           does not outlive unsynced (XXH3 of the machine's boot_id, seeded by the mount; 0: nothing is known of that),
+//           u64 XXH3 of the 48 bytes before
 //   record  u64 index, u64 digest of the chunk, u64 XXH3 of the 16 bytes before; an index with its highest bit set: that
 //           chunk is not here
 // Of two records of one chunk the later holds. Resuming costs what the records cost, whatever the file's size, but for
@@ -59,9 +60,10 @@ class resume_state {
   }
 
   // Whether `part` is as it was when the last chunk was added, and so need not be compared: it has the source's size, nobody wrote to it, cut it or
-  // changed its mode, owner or names later than 20 ms after, and the machine, whose own file system it must be on, has
-  // not been started since: what a process wrote outlives its death, but not that of the machine. To be asked before this
-  // transfer changes the part.
+  // changed its mode, owner or names later than 20 ms after, and since then the machine was not started, nor its file
+  // system mounted, which must be one of the machine itself: what a process wrote outlives its death, but not that of the
+  // machine, nor that of a disk that is pulled out. (Before Linux 6.8 a mount is not told from the next: there only what
+  // lies in memory is vouched for.) To be asked before this transfer changes the part.
   [[nodiscard]] bool vouches_for(int part) const noexcept;
   // Before the first add(): `here` tells which of here() were found so; the others go, and what stays is vouched for from
   // now on. Errors: those of the system, with errno; a transfer after this one begins anew then.
@@ -85,7 +87,8 @@ class resume_state {
   std::vector<std::unique_ptr<std::array<std::uint64_t, page>>> digests_;
   std::uint64_t count_ = 0;
   source_identity of_;
-  bool same_run_ = false;  // of the machine
+  std::uint64_t lifetime_ = 0;
+  bool same_life_ = false;
   timespec last_added_{};
   std::uint64_t end_ = 0;  // of the file, in bytes
 };
