@@ -25,7 +25,7 @@ void receiver::consider_hard_link(std::uint32_t number) {
   const entry& other = entries_[first.stands];
   if (!passed_over_.contains(other.path)) {
     e.target = other.path;
-    hard_links_.push_back(number);
+    hard_links_.push_back({number, first.stands});
     return;
   }
   std::string path = std::move(e.path);
@@ -40,8 +40,8 @@ void receiver::pass_over(const entry& e) {
 }
 
 void receiver::make_hard_links(last_words& said) {
-  for (const std::uint32_t number : hard_links_) {
-    const entry& e = entries_[number];
+  for (const further_name& one : hard_links_) {
+    const entry& e = entries_[one.number];
     const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
     const cordma::result<std::optional<struct stat>> first = target_.look(e.target);
     const bool both = there && first && there.value() && first.value();
@@ -49,7 +49,10 @@ void receiver::make_hard_links(last_words& said) {
         there.value()->st_dev == first.value()->st_dev) {
       continue;
     }
-    if (there && is_passed_over(e, there.value() ? &*there.value() : nullptr)) continue;
+    // By the time of the contents: a further name has none of its own.
+    if (there && is_passed_over(entries_[one.stands], there.value() ? &*there.value() : nullptr)) {
+      continue;
+    }
     // What is there under its first name may be another file.
     if (failed_files_.contains(e.target)) {
       said.problems.push_back({problem::kind::failed, e.path,

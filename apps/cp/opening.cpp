@@ -44,14 +44,14 @@ bool has_room(const struct statfs& s, const struct stat& now, std::uint64_t byte
 }
 
 // 0, or errno.
-int find_room(int fd, std::uint64_t bytes) noexcept {
+int find_room(int fd, std::uint64_t bytes, int allocation_mode) noexcept {
   struct statfs s{};
   struct stat now{};
   if (::fstatfs(fd, &s) != 0 || ::fstat(fd, &now) != 0) return 0;
   switch (room_is_known_by(s)) {
     case room_by::counting: return has_room(s, now, bytes) ? 0 : ENOSPC;
     case room_by::allocation:
-      if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return 0;
+      if (::fallocate(fd, allocation_mode, 0, static_cast<off_t>(bytes)) == 0) return 0;
       return errno == ENOSPC || errno == EDQUOT ? errno : 0;
     case room_by::nothing: break;
   }
@@ -162,7 +162,7 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     const cordma::result<void> begun = open_sidecar(f, into);
     if (!begun) return begun;
   }
-  const cordma::result<void> has_room = make_room(f);
+  const cordma::result<void> has_room = options_.inplace ? cordma::result<void>() : make_room(f);
   if (has_room && options_.direct && f.what->size >= direct_way::smallest) {
     f.direct = direct_way(f.fd.get(), direct_way::purpose::writing);
   }
@@ -183,6 +183,14 @@ cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
     return cordma::failure(cordma::errc::invalid_value, "it is the source itself");
   }
   f.fd = std::move(opened).value();
+  // Who may not read it in the end may not while it comes, either.
+  const mode_t mode = now.st_mode & 07777;
+  const mode_t narrow = mode & (f.what->mode | ~mode_t{S_IRWXG | S_IRWXO});
+  if (options_.mode && narrow != mode) {
+    [[maybe_unused]] const int closed = ::fchmod(f.fd.get(), narrow);
+  }
+  const cordma::result<void> has_room = make_room(f);
+  if (!has_room) return has_room;
   const int why = f.is_stream() ? cut_to(f.fd.get(), 0) : mark_unfinished(f.fd.get(), f.what->size);
   if (why != 0) return cordma::failure::from_os(why, "ftruncate");
   return {};
@@ -203,7 +211,8 @@ cordma::result<void> receiver::make_room(incoming& f) const {
     return cordma::failure::from_os(errno, "ftruncate");
   }
   // Rather now than when most of it has come.
-  const int why = !has_holes && is_long ? find_room(fd, size) : 0;
+  const int mode = options_.inplace ? FALLOC_FL_KEEP_SIZE : 0;  // it is not marked yet
+  const int why = !has_holes && is_long ? find_room(fd, size, mode) : 0;
   if (why != 0) return cordma::failure::from_os(why, "room");
   return {};
 }

@@ -16,6 +16,7 @@
 #include <iostream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
@@ -63,16 +64,20 @@ constexpr const char* footer =
     "compared first.\n"
     "In --json a byte that is no UTF-8 is \\#377, in octal.";
 
-// As rsync reads such a file: empty lines are nothing, nor are those that begin with ';' or '#'.
+// As rsync reads such a file: a line ends with '\r' as well as with '\n'; empty ones are nothing, nor are those that
+// begin with ';' or '#'.
 void read_rules(const std::string& file, const char* sign, std::vector<std::string>& into) {
   std::ifstream opened;
   if (file != "-") opened.open(file);
   std::istream& in = file == "-" ? std::cin : opened;
   if (!in) throw CLI::ValidationError(file, std::strerror(errno));
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line[0] == ';' || line[0] == '#') continue;
-    const bool has_sign = line.starts_with("+ ") || line.starts_with("- ");
-    into.push_back(has_sign ? line : std::string(sign) + " " + line);
+  for (std::string lines; std::getline(in, lines);) {
+    std::istringstream parts(lines);
+    for (std::string line; std::getline(parts, line, '\r');) {
+      if (line.empty() || line[0] == ';' || line[0] == '#') continue;
+      const bool has_sign = line.starts_with("+ ") || line.starts_with("- ");
+      into.push_back(has_sign ? line : std::string(sign) + " " + line);
+    }
   }
 }
 
@@ -109,7 +114,8 @@ std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
   const std::string all = read_all(t.files_from);
   std::set<std::string> names;
   for (std::string_view rest = all; !rest.empty();) {
-    const std::string_view line = rest.substr(0, rest.find(t.from0 ? '\0' : '\n'));
+    const std::string_view line = rest.substr(
+        0, rest.find_first_of(t.from0 ? std::string_view("\0", 1) : std::string_view("\r\n")));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     const bool is_comment = !t.from0 && (line.starts_with(';') || line.starts_with('#'));
     if (!line.empty() && !is_comment) names.insert(tidied(line));

@@ -77,7 +77,13 @@ failure in_use(int directory, const std::string& name) {
   std::string process;
   if (::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) process = holder_of(s);
   std::string why = "another transfer is writing it";
-  if (!process.empty()) why += ": process " + process;
+  if (process == std::to_string(::getpid())) {
+    why =
+        "it is being written: by another transfer of this process, or under another name (a hard "
+        "link)";
+  } else if (!process.empty()) {
+    why += ": process " + process;
+  }
   return failure(cordma::errc::bad_state, std::move(why)).with_errno(EBUSY);
 }
 

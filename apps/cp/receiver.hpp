@@ -212,8 +212,12 @@ class receiver {
   std::set<std::string, std::less<>> new_directories_;
   std::map<std::string, std::uint32_t>
       closed_;  // directories that are open, and their modes in the end
-  std::vector<std::uint32_t> hard_links_;
-  // -H: numbers of entries; by path, what may have further names.
+  // -H: numbers of entries: of a further name, and of what stands for the first; by path, what may have further names.
+  struct further_name {
+    std::uint32_t number = 0;
+    std::uint32_t stands = 0;
+  };
+  std::vector<further_name> hard_links_;
   struct first_name {
     std::uint32_t contents = 0;  // as the sender knows it
     std::uint32_t stands = 0;    // for it here: itself, or a further name

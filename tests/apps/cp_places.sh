@@ -97,6 +97,14 @@ for at in unlimited ram; do
   copy large \$at/
   cmp large \$at/large
 done
+mkdir unlimited/small
+mount -t tmpfs -o size=4m tmpfs unlimited/small
+echo old > unlimited/small/large
+code=0
+copy --inplace large unlimited/small/large 2> said || code=\$?
+[ \$code -eq 23 ] && grep -q 'No space left' said && [ "\$(cat unlimited/small/large)" = old ]
+umount unlimited/small
+rmdir unlimited/small
 # Holes where there are none: into a new file, over an old one that is shorter, and one that is longer.
 copy --inplace hollow large ram/new/
 cmp hollow ram/new/hollow

@@ -313,8 +313,9 @@ as_rsync_all() {  # as_rsync_all ARGUMENT...: contents, times and modes
   [ -z "$(rsync -anic --delete theirs.d/ ours.d/)" ] || fail "$*: not as with rsync: $(rsync -anic --delete theirs.d/ ours.d/)"
 }
 printf '%s\n' '# a comment' '' '; another' '*.o' '+ /sub/old' '- /sub/*' > rules
+printf '%s\r\n' '# of another system' '*.o' '' '- /sub/*' > rules.dos
 for how in -a '-a --delete'; do
-  for option in -u --update --size-only --existing --ignore-existing '-u --existing' --exclude-from=rules --exclude-from=- '--include=*.o --exclude-from rules' '--include-from=rules --exclude=*'; do
+  for option in -u --update --size-only --existing --ignore-existing '-u --existing' --exclude-from=rules --exclude-from=rules.dos --exclude-from=- '--include=*.o --exclude-from rules' '--include-from=rules --exclude=*'; do
     as_rsync_all $how $option
   done
 done
@@ -345,6 +346,22 @@ for option in -u --ignore-existing --existing '-c -u' '-u --existing'; do
   cp_ 0 '^[0-9]+ files' -aH $option names/ names.ours/
   [ -z "$(rsync -anicH --delete names.theirs/ names.ours/)" ] || fail "-H $option: not as with rsync: $(ls -li names.theirs names.ours)"
 done
+# A further name is as new as its first: what is newer there stays, whatever it is.
+rm -rf names names.ours
+mkdir names names.ours
+echo old > names/a; touch -d 2020-01-01 names/a; ln names/a names/b; ln names/a names/c
+echo newer > names.ours/b; echo older > names.ours/c; touch -d 2019-01-01 names.ours/c
+cp_ 0 '1 files' -aHu names/ names.ours/
+[ "$(cat names.ours/[abc] | tr '\n' ' ')" = 'old newer old ' ] || fail "-H -u: $(tail -n +1 names.ours/*)"
+# --inplace: who may not read a file in the end may not while it is written; and what there is no room for is not begun.
+head -c 12M /dev/urandom > secret; chmod 600 secret
+echo old > written; chmod 644 written
+"$programs/cordma-cp" --transport "$transport" -t -p --inplace --bwlimit 12M secret written > said 2>&1 &
+writing=$!
+until [ "$(stat -c %s written)" -gt 1000 ]; do kill -0 $writing || fail "it is over: $(cat said)"; sleep 0.02; done
+[ "$(stat -c %a written)" = 600 ] || fail "--inplace: it is open while it is written"
+wait $writing || fail "--inplace: $(cat said)"
+cmp secret written
 # What a source is that was left out stays, by its name in the tree; of a file and a directory the directory comes.
 mkdir -p left left.other left.t both/1 both/2/x/deep both.ours/x
 ln -s nowhere left.other/link; touch left.t/link left.t/gone
@@ -382,7 +399,8 @@ if [ "$transport" != shm ]; then  # the same over either
 # A list of what is to come, and symlinks as what they lead to.
 printf '%s\n' '# a comment' './sub/old' sub fresh/deep '/older' 'sub//extra' > list
 tr '\n' '\0' < list | sed -z 1d > list0
-for how in '-a --files-from=list' '-ar --files-from=list' '-a -0 --files-from=list0' '-rt --files-from=list'; do as_rsync_all $how; done
+sed 's/$/\r/' list > list.dos
+for how in '-a --files-from=list' '-ar --files-from=list' '-a -0 --files-from=list0' '-rt --files-from=list' '-a --files-from=list.dos'; do as_rsync_all $how; done
 ln -s ../fresh opt/sub/led
 ln -s ../../rules opt/fresh/away
 rm opt/link

@@ -156,11 +156,13 @@ boot() {  # boot HOST MAC_END: starts the machine; its process goes to machine[H
     wire=(-netdev "stream,id=wire,addr.type=unix,addr.path=$run/wire,server=$([ "$1" = a ] && echo on || echo off)"
       -device "virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$2,romfile=")
   fi
+  # An emulated kernel that patches itself (static keys) may turn in circles for good: after 90 s that is a broken machine,
+  # which has not to be waited for.
   timeout -k 5 $((boot_limit + timeout + 30)) qemu-system-x86_64 \
     -nodefaults -no-user-config -display none -no-reboot \
     -accel "$accelerator" -cpu "$processor" -smp "$cpus" -m "$memory" \
     -kernel "$image/kernel" -initrd "$image/initramfs" \
-    -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off $clock" \
+    -append "console=ttyS0 quiet panic=-1 oops=panic softlockup_panic=1 watchdog_thresh=45 mitigations=off $clock" \
     -serial "file:$control/kernel.log" \
     -virtfs local,path=/,mount_tag=hostroot,security_model=none,readonly=on,multidevs=remap \
     -virtfs "local,path=$control,mount_tag=control,security_model=none" \
