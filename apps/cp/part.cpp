@@ -78,9 +78,8 @@ failure in_use(int directory, const std::string& name) {
   if (::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) process = holder_of(s);
   std::string why = "another transfer is writing it";
   if (process == std::to_string(::getpid())) {
-    why =
-        "it is being written: by another transfer of this process, or under another name (a hard "
-        "link)";
+    why = "it is being written: by another transfer of this process (" + process +
+          "), or under another name (a hard link)";
   } else if (!process.empty()) {
     why += ": process " + process;
   }

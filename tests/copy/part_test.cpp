@@ -210,8 +210,9 @@ TEST_CASE("what another transfer is writing stays, whatever is to take its name 
     CHECK(errno_of(to.make_special("file", fifo)) == EBUSY);
     const auto again = to.open_part("file", O_RDWR);
     CHECK(errno_of(again) == EBUSY);
-    CHECK(again.why().message() ==
-          "another transfer is writing it: process " + std::to_string(::getpid()));
+    CHECK(again.why().message() == "it is being written: by another transfer of this process (" +
+                                       std::to_string(::getpid()) +
+                                       "), or under another name (a hard link)");
     CHECK(read(part_of(here, "file")) == "half");
     CHECK(read(state_of(here, "file")) == "state");
     CHECK(read(here.root / "file") == "old");
