@@ -37,24 +37,28 @@ void receiver::make_way(const std::string& path) {
   tell_gone(target_.make_way(path, removal_here(), stuck, &filter_));
 }
 
+// Why a directory that is in the way stays; empty: it may go, with what is then in `gone`. Nothing goes yet.
+std::string receiver::what_keeps(const std::string& path, std::vector<std::string>& gone) {
+  const bool may = may_make_way();
+  std::vector<problem> stuck;
+  gone = target_.make_way(path, target::removal::dry, stuck, may ? &filter_ : nullptr);
+  const bool whole = !gone.empty() && gone.back() == path;
+  const bool is_empty = whole && gone.size() == 1;
+  if (may ? whole : is_empty) return {};
+  return may                      ? "Is a directory, of which not all may be removed"
+         : options_.delete_others ? "Is a directory, and not empty: it stays for --max-delete"
+                                  : "Is a directory, and not empty: --delete would replace it";
+}
+
 // A directory is there. False: it stays, which was said. A dry run tells what would go.
 bool receiver::can_make_way(const std::string& path) {
   const bool may = may_make_way();
   if (may && !options_.dry_run) return true;
-  std::vector<problem> stuck;
-  std::vector<std::string> gone =
-      target_.make_way(path, target::removal::dry, stuck, may ? &filter_ : nullptr);
-  const bool whole = !gone.empty() && gone.back() == path;
-  const bool is_empty = whole && gone.size() == 1;
-  const bool goes = may ? whole : is_empty;
+  std::vector<std::string> gone;
+  const std::string why = what_keeps(path, gone);
   if (may) tell_gone(std::move(gone));
-  if (!goes) {
-    report({problem::kind::failed, path,
-            may                      ? "Is a directory, of which not all may be removed"
-            : options_.delete_others ? "Is a directory, and not empty: it stays for --max-delete"
-                                     : "Is a directory, and not empty: --delete would replace it"});
-  }
-  return goes;
+  if (!why.empty()) report({problem::kind::failed, path, why});
+  return why.empty();
 }
 
 void receiver::make_way(const std::string& path, last_words& said) {

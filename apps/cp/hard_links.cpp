@@ -16,14 +16,16 @@ void receiver::note_first_name(std::uint32_t number, const entry& e) {
   first_names_.insert_or_assign(e.path, first_name{number, number});
 }
 
-// What stands under a name that was passed over is another file: the next name that is not takes what was to come.
+// What stands under a name that was passed over is another file, and where something is in the way nothing will come: the
+// next name takes what was to.
 void receiver::consider_hard_link(std::uint32_t number) {
   entry& e = entries_[number];
   const auto found = first_names_.find(e.target);
   CORDMA_ASSERT(found != first_names_.end());
   first_name& first = found->second;
   const entry& other = entries_[first.stands];
-  if (!passed_over_.contains(other.path)) {
+  const bool stuck = failed_files_.contains(other.path) && !was_wanted(first.contents);
+  if (!passed_over_.contains(other.path) && !stuck) {
     e.target = other.path;
     hard_links_.push_back({number, first.stands});
     return;
@@ -59,7 +61,15 @@ void receiver::make_hard_links(last_words& said) {
                                "it is to be another name of " + e.target + ", which failed"});
       continue;
     }
-    if (there && there.value() && S_ISDIR(there.value()->st_mode)) make_way(e.path, said);
+    if (there && there.value() && S_ISDIR(there.value()->st_mode)) {
+      std::vector<std::string> gone;
+      std::string why = what_keeps(e.path, gone);
+      if (!why.empty()) {
+        said.problems.push_back({problem::kind::failed, e.path, std::move(why)});
+        continue;
+      }
+      make_way(e.path, said);
+    }
     ++said.links;
     said.items.push_back({.what = both ? item::change::updated : item::change::made,
                           .kind = e.kind,

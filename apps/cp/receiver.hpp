@@ -157,6 +157,7 @@ class receiver {
   void make_way(incoming& f, target& into) const;
   void make_way(const std::string& path);
   [[nodiscard]] bool can_make_way(const std::string& path);
+  [[nodiscard]] std::string what_keeps(const std::string& path, std::vector<std::string>& gone);
   void make_way(const std::string& path, last_words& said);
   void tell_gone(std::vector<std::string> gone);
   [[nodiscard]] target::removal removal_here() const noexcept {

@@ -353,6 +353,13 @@ echo old > names/a; touch -d 2020-01-01 names/a; ln names/a names/b; ln names/a 
 echo newer > names.ours/b; echo older > names.ours/c; touch -d 2019-01-01 names.ours/c
 cp_ 0 '1 files' -aHu names/ names.ours/
 [ "$(cat names.ours/[abc] | tr '\n' ' ')" = 'old newer old ' ] || fail "-H -u: $(tail -n +1 names.ours/*)"
+# Where the first name has no place the next has the contents.
+mkdir -p kept kept.t/a/in/the/way
+echo x > kept/a; ln kept/a kept/b; ln kept/a kept/c
+cp_ 23 'a: Is a directory, and not empty' -aH kept/ kept.t/
+[ "$(cat kept.t/b)" = x ] && [ kept.t/b -ef kept.t/c ] && [ -d kept.t/a/in/the/way ] || fail "-H: $(find kept.t)"
+rm kept/[ac]; echo y > kept/0; ln kept/0 kept/a
+for dry in -n -v; do cp_ 23 'a: Is a directory, and not empty' -aH $dry kept/ kept.t/; done
 # --inplace: who may not read a file in the end may not while it is written; and what there is no room for is not begun.
 head -c 12M /dev/urandom > secret; chmod 600 secret
 echo old > written; chmod 644 written
