@@ -68,8 +68,10 @@ for i in 1 2 3 4; do head -c 100000 /dev/urandom > "$work/tree/$i"; done
 head -c 20000000 /dev/urandom > "$work/tree/large"
 : > "$work/tree/empty"
 copy -a --port "$port" "$work/tree/" "$(there tree/)"
-change() {  # change FILE PLACE LIKE: another byte, of the time of LIKE
-  printf 'X' | dd of="$1" bs=1 seek="$2" conv=notrunc 2> /dev/null
+change() {  # change FILE PLACE LIKE: another byte than is there, of the time of LIKE
+  local byte=X
+  ! cmp -s -n 1 -i "$2:0" "$1" <(printf X) || byte=Y
+  printf $byte | dd of="$1" bs=1 seek="$2" conv=notrunc 2> /dev/null
   touch -r "$3" "$1"
 }
 change "$work/module/tree/2" 99999 "$work/tree/2"
