@@ -31,7 +31,7 @@ task<void> sender::start_bundle(bundle b) {
   scope_->spawn(send_bundle(std::move(b), to, buffer));
 }
 
-// Those that cannot be opened, or are not what was found, have an error then.
+// Those that cannot be opened have an error then.
 task<void> sender::open_all(bundle* b) {
   static constexpr open_how usual{.flags = scanner::open_flags, .mode = 0, .resolve = 0};
   static constexpr open_how following{
@@ -68,16 +68,23 @@ task<void> sender::open_all(bundle* b) {
     file_operation& oldest = opening.oldest();
     const cordma::result<int> opened = co_await oldest.result();
     opening.pop();
-    struct stat now{};
-    if (!opened) {
+    if (opened) {
+      s.source->fd.reset(opened.value());
+    } else {
       s.error = opened.why().os_errno();
-      continue;
     }
-    s.source->fd.reset(opened.value());
-    if (::fstat(opened.value(), &now) != 0) s.error = errno;
-    if (s.error == 0 && !S_ISREG(now.st_mode)) s.error = ENOENT;
-    if (s.error == 0 && !is_as_found(entries_[s.file], now)) s.error = ESTALE;
   }
+}
+
+// What is wrong with it: 0, or ESTALE where it is not what was found. That is looked at once, behind the reading: what is
+// then as it was when it was found was so all the while.
+int sender::error_of(const small_file& s, const cordma::result<int>& got) const noexcept {
+  struct stat now{};
+  if (::fstat(s.source->fd.get(), &now) != 0) return errno;
+  if (!S_ISREG(now.st_mode)) return ENOENT;
+  if (!got) return got.why().os_errno();
+  const bool all = static_cast<std::uint32_t>(got.value()) == s.bytes;
+  return all && is_as_found(entries_[s.file], now) ? 0 : ESTALE;
 }
 
 // Each where the files before it leave off, and closed then.
@@ -94,13 +101,7 @@ task<void> sender::read_all(bundle* b, std::span<std::byte> into) {
       file_operation& oldest = reading.oldest();
       const cordma::result<int> got = co_await oldest.result();
       reading.pop();
-      struct stat now{};
-      if (!got) {
-        s.error = got.why().os_errno();
-      } else if (static_cast<std::uint32_t>(got.value()) != s.bytes ||
-                 ::fstat(s.source->fd.get(), &now) != 0 || !is_as_found(entries_[s.file], now)) {
-        s.error = ESTALE;
-      }
+      s.error = error_of(s, got);
     }
     s.source.reset();
   }

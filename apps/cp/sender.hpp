@@ -103,6 +103,7 @@ class sender {
   void add_small(bundle& b, std::uint32_t file);
   [[nodiscard]] cordma::task<void> start_bundle(bundle b);
   [[nodiscard]] cordma::task<void> open_all(bundle* b);
+  [[nodiscard]] int error_of(const small_file& s, const cordma::result<int>& got) const noexcept;
   [[nodiscard]] cordma::task<void> read_all(bundle* b, std::span<std::byte> into);
   [[nodiscard]] cordma::task<void> send_bundle(bundle b, place to, cordma::Slice buffer);
   [[nodiscard]] cordma::task<int> read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> into,

@@ -196,8 +196,8 @@ int run(int argc, char** argv) {
   for (const std::string& d : doubts_of(c)) {
     std::fprintf(stderr, "cordma-cpd: WARNING: %s\n", printable(d).c_str());
   }
-  end_by_signal ended;
   support::raise_open_file_limit();
+  end_by_signal ended;
   cordma::context_options which;
   if (o.transport != "auto") which.transports = {cordma::parse_transport(o.transport).value()};
   cordma::Context context(which);

@@ -7,6 +7,7 @@ copy() { timeout 60 "$programs/cordma-cp" --transport "$transport" -q "$@"; }
 mkdir "$work/module"
 serve cordma-cpd --listen 127.0.0.1:0 --transport "$transport" --module-rw "m=$work/module"
 port=${address##*:}
+[ "$(sed -n 's/^FDSize:[[:space:]]*//p' "/proc/$server/status")" -ge 1024 ] || fail "its table of descriptors has yet to grow"
 there() { printf '127.0.0.1:m/%s' "$1"; }
 
 # Of any length, here and there, and so that not all of it is there when it begins.

@@ -366,6 +366,10 @@ kill -TERM "$server"
 ends 0
 
 echo '== limits of open files'
+start --maxclients 1000 --save ''
+[ "$(sed -n 's/^FDSize:[[:space:]]*//p' "/proc/$server/status")" -ge 1000 ] || fail "its table of descriptors has yet to grow"
+kill -TERM "$server"
+ends 0
 (ulimit -n 300; start --save ''; grep -q 'maxclients is 204 and not 10000: the limit of open files is 300' log ||
   { cat log >&2; exit 1; }; kill -TERM "$server"; ends 0) || fail "nothing is said of the limit"
 

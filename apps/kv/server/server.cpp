@@ -1,5 +1,6 @@
 #include "server.hpp"
 
+#include "../../support/open_files.hpp"
 #include "../command/information.hpp"
 #include "limits.hpp"
 #include "metrics_page.hpp"
@@ -69,6 +70,7 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   }
   check_surroundings(options_);
   fit_open_files(options_.configured.values);
+  support::widen_descriptor_table(files_wanted(s.maxclients, open_doors()));
   tls_ = tls_of(s);
   std::vector<std::unique_ptr<memory_source>> memory;
   if (options_.native.port != 0) context_.emplace();
