@@ -4,6 +4,7 @@
 #include "unfinished.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <span>
@@ -172,28 +173,51 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
 // Until it is whole it is longer than it will be, by a mark: nobody takes it for the source's.
 cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
   make_way(f, into);
-  cordma::result<cordma::unique_fd> opened = into.open_inplace(f.what->path, f.what->mode);
+  cordma::result<target::opened> opened = into.open_inplace(f.what->path, f.what->mode);
   if (!opened) return opened.why();
-  struct stat now{};
-  if (::fstat(opened.value().get(), &now) != 0) return cordma::failure::from_os(errno, "fstat");
-  const entry there = copy::describe(now, entry_kind::file);
+  const int fd = opened.value().fd.get();
+  struct stat before{};
+  if (::fstat(fd, &before) != 0) return cordma::failure::from_os(errno, "fstat");
+  const entry there = copy::describe(before, entry_kind::file);
   f.bytes_here = f.is_stream() ? 0 : there.size;
   if (!f.is_stream() && there.version == f.what->version && there.size == f.what->size &&
       there.modified == f.what->modified) {
     return cordma::failure(cordma::errc::invalid_value, "it is the source itself");
   }
-  f.fd = std::move(opened).value();
+  f.fd = std::move(opened.value().fd);
+  const cordma::result<void> begun = begin_inplace(f, before);
+  if (!begun && opened.value().is_new) into.take_back(f.what->path);
+  return begun;
+}
+
+// Where that fails it is as it was.
+cordma::result<void> receiver::begin_inplace(incoming& f, const struct stat& before) const {
+  const int fd = f.fd.get();
+  const std::uint64_t size = f.what->size;
+  const auto length = static_cast<std::uint64_t>(before.st_size);
+  const auto mark = [&]() -> cordma::result<void> {
+    const int why = f.is_stream() ? cut_to(fd, 0) : mark_unfinished(fd, size);
+    if (why != 0) return cordma::failure::from_os(why, "ftruncate");
+    return {};
+  };
+  // The mark first, where nothing is lost by it: who is killed meanwhile has made the file a newer one.
+  const bool room_first = length > size;
+  cordma::result<void> done = room_first ? make_room(f) : mark();
+  if (done) done = room_first ? mark() : make_room(f);
+  if (!done) {
+    [[maybe_unused]] const int cut =
+        cut_to(fd, length);  // what was allocated behind it goes as well
+    const std::array<timespec, 2> times{before.st_atim, before.st_mtim};
+    [[maybe_unused]] const int kept = ::futimens(fd, times.data());
+    return done;
+  }
   // Who may not read it in the end may not while it comes, either.
-  const mode_t mode = now.st_mode & 07777;
+  const mode_t mode = before.st_mode & 07777;
   const mode_t narrow = mode & (f.what->mode | ~mode_t{S_IRWXG | S_IRWXO});
   if (options_.mode && narrow != mode) {
-    [[maybe_unused]] const int closed = ::fchmod(f.fd.get(), narrow);
+    [[maybe_unused]] const int closed = ::fchmod(fd, narrow);
   }
-  const cordma::result<void> has_room = make_room(f);
-  if (!has_room) return has_room;
-  const int why = f.is_stream() ? cut_to(f.fd.get(), 0) : mark_unfinished(f.fd.get(), f.what->size);
-  if (why != 0) return cordma::failure::from_os(why, "ftruncate");
-  return {};
+  return done;
 }
 
 // Holes are where nothing is written.
@@ -211,7 +235,8 @@ cordma::result<void> receiver::make_room(incoming& f) const {
     return cordma::failure::from_os(errno, "ftruncate");
   }
   // Rather now than when most of it has come.
-  const int mode = options_.inplace ? FALLOC_FL_KEEP_SIZE : 0;  // it is not marked yet
+  const int mode =
+      options_.inplace ? FALLOC_FL_KEEP_SIZE : 0;  // its mark is behind that, or yet to come
   const int why = !has_holes && is_long ? find_room(fd, size, mode) : 0;
   if (why != 0) return cordma::failure::from_os(why, "room");
   return {};
@@ -222,9 +247,9 @@ cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
   cordma::result<cordma::unique_fd> side = into.open_state(f.what->path);
   if (!side) return side.why();
   cordma::result<resume_state> state =
-      resume_state::open(std::move(side).value(), identity_of(*f.what));
+      resume_state::open(std::move(side).value(), f.fd.get(), identity_of(*f.what));
   if (!state) return state.why();
-  f.vouched = !options_.checksum && state.value().vouches_for(f.fd.get());
+  f.vouched = !options_.checksum && state.value().vouches();
   // Of another source, or of none.
   if (state.value().count_here() == 0 && ::ftruncate(f.fd.get(), 0) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");

@@ -2,6 +2,7 @@
 
 #include "../support/command_line.hpp"
 #include "filter.hpp"
+#include "printable.hpp"
 #include "version.hpp"
 
 #include <cordma/runtime/units.hpp>
@@ -102,7 +103,7 @@ std::string tidied(std::string_view name) {
   }
   if (tidy.empty() || !stays_inside(tidy)) {
     throw std::invalid_argument(
-        "--files-from: \"" + tidy +
+        "--files-from: \"" + printable(tidy) +
         "\" is no path below the source: without \"..\", and shorter than 4096");
   }
   return tidy;

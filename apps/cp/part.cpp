@@ -207,10 +207,10 @@ result<unique_fd> target::open_state(const std::string& path) {
   return unique_fd(fd);
 }
 
-result<unique_fd> target::open_inplace(const std::string& path, std::uint32_t mode) {
+result<target::opened> target::open_inplace(const std::string& path, std::uint32_t mode) {
   const auto at = find(path);
   if (!at) return at.why();
-  constexpr int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  constexpr int how = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   constexpr int most_tries = 3;  // somebody may put other things there meanwhile
   int why = EBUSY;
   for (int tries = 0; tries < most_tries; ++tries) {
@@ -220,16 +220,23 @@ result<unique_fd> target::open_inplace(const std::string& path, std::uint32_t mo
     if (goes && ::unlinkat(at->directory, at->name, 0) != 0 && errno != ENOENT) {
       return failure::from_os(errno, {"replacing ", path});
     }
-    unique_fd fd(::openat(at->directory, at->name, how, (mode & 0777) | S_IRUSR | S_IWUSR));
+    const bool makes = !is_there || goes;
+    unique_fd fd(::openat(at->directory, at->name, makes ? how | O_CREAT | O_EXCL : how,
+                          (mode & 0777) | S_IRUSR | S_IWUSR));
     why = fd ? 0 : errno;
-    if (why == EACCES) fd = open_closed(at->directory, at->name);
-    if (why == ELOOP || why == ENXIO) continue;
+    if (why == EACCES && !makes) fd = open_closed(at->directory, at->name);
+    if (why == ELOOP || why == ENXIO || why == (makes ? EEXIST : ENOENT)) continue;
     if (!fd || ::fstat(fd.get(), &s) != 0) break;
     if (!S_ISREG(s.st_mode)) continue;
     if (is_locked_by_another(fd.get())) return in_use(at->directory, at->name);
-    return fd;
+    return opened{std::move(fd), makes};
   }
   return failure::from_os(why, {"opening ", path});
+}
+
+void target::take_back(const std::string& path) noexcept {
+  const auto at = find(path);
+  if (at) ::unlinkat(at->directory, at->name, 0);
 }
 
 result<unique_fd> target::open_unnamed(const std::string& path, std::uint32_t mode) {

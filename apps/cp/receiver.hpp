@@ -125,6 +125,7 @@ class receiver {
   void conclude_if_due(const std::shared_ptr<incoming>& f);
   [[nodiscard]] cordma::result<void> open(incoming& f, target& into);
   [[nodiscard]] cordma::result<void> open_inplace(incoming& f, target& into) const;
+  [[nodiscard]] cordma::result<void> begin_inplace(incoming& f, const struct stat& before) const;
   [[nodiscard]] cordma::result<void> open_sidecar(incoming& f, target& into);
   [[nodiscard]] bool has_part(const incoming& f);
   [[nodiscard]] cordma::task<void> go_on(std::shared_ptr<incoming> f);

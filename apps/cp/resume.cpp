@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -23,7 +24,7 @@ using cordma::unique_fd;
 
 namespace {
 
-constexpr std::uint32_t format_version = 2;
+constexpr std::uint32_t format_version = 3;
 constexpr std::array<char, 8> magic{'c', 'o', 'r', 'd', 'm', 'a', 'c', 'p'};
 
 // Offsets in bytes.
@@ -34,17 +35,19 @@ constexpr std::size_t size = 16;
 constexpr std::size_t s = 24;
 constexpr std::size_t ns = 32;
 constexpr std::size_t source = 36;
-constexpr std::size_t lifetime = 40;
-constexpr std::size_t hash = 48;
+constexpr std::size_t life = 40;
+constexpr std::size_t change = 48;
+constexpr std::size_t hash = 56;
 }  // namespace head_at
 namespace record_at {
 constexpr std::size_t chunk = 0;
 constexpr std::size_t digest = 8;
-constexpr std::size_t hash = 16;
+constexpr std::size_t change = 16;
+constexpr std::size_t hash = 24;
 }  // namespace record_at
 constexpr std::size_t head_bytes = head_at::hash + 8;
 constexpr std::size_t record_bytes = record_at::hash + 8;
-static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::lifetime);
+static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::life);
 constexpr std::uint64_t not_here = std::uint64_t{1} << 63;  // of a record's index
 static_assert(resume_state::most_chunks < not_here);
 constexpr std::int64_t late = 20'000'000;  // ns: what was being written as the last chunk was added
@@ -68,34 +71,48 @@ bool is_of_this_machine(long type) noexcept {
   return false;
 }
 
-// Until when what was written to that file is there, synced or not: as long as this machine runs, and the file system is
-// mounted as it is. 0: who knows.
-std::uint64_t lifetime_of(int file) noexcept {
-  std::array<char, 36> boot{};
-  std::uint64_t mount = 0;
+// Which file this is, and until when what was written to it is there, synced or not: as long as this machine runs, and the
+// file system is mounted as it is. 0: who knows.
+std::uint64_t part_life(int part) noexcept {
+  struct {
+    std::array<char, 40> boot{};
+    std::uint64_t mount = 0;
+    std::uint64_t device = 0;
+    std::uint64_t file = 0;
+    std::int64_t made_s = 0;
+    std::uint64_t made_ns = 0;
+  } is;
+  static_assert(sizeof is == 80);  // no byte between, which would be anything
+  constexpr std::size_t boot_bytes = 36;
   const unique_fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (!fd || ::read(fd.get(), is.boot.data(), boot_bytes) != ssize_t{boot_bytes}) return 0;
   struct statfs s{};
-  if (!fd || ::read(fd.get(), boot.data(), boot.size()) != static_cast<ssize_t>(boot.size())) {
+  if (::fstatfs(part, &s) != 0 || !is_of_this_machine(static_cast<long>(s.f_type))) return 0;
+  constexpr unsigned unique_mount = 0x4000;  // STATX_MNT_ID_UNIQUE, of Linux 6.8
+  struct statx about{};
+  if (::statx(part, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME | unique_mount, &about) != 0)
     return 0;
+  if (s.f_type != TMPFS_MAGIC) {  // that does not outlive its mount
+    if ((about.stx_mask & unique_mount) == 0) return 0;
+    is.mount = about.stx_mnt_id;
   }
-  if (::fstatfs(file, &s) != 0 || !is_of_this_machine(static_cast<long>(s.f_type))) return 0;
-  if (s.f_type != TMPFS_MAGIC) {               // that does not outlive its mount
-    constexpr unsigned unique_mount = 0x4000;  // STATX_MNT_ID_UNIQUE, of Linux 6.8
-    struct statx about{};
-    if (::statx(file, "", AT_EMPTY_PATH, unique_mount, &about) != 0 ||
-        (about.stx_mask & unique_mount) == 0) {
-      return 0;
-    }
-    mount = about.stx_mnt_id;
+  is.device = std::uint64_t{about.stx_dev_major} << 32 | about.stx_dev_minor;
+  is.file = about.stx_ino;
+  if ((about.stx_mask & STATX_BTIME) != 0) {
+    is.made_s = about.stx_btime.tv_sec;
+    is.made_ns = about.stx_btime.tv_nsec;
   }
-  return XXH3_64bits_withSeed(boot.data(), boot.size(), mount);
+  return XXH3_64bits(&is, sizeof is);
 }
 
-std::int64_t ns_of(const timespec& t) noexcept { return t.tv_sec * 1'000'000'000 + t.tv_nsec; }
+std::int64_t changed_at(const struct stat& s) noexcept {
+  return s.st_ctim.tv_sec * 1'000'000'000 + s.st_ctim.tv_nsec;
+}
 
-std::array<std::byte, head_bytes> head_of(const source_identity& of,
-                                          std::uint64_t lifetime) noexcept {
-  std::array<std::byte, head_bytes> head{};
+using head_block = std::array<std::byte, head_bytes>;
+
+head_block head_of(const source_identity& of, std::uint64_t life, std::int64_t change) noexcept {
+  head_block head{};
   std::byte* const p = head.data();
   std::memcpy(p, magic.data(), magic.size());
   put(p + head_at::version, format_version, 4);
@@ -104,15 +121,16 @@ std::array<std::byte, head_bytes> head_of(const source_identity& of,
   put(p + head_at::s, static_cast<std::uint64_t>(of.modified.s), 8);
   put(p + head_at::ns, of.modified.ns, 4);
   put(p + head_at::source, of.version, 4);
-  put(p + head_at::lifetime, lifetime, 8);
+  put(p + head_at::life, life, 8);
+  put(p + head_at::change, static_cast<std::uint64_t>(change), 8);
   put(p + head_at::hash, XXH3_64bits(p, head_at::hash), 8);
   return head;
 }
 
 // Whether it is one of that source, written whenever.
-bool is_head_of(const std::array<std::byte, head_bytes>& head, const source_identity& of) noexcept {
-  const std::array<std::byte, head_bytes> expected = head_of(of, 0);
-  return std::memcmp(head.data(), expected.data(), head_at::lifetime) == 0 &&
+bool is_head_of(const head_block& head, const source_identity& of) noexcept {
+  const head_block expected = head_of(of, 0, 0);
+  return std::memcmp(head.data(), expected.data(), head_at::life) == 0 &&
          get(head.data() + head_at::hash) == XXH3_64bits(head.data(), head_at::hash);
 }
 
@@ -146,10 +164,14 @@ int write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset) noe
 
 }  // namespace
 
-resume_state::resume_state(unique_fd fd, std::uint64_t chunks)
-    : fd_(std::move(fd)), here_(chunks, false), digests_((chunks + page - 1) / page) {}
+resume_state::resume_state(unique_fd fd, int part, std::uint64_t chunks)
+    : fd_(std::move(fd)),
+      part_(part),
+      here_(chunks, false),
+      digests_((chunks + page - 1) / page),
+      life_(part_life(part)) {}
 
-result<resume_state> resume_state::open(unique_fd fd, const source_identity& of) {
+result<resume_state> resume_state::open(unique_fd fd, int part, const source_identity& of) {
   CORDMA_REQUIRE(static_cast<bool>(fd));
   if (of.chunk_bytes == 0) return failure(errc::invalid_value, "chunks of 0 bytes");
   const std::uint64_t chunks = of.size / of.chunk_bytes + (of.size % of.chunk_bytes != 0);
@@ -159,28 +181,41 @@ result<resume_state> resume_state::open(unique_fd fd, const source_identity& of)
                                              most_chunks, " are kept track of"});
   }
   const auto fails = [](int why) { return failure::from_os(why, "reading a sidecar"); };
-  resume_state made(std::move(fd), chunks);
+  resume_state made(std::move(fd), part, chunks);
   struct stat s{};
   if (::fstat(made.fd_.get(), &s) != 0) return fails(errno);
-  std::array<std::byte, head_bytes> head{};
+  head_block head{};
   const ssize_t got = read_at(made.fd_.get(), head, 0);
   if (got < 0) return fails(static_cast<int>(-got));
   made.of_ = of;
-  made.last_added_ = s.st_ctim;
-  made.lifetime_ = lifetime_of(made.fd_.get());
-  made.same_life_ = made.lifetime_ != 0 && get(head.data() + head_at::lifetime) == made.lifetime_;
   const bool known = static_cast<std::size_t>(got) == head.size() && is_head_of(head, of);
-  const int why =
-      known ? made.read_records() : made.begin(of, static_cast<std::uint64_t>(s.st_size));
-  if (why != 0) return fails(why);
+  if (!known) {
+    if (const int why = made.begin(static_cast<std::uint64_t>(s.st_size)); why != 0)
+      return fails(why);
+    return made;
+  }
+  made.noted_life_ = get(head.data() + head_at::life);
+  made.noted_change_ = static_cast<std::int64_t>(get(head.data() + head_at::change));
+  if (const int why = made.read_records(); why != 0) return fails(why);
+  made.vouches_ = made.is_as_noted();
+  // Until confirm(), lest what becomes of the part meanwhile, or of some records, should look as if it had been noted.
+  const int why = made.write_head(made.count_ != 0 ? 0 : made.life_);
+  if (why != 0 && ::ftruncate(made.fd_.get(), 0) != 0) return fails(why);
   return made;
 }
 
 // 0, or errno.
-int resume_state::begin(const source_identity& of, std::uint64_t size) noexcept {
+int resume_state::begin(std::uint64_t size) noexcept {
   if (size != 0 && ::ftruncate(fd_.get(), 0) != 0) return errno;
   end_ = head_bytes;
-  return write_at(fd_.get(), head_of(of, lifetime_), 0);
+  return write_head(life_);
+}
+
+// 0, or errno. In its place: there is room for it.
+int resume_state::write_head(std::uint64_t life) noexcept {
+  struct stat now{};
+  if (::fstat(part_, &now) != 0) return errno;
+  return write_at(fd_.get(), head_of(of_, life, changed_at(now)), 0);
 }
 
 // 0, or errno. Ends behind the last record that is whole.
@@ -198,12 +233,13 @@ int resume_state::read_records() {
       if (get(p + record_at::hash) != XXH3_64bits(p, record_at::hash)) break;
       const std::uint64_t chunk = get(p + record_at::chunk);
       const std::uint64_t index = chunk & ~not_here;
+      const auto change = static_cast<std::int64_t>(get(p + record_at::change));
+      noted_change_ = std::max(noted_change_, change);
       if (index >= here_.size()) continue;
       if (index == chunk) {
         note(index, get(p + record_at::digest));
-      } else if (here_[index]) {
-        here_[index] = false;
-        --count_;
+      } else {
+        forget(index);
       }
     }
     end_ += good * record_bytes;
@@ -221,11 +257,16 @@ void resume_state::note(std::uint64_t chunk, std::uint64_t digest) {
   here_[chunk] = true;
 }
 
-bool resume_state::vouches_for(int part) const noexcept {
+void resume_state::forget(std::uint64_t chunk) noexcept {
+  if (here_[chunk]) --count_;
+  here_[chunk] = false;
+}
+
+bool resume_state::is_as_noted() const noexcept {
   struct stat s{};
-  return same_life_ && ::fstat(part, &s) == 0 &&
-         static_cast<std::uint64_t>(s.st_size) >= of_.size && lifetime_of(part) == lifetime_ &&
-         ns_of(s.st_ctim) - ns_of(last_added_) <= late;
+  return life_ != 0 && noted_life_ == life_ && ::fstat(part_, &s) == 0 &&
+         static_cast<std::uint64_t>(s.st_size) >= of_.size &&
+         std::abs(changed_at(s) - noted_change_) <= late;
 }
 
 result<void> resume_state::confirm(const std::vector<bool>& here) {
@@ -233,11 +274,10 @@ result<void> resume_state::confirm(const std::vector<bool>& here) {
   int why = 0;
   for (std::size_t i = 0; i < here.size() && why == 0; ++i) {
     if (!here_[i] || here[i]) continue;
-    here_[i] = false;
-    --count_;
+    forget(i);
     why = append(i | not_here, 0);
   }
-  if (why == 0) why = write_at(fd_.get(), head_of(of_, lifetime_), 0);
+  if (why == 0) why = write_head(life_);
   if (why == 0) return {};
   // Else those that have gone would be believed.
   [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), 0);
@@ -246,10 +286,13 @@ result<void> resume_state::confirm(const std::vector<bool>& here) {
 
 // 0, or errno.
 int resume_state::append(std::uint64_t index, std::uint64_t digest) noexcept {
+  struct stat now{};
+  if (::fstat(part_, &now) != 0) return errno;
   std::array<std::byte, record_bytes> record{};
   std::byte* const p = record.data();
   put(p + record_at::chunk, index, 8);
   put(p + record_at::digest, digest, 8);
+  put(p + record_at::change, static_cast<std::uint64_t>(changed_at(now)), 8);
   put(p + record_at::hash, XXH3_64bits(p, record_at::hash), 8);
   const int why = write_at(fd_.get(), record, end_);
   if (why == 0) end_ += record_bytes;

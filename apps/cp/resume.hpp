@@ -9,7 +9,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -29,15 +28,15 @@ inline constexpr std::uint64_t smallest_resumed = 8U << 20;  // bytes of a file
 
 // The file ".NAME.cordma-state" beside the part: a head with the identity, then one record for each chunk that was
 // written, appended (a record that is cut off or damaged is not read, nor what follows). Nothing is synced: whoever goes
-// on where vouches_for() is false compares each chunk with its digest, and what a sudden end of the machine took away
-// comes again. Little-endian:
-//   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 of the source, u64 of what it
-//           does not outlive unsynced (XXH3 of the machine's boot_id, seeded by the mount; 0: nothing is known of that),
-//           u64 XXH3 of the 48 bytes before
-//   record  u64 index, u64 digest of the chunk, u64 XXH3 of the 16 bytes before; an index with its highest bit set: that
-//           chunk is not here
-// Of two records of one chunk the later holds. Resuming costs what the records cost, whatever the file's size, but for
-// one bit per chunk, and what has to be compared.
+// on where vouches() is false compares each chunk with its digest, and what a sudden end of the machine took away comes
+// again. Little-endian:
+//   head    magic "cordmacp", u32 version, u32 chunk_bytes, u64 size, i64 s, u32 ns, u32 of the source; u64 of the part:
+//           which file it is, and until when it is so unsynced (part_life(); 0: that is not known, or yet to be looked
+//           at); i64 time of change of the part, as that was written; u64 XXH3 of the 56 bytes before
+//   record  u64 index, u64 digest of the chunk, i64 time of change of the part, u64 XXH3 of the 24 bytes before; an index
+//           with its highest bit set: that chunk is not here
+// Times are in ns. Of two records of one chunk the later holds. Resuming costs what the records cost, whatever the file's
+// size, but for one bit per chunk, and what has to be compared.
 //
 // One thread at a time.
 class resume_state {
@@ -45,10 +44,11 @@ class resume_state {
   static constexpr std::uint64_t most_chunks = std::uint64_t{1}
                                                << 28;  // of one file: 32 MiB of bits
 
-  // Of the part that a transfer before this one left; nothing is here where there is none, or it is of another source,
-  // or damaged in its head: it is begun anew then. `fd` is the sidecar, open for reading and writing. Errors: those of
-  // the system, with errno; invalid_value (chunk_bytes is 0, or makes more than `most_chunks`).
-  [[nodiscard]] static cordma::result<resume_state> open(cordma::unique_fd fd,
+  // Of what a transfer before this one left; nothing is here where there is none, or it is of another source, or damaged
+  // in its head: it is begun anew then. `fd` is the sidecar, open for reading and writing, `part` the part, which stays
+  // open as long as this is used, and was not changed by this transfer. Errors: those of the system, with errno;
+  // invalid_value (chunk_bytes is 0, or makes more than `most_chunks`).
+  [[nodiscard]] static cordma::result<resume_state> open(cordma::unique_fd fd, int part,
                                                          const source_identity& of);
 
   // By chunk: whether it is here.
@@ -59,12 +59,13 @@ class resume_state {
     return (*digests_[chunk / page])[chunk % page];
   }
 
-  // Whether `part` is as it was when the last chunk was added, and so need not be compared: it has the source's size, nobody wrote to it, cut it or
-  // changed its mode, owner or names later than 20 ms after, and since then the machine was not started, nor its file
-  // system mounted, which must be one of the machine itself: what a process wrote outlives its death, but not that of the
-  // machine, nor that of a disk that is pulled out. (Before Linux 6.8 a mount is not told from the next: there only what
-  // lies in memory is vouched for.) To be asked before this transfer changes the part.
-  [[nodiscard]] bool vouches_for(int part) const noexcept;
+  // Whether the part was, as this was opened, as it was when the last chunk was added, and so need not be compared: it is
+  // the same file, has the source's size, nobody wrote to it, cut it or changed its mode, owner or names later than 20 ms
+  // after, and since then the machine was not started, nor its file system mounted, which must be one of the machine itself:
+  // what a process wrote outlives its death, but not that of the machine, nor that of a disk that is pulled out. (Before
+  // Linux 6.8 a mount is not told from the next: there only what lies in memory is vouched for.) In any case it
+  // is not vouched for again before confirm().
+  [[nodiscard]] bool vouches() const noexcept { return vouches_; }
   // Before the first add(): `here` tells which of here() were found so; the others go, and what stays is vouched for from
   // now on. Errors: those of the system, with errno; a transfer after this one begins anew then.
   [[nodiscard]] cordma::result<void> confirm(const std::vector<bool>& here);
@@ -74,22 +75,27 @@ class resume_state {
   [[nodiscard]] cordma::result<void> add(std::uint64_t chunk, std::uint64_t digest);
 
  private:
-  resume_state(cordma::unique_fd fd, std::uint64_t chunks);
+  resume_state(cordma::unique_fd fd, int part, std::uint64_t chunks);
   void note(std::uint64_t chunk, std::uint64_t digest);
-  [[nodiscard]] int begin(const source_identity& of, std::uint64_t size) noexcept;
+  void forget(std::uint64_t chunk) noexcept;
+  [[nodiscard]] int begin(std::uint64_t size) noexcept;
+  [[nodiscard]] int write_head(std::uint64_t life) noexcept;
   [[nodiscard]] int read_records();
+  [[nodiscard]] bool is_as_noted() const noexcept;
   [[nodiscard]] int append(std::uint64_t index, std::uint64_t digest) noexcept;
 
   cordma::unique_fd fd_;
+  int part_;
   std::vector<bool> here_;
   // Made for the chunks that are here: far apart, they cost no more.
   static constexpr std::size_t page = 512;  // chunks
   std::vector<std::unique_ptr<std::array<std::uint64_t, page>>> digests_;
   std::uint64_t count_ = 0;
   source_identity of_;
-  std::uint64_t lifetime_ = 0;
-  bool same_life_ = false;
-  timespec last_added_{};
+  std::uint64_t life_ = 0;  // of the part, now
+  std::uint64_t noted_life_ = 0;
+  std::int64_t noted_change_ = 0;  // the last
+  bool vouches_ = false;
   std::uint64_t end_ = 0;  // of the file, in bytes
 };
 

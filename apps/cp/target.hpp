@@ -92,8 +92,14 @@ class target {
   // --inplace: the file that is there, or a new one, for writing, and locked likewise. One that is made has of `mode` what a
   // new one gets, and is its owner's to read and write. What is there and neither file nor directory goes first, as with
   // rsync: nothing is written to a device or FIFO, nor where a symlink leads.
-  [[nodiscard]] cordma::result<cordma::unique_fd> open_inplace(const std::string& path,
-                                                               std::uint32_t mode = 0666);
+  struct opened {
+    cordma::unique_fd fd;
+    bool is_new = false;
+  };
+  [[nodiscard]] cordma::result<opened> open_inplace(const std::string& path,
+                                                    std::uint32_t mode = 0666);
+  // One that is new goes again. REQUIRES that it is still open.
+  void take_back(const std::string& path) noexcept;
   // A file without a name, in the directory of `path`, of `mode` as far as a new one gets it: what is written in one go needs no part,
   // and is in nobody's way. not_supported where the file system has none.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_unnamed(const std::string& path,

@@ -73,15 +73,15 @@ def clear():
 
 
 def half(how):
-    return cut_off(how, clear, lambda: size(state) >= 56 + 4 * 24, "--json", "figures", *copy)
+    return cut_off(how, clear, lambda: size(state) >= 64 + 4 * 32, "--json", "figures", *copy)
 
 
 # Killed with far less than 64 MiB there: that is kept, but for what is not as it was noted.
 for damage in ("nothing", "a byte", "cut off", "longer"):
     half(signal.SIGKILL)
     with open(state, "rb") as file:
-        file.seek(56)
-        noted = [int.from_bytes(file.read(24)[:8], "little") for _ in range(4)]
+        file.seek(64)
+        noted = [int.from_bytes(file.read(32)[:8], "little") for _ in range(4)]
     # What was being written as the last chunk was noted is not told from what others write then.
     while time.time() < os.stat(part).st_ctime + 0.1:
         time.sleep(0.01)
@@ -100,6 +100,22 @@ for damage in ("nothing", "a byte", "cut off", "longer"):
     check(3 * MB <= found["resumed_bytes"] < 12 * MB, f"{damage}: {found}")
     check(damage != "nothing" or found["resumed_bytes"] >= 4 * MB, f"{damage}: {found}")
     check(os.listdir("out") == ["large"], f"{damage}: something is left: {os.listdir('out')}")
+
+# A target that was copied as it was written: its sidecar tells more than its part has.
+def copy_target():
+    subprocess.run(["rm", "-rf", "copied"], check=True)
+    os.mkdir("copied")
+    write("copied/.large.cordma-part", read(part))
+    noted = size(state)
+    while size(state) < noted + 2 * 32:
+        time.sleep(0.001)
+    write("copied/.large.cordma-state", read(state))
+    return True
+
+
+cut_off(signal.SIGKILL, clear, lambda: size(state) >= 64 + 2 * 32 and copy_target(), *copy)
+run("-t", "large", "copied/large")
+check(read("copied/large") == large, "a sidecar was believed of a part that is not its own")
 
 # SIGTERM and SIGHUP end it as Ctrl-C does.
 for how in (signal.SIGTERM, signal.SIGHUP):

@@ -103,6 +103,11 @@ echo old > unlimited/small/large
 code=0
 copy --inplace large unlimited/small/large 2> said || code=\$?
 [ \$code -eq 23 ] && grep -q 'No space left' said && [ "\$(cat unlimited/small/large)" = old ]
+# Where there is no room for it, nothing is left that the next run would pass over.
+rm unlimited/small/large
+code=0
+copy -u --inplace large unlimited/small/large 2> said || code=\$?
+[ \$code -eq 23 ] && [ ! -e unlimited/small/large ]
 umount unlimited/small
 rmdir unlimited/small
 # Holes where there are none: into a new file, over an old one that is shorter, and one that is longer.
@@ -123,6 +128,15 @@ if mkfs.ext4 -q -m 50 image && mount -o loop image ext 2> /dev/null; then
   cmp more ext/more
   if copy more ext/again 2> said; then false; fi
   grep -q 'No space left on device' said
+  # In place likewise: what was there stays as it was, and nothing is taken behind its end.
+  echo old > ext/old
+  chmod 644 ext/old
+  chmod 600 more
+  left=\$(df --output=avail ext | tail -n 1)
+  code=0
+  copy -p --inplace more ext/old 2> said || code=\$?
+  [ \$code -eq 23 ] && grep -q 'No space left on device' said && [ "\$(cat ext/old)" = old ]
+  [ "\$(df --output=avail ext | tail -n 1)" -eq "\$left" ] && [ "\$(stat -c %a ext/old)" = 644 ]
 else
   echo "not checked: room that is root's, as nothing can be mounted from a file" >&3
 fi

@@ -267,7 +267,8 @@ TEST_CASE("in place, only a file is written to: what else is there goes, and not
     {
       const auto fd = to.open_inplace("file");
       CHECK(errno_of(fd) == (is_directory ? EISDIR : 0));
-      if (fd.ok() && !is_file) put(*fd, "written");
+      if (fd.ok()) CHECK(fd->is_new == !is_file);
+      if (fd.ok() && !is_file) put(fd->fd, "written");
       if (fd.ok()) CHECK(S_ISREG(look(here.root / "file").st_mode));
       if (fd.ok()) CHECK(errno_of(to.open_inplace("file")) == EBUSY);
     }
@@ -369,7 +370,7 @@ TEST_CASE("a file of one's own that one may not write in can be written into, an
     target to = here.open();
     const auto fd = to.open_inplace("mine");
     REQUIRE(fd.ok());
-    CHECK(::pwrite(fd->get(), "new", 3, 0) == 3);
+    CHECK(::pwrite(fd->fd.get(), "new", 3, 0) == 3);
     CHECK(errno_of(to.open_inplace("theirs")) == EACCES);
   });
   CHECK(read(here.root / "mine") == "new");

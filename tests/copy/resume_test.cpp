@@ -22,21 +22,24 @@ namespace {
 
 using chunks = std::map<std::uint64_t, std::uint64_t>;  // digests
 
-constexpr std::size_t head_bytes = 56;
-constexpr std::size_t record_bytes = 24;
+constexpr std::size_t head_bytes = 64;
+constexpr std::size_t record_bytes = 32;
 constexpr source_identity source{
     .size = 1000 * 4096 + 1, .modified = {.s = 1'700'000'000, .ns = 5}, .chunk_bytes = 4096};
+
+unique_fd open_file(const fs::path& path) {
+  unique_fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  REQUIRE(fd);
+  return fd;
+}
 
 struct sidecar {
   temporary_directory all;
   fs::path path = all.path() / "state";
-  [[nodiscard]] unique_fd open() const {
-    unique_fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    REQUIRE(fd);
-    return fd;
-  }
+  unique_fd part = open_file(all.path() / "part");
+  [[nodiscard]] unique_fd open() const { return open_file(path); }
   [[nodiscard]] resume_state state(const source_identity& of = source) const {
-    auto opened = resume_state::open(open(), of);
+    auto opened = resume_state::open(open(), part.get(), of);
     REQUIRE(opened.ok());
     return std::move(*opened);
   }
@@ -101,11 +104,16 @@ TEST_CASE("the file is what its format says") {
   const sidecar side;
   const std::string bytes = whole(side);
   CHECK(bytes.substr(0, 8) == "cordmacp");
-  CHECK(bytes.substr(8, 8) == std::string("\2\0\0\0\0\x10\0\0", 8));
+  CHECK(bytes.substr(8, 8) == std::string("\3\0\0\0\0\x10\0\0", 8));
   CHECK(bytes.substr(16, 8) == std::string("\1\x80\x3e\0\0\0\0\0", 8));
   CHECK(bytes.substr(24, 8) == std::string("\0\xf1\x53\x65\0\0\0\0", 8));
   CHECK(bytes.substr(32, 8) == std::string("\5\0\0\0\0\0\0\0", 8));
-  CHECK(bytes.substr(56, 16) == std::string("\3\0\0\0\0\0\0\0\x21\0\0\0\0\0\0\0", 16));
+  CHECK(bytes.substr(64, 16) == std::string("\3\0\0\0\0\0\0\0\x21\0\0\0\0\0\0\0", 16));
+  struct stat now{};
+  REQUIRE(::fstat(side.part.get(), &now) == 0);
+  std::int64_t changed = 0;
+  std::memcpy(&changed, bytes.data() + 80, 8);
+  CHECK(changed == now.st_ctim.tv_sec * 1'000'000'000 + now.st_ctim.tv_nsec);
 }
 
 TEST_CASE("a sidecar that is cut off anywhere has the records before, and goes on from there") {
@@ -149,21 +157,21 @@ struct part_and_sidecar {
   sidecar side;
   fs::path path = side.all.path() / "part";
   part_and_sidecar() {
-    const unique_fd fd = open();
-    REQUIRE(::ftruncate(fd.get(), source.size) == 0);
+    REQUIRE(::ftruncate(side.part.get(), source.size) == 0);
     (void)whole(side);
   }
-  [[nodiscard]] unique_fd open() const {
-    unique_fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    REQUIRE(fd);
-    return fd;
+  [[nodiscard]] int part() const { return side.part.get(); }
+  // As of a transfer that goes on with what is vouched for, and is killed then.
+  [[nodiscard]] bool vouched() const {
+    resume_state s = side.state();
+    if (s.vouches()) REQUIRE(s.confirm(s.here()).ok());
+    return s.vouches();
   }
-  [[nodiscard]] bool vouched() const { return side.state().vouches_for(open().get()); }
   // Until what is done is later than what may still have been under way.
   void let_time_pass() const {
     struct stat s{};
     struct stat now{};
-    REQUIRE(::stat(side.path.c_str(), &s) == 0);
+    REQUIRE(::stat(path.c_str(), &s) == 0);
     const auto ns = [](const struct stat& of) {
       return of.st_ctim.tv_sec * 1'000'000'000 + of.st_ctim.tv_nsec;
     };
@@ -173,6 +181,8 @@ struct part_and_sidecar {
       REQUIRE(::stat(clock.c_str(), &now) == 0);
     } while (ns(now) - ns(s) <= 25'000'000);
   }
+  // As if nobody could have changed it since its last note.
+  void touch_sidecar() const { REQUIRE(::utimensat(AT_FDCWD, side.path.c_str(), nullptr, 0) == 0); }
 };
 
 // Whether it can be known here. (No REQUIRE: it is asked before there is any case.)
@@ -182,11 +192,12 @@ bool vouches() {
     return unique_fd(::open((all.path() / name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   };
   const unique_fd part = open("part");
-  if (::ftruncate(part.get(), source.size) != 0 || !resume_state::open(open("state"), source)) {
+  if (::ftruncate(part.get(), source.size) != 0 ||
+      !resume_state::open(open("state"), part.get(), source)) {
     return false;
   }
-  const auto again = resume_state::open(open("state"), source);
-  return again && again->vouches_for(part.get());
+  const auto again = resume_state::open(open("state"), part.get(), source);
+  return again && again->vouches();
 }
 constexpr const char* no_names =
     "its temporary files are not in memory, and Linux is older than 6.8";
@@ -195,52 +206,105 @@ constexpr const char* no_names =
 
 TEST_CASE("a sidecar vouches for a part that nobody has changed since, and for no other" *
           applies(vouches(), no_names)) {
-  const part_and_sidecar p;
+  part_and_sidecar p;
   CHECK(p.vouched());
   p.let_time_pass();
   CHECK(p.vouched());
-  const auto compared = [&] { REQUIRE(p.side.state().confirm(p.side.state().here()).ok()); };
-  SUBCASE("a byte that was written") { REQUIRE(::pwrite(p.open().get(), "x", 1, 5) == 1); }
+  SUBCASE("a byte that was written") { REQUIRE(::pwrite(p.part(), "x", 1, 5) == 1); }
   SUBCASE("cut off and made as long again") {
-    REQUIRE(::ftruncate(p.open().get(), 5) == 0);
-    REQUIRE(::ftruncate(p.open().get(), source.size) == 0);
+    REQUIRE(::ftruncate(p.part(), 5) == 0);
+    REQUIRE(::ftruncate(p.part(), source.size) == 0);
   }
   SUBCASE("written, with its time set back") {
     struct stat s{};
     REQUIRE(::stat(p.path.c_str(), &s) == 0);
-    REQUIRE(::pwrite(p.open().get(), "x", 1, 5) == 1);
+    REQUIRE(::pwrite(p.part(), "x", 1, 5) == 1);
     const std::array<timespec, 2> times{s.st_atim, s.st_mtim};
-    REQUIRE(::futimens(p.open().get(), times.data()) == 0);
+    REQUIRE(::futimens(p.part(), times.data()) == 0);
   }
   SUBCASE("another file of that name") {
     fs::remove(p.path);
-    REQUIRE(::ftruncate(p.open().get(), source.size) == 0);
+    p.side.part = open_file(p.path);
+    REQUIRE(::ftruncate(p.part(), source.size) == 0);
   }
+  p.touch_sidecar();
   CHECK_FALSE(p.vouched());
   CHECK_FALSE(p.vouched());
-  compared();
+  resume_state compared = p.side.state();
+  REQUIRE(compared.confirm(compared.here()).ok());
   CHECK(p.vouched());
+}
+
+TEST_CASE("a copy of a part is another, even where it is copied before its sidecar's last record" *
+          applies(vouches(), no_names)) {
+  part_and_sidecar p;
+  const fs::path copied = p.side.all.path() / "copy";
+  fs::copy_file(p.path, copied);
+  p.side.part = open_file(copied);
+  CHECK_FALSE(p.vouched());
 }
 
 TEST_CASE("too short a part is not vouched for, nor any of another run of the machine, or mount" *
           applies(vouches(), no_names)) {
   const part_and_sidecar p;
-  REQUIRE(::ftruncate(p.open().get(), source.size - 1) == 0);
-  REQUIRE(p.side.state().confirm(p.side.state().here()).ok());
+  const auto compare = [&] {
+    resume_state s = p.side.state();
+    REQUIRE(s.confirm(s.here()).ok());
+  };
+  REQUIRE(::ftruncate(p.part(), source.size - 1) == 0);
+  compare();
   CHECK_FALSE(p.vouched());
-  REQUIRE(::ftruncate(p.open().get(), source.size) == 0);
+  REQUIRE(::ftruncate(p.part(), source.size) == 0);
+  compare();
   CHECK(p.vouched());
   // Of another run, with what it is hashed to.
   std::string bytes = read(p.side.path);
   bytes[40] = static_cast<char>(bytes[40] ^ 1);
-  const std::uint64_t hash = XXH3_64bits(bytes.data(), 48);
-  std::memcpy(bytes.data() + 48, &hash, 8);
+  const std::uint64_t hash = XXH3_64bits(bytes.data(), 56);
+  std::memcpy(bytes.data() + 56, &hash, 8);
   p.side.put(bytes);
-  CHECK(chunks_of(p.side.state()) == first(records.size()));
   CHECK_FALSE(p.vouched());
-  REQUIRE(p.side.state().confirm(p.side.state().here()).ok());
+  compare();
   CHECK(p.vouched());
   CHECK(chunks_of(p.side.state()) == first(records.size()));
+}
+
+TEST_CASE("whenever who compares a part is killed, what is vouched for then is what is there" *
+          applies(vouches(), no_names)) {
+  const part_and_sidecar p;
+  p.let_time_pass();
+  REQUIRE(::pwrite(p.part(), "x", 1, 5) == 1);
+  const auto looks_right = [&] {
+    const std::string bytes = read(p.side.path);
+    {
+      const resume_state next = p.side.state();
+      chunks here = chunks_of(next);
+      if (next.vouches()) CHECK((!here.contains(0) || here[0] == 5));
+      if (next.vouches()) CHECK_FALSE(here.contains(1000));
+    }
+    p.side.put(bytes);
+  };
+  resume_state s = p.side.state();
+  CHECK_FALSE(s.vouches());
+  looks_right();
+  REQUIRE(::ftruncate(p.part(), source.size) == 0);  // as who goes on does
+  looks_right();
+  std::vector<bool> found = s.here();
+  found[0] = found[1000] = false;
+  const std::string compared = read(p.side.path);
+  REQUIRE(s.confirm(found).ok());
+  const std::string confirmed = read(p.side.path);
+  REQUIRE(confirmed.size() == compared.size() + 2 * record_bytes);
+  REQUIRE(s.add(0, 5).ok());
+  const std::string added = read(p.side.path);
+  for (std::size_t length = compared.size(); length <= added.size(); ++length) {
+    CAPTURE(length);
+    const bool has_head = length >= confirmed.size();
+    p.side.put((has_head ? confirmed : compared).substr(0, head_bytes) +
+               added.substr(head_bytes, length - head_bytes));
+    looks_right();
+  }
+  CHECK(p.side.state().vouches());
 }
 
 TEST_CASE("what was not found as it was noted is not here, nor in the next transfer") {
@@ -284,6 +348,7 @@ TEST_CASE("of another source nothing is here, nor of the first afterwards") {
   source_identity in_others = source;
   in_others.chunk_bytes *= 2;
   for (const source_identity& other : {larger, later, earlier, in_others}) {
+    side.put("");
     (void)whole(side);
     CHECK(chunks_of(side.state(other)).empty());
     CHECK(fs::file_size(side.path) == head_bytes);
@@ -337,7 +402,7 @@ TEST_CASE("an empty file has no chunks; chunks that cannot be counted are refuse
        {source_identity{.size = 5, .modified = {}, .chunk_bytes = 0},
         source_identity{.size = ~0ULL, .modified = {}, .chunk_bytes = 4096},
         source_identity{.size = resume_state::most_chunks + 1, .modified = {}, .chunk_bytes = 1}}) {
-    CHECK(resume_state::open(side.open(), bad).code() == errc::invalid_value);
+    CHECK(resume_state::open(side.open(), side.part.get(), bad).code() == errc::invalid_value);
   }
 }
 
@@ -348,20 +413,18 @@ TEST_CASE(
   const place_to_write here;
   in_thread([&] {
     REQUIRE(mount_small(here.root, "size=64k"));
-    const auto open = [&] {
-      return unique_fd(::open((here.root / "state").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    };
+    const unique_fd part = open_file(here.root / "part");
+    const auto open = [&] { return open_file(here.root / "state"); };
     const auto right = [&](std::uint64_t least) {
-      const auto s = resume_state::open(open(), source);
+      const auto s = resume_state::open(open(), part.get(), source);
       REQUIRE(s.ok());
       CHECK(s->count_here() >= least);
       for (const auto& [chunk, digest] : chunks_of(*s)) CHECK(digest == chunk * 11);
       return s->count_here();
     };
-    auto s = resume_state::open(open(), source);
+    auto s = resume_state::open(open(), part.get(), source);
     REQUIRE(s.ok());
-    const unique_fd filler(
-        ::open((here.root / "filler").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    const unique_fd filler = open_file(here.root / "filler");
     const std::string block(4096, 'f');
     while (::write(filler.get(), block.data(), block.size()) > 0) {}
     std::uint64_t written = 0;
