@@ -118,7 +118,7 @@ try:
         run = subprocess.Popen([*command(port, True), "--bwlimit", "1G"])
         part = box + "/got/sub/.large.cordma-state"
         began = time.monotonic()
-        while not os.path.exists(part) or os.path.getsize(part) < 48 + 24 * most:
+        while not os.path.exists(part) or os.path.getsize(part) < 64 + 32 * most:
             expect(run.poll() is None and time.monotonic() - began < 60, "it does not come to its half")
             time.sleep(0.001)
         run.send_signal(signal.SIGINT)
