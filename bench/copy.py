@@ -226,8 +226,8 @@ def resumed(ground, table, big):
         process = subprocess.Popen([ground.bin / "cordma-cp", "-aq", "--transport", "tcp", "--port", ground.cp_port, big,
                                     "127.0.0.1:m/big"])
         state = ground.fast / "cordma/.big.cordma-state"
-        # 24 bytes a chunk of 512 KiB, behind a head of 48.
-        while process.poll() is None and not (state.exists() and state.stat().st_size >= 48 + 24 * (size >> 19) * 0.9):
+        # 32 bytes a chunk of 512 KiB, behind a head of 64.
+        while process.poll() is None and not (state.exists() and state.stat().st_size >= 64 + 32 * (size >> 19) * 0.9):
             time.sleep(0.0005)
         process.kill()
         process.wait()
