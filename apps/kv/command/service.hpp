@@ -103,6 +103,9 @@ class service {
   [[nodiscard]] users& accounts() noexcept { return users_; }
   // Users as aclfile has them now, all or nothing: empty, or why not. Without aclfile nothing is done.
   [[nodiscard]] std::string load_users();
+  // In two steps: what may take long and fail, to `found`, which is null without aclfile; and what does neither.
+  [[nodiscard]] std::string read_users(std::unique_ptr<users>& found) const;
+  void take_users(const std::unique_ptr<users>& found);
   // Users as the configuration has them now, which had `before` when it was read last; as users::configure().
   [[nodiscard]] std::string configure_users(std::span<const std::string> before,
                                             std::span<const std::string> lines);
