@@ -3,10 +3,14 @@
 
 #include <cordma/runtime/result.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
+
+#include <unistd.h>
 
 using namespace kv_test;
 
@@ -140,6 +144,63 @@ TEST_CASE("a file is read, and written with its comments") {
     CHECK(p.get(again.values) == p.get(next));
   }
   CHECK(again.users == parsed.users);
+}
+
+TEST_CASE("what a file says by another name counts as said, and keeps that name") {
+  for (const char* const name : {"threads", "workers", "THREADS"}) {
+    CAPTURE(name);
+    kv::settings now = kv::parse_settings("port 1\n" + std::string(name) + " 2\n").values;
+    CHECK(now.workers == 2);
+    now.workers = 3;
+    const std::string written = kv::rewrite_settings(
+        "# mine\n" + std::string(name) + " 2\ndatabases 1\nworkers 2\n", now, {});
+    const std::string lower = name[0] == 'w' ? "workers" : "threads";
+    CHECK(written.starts_with("# mine\n" + lower + " 3\ndatabases 1\n"));
+    CHECK(written.find("workers", lower.size() + 8) == std::string::npos);
+    CHECK(kv::parse_settings(written).values.workers == 3);
+  }
+  server s;
+  client c(s);
+  CHECK(c("CONFIG GET threads") == "*2\r\n" + bulk("threads") + bulk("1"));
+}
+
+TEST_CASE("CONFIG REWRITE and ACL SAVE by clients of two workers at once keep both files whole") {
+  constexpr int lines = 1000;
+  constexpr int rounds = 50;
+  const std::string config =
+      (std::filesystem::temp_directory_path() / ("cordma-kv-config." + std::to_string(::getpid())))
+          .string();
+  kv::settings values;
+  values.aclfile = config + ".acl";
+  std::ofstream(values.aclfile) << "user default on nopass ~* &* +@all\n";
+  {
+    std::ofstream out(config);
+    for (int i = 0; i < lines; ++i) out << "# comment\n";
+  }
+  server s(values, 2, 2, config);
+  std::atomic<int> refused = 0;
+  std::vector<std::thread> workers;
+  for (unsigned i = 0; i < 2; ++i) {
+    workers.emplace_back([&, i] {
+      kv::session_origin from = client::usual();
+      from.worker = i;
+      client c(s, from);
+      for (int round = 0; round < rounds; ++round) {
+        if (c("CONFIG REWRITE") != ok) ++refused;
+        if (c("ACL SAVE") != ok) ++refused;
+      }
+    });
+  }
+  for (std::thread& t : workers) t.join();
+  CHECK(refused == 0);
+  std::stringstream text;
+  text << std::ifstream(config).rdbuf();
+  int found = 0;
+  for (std::string line; std::getline(text, line);) found += line == "# comment" ? 1 : 0;
+  CHECK(found == lines);
+  CHECK(std::filesystem::file_size(values.aclfile) > 0);
+  std::filesystem::remove(config);
+  std::filesystem::remove(values.aclfile);
 }
 
 TEST_CASE("a file that is wrong is told by line") {

@@ -72,6 +72,8 @@ TEST_CASE("what is wrong is said with its line, or its option, and the nearest n
   CHECK(refusal("daemonize yes\n").find("systemd") != std::string::npos);
   CHECK(refusal("maxmemory 20mb\nthreads 8\n").find("at least 40mb") != std::string::npos);
   CHECK(refusal("maxmemory 40mb\nthreads 8\n").empty());
+  CHECK(refusal("threads 0\n").starts_with("kv.conf: line 1: \"threads\": argument must be"));
+  CHECK(refusal("", {"--threads", "65"}).starts_with("--threads: \"threads\": argument must be"));
   CHECK(refusal("daemonize no\nsupervised systemd\n").empty());
   CHECK_THROWS_AS(static_cast<void>(parse_command_line({"a.conf", "b.conf"})), cordma::error);
 }

@@ -19,8 +19,10 @@ namespace kv_test {
 
 class server {
  public:
-  explicit server(const kv::settings& values = {}, std::uint32_t shards = 1, unsigned workers = 1)
-      : keys_(memories(shards), {.hash_seed = 7}), of(keys_, {values, {}}, options(workers)) {}
+  explicit server(const kv::settings& values = {}, std::uint32_t shards = 1, unsigned workers = 1,
+                  const std::string& config_file = {})
+      : keys_(memories(shards), {.hash_seed = 7}),
+        of(keys_, {values, {}}, options(workers, config_file)) {}
 
   void pass(kv::unix_ms milliseconds) {
     wall_ += milliseconds;
@@ -36,8 +38,9 @@ class server {
     for (std::uint32_t i = 0; i < shards; ++i) all.push_back(std::make_unique<kv::plain_memory>());
     return all;
   }
-  kv::service_options options(unsigned workers) {
+  kv::service_options options(unsigned workers, const std::string& config_file) {
     kv::service_options o;
+    o.config_file = config_file;
     o.workers = workers;
     o.time = &time_;
     o.wall_clock = [](void* self) noexcept { return static_cast<server*>(self)->wall_; };

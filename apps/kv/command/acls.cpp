@@ -5,8 +5,7 @@
 #include <openssl/rand.h>
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <fstream>
+#include <mutex>
 
 namespace kv {
 namespace {
@@ -159,12 +158,8 @@ void acl_dryrun(call& c) {
 void acl_save(call& c) {
   const std::string& path = c.of.current(c.who.origin.worker).aclfile;
   if (path.empty()) return c.out.error(no_file);
-  const std::string beside = path + ".new";  // what is there stays whole if the disk is full
-  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-  out << c.of.accounts().save();
-  out.close();
-  if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {
-    static_cast<void>(std::remove(beside.c_str()));
+  const std::lock_guard alone(c.of.files_guard());
+  if (!put_in_place(path, c.of.accounts().save())) {
     return c.out.error("ERR There was an error trying to save the ACLs: cannot write " + path);
   }
   c.out.ok();

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 #include <utility>
 
@@ -75,6 +75,7 @@ void config_resetstat(call& c) {
 void config_rewrite(call& c) {
   const std::string& path = c.of.options().config_file;
   if (path.empty()) return c.out.error("ERR The server is running without a config file");
+  const std::lock_guard alone(c.of.files_guard());
   std::ifstream in(path, std::ios::binary);
   std::stringstream before;
   if (in) before << in.rdbuf();
@@ -86,14 +87,7 @@ void config_rewrite(call& c) {
       if (line != "default on nopass ~* &* +@all") lines.push_back(line);
     }
   }
-  const std::string after = rewrite_settings(before.str(), *now, lines);
-  // Beside it first: what is there already stays whole if the disk is full.
-  const std::string beside = path + ".new";
-  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-  out << after;
-  out.close();
-  if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {
-    static_cast<void>(std::remove(beside.c_str()));
+  if (!put_in_place(path, rewrite_settings(before.str(), *now, lines))) {
     return c.out.error("ERR Rewriting config file: cannot write " + path);
   }
   c.out.ok();

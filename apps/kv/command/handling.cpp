@@ -3,6 +3,8 @@
 #include "../resp/number.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <limits>
 
 namespace kv {
@@ -24,6 +26,16 @@ bool put(call& c, const hashed_key& k, std::span<const std::string_view> pieces,
   if (store_of(c, k).put(k, pieces, expiry, then) == put_outcome::done) return true;
   c.out.rewind(mark);
   c.out.error(out_of_memory);
+  return false;
+}
+
+bool put_in_place(const std::string& path, std::string_view text) {
+  const std::string beside = path + ".new";
+  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (out && std::rename(beside.c_str(), path.c_str()) == 0) return true;
+  static_cast<void>(std::remove(beside.c_str()));
   return false;
 }
 

@@ -1,5 +1,6 @@
 #include "keyspace.hpp"
 
+#include <cordma/runtime/check.hpp>
 #include <cordma/runtime/result.hpp>
 
 namespace kv {
@@ -59,6 +60,8 @@ store_usage keyspace::usage() const noexcept {
 }
 
 keyspace::hold::hold(keyspace& of, std::uint64_t shards) noexcept : of_(of), shards_(shards) {
+  CORDMA_REQUIRE(of.shards() != 1 || of.holder_ == std::thread::id() ||
+                 of.holder_ == std::this_thread::get_id());
   for (std::uint32_t i = 0; of.shards() != 1 && i < of.shards(); ++i) {
     if ((shards >> i & 1) != 0) of.shards_[i]->guard.lock();
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace kv {
@@ -23,7 +24,7 @@ class group_listener {
 
 // Shards are made for the threads that serve them, and yet any thread may use any: whoever holds() a shard has it
 // alone, for the time of one command (or one transaction), and never while it waits for something. Where there is one
-// shard nothing is locked. Clients that choose their worker by shard_of() meet nobody there.
+// shard nothing is locked, and one thread alone holds it. Clients that choose their worker by shard_of() meet nobody there.
 class keyspace {
  public:
   static constexpr std::uint32_t most_shards = 64;
@@ -60,13 +61,18 @@ class keyspace {
   void reader_came() noexcept;
   void reader_left() noexcept;
 
+  // The calling thread is the only one that holds anything from now on, where there is one shard and so nothing is
+  // locked. While nobody holds anything.
+  void held_here_alone() noexcept { holder_ = std::this_thread::get_id(); }
+
   // While nobody holds anything. Null: nobody learns of it.
   void report_to(group_listener* listener) noexcept { listener_ = listener; }
 
   // Shards that are held until it is destroyed; taken in one order, so that two never wait for each other.
   class hold {
    public:
-    hold(keyspace& of, std::uint64_t shards) noexcept;  // bit i: shard i
+    // Bit i: shard i. REQUIRES the thread of held_here_alone(), where there is one.
+    hold(keyspace& of, std::uint64_t shards) noexcept;
     ~hold();
     hold(const hold&) = delete;
     hold& operator=(const hold&) = delete;
@@ -93,6 +99,7 @@ class keyspace {
   std::vector<std::unique_ptr<shard>> shards_;
   std::uint64_t seed_;
   group_listener* listener_ = nullptr;
+  std::thread::id holder_;  // none: any
   std::mutex reading_guard_;
   std::size_t reading_ = 0;
 };

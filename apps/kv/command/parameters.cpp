@@ -293,11 +293,17 @@ constexpr auto table = std::to_array<parameter>({
     secret(text<&settings::native_token>("native-token", when::start)),
 });
 
+constexpr auto other_names = std::to_array<other_name>({{.name = "threads", .of = "workers"}});
+
 }  // namespace
 
 std::span<const parameter> all_parameters() noexcept { return table; }
+std::span<const other_name> all_other_names() noexcept { return other_names; }
 
 const parameter* find_parameter(std::string_view name) noexcept {
+  for (const other_name& other : other_names) {
+    if (is_word(other.name, name)) name = other.of;
+  }
   for (const parameter& p : table) {
     if (is_word(p.name, name)) return &p;
   }

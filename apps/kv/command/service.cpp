@@ -59,12 +59,26 @@ void service::require_password() {
 }
 
 std::string service::load_users() {
+  std::unique_ptr<users> found;
+  std::string why = read_users(found);
+  if (why.empty()) take_users(found);
+  return why;
+}
+
+std::string service::read_users(std::unique_ptr<users>& found) const {
   const std::string file = snapshot()->aclfile;
   if (file.empty()) return {};
-  const std::string why = users_.load_file(file);
+  auto read = std::make_unique<users>(commands_);
+  const std::string why = read->load_file(file);
   if (!why.empty()) return file + ": " + why;
-  if (users_.find(default_user)->any_password) require_password();
+  found = std::move(read);
   return {};
+}
+
+void service::take_users(const std::unique_ptr<users>& found) {
+  if (!found) return;
+  users_.take(*found);
+  if (users_.find(default_user)->any_password) require_password();
 }
 
 std::string service::configure_users(std::span<const std::string> before,

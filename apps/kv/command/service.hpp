@@ -103,10 +103,15 @@ class service {
   [[nodiscard]] users& accounts() noexcept { return users_; }
   // Users as aclfile has them now, all or nothing: empty, or why not. Without aclfile nothing is done.
   [[nodiscard]] std::string load_users();
+  // In two steps: what may take long and fail, to `found`, which is null without aclfile; and what does neither.
+  [[nodiscard]] std::string read_users(std::unique_ptr<users>& found) const;
+  void take_users(const std::unique_ptr<users>& found);
   // Users as the configuration has them now, which had `before` when it was read last; as users::configure().
   [[nodiscard]] std::string configure_users(std::span<const std::string> before,
                                             std::span<const std::string> lines);
   [[nodiscard]] slowlog& slow() noexcept { return slow_; }
+  // Of who writes the configuration file or aclfile: held from before he reads what he writes until it is there.
+  [[nodiscard]] std::mutex& files_guard() noexcept { return files_guard_; }
   [[nodiscard]] const service_options& options() const noexcept { return options_; }
 
   // Settings. The reference is good until the worker's next call of it.
@@ -219,6 +224,7 @@ class service {
   mutable std::mutex settings_guard_;
   std::shared_ptr<const settings> settings_;
   std::atomic<std::uint64_t> settings_generation_ = 1;
+  std::mutex files_guard_;
   mutable std::mutex errors_guard_;
   std::map<std::string, std::uint64_t, std::less<>> errors_;
   std::atomic<std::uint64_t> next_id_ = 1;

@@ -36,10 +36,10 @@ std::string in_quotes(std::string_view value) {
   return text + '"';
 }
 
-std::string line_of(const parameter& p, const settings& now) {
+std::string line_of(std::string_view name, const parameter& p, const settings& now) {
   const std::string value = p.get(now);
   const bool plain = is_list(p.name) ? !value.empty() : !needs_quotes(value);
-  return std::string(p.name) + ' ' + (plain ? value : in_quotes(value)) + '\n';
+  return std::string(name) + ' ' + (plain ? value : in_quotes(value)) + '\n';
 }
 
 std::string_view next_line(std::string_view& text) noexcept {
@@ -127,7 +127,7 @@ parsed_settings parse_settings(std::string_view text, const settings& from) {
 std::string rewrite_settings(std::string_view text, const settings& now,
                              std::span<const std::string> users) {
   const settings usual;
-  std::set<std::string, std::less<>> said;
+  std::set<std::string_view> said;
   std::string out;
   while (!text.empty()) {
     const std::string_view line = next_line(text);
@@ -136,13 +136,13 @@ std::string rewrite_settings(std::string_view text, const settings& now,
     if (name == "user") continue;
     if (p == nullptr) {
       out.append(line).push_back('\n');
-    } else if (said.insert(name).second) {
-      out += line_of(*p, now);
+    } else if (said.insert(p->name).second) {
+      out += line_of(name, *p, now);
     }
   }
   for (const parameter& p : all_parameters()) {
     if (said.contains(p.name) || p.get(now) == p.get(usual)) continue;
-    out += line_of(p, now);
+    out += line_of(p.name, p, now);
   }
   for (const std::string& u : users) out += "user " + u + '\n';
   return out;

@@ -95,7 +95,13 @@ struct parameter {
 };
 
 [[nodiscard]] std::span<const parameter> all_parameters() noexcept;
-// In any case of its letters; null: there is none.
+struct other_name {
+  std::string_view name;
+  std::string_view of;
+};
+// That stand for a parameter, wherever its own may.
+[[nodiscard]] std::span<const other_name> all_other_names() noexcept;
+// By either of its names, in any case of its letters; null: there is none.
 [[nodiscard]] const parameter* find_parameter(std::string_view name) noexcept;
 
 // A configuration file: a name and its values on each line, '#' before comments, quotes as in a shell.
@@ -105,7 +111,7 @@ struct parsed_settings {
 };
 // Throws cordma::error (invalid_value) naming the line.
 [[nodiscard]] parsed_settings parse_settings(std::string_view text, const settings& from = {});
-// The text with its lines changed to these values; what it does not say and is not the default goes to its end.
+// The text with its lines changed to these values, by the names that they have there; what it does not say and is not the default goes to its end.
 [[nodiscard]] std::string rewrite_settings(std::string_view text, const settings& now,
                                            std::span<const std::string> users);
 // The words of a line, unquoted; nothing: a quote is missing.

@@ -127,6 +127,12 @@ std::string users::load_file(const std::string& path) {
   return load(text.view());
 }
 
+void users::take(const users& others) {
+  const std::scoped_lock hold(guard_, others.guard_);
+  users_ = others.users_;
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
 std::string users::save() const {
   std::string text;
   for (const auto& u : all()) text += "user " + u->name + ' ' + u->describe() + '\n';

@@ -87,6 +87,8 @@ class users {
   [[nodiscard]] std::string save() const;
   [[nodiscard]] std::string load(std::string_view text);
   [[nodiscard]] std::string load_file(const std::string& path);
+  // All that those are, of the same commands.
+  void take(const users& others);
   // Changes whenever a user does.
   [[nodiscard]] std::uint64_t generation() const noexcept {
     return generation_.load(std::memory_order_acquire);

@@ -43,11 +43,6 @@ void set_io(server_options& o, const std::string& value) {
   o.io = *io;
 }
 
-void set_workers(server_options& o, const std::string& value) {
-  const std::string why = find_parameter("workers")->set(o.configured.values, value);
-  if (!why.empty()) fail(why);
-}
-
 void refuse_daemon(server_options&, const std::string& value) {
   if (value == "no") return;
   fail(
@@ -83,7 +78,6 @@ constexpr own_setting own_settings[] = {
     {"native-one-sided", &set_one_sided},
     {"wait", &set_wait},
     {"io", &set_io},
-    {"threads", &set_workers},
     {"pidfile", [](server_options& o, const std::string& value) { o.pidfile = value; }},
     {"daemonize", &refuse_daemon},
     {"supervised", &check_supervised},
@@ -105,6 +99,7 @@ constexpr own_setting own_settings[] = {
 [[nodiscard]] std::vector<std::string> all_names() {
   std::vector<std::string> names{"user"};
   for (const parameter& p : all_parameters()) names.emplace_back(p.name);
+  for (const other_name& other : all_other_names()) names.emplace_back(other.name);
   for (const own_setting& s : own_settings) names.emplace_back(s.name);
   return names;
 }

@@ -101,6 +101,7 @@ void server::make_workers() {
     const worker_options o{.index = i, .wait = options_.wait, .io = options_.io};
     workers_.push_back(std::make_unique<worker>(o, door_settings_, log_));
   }
+  workers_.front()->call([this] { keys_->held_here_alone(); });
   const durability::surroundings around{
       .home = *workers_.front(),
       .of = *service_,

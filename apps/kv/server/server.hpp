@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,11 @@ class server {
   [[nodiscard]] std::uint32_t most_clients() const;
   // How long a native client may take to say hello.
   [[nodiscard]] cordma::duration patience() const;
+  // Of a configuration that was read again, whose users are known to be right: empty, or why nothing has changed. On
+  // the first worker's thread, which alone may hold what is not locked.
+  [[nodiscard]] std::string take_over(std::span<const parameter* const> altered,
+                                      const parsed_settings& fresh,
+                                      const std::unique_ptr<users>& listed);
   void fill_hooks();
   void apply(const settings& s);
   void warn(std::string_view line);

@@ -155,12 +155,27 @@ using rules_by_name = std::map<std::string, std::string>;
 
 }  // namespace
 
-// All that can go wrong is tried before anything is taken over.
+std::string server::take_over(std::span<const parameter* const> altered,
+                              const parsed_settings& fresh, const std::unique_ptr<users>& listed) {
+  const keyspace::hold everything(*keys_, keys_->all());
+  settings next = *service_->snapshot();
+  for (const parameter* const p : altered) {
+    const std::string why = p->set(next, p->get(fresh.values));
+    if (!why.empty()) return std::string(p->name) + ": " + why;
+  }
+  std::string why = service_->replace(std::move(next));
+  if (!why.empty()) return why;
+  service_->take_users(listed);
+  return service_->configure_users(options_.configured.users, fresh.users);
+}
+
+// All that can go wrong is tried before anything is taken over. What takes long is done before that: clients wait for the
+// first worker, and what CONFIG SET said meanwhile stays.
 void server::reload(const server_options& read) {
   server_options fresh = read;
   fit_open_files(fresh.configured.values);
   settings last = options_.configured.values;
-  settings next = *service_->snapshot();
+  std::vector<const parameter*> altered;
   std::vector<std::string> changed;
   std::vector<std::string> restart = that_take_a_restart(options_, fresh);
   for (const parameter& p : all_parameters()) {
@@ -170,23 +185,21 @@ void server::reload(const server_options& read) {
       restart.emplace_back(p.name);
       continue;
     }
-    for (settings* const each : {&next, &last}) {
-      const std::string why = p.set(*each, value);
-      if (!why.empty()) fail_reload(std::string(p.name) + ": " + why);
-    }
+    const std::string why = p.set(last, value);
+    if (!why.empty()) fail_reload(std::string(p.name) + ": " + why);
+    altered.push_back(&p);
     changed.push_back(std::string(p.name) + " is now " +
                       (p.secret ? "another" : "\"" + value + "\""));
   }
   std::shared_ptr<const tls_acceptor> certificates = tls_of(last);
-  const rules_by_name before = rules_of(service_->accounts());
-  std::string why = service_->load_users();
+  std::unique_ptr<users> listed;
+  std::string why = service_->read_users(listed);
   if (!why.empty()) fail_reload("aclfile: " + why);
-  why = service_->configure_users(options_.configured.users, fresh.configured.users);
-  if (!why.empty()) fail_reload(why);
-  {
-    const keyspace::hold everything(*keys_, keys_->all());
-    why = service_->replace(std::move(next));
-  }
+  rules_by_name before;
+  workers_.front()->call([&] {
+    before = rules_of(service_->accounts());
+    why = take_over(altered, fresh.configured, listed);
+  });
   if (!why.empty()) fail_reload(why);
   options_.configured = {std::move(last), fresh.configured.users};
   {
