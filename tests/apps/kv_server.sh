@@ -213,6 +213,8 @@ expect 1 'the journal is damaged' cordma-kv --check-aof data
 expect 1 'appendonly.aof.manifest: it names no file of a journal' \
   cordma-kv --dir data --appendonly yes --port 0 --unixsocket other.sock
 all_of | diff emptied - || fail 'it touched what is there'
+printf 'file a\0b seq 1 type b\n' > "$manifest"
+expect 1 'appendonly.aof.manifest: line 1 is not as it should be: "file a\\x00b seq 1 type b"$' cordma-kv --check-aof data
 rm data/appendonlydir/*manifest
 start --appendonly yes --save ''
 grep -q 'up to number 1, that no manifest names: they stay' log || fail 'it does not tell of files that it does not read'

@@ -324,3 +324,23 @@ TEST_CASE("where to listen is said as Redis has it, and what cannot be is named"
   CHECK_THROWS_WITH_AS(static_cast<void>(listen_tcp({"127.0.0.1"}, port, door::tcp, {})),
                        doctest::Contains("another program has it"), cordma::error);
 }
+
+TEST_CASE("a port that another program has is tried again, while there is patience") {
+  std::vector<listening> held = listen_tcp({"127.0.0.1"}, 0, door::tcp, {});
+  const std::string address = held.front().address;
+  const auto port = static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  const auto now = std::chrono::steady_clock::now();
+  int tries = 0;
+  const auto take = [&] {
+    if (++tries == 3) held.clear();
+    return listen_tcp({"127.0.0.1"}, port, door::tcp, {});
+  };
+  CHECK_THROWS_WITH_AS(static_cast<void>(listen_patiently(now, take)),
+                       doctest::Contains("another program has it"), cordma::error);
+  CHECK(tries == 1);
+  CHECK(listen_patiently(now + std::chrono::minutes(1), take).front().address == address);
+  CHECK(tries == 3);
+  const auto wrong = [&] { return listen_tcp({"192.0.2.1"}, port, door::tcp, {}); };
+  CHECK_THROWS_WITH_AS(static_cast<void>(listen_patiently(now + std::chrono::minutes(1), wrong)),
+                       doctest::Contains("192.0.2.1"), cordma::error);
+}

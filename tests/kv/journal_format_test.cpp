@@ -239,9 +239,14 @@ TEST_CASE("a manifest is read as it is written, and a line that leads elsewhere 
   CHECK((*again).text() == m.text());
   CHECK((*again).last_number() == 2);
   for (const char* bad : {"", "# nothing\n", "file a seq 1 type h\n", "file ../a seq 1 type b\n",
-                          "file a seq x type b\n", "file a seq 1 type z\n", "rubbish\n",
-                          "file a seq 1 type b\nfile b seq 2 type b\n",
+                          "file a seq x type b\n", "file a seq 4611686018427387905 type b\n",
+                          "file a seq 18446744073709551615 type i\n", "file a seq 1 type z\n",
+                          "rubbish\n", "file a seq 1 type b\nfile b seq 2 type b\n",
                           "file a seq 2 type i\nfile b seq 1 type i\n"}) {
     CHECK_FALSE_MESSAGE(parse_manifest(bad).ok(), bad);
   }
+  CHECK(parse_manifest("file a seq 4611686018427387904 type b\n").ok());
+  const std::string_view damaged("file a\0b seq 1 type b\n\x1b", 23);
+  CHECK(parse_manifest(damaged).why().message() ==
+        "line 1 is not as it should be: \"file a\\x00b seq 1 type b\"");
 }

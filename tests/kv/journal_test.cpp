@@ -1,6 +1,8 @@
 // The journal beside a keyspace: what was there is there again, whatever went on.
 #include "journal_ground.hpp"
 
+#include "../../apps/kv/journal/files.hpp"
+
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -385,6 +387,49 @@ TEST_CASE("appendonly that is turned on begins with what a snapshot had, and wit
     p.close();
   }
   CHECK(reloaded(tree, 1, on()).size() == 4);
+}
+
+TEST_CASE("a stray file with a number that no journal comes to changes nothing") {
+  CHECK(*next_number(3, 7) == 8);
+  CHECK(*next_number(manifest::most_number - 1, 0) == manifest::most_number);
+  CHECK(next_number(manifest::most_number, 0).code() == cordma::errc::full);
+  temporary_tree tree;
+  std::filesystem::create_directory(tree.at("appendonlydir"));
+  for (const char* const number : {"18446744073709551615", "4611686018427387904"}) {
+    for (const char* const kind : {".base.ckv", ".incr.ckv"}) {
+      tree.file("appendonlydir/appendonly.aof." + std::string(number) + kind, "stray");
+    }
+  }
+  for (int life = 0; life < 3; ++life) {
+    scene p(tree, 1, on());
+    p.begin();
+    CHECK(contents_of(p.keys).size() == static_cast<std::size_t>(life));
+    p.put("key" + std::to_string(life), "1");
+    p.background(background::rewrite);
+    CHECK_FALSE(p.ends.back().failed);
+    p.close();
+  }
+  CHECK(std::filesystem::exists(tree.at("appendonlydir/appendonly.aof.4.base.ckv")));
+  CHECK(bytes_of(tree.at("appendonlydir/appendonly.aof.18446744073709551615.base.ckv")) == 5);
+}
+
+TEST_CASE("a folder's journal is found whatever its name, and no manifest that is half written") {
+  temporary_tree tree;
+  journal_options o = on();
+  o.appendfilename = "temp-x";
+  {
+    scene p(tree, 1, o);
+    p.begin();
+    p.put("a", "1");
+    p.close();
+  }
+  const auto whole = [&] {
+    const cordma::result<check_report> found = check_journal(tree.root(), check_mode::look);
+    return found.ok() && (*found).whole;
+  };
+  CHECK(whole());
+  tree.file("appendonlydir/temp-temp-x.manifest", "file temp-x.1.base");
+  CHECK(whole());
 }
 
 TEST_CASE("save points and the growth of the journal begin what they should") {

@@ -269,6 +269,22 @@ TEST_CASE(
   CHECK(reloaded(tree, o) == want);
 }
 
+TEST_CASE("appendonly that cannot be turned on for a damaged manifest is said with what to do") {
+  temporary_tree tree;
+  scene p(tree, 1);
+  p.begin();
+  std::filesystem::create_directory(tree.at("appendonlydir"));
+  tree.file("appendonlydir/appendonly.aof.manifest", "");
+  p.written.set_appendonly(true);
+  p.until([&] { return !p.ends.empty(); });
+  const std::string why = p.ends.back().failed.value_or("");
+  CHECK(why.find("appendonlydir/appendonly.aof.manifest: it names no file of a journal. Put a "
+                 "copy in its place, or move it away") != std::string::npos);
+  CHECK(p.lines.back().find("See to what it failed for, or do without") != std::string::npos);
+  for (const std::string& line : p.lines) CHECK(line.find("Make room") == std::string::npos);
+  p.close();
+}
+
 TEST_CASE("appendonly that goes off and on while the disk is full keeps what was noted before") {
   temporary_tree tree;
   journal_options o;

@@ -4,9 +4,11 @@
 #include "../../apps/kv/server/server.hpp"
 #include "door_stage.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -43,6 +45,7 @@ class running_server {
   }
   void reload(const std::string& text) { server_->reload(options(text)); }
   [[nodiscard]] std::string path() const { return home_.path + "/s"; }
+  [[nodiscard]] const std::vector<std::string>& addresses() const { return server_->addresses(); }
   [[nodiscard]] const std::string& folder_path() const noexcept { return home_.path; }
   // Of what was asked for, the first line of the answer.
   [[nodiscard]] std::string answer(std::string_view asked) const {
@@ -77,6 +80,28 @@ class running_server {
 };
 
 }  // namespace
+
+TEST_CASE("where to listen is waited for, as one that is being killed lets go of it") {
+  const folder here;
+  const std::string path = here.path + "/held";
+  std::optional<listening> held = listen_unix(path, 0, {});
+  std::optional<running_server> s;
+  std::string failed;
+  std::thread opening([&] {
+    try {
+      s.emplace("unixsocket " + path + "\n");
+    } catch (const std::exception& e) {
+      failed = e.what();
+    }
+  });
+  pollfd looked{.fd = held->socket.get(), .events = POLLIN, .revents = 0};
+  CHECK(::poll(&looked, 1, 60'000) == 1);  // it found somebody there
+  held.reset();
+  opening.join();
+  CHECK(failed.empty());
+  REQUIRE(s);
+  CHECK(std::ranges::find(s->addresses(), "unix " + path) != s->addresses().end());
+}
 
 TEST_CASE("a configuration that is read again changes its users, and the log says which") {
   running_server s("user bob on >one ~* +@all\nuser eve on >two ~* +@all\nmaxclients 100\n");

@@ -123,13 +123,25 @@ TEST_CASE("WATCH sees every change by others, and by oneself") {
     bool seen;
   };
   const row rows[] = {
-      {"SET w 1", "SET w 2", true},       {"SET w 1", "SET other 2", false},
-      {"DEL w", "SET w 1", true},         {"SET w 1", "DEL w", true},
-      {"SET w 1", "EXPIRE w 10", true},   {"SET w 1", "GET w", false},
-      {"HSET w f v", "HSET w f x", true}, {"HSET w f v", "HDEL w f", true},
-      {"SET w 1", "FLUSHALL", true},      {"SET w 1", "RENAME w x", true},
-      {"DEL w", "DEL w", false},          {"SET w 1", "APPEND w x", true},
-      {"DEL w", "FLUSHALL", false},       {"SET x 1", "FLUSHDB", false},
+      {"SET w 1", "SET w 2", true},
+      {"SET w 1", "SET other 2", false},
+      {"DEL w", "SET w 1", true},
+      {"SET w 1", "DEL w", true},
+      {"SET w 1", "EXPIRE w 10", true},
+      {"SET w 1", "GET w", false},
+      {"HSET w f v", "HSET w f x", true},
+      {"HSET w f v", "HDEL w f", true},
+      {"SET w 1", "FLUSHALL", true},
+      {"SET w 1", "RENAME w x", true},
+      {"DEL w", "DEL w", false},
+      {"SET w 1", "APPEND w x", true},
+      {"DEL w", "FLUSHALL", false},
+      {"SET x 1", "FLUSHDB", false},
+      {"SET w 1 PXAT 1700000099000", "EXPIREAT w 1700000099", true},
+      {"SET w 1 PXAT 1700000099000", "PEXPIREAT w 1700000099000", true},
+      {"SET w 1 PXAT 1700000099000", "GETEX w PXAT 1700000099000", true},
+      {"SET w 1", "GETEX w PERSIST", false},
+      {"SET w 1", "PERSIST w", false},
   };
   for (const row& r : rows) {
     for (const bool by_other : {true, false}) {

@@ -6,6 +6,7 @@
 #include <cordma/runtime/sleep.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <utility>
 
@@ -22,6 +23,23 @@ std::string_view name(background what) noexcept {
 bool holds(const std::string& path, const std::string& text) {
   const cordma::result<std::optional<std::string>> found = read_file(path, manifest::most_bytes);
   return found && *found && **found == text;
+}
+
+// An empty one where there is none. Errors: with the path.
+cordma::result<manifest> manifest_there(const std::string& path) {
+  const cordma::result<std::optional<std::string>> text = read_file(path, manifest::most_bytes);
+  if (!text) return text.why();
+  if (!*text) return manifest();
+  cordma::result<manifest> parsed = parse_manifest(**text);
+  if (!parsed) {
+    return cordma::failure(parsed.code(), path + ": " + parsed.why().message() +
+                                              ". Put a copy in its place, or move it away");
+  }
+  return parsed;
+}
+
+[[nodiscard]] bool is_for_want_of_room(const cordma::failure& f) noexcept {
+  return f.os_errno() == ENOSPC || f.os_errno() == EDQUOT || f.os_errno() == EFBIG;
 }
 
 void check(const std::optional<cordma::failure>& failed) {
@@ -84,23 +102,28 @@ void journal::ended(background what, const std::optional<cordma::failure>& faile
       (failed ? " failed: " + *report.failed
               : " is done: " + std::to_string(report.bytes) + " bytes in " +
                     std::to_string(seconds) + " s"));
-  tell_off();
+  tell_off(what == background::rewrite ? failed : std::nullopt);
   moved_.set();
   moved_.reset();
   if (events_.on_background) events_.on_background(report);
 }
 
 // It is to be on, and is not: once, until that has changed.
-void journal::tell_off() {
+void journal::tell_off(const std::optional<cordma::failure>& failed) {
   {
     const std::lock_guard lock(guard_);
     const bool off = wanted_on_ && !counts_ && !stopping_;
     if (std::exchange(off_told_, off) || !off) return;
   }
+  std::string way_out = "Or do";
+  if (failed) {
+    way_out = is_for_want_of_room(*failed) ? "Make room in " + directory() + ", or do"
+                                           : "See to what it failed for, or do";
+  }
   say("appendonly is NOT on: it takes a rewrite of the journal that succeeds, which is tried again "
       "every " +
       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(rewrite_retry).count()) +
-      " s. Make room in " + directory() + ", or do without (CONFIG SET appendonly no)");
+      " s. " + way_out + " without (CONFIG SET appendonly no)");
 }
 
 // REQUIRES the guard.
@@ -176,15 +199,12 @@ cordma::task<void> journal::next_increment() {
       return;
     }
     if (!was_on) {  // one may lie there from before
-      const cordma::result<std::optional<std::string>> text =
-          read_file(directory() + "/" + manifest_file, manifest::most_bytes);
-      const cordma::result<manifest> old =
-          text && *text ? parse_manifest(**text) : cordma::result<manifest>(manifest());
-      if (!text || !old) {
-        failed = text ? old.why() : text.why();
+      cordma::result<manifest> old = manifest_there(directory() + "/" + manifest_file);
+      if (!old) {
+        failed = old.why();
         return;
       }
-      files = *old;
+      files = std::move(*old);
     }
     const std::uint64_t named = std::max(files.last_number(), files_.last_number());
     const std::uint64_t found = last_number_in(directory(), options_.appendfilename);
@@ -192,10 +212,14 @@ cordma::task<void> journal::next_increment() {
       say("in " + directory() + " lie files of a journal, up to number " + std::to_string(found) +
           ", that no manifest names: they stay as they are, and are not read");
     }
-    const std::uint64_t number = std::max(named, found) + 1;
-    files.increments.push_back({file_name(number, log_kind::increment), number});
+    const cordma::result<std::uint64_t> number = next_number(named, found);
+    if (!number) {
+      failed = number.why();
+      return;
+    }
+    files.increments.push_back({file_name(*number, log_kind::increment), *number});
     cordma::result<cordma::unique_fd> file =
-        create_file(directory() + "/" + files.increments.back().name);
+        create_new_file(directory() + "/" + files.increments.back().name);
     if (!file) {
       failed = file.why();
       return;

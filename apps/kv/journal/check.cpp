@@ -71,6 +71,13 @@ cordma::result<check_report> check_file(const std::string& path, check_mode mode
   return report;
 }
 
+// Whether it is what one was to become that was killed as it wrote it: a journal's own has files of that name beside it.
+bool is_half_written(const std::filesystem::path& manifest) {
+  const std::string journal = manifest.stem().string();
+  return journal.starts_with(temporary_prefix) &&
+         last_number_in(manifest.parent_path().string(), journal) == 0;
+}
+
 // The one manifest in a folder, or in the folders in it: `dir` has the journal's in its own.
 cordma::result<std::string> find_manifest(const std::string& folder) {
   namespace fs = std::filesystem;
@@ -79,8 +86,7 @@ cordma::result<std::string> find_manifest(const std::string& folder) {
   fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
   for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
     if (at.depth() >= 1) at.disable_recursion_pending();
-    const bool half_written = at->path().filename().string().starts_with(temporary_prefix);
-    if (at->path().extension() == ".manifest" && !half_written) {
+    if (at->path().extension() == ".manifest" && !is_half_written(at->path())) {
       found.push_back(at->path().string());
     }
   }

@@ -1,5 +1,7 @@
 #include "files.hpp"
 
+#include "manifest.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -15,6 +17,12 @@ namespace {
 
 constexpr mode_t file_mode = 0644;  // less what the umask takes
 constexpr mode_t directory_mode = 0755;
+
+cordma::result<cordma::unique_fd> create(const std::string& path, int how) {
+  cordma::unique_fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, file_mode));
+  if (!fd) return cordma::failure::from_os(errno, {"creating ", path});
+  return fd;
+}
 
 cordma::result<void> write_fully(int fd, std::string_view text, const std::string& path) {
   while (!text.empty()) {
@@ -42,9 +50,11 @@ std::ptrdiff_t read_fully(int fd, std::span<char> into, std::uint64_t offset) no
 }
 
 cordma::result<cordma::unique_fd> create_file(const std::string& path) {
-  cordma::unique_fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode));
-  if (!fd) return cordma::failure::from_os(errno, {"creating ", path});
-  return fd;
+  return create(path, O_TRUNC);
+}
+
+cordma::result<cordma::unique_fd> create_new_file(const std::string& path) {
+  return create(path, O_EXCL);
 }
 
 cordma::result<cordma::unique_fd> open_file(const std::string& path) {
@@ -97,9 +107,17 @@ std::uint64_t last_number_in(const std::string& directory,
     const auto [behind, wrong] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
     if (wrong != std::errc()) continue;
     rest.remove_prefix(static_cast<std::size_t>(behind - rest.data()));
+    if (number > manifest::most_number / 2) continue;
     if (rest == ".base.ckv" || rest == ".incr.ckv") last = std::max(last, number);
   }
   return last;
+}
+
+cordma::result<std::uint64_t> next_number(std::uint64_t named, std::uint64_t found) {
+  const std::uint64_t next = std::max(named, found) + 1;
+  if (next <= manifest::most_number) return next;
+  return cordma::failure::of(cordma::errc::full,
+                             {"the journal has no number left for a file after ", next - 1});
 }
 
 cordma::result<void> rename_file(const std::string& directory, const std::string& from,

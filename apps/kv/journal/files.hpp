@@ -34,9 +34,14 @@ inline constexpr std::string_view temporary_prefix = "temp-";
 // `from` becomes `to` for good; both are in `directory`.
 [[nodiscard]] cordma::result<void> rename_file(const std::string& directory,
                                                const std::string& from, const std::string& to);
-// The highest N of the files APPENDFILENAME.N.base.ckv and APPENDFILENAME.N.incr.ckv there; 0: there are none.
+// One that is not there yet. Errors: with errno.
+[[nodiscard]] cordma::result<cordma::unique_fd> create_new_file(const std::string& path);
+// The highest N of the files APPENDFILENAME.N.base.ckv and APPENDFILENAME.N.incr.ckv there; 0: there are none. Numbers
+// that no journal comes to, above half of what a manifest takes, do not count.
 [[nodiscard]] std::uint64_t last_number_in(const std::string& directory,
                                            std::string_view appendfilename) noexcept;
+// Above all of both, and nothing that a manifest would not take. Errors: full.
+[[nodiscard]] cordma::result<std::uint64_t> next_number(std::uint64_t named, std::uint64_t found);
 // Null: there is none. Errors: too_long above `most` bytes; the system's.
 [[nodiscard]] cordma::result<std::optional<std::string>> read_file(const std::string& path,
                                                                    std::size_t most);

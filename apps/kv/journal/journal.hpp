@@ -237,7 +237,7 @@ class journal final : public journal_gate, public group_listener {
                       std::uint64_t changes);
   void check_side() const;
   void check_wanted();
-  void tell_off();
+  void tell_off(const std::optional<cordma::failure>& failed);
   void ended(background what, const std::optional<cordma::failure>& failed, double seconds);
 
   keyspace& keys_;

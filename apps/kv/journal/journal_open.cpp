@@ -133,10 +133,13 @@ cordma::task<void> journal::go_on(loaded_journal from) {
   const bool anew = from.last_file_bytes < log_header_bytes;
   disk_call prepare(disk_, [&] {
     if (from.files.increments.empty()) {
-      const std::uint64_t number =
-          std::max(from.files.last_number(), last_number_in(directory(), options_.appendfilename)) +
-          1;
-      from.files.increments.push_back({file_name(number, log_kind::increment), number});
+      const std::uint64_t found = last_number_in(directory(), options_.appendfilename);
+      const cordma::result<std::uint64_t> number = next_number(from.files.last_number(), found);
+      if (!number) {
+        failed = number.why();
+        return;
+      }
+      from.files.increments.push_back({file_name(*number, log_kind::increment), *number});
       const cordma::result<void> told =
           replace_file(directory(), manifest_name(options_.appendfilename), from.files.text());
       if (!told) failed = told.why();

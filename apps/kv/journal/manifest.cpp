@@ -12,6 +12,22 @@ void write(std::ostream& out, const journal_file& file, char type) {
   out << "file " << file.name << " seq " << file.number << " type " << type << "\n";
 }
 
+// Whoever damaged it may have left anything there.
+std::string printable(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+    } else {
+      out.append("\\x") += digits[byte >> 4];
+      out += digits[byte & 15];
+    }
+  }
+  return out;
+}
+
 struct line_of_manifest {
   journal_file file;
   char type = 0;
@@ -32,7 +48,8 @@ std::optional<line_of_manifest> parse_line(std::string_view line) {
       std::from_chars(digits.data(), digits.data() + digits.size(), parsed.file.number);
   // A name that leads elsewhere is none that was written here.
   if (failed != std::errc() || end != digits.data() + digits.size() ||
-      parsed.file.name.find('/') != std::string::npos || parsed.file.name.front() == '.') {
+      parsed.file.number > manifest::most_number || parsed.file.name.front() == '.' ||
+      parsed.file.name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
     return std::nullopt;
   }
   return parsed;
@@ -85,7 +102,7 @@ cordma::result<manifest> parse_manifest(std::string_view text) {
     if (!entry || number > manifest::most_files || !take(parsed, std::move(*entry))) {
       return cordma::failure::of(
           cordma::errc::invalid_value,
-          {"line ", number, " is not as it should be: \"", line.substr(0, 200), "\""});
+          {"line ", number, " is not as it should be: \"", printable(line.substr(0, 200)), "\""});
     }
   }
   if (!parsed.base && parsed.increments.empty()) {

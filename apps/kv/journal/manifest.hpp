@@ -20,6 +20,7 @@ struct journal_file {
 struct manifest {
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
   static constexpr std::size_t most_files = 4096;
+  static constexpr std::uint64_t most_number = std::uint64_t{1} << 62;
 
   std::optional<journal_file> base;
   std::vector<journal_file> increments;

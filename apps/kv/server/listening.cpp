@@ -166,7 +166,8 @@ int listen_at(const addrinfo& a, door kind, const listening_options& o,
 }
 
 void check_is_socket(const std::string& path, const struct stat& s) {
-  if (!S_ISSOCK(s.st_mode)) fail(errc::in_use, "unixsocket: " + path + " is there, and no socket");
+  if (S_ISSOCK(s.st_mode)) return;
+  fail(errc::invalid_value, "unixsocket: " + path + " is there, and no socket");
 }
 
 // Whatever stands in the way: a socket that nobody serves goes.

@@ -3,10 +3,13 @@
 
 #include "../resp/session.hpp"
 
+#include <cordma/runtime/result.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace kv {
@@ -34,6 +37,22 @@ struct listening_options {
 [[nodiscard]] listening listen_unix(const std::string& path, unsigned permission,
                                     const listening_options& options);
 void remove_unix_path(const listening& l) noexcept;
+
+// What `listen()` returns, which throws cordma::error. Where it is in_use it is tried again until `latest`: a server that
+// was killed lets go of its addresses when the kernel is done with it.
+template <class Listen>
+[[nodiscard]] auto listen_patiently(std::chrono::steady_clock::time_point latest, Listen listen) {
+  constexpr auto often = std::chrono::milliseconds(20);
+  for (;;) {
+    try {
+      return listen();
+    } catch (const cordma::error& e) {
+      if (e.code() != cordma::errc::in_use || std::chrono::steady_clock::now() >= latest) throw;
+    }
+    std::this_thread::sleep_for(often);
+  }
+}
+inline constexpr auto listen_patience = std::chrono::seconds(2);
 
 // That they could, but for who is there already: no port is taken, nothing removed. Throws cordma::error, as those.
 void check_addresses(const std::vector<std::string>& bind);

@@ -157,7 +157,7 @@ int check_aof(const std::string& path, check_mode mode) {
     return EXIT_FAILURE;
   }
   const bool good = (*got).whole || (*got).fixed;
-  std::fputs((*got).text.c_str(), stdout);
+  std::fwrite((*got).text.data(), 1, (*got).text.size(), stdout);
   std::printf("the journal is %s\n", (*got).whole ? "whole" : (*got).fixed ? "mended" : "damaged");
   return support::finish_output(program, good ? EXIT_SUCCESS : EXIT_FAILURE);
 }

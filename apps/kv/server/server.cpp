@@ -302,19 +302,26 @@ void server::listen_at(listening where, const reception::hall& to, const std::st
 void server::listen() {
   const settings& s = options_.configured.values;
   const listening_options o = listening_of(s);
+  const auto latest = std::chrono::steady_clock::now() + listen_patience;
   const auto on = [&](std::uint64_t port, door kind, const reception::hall& to, const char* what) {
     if (port == 0) return;
-    for (listening& l : listen_tcp(s.bind, static_cast<std::uint16_t>(port), kind, o)) {
-      listen_at(std::move(l), to, what);
-    }
+    const auto take = [&] { return listen_tcp(s.bind, static_cast<std::uint16_t>(port), kind, o); };
+    for (listening& l : listen_patiently(latest, take)) listen_at(std::move(l), to, what);
   };
   on(s.port, door::tcp, clients_hall(false), "tcp");
   on(s.tls_port, door::tls, clients_hall(true), "tls");
   if (!s.unixsocket.empty()) {
-    listen_at(listen_unix(s.unixsocket, unix_permission(s), o), clients_hall(false), "unix");
+    const auto take = [&] { return listen_unix(s.unixsocket, unix_permission(s), o); };
+    listen_at(listen_patiently(latest, take), clients_hall(false), "unix");
   }
   on(s.metrics_port, door::tcp, metrics_hall(), "metrics");
-  if (context_) listen_natively();
+  if (!context_) return;
+  native_ = listen_patiently(latest, [this] { return listen_natively(); });
+  native_seen_ = native_.get();
+  addresses_.push_back("native " + native_->address());
+  for (const cordma::transport::capabilities& t : context_->transports()) {
+    addresses_.back() += " " + std::string(name(t.transport));
+  }
 }
 
 void server::let_in() {
@@ -363,7 +370,7 @@ native::door_options server::native_door() {
   return how;
 }
 
-void server::listen_natively() {
+std::unique_ptr<native_front> server::listen_natively() {
   const native_front::surroundings around{.context = *context_,
                                           .workers = workers_,
                                           .keys = *keys_,
@@ -385,13 +392,8 @@ void server::listen_natively() {
                                                 service_->counters(0).rejected_connections.add();
                                                 return false;
                                               }};
-  native_ = std::make_unique<native_front>(around, native_host(options_.configured.values),
-                                           options_.native.port, native_door_);
-  native_seen_ = native_.get();
-  addresses_.push_back("native " + native_->address());
-  for (const cordma::transport::capabilities& t : context_->transports()) {
-    addresses_.back() += " " + std::string(name(t.transport));
-  }
+  return std::make_unique<native_front>(around, native_host(options_.configured.values),
+                                        options_.native.port, native_door_);
 }
 
 std::string server::native_information() const {

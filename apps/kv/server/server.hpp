@@ -65,7 +65,7 @@ class server {
   [[nodiscard]] native::door_options native_door();
   // Nobody is let in before let_in().
   void listen();
-  void listen_natively();
+  [[nodiscard]] std::unique_ptr<native_front> listen_natively();
   void let_in();
   void close_native();
   void leave();

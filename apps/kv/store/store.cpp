@@ -328,7 +328,10 @@ bool store::erase(const hashed_key& k) noexcept {
 std::optional<put_outcome> store::set_expiry(const hashed_key& k, unix_ms expiry) {
   std::uint64_t* s = find_live(k);
   if (s == nullptr) return std::nullopt;
-  if (at(*s).expiry() == expiry) return put_outcome::done;
+  if (at(*s).expiry() == expiry) {
+    if (expiry != never_expires) noticed(k.text);  // Redis counts it as a change
+    return put_outcome::done;
+  }
   if (expiry != never_expires && expiry <= now_) {
     erase_at(*s);
     return put_outcome::done;
