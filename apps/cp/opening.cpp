@@ -205,8 +205,8 @@ cordma::result<void> receiver::begin_inplace(incoming& f, const struct stat& bef
   cordma::result<void> done = room_first ? make_room(f) : mark();
   if (done) done = room_first ? mark() : make_room(f);
   if (!done) {
-    [[maybe_unused]] const int cut =
-        cut_to(fd, length);  // what was allocated behind it goes as well
+    // What was allocated behind it goes as well.
+    [[maybe_unused]] const int cut = cut_to(fd, length);
     const std::array<timespec, 2> times{before.st_atim, before.st_mtim};
     [[maybe_unused]] const int kept = ::futimens(fd, times.data());
     return done;
@@ -234,9 +234,8 @@ cordma::result<void> receiver::make_room(incoming& f) const {
       ::ftruncate(fd, static_cast<off_t>(size)) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
-  // Rather now than when most of it has come.
-  const int mode =
-      options_.inplace ? FALLOC_FL_KEEP_SIZE : 0;  // its mark is behind that, or yet to come
+  // Rather now than when most of it has come. In place the mark is behind that, or yet to come.
+  const int mode = options_.inplace ? FALLOC_FL_KEEP_SIZE : 0;
   const int why = !has_holes && is_long ? find_room(fd, size, mode) : 0;
   if (why != 0) return cordma::failure::from_os(why, "room");
   return {};

@@ -194,10 +194,9 @@ result<resume_state> resume_state::open(unique_fd fd, int part, const source_ide
       return fails(why);
     return made;
   }
-  made.noted_life_ = get(head.data() + head_at::life);
   made.noted_change_ = static_cast<std::int64_t>(get(head.data() + head_at::change));
   if (const int why = made.read_records(); why != 0) return fails(why);
-  made.vouches_ = made.is_as_noted();
+  made.vouches_ = made.is_as_noted(get(head.data() + head_at::life));
   // Until confirm(), lest what becomes of the part meanwhile, or of some records, should look as if it had been noted.
   const int why = made.write_head(made.count_ != 0 ? 0 : made.life_);
   if (why != 0 && ::ftruncate(made.fd_.get(), 0) != 0) return fails(why);
@@ -262,9 +261,9 @@ void resume_state::forget(std::uint64_t chunk) noexcept {
   here_[chunk] = false;
 }
 
-bool resume_state::is_as_noted() const noexcept {
+bool resume_state::is_as_noted(std::uint64_t life) const noexcept {
   struct stat s{};
-  return life_ != 0 && noted_life_ == life_ && ::fstat(part_, &s) == 0 &&
+  return life_ != 0 && life == life_ && ::fstat(part_, &s) == 0 &&
          static_cast<std::uint64_t>(s.st_size) >= of_.size &&
          std::abs(changed_at(s) - noted_change_) <= late;
 }

@@ -81,7 +81,7 @@ class resume_state {
   [[nodiscard]] int begin(std::uint64_t size) noexcept;
   [[nodiscard]] int write_head(std::uint64_t life) noexcept;
   [[nodiscard]] int read_records();
-  [[nodiscard]] bool is_as_noted() const noexcept;
+  [[nodiscard]] bool is_as_noted(std::uint64_t life) const noexcept;
   [[nodiscard]] int append(std::uint64_t index, std::uint64_t digest) noexcept;
 
   cordma::unique_fd fd_;
@@ -92,9 +92,8 @@ class resume_state {
   std::vector<std::unique_ptr<std::array<std::uint64_t, page>>> digests_;
   std::uint64_t count_ = 0;
   source_identity of_;
-  std::uint64_t life_ = 0;  // of the part, now
-  std::uint64_t noted_life_ = 0;
-  std::int64_t noted_change_ = 0;  // the last
+  std::uint64_t life_ = 0;         // of the part, now
+  std::int64_t noted_change_ = 0;  // of the part, as it was opened: the last
   bool vouches_ = false;
   std::uint64_t end_ = 0;  // of the file, in bytes
 };

@@ -25,8 +25,7 @@ inline void widen_descriptor_table(rlim_t files) noexcept {
 // Systems start programs with a low limit (1024), for the sake of those that use select(); what is meant is the hard
 // one. Where it cannot be had, the limit stays. Before there are threads.
 inline void raise_open_file_limit() noexcept {
-  constexpr rlim_t at_once =
-      4096;  // that these programs have open, but for daemons with many clients
+  constexpr rlim_t at_once = 4096;  // but for daemons with many clients
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;

@@ -1,5 +1,7 @@
 #include "manifest.hpp"
 
+#include "../../support/hex_escapes.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <iterator>
@@ -10,22 +12,6 @@ namespace {
 
 void write(std::ostream& out, const journal_file& file, char type) {
   out << "file " << file.name << " seq " << file.number << " type " << type << "\n";
-}
-
-// Whoever damaged it may have left anything there.
-std::string printable(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      out += c;
-    } else {
-      out.append("\\x") += digits[byte >> 4];
-      out += digits[byte & 15];
-    }
-  }
-  return out;
 }
 
 struct line_of_manifest {
@@ -100,9 +86,10 @@ cordma::result<manifest> parse_manifest(std::string_view text) {
     if (line.empty() || line.front() == '#') continue;
     std::optional<line_of_manifest> entry = parse_line(line);
     if (!entry || number > manifest::most_files || !take(parsed, std::move(*entry))) {
-      return cordma::failure::of(
-          cordma::errc::invalid_value,
-          {"line ", number, " is not as it should be: \"", printable(line.substr(0, 200)), "\""});
+      std::string shown;  // whoever damaged it may have left anything there
+      support::append_printable(shown, line.substr(0, 200));
+      return cordma::failure::of(cordma::errc::invalid_value,
+                                 {"line ", number, " is not as it should be: \"", shown, "\""});
     }
   }
   if (!parsed.base && parsed.increments.empty()) {

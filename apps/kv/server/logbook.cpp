@@ -1,5 +1,7 @@
 #include "logbook.hpp"
 
+#include "../../support/hex_escapes.hpp"
+
 #include <cordma/runtime/result.hpp>
 
 #include <array>
@@ -25,19 +27,6 @@ constexpr std::size_t most_line_bytes = 4 << 10;
   constexpr mode_t permission = 0640;
   return cordma::unique_fd(
       ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, permission));  // NOLINT
-}
-
-void append_printable(std::string& to, std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  for (const char c : text.substr(0, most_line_bytes)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= ' ' && byte != 127) {  // UTF-8 stays
-      to += c;
-    } else {
-      to.append("\\x") += digits[byte >> 4];
-      to += digits[byte & 15];
-    }
-  }
 }
 
 }  // namespace
@@ -70,7 +59,7 @@ void logbook::write(log_level l, std::string_view text) noexcept try {
   std::string line(when.data(), n);
   line.append(rest.data(), static_cast<std::size_t>(m));
   line.append(level_names[static_cast<std::size_t>(l)]).append(": ");
-  append_printable(line, text);
+  support::append_printable(line, text.substr(0, most_line_bytes));
   line += '\n';
   const std::lock_guard lock(guard_);
   const int to = out_ ? out_.get() : STDERR_FILENO;
