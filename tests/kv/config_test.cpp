@@ -173,6 +173,8 @@ TEST_CASE("CONFIG REWRITE and ACL SAVE by clients of two workers at once keep bo
   kv::settings values;
   values.aclfile = config + ".acl";
   std::ofstream(values.aclfile) << "user default on nopass ~* &* +@all\n";
+  const auto secret = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
+  std::filesystem::permissions(values.aclfile, secret);
   {
     std::ofstream out(config);
     for (int i = 0; i < lines; ++i) out << "# comment\n";
@@ -199,8 +201,23 @@ TEST_CASE("CONFIG REWRITE and ACL SAVE by clients of two workers at once keep bo
   for (std::string line; std::getline(text, line);) found += line == "# comment" ? 1 : 0;
   CHECK(found == lines);
   CHECK(std::filesystem::file_size(values.aclfile) > 0);
+  CHECK(std::filesystem::status(values.aclfile).permissions() == secret);
   std::filesystem::remove(config);
   std::filesystem::remove(values.aclfile);
+}
+
+TEST_CASE("why a file cannot be written is said") {
+  kv::settings values;
+  values.aclfile = "/nonexistent/users";
+  server s(values, 1, 1, "/nonexistent/config");
+  client c(s);
+  CHECK(
+      c("ACL SAVE") ==
+      "-ERR There was an error trying to save the ACLs: creating /nonexistent/temp-users: No such "
+      "file or directory\r\n");
+  CHECK(c("CONFIG REWRITE") ==
+        "-ERR Rewriting config file: creating /nonexistent/temp-config: No such file or "
+        "directory\r\n");
 }
 
 TEST_CASE("a file that is wrong is told by line") {

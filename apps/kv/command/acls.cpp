@@ -159,8 +159,9 @@ void acl_save(call& c) {
   const std::string& path = c.of.current(c.who.origin.worker).aclfile;
   if (path.empty()) return c.out.error(no_file);
   const std::lock_guard alone(c.of.files_guard());
-  if (!put_in_place(path, c.of.accounts().save())) {
-    return c.out.error("ERR There was an error trying to save the ACLs: cannot write " + path);
+  const cordma::result<void> done = put_in_place(path, c.of.accounts().save());
+  if (!done) {
+    return c.out.error("ERR There was an error trying to save the ACLs: " + done.why().message());
   }
   c.out.ok();
 }

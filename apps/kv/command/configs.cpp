@@ -87,10 +87,8 @@ void config_rewrite(call& c) {
       if (line != "default on nopass ~* &* +@all") lines.push_back(line);
     }
   }
-  if (!put_in_place(path, rewrite_settings(before.str(), *now, lines))) {
-    return c.out.error("ERR Rewriting config file: cannot write " + path);
-  }
-  c.out.ok();
+  const auto done = put_in_place(path, rewrite_settings(before.str(), *now, lines));
+  done ? c.out.ok() : c.out.error("ERR Rewriting config file: " + done.why().message());
 }
 
 void config_help(call& c) {

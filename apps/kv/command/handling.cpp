@@ -1,10 +1,9 @@
 #include "handling.hpp"
 
+#include "../journal/files.hpp"
 #include "../resp/number.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 #include <limits>
 
 namespace kv {
@@ -29,14 +28,10 @@ bool put(call& c, const hashed_key& k, std::span<const std::string_view> pieces,
   return false;
 }
 
-bool put_in_place(const std::string& path, std::string_view text) {
-  const std::string beside = path + ".new";
-  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (out && std::rename(beside.c_str(), path.c_str()) == 0) return true;
-  static_cast<void>(std::remove(beside.c_str()));
-  return false;
+cordma::result<void> put_in_place(const std::string& path, std::string_view text) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return replace_file(".", path, text);
+  return replace_file(slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1), text);
 }
 
 std::optional<std::int64_t> integer_arg(call& c, std::size_t i, std::string_view otherwise) {

@@ -67,8 +67,8 @@ struct time_form {
 // Above zero, and within what 64 bits hold. No value: "ERR invalid expire time in 'set' command" was answered.
 [[nodiscard]] std::optional<unix_ms> expiry_arg(call& c, std::size_t i, time_form form);
 
-// False: it cannot be written, and what is there stays whole. REQUIRES the service's files_guard().
-[[nodiscard]] bool put_in_place(const std::string& path, std::string_view text);
+// As replace_file(). REQUIRES the service's files_guard().
+[[nodiscard]] cordma::result<void> put_in_place(const std::string& path, std::string_view text);
 
 // The lines of a HELP sub-command, after its head and before HELP itself.
 void reply_help(call& c, std::string_view container, std::initializer_list<std::string_view> lines);

@@ -24,6 +24,14 @@ cordma::result<cordma::unique_fd> create(const std::string& path, int how) {
   return fd;
 }
 
+// Whoever could not read the one before cannot read this one either.
+cordma::result<void> take_mode(int fd, const std::string& before, const std::string& path) {
+  struct stat status{};
+  if (::stat(before.c_str(), &status) != 0) return {};
+  if (::fchmod(fd, status.st_mode & 07777) == 0) return {};
+  return cordma::failure::from_os(errno, {"setting the mode of ", path});
+}
+
 cordma::result<void> write_fully(int fd, std::string_view text, const std::string& path) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
@@ -82,7 +90,8 @@ cordma::result<void> replace_file(const std::string& directory, const std::strin
   const std::string path = directory + "/" + temporary;
   const cordma::result<cordma::unique_fd> fd = create_file(path);
   if (!fd) return fd.why();
-  cordma::result<void> done = write_fully((*fd).get(), text, path);
+  cordma::result<void> done = take_mode((*fd).get(), directory + "/" + name, path);
+  if (done) done = write_fully((*fd).get(), text, path);
   if (done && ::fsync((*fd).get()) != 0) {
     done = cordma::failure::from_os(errno, {"fsync of ", path});
   }

@@ -28,7 +28,7 @@ inline constexpr std::string_view temporary_prefix = "temp-";
 // So that names in it stay after the power was lost.
 [[nodiscard]] cordma::result<void> sync_directory(const std::string& path);
 // The whole of it, at once or not at all, also when the power is lost meanwhile. Where it fails either text may be there:
-// when only the directory could not be synced, the new one for now.
+// when only the directory could not be synced, the new one for now. Its mode is that of the one before.
 [[nodiscard]] cordma::result<void> replace_file(const std::string& directory,
                                                 const std::string& name, std::string_view text);
 // `from` becomes `to` for good; both are in `directory`.
