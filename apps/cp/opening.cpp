@@ -241,9 +241,12 @@ cordma::result<void> receiver::make_room(incoming& f) const {
       ::ftruncate(fd, static_cast<off_t>(size)) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
-  // Rather now than when most of it has come. In place the mark is behind that, or yet to come.
+  // Rather now than when most of it has come. In place, where what was there is lost by then, for a short one as well, and
+  // for the mark, which is behind that or yet to come.
+  const bool in_place = options_.inplace && !f.is_stream();
   const int mode = options_.inplace ? FALLOC_FL_KEEP_SIZE : 0;
-  const int why = !has_holes && is_long ? find_room(fd, size, mode) : 0;
+  const std::uint64_t needed = in_place ? size + unfinished_mark.size() : size;
+  const int why = !has_holes && (is_long || in_place) ? find_room(fd, needed, mode) : 0;
   if (why != 0) return cordma::failure::from_os(why, "room");
   return {};
 }
