@@ -100,7 +100,10 @@ cordma::task<void> receiver::go_on(std::shared_ptr<incoming> f) {
   }
   if (opened) {
     std::vector<bool> here = f->sidecar->here();
-    if (f->sidecar->count_here() != 0 && !f->vouched) co_await compare_part(f, &here);
+    if (f->sidecar->count_here() != 0 && !f->vouched) {
+      const bool compared = co_await compare_part(f, &here);
+      if (!compared) co_return;
+    }
     keep_part(*f, here);
     say_want(f);
   } else {
@@ -111,13 +114,16 @@ cordma::task<void> receiver::go_on(std::shared_ptr<incoming> f) {
   finish_if_due();
 }
 
-// Reading is cheaper than to have it sent, where what is there may not be what was written.
-cordma::task<void> receiver::compare_part(std::shared_ptr<incoming> f, std::vector<bool>* here) {
+// Reading is cheaper than to have it sent, where what is there may not be what was written. False: the transfer was ended
+// meanwhile, and of what is noted not all is known to be there.
+cordma::task<bool> receiver::compare_part(std::shared_ptr<incoming> f, std::vector<bool>* here) {
   co_await comparing_.acquire();
   std::vector<std::byte> buffer(options_.chunk_bytes);
+  bool compared = true;
   auto work = [&](std::size_t, const std::atomic<bool>& canceled) noexcept {
     const std::span<std::byte> all(buffer);
-    for (std::size_t i = 0; i < here->size() && !canceled; ++i) {
+    for (std::size_t i = 0; i < here->size() && compared; ++i) {
+      compared = !canceled;
       if (!(*here)[i]) continue;
       const std::span<std::byte> chunk = all.first(f->bytes_of(i, options_.chunk_bytes));
       (*here)[i] = read_at(f->fd.get(), chunk, i * std::uint64_t{options_.chunk_bytes}) &&
@@ -128,6 +134,7 @@ cordma::task<void> receiver::compare_part(std::shared_ptr<incoming> f, std::vect
   crew_job reading = crew_.run(work);
   co_await reading;
   comparing_.release();
+  co_return compared;
 }
 
 // A sidecar that cannot be written is none for who comes next, and this transfer goes on without.
@@ -234,9 +241,12 @@ cordma::result<void> receiver::make_room(incoming& f) const {
       ::ftruncate(fd, static_cast<off_t>(size)) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
-  // Rather now than when most of it has come. In place the mark is behind that, or yet to come.
+  // Rather now than when most of it has come. In place, where what was there is lost by then, for a short one as well, and
+  // for the mark, which is behind that or yet to come.
+  const bool in_place = options_.inplace && !f.is_stream();
   const int mode = options_.inplace ? FALLOC_FL_KEEP_SIZE : 0;
-  const int why = !has_holes && is_long ? find_room(fd, size, mode) : 0;
+  const std::uint64_t needed = in_place ? size + unfinished_mark.size() : size;
+  const int why = !has_holes && (is_long || in_place) ? find_room(fd, needed, mode) : 0;
   if (why != 0) return cordma::failure::from_os(why, "room");
   return {};
 }

@@ -91,15 +91,18 @@ bool is_locked_by_another(int fd) noexcept {
   return ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
+// Whether `fd` is the file that was found.
+bool is_it(int fd, const struct stat& found) noexcept {
+  struct stat held{};
+  return ::fstat(fd, &held) == 0 && held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+}
+
 // 0, EBUSY: another transfer has it, or EAGAIN: that was so, and since then `name` is another file.
 int lock(int fd, int directory, const std::string& name) noexcept {
   if (is_locked_by_another(fd)) return EBUSY;
-  struct stat held{};
   struct stat named{};
-  if (::fstat(fd, &held) != 0) return errno;
-  const bool same = ::fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
-  return same ? 0 : EAGAIN;
+  const bool is_there = ::fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0;
+  return is_there && is_it(fd, named) ? 0 : EAGAIN;
 }
 
 // What cannot be taken over goes. Negative errno: -ENOENT, as it is gone, or -EBUSY: another transfer has it.
@@ -292,11 +295,18 @@ result<void> target::put_in_place(const std::string& path, const position& at,
   }
 }
 
-result<void> target::publish(const std::string& path) {
+result<void> target::publish(int part, const std::string& path) {
   const auto at = find(path);
   if (!at) return at.why();
   if (is_top(*at)) return failure::from_os(EISDIR, {"replacing ", path});
-  if (auto done = replace(path, *at, part_name(path).c_str()); !done) return done;
+  const std::string made = part_name(path);
+  struct stat found{};
+  if (::fstatat(at->directory, made.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+    return failure::from_os(errno, {"replacing ", path});
+  }
+  // Ours was removed, and what is there now is half of another transfer's.
+  if (!is_it(part, found)) return in_use(at->directory, made);
+  if (auto done = replace(path, *at, made.c_str()); !done) return done;
   // One that stays is without a part, and so is not believed.
   ::unlinkat(at->directory, state_name(path).c_str(), 0);
   return {};

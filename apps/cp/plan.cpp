@@ -408,7 +408,8 @@ cordma::result<void> receiver::publish(incoming& f, target& into,
   }
   if (options_.inplace) return {};
   make_way(f, into);
-  return f.unnamed ? into.publish_unnamed(f.fd.get(), f.what->path) : into.publish(f.what->path);
+  const std::string& path = f.what->path;
+  return f.unnamed ? into.publish_unnamed(f.fd.get(), path) : into.publish(f.fd.get(), path);
 }
 
 void receiver::publish(incoming& f) {

@@ -129,7 +129,7 @@ class receiver {
   [[nodiscard]] cordma::result<void> open_sidecar(incoming& f, target& into);
   [[nodiscard]] bool has_part(const incoming& f);
   [[nodiscard]] cordma::task<void> go_on(std::shared_ptr<incoming> f);
-  [[nodiscard]] cordma::task<void> compare_part(std::shared_ptr<incoming> f,
+  [[nodiscard]] cordma::task<bool> compare_part(std::shared_ptr<incoming> f,
                                                 std::vector<bool>* here);
   void keep_part(incoming& f, const std::vector<bool>& here);
   void say_want(const std::shared_ptr<incoming>& f);

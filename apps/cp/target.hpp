@@ -106,9 +106,10 @@ class target {
                                                                std::uint32_t mode);
   // It takes the place of what is at `path`, as publish() has it.
   [[nodiscard]] cordma::result<void> publish_unnamed(int fd, const std::string& path);
-  // The part takes the place of what is at `path`, atomically; its sidecar goes. A directory there is EISDIR, unless
-  // it is empty. Close the part afterwards only: once it is closed, another transfer may be writing it.
-  [[nodiscard]] cordma::result<void> publish(const std::string& path);
+  // The part, as open_part() has opened it, takes the place of what is at `path`, atomically; its sidecar goes. A directory
+  // there is EISDIR, unless it is empty; EBUSY where the part was removed and is another transfer's now. Close the part
+  // afterwards only: once it is closed, another transfer may be writing it.
+  [[nodiscard]] cordma::result<void> publish(int part, const std::string& path);
   // And its sidecar. Fine where there is none. EBUSY, and nothing goes, while a transfer has it open.
   [[nodiscard]] cordma::result<void> drop_part(const std::string& path) noexcept;
 

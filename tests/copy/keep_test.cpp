@@ -31,7 +31,7 @@ sentences keep_file(target& to, const entry& e, const keep_options& what) {
   const auto part = to.open_part(e.path, O_WRONLY);
   REQUIRE(part.ok());
   sentences said = to.keep(part->get(), e, what);
-  REQUIRE(to.publish(e.path).ok());
+  REQUIRE(to.publish(part->get(), e.path).ok());
   return said;
 }
 

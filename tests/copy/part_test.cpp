@@ -105,15 +105,15 @@ TEST_CASE("a part takes the place of an empty directory, and of no other") {
   target to = here.open();
   fs::create_directories(here.root / "d/empty");
   fs::create_directories(here.root / "full/of");
-  for (const char* path : {"d/empty", "full"}) REQUIRE(to.open_part(path, O_WRONLY).ok());
+  REQUIRE(to.open_part("d/empty", O_WRONLY).ok());
   REQUIRE((*to.find("d/empty/x")).directory >= 0);
-  CHECK(to.publish("d/empty").ok());
+  CHECK(publish_part(to, "d/empty").ok());
   CHECK(errno_of(to.find("d/empty/x")) == ENOTDIR);
-  CHECK(errno_of(to.publish("full")) == EISDIR);
+  CHECK(errno_of(publish_part(to, "full")) == EISDIR);
   CHECK(is_there(part_of(here, "full")));
   CHECK(errno_of(to.open_part(".", O_WRONLY)) == EISDIR);
   CHECK(errno_of(to.open_state(".")) == EISDIR);
-  CHECK(errno_of(to.publish(".")) == EISDIR);
+  CHECK(errno_of(to.publish(-1, ".")) == EISDIR);
   CHECK(to.drop_part(".").ok());
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("a part that was left is taken over with its sidecar; without its part
   CHECK_FALSE(is_there(state_of(here, "file")));
 
   put(*to.open_state("file"), "state");
-  CHECK(to.publish("file").ok());
+  CHECK(publish_part(to, "file").ok());
   CHECK(names(here.root) == std::vector<std::string>{"file"});
   for (const bool with_state : {true, false}) {
     CHECK(to.open_part("file", O_RDWR).ok());
@@ -188,6 +188,26 @@ TEST_CASE(
   CHECK(cordma::test::open_descriptors() == open);
 }
 
+TEST_CASE("a part that was removed as it was written does not give its name to another's") {
+  const place_to_write here;
+  target to = here.open();
+  write(here.root / "file", "old");
+  const auto part = to.open_part("file", O_RDWR);
+  put(*part, "whole");
+  fs::remove(part_of(here, "file"));
+  CHECK(errno_of(to.publish(part->get(), "file")) == ENOENT);
+  target other = here.open();
+  const auto theirs = other.open_part("file", O_RDWR);
+  put(*theirs, "half");
+  put(*other.open_state("file"), "state");
+  CHECK(errno_of(to.publish(part->get(), "file")) == EBUSY);
+  CHECK(read(here.root / "file") == "old");
+  CHECK(read(part_of(here, "file")) == "half");
+  CHECK(read(state_of(here, "file")) == "state");
+  CHECK(other.publish(theirs->get(), "file").ok());
+  CHECK(read(here.root / "file") == "half");
+}
+
 TEST_CASE("what another transfer is writing stays, whatever is to take its name meanwhile") {
   const place_to_write here;
   target to = here.open();
@@ -216,7 +236,7 @@ TEST_CASE("what another transfer is writing stays, whatever is to take its name 
     CHECK(read(part_of(here, "file")) == "half");
     CHECK(read(state_of(here, "file")) == "state");
     CHECK(read(here.root / "file") == "old");
-    CHECK(other.publish("file").ok());
+    CHECK(other.publish(part->get(), "file").ok());
     CHECK(read(here.root / "file") == "half");
     CHECK(to.publish_unnamed(unnamed->get(), "file").ok());
   }

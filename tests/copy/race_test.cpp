@@ -23,7 +23,7 @@ int write_again_and_again(const place_to_write& here, char letter, int times) {
         ::pwrite(part->get(), half.data(), half.size(), size) != size) {
       return errno;
     }
-    if (const auto done = to->publish("file"); !done) return errno_of(done);
+    if (const auto done = to->publish(part->get(), "file"); !done) return errno_of(done);
   }
   return 0;
 }
@@ -46,14 +46,15 @@ TEST_CASE("a part takes the place of what is there at once, for whoever looks") 
   bool all = true;
   for (int i = 0; i < 300; ++i) {
     auto part = to.open_part("file", O_WRONLY);
-    all = all && part.ok() && ::pwrite(part->get(), "1", 1, 0) == 1 && to.publish("file").ok();
+    all = all && part.ok() && ::pwrite(part->get(), "1", 1, 0) == 1 &&
+          to.publish(part->get(), "file").ok();
   }
   done = true;
   reader.join();
   CHECK(all);
   CHECK(missing == 0);
   CHECK(names(here.root) == std::vector<std::string>{"file"});
-  CHECK(errno_of(to.publish("file")) == ENOENT);
+  CHECK(errno_of(to.publish(-1, "file")) == ENOENT);
 }
 
 TEST_CASE(
@@ -112,7 +113,7 @@ TEST_CASE("a directory that is exchanged for a symlink all the time leads nowher
   while_exchanged(here, [&] {
     for (int i = 0; i < times; ++i) {
       target to = here.open();
-      if (to.open_part("d/part", O_WRONLY).ok() && to.publish("d/part").ok()) ++made;
+      if (publish_part(to, "d/part").ok()) ++made;
       (void)to.make_directory("d/directory");
       (void)to.make_symlink("d/symlink", "text");
     }

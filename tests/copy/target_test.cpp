@@ -38,7 +38,7 @@ void check_that_all_stops_at(target& to, const std::string& parent) {
   CHECK(errno_of(to.make_hard_link("linked", below)) == ELOOP);
   CHECK(errno_of(to.open_part(below, O_RDWR)) == ELOOP);
   CHECK(errno_of(to.open_state(below)) == ELOOP);
-  CHECK(errno_of(to.publish(below)) == ELOOP);
+  CHECK(errno_of(to.publish(-1, below)) == ELOOP);
   CHECK(errno_of(to.drop_part(below)) == ELOOP);
   CHECK(to.keep(below, directory_entry(below), all_kept).size() == 1);
   std::vector<problem> problems;
@@ -107,8 +107,7 @@ TEST_CASE("where the rules have no openat2, it stops everything, too") {
     target to = here.open();
     const std::string deepest = deep_path(4095);
     make_with_parents(to, deepest);
-    CHECK(to.open_part(deepest, O_WRONLY).ok());
-    CHECK(to.publish(deepest).ok());
+    CHECK(publish_part(to, deepest).ok());
   });
 }
 
@@ -155,8 +154,7 @@ TEST_CASE("a symlink in the last place is itself what is looked at, kept and rep
   CHECK(to.make_directory("a").ok());
   CHECK(S_ISDIR(look(here.root / "a").st_mode));
   plant("b");
-  REQUIRE(to.open_part("b", O_WRONLY).ok());
-  CHECK(to.publish("b").ok());
+  CHECK(publish_part(to, "b").ok());
   CHECK(S_ISREG(look(here.root / "b").st_mode));
   plant("c");
   CHECK(to.make_hard_link("c", "b").ok());
@@ -175,14 +173,12 @@ TEST_CASE("any byte may be in a name, and a path may have 4095 of them, 200 dire
         std::string("-rf"), std::string(" "), std::string("...")}) {
     CAPTURE(name);
     CHECK(to.make_directory(name).ok());
-    REQUIRE(to.open_part(name + "/" + name, O_WRONLY).ok());
-    CHECK(to.publish(name + "/" + name).ok());
+    CHECK(publish_part(to, name + "/" + name).ok());
     CHECK(names(here.root / name) == std::vector<std::string>{name});
   }
   const std::string deepest = deep_path(4095);
   make_with_parents(to, deepest);
-  REQUIRE(to.open_part(deepest, O_WRONLY).ok());
-  CHECK(to.publish(deepest).ok());
+  CHECK(publish_part(to, deepest).ok());
   CHECK((*to.look(deepest)).has_value());
 }
 

@@ -103,6 +103,13 @@ int errno_of(const cordma::result<T>& r) {
   return r.ok() ? 0 : r.why().os_errno();
 }
 
+// The part of `path`, a new one or what was left, takes its place.
+inline cordma::result<void> publish_part(target& to, const std::string& path) {
+  const auto part = to.open_part(path, O_WRONLY);
+  if (!part) return part.why();
+  return to.publish(part->get(), path);
+}
+
 // Rethrows what it throws, so that a failed REQUIRE ends the case.
 inline void in_thread(const std::function<void()>& what) {
   std::exception_ptr thrown;
