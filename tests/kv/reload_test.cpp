@@ -139,6 +139,33 @@ TEST_CASE("a password is another from then on, and users beside it stay") {
   CHECK_FALSE(s.logged("two"));
 }
 
+TEST_CASE("users that go to an ACL file, or come from one, do so at a restart") {
+  const std::string lines = "user default on >one ~* +@all\nuser bob on >two ~* +@all\n";
+  running_server s(lines);
+  const std::string file = s.folder_path() + "/users";
+  std::ofstream(file) << "user default on >three ~* +@all\n";
+  s.reload("aclfile " + file + "\nmaxclients 200\n");
+  CHECK(s.answer("PING").starts_with("-NOAUTH"));
+  CHECK(s.answer("AUTH one") == "+OK");
+  CHECK(s.answer("AUTH bob two") == "+OK");
+  CHECK(s.logged("aclfile has changed in the configuration, which takes a restart"));
+  CHECK(s.logged("maxclients is now \"200\""));
+  CHECK_FALSE(s.logged("user default has changed"));
+  s.reload(lines + "user ann on >four ~* +@all\n");  // and back
+  CHECK(s.answer("AUTH ann four") == "+OK");
+  CHECK(s.answer("AUTH bob two") == "+OK");
+}
+
+TEST_CASE("a password that goes to an ACL file is asked for until the restart") {
+  running_server s("requirepass one\n");
+  const std::string file = s.folder_path() + "/users";
+  std::ofstream(file) << "user default on >one ~* +@all\n";
+  s.reload("aclfile " + file + "\n");
+  CHECK(s.answer("PING").starts_with("-NOAUTH"));
+  CHECK(s.answer("AUTH one") == "+OK");
+  CHECK(s.logged("requirepass has changed in the configuration, which takes a restart"));
+}
+
 TEST_CASE("of a configuration that is wrong nothing is taken over") {
   running_server s("user bob on >one ~* +@all\nmaxclients 100\n");
   CHECK_THROWS_WITH_AS(s.reload("maxclients 200\nuser bob on >two +@nonsense\n"),

@@ -178,10 +178,13 @@ void server::reload(const server_options& read) {
   std::vector<const parameter*> altered;
   std::vector<std::string> changed;
   std::vector<std::string> restart = that_take_a_restart(options_, fresh);
+  // Who may come in stays where users go to an aclfile that is not read before: nobody is without a password meanwhile.
+  const bool users_move = fresh.configured.values.aclfile != last.aclfile;
+  if (users_move) fresh.configured.users = options_.configured.users;
   for (const parameter& p : all_parameters()) {
     const std::string value = p.get(fresh.configured.values);
     if (value == p.get(last)) continue;  // CONFIG SET may have changed it since: that stays
-    if (p.settable == parameter::when::start) {
+    if (p.settable == parameter::when::start || (users_move && p.name == "requirepass")) {
       restart.emplace_back(p.name);
       continue;
     }
