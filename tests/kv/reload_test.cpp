@@ -43,7 +43,10 @@ class running_server {
       : log_(home_.path + "/log"), server_(std::make_unique<server>(options(text), log_, [] {})) {
     server_->open();
   }
-  void reload(const std::string& text) { server_->reload(options(text)); }
+  void reload(const std::string& text) {
+    server_->mind_rewritten([](const std::string& t) { return read_options(t, "kv.conf", {}); });
+    server_->reload(options(text));
+  }
   [[nodiscard]] std::string path() const { return home_.path + "/s"; }
   [[nodiscard]] const std::vector<std::string>& addresses() const { return server_->addresses(); }
   [[nodiscard]] const std::string& folder_path() const noexcept { return home_.path; }
@@ -233,6 +236,26 @@ TEST_CASE("what CONFIG SET said while a configuration is being read again stays 
     CHECK(s.value("timeout") == "88");
     CHECK(s.value("maxclients") == "200");
   }
+}
+
+TEST_CASE("what CONFIG REWRITE wrote is no change, what is changed by hand afterwards is one") {
+  running_server s("maxmemory 100mb\nuser bob on >one ~* +@all\n");
+  CHECK(s.answer("CONFIG SET maxmemory 200mb timeout 7") == "+OK");
+  CHECK(s.answer("ACL SETUSER ann on >two ~* +@all") == "+OK");
+  CHECK(s.answer("CONFIG REWRITE") == "+OK");
+  CHECK(s.answer("CONFIG SET timeout 8") == "+OK");
+  CHECK(s.answer("ACL SETUSER ann >three") == "+OK");
+  std::ostringstream text;
+  text << std::ifstream(s.folder_path() + "/kv.conf").rdbuf();
+  s.reload(text.str());
+  CHECK(s.value("maxmemory") == std::to_string(200 << 20));
+  CHECK(s.value("timeout") == "8");
+  CHECK(s.answer("AUTH ann three") == "+OK");
+  s.reload("maxmemory 100mb\ntimeout 7\nuser bob on >one ~* +@all\n");
+  CHECK(s.value("maxmemory") == std::to_string(100 << 20));
+  CHECK(s.value("timeout") == "8");
+  CHECK(s.answer("AUTH ann three").starts_with("-WRONGPASS"));
+  CHECK(s.answer("AUTH bob one") == "+OK");
 }
 
 TEST_CASE("maxclients above what the system can do is refused, and of a configuration cut down") {

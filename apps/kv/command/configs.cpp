@@ -87,9 +87,11 @@ void config_rewrite(call& c) {
       if (line != "default on nopass ~* &* +@all") lines.push_back(line);
     }
   }
-  if (!put_in_place(path, rewrite_settings(before.str(), *now, lines))) {
+  std::string after = rewrite_settings(before.str(), *now, lines);
+  if (!put_in_place(path, after)) {
     return c.out.error("ERR Rewriting config file: cannot write " + path);
   }
+  c.of.rewrote(std::move(after));
   c.out.ok();
 }
 

@@ -91,6 +91,9 @@ void keep_freed_memory() noexcept {
 
 void reload(server& s, const command_line& said, logbook& log) noexcept try {
   tell_service_manager("RELOADING=1");
+  s.mind_rewritten([&said](const std::string& text) {
+    return read_options(text, said.config_file, said.options);
+  });
   s.reload(read_options(said));
   log.write(log_level::notice, "the configuration was read again");
   tell_service_manager("READY=1");
