@@ -278,6 +278,22 @@ TEST_CASE("save() writes what there is, and is refused while a snapshot goes on"
   p.close();
 }
 
+TEST_CASE("what goes on behind is given up for the last save()") {
+  temporary_tree tree;
+  scene p(tree, 3);
+  p.begin();
+  dice d(9);
+  for (int i = 0; i < 5000; ++i) change_something(p.keys, d, 1000);
+  CHECK(p.written.ask_for(background::snapshot) == journal::asked::begun);
+  p.until([&] { return p.written.info().running == background::snapshot; });
+  cordma::run(p.loop, p.written.end_background());
+  REQUIRE(p.ends.size() == 1);
+  CHECK(p.ends.front().failed);
+  CHECK(p.written.save().ok());
+  CHECK(reloaded(tree, 1, {}) == contents_of(p.keys));
+  p.close();
+}
+
 TEST_CASE(
     "threads that change several shards while it is rewritten and saved: all is found again") {
   temporary_tree tree;

@@ -120,6 +120,9 @@ class journal final : public journal_gate, public group_listener {
   // Begins to note what changes. Where what was loaded is not in the journal yet it is, when this is done. Throws
   // cordma::error: the system's. Not canceled.
   [[nodiscard]] cordma::task<void> open();
+  // What runs behind is given up when it is done, and nothing is begun any more: save() finds nothing under way. Not
+  // canceled.
+  [[nodiscard]] cordma::task<void> end_background();
   // All that was appended is on the disk when it is done, and nothing is noted any more. What runs behind is given up.
   // Throws cordma::error: io_failed, where appendonly is on and the disk takes nothing for close_patience. Not canceled.
   [[nodiscard]] cordma::task<void> close();
