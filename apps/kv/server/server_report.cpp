@@ -169,15 +169,17 @@ std::string server::take_over(std::span<const parameter* const> altered,
   return service_->configure_users(options_.configured.users, fresh.users);
 }
 
-void server::mind_rewritten(const reader& read) {
+bool server::mind_rewritten(const reader& read) {
   const std::string text = service_->take_rewritten();
-  if (text.empty()) return;
+  if (text.empty()) return false;
   try {
     server_options written = read(text);
     fit_open_files(written.configured.values);
     options_.configured = std::move(written.configured);
   } catch (const cordma::error&) {
-  }  // with lines that somebody had put there: they will be found again
+    // With lines that somebody had put there: they will be found again.
+  }
+  return true;
 }
 
 // All that can go wrong is tried before anything is taken over. What takes long is done before that: clients wait for the
