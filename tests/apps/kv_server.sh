@@ -176,6 +176,12 @@ timeout 20 cat data/temp-dump.ckv > /dev/null
 ends 0
 start --save ''
 says 'as well' cli GET kept
+says OK cli CONFIG SET appendonly yes
+kill -TERM "$server"
+ends 0
+start --appendonly yes --save ''
+says 'as well' cli GET kept
+grep -q 'loaded the journal: ' log || fail "the log does not say that it loaded"
 kill -TERM "$server"
 ends 0
 rm -rf data/*

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 using namespace kv;
@@ -276,6 +277,29 @@ TEST_CASE("save() writes what there is, and is refused while a snapshot goes on"
   p.until([&] { return !p.ends.empty(); });
   CHECK(p.written.save().ok());
   p.close();
+}
+
+TEST_CASE("who ends right after it was turned on waits until the journal has all, or cannot") {
+  temporary_tree tree;
+  std::optional<scene> p(std::in_place, tree, 3);
+  p->begin();
+  dice d(10);
+  for (int i = 0; i < 5000; ++i) change_something(p->keys, d, 1000);
+  const contents want = contents_of(p->keys);
+  cordma::run(p->loop, p->written.until_on());  // nothing is to come
+  bool can = true;
+  SUBCASE("it has") {}
+  SUBCASE("it cannot") {
+    can = false;
+    std::ofstream(tree.root() + "/appendonlydir") << "no folder";
+  }
+  p->written.set_appendonly(true);
+  cordma::run(p->loop, p->written.until_on());
+  CHECK(p->ends.size() == 1);
+  CHECK(p->written.info().appendonly == can);
+  p->close();
+  p.reset();
+  if (can) CHECK(reloaded(tree, 2, on()) == want);
 }
 
 TEST_CASE("what goes on behind is given up for the last save()") {

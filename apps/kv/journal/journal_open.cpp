@@ -189,6 +189,10 @@ void journal::turn_off() {
   moved();  // nobody has to wait for it any more
 }
 
+cordma::task<void> journal::until_on() {
+  while (is_coming()) co_await moved_.wait();
+}
+
 cordma::task<void> journal::end_background() {
   stopping_ = true;
   while (running_.load() != background::none) co_await moved_.wait();

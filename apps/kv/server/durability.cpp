@@ -57,6 +57,7 @@ cordma::task<void> tell(cordma::task<void> work, std::promise<void>* done) {
 }
 
 cordma::task<void> open_journal(journal* on) { return on->open(); }
+cordma::task<void> until_on_of(journal* on) { return on->until_on(); }
 cordma::task<void> end_background_of(journal* on) { return on->end_background(); }
 cordma::task<void> close_journal(journal* on) { return on->close(); }
 
@@ -127,6 +128,7 @@ void durability::load(const std::function<bool()>& unwanted) {
   around_.of.journal = journal_.get();
 }
 
+std::future<void> durability::until_on() { return run(&until_on_of); }
 std::future<void> durability::end_background() { return run(&end_background_of); }
 
 std::future<void> durability::close() { return run(&close_journal); }

@@ -436,6 +436,9 @@ bool server::keep(const std::function<bool()>& impatient) {
       mode == shutdown_mode::save ||
       (mode == shutdown_mode::as_configured && !s->save.empty() && !durability_->info().appendonly);
   try {
+    // All that is to be kept may be on its way to a journal that was turned on just now.
+    const bool keeping = mode != shutdown_mode::no_save;
+    if (keeping && !is_done(durability_->until_on(), impatient)) return false;
     if (snapshot) {  // one that goes on already has not all of it, and with it, or a rewrite, none is made
       if (!is_done(durability_->end_background(), impatient)) return false;
       durability_->save();
