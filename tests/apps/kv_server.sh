@@ -165,6 +165,26 @@ grep -q 'loaded the snapshot: ' log || fail "the log does not say that it loaded
 kill -TERM "$server"
 ends 0
 rm -rf data/*
+start --save '3600 1'
+says OK cli SET kept 'as well'
+mkfifo data/temp-dump.ckv  # one that is being made goes on until somebody reads that
+says 'Background saving started' cli BGSAVE
+until cli INFO persistence | grep -q '^rdb_bgsave_in_progress:1'; do sleep 0.05; done
+kill -TERM "$server"
+logged 'ending: '
+timeout 20 cat data/temp-dump.ckv > /dev/null
+ends 0
+start --save ''
+says 'as well' cli GET kept
+says OK cli CONFIG SET appendonly yes
+kill -TERM "$server"
+ends 0
+start --appendonly yes --save ''
+says 'as well' cli GET kept
+grep -q 'loaded the journal: ' log || fail "the log does not say that it loaded"
+kill -TERM "$server"
+ends 0
+rm -rf data/*
 
 echo '== a damaged journal keeps it from starting, and what it says to do mends it'
 start --appendonly yes --save ''

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 using namespace kv;
@@ -275,6 +276,45 @@ TEST_CASE("save() writes what there is, and is refused while a snapshot goes on"
   CHECK(p.written.ask_for(background::rewrite) == journal::asked::off);
   p.until([&] { return !p.ends.empty(); });
   CHECK(p.written.save().ok());
+  p.close();
+}
+
+TEST_CASE("who ends right after it was turned on waits until the journal has all, or cannot") {
+  temporary_tree tree;
+  std::optional<scene> p(std::in_place, tree, 3);
+  p->begin();
+  dice d(10);
+  for (int i = 0; i < 5000; ++i) change_something(p->keys, d, 1000);
+  const contents want = contents_of(p->keys);
+  cordma::run(p->loop, p->written.until_on());  // nothing is to come
+  bool can = true;
+  SUBCASE("it has") {}
+  SUBCASE("it cannot") {
+    can = false;
+    std::ofstream(tree.root() + "/appendonlydir") << "no folder";
+  }
+  p->written.set_appendonly(true);
+  cordma::run(p->loop, p->written.until_on());
+  CHECK(p->ends.size() == 1);
+  CHECK(p->written.info().appendonly == can);
+  p->close();
+  p.reset();
+  if (can) CHECK(reloaded(tree, 2, on()) == want);
+}
+
+TEST_CASE("what goes on behind is given up for the last save()") {
+  temporary_tree tree;
+  scene p(tree, 3);
+  p.begin();
+  dice d(9);
+  for (int i = 0; i < 5000; ++i) change_something(p.keys, d, 1000);
+  CHECK(p.written.ask_for(background::snapshot) == journal::asked::begun);
+  p.until([&] { return p.written.info().running == background::snapshot; });
+  cordma::run(p.loop, p.written.end_background());
+  REQUIRE(p.ends.size() == 1);
+  CHECK(p.ends.front().failed);
+  CHECK(p.written.save().ok());
+  CHECK(reloaded(tree, 1, {}) == contents_of(p.keys));
   p.close();
 }
 

@@ -137,7 +137,11 @@ class natives_only {
     keys_ = std::make_unique<keyspace>(std::move(memory), store_options{.hash_seed = 99});
     workers_.push_back(std::make_unique<worker>(
         worker_options{.index = 0, .wait = cordma::wait_mode::event}, settings_, log_));
-    front_ = std::make_unique<native_front>(
+    front_ = listen(0);
+    front_->admit();
+  }
+  [[nodiscard]] std::unique_ptr<native_front> listen(std::uint64_t port) {
+    return std::make_unique<native_front>(
         native_front::surroundings{.context = context_,
                                    .workers = workers_,
                                    .keys = *keys_,
@@ -145,8 +149,7 @@ class natives_only {
                                    .now = [](unsigned) { return kv::test::wall_clock(); },
                                    .information = {},
                                    .has_place = [] { return true; }},
-        "", 0, native::door_options());
-    front_->admit();
+        "", port, native::door_options());
   }
   [[nodiscard]] std::string address(cordma::transport::kind over) const {
     const std::string& bound = front_->address();
@@ -455,4 +458,17 @@ TEST_CASE(
   CHECK(both.replies()[0].value == "1");
   CHECK(both.replies()[1].outcome == native::status::refused);
   CHECK(keys() == 1);
+}
+
+TEST_CASE("a front that finds its port taken leaves its workers as they were") {
+  natives_only house;
+  const auto over = kv::test::transports_under_test().front();
+  const std::string at = house.address(over);
+  const std::uint64_t port = std::stoull(at.substr(at.rfind(':') + 1));
+  for (int again = 0; again < 3; ++again) {  // as a start does that waits for it
+    CHECK_THROWS_WITH_AS(static_cast<void>(house.listen(port)), doctest::Contains("in_use"),
+                         cordma::error);
+  }
+  blocking_client writer(at, {.transport = over, .gets = way_of_gets::asked});
+  CHECK(writer.set("a", "1"));
 }

@@ -43,7 +43,10 @@ class running_server {
       : log_(home_.path + "/log"), server_(std::make_unique<server>(options(text), log_, [] {})) {
     server_->open();
   }
-  void reload(const std::string& text) { server_->reload(options(text)); }
+  void reload(const std::string& text) {
+    server_->mind_rewritten([](const std::string& t) { return read_options(t, "kv.conf", {}); });
+    server_->reload(options(text));
+  }
   [[nodiscard]] std::string path() const { return home_.path + "/s"; }
   [[nodiscard]] const std::vector<std::string>& addresses() const { return server_->addresses(); }
   [[nodiscard]] const std::string& folder_path() const noexcept { return home_.path; }
@@ -139,6 +142,33 @@ TEST_CASE("a password is another from then on, and users beside it stay") {
   CHECK_FALSE(s.logged("two"));
 }
 
+TEST_CASE("users that go to an ACL file, or come from one, do so at a restart") {
+  const std::string lines = "user default on >one ~* +@all\nuser bob on >two ~* +@all\n";
+  running_server s(lines);
+  const std::string file = s.folder_path() + "/users";
+  std::ofstream(file) << "user default on >three ~* +@all\n";
+  s.reload("aclfile " + file + "\nmaxclients 200\n");
+  CHECK(s.answer("PING").starts_with("-NOAUTH"));
+  CHECK(s.answer("AUTH one") == "+OK");
+  CHECK(s.answer("AUTH bob two") == "+OK");
+  CHECK(s.logged("aclfile has changed in the configuration, which takes a restart"));
+  CHECK(s.logged("maxclients is now \"200\""));
+  CHECK_FALSE(s.logged("user default has changed"));
+  s.reload(lines + "user ann on >four ~* +@all\n");  // and back
+  CHECK(s.answer("AUTH ann four") == "+OK");
+  CHECK(s.answer("AUTH bob two") == "+OK");
+}
+
+TEST_CASE("a password that goes to an ACL file is asked for until the restart") {
+  running_server s("requirepass one\n");
+  const std::string file = s.folder_path() + "/users";
+  std::ofstream(file) << "user default on >one ~* +@all\n";
+  s.reload("aclfile " + file + "\n");
+  CHECK(s.answer("PING").starts_with("-NOAUTH"));
+  CHECK(s.answer("AUTH one") == "+OK");
+  CHECK(s.logged("requirepass has changed in the configuration, which takes a restart"));
+}
+
 TEST_CASE("of a configuration that is wrong nothing is taken over") {
   running_server s("user bob on >one ~* +@all\nmaxclients 100\n");
   CHECK_THROWS_WITH_AS(s.reload("maxclients 200\nuser bob on >two +@nonsense\n"),
@@ -206,6 +236,26 @@ TEST_CASE("what CONFIG SET said while a configuration is being read again stays 
     CHECK(s.value("timeout") == "88");
     CHECK(s.value("maxclients") == "200");
   }
+}
+
+TEST_CASE("what CONFIG REWRITE wrote is no change, what is changed by hand afterwards is one") {
+  running_server s("maxmemory 100mb\nuser bob on >one ~* +@all\n");
+  CHECK(s.answer("CONFIG SET maxmemory 200mb timeout 7") == "+OK");
+  CHECK(s.answer("ACL SETUSER ann on >two ~* +@all") == "+OK");
+  CHECK(s.answer("CONFIG REWRITE") == "+OK");
+  CHECK(s.answer("CONFIG SET timeout 8") == "+OK");
+  CHECK(s.answer("ACL SETUSER ann >three") == "+OK");
+  std::ostringstream text;
+  text << std::ifstream(s.folder_path() + "/kv.conf").rdbuf();
+  s.reload(text.str());
+  CHECK(s.value("maxmemory") == std::to_string(200 << 20));
+  CHECK(s.value("timeout") == "8");
+  CHECK(s.answer("AUTH ann three") == "+OK");
+  s.reload("maxmemory 100mb\ntimeout 7\nuser bob on >one ~* +@all\n");
+  CHECK(s.value("maxmemory") == std::to_string(100 << 20));
+  CHECK(s.value("timeout") == "8");
+  CHECK(s.answer("AUTH ann three").starts_with("-WRONGPASS"));
+  CHECK(s.answer("AUTH bob one") == "+OK");
 }
 
 TEST_CASE("maxclients above what the system can do is refused, and of a configuration cut down") {

@@ -87,8 +87,12 @@ void config_rewrite(call& c) {
       if (line != "default on nopass ~* &* +@all") lines.push_back(line);
     }
   }
-  const auto done = put_in_place(path, rewrite_settings(before.str(), *now, lines));
-  done ? c.out.ok() : c.out.error("ERR Rewriting config file: " + done.why().message());
+  std::string after = rewrite_settings(before.str(), *now, lines);
+  if (const cordma::result<void> done = put_in_place(path, after); !done) {
+    return c.out.error("ERR Rewriting config file: " + done.why().message());
+  }
+  c.of.rewrote(std::move(after));
+  c.out.ok();
 }
 
 void config_help(call& c) {

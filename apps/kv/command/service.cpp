@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <new>
+#include <utility>
 
 namespace kv {
 namespace {
@@ -87,6 +88,11 @@ std::string service::configure_users(std::span<const std::string> before,
   std::string why = users_.configure(before, lines);
   if (users_.find(default_user) != usual) require_password();
   return why;
+}
+
+std::string service::take_rewritten() {
+  const std::scoped_lock alone(files_guard_);
+  return std::exchange(rewritten_, {});
 }
 
 void service::configure_shards(const settings& s) {

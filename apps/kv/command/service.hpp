@@ -112,6 +112,10 @@ class service {
   [[nodiscard]] slowlog& slow() noexcept { return slow_; }
   // Of who writes the configuration file or aclfile: held from before he reads what he writes until it is there.
   [[nodiscard]] std::mutex& files_guard() noexcept { return files_guard_; }
+  // What is in the configuration file now. REQUIRES the files_guard().
+  void rewrote(std::string text) { rewritten_ = std::move(text); }
+  // What was written there since this was asked last; empty: nothing.
+  [[nodiscard]] std::string take_rewritten();
   [[nodiscard]] const service_options& options() const noexcept { return options_; }
 
   // Settings. The reference is good until the worker's next call of it.
@@ -225,6 +229,7 @@ class service {
   std::shared_ptr<const settings> settings_;
   std::atomic<std::uint64_t> settings_generation_ = 1;
   std::mutex files_guard_;
+  std::string rewritten_;
   mutable std::mutex errors_guard_;
   std::map<std::string, std::uint64_t, std::less<>> errors_;
   std::atomic<std::uint64_t> next_id_ = 1;

@@ -193,6 +193,12 @@ bool journal::rewrite_is_due() const {
   return now > base && (now - base) * 100 / base >= rewrite_percentage_;
 }
 
+// It is to be on, and what that takes is under way, or will be.
+bool journal::is_coming() const {
+  const std::lock_guard lock(guard_);
+  return wanted_on_ && !counts_ && (running_.load() != background::none || rewrite_is_due());
+}
+
 bool journal::snapshot_is_due() const {
   const cordma::time_point now = disk_.home().now();
   if (now < next_snapshot_) return false;

@@ -120,6 +120,11 @@ class journal final : public journal_gate, public group_listener {
   // Begins to note what changes. Where what was loaded is not in the journal yet it is, when this is done. Throws
   // cordma::error: the system's. Not canceled.
   [[nodiscard]] cordma::task<void> open();
+  // Turned on, the journal counts when it is done, or its rewrite has failed. Not canceled.
+  [[nodiscard]] cordma::task<void> until_on();
+  // What runs behind is given up when it is done, and nothing is begun any more: save() finds nothing under way. Not
+  // canceled.
+  [[nodiscard]] cordma::task<void> end_background();
   // All that was appended is on the disk when it is done, and nothing is noted any more. What runs behind is given up.
   // Throws cordma::error: io_failed, where appendonly is on and the disk takes nothing for close_patience. Not canceled.
   [[nodiscard]] cordma::task<void> close();
@@ -200,6 +205,7 @@ class journal final : public journal_gate, public group_listener {
   void tell_error(const std::string& why);
   void begin_what_is_due();
   [[nodiscard]] bool rewrite_is_due() const;
+  [[nodiscard]] bool is_coming() const;
   [[nodiscard]] bool snapshot_is_due() const;
   void say(const std::string& line) const {
     if (events_.log) events_.log(line);

@@ -189,10 +189,18 @@ void journal::turn_off() {
   moved();  // nobody has to wait for it any more
 }
 
-cordma::task<void> journal::close() {
+cordma::task<void> journal::until_on() {
+  while (is_coming()) co_await moved_.wait();
+}
+
+cordma::task<void> journal::end_background() {
   stopping_ = true;
-  closed_ = true;
   while (running_.load() != background::none) co_await moved_.wait();
+}
+
+cordma::task<void> journal::close() {
+  closed_ = true;
+  co_await end_background();
   main_.flush();
   const cordma::time_point latest = disk_.home().now() + close_patience;
   while (main_.busy()) {

@@ -57,6 +57,8 @@ cordma::task<void> tell(cordma::task<void> work, std::promise<void>* done) {
 }
 
 cordma::task<void> open_journal(journal* on) { return on->open(); }
+cordma::task<void> until_on_of(journal* on) { return on->until_on(); }
+cordma::task<void> end_background_of(journal* on) { return on->end_background(); }
 cordma::task<void> close_journal(journal* on) { return on->close(); }
 
 [[nodiscard]] std::string begun(journal::asked a, const std::string& what) {
@@ -125,6 +127,9 @@ void durability::load(const std::function<bool()>& unwanted) {
   run(&open_journal).get();
   around_.of.journal = journal_.get();
 }
+
+std::future<void> durability::until_on() { return run(&until_on_of); }
+std::future<void> durability::end_background() { return run(&end_background_of); }
 
 std::future<void> durability::close() { return run(&close_journal); }
 

@@ -40,6 +40,10 @@ class durability {
   [[nodiscard]] journal_gate& gate() noexcept { return *journal_; }
   // Before anything is kept that was not to be: empty, or why that cannot be. Any thread.
   [[nodiscard]] std::string claim();
+  // Where appendonly was turned on and has not all yet: it has when that is ready, or that has failed.
+  [[nodiscard]] std::future<void> until_on();
+  // What runs behind is given up when that is ready, for save() to find nothing under way.
+  [[nodiscard]] std::future<void> end_background();
   // All is on the disk when that is ready, and nothing is noted any more.
   [[nodiscard]] std::future<void> close();
   // As SAVE. Waits. Throws cordma::error.

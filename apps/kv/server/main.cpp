@@ -25,6 +25,7 @@ namespace {
 
 constexpr const char* program = "cordma-kv";
 constexpr int bad_usage = 2;
+constexpr int most_readings = 10;  // of a configuration that is being written
 
 // Signals are taken by the main thread alone, when it asks. Made before any other thread is.
 class signals {
@@ -91,7 +92,15 @@ void keep_freed_memory() noexcept {
 
 void reload(server& s, const command_line& said, logbook& log) noexcept try {
   tell_service_manager("RELOADING=1");
-  s.reload(read_options(said));
+  const auto written = [&said](const std::string& text) {
+    return read_options(text, said.config_file, said.options);
+  };
+  server_options fresh = read_options(said);
+  // It may have been written meanwhile; but nobody keeps this from its end by writing it over and over.
+  for (int again = 0; again < most_readings && s.mind_rewritten(written); ++again) {
+    fresh = read_options(said);
+  }
+  s.reload(fresh);
   log.write(log_level::notice, "the configuration was read again");
   tell_service_manager("READY=1");
 } catch (const std::exception& e) {

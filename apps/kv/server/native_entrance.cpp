@@ -1,5 +1,7 @@
 #include "native_entrance.hpp"
 
+#include <cordma/runtime/check.hpp>
+
 #include <memory>
 #include <utility>
 
@@ -21,7 +23,7 @@ native_entrance::native_entrance(const surroundings& where, native::door_options
              .information = where.information}),
       visitors_(where.loop) {}
 
-native_entrance::~native_entrance() = default;
+native_entrance::~native_entrance() { CORDMA_REQUIRE(worker_.loop().on_owner_thread()); }
 
 void native_entrance::listen(const std::string& address) {
   listener_.emplace(worker_.listen(address).value());

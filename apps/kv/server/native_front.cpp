@@ -6,10 +6,16 @@
 
 namespace kv {
 
+native_front::native_front(const surroundings& around)
+    : keys_(around.keys),
+      journal_(around.journal),
+      workers_(around.workers),
+      entrances_(around.workers.size()) {}
+
+// Where it fails, the destructor ends what there is already, as that is made.
 native_front::native_front(const surroundings& around, const std::string& host, std::uint64_t port,
                            const native::door_options& how)
-    : keys_(around.keys), journal_(around.journal), workers_(around.workers) {
-  entrances_.resize(workers_.size());
+    : native_front(around) {
   for (const std::unique_ptr<worker>& w : workers_) {
     w->call([&] {
       const unsigned i = w->index();

@@ -70,6 +70,7 @@ class native_front {
     std::uint64_t appended = 0;
     std::vector<std::uint64_t> versions;
   };
+  explicit native_front(const surroundings& around);  // without entrances
   void mark_safe() noexcept;
   void tell_safe() noexcept;  // up to mark_
   void begin_marking();

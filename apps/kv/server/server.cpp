@@ -38,6 +38,15 @@ constexpr auto look_every = std::chrono::milliseconds(10);
   return {.backlog = s.tcp_backlog, .keepalive_s = s.tcp_keepalive};
 }
 
+// False: it is not, and impatient() said not to wait any longer.
+[[nodiscard]] bool is_done(std::future<void> work, const std::function<bool()>& impatient) {
+  while (work.wait_for(look_every) != std::future_status::ready) {
+    if (impatient()) return false;
+  }
+  work.get();
+  return true;
+}
+
 }  // namespace
 
 std::shared_ptr<const tls_acceptor> server::tls_of(const settings& s) {
@@ -427,13 +436,14 @@ bool server::keep(const std::function<bool()>& impatient) {
       mode == shutdown_mode::save ||
       (mode == shutdown_mode::as_configured && !s->save.empty() && !durability_->info().appendonly);
   try {
-    if (snapshot) durability_->save();
-    std::future<void> closed = durability_->close();
-    while (closed.wait_for(look_every) != std::future_status::ready) {
-      if (impatient()) return false;
+    // All that is to be kept may be on its way to a journal that was turned on just now.
+    const bool keeping = mode != shutdown_mode::no_save;
+    if (keeping && !is_done(durability_->until_on(), impatient)) return false;
+    if (snapshot) {  // one that goes on already has not all of it, and with it, or a rewrite, none is made
+      if (!is_done(durability_->end_background(), impatient)) return false;
+      durability_->save();
     }
-    closed.get();
-    return true;
+    return is_done(durability_->close(), impatient);
   } catch (const std::exception& e) {
     log_.write(log_level::warning, std::string("not all is on the disk: ") + e.what());
     return false;

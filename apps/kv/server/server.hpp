@@ -45,6 +45,10 @@ class server {
   // False: not all could be kept or sent, and the log says what.
   [[nodiscard]] bool close(const std::function<bool()>& impatient);
 
+  // What CONFIG REWRITE has written since the last time is what was read then: what somebody else changes in it is a change,
+  // back as well, and what CONFIG SET says afterwards stays. True: it had, and what was read before this call may be older.
+  using reader = std::function<server_options(const std::string& text)>;
+  bool mind_rewritten(const reader& read);
   // What its configuration says now: what can change while it runs is taken over, users included, and the log says what
   // did and what takes a restart. Throws cordma::error: then nothing has changed.
   void reload(const server_options& read);

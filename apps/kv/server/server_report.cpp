@@ -169,6 +169,19 @@ std::string server::take_over(std::span<const parameter* const> altered,
   return service_->configure_users(options_.configured.users, fresh.users);
 }
 
+bool server::mind_rewritten(const reader& read) {
+  const std::string text = service_->take_rewritten();
+  if (text.empty()) return false;
+  try {
+    server_options written = read(text);
+    fit_open_files(written.configured.values);
+    options_.configured = std::move(written.configured);
+  } catch (const cordma::error&) {
+    // With lines that somebody had put there: they will be found again.
+  }
+  return true;
+}
+
 // All that can go wrong is tried before anything is taken over. What takes long is done before that: clients wait for the
 // first worker, and what CONFIG SET said meanwhile stays.
 void server::reload(const server_options& read) {
@@ -178,10 +191,13 @@ void server::reload(const server_options& read) {
   std::vector<const parameter*> altered;
   std::vector<std::string> changed;
   std::vector<std::string> restart = that_take_a_restart(options_, fresh);
+  // Who may come in stays where users go to an aclfile that is not read before: nobody is without a password meanwhile.
+  const bool users_move = fresh.configured.values.aclfile != last.aclfile;
+  if (users_move) fresh.configured.users = options_.configured.users;
   for (const parameter& p : all_parameters()) {
     const std::string value = p.get(fresh.configured.values);
     if (value == p.get(last)) continue;  // CONFIG SET may have changed it since: that stays
-    if (p.settable == parameter::when::start) {
+    if (p.settable == parameter::when::start || (users_move && p.name == "requirepass")) {
       restart.emplace_back(p.name);
       continue;
     }
