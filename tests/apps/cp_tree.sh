@@ -16,6 +16,10 @@ same() {  # same SOURCE/ TARGET/
 }
 cp_() { expect "$1" "$2" cordma-cp --transport "$transport" "${@:3}"; }
 
+files=1500
+# Emulated processors take a second for each process, and a hundredth for each file.
+[ "$transport" != verbs ] || files=200
+
 plant() {  # plant DIRECTORY
   mkdir -p "$1"/{empty,deep/er/still,"with space",$'new\nline',-dash}
   : > "$1/zero"
@@ -47,7 +51,7 @@ plant() {  # plant DIRECTORY
   at=$1/deep$(printf '/d%s' {1..200})
   mkdir -p "$at"
   printf bottom > "$at/bottom"
-  for i in $(seq 1500); do printf '%s' "$i" > "$1/with space/file $i"; done
+  for i in $(seq "$files"); do printf '%s' "$i" > "$1/with space/file $i"; done
 }
 
 no_attributes=''
@@ -119,7 +123,7 @@ cp_ 0 '^deleted +empty' -aHnv --delete "$work/tree/" "$work/here/"
 cp_ 0 '^1 files, 7 B .*1 deleted' -aHv --delete "$work/tree/" "$work/here/"
 same "$work/tree/" "$work/here/"
 
-cp_ 0 '^would copy 1[0-9]* files' -an "$work/tree/" "$work/none/at/all/"
+cp_ 0 '^would copy [0-9]+ files' -an "$work/tree/" "$work/none/at/all/"
 [ ! -e "$work/none" ] || fail "a dry run made its target"
 
 # What is excluded stays at the target, as with rsync, and so does the directory that it is in.
@@ -159,7 +163,7 @@ ln -s ../.. "$work/links/up"
 ln -s "$work/outside/none" "$work/links/dangling"
 cp_ 0 . "${with[@]}" "$work/links" "$host:box/"
 ways=({out,links/sent,links/up}{/,/x,/x/,})
-# Emulated processors take a second for each process: there each link is tried once.
+# Each link is tried once there.
 [ "$transport" != verbs ] || ways=(out/ links/sent/x links/up/x/)
 for way in "${ways[@]}"; do
   cp_ 5 'leads out|Not a directory|No such file' "${with[@]}" "$work/tree/one" "$host:box/$way"
@@ -173,6 +177,8 @@ cp_ 5 'No such file|leads out' "${with[@]}" "$work/tree/" "$host:box/links/dangl
 # A symlink itself may be had.
 cp_ 0 . "${with[@]}" "$host:box/out" "$work/had/"
 [ "$(readlink "$work/had/out")" = /etc ] || fail "a symlink is not copied as one"
+
+[ "$transport" != verbs ] || exit 0  # what follows goes from here to here
 
 # Single files, as cp has it.
 cp_ 0 '^1 files' "$work/tree/one" "$work/renamed"
