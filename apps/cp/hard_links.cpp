@@ -1,4 +1,5 @@
 // Files with several names.
+#include "describe.hpp"
 #include "incoming.hpp"
 
 #include <cordma/runtime/check.hpp>
@@ -47,10 +48,7 @@ void receiver::make_hard_links(last_words& said) {
     const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
     const cordma::result<std::optional<struct stat>> first = target_.look(e.target);
     const bool both = there && first && there.value() && first.value();
-    if (both && there.value()->st_ino == first.value()->st_ino &&
-        there.value()->st_dev == first.value()->st_dev) {
-      continue;
-    }
+    if (both && same_file(*there.value(), *first.value())) continue;
     // By the time of the contents: a further name has none of its own.
     if (there && is_passed_over(entries_[one.stands], there.value() ? &*there.value() : nullptr)) {
       continue;

@@ -1,4 +1,5 @@
 // What stands beside a name until it takes its place: parts of files, their sidecars, new symlinks and hard links.
+#include "describe.hpp"
 #include "removal.hpp"
 #include "target.hpp"
 
@@ -94,7 +95,7 @@ bool is_locked_by_another(int fd) noexcept {
 // Whether `fd` is the file that was found.
 bool is_it(int fd, const struct stat& found) noexcept {
   struct stat held{};
-  return ::fstat(fd, &held) == 0 && held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+  return ::fstat(fd, &held) == 0 && same_file(held, found);
 }
 
 // 0, EBUSY: another transfer has it, or EAGAIN: that was so, and since then `name` is another file.
@@ -368,8 +369,7 @@ result<void> target::make_hard_link(const std::string& path, const std::string& 
     struct stat a{};
     struct stat b{};
     return ::fstatat(from->directory, from->name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
-           ::fstatat(at->directory, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
+           ::fstatat(at->directory, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && same_file(a, b);
   };
   if (are_one(at->name)) return {};
   auto done = put_in_place(path, *at, link);

@@ -1,5 +1,7 @@
 #include "modules.hpp"
 
+#include "../cp/describe.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -80,7 +82,7 @@ void check(const served_module& m, bool whole_disk) {
   }
   if (!S_ISDIR(s.st_mode)) fail(where + "path: " + m.what.path + " is no directory");
   struct stat top{};
-  const bool is_all = ::stat("/", &top) == 0 && top.st_dev == s.st_dev && top.st_ino == s.st_ino;
+  const bool is_all = ::stat("/", &top) == 0 && copy::same_file(top, s);
   if (is_all && !whole_disk) {
     fail(where + "serves the whole disk; if that is meant, say \"whole_disk\": true, too");
   }

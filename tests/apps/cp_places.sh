@@ -99,34 +99,30 @@ for at in unlimited ram; do
 done
 mkdir unlimited/small
 mount -t tmpfs -o size=4m tmpfs unlimited/small
-echo old > unlimited/small/large
-code=0
-copy --inplace large unlimited/small/large 2> said || code=\$?
-[ \$code -eq 23 ] && grep -q 'No space left' said && [ "\$(cat unlimited/small/large)" = old ]
-# Where there is no room for it, nothing is left that the next run would pass over.
-rm unlimited/small/large
-code=0
-copy -u --inplace large unlimited/small/large 2> said || code=\$?
-[ \$code -eq 23 ] && [ ! -e unlimited/small/large ]
+# There is no room for FILE: what is there stays, and nothing is left that the next run would pass over.
+has_no_room() {  # has_no_room FILE
+  echo old > unlimited/small/\$1
+  code=0
+  copy --inplace \$1 unlimited/small/\$1 2> said || code=\$?
+  [ \$code -eq 23 ]
+  grep -q 'No space left' said
+  [ "\$(cat unlimited/small/\$1)" = old ]
+  rm unlimited/small/\$1
+  code=0
+  copy -u --inplace \$1 unlimited/small/\$1 2> said || code=\$?
+  [ \$code -eq 23 ]
+  [ ! -e unlimited/small/\$1 ]
+}
+has_no_room large
 # Of a short one likewise.
 head -c 2000000 large > short
 head -c 3000000 large > unlimited/small/other
-echo old > unlimited/small/short
-code=0
-copy --inplace short unlimited/small/short 2> said || code=\$?
-[ \$code -eq 23 ] && grep -q 'No space left' said && [ "\$(cat unlimited/small/short)" = old ]
-rm unlimited/small/short
-code=0
-copy --inplace short unlimited/small/short 2> said || code=\$?
-[ \$code -eq 23 ] && [ ! -e unlimited/small/short ]
+has_no_room short
 umount unlimited/small
 # Where there is room for it, and none for what says that it is not whole.
 mount -t tmpfs -o size=9m tmpfs unlimited/small
 head -c 9437184 /dev/zero | tr '\\0' x > exact
-echo old > unlimited/small/exact
-code=0
-copy --inplace exact unlimited/small/exact 2> said || code=\$?
-[ \$code -eq 23 ] && grep -q 'No space left' said && [ "\$(cat unlimited/small/exact)" = old ]
+has_no_room exact
 umount unlimited/small
 rmdir unlimited/small
 # Holes where there are none: into a new file, over an old one that is shorter, and one that is longer.
