@@ -70,7 +70,10 @@ import os
 for i in range(30): os.setxattr("many/large", "user.a%d" % i, os.urandom(60000))
 for i in range(257): os.setxattr("many/count", "user.a%d" % i, b"1")'
   run -aX many/ there/
-  [ \$code = 23 ] && [ -e there/large ] && [ -e there/count ] && [ -e there/none ]
+  [ \$code = 23 ]
+  [ -e there/large ]
+  [ -e there/count ]
+  [ -e there/none ]
   grep -q 'large: extended attributes: more than can be sent' "$work/output"
   grep -q 'count: extended attributes: more than can be sent' "$work/output"
 else
@@ -79,9 +82,11 @@ fi
 mkdir old
 mount -o remount,ro "$work/mounted"
 run -a "$work/rosource/" old/
-[ \$code = 23 ] && grep -q '1: Read-only file system' "$work/output"
+[ \$code = 23 ]
+grep -q '1: Read-only file system' "$work/output"
 run -a "$work/rosource/" new/
-[ \$code = 11 ] && grep -q 'new.*: Read-only file system' "$work/output"
+[ \$code = 11 ]
+grep -q 'new.*: Read-only file system' "$work/output"
 SCRIPT
   unshare -m bash "$work/mounted.sh" 3>&1 > "$work/mounted.log" 2>&1 || fail "read-only, or too many attributes: $(cat "$work/mounted.log")"
 else

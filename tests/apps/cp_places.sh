@@ -150,8 +150,11 @@ if mkfs.ext4 -q -m 50 image && mount -o loop image ext 2> /dev/null; then
   left=\$(df --output=avail ext | tail -n 1)
   code=0
   copy -p --inplace more ext/old 2> said || code=\$?
-  [ \$code -eq 23 ] && grep -q 'No space left on device' said && [ "\$(cat ext/old)" = old ]
-  [ "\$(df --output=avail ext | tail -n 1)" -eq "\$left" ] && [ "\$(stat -c %a ext/old)" = 644 ]
+  [ \$code -eq 23 ]
+  grep -q 'No space left on device' said
+  [ "\$(cat ext/old)" = old ]
+  [ "\$(df --output=avail ext | tail -n 1)" -eq "\$left" ]
+  [ "\$(stat -c %a ext/old)" = 644 ]
 else
   echo "not checked: room that is root's, as nothing can be mounted from a file" >&3
 fi
