@@ -200,14 +200,6 @@ file_operation file_ring::write(int fd, std::span<const std::byte> bytes,
   return {*this, transfer(by, fd, bytes.data(), bytes.size(), offset, "write")};
 }
 
-file_operation file_ring::write_aside(int fd, std::span<const std::byte> bytes,
-                                      std::uint64_t offset) noexcept {
-  constexpr ways by{.plain = IORING_OP_WRITE, .registered = IORING_OP_WRITE_FIXED};
-  file_operation::request r = transfer(by, fd, bytes.data(), bytes.size(), offset, "write");
-  r.aside = true;
-  return {*this, r};
-}
-
 file_operation file_ring::open(int directory, const char* path, const open_how& how) noexcept {
   return {*this,
           {.opcode = IORING_OP_OPENAT2,

@@ -40,7 +40,6 @@ class [[nodiscard]] file_operation final : public cordma::operation<file_operati
     std::uint64_t address = 0;
     std::uint32_t length = 0;
     std::uint32_t flags = 0;
-    bool aside = false;     // by a thread of the kernel's
     const char* name = "";  // of the call, for errors
   };
   file_operation(file_ring& ring, const request& what) noexcept;
@@ -109,10 +108,6 @@ class file_ring {
   // places, `offset` says nothing.
   file_operation read(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept;
   file_operation write(int fd, std::span<const std::byte> bytes, std::uint64_t offset) noexcept;
-  // By a thread of the kernel's, one after the other of a file: for a thread that has other things to do than to copy. By
-  // system calls as write().
-  file_operation write_aside(int fd, std::span<const std::byte> bytes,
-                             std::uint64_t offset) noexcept;
   // `how` and `path` stay as they are until it is done. The descriptor is the caller's: wrap it at once.
   file_operation open(int directory, const char* path, const open_how& how) noexcept;
   file_operation close(cordma::unique_fd fd) noexcept;

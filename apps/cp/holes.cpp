@@ -34,16 +34,11 @@ task<int> receiver::write_bytes(std::shared_ptr<incoming> f, std::span<const std
 task<int> receiver::write_data(std::shared_ptr<incoming> f, std::span<const std::byte> bytes,
                                std::uint64_t offset) {
   if (f->direct.takes(bytes, offset)) {
-    const int error = co_await write_whole(f->direct.get(), bytes, offset, false);
+    const int error = co_await write_whole(f->direct.get(), bytes, offset);
     if (error != EINVAL) co_return error;
     f->direct.give_up();
   }
-  constexpr std::size_t worth_a_thread = 64U << 10;  // bytes
-  const bool aside = writes_aside_ && bytes.size() >= worth_a_thread;
-  // Two threads that write to one file only wait for each other, at a processor.
-  if (aside) co_await f->aside.acquire();
-  const int error = co_await write_whole(f->fd.get(), bytes, offset, aside);
-  if (aside) f->aside.release();
+  const int error = co_await write_whole(f->fd.get(), bytes, offset);
   co_return error;
 }
 
@@ -63,7 +58,7 @@ task<int> receiver::write_hole(std::shared_ptr<incoming> f, std::uint64_t offset
   while (left != 0 && error == 0) {
     const std::span<const std::byte> some =
         std::span(zeros).first(std::min<std::uint64_t>(left, zeros.size()));
-    error = co_await write_whole(f->fd.get(), some, offset, false);
+    error = co_await write_whole(f->fd.get(), some, offset);
     left -= some.size();
     offset += some.size();
   }

@@ -28,7 +28,6 @@ struct receiver::incoming {
   std::vector<bool> missing;               // chunks that have not come
   std::uint64_t left = 0;                  // chunks that are not in the file
   std::uint32_t writing = 0;               // chunks under way
-  cordma::semaphore aside{1};              // who writes by a thread of the kernel's
   std::uint32_t damaged = 0;               // chunks that came damaged
   std::optional<std::uint32_t> mode_here;  // of what it takes the place of
   bool directory_here = false;             // it takes the place of one

@@ -139,7 +139,6 @@ void kernel_ring::prepare(io_uring_sqe& entry, file_operation& op) noexcept {
   entry.rw_flags = static_cast<__kernel_rwf_t>(r.flags);  // or whatever its flags are called
   entry.buf_index = r.buffer;
   entry.user_data = op.slot_;
-  if (r.aside) entry.flags |= IOSQE_ASYNC;
   ++expected_;
 }
 

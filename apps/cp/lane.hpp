@@ -82,11 +82,6 @@ class lane {
   // Bytes that have come, but for those of chunks.
   [[nodiscard]] std::uint64_t heard() const noexcept { return heard_; }
 
-  // Whether what comes is put into its place by the thread of the Worker, by the kernel's TCP or by TLS.
-  [[nodiscard]] bool takes_time() noexcept {
-    return stream_.endpoint().transport() == cordma::transport::kind::tcp;
-  }
-
   // The rights that the memory needs in which slots are offered.
   [[nodiscard]] cordma::access slot_access() const noexcept;
   // Tells the peer of more slots, in `memory`, which outlives the calls of next(): m.number is chosen here. Throws what

@@ -46,7 +46,6 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       crew_(worker.loop()),
       comparing_(2 * crew_.threads()),
       lanes_(lanes),
-      writes_aside_(lanes.front()->takes_time()),
       pulse_(lanes, options.silence_s),
       target_(into),
       targets_(crew_.threads()),
@@ -404,11 +403,9 @@ void receiver::conclude_small(small_file& s) {
 }
 
 // 0, or errno. Of a terminal or pipe an offset says nothing.
-task<int> receiver::write_whole(int fd, std::span<const std::byte> bytes, std::uint64_t offset,
-                                bool aside) {
+task<int> receiver::write_whole(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
-    file_operation writing =
-        aside ? files_.write_aside(fd, bytes, offset) : files_.write(fd, bytes, offset);
+    file_operation writing = files_.write(fd, bytes, offset);
     const cordma::result<int> put = co_await writing.result();
     if (!put && put.why().os_errno() == EINTR) continue;
     if (!put) co_return put.why().os_errno();

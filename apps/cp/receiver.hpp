@@ -111,7 +111,7 @@ class receiver {
   [[nodiscard]] cordma::task<int> write_in_turn(std::shared_ptr<incoming> f, const chunk_frame& c,
                                                 std::span<const std::byte> bytes);
   [[nodiscard]] cordma::task<int> write_whole(int fd, std::span<const std::byte> bytes,
-                                              std::uint64_t offset, bool aside);
+                                              std::uint64_t offset);
   [[nodiscard]] cordma::task<int> write_bytes(std::shared_ptr<incoming> f,
                                               std::span<const std::byte> bytes,
                                               std::uint64_t offset);
@@ -187,7 +187,6 @@ class receiver {
   crew crew_;
   cordma::semaphore comparing_;  // files that are read for it
   std::vector<std::unique_ptr<lane>>& lanes_;
-  const bool writes_aside_;  // receiving is work enough for one thread
   pulse pulse_;
   target& target_;
   std::vector<std::optional<target>> targets_;  // of the crew's threads

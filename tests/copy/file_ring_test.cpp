@@ -32,8 +32,6 @@ task<void> round_trip(ground* g) {
   CHECK(reserved == 0);
   const int wrote = co_await g->ring.write(file.get(), bytes_of("contents"), 4096);
   CHECK(wrote == 8);
-  const int aside = co_await g->ring.write_aside(file.get(), bytes_of("aside"), 100);
-  CHECK(aside == 5);
   const int synced = co_await g->ring.sync_data(file.get());
   CHECK(synced == 0);
   struct statx about{};
@@ -46,9 +44,6 @@ task<void> round_trip(ground* g) {
   const int got = co_await g->ring.read(file.get(), std::span(into).first(8), 4096);
   CHECK(got == 8);
   CHECK(text_of(std::span(into).first(8)) == "contents");
-  const int beside = co_await g->ring.read(file.get(), std::span(into).first(7), 99);
-  CHECK(beside == 7);
-  CHECK(text_of(std::span(into).first(7)) == std::string_view("\0aside\0", 7));
   const int at_end = co_await g->ring.read(file.get(), into, 8192);
   CHECK(at_end == 0);
   const int short_one = co_await g->ring.read(file.get(), into, 8190);
@@ -79,7 +74,6 @@ task<void> all_fail(ground* g) {
   co_await fails(g->ring.statx(g->files.get(), "missing", 0, STATX_SIZE, &about), ENOENT, "statx");
   co_await fails(g->ring.read(-1, memory, 0), EBADF, "read");
   co_await fails(g->ring.write(-1, memory, 0), EBADF, "write");
-  co_await fails(g->ring.write_aside(-1, memory, 0), EBADF, "write");
   co_await fails(g->ring.write(g->files.get(), memory, 0), EBADF, "write");
   co_await fails(g->ring.sync_data(-1), EBADF, "fdatasync");
   co_await fails(g->ring.allocate(-1, 0, 0, 1), EBADF, "fallocate");
@@ -99,7 +93,7 @@ TEST_CASE("what is written, is read back, and closed") {
       ground g({.kernel_ring = kernel_ring}, {.mode = mode});
       CHECK(g.ring.obstacle().empty());
       cordma::run(g.loop, round_trip(&g));
-      CHECK(g.ring.counters().operations == 11);
+      CHECK(g.ring.counters().operations == 9);
       CHECK((g.ring.counters().submissions != 0) == kernel_ring);
     }
   }
