@@ -24,6 +24,7 @@ std::string_view asked::what_is_wrong(const entry& e) {
 std::string_view asked::kind_is_wrong(const entry& e) const noexcept {
   const bool has_directories = options_.recursive || options_.listed;
   if (!has_directories && e.path.find('/') != std::string::npos) return "a name in a directory";
+  if (!options_.attributes && !e.attributes.empty()) return "an attribute";
   switch (e.kind) {
     case entry_kind::directory: return has_directories ? "" : "a directory";
     case entry_kind::symlink: return options_.links ? "" : "a symlink";

@@ -99,6 +99,10 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
   // What is there, and is not sent, is no other's either.
   for (const std::string& left : left_out_) stays(left);
   const std::unordered_set<std::string_view> left_out(left_out_.begin(), left_out_.end());
+  // A part of what has failed may be gone on with, and of what was left out nothing is known.
+  const auto is_whole = [&](const std::string& path) {
+    return !failed_files_.contains(path) && !left_out.contains(path);
+  };
   for (const std::string_view directory : directories) {
     if (left_out.contains(directory)) continue;  // what is in it is on another file system
     if (canceled) return;
@@ -110,7 +114,7 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
     // What the filter keeps out of a transfer is none of its business at the target either.
     for (std::string& gone :
          target_.remove_others(std::string(directory), names[directory], removal_here(),
-                               said.problems, &filter_, &limit)) {
+                               said.problems, &filter_, &limit, is_whole)) {
       ++said.deleted;
       said.items.push_back(gone_item(std::move(gone)));
     }

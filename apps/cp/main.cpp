@@ -1,6 +1,7 @@
 // cordma-cp: copies files and trees.
 #include "../support/environment.hpp"
 #include "../support/open_files.hpp"
+#include "../support/signals_of_errors.hpp"
 #include "../support/standard_descriptors.hpp"
 #include "../support/standard_output.hpp"
 #include "local_server.hpp"
@@ -8,7 +9,6 @@
 #include "report.hpp"
 #include "work.hpp"
 
-#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
@@ -115,7 +115,7 @@ outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiti
 
 int run(int argc, char** argv) {
   support::hold_standard_descriptors();
-  std::signal(SIGPIPE, SIG_IGN);  // it is an error like any other
+  support::ignore_signals_of_errors();
   report::block_interrupts();
   request r;
   if (const std::optional<int> ended = parse(argc, argv, r)) {

@@ -59,7 +59,7 @@ constexpr const char* footer =
     "output\n\n"
     "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
     "Ctrl-C,\n"
-    "SIGTERM or SIGHUP, 25 --max-delete, 30 --timeout, 35 no connection. A file of 8 MiB and more "
+    "SIGTERM or SIGHUP, 25 --max-delete, 30 --timeout, 10 no connection. A file of 8 MiB and more "
     "that was\n"
     "cut off goes on where it was when the same command is run again; what is there of it is "
     "compared first.\n"
@@ -377,6 +377,28 @@ void check_streams(const request& r) {
   }
 }
 
+// What is asked of the other side goes into one frame.
+void check_lengths(const request& r) {
+  constexpr std::size_t most = longest_payload - 4096;
+  std::size_t bytes = 0;
+  const auto add = [&bytes](const std::string& text) {
+    bytes += text.size() + 2;
+    if (text.size() <= longest_text) return;
+    throw std::invalid_argument("\"" + text.substr(0, 32) + "...\" is longer than " +
+                                std::to_string(longest_text) + " bytes");
+  };
+  std::ranges::for_each(r.rules, add);
+  if (!r.sources.front().here()) {
+    std::ranges::for_each(r.listed, add);
+    for (const place& p : r.sources) add(p.module + p.path);
+  }
+  add(r.target.module + r.target.path);
+  if (bytes <= most && r.rules.size() <= most_rules) return;
+  throw std::invalid_argument("--exclude, --include and the names that were given: no more than " +
+                              std::to_string(most_rules) + " rules, and " + std::to_string(most) +
+                              " bytes of both, are taken");
+}
+
 void finish(request& r, const texts& t) {
   if (t.archive) unfold_archive(r.options, t);
   r.rules = t.rules;
@@ -416,6 +438,7 @@ void finish(request& r, const texts& t) {
     throw std::invalid_argument("--delete needs -r (or -a)");
   }
   check_streams(r);
+  check_lengths(r);
   if (r.options.inplace) r.options.resume = false;
   if (r.tls) demand_tcp(r);
   r.token = read_token(t.token_file);

@@ -19,7 +19,7 @@ enum class exit_code : int {
   protocol = 2,
   selection = 3,  // the target cannot be opened at all
   refused = 5,    // the server would not begin
-  socket = 10,    // the connection broke
+  socket = 10,    // no connection, or it broke
   file = 11,      // the target cannot be made, or what the program needs itself
   stream = 12,    // what came was not what it should be
   signal = 20,    // SIGINT, SIGTERM, SIGHUP
@@ -27,7 +27,6 @@ enum class exit_code : int {
   vanished = 24,  // some were gone before they could be read
   limit = 25,     // --max-delete
   timeout = 30,
-  connect = 35,
 };
 
 struct request {

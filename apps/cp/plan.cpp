@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <unordered_map>
 
 #include <fcntl.h>
@@ -317,6 +318,8 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   ++result_.done.same;
   ++progress_.files_done;
   progress_.bytes_done += e.size;
+  // Who wrote it may have been killed before its sidecar was removed.
+  if (e.size >= smallest_resumed && !options_.dry_run) std::ignore = target_.drop_part(e.path);
   const std::uint16_t differs = differences_here(e, now);
   if (differs == 0) return;
   tell(item::change::metadata, e, differs);

@@ -66,11 +66,11 @@ exit_code code_of(const std::exception& e) noexcept {
   if (failed == nullptr) return exit_code::file;
   switch (failed->condition()) {
     case cordma::errc::rejected: return exit_code::refused;
-    case cordma::errc::unreachable:
-    case cordma::errc::connection_aborted: return exit_code::connect;
     case cordma::errc::timed_out: return exit_code::timeout;
     case cordma::errc::invalid_value: return exit_code::stream;
     case cordma::errc::unsupported_version: return exit_code::protocol;
+    case cordma::errc::unreachable:
+    case cordma::errc::connection_aborted:
     case cordma::errc::truncated:
     case cordma::errc::connection_reset:
     case cordma::errc::not_connected:

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <charconv>
 #include <system_error>
+#include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -156,7 +158,8 @@ std::uint32_t target::umask_here() const noexcept { return state_->mask; }
 std::vector<std::string> target::remove_others(const std::string& directory,
                                                const std::vector<std::string_view>& names,
                                                removal how, std::vector<problem>& problems,
-                                               const filter* spared, removal_limit* limit) {
+                                               const filter* spared, removal_limit* limit,
+                                               const path_predicate& is_whole) {
   CORDMA_REQUIRE(stays_inside(directory));
   std::vector<std::string> gone;
   std::vector<std::string> found;
@@ -171,19 +174,28 @@ std::vector<std::string> target::remove_others(const std::string& directory,
     return gone;
   }
   const std::unordered_set<std::string_view> stay(names.begin(), names.end());
-  std::unordered_set<std::string> work;  // beside what stays; made for the first that is found
+  // Beside what stays, and whose it is; made for the first that is found.
+  std::unordered_map<std::string, std::string> work;
+  const auto path_of = [&directory](const std::string& name) {
+    return directory == "." ? name : directory + '/' + name;
+  };
   for (const std::string& name : found) {
     if (stay.contains(name)) continue;
     if (is_work_name(name)) {
       if (work.empty()) {
         for (const std::string_view one : names) {
-          work.insert(part_name(std::string(one)));
-          work.insert(state_name(std::string(one)));
+          work.emplace(part_name(std::string(one)), one);
+          work.emplace(state_name(std::string(one)), one);
         }
       }
-      if (work.contains(name)) continue;
+      if (const auto of = work.find(name); of != work.end()) {
+        const std::string owner = path_of(of->second);
+        const bool goes = how == removal::real && is_whole && is_whole(owner);
+        if (goes) std::ignore = drop_part(owner);
+        continue;
+      }
     }
-    const std::string path = directory == "." ? name : directory + '/' + name;
+    const std::string path = path_of(name);
     remove_tree(fd, name, path, how, spared, gone, problems, limit);
     state_->directories.forget(path);
   }

@@ -125,19 +125,22 @@ class target {
 
   // --delete: what is in `directory` and not among `names` goes, with all that is in it; returns the paths that went
   // (or, with `dry`, would go), what is in a directory before it. Problems for what cannot be removed; another file
-  // system that is mounted there stays, and is one. Part files and sidecars go as well, save those of `names`. What
-  // `spared` excludes stays, with the directories that lead there, and is no problem; null: nothing.
+  // system that is mounted there stays, and is one. Part files and sidecars go as well; of those of `names` those for
+  // whose path `is_whole` says so, without a word, unless somebody writes them (empty: none). What `spared` excludes
+  // stays, with the directories that lead there, and is no problem; null: nothing.
   enum class removal : unsigned char { dry, real };
   // --max-delete: how many more may go, and how many had to stay for it, each with what is in it.
   struct removal_limit {
     std::uint64_t left = ~std::uint64_t{0};
     std::uint64_t stayed = 0;
   };
+  using path_predicate = std::function<bool(const std::string& path)>;
   [[nodiscard]] std::vector<std::string> remove_others(const std::string& directory,
                                                        const std::vector<std::string_view>& names,
                                                        removal how, std::vector<problem>& problems,
                                                        const filter* spared = nullptr,
-                                                       removal_limit* limit = nullptr);
+                                                       removal_limit* limit = nullptr,
+                                                       const path_predicate& is_whole = {});
   // Likewise a directory at `path`, where another thing shall go; what else is there stays.
   [[nodiscard]] std::vector<std::string> make_way(const std::string& path, removal how,
                                                   std::vector<problem>& problems,

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 
+#include <linux/limits.h>
 #include <sys/stat.h>
 
 namespace copy {
 namespace {
 
 constexpr std::uint32_t most_paths = 1U << 17;
-constexpr std::uint32_t most_rules = 65536;
+constexpr std::size_t longest_sentence = 4096;  // bytes of what went wrong, and where
 
 constexpr frame_kind kinds[] = {
     frame_kind::hello,   frame_kind::challenge, frame_kind::proof,       frame_kind::welcome,
@@ -107,9 +108,8 @@ void refuse(frame_kind kind, std::string_view what) {
 }
 
 void encode_refusal(std::vector<std::byte>& to, failing what, std::string_view why) {
-  constexpr std::size_t longest = 4096;  // bytes
   frame_writer(to, frame_kind::refusal)
-      .text(why.substr(0, longest))
+      .text(why.substr(0, longest_sentence))
       .u8(static_cast<std::uint8_t>(what));
 }
 
@@ -144,7 +144,7 @@ frame_writer& frame_writer::bytes(std::span<const std::byte> value) {
 }
 
 frame_writer& frame_writer::text(std::string_view value) {
-  CORDMA_REQUIRE_OP(value.size(), <, std::size_t{1} << 16);
+  CORDMA_REQUIRE_OP(value.size(), <=, longest_text);
   return u16(static_cast<std::uint16_t>(value.size())).bytes(std::as_bytes(std::span(value)));
 }
 
@@ -251,6 +251,11 @@ entry decode_entry(frame_reader& in) {
   for (std::uint16_t i = 0; i < attributes; ++i) {
     std::string name = in.text();
     e.attributes.push_back({std::move(name), in.long_text()});
+    const attribute& a = e.attributes.back();
+    if (a.name.empty() || a.name.size() > XATTR_NAME_MAX ||
+        a.name.find('\0') != std::string::npos) {
+      refuse(in.kind(), "an attribute of no name that can be");
+    }
   }
   constexpr std::uint32_t permissions = 07777;
   constexpr std::uint32_t ns_per_s = 1'000'000'000;
@@ -269,7 +274,9 @@ entry decode_entry(frame_reader& in) {
 }
 
 void encode(frame_writer& out, const problem& p) {
-  out.u8(static_cast<std::uint8_t>(p.what)).text(p.path).text(p.why).text(p.place);
+  const auto part = [](std::string_view text) { return text.substr(0, longest_sentence); };
+  out.u8(static_cast<std::uint8_t>(p.what)).text(part(p.path)).text(part(p.why));
+  out.text(part(p.place));
 }
 
 problem decode_problem(frame_reader& in) {

@@ -23,6 +23,8 @@ namespace copy {
 inline constexpr std::uint16_t protocol_version = 5;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
+inline constexpr std::size_t longest_text = (std::size_t{1} << 16) - 1;
+inline constexpr std::uint32_t most_rules = 65536;  // of a hello
 inline constexpr std::uint32_t smallest_chunk = 64U << 10;
 inline constexpr std::uint32_t largest_chunk = 16U << 20;
 inline constexpr std::uint32_t most_slots = 1024;  // of a lane
@@ -77,7 +79,7 @@ class frame_writer {
   frame_writer& u16(std::uint16_t value) { return number(value, 2); }
   frame_writer& u32(std::uint32_t value) { return number(value, 4); }
   frame_writer& u64(std::uint64_t value) { return number(value, 8); }
-  // REQUIRES that it is shorter than 64 KiB.
+  // REQUIRES that it is no longer than longest_text.
   frame_writer& text(std::string_view value);
   frame_writer& long_text(std::string_view value);
   frame_writer& bytes(std::span<const std::byte> value);

@@ -157,8 +157,10 @@ destination choose(const std::string& path, bool is_directory, bool single_file)
   const bool there = ::stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
   if (there || is_directory || !single_file || path.back() == '/') return {path, ""};
   const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return {".", path};
-  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  if (!stays_inside(name)) fail(path, name == ".." || name == "." ? ENOENT : ENAMETOOLONG);
+  if (slash == std::string::npos) return {".", name};
+  return {slash == 0 ? "/" : path.substr(0, slash), name};
 }
 
 destination to_output() noexcept {

@@ -27,7 +27,6 @@ stretch first_stretch(std::span<const std::byte> bytes) noexcept {
 }
 
 int write_sparsely(int fd, std::span<const std::byte> bytes) noexcept {
-  if (::ftruncate(fd, static_cast<off_t>(bytes.size())) != 0) return errno;
   for (std::size_t at = 0; at < bytes.size();) {
     const stretch next = first_stretch(bytes.subspan(at));
     if (next.what == stretch::of::data) {
@@ -37,7 +36,8 @@ int write_sparsely(int fd, std::span<const std::byte> bytes) noexcept {
     }
     at += next.bytes;
   }
-  return 0;
+  // Last: with --inplace this cuts off the mark that says that it is not whole.
+  return ::ftruncate(fd, static_cast<off_t>(bytes.size())) == 0 ? 0 : errno;
 }
 
 }  // namespace copy

@@ -5,6 +5,7 @@
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
 #include "../support/open_files.hpp"
+#include "../support/signals_of_errors.hpp"
 #include "../support/standard_descriptors.hpp"
 #include "modules.hpp"
 
@@ -178,6 +179,7 @@ class end_by_signal {
 
 int run(int argc, char** argv) {
   support::hold_standard_descriptors();
+  support::ignore_signals_of_errors();
   CLI::App app("Serves directories to cordma-cp, by RDMA, shared memory or TCP.", "cordma-cpd");
   options o;
   declare(app, o);

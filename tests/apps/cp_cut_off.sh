@@ -212,5 +212,18 @@ for name, rates, code in (("middle", (4096, 1024, 256), 23), ("large", (24576,),
     told = f"one: another transfer is writing it: process {first.pid}" in second.stderr
     check(code == 0 or told, f"the second is not told who has it: {second.stderr}")
 clear()
+
+# What a kill has left beside a file that is whole: a sidecar goes when it is found to be the same, all else with --delete.
+run(*copy)
+write(state, b"of no part")
+check(figures(*copy)["same"] == 1, "it came again")
+check(os.listdir("out") == ["large"], f"beside the file there is {os.listdir('out')}")
+for how in ([], ["--inplace"]):
+    half(signal.SIGKILL)
+    os.makedirs("changed", exist_ok=True)
+    write("changed/large", b"short by now")
+    run("-rt", "--delete", *how, "changed/", "out/")
+    check(os.listdir("out") == ["large"], f"{how}: beside the file there is {os.listdir('out')}")
+clear()
 PYTHON
 python3 "$work/cut_off.py" "$(realpath "$programs")" "$work"

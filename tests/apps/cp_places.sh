@@ -124,6 +124,22 @@ mount -t tmpfs -o size=9m tmpfs unlimited/small
 head -c 9437184 /dev/zero | tr '\\0' x > exact
 has_no_room exact
 umount unlimited/small
+# Sparsely into a new file of which a part finds room: until it is whole it says that it is not.
+mount -t tmpfs -o size=200k tmpfs unlimited/small
+head -c 100000 /dev/urandom > less
+touch -d 2020-01-01 less
+for again in -u --size-only --ignore-existing; do
+  rm -f unlimited/small/less
+  head -c 150000 large > unlimited/small/other
+  code=0
+  copy -t --inplace -S less unlimited/small/less 2> said || code=\$?
+  [ \$code -eq 23 ]
+  grep -q 'No space left' said
+  rm unlimited/small/other
+  copy -t --inplace \$again less unlimited/small/less
+  cmp less unlimited/small/less
+done
+umount unlimited/small
 rmdir unlimited/small
 # Holes where there are none: into a new file, over an old one that is shorter, and one that is longer.
 copy --inplace hollow large ram/new/

@@ -37,7 +37,24 @@ cp_ 0 '^cordma-cp [0-9.]+, protocol [0-9]+$' --version
 expect 0 '^cordma-cpd [0-9.]+, protocol [0-9]+$' cordma-cpd --version
 
 # The other codes.
-cp_ 35 'unreachable|refused' --transport tcp src/a 127.0.0.1:box/ --port 1
+cp_ 10 'unreachable|refused' --transport tcp src/a 127.0.0.1:box/ --port 1
+long=$(printf '%300s' '' | tr ' ' a)
+cp_ 3 "a{300}: File name too long" src/a "dst/$long"
+cp_ 3 "a{300}: File name too long" -n src/a "dst/$long"
+cp_ 23 'File name too long' "$(printf '%70000s' '' | tr ' ' a)" dst/
+cp_ 1 'a{32}..." is longer than 65535' src/a "$(printf '%70000s' '' | tr ' ' a)"
+seq 66000 > rules
+cp_ 1 'no more than 65536 rules' -r --exclude-from rules src dst/
+for i in $(seq 20000); do echo "some-name-that-is-long-enough-to-be-too-much-with-all-others-$i"; done > rules
+cp_ 1 'bytes of both, are taken' -r --exclude-from rules src dst/
+head -n 12000 rules > fewer
+cp_ 0 '' -r --exclude-from fewer src dst/
+# More than a file may have, by the limit of the process.
+mkdir limited
+truncate -s 30M limited/large
+echo small > limited/small
+(ulimit -f 20000 && cp_ 23 'large: File too large' -r limited/ dst/limited/)
+cmp limited/small dst/limited/small || fail "a file that is too large costs others"
 cp_ 11 'json: /none/x: No such file' -r --json /none/x src dst
 cp_ 3 'Not a directory' -r src/ src/a
 for transport in shm tcp; do
@@ -100,8 +117,8 @@ with open("figures") as file:
     check(json.load(file)["files"] == 4, "a file has no figures")
 found, _ = figures("-a", "--transport", "tcp", "tree/none", "json/", code=23)
 check(found["exit_code"] == 23 and found["problems"][0]["kind"] == "failed", found)
-found, _ = figures("-a", "--transport", "tcp", "--port", "1", "tree/", "127.0.0.1:x/", code=35)
-check(found["exit_code"] == 35 and found["error"] != "", found)
+found, _ = figures("-a", "--transport", "tcp", "--port", "1", "tree/", "127.0.0.1:x/", code=10)
+check(found["exit_code"] == 10 and found["error"] != "", found)
 
 stats = run("-a", "--stats", "tree/", "stats/").stdout.decode()
 for part in ("found 4 files, 10 B", "CPU of this process: ", "peak memory ", "over shm: "):

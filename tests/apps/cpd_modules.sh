@@ -141,3 +141,24 @@ grep -q 'WARNING: module "open": whoever reaches 127.0.0.1:0 may write, change a
   fail "a module that everybody may write is not warned of: $(cat "$work/served")"
 serve cordma-cpd --listen 127.0.0.1:0 --module "open=$work/drop" --module-rw "drop=$work/drop" --token-file "$work/token"
 ! grep -q WARNING "$work/served" || fail "it warns of nothing: $(cat "$work/served")"
+
+# Nobody reads any more what it has to say.
+python3 - "$(realpath "$programs")" "$work/box" << 'PYTHON'
+import subprocess, sys
+
+def program(name):
+    return sys.argv[1] + "/" + name
+
+daemon = subprocess.Popen(
+    [program("cordma-cpd"), "--listen", "127.0.0.1:0", "--module", f"box={sys.argv[2]}", "--transport", "tcp"],
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+port = daemon.stdout.readline().strip().rpartition(":")[2]
+daemon.stderr.close()
+for _ in range(2):
+    asked = subprocess.run([program("cordma-cp"), "--port", port, "127.0.0.1:none/x", sys.argv[2]], capture_output=True)
+    if asked.returncode != 5:
+        sys.exit(f"FAILED: with no reader of its errors it answers with {asked.returncode}: {asked.stderr}")
+daemon.terminate()
+if daemon.wait(30) != 0:
+    sys.exit(f"FAILED: it ended with {daemon.returncode}")
+PYTHON

@@ -71,6 +71,9 @@ TEST_CASE("a sender of what was not asked for is refused") {
   fifo.kind = entry_kind::special;
   fifo.type = S_IFIFO;
   refuses("a FIFO or socket that was not asked for: b", listed({fifo}));
+  entry marked = a;
+  marked.attributes = {{"user.x", "y"}};
+  refuses("an attribute that was not asked for: a", listed({marked}));
   o = usual_options();
   o.recursive = false;
   refuses("a directory that was not asked for: d", {say_told, listed({directory_entry("d")})}, o);
@@ -264,8 +267,11 @@ TEST_CASE("a sender of files beyond number, or of problems, costs the receiver l
   CHECK(std::filesystem::is_empty(here.at("target")));
 
   frames told;
-  const problem long_one{problem::kind::failed, std::string(4000, 'x'), std::string(60'000, 'y')};
-  const frames one = frame_of(frame_kind::problems, [&](frame_writer& w) { encode(w, long_one); });
+  // Longer than an honest one makes it.
+  const frames one = frame_of(frame_kind::problems, [](frame_writer& w) {
+    w.u8(static_cast<std::uint8_t>(problem::kind::failed)).text(std::string(4000, 'x'));
+    w.text(std::string(60'000, 'y')).text("");
+  });
   for (int i = 0; i < 1200; ++i) told.insert(told.end(), one.begin(), one.end());
   const auto end = number_frame(frame_kind::entries_end, 0);
   const auto tell_all = [](villain& v) -> task<void> {

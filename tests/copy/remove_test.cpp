@@ -6,6 +6,8 @@
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>
 
+#include <sys/file.h>
+
 using namespace copy;
 using namespace copy::test;
 using cordma::test::applies;
@@ -149,4 +151,31 @@ TEST_CASE("what is mounted in it stays as it is" * applies(can_mount(), no_mount
     CHECK(to.make_directory("d/mounted/d").ok());
     CHECK(remove(to, "d/mounted", {}, real) == paths{"d/mounted/d", "d/mounted/file"});
   });
+}
+
+TEST_CASE("what is left of transfers goes beside what is whole, and stays beside what is not") {
+  const place_to_write here;
+  for (const char* const name : {"whole", "failed", "short"}) {
+    write(here.root / target::part_name(name), "");
+    write(here.root / target::state_name(name), "");
+  }
+  write(here.root / "whole", "");
+  target to = here.open();
+  std::vector<problem> problems;
+  const auto is_whole = [](const std::string& path) { return path != "failed"; };
+  const std::vector<std::string_view> all{"whole", "failed", "short"};
+  CHECK(to.remove_others(".", all, dry, problems, nullptr, nullptr, is_whole).empty());
+  CHECK(names(here.root).size() == 7);
+  {
+    // Somebody goes on with it just now.
+    const cordma::unique_fd other(
+        ::open((here.root / target::part_name("short")).c_str(), O_RDWR | O_CLOEXEC));
+    REQUIRE(::flock(other.get(), LOCK_EX | LOCK_NB) == 0);
+    CHECK(to.remove_others(".", all, real, problems, nullptr, nullptr, is_whole).empty());
+    CHECK(names(here.root) == paths{".failed.cordma-part", ".failed.cordma-state",
+                                    ".short.cordma-part", ".short.cordma-state", "whole"});
+  }
+  CHECK(to.remove_others(".", all, real, problems, nullptr, nullptr, is_whole).empty());
+  CHECK(names(here.root) == paths{".failed.cordma-part", ".failed.cordma-state", "whole"});
+  CHECK(problems.empty());
 }

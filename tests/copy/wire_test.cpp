@@ -118,6 +118,19 @@ TEST_CASE("chunks, bundles, ends and tallies are what they were") {
   CHECK(decode_tally(tallies) == t);
 }
 
+TEST_CASE("of a problem that takes many words the first are told") {
+  const std::string much(100'000, 'x');
+  bytes out;
+  {
+    frame_writer w(out, frame_kind::problems);
+    encode(w, problem{problem::kind::failed, much, much, much});
+  }
+  frame_reader in = reader_of(out);
+  const problem p = decode_problem(in);
+  CHECK(in.empty());
+  for (const std::string& text : {p.path, p.why, p.place}) CHECK(text == much.substr(0, 4096));
+}
+
 TEST_CASE("an entry is what it was") {
   bytes out;
   {
@@ -147,6 +160,9 @@ TEST_CASE("an entry that would leave the target, or cannot be, is refused") {
     CHECK_THROWS_AS(std::ignore = decode_entry(in), cordma::error);
   };
   refused([](entry& e) { e.path = "../x"; });
+  refused([](entry& e) { e.attributes = {{"", "x"}}; });
+  refused([](entry& e) { e.attributes = {{std::string("user.\0x", 7), "x"}}; });
+  refused([](entry& e) { e.attributes = {{std::string(256, 'x'), "x"}}; });
   refused([](entry& e) { e.path = "/etc/passwd"; });
   refused([](entry& e) { e.path = "."; });
   refused([](entry& e) { e.kind = entry_kind::hard_link; });  // to "../elsewhere"
