@@ -458,12 +458,18 @@ void finish(request& r, const texts& t) {
 
 namespace {
 
-// CLI11 takes "[a,b]" for a list: a name that looks so is put otherwise.
+// CLI11 takes "[a,b]" for a list: a name that looks so is put otherwise. And the word behind "--option=" for its value, as
+// which it was not meant.
 std::vector<std::string> quoted(int argc, char** argv) {
   std::vector<std::string> words(argv, argv + argc);
+  bool are_options = true;
   for (std::size_t i = 1; i < words.size(); ++i) {
     std::string& w = words[i];
     const bool is_pattern = words[i - 1] == "--exclude" || words[i - 1] == "--include";
+    are_options = are_options && (w != "--" || is_pattern);
+    if (are_options && !is_pattern && w.starts_with("--") && w.find('=') == w.size() - 1) {
+      throw std::invalid_argument(w + " needs a value");
+    }
     if (!w.starts_with('[') || !w.ends_with(']') || is_pattern) continue;
     const std::size_t host = w.find("]:");
     const bool is_remote = host != std::string::npos && w.find('/') > host;
@@ -487,12 +493,13 @@ std::optional<int> parse(int argc, char** argv, request& into) {
   declare_rules(app, t);
   declare_ways(app, into, t);
   app.footer(footer);
-  std::vector<std::string> words = quoted(argc, argv);
-  std::vector<char*> quoted_argv;
-  for (std::string& w : words) quoted_argv.push_back(w.data());
-  if (const std::optional<int> ended = support::parse(app, argc, quoted_argv.data()))
-    return *ended == 0 ? 0 : 1;
   try {
+    std::vector<std::string> words = quoted(argc, argv);
+    std::vector<char*> quoted_argv;
+    for (std::string& w : words) quoted_argv.push_back(w.data());
+    const auto count = static_cast<int>(quoted_argv.size());
+    if (const std::optional<int> ended = support::parse(app, count, quoted_argv.data()))
+      return *ended == 0 ? 0 : 1;
     finish(into, t);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "cordma-cp: %s\n", e.what());

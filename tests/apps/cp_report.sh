@@ -43,6 +43,11 @@ cp_ 3 "a{300}: File name too long" src/a "dst/$long"
 cp_ 3 "a{300}: File name too long" -n src/a "dst/$long"
 cp_ 23 'File name too long' "$(printf '%70000s' '' | tr ' ' a)" dst/
 cp_ 1 'a{32}..." is longer than 65535' src/a "$(printf '%70000s' '' | tr ' ' a)"
+# What has no value takes none of what is behind it.
+mkdir none
+cp_ 1 'chunk= needs a value' --chunk= 1M src/a none/
+cp_ 1 'exclude= needs a value' --exclude= src/a src/a none/
+cp_ 0 '^1 files' --exclude --chunk= --exclude=--lanes= src/a none/b
 seq 66000 > rules
 cp_ 1 'no more than 65536 rules' -r --exclude-from rules src dst/
 for i in $(seq 20000); do echo "some-name-that-is-long-enough-to-be-too-much-with-all-others-$i"; done > rules
