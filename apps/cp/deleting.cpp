@@ -1,6 +1,8 @@
 // --delete: what is at the target, and not in the source.
 #include "incoming.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -99,9 +101,13 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
   // What is there, and is not sent, is no other's either.
   for (const std::string& left : left_out_) stays(left);
   const std::unordered_set<std::string_view> left_out(left_out_.begin(), left_out_.end());
-  // A part of what has failed may be gone on with, and of what was left out nothing is known.
+  // A part of what has failed, or was passed over and is not there, may be gone on with.
   const auto is_whole = [&](const std::string& path) {
-    return !failed_files_.contains(path) && !left_out.contains(path);
+    const auto e = std::ranges::find(entries_, path, &entry::path);
+    if (e == entries_.end() || !has_contents(e->kind) || failed_files_.contains(path)) return false;
+    const cordma::result<std::optional<struct stat>> now = target_.look(path);
+    return now && now.value() && S_ISREG(now.value()->st_mode) &&
+           static_cast<std::uint64_t>(now.value()->st_size) == e->size;
   };
   for (const std::string_view directory : directories) {
     if (left_out.contains(directory)) continue;  // what is in it is on another file system

@@ -330,6 +330,27 @@ result<void> target::drop_part(const std::string& path) noexcept {
   return {};
 }
 
+void target::drop_left(const std::string& path) noexcept {
+  const auto at = find(path);
+  if (!at || is_top(*at)) return;
+  // Null where there is none; else it is held, or not for us to remove.
+  const auto hold = [&](const std::string& name) -> std::optional<unique_fd> {
+    struct stat found{};
+    if (::fstatat(at->directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
+    unique_fd held;
+    if (is_ours(found)) held.reset(::openat(at->directory, name.c_str(), only_to_lock));
+    if (held && lock(held.get(), at->directory, name) != 0) held.reset();
+    return held;
+  };
+  const std::optional<unique_fd> part = hold(part_name(path));
+  if (part && !*part) return;
+  // The sidecar first: it must not outlive its part.
+  const std::optional<unique_fd> state = hold(state_name(path));
+  if (state && !*state) return;
+  if (state) ::unlinkat(at->directory, state_name(path).c_str(), 0);
+  if (part) ::unlinkat(at->directory, part_name(path).c_str(), 0);
+}
+
 result<void> target::make_symlink(const std::string& path, const std::string& text) {
   const auto at = find(path);
   if (!at) return at.why();

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <tuple>
 #include <unordered_map>
 
 #include <fcntl.h>
@@ -306,7 +305,10 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     scope_->spawn(compare(number));
     return;
   }
-  const bool has_all = has_size && (options_.size_only || has_time(now, e.modified));
+  const bool is_same_in_time = has_time(now, e.modified);
+  // The mark of one that was cut off may have made it as long as this.
+  const bool has_all =
+      has_size && (is_same_in_time || (options_.size_only && !is_cut_off(e, found)));
   if (!has_all || options_.ignore_times) {
     return want_file(number, e, item::change::updated, &now);
   }
@@ -319,7 +321,7 @@ void receiver::keep_same(const entry& e, const struct stat& now) {
   ++progress_.files_done;
   progress_.bytes_done += e.size;
   // Who wrote it may have been killed before its sidecar was removed.
-  if (e.size >= smallest_resumed && !options_.dry_run) std::ignore = target_.drop_part(e.path);
+  if (e.size >= smallest_resumed && !options_.dry_run) target_.drop_left(e.path);
   const std::uint16_t differs = differences_here(e, now);
   if (differs == 0) return;
   tell(item::change::metadata, e, differs);

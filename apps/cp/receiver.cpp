@@ -1,6 +1,7 @@
 #include "receiver.hpp"
 
 #include "incoming.hpp"
+#include "unfinished.hpp"
 #include "whole.hpp"
 #include "zeros.hpp"
 
@@ -371,8 +372,9 @@ void receiver::write_small(small_file& s, target& into, const std::atomic<bool>&
   }
   if (s.why.empty() && output_ < 0) {
     const bool sparsely = options_.sparse && f.bytes_here == 0;
-    const int error =
-        sparsely ? write_sparsely(f.fd.get(), s.bytes) : write_at_once(f.fd.get(), s.bytes);
+    int error = sparsely ? write_sparsely(f.fd.get(), s.bytes) : write_at_once(f.fd.get(), s.bytes);
+    // In place there is a mark behind it, which goes when all else is done.
+    if (error == 0 && sparsely && !options_.inplace) error = cut_to(f.fd.get(), s.bytes.size());
     if (error != 0) s.why = describe(error);
     if (s.why.empty() && options_.sync && ::fdatasync(f.fd.get()) != 0) s.why = describe(errno);
   }

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <charconv>
 #include <system_error>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -190,8 +189,9 @@ std::vector<std::string> target::remove_others(const std::string& directory,
       }
       if (const auto of = work.find(name); of != work.end()) {
         const std::string owner = path_of(of->second);
-        const bool goes = how == removal::real && is_whole && is_whole(owner);
-        if (goes) std::ignore = drop_part(owner);
+        const bool is_spared = spared != nullptr && spared->excludes(path_of(name), false);
+        const bool goes = how == removal::real && !is_spared && is_whole && is_whole(owner);
+        if (goes) drop_left(owner);
         continue;
       }
     }

@@ -112,6 +112,8 @@ class target {
   [[nodiscard]] cordma::result<void> publish(int part, const std::string& path);
   // And its sidecar. Fine where there is none. EBUSY, and nothing goes, while a transfer has it open.
   [[nodiscard]] cordma::result<void> drop_part(const std::string& path) noexcept;
+  // Likewise, of a file that is whole; only what a transfer of this user's made, and nobody has open.
+  void drop_left(const std::string& path) noexcept;
 
   // Files by descriptor, everything else by name; nothing is kept by a hard link's. What could not be kept, as
   // sentences ("owner: Operation not permitted"); the rest is kept nevertheless. A set-id bit is kept only where the

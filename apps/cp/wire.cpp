@@ -12,7 +12,8 @@ namespace copy {
 namespace {
 
 constexpr std::uint32_t most_paths = 1U << 17;
-constexpr std::size_t longest_sentence = 4096;  // bytes of what went wrong, and where
+constexpr std::size_t longest_sentence = 4096;  // bytes of what went wrong, or was done, and where
+std::string_view part(std::string_view text) noexcept { return text.substr(0, longest_sentence); }
 
 constexpr frame_kind kinds[] = {
     frame_kind::hello,   frame_kind::challenge, frame_kind::proof,       frame_kind::welcome,
@@ -108,9 +109,7 @@ void refuse(frame_kind kind, std::string_view what) {
 }
 
 void encode_refusal(std::vector<std::byte>& to, failing what, std::string_view why) {
-  frame_writer(to, frame_kind::refusal)
-      .text(why.substr(0, longest_sentence))
-      .u8(static_cast<std::uint8_t>(what));
+  frame_writer(to, frame_kind::refusal).text(part(why)).u8(static_cast<std::uint8_t>(what));
 }
 
 void throw_refusal(frame_reader& in, const char* who) {
@@ -274,7 +273,6 @@ entry decode_entry(frame_reader& in) {
 }
 
 void encode(frame_writer& out, const problem& p) {
-  const auto part = [](std::string_view text) { return text.substr(0, longest_sentence); };
   out.u8(static_cast<std::uint8_t>(p.what)).text(part(p.path)).text(part(p.why));
   out.text(part(p.place));
 }
@@ -285,6 +283,9 @@ problem decode_problem(frame_reader& in) {
   p.path = in.text();
   p.why = in.text();
   p.place = in.text();
+  if (!p.place.empty() && !stays_inside(p.place)) {
+    refuse(in.kind(), "a place that leads out of the target");
+  }
   return p;
 }
 
@@ -401,7 +402,9 @@ tally decode_tally(frame_reader& in) {
 }
 
 void encode(frame_writer& out, const item& i) {
-  out.u8(static_cast<std::uint8_t>(i.what)).u8(static_cast<std::uint8_t>(i.kind)).text(i.path);
+  out.u8(static_cast<std::uint8_t>(i.what))
+      .u8(static_cast<std::uint8_t>(i.kind))
+      .text(part(i.path));
   out.u16(i.differs).u8(i.is_device ? 1 : 0);
 }
 

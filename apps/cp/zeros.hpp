@@ -19,7 +19,7 @@ struct stretch {
 };
 [[nodiscard]] stretch first_stretch(std::span<const std::byte> bytes) noexcept;
 
-// Into a file that is empty: its length is that of `bytes` then, and holes are where zeros were. 0, or errno.
+// Into a file in which there is nothing: holes stay where zeros are, so that it may be shorter than `bytes`. 0, or errno.
 [[nodiscard]] int write_sparsely(int fd, std::span<const std::byte> bytes) noexcept;
 
 }  // namespace copy

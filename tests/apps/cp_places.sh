@@ -140,6 +140,18 @@ for again in -u --size-only --ignore-existing; do
   cmp less unlimited/small/less
 done
 umount unlimited/small
+# Over one that is longer, and has a hole where the mark is to be.
+mount -t tmpfs -o size=64k tmpfs unlimited/small
+head -c 20480 less > old
+truncate -s 40960 old
+head -c 20470 large > shorter
+cp --sparse=always old unlimited/small/old
+head -c 100000 large > unlimited/small/other || true
+code=0
+copy -t --inplace -S shorter unlimited/small/old 2> said || code=\$?
+[ \$code -eq 23 ]
+cmp old unlimited/small/old
+umount unlimited/small
 rmdir unlimited/small
 # Holes where there are none: into a new file, over an old one that is shorter, and one that is longer.
 copy --inplace hollow large ram/new/

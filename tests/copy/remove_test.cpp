@@ -178,4 +178,19 @@ TEST_CASE("what is left of transfers goes beside what is whole, and stays beside
   CHECK(to.remove_others(".", all, real, problems, nullptr, nullptr, is_whole).empty());
   CHECK(names(here.root) == paths{".failed.cordma-part", ".failed.cordma-state", "whole"});
   CHECK(problems.empty());
+
+  // What no transfer has made, and what the filter excludes.
+  fs::create_directories(here.root / ".whole.cordma-state/theirs");
+  write(here.root / "theirs", "");
+  fs::create_hard_link(here.root / "theirs", here.root / ".short.cordma-part");
+  const std::vector<std::string_view> more{"whole", "failed", "short", "theirs", "spared"};
+  write(here.root / ".spared.cordma-part", "");
+  filter spared;
+  spared.add(filter::decision::exclude, "*.cordma-part");
+  CHECK(to.remove_others(".", more, real, problems, &spared, nullptr, is_whole).empty());
+  CHECK(is_there(here.root / ".spared.cordma-part"));
+  CHECK(to.remove_others(".", more, real, problems, nullptr, nullptr, is_whole).empty());
+  CHECK(names(here.root) == paths{".failed.cordma-part", ".failed.cordma-state",
+                                  ".short.cordma-part", ".whole.cordma-state", "theirs", "whole"});
+  CHECK(is_there(here.root / ".whole.cordma-state/theirs"));
 }

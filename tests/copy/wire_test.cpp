@@ -123,12 +123,31 @@ TEST_CASE("of a problem that takes many words the first are told") {
   bytes out;
   {
     frame_writer w(out, frame_kind::problems);
-    encode(w, problem{problem::kind::failed, much, much, much});
+    encode(w, problem{problem::kind::failed, much, much, "."});
   }
   frame_reader in = reader_of(out);
   const problem p = decode_problem(in);
   CHECK(in.empty());
-  for (const std::string& text : {p.path, p.why, p.place}) CHECK(text == much.substr(0, 4096));
+  for (const std::string& text : {p.path, p.why}) CHECK(text == much.substr(0, 4096));
+  out.clear();
+  {
+    frame_writer w(out, frame_kind::items);
+    encode(w, item{.what = item::change::deleted, .path = much});
+  }
+  frame_reader items = reader_of(out);
+  CHECK(decode_item(items).path == much.substr(0, 4096));
+}
+
+TEST_CASE("a problem of a place that is not in the target is refused") {
+  for (const char* const place : {"..", "./..", "a/../..", "/etc", "a/"}) {
+    bytes out;
+    {
+      frame_writer w(out, frame_kind::problems);
+      encode(w, problem{problem::kind::left_out, "x", "y", place});
+    }
+    frame_reader in = reader_of(out);
+    CHECK_THROWS_AS(std::ignore = decode_problem(in), cordma::error);
+  }
 }
 
 TEST_CASE("an entry is what it was") {
