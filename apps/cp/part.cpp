@@ -345,9 +345,9 @@ void target::drop_left(const std::string& path) noexcept {
   const std::optional<unique_fd> part = hold(part_name(path));
   if (part && !*part) return;
   // The sidecar first: it must not outlive its part.
-  const std::optional<unique_fd> state = hold(state_name(path));
-  if (state && !*state) return;
-  if (state) ::unlinkat(at->directory, state_name(path).c_str(), 0);
+  const std::optional<unique_fd> sidecar = hold(state_name(path));
+  if (sidecar && !*sidecar) return;
+  if (sidecar) ::unlinkat(at->directory, state_name(path).c_str(), 0);
   if (part) ::unlinkat(at->directory, part_name(path).c_str(), 0);
 }
 

@@ -53,7 +53,7 @@ int mark_unfinished(int fd, std::uint64_t size) noexcept {
     if (why != 0) (void)write_at(fd, was_there, at);
   }
   if (why == 0) return cut_to(fd, size + unfinished_mark.size());
-  (void)::ftruncate(fd, before.st_size);
+  [[maybe_unused]] const int cut = ::ftruncate(fd, before.st_size);
   return why;
 }
 
