@@ -1,8 +1,8 @@
 #include "direct.hpp"
 
-#include <array>
+#include "resolved.hpp"
+
 #include <cerrno>
-#include <cstdio>
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -29,10 +29,8 @@ bool is_in_memory(int fd) noexcept {
 
 direct_way::direct_way(int fd, purpose what) noexcept {
   if (what == purpose::reading ? is_in_cache(fd) : is_in_memory(fd)) return;
-  std::array<char, 32> link{};
-  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd);
   const int how = what == purpose::reading ? O_RDONLY : O_WRONLY;
-  fd_.reset(::open(link.data(), how | O_DIRECT | O_NONBLOCK | O_CLOEXEC));
+  fd_ = open_again(fd, how | O_DIRECT);
   in_use_ = static_cast<bool>(fd_);
 }
 

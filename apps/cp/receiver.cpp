@@ -3,6 +3,7 @@
 #include "incoming.hpp"
 #include "unfinished.hpp"
 #include "whole.hpp"
+#include "write_at.hpp"
 #include "zeros.hpp"
 
 #include <cordma/runtime/timeout.hpp>
@@ -27,13 +28,6 @@ namespace {
 constexpr std::uint32_t most_damaged = 16;  // chunks of a file
 
 const char* describe(int error) noexcept { return std::strerror(error); }
-
-// 0, or errno.
-int write_at_once(int fd, std::span<const std::byte> bytes) noexcept {
-  const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), 0);
-  if (n < 0) return errno;
-  return static_cast<std::size_t>(n) == bytes.size() ? 0 : ENOSPC;
-}
 
 }  // namespace
 
@@ -372,7 +366,7 @@ void receiver::write_small(small_file& s, target& into, const std::atomic<bool>&
   }
   if (s.why.empty() && output_ < 0) {
     const bool sparsely = options_.sparse && f.bytes_here == 0;
-    int error = sparsely ? write_sparsely(f.fd.get(), s.bytes) : write_at_once(f.fd.get(), s.bytes);
+    int error = sparsely ? write_sparsely(f.fd.get(), s.bytes) : write_at(f.fd.get(), s.bytes, 0);
     // In place there is a mark behind it, which goes when all else is done.
     if (error == 0 && sparsely && !options_.inplace) error = cut_to(f.fd.get(), s.bytes.size());
     if (error != 0) s.why = describe(error);

@@ -1,6 +1,8 @@
 #include "resolved.hpp"
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -21,6 +23,12 @@ int open_resolved(int directory, const char* path, int flags, std::uint64_t reso
     if (fd >= 0 || errno != EAGAIN) break;
   }
   return fd < 0 ? -errno : static_cast<int>(fd);
+}
+
+cordma::unique_fd open_again(int fd, int flags) noexcept {
+  std::array<char, 32> link{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd);
+  return cordma::unique_fd(::open(link.data(), flags | O_NONBLOCK | O_CLOEXEC));
 }
 
 }  // namespace copy

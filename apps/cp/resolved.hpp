@@ -1,5 +1,7 @@
-// Directories below one that is open, reached without a symlink on the way.
+// What is below a directory that is open, reached without a symlink on the way, and what is open itself.
 #pragma once
+
+#include <cordma/runtime/unique_fd.hpp>
 
 #include <cstdint>
 
@@ -14,5 +16,8 @@ inline constexpr std::uint64_t beneath =
 // openat2(), close-on-exec. The descriptor is the caller's; negative errno where there is none.
 [[nodiscard]] int open_resolved(int directory, const char* path, int flags,
                                 std::uint64_t resolve) noexcept;
+
+// What is open as `fd` once more, in another way, by its entry in /proc. errno says why there is none.
+[[nodiscard]] cordma::unique_fd open_again(int fd, int flags) noexcept;
 
 }  // namespace copy

@@ -1,5 +1,7 @@
 #include "resume.hpp"
 
+#include "write_at.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -148,18 +150,6 @@ ssize_t read_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcep
     }
   }
   return static_cast<ssize_t>(got);
-}
-
-// 0, or errno. One call, unless the system writes less.
-int write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset) noexcept {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 ? errno : EIO;
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-    offset += static_cast<std::uint64_t>(n);
-  }
-  return 0;
 }
 
 }  // namespace

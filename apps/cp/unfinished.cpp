@@ -1,11 +1,11 @@
 #include "unfinished.hpp"
 
-#include <cordma/runtime/unique_fd.hpp>
+#include "resolved.hpp"
+#include "write_at.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,19 +17,15 @@ namespace {
 
 using mark_bytes = std::array<char, unfinished_mark.size()>;
 
-// 0, or errno.
-int write_at(int fd, std::string_view text, off_t at) noexcept {
-  const ssize_t n = ::pwrite(fd, text.data(), text.size(), at);
-  if (n < 0) return errno;
-  return static_cast<std::size_t>(n) == text.size() ? 0 : ENOSPC;
+int write_text(int fd, std::string_view text, std::uint64_t at) noexcept {
+  return write_at(fd, std::as_bytes(std::span(text)), at);
 }
 
 // What is there, as far as it can be read: `fd` is for writing alone.
-std::string_view read_at(int fd, mark_bytes& into, off_t at) noexcept {
-  std::array<char, 32> way{};
-  std::snprintf(way.data(), way.size(), "/proc/self/fd/%d", fd);
-  const cordma::unique_fd reading(::open(way.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  const ssize_t n = reading ? ::pread(reading.get(), into.data(), into.size(), at) : 0;
+std::string_view read_text(int fd, mark_bytes& into, std::uint64_t at) noexcept {
+  const cordma::unique_fd reading = open_again(fd, O_RDONLY);
+  const ssize_t n =
+      reading ? ::pread(reading.get(), into.data(), into.size(), static_cast<off_t>(at)) : 0;
   return {into.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
 }
 
@@ -38,22 +34,22 @@ std::string_view read_at(int fd, mark_bytes& into, off_t at) noexcept {
 int mark_unfinished(int fd, std::uint64_t size) noexcept {
   struct stat before{};
   if (::fstat(fd, &before) != 0) return errno;
-  const auto at = static_cast<off_t>(size);
-  if (before.st_size <= at) {
-    if (const int why = write_at(fd, unfinished_mark, at); why != 0) return why;
+  const auto length = static_cast<std::uint64_t>(before.st_size);
+  if (length <= size) {
+    if (const int why = write_text(fd, unfinished_mark, size); why != 0) return why;
     return cut_to(fd, size + unfinished_mark.size());
   }
   // Of one that is longer the end first: it ends with the mark at every moment, and where there is no room for that nothing
   // is lost.
-  int why = write_at(fd, unfinished_mark, before.st_size);
+  int why = write_text(fd, unfinished_mark, length);
   if (why == 0) {
     mark_bytes old{};
-    const std::string_view was_there = read_at(fd, old, at);
-    why = write_at(fd, unfinished_mark, at);
-    if (why != 0) (void)write_at(fd, was_there, at);
+    const std::string_view was_there = read_text(fd, old, size);
+    why = write_text(fd, unfinished_mark, size);
+    if (why != 0) (void)write_text(fd, was_there, size);
   }
   if (why == 0) return cut_to(fd, size + unfinished_mark.size());
-  [[maybe_unused]] const int cut = ::ftruncate(fd, before.st_size);
+  (void)cut_to(fd, length);
   return why;
 }
 

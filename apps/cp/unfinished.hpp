@@ -11,8 +11,8 @@ namespace copy {
 inline constexpr std::string_view unfinished_mark =
     "\ncordma-cp --inplace: this file is not whole\n";
 
-// The file is to have `size` bytes: what is behind them becomes the mark. 0, or errno, where it is as it was but for its
-// length and times, unless it cannot be read either.
+// The file is to have `size` bytes: what is behind them becomes the mark. 0, or errno: then its
+// bytes are what they were, as far as the file can be read, and its length and times are for the caller to put back.
 [[nodiscard]] int mark_unfinished(int fd, std::uint64_t size) noexcept;
 // All bytes are there: the mark goes. 0, or errno.
 [[nodiscard]] int cut_to(int fd, std::uint64_t size) noexcept;

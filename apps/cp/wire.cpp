@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::uint32_t most_paths = 1U << 17;
 constexpr std::size_t longest_sentence = 4096;  // bytes of what went wrong, or was done, and where
-std::string_view part(std::string_view text) noexcept { return text.substr(0, longest_sentence); }
+std::string_view first_of(std::string_view text) noexcept {
+  return text.substr(0, longest_sentence);
+}
 
 constexpr frame_kind kinds[] = {
     frame_kind::hello,   frame_kind::challenge, frame_kind::proof,       frame_kind::welcome,
@@ -109,7 +111,7 @@ void refuse(frame_kind kind, std::string_view what) {
 }
 
 void encode_refusal(std::vector<std::byte>& to, failing what, std::string_view why) {
-  frame_writer(to, frame_kind::refusal).text(part(why)).u8(static_cast<std::uint8_t>(what));
+  frame_writer(to, frame_kind::refusal).text(first_of(why)).u8(static_cast<std::uint8_t>(what));
 }
 
 void throw_refusal(frame_reader& in, const char* who) {
@@ -273,8 +275,8 @@ entry decode_entry(frame_reader& in) {
 }
 
 void encode(frame_writer& out, const problem& p) {
-  out.u8(static_cast<std::uint8_t>(p.what)).text(part(p.path)).text(part(p.why));
-  out.text(part(p.place));
+  out.u8(static_cast<std::uint8_t>(p.what)).text(first_of(p.path)).text(first_of(p.why));
+  out.text(first_of(p.place));
 }
 
 problem decode_problem(frame_reader& in) {
@@ -404,7 +406,7 @@ tally decode_tally(frame_reader& in) {
 void encode(frame_writer& out, const item& i) {
   out.u8(static_cast<std::uint8_t>(i.what))
       .u8(static_cast<std::uint8_t>(i.kind))
-      .text(part(i.path));
+      .text(first_of(i.path));
   out.u16(i.differs).u8(i.is_device ? 1 : 0);
 }
 

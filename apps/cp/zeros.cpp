@@ -1,10 +1,9 @@
 #include "zeros.hpp"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include "write_at.hpp"
 
-#include <unistd.h>
+#include <algorithm>
+#include <cstring>
 
 namespace copy {
 
@@ -30,9 +29,8 @@ int write_sparsely(int fd, std::span<const std::byte> bytes) noexcept {
   for (std::size_t at = 0; at < bytes.size();) {
     const stretch next = first_stretch(bytes.subspan(at));
     if (next.what == stretch::of::data) {
-      const ssize_t n = ::pwrite(fd, bytes.data() + at, next.bytes, static_cast<off_t>(at));
-      if (n < 0) return errno;
-      if (static_cast<std::size_t>(n) != next.bytes) return ENOSPC;
+      const int why = write_at(fd, bytes.subspan(at, next.bytes), at);
+      if (why != 0) return why;
     }
     at += next.bytes;
   }
