@@ -1,4 +1,4 @@
-// Threads for what blocks: the system calls of many small files, and digests of long ones.
+// Threads for what blocks: listing, the system calls of many small files, and digests of long ones.
 #pragma once
 
 #include <cordma/runtime/operation.hpp>

@@ -38,12 +38,13 @@ int origins::open(std::string path, bool contents, origin& into) {
   return open_directory(parent, into.number);
 }
 
-int origins::find_parent(std::uint32_t number, std::string_view path) {
+int origins::find_parent(std::uint32_t number, std::string_view path,
+                         directory_cache& recent) const {
   CORDMA_REQUIRE(number < directories_.size());
   const int base = directory(number);
   const std::size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return base;
-  return recent_.open(base, number, path.substr(0, slash));
+  return recent.open(base, number, path.substr(0, slash));
 }
 
 int origins::open_at(std::uint32_t number, const std::string& path, int flags) const {

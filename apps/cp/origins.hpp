@@ -25,12 +25,15 @@ struct origin {
   }
 };
 
-// Bound to one thread.
+// Several threads may use it at once, each with directories of its own, from the last open() on.
 class origins {
  public:
   // `follows`: symlinks below a source lead on; else they are ELOOP.
-  explicit origins(bool follows) noexcept
-      : follows_(follows), recent_(follows ? std::optional(resolution::following) : std::nullopt) {}
+  explicit origins(bool follows) noexcept : follows_(follows) {}
+  // For find_parent().
+  [[nodiscard]] directory_cache directories() const noexcept {
+    return directory_cache(follows_ ? std::optional(resolution::following) : std::nullopt);
+  }
 
   // Opens the directory of a source. Sources of one directory share it. Returns 0, or errno.
   [[nodiscard]] int open(std::string path, bool contents, origin& into);
@@ -38,9 +41,10 @@ class origins {
     return directories_[number].get();
   }
 
-  // The directory `path` has its last name in, open until directory_cache::most others were asked for; a negative
+  // The directory `path` has its last name in, as long as `recent`, which is one of directories(), keeps it open; a negative
   // errno where there is none. REQUIRES that `number` came from open().
-  [[nodiscard]] int find_parent(std::uint32_t number, std::string_view path);
+  [[nodiscard]] int find_parent(std::uint32_t number, std::string_view path,
+                                directory_cache& recent) const;
   // What is at `path`, opened with `flags`; the descriptor is the caller's. A negative errno.
   [[nodiscard]] int open_at(std::uint32_t number, const std::string& path, int flags) const;
 
@@ -50,7 +54,6 @@ class origins {
   const bool follows_;
   std::vector<cordma::unique_fd> directories_;
   std::unordered_map<std::string, std::uint32_t> by_path_;
-  directory_cache recent_;
 };
 
 }  // namespace copy

@@ -67,6 +67,8 @@ class scanner::state {
         chosen_(chosen),
         options_(options),
         origins_(options.follow),
+        walked_(origins_.directories()),
+        found_(origins_.directories()),
         listing_buffer_(listing_bytes) {}
 
   bool next(std::size_t most, std::vector<entry>& into) {
@@ -85,7 +87,7 @@ class scanner::state {
   std::vector<problem> take_problems() { return std::exchange(problems_, {}); }
   [[nodiscard]] bool follows() const noexcept { return options_.follow; }
   position find(const entry& found) {
-    return {.directory = origins_.find_parent(found.origin, found.path),
+    return {.directory = origins_.find_parent(found.origin, found.path, found_),
             .name = found.path.c_str() + (found.path.rfind('/') + 1)};
   }
 
@@ -127,6 +129,8 @@ class scanner::state {
   const filter& chosen_;
   scan_options options_;
   origins origins_;
+  directory_cache walked_;          // by next()
+  directory_cache found_;           // by find()
   std::vector<origin> origins_of_;  // the sources; without a name: it cannot be opened
   std::vector<int> errors_;         // likewise
   std::size_t begun_ = 0;           // as many of the sources
@@ -191,12 +195,12 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
     struct stat self{};
     if (::fstat(held.get(), &self) != 0) return say(c, errno);
     if (chosen_.excludes(c.path, true)) return;
-    c.directory = origins_.find_parent(number, c.path);
+    c.directory = origins_.find_parent(number, c.path, walked_);
     c.name = c.path.c_str() + (c.path.rfind('/') + 1);
     led_.insert(c.path);
     add(c, self, entry_kind::directory, into);
   }
-  const int parent = origins_.find_parent(number, s.listed);
+  const int parent = origins_.find_parent(number, s.listed, walked_);
   const char* const name = s.listed.c_str() + (s.listed.rfind('/') + 1);
   candidate c{.directory = parent, .name = name, .path = s.listed, .given = &called};
   if (parent < 0) return say(c, -parent);

@@ -43,7 +43,7 @@ struct source {
 // Walks with what it has open: a name that is exchanged meanwhile leads nowhere else, and no symlink below a source is
 // followed, unless that was asked for. Blocks, for as long as the file system does: for at most `most` entries, and for all names of each
 // directory that is come to. Keeps a few dozen descriptors however deep the tree, and one for each directory that
-// sources are in. Bound to one thread.
+// sources are in. Used by one thread; while next() goes on by another, which may be as well, for what it has found before.
 class scanner {
  public:
   // Sources that cannot be looked at become problems, under the path they were given by. `filter` outlives it.

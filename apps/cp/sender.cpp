@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -41,6 +42,7 @@ sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& file
     : context_(context),
       worker_(worker),
       files_(files),
+      walker_(worker.loop(), 1),
       crew_(worker.loop()),
       comparing_(2 * crew_.threads()),
       lanes_(lanes),
@@ -96,9 +98,19 @@ task<void> sender::list() {
   lane& l = *lanes_.front();
   std::vector<entry> found;
   bool more = true;
+  std::exception_ptr why;
+  auto walk = [&](std::size_t, const std::atomic<bool>&) noexcept {
+    try {
+      more = sources_.next(at_a_time, found);
+    } catch (...) {
+      why = std::current_exception();  // there is no memory
+    }
+  };
   while (more) {
     found.clear();
-    more = sources_.next(at_a_time, found);
+    crew_job walking = walker_.run(walk);
+    co_await walking;
+    if (why) std::rethrow_exception(why);
     for (std::size_t i = 0; i < found.size();) {
       frame_writer out(l.out(), frame_kind::entries);
       while (i < found.size() && out.payload() < enough) {
@@ -118,7 +130,6 @@ task<void> sender::list() {
     for (problem& p : problems) result_.problems.add(std::move(p));
     l.kick();
     co_await l.room();
-    co_await cordma::yield();
   }
   progress_.all_found = true;
   all_listed_ = true;

@@ -129,6 +129,7 @@ class sender {
   cordma::Context& context_;
   cordma::Worker& worker_;
   file_ring& files_;
+  crew walker_;  // one thread, for the listing
   crew crew_;
   cordma::semaphore comparing_;  // files that may be open for it
   std::vector<std::unique_ptr<lane>>& lanes_;
