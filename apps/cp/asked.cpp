@@ -45,33 +45,38 @@ bool asked::is_named(std::string_view path) const noexcept {
   return names.empty() || std::ranges::find(names, path.substr(0, path.find('/'))) != names.end();
 }
 
+// Behind what is listed of a path; npos where nothing is: it may lead there.
+std::size_t asked::end_of_listed(std::string_view path) const noexcept {
+  for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
+    const std::string_view part = path.substr(0, end);
+    if (std::ranges::binary_search(named_->listed, part, std::less<>())) return part.size();
+    if (end == std::string_view::npos) return end;
+  }
+}
+
 // What is listed, what leads to it, and with -r what is in it.
 bool asked::is_listed(const entry& e) const noexcept {
   if (!options_.listed) return true;
-  const std::vector<std::string>& listed = named_->listed;
-  const auto has = [&](std::string_view path) {
-    return std::ranges::binary_search(listed, path, std::less<>());
-  };
-  const std::string_view path = e.path;
-  if (has(path)) return true;
-  for (std::size_t end = path.find('/'); options_.recursive && end != std::string_view::npos;
-       end = path.find('/', end + 1)) {
-    if (has(path.substr(0, end))) return true;
-  }
+  const std::size_t end = end_of_listed(e.path);
+  if (end == e.path.size()) return true;
+  if (end != std::string::npos && options_.recursive) return true;
   if (e.kind != entry_kind::directory) return false;
   const std::string in_it = e.path + '/';
-  const auto next = std::ranges::lower_bound(listed, in_it);
-  return next != listed.end() && next->starts_with(in_it);
+  const auto next = std::ranges::lower_bound(named_->listed, in_it);
+  return next != named_->listed.end() && next->starts_with(in_it);
 }
 
-// With each directory that it is in, as the sender does not go into what is excluded.
+// With each directory that it is in, as the sender does not go into what is excluded; but what leads to what is listed
+// comes.
 bool asked::is_excluded(const entry& e) {
   if (filter_.empty()) return false;
   const std::string_view path = e.path;
+  const std::size_t from = options_.listed ? end_of_listed(path) : 0;
+  if (from == std::string_view::npos) return false;
   const std::size_t last = path.rfind('/');
   const std::string_view parent = last == std::string_view::npos ? "" : path.substr(0, last);
   if (parent != let_in_) {
-    for (std::size_t end = path.find('/'); end != std::string_view::npos;
+    for (std::size_t end = path.find('/', from); end != std::string_view::npos;
          end = path.find('/', end + 1)) {
       if (filter_.excludes(path.substr(0, end), true)) return true;
     }

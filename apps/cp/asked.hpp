@@ -31,6 +31,7 @@ class asked {
  private:
   [[nodiscard]] std::string_view kind_is_wrong(const entry& e) const noexcept;
   [[nodiscard]] bool is_named(std::string_view path) const noexcept;
+  [[nodiscard]] std::size_t end_of_listed(std::string_view path) const noexcept;
   [[nodiscard]] bool is_listed(const entry& e) const noexcept;
   [[nodiscard]] bool is_excluded(const entry& e);
   const transfer_options& options_;

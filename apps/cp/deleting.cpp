@@ -104,10 +104,11 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
   // A part of what has failed, or was passed over and is not there, may be gone on with.
   const auto is_whole = [&](const std::string& path) {
     const auto e = std::ranges::find(entries_, path, &entry::path);
-    if (e == entries_.end() || !has_contents(e->kind) || failed_files_.contains(path)) return false;
+    if (e == entries_.end() || failed_files_.contains(path)) return false;
     const cordma::result<std::optional<struct stat>> now = target_.look(path);
-    return now && now.value() && S_ISREG(now.value()->st_mode) &&
-           static_cast<std::uint64_t>(now.value()->st_size) == e->size;
+    if (!now || !now.value()) return false;
+    return !has_contents(e->kind) || (S_ISREG(now.value()->st_mode) &&
+                                      static_cast<std::uint64_t>(now.value()->st_size) == e->size);
   };
   for (const std::string_view directory : directories) {
     if (left_out.contains(directory)) continue;  // what is in it is on another file system

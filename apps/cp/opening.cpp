@@ -170,7 +170,8 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     const cordma::result<void> begun = open_sidecar(f, into);
     if (!begun) return begun;
   }
-  const cordma::result<void> has_room = options_.inplace ? cordma::result<void>() : make_room(f);
+  const cordma::result<void> has_room =
+      options_.inplace ? cordma::result<void>() : make_room(f, f.fd.get());
   if (has_room && options_.direct && f.what->size >= direct_way::smallest) {
     f.direct = direct_way(f.fd.get(), direct_way::purpose::writing);
   }
@@ -180,9 +181,33 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
 // Until it is whole it is longer than it will be, by a mark: nobody takes it for the source's.
 cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
   make_way(f, into);
-  cordma::result<target::opened> opened = into.open_inplace(f.what->path, f.what->mode);
+  const auto begin_new = [&](int fd) { return begin_inplace(f, fd); };
+  cordma::result<target::opened> opened = into.open_inplace(f.what->path, f.what->mode, begin_new);
   if (!opened) return opened.why();
-  const int fd = opened.value().fd.get();
+  f.fd = std::move(opened.value().fd);
+  return opened.value().is_new ? cordma::result<void>() : begin_inplace(f, f.fd.get());
+}
+
+// The mark first: who makes room, and is killed, has made the file a newer one.
+cordma::result<void> receiver::mark_and_make_room(incoming& f, int fd) const {
+  const auto failed = [](int why) { return cordma::failure::from_os(why, "marking it"); };
+  if (f.is_stream()) {
+    if (const int why = cut_to(fd, 0); why != 0) return failed(why);
+    return make_room(f, fd);
+  }
+  marking m(fd, f.what->size);
+  if (const int why = m.begin(); why != 0) return failed(why);
+  const cordma::result<void> room = make_room(f, fd);
+  if (!room) {
+    m.undo();
+    return room;
+  }
+  if (const int why = m.end(); why != 0) return failed(why);
+  return {};
+}
+
+// Where that fails it is as it was.
+cordma::result<void> receiver::begin_inplace(incoming& f, int fd) const {
   struct stat before{};
   if (::fstat(fd, &before) != 0) return cordma::failure::from_os(errno, "fstat");
   const entry there = copy::describe(before, entry_kind::file);
@@ -191,29 +216,8 @@ cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
       there.modified == f.what->modified) {
     return cordma::failure(cordma::errc::invalid_value, "it is the source itself");
   }
-  f.fd = std::move(opened.value().fd);
-  const cordma::result<void> begun = begin_inplace(f, before);
-  if (!begun && opened.value().is_new) into.take_back(f.what->path);
-  return begun;
-}
-
-// Where that fails it is as it was.
-cordma::result<void> receiver::begin_inplace(incoming& f, const struct stat& before) const {
-  const int fd = f.fd.get();
-  const std::uint64_t size = f.what->size;
-  const auto length = static_cast<std::uint64_t>(before.st_size);
-  const auto mark = [&]() -> cordma::result<void> {
-    const int why = f.is_stream() ? cut_to(fd, 0) : mark_unfinished(fd, size);
-    if (why != 0) return cordma::failure::from_os(why, "ftruncate");
-    return {};
-  };
-  // The mark first, where nothing is lost by it: who is killed meanwhile has made the file a newer one.
-  const bool room_first = length > size;
-  cordma::result<void> done = room_first ? make_room(f) : mark();
-  if (done) done = room_first ? mark() : make_room(f);
+  const cordma::result<void> done = mark_and_make_room(f, fd);
   if (!done) {
-    // What was allocated behind it goes as well.
-    [[maybe_unused]] const int cut = cut_to(fd, length);
     const std::array<timespec, 2> times{before.st_atim, before.st_mtim};
     [[maybe_unused]] const int kept = ::futimens(fd, times.data());
     return done;
@@ -228,8 +232,7 @@ cordma::result<void> receiver::begin_inplace(incoming& f, const struct stat& bef
 }
 
 // Holes are where nothing is written.
-cordma::result<void> receiver::make_room(incoming& f) const {
-  const int fd = f.fd.get();
+cordma::result<void> receiver::make_room(incoming& f, int fd) const {
   const std::uint64_t size = f.what->size;
   const bool has_holes = options_.sparse || f.what->allocated < size;
   const bool is_long = size >= smallest_resumed;

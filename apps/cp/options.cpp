@@ -61,7 +61,8 @@ constexpr const char* footer =
     "Ctrl-C,\n"
     "SIGTERM or SIGHUP, 25 --max-delete, 30 --timeout, 10 no connection. A file of 8 MiB and more "
     "that was\n"
-    "cut off goes on where it was when the same command is run again; what is there of it is "
+    "cut off goes on where it was when the same command is run again; what may have changed of it "
+    "is "
     "compared first.\n"
     "In --json a byte that is no UTF-8 is \\#377, in octal.";
 

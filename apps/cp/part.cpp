@@ -1,6 +1,7 @@
 // What stands beside a name until it takes its place: parts of files, their sidecars, new symlinks and hard links.
 #include "describe.hpp"
 #include "removal.hpp"
+#include "resume.hpp"
 #include "target.hpp"
 
 #include <algorithm>
@@ -138,12 +139,13 @@ int take_over(int directory, const std::string& name, int flags) {
   return opened.release();
 }
 
+constexpr mode_t for_us_alone = 0600;  // until it is kept otherwise
+
 // Negative errno.
-int make_new(int directory, const std::string& name, int flags) noexcept {
-  constexpr mode_t for_us_alone = 0600;  // until it is kept otherwise
+int make_new(int directory, const std::string& name, int flags,
+             mode_t mode = for_us_alone) noexcept {
   unique_fd made(::openat(directory, name.c_str(),
-                          (flags & ~O_TRUNC) | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                          for_us_alone));
+                          (flags & ~O_TRUNC) | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!made) return -errno;
   const int why = lock(made.get(), directory, name);
   return why == 0 ? made.release() : -why;
@@ -183,6 +185,15 @@ unique_fd open_closed(int directory, const char* name) {
   return fd;
 }
 
+// A file without a name gets one. 0, or errno.
+int name_it(int fd, const target::position& to) {
+  // Before Linux 6.10 the first way is for who may read everything.
+  if (::linkat(fd, "", to.directory, to.name, AT_EMPTY_PATH) == 0) return 0;
+  if (errno != ENOENT) return errno;
+  const std::string way = "/proc/self/fd/" + std::to_string(fd);
+  return ::linkat(AT_FDCWD, way.c_str(), to.directory, to.name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
 }  // namespace
 
 std::string target::part_name(const std::string& path) { return work_name(path, part_suffix); }
@@ -211,36 +222,65 @@ result<unique_fd> target::open_state(const std::string& path) {
   return unique_fd(fd);
 }
 
-result<target::opened> target::open_inplace(const std::string& path, std::uint32_t mode) {
+result<target::opened> target::open_inplace(const std::string& path, std::uint32_t mode,
+                                            const beginning& begin_new) {
   const auto at = find(path);
   if (!at) return at.why();
+  if (is_top(*at)) return failure::from_os(EISDIR, {"opening ", path});
   constexpr int how = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   constexpr int most_tries = 3;  // somebody may put other things there meanwhile
   int why = EBUSY;
   for (int tries = 0; tries < most_tries; ++tries) {
     struct stat s{};
     const bool is_there = ::fstatat(at->directory, at->name, &s, AT_SYMLINK_NOFOLLOW) == 0;
-    const bool goes = is_there && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
-    if (goes && ::unlinkat(at->directory, at->name, 0) != 0 && errno != ENOENT) {
-      return failure::from_os(errno, {"replacing ", path});
+    if (!is_there || !S_ISREG(s.st_mode)) {
+      result<unique_fd> made = make_inplace(path, *at, mode | S_IRUSR | S_IWUSR, begin_new);
+      if (made) return opened{std::move(made).value(), true};
+      why = made.why().os_errno();
+      if (why != EEXIST) return made.why();
+      continue;
     }
-    const bool makes = !is_there || goes;
-    unique_fd fd(::openat(at->directory, at->name, makes ? how | O_CREAT | O_EXCL : how,
-                          (mode & 0777) | S_IRUSR | S_IWUSR));
+    unique_fd fd(::openat(at->directory, at->name, how));
     why = fd ? 0 : errno;
-    if (why == EACCES && !makes) fd = open_closed(at->directory, at->name);
-    if (why == ELOOP || why == ENXIO || why == (makes ? EEXIST : ENOENT)) continue;
+    if (why == EACCES) fd = open_closed(at->directory, at->name);
+    if (why == ELOOP || why == ENXIO || why == ENOENT) continue;
     if (!fd || ::fstat(fd.get(), &s) != 0) break;
     if (!S_ISREG(s.st_mode)) continue;
     if (is_locked_by_another(fd.get())) return in_use(at->directory, at->name);
-    return opened{std::move(fd), makes};
+    return opened{std::move(fd)};
   }
   return failure::from_os(why, {"opening ", path});
 }
 
-void target::take_back(const std::string& path) noexcept {
-  const auto at = find(path);
-  if (at) ::unlinkat(at->directory, at->name, 0);
+result<unique_fd> target::make_inplace(const std::string& path, const position& at,
+                                       std::uint32_t mode, const beginning& begin_new) {
+  const auto fails = [&](int why) { return failure::from_os(why, {"replacing ", path}); };
+  const auto is_file = [&] {
+    struct stat s{};
+    return ::fstatat(at.directory, at.name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode);
+  };
+  result<unique_fd> made = open_unnamed(path, mode & 0777);
+  const bool is_named = !made && made.why().code() == cordma::errc::not_supported;
+  if (is_named) {
+    const int why = is_file() ? EEXIST : give_way(path, at);
+    if (why != 0) return fails(why);
+    made = unique_fd(make_new(at.directory, at.name, O_WRONLY, mode & 0777));
+    if (!*made) return fails(-made->get());
+  }
+  if (!made) return made.why();
+  if (is_locked_by_another(made->get())) return in_use(at.directory, at.name);
+  if (const result<void> begun = begin_new(made->get()); !begun) {
+    if (is_named) ::unlinkat(at.directory, at.name, 0);
+    return begun.why();
+  }
+  if (is_named) return made;
+  int why = name_it(made->get(), at);
+  if (why == EEXIST && !is_file()) {
+    why = give_way(path, at);  // not before there is what takes its place
+    if (why == 0) why = name_it(made->get(), at);
+  }
+  if (why != 0) return fails(why);
+  return made;
 }
 
 result<unique_fd> target::open_unnamed(const std::string& path, std::uint32_t mode) {
@@ -258,19 +298,13 @@ result<void> target::publish_unnamed(int fd, const std::string& path) {
   const auto at = find(path);
   if (!at) return at.why();
   if (is_top(*at)) return failure::from_os(EISDIR, {"replacing ", path});
-  const auto link = [&](const char* name) {
-    // Before Linux 6.10 the first way is for who may read everything.
-    if (::linkat(fd, "", at->directory, name, AT_EMPTY_PATH) == 0) return 0;
-    if (errno != ENOENT) return errno;
-    const std::string way = "/proc/self/fd/" + std::to_string(fd);
-    return ::linkat(AT_FDCWD, way.c_str(), at->directory, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
-  };
-  const int why = link(at->name);
+  const int why = name_it(fd, *at);
   if (why == 0) return {};
   if (why != EEXIST) return failure::from_os(why, {"replacing ", path});
   // Else another transfer could take it for a part that was left.
   if (is_locked_by_another(fd)) return failure::from_os(EBUSY, {"replacing ", path});
-  return put_in_place(path, *at, link);
+  return put_in_place(path, *at,
+                      [&](const char* name) { return name_it(fd, {at->directory, name}); });
 }
 
 result<void> target::put_in_place(const std::string& path, const position& at,
@@ -330,23 +364,26 @@ result<void> target::drop_part(const std::string& path) noexcept {
   return {};
 }
 
-void target::drop_left(const std::string& path) noexcept {
+void target::drop_left(const std::string& path, whose which) noexcept {
   const auto at = find(path);
   if (!at || is_top(*at)) return;
   // Null where there is none; else it is held, or not for us to remove.
   const auto hold = [&](const std::string& name) -> std::optional<unique_fd> {
     struct stat found{};
     if (::fstatat(at->directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
+    const bool may_go = which == whose::anyones ? S_ISREG(found.st_mode) : is_ours(found);
     unique_fd held;
-    if (is_ours(found)) held.reset(::openat(at->directory, name.c_str(), only_to_lock));
+    if (may_go) held.reset(::openat(at->directory, name.c_str(), only_to_lock));
     if (held && lock(held.get(), at->directory, name) != 0) held.reset();
     return held;
   };
   const std::optional<unique_fd> part = hold(part_name(path));
   if (part && !*part) return;
-  // The sidecar first: it must not outlive its part.
   const std::optional<unique_fd> sidecar = hold(state_name(path));
   if (sidecar && !*sidecar) return;
+  const bool is_left = sidecar && resume_state::is_one(sidecar->get());
+  if (which == whose::ours && !is_left) return;
+  // The sidecar first: it must not outlive its part.
   if (sidecar) ::unlinkat(at->directory, state_name(path).c_str(), 0);
   if (part) ::unlinkat(at->directory, part_name(path).c_str(), 0);
 }

@@ -138,7 +138,8 @@ void receiver::consider_directory(const entry& e) {
 // Who may not look into it in the end may not while it is filled, either.
 void receiver::narrow(const entry& e, struct stat& now) {
   const std::uint32_t mode = now.st_mode & (e.mode | ~std::uint32_t{S_IRWXG | S_IRWXO});
-  if (!options_.mode || mode == now.st_mode) return;
+  const bool was_made = e.path == "." && target_.is_new();
+  if ((!options_.mode && !was_made) || mode == now.st_mode) return;
   if (set_mode(e.path, mode & 07777).empty()) now.st_mode = mode;
 }
 

@@ -125,7 +125,8 @@ class receiver {
   void conclude_if_due(const std::shared_ptr<incoming>& f);
   [[nodiscard]] cordma::result<void> open(incoming& f, target& into);
   [[nodiscard]] cordma::result<void> open_inplace(incoming& f, target& into) const;
-  [[nodiscard]] cordma::result<void> begin_inplace(incoming& f, const struct stat& before) const;
+  [[nodiscard]] cordma::result<void> mark_and_make_room(incoming& f, int fd) const;
+  [[nodiscard]] cordma::result<void> begin_inplace(incoming& f, int fd) const;
   [[nodiscard]] cordma::result<void> open_sidecar(incoming& f, target& into);
   [[nodiscard]] bool has_part(const incoming& f);
   [[nodiscard]] cordma::task<void> go_on(std::shared_ptr<incoming> f);
@@ -133,7 +134,7 @@ class receiver {
                                                 std::vector<bool>* here);
   void keep_part(incoming& f, const std::vector<bool>& here);
   void say_want(const std::shared_ptr<incoming>& f);
-  [[nodiscard]] cordma::result<void> make_room(incoming& f) const;
+  [[nodiscard]] cordma::result<void> make_room(incoming& f, int fd) const;
   void fail(incoming& f, const std::string& why);
   [[nodiscard]] cordma::result<void> publish(incoming& f, target& into,
                                              std::vector<std::string>& lost) const;

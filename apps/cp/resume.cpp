@@ -200,6 +200,12 @@ int resume_state::begin(std::uint64_t size) noexcept {
   return write_head(life_);
 }
 
+bool resume_state::is_one(int fd) noexcept {
+  std::array<std::byte, magic.size()> begin{};
+  return read_at(fd, begin, 0) == static_cast<ssize_t>(begin.size()) &&
+         std::memcmp(begin.data(), magic.data(), magic.size()) == 0;
+}
+
 // 0, or errno. In its place: there is room for it.
 int resume_state::write_head(std::uint64_t life) noexcept {
   struct stat now{};

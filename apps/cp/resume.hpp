@@ -52,6 +52,9 @@ class resume_state {
                                                          const source_identity& of);
 
   // By chunk: whether it is here.
+  // Whether a file that is open for reading begins as a sidecar does, of whatever source.
+  [[nodiscard]] static bool is_one(int fd) noexcept;
+
   [[nodiscard]] const std::vector<bool>& here() const noexcept { return here_; }
   [[nodiscard]] std::uint64_t count_here() const noexcept { return count_; }
   // As it was added. REQUIRES that the chunk is here.

@@ -181,10 +181,17 @@ void scanner::state::begin_source(std::vector<entry>& into) {
         into);
 }
 
-// What leads there comes first, once.
+// What leads there comes first, once, whatever the rules say of it, as with rsync.
 void scanner::state::begin_listed(const source& s, const std::string& called,
                                   std::vector<entry>& into) {
   const std::uint32_t number = here().number;
+  candidate itself{.directory = origins_.find_parent(number, s.listed, walked_),
+                   .name = s.listed.c_str() + (s.listed.rfind('/') + 1),
+                   .path = s.listed,
+                   .given = &called};
+  if (itself.directory < 0) return say(itself, -itself.directory);
+  struct stat self{};
+  if (!look(itself, self)) return;
   for (std::size_t end = s.listed.find('/'); end != std::string::npos;
        end = s.listed.find('/', end + 1)) {
     candidate c{.path = s.listed.substr(0, end), .given = &called};
@@ -192,19 +199,17 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
     const int fd = origins_.open_at(number, c.path, O_PATH | O_DIRECTORY);
     if (fd < 0) return say(c, -fd);
     const cordma::unique_fd held(fd);
-    struct stat self{};
     if (::fstat(held.get(), &self) != 0) return say(c, errno);
-    if (chosen_.excludes(c.path, true)) return;
     c.directory = origins_.find_parent(number, c.path, walked_);
     c.name = c.path.c_str() + (c.path.rfind('/') + 1);
     led_.insert(c.path);
     add(c, self, entry_kind::directory, into);
   }
-  const int parent = origins_.find_parent(number, s.listed, walked_);
-  const char* const name = s.listed.c_str() + (s.listed.rfind('/') + 1);
-  candidate c{.directory = parent, .name = name, .path = s.listed, .given = &called};
-  if (parent < 0) return say(c, -parent);
-  if (!led_.contains(s.listed)) visit(std::move(c), into);
+  if (led_.contains(s.listed)) return;
+  itself.directory =
+      origins_.find_parent(number, s.listed, walked_);  // which many others may have closed
+  if (itself.directory < 0) return say(itself, -itself.directory);
+  visit(std::move(itself), into);
 }
 
 void scanner::state::step(std::vector<entry>& into) {

@@ -55,11 +55,17 @@ int make_with_parents(const std::string& root) {
   return 0;
 }
 
+bool is_regular(int directory, const std::string& name) noexcept {
+  struct stat s{};
+  return ::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode);
+}
+
 }  // namespace
 
 struct target::state {
   unique_fd root;
   std::uint32_t mask = 0;  // umask
+  bool is_new = false;
   directory_cache directories{};
   [[nodiscard]] int open(std::string_view path) { return directories.open(root.get(), 0, path); }
 };
@@ -71,14 +77,16 @@ target::~target() = default;
 
 result<target> target::open(const std::string& root, missing m) {
   int fd = open_root(root);
-  if (fd == -ENOENT && m == missing::is_made) {
+  const bool is_new = fd == -ENOENT && m == missing::is_made;
+  if (is_new) {
     if (const int why = make_with_parents(root); why != 0) {
       return failure::from_os(why, {"making the directory ", root});
     }
     fd = open_root(root);
   }
   if (fd < 0) return failure::from_os(-fd, {"opening the directory ", root});
-  return target(std::unique_ptr<state>(new state{.root = unique_fd(fd), .mask = current_umask()}));
+  return target(std::unique_ptr<state>(
+      new state{.root = unique_fd(fd), .mask = current_umask(), .is_new = is_new}));
 }
 
 result<target> target::clone() {
@@ -139,19 +147,29 @@ result<void> target::make_directory(const std::string& path, std::uint32_t mode)
 }
 
 result<void> target::replace(const std::string& path, const position& at, const char* from) {
-  const auto rename = [&] { return ::renameat(at.directory, from, at.directory, at.name) == 0; };
-  if (rename()) return {};
-  if (errno == EISDIR) {
-    if (::unlinkat(at.directory, at.name, AT_REMOVEDIR) == 0) {
-      state_->directories.forget(path);
-      if (rename()) return {};
-    } else if (errno == ENOTEMPTY || errno == EEXIST) {
-      errno = EISDIR;
-    }
+  const auto rename = [&] {
+    return ::renameat(at.directory, from, at.directory, at.name) == 0 ? 0 : errno;
+  };
+  int why = rename();
+  if (why == EISDIR) {
+    why = give_way(path, at);
+    if (why == 0) why = rename();
   }
-  return failure::from_os(errno, {"replacing ", path});
+  if (why != 0) return failure::from_os(why, {"replacing ", path});
+  return {};
 }
 
+int target::give_way(const std::string& path, const position& at) noexcept {
+  if (::unlinkat(at.directory, at.name, 0) == 0 || errno == ENOENT) return 0;
+  if (errno != EISDIR) return errno;
+  if (::unlinkat(at.directory, at.name, AT_REMOVEDIR) != 0) {
+    return errno == ENOTEMPTY || errno == EEXIST ? EISDIR : errno;
+  }
+  state_->directories.forget(path);
+  return 0;
+}
+
+bool target::is_new() const noexcept { return state_->is_new; }
 std::uint32_t target::umask_here() const noexcept { return state_->mask; }
 
 std::vector<std::string> target::remove_others(const std::string& directory,
@@ -180,7 +198,7 @@ std::vector<std::string> target::remove_others(const std::string& directory,
   };
   for (const std::string& name : found) {
     if (stay.contains(name)) continue;
-    if (is_work_name(name)) {
+    if (is_work_name(name) && is_regular(fd, name)) {
       if (work.empty()) {
         for (const std::string_view one : names) {
           work.emplace(part_name(std::string(one)), one);
@@ -191,7 +209,7 @@ std::vector<std::string> target::remove_others(const std::string& directory,
         const std::string owner = path_of(of->second);
         const bool is_spared = spared != nullptr && spared->excludes(path_of(name), false);
         const bool goes = how == removal::real && !is_spared && is_whole && is_whole(owner);
-        if (goes) drop_left(owner);
+        if (goes) drop_left(owner, whose::anyones);
         continue;
       }
     }

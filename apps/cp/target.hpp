@@ -44,6 +44,8 @@ class target {
   // `root` is opened, which may be a symlink itself. With `make`: created, with its parents, where it is missing.
   enum class missing : unsigned char { is_error, is_made };
   [[nodiscard]] static cordma::result<target> open(const std::string& root, missing m);
+  // Whether it was made so.
+  [[nodiscard]] bool is_new() const noexcept;
   // Another view of the same directory, for another thread.
   [[nodiscard]] cordma::result<target> clone();
   target(target&&) noexcept;
@@ -90,16 +92,18 @@ class target {
   // The sidecar, for reading and writing; empty where there was none to take over, as above.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_state(const std::string& path);
   // --inplace: the file that is there, or a new one, for writing, and locked likewise. One that is made has of `mode` what a
-  // new one gets, and is its owner's to read and write. What is there and neither file nor directory goes first, as with
-  // rsync: nothing is written to a device or FIFO, nor where a symlink leads.
+  // new one gets, is its owner's to read and write, and has its name once `begin_new` has succeeded with it (before, where
+  // the file system has no files without names; it goes again where that fails). It takes the place of what is there and no
+  // file, as with rsync: nothing is written to a device or FIFO, nor where a symlink leads. A directory there is EISDIR,
+  // unless it is empty.
+  using beginning = std::function<cordma::result<void>(int fd)>;
   struct opened {
     cordma::unique_fd fd;
     bool is_new = false;
   };
-  [[nodiscard]] cordma::result<opened> open_inplace(const std::string& path,
-                                                    std::uint32_t mode = 0666);
-  // One that is new goes again. REQUIRES that it is still open.
-  void take_back(const std::string& path) noexcept;
+  [[nodiscard]] cordma::result<opened> open_inplace(
+      const std::string& path, std::uint32_t mode = 0666,
+      const beginning& begin_new = [](int) { return cordma::result<void>(); });
   // A file without a name, in the directory of `path`, of `mode` as far as a new one gets it: what is written in one go needs no part,
   // and is in nobody's way. not_supported where the file system has none.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_unnamed(const std::string& path,
@@ -112,8 +116,10 @@ class target {
   [[nodiscard]] cordma::result<void> publish(int part, const std::string& path);
   // And its sidecar. Fine where there is none. EBUSY, and nothing goes, while a transfer has it open.
   [[nodiscard]] cordma::result<void> drop_part(const std::string& path) noexcept;
-  // Likewise, of a file that is whole; only what a transfer of this user's made, and nobody has open.
-  void drop_left(const std::string& path) noexcept;
+  // Likewise, of what is whole, where no transfer has it open, as far as can be known. By default only what a transfer of
+  // this user's has left, as its sidecar shows.
+  enum class whose : unsigned char { ours, anyones };
+  void drop_left(const std::string& path, whose which = whose::ours) noexcept;
 
   // Files by descriptor, everything else by name; nothing is kept by a hard link's. What could not be kept, as
   // sentences ("owner: Operation not permitted"); the rest is kept nevertheless. A set-id bit is kept only where the
@@ -155,9 +161,16 @@ class target {
   // is not disturbed, and waited for a tenth of a second: EBUSY.
   [[nodiscard]] cordma::result<void> put_in_place(const std::string& path, const position& at,
                                                   const std::function<int(const char*)>& make);
+  // A file that is new, and locked; EEXIST where something is there that does not give way.
+  [[nodiscard]] cordma::result<cordma::unique_fd> make_inplace(const std::string& path,
+                                                               const position& at,
+                                                               std::uint32_t mode,
+                                                               const beginning& begin_new);
   // `from`, in the same directory, takes the place of `path`.
   [[nodiscard]] cordma::result<void> replace(const std::string& path, const position& at,
                                              const char* from);
+  // What is there goes, a directory where it is empty: else EISDIR. 0, or errno.
+  [[nodiscard]] int give_way(const std::string& path, const position& at) noexcept;
   [[nodiscard]] std::uint32_t umask_here() const noexcept;
   std::unique_ptr<state> state_;
 };

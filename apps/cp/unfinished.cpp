@@ -4,7 +4,6 @@
 #include "write_at.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -15,42 +14,55 @@ namespace copy {
 
 namespace {
 
-using mark_bytes = std::array<char, unfinished_mark.size()>;
-
 int write_text(int fd, std::string_view text, std::uint64_t at) noexcept {
   return write_at(fd, std::as_bytes(std::span(text)), at);
 }
 
-// What is there, as far as it can be read: `fd` is for writing alone.
-std::string_view read_text(int fd, mark_bytes& into, std::uint64_t at) noexcept {
-  const cordma::unique_fd reading = open_again(fd, O_RDONLY);
-  const ssize_t n =
-      reading ? ::pread(reading.get(), into.data(), into.size(), static_cast<off_t>(at)) : 0;
-  return {into.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
-}
-
 }  // namespace
 
-int mark_unfinished(int fd, std::uint64_t size) noexcept {
+// What is there, as far as it can be read: the file is open for writing alone.
+void marking::keep(kept& what, std::uint64_t at) noexcept {
+  const cordma::unique_fd reading = open_again(fd_, O_RDONLY);
+  const ssize_t n =
+      reading ? ::pread(reading.get(), what.bytes.data(), what.bytes.size(), static_cast<off_t>(at))
+              : 0;
+  what.at = at;
+  what.size = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+}
+
+int marking::begin() noexcept {
   struct stat before{};
-  if (::fstat(fd, &before) != 0) return errno;
-  const auto length = static_cast<std::uint64_t>(before.st_size);
-  if (length <= size) {
-    if (const int why = write_text(fd, unfinished_mark, size); why != 0) return why;
-    return cut_to(fd, size + unfinished_mark.size());
+  if (::fstat(fd_, &before) != 0) return errno;
+  length_ = static_cast<std::uint64_t>(before.st_size);
+  const std::uint64_t shortest = size_ + unfinished_mark.size();
+  std::uint64_t at = size_;
+  // Of one that is longer the end first, over what is there where that is long enough, as there may be no room behind it.
+  if (length_ > size_) {
+    at = length_ >= shortest + unfinished_mark.size() ? length_ - unfinished_mark.size()
+                                                      : std::max(length_, shortest);
+    keep(last_, at);
+    // What cannot be put back is not written over.
+    if (at < length_ && last_.size != unfinished_mark.size()) at = std::max(length_, shortest);
   }
-  // Of one that is longer the end first: it ends with the mark at every moment, and where there is no room for that nothing
-  // is lost.
-  int why = write_text(fd, unfinished_mark, length);
-  if (why == 0) {
-    mark_bytes old{};
-    const std::string_view was_there = read_text(fd, old, size);
-    why = write_text(fd, unfinished_mark, size);
-    if (why != 0) (void)write_text(fd, was_there, size);
-  }
-  if (why == 0) return cut_to(fd, size + unfinished_mark.size());
-  (void)cut_to(fd, length);
+  const int why = write_text(fd_, unfinished_mark, at);
+  if (why != 0) undo();
   return why;
+}
+
+int marking::end() noexcept {
+  if (length_ <= size_) return 0;
+  keep(first_, size_);
+  int why = write_text(fd_, unfinished_mark, size_);
+  if (why == 0) why = cut_to(fd_, size_ + unfinished_mark.size());
+  if (why != 0) undo();
+  return why;
+}
+
+void marking::undo() noexcept {
+  for (const kept& k : {first_, last_}) {
+    (void)write_text(fd_, {k.bytes.data(), k.size}, k.at);
+  }
+  (void)cut_to(fd_, length_);
 }
 
 int cut_to(int fd, std::uint64_t size) noexcept {
@@ -58,7 +70,7 @@ int cut_to(int fd, std::uint64_t size) noexcept {
 }
 
 bool is_unfinished(int fd) noexcept {
-  mark_bytes end{};
+  std::array<char, unfinished_mark.size()> end{};
   struct stat s{};
   if (::fstat(fd, &s) != 0 || s.st_size < static_cast<off_t>(end.size())) return false;
   const off_t at = s.st_size - static_cast<off_t>(end.size());

@@ -168,6 +168,33 @@ for again in (["--size-only"], ["-u"], ["--ignore-existing"], ["--inplace", "--s
     check(read("out/large") == large, f"{again}: it was taken for whole")
     check(os.path.getmtime("out/large") == os.path.getmtime("large"), "it has another time")
 check(figures("--inplace", *copy)["same"] == 1, "it came again")
+# At every moment: whatever the last call on it was, it is as it was, or says that it is not whole.
+def kill_at(call, number, before):
+    """Before that call on the file or its directory, by its kind; whether there was one."""
+    clear()
+    os.makedirs("one", exist_ok=True)
+    write("one/f", b"n" * 1000)
+    os.utime("one/f", (1, 1000))
+    if before is not None:
+        write("out/f", before)
+        os.utime("out/f", (1, 500))
+    command = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", os.path.abspath("out/f"), "-P", os.path.abspath("out"), "-e",
+               "trace=all", "-e", f"inject={call}:signal=KILL:when={number}", program, "-q", "-rtu", "--inplace", "one/", "out/"]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60).returncode != 0
+
+
+for before in (None, b"", b"o" * 500, b"o" * 990, b"o" * 1000, b"o" * 1010, b"o" * 1044, b"o" * 1046, b"o" * 1089, b"o" * 1091, b"o" * 9000):
+    killed = 0
+    for call in ("openat", "linkat", "pwrite64", "ftruncate", "fchmod", "utimensat", "close"):
+        number = 1
+        while kill_at(call, number, before):
+            killed += 1
+            number += 1
+            run("-rtu", "--inplace", "one/", "out/")
+            is_whole = read("out/f") == read("one/f")
+            check(is_whole, f"{before and len(before)}: killed at {call} {number - 1} it stays {read('out/f')[-60:]}")
+    check(killed >= 4, f"{before and len(before)}: killed only {killed} times")
+os.remove("out/f")
 # Under a further name likewise, and where the mark makes it as long as its source.
 os.makedirs("links")
 write("links/a", b"first")
@@ -227,13 +254,33 @@ clear()
 
 # What a kill has left beside a file that is whole: a sidecar goes when it is found to be the same, all else with --delete.
 run(*copy)
-write(state, b"of no part")
+write(state, b"cordmacp, of no part")
 check(figures(*copy)["same"] == 1, "it came again")
 check(os.listdir("out") == ["large"], f"beside the file there is {os.listdir('out')}")
+write(part, b"theirs")
+write(state, b"theirs")
+check(figures(*copy)["same"] == 1, "it came again")
+check(read(part) == read(state) == b"theirs", "what no transfer has made went")
+os.remove(part)
+os.remove(state)
 os.makedirs(state + "/theirs")
 check(figures(*copy)["same"] == 1, "it came again")
 check(os.path.isdir(state + "/theirs"), "what no transfer has made went")
 subprocess.run(["rm", "-r", state], check=True)
+# What is a further name, or a directory, by now is no part's to be gone on with.
+os.makedirs("named/large.d")
+write("named/large", large)
+os.link("named/large", "named/other")
+def leave(name):
+    half(signal.SIGKILL)
+    os.rename(part, f"out/.{name}.cordma-part")
+    os.rename(state, f"out/.{name}.cordma-state")
+for name in ("other", "large.d"):
+    leave(name)
+    os.link("large", "out/.large.cordma-part")
+    run("-rtH", "--delete", "named/", "out/")
+    check(sorted(os.listdir("out")) == ["large", "large.d", "other"], f"beside {name} there is {os.listdir('out')}")
+    subprocess.run(["rm", "-r", "out/large.d"], check=True)
 half(signal.SIGKILL)
 os.makedirs("empty tree")
 os.symlink("../large", "empty tree/link")

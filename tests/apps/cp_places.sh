@@ -152,6 +152,14 @@ copy -t --inplace -S shorter unlimited/small/old 2> said || code=\$?
 [ \$code -eq 23 ]
 cmp old unlimited/small/old
 umount unlimited/small
+# Over one that is longer, with no room at all.
+mount -t tmpfs -o size=64k tmpfs unlimited/small
+head -c 45056 less > old
+cp old unlimited/small/old
+head -c 100000 large > unlimited/small/other || true
+copy -t --inplace shorter unlimited/small/old
+cmp shorter unlimited/small/old
+umount unlimited/small
 rmdir unlimited/small
 # Holes where there are none: into a new file, over an old one that is shorter, and one that is longer.
 copy --inplace hollow large ram/new/

@@ -42,6 +42,8 @@ mkdir to
 echo old > to/open
 chmod 600 to/open
 (umask 022; cp_ 0 'files' -r source/ to/)
+(umask 022; mkdir -m 700 private; echo x > private/x; cp_ 0 '1 files' -r private/ fresh.t/)
+[ "$(stat -c %a fresh.t)" = 700 ] || fail "a new target of what is private has the mode $(stat -c %a fresh.t)"
 [ "$(stat -c %a to/private)" = 700 ] || fail "a private directory is open: $(stat -c %a to/private)"
 [ "$(stat -c %a to/open)" = 600 ] || fail "a private file is open: $(stat -c %a to/open)"
 
@@ -417,6 +419,9 @@ cp_ 23 'link: is a symlink that leads nowhere' -aL opt/ ours.d/
 ln -sfn . opt/link
 cp_ 23 'link: leads to a directory that it is in' -aL opt/ ours.d/
 echo none/at/all >> list
+# What leads to what is listed comes, whatever is excluded.
+printf '%s\n' sub/old fresh/deep older > short.list
+for rule in sub '*/' /sub/ old deep; do as_rsync_all -a "--exclude=$rule" --files-from=short.list; done
 cp_ 23 'opt/none/at/all: No such file' -a --files-from list opt ours.d/
 cp_ 1 'below one source' -a --files-from list opt opt/sub ours.d/
 cp_ 1 'has no --delete' -ar --delete --files-from list opt ours.d/

@@ -282,18 +282,41 @@ TEST_CASE("in place, only a file is written to: what else is there goes, and not
   for (const auto& [what, plant] : plants(victim)) {
     CAPTURE(what);
     plant(here.root / "file");
-    const bool is_directory = fs::is_directory(fs::symlink_status(here.root / "file"));
-    const bool is_file = fs::is_regular_file(fs::symlink_status(here.root / "file"));
-    {
+    const auto kind = fs::symlink_status(here.root / "file");
+    const bool is_file = fs::is_regular_file(kind);
+    if (fs::is_directory(kind) && !fs::is_empty(here.root / "file")) {
+      CHECK(errno_of(to.open_inplace("file")) == EISDIR);
+    } else {
       const auto fd = to.open_inplace("file");
-      CHECK(errno_of(fd) == (is_directory ? EISDIR : 0));
-      if (fd.ok()) CHECK(fd->is_new == !is_file);
-      if (fd.ok() && !is_file) put(fd->fd, "written");
-      if (fd.ok()) CHECK(S_ISREG(look(here.root / "file").st_mode));
-      if (fd.ok()) CHECK(errno_of(to.open_inplace("file")) == EBUSY);
+      REQUIRE(fd.ok());
+      CHECK(fd->is_new == !is_file);
+      if (!is_file) put(fd->fd, "written");
+      CHECK(S_ISREG(look(here.root / "file").st_mode));
+      CHECK(errno_of(to.open_inplace("file")) == EBUSY);
     }
     CHECK(read(victim) == "kept");
     CHECK(names(here.outside) == std::vector<std::string>{"victim"});
+    fs::remove_all(here.root / "file");
+  }
+}
+
+TEST_CASE("in place, what is there stays until what is new has begun") {
+  const place_to_write here;
+  const fs::path victim = here.outside / "victim";
+  target to = here.open();
+  for (const auto& [what, plant] : plants(victim)) {
+    CAPTURE(what);
+    write(victim, "kept");
+    plant(here.root / "file");
+    const auto before = fs::symlink_status(here.root / "file").type();
+    const auto failing = [&](int) -> cordma::result<void> {
+      CHECK(fs::symlink_status(here.root / "file").type() == before);
+      return cordma::failure::from_os(ENOSPC, "there is no room");
+    };
+    const bool is_file = before == fs::file_type::regular;
+    if (!is_file) CHECK(errno_of(to.open_inplace("file", 0666, failing)) == ENOSPC);
+    CHECK(fs::symlink_status(here.root / "file").type() == before);
+    CHECK(names(here.root) == std::vector<std::string>{"file"});
     fs::remove_all(here.root / "file");
   }
 }

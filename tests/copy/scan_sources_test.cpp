@@ -198,7 +198,7 @@ TEST_CASE("of what is listed all that leads to it comes first, once, and nothing
   CHECK(listed({"a/b", "d"}, false) == "a/\na/b/\nd/\n");
   CHECK(listed({"a/b", "d"}, true) == "a/\na/b/\na/b/x\na/b/y\nd/\nd/e/\nd/e/f\n");
   CHECK(listed({"a/none", "none/x", "g"}, true) ==
-        "a/\ng\nfailed a/none: No such file or directory\nfailed none/x: No such file or "
+        "g\nfailed a/none: No such file or directory\nfailed none/x: No such file or "
         "directory\n");
   CHECK(listed({"link/z"}, true) == "failed link/z: Too many levels of symbolic links\n");
 }
