@@ -54,25 +54,27 @@ std::size_t asked::end_of_listed(std::string_view path) const noexcept {
   }
 }
 
-// What is listed, what leads to it, and with -r what is in it.
-bool asked::is_listed(const entry& e) const noexcept {
-  if (!options_.listed) return true;
-  const std::size_t end = end_of_listed(e.path);
-  if (end == e.path.size()) return true;
-  if (end != std::string::npos && options_.recursive) return true;
+bool asked::leads_to_listed(const entry& e) const {
   if (e.kind != entry_kind::directory) return false;
   const std::string in_it = e.path + '/';
   const auto next = std::ranges::lower_bound(named_->listed, in_it);
   return next != named_->listed.end() && next->starts_with(in_it);
 }
 
+// What is listed, what leads to it, and with -r what is in it.
+bool asked::is_listed(const entry& e) const {
+  if (!options_.listed || leads_to_listed(e)) return true;
+  if (options_.recursive) return end_of_listed(e.path) != std::string::npos;
+  return std::ranges::binary_search(named_->listed, e.path);
+}
+
 // With each directory that it is in, as the sender does not go into what is excluded; but what leads to what is listed
-// comes.
+// comes. With -r nothing that is listed is in another.
 bool asked::is_excluded(const entry& e) {
-  if (filter_.empty()) return false;
+  if (filter_.empty() || (options_.listed && leads_to_listed(e))) return false;
   const std::string_view path = e.path;
-  const std::size_t from = options_.listed ? end_of_listed(path) : 0;
-  if (from == std::string_view::npos) return false;
+  const bool is_alone = options_.listed && !options_.recursive;
+  const std::size_t from = is_alone ? path.size() : options_.listed ? end_of_listed(path) : 0;
   const std::size_t last = path.rfind('/');
   const std::string_view parent = last == std::string_view::npos ? "" : path.substr(0, last);
   if (parent != let_in_) {

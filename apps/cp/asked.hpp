@@ -32,7 +32,8 @@ class asked {
   [[nodiscard]] std::string_view kind_is_wrong(const entry& e) const noexcept;
   [[nodiscard]] bool is_named(std::string_view path) const noexcept;
   [[nodiscard]] std::size_t end_of_listed(std::string_view path) const noexcept;
-  [[nodiscard]] bool is_listed(const entry& e) const noexcept;
+  [[nodiscard]] bool leads_to_listed(const entry& e) const;
+  [[nodiscard]] bool is_listed(const entry& e) const;
   [[nodiscard]] bool is_excluded(const entry& e);
   const transfer_options& options_;
   const filter& filter_;

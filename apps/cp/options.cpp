@@ -62,8 +62,8 @@ constexpr const char* footer =
     "SIGTERM or SIGHUP, 25 --max-delete, 30 --timeout, 10 no connection. A file of 8 MiB and more "
     "that was\n"
     "cut off goes on where it was when the same command is run again; what may have changed of it "
-    "is "
-    "compared first.\n"
+    "is\n"
+    "compared first. "
     "In --json a byte that is no UTF-8 is \\#377, in octal.";
 
 // As rsync reads such a file: a line ends with '\r' as well as with '\n'; empty ones are nothing, nor are those that
@@ -112,6 +112,16 @@ std::string tidied(std::string_view name) {
 
 // As rsync reads it: no empty lines, nor those that begin with ';' or '#'. Nothing twice, nor below what comes with all
 // that is in it.
+// Throws what filter::add() does.
+filter filter_of(const std::vector<std::string>& rules) {
+  filter chosen;
+  for (const std::string& text : rules) {
+    const bool in = text.starts_with('+');
+    chosen.add(in ? filter::decision::include : filter::decision::exclude, text.substr(2));
+  }
+  return chosen;
+}
+
 std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
   const std::string all = read_all(t.files_from);
   std::set<std::string> names;
@@ -122,12 +132,20 @@ std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
     const bool is_comment = !t.from0 && (line.starts_with(';') || line.starts_with('#'));
     if (!line.empty() && !is_comment) names.insert(tidied(line));
   }
+  const filter chosen = filter_of(t.rules);
   const auto comes_anyway = [&](const std::string& name) {
+    std::string with;  // which is a directory then
     for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
          end = name.find('/', end + 1)) {
-      if (names.contains(name.substr(0, end))) return true;
+      const std::string above = name.substr(0, end);
+      if (with.empty() && names.contains(above)) with = above;
+      if (!with.empty() && chosen.excludes(above, true)) {
+        throw std::invalid_argument("--files-from: " + name + " is in " + with +
+                                    ", which is listed as well, but excluded with " + above +
+                                    ": list what else is wanted of " + with);
+      }
     }
-    return false;
+    return !with.empty();
   };
   std::vector<std::string> listed;
   std::ranges::copy_if(names, std::back_inserter(listed), std::not_fn(comes_anyway));
@@ -403,8 +421,7 @@ void check_lengths(const request& r) {
 void finish(request& r, const texts& t) {
   if (t.archive) unfold_archive(r.options, t);
   r.rules = t.rules;
-  filter rules;  // a pattern that is none is said before anything begins
-  for (const std::string& text : t.rules) rules.add(filter::decision::exclude, text.substr(2));
+  (void)filter_of(t.rules);  // a pattern that is none is said before anything begins
   r.options.items = r.verbose != 0 || r.options.dry_run || r.itemize;
   r.options.bytes_per_s = t.bwlimit.empty() ? 0 : rate_of(t.bwlimit);
   r.options.memory_bytes = size_of("--memory", t.memory);

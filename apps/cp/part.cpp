@@ -260,20 +260,21 @@ result<unique_fd> target::make_inplace(const std::string& path, const position& 
     return ::fstatat(at.directory, at.name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode);
   };
   result<unique_fd> made = open_unnamed(path, mode & 0777);
-  const bool is_named = !made && made.why().code() == cordma::errc::not_supported;
-  if (is_named) {
-    const int why = is_file() ? EEXIST : give_way(path, at);
-    if (why != 0) return fails(why);
-    made = unique_fd(make_new(at.directory, at.name, O_WRONLY, mode & 0777));
+  if (!made && made.why().code() == cordma::errc::not_supported) {
+    // Then as a part is: nobody else takes what is locked, under that name.
+    const std::string part = part_name(path);
+    if (const auto dropped = drop_part(path); !dropped) return dropped.why();
+    made = unique_fd(make_new(at.directory, part, O_WRONLY, mode & 0777));
     if (!*made) return fails(-made->get());
+    result<void> done = begin_new(made->get());
+    if (done) done = is_file() ? result<void>(fails(EEXIST)) : replace(path, at, part.c_str());
+    if (done) return made;
+    ::unlinkat(at.directory, part.c_str(), 0);
+    return done.why();
   }
   if (!made) return made.why();
   if (is_locked_by_another(made->get())) return in_use(at.directory, at.name);
-  if (const result<void> begun = begin_new(made->get()); !begun) {
-    if (is_named) ::unlinkat(at.directory, at.name, 0);
-    return begun.why();
-  }
-  if (is_named) return made;
+  if (const result<void> begun = begin_new(made->get()); !begun) return begun.why();
   int why = name_it(made->get(), at);
   if (why == EEXIST && !is_file()) {
     why = give_way(path, at);  // not before there is what takes its place

@@ -115,7 +115,9 @@ void receiver::consider_directory(const entry& e) {
     if (options_.dry_run) return;
     struct stat now = *there.value();
     narrow(e, now);
-    return open_up(e.path, now);
+    open_up(e.path, now);
+    if (e.path == "." && target_.is_new()) close_in_the_end(e);
+    return;
   }
   const bool is_nothing = there && !there.value();
   if (is_nothing && is_passed_over(e, nullptr)) return;
@@ -129,6 +131,11 @@ void receiver::consider_directory(const entry& e) {
   const cordma::result<void> made = target_.make_directory(e.path, e.mode);
   if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
   new_directories_.insert(e.path);
+  close_in_the_end(e);
+}
+
+// One that is new is open to its owner until then.
+void receiver::close_in_the_end(const entry& e) {
   constexpr std::uint32_t ours = S_IRWXU;
   if (options_.mode || (e.mode & ours) == ours) return;
   const cordma::result<std::optional<struct stat>> now = target_.look(e.path);

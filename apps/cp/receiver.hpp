@@ -75,6 +75,7 @@ class receiver {
   void consider(std::uint32_t number, const entry& e);
   void consider_file(std::uint32_t number, const entry& e);
   void consider_directory(const entry& e);
+  void close_in_the_end(const entry& e);
   void narrow(const entry& e, struct stat& now);
   void open_up(const std::string& path, const struct stat& now);
   [[nodiscard]] std::vector<std::string> set_mode(const std::string& directory, std::uint32_t mode);

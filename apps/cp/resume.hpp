@@ -51,10 +51,10 @@ class resume_state {
   [[nodiscard]] static cordma::result<resume_state> open(cordma::unique_fd fd, int part,
                                                          const source_identity& of);
 
-  // By chunk: whether it is here.
   // Whether a file that is open for reading begins as a sidecar does, of whatever source.
   [[nodiscard]] static bool is_one(int fd) noexcept;
 
+  // By chunk: whether it is here.
   [[nodiscard]] const std::vector<bool>& here() const noexcept { return here_; }
   [[nodiscard]] std::uint64_t count_here() const noexcept { return count_; }
   // As it was added. REQUIRES that the chunk is here.

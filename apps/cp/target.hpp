@@ -92,10 +92,9 @@ class target {
   // The sidecar, for reading and writing; empty where there was none to take over, as above.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_state(const std::string& path);
   // --inplace: the file that is there, or a new one, for writing, and locked likewise. One that is made has of `mode` what a
-  // new one gets, is its owner's to read and write, and has its name once `begin_new` has succeeded with it (before, where
-  // the file system has no files without names; it goes again where that fails). It takes the place of what is there and no
-  // file, as with rsync: nothing is written to a device or FIFO, nor where a symlink leads. A directory there is EISDIR,
-  // unless it is empty.
+  // new one gets, is its owner's to read and write, and has its name once `begin_new` has succeeded with it. It takes the
+  // place of what is there and no file, as with rsync: nothing is written to a device or FIFO, nor where a symlink leads. A
+  // directory there is EISDIR, unless it is empty.
   using beginning = std::function<cordma::result<void>(int fd)>;
   struct opened {
     cordma::unique_fd fd;
@@ -161,7 +160,7 @@ class target {
   // is not disturbed, and waited for a tenth of a second: EBUSY.
   [[nodiscard]] cordma::result<void> put_in_place(const std::string& path, const position& at,
                                                   const std::function<int(const char*)>& make);
-  // A file that is new, and locked; EEXIST where something is there that does not give way.
+  // A file that is new, and locked; EEXIST where there is one.
   [[nodiscard]] cordma::result<cordma::unique_fd> make_inplace(const std::string& path,
                                                                const position& at,
                                                                std::uint32_t mode,
