@@ -169,8 +169,8 @@ for again in (["--size-only"], ["-u"], ["--ignore-existing"], ["--inplace", "--s
     check(os.path.getmtime("out/large") == os.path.getmtime("large"), "it has another time")
 check(figures("--inplace", *copy)["same"] == 1, "it came again")
 # At every moment: whatever the last call on it was, it is as it was, or says that it is not whole.
-def kill_at(call, number, before):
-    """Before that call on the file or its directory, by its kind; whether there was one."""
+def kill_at(call, number, before, more=[]):
+    """Before that call on the file or its directory, by its kind; whether there was one. What is to be injected besides."""
     clear()
     os.makedirs("one", exist_ok=True)
     write("one/f", b"n" * 1000)
@@ -179,7 +179,7 @@ def kill_at(call, number, before):
         write("out/f", before)
         os.utime("out/f", (1, 500))
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", os.path.abspath("out/f"), "-P", os.path.abspath("out"), "-e",
-               "trace=all", "-e", f"inject={call}:signal=KILL:when={number}", program, "-q", "-rtu", "--inplace", "one/", "out/"]
+               "trace=all", *more, "-e", f"inject={call}:signal=KILL:when={number}", program, "-q", "-rtu", "--inplace", "one/", "out/"]
     return subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60).returncode != 0
 
 
@@ -194,6 +194,16 @@ for before in (None, b"", b"o" * 500, b"o" * 990, b"o" * 1000, b"o" * 1010, b"o"
             is_whole = read("out/f") == read("one/f")
             check(is_whole, f"{before and len(before)}: killed at {call} {number - 1} it stays {read('out/f')[-60:]}")
     check(killed >= 4, f"{before and len(before)}: killed only {killed} times")
+# And where the file system has no files without names.
+without = ["-e", "inject=openat:error=EOPNOTSUPP:when=1"]
+for call in ("unlinkat", "pwrite64", "renameat", "ftruncate", "utimensat"):
+    number = 1
+    while kill_at(call, number, None, without):
+        number += 1
+        run("-rtu", "--inplace", "one/", "out/")
+        check(read("out/f") == read("one/f"), f"without names: killed at {call} {number - 1} it stays {read('out/f')[-60:]}")
+    check(number > 1 or call not in ("pwrite64", "renameat"), f"not killed at {call}")
+    check(read("out/f") == read("one/f") and os.listdir("out") == ["f"], f"without names: {os.listdir('out')}")
 os.remove("out/f")
 # Under a further name likewise, and where the mark makes it as long as its source.
 os.makedirs("links")
