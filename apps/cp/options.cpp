@@ -110,8 +110,6 @@ std::string tidied(std::string_view name) {
   return tidy;
 }
 
-// As rsync reads it: no empty lines, nor those that begin with ';' or '#'. Nothing twice, nor below what comes with all
-// that is in it.
 // Throws what filter::add() does.
 filter filter_of(const std::vector<std::string>& rules) {
   filter chosen;
@@ -122,6 +120,8 @@ filter filter_of(const std::vector<std::string>& rules) {
   return chosen;
 }
 
+// As rsync reads it: no empty lines, nor those that begin with ';' or '#'. Nothing twice, nor below what comes with all
+// that is in it; what would be that, but for a rule on the way, is an error.
 std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
   const std::string all = read_all(t.files_from);
   std::set<std::string> names;
@@ -133,16 +133,28 @@ std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
     if (!line.empty() && !is_comment) names.insert(tidied(line));
   }
   const filter chosen = filter_of(t.rules);
+  // What is excluded, and leads to what is listed, only leads there.
+  std::set<std::string> leading;
+  for (const std::string& name : names) {
+    for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
+         end = name.find('/', end + 1)) {
+      const std::string above = name.substr(0, end);
+      if (chosen.excludes(above, true)) leading.insert(above);
+    }
+  }
+  for (const std::string& above : leading) names.erase(above);
   const auto comes_anyway = [&](const std::string& name) {
+    const bool never = chosen.excludes(name, true) && chosen.excludes(name, false);
     std::string with;  // which is a directory then
     for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
          end = name.find('/', end + 1)) {
       const std::string above = name.substr(0, end);
       if (with.empty() && names.contains(above)) with = above;
-      if (!with.empty() && chosen.excludes(above, true)) {
-        throw std::invalid_argument("--files-from: " + name + " is in " + with +
-                                    ", which is listed as well, but excluded with " + above +
-                                    ": list what else is wanted of " + with);
+      if (!with.empty() && leading.contains(above) && !never) {
+        throw std::invalid_argument(
+            "--files-from: " + printable(name) + " is in " + printable(with) +
+            ", which is listed as well, but excluded with " + printable(above) +
+            ": list what else is wanted of " + printable(with));
       }
     }
     return !with.empty();

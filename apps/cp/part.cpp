@@ -15,6 +15,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -58,6 +59,7 @@ bool is_ours(const struct stat& s) noexcept {
   return S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
 }
 
+constexpr mode_t for_us_alone = 0600;  // until it is kept otherwise
 constexpr int only_to_lock = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
 // Which process has it locked, as far as the system tells: "12345"; empty where it does not.
@@ -135,11 +137,12 @@ int take_over(int directory, const std::string& name, int flags) {
   if (const int why = lock(opened.get(), directory, name); why != 0) return -why;
   if (::fstat(opened.get(), &found) != 0) return -errno;
   if (!is_ours(found)) return -EAGAIN;
+  // What was just to take a name has the mode of that.
+  const bool is_open = (found.st_mode & 0777) != for_us_alone;
+  if (is_open && ::fchmod(opened.get(), for_us_alone) != 0) return -errno;
   if (::fcntl(opened.get(), F_SETFL, flags & ~(O_NONBLOCK | O_ACCMODE)) != 0) return -errno;
   return opened.release();
 }
-
-constexpr mode_t for_us_alone = 0600;  // until it is kept otherwise
 
 // Negative errno.
 int make_new(int directory, const std::string& name, int flags,
@@ -261,15 +264,21 @@ result<unique_fd> target::make_inplace(const std::string& path, const position& 
   };
   result<unique_fd> made = open_unnamed(path, mode & 0777);
   if (!made && made.why().code() == cordma::errc::not_supported) {
-    // Then as a part is: nobody else takes what is locked, under that name.
-    const std::string part = part_name(path);
-    if (const auto dropped = drop_part(path); !dropped) return dropped.why();
-    made = unique_fd(make_new(at.directory, part, O_WRONLY, mode & 0777));
+    // Under a name that no other transfer has.
+    std::uint64_t number = 0;
+    if (::getrandom(&number, sizeof number, 0) != sizeof number) return fails(errno);
+    const std::string own = part_name(path + '~' + std::to_string(number));
+    made = unique_fd(make_new(at.directory, own, O_WRONLY, mode & 0777));
     if (!*made) return fails(-made->get());
     result<void> done = begin_new(made->get());
-    if (done) done = is_file() ? result<void>(fails(EEXIST)) : replace(path, at, part.c_str());
-    if (done) return made;
-    ::unlinkat(at.directory, part.c_str(), 0);
+    if (done) {
+      const bool is_named =
+          ::renameat2(at.directory, own.c_str(), at.directory, at.name, RENAME_NOREPLACE) == 0;
+      if (is_named) return made;
+      done = is_file() ? result<void>(fails(EEXIST)) : replace(path, at, own.c_str());
+      if (done) return made;
+    }
+    ::unlinkat(at.directory, own.c_str(), 0);
     return done.why();
   }
   if (!made) return made.why();

@@ -139,7 +139,7 @@ void receiver::close_in_the_end(const entry& e) {
   constexpr std::uint32_t ours = S_IRWXU;
   if (options_.mode || (e.mode & ours) == ours) return;
   const cordma::result<std::optional<struct stat>> now = target_.look(e.path);
-  if (now && now.value()) closed_.emplace(e.path, now.value()->st_mode & 0777 & ~(~e.mode & ours));
+  if (now && now.value()) closed_.emplace(e.path, now.value()->st_mode & 07777 & ~(~e.mode & ours));
 }
 
 // Who may not look into it in the end may not while it is filled, either.

@@ -162,7 +162,8 @@ for rule in a b c; do
   cp_ 0 '^1 files' "${with[@]}" --exclude $rule --files-from "$work/list" "$host:box/nested" "$work/led.$rule"
   [ -f "$work/led.$rule/a/b/c/x" ] || fail "--exclude $rule keeps what is listed away"
 done
-cp_ 1 'a/b is in a, which is listed as well, but excluded with a:' "${with[@]}" -r --exclude a --files-from "$work/list" "$host:box/nested" "$work/led.a"
+cp_ 0 '^0 files.* 1 the same' "${with[@]}" -r --exclude a --files-from "$work/list" "$host:box/nested" "$work/led.a"
+cp_ 1 'a/b/c/x is in a, which is listed as well, but excluded with a/b:' "${with[@]}" -r --exclude b --files-from "$work/list" "$host:box/nested" "$work/led.b"
 cp_ 5 'no module' -a --port "$port" "$work/tree/" "$host:box/in/"
 cp_ 5 'no module' "${with[@]}" "$work/tree/" "$host:other/in/"
 cp_ 1 'leads|\.\.' "${with[@]}" "$work/tree/" "$host:box/../etc/"
