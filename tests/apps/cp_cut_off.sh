@@ -183,7 +183,7 @@ def kill_at(call, number, before, more=[]):
     return subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60).returncode != 0
 
 
-for before in (None, b"", b"o" * 500, b"o" * 990, b"o" * 1000, b"o" * 1010, b"o" * 1044, b"o" * 1046, b"o" * 1089, b"o" * 1091, b"o" * 9000):
+for before in (None, b"o" * 500, b"o" * 1000, b"o" * 1010, b"o" * 1046, b"o" * 1091):
     killed = 0
     for call in ("openat", "linkat", "pwrite64", "ftruncate", "fchmod", "utimensat", "close"):
         number = 1
