@@ -95,4 +95,16 @@ bool filter::excludes(std::string_view path, bool is_directory) const noexcept {
   return false;
 }
 
+filter filter_of(const std::vector<std::string>& rules) {
+  filter chosen;
+  for (const std::string& r : rules) {
+    if (r.size() < 3 || (r[0] != '+' && r[0] != '-') || r[1] != ' ') {
+      throw std::runtime_error("a rule that is neither \"+ PATTERN\" nor \"- PATTERN\": " + r);
+    }
+    const bool in = r[0] == '+';
+    chosen.add(in ? filter::decision::include : filter::decision::exclude, r.substr(2));
+  }
+  return chosen;
+}
+
 }  // namespace copy

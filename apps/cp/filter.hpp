@@ -46,4 +46,8 @@ class filter {
   std::vector<rule> rules_;
 };
 
+// Of rules, in order, each "+ PATTERN" or "- PATTERN". Throws std::runtime_error where one is neither, and what
+// filter::add() does.
+[[nodiscard]] filter filter_of(const std::vector<std::string>& rules);
+
 }  // namespace copy

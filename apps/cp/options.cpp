@@ -110,16 +110,6 @@ std::string tidied(std::string_view name) {
   return tidy;
 }
 
-// Throws what filter::add() does.
-filter filter_of(const std::vector<std::string>& rules) {
-  filter chosen;
-  for (const std::string& text : rules) {
-    const bool in = text.starts_with('+');
-    chosen.add(in ? filter::decision::include : filter::decision::exclude, text.substr(2));
-  }
-  return chosen;
-}
-
 // As rsync reads it: no empty lines, nor those that begin with ';' or '#'. Nothing twice, nor below what comes with all
 // that is in it; what would be that, but for a rule on the way, is an error.
 std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
@@ -134,23 +124,24 @@ std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
   }
   const filter chosen = filter_of(t.rules);
   // What is excluded, and leads to what is listed, only leads there.
+  std::set<std::string> seen;
   std::set<std::string> leading;
   for (const std::string& name : names) {
     for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
          end = name.find('/', end + 1)) {
       const std::string above = name.substr(0, end);
-      if (chosen.excludes(above, true)) leading.insert(above);
+      if (seen.insert(above).second && chosen.excludes(above, true)) leading.insert(above);
     }
   }
   for (const std::string& above : leading) names.erase(above);
   const auto comes_anyway = [&](const std::string& name) {
-    const bool never = chosen.excludes(name, true) && chosen.excludes(name, false);
+    const auto never = [&] { return chosen.excludes(name, true) && chosen.excludes(name, false); };
     std::string with;  // which is a directory then
     for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
          end = name.find('/', end + 1)) {
       const std::string above = name.substr(0, end);
       if (with.empty() && names.contains(above)) with = above;
-      if (!with.empty() && leading.contains(above) && !never) {
+      if (!with.empty() && leading.contains(above) && !never()) {
         throw std::invalid_argument(
             "--files-from: " + printable(name) + " is in " + printable(with) +
             ", which is listed as well, but excluded with " + printable(above) +

@@ -258,10 +258,7 @@ result<target::opened> target::open_inplace(const std::string& path, std::uint32
 result<unique_fd> target::make_inplace(const std::string& path, const position& at,
                                        std::uint32_t mode, const beginning& begin_new) {
   const auto fails = [&](int why) { return failure::from_os(why, {"replacing ", path}); };
-  const auto is_file = [&] {
-    struct stat s{};
-    return ::fstatat(at.directory, at.name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode);
-  };
+  const auto is_file = [&] { return is_regular(at.directory, at.name); };
   result<unique_fd> made = open_unnamed(path, mode & 0777);
   if (!made && made.why().code() == cordma::errc::not_supported) {
     // Under a name that no other transfer has.
@@ -362,9 +359,7 @@ result<void> target::drop_part(const std::string& path) noexcept {
   if (!at) return at.why();
   if (is_top(*at)) return {};
   const std::string part = part_name(path);
-  struct stat found{};
-  const bool is_file = ::fstatat(at->directory, part.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-                       S_ISREG(found.st_mode);
+  const bool is_file = is_regular(at->directory, part);
   const unique_fd held(is_file ? ::openat(at->directory, part.c_str(), only_to_lock) : -1);
   if (held && is_locked_by_another(held.get())) return in_use(at->directory, part);
   // The sidecar first: it must not outlive its part.

@@ -229,4 +229,9 @@ int remove_quietly(int directory, const std::string& name) {
   return problems.empty() ? 0 : ENOTEMPTY;
 }
 
+bool is_regular(int directory, const std::string& name) noexcept {
+  struct stat s{};
+  return ::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode);
+}
+
 }  // namespace copy

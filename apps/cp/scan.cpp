@@ -185,17 +185,22 @@ void scanner::state::begin_source(std::vector<entry>& into) {
 void scanner::state::begin_listed(const source& s, const std::string& called,
                                   std::vector<entry>& into) {
   const std::uint32_t number = here().number;
-  candidate itself{.directory = origins_.find_parent(number, s.listed, walked_),
-                   .name = s.listed.c_str() + (s.listed.rfind('/') + 1),
-                   .path = s.listed,
-                   .given = &called};
-  if (itself.directory < 0) return say(itself, -itself.directory);
+  candidate itself{
+      .name = s.listed.c_str() + (s.listed.rfind('/') + 1), .path = s.listed, .given = &called};
+  const auto find_itself = [&] {
+    itself.directory = origins_.find_parent(number, s.listed, walked_);
+    if (itself.directory < 0) say(itself, -itself.directory);
+    return itself.directory >= 0;
+  };
   struct stat self{};
-  if (!look(itself, self)) return;
+  bool comes = false;
   for (std::size_t end = s.listed.find('/'); end != std::string::npos;
        end = s.listed.find('/', end + 1)) {
     candidate c{.path = s.listed.substr(0, end), .given = &called};
     if (led_.contains(c.path)) continue;
+    // Nothing leads to what does not come.
+    comes = comes || (find_itself() && look(itself, self));
+    if (!comes) return;
     const int fd = origins_.open_at(number, c.path, O_PATH | O_DIRECTORY);
     if (fd < 0) return say(c, -fd);
     const cordma::unique_fd held(fd);
@@ -205,10 +210,7 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
     led_.insert(c.path);
     add(c, self, entry_kind::directory, into);
   }
-  if (led_.contains(s.listed)) return;
-  itself.directory =
-      origins_.find_parent(number, s.listed, walked_);  // which many others may have closed
-  if (itself.directory < 0) return say(itself, -itself.directory);
+  if (led_.contains(s.listed) || !find_itself()) return;
   visit(std::move(itself), into);
 }
 

@@ -55,11 +55,6 @@ int make_with_parents(const std::string& root) {
   return 0;
 }
 
-bool is_regular(int directory, const std::string& name) noexcept {
-  struct stat s{};
-  return ::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode);
-}
-
 }  // namespace
 
 struct target::state {

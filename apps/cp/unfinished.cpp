@@ -38,11 +38,10 @@ int marking::begin() noexcept {
   std::uint64_t at = size_;
   // Of one that is longer the end first, over what is there where that is long enough, as there may be no room behind it.
   if (length_ > size_) {
-    at = length_ >= shortest + unfinished_mark.size() ? length_ - unfinished_mark.size()
-                                                      : std::max(length_, shortest);
-    keep(last_, at);
+    at = std::max(length_, shortest);
+    if (length_ >= shortest + unfinished_mark.size()) keep(last_, length_ - unfinished_mark.size());
     // What cannot be put back is not written over.
-    if (at < length_ && last_.size != unfinished_mark.size()) at = std::max(length_, shortest);
+    if (last_.size == unfinished_mark.size()) at = last_.at;
   }
   const int why = write_text(fd_, unfinished_mark, at);
   if (why != 0) undo();

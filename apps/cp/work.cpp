@@ -49,18 +49,6 @@ std::string way_by(const cordma::unique_fd& fd) {
   return "/proc/self/fd/" + std::to_string(fd.get());
 }
 
-filter filter_of(const std::vector<std::string>& rules) {
-  filter chosen;
-  for (const std::string& r : rules) {
-    if (r.size() < 3 || (r[0] != '+' && r[0] != '-') || r[1] != ' ') {
-      throw std::runtime_error("a rule that is neither \"+ PATTERN\" nor \"- PATTERN\": " + r);
-    }
-    const bool in = r[0] == '+';
-    chosen.add(in ? filter::decision::include : filter::decision::exclude, r.substr(2));
-  }
-  return chosen;
-}
-
 // An empty directory for a target that is not there and is not to be made.
 class stand_in {
  public:
