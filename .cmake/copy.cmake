@@ -7,10 +7,9 @@ include(CheckCXXSourceCompiles)
 file(GLOB copy CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/cp/*.cpp")
 list(FILTER copy EXCLUDE REGEX "/(main|options|report)[.]cpp$")
 add_library(cordma_copy STATIC ${copy})
-set_target_properties(cordma_copy PROPERTIES CXX_EXTENSIONS OFF)
 target_link_libraries(cordma_copy PUBLIC cordma::cordma cordma::liburing cordma::xxhash
   PRIVATE OpenSSL::SSL cordma_flags)
-target_precompile_headers(cordma_copy REUSE_FROM cordma_umbrella)
+cordma_own(cordma_copy cordma_umbrella)
 
 # The library's own code for what processor it runs on hashes twice as fast as what every processor can run.
 find_library(XXHASH_LIBRARY xxhash)

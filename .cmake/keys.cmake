@@ -7,17 +7,15 @@ find_package(Xxhash REQUIRED)
 file(GLOB kv CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/kv/*/*.cpp")
 list(FILTER kv EXCLUDE REGEX "/(main|options)[.]cpp$|/cli/")
 add_library(cordma_kv STATIC ${kv})
-set_target_properties(cordma_kv PROPERTIES CXX_EXTENSIONS OFF)
 target_link_libraries(cordma_kv PUBLIC cordma::cordma cordma::liburing cordma::xxhash cordma::isal
   PRIVATE OpenSSL::SSL cordma_flags)
-target_precompile_headers(cordma_kv REUSE_FROM cordma_umbrella)
+cordma_own(cordma_kv cordma_umbrella)
 
 # cordma_kv_cli: cordma-kv-cli's, but its command line.
 find_package(nlohmann_json REQUIRED)
 file(GLOB kv_cli CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/kv/cli/*.cpp")
 list(FILTER kv_cli EXCLUDE REGEX "/(main|options)[.]cpp$")
 add_library(cordma_kv_cli STATIC ${kv_cli})
-set_target_properties(cordma_kv_cli PROPERTIES CXX_EXTENSIONS OFF)
 target_link_libraries(cordma_kv_cli PUBLIC cordma_kv
   PRIVATE nlohmann_json::nlohmann_json cordma_flags)
-target_precompile_headers(cordma_kv_cli REUSE_FROM cordma_umbrella)
+cordma_own(cordma_kv_cli cordma_umbrella)

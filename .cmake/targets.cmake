@@ -35,6 +35,13 @@ function(cordma_layer name)
   target_precompile_headers(cordma_${name} PRIVATE ${arg_PRECOMPILED})
 endfunction()
 
+# What only our own programs are made of has no extensions of the compiler's, and takes the headers that another
+# target has precompiled.
+function(cordma_own target precompiled)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF DISABLE_PRECOMPILE_HEADERS OFF)
+  target_precompile_headers(${target} REUSE_FROM ${precompiled})
+endfunction()
+
 # cordma_program(name SOURCES ... [LIBRARIES ...] [PRECOMPILED target]): an executable of ours, under our
 # flags; with the precompiled headers of that target, by default the umbrella header.
 function(cordma_program name)
@@ -43,18 +50,17 @@ function(cordma_program name)
     set(arg_PRECOMPILED cordma_umbrella)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
   target_link_libraries(${name} PRIVATE cordma::cordma ${arg_LIBRARIES} cordma_flags)
-  target_precompile_headers(${name} REUSE_FROM ${arg_PRECOMPILED})
+  cordma_own(${name} ${arg_PRECOMPILED})
 endfunction()
 
 # Half of the time to compile a file is parsing headers that all of them have. They are parsed once; with
-# -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON every file shows whether it includes what it uses.
+# -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON every file of the layers shows whether it includes what it uses.
 function(cordma_umbrella)
   set(source "${PROJECT_BINARY_DIR}/umbrella.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "#include <cordma/cordma.hpp>\n")
   add_library(cordma_umbrella OBJECT "${source}")
-  set_target_properties(cordma_umbrella PROPERTIES CXX_EXTENSIONS OFF)
+  set_target_properties(cordma_umbrella PROPERTIES CXX_EXTENSIONS OFF DISABLE_PRECOMPILE_HEADERS OFF)
   target_link_libraries(cordma_umbrella PRIVATE cordma::cordma cordma_flags)
   target_precompile_headers(cordma_umbrella PRIVATE <cordma/cordma.hpp>)
 endfunction()

@@ -120,7 +120,7 @@ flock "$lock"  # one run at a time in a build folder: the second waits
 started=$SECONDS
 case $variant in
   clang) configure -DCORDMA_SOFT_ROCE=$soft_roce ;;
-  # Every file but tests by itself, as users build them: one that includes too little is found here.
+  # Every file of the layers by itself, as users may build them: one that includes too little is found here.
   gcc) configure -DCORDMA_SOFT_ROCE=$soft_roce -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCORDMA_BENCH=OFF ;;
   asan | fuzz) configure -DCORDMA_SANITIZE=address -DCORDMA_FUZZ=ON -DCORDMA_BENCH=OFF -DCORDMA_APPS=OFF \
     -DCORDMA_SOFT_ROCE=$soft_roce ;;

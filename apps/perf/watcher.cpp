@@ -68,7 +68,8 @@ void watcher::look_at(subject s) {
   {
     const std::lock_guard lock(mutex_);
     subject_ = std::move(s);
-    began_ = moved_at_ = clock::now();
+    began_ = looked_at_ = clock::now();
+    still_s_ = 0;
     paused_ = was_paused_ = true;
     before_ = subject_->progress();
   }
@@ -116,11 +117,14 @@ void watcher::look() {
   const std::uint64_t now = subject_->progress();
   const bool paused = paused_.load();
   const double patience_s = subject_->watchdog_s + (paused ? pause_s : 0);
+  // A look that comes late tells of a machine that stood still, not of the peer.
+  const double looked_on_s = std::min(seconds_since(looked_at_), 2e-3 * patience_ms());
+  looked_at_ = clock::now();
   if (now != before_ || paused != was_paused_) {
     before_ = now;
     was_paused_ = paused;
-    moved_at_ = clock::now();
-  } else if (subject_->watchdog_s > 0 && seconds_since(moved_at_) > patience_s) {
+    still_s_ = 0;
+  } else if (subject_->watchdog_s > 0 && (still_s_ += looked_on_s) > patience_s) {
     char text[96];
     std::snprintf(text, sizeof text, "no progress for %g s, after %llu requests of this run",
                   patience_s, static_cast<unsigned long long>(now));

@@ -67,7 +67,8 @@ class watcher {
   mutable std::mutex mutex_;
   std::optional<subject> subject_;
   clock::time_point began_;
-  clock::time_point moved_at_;
+  clock::time_point looked_at_;
+  double still_s_ = 0;  // looked on without any progress
   std::uint64_t before_ = 0;
   bool was_paused_ = true;
   bool shown_ = false;

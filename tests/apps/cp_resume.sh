@@ -1,6 +1,7 @@
 # cordma-cp is killed, on either side and at any moment: the target is as it was or as it should be, and the same
 # command goes on from there. CORDMA_TEST_KILLS says how often, CORDMA_TEST_SEED where chance begins, and CORDMA_TEST_MIB
-# how long the longest file is: more than the 64 MiB after which what is there is written down.
+# how long the longest file is: more than the 64 MiB after which what is there is written down. Where few rounds are
+# asked for, they are as few and as short as still try each thing.
 transport=$2
 source "$(dirname "$0")/expect.sh"
 
@@ -13,10 +14,11 @@ import subprocess
 import sys
 import time
 
-programs, transport, work = sys.argv[1:]
-kills = int(os.environ.pop("CORDMA_TEST_KILLS", "12"))
+programs, transport, work, rounds = sys.argv[1:]
+few = rounds == "few"
+kills = int(os.environ.pop("CORDMA_TEST_KILLS", "4" if few else "12"))
 seed = int(os.environ.pop("CORDMA_TEST_SEED", str(random.randrange(1 << 32))))
-whole = int(os.environ.pop("CORDMA_TEST_MIB", "640"))
+whole = int(os.environ.pop("CORDMA_TEST_MIB", "80" if few else "320"))
 host = os.environ.get("RDMA_HOST_SELF", "127.0.0.1")  # an address that the transport reaches
 chance = random.Random(seed)
 MB = 1 << 20
@@ -138,4 +140,4 @@ finally:
     daemon.kill()
 print(f"{kills} kills, {resumed / MB:.0f} MiB did not have to come again, seed {seed}")
 PYTHON
-python3 "$work/kill.py" "$programs" "$transport" "$work"
+python3 "$work/kill.py" "$programs" "$transport" "$work" "$rounds"

@@ -1,5 +1,6 @@
 # Sourced by the scripts beside it: running programs and looking at what they said.
 set -euo pipefail
+rounds=${CORDMA_TEST_ROUNDS-all}
 unset CORDMA_TEST_ROUNDS  # of cordma's own tests: the programs would say on stderr that they don't know it
 programs=$1
 work=$(mktemp -d)
