@@ -69,7 +69,7 @@ bool asked::is_listed(const entry& e) const {
 }
 
 // With each directory that it is in, as the sender does not go into what is excluded; but what leads to what is listed
-// comes. With -r nothing that is listed is in another.
+// comes.
 bool asked::is_excluded(const entry& e) {
   if (filter_.empty() || (options_.listed && leads_to_listed(e))) return false;
   const std::string_view path = e.path;

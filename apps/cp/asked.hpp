@@ -14,7 +14,7 @@ namespace copy {
 // What a client has named of a server.
 struct named_sources {
   std::vector<std::string> names{};   // no path begins with another; empty: with any
-  std::vector<std::string> listed{};  // of transfer_options::listed; recursive: none is in another
+  std::vector<std::string> listed{};  // of transfer_options::listed
 };
 
 // Holds entries, in the order in which they come, against what was asked for. Bound to one thread.

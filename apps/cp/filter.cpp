@@ -64,6 +64,9 @@ filter::rule filter::compile(decision d, std::string_view pattern) {
 void filter::add(decision d, std::string_view pattern) {
   if (pattern.empty()) throw std::invalid_argument("a pattern is empty: it would match nothing");
   if (pattern.size() > longest_pattern) refuse(pattern.substr(0, 40), "... is longer than a path");
+  if (pattern.find('\0') != std::string_view::npos) {
+    throw std::invalid_argument("a pattern has a NUL in it: -0 has to come before its file");
+  }
   rule r = compile(d, pattern);
   if (r.pattern.empty() || r.pattern == "/") {
     refuse(pattern, "has no name in it: it would match nothing; \"/*\" is all at the top");

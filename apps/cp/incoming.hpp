@@ -32,7 +32,8 @@ struct receiver::incoming {
   std::optional<std::uint32_t> mode_here;  // of what it takes the place of
   bool directory_here = false;             // it takes the place of one
   std::vector<std::string> gone;           // with what was in it
-  bool unnamed = false;                    // it has no part
+  bool in_place = false;                   // --inplace: it has no part, and ends with a mark
+  bool unnamed = false;                    // it has no part, and no name
   bool ended = false;                      // the sender has no more of it
   bool concluding = false;
   file_end::how source = file_end::how::whole;

@@ -41,6 +41,10 @@ std::vector<source> sources_of(const request& r) {
     sources.back().is_stream = p.is_standard_stream();
   }
   if (!r.options.listed) return sources;
+  if (r.listed.empty()) {
+    sources.front().listed = ".";
+    return sources;
+  }
   std::vector<source> listed(r.listed.size(), sources.front());
   for (std::size_t i = 0; i < listed.size(); ++i) {
     listed[i].called = listed[i].path + r.listed[i];

@@ -49,7 +49,10 @@ int find_room(int fd, std::uint64_t bytes, int allocation_mode) noexcept {
   struct statfs s{};
   struct stat now{};
   if (::fstatfs(fd, &s) != 0 || ::fstat(fd, &now) != 0) return 0;
-  switch (room_is_known_by(s)) {
+  room_by by = room_is_known_by(s);
+  // In place it is taken as well: several files at once would each count on the same.
+  if (by == room_by::counting && allocation_mode != 0) by = room_by::allocation;
+  switch (by) {
     case room_by::counting: return has_room(s, now, bytes) ? 0 : ENOSPC;
     case room_by::allocation:
       if (::fallocate(fd, allocation_mode, 0, static_cast<off_t>(bytes)) == 0) return 0;
@@ -157,7 +160,7 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     if (!f.fd) return cordma::failure::from_os(errno, "fcntl");
     return {};
   }
-  if (options_.inplace) {
+  if (f.in_place) {
     const cordma::result<void> opened = open_inplace(f, into);
     if (!opened) return opened;
   } else {
@@ -171,7 +174,7 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
     if (!begun) return begun;
   }
   const cordma::result<void> has_room =
-      options_.inplace ? cordma::result<void>() : make_room(f, f.fd.get());
+      f.in_place ? cordma::result<void>() : make_room(f, f.fd.get());
   if (has_room && options_.direct && f.what->size >= direct_way::smallest) {
     f.direct = direct_way(f.fd.get(), direct_way::purpose::writing);
   }
@@ -180,12 +183,17 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
 
 // Until it is whole it is longer than it will be, by a mark: nobody takes it for the source's.
 cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
-  make_way(f, into);
-  const auto begin_new = [&](int fd) { return begin_inplace(f, fd); };
+  const auto begin_new = [&](int fd) {
+    struct stat made{};
+    if (::fstat(fd, &made) != 0)
+      return cordma::result<void>(cordma::failure::from_os(errno, "fstat"));
+    return begin_inplace(f, fd, made);
+  };
   cordma::result<target::opened> opened = into.open_inplace(f.what->path, f.what->mode, begin_new);
   if (!opened) return opened.why();
   f.fd = std::move(opened.value().fd);
-  return opened.value().is_new ? cordma::result<void>() : begin_inplace(f, f.fd.get());
+  const std::optional<struct stat>& before = opened.value().before;
+  return before ? begin_inplace(f, f.fd.get(), *before) : cordma::result<void>();
 }
 
 // The mark first: who makes room, and is killed, has made the file a newer one.
@@ -203,13 +211,13 @@ cordma::result<void> receiver::mark_and_make_room(incoming& f, int fd) const {
     return room;
   }
   if (const int why = m.end(); why != 0) return failed(why);
+  // It is on the disk before what it warns of.
+  if (options_.sync && ::fdatasync(fd) != 0) return failed(errno);
   return {};
 }
 
 // Where that fails it is as it was.
-cordma::result<void> receiver::begin_inplace(incoming& f, int fd) const {
-  struct stat before{};
-  if (::fstat(fd, &before) != 0) return cordma::failure::from_os(errno, "fstat");
+cordma::result<void> receiver::begin_inplace(incoming& f, int fd, const struct stat& before) const {
   const entry there = copy::describe(before, entry_kind::file);
   f.bytes_here = f.is_stream() ? 0 : there.size;
   if (!f.is_stream() && there.version == f.what->version && there.size == f.what->size &&
@@ -237,17 +245,16 @@ cordma::result<void> receiver::make_room(incoming& f, int fd) const {
   const bool has_holes = options_.sparse || f.what->allocated < size;
   const bool is_long = size >= smallest_resumed;
   struct stat now{};
-  if (!options_.inplace && ::fstat(fd, &now) == 0) {
+  if (!f.in_place && ::fstat(fd, &now) == 0) {
     f.bytes_here = static_cast<std::uint64_t>(now.st_size);
   }
-  if ((has_holes || is_long) && !options_.inplace &&
-      ::ftruncate(fd, static_cast<off_t>(size)) != 0) {
+  if ((has_holes || is_long) && !f.in_place && ::ftruncate(fd, static_cast<off_t>(size)) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
   // Rather now than when most of it has come. In place, where what was there is lost by then, for a short one as well, and
   // for the mark, which is behind that or yet to come.
-  const bool in_place = options_.inplace && !f.is_stream();
-  const int mode = options_.inplace ? FALLOC_FL_KEEP_SIZE : 0;
+  const bool in_place = f.in_place && !f.is_stream();
+  const int mode = f.in_place ? FALLOC_FL_KEEP_SIZE : 0;
   const std::uint64_t needed = in_place ? size + unfinished_mark.size() : size;
   const int why = !has_holes && (is_long || in_place) ? find_room(fd, needed, mode) : 0;
   if (why != 0) return cordma::failure::from_os(why, "room");

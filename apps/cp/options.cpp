@@ -12,12 +12,11 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <iterator>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
@@ -66,34 +65,38 @@ constexpr const char* footer =
     "compared first. "
     "In --json a byte that is no UTF-8 is \\#377, in octal.";
 
-// As rsync reads such a file: a line ends with '\r' as well as with '\n'; empty ones are nothing, nor are those that
-// begin with ';' or '#'.
-void read_rules(const std::string& file, const char* sign, std::vector<std::string>& into) {
+// The lines of a file, or of standard input, as rsync reads them: they end with '\n' or '\r', or with -0 with '\0'; empty
+// ones are nothing, nor, without it, are those that begin with ';' or '#'.
+std::vector<std::string> lines_of(const std::string& file, bool from0) {
   std::ifstream opened;
   if (file != "-") opened.open(file);
   std::istream& in = file == "-" ? std::cin : opened;
-  if (!in) throw CLI::ValidationError(file, std::strerror(errno));
-  for (std::string lines; std::getline(in, lines);) {
-    std::istringstream parts(lines);
-    for (std::string line; std::getline(parts, line, '\r');) {
-      if (line.empty() || line[0] == ';' || line[0] == '#') continue;
-      const bool has_sign = line.starts_with("+ ") || line.starts_with("- ");
-      into.push_back(has_sign ? line : std::string(sign) + " " + line);
-    }
+  const bool is_directory = file != "-" && std::filesystem::is_directory(file);
+  if (!in || is_directory) {
+    throw std::invalid_argument(file + ": " + std::strerror(is_directory ? EISDIR : errno));
   }
+  const std::string all{std::istreambuf_iterator<char>(in), {}};
+  const std::string_view ends = from0 ? std::string_view("\0", 1) : std::string_view("\r\n");
+  std::vector<std::string> lines;
+  for (std::string_view rest = all; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find_first_of(ends));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    const bool is_comment = !from0 && (line.starts_with(';') || line.starts_with('#'));
+    if (!line.empty() && !is_comment) lines.emplace_back(line);
+  }
+  return lines;
 }
 
-// Text of a file, or of standard input.
-std::string read_all(const std::string& file) {
-  std::ifstream opened;
-  if (file != "-") opened.open(file);
-  std::istream& in = file == "-" ? std::cin : opened;
-  if (!in) throw std::invalid_argument("--files-from: " + file + ": " + std::strerror(errno));
-  return {std::istreambuf_iterator<char>(in), {}};
+// As with rsync, one that says by itself what it is for prevails, and "!" takes back those so far.
+void add_rule(const std::string& rule, const char* sign, std::vector<std::string>& into) {
+  if (rule == "!") return into.clear();
+  const bool says = rule.starts_with("- ") || rule.starts_with("+ ");
+  into.push_back(says ? rule : std::string(sign) + " " + rule);
 }
 
-// Relative to the source, without "." and what is empty.
-std::string tidied(std::string_view name) {
+// Relative to the source, without "." and what is empty; nothing for the source itself.
+std::string tidied(std::string_view name, const transfer_options& o) {
+  const std::string_view given = name;
   std::string tidy;
   while (!name.empty()) {
     const std::string_view part = name.substr(0, name.find('/'));
@@ -102,26 +105,25 @@ std::string tidied(std::string_view name) {
     if (!tidy.empty()) tidy += '/';
     tidy += part;
   }
-  if (tidy.empty() || !stays_inside(tidy)) {
-    throw std::invalid_argument(
-        "--files-from: \"" + printable(tidy) +
-        "\" is no path below the source: without \"..\", and shorter than 4096");
+  const auto refuse = [given](const char* why) {
+    throw std::invalid_argument("--files-from: \"" + printable(given) + "\" " + why);
+  };
+  if (tidy.empty() && o.recursive) refuse("is all of the source: it comes without --files-from");
+  if (!tidy.empty() && !stays_inside(tidy)) {
+    refuse("is no path below the source: without \"..\", and shorter than 4096");
+  }
+  const bool is_what_is_in_it = given.ends_with('/') || given.ends_with("/.");
+  if (!tidy.empty() && !o.recursive && is_what_is_in_it) {
+    refuse("is what is in a directory, which comes with -r; without it list each name");
   }
   return tidy;
 }
 
-// As rsync reads it: no empty lines, nor those that begin with ';' or '#'. Nothing twice, nor below what comes with all
-// that is in it; what would be that, but for a rule on the way, is an error.
+// Nothing twice. What is below another that comes with all that is in it does, but for a rule on the way: that is an error.
 std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
-  const std::string all = read_all(t.files_from);
   std::set<std::string> names;
-  for (std::string_view rest = all; !rest.empty();) {
-    const std::string_view line = rest.substr(
-        0, rest.find_first_of(t.from0 ? std::string_view("\0", 1) : std::string_view("\r\n")));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const bool is_comment = !t.from0 && (line.starts_with(';') || line.starts_with('#'));
-    if (!line.empty() && !is_comment) names.insert(tidied(line));
-  }
+  for (const std::string& line : lines_of(t.files_from, t.from0)) names.insert(tidied(line, o));
+  names.erase("");  // the source itself, without what is in it
   const filter chosen = filter_of(t.rules);
   // What is excluded, and leads to what is listed, only leads there.
   std::set<std::string> seen;
@@ -134,7 +136,7 @@ std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
     }
   }
   for (const std::string& above : leading) names.erase(above);
-  const auto comes_anyway = [&](const std::string& name) {
+  for (const std::string& name : names) {
     const auto never = [&] { return chosen.excludes(name, true) && chosen.excludes(name, false); };
     std::string with;  // which is a directory then
     for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
@@ -148,11 +150,8 @@ std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
             ": list what else is wanted of " + printable(with));
       }
     }
-    return !with.empty();
-  };
-  std::vector<std::string> listed;
-  std::ranges::copy_if(names, std::back_inserter(listed), std::not_fn(comes_anyway));
-  return listed;
+  }
+  return {names.begin(), names.end()};
 }
 
 void read_list(request& r, const texts& t) {
@@ -230,11 +229,7 @@ void declare_taking(CLI::App& app, transfer_options& o, texts& t) {
 void declare_rules(CLI::App& app, texts& t) {
   const auto rule = [&t](const char* sign) {
     return [&t, sign](const std::vector<std::string>& patterns) {
-      // As with rsync, one that says by itself what it is for prevails.
-      for (const std::string& p : patterns) {
-        const bool says = p.starts_with("- ") || p.starts_with("+ ");
-        t.rules.push_back(says ? p : std::string(sign) + " " + p);
-      }
+      for (const std::string& p : patterns) add_rule(p, sign, t.rules);
       return true;
     };
   };
@@ -247,9 +242,14 @@ void declare_rules(CLI::App& app, texts& t) {
         ->allow_extra_args(false)
         ->trigger_on_parse();
   }
+  app.add_flag("-0,--from0", t.from0,
+               "lists and rules, in files named behind it, have a 0 behind each")
+      ->trigger_on_parse();
   for (const auto& [name, sign] : {std::pair{"--exclude-from", "-"}, {"--include-from", "+"}}) {
     const auto read = [&t, sign](const std::vector<std::string>& files) {
-      for (const std::string& f : files) read_rules(f, sign, t.rules);
+      for (const std::string& f : files) {
+        for (const std::string& line : lines_of(f, t.from0)) add_rule(line, sign, t.rules);
+      }
       return true;
     };
     app.add_option(name, read, "the same, one in each line; - is standard input")
@@ -263,7 +263,6 @@ void declare_rules(CLI::App& app, texts& t) {
          "of the one source only what is listed there, one in each line, and what leads to it; - "
          "is standard input. -a means no -r then")
       ->type_name("FILE");
-  app.add_flag("-0,--from0", t.from0, "that list has a 0 behind each name");
   app.add_flag_callback("-z,--compress",
                         [] {
                           throw CLI::ValidationError(

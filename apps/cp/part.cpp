@@ -109,13 +109,18 @@ int lock(int fd, int directory, const std::string& name) noexcept {
   return is_there && is_it(fd, named) ? 0 : EAGAIN;
 }
 
+// A directory is not of ours: EISDIR. 0, or errno.
+int unlink_if_there(int directory, const std::string& name) noexcept {
+  return ::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT ? 0 : errno;
+}
+
 // What cannot be taken over goes. Negative errno: -ENOENT, as it is gone, or -EBUSY: another transfer has it.
 int drop(int directory, const std::string& name, const struct stat& found) {
   if (S_ISREG(found.st_mode)) {
     const unique_fd held(::openat(directory, name.c_str(), only_to_lock));
     if (held && is_locked_by_another(held.get())) return -EBUSY;
   }
-  const int why = remove_quietly(directory, name);
+  const int why = unlink_if_there(directory, name);
   return why == 0 ? -ENOENT : -why;
 }
 
@@ -164,28 +169,13 @@ int open_work(int directory, const std::string& name, int flags, const std::stri
     if (!fd && fd.get() != -ENOENT) return fd.get();
     if (fd && (flags & O_TRUNC) == 0) return fd.release();
     if (!beside.empty()) {
-      if (const int why = remove_quietly(directory, beside); why != 0) return -why;
+      if (const int why = unlink_if_there(directory, beside); why != 0) return -why;
     }
     if (fd) return ::ftruncate(fd.get(), 0) == 0 ? fd.release() : -errno;
     const int made = make_new(directory, name, flags);
     if (made != -EEXIST && made != -EAGAIN) return made;
   }
   return -EBUSY;
-}
-
-// One's own file, that one may not write in: it may be written in for the moment in which it is opened. None where it is
-// another's.
-unique_fd open_closed(int directory, const char* name) {
-  const unique_fd held(::openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  struct stat s{};
-  if (!held || ::fstat(held.get(), &s) != 0) return {};
-  if (!S_ISREG(s.st_mode) || s.st_uid != ::geteuid()) return {};
-  const std::string way = "/proc/self/fd/" + std::to_string(held.get());
-  const mode_t mode = s.st_mode & 07777;
-  if (::chmod(way.c_str(), mode | S_IWUSR) != 0) return {};
-  unique_fd fd(::open(way.c_str(), O_WRONLY | O_CLOEXEC));
-  [[maybe_unused]] const int closed = ::chmod(way.c_str(), mode);
-  return fd;
 }
 
 // A file without a name gets one. 0, or errno.
@@ -204,6 +194,25 @@ std::string target::state_name(const std::string& path) { return work_name(path,
 
 bool target::is_work_name(std::string_view name) noexcept {
   return name.starts_with('.') && (name.ends_with(part_suffix) || name.ends_with(state_suffix));
+}
+
+unique_fd target::open_closed(int directory, const char* name, int flags) {
+  const unique_fd held(::openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat s{};
+  if (!held || ::fstat(held.get(), &s) != 0) return {};
+  if (!S_ISREG(s.st_mode) || s.st_uid != ::geteuid()) return {};
+  const std::string way = "/proc/self/fd/" + std::to_string(held.get());
+  const mode_t mode = s.st_mode & 07777;
+  const mode_t needed = (flags & O_ACCMODE) == O_RDONLY ? S_IRUSR : S_IWUSR;
+  if (::chmod(way.c_str(), mode | needed) != 0) return {};
+  unique_fd fd(::open(way.c_str(), flags | O_CLOEXEC));
+  [[maybe_unused]] const int closed = ::chmod(way.c_str(), mode);
+  return fd;
+}
+
+bool target::is_being_written(int directory, const std::string& name) noexcept {
+  const unique_fd held(::openat(directory, name.c_str(), only_to_lock));
+  return held && is_locked_by_another(held.get());
 }
 
 result<unique_fd> target::open_part(const std::string& path, int flags) {
@@ -236,29 +245,30 @@ result<target::opened> target::open_inplace(const std::string& path, std::uint32
   for (int tries = 0; tries < most_tries; ++tries) {
     struct stat s{};
     const bool is_there = ::fstatat(at->directory, at->name, &s, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!is_there || !S_ISREG(s.st_mode)) {
+    why = EEXIST;
+    if (is_there && !S_ISREG(s.st_mode)) break;
+    if (!is_there) {
       result<unique_fd> made = make_inplace(path, *at, mode | S_IRUSR | S_IWUSR, begin_new);
-      if (made) return opened{std::move(made).value(), true};
+      if (made) return opened{.fd = std::move(made).value(), .before = {}};
       why = made.why().os_errno();
       if (why != EEXIST) return made.why();
       continue;
     }
     unique_fd fd(::openat(at->directory, at->name, how));
     why = fd ? 0 : errno;
-    if (why == EACCES) fd = open_closed(at->directory, at->name);
+    if (why == EACCES) fd = open_closed(at->directory, at->name, O_WRONLY);
     if (why == ELOOP || why == ENXIO || why == ENOENT) continue;
-    if (!fd || ::fstat(fd.get(), &s) != 0) break;
-    if (!S_ISREG(s.st_mode)) continue;
+    if (!fd) break;
+    if (!is_it(fd.get(), s)) continue;
     if (is_locked_by_another(fd.get())) return in_use(at->directory, at->name);
-    return opened{std::move(fd)};
+    return opened{.fd = std::move(fd), .before = s};
   }
   return failure::from_os(why, {"opening ", path});
 }
 
 result<unique_fd> target::make_inplace(const std::string& path, const position& at,
                                        std::uint32_t mode, const beginning& begin_new) {
-  const auto fails = [&](int why) { return failure::from_os(why, {"replacing ", path}); };
-  const auto is_file = [&] { return is_regular(at.directory, at.name); };
+  const auto fails = [&](int why) { return failure::from_os(why, {"making ", path}); };
   result<unique_fd> made = open_unnamed(path, mode & 0777);
   if (!made && made.why().code() == cordma::errc::not_supported) {
     // Under a name that no other transfer has.
@@ -268,25 +278,18 @@ result<unique_fd> target::make_inplace(const std::string& path, const position& 
     made = unique_fd(make_new(at.directory, own, O_WRONLY, mode & 0777));
     if (!*made) return fails(-made->get());
     result<void> done = begin_new(made->get());
-    if (done) {
-      const bool is_named =
-          ::renameat2(at.directory, own.c_str(), at.directory, at.name, RENAME_NOREPLACE) == 0;
-      if (is_named) return made;
-      done = is_file() ? result<void>(fails(EEXIST)) : replace(path, at, own.c_str());
-      if (done) return made;
+    if (done &&
+        ::renameat2(at.directory, own.c_str(), at.directory, at.name, RENAME_NOREPLACE) != 0) {
+      done = fails(errno);
     }
+    if (done) return made;
     ::unlinkat(at.directory, own.c_str(), 0);
     return done.why();
   }
   if (!made) return made.why();
   if (is_locked_by_another(made->get())) return in_use(at.directory, at.name);
   if (const result<void> begun = begin_new(made->get()); !begun) return begun.why();
-  int why = name_it(made->get(), at);
-  if (why == EEXIST && !is_file()) {
-    why = give_way(path, at);  // not before there is what takes its place
-    if (why == 0) why = name_it(made->get(), at);
-  }
-  if (why != 0) return fails(why);
+  if (const int why = name_it(made->get(), at); why != 0) return fails(why);
   return made;
 }
 
@@ -363,8 +366,8 @@ result<void> target::drop_part(const std::string& path) noexcept {
   const unique_fd held(is_file ? ::openat(at->directory, part.c_str(), only_to_lock) : -1);
   if (held && is_locked_by_another(held.get())) return in_use(at->directory, part);
   // The sidecar first: it must not outlive its part.
-  int why = remove_quietly(at->directory, state_name(path));
-  if (why == 0) why = remove_quietly(at->directory, part);
+  int why = unlink_if_there(at->directory, state_name(path));
+  if (why == 0) why = unlink_if_there(at->directory, part);
   if (why != 0) return failure::from_os(why, {"removing the part of ", path});
   return {};
 }

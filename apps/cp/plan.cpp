@@ -194,7 +194,13 @@ bool receiver::is_passed_over(const entry& e, const struct stat* now) const noex
 bool receiver::is_cut_off(const entry& e, const struct stat* now) {
   if (now == nullptr || !S_ISREG(now->st_mode)) return false;
   const cordma::result<cordma::unique_fd> fd = target_.open_file(e.path);
-  return fd && is_unfinished((*fd).get());
+  if (fd) return is_unfinished((*fd).get());
+  // What another user keeps to himself this one has not begun.
+  const int why = fd.why().os_errno();
+  if (why != EACCES && why != ENOENT && failed_files_.insert(e.path).second) {
+    report({problem::kind::failed, e.path, "looking whether it is whole: " + describe(fd.why())});
+  }
+  return false;
 }
 
 // What is kept of it is not as it is there.
@@ -366,8 +372,10 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
   }
   f->left = f->is_stream() ? 1 : chunks_of(e);  // its end is still to come
   f->missing.assign(f->is_stream() ? 0 : f->left, true);
-  f->resumable = options_.resume && !options_.inplace && output_ < 0 &&
-                 e.size >= smallest_resumed && f->left / 8 < longest_map;
+  // What takes the place of another thing does so once it is whole.
+  f->in_place = options_.inplace && (now == nullptr || S_ISREG(now->st_mode));
+  f->resumable = options_.resume && !f->in_place && output_ < 0 && e.size >= smallest_resumed &&
+                 f->left / 8 < longest_map;
   open_.emplace(number, f);
   open_chunks_ += f->missing.size();
   if (f->resumable && has_part(*f)) {
@@ -405,7 +413,7 @@ void receiver::say_want(const std::shared_ptr<incoming>& f) {
 cordma::result<void> receiver::publish(incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
   if (output_ >= 0) return {};
-  if (f.is_stream() ? options_.sparse : options_.inplace) {
+  if (f.is_stream() ? options_.sparse : f.in_place) {
     const int why = cut_to(f.fd.get(), f.what->size);
     if (why != 0) return cordma::failure::from_os(why, "ftruncate");
   }
@@ -419,7 +427,11 @@ cordma::result<void> receiver::publish(incoming& f, target& into,
   } else {
     lost = into.keep(f.fd.get(), *f.what, what);
   }
-  if (options_.inplace) return {};
+  if (f.in_place) {
+    // The mark is gone from the disk, too, when all is said to be there.
+    const bool fails = options_.sync && ::fdatasync(f.fd.get()) != 0;
+    return fails ? cordma::failure::from_os(errno, "fdatasync") : cordma::result<void>();
+  }
   make_way(f, into);
   const std::string& path = f.what->path;
   return f.unnamed ? into.publish_unnamed(f.fd.get(), path) : into.publish(f.fd.get(), path);
@@ -464,7 +476,7 @@ void receiver::forget(std::uint32_t number) {
   ++progress_.files_done;
   // A part of what has changed is of no use; else what is in it need not come again.
   const bool useful = f->resumable && f->source == file_end::how::failed && f->sidecar;
-  if (useful || options_.inplace || f->unnamed || output_ >= 0) return;
+  if (useful || f->in_place || f->unnamed || output_ >= 0) return;
   f->fd.reset();  // else it would be in use
   [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
 }

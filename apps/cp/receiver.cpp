@@ -355,7 +355,7 @@ cordma::result<void> receiver::view_of(std::size_t thread) noexcept {
 void receiver::write_small(small_file& s, target& into, const std::atomic<bool>& canceled) noexcept
     try {
   incoming& f = *s.file;
-  if (!options_.inplace && output_ < 0) {
+  if (!f.in_place && output_ < 0) {
     cordma::result<cordma::unique_fd> made = into.open_unnamed(f.what->path, f.what->mode & 0777);
     f.unnamed = made.ok();
     if (made) f.fd = std::move(made).value();
@@ -368,7 +368,7 @@ void receiver::write_small(small_file& s, target& into, const std::atomic<bool>&
     const bool sparsely = options_.sparse && f.bytes_here == 0;
     int error = sparsely ? write_sparsely(f.fd.get(), s.bytes) : write_at(f.fd.get(), s.bytes, 0);
     // In place there is a mark behind it, which goes when all else is done.
-    if (error == 0 && sparsely && !options_.inplace) error = cut_to(f.fd.get(), s.bytes.size());
+    if (error == 0 && sparsely && !f.in_place) error = cut_to(f.fd.get(), s.bytes.size());
     if (error != 0) s.why = describe(error);
     if (s.why.empty() && options_.sync && ::fdatasync(f.fd.get()) != 0) s.why = describe(errno);
   }
@@ -415,7 +415,7 @@ task<int> receiver::write_whole(int fd, std::span<const std::byte> bytes, std::u
 // It was cut off: nobody is helped by parts that nothing vouches for.
 void receiver::drop_all() noexcept {
   for (const auto& [number, f] : open_) {
-    if (!f->fd || f->unnamed || f->sidecar || options_.inplace || output_ >= 0) continue;
+    if (!f->fd || f->unnamed || f->sidecar || f->in_place || output_ >= 0) continue;
     f->fd.reset();  // else it would be in use
     [[maybe_unused]] const cordma::result<void> dropped = target_.drop_part(f->what->path);
   }

@@ -127,7 +127,8 @@ class receiver {
   [[nodiscard]] cordma::result<void> open(incoming& f, target& into);
   [[nodiscard]] cordma::result<void> open_inplace(incoming& f, target& into) const;
   [[nodiscard]] cordma::result<void> mark_and_make_room(incoming& f, int fd) const;
-  [[nodiscard]] cordma::result<void> begin_inplace(incoming& f, int fd) const;
+  [[nodiscard]] cordma::result<void> begin_inplace(incoming& f, int fd,
+                                                   const struct stat& before) const;
   [[nodiscard]] cordma::result<void> open_sidecar(incoming& f, target& into);
   [[nodiscard]] bool has_part(const incoming& f);
   [[nodiscard]] cordma::task<void> go_on(std::shared_ptr<incoming> f);

@@ -220,15 +220,6 @@ void remove_tree(int directory, const std::string& name, const std::string& path
   remover(directory, path, how, spared, gone, problems, limit).remove(name);
 }
 
-int remove_quietly(int directory, const std::string& name) {
-  if (::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT) return 0;
-  if (errno != EISDIR) return errno;
-  std::vector<std::string> gone;
-  std::vector<problem> problems;
-  remove_tree(directory, name, name, target::removal::real, nullptr, gone, problems);
-  return problems.empty() ? 0 : ENOTEMPTY;
-}
-
 bool is_regular(int directory, const std::string& name) noexcept {
   struct stat s{};
   return ::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode);

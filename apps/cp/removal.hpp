@@ -19,9 +19,6 @@ void remove_tree(int directory, const std::string& name, const std::string& path
                  target::removal how, const filter* spared, std::vector<std::string>& gone,
                  std::vector<problem>& problems, target::removal_limit* limit = nullptr);
 
-// The same of a thing that nobody is to hear of. 0, also where nothing is there, or errno.
-[[nodiscard]] int remove_quietly(int directory, const std::string& name);
-
 // Whether `name` of `directory` is a file, and no symlink to one.
 [[nodiscard]] bool is_regular(int directory, const std::string& name) noexcept;
 

@@ -72,8 +72,9 @@ class scanner::state {
         listing_buffer_(listing_bytes) {}
 
   bool next(std::size_t most, std::vector<entry>& into) {
+    constexpr int most_names = 1024;  // that are looked at
     const std::size_t before = into.size();
-    while (into.size() - before < most) {
+    for (int i = 0; i < most_names && into.size() - before < most; ++i) {
       if (!levels_.empty()) {
         step(into);
       } else if (begun_ < sources_.size()) {
@@ -144,7 +145,8 @@ class scanner::state {
   std::vector<char> listing_buffer_;
   std::vector<char> attribute_buffer_;
   std::unordered_set<std::string>
-      led_;  // directories that were sent since they lead to what is listed
+      led_;  // directories that were sent since they lead to what is listed, or by themselves
+  std::unordered_set<std::string> whole_;  // listed ones that were sent with all that is in them
 };
 
 void scanner::state::open_all() {
@@ -173,6 +175,7 @@ void scanner::state::begin_source(std::vector<entry>& into) {
   const origin& o = here();
   const int error = errors_[begun_ - 1];
   if (error != 0) return say(problem::kind::failed, called, reason(error));
+  if (s.listed == ".") return;
   if (!s.listed.empty()) return begin_listed(s, called, into);
   visit({.directory = origins_.directory(o.number),
          .name = o.name.c_str(),
@@ -197,6 +200,10 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
   for (std::size_t end = s.listed.find('/'); end != std::string::npos;
        end = s.listed.find('/', end + 1)) {
     candidate c{.path = s.listed.substr(0, end), .given = &called};
+    if (whole_.contains(c.path)) {  // it came with that, if it is there
+      [[maybe_unused]] const bool is_there = find_itself() && look(itself, self);
+      return;
+    }
     if (led_.contains(c.path)) continue;
     // Nothing leads to what does not come.
     comes = comes || (find_itself() && look(itself, self));
@@ -211,7 +218,10 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
     add(c, self, entry_kind::directory, into);
   }
   if (led_.contains(s.listed) || !find_itself()) return;
+  const std::size_t before = into.size();
   visit(std::move(itself), into);
+  const bool came = into.size() != before && into.back().kind == entry_kind::directory;
+  if (came) (levels_.empty() ? led_ : whole_).insert(s.listed);
 }
 
 void scanner::state::step(std::vector<entry>& into) {

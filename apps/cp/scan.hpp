@@ -36,7 +36,8 @@ struct source {
   bool is_stream = false;   // standard input: "stdin", until it is called otherwise
   std::string called = "";  // by its user, in what is said of it; empty: as `path`
   // Of the contents this alone, with the directories that lead to it: "a/b" is sent as a, and a/b. No source of a scanner
-  // comes twice, nor below another that is a directory. Empty: all.
+  // comes twice; in the order of their bytes what is below another comes after it, and has come with it where that has all
+  // that is in it. ".": nothing, if it is there. Empty: all.
   std::string listed = "";
 };
 
@@ -52,7 +53,7 @@ class scanner {
   scanner& operator=(const scanner&) = delete;
   ~scanner();
 
-  // Appends at most `most` entries. False: there are no more. Sources in their order; a directory, then what is in it,
+  // Appends at most `most` entries, or less, even none, for that the caller may look up. False: there are no more. Sources in their order; a directory, then what is in it,
   // its names in the order of their bytes, each directory among them with all that is in it before the next name.
   // No path comes twice, unless the trees change meanwhile: of sources with a directory of the same name its contents
   // are merged, which prevail over what is none; what else another source had before is left out, with a problem where it is not the same file.

@@ -118,6 +118,10 @@ result<unique_fd> target::open_file(const std::string& path) {
   if (!at) return at.why();
   constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   unique_fd fd(::openat(at->directory, at->name, how));
+  if (!fd && errno == EACCES) {
+    fd = open_closed(at->directory, at->name, O_RDONLY);
+    if (!fd) errno = EACCES;
+  }
   struct stat s{};
   if (!fd || ::fstat(fd.get(), &s) != 0) return failure::from_os(errno, {"opening ", path});
   if (!S_ISREG(s.st_mode)) return failure::from_os(EINVAL, {"opening ", path});
@@ -202,11 +206,16 @@ std::vector<std::string> target::remove_others(const std::string& directory,
       }
       if (const auto of = work.find(name); of != work.end()) {
         const std::string owner = path_of(of->second);
-        const bool is_spared = spared != nullptr && spared->excludes(path_of(name), false);
+        const auto spares = [&](const std::string& one) {
+          return spared->excludes(path_of(one), false);
+        };
+        const bool is_spared =
+            spared != nullptr && (spares(part_name(owner)) || spares(state_name(owner)));
         const bool goes = how == removal::real && !is_spared && is_whole && is_whole(owner);
         if (goes) drop_left(owner, whose::anyones);
         continue;
       }
+      if (is_being_written(fd, name)) continue;
     }
     const std::string path = path_of(name);
     remove_tree(fd, name, path, how, spared, gone, problems, limit);

@@ -62,7 +62,7 @@ class target {
 
   // Nothing: it is not there.
   [[nodiscard]] cordma::result<std::optional<struct stat>> look(const std::string& path);
-  // A file that is there, for reading; EINVAL where it is none.
+  // A file that is there, for reading, one's own in any case; EINVAL where it is none.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_file(const std::string& path);
   // Fine where it exists already; what is there and no directory is removed first. One that is made has of `mode`
   // what the umask leaves, and is its owner's to write in.
@@ -85,20 +85,19 @@ class target {
 
   // The part that a transfer before this one left, as it is, or a new one, of mode 0600, without a sidecar. `flags`
   // are O_WRONLY or O_RDWR, with O_TRUNC, O_DIRECT and their like. Not taken over but removed, never followed: what is
-  // no file, has another name too, belongs to another user, or cannot be opened so. Locked (flock) as long as it is
+  // no file (a directory is EISDIR, and stays), has another name too, belongs to another user, or cannot be opened so. Locked (flock) as long as it is
   // open: another transfer, or another open_part(), of the same file is EBUSY meanwhile, with a sentence that says whose
   // it is.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_part(const std::string& path, int flags);
   // The sidecar, for reading and writing; empty where there was none to take over, as above.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_state(const std::string& path);
   // --inplace: the file that is there, or a new one, for writing, and locked likewise. One that is made has of `mode` what a
-  // new one gets, is its owner's to read and write, and has its name once `begin_new` has succeeded with it. It takes the
-  // place of what is there and no file, as with rsync: nothing is written to a device or FIFO, nor where a symlink leads. A
-  // directory there is EISDIR, unless it is empty.
+  // new one gets, is its owner's to read and write, and has its name once `begin_new` has succeeded with it. What is there
+  // and no file is EEXIST, and stays: nothing is written to a device or FIFO, nor where a symlink leads.
   using beginning = std::function<cordma::result<void>(int fd)>;
   struct opened {
     cordma::unique_fd fd;
-    bool is_new = false;
+    std::optional<struct stat> before;  // what was there; none where it is new
   };
   [[nodiscard]] cordma::result<opened> open_inplace(
       const std::string& path, std::uint32_t mode = 0666,
@@ -160,7 +159,11 @@ class target {
   // is not disturbed, and waited for a tenth of a second: EBUSY.
   [[nodiscard]] cordma::result<void> put_in_place(const std::string& path, const position& at,
                                                   const std::function<int(const char*)>& make);
-  // A file that is new, and locked; EEXIST where there is one.
+  // One's own file, opened in a way that its mode does not allow: that does, for the moment. None where it is another's.
+  [[nodiscard]] static cordma::unique_fd open_closed(int directory, const char* name, int flags);
+  // Whether another transfer has it open as its part, as far as can be known.
+  [[nodiscard]] static bool is_being_written(int directory, const std::string& name) noexcept;
+  // A file that is new, and locked; EEXIST where there is anything.
   [[nodiscard]] cordma::result<cordma::unique_fd> make_inplace(const std::string& path,
                                                                const position& at,
                                                                std::uint32_t mode,

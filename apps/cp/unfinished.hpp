@@ -9,7 +9,8 @@
 namespace copy {
 
 // What a file ends with, behind the bytes that it is to have, from before the first of them is written until all are
-// there: so it has neither the length nor the time of its source, however it was cut off.
+// there: so it has neither the length nor the time of its source, however it was cut off. In which order the disk has it all
+// is for the caller.
 inline constexpr std::string_view unfinished_mark =
     "\ncordma-cp --inplace: this file is not whole\n";
 

@@ -219,7 +219,11 @@ class places {
       all.push_back(source_of(path));
       all.back().called = called(p);
     }
-    if (h.options.listed) all.erase(all.begin());
+    if (h.options.listed && all.size() > 1) {
+      all.erase(all.begin());
+    } else if (h.options.listed && !all.empty()) {
+      all.front().listed = ".";
+    }
     return all;
   }
 

@@ -79,6 +79,20 @@ else
   echo "not checked: default ACLs, as there is no setfacl (package acl), or the file system of $work has none"
 fi
 
+# Work names of others: what a filter spares of two stays with the other; what somebody is writing stays.
+mkdir left left.d
+fill left/f 1000
+cp_ 0 '^1 files' -rt left/ left.d/
+for name in .f.cordma-part .f.cordma-state .g.cordma-part; do echo theirs > left.d/$name; done
+exec {held}< left.d/.g.cordma-part
+flock "$held"
+cp_ 0 '^0 files' -rt --delete --exclude '*.cordma-part' left/ left.d/
+[ "$(ls -A left.d | tr '\n' ' ')" = '.f.cordma-part .f.cordma-state .g.cordma-part f ' ] || fail "spared: $(ls -A left.d)"
+cp_ 0 '^0 files' -rt --delete left/ left.d/
+[ "$(ls -A left.d | tr '\n' ' ')" = '.g.cordma-part f ' ] || fail "being written: $(ls -A left.d)"
+exec {held}<&-
+cp_ 0 '^0 files.* 1 deleted' -rt --delete left/ left.d/
+
 if [ "$(id -u)" -ne 0 ] || ! unshare -m true 2> /dev/null; then
   echo "not checked: other file systems and users, which only root has"
   exit 0
@@ -123,6 +137,31 @@ umount unlimited/small
 mount -t tmpfs -o size=9m tmpfs unlimited/small
 head -c 9437184 /dev/zero | tr '\\0' x > exact
 has_no_room exact
+umount unlimited/small
+# Something else in the way stays as well, with all that is in it.
+mount -t tmpfs -o size=4m tmpfs unlimited/small
+mkdir -p way unlimited/small/kept/in
+cp large way/kept
+cp large way/led
+ln -s nowhere unlimited/small/led
+code=0
+copy -rt --delete --inplace way/ unlimited/small/ 2> said || code=\$?
+[ \$code -eq 23 ]
+[ -d unlimited/small/kept/in ]
+[ "\$(readlink unlimited/small/led)" = nowhere ]
+# Several at once do not count on the same room.
+rm -r unlimited/small/*
+mkdir four
+for i in 1 2 3 4; do
+  head -c 1800000 /dev/urandom > four/\$i
+  echo old > unlimited/small/\$i
+done
+code=0
+copy -rt --inplace four/ unlimited/small/ 2> said || code=\$?
+[ \$code -eq 23 ]
+for i in 1 2 3 4; do
+  [ "\$(head -c 100 unlimited/small/\$i | tr -d '\\0')" = old ] || cmp four/\$i unlimited/small/\$i
+done
 umount unlimited/small
 # Sparsely into a new file of which a part finds room: until it is whole it says that it is not.
 mount -t tmpfs -o size=200k tmpfs unlimited/small
@@ -216,4 +255,16 @@ chmod 444 theirs/closed
 cp_ 0 '^1 files' --inplace tree/middle theirs/closed
 cmp tree/middle theirs/closed
 [ "$(stat -c %a theirs/closed)" = 444 ] || fail "a file that was closed is open: $(stat -c %a theirs/closed)"
+# Were it the source itself, it would not be touched.
+ln theirs/closed theirs/itself
+cp_ 23 'it is the source itself' -I --inplace theirs/closed theirs/itself
+cmp tree/middle theirs/closed
+# What was cut off, and cannot be read, is not whole for that.
+for again in -u --ignore-existing; do
+  { head -c 1000 tree/middle; head -c 999000 /dev/zero; printf '\ncordma-cp --inplace: this file is not whole\n'; } > theirs/cut
+  chown 65534 theirs/cut
+  chmod 200 theirs/cut
+  cp_ 0 '^1 files' -t $again tree/middle theirs/cut
+  cmp tree/middle theirs/cut
+done
 under=()

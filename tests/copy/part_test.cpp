@@ -156,7 +156,8 @@ TEST_CASE("a part that was left is taken over with its sidecar; without its part
 }
 
 TEST_CASE(
-    "whatever was planted at the name of a part or a sidecar, it goes and nothing is followed") {
+    "what was planted at the name of a part or a sidecar goes, save directories, and nothing is "
+    "followed") {
   const place_to_write here;
   const fs::path victim = here.outside / "victim";
   write(victim, "kept");
@@ -167,6 +168,15 @@ TEST_CASE(
     for (const std::string& path : {std::string("file"), std::string(255, 'n')}) {
       plant(part_of(here, path));
       plant(state_of(here, path));
+      if (S_ISDIR(look(part_of(here, path)).st_mode)) {
+        CHECK(errno_of(to.open_part(path, O_WRONLY)) == EISDIR);
+        CHECK(errno_of(to.open_state(path)) == EISDIR);
+        CHECK(errno_of(to.drop_part(path)) == EISDIR);
+        to.drop_left(path, target::whose::anyones);
+        CHECK(fs::remove_all(part_of(here, path)) != 0);
+        CHECK(fs::remove_all(state_of(here, path)) != 0);
+        continue;
+      }
       check_new(to.open_part(path, O_RDWR), part_of(here, path));
       CHECK_FALSE(is_there(state_of(here, path)));
       plant(state_of(here, path));
@@ -274,7 +284,8 @@ TEST_CASE("many that replace one name at once all do, and it is whole all the wh
   CHECK(names(here.root) == std::vector<std::string>{"file", "first", "link"});
 }
 
-TEST_CASE("in place, only a file is written to: what else is there goes, and nothing is followed") {
+TEST_CASE(
+    "in place, only a file is written to: what else is there stays, and nothing is followed") {
   const place_to_write here;
   const fs::path victim = here.outside / "victim";
   write(victim, "kept");
@@ -284,14 +295,13 @@ TEST_CASE("in place, only a file is written to: what else is there goes, and not
     plant(here.root / "file");
     const auto kind = fs::symlink_status(here.root / "file");
     const bool is_file = fs::is_regular_file(kind);
-    if (fs::is_directory(kind) && !fs::is_empty(here.root / "file")) {
-      CHECK(errno_of(to.open_inplace("file")) == EISDIR);
+    if (!is_file) {
+      CHECK(errno_of(to.open_inplace("file")) == EEXIST);
+      CHECK(fs::symlink_status(here.root / "file").type() == kind.type());
     } else {
       const auto fd = to.open_inplace("file");
       REQUIRE(fd.ok());
-      CHECK(fd->is_new == !is_file);
-      if (!is_file) put(fd->fd, "written");
-      CHECK(S_ISREG(look(here.root / "file").st_mode));
+      CHECK(fd->before.has_value());
       CHECK(errno_of(to.open_inplace("file")) == EBUSY);
     }
     CHECK(read(victim) == "kept");
@@ -300,25 +310,20 @@ TEST_CASE("in place, only a file is written to: what else is there goes, and not
   }
 }
 
-TEST_CASE("in place, what is there stays until what is new has begun") {
+TEST_CASE(
+    "in place, a new file has its name once it has begun, and is not there where it cannot begin") {
   const place_to_write here;
-  const fs::path victim = here.outside / "victim";
   target to = here.open();
-  for (const auto& [what, plant] : plants(victim)) {
-    CAPTURE(what);
-    write(victim, "kept");
-    plant(here.root / "file");
-    const auto before = fs::symlink_status(here.root / "file").type();
-    const auto failing = [&](int) -> cordma::result<void> {
-      CHECK(fs::symlink_status(here.root / "file").type() == before);
-      return cordma::failure::from_os(ENOSPC, "there is no room");
-    };
-    const bool is_file = before == fs::file_type::regular;
-    if (!is_file) CHECK(errno_of(to.open_inplace("file", 0666, failing)) == ENOSPC);
-    CHECK(fs::symlink_status(here.root / "file").type() == before);
-    CHECK(names(here.root) == std::vector<std::string>{"file"});
-    fs::remove_all(here.root / "file");
-  }
+  const auto failing = [&](int) -> cordma::result<void> {
+    CHECK(names(here.root).empty());
+    return cordma::failure::from_os(ENOSPC, "there is no room");
+  };
+  CHECK(errno_of(to.open_inplace("file", 0666, failing)) == ENOSPC);
+  CHECK(names(here.root).empty());
+  const auto fd = to.open_inplace("file");
+  REQUIRE(fd.ok());
+  CHECK_FALSE(fd->before);
+  CHECK(names(here.root) == std::vector<std::string>{"file"});
 }
 
 TEST_CASE("a part that belongs to another user is not taken over" * applies(is_root(), not_root)) {

@@ -36,7 +36,7 @@ TEST_CASE(
     fs::create_directories(here.root / "full/of");
     // Parts that were left, of whatever kind.
     write(here.root / target::part_name("file"), "stale");
-    fs::create_directories(here.root / target::part_name("empty") / "planted");
+    fs::create_symlink("planted", here.root / target::part_name("empty"));
     for (const char* path : {"new", "file", "empty"}) {
       CAPTURE(path);
       CHECK(make(path).ok());

@@ -195,6 +195,11 @@ TEST_CASE("of what is listed all that leads to it comes first, once, and nothing
     return s.paths() + s.said();
   };
   CHECK(listed({"a/b/x", "a/b/y", "a", "g"}, false) == "a/\na/b/\na/b/x\na/b/y\ng\n");
+  // What has come with another is looked at, and not sent again.
+  CHECK(listed({"a", "a/b/x"}, false) == "a/\na/b/\na/b/x\n");
+  CHECK(listed({"a", "a/b/x", "a/none"}, true) ==
+        "a/\na/b/\na/b/x\na/b/y\na/z\nfailed a/none: No such file or directory\n");
+  CHECK(listed({"."}, true) == "");
   CHECK(listed({"a/b", "d"}, false) == "a/\na/b/\nd/\n");
   CHECK(listed({"a/b", "d"}, true) == "a/\na/b/\na/b/x\na/b/y\nd/\nd/e/\nd/e/f\n");
   CHECK(listed({"a/none", "none/x", "g"}, true) ==
