@@ -42,7 +42,7 @@ std::vector<source> sources_of(const request& r) {
   }
   if (!r.options.listed) return sources;
   if (r.listed.empty()) {
-    sources.front().listed = ".";
+    sources.front().listed = std::string(1, '.');  // GCC 12 warns of the plain text
     return sources;
   }
   std::vector<source> listed(r.listed.size(), sources.front());
