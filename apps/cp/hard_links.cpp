@@ -51,7 +51,9 @@ void receiver::make_hard_links(last_words& said) {
     if (both && same_file(*there.value(), *first.value())) continue;
     // By the time of the contents: a further name has none of its own.
     const struct stat* const now = there && there.value() ? &*there.value() : nullptr;
-    if (there && is_passed_over(entries_[one.stands], now) && !is_cut_off(e, now)) continue;
+    if (there && is_passed_over(entries_[one.stands], now) && !is_cut_off(e, now, said.problems)) {
+      continue;
+    }
     // What is there under its first name may be another file.
     if (failed_files_.contains(e.target)) {
       said.problems.push_back({problem::kind::failed, e.path,

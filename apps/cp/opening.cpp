@@ -211,8 +211,6 @@ cordma::result<void> receiver::mark_and_make_room(incoming& f, int fd) const {
     return room;
   }
   if (const int why = m.end(); why != 0) return failed(why);
-  // It is on the disk before what it warns of.
-  if (options_.sync && ::fdatasync(fd) != 0) return failed(errno);
   return {};
 }
 
@@ -224,18 +222,17 @@ cordma::result<void> receiver::begin_inplace(incoming& f, int fd, const struct s
       there.modified == f.what->modified) {
     return cordma::failure(cordma::errc::invalid_value, "it is the source itself");
   }
-  const cordma::result<void> done = mark_and_make_room(f, fd);
-  if (!done) {
-    const std::array<timespec, 2> times{before.st_atim, before.st_mtim};
-    [[maybe_unused]] const int kept = ::futimens(fd, times.data());
-    return done;
-  }
-  // Who may not read it in the end may not while it comes, either.
+  // Who may not read it in the end may not while it comes, either; save its owner, who has to see the mark.
   const mode_t mode = before.st_mode & 07777;
-  const mode_t narrow = mode & (f.what->mode | ~mode_t{S_IRWXG | S_IRWXO});
-  if (options_.mode && narrow != mode) {
-    [[maybe_unused]] const int closed = ::fchmod(fd, narrow);
-  }
+  const mode_t others = options_.mode ? f.what->mode | ~mode_t{S_IRWXG | S_IRWXO} : ~mode_t{0};
+  const mode_t meanwhile = (mode & others) | S_IRUSR;
+  const auto become = [fd](mode_t m) { [[maybe_unused]] const int made = ::fchmod(fd, m); };
+  if (meanwhile != mode) become(meanwhile);
+  const cordma::result<void> done = mark_and_make_room(f, fd);
+  if (done) return {};
+  const std::array<timespec, 2> times{before.st_atim, before.st_mtim};
+  [[maybe_unused]] const int kept = ::futimens(fd, times.data());
+  if (meanwhile != mode) become(mode);
   return done;
 }
 

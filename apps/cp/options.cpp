@@ -71,10 +71,10 @@ std::vector<std::string> lines_of(const std::string& file, bool from0) {
   std::ifstream opened;
   if (file != "-") opened.open(file);
   std::istream& in = file == "-" ? std::cin : opened;
-  const bool is_directory = file != "-" && std::filesystem::is_directory(file);
-  if (!in || is_directory) {
-    throw std::invalid_argument(file + ": " + std::strerror(is_directory ? EISDIR : errno));
-  }
+  int why = in ? 0 : errno;
+  std::error_code unknown;
+  if (file != "-" && std::filesystem::is_directory(file, unknown)) why = EISDIR;
+  if (why != 0) throw std::invalid_argument(file + ": " + std::strerror(why));
   const std::string all{std::istreambuf_iterator<char>(in), {}};
   const std::string_view ends = from0 ? std::string_view("\0", 1) : std::string_view("\r\n");
   std::vector<std::string> lines;
@@ -94,7 +94,7 @@ void add_rule(const std::string& rule, const char* sign, std::vector<std::string
   into.push_back(says ? rule : std::string(sign) + " " + rule);
 }
 
-// Relative to the source, without "." and what is empty; nothing for the source itself.
+// Relative to the source, without "." and what is empty.
 std::string tidied(std::string_view name, const transfer_options& o) {
   const std::string_view given = name;
   std::string tidy;
@@ -108,12 +108,14 @@ std::string tidied(std::string_view name, const transfer_options& o) {
   const auto refuse = [given](const char* why) {
     throw std::invalid_argument("--files-from: \"" + printable(given) + "\" " + why);
   };
-  if (tidy.empty() && o.recursive) refuse("is all of the source: it comes without --files-from");
-  if (!tidy.empty() && !stays_inside(tidy)) {
+  if (tidy.empty()) {
+    refuse("is the source itself, which comes without --files-from (find has -mindepth 1)");
+  }
+  if (!stays_inside(tidy)) {
     refuse("is no path below the source: without \"..\", and shorter than 4096");
   }
   const bool is_what_is_in_it = given.ends_with('/') || given.ends_with("/.");
-  if (!tidy.empty() && !o.recursive && is_what_is_in_it) {
+  if (!o.recursive && is_what_is_in_it) {
     refuse("is what is in a directory, which comes with -r; without it list each name");
   }
   return tidy;
@@ -123,7 +125,6 @@ std::string tidied(std::string_view name, const transfer_options& o) {
 std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
   std::set<std::string> names;
   for (const std::string& line : lines_of(t.files_from, t.from0)) names.insert(tidied(line, o));
-  names.erase("");  // the source itself, without what is in it
   const filter chosen = filter_of(t.rules);
   // What is excluded, and leads to what is listed, only leads there.
   std::set<std::string> seen;

@@ -178,6 +178,32 @@ int open_work(int directory, const std::string& name, int flags, const std::stri
   return -EBUSY;
 }
 
+// One's own file, that one may not write in: it may be written in for the moment in which it is opened. None where it is
+// another's.
+unique_fd open_closed(int directory, const char* name) {
+  const unique_fd held(::openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat s{};
+  if (!held || ::fstat(held.get(), &s) != 0) return {};
+  if (!S_ISREG(s.st_mode) || s.st_uid != ::geteuid()) return {};
+  const std::string way = "/proc/self/fd/" + std::to_string(held.get());
+  const mode_t mode = s.st_mode & 07777;
+  if (::chmod(way.c_str(), mode | S_IWUSR) != 0) return {};
+  unique_fd fd(::open(way.c_str(), O_WRONLY | O_CLOEXEC));
+  [[maybe_unused]] const int closed = ::chmod(way.c_str(), mode);
+  return fd;
+}
+
+// `from`, in the same directory, gets a name that nothing has; where the file system cannot see to that, that is looked at
+// before. 0, or errno.
+int name_new(const target::position& to, const std::string& from) noexcept {
+  const int there = to.directory;
+  if (::renameat2(there, from.c_str(), there, to.name, RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  struct stat s{};
+  if (::fstatat(there, to.name, &s, AT_SYMLINK_NOFOLLOW) == 0) return EEXIST;
+  return ::renameat(there, from.c_str(), there, to.name) == 0 ? 0 : errno;
+}
+
 // A file without a name gets one. 0, or errno.
 int name_it(int fd, const target::position& to) {
   // Before Linux 6.10 the first way is for who may read everything.
@@ -196,23 +222,9 @@ bool target::is_work_name(std::string_view name) noexcept {
   return name.starts_with('.') && (name.ends_with(part_suffix) || name.ends_with(state_suffix));
 }
 
-unique_fd target::open_closed(int directory, const char* name, int flags) {
-  const unique_fd held(::openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  struct stat s{};
-  if (!held || ::fstat(held.get(), &s) != 0) return {};
-  if (!S_ISREG(s.st_mode) || s.st_uid != ::geteuid()) return {};
-  const std::string way = "/proc/self/fd/" + std::to_string(held.get());
-  const mode_t mode = s.st_mode & 07777;
-  const mode_t needed = (flags & O_ACCMODE) == O_RDONLY ? S_IRUSR : S_IWUSR;
-  if (::chmod(way.c_str(), mode | needed) != 0) return {};
-  unique_fd fd(::open(way.c_str(), flags | O_CLOEXEC));
-  [[maybe_unused]] const int closed = ::chmod(way.c_str(), mode);
-  return fd;
-}
-
 bool target::is_being_written(int directory, const std::string& name) noexcept {
   const unique_fd held(::openat(directory, name.c_str(), only_to_lock));
-  return held && is_locked_by_another(held.get());
+  return held ? is_locked_by_another(held.get()) : errno == EACCES;
 }
 
 result<unique_fd> target::open_part(const std::string& path, int flags) {
@@ -256,9 +268,10 @@ result<target::opened> target::open_inplace(const std::string& path, std::uint32
     }
     unique_fd fd(::openat(at->directory, at->name, how));
     why = fd ? 0 : errno;
-    if (why == EACCES) fd = open_closed(at->directory, at->name, O_WRONLY);
+    if (why == EACCES) fd = open_closed(at->directory, at->name);
     if (why == ELOOP || why == ENXIO || why == ENOENT) continue;
     if (!fd) break;
+    why = EBUSY;
     if (!is_it(fd.get(), s)) continue;
     if (is_locked_by_another(fd.get())) return in_use(at->directory, at->name);
     return opened{.fd = std::move(fd), .before = s};
@@ -278,11 +291,11 @@ result<unique_fd> target::make_inplace(const std::string& path, const position& 
     made = unique_fd(make_new(at.directory, own, O_WRONLY, mode & 0777));
     if (!*made) return fails(-made->get());
     result<void> done = begin_new(made->get());
-    if (done &&
-        ::renameat2(at.directory, own.c_str(), at.directory, at.name, RENAME_NOREPLACE) != 0) {
-      done = fails(errno);
+    if (done) {
+      const int why = name_new(at, own);
+      if (why == 0) return made;
+      done = fails(why);
     }
-    if (done) return made;
     ::unlinkat(at.directory, own.c_str(), 0);
     return done.why();
   }

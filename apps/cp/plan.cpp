@@ -191,16 +191,25 @@ bool receiver::is_passed_over(const entry& e, const struct stat* now) const noex
 }
 
 // By --inplace: it is neither newer nor what was there before.
-bool receiver::is_cut_off(const entry& e, const struct stat* now) {
+bool receiver::is_cut_off(const entry& e, const struct stat* now, std::vector<problem>& problems) {
   if (now == nullptr || !S_ISREG(now->st_mode)) return false;
   const cordma::result<cordma::unique_fd> fd = target_.open_file(e.path);
   if (fd) return is_unfinished((*fd).get());
-  // What another user keeps to himself this one has not begun.
+  // What may not be read was not begun here: see begin_inplace().
   const int why = fd.why().os_errno();
-  if (why != EACCES && why != ENOENT && failed_files_.insert(e.path).second) {
-    report({problem::kind::failed, e.path, "looking whether it is whole: " + describe(fd.why())});
+  if (why != EACCES && why != ENOENT) {
+    problems.push_back(
+        {problem::kind::failed, e.path, "looking whether it is whole: " + describe(fd.why())});
   }
   return false;
+}
+
+bool receiver::is_cut_off(const entry& e, const struct stat* now) {
+  std::vector<problem> problems;
+  const bool is = is_cut_off(e, now, problems);
+  if (!problems.empty()) failed_files_.insert(e.path);
+  for (problem& p : problems) report(std::move(p));
+  return is;
 }
 
 // What is kept of it is not as it is there.
@@ -427,11 +436,7 @@ cordma::result<void> receiver::publish(incoming& f, target& into,
   } else {
     lost = into.keep(f.fd.get(), *f.what, what);
   }
-  if (f.in_place) {
-    // The mark is gone from the disk, too, when all is said to be there.
-    const bool fails = options_.sync && ::fdatasync(f.fd.get()) != 0;
-    return fails ? cordma::failure::from_os(errno, "fdatasync") : cordma::result<void>();
-  }
+  if (f.in_place) return {};
   make_way(f, into);
   const std::string& path = f.what->path;
   return f.unnamed ? into.publish_unnamed(f.fd.get(), path) : into.publish(f.fd.get(), path);

@@ -367,8 +367,9 @@ void receiver::write_small(small_file& s, target& into, const std::atomic<bool>&
   if (s.why.empty() && output_ < 0) {
     const bool sparsely = options_.sparse && f.bytes_here == 0;
     int error = sparsely ? write_sparsely(f.fd.get(), s.bytes) : write_at(f.fd.get(), s.bytes, 0);
-    // In place there is a mark behind it, which goes when all else is done.
-    if (error == 0 && sparsely && !f.in_place) error = cut_to(f.fd.get(), s.bytes.size());
+    // In place there is a mark behind it, which goes when all else is done, but not after what goes to the disk.
+    const bool cut = f.in_place ? options_.sync : sparsely;
+    if (error == 0 && cut) error = cut_to(f.fd.get(), s.bytes.size());
     if (error != 0) s.why = describe(error);
     if (s.why.empty() && options_.sync && ::fdatasync(f.fd.get()) != 0) s.why = describe(errno);
   }
@@ -437,8 +438,11 @@ task<void> receiver::conclude(std::shared_ptr<incoming> f) {
     if (!opened) fail(*f, describe(opened.why()));
   }
   if (f->why.empty() && options_.sync && output_ < 0) {
+    // Without the mark of --inplace.
+    const int error = f->in_place && !f->is_stream() ? cut_to(f->fd.get(), f->what->size) : 0;
     file_operation syncing = files_.sync_data(f->fd.get());
     const cordma::result<int> synced = co_await syncing.result();
+    if (error != 0) fail(*f, describe(error));
     if (!synced) fail(*f, describe(synced.why()));
   }
   if (f->why.empty()) publish(*f);

@@ -90,6 +90,9 @@ class receiver {
   void consider_stream(std::uint32_t number, const entry& e);
   void consider_output(std::uint32_t number, const entry& e);
   [[nodiscard]] bool is_passed_over(const entry& e, const struct stat* now) const noexcept;
+  // Where that cannot be told, that is a problem; in the second form it is reported.
+  [[nodiscard]] bool is_cut_off(const entry& e, const struct stat* now,
+                                std::vector<problem>& problems);
   [[nodiscard]] bool is_cut_off(const entry& e, const struct stat* now);
   [[nodiscard]] std::uint16_t differences_here(const entry& e, const struct stat& now);
   [[nodiscard]] std::uint16_t differences_of_file(const entry& e, const struct stat& now);

@@ -118,10 +118,6 @@ result<unique_fd> target::open_file(const std::string& path) {
   if (!at) return at.why();
   constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   unique_fd fd(::openat(at->directory, at->name, how));
-  if (!fd && errno == EACCES) {
-    fd = open_closed(at->directory, at->name, O_RDONLY);
-    if (!fd) errno = EACCES;
-  }
   struct stat s{};
   if (!fd || ::fstat(fd.get(), &s) != 0) return failure::from_os(errno, {"opening ", path});
   if (!S_ISREG(s.st_mode)) return failure::from_os(EINVAL, {"opening ", path});

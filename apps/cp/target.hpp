@@ -62,7 +62,7 @@ class target {
 
   // Nothing: it is not there.
   [[nodiscard]] cordma::result<std::optional<struct stat>> look(const std::string& path);
-  // A file that is there, for reading, one's own in any case; EINVAL where it is none.
+  // A file that is there, for reading; EINVAL where it is none.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_file(const std::string& path);
   // Fine where it exists already; what is there and no directory is removed first. One that is made has of `mode`
   // what the umask leaves, and is its owner's to write in.
@@ -159,9 +159,7 @@ class target {
   // is not disturbed, and waited for a tenth of a second: EBUSY.
   [[nodiscard]] cordma::result<void> put_in_place(const std::string& path, const position& at,
                                                   const std::function<int(const char*)>& make);
-  // One's own file, opened in a way that its mode does not allow: that does, for the moment. None where it is another's.
-  [[nodiscard]] static cordma::unique_fd open_closed(int directory, const char* name, int flags);
-  // Whether another transfer has it open as its part, as far as can be known.
+  // Whether another transfer has it open as its part, or, where it cannot be opened, may have.
   [[nodiscard]] static bool is_being_written(int directory, const std::string& name) noexcept;
   // A file that is new, and locked; EEXIST where there is anything.
   [[nodiscard]] cordma::result<cordma::unique_fd> make_inplace(const std::string& path,

@@ -259,11 +259,17 @@ cmp tree/middle theirs/closed
 ln theirs/closed theirs/itself
 cp_ 23 'it is the source itself' -I --inplace theirs/closed theirs/itself
 cmp tree/middle theirs/closed
-# What was cut off, and cannot be read, is not whole for that.
+# What is cut off can be read by its owner, who has to know it again; and has its mode again when it is whole.
 for again in -u --ignore-existing; do
-  { head -c 1000 tree/middle; head -c 999000 /dev/zero; printf '\ncordma-cp --inplace: this file is not whole\n'; } > theirs/cut
+  rm -f theirs/cut
+  echo old > theirs/cut
+  touch -d 2001-01-01 theirs/cut
   chown 65534 theirs/cut
   chmod 200 theirs/cut
+  code=0
+  "${under[@]}" timeout -s KILL 2 "$programs/cordma-cp" -t --inplace --chunk 64k --bwlimit 100k tree/middle theirs/cut || code=$?
+  [ $code -eq 137 ] || fail "it was not killed, but ended with $code"
+  [ "$(stat -c %a theirs/cut)" = 600 ] || fail "what was cut off has mode $(stat -c %a theirs/cut)"
   cp_ 0 '^1 files' -t $again tree/middle theirs/cut
   cmp tree/middle theirs/cut
 done

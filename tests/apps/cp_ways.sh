@@ -427,12 +427,12 @@ cp_ 1 'below one source' -a --files-from list opt opt/sub ours.d/
 cp_ 1 'has no --delete' -ar --delete --files-from list opt ours.d/
 cp_ 1 '"[.][.]/rules" is no path below the source' -a --files-from - opt ours.d/ <<< ../rules
 cp_ 1 '"sub/" is what is in a directory, which comes with -r' -a --files-from - opt ours.d/ <<< sub/
-cp_ 1 '"[.]/" is all of the source' -ar --files-from - opt ours.d/ <<< ./
+cp_ 1 '"[.]/" is the source itself' -a --files-from - opt ours.d/ <<< ./
 cp_ 23 'opt/sub/none: No such file' -ar --files-from - opt ours.d/ <<< $'sub\nsub/none'
 cp_ 23 'older/none: Not a directory' -ar --files-from - opt ours.d/ <<< $'older\nolder/none'
 cp_ 23 'nosuch.*: No such file' -a --files-from /dev/null nosuch ours.d/
 cp_ 0 '^0 files' -a --files-from /dev/null opt ours.d/
-(cd opt && find . -print0) > list0
+(cd opt && find . -mindepth 1 -print0) > list0
 as_rsync_all -a -0 --files-from=list0
 # Rules that end with a 0, and what takes them all back.
 printf 'sub\0older\0' > rules0
