@@ -16,9 +16,9 @@ import time
 
 programs, transport, work, rounds = sys.argv[1:]
 few = rounds == "few"
-kills = int(os.environ.pop("CORDMA_TEST_KILLS", "4" if few else "12"))
+kills = int(os.environ.pop("CORDMA_TEST_KILLS", "4" if few else "8"))
 seed = int(os.environ.pop("CORDMA_TEST_SEED", str(random.randrange(1 << 32))))
-whole = int(os.environ.pop("CORDMA_TEST_MIB", "80" if few else "320"))
+whole = int(os.environ.pop("CORDMA_TEST_MIB", "80" if few else "160"))
 host = os.environ.get("RDMA_HOST_SELF", "127.0.0.1")  # an address that the transport reaches
 chance = random.Random(seed)
 MB = 1 << 20
