@@ -404,7 +404,6 @@ mkdir signs signs.t; touch signs/a.o signs/b.o signs.t/kept
 cp_ 0 '1 files' -a --delete --exclude '- kept' --exclude '+ a.o' --exclude '*.o' signs/ signs.t/
 [ "$(ls signs.t | tr '\n' ' ')" = 'a.o kept ' ] || fail "signs of patterns: $(ls signs.t)"
 for absent in -z --compress; do cp_ 1 'there is no compression' $absent -r opt/ ours.d/; done
-if [ "$transport" != shm ]; then  # the same over either
 # A list of what is to come, and symlinks as what they lead to.
 printf '%s\n' '# a comment' './sub/old' sub fresh/deep '/older' 'sub//extra' > list
 tr '\n' '\0' < list | sed -z 1d > list0
@@ -449,7 +448,6 @@ for how in -aiH -aiHc -riH; do
 done
 cp_ 0 '^>f[.][.]t[.]{6} newer$' -ai opt/ ours.d/
 rm opt/fifo opt/sub/led opt/fresh/away
-fi
 # A source that is a symlink itself is left out, as rsync does.
 cp_ 0 'left out: opt/link: is a symlink' opt/link alone.d/
 cp_ 0 '1 links' -l opt/link alone.d/
