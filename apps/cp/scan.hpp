@@ -53,8 +53,8 @@ class scanner {
   scanner& operator=(const scanner&) = delete;
   ~scanner();
 
-  // Appends at most `most` entries, or less, even none, for that the caller may look up. False: there are no more. Sources in their order; a directory, then what is in it,
-  // its names in the order of their bytes, each directory among them with all that is in it before the next name.
+  // Appends at most `most` entries, or less, even none, for that the caller may look up. False: there are no more.
+  // Sources in their order; a directory, then what is in it, its names in the order of their bytes, each directory among them with all that is in it before the next name.
   // No path comes twice, unless the trees change meanwhile: of sources with a directory of the same name its contents
   // are merged, which prevail over what is none; what else another source had before is left out, with a problem where it is not the same file.
   bool next(std::size_t most, std::vector<entry>& into);

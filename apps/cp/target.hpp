@@ -85,8 +85,8 @@ class target {
 
   // The part that a transfer before this one left, as it is, or a new one, of mode 0600, without a sidecar. `flags`
   // are O_WRONLY or O_RDWR, with O_TRUNC, O_DIRECT and their like. Not taken over but removed, never followed: what is
-  // no file (a directory is EISDIR, and stays), has another name too, belongs to another user, or cannot be opened so. Locked (flock) as long as it is
-  // open: another transfer, or another open_part(), of the same file is EBUSY meanwhile, with a sentence that says whose
+  // no file (a directory is EISDIR, and stays), has another name too, belongs to another user, or cannot be opened so.
+  // Locked (flock) as long as it is open: another transfer, or another open_part(), of the same file is EBUSY meanwhile, with a sentence that says whose
   // it is.
   [[nodiscard]] cordma::result<cordma::unique_fd> open_part(const std::string& path, int flags);
   // The sidecar, for reading and writing; empty where there was none to take over, as above.
