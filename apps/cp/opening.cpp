@@ -27,7 +27,7 @@ room_by room_is_known_by(const struct statfs& s) noexcept {
   constexpr decltype(s.f_type) zfs = 0x2fc12fc1;
   constexpr decltype(s.f_type) bcachefs = 0xca451a4e;
   switch (s.f_type) {
-    case TMPFS_MAGIC:  // in memory there is nothing to be allocated; one without a limit counts nothing
+    case TMPFS_MAGIC:  // it is memory that would be allocated; one without a limit counts nothing
       return s.f_blocks != 0 ? room_by::counting : room_by::nothing;
     case BTRFS_SUPER_MAGIC:
     case F2FS_SUPER_MAGIC:

@@ -257,8 +257,7 @@ result<target::opened> target::open_inplace(const std::string& path, std::uint32
   for (int tries = 0; tries < most_tries; ++tries) {
     struct stat s{};
     const bool is_there = ::fstatat(at->directory, at->name, &s, AT_SYMLINK_NOFOLLOW) == 0;
-    why = EEXIST;
-    if (is_there && !S_ISREG(s.st_mode)) break;
+    if (is_there && !S_ISREG(s.st_mode)) return failure::from_os(EEXIST, {"opening ", path});
     if (!is_there) {
       result<unique_fd> made = make_inplace(path, *at, mode | S_IRUSR | S_IWUSR, begin_new);
       if (made) return opened{.fd = std::move(made).value(), .before = {}};

@@ -1,7 +1,7 @@
-# Many connections, eight unless told otherwise, in every shape they come in: TRANSPORT WAIT [COUNT].
+# Many connections, in every shape they come in: TRANSPORT WAIT.
 source "$(dirname "$0")/samples.sh"
 how=(--transport "$2" --wait "$3")
-count=${4-8}
+count=8
 
 all_ended_well() {
   local process

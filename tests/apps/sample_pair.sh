@@ -32,7 +32,7 @@ if [ "$pair" = sync_event ]; then
 fi
 run 'Hi cordma!' 42
 # Emulated processors take a second for each process: there the other texts go one way.
-if [ "$transport" != verbs ] || [ "$wait $way" = 'polling address' ]; then
+if [ "$transport" != verbs ] || [ "$wait $way" = 'event descriptor' ]; then
   run 'another text' 4294967295
   run '' 0
 fi
