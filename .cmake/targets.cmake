@@ -42,6 +42,19 @@ function(cordma_own target precompiled)
   target_precompile_headers(${target} REUSE_FROM ${precompiled})
 endfunction()
 
+# With CORDMA_QUICK or a sanitizer, what parses options and reads and writes JSON: CLI11 and nlohmann/json take a
+# compiler longer than all that they are used for. Clang can use headers precompiled for optimised code there too.
+function(cordma_not_optimised)
+  if(NOT CORDMA_QUICK AND NOT CORDMA_SANITIZE)
+    return()
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O0;-Xclang;-fno-validate-pch")
+  else()
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+
 # cordma_program(name SOURCES ... [LIBRARIES ...] [PRECOMPILED target]): an executable of ours, under our
 # flags; with the precompiled headers of that target, by default the umbrella header.
 function(cordma_program name)
