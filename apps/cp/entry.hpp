@@ -51,8 +51,10 @@ struct entry {
   std::uint64_t allocated =
       0;  // bytes that the file system keeps of it; less than size: there are holes
   file_time modified;
-  // Of what is special: S_IFIFO, S_IFSOCK, S_IFCHR or S_IFBLK, and of a device its number.
+  // Of what is special: S_IFIFO, S_IFSOCK, S_IFCHR or S_IFBLK.
   std::uint32_t type = 0;
+  // Of a device its number. Of a file what tells which it is from all others, of other machines too, whatever is written
+  // to it: so that one in place of which it is to come is seen to be it. 0: not known.
   std::uint64_t device = 0;
   // Of what its sender has there at the moment: another where it was written to, or is another file, whatever its size and
   // time. 0: not known.

@@ -270,9 +270,11 @@ result<target::opened> target::open_inplace(const std::string& path, std::uint32
     if (why == EACCES) fd = open_closed(at->directory, at->name);
     if (why == ELOOP || why == ENXIO || why == ENOENT) continue;
     if (!fd) break;
+    const int held = lock(fd.get(), at->directory, at->name);
+    if (held == EBUSY) return in_use(at->directory, at->name);
+    // As who had it before has left it.
     why = EBUSY;
-    if (!is_it(fd.get(), s)) continue;
-    if (is_locked_by_another(fd.get())) return in_use(at->directory, at->name);
+    if (held != 0 || ::fstat(fd.get(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
     return opened{.fd = std::move(fd), .before = s};
   }
   return failure::from_os(why, {"opening ", path});

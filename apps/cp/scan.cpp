@@ -146,7 +146,8 @@ class scanner::state {
   std::vector<char> attribute_buffer_;
   std::unordered_set<std::string>
       led_;  // directories that were sent since they lead to what is listed, or by themselves
-  std::unordered_set<std::string> whole_;  // listed ones that were sent with all that is in them
+  // Listed ones that were sent with all that is in them, and their file systems.
+  std::unordered_map<std::string, dev_t> whole_;
 };
 
 void scanner::state::open_all() {
@@ -200,9 +201,13 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
   for (std::size_t end = s.listed.find('/'); end != std::string::npos;
        end = s.listed.find('/', end + 1)) {
     candidate c{.path = s.listed.substr(0, end), .given = &called};
-    if (whole_.contains(c.path)) {  // it came with that, if it is there
-      [[maybe_unused]] const bool is_there = find_itself() && look(itself, self);
-      return;
+    if (const auto w = whole_.find(c.path);
+        w != whole_.end()) {  // it came with that, if it is there
+      if (!find_itself() || !look(itself, self) || !options_.one_file_system) return;
+      // Of a file the number may be another's, as with overlayfs.
+      if (!S_ISDIR(self.st_mode) && ::fstat(itself.directory, &self) != 0) return say(c, errno);
+      if (self.st_dev == w->second) return;
+      return say(problem::kind::failed, called, "is on another file system than " + c.path);
     }
     if (led_.contains(c.path)) continue;
     // Nothing leads to what does not come.
@@ -221,7 +226,8 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
   const std::size_t before = into.size();
   visit(std::move(itself), into);
   const bool came = into.size() != before && into.back().kind == entry_kind::directory;
-  if (came) (levels_.empty() ? led_ : whole_).insert(s.listed);
+  if (came && levels_.empty()) led_.insert(s.listed);
+  if (came && !levels_.empty()) whole_.emplace(s.listed, levels_.back().self.st_dev);
 }
 
 void scanner::state::step(std::vector<entry>& into) {

@@ -205,6 +205,30 @@ for call in ("pwrite64", "renameat2", "ftruncate", "utimensat"):
     check(number > 1 or call not in ("pwrite64", "renameat2"), f"not killed at {call}")
     check(read("out/f") == read("one/f") and os.listdir("out") == ["f"], f"without names: {os.listdir('out')}")
 os.remove("out/f")
+# Who waits for another transfer sees what that has left, whatever was there before: none of it stays in his holes.
+clear()
+write("one/f", b"n" * (1 << 20))
+with open("hollow", "wb") as file:
+    file.seek((1 << 20) - 3)
+    file.write(b"end")
+number = stopped = 0
+while stopped == number:
+    number += 1
+    write("out/f", b"o")
+    write("trace", b"")
+    command = ["strace", "-f", "-qq", "-o", "trace", "-P", os.path.abspath("out/f"), "-P", os.path.abspath("out"), "-e", "trace=openat",
+               "-e", f"inject=openat:signal=STOP:when={number}", program, "-q", "-I", "--inplace", "hollow", "out/f"]
+    first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while b"stopped by SIGSTOP" not in read("trace") and first.poll() is None:
+        time.sleep(0.01)
+    if first.poll() is None:
+        stopped += 1
+        subprocess.run([program, "-q", "-I", "--inplace", "one/f", "out/f"], stderr=subprocess.DEVNULL, timeout=60)
+        with open(f"/proc/{first.pid}/task/{first.pid}/children") as file:
+            os.kill(int(file.read()), signal.SIGCONT)
+    check(first.wait(60) == 0, f"stopped at openat {number} it ended with {first.returncode}")
+    check(read("out/f") == read("hollow"), f"stopped at openat {number}: what the other one wrote stays")
+check(stopped >= 1, "it was not stopped")
 # Under a further name likewise, and where the mark makes it as long as its source.
 os.makedirs("links")
 write("links/a", b"first")

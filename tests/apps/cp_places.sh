@@ -211,6 +211,18 @@ for bytes in 100000 2000000; do
   copy --inplace -S zeros ram/old
   cmp zeros ram/old
 done
+# What is listed below a listed directory and is not of its file system: -x keeps it from coming, and that is told.
+mkdir -p over/a/mnt
+mount -t tmpfs tmpfs over/a/mnt
+echo below > over/a/mnt/f
+printf 'a\\na/mnt/f\\n' > list
+code=0
+copy -arx --files-from list over over.out/ 2> said || code=\$?
+[ \$code -eq 23 ]
+grep -q 'a/mnt/f: is on another file system than a' said
+copy -ar --files-from list over over.out/
+grep -q below over.out/a/mnt/f
+umount over/a/mnt
 truncate -s 40M image
 if mkfs.ext4 -q -m 50 image && mount -o loop image ext 2> /dev/null; then
   head -c 25000000 /dev/urandom > more
@@ -258,6 +270,12 @@ cmp tree/middle theirs/closed
 # Were it the source itself, it would not be touched.
 ln theirs/closed theirs/itself
 cp_ 23 'it is the source itself' -I --inplace theirs/closed theirs/itself
+cmp tree/middle theirs/closed
+# Under further names neither, after it was looked at under the first.
+mkdir theirs/names theirs/linked
+for name in x y; do ln theirs/closed theirs/names/$name; ln theirs/closed theirs/linked/$name; done
+cp_ 23 'x: it is the source itself' -r -I --inplace theirs/names/ theirs/linked/
+[ "$(grep -c 'it is the source itself' output)" = 2 ] || fail "not both names are told: $(cat output)"
 cmp tree/middle theirs/closed
 # What is cut off can be read by its owner, who has to know it again; and has its mode again when it is whole.
 for again in -u --ignore-existing; do

@@ -1,5 +1,6 @@
 // A sender within the rules of the conversation that means harm: nothing outside of the target changes, what is wrong
 // is a problem by its name, and everything else is there.
+#include "../../apps/cp/describe.hpp"
 #include "hostile.hpp"
 
 #include <deque>
@@ -178,6 +179,24 @@ TEST_CASE("files of sizes that no disk has are problems") {
     CHECK(e.names("hollow: "));
     CHECK(std::filesystem::is_empty(g.target()));
   }
+}
+
+TEST_CASE("in place of itself a file is not written, whatever became of it since it was listed") {
+  const ground g;
+  g.here.file("target/a", "precious");
+  struct stat s{};
+  REQUIRE(::stat(g.here.at("target/a").c_str(), &s) == 0);
+  entry empty = file_entry("a", 0);
+  empty.device = describe(s, entry_kind::file).device;
+  transfer_options o = usual_options();
+  o.inplace = true;
+  const ending e = attack_receiver(cordma::transport::kind::shm, g.target(),
+                                   {send_four_each, listed({empty, file_entry("b", 4)})}, o);
+  INFO(text_of(e));
+  CHECK(e.error.empty());
+  CHECK(e.names("a: it is the source itself"));
+  CHECK(read_file(g.here.at("target/a")) == "precious");
+  CHECK(read_file(g.here.at("target/b")) == four);
 }
 
 TEST_CASE("the names that transfers work under are nobody's") {
