@@ -271,12 +271,13 @@ cmp tree/middle theirs/closed
 ln theirs/closed theirs/itself
 cp_ 23 'it is the source itself' -I --inplace theirs/closed theirs/itself
 cmp tree/middle theirs/closed
-# Under further names neither, after it was looked at under the first.
+# Under further names neither, while it is looked at under the first or after that.
 mkdir theirs/names theirs/linked
 for name in x y; do ln theirs/closed theirs/names/$name; ln theirs/closed theirs/linked/$name; done
-cp_ 23 'x: it is the source itself' -r -I --inplace theirs/names/ theirs/linked/
-[ "$(grep -c 'it is the source itself' output)" = 2 ] || fail "not both names are told: $(cat output)"
-cmp tree/middle theirs/closed
+for again in 1 2 3; do
+  cp_ 23 'it is the source itself' -r -I --inplace theirs/names/ theirs/linked/
+  cmp tree/middle theirs/closed
+done
 # What is cut off can be read by its owner, who has to know it again; and has its mode again when it is whole.
 for again in -u --ignore-existing; do
   rm -f theirs/cut

@@ -194,7 +194,7 @@ TEST_CASE("in place of itself a file is not written, whatever became of it since
                                    {send_four_each, listed({empty, file_entry("b", 4)})}, o);
   INFO(text_of(e));
   CHECK(e.error.empty());
-  CHECK(e.names("a: it is the source itself"));
+  CHECK(e.names("it is the source itself"));
   CHECK(read_file(g.here.at("target/a")) == "precious");
   CHECK(read_file(g.here.at("target/b")) == four);
 }
