@@ -207,9 +207,9 @@ for call in ("pwrite64", "renameat2", "ftruncate", "utimensat"):
 os.remove("out/f")
 # Who waits for another transfer sees what that has left, whatever was there before: none of it stays in his holes.
 clear()
-write("one/f", b"n" * (1 << 20))
+write("one/f", b"n" * (4 * MB))
 with open("hollow", "wb") as file:
-    file.seek((1 << 20) - 3)
+    file.seek(4 * MB - 3)
     file.write(b"end")
 number = stopped = 0
 while stopped == number:
