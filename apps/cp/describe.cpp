@@ -16,21 +16,25 @@
 namespace copy {
 namespace {
 
-// Another one after each start. 0 where the system does not say: then files of other machines may be taken for its own.
-std::uint64_t this_machine() noexcept {
+std::uint64_t read_boot() noexcept {
   std::array<std::byte, 36> boot{};
   const cordma::unique_fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   const bool is_known = fd && ::read(fd.get(), boot.data(), boot.size()) == ssize_t{boot.size()};
   return is_known ? digest_of(boot) : 0;
 }
 
+// Where the boot is not known, files of other machines may be taken for this one's.
 std::uint64_t which_file(const struct stat& s) noexcept {
-  static const std::uint64_t machine = this_machine();
-  const std::uint64_t words[] = {machine, s.st_dev, s.st_ino};
+  const std::uint64_t words[] = {this_boot(), s.st_dev, s.st_ino};
   return digest_of(std::as_bytes(std::span(words)));
 }
 
 }  // namespace
+
+std::uint64_t this_boot() noexcept {
+  static const std::uint64_t boot = read_boot();
+  return boot;
+}
 
 entry describe(const struct stat& s, entry_kind kind) {
   constexpr std::uint64_t block_bytes = 512;  // of st_blocks, whatever the file system's are

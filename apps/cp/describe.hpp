@@ -3,11 +3,15 @@
 
 #include "entry.hpp"
 
+#include <cstdint>
 #include <string>
 
 #include <sys/stat.h>
 
 namespace copy {
+
+// Which machine this is, since when it runs. 0 where the system does not say.
+[[nodiscard]] std::uint64_t this_boot() noexcept;
 
 // Without what is not in `s`: path, target, attributes, origin.
 [[nodiscard]] entry describe(const struct stat& s, entry_kind kind);

@@ -1,5 +1,6 @@
 #include "resume.hpp"
 
+#include "describe.hpp"
 #include "write_at.hpp"
 
 #include <algorithm>
@@ -77,17 +78,15 @@ bool is_of_this_machine(long type) noexcept {
 // file system is mounted as it is. 0: who knows.
 std::uint64_t part_life(int part) noexcept {
   struct {
-    std::array<char, 40> boot{};
+    std::uint64_t boot = this_boot();
     std::uint64_t mount = 0;
     std::uint64_t device = 0;
     std::uint64_t file = 0;
     std::int64_t made_s = 0;
     std::uint64_t made_ns = 0;
   } is;
-  static_assert(sizeof is == 80);  // no byte between, which would be anything
-  constexpr std::size_t boot_bytes = 36;
-  const unique_fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  if (!fd || ::read(fd.get(), is.boot.data(), boot_bytes) != ssize_t{boot_bytes}) return 0;
+  static_assert(sizeof is == 48);  // no byte between, which would be anything
+  if (is.boot == 0) return 0;
   struct statfs s{};
   if (::fstatfs(part, &s) != 0 || !is_of_this_machine(static_cast<long>(s.f_type))) return 0;
   constexpr unsigned unique_mount = 0x4000;  // STATX_MNT_ID_UNIQUE, of Linux 6.8

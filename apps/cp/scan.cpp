@@ -201,8 +201,8 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
   for (std::size_t end = s.listed.find('/'); end != std::string::npos;
        end = s.listed.find('/', end + 1)) {
     candidate c{.path = s.listed.substr(0, end), .given = &called};
-    if (const auto w = whole_.find(c.path);
-        w != whole_.end()) {  // it came with that, if it is there
+    // What is there came with that.
+    if (const auto w = whole_.find(c.path); w != whole_.end()) {
       if (!find_itself() || !look(itself, self) || !options_.one_file_system) return;
       // Of a file the number may be another's, as with overlayfs.
       if (!S_ISDIR(self.st_mode) && ::fstat(itself.directory, &self) != 0) return say(c, errno);
