@@ -10,6 +10,7 @@ add_library(cordma_copy STATIC ${copy})
 target_link_libraries(cordma_copy PUBLIC cordma::cordma cordma::liburing cordma::xxhash
   PRIVATE OpenSSL::SSL cordma_flags)
 cordma_own(cordma_copy cordma_umbrella)
+cordma_together(cordma_copy)
 
 # The library's own code for what processor it runs on hashes twice as fast as what every processor can run.
 find_library(XXHASH_LIBRARY xxhash)

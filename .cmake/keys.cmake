@@ -10,6 +10,9 @@ add_library(cordma_kv STATIC ${kv})
 target_link_libraries(cordma_kv PUBLIC cordma::cordma cordma::liburing cordma::xxhash cordma::isal
   PRIVATE OpenSSL::SSL cordma_flags)
 cordma_own(cordma_kv cordma_umbrella)
+file(GLOB apart "${PROJECT_SOURCE_DIR}/apps/kv/command/clients.cpp" "${PROJECT_SOURCE_DIR}/apps/kv/native/scan.cpp"
+  "${PROJECT_SOURCE_DIR}/apps/kv/server/*.cpp")
+cordma_together(cordma_kv ${apart})
 
 # cordma_kv_cli: cordma-kv-cli's, but its command line.
 find_package(nlohmann_json REQUIRED)

@@ -2,6 +2,7 @@
 
 #include <cordma/net/detail/message_core.hpp>
 #include <cordma/net/protocol/request.hpp>
+#include <cordma/net/transport/small_copy.hpp>
 #include <cordma/net/worker.hpp>
 
 #include <cstring>

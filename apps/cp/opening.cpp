@@ -92,9 +92,9 @@ bool receiver::has_part(const incoming& f) {
 }
 
 // What a transfer before this one left: of it stays what is still as it was noted. Whoever was writing it may just be
-// ending.
+// ending: a sender that went without a word, which the wire lost, is missed after two peer_timeouts, 10 s.
 cordma::task<void> receiver::go_on(std::shared_ptr<incoming> f) {
-  constexpr int most = 200;
+  constexpr int most = 300;
   constexpr auto a_while = std::chrono::milliseconds(50);
   cordma::result<void> opened = open(*f, target_);
   for (int i = 0; i < most && !opened && opened.why().os_errno() == EBUSY; ++i) {

@@ -16,7 +16,7 @@ constexpr std::string_view redirect_mark = "cRdr";
 
 // A peer may send these when there is no memory.
 template <class... Parts>
-failure broken(const Parts&... what) noexcept {
+failure broken_request(const Parts&... what) noexcept {
   return failure::of(errc::connection_aborted, {"the peer sent a request that is none: ", what...});
 }
 
@@ -26,9 +26,9 @@ result<void> check_flags(const request_header& h) {
   const unsigned known = asks                               ? one_way | receipt | writable
                          : h.kind == request_kind::response ? response_flag::written
                                                             : 0U;
-  if ((h.flags & ~known) != 0) return broken("flags ", h.flags, " are unknown");
+  if ((h.flags & ~known) != 0) return broken_request("flags ", h.flags, " are unknown");
   if (asks && (h.flags & receipt) != 0 && (h.flags & one_way) == 0) {
-    return broken("a receipt for what is answered");
+    return broken_request("a receipt for what is answered");
   }
   return {};
 }
@@ -37,35 +37,35 @@ result<void> decode(request_header& h, std::span<const std::byte> header) {
   const std::byte* const at = header.data();
   switch (h.kind) {
     case request_kind::request:
-      if (header.size() != request_bytes) return broken("a request of another length");
+      if (header.size() != request_bytes) return broken_request("a request of another length");
       h.microseconds_left = load<std::uint64_t>(at + 16);
       h.room_bytes = load<std::uint64_t>(at + 24);
       h.room_addr = load<std::uint64_t>(at + 32);
       h.room_rkey = load<std::uint64_t>(at + 40);
       if ((h.flags & request_flag::one_way) != 0 && h.room_bytes != 0) {
-        return broken("room for an answer that it does not want");
+        return broken_request("room for an answer that it does not want");
       }
-      if (h.room_addr + h.room_bytes < h.room_addr) return broken("room that wraps");
+      if (h.room_addr + h.room_bytes < h.room_addr) return broken_request("room that wraps");
       if ((h.flags & request_flag::writable) == 0 && (h.room_addr != 0 || h.room_rkey != 0)) {
-        return broken("an address of room that is not writable");
+        return broken_request("an address of room that is not writable");
       }
       return {};
     case request_kind::response: {
-      if (header.size() < response_bytes) return broken("a response that is cut off");
+      if (header.size() < response_bytes) return broken_request("a response that is cut off");
       h.bytes = load<std::uint64_t>(at + 16);
       const std::size_t text = header.size() - response_bytes;
       const bool redirected = h.outcome == request_outcome::redirected;
       if (redirected ? text == 0 || text > longest_redirect : text != 0) {
-        return broken("a response of another length");
+        return broken_request("a response of another length");
       }
       if (h.outcome != request_outcome::ok && (h.flags & response_flag::written) != 0) {
-        return broken("a response that failed and is written");
+        return broken_request("a response that failed and is written");
       }
       h.address = {reinterpret_cast<const char*>(at) + response_bytes, text};
       return {};
     }
     default:
-      if (header.size() != request_head_bytes) return broken("a word of another length");
+      if (header.size() != request_head_bytes) return broken_request("a word of another length");
       return {};
   }
 }
@@ -102,7 +102,7 @@ void encode(const request_header& h, std::span<std::byte> out) noexcept {
 }
 
 result<request_header> decode_request(std::span<const std::byte> header) {
-  if (header.size() < request_head_bytes) return broken("it is cut off");
+  if (header.size() < request_head_bytes) return broken_request("it is cut off");
   const auto version = load<std::uint8_t>(&header[0]);
   if (version != request_version) {
     return failure::of(errc::unsupported_version, {"the peer's requests: version: mine ",
@@ -110,11 +110,11 @@ result<request_header> decode_request(std::span<const std::byte> header) {
   }
   const auto kind = load<std::uint8_t>(&header[1]);
   if (kind == 0 || kind > static_cast<std::uint8_t>(last_request_kind)) {
-    return broken("kind ", kind, " is unknown");
+    return broken_request("kind ", kind, " is unknown");
   }
   const auto outcome = load<std::uint8_t>(&header[3]);
   if (outcome > static_cast<std::uint8_t>(last_outcome)) {
-    return broken("outcome ", outcome, " is unknown");
+    return broken_request("outcome ", outcome, " is unknown");
   }
   request_header h{.kind = static_cast<request_kind>(kind),
                    .flags = load<std::uint8_t>(&header[2]),
@@ -122,10 +122,12 @@ result<request_header> decode_request(std::span<const std::byte> header) {
                    .given = load<std::uint16_t>(&header[4]),
                    .method = load<std::uint16_t>(&header[6]),
                    .id = load<std::uint64_t>(&header[8])};
-  if (outcome != 0 && h.kind != request_kind::response) return broken("an outcome of no response");
-  if (h.method != 0 && h.kind != request_kind::request) return broken("a method of no request");
+  if (outcome != 0 && h.kind != request_kind::response)
+    return broken_request("an outcome of no response");
+  if (h.method != 0 && h.kind != request_kind::request)
+    return broken_request("a method of no request");
   const bool anonymous = h.kind == request_kind::hello || h.kind == request_kind::given;
-  if (anonymous && h.id != 0) return broken("an id where there is none");
+  if (anonymous && h.id != 0) return broken_request("an id where there is none");
   const result<void> flags = check_flags(h);
   if (!flags) return flags.why();
   const result<void> rest = decode(h, header);

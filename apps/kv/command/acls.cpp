@@ -301,7 +301,7 @@ constexpr auto acl_parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto acls_table = std::to_array<command>({
     {.name = "acl",
      .arity = -2,
      .group = "server",
@@ -313,6 +313,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> acl_commands() noexcept { return table; }
+std::span<const command> acl_commands() noexcept { return acls_table; }
 
 }  // namespace kv

@@ -458,7 +458,7 @@ constexpr auto client_parts = std::to_array<command>({
      .summary = "Set client or connection specific info"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto clients_table = std::to_array<command>({
     {.name = "client",
      .arity = -2,
      .group = "connection",
@@ -470,6 +470,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> client_commands() noexcept { return table; }
+std::span<const command> client_commands() noexcept { return clients_table; }
 
 }  // namespace kv

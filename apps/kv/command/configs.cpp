@@ -146,7 +146,7 @@ constexpr auto config_parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto configs_table = std::to_array<command>({
     {.name = "config",
      .arity = -2,
      .group = "server",
@@ -158,6 +158,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> config_commands() noexcept { return table; }
+std::span<const command> config_commands() noexcept { return configs_table; }
 
 }  // namespace kv

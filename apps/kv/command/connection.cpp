@@ -122,7 +122,7 @@ void hello(call& c) {
   greet(c);
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto connection_table = std::to_array<command>({
     {.name = "ping",
      .run = ping,
      .arity = -1,
@@ -189,6 +189,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> connection_commands() noexcept { return table; }
+std::span<const command> connection_commands() noexcept { return connection_table; }
 
 }  // namespace kv

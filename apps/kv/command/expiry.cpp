@@ -103,7 +103,7 @@ void persist(call& c) {
   c.out.integer(1);
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto expiry_table = std::to_array<command>({
     {.name = "expire",
      .run = expire,
      .arity = -3,
@@ -200,6 +200,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> expiry_commands() noexcept { return table; }
+std::span<const command> expiry_commands() noexcept { return expiry_table; }
 
 }  // namespace kv

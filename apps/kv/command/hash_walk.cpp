@@ -198,7 +198,7 @@ void hrandfield(call& c) {
   for (const field* one : given) give(c, *one, with_values);
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto hash_walk_table = std::to_array<command>({
     {.name = "hgetall",
      .run = hgetall,
      .arity = 2,
@@ -257,6 +257,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> hash_walk_commands() noexcept { return table; }
+std::span<const command> hash_walk_commands() noexcept { return hash_walk_table; }
 
 }  // namespace kv

@@ -147,7 +147,7 @@ void hincrbyfloat(call& c) {
   if (put_field(c, c.arg(2), text, is_new)) c.out.bulk(text);
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto hashes_table = std::to_array<command>({
     {.name = "hset",
      .run = hset,
      .arity = -4,
@@ -261,6 +261,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> hash_commands() noexcept { return table; }
+std::span<const command> hash_commands() noexcept { return hashes_table; }
 
 }  // namespace kv

@@ -407,7 +407,7 @@ constexpr auto latency_parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto infos_table = std::to_array<command>({
     {.name = "info",
      .run = info,
      .arity = -1,
@@ -435,6 +435,6 @@ std::string information(service& of, unsigned worker, std::string_view section) 
   return tell(here, section.empty() ? std::span<const std::string_view>() : std::span(&section, 1));
 }
 
-std::span<const command> info_commands() noexcept { return table; }
+std::span<const command> info_commands() noexcept { return infos_table; }
 
 }  // namespace kv

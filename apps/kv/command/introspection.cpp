@@ -306,7 +306,7 @@ constexpr auto command_parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto introspection_table = std::to_array<command>({
     {.name = "command",
      .run = all_info,
      .arity = -1,
@@ -323,6 +323,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> introspection_commands() noexcept { return table; }
+std::span<const command> introspection_commands() noexcept { return introspection_table; }
 
 }  // namespace kv

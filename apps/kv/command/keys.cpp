@@ -124,7 +124,7 @@ void flush(call& c) {
   c.out.ok();
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto keys_table = std::to_array<command>({
     {.name = "del",
      .run = erase,
      .arity = -2,
@@ -268,6 +268,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> key_commands() noexcept { return table; }
+std::span<const command> key_commands() noexcept { return keys_table; }
 
 }  // namespace kv

@@ -174,7 +174,7 @@ constexpr auto parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto memory_table = std::to_array<command>({
     {.name = "memory",
      .arity = -2,
      .group = "server",
@@ -186,6 +186,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> memory_commands() noexcept { return table; }
+std::span<const command> memory_commands() noexcept { return memory_table; }
 
 }  // namespace kv

@@ -63,7 +63,7 @@ void incrbyfloat(call& c) {
   if (put(c, c.key, text, expiry, c.out.mark())) c.out.bulk(text);
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto numbers_table = std::to_array<command>({
     {.name = "incr",
      .run = incr,
      .arity = 2,
@@ -118,6 +118,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> number_commands() noexcept { return table; }
+std::span<const command> number_commands() noexcept { return numbers_table; }
 
 }  // namespace kv

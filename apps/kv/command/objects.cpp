@@ -127,7 +127,7 @@ constexpr auto object_parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto objects_table = std::to_array<command>({
     {.name = "object",
      .arity = -2,
      .group = "generic",
@@ -139,6 +139,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> object_commands() noexcept { return table; }
+std::span<const command> object_commands() noexcept { return objects_table; }
 
 }  // namespace kv

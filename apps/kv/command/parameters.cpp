@@ -245,7 +245,7 @@ std::string set_appenddirname(settings& s, std::string_view value) {
   return why;
 }
 
-constexpr auto table = std::to_array<parameter>({
+constexpr auto parameters_table = std::to_array<parameter>({
     number<&settings::port, 0, most_port>("port", when::start),
     words<&settings::bind>("bind", when::start),
     text<&settings::unixsocket>("unixsocket", when::start),
@@ -297,14 +297,14 @@ constexpr auto other_names = std::to_array<other_name>({{.name = "threads", .of 
 
 }  // namespace
 
-std::span<const parameter> all_parameters() noexcept { return table; }
+std::span<const parameter> all_parameters() noexcept { return parameters_table; }
 std::span<const other_name> all_other_names() noexcept { return other_names; }
 
 const parameter* find_parameter(std::string_view name) noexcept {
   for (const other_name& other : other_names) {
     if (is_word(other.name, name)) name = other.of;
   }
-  for (const parameter& p : table) {
+  for (const parameter& p : parameters_table) {
     if (is_word(p.name, name)) return &p;
   }
   return nullptr;

@@ -87,7 +87,7 @@ void all_keys(call& c) {
   for (const std::string_view key : given) c.out.bulk(key);
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto scan_table = std::to_array<command>({
     {.name = "scan",
      .run = scan,
      .arity = -2,
@@ -112,6 +112,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> scan_commands() noexcept { return table; }
+std::span<const command> scan_commands() noexcept { return scan_table; }
 
 }  // namespace kv

@@ -153,7 +153,7 @@ constexpr auto function_parts = std::to_array<command>({
      .tips = "nondeterministic_output_order"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto servers_table = std::to_array<command>({
     {.name = "time",
      .run = time_of_day,
      .arity = 1,
@@ -251,6 +251,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> server_commands() noexcept { return table; }
+std::span<const command> server_commands() noexcept { return servers_table; }
 
 }  // namespace kv

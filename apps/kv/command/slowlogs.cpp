@@ -86,7 +86,7 @@ constexpr auto slowlog_parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr auto table = std::to_array<command>({
+constexpr auto slowlogs_table = std::to_array<command>({
     {.name = "slowlog",
      .arity = -2,
      .group = "server",
@@ -98,6 +98,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> slowlog_commands() noexcept { return table; }
+std::span<const command> slowlog_commands() noexcept { return slowlogs_table; }
 
 }  // namespace kv

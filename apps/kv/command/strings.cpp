@@ -277,7 +277,7 @@ void setrange(call& c) {
   if (put(c, c.key, pieces, expiry, c.out.mark())) c.out.integer(static_cast<std::int64_t>(bytes));
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto strings_table = std::to_array<command>({
     {.name = "get",
      .run = get,
      .arity = 2,
@@ -449,6 +449,6 @@ constexpr auto table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> string_commands() noexcept { return table; }
+std::span<const command> string_commands() noexcept { return strings_table; }
 
 }  // namespace kv

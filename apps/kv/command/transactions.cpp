@@ -97,7 +97,7 @@ void reset(call& c) {
   c.out.raw("+RESET\r\n");
 }
 
-constexpr auto table = std::to_array<command>({
+constexpr auto transactions_table = std::to_array<command>({
     {.name = "multi",
      .run = multi,
      .arity = 1,
@@ -169,6 +169,6 @@ void abandon_transaction(service& of, caller& who) {
   forget_watches(of, who);
 }
 
-std::span<const command> transaction_commands() noexcept { return table; }
+std::span<const command> transaction_commands() noexcept { return transactions_table; }
 
 }  // namespace kv

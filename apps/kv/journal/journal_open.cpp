@@ -21,10 +21,6 @@ unix_ms now_ms() noexcept {
   return static_cast<unix_ms>(duration_cast<milliseconds>(now).count());
 }
 
-void check(const std::optional<cordma::failure>& failed) {
-  if (failed) cordma::throw_error(*failed);
-}
-
 }  // namespace
 
 std::string journal::file_name(std::uint64_t number, log_kind kind) const {
@@ -156,7 +152,7 @@ cordma::task<void> journal::go_on(loaded_journal from) {
     if (::fsync(fd.get()) != 0) failed = cordma::failure::from_os(errno, {"fsync of ", path});
   });
   co_await prepare;
-  check(failed);
+  if (failed) cordma::throw_error(*failed);
   files_ = std::move(from.files);
   base_bytes_ = from.base_bytes;
   older_bytes_ = from.total_bytes - from.base_bytes - from.last_file_bytes;

@@ -51,7 +51,7 @@ int hex_value(char c) noexcept {
   return (c | 0x20) - 'a' + 10;
 }
 
-bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
+bool is_blank_or_zero(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
 
 // What stands behind a backslash between double quotes.
 char unescaped(char c) noexcept {
@@ -71,7 +71,7 @@ bool read_quoted(std::string_view line, std::size_t& at, char quote, std::string
     const char c = line[at];
     if (c == quote) {
       ++at;
-      return at == line.size() || is_blank(line[at]);
+      return at == line.size() || is_blank_or_zero(line[at]);
     }
     if (c == '\\' && quote == '"' && at + 3 < line.size() && line[at + 1] == 'x' &&
         is_hex(line[at + 2]) && is_hex(line[at + 3])) {
@@ -229,10 +229,10 @@ bool request_parser::split(std::string_view line) {
   inline_text_.reserve(line.size());  // views of it stay right: it gets no longer than the line
   std::size_t at = 0;
   for (;;) {
-    while (at < line.size() && is_blank(line[at])) ++at;
+    while (at < line.size() && is_blank_or_zero(line[at])) ++at;
     if (at == line.size()) return true;
     const std::size_t begins = inline_text_.size();
-    while (at < line.size() && !is_blank(line[at])) {
+    while (at < line.size() && !is_blank_or_zero(line[at])) {
       const char c = line[at++];
       if (c != '"' && c != '\'') {
         inline_text_.push_back(c);
