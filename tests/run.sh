@@ -10,7 +10,8 @@ bash tests/run.sh [options]     builds everything and runs all tests; ends with 
 
   --asan            under AddressSanitizer and UndefinedBehaviorSanitizer, without the programs of apps/
   --tsan            under ThreadSanitizer: what has threads, so neither those programs nor the simulator
-  --gcc             with g++-12 in place of clang++-19; no benches, and no tests of the parts of cordma-cp and cordma-kv
+  --gcc             with g++-12 in place of clang++-19; no benches, no tests of the parts of cordma-cp and cordma-kv,
+                    and what the transports have in common on one of them
   --fuzz SECONDS    no tests: fuzzes, every target for so long, as many at a time as there are jobs
   --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*), about 20 minutes less
   --filter REGEX    only the tests, or with --fuzz the targets, whose name matches
