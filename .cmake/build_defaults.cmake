@@ -14,12 +14,3 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endif()
-
-# Older compilers lack parts of C++20 that the headers use; say so before they do.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 17)
-  message(FATAL_ERROR "cordma needs Clang 17 or newer, this is ${CMAKE_CXX_COMPILER_VERSION}. "
-    "On Debian 12: apt-get install clang-19, then cmake -DCMAKE_CXX_COMPILER=clang++-19")
-elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
-  message(FATAL_ERROR "cordma needs GCC 12 or newer, this is ${CMAKE_CXX_COMPILER_VERSION}. "
-    "On Debian 12: apt-get install g++-12, then cmake -DCMAKE_CXX_COMPILER=g++-12")
-endif()
