@@ -1,6 +1,6 @@
 # Sourced by the scripts that need Debian packages.
 
-missing_packages() {  # missing_packages PACKAGE...: prints those that are not installed
+missing_packages() {  # missing_packages PACKAGE...: prints the packages that are not installed
   local package
   for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
@@ -8,20 +8,33 @@ missing_packages() {  # missing_packages PACKAGE...: prints those that are not i
   done
 }
 
-# install_packages PACKAGE...: installs what is missing, as root or by sudo; where nothing is, nothing
-# is done. Fails, saying why, where they cannot be had. Speaks to standard error only.
+# install_packages PACKAGE...: installs the missing packages, as root or with sudo. Returns 0 at once if none is
+# missing. On failure prints one sentence with the cause and the command that helps, and returns 1. Prints to
+# standard error only.
 install_packages() {
-  local missing as_root=()
-  command -v dpkg-query > /dev/null || { echo "not a Debian system; needed: $*" >&2; return 0; }
+  local missing as_root=() log code=0 cause
+  command -v dpkg-query > /dev/null || { echo "This is not a Debian system; needed here: $*" >&2; return 0; }
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo > /dev/null ||
-      { echo "missing packages: ${missing[*]}; install them, or run as root" >&2; return 1; }
+    if ! command -v sudo > /dev/null || { ! sudo -n true 2> /dev/null && [ ! -t 0 ]; }; then
+      echo "Packages are missing and sudo cannot install them; as root: apt-get install ${missing[*]}" >&2
+      return 1
+    fi
     as_root=(sudo)
   fi
   echo "installing: ${missing[*]}" >&2
-  { "${as_root[@]}" apt-get update -q && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -q -y --no-install-recommends "${missing[@]}"; } > /dev/null ||
-    { echo "could not install: ${missing[*]}" >&2; return 1; }
+  log=$(mktemp) || return 1
+  # An unreachable source matters only if a package then cannot be had.
+  "${as_root[@]}" apt-get update -q > "$log" 2>&1 || true
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -q -y --no-install-recommends "${missing[@]}" >> "$log" 2>&1 || code=$?
+  if [ "$code" -ne 0 ]; then
+    # The first cause: a server that was not reached, else the first error.
+    cause=$(grep -m1 -oE '(Could not|Temporary failure|Unable to) (resolve|resolving|connect)[^(]*|No space left on device' \
+      "$log") || cause=$(sed -n 's/^E: //p' "$log" | head -n 1)
+    echo "apt-get could not install ${missing[*]}: ${cause:-exit code $code}" >&2
+  fi
+  rm -f "$log"
+  return "$((code != 0))"
 }

@@ -9,14 +9,16 @@ usage() {
 bash apps/demo.sh [options]     two processes exchange messages, use each other's memory, and copy a
                                 directory tree; over shared memory, then over TCP
 
-  --tree DIR     the tree to pull; default: /usr/include
-  --quick        fewer messages: does it work? The figures are not worth much then
-  --keep         leave the copies where they are, and say where
-  --build DIR    take the programs from this build folder; default: build them into build-demo
-  --help         this text
+  --compiler CXX  build with this compiler (a name or a path); default: clang++-19, which is installed
+  --build DIR     build in this folder; default: build-demo-COMPILER in the checkout
+  --programs DIR  build nothing: use the programs of this folder
+  --tree DIR      the tree to pull; default: /usr/include
+  --quick         fewer messages: a check, not a measurement
+  --keep          keep the copies and print where they are
+  --help          this text
 
-Installs what it builds with, where that is missing (as root or by sudo). Ends with 0 if everything
-worked and every file was identical, else with 1.
+Missing packages are installed (as root or with sudo). Exits with 0 if every step worked and every file was
+identical, else with 1; with 2 for a wrong option.
 TEXT
 }
 
@@ -24,11 +26,13 @@ fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 wrong() { printf 'demo: %s; --help lists the options\n' "$*" >&2; exit 2; }
 title() { printf '\n=== %s\n' "$*"; }
 
-tree=/usr/include quick='' keep='' build=$root/build-demo own_build=yes
+tree=/usr/include quick='' keep='' compiler='' build='' programs=''
 while [ $# -gt 0 ]; do
   case $1 in
+    --compiler) [ -n "${2-}" ] || wrong "--compiler needs a name"; compiler=$2; shift ;;
+    --build) [ -n "${2-}" ] || wrong "--build needs a directory"; build=$2; shift ;;
+    --programs) [ -n "${2-}" ] || wrong "--programs needs a directory"; programs=$2; shift ;;
     --tree) [ -n "${2-}" ] || wrong "--tree needs a directory"; tree=$2; shift ;;
-    --build) [ -n "${2-}" ] || wrong "--build needs a directory"; build=$2 own_build=''; shift ;;
     --quick) quick=yes ;;
     --keep) keep=yes ;;
     --help | -h) usage; exit 0 ;;
@@ -36,27 +40,103 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ -d "$tree" ] && [ -r "$tree" ] || wrong "--tree: '$tree' is no directory that can be read"
+[ -z "$programs" ] || [ -z "$build$compiler" ] || wrong "--programs builds nothing: leave out --build and --compiler"
+[ -d "$tree" ] && [ -r "$tree" ] || [ "$tree" = /usr/include ] ||
+  wrong "--tree: '$tree' is no directory that can be read"
 
-packages=(cmake ninja-build libasio-dev nlohmann-json3-dev libcli11-dev liburing-dev libssl-dev libxxhash-dev libisal-dev)
-command -v clang++-19 g++ > /dev/null || packages+=(g++)
+packages=(cmake ninja-build libasio-dev nlohmann-json3-dev libcli11-dev liburing-dev libssl-dev libxxhash-dev libisal-dev
+  libibverbs-dev librdmacm-dev)
 
-build_programs() {
-  local compiler=clang++-19 log=$build.log
-  command -v $compiler > /dev/null || compiler=g++
-  echo "building with $compiler"
-  cmake -G Ninja -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=$compiler \
-    -DCORDMA_TESTS=OFF -DCORDMA_BENCH=OFF > "$log" 2>&1 || { cat "$log"; fail "CMake: see above"; }
-  if [ -t 1 ]; then
-    cmake --build "$build" --target cordma-perf cordma-demo cordma-info || fail "it did not build"
+choose_compiler() {  # sets compiler to a path
+  if [ -z "$compiler" ]; then
+    packages+=(clang-19)
+    compiler=clang++-19
   else
-    cmake --build "$build" --target cordma-perf cordma-demo cordma-info >> "$log" 2>&1 ||
-      { tail -40 "$log"; fail "it did not build"; }
+    command -v "$compiler" > /dev/null || fail "--compiler: '$compiler' is not installed; without --compiler," \
+      "clang++-19 is installed and used"
+    [[ ${compiler##*/} =~ ^(g|clang)\+\+ ]] || packages+=(libstdc++-12-dev)
+  fi
+  install_packages "${packages[@]}" || exit 1
+  compiler=$(command -v "$compiler") || fail "the package clang-19 has no clang++-19"
+  local scratch; scratch=$(mktemp -d)
+  printf '#include <coroutine>\nint main() { return std::coroutine_handle<>() ? 1 : 0; }\n' > "$scratch/check.cpp"
+  { "$compiler" -std=c++20 "$scratch/check.cpp" -o "$scratch/check" && "$scratch/check"; } > /dev/null 2>&1 ||
+    { rm -rf "$scratch"; fail "--compiler: '$compiler' cannot compile C++20 coroutines; without --compiler," \
+      "clang++-19 is installed and used"; }
+  rm -rf "$scratch"
+}
+
+# The build folder: made, or checked. One of another compiler or another checkout is stale; only the default
+# folder is cleared for that, as it is this script's own.
+prepare_folder() {
+  local own='' name=${compiler##*/} cached
+  [ -n "$build" ] || { build=$root/build-demo-${name//+/} own=yes; }
+  { mkdir -p "$build" && [ -w "$build" ]; } 2> /dev/null ||
+    fail "'$build' cannot be written; --build DIR builds in another folder"
+  build=$(cd "$build" && pwd)
+  if [ -e "$build/CMakeCache.txt" ]; then
+    cached=$(sed -n 's/^CMAKE_HOME_DIRECTORY:[^=]*=//p; s/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" | sort)
+    [ "$cached" != "$(printf '%s\n%s\n' "$compiler" "$root" | sort)" ] || return 0
+    [ -n "$own" ] || fail "--build: '$build' was configured with another compiler or for another checkout;" \
+      "remove it or name another folder"
+    echo "the build folder was configured with another compiler or elsewhere: it is built anew"
+    rm -rf "$build"
+    mkdir -p "$build"
+  elif [ -z "$own" ] && [ -n "$(ls -A "$build")" ]; then
+    fail "--build: '$build' is neither empty nor a build folder; name another one"
   fi
 }
 
-work='' server=''
+# The first error in the log of a build: of the first step that failed, from its first error on.
+first_error() {  # first_error LOG
+  awk '/^FAILED: /{ failed = 1; next }
+    failed && !command { command = 1; next }  # the line of the command
+    failed && /^\[[0-9]+\/[0-9]+\]|^ninja: /{ exit }
+    failed { lines[n++] = $0; if (!first && /error|Killed|undefined/) first = n }
+    END { start = first ? first - 1 : 0; for (i = start; i < n && i < start + 8; ++i) print lines[i] }' "$1"
+}
+
+progress() {  # progress LOG STARTED: one line on how far the build is
+  local step of seconds=$((SECONDS - $2)) left
+  read -r step of < <(grep -oE '^\[[0-9]+/[0-9]+\]' "$1" | tail -n 1 | tr -d '[]' | tr / ' ') || true
+  [ -n "${of-}" ] || { printf 'building'; return; }
+  left=$((seconds * (of - step) / step))
+  # The first steps say little: a step takes about 1.5 s of a processor.
+  [ $((step * 20)) -ge "$of" ] || left=$(((of - step) * 3 / 2 / $(nproc)))
+  printf 'building: step %s of %s, about %s s left' "$step" "$of" "$left"
+}
+
+build_programs() {
+  local log=$build/demo.log started=$SECONDS every=10 shown=0 code=0
+  echo "building with $compiler in $build"
+  cmake -G Ninja -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCORDMA_TESTS=OFF -DCORDMA_BENCH=OFF > "$log" 2>&1 || broken "$log" "CMake failed"
+  cmake --build "$build" --target cordma-perf cordma-demo cordma-info >> "$log" 2>&1 &
+  builder=$!
+  [ ! -t 1 ] || every=1
+  while kill -0 $builder 2> /dev/null; do
+    sleep 0.2
+    [ $((SECONDS - started - shown)) -ge $every ] || continue
+    shown=$((SECONDS - started))
+    if [ -t 1 ]; then printf '\r%s\033[K' "$(progress "$log" "$started")"; else progress "$log" "$started"; echo; fi
+  done
+  [ ! -t 1 ] || printf '\r\033[K'
+  wait $builder || code=$?
+  builder=''
+  [ $code -eq 0 ] || broken "$log" "the build failed"
+}
+
+broken() {  # broken LOG WHAT
+  ! grep -q 'No space left on device' "$1" ||
+    fail "$2: the disk is full; the build needs about 300 MB in $build (--build DIR builds elsewhere)"
+  if grep -q '^FAILED: ' "$1"; then first_error "$1" >&2; else grep -A 3 -m 1 'CMake Error\|rror:' "$1" >&2 || tail -n 5 "$1" >&2; fi
+  fail "$2: above is the first error; the whole log is $1"
+}
+
+work='' server='' builder=''
+# shellcheck disable=SC2317  # the trap calls it
 cleanup() {
+  [ -z "$builder" ] || kill "$builder" 2> /dev/null || true
   [ -z "$server" ] || kill "$server" 2> /dev/null || true
   if [ -n "$work" ] && [ -z "$keep" ]; then
     chmod -R u+rwX "$work" && rm -rf "$work"  # the tree may have folders that are read-only
@@ -111,13 +191,16 @@ pull() {  # pull TRANSPORT
 }
 
 started=$SECONDS
-title "Building"
-if [ -n "$own_build" ]; then
-  install_packages "${packages[@]}" || exit
+if [ -z "$programs" ]; then
+  title "Building"
+  choose_compiler
+  prepare_folder
   build_programs
   echo "built in $((SECONDS - started)) s"
+  programs=$build
 fi
-bin=$build/bin
+bin=$programs/bin
+[ -d "$bin" ] || bin=$programs
 [ -x "$bin/cordma-perf" ] && [ -x "$bin/cordma-demo" ] && [ -x "$bin/cordma-info" ] ||
   fail "no programs in $bin"
 

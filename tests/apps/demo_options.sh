@@ -1,0 +1,44 @@
+# What apps/demo.sh refuses, each with one sentence, before it builds anything. PROGRAMS SOURCES
+source "$(dirname "$0")/expect.sh"
+demo=$2/apps/demo.sh
+
+# refused CODE REGEX ARGUMENT...: demo.sh exits with CODE, and its only line on standard error matches.
+refused() {
+  local code=$1 regex=$2 got=0
+  shift 2
+  "${under[@]}" bash "$demo" "$@" > "$work/output" 2> "$work/errors" || got=$?
+  [ "$got" -eq "$code" ] || { cat "$work/output" "$work/errors"; fail "demo.sh $* exited with $got, not $code"; }
+  [ "$(wc -l < "$work/errors")" -eq 1 ] || { cat "$work/errors"; fail "demo.sh $* printed more than one line"; }
+  grep -Eq -e "$regex" "$work/errors" || { cat "$work/errors"; fail "demo.sh $* printed no line like: $regex"; }
+}
+
+refused 2 "unknown option '--nonsense'; --help" --nonsense
+refused 2 '--compiler needs a name' --compiler
+refused 2 '--programs builds nothing' --programs "$programs" --build "$work/new"
+refused 2 "--tree: '$work/nowhere' is no directory" --tree "$work/nowhere"
+refused 1 "no programs in $work" --programs "$work"
+refused 1 "--compiler: 'no-such-compiler' is not installed" --compiler no-such-compiler
+refused 1 "--compiler: '/bin/true' cannot compile C[+][+]20 coroutines" --compiler /bin/true
+refused 1 "--compiler: '/bin/false' cannot compile C[+][+]20 coroutines" --compiler /bin/false
+mkdir "$work/full of something"
+touch "$work/full of something/file"
+refused 1 'is neither empty nor a build folder' --build "$work/full of something"
+mkdir "$work/stale"
+printf 'CMAKE_CXX_COMPILER:FILEPATH=/usr/bin/other\nCMAKE_HOME_DIRECTORY:INTERNAL=%s\n' "$2" > "$work/stale/CMakeCache.txt"
+refused 1 'was configured with another compiler or for another checkout' --build "$work/stale"
+[ -e "$work/stale/CMakeCache.txt" ] || fail "a build folder that the user named was cleared"
+
+# In a checkout that cannot be written: by somebody who is not root.
+if [ "$(id -u)" -eq 0 ]; then
+  mkdir -p "$work/checkout/apps" "$work/checkout/.ci"
+  cp "$demo" "$work/checkout/apps"
+  cp "$2/.ci/packages.sh" "$work/checkout/.ci"
+  chmod 755 "$work"
+  demo=$work/checkout/apps/demo.sh under=(setpriv --reuid=nobody --regid=nogroup --clear-groups)
+else
+  cp -r "$2/apps" "$2/.ci" "$work/"
+  chmod a-w "$work"
+  demo=$work/apps/demo.sh
+fi
+refused 1 "cannot be written; --build DIR builds in another folder"
+chmod u+w "$work"
