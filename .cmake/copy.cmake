@@ -1,7 +1,4 @@
 # cordma_copy: what cordma-cp and cordma-cpd share, which tests link as well, also where the programs are not built.
-find_package(Liburing REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS SSL)
-find_package(Xxhash REQUIRED)
 include(CheckCXXSourceCompiles)
 
 file(GLOB copy CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/cp/*.cpp")

@@ -1,21 +1,16 @@
 # cordma_kv: what cordma-kv and cordma-kv-cli share, which tests link as well, also where the programs are not built.
-find_package(Isal REQUIRED)
-find_package(Liburing REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS SSL)
-find_package(Xxhash REQUIRED)
-
 file(GLOB kv CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/kv/*/*.cpp")
 list(FILTER kv EXCLUDE REGEX "/(main|options)[.]cpp$|/cli/")
 add_library(cordma_kv STATIC ${kv})
 target_link_libraries(cordma_kv PUBLIC cordma::cordma cordma::liburing cordma::xxhash cordma::isal
   PRIVATE OpenSSL::SSL cordma_flags)
-cordma_own(cordma_kv cordma_umbrella)
+set(cordma_kv_headers <cordma/cordma.hpp> "${PROJECT_SOURCE_DIR}/apps/kv/command/service.hpp")
+cordma_own(cordma_kv "${cordma_kv_headers}")
 file(GLOB apart "${PROJECT_SOURCE_DIR}/apps/kv/command/clients.cpp" "${PROJECT_SOURCE_DIR}/apps/kv/native/scan.cpp"
   "${PROJECT_SOURCE_DIR}/apps/kv/server/*.cpp")
 cordma_together(cordma_kv ${apart})
 
 # cordma_kv_cli: cordma-kv-cli's, but its command line.
-find_package(nlohmann_json REQUIRED)
 file(GLOB kv_cli CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/kv/cli/*.cpp")
 list(FILTER kv_cli EXCLUDE REGEX "/(main|options)[.]cpp$")
 add_library(cordma_kv_cli STATIC ${kv_cli})

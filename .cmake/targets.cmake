@@ -35,11 +35,15 @@ function(cordma_layer name)
   target_precompile_headers(cordma_${name} PRIVATE ${arg_PRECOMPILED})
 endfunction()
 
-# What only our own programs are made of has no extensions of the compiler's, and takes the headers that another
-# target has precompiled.
+# cordma_own(target precompiled): settings of the targets that only our own programs are made of. Precompiled headers
+# are those of another target, or a list of headers that most files of this one include.
 function(cordma_own target precompiled)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF DISABLE_PRECOMPILE_HEADERS OFF)
-  target_precompile_headers(${target} REUSE_FROM ${precompiled})
+  if(TARGET "${precompiled}")
+    target_precompile_headers(${target} REUSE_FROM ${precompiled})
+  else()
+    target_precompile_headers(${target} PRIVATE ${precompiled})
+  endif()
 endfunction()
 
 # With CORDMA_QUICK or a sanitizer, what parses options and reads and writes JSON: CLI11 and nlohmann/json take a
@@ -72,16 +76,16 @@ function(cordma_together target)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# cordma_program(name SOURCES ... [LIBRARIES ...] [PRECOMPILED target]): an executable of ours, under our
+# cordma_program(name SOURCES ... [LIBRARIES ...] [PRECOMPILED target or header...]): an executable of ours, under our
 # flags; with the precompiled headers of that target, by default the umbrella header.
 function(cordma_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PRECOMPILED" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;PRECOMPILED")
   if(NOT arg_PRECOMPILED)
     set(arg_PRECOMPILED cordma_umbrella)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE cordma::cordma ${arg_LIBRARIES} cordma_flags)
-  cordma_own(${name} ${arg_PRECOMPILED})
+  cordma_own(${name} "${arg_PRECOMPILED}")
 endfunction()
 
 # Half of the time to compile a file is parsing headers that all of them have. They are parsed once; with
