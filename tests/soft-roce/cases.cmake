@@ -1,6 +1,20 @@
 # Tests that run where there is an RDMA device. A batch of cases shares one boot of a virtual machine: that
 # boot is a test of its own, soft-roce.boot_<batch>, and the fixture of the tests of its cases.
 
+# The tier of a batch, or of a machine of its own: the gate runs `core` on most days, and one of the others in turn.
+function(cordma_soft_roce_tier out name)
+  if(name STREQUAL "core")
+    set(tier core)
+  elseif(name MATCHES "^(verbs|asan)$")
+    set(tier rdma-verbs)
+  elseif(name MATCHES "^(samples|rdma)$")
+    set(tier rdma-programs)
+  else()
+    set(tier rdma-machines)
+  endif()
+  set(${out} ${tier} PARENT_SCOPE)
+endfunction()
+
 # cordma_soft_roce_case(batch name [SECONDS s] COMMAND ...): the test soft-roce.<name>. The command's words
 # may hold generator expressions, e.g. $<TARGET_FILE:program>; the current folder is the build's.
 function(cordma_soft_roce_case batch name)
@@ -14,7 +28,8 @@ function(cordma_soft_roce_case batch name)
     string(APPEND line " '${word}'")
   endforeach()
   set_property(GLOBAL APPEND_STRING PROPERTY cordma_soft_roce_${batch} "${line}\n")
-  cordma_test(soft-roce.${name} LABELS soft-roce
+  cordma_soft_roce_tier(tier ${batch})
+  cordma_test(soft-roce.${name} TIER ${tier} LABELS soft-roce
     COMMAND bash "${PROJECT_SOURCE_DIR}/tests/soft-roce/cases.sh" result
       "${PROJECT_BINARY_DIR}/soft-roce/${batch}" "${name}")
   set_tests_properties(soft-roce.${name} PROPERTIES FIXTURES_REQUIRED soft_roce_${batch})
@@ -40,7 +55,11 @@ endfunction()
 # They take longest, so they are started first.
 function(cordma_soft_roce_machine name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS" "COMMAND")
-  math(EXPR limit "${arg_SECONDS} + 300")
-  cordma_test(soft-roce.${name} TIMEOUT ${limit} LABELS soft-roce COMMAND ${arg_COMMAND})
+  math(EXPR limit "2 * ${arg_SECONDS} + 600")  # machine.sh may start it once more
+  string(REGEX REPLACE "^boot_" "" batch "${name}")
+  cordma_soft_roce_tier(tier ${batch})
+  cordma_test(soft-roce.${name} TIMEOUT ${limit} TIER ${tier} LABELS soft-roce
+    COMMAND bash "${PROJECT_SOURCE_DIR}/tests/soft-roce/machine.sh" ${name}
+      "${PROJECT_BINARY_DIR}/soft-roce/started-again" ${arg_COMMAND})
   set_tests_properties(soft-roce.${name} PROPERTIES COST ${arg_SECONDS} PROCESSORS 2)
 endfunction()

@@ -13,9 +13,9 @@ a line per case:
   check NAME SECONDS COMMAND...
 A case that takes more than SECONDS is stopped, and whatever a case leaves running ends with it. The folder
 RESULTS then holds NAME.out (both streams, and what the kernel said if the case failed) and NAME.code.
-run tells how long each case took, and at its end which ten took longest. It ends with 0 when every case
-ran, failed or not; else as run.sh ends. With SOFT_ROCE_ONLY=REGEX in the environment only the cases whose
-names match run.
+run prints how long each case took, and at its end the ten slowest. It exits with 0 when every case ran, failed or
+not; with 1 when the machine broke down after a case had failed; else as run.sh exits. With SOFT_ROCE_ONLY=REGEX in
+the environment only the cases whose names match run.
 
 result prints the output of a case and ends with its code: 124 for a case that was stopped, 77 where the
 machine could not be had, 125 where the machine broke down before the case had ended.
@@ -30,7 +30,6 @@ check() {  # check NAME SECONDS COMMAND...
   [ ! -e "$results/$name.out" ] || { duplicates+=("$name"); return 0; }
   echo "soft-roce case: $name" > /dev/kmsg
   contained "$limit" "$@" > "$results/$name.out" 2>&1 || code=$?
-  [ -z "$stopped" ] || : > "$results/$name.stopped"
   if [ "$code" -ne 0 ] && [ "$code" -ne 77 ]; then
     {
       echo "the kernel's log of this case:"
@@ -56,14 +55,11 @@ case ${1-} in
     bash "$here/run.sh" --share "$results" "$@" -- \
       bash "$here/cases.sh" inside "$cases" "$results" 2> >(tee "$results/run.err" >&2) || code=$?
     [ "$code" -ne 77 ] || touch "$results/skipped"
-    # Of these nobody hears otherwise: results are told where the whole run ended with 0.
-    failed=''
-    if [ "$code" -ne 0 ]; then
-      for name in $(grep -sLxE '0|77' "$results"/*.code); do
-        [ -e "${name%.code}.stopped" ] || failed+=" $name"
-      done
+    # A case that failed is final: another boot must not hide it.
+    if [ "$code" -ne 0 ] && failed=$(grep -sLxE '0|77' "$results"/*.code); then
+      printf 'cases.sh: failed before that: %s\n' "${failed//$'\n'/ }" >&2
+      code=1
     fi
-    [ -z "$failed" ] || printf 'cases.sh: ERROR: failed before that:%s\n' "$failed" >&2
     exit "$code"
     ;;
   inside)
@@ -82,13 +78,9 @@ case ${1-} in
     [ ! -e "$2/skipped" ] || { cat "$2/run.err"; exit 77; }
     [ -e "$2/$3.out" ] || fail "the case $3 has not run; see cases.sh run"
     cat "$2/$3.out"
-    code=125
-    [ ! -e "$2/$3.code" ] || code=$(cat "$2/$3.code")
-    # On a line of its own, wherever the case stopped.
-    if [ ! -e "$2/$3.code" ] || [ -e "$2/$3.stopped" ]; then
-      printf '\nsoft-roce: no verdict (%s): a time limit, or the machine\n' "$code"
-    fi
-    exit "$code"
+    [ ! -e "$2/$3.code" ] || exit "$(cat "$2/$3.code")"
+    printf '\nsoft-roce: the machine broke down before the end of this case\n'
+    exit 125
     ;;
   --help | -h) usage ;;
   *) fail "'${1-}' is neither run nor result; --help tells more" ;;

@@ -192,25 +192,25 @@ await() {  # await HOST
   wait "${machine[$host]}" || true
 }
 
-outcome() {  # outcome HOST: sets `code`, with a word on everything that is not 0, and whether that is no verdict
+outcome() {  # outcome HOST: sets `code` and `broke_down`, and prints a line for everything that is not 0
   local host=$1 control=$run/control-$1 of=''
-  no_verdict=''
+  broke_down=''
   [ "$hosts" = 1 ] || of=" of host $host"
   if [ -s "$control/exit" ]; then
     code=$(cat "$control/exit")
     if [ -e "$control/stopped" ]; then
       say "the command$of was stopped: it took more than $timeout s (--timeout)"
-      code=124 no_verdict=yes
+      code=124
     elif [ "$code" -ne 0 ]; then
       say "the command$of ended with $code"
     fi
   else
     said=$(tail -n 3 "$control/qemu.log")
     say "the machine$of broke down; qemu said: ${said:-nothing. It may want more than --memory $memory}"
-    code=125 no_verdict=yes
+    code=125 broke_down=yes
   fi
   [ -z "$log" ] || cp "$control/kernel.log" "$log$([ "$host" = a ] || echo .b)" ||
-    { say "the kernel's log$of could not be kept"; code=125 no_verdict=yes; }
+    { say "the kernel's log$of could not be kept"; code=125; }
   [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || [ ! -s "$control/kernel.log" ] || {
     say "the kernel's log$of:"
     tail -n 60 "$control/kernel.log" | tr -d '\r' >&2 || true
@@ -237,13 +237,13 @@ wait "${readers[@]}" || true
 
 outcome a
 if [ "$hosts" = 2 ]; then
-  result=$code none=$no_verdict
+  result=$code broken=$broke_down
   outcome b
   # What failed counts before what was skipped.
   case $result,$code in
     0,* | 77,[!0]*) ;;
-    *) code=$result no_verdict=$none ;;
+    *) code=$result broke_down=$broken ;;
   esac
 fi
-[ -z "$no_verdict" ] || say "no verdict ($code): a time limit, or the machine"
+[ -z "$broke_down" ] || say "no verdict: the machine did not boot or broke down"  # machine.sh starts it once more
 exit "$code"
