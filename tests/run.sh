@@ -8,33 +8,32 @@ usage() {
   cat <<'TEXT'
 bash tests/run.sh [options]     builds everything and runs all tests; ends with ctest's summary
 
-  --asan            under AddressSanitizer and UndefinedBehaviorSanitizer, without the programs of apps/
-  --tsan            under ThreadSanitizer: what has threads, so neither those programs nor the simulator
-  --gcc             with g++-12 in place of clang++-19; no benches, no tests of the parts of cordma-cp and cordma-kv,
-                    and what the transports have in common on one of them
-  --fuzz SECONDS    no tests: fuzzes, every target for so long, as many at a time as there are jobs
-  --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*), about 20 minutes less
+  --asan            with AddressSanitizer and UndefinedBehaviorSanitizer, without the programs of apps/
+  --tsan            with ThreadSanitizer: the tests that start threads, without the programs and the simulator
+  --gcc             with g++-12 in place of clang++-19; without the benches and the tests of the parts of cordma-cp
+                    and cordma-kv, and the conformance suite above messaging on one transport
+  --fuzz SECONDS    no tests: fuzzes each target for so long, as many at a time as there are jobs
+  --no-soft-roce    without real RDMA: no virtual machines (soft-roce.*)
+  --tier A[,B]      only the tests of these tiers (tests/README.md lists them): host, core, rdma-verbs,
+                    rdma-programs, rdma-machines
+  --part P          with --gcc: only the `layers` (and what tests them) or the `programs` (and their scripts)
   --filter REGEX    only the tests, or with --fuzz the targets, whose name matches
   --build-only      no tests
   --jobs N          compile and test N at a time; default: the number of processors
   --help            this text
 
 Each variant has its build folder: build-clang, build-gcc, build-asan, build-tsan; --fuzz uses that of --asan.
-What a test repeats often it repeats in full with clang, and a tenth as often in the other variants, unless
-CORDMA_TEST_ROUNDS says otherwise: all or few.
-Missing Debian packages are installed (as root or by sudo); where nothing is missing, nothing is.
-Real RDMA is tested with the clang and the gcc variant, and in part with asan: emulated and sanitized is slow.
-Where only such tests failed they run once more. That decides for those that a time limit stopped, or whose
-machine did not boot or broke down (exit codes 124 and 125). The others are bugs even where they pass then: they stand
-under FLAKY at the end of the output.
-Where qemu or the kernel for it cannot be had, each of those tests is reported as skipped, and the reason stands
-above.
+Clang runs the full repetition counts, the other variants a tenth of them, unless CORDMA_TEST_ROUNDS is set: all or few.
+Missing Debian packages are installed (as root or with sudo).
+Real RDMA is tested with Clang and g++ and, in part, with --asan.
+A failed test is not repeated. A virtual machine that did not boot or broke down is started once more, and is listed at
+the end. Without qemu or the kernel for it these tests are skipped, each by name, with the reason above them.
 TEXT
 }
 
 fail() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 2; }
 
-variant=clang jobs=$(nproc) filter='' fuzz_seconds='' soft_roce=ON build_only=''
+variant=clang jobs=$(nproc) filter='' tier='' part='' fuzz_seconds='' soft_roce=ON build_only=''
 choose() {
   [ "$variant" = clang ] || fail "--$variant and --$1 cannot be combined; run them one after the other"
   variant=$1
@@ -48,6 +47,12 @@ while [ $# -gt 0 ]; do
     --fuzz) number "$1" "${2-}"; choose fuzz; fuzz_seconds=$2; shift ;;
     --no-soft-roce) soft_roce=OFF ;;
     --jobs) number "$1" "${2-}"; jobs=$2; shift ;;
+    --tier)
+      [[ ${2-} =~ ^(host|core|rdma-[a-z]+)(,(host|core|rdma-[a-z]+))*$ ]] || fail "--tier needs tiers, not '${2-}'"
+      tier="^(${2//,/|})\$"; shift ;;
+    --part)
+      [[ ${2-} =~ ^(layers|programs)$ ]] || fail "--part is layers or programs, not '${2-}'"
+      part=$2; shift ;;
     --filter) [ -n "${2-}" ] || fail "--filter needs a regular expression"; filter=$2; shift ;;
     --build-only) build_only=yes ;;
     --help | -h) usage; exit 0 ;;
@@ -55,6 +60,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[ -z "$part" ] || [ "$variant" = gcc ] || fail "--part needs --gcc"
+[ -z "$part" ] || soft_roce=OFF
 case $variant in tsan | fuzz) soft_roce=OFF ;; esac
 [ $variant = clang ] || export CORDMA_TEST_ROUNDS=${CORDMA_TEST_ROUNDS-few}
 
@@ -75,8 +82,8 @@ configure() {  # configure ARGUMENT...
   local debug=-g1
   [ "$variant" != gcc ] || debug=-g0
   cmake -G Ninja -S "$root" -B "$build" -DCMAKE_CXX_COMPILER=$compiler \
-    -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="$level $debug -DNDEBUG" -DCORDMA_QUICK=ON "$@" \
-    > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; fail "CMake found the above wrong"; }
+    -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="$level $debug -DNDEBUG" -DCORDMA_QUICK=ON -DCORDMA_WERROR=ON "$@" \
+    > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; fail "CMake failed: see above"; }
 }
 
 fuzz_one() {  # fuzz_one TARGET: leaves NAME.log, and NAME.broken where something was found
@@ -122,13 +129,15 @@ started=$SECONDS
 case $variant in
   clang) configure -DCORDMA_SOFT_ROCE=$soft_roce ;;
   # Every file of the layers by itself, as users may build them: one that includes too little is found here.
-  gcc) configure -DCORDMA_SOFT_ROCE=$soft_roce -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCORDMA_BENCH=OFF ;;
+  gcc) configure -DCORDMA_SOFT_ROCE=$soft_roce -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCORDMA_BENCH=OFF \
+    -DCORDMA_APPS="$([ "$part" = layers ] && echo OFF || echo ON)" ;;
   asan | fuzz) configure -DCORDMA_SANITIZE=address -DCORDMA_FUZZ=ON -DCORDMA_BENCH=OFF -DCORDMA_APPS=OFF \
     -DCORDMA_SOFT_ROCE=$soft_roce ;;
   tsan) configure -DCORDMA_SANITIZE=thread -DCORDMA_BENCH=OFF -DCORDMA_APPS=OFF ;;
 esac
 target=all
 [ "$variant" != fuzz ] || target=fuzzers
+[ "$part" != programs ] || target=programs
 cmake --build "$build" -j "$jobs" --target "$target"
 echo "built in $((SECONDS - started)) s"
 [ -z "$build_only" ] || exit 0
@@ -137,26 +146,11 @@ echo "built in $((SECONDS - started)) s"
 # Under ASan every awaited task costs stack even where the transfer is symmetric.
 [ "$variant" != asan ] || ulimit -s unlimited || fail "ASan needs: ulimit -s unlimited"
 choice=()
-[ -z "$filter" ] || choice=(-R "$filter")
-run_tests() { ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error "$@"; }
-# What failed in the last run, save what a time limit or a broken machine kept from saying so.
-failed_by_itself() {
-  awk '/^[0-9]+\/[0-9]+ Testing: / { name = $0; sub(/^[^:]*: /, "", name); no_verdict = wrong = 0 }
-    /^soft-roce: no verdict / { no_verdict = 1 }
-    / ERROR: / { wrong = 1 }
-    /^Test Failed\.$/ { if (wrong || !no_verdict) print name }' "$build/Testing/Temporary/LastTest.log"
-}
-if run_tests "${choice[@]}"; then exit; fi
-# Processors are emulated in the virtual machines, beside all else that runs: what fails there alone gets a
-# second run, which decides; the output names what failed by itself, and not for want of time, at first.
-failures=$build/Testing/Temporary/LastTestsFailed.log
-if [ $soft_roce = OFF ] || grep -qv ':soft-roce[.]' "$failures"; then exit 1; fi
-wrong=$(failed_by_itself)
-printf 'once more:\n%s\n' "$(cat "$failures")"
-again=0
-# Of a batch only the cases that failed, unless its machine did.
-only=''
-grep -q ':soft-roce[.]boot_' "$failures" || only="^($(sed 's/^[0-9]*:soft-roce[.]//' "$failures" | paste -sd '|'))\$"
-SOFT_ROCE_ONLY=$only run_tests --rerun-failed || again=$?
-[ -z "$wrong" ] || printf 'FLAKY or broken, a bug to be found:\n%s\n' "$wrong"
-exit $again
+[ -z "$filter" ] || choice+=(-R "$filter")
+[ -z "$tier" ] || choice+=(-L "$tier")
+[ "$part" != programs ] || choice+=(-L '^apps$')
+again=$build/soft-roce/started-again code=0
+rm -f "$again"
+ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error "${choice[@]}" || code=$?
+[ ! -e "$again" ] || { echo "started once more, as the machine did not boot or broke down:"; sort "$again" | uniq -c; }
+exit $code

@@ -10,6 +10,7 @@ import leftovers
 import lifecycle
 import regions
 import sizes
+import tiers
 
 HERE = pathlib.Path(__file__).resolve().parent
 FORMS = HERE.parent / "compiler" / "forms"
@@ -228,6 +229,21 @@ class Leftovers(unittest.TestCase):
         for name, texts in self.CLEAN.items():
             for text in texts:
                 self.assertEqual(planted(leftovers.check, {name: text}), [], (name, text))
+
+
+class Tiers(unittest.TestCase):
+    def found(self, *labels):
+        return tiers.findings({"tests": [
+            {"name": "a.test", "properties": [{"name": "LABELS", "value": list(labels)}]}]})
+
+    def test_one_tier_is_right(self):
+        self.assertEqual(self.found("host", "apps"), [])
+        self.assertEqual(self.found("rdma-verbs"), [])
+
+    def test_no_tier_and_two_are_found(self):
+        self.assertEqual(len(self.found("apps")), 1)
+        self.assertEqual(len(self.found("host", "core")), 1)
+        self.assertEqual(len(tiers.findings({"tests": [{"name": "a.test"}]})), 1)
 
 
 class Lifecycle(unittest.TestCase):

@@ -65,7 +65,7 @@ int declare(const char* program, const char* into) {
   const bool emulated = transport_under_test() == transport::kind::verbs;
   const std::string area =
       emulated ? "soft-roce." + here() + ".conformance." : "conformance." + here() + ".";
-  const std::string labels = emulated ? "soft-roce" : "conformance;" + here();
+  const std::string labels = emulated ? "rdma-verbs;soft-roce" : "host;conformance;" + here();
   for (const left_out& one : all_left_out()) {
     const std::string test = area + stem_of(one.file) + ": " + one.name;
     std::fprintf(out, "add_test([==[%s]==] \"%s\" [==[--left-out=%s]==])\n", test.c_str(), program,
