@@ -59,6 +59,8 @@ struct entry {
   // Of what its sender has there at the moment: another where it was written to, or is another file, whatever its size and
   // time. 0: not known.
   std::uint32_t version = 0;
+  // An earlier connection of the same transfer has brought it: it need not come again if it is there.
+  bool finished = false;
   // Relative to the target, '/' between the parts, any other bytes but 0; "." is the target itself.
   std::string path;
   // Of a symlink its text; of a hard link the path of what it is another name of, which comes before.

@@ -34,6 +34,7 @@ void receiver::consider_hard_link(std::uint32_t number) {
   std::string path = std::move(e.path);
   e = other;
   e.path = std::move(path);
+  e.finished = false;
   first.stands = number;
   consider(first.contents, e);
 }

@@ -29,6 +29,8 @@ struct receiver::incoming {
   std::uint64_t left = 0;                  // chunks that are not in the file
   std::uint32_t writing = 0;               // chunks under way
   std::uint32_t damaged = 0;               // chunks that came damaged
+  std::uint64_t came = 0;                  // bytes that came in chunks and bundles
+  std::uint64_t resumed = 0;               // bytes that were there already
   std::optional<std::uint32_t> mode_here;  // of what it takes the place of
   bool directory_here = false;             // it takes the place of one
   std::vector<std::string> gone;           // with what was in it

@@ -148,7 +148,7 @@ void receiver::keep_part(incoming& f, const std::vector<bool>& here) {
     f.missing[i] = false;
     --f.left;
     const std::uint32_t bytes = f.bytes_of(i, options_.chunk_bytes);
-    result_.done.resumed_bytes += bytes;
+    f.resumed += bytes;
     progress_.bytes_done += bytes;
   }
 }

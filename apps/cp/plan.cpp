@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -130,6 +131,7 @@ void receiver::consider_directory(const entry& e) {
   if (options_.dry_run) return;
   const cordma::result<void> made = target_.make_directory(e.path, e.mode);
   if (!made) return report({problem::kind::failed, e.path, describe(made.why())});
+  ++durable_;
   new_directories_.insert(e.path);
   close_in_the_end(e);
 }
@@ -286,6 +288,7 @@ void receiver::put_node(const entry& e, const std::function<bool(const struct st
     failed_files_.insert(e.path);
     return report({problem::kind::failed, e.path, describe(made.why())});
   }
+  ++durable_;
   report_failed(e.path, target_.keep(e.path, e, kept()));
 }
 
@@ -305,7 +308,12 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     return stays();
   }
   const struct stat* const found = there.value() ? &*there.value() : nullptr;
-  if (is_passed_over(e, found) && !is_cut_off(e, found)) {
+  const bool has_size = found != nullptr && S_ISREG(found->st_mode) &&
+                        static_cast<std::uint64_t>(found->st_size) == e.size;
+  // With --checksum it is compared: the machine may have ended suddenly since.
+  const bool is_finished = e.finished && has_size;
+  if (is_finished && !options_.checksum) return stays();
+  if (!is_finished && is_passed_over(e, found) && !is_cut_off(e, found)) {
     pass_over(e);
     return stays();
   }
@@ -322,7 +330,6 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     failed_files_.insert(e.path);
     return stays();
   }
-  const bool has_size = S_ISREG(now.st_mode) && static_cast<std::uint64_t>(now.st_size) == e.size;
   if (has_size && options_.checksum) {
     compared_.emplace(number, comparison{&e, now});
     scope_->spawn(compare(number));
@@ -340,7 +347,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
 
 // What is in it need not come.
 void receiver::keep_same(const entry& e, const struct stat& now) {
-  ++result_.done.same;
+  if (!e.finished) ++result_.done.same;  // else an earlier connection has counted it
   ++progress_.files_done;
   progress_.bytes_done += e.size;
   // Who wrote it may have been killed before its sidecar was removed.
@@ -402,6 +409,7 @@ void receiver::say_want(const std::shared_ptr<incoming>& f) {
     } else {
       fail(*f, describe(opened.why()));
     }
+    note_done();
     return forget(f->number);
   }
   want w;
@@ -453,8 +461,25 @@ void receiver::tell_published(incoming& f, std::vector<std::string> lost) {
   tell_gone(std::exchange(f.gone, {}));
   report_failed(f.what->path, std::move(lost));
   ++result_.done.files;
+  result_.done.bytes += f.came;
+  result_.done.resumed_bytes += f.resumed;
+  ++durable_;
+  // What is in the file of a further name says nothing of the first one.
+  const bool is_its_own = f.what == &entries_[f.number] && f.what->kind == entry_kind::file;
+  if (is_its_own && ledger_ != nullptr) ledger_->add_finished(*f.what);
+  if (is_its_own && options_.acknowledge) named_.push_back(f.number);
   ++progress_.files_done;
   tell(f.change, *f.what, f.differs);
+}
+
+// For a client that may have to connect again.
+void receiver::note_done() {
+  if (durable_ == durable_told_ || output_ >= 0) return;
+  durable_told_ = durable_;
+  if (ledger_ != nullptr) ledger_->note(result_.done, durable_);
+  if (!options_.acknowledge) return;
+  encode(lanes_.front()->out(), done_frame{result_.done, durable_, std::exchange(named_, {})});
+  lanes_.front()->kick();
 }
 
 // REQUIRES that `why` says something.
@@ -514,6 +539,8 @@ cordma::task<void> receiver::finish() {
   for (const item& i : said.items) tell(i);
   result_.done.links += said.links;
   result_.done.deleted += said.deleted;
+  durable_ += options_.dry_run ? 0 : said.deleted;
+  note_done();
   finished_ = true;
   result_.done.manifest = got_.sum();
   encode(lanes_.front()->out(), result_.done);

@@ -54,6 +54,7 @@ receiver::receiver(cordma::Context& context, cordma::Worker& worker, file_ring& 
       asked_(options, chosen) {}
 
 receiver::~receiver() {
+  if (ledger_ != nullptr) ledger_->note_deleting(finishing_);
   drop_all();
   close_again();
 }
@@ -172,12 +173,16 @@ void receiver::take_entries(frame_reader& in) {
       }
       e.path = only_name_;
     }
+    // A client that keeps it has its own word for that; other senders are asked to say so, or have nothing to say.
+    const bool is_known = ledger_ != nullptr && ledger_->has_finished(e);
+    e.finished = is_known || (options_.acknowledge && e.finished);
     if (entries_.size() == most_entries) refuse(in.kind(), "more entries than one tree may have");
     const auto number = static_cast<std::uint32_t>(entries_.size());
     entries_.push_back(std::move(e));
     note_first_name(number, entries_.back());
     consider(number, entries_.back());
   }
+  note_done();
   lanes_.front()->kick();
 }
 
@@ -270,11 +275,12 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
     got_.add(c.file, c.index, c.digest);
     --f->left;
     if (f->why.empty()) {
-      result_.done.bytes += c.is_hole == 0 ? c.bytes : 0;
+      f->came += c.is_hole == 0 ? c.bytes : 0;
       progress_.bytes_moved += c.bytes;
       progress_.bytes_done += c.bytes;
       // What cannot be noted comes again, should this transfer be cut off.
-      if (f->sidecar) std::ignore = f->sidecar->add(c.index, c.digest);
+      if (f->sidecar && f->sidecar->add(c.index, c.digest)) durable_ += c.bytes;
+      note_done();
     }
   }
   conclude_if_due(f);
@@ -325,6 +331,7 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
       conclude_small(f);
     }
   }
+  note_done();
   lanes_.front()->kick();
   finish_if_due();
 }
@@ -389,7 +396,7 @@ void receiver::write_small(small_file& s, target& into, const std::atomic<bool>&
 void receiver::conclude_small(small_file& s) {
   incoming& f = *s.file;
   if (s.why.empty()) {
-    result_.done.bytes += s.bytes.size();
+    f.came = s.bytes.size();
     progress_.bytes_moved += s.bytes.size();
     progress_.bytes_done += s.bytes.size();
     tell_published(f, std::move(s.lost));
@@ -446,6 +453,7 @@ task<void> receiver::conclude(std::shared_ptr<incoming> f) {
     if (!synced) fail(*f, describe(synced.why()));
   }
   if (f->why.empty()) publish(*f);
+  note_done();
   forget(f->number);
   finish_if_due();
 }

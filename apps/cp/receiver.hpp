@@ -7,6 +7,7 @@
 #include "file_ring.hpp"
 #include "filter.hpp"
 #include "lane.hpp"
+#include "ledger.hpp"
 #include "pools.hpp"
 #include "progress.hpp"
 #include "pulse.hpp"
@@ -52,6 +53,8 @@ class receiver {
   void write_to(int output) noexcept { output_ = output; }
   // Likewise: see asked::only.
   void expect_only(named_sources named) { asked_.only(std::move(named)); }
+  // Likewise, for a client: what is done is noted there, and what was finished before need not come. Outlives this.
+  void keep_in(ledger& done) noexcept { ledger_ = &done; }
 
   // As of sender.
   [[nodiscard]] cordma::task<outcome> run();
@@ -145,6 +148,7 @@ class receiver {
                                              std::vector<std::string>& lost) const;
   void publish(incoming& f);
   void tell_published(incoming& f, std::vector<std::string> lost);
+  void note_done();
   void forget(std::uint32_t number);
 
   // What is done when all files are there, and what there is to say of that.
@@ -239,6 +243,11 @@ class receiver {
   cordma::scope* scope_ = nullptr;
   manifest got_;
   outcome result_;
+  ledger* ledger_ = nullptr;
+  // What a further connection need not bring again: bytes of parts, and entries; and of which its client was told.
+  std::uint64_t durable_ = 0;
+  std::uint64_t durable_told_ = 0;
+  std::vector<std::uint32_t> named_;  // files whose client was not told so
   bool finishing_ = false;
   bool finished_ = false;
   bool over_ = false;  // the sender has said its last word

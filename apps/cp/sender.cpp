@@ -58,7 +58,9 @@ sender::sender(cordma::Context& context, cordma::Worker& worker, file_ring& file
   make_buffers(pools::few);
 }
 
-sender::~sender() = default;
+sender::~sender() {
+  if (ledger_ != nullptr) ledger_->note_deleting(all_listed_ && unanswered_ == 0);
+}
 
 task<outcome> sender::run() {
   cordma::task_context& me = co_await cordma::this_task();
@@ -114,11 +116,8 @@ task<void> sender::list() {
     for (std::size_t i = 0; i < found.size();) {
       frame_writer out(l.out(), frame_kind::entries);
       while (i < found.size() && out.payload() < enough) {
+        note_found(found[i]);
         encode(out, found[i]);
-        if (has_contents(found[i].kind)) {
-          ++progress_.files_found;
-          progress_.bytes_found += found[i].size;
-        }
         entries_.push_back(std::move(found[i++]));
       }
     }
@@ -137,6 +136,16 @@ task<void> sender::list() {
   l.kick();
 }
 
+void sender::note_found(entry& e) {
+  if (!has_contents(e.kind)) return;
+  ++progress_.files_found;
+  progress_.bytes_found += e.size;
+  e.finished = ledger_ != nullptr && e.kind == entry_kind::file && ledger_->has_finished(e);
+  if (!e.finished) return;
+  ++progress_.files_done;
+  progress_.bytes_done += e.size;
+}
+
 void sender::take(frame_reader& in, std::uint32_t lane) {
   switch (in.kind()) {
     case frame_kind::memory: return take_memory(in, lane);
@@ -151,6 +160,7 @@ void sender::take(frame_reader& in, std::uint32_t lane) {
       while (!in.empty()) tell_(decode_item(in));
       return;
     case frame_kind::finished: return take_finished(in);
+    case frame_kind::done: return take_done(in);
     case frame_kind::alive: return in.end();
     case frame_kind::refusal: throw_refusal(in, "the other side");
     default: refuse(in.kind(), "no place in what a receiver says");
@@ -225,6 +235,13 @@ void sender::take_finished(frame_reader& in) {
   frame_writer(lanes_.front()->out(), frame_kind::all_sent).u64(sent_.sum());
   for (const std::unique_ptr<lane>& l : lanes_) l->finish();
   enough_.request_stop();
+}
+
+void sender::take_done(frame_reader& in) {
+  if (ledger_ == nullptr) refuse(in.kind(), "what nobody asked for");
+  const done_frame d = decode_done(in);
+  for (const std::uint32_t file : d.files) ledger_->add_finished(file_of(in, file));
+  ledger_->note(d.so_far, d.durable);
 }
 
 void sender::take_compare(frame_reader& in) {

@@ -5,6 +5,7 @@
 #include "digest.hpp"
 #include "file_ring.hpp"
 #include "lane.hpp"
+#include "ledger.hpp"
 #include "pools.hpp"
 #include "progress.hpp"
 #include "pulse.hpp"
@@ -50,6 +51,9 @@ class sender {
 
   // For tests: every so many chunks and bundles one goes out with a wrong bit. 0: none.
   void flip_every(std::uint64_t chunks) noexcept { flip_every_ = chunks; }
+  // Before run(), where the receiver is to acknowledge: what it has done is noted there, and what was finished before is
+  // said of entries. Outlives this.
+  void keep_in(ledger& done) noexcept { ledger_ = &done; }
 
  private:
   struct outgoing;  // a file that is being read
@@ -83,6 +87,8 @@ class sender {
   void take_again(frame_reader& in);
   void take_compare(frame_reader& in);
   void take_finished(frame_reader& in);
+  void take_done(frame_reader& in);
+  void note_found(entry& e);
   [[nodiscard]] const entry& file_of(frame_reader& in, std::uint32_t number) const;
 
   [[nodiscard]] cordma::task<void> feed_until_finished();
@@ -161,6 +167,7 @@ class sender {
   std::uint64_t flip_every_ = 0;
   std::uint64_t put_ = 0;  // chunks and bundles
   outcome result_;
+  ledger* ledger_ = nullptr;
   bool finished_ = false;
   std::stop_source enough_;  // requested then
   const std::size_t most_open_;

@@ -24,6 +24,7 @@ constexpr frame_kind kinds[] = {
     frame_kind::chunk,   frame_kind::bundle,    frame_kind::file_end,    frame_kind::all_sent,
     frame_kind::wants,   frame_kind::compare,   frame_kind::credit,      frame_kind::again,
     frame_kind::items,   frame_kind::finished,  frame_kind::compared,    frame_kind::alive,
+    frame_kind::done,
 };
 
 bool is_special(std::uint32_t type) noexcept {
@@ -58,6 +59,7 @@ constexpr flag flags[] = {
     &transfer_options::one_file_system, &transfer_options::devices,
     &transfer_options::specials,        &transfer_options::listed,
     &transfer_options::owner_if_may,    &transfer_options::group_if_may,
+    &transfer_options::acknowledge,
 };
 
 void encode(frame_writer& out, const transfer_options& o) {
@@ -196,7 +198,7 @@ void encode(std::vector<std::byte>& to, const hello& h) {
   encode(out, h.paths);
   encode(out, h.rules);
   encode(out, h.options);
-  out.u32(h.lanes).bytes(h.random);
+  out.u32(h.lanes).bytes(h.random).bytes(h.transfer);
 }
 
 hello decode_hello(frame_reader& in) {
@@ -216,6 +218,7 @@ hello decode_hello(frame_reader& in) {
   if (h.paths.empty()) refuse(in.kind(), "no path");
   if (h.lanes == 0 || h.lanes > most_lanes) refuse(in.kind(), "a number of lanes that cannot be");
   std::ranges::copy(in.bytes(nonce_bytes), h.random.begin());
+  std::ranges::copy(in.bytes(nonce_bytes), h.transfer.begin());
   in.end();
   return h;
 }
@@ -227,7 +230,8 @@ void encode(frame_writer& out, const entry& e) {
       .u32(e.modified.ns)
       .u32(e.type)
       .u64(e.device)
-      .u32(e.version);
+      .u32(e.version)
+      .u8(e.finished ? 1 : 0);
   out.text(e.path).text(e.target).u16(static_cast<std::uint16_t>(e.attributes.size()));
   for (const attribute& a : e.attributes) out.text(a.name).long_text(a.value);
 }
@@ -245,6 +249,7 @@ entry decode_entry(frame_reader& in) {
   e.type = in.u32();
   e.device = in.u64();
   e.version = in.u32();
+  e.finished = one_of<std::uint8_t>(in, 1, 0) != 0;
   e.path = in.text();
   e.target = in.text();
   const std::uint16_t attributes = in.u16();
@@ -381,13 +386,14 @@ file_end decode_file_end(frame_reader& in) {
   return f;
 }
 
-void encode(std::vector<std::byte>& to, const tally& t) {
-  frame_writer out(to, frame_kind::finished);
+namespace {
+
+void encode(frame_writer& out, const tally& t) {
   out.u64(t.files).u64(t.bytes).u64(t.same).u64(t.directories).u64(t.links).u64(t.specials);
   out.u64(t.deleted).u64(t.resumed_bytes).u64(t.damaged).u64(t.manifest);
 }
 
-tally decode_tally(frame_reader& in) {
+tally read_tally(frame_reader& in) {
   tally t;
   t.files = in.u64();
   t.bytes = in.u64();
@@ -399,8 +405,35 @@ tally decode_tally(frame_reader& in) {
   t.resumed_bytes = in.u64();
   t.damaged = in.u64();
   t.manifest = in.u64();
+  return t;
+}
+
+}  // namespace
+
+void encode(std::vector<std::byte>& to, const tally& t) {
+  frame_writer out(to, frame_kind::finished);
+  encode(out, t);
+}
+
+tally decode_tally(frame_reader& in) {
+  const tally t = read_tally(in);
   in.end();
   return t;
+}
+
+void encode(std::vector<std::byte>& to, const done_frame& d) {
+  frame_writer out(to, frame_kind::done);
+  encode(out, d.so_far);
+  out.u64(d.durable);
+  for (const std::uint32_t file : d.files) out.u32(file);
+}
+
+done_frame decode_done(frame_reader& in) {
+  done_frame d;
+  d.so_far = read_tally(in);
+  d.durable = in.u64();
+  while (!in.empty()) d.files.push_back(in.u32());
+  return d;
 }
 
 void encode(frame_writer& out, const item& i) {

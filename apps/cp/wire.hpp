@@ -20,7 +20,7 @@
 
 namespace copy {
 
-inline constexpr std::uint16_t protocol_version = 5;
+inline constexpr std::uint16_t protocol_version = 6;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
 inline constexpr std::size_t longest_text = (std::size_t{1} << 16) - 1;
@@ -65,6 +65,7 @@ enum class frame_kind : std::uint8_t {
   compare = 36,  // a file that may be the same: its digest as it is here
   items = 34,    // what became of entries, for people
   finished = 35,
+  done = 37,  // where it is asked for: what is at the target by now
 };
 
 // Appends one frame to a text.
@@ -158,6 +159,7 @@ struct transfer_options {
   bool resume = true;
   bool sync = false;             // to the disk, before a file has its name
   bool items = false;            // tell what becomes of each entry
+  bool acknowledge = false;      // the receiver sends `done` frames
   bool directory = false;        // the target is one, whether or not it is there yet
   bool update = false;           // no file that is newer there
   bool size_only = false;        // a file of the same size is the same
@@ -185,6 +187,8 @@ struct hello {
   transfer_options options;
   std::uint32_t lanes = 1;
   nonce random{};
+  // The same for all connections of one transfer: each ends the one before it. Zeros: there is no other.
+  nonce transfer{};
   friend bool operator==(const hello&, const hello&) = default;
 };
 
@@ -254,6 +258,14 @@ struct tally {
   friend bool operator==(const tally&, const tally&) = default;
 };
 
+// What a receiver has done so far, for a client that may have to connect again.
+struct done_frame {
+  tally so_far;               // without the manifest
+  std::uint64_t durable = 0;  // bytes and entries that a further connection need not bring again
+  std::vector<std::uint32_t> files;  // that got their names since the last of these frames
+  friend bool operator==(const done_frame&, const done_frame&) = default;
+};
+
 // What became of an entry, or of what was at the target: one line for people.
 struct item {
   enum class change : std::uint8_t { made = 1, updated = 2, deleted = 3, metadata = 4 };
@@ -295,6 +307,8 @@ void encode(std::vector<std::byte>& out, const file_end& f);
 [[nodiscard]] file_end decode_file_end(frame_reader& in);
 void encode(std::vector<std::byte>& out, const tally& t);
 [[nodiscard]] tally decode_tally(frame_reader& in);
+void encode(std::vector<std::byte>& out, const done_frame& d);
+[[nodiscard]] done_frame decode_done(frame_reader& in);
 void encode(frame_writer& out, const item& i);
 [[nodiscard]] item decode_item(frame_reader& in);
 

@@ -160,19 +160,20 @@ destination to_output() noexcept {
 task<outcome> send_all(cordma::Context& context, cordma::Worker& worker, lanes& ways,
                        std::vector<source> sources, std::vector<std::string> rules,
                        transfer_options options, progress& shown, item_sink tell,
-                       std::uint64_t flip_every) {
+                       std::uint64_t flip_every, ledger* done) {
   const filter chosen = filter_of(rules);
   scanner found(std::move(sources), chosen, scanning(options));
   file_ring files(worker.loop());
   sender s(context, worker, files, ways, found, options, shown, tell);
   s.flip_every(flip_every);
+  if (done != nullptr) s.keep_in(*done);
   outcome o = co_await s.run();
   co_return o;
 }
 
 task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lanes& ways,
                           destination where, std::vector<std::string> rules,
-                          transfer_options options, progress& shown, item_sink tell) {
+                          transfer_options options, progress& shown, item_sink tell, ledger* done) {
   const filter chosen = filter_of(rules);
   stand_in empty;
   if (where.output >= 0) where.root = "/";  // of which nothing is used
@@ -182,6 +183,7 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
   receiver r(context, worker, files, ways, into, std::move(where.only_name), chosen, options, shown,
              tell);
   r.write_to(where.output);
+  if (done != nullptr) r.keep_in(*done);
   if (where.asked) r.expect_only(std::move(*where.asked));
   outcome o = co_await r.run();
   co_return o;

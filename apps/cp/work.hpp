@@ -2,6 +2,7 @@
 #pragma once
 
 #include "asked.hpp"
+#include "ledger.hpp"
 #include "progress.hpp"
 #include "scan.hpp"
 #include "sender.hpp"
@@ -44,17 +45,18 @@ struct destination {
 [[nodiscard]] destination to_output() noexcept;
 [[nodiscard]] destination choose(const std::string& path, bool is_directory, bool single_file);
 
-// Throw cordma::error, std::exception.
+// Throw cordma::error, std::exception. What is done is noted in `done`, of a client that may have to connect again; null: nowhere.
 [[nodiscard]] cordma::task<outcome> send_all(cordma::Context& context, cordma::Worker& worker,
                                              lanes& ways, std::vector<source> sources,
                                              std::vector<std::string> rules,
                                              transfer_options options, progress& shown,
-                                             item_sink tell, std::uint64_t flip_every = 0);
+                                             item_sink tell, std::uint64_t flip_every = 0,
+                                             ledger* done = nullptr);
 [[nodiscard]] cordma::task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker,
                                                 lanes& ways, destination where,
                                                 std::vector<std::string> rules,
                                                 transfer_options options, progress& shown,
-                                                item_sink tell);
+                                                item_sink tell, ledger* done = nullptr);
 
 inline constexpr std::uint64_t most_memory_of_a_client = 256U << 20;  // bytes, at a server
 

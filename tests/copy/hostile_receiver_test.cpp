@@ -167,6 +167,7 @@ TEST_CASE("a receiver whose frames come where they have no place is refused") {
   refuses(misplaced, {say_told, number_frame(frame_kind::entries_end, 0)});
   refuses(misplaced, {say_told, encoded(chunk_frame{})});
   refuses(misplaced, {say_told, number_frame(frame_kind::all_sent, 0)});
+  refuses("what nobody asked for", {say_told, encoded(done_frame{})});
   refuses("a kind that this version does not have",
           {say_told, number_frame(static_cast<frame_kind>(0), 0)});
   refuses(

@@ -34,6 +34,8 @@ hello a_hello() {
   h.options.silence_s = 30;
   h.lanes = 3;
   h.random[7] = std::byte{9};
+  h.transfer[31] = std::byte{8};
+  h.options.acknowledge = true;
   return h;
 }
 
@@ -43,6 +45,7 @@ entry an_entry() {
   e.mode = 04755;
   e.uid = 1000;
   e.size = 5;
+  e.finished = true;
   e.modified = {-3, 999'999'999};
   e.path = "dir/\xff";
   e.target = "../elsewhere";
@@ -116,6 +119,13 @@ TEST_CASE("chunks, bundles, ends and tallies are what they were") {
   encode(out, t);
   frame_reader tallies = reader_of(out);
   CHECK(decode_tally(tallies) == t);
+  refuses_every_other_length(out, [](frame_reader& r) { return decode_tally(r); });
+
+  const done_frame d{t, 123'456'789'012, {4, 0, 0xffffffff}};
+  out.clear();
+  encode(out, d);
+  frame_reader done = reader_of(out);
+  CHECK(decode_done(done) == d);
 }
 
 TEST_CASE("of a problem that takes many words the first are told") {
@@ -162,6 +172,7 @@ TEST_CASE("an entry is what it was") {
   CHECK(e.path == an_entry().path);
   CHECK(e.target == an_entry().target);
   CHECK(e.mode == an_entry().mode);
+  CHECK(e.finished);
   CHECK(e.modified == an_entry().modified);
   CHECK(e.attributes == an_entry().attributes);
 }

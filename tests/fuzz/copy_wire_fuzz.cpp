@@ -27,6 +27,7 @@ std::vector<std::byte> again(frame_reader in) {
     case frame_kind::bundle: copy::encode(out, copy::decode_bundle(in)); break;
     case frame_kind::file_end: copy::encode(out, copy::decode_file_end(in)); break;
     case frame_kind::finished: copy::encode(out, copy::decode_tally(in)); break;
+    case frame_kind::done: copy::encode(out, copy::decode_done(in)); break;
     case frame_kind::entries: {
       frame_writer w(out, in.kind());
       while (!in.empty()) {
