@@ -2,9 +2,12 @@
 #include "greeting.hpp"
 #include "session.hpp"
 
+#include <cordma/runtime/event.hpp>
 #include <cordma/runtime/scope.hpp>
+#include <cordma/runtime/stop.hpp>
 #include <cordma/runtime/timeout.hpp>
 
+#include <stop_token>
 #include <utility>
 
 namespace copy {
@@ -35,6 +38,35 @@ struct server::waiting {
   [[nodiscard]] bool lacks(std::uint32_t number) const noexcept {
     return number >= 1 && number <= ways.size() && ways[number - 1] == nullptr;
   }
+};
+
+struct server::running {
+  std::stop_source superseded;
+  cordma::event over;
+};
+
+// As long as it lives a session can be ended by one that goes on with its transfer.
+class server::registration {
+ public:
+  registration(server& owner, std::string transfer)
+      : owner_(owner), transfer_(std::move(transfer)) {
+    if (!transfer_.empty()) owner_.running_.insert_or_assign(transfer_, &session_);
+  }
+  registration(const registration&) = delete;
+  registration& operator=(const registration&) = delete;
+  ~registration() {
+    const auto found = owner_.running_.find(transfer_);
+    if (found != owner_.running_.end() && found->second == &session_) owner_.running_.erase(found);
+    session_.over.set();
+  }
+  [[nodiscard]] std::stop_token superseded() const noexcept {
+    return session_.superseded.get_token();
+  }
+
+ private:
+  server& owner_;
+  std::string transfer_;  // empty: its client does not connect again
+  running session_;
 };
 
 task<void> server::serve(cordma::Listener& listener, int most) {
@@ -150,10 +182,12 @@ task<void> server::talk(lanes* ways, std::string peer) {
   try {
     nonce id{};
     client_request r = co_await shake_hands(&l, std::move(peer), &id);
-    co_await gather_lanes(ways, r.asked.lanes, id);
-    co_await handlers_.carry(std::move(r), *ways);
+    co_await carry_out_alone(ways, std::move(r), id);
   } catch (const std::exception& e) {
     if (l.begun()) throw;
+    const auto* const error = dynamic_cast<const cordma::error*>(&e);
+    // Nobody refuses where this server ends: its client may try again.
+    if (error != nullptr && error->condition() == cordma::errc::canceled) throw;
     refusal = e.what();
     kind = kind_of(e);
   }
@@ -167,6 +201,41 @@ task<void> server::talk(lanes* ways, std::string peer) {
   } catch (const cordma::error&) {
   }  // it went when it had heard enough: the reason is logged all the same
   cordma::throw_error({cordma::errc::rejected, refusal});
+}
+
+// As the only session of its transfer: one that its client has lost the connection to may not know it yet, and has files of
+// the target open.
+task<void> server::carry_out_alone(lanes* ways, client_request r, nonce id) {
+  std::string transfer;
+  if (r.asked.transfer != nonce{}) transfer = r.asked.module + '/' + key_of(r.asked.transfer);
+  co_await end_earlier(transfer);
+  const registration me(*this, std::move(transfer));
+  std::stop_token superseded = me.superseded();
+  task<void> session = gather_and_carry_out(ways, std::move(r), id);
+  try {
+    co_await cordma::with_stop(superseded, std::move(session));
+  } catch (const cordma::error& e) {
+    if (e.condition() != cordma::errc::canceled || !superseded.stop_requested()) throw;
+    cordma::throw_error({cordma::errc::canceled, "its client has connected again"});
+  }
+}
+
+// One that waits for a disk ends later: what it has open then fails for its successor.
+task<void> server::end_earlier(std::string transfer) {
+  constexpr auto longest = std::chrono::seconds(15);
+  const auto found = running_.find(transfer);
+  if (found == running_.end()) co_return;
+  found->second->superseded.request_stop();
+  try {
+    co_await cordma::with_timeout(longest, found->second->over.wait());
+  } catch (const cordma::error& e) {
+    if (e.condition() != cordma::errc::timed_out) throw;
+  }
+}
+
+task<void> server::gather_and_carry_out(lanes* ways, client_request r, nonce id) {
+  co_await gather_lanes(ways, r.asked.lanes, id);
+  co_await handlers_.carry(std::move(r), *ways);
 }
 
 // Tells the client that it is welcome, and waits for the rest of its lanes.

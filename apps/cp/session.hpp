@@ -85,6 +85,8 @@ class server {
 
  private:
   struct waiting;  // a session whose further lanes are still to come
+  struct running;  // one whose client may connect again
+  class registration;
 
   [[nodiscard]] cordma::task<void> accept_all(cordma::Listener* listener, cordma::scope* clients,
                                               int most);
@@ -94,6 +96,9 @@ class server {
   [[nodiscard]] cordma::task<void> serve_one(cordma::ConnectionRequest request, greeting g);
   [[nodiscard]] cordma::task<void> talk(lanes* ways, std::string peer);
   [[nodiscard]] cordma::task<client_request> shake_hands(lane* way, std::string peer, nonce* id);
+  [[nodiscard]] cordma::task<void> carry_out_alone(lanes* ways, client_request r, nonce id);
+  [[nodiscard]] cordma::task<void> end_earlier(std::string transfer);
+  [[nodiscard]] cordma::task<void> gather_and_carry_out(lanes* ways, client_request r, nonce id);
   [[nodiscard]] cordma::task<void> gather_lanes(lanes* ways, std::uint32_t count, nonce id);
   [[nodiscard]] waiting& session_of(const greeting& g);
   [[nodiscard]] cordma::task<void> take_lane(cordma::ConnectionRequest request, greeting g);
@@ -105,6 +110,7 @@ class server {
   int left_ = 0;
   cordma::scope* clients_ = nullptr;
   std::unordered_map<std::string, waiting*> waiting_;  // by the session's id
+  std::unordered_map<std::string, running*> running_;  // by module and transfer
 };
 
 }  // namespace copy
