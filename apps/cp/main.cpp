@@ -4,10 +4,10 @@
 #include "../support/signals_of_errors.hpp"
 #include "../support/standard_descriptors.hpp"
 #include "../support/standard_output.hpp"
+#include "client.hpp"
 #include "local_server.hpp"
 #include "options.hpp"
 #include "report.hpp"
-#include "work.hpp"
 
 #include <cstdio>
 #include <optional>
@@ -22,92 +22,13 @@ cordma::context_options only(const request& r) {
   return c;
 }
 
-// As the user has put it, for whoever decides what is meant by a '/'.
-std::string as_given(const place& p) { return p.path + (p.ends_with_slash ? "/" : ""); }
-
-hello asked_for(const request& r) {
-  hello h;
-  h.options = r.options;
-  h.rules = r.rules;
-  h.lanes = r.lanes;
-  h.random = random_nonce();
-  return h;
-}
-
-std::vector<source> sources_of(const request& r) {
-  std::vector<source> sources;
-  for (const place& p : r.sources) {
-    sources.push_back(source_of(as_given(p)));
-    sources.back().is_stream = p.is_standard_stream();
-  }
-  if (!r.options.listed) return sources;
-  if (r.listed.empty()) {
-    sources.front().listed = std::string(1, '.');  // GCC 12 warns of the plain text
-    return sources;
-  }
-  std::vector<source> listed(r.listed.size(), sources.front());
-  for (std::size_t i = 0; i < listed.size(); ++i) {
-    listed[i].called = listed[i].path + r.listed[i];
-    listed[i].listed = r.listed[i];
-  }
-  return listed;
-}
-
-// The files are here.
-cordma::task<outcome> push(cordma::Context& context, cordma::Worker& worker, const request& r,
-                           hello asked, std::string address, std::string token,
-                           const tls_context* tls, report& shown) {
-  asked.way = direction::push;
-  connection c = co_await connect(context, worker, std::move(address), std::move(asked),
-                                  std::move(token), r.transport, tls);
-  shown.connected(c);
-  std::vector<source> sources = sources_of(r);
-  outcome o = co_await send_all(context, worker, c.ways, std::move(sources), r.rules, r.options,
-                                shown.counted(), shown.sink(), r.flip_every);
-  co_return o;
-}
-
-// What is asked for has one of these names; none where all that is in something may have any.
-std::vector<std::string> names_of(const std::vector<place>& sources) {
-  std::vector<std::string> names;
-  for (const place& p : sources) {
-    const source s = source_of(as_given(p));
-    if (s.contents || s.path.empty()) return {};
-    names.push_back(s.path.substr(s.path.rfind('/') + 1));
-  }
-  return names;
-}
-
-// The files are to be here.
-cordma::task<outcome> pull(cordma::Context& context, cordma::Worker& worker, const request& r,
-                           hello asked, const tls_context* tls, report& shown) {
-  asked.way = direction::pull;
-  asked.module = r.sources.front().module;
-  for (const place& p : r.sources) asked.paths.push_back(as_given(p));
-  asked.paths.insert(asked.paths.end(), r.listed.begin(), r.listed.end());
-  std::string address = r.sources.front().address();
-  std::string token = r.token;
-  connection c = co_await connect(context, worker, std::move(address), std::move(asked),
-                                  std::move(token), r.transport, tls);
-  shown.connected(c);
-  const bool output = r.target.is_standard_stream();
-  destination where =
-      output ? to_output()
-             : choose(r.target.path, r.options.directory && !c.single_file, c.single_file);
-  where.asked = named_sources{names_of(r.sources), r.listed};
-  outcome o = co_await receive_all(context, worker, c.ways, std::move(where), r.rules, r.options,
-                                   shown.counted(), shown.sink());
-  co_return o;
-}
-
 // Both sides are here: what either says of the end of the other is worth nothing without that one's reason.
 outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiting,
-                  cordma::Worker& worker, const request& r, hello asked, report& shown) {
+                  cordma::Worker& worker, client& ours, report& shown) {
   local_server other(context, waiting);
-  asked.paths = {as_given(r.target)};
+  ours.use_own(other.address(), other.token());
   try {
-    return worker.run(shown.until_interrupted(push(
-        context, worker, r, std::move(asked), other.address(), other.token(), nullptr, shown)));
+    return worker.run(shown.until_interrupted(ours.run()));
   } catch (const cordma::error& e) {
     if (e.condition() == cordma::errc::canceled) throw;
     if (e.condition() == cordma::errc::rejected) throw;  // it says why
@@ -140,18 +61,15 @@ int run(int argc, char** argv) {
   waiting.mode = r.wait;
   cordma::Worker worker(context, waiting);
   report shown(r);
-  hello asked = asked_for(r);
+  observer seen{shown.counted(), shown.sink(),
+                [&shown](const connection& c) { shown.connected(c); },
+                [&shown](const std::string& why) { shown.lost(why); }};
+  client ours(context, worker, r, tls, seen);
   try {
-    if (!r.sources.front().here()) {
-      shown.conclude(worker.run(
-          shown.until_interrupted(pull(context, worker, r, std::move(asked), tls, shown))));
-    } else if (!r.target.here()) {
-      asked.module = r.target.module;
-      asked.paths = {as_given(r.target)};
-      shown.conclude(worker.run(shown.until_interrupted(
-          push(context, worker, r, std::move(asked), r.target.address(), r.token, tls, shown))));
+    if (r.is_local()) {
+      shown.conclude(copy_here(context, waiting, worker, ours, shown));
     } else {
-      shown.conclude(copy_here(context, waiting, worker, r, std::move(asked), shown));
+      shown.conclude(worker.run(shown.until_interrupted(ours.run())));
     }
   } catch (const std::exception& e) {
     shown.broke_off(e);

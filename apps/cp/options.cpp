@@ -32,6 +32,7 @@ struct texts {
   std::string chunk = "512k";
   std::string transport = "auto";
   std::string wait = "adaptive";
+  std::string reconnect = "60s";
   std::string token_file;
   std::uint16_t port = default_port;
   std::vector<std::string> rules;
@@ -58,12 +59,13 @@ constexpr const char* footer =
     "output\n\n"
     "Ends with 0, or as rsync does: 1 usage, 23 some files are not there, 24 some vanished, 20 "
     "Ctrl-C,\n"
-    "SIGTERM or SIGHUP, 25 --max-delete, 30 --timeout, 10 no connection. A file of 8 MiB and more "
-    "that was\n"
-    "cut off goes on where it was when the same command is run again; what may have changed of it "
-    "is\n"
-    "compared first. "
-    "In --json a byte that is no UTF-8 is \\#377, in octal.";
+    "SIGTERM or SIGHUP, 25 --max-delete, 30 --timeout, 10 no connection. A lost connection ends it "
+    "only\n"
+    "after --reconnect. A file of 8 MiB and more that was cut off goes on where it was when the "
+    "same\n"
+    "command is run again; what may have changed of it is compared first. In --json a byte that "
+    "is no\n"
+    "UTF-8 is \\#377, in octal.";
 
 // The lines of a file, or of standard input, as rsync reads them: they end with '\n' or '\r', or with -0 with '\0'; empty
 // ones are nothing, nor, without it, are those that begin with ';' or '#'.
@@ -289,6 +291,10 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
                  "ends where nothing is heard of the other side for so long; 0: it never does")
       ->type_name("SECONDS")
       ->check(CLI::Range(0U, longest_silence_s));
+  app.add_option("--reconnect", t.reconnect,
+                 "reconnect after a lost connection; give up after so long without progress: 60s "
+                 "unless told otherwise, 2m, 1h; off: give up at once")
+      ->type_name("DURATION|off");
   app.add_option("--port", t.port, "of cordma-cpd")->check(CLI::Range(1, 65535));
   app.add_option("--token-file", t.token_file,
                  "has the token of the module; CORDMA_CP_TOKEN does as well")
@@ -341,6 +347,23 @@ std::uint64_t rate_of(const std::string& text) {
                                 "\" is no rate: a number, of KiB or with k, M, G or T behind it");
   }
   return number > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(bytes)) : 0;
+}
+
+// A number is of seconds, and "m" is minutes.
+cordma::duration reconnect_of(const std::string& text) {
+  constexpr auto longest = std::chrono::seconds(longest_silence_s);
+  if (text == "off") return cordma::duration::zero();
+  const bool is_number = text.find_first_not_of("0123456789") == std::string::npos;
+  const bool is_minutes = text.size() > 1 && text.ends_with('m');
+  const cordma::result<cordma::duration> time = cordma::parse_duration(is_number    ? text + "s"
+                                                                       : is_minutes ? text + "in"
+                                                                                    : text);
+  if (!time || *time > longest) {
+    throw std::invalid_argument("--reconnect: \"" + text + "\" is no time up to " +
+                                std::to_string(longest_silence_s) +
+                                " seconds: use a number of seconds, or one with s, m or h; or off");
+  }
+  return *time;
 }
 
 std::string read_token(const std::string& file) {
@@ -435,6 +458,7 @@ void finish(request& r, const texts& t) {
   r.options.chunk_bytes = static_cast<std::uint32_t>(chunk);
   if (t.transport != "auto") r.transport = cordma::parse_transport(t.transport).value();
   r.wait = cordma::parse_wait_mode(t.wait).value();
+  r.reconnect = reconnect_of(t.reconnect);
   for (const std::string& p : t.paths) r.sources.push_back(parse_place(p, t.port));
   r.target = std::move(r.sources.back());
   r.sources.pop_back();

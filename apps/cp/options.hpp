@@ -6,6 +6,7 @@
 
 #include <cordma/cordma.hpp>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ struct request {
   std::optional<cordma::transport::kind> transport;
   cordma::wait_mode wait = cordma::wait_mode::adaptive;
   std::uint32_t lanes = 2;
+  // Without progress, after which a lost connection ends the transfer; 0: at once.
+  cordma::duration reconnect = std::chrono::seconds(60);
   std::string token;
   bool tls = false;
   std::string trusted;           // a file of certificates; empty: the system's
@@ -48,6 +51,8 @@ struct request {
   bool progress = false;  // also where no terminal is
   bool stats = false;
   std::string json;  // a file, "-" standard output; empty: none
+
+  [[nodiscard]] bool is_local() const noexcept { return sources.front().here() && target.here(); }
 };
 
 // Reads it; the code to end with where there is nothing more to do.

@@ -5,6 +5,8 @@
 #include "progress_line.hpp"
 #include "resume.hpp"
 
+#include <cordma/runtime/units.hpp>
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -164,6 +166,11 @@ item_sink report::sink() {
   return [this](const item& i) {
     const bool wanted = request_.verbose != 0 || request_.options.dry_run || request_.itemize;
     if (!wanted || request_.json == "-") return;
+    // What comes up again in a further connection was told.
+    if (!request_.is_local() && request_.reconnect > cordma::duration::zero()) {
+      const auto [before, is_new] = told_.try_emplace(i.path, connections_);
+      if (!is_new && before->second != connections_) return;
+    }
     const std::lock_guard lock(screen_);
     hide();
     const bool directory = i.kind == entry_kind::directory;
@@ -178,8 +185,16 @@ void report::connected(const connection& c) {
   transport_ = c.transport;
   reason_ = c.reason;
   cipher_ = c.cipher;
-  if (request_.verbose == 0 || request_.json == "-") return;
+  if (++connections_ > 1 || request_.verbose == 0 || request_.json == "-") return;
   std::fprintf(out(), "over %s (%s)\n", way().c_str(), reason_.c_str());
+}
+
+void report::lost(const std::string& why) {
+  if (request_.quiet) return;
+  const std::lock_guard lock(screen_);
+  hide();
+  std::fprintf(stderr, "cordma-cp: connection lost: %s; reconnecting for up to %s\n",
+               printable(why).c_str(), cordma::format_duration(request_.reconnect).c_str());
 }
 
 std::string report::way() const {
@@ -257,6 +272,7 @@ void report::summarize() {
   if (t.resumed_bytes != 0)
     std::fprintf(out(), ", %s were there", in_bytes(static_cast<double>(t.resumed_bytes)).c_str());
   also(t.damaged, "chunks damaged on the way, and sent again");
+  if (connections_ > 1) also(connections_ - 1, connections_ == 2 ? "reconnect" : "reconnects");
   std::fprintf(out(), "\n");
   if (!request_.stats) return;
   rusage spent{};
@@ -292,6 +308,7 @@ void report::write_json() {
   j["deleted"] = t.deleted;
   j["resumed_bytes"] = t.resumed_bytes;
   j["damaged_chunks"] = t.damaged;
+  j["reconnects"] = connections_ > 1 ? connections_ - 1 : 0;
   j["bytes_found"] = progress_.bytes_found.load();
   rusage spent{};
   ::getrusage(RUSAGE_SELF, &spent);

@@ -17,6 +17,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 namespace copy {
@@ -37,6 +38,7 @@ class report {
     return cordma::with_stop(stop_.get_token(), std::move(t));
   }
   void connected(const connection& c);
+  void lost(const std::string& why);
   void conclude(outcome o);
   void broke_off(const std::exception& e);
   [[nodiscard]] int exit_with() const noexcept { return static_cast<int>(code_); }
@@ -59,6 +61,8 @@ class report {
   std::string transport_;
   std::string cipher_;  // of TLS; empty: without
   std::string reason_;
+  unsigned connections_ = 0;
+  std::unordered_map<std::string, unsigned> told_;  // paths, and in which connection
   std::optional<outcome> outcome_;
   std::string broken_;
   exit_code code_ = exit_code::fine;

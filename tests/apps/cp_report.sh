@@ -29,7 +29,7 @@ cp_ 1 'sources are all here, or all in one module' h:m/x src dst
 cp_ 1 'both elsewhere: run cordma-cp on one of them' h:m/x b:m/x
 [ ! -e dst ] || fail "something was done in spite of a usage error"
 cp_ 0 'Examples' --help
-for option in --archive --exclude --delete --bwlimit --inplace --no-resume --json --stats --progress --token-file; do
+for option in --archive --exclude --delete --bwlimit --inplace --no-resume --reconnect --json --stats --progress --token-file; do
   grep -qe "$option" "$work/output" || fail "--help does not say $option"
 done
 

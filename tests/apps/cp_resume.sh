@@ -49,7 +49,7 @@ def serve():
 def command(port, push):
     here, there = tree + "/", host + ":box/got/"
     ends = [here, there] if push else [host + ":box/sent/", work + "/pulled/"]
-    return [programs + "/cordma-cp", "-a", "--chunk", "1M", "--transport", transport, "--port", port, "--json", work + "/json", *ends]
+    return [programs + "/cordma-cp", "-a", "--chunk", "1M", "--transport", transport, "--port", port, "--reconnect", "off", "--json", work + "/json", *ends]
 
 
 def same(ours, theirs):

@@ -201,7 +201,7 @@ done
 # A wrong bit, or the end, in the middle of a file: it is not there. Without that the same command goes on.
 broken() {  # broken SOURCE TARGET
   local code=0
-  timeout 120 "$programs/cordma-cp" --port "$port" --token-file token "${tls[@]}" "$1" "$2" > output 2>&1 || code=$?
+  timeout 120 "$programs/cordma-cp" --reconnect off --port "$port" --token-file token "${tls[@]}" "$1" "$2" > output 2>&1 || code=$?
   [ $code -eq 10 ] || [ $code -eq 12 ] || fail "$mode at $place: ended with $code: $(cat output)"
 }
 for mode in flip cut; do

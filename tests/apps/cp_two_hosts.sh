@@ -64,7 +64,7 @@ copy '^202 files, .* over verbs' "$there/in/" "$back/"
 same
 
 start() {  # start FROM TO: what is to be killed, while it has seconds to go
-  "$programs/cordma-cp" -a --bwlimit 512k --transport verbs --port "$port" "$@" > "$work/killed" 2>&1 &
+  "$programs/cordma-cp" -a --reconnect off --bwlimit 512k --transport verbs --port "$port" "$@" > "$work/killed" 2>&1 &
   client=$!
 }
 start "$tree/" "$there/killed/"

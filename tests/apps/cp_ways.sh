@@ -130,7 +130,7 @@ serve cordma-cpd --listen "$host:0" --module-rw "box=$work/box" --transport "$tr
 port=${address##*:}
 cp_ 0 '^1 files' --port "$port" --timeout 1 --chunk 64k --bwlimit 64k slow "$host:box/"
 begin() {  # begin NAME: until there is a part of it; sets `begun`
-  "$programs/cordma-cp" --transport "$transport" --port "$port" --timeout 1 --bwlimit 5M large "$host:box/$1" > said 2>&1 &
+  "$programs/cordma-cp" --transport "$transport" --port "$port" --timeout 1 --reconnect off --bwlimit 5M large "$host:box/$1" > said 2>&1 &
   begun=$!
   background+=("$begun")
   until [ -s "box/.$1.cordma-part" ]; do
