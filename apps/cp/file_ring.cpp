@@ -56,7 +56,7 @@ ssize_t call(const file_operation::request& r) noexcept {
 }
 
 // As io_uring tells it: what the call returned, or a negative errno.
-int carry_out(const file_operation::request& r) noexcept {
+int call_system(const file_operation::request& r) noexcept {
   for (;;) {
     const ssize_t outcome = call(r);
     if (outcome >= 0) return static_cast<int>(outcome);
@@ -102,7 +102,7 @@ void file_operation::do_start() noexcept {
     kernel->start(*this);
   } else {
     stage_ = stage::begun;
-    complete(carry_out(what_));
+    complete(call_system(what_));
   }
 }
 
