@@ -6,7 +6,6 @@
 #include <cordma/runtime/timeout.hpp>
 #include <cordma/runtime/units.hpp>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -166,7 +165,6 @@ hello client::what_to_ask() const {
 transfer_options client::options_now() const noexcept {
   transfer_options o = request_.options;
   o.acknowledge = may_reconnect() && !is_pull();
-  if (is_limited(o)) o.most_deleted -= std::min(o.most_deleted, ledger_.deleted());
   return o;
 }
 

@@ -28,8 +28,6 @@ class ledger {
 
   // Never falls.
   [[nodiscard]] std::uint64_t durable() const noexcept { return durable_before_ + durable_; }
-  // Entries removed by the connections that are over.
-  [[nodiscard]] std::uint64_t deleted() const noexcept { return before_.deleted; }
   // Of the whole transfer, the last connection of which has come to `last`.
   [[nodiscard]] tally total(tally last) const noexcept;
 

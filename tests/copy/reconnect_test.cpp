@@ -109,7 +109,9 @@ TEST_CASE(
   reconnect_policy policy(seconds(10));
   cordma::time_point now{};
   CHECK(pauses(policy, now, 0).size() > 4);
-  CHECK(pauses(policy, now, 1).front() == reconnect_policy::first_pause);
+  const std::vector<cordma::duration> again = pauses(policy, now, 1);
+  CHECK(again.front() == reconnect_policy::first_pause);
+  CHECK(policy.attempts() == again.size());
   now += seconds(1000);
   CHECK(pauses(policy, now, 2).size() > 4);
 }
