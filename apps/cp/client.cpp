@@ -15,7 +15,7 @@ using cordma::task;
 
 namespace {
 
-// As the user has put it, for whoever decides what is meant by a '/'.
+// With the trailing '/' that the user wrote.
 std::string as_given(const place& p) { return p.path + (p.ends_with_slash ? "/" : ""); }
 
 std::vector<source> sources_of(const request& r) {
@@ -37,7 +37,7 @@ std::vector<source> sources_of(const request& r) {
   return listed;
 }
 
-// What is asked for has one of these names; none where all that is in something may have any.
+// The names that the entries of a pull begin with. None if the contents of a directory are copied: any name is right.
 std::vector<std::string> names_of(const std::vector<place>& sources) {
   std::vector<std::string> names;
   for (const place& p : sources) {
@@ -95,7 +95,7 @@ task<outcome> client::run() {
   }
 }
 
-// How long to wait before the next attempt. Throws where there is none.
+// The pause before the next attempt. Throws if there is none.
 cordma::duration client::pause_after(const cordma::error& e) {
   if (e.condition() == cordma::errc::canceled || stage_ == stage::first_connect) throw e;
   const bool is_final = !may_reconnect() || why_final(e) != nullptr;
@@ -110,7 +110,7 @@ cordma::duration client::pause_after(const cordma::error& e) {
   return v.pause;
 }
 
-// Why a transfer with these options does not go on, whatever its connection has failed with; null: it may.
+// The reason why a transfer with these options cannot be resumed after a transient error; null if it can.
 const char* client::why_final(const cordma::error& e) const noexcept {
   if (!own_address_.empty() || request_.reconnect <= cordma::duration::zero()) return nullptr;
   if (!is_transient(e.why(), stage::transfer)) return nullptr;
@@ -124,7 +124,7 @@ const char* client::why_final(const cordma::error& e) const noexcept {
   return nullptr;
 }
 
-// With what was lost first, and what has come of it; or with what is final.
+// Throws the final error: `last` itself, or the first cause with the attempts since.
 void client::give_up(const cordma::error& last) const {
   if (const char* const why = why_final(last); why != nullptr) {
     throw lost_connection(last.why(), std::string(last.what()) + "; " + why);
@@ -188,7 +188,7 @@ task<outcome> client::session() {
   co_return o;
 }
 
-// All is found anew.
+// Each session lists the sources again.
 void client::begin_connection(const connection& c) {
   stage_ = stage::transfer;
   progress& p = seen_.counted;
@@ -197,7 +197,7 @@ void client::begin_connection(const connection& c) {
   seen_.connected(c);
 }
 
-// The files are here.
+// Sends local files.
 task<outcome> client::push(lanes* ways, transfer_options options) {
   std::vector<source> sources = sources_of(request_);
   ledger* const noted = may_reconnect() ? &ledger_ : nullptr;
@@ -206,7 +206,7 @@ task<outcome> client::push(lanes* ways, transfer_options options) {
   co_return o;
 }
 
-// The files are to be here.
+// Receives into a local target.
 task<outcome> client::pull(connection* c, transfer_options options) {
   const bool output = request_.target.is_standard_stream();
   destination where = output

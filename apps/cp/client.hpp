@@ -1,4 +1,4 @@
-// A transfer as its client makes it: over one connection after another, as long as it gets on.
+// The client side of a transfer: one connection after another, as long as there is progress.
 #pragma once
 
 #include "ledger.hpp"
@@ -15,17 +15,17 @@
 
 namespace copy {
 
-// Gets to see a transfer while it goes.
+// Receives the events of a transfer. Called on the thread of the client.
 struct observer {
   progress& counted;
   item_sink tell;
   std::function<void(const connection&)> connected;
-  // An interruption, once for each, before the first attempt to connect again.
+  // A connection is lost. Called once for each interruption, before the first attempt to reconnect.
   std::function<void(const std::string& why)> lost;
 };
 
-// What a transfer ends with whose connection was lost: its condition, and so its exit code, is that of the error which says
-// most; the text is for people.
+// The error of a transfer that gave up after a lost connection. Its condition, and so its exit code, is that of the first
+// cause; the text also names the attempts.
 class lost_connection : public cordma::error {
  public:
   lost_connection(const cordma::failure& why, std::string text)
@@ -39,18 +39,18 @@ class lost_connection : public cordma::error {
 // Bound to the thread of its Worker.
 class client {
  public:
-  // All of it outlives this; `tls` is null without TLS.
+  // REQUIRES: all arguments outlive the client. `tls` is null without TLS.
   client(cordma::Context& context, cordma::Worker& worker, const request& r, const tls_context* tls,
          observer& seen);
   client(const client&) = delete;
   client& operator=(const client&) = delete;
 
-  // From here to here: to a server of this program's own, to which one connection is made and no other.
+  // Connects to a server inside this program, once, and never reconnects.
   void use_own(std::string address, std::string token);
 
-  // To the end; what comes of all connections together. Throws lost_connection where there was no progress for as long as
-  // the request has it, or no further connection may be made; failed_place; else what connect(), send_all() and
-  // receive_all() do.
+  // Runs the transfer to its end. Returns the result of all connections together. Throws lost_connection after
+  // `request::reconnect` without progress, or if the transfer cannot be resumed; failed_place; and the errors of
+  // connect(), send_all() and receive_all(). Cancellation ends the present connection or pause.
   [[nodiscard]] cordma::task<outcome> run();
 
  private:

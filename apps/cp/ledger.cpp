@@ -7,7 +7,7 @@
 namespace copy {
 namespace {
 
-// All but what is the same, and the manifest.
+// Adds all totals except `same` and the manifest.
 void add(tally& to, const tally& t) noexcept {
   to.files += t.files;
   to.bytes += t.bytes;

@@ -1,4 +1,4 @@
-// What a transfer has done so far, over all of its connections.
+// The finished files and the totals of a transfer over all of its connections.
 #pragma once
 
 #include "digest.hpp"
@@ -10,25 +10,25 @@
 
 namespace copy {
 
-// Kept by a client that may have to connect again. Bound to one thread.
+// Used by a client that may reconnect. Bound to one thread.
 class ledger {
  public:
-  // The file has its name at the target. Its source is known again by path, size, time and version.
+  // The file has its name at the target. Path, size, time and version identify its source.
   void add_finished(const entry& e);
   [[nodiscard]] bool has_finished(const entry& e) const;
 
-  // What the present connection has done so far, and how much of it a further one need not bring again: bytes and
-  // entries. Without the manifest and what is the same, which each connection finds anew.
+  // Sets the totals of the present connection, and its durable part in bytes plus entries. The manifest and
+  // `tally::same` do not count: each connection determines them anew.
   void note(const tally& so_far, std::uint64_t durable) noexcept;
-  // Whether the receiver may be removing what --delete removes, or has done so.
+  // Sets whether the receiver may have begun to delete.
   void note_deleting(bool may_be) noexcept { may_be_deleting_ = may_be; }
   [[nodiscard]] bool may_be_deleting() const noexcept { return may_be_deleting_; }
-  // The present connection is over: what it has done counts for all that come.
+  // The present connection is over: its totals are added to those before it.
   void end_connection() noexcept;
 
   // Never falls.
   [[nodiscard]] std::uint64_t durable() const noexcept { return durable_before_ + durable_; }
-  // Of the whole transfer, the last connection of which has come to `last`.
+  // The totals of the transfer; `last` are those of its last connection.
   [[nodiscard]] tally total(tally last) const noexcept;
 
  private:

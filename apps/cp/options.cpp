@@ -292,8 +292,8 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
       ->type_name("SECONDS")
       ->check(CLI::Range(0U, longest_silence_s));
   app.add_option("--reconnect", t.reconnect,
-                 "reconnect after a lost connection; give up after so long without progress: 60s "
-                 "unless told otherwise, 2m, 1h; off: give up at once")
+                 "reconnect after a lost connection; give up after this time without progress, as "
+                 "60s (the default), 2m, 1h; off: give up at once")
       ->type_name("DURATION|off");
   app.add_option("--port", t.port, "of cordma-cpd")->check(CLI::Range(1, 65535));
   app.add_option("--token-file", t.token_file,

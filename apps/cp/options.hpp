@@ -39,7 +39,7 @@ struct request {
   std::optional<cordma::transport::kind> transport;
   cordma::wait_mode wait = cordma::wait_mode::adaptive;
   std::uint32_t lanes = 2;
-  // Without progress, after which a lost connection ends the transfer; 0: at once.
+  // Longest time without progress after a lost connection; 0: a lost connection ends the transfer.
   cordma::duration reconnect = std::chrono::seconds(60);
   std::string token;
   bool tls = false;

@@ -310,7 +310,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
   const struct stat* const found = there.value() ? &*there.value() : nullptr;
   const bool has_size = found != nullptr && S_ISREG(found->st_mode) &&
                         static_cast<std::uint64_t>(found->st_size) == e.size;
-  // With --checksum it is compared: the machine may have ended suddenly since.
+  // --checksum compares it: the machine may have crashed since.
   const bool is_finished = e.finished && has_size;
   if (is_finished && !options_.checksum) return stays();
   if (!is_finished && is_passed_over(e, found) && !is_cut_off(e, found)) {
@@ -464,7 +464,7 @@ void receiver::tell_published(incoming& f, std::vector<std::string> lost) {
   result_.done.bytes += f.came;
   result_.done.resumed_bytes += f.resumed;
   ++durable_;
-  // What is in the file of a further name says nothing of the first one.
+  // A further name of a file does not show that the first one is finished.
   const bool is_its_own = f.what == &entries_[f.number] && f.what->kind == entry_kind::file;
   if (is_its_own && ledger_ != nullptr) ledger_->add_finished(*f.what);
   if (is_its_own && options_.acknowledge) named_.push_back(f.number);
@@ -472,7 +472,7 @@ void receiver::tell_published(incoming& f, std::vector<std::string> lost) {
   tell(f.change, *f.what, f.differs);
 }
 
-// For a client that may have to connect again.
+// Reports progress to a client that may reconnect.
 void receiver::note_done() {
   if (durable_ == durable_told_ || output_ >= 0) return;
   durable_told_ = durable_;

@@ -173,7 +173,7 @@ void receiver::take_entries(frame_reader& in) {
       }
       e.path = only_name_;
     }
-    // A client that keeps it has its own word for that; other senders are asked to say so, or have nothing to say.
+    // A client that pulls has its own ledger. A sender may mark entries only if this session acknowledges.
     const bool is_known = ledger_ != nullptr && ledger_->has_finished(e);
     e.finished = is_known || (options_.acknowledge && e.finished);
     if (entries_.size() == most_entries) refuse(in.kind(), "more entries than one tree may have");

@@ -53,7 +53,8 @@ class receiver {
   void write_to(int output) noexcept { output_ = output; }
   // Likewise: see asked::only.
   void expect_only(named_sources named) { asked_.only(std::move(named)); }
-  // Likewise, for a client: what is done is noted there, and what was finished before need not come. Outlives this.
+  // Before run(), for a client that pulls: progress is noted in `done`, and files finished there are skipped.
+  // REQUIRES: `done` outlives the receiver.
   void keep_in(ledger& done) noexcept { ledger_ = &done; }
 
   // As of sender.
@@ -244,10 +245,10 @@ class receiver {
   manifest got_;
   outcome result_;
   ledger* ledger_ = nullptr;
-  // What a further connection need not bring again: bytes of parts, and entries; and of which its client was told.
+  // The durable part in bytes plus entries, and its value in the last report to the client.
   std::uint64_t durable_ = 0;
   std::uint64_t durable_told_ = 0;
-  std::vector<std::uint32_t> named_;  // files whose client was not told so
+  std::vector<std::uint32_t> named_;  // files with their names since the last report
   bool finishing_ = false;
   bool finished_ = false;
   bool over_ = false;  // the sender has said its last word

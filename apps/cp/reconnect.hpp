@@ -1,4 +1,4 @@
-// When a client connects again after its connection has failed, and when it gives up. No clock, no network.
+// When a client reconnects, and when it gives up. No clock, no network.
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
@@ -8,10 +8,10 @@
 
 namespace copy {
 
-// What a client was doing when it failed.
+// The work of a client at the time of a failure.
 enum class stage : unsigned char { first_connect, transfer, reconnect };
-// Whether a further connection may do better: where the network or the peer's process failed. What the peer, the user or
-// a disk has decided stays as it is, and so does what the first connection failed with.
+// True if the network or the peer's process failed, so that a further connection may succeed. False for refusals by the
+// peer, cancellation, errors of a disk, and every error of the first connection.
 [[nodiscard]] bool is_transient(const cordma::failure& why, stage during) noexcept;
 
 // Bound to one thread.
@@ -21,20 +21,20 @@ class reconnect_policy {
   static constexpr cordma::duration longest_pause = std::chrono::seconds(5);
   static constexpr cordma::duration shortest_attempt = std::chrono::seconds(2);
 
-  // `longest` without progress, from the first failure after it on.
+  // `longest`: time without progress before the client gives up; it starts at the first failure after progress.
   explicit reconnect_policy(cordma::duration longest) noexcept : longest_(longest) {}
 
   struct verdict {
     bool goes_on = false;
-    // It is an interruption of its own: nothing has failed since there was progress.
+    // The first failure since the last progress.
     bool is_new = false;
-    cordma::duration pause{};  // before the next attempt; 0 where it does not go on
+    cordma::duration pause{};  // before the next attempt; 0 if `goes_on` is false
   };
-  // A connection, or an attempt to make one, has failed at `now`. `progress` never falls, and grows with what is at the
-  // target for good.
+  // A connection, or an attempt to connect, has failed at `now`. `progress` counts durable bytes and entries at the
+  // target. REQUIRES: `progress` never falls.
   [[nodiscard]] verdict failed(cordma::time_point now, std::uint64_t progress) noexcept;
 
-  // How long the attempt that begins now may take: what is left, and a little where that is little.
+  // The time limit of an attempt that begins now: the time left, and at least `shortest_attempt`.
   [[nodiscard]] cordma::duration time_to_connect(cordma::time_point now) const noexcept;
   // Attempts since the last interruption.
   [[nodiscard]] unsigned attempts() const noexcept { return attempts_; }

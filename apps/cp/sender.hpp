@@ -51,8 +51,8 @@ class sender {
 
   // For tests: every so many chunks and bundles one goes out with a wrong bit. 0: none.
   void flip_every(std::uint64_t chunks) noexcept { flip_every_ = chunks; }
-  // Before run(), where the receiver is to acknowledge: what it has done is noted there, and what was finished before is
-  // said of entries. Outlives this.
+  // Before run(), if the receiver acknowledges: its progress is noted in `done`, and entries of files finished there are
+  // marked. REQUIRES: `done` outlives the sender.
   void keep_in(ledger& done) noexcept { ledger_ = &done; }
 
  private:
