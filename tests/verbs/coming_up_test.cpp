@@ -1,5 +1,6 @@
 // Between the moment when the device takes messages and the peer's last word; whose word counts; and a peer that
 // is gone without one. It is a queue pair by hand, so that it says what no adapter would, and nothing else.
+#include "raw_id.hpp"
 #include "raw_pair.hpp"
 
 #include <doctest/doctest.h>
@@ -305,4 +306,121 @@ TEST_CASE("Q12: that an idle peer does not answer wakes who waits for solicited 
   const cm_event gone = next_asleep(h, 10 * options.peer_timeout);
   CHECK(gone.what == cm_event::type::disconnected);
   CHECK(gone.why.code() == errc::connection_reset);
+}
+
+namespace {
+
+// A client through rdma_cm, which never says the last word of its handshake: it is as good as lost. It hears what is said
+// to its control port, a datagram queue pair by hand, and answers. The connection's own queue pair is nobody's.
+class speechless_client {
+ public:
+  explicit speechless_client(host_of_one& h)
+      : h_(h), cq_(ibv_create_cq(h.pd()->context, 8, nullptr, nullptr, 0)) {
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq_.get();
+    init.cap.max_send_wr = init.cap.max_recv_wr = 4;
+    init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+    init.qp_type = IBV_QPT_UD;
+    port_.reset(ibv_create_qp(h.pd(), &init));
+    REQUIRE(port_ != nullptr);
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    attr.qkey = control_qkey;
+    REQUIRE(ibv_modify_qp(port_.get(), &attr,
+                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == 0);
+    REQUIRE(start_datagrams(port_.get()) == 0);
+  }
+  void ask(std::uint16_t at) {
+    sockaddr_in to = test::raw_id::self(at);
+    REQUIRE(rdma_resolve_addr(id_.get(), nullptr, reinterpret_cast<sockaddr*>(&to), 2000) == 0);
+    expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+    REQUIRE(rdma_resolve_route(id_.get(), 2000) == 0);
+    expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
+    const private_data said = encode(
+        hello{.mtu = static_cast<std::uint8_t>(IBV_MTU_1024), .control_pair = port_->qp_num}, {});
+    rdma_conn_param p{};
+    p.private_data = said.bytes.data();
+    p.private_data_len = said.length;
+    p.responder_resources = p.initiator_depth = 1;
+    p.qp_num = nobody;
+    REQUIRE(rdma_connect(id_.get(), &p) == 0);
+  }
+  void expect(rdma_cm_event_type wanted) {
+    rdma_cm_event* event = nullptr;
+    while (rdma_get_cm_event(id_.get()->channel, &event) != 0) h_.poll();
+    CHECK(std::string(rdma_event_str(event->event)) == rdma_event_str(wanted));
+    rdma_ack_cm_event(event);
+  }
+  // The next word to its control port.
+  [[nodiscard]] control_message hear() {
+    ibv_sge sge = at(0, grh_bytes + control_bytes);
+    ibv_recv_wr wr{};
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    REQUIRE(ibv_post_recv(port_.get(), &wr, &bad) == 0);
+    ibv_wc wc{};
+    while (ibv_poll_cq(cq_.get(), 1, &wc) == 0) h_.poll();
+    REQUIRE(wc.status == IBV_WC_SUCCESS);
+    asker_ = wc.src_qp;
+    control_message m;
+    REQUIRE(decode(std::span(h_.memory).subspan(grh_bytes).first<control_bytes>(), m));
+    return m;
+  }
+  // To who said the last one.
+  void say(word what, std::uint32_t to_pair) {
+    encode({.what = what, .to_pair = to_pair, .from_pair = nobody},
+           std::span(h_.memory).subspan(half).first<control_bytes>());
+    ibv_ah_attr way = usual_way(h_.inside());
+    handle_.reset(ibv_create_ah(h_.pd(), &way));
+    REQUIRE(handle_ != nullptr);
+    ibv_sge sge = at(half, control_bytes);
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_SEND;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.wr.ud = {.ah = handle_.get(), .remote_qpn = asker_, .remote_qkey = control_qkey};
+    ibv_send_wr* bad = nullptr;
+    REQUIRE(ibv_post_send(port_.get(), &wr, &bad) == 0);
+  }
+  static constexpr std::uint32_t nobody = 0xFFFFF0;
+
+ private:
+  [[nodiscard]] ibv_sge at(std::size_t offset, std::size_t bytes) {
+    return {reinterpret_cast<std::uintptr_t>(h_.memory.data() + offset),
+            static_cast<std::uint32_t>(bytes), h_.keys.lkey};
+  }
+  host_of_one& h_;
+  owned<ibv_cq> cq_;
+  owned<ibv_qp> port_;
+  owned<ibv_ah> handle_;
+  test::raw_id id_;
+  std::uint32_t asker_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("through rdma_cm: a client whose last word is lost is asked for it, again and again") {
+  host_of_one h;
+  std::unique_ptr<listener> door = h.at->listen({.host = test::own_host(), .port = 0}).value();
+  speechless_client client(h);
+  client.ask(door->bound().port);
+  const cm_event asked = h.next();
+  REQUIRE(asked.what == cm_event::type::connect_request);
+  std::unique_ptr<queue_pair> ours = h.at->accept(asked.request, {}, {}).value();
+  client.expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
+  control_message m;
+  for (int i = 0; i < 2; ++i) {
+    m = client.hear();
+    CHECK(m.what == word::attach);
+    CHECK(m.to_pair == speechless_client::nobody);
+    CHECK_FALSE(h.at->has_events());
+  }
+  client.say(word::attached, m.from_pair);
+  const cm_event up = h.next();
+  CHECK(up.what == cm_event::type::established);
+  CHECK(up.pair == ours.get());
+  ours.reset();
+  door.reset();
 }

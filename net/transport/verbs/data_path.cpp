@@ -339,8 +339,7 @@ wc_status verbs_pair::begin_receive(const ibv_wc& wc) noexcept {
   const bool coming_up = phase_ == phase::accepting || phase_ == phase::attaching;
   if (coming_up && wc.status == IBV_WC_SUCCESS) {
     // Faster than the peer's last word, and as good.
-    if (id_ != nullptr) rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
-    came_up({});
+    came_up_by_sign();
   }
   return told(opcode::recv, to_status(wc.status));
 }

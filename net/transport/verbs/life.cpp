@@ -180,6 +180,12 @@ void verbs_pair::out_of_memory() noexcept {
   never_came_up(cm_event::type::failed, errc::no_memory, {});
 }
 
+// By another sign than the client's last word, which is on its way or lost.
+void verbs_pair::came_up_by_sign() noexcept {
+  if (id_ != nullptr) rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
+  came_up({});
+}
+
 void verbs_pair::came_up(std::vector<std::byte> data) noexcept {
   move_to(phase::open);
   established_ = true;
@@ -265,7 +271,7 @@ void verbs_pair::on_word(const control_message& m) noexcept {
       if (phase_ == phase::attaching) came_up({});
       return;
     case word::attached:
-      if (phase_ == phase::attaching) came_up({});
+      if (phase_ == phase::attaching || phase_ == phase::accepting) came_up_by_sign();
       return;
     case word::unknown:
       if (phase_ == phase::attaching) {
@@ -306,9 +312,8 @@ void verbs_pair::on_async(ibv_event_type what) noexcept {
       enter_error(reset(ibv_event_type_str(what)));
       return;
     case IBV_EVENT_COMM_EST:
-      if (phase_ != phase::accepting) return;
-      rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
-      return came_up({});
+      if (phase_ == phase::accepting) came_up_by_sign();
+      return;
     case IBV_EVENT_QP_LAST_WQE_REACHED: last_receive(); return settle();
     default: return;
   }
@@ -337,6 +342,7 @@ void verbs_pair::on_timer() noexcept {
 void verbs_pair::on_repeat() noexcept {
   switch (phase_) {
     case phase::goodbye_sent: return say_goodbye();
+    case phase::accepting:
     case phase::attaching:
       say(word::attach);
       home_.home().add(repeat_, home_.home().now() + repeat_after_);

@@ -20,6 +20,9 @@ inline constexpr std::uint32_t control_depth = 64;     // control datagrams each
 // How long a queue pair in error is given to complete what it had taken from its receive queue, where the
 // device does not say that it has. Like that for its own requests.
 inline constexpr duration last_receive_patience = std::chrono::milliseconds(500);
+// Until a peer is asked for the first time whether it is connected, where nothing else shows it; then twice that, and
+// so on.
+inline constexpr duration first_attach = std::chrono::milliseconds(20);
 inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has yet to read
 
 // Taken from a completion queue at once.

@@ -12,8 +12,6 @@
 namespace cordma::transport::verbs {
 namespace {
 
-constexpr duration first_attach = std::chrono::milliseconds(20);
-
 failure connected_once() {
   return {errc::bad_state, "a queue pair is connected once: create a new one"};
 }

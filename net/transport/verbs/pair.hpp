@@ -268,6 +268,7 @@ class verbs_pair final : public queue_pair {
   void take_off() noexcept;
   void never_came_up(cm_event::type what, failure why, std::span<const std::byte> data) noexcept;
   void came_up(std::vector<std::byte> data) noexcept;
+  void came_up_by_sign() noexcept;
   void tell(event_place& place, cm_event::type what, failure why,
             std::vector<std::byte> data) noexcept;
   void out_of_memory() noexcept;
