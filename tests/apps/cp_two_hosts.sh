@@ -1,6 +1,7 @@
 # A tree from one machine to another and back, over a wire that loses packets; then the same again, with one side
 # killed in the middle of either way. Runs on both: the files are on a, and on b is the daemon. PROGRAMS
 source "$(dirname "$0")/expect.sh"
+source "$(dirname "$0")/two_hosts.sh"
 tree=$work/tree box=$work/box back=$work/back
 
 # half_here DIRECTORY PROCESS: waits until 3 MB of `large` have been written. It has its whole length from the beginning.
@@ -13,16 +14,6 @@ half_here() {
     sleep 0.05
     blocks=$(stat -c %b "$1/.large.cordma-part" 2> /dev/null) || blocks=0
   done
-}
-lost_packets() {
-  local lost
-  lost=$(tc -s qdisc show dev "$RDMA_NETDEV" | sed -n 's/.*dropped \([0-9]*\).*/\1/p')
-  echo "packets lost on the way from $RDMA_HOST_NAME: $lost"
-  [ "$lost" -gt 0 ] || fail "netem lost nothing"
-}
-daemon() {  # daemon NAME: tells a under NAME where it is
-  serve cordma-cpd --listen "$RDMA_HOST_SELF:0" --module-rw "box=$box" --transport verbs
-  note put "$1" "${address##*:}"
 }
 
 if [ "$RDMA_HOST_NAME" = b ]; then
