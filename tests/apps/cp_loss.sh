@@ -28,6 +28,7 @@ box=$(note get box)
 copy() {  # copy FROM TO: false where it failed, which is named
   local code=0
   timeout 120 "$programs/cordma-cp" -a --transport verbs --port "$port" "$@" > "$work/output" 2>&1 || code=$?
+  lost=$((lost + $(grep -c '^cordma-cp: connection lost' "$work/output" || true)))
   [ "$code" -ne 0 ] || return 0
   printf 'round %s: cordma-cp %s ended with %s:\n' "$round" "$*" "$code"
   cat "$work/output"
@@ -37,7 +38,7 @@ same() {
   diff -r "$tree" "$back" || { printf 'round %s: what came back is not what was sent\n' "$round"; return 1; }
 }
 
-failed=0
+failed=0 lost=0
 for round in $(seq "$2"); do
   # Each has a name of its own: a round that failed leaves parts of files behind.
   copy "$tree/" "$there/$round/" && copy "$there/$round/" "$back/" && same || failed=$((failed + 1))
@@ -45,5 +46,5 @@ for round in $(seq "$2"); do
   on b rm -rf "$box/$round"  # memory holds it
 done
 lost_packets
-echo "rounds that failed: $failed of $2"
+echo "rounds that failed: $failed of $2; connections lost and made again: $lost"
 [ "$failed" -eq 0 ] || fail "$failed of $2 rounds"

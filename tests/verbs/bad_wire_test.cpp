@@ -38,8 +38,12 @@ struct load {
   std::size_t longest_message = big;  // bytes
 };
 constexpr load much{.messages = 40, .remote = 8};
-// Where packets are lost, messages of 16: those of a longer one Soft-RoCE repeats too seldom, see the transport's README.
-constexpr load over_loss{.messages = 40, .remote = 8, .longest_message = std::size_t{1} << 16};
+// Over a wire that loses packets, requests of up to 16 packets: a longer one may spend Soft-RoCE's retry count. See the
+// transport's README, "Repetitions".
+constexpr load over_loss{.messages = 40,
+                         .remote = 8,
+                         .longest = std::size_t{1} << 16,
+                         .longest_message = std::size_t{1} << 16};
 
 // Small ones of every length, and now and then a long one.
 std::size_t length_of(int i, load own) {
