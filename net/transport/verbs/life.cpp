@@ -180,7 +180,7 @@ void verbs_pair::out_of_memory() noexcept {
   never_came_up(cm_event::type::failed, errc::no_memory, {});
 }
 
-// By another sign than the client's last word, which is on its way or lost.
+// The client is connected, although its last handshake message (RTU) has not arrived.
 void verbs_pair::came_up_by_sign() noexcept {
   if (id_ != nullptr) rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
   came_up({});

@@ -20,8 +20,7 @@ inline constexpr std::uint32_t control_depth = 64;     // control datagrams each
 // How long a queue pair in error is given to complete what it had taken from its receive queue, where the
 // device does not say that it has. Like that for its own requests.
 inline constexpr duration last_receive_patience = std::chrono::milliseconds(500);
-// Until a peer is asked for the first time whether it is connected, where nothing else shows it; then twice that, and
-// so on.
+// Time until the first `attach` to a peer that has not shown that it is connected; doubled for each repetition.
 inline constexpr duration first_attach = std::chrono::milliseconds(20);
 inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has yet to read
 
