@@ -281,7 +281,7 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   set_waiting(true);
   home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   // If the client's RTU is lost, rdma_cm repeats its REP after 4.1 s: `attach` asks the client earlier.
-  repeat_after_ = first_attach;
+  repeat_after_ = first_attach_for_rtu;
   if (to_control_ != nullptr) home_.home().add(repeat_, home_.home().now() + repeat_after_);
   return {};
 }

@@ -22,6 +22,9 @@ inline constexpr std::uint32_t control_depth = 64;     // control datagrams each
 inline constexpr duration last_receive_patience = std::chrono::milliseconds(500);
 // Time until the first `attach` to a peer that has not shown that it is connected; doubled for each repetition.
 inline constexpr duration first_attach = std::chrono::milliseconds(20);
+// The same for a server that waits for the RTU of rdma_cm: a busy machine delivers one within 100 ms,
+// and a lost one costs the client its retry count after 3.8 s.
+inline constexpr duration first_attach_for_rtu = std::chrono::milliseconds(500);
 inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has yet to read
 
 // Taken from a completion queue at once.
