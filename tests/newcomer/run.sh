@@ -146,7 +146,7 @@ readme_programs() {
     mv "$own/$file" "$own/${file%.cpp}/main.cpp"
     cp "$own/one.txt" "$own/${file%.cpp}/CMakeLists.txt"
     inside root "cd '/srv/newcomer/own/${file%.cpp}' && cmake -G Ninja -B build -DCMAKE_CXX_COMPILER=clang++-19 &&
-      cmake --build build && for t in shm tcp; do CORDMA_TRANSPORT=\$t build/yours || exit; done"
+      cmake --build build && for t in shm tcp; do CORDMA_TRANSPORT=\$t build/yours || exit; done" || return
   done
 }
 
@@ -160,8 +160,8 @@ refused() {
   grep -qE "$1" "$work/refused" || { echo "it printed no line like: $1"; return 1; }
 }
 refused_before() {
-  refused 'sudo cannot install them; as root: apt-get install' nobody "${two[0]}"
-  refused 'apt-get could not install .*(resolv|connect)' root "unshare --net ${two[0]}"
+  refused 'sudo cannot install them; as root: apt-get install' nobody "${two[0]}" &&
+    refused 'apt-get could not install .*(resolv|connect)' root "unshare --net ${two[0]}"
 }
 # A build needs more than 8 MB. The first error of the compiler is printed as well.
 refused_after() {
