@@ -144,7 +144,8 @@ void client::give_up(const cordma::error& last) const {
 
 hello client::what_to_ask() const {
   hello h;
-  h.options = options_now();
+  h.options = request_.options;
+  h.options.acknowledge = may_reconnect() && !is_pull();
   h.rules = request_.rules;
   h.lanes = request_.lanes;
   h.random = random_nonce();
@@ -162,24 +163,18 @@ hello client::what_to_ask() const {
   return h;
 }
 
-transfer_options client::options_now() const noexcept {
-  transfer_options o = request_.options;
-  o.acknowledge = may_reconnect() && !is_pull();
-  return o;
-}
-
 task<outcome> client::session() {
   const bool is_own = !own_address_.empty();
   const place& there = is_pull() ? request_.sources.front() : request_.target;
   std::string address = is_own ? own_address_ : there.address();
   std::string token = is_own ? own_token_ : request_.token;
   hello asked = what_to_ask();
+  const transfer_options options = asked.options;
   const cordma::duration longest = policy_.time_to_connect(worker_.loop().now());
   task<connection> connecting = connect(context_, worker_, std::move(address), std::move(asked),
                                         std::move(token), request_.transport, tls_);
   connection c = co_await cordma::with_timeout(longest, std::move(connecting));
   begin_connection(c);
-  const transfer_options options = options_now();
   if (is_pull()) {
     outcome o = co_await pull(&c, options);
     co_return o;

@@ -61,7 +61,6 @@ class client {
   [[nodiscard]] cordma::task<outcome> push(lanes* ways, transfer_options options);
   [[nodiscard]] cordma::task<outcome> pull(connection* c, transfer_options options);
   void begin_connection(const connection& c);
-  [[nodiscard]] transfer_options options_now() const noexcept;
   [[nodiscard]] cordma::duration pause_after(const cordma::error& e);
   [[noreturn]] void give_up(const cordma::error& last) const;
   [[nodiscard]] const char* why_final(const cordma::error& e) const noexcept;

@@ -1,5 +1,5 @@
-# The connection of a transfer is lost in the middle of it: cordma-cp connects again and goes on, as long as there is
-# progress; what has been refused, and what cannot be gone on with, is not tried again.
+# A transfer loses its connection halfway. cordma-cp reconnects and continues as long as it makes progress. It does not
+# retry a refusal, nor a transfer that cannot be resumed.
 transport=$2
 source "$(dirname "$0")/expect.sh"
 cat > "$work/reconnect.py" <<'PYTHON'
@@ -29,7 +29,7 @@ def wait_for(condition, what, process=None, seconds=30):
 
 
 def serve(*more):
-    """The daemon, on the port that it had before, as soon as it listens."""
+    """Starts the daemon, on its earlier port if it had one, and waits until it listens."""
     global daemon, port
     listen = f"127.0.0.1:{port or 0}"
     daemon = subprocess.Popen([programs + "/cordma-cpd", "--listen", listen, "--transport", transport, *(more or ("--module-rw", "box=box"))],
@@ -80,7 +80,7 @@ def clear():
 
 
 class transfer:
-    """Of `tree`, up or down, at a rate at which it takes most of a second."""
+    """Copies `tree` to or from the daemon, at a rate that takes most of a second."""
 
     def __init__(self, push, *options, prepare=None, at=None, input=None, ends=None, rate=12288):
         self.target = "box/got" if push else "got"
@@ -99,7 +99,7 @@ class transfer:
         everything.append(self.process)
 
     def until(self, condition):
-        """Of the slower one, where it is over before that was seen."""
+        """Waits for the condition. A transfer that ends before is repeated at a quarter of the rate."""
         end = time.monotonic() + 60
         while not condition():
             check(time.monotonic() < end, f"it does not come to its half: {read('said')}")
@@ -110,7 +110,7 @@ class transfer:
             time.sleep(0.002)
 
     def until_half(self, whole="a15"):
-        """A file is there whole, with those before it, and of the long one more and more: so that is known of the first."""
+        """Waits until the file `whole` is finished and the state of the long file has grown twice."""
         state = self.target + "/.large.cordma-state"
         while True:
             self.until(lambda: size(state) > 64 and os.path.exists(f"{self.target}/{whole}"))
@@ -134,7 +134,7 @@ class transfer:
         return text
 
     def cut_off(self, *daemon_options):
-        """The daemon is killed, and another one is there a little later."""
+        """Kills the daemon and starts another one."""
         end_daemon()
         self.until_lost()
         serve(*daemon_options)
@@ -155,7 +155,7 @@ BYTES = sum(len(c) for c in tree_of("tree").values() if c is not None)
 FILES = SMALL + 3
 serve()
 
-# It goes on: what is there does not come again, whether its time shows that or not, and all is counted once.
+# The transfer continues: no finished file is copied again, with or without its time, and each file counts once.
 for push in (True, False):
     for options in (["-a"], ["-rv"], ["-rIH", "--ignore-existing"]) if push else (["-rv"], ["-rc"]):
         what = f"{'push' if push else 'pull'} {options}"
@@ -169,7 +169,7 @@ for push in (True, False):
         check(os.stat(run.target + "/a00").st_ino == before, f"{what}: what was there came again")
         f = run.figures
         check(f["reconnects"] == 1 and 64 << 10 < f["resumed_bytes"] < BYTES and f["directories"] == 1, f"{what}: {f}")
-        # What became whole just as the daemon was killed may be found to be there, by its time or its name.
+        # A file that was finished just before the kill may count as the same: the client finds it by its time or name.
         check(FILES - 32 <= f["files"] <= FILES and (f["files"] + f["same"] == FILES or "--ignore-existing" in options), f"{what}: {f}")
         check(BYTES - 32 * 4000 <= f["bytes"] + f["resumed_bytes"] <= BYTES, f"{what}: {f}, not {BYTES}")
         lines = read("lines").decode().split("\n")
@@ -177,8 +177,8 @@ for push in (True, False):
         check(len(paths) == len(set(paths)) and (options != ["-rv"] or len(paths) >= FILES - 32), f"{what}: {lines}")
         check(options[0] == "-a" or any(", 1 reconnect" in l for l in lines), f"{what}: {lines}")
 
-# A daemon that ends in order does as well as one that is killed. Names of one file stay that, what is not in the source
-# goes, and a list that came by standard input is not read twice.
+# SIGTERM has the same effect as a kill. Hard links are kept, files that the source lacks are deleted, and a list from
+# standard input is read once.
 os.link("tree/a00", "tree/b")
 run = transfer(True, "-rH", "--delete", prepare=lambda: write("box/got/gone", b"x"))
 run.until_half()
@@ -188,7 +188,7 @@ serve()
 run.end(0)
 is_as("tree", "box/got", "--delete")
 check(run.figures["deleted"] == 1 and os.path.samefile("box/got/a00", "box/got/b"), run.figures)
-# A file that was brought, and is another one by now, says nothing of its further names.
+# A finished file that somebody replaced meanwhile is no target for the hard links of its source.
 run = transfer(True, "-rHu")
 run.until_half()
 end_daemon()
@@ -207,7 +207,7 @@ run.cut_off()
 run.end(0)
 check(set(tree_of("box/got")) == {"large", "a00", "sub", "sub/z"}, f"--files-from: {set(tree_of('box/got'))}")
 check(run.figures["resumed_bytes"] > 0, run.figures)
-# --inplace begins a file anew, and --max-delete holds for all connections together.
+# --inplace starts a file again, and --max-delete limits all connections together.
 run = transfer(True, "-r", "--inplace", "--delete", "--max-delete=2", prepare=lambda: [write(f"box/got/gone {i}", b"x") for i in range(5)])
 run.until(lambda: size("box/got/large") > 8 * MB and os.path.exists("box/got/a00"))
 end_daemon()
@@ -219,7 +219,7 @@ for i in range(5):
         os.remove(f"box/got/gone {i}")
 is_as("tree", "box/got", "--inplace")
 
-# How much was deleted when the daemon was killed is not known.
+# The number of deletions is unknown after a kill, so --max-delete ends the transfer.
 def many():
     os.makedirs("few/many", exist_ok=True)
     for i in range(6000):
@@ -236,7 +236,7 @@ for attempt in range(5):
         break
 run.end(10, "no reconnect: how much was deleted is not known")
 
-# A daemon that says nothing for --timeout, and then goes on, has its earlier session ended.
+# A daemon that stops for longer than --timeout and then continues ends the earlier session.
 run = transfer(True, "-a", "--timeout", "1")
 run.until_half()
 daemon.send_signal(signal.SIGSTOP)
@@ -245,7 +245,7 @@ daemon.send_signal(signal.SIGCONT)
 run.end(0, "nothing was heard of the other side for 1 s")
 is_as("tree", "box/got", "--timeout")
 
-# The daemon does not come back: today's code, what was lost, and what was tried.
+# The daemon stays away: the exit code is 10, and the message names the loss and the attempts.
 for how in ("off", "1"):
     run = transfer(True, "-a", "--reconnect", how)
     run.until_half()
@@ -254,7 +254,7 @@ for how in ("off", "1"):
     check(said.count("connection lost: ") == (0 if how == "off" else 1), said)
     serve()
 
-# Never tried again: what the daemon refuses now, whoever interrupts, and what has no second beginning.
+# Never retried: a refusal by the new daemon, an interrupted transfer, and standard input.
 write("token", b"a secret of somebody's\n")
 for options, why in ((("--module-rw", "box=box", "--token-file", "token"), 'no module "box"'), (("--module-rw", "other=box"), 'no module "box"')):
     run = transfer(True, "-a")
@@ -290,9 +290,9 @@ for how in ("0", "off", "60", "2m", "2min", "1h", "100ms"):
     check(good.returncode == 0, f"{how}: {good}")
 
 
-# Of a wire that is cut the daemon knows nothing: its session with the files that it has open ends when the client is back.
+# The daemon does not notice a cut wire. Its session, with its open files, ends when the client reconnects.
 class wire:
-    """Between the two. Once it is cut the client sees that, and the daemon does not."""
+    """A proxy. cut() ends the client's connections and leaves the daemon's open."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -320,7 +320,7 @@ class wire:
         for client in self.clients:
             try:
                 client.shutdown(socket.SHUT_RDWR)
-            except OSError:  # of one that was over before it was seen to begin
+            except OSError:  # the connection had already ended
                 pass
 
 

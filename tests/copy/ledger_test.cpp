@@ -1,4 +1,4 @@
-// What a client keeps from one connection to the next: which files are finished, and what it all came to.
+// The finished files and the totals of a transfer that takes several connections.
 #include "../../apps/cp/ledger.hpp"
 
 #include <doctest/doctest.h>
@@ -50,17 +50,17 @@ TEST_CASE("a finished file is known by its path, size, time and version") {
 }
 
 TEST_CASE(
-    "the total counts all that was brought, and what is the same as the last connection found it") {
+    "the total adds up all connections; the unchanged files are those of the last connection") {
   ledger done;
   done.note(a_tally(1), 50);
-  done.note(a_tally(2), 60);  // of the same connection: instead
+  done.note(a_tally(2), 60);  // replaces that of the same connection
   CHECK(done.durable() == 60);
   done.end_connection();
   CHECK(done.durable() == 60);
   done.note(a_tally(4), 1);
   CHECK(done.durable() == 61);
   done.end_connection();
-  done.end_connection();  // an attempt that came to nothing
+  done.end_connection();  // a failed attempt
   CHECK(done.durable() == 61);
   tally all = a_tally(4 + 2 + 8);
   all.same = 9;
@@ -71,7 +71,7 @@ TEST_CASE(
   CHECK(done.total(last) == all);
 }
 
-TEST_CASE("progress never falls, whatever a receiver says") {
+TEST_CASE("progress never falls, even if a receiver reports less") {
   ledger done;
   done.note(a_tally(1), 50);
   done.note(a_tally(1), 20);
@@ -81,7 +81,7 @@ TEST_CASE("progress never falls, whatever a receiver says") {
   CHECK(done.durable() == 50);
 }
 
-TEST_CASE("that something may be being deleted is of one connection") {
+TEST_CASE("each connection starts without deletions") {
   ledger done;
   done.note_deleting(true);
   CHECK(done.may_be_deleting());

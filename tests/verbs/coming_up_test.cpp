@@ -310,8 +310,8 @@ TEST_CASE("Q12: that an idle peer does not answer wakes who waits for solicited 
 
 namespace {
 
-// A client through rdma_cm, which never says the last word of its handshake: it is as good as lost. It hears what is said
-// to its control port, a datagram queue pair by hand, and answers. The connection's own queue pair is nobody's.
+// An rdma_cm client that never sends the last message of its handshake (RTU), as if the wire had lost it. Its control port
+// is a datagram queue pair that this test drives. The connection has no queue pair at the client.
 class speechless_client {
  public:
   explicit speechless_client(host_of_one& h)
@@ -352,7 +352,7 @@ class speechless_client {
     CHECK(std::string(rdma_event_str(event->event)) == rdma_event_str(wanted));
     rdma_ack_cm_event(event);
   }
-  // The next word to its control port.
+  // Waits for the next message to its control port.
   [[nodiscard]] control_message hear() {
     ibv_sge sge = at(0, grh_bytes + control_bytes);
     ibv_recv_wr wr{};
@@ -368,7 +368,7 @@ class speechless_client {
     REQUIRE(decode(std::span(h_.memory).subspan(grh_bytes).first<control_bytes>(), m));
     return m;
   }
-  // To who said the last one.
+  // Answers the sender of the last message.
   void say(word what, std::uint32_t to_pair) {
     encode({.what = what, .to_pair = to_pair, .from_pair = nobody},
            std::span(h_.memory).subspan(half).first<control_bytes>());
@@ -401,7 +401,7 @@ class speechless_client {
 
 }  // namespace
 
-TEST_CASE("through rdma_cm: a client whose last word is lost is asked for it, again and again") {
+TEST_CASE("through rdma_cm: a server asks repeatedly for a lost RTU") {
   host_of_one h;
   std::unique_ptr<listener> door = h.at->listen({.host = test::own_host(), .port = 0}).value();
   speechless_client client(h);

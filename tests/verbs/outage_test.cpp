@@ -173,6 +173,7 @@ task<Endpoint> meet_by_descriptors(side* here, std::string name, endpoint_option
   std::string own;
   for (const std::byte b : e.descriptor().value())
     own += std::to_string(std::to_integer<int>(b)) + ' ';
+  name = name_in_case(name);
   shell("note put " + name + (on_server() ? "-b " : "-a ") + own);
   std::istringstream told(shell("note get " + name + (on_server() ? "-a" : "-b")));
   std::vector<std::byte> theirs;
@@ -244,7 +245,8 @@ task<> live_through(side* here, asking what, link_of whose, by way, std::string 
   for (std::size_t i = 0; holds_data && what != asking::add && i < outage::pieces; ++i) {
     fill(o.piece(i).bytes(), of_server + i);
   }
-  const endpoint_options options = patient(whose == link_of::who_asks ? 2 : 20);
+  // Whose link goes must not probe before it is back; the first probe comes after 26 s of silence.
+  const endpoint_options options = patient(whose == link_of::who_asks ? 2 : 60);
   {
     Endpoint e = co_await connected(here, way, name + "-1", options);
     o.theirs = co_await swap_blobs(here, &e, o.own);

@@ -29,7 +29,9 @@ std::string shell(const std::string& command) {
   return all;
 }
 
-void meet_at(const std::string& name) { shell("barrier " + name); }
+std::string name_in_case(const std::string& name) { return named("TWO_HOSTS_CASE") + "-" + name; }
+
+void meet_at(const std::string& name) { shell("barrier " + name_in_case(name)); }
 
 std::uint64_t device_counter(const std::string& name) {
   return std::stoull(shell("rdma-counter " + name));
@@ -80,10 +82,23 @@ task<Endpoint> meet(side* here, std::uint16_t port, connect_options o) {
   }
 }
 
+namespace {
+
+void set_link(const char* state) { shell("ip link set " + named("RDMA_NETDEV") + " " + state); }
+
+// The link of this host is down. The destructor brings it up, for the cases that follow one that fails.
+struct no_link {
+  no_link() { set_link("down"); }
+  no_link(const no_link&) = delete;
+  no_link& operator=(const no_link&) = delete;
+  ~no_link() { set_link("up"); }
+};
+
+}  // namespace
+
 task<> go_down_and_up() {
-  shell("ip link set " + named("RDMA_NETDEV") + " down");
+  const no_link down;
   co_await sleep_for(std::chrono::seconds(1));
-  shell("ip link set " + named("RDMA_NETDEV") + " up");
 }
 
 task<> swap(Endpoint* e, Slice out, Slice in) {

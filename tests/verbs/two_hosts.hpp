@@ -15,7 +15,9 @@ namespace cordma::test {
 
 // Runs a command, which must succeed; what it printed.
 std::string shell(const std::string& command);
-// Waits until the other host is here as well. Each name once per run.
+// The name with that of the case and its round in front: unique in a boot if it is unique in the case.
+[[nodiscard]] std::string name_in_case(const std::string& name);
+// Waits until the other host is here as well. Each name once in a case.
 void meet_at(const std::string& name);
 // A counter of the RDMA device: "out_of_seq_request".
 [[nodiscard]] std::uint64_t device_counter(const std::string& name);
