@@ -50,16 +50,20 @@ function(cordma_soft_roce_batch batch)
   set_tests_properties(soft-roce.boot_${batch} PROPERTIES FIXTURES_SETUP soft_roce_${batch})
 endfunction()
 
-# cordma_soft_roce_machine(name SECONDS s COMMAND ...): a test that boots machines itself, s seconds beside the
-# boot. It takes two processors: programs that poll on both sides are many times slower with less than one each.
-# They take longest, so they are started first.
+# cordma_soft_roce_machine(name SECONDS s [WAITS] COMMAND ...): a test that boots machines itself, s seconds beside the
+# boot. It takes two processors: programs that poll on both sides are many times slower with less than one each. With
+# WAITS it takes one: it mostly waits for lost packets. These tests take longest, so they are started first.
 function(cordma_soft_roce_machine name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS" "COMMAND")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "WAITS" "SECONDS" "COMMAND")
+  set(processors 2)
+  if(arg_WAITS)
+    set(processors 1)
+  endif()
   math(EXPR limit "2 * ${arg_SECONDS} + 600")  # machine.sh may start it once more
   string(REGEX REPLACE "^boot_" "" batch "${name}")
   cordma_soft_roce_tier(tier ${batch})
   cordma_test(soft-roce.${name} TIMEOUT ${limit} TIER ${tier} LABELS soft-roce
     COMMAND bash "${PROJECT_SOURCE_DIR}/tests/soft-roce/machine.sh" ${name}
       "${PROJECT_BINARY_DIR}/soft-roce/started-again" ${arg_COMMAND})
-  set_tests_properties(soft-roce.${name} PROPERTIES COST ${arg_SECONDS} PROCESSORS 2)
+  set_tests_properties(soft-roce.${name} PROPERTIES COST ${arg_SECONDS} PROCESSORS ${processors})
 endfunction()

@@ -370,12 +370,18 @@ task<> ping(Context* context, Worker* worker, std::string to) {
 
 // ---- rdma_client and rdma_server: sixteen bytes each way ----
 
+// Both disconnect as soon as they have the last message: on a busy machine before the device has its acknowledgement.
+task<> send_the_last(Endpoint* e, Slice out) {
+  const result<void> sent = co_await e->send(out).result();
+  CHECK((sent.ok() || sent.code() == errc::flushed));
+}
+
 task<> answer_once(host* h, Listener* listener) {
   ConnectionRequest request = co_await listener->next();
   const MemoryRegion words = h->context.allocate(32).value();
   Endpoint e = co_await request.accept();
   co_await e.recv(words.all().first(16));
-  co_await e.send(words.all().part(16, 16));
+  co_await send_the_last(&e, words.all().part(16, 16));
   co_await await_end(&e);
 }
 
@@ -384,7 +390,7 @@ task<> ask_once(host* h, std::string to) {
   Endpoint e = co_await connect_plain(&h->worker, to, nothing);
   const MemoryRegion words = h->context.allocate(32).value();
   recv_operation answer = e.recv(words.all().first(16)).start();
-  co_await e.send(words.all().part(16, 16));
+  co_await send_the_last(&e, words.all().part(16, 16));
   const Received got = co_await answer;
   CHECK(got.bytes == 16);
   co_await await_end(&e);
