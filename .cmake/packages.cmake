@@ -1,4 +1,4 @@
-# Finds what the chosen parts are built with. All missing packages are named in one sentence.
+# Finds the libraries of the chosen parts. One sentence names all missing packages.
 set(cordma_missing_packages "")
 
 # cordma_need(NAME DEBIAN_PACKAGE [arguments of find_package])

@@ -66,8 +66,8 @@ choose_compiler() {  # sets compiler to a path
   rm -rf "$scratch"
 }
 
-# The build folder: made, or checked. One of another compiler or another checkout is stale; only the default
-# folder is cleared for that, as it is this script's own.
+# Makes or checks the build folder. A folder of another compiler or checkout is stale. The default folder belongs to this
+# script, so it is cleared; another one is refused.
 prepare_folder() {
   local own='' name=${compiler##*/} cached
   [ -n "$build" ] || { build=$root/build-demo-${name//+/} own=yes; }
@@ -101,7 +101,7 @@ progress() {  # progress LOG STARTED: one line on how far the build is
   read -r step of < <(grep -oE '^\[[0-9]+/[0-9]+\]' "$1" | tail -n 1 | tr -d '[]' | tr / ' ') || true
   [ -n "${of-}" ] || { printf 'building'; return; }
   left=$((seconds * (of - step) / step))
-  # The first steps say little: a step takes about 1.5 s of a processor.
+  # The first 5 % of the steps are no basis for an estimate: a step takes about 1.5 s of a processor.
   [ $((step * 20)) -ge "$of" ] || left=$(((of - step) * 3 / 2 / $(nproc)))
   printf 'building: step %s of %s, about %s s left' "$step" "$of" "$left"
 }

@@ -166,7 +166,7 @@ item_sink report::sink() {
   return [this](const item& i) {
     const bool wanted = request_.verbose != 0 || request_.options.dry_run || request_.itemize;
     if (!wanted || request_.json == "-") return;
-    // -v prints a path once, whatever the number of connections.
+    // -v prints a path once per transfer, not once per connection.
     if (!request_.is_local() && request_.reconnect > cordma::duration::zero()) {
       const auto [before, is_new] = told_.try_emplace(i.path, connections_);
       if (!is_new && before->second != connections_) return;

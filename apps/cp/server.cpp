@@ -186,7 +186,7 @@ task<void> server::talk(lanes* ways, std::string peer) {
   } catch (const std::exception& e) {
     if (l.begun()) throw;
     const auto* const error = dynamic_cast<const cordma::error*>(&e);
-    // Nobody refuses where this server ends: its client may try again.
+    // A server that ends does not refuse the client, which may connect again.
     if (error != nullptr && error->condition() == cordma::errc::canceled) throw;
     refusal = e.what();
     kind = kind_of(e);
@@ -220,7 +220,7 @@ task<void> server::carry_out_alone(lanes* ways, client_request r, nonce id) {
   }
 }
 
-// One that waits for a disk ends later: what it has open then fails for its successor.
+// A session that waits for a disk ends later. Until then its open files are unavailable to the next session.
 task<void> server::end_earlier(std::string transfer) {
   constexpr auto longest = std::chrono::seconds(15);
   const auto found = running_.find(transfer);

@@ -85,7 +85,7 @@ class server {
 
  private:
   struct waiting;  // a session whose further lanes are still to come
-  struct running;  // one whose client may connect again
+  struct running;  // a session of a client that may reconnect
   class registration;
 
   [[nodiscard]] cordma::task<void> accept_all(cordma::Listener* listener, cordma::scope* clients,

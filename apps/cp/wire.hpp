@@ -65,7 +65,7 @@ enum class frame_kind : std::uint8_t {
   compare = 36,  // a file that may be the same: its digest as it is here
   items = 34,    // what became of entries, for people
   finished = 35,
-  done = 37,  // where it is asked for: what is at the target by now
+  done = 37,  // on request: the finished files and the totals
 };
 
 // Appends one frame to a text.
@@ -258,7 +258,7 @@ struct tally {
   friend bool operator==(const tally&, const tally&) = default;
 };
 
-// What a receiver has done so far, for a client that may have to connect again.
+// The work of a receiver so far. Sent if the client may reconnect.
 struct done_frame {
   tally so_far;               // without the manifest
   std::uint64_t durable = 0;  // bytes and entries that a further connection need not bring again

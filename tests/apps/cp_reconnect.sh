@@ -188,7 +188,7 @@ serve()
 run.end(0)
 is_as("tree", "box/got", "--delete")
 check(run.figures["deleted"] == 1 and os.path.samefile("box/got/a00", "box/got/b"), run.figures)
-# A finished file that somebody replaced meanwhile is no target for the hard links of its source.
+# A finished file was replaced before the second connection: hard links of its source do not link to it.
 run = transfer(True, "-rHu")
 run.until_half()
 end_daemon()

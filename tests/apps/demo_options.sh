@@ -28,7 +28,7 @@ printf 'CMAKE_CXX_COMPILER:FILEPATH=/usr/bin/other\nCMAKE_HOME_DIRECTORY:INTERNA
 refused 1 'was configured with another compiler or for another checkout' --build "$work/stale"
 [ -e "$work/stale/CMakeCache.txt" ] || fail "a build folder that the user named was cleared"
 
-# In a checkout that cannot be written: by somebody who is not root.
+# A read-only checkout, as an ordinary user.
 if [ "$(id -u)" -eq 0 ]; then
   mkdir -p "$work/checkout/apps" "$work/checkout/.ci"
   cp "$demo" "$work/checkout/apps"

@@ -44,7 +44,8 @@ std::vector<cordma::duration> pauses(reconnect_policy& policy, cordma::time_poin
 
 }  // namespace
 
-TEST_CASE("what the network or the end of a process fails with is transient, and no other code") {
+TEST_CASE(
+    "errors of the network and of a killed process are transient, all other codes are final") {
   const std::vector<errc> transient = {
       errc::timed_out,     errc::shutdown,         errc::connection_reset, errc::connection_aborted,
       errc::not_connected, errc::unreachable,      errc::flushed,          errc::truncated,
@@ -65,7 +66,7 @@ TEST_CASE("a completion with the status retry exceeded is transient") {
   CHECK(is_transient(flushed_by(f), stage::transfer));
 }
 
-TEST_CASE("what was cut off is as transient as what ended the connection") {
+TEST_CASE("a flushed operation is as transient as the end of its connection") {
   for (const stage during : all_stages) {
     CHECK_FALSE(is_transient(flushed_by(errc::not_permitted), during));
     CHECK_FALSE(is_transient(flushed_by(flushed_by(errc::no_memory)), during));
@@ -82,7 +83,7 @@ TEST_CASE("an error of the system that is not of the network is final") {
   CHECK(is_transient(failure(errc::connection_reset).with_errno(some_errno), stage::transfer));
 }
 
-TEST_CASE("a rejection is transient where a listener that is ending has none of its own words") {
+TEST_CASE("a rejection without a reason, by a listener that ends, is transient") {
   failure by_listener(errc::rejected, "the peer rejected the request");
   by_listener.with_operation("connect");
   CHECK(is_transient(by_listener, stage::reconnect));
@@ -104,8 +105,7 @@ TEST_CASE("pauses double from 0.1 s to 5 s, and the last attempt is when the tim
   CHECK_FALSE(policy.failed(now, 7).goes_on);
 }
 
-TEST_CASE(
-    "progress begins the time and the pauses anew, and makes the next failure one of its own") {
+TEST_CASE("progress resets the time and the pauses, and starts a new interruption") {
   reconnect_policy policy(seconds(10));
   cordma::time_point now{};
   CHECK(pauses(policy, now, 0).size() > 4);
@@ -129,8 +129,7 @@ TEST_CASE("connections without progress do not make the time longer") {
   CHECK(policy.failed(began + seconds(10), 4).goes_on);
 }
 
-TEST_CASE(
-    "an attempt may take what is left, and 2 s in any case; the first one as long as it likes") {
+TEST_CASE("an attempt may take the time that is left, at least 2 s; the first one has no limit") {
   reconnect_policy policy(seconds(10));
   const cordma::time_point began{seconds(5)};
   CHECK(policy.time_to_connect(began) == cordma::duration::max());

@@ -83,7 +83,7 @@ make_base() {
   mmdebstrap --variant=minbase --include=ca-certificates,sudo bookworm "$work/base.tar" "$sources"
 }
 
-# The commands of a section of the README, one a line: lines of four blanks, without what stands behind '#'.
+# Prints the commands of a section of the README, one per line: lines with four blanks in front, without comments.
 commands() {  # commands HEADING
   awk -v heading="## $1" '$0 == heading { inside = 1; next } /^## / { inside = 0 }
     inside && /^    [a-z]/ { sub(/^ +/, ""); sub(/ +# .*/, ""); print }' "$root/README.md"

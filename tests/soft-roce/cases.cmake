@@ -1,7 +1,7 @@
 # Tests that run where there is an RDMA device. A batch of cases shares one boot of a virtual machine: that
 # boot is a test of its own, soft-roce.boot_<batch>, and the fixture of the tests of its cases.
 
-# The tier of a batch, or of a machine of its own: the gate runs `core` on most days, and one of the others in turn.
+# Returns the tier of a batch or machine. The gate runs `core` on most days, and the other tiers in turn.
 function(cordma_soft_roce_tier out name)
   if(name STREQUAL "core")
     set(tier core)

@@ -31,8 +31,8 @@ endpoint_options patient() {
   return o;
 }
 
-// For a host whose own link goes down. A probe without a link ends the connection, and after that rdma_cm may stay broken
-// on this host: connecting ends after 30 s. The first probe comes after 26 s of silence here, after 3 s with patient(); a
+// For a test that takes a link down. A probe by the host without a link ends the connection, and rdma_cm may stay broken
+// there: the next connect times out after 30 s. The first probe comes after 26 s of silence here, after 3 s with patient(); a
 // busy machine may take 3 s for an outage of one second.
 endpoint_options through_an_outage() {
   endpoint_options o;

@@ -245,7 +245,7 @@ task<> live_through(side* here, asking what, link_of whose, by way, std::string 
   for (std::size_t i = 0; holds_data && what != asking::add && i < outage::pieces; ++i) {
     fill(o.piece(i).bytes(), of_server + i);
   }
-  // Whose link goes must not probe before it is back; the first probe comes after 26 s of silence.
+  // A probe without a link would end the connection. The first probe comes after 26 s of silence.
   const endpoint_options options = patient(whose == link_of::who_asks ? 2 : 60);
   {
     Endpoint e = co_await connected(here, way, name + "-1", options);
