@@ -21,20 +21,13 @@ else()
 endif()
 enable_language(CXX)
 
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 17)
-  message(FATAL_ERROR
-    "cordma needs Clang 17 or newer, this is ${CMAKE_CXX_COMPILER_VERSION}: ${cordma_remedy}")
-elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
-  message(FATAL_ERROR
-    "cordma needs GCC 12 or newer, this is ${CMAKE_CXX_COMPILER_VERSION}: ${cordma_remedy}")
-endif()
-
 include(CheckCXXSourceCompiles)
+file(READ "${CMAKE_CURRENT_LIST_DIR}/check_compiler.cpp" cordma_check)
 set(CMAKE_REQUIRED_FLAGS "${CMAKE_CXX20_STANDARD_COMPILE_OPTION}")
-check_cxx_source_compiles("#include <coroutine>
-  int main() { return std::coroutine_handle<>() ? 1 : 0; }" CORDMA_COROUTINES_COMPILE)
+check_cxx_source_compiles("${cordma_check}" CORDMA_COMPILER_FITS)
 unset(CMAKE_REQUIRED_FLAGS)
-if(NOT CMAKE_CXX_COMPILER_ID OR NOT CORDMA_COROUTINES_COMPILE)  # without an ID: no compiler at all
+if(NOT CMAKE_CXX_COMPILER_ID OR NOT CORDMA_COMPILER_FITS)  # without an ID: no compiler at all
   message(FATAL_ERROR
-    "'${CMAKE_CXX_COMPILER}' cannot compile C++20 coroutines: ${cordma_remedy}")
+    "'${CMAKE_CXX_COMPILER}' ${CMAKE_CXX_COMPILER_VERSION} cannot build cordma, which needs clang++ 17, g++ 12 or newer "
+    "and C++20 coroutines: ${cordma_remedy}")
 endif()

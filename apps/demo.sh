@@ -58,12 +58,19 @@ choose_compiler() {  # sets compiler to a path
   fi
   install_packages "${packages[@]}" || exit 1
   compiler=$(command -v "$compiler") || fail "the package clang-19 has no clang++-19"
-  local scratch; scratch=$(mktemp -d)
-  printf '#include <coroutine>\nint main() { return std::coroutine_handle<>() ? 1 : 0; }\n' > "$scratch/check.cpp"
-  { "$compiler" -std=c++20 "$scratch/check.cpp" -o "$scratch/check" && "$scratch/check"; } > /dev/null 2>&1 ||
-    { rm -rf "$scratch"; fail "--compiler: '$compiler' cannot compile C++20 coroutines; without --compiler," \
-      "clang++-19 is installed and used"; }
+  compiler=$(realpath -s -- "$compiler")
+  check_compiler
+}
+
+check_compiler() {
+  local scratch said code=0
+  scratch=$(mktemp -d 2> /dev/null) || fail "no folder can be made in ${TMPDIR:-/tmp}; TMPDIR names another one"
+  said=$({ "$compiler" -std=c++20 "$root/.cmake/check_compiler.cpp" -o "$scratch/check" && "$scratch/check"; } 2>&1) || code=$?
   rm -rf "$scratch"
+  [ $code -ne 0 ] || return 0
+  [[ $said != *"No space left on device"* ]] || fail "${TMPDIR:-/tmp} is full; TMPDIR names another folder"
+  fail "--compiler: '$compiler' cannot build cordma, which needs clang++ 17, g++ 12 or newer and C++20 coroutines;" \
+    "without --compiler, clang++-19 is installed and used"
 }
 
 # Makes or checks the build folder. A folder of another compiler or checkout is stale. The default folder belongs to this
@@ -97,9 +104,10 @@ first_error() {  # first_error LOG
 }
 
 progress() {  # progress LOG STARTED: one line on how far the build is
-  local step of seconds=$((SECONDS - $2)) left
-  read -r step of < <(grep -oE '^\[[0-9]+/[0-9]+\]' "$1" | tail -n 1 | tr -d '[]' | tr / ' ') || true
-  [ -n "${of-}" ] || { printf 'building'; return; }
+  local step=0 of seconds=$((SECONDS - $2)) left
+  # "[0/2] Re-checking globbed directories..." is no step of the build.
+  read -r step of < <(sed -nE 's,^\[([1-9][0-9]*)/([0-9]+)\] (Build|Link|Generat).*,\1 \2,p' "$1" | tail -n 1) || true
+  [ "${step:-0}" -gt 0 ] || { printf 'building: no step is done after %s s' "$seconds"; return; }
   left=$((seconds * (of - step) / step))
   # The first 5 % of the steps are no basis for an estimate: a step takes about 1.5 s of a processor.
   [ $((step * 20)) -ge "$of" ] || left=$(((of - step) * 3 / 2 / $(nproc)))
@@ -111,8 +119,10 @@ build_programs() {
   echo "building with $compiler in $build"
   cmake -G Ninja -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
     -DCORDMA_TESTS=OFF -DCORDMA_BENCH=OFF > "$log" 2>&1 || broken "$log" "CMake failed"
-  cmake --build "$build" --target cordma-perf cordma-demo cordma-info >> "$log" 2>&1 &
+  set -m  # a process group, which ends as a whole
+  cmake --build "$build" --target cordma-perf cordma-demo cordma-info >> "$log" 2>&1 < /dev/null &
   builder=$!
+  set +m
   [ ! -t 1 ] || every=1
   while kill -0 $builder 2> /dev/null; do
     sleep 0.2
@@ -127,8 +137,10 @@ build_programs() {
 }
 
 broken() {  # broken LOG WHAT
-  ! grep -q 'No space left on device' "$1" ||
+  # CMake and ninja do not always name a full disk as the cause.
+  if grep -qs 'No space left on device' "$1" || [ "$(df --output=avail -k "$build" | tail -n 1)" -lt 1024 ]; then
     fail "$2: the disk is full; the build needs about 300 MB in $build (--build DIR builds elsewhere)"
+  fi
   if grep -q '^FAILED: ' "$1"; then first_error "$1" >&2; else grep -A 3 -m 1 'CMake Error\|rror:' "$1" >&2 || tail -n 5 "$1" >&2; fi
   fail "$2: above is the first error; the whole log is $1"
 }
@@ -136,7 +148,7 @@ broken() {  # broken LOG WHAT
 work='' server='' builder=''
 # shellcheck disable=SC2317  # the trap calls it
 cleanup() {
-  [ -z "$builder" ] || kill "$builder" 2> /dev/null || true
+  [ -z "$builder" ] || kill -- "-$builder" 2> /dev/null || true
   [ -z "$server" ] || kill "$server" 2> /dev/null || true
   if [ -n "$work" ] && [ -z "$keep" ]; then
     chmod -R u+rwX "$work" && rm -rf "$work"  # the tree may have folders that are read-only

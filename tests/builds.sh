@@ -25,7 +25,9 @@ while [ $# -gt 0 ]; do
   case $1 in
     --all) everything=yes ;;
     --compiler) [ -n "${2-}" ] || fail "--compiler needs a name"; compilers=("$2"); shift ;;
-    --type) [ -n "${2-}" ] || fail "--type needs a build type"; types=("$2"); shift ;;
+    --type)
+      [[ " ${types[*]} " == *" ${2-} "* ]] || fail "--type is one of ${types[*]}, not '${2-}'"
+      types=("$2"); shift ;;
     --jobs) [[ ${2-} =~ ^[1-9][0-9]*$ ]] || fail "--jobs needs a number of at least 1"; jobs=$2; shift ;;
     --help | -h) usage; exit 0 ;;
     *) fail "unknown option '$1'" ;;
@@ -34,6 +36,10 @@ while [ $# -gt 0 ]; do
 done
 install_packages cmake ninja-build python3 clang-19 g++-12 liburing-dev libibverbs-dev librdmacm-dev libasio-dev \
   doctest-dev nlohmann-json3-dev libcli11-dev libssl-dev libxxhash-dev libisal-dev
+
+for compiler in "${compilers[@]}"; do
+  command -v "$compiler" > /dev/null || fail "the compiler '$compiler' is not installed"
+done
 
 export CCACHE_DISABLE=1
 chosen=(-DCORDMA_TESTS=OFF -DCORDMA_BENCH=OFF) targets=(cordma_runtime cordma_net cordma_gpu example-echo)

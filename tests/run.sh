@@ -48,7 +48,8 @@ while [ $# -gt 0 ]; do
     --no-soft-roce) soft_roce=OFF ;;
     --jobs) number "$1" "${2-}"; jobs=$2; shift ;;
     --tier)
-      [[ ${2-} =~ ^(host|core|rdma-[a-z]+)(,(host|core|rdma-[a-z]+))*$ ]] || fail "--tier needs tiers, not '${2-}'"
+      tiers='host|core|rdma-verbs|rdma-programs|rdma-machines'
+      [[ ${2-} =~ ^($tiers)(,($tiers))*$ ]] || fail "--tier needs tiers, not '${2-}'; they are ${tiers//|/, }"
       tier="^(${2//,/|})\$"; shift ;;
     --part)
       [[ ${2-} =~ ^(layers|programs)$ ]] || fail "--part is layers or programs, not '${2-}'"

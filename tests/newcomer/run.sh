@@ -163,9 +163,14 @@ refused_before() {
   refused 'sudo cannot install them; as root: apt-get install' nobody "${two[0]}" &&
     refused 'apt-get could not install .*(resolv|connect)' root "unshare --net ${two[0]}"
 }
-# A build needs more than 8 MB. The first error of the compiler is printed as well.
+# CMake fails on the smaller disks, a compiler on the largest.
 refused_after() {
-  refused 'the disk is full' root "mkdir -p /small && mount -t tmpfs -o size=8m none /small && ${two[0]} --build /small" 12
+  local size
+  for size in 4k 64k 400k 8m; do
+    refused 'the disk is full' root "mkdir -p /small && mount -t tmpfs -o size=$size none /small && ${two[0]} --build /small" || return
+  done
+  refused '/small is full; TMPDIR names' root \
+    "mount -t tmpfs -o size=64k none /small && { head -c 65536 /dev/zero > /small/full; TMPDIR=/small ${two[0]}; }"
 }
 
 mapfile -t two < <(commands "Two commands")
