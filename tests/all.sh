@@ -38,7 +38,8 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$root" || exit
-results=$root/build-all commit=$(git -C "$root" describe --always --dirty 2> /dev/null || echo unknown)
+results=$root/build-all commit=$(git rev-parse --short HEAD 2> /dev/null || echo unknown)
+[ -z "$(git status --porcelain 2> /dev/null)" ] || commit+=-dirty
 mkdir -p "$results" || exit
 export CCACHE_DISABLE=1
 
