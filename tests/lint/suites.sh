@@ -14,7 +14,7 @@ cd "$copy"
 # A stub prints its arguments, and exits with the code in the file of its name, or with 0.
 for part in run.sh builds.sh newcomer/run.sh; do
   name=${part//\//-}
-  printf '#!/usr/bin/env bash\necho "stub %s $*"\necho "100%% tests passed, 0 tests failed out of 5"\n' "$name" > "tests/$part"
+  printf '#!/usr/bin/env bash\necho "stub %s $* ${CORDMA_GATE_TURN-}"\necho "100%% tests passed, 0 tests failed out of 5"\n' "$name" > "tests/$part"
   printf 'exit "$(cat "%s/%s" 2> /dev/null || echo 0)"\n' "$work" "$name" >> "tests/$part"
 done
 save() { git add -A && git -c user.name=test -c user.email=test@localhost commit -qm "$1" --allow-empty; }
@@ -35,6 +35,7 @@ for turn in 0 1 2 3 4 5 6; do
   ends 0 CORDMA_GATE_TURN=$turn bash .ci/run
   head -n 1 "$work/output" | grep -q "^gate: the long variant is tests/run.sh --.*turn $turn of 0 to 6" || fail "turn $turn: the first line"
   printed '^ +[0-9]+ s  passed  tests/run.sh --build-only$'
+  printed '^stub run.sh --build-only $'
   case $turn in
     [246]) printed '^ +[0-9]+ s  passed  tests/run.sh --tier host$' ;;
     *) printed '^ +[0-9]+ s  passed  tests/run.sh --tier host,core$' ;;
