@@ -45,7 +45,8 @@ struct destination {
 [[nodiscard]] destination to_output() noexcept;
 [[nodiscard]] destination choose(const std::string& path, bool is_directory, bool single_file);
 
-// Throw cordma::error, std::exception. A client that may reconnect passes `done`, which receives the finished files and totals; else null.
+// Throw cordma::error, std::exception. A client that may reconnect passes `done`, which receives the finished files and
+// totals; else null.
 [[nodiscard]] cordma::task<outcome> send_all(cordma::Context& context, cordma::Worker& worker,
                                              lanes& ways, std::vector<source> sources,
                                              std::vector<std::string> rules,

@@ -40,7 +40,7 @@ same() {
 
 failed=0 lost=0
 for round in $(seq "$2"); do
-  # Each has a name of its own: a round that failed leaves parts of files behind.
+  # Each round has its own folder: a failed round leaves parts of files behind.
   copy "$tree/" "$there/$round/" && copy "$there/$round/" "$back/" && same || failed=$((failed + 1))
   rm -rf "$back"
   on b rm -rf "$box/$round"  # memory holds it

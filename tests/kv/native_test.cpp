@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
-#include <algorithm>
 #include <array>
 #include <map>
 
@@ -284,10 +283,10 @@ TEST_CASE(
   std::array<std::uint64_t, keys> newest{};
   std::string got;
   std::uint64_t found = 0;
-  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(4);
   const std::uint64_t rounds = cordma::test::rounds_under_test(100'000, 1'000);
-  // Until 20 torn reads came, or for two minutes. One proves that they are seen: there are few where other programs take
-  // the processors, since a read is torn only beside a write that runs at the same time.
+  // Torn reads are counted, not hoped for: until some came, but not for ever. Where other programs take the processors
+  // some 17 come in two minutes, since a read is torn only beside a write that runs at the same time.
   const bool plain_copy = c.inner().transport() == "shm";
   const std::uint64_t torn = plain_copy ? 20 : 0;
   while ((found < rounds || c.inner().counters().torn_reads < torn) &&
@@ -308,6 +307,6 @@ TEST_CASE(
   over = true;
   writer.join();
   CHECK(c.inner().counters().one_sided > found / 4);
-  CHECK(c.inner().counters().torn_reads >= std::min<std::uint64_t>(torn, 1));
+  CHECK(c.inner().counters().torn_reads >= torn);
   MESSAGE(found, " gets, ", c.inner().counters().torn_reads, " torn reads");
 }

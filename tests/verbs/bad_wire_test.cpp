@@ -32,12 +32,9 @@ endpoint_options patient() {
   return o;
 }
 
-// For a test that takes a link down. A probe by the host without a link ends the connection, and rdma_cm may stay broken
-// there: the next connect times out after 30 s. The first probe comes after 26 s of silence here, after 3 s with patient(); a
-// busy machine may take 3 s for an outage of one second.
 endpoint_options through_an_outage() {
   endpoint_options o;
-  o.peer_timeout = std::chrono::seconds(60);
+  o.peer_timeout = outage_timeout;
   return o;
 }
 
@@ -49,7 +46,7 @@ struct load {
 };
 constexpr load much{.messages = 40, .remote = 8};
 // Over a wire that loses packets, requests of up to 16 packets: a longer one may spend Soft-RoCE's retry count. See the
-// transport's README, "Repetitions". So many that some 20 of their packets are lost at 1 %.
+// transport's README, "Repetitions". At 1 % the wire loses about 20 of their packets.
 constexpr load over_loss{.messages = 400,
                          .remote = 64,
                          .longest = std::size_t{1} << 16,

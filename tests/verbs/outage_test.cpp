@@ -21,9 +21,9 @@ namespace {
 constexpr std::uint16_t port = 18719;
 constexpr std::uint64_t of_server = 2000;  // seed
 
-endpoint_options patient(int seconds) {
+endpoint_options patient(std::chrono::seconds peer_timeout) {
   endpoint_options o;
-  o.peer_timeout = std::chrono::seconds(seconds);
+  o.peer_timeout = peer_timeout;
   return o;
 }
 
@@ -118,7 +118,7 @@ task<> receive_on(outage* o, Endpoint* e) {
   }
 }
 
-constexpr auto outage_patience = std::chrono::seconds(2);
+constexpr std::chrono::seconds outage_patience{2};
 constexpr auto outage_leeway = std::chrono::seconds(3);  // for machines that are emulated
 constexpr std::size_t asked_at_once = 8;
 
@@ -245,8 +245,8 @@ task<> live_through(side* here, asking what, link_of whose, by way, std::string 
   for (std::size_t i = 0; holds_data && what != asking::add && i < outage::pieces; ++i) {
     fill(o.piece(i).bytes(), of_server + i);
   }
-  // A probe without a link would end the connection. The first probe comes after 26 s of silence.
-  const endpoint_options options = patient(whose == link_of::who_asks ? 2 : 60);
+  const endpoint_options options =
+      patient(whose == link_of::who_asks ? outage_patience : outage_timeout);
   {
     Endpoint e = co_await connected(here, way, name + "-1", options);
     o.theirs = co_await swap_blobs(here, &e, o.own);
@@ -268,7 +268,7 @@ task<> live_through(side* here, asking what, link_of whose, by way, std::string 
   CHECK(o.wrong <= (ends ? 1 : 0));
   const bool by_cm = way == by::descriptors && whose == link_of::who_answers;
   const by other = by_cm ? by::rdma_cm : by::descriptors;
-  Endpoint again = co_await connected(here, other, name + "-2", patient(10));
+  Endpoint again = co_await connected(here, other, name + "-2", patient(std::chrono::seconds(10)));
   co_await compare_notes(&o, &again);
 }
 
@@ -288,7 +288,7 @@ class shorter_packets {
 
 task<> swap_much(side* here, by way, std::string name, std::string packets) {
   constexpr std::size_t much = 65536;
-  Endpoint e = co_await connected(here, way, std::move(name), patient(10));
+  Endpoint e = co_await connected(here, way, std::move(name), patient(std::chrono::seconds(10)));
   CHECK(property_of(e, "path_mtu") == packets);
   MemoryRegion memory = here->memory(2 * much);
   fill(memory.bytes().first(much), on_server() ? of_server : 0);

@@ -4,6 +4,7 @@
 
 #include <support/stage.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -54,6 +55,10 @@ struct side {
   o.endpoint = options;
   return meet(here, port, o);
 }
+// The peer_timeout of a connection whose own host takes its link down. A probe without a link ends the connection, and
+// rdma_cm may stay broken there: the next connect times out after 30 s. The first probe comes after 26 s of silence; a
+// busy machine may take 3 s for an outage of one second.
+inline constexpr std::chrono::seconds outage_timeout{60};
 // This host's link, for a second.
 [[nodiscard]] task<> go_down_and_up();
 // Each side sends so many bytes at the front of `out`, and gets as many into `in`.

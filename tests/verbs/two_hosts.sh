@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # two_hosts.sh PROGRAM [--only REGEX] [--rounds N] NAME...
-# Runs on two machines at once: the cases of each NAME_test.cpp in their order, each in a process of its own, as the
-# client on a and the server on b. A case about a peer that is killed kills the process on b. --only chooses cases by
+# Runs on two machines at once: the cases of each NAME_test.cpp in their order, one process for each, the client on a and
+# the server on b. A case about a peer that is killed kills the process on b. --only chooses cases by
 # name, and --rounds repeats the whole.
 set -euo pipefail
 program=$1 only='' rounds=1
@@ -31,7 +31,7 @@ run_file() {  # run_file NAME ROUND
     chosen=$((chosen + 1))
     [[ $RDMA_HOST_NAME = a || $case != *"the peer is killed"* ]] || wanted=137
     export TWO_HOSTS_CASE=$name-$number-$2
-    barrier "$TWO_HOSTS_CASE"  # what the last one did to the wire is undone, on both hosts
+    barrier "$TWO_HOSTS_CASE"  # both hosts have restored the wire
     started=$SECONDS
     # A comma would end the pattern.
     "$program" --source-file="*/verbs/${name}_test.cpp" --test-case="${case//,/?}" || code=$?
