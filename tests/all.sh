@@ -55,7 +55,7 @@ run_variant() {
   case $1 in
     clang)
       bash tests/run.sh --build-only || return
-      [ -n "$only" ] || build_ahead > /dev/null 2>&1 &
+      if [ -z "$only" ]; then build_ahead > /dev/null 2>&1 & fi
       bash tests/run.sh
       ;;
     gcc) bash tests/run.sh --gcc --no-soft-roce ;;
