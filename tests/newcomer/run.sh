@@ -13,7 +13,8 @@ bash tests/newcomer/run.sh [options]     makes a bare Debian 12 and runs there t
                       built with the installed package
   --quick             the first command with --quick, in one combination: they take turns by the day of the year
   --full              the default, and then the second command, by root
-  --combination NAME  the first command in this one: root-bare, root-g++, user-bare or user-g++
+  --combination NAME  the first command in this one: root-bare, root-g++, user-bare or user-g++; with --full, the second
+                      command after it
   --log DIR           keep what each command printed in DIR; default: a new folder, printed at the end
   --help              this text
 
@@ -31,7 +32,7 @@ skip() {
 }
 
 all=(root-bare root-g++ user-bare user-g++)
-mode='' chosen=("${all[@]}") logs=''
+mode='' one='' chosen=("${all[@]}") logs=''
 choose_mode() { [ -z "$mode" ] || wrong "$1 and another choice cannot be combined"; mode=$1; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -39,13 +40,16 @@ while [ $# -gt 0 ]; do
     --full) choose_mode "$1" ;;
     --combination)
       [[ " ${all[*]} " == *" ${2-} "* ]] || wrong "--combination is one of ${all[*]}, not '${2-}'"
-      choose_mode "$1"; chosen=("$2"); shift ;;
+      one=$2 chosen=("$2"); shift ;;
     --log) [ -n "${2-}" ] || wrong "--log needs a directory"; logs=$2; shift ;;
     --help | -h) usage; exit 0 ;;
     *) wrong "unknown option '$1'" ;;
   esac
   shift
 done
+
+[ -z "$one" ] || [ "$mode" != --quick ] || wrong "--quick and --combination cannot be combined"
+[ -n "$mode" ] || [ -z "$one" ] || mode=--combination
 
 [ "$(id -u)" -eq 0 ] || skip "a chroot needs root"
 unshare --mount --pid --fork true 2> /dev/null || skip "this machine permits no mounts (unshare --mount failed)"
