@@ -66,7 +66,7 @@ done
 case $variant in tsan | fuzz) soft_roce=OFF ;; esac
 [ $variant = clang ] || export CORDMA_TEST_ROUNDS=${CORDMA_TEST_ROUNDS-few}
 
-packages=(cmake ninja-build ccache python3 liburing-dev libibverbs-dev librdmacm-dev libasio-dev doctest-dev
+packages=(cmake ninja-build ccache git python3 liburing-dev libibverbs-dev librdmacm-dev libasio-dev doctest-dev
   nlohmann-json3-dev libcli11-dev libssl-dev libxxhash-dev libisal-dev openssl rsync attr acl strace clang-format-19 redis-server redis-tools)
 case $variant in
   gcc) packages+=(g++-12) ;;

@@ -59,11 +59,12 @@ class program {
   std::string all_;
 };
 
+// As a word of a shell's command: the path may have blanks.
 std::string raw_peer() {
   const char* const path = std::getenv("CORDMA_RAW_PEER");
   REQUIRE_MESSAGE(path != nullptr,
                   "CORDMA_RAW_PEER names the program of tests/soft-roce/raw_peer.c");
-  return path;
+  return "'" + std::string(path) + "'";
 }
 
 constexpr std::uint16_t port = 18720;
