@@ -49,11 +49,10 @@ while [ $# -gt 0 ]; do
 done
 
 [ -z "$one" ] || [ "$mode" != --quick ] || wrong "--quick and --combination cannot be combined"
-[ -n "$mode" ] || [ -z "$one" ] || mode=--combination
 
 [ "$(id -u)" -eq 0 ] || skip "a chroot needs root"
 unshare --mount --pid --fork true 2> /dev/null || skip "this machine permits no mounts (unshare --mount failed)"
-install_packages mmdebstrap || skip "mmdebstrap cannot be installed"
+install_packages mmdebstrap git || skip "mmdebstrap and git cannot be installed"
 
 [ -n "$logs" ] || logs=$(mktemp -d "${TMPDIR:-/tmp}/newcomer-log-XXXXXX")
 mkdir -p "$logs"
@@ -198,10 +197,10 @@ for combination in "${chosen[@]}"; do
   timed "$combination: $command" run_demo "$user" "$command"
   if [ "$combination" = root-bare ] && [ "$mode" != --quick ]; then
     timed "$combination: refused with a full disk" refused_after
-  fi
-  if [ "$combination" = root-bare ] && { [ -z "$mode" ] || [ "$mode" = --full ]; }; then
-    for command in "${installing[@]}"; do timed "$combination: $command" inside root "$command"; done
-    timed "$combination: the programs of the README" readme_programs
+    if [ -z "$one" ] || [ "$mode" = --full ]; then
+      for command in "${installing[@]}"; do timed "$combination: $command" inside root "$command"; done
+      timed "$combination: the programs of the README" readme_programs
+    fi
   fi
   rm -rf --one-file-system "$machine"
 done
