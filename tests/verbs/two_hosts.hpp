@@ -55,9 +55,9 @@ struct side {
   o.endpoint = options;
   return meet(here, port, o);
 }
-// The peer_timeout of a connection whose own host takes its link down. A probe without a link ends the connection, and
-// rdma_cm may stay broken there: the next connect times out after 30 s. The first probe comes after 26 s of silence; a
-// busy machine may take 3 s for an outage of one second.
+// A peer_timeout for the host that takes its own link down. A probe without a link ends the connection, and rdma_cm may
+// stay broken there: the next connect times out after 30 s. With this timeout the first probe comes after 26 s of
+// silence. An outage of one second may take 3 s on a busy machine.
 inline constexpr std::chrono::seconds outage_timeout{60};
 // This host's link, for a second.
 [[nodiscard]] task<> go_down_and_up();
