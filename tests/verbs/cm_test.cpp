@@ -9,10 +9,13 @@
 #include <cordma/net/transport/verbs/pair.hpp>
 #include <cordma/net/transport/verbs/wire.hpp>
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +47,35 @@ TEST_CASE("M4: resolved, asked, answered, established, disconnected: a connectio
     while (client.state() != endpoint_state::closed) co_await client.state_changed();
     CHECK(client.first_cause()->code() == errc::connection_reset);  // DISCONNECTED
   });
+}
+
+TEST_CASE(
+    "M4: an address that leads nowhere is not asked for again, one that is silent is, in its "
+    "turn") {
+  const auto with_port = [](std::uint16_t port) {
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    a.sin_port = htons(port);
+    transport::verbs::socket_address to;
+    std::memcpy(&to.storage, &a, to.length = sizeof a);
+    return to;
+  };
+  transport::verbs::peer_addresses left({with_port(1), with_port(2), with_port(3)});
+  const auto now = [&left] { return transport::verbs::port_of(left.current()->get()); };
+  CHECK(now() == 1);
+  left.pass_by();
+  CHECK(now() == 2);
+  left.drop();
+  CHECK(now() == 3);
+  left.pass_by();
+  CHECK(now() == 1);
+  left.pass_by();
+  left.drop();
+  CHECK(now() == 1);
+  left.pass_by();
+  CHECK(now() == 1);
+  left.drop();
+  CHECK(left.current() == nullptr);
 }
 
 TEST_CASE("M4: no address, no answer, nobody there, a no: each is told as what it is") {

@@ -94,19 +94,43 @@ const char* absent(std::size_t event) {
   }
 }
 
+void neighbour(const char* address, const char* mac) {
+  const std::string command =
+      std::string("ip neigh replace ") + address + " dev wire0 lladdr " + mac;
+  REQUIRE(std::system(command.c_str()) == 0);
+}
+
+// Until `looking`, for an address that nobody has, has asked twice; then somebody has it.
+template <class Operation>
+task<> asked_again(stage* on, Operation looking, const char* address) {
+  const int unheard = cm_events(RDMA_CM_EVENT_ADDR_ERROR);
+  while (cm_events(RDMA_CM_EVENT_ADDR_ERROR) < unheard + 2 && !looking.done()) co_await moment(*on);
+  REQUIRE_FALSE(looking.done());
+  const int resolved = cm_events(RDMA_CM_EVENT_ROUTE_RESOLVED);
+  neighbour(address, "02:00:00:00:00:96");
+  while (cm_events(RDMA_CM_EVENT_ROUTE_RESOLVED) == resolved && !looking.done()) {
+    co_await moment(*on);
+  }
+  CHECK_FALSE(looking.done());
+}
+
+task<> neighbour_comes_late(stage& on) {
+  connect_options patient;
+  patient.endpoint.connect_timeout = 100s;
+  co_await asked_again(&on, on.client().connect("10.77.0.96:7", patient).start(), "10.77.0.96");
+  DatagramEndpoint port = on.client().datagram().value();
+  co_await asked_again(&on, port.resolve("10.77.0.95:7").start(), "10.77.0.95");
+}
+
 task<> nobody_answers(stage& on) {
-  const auto neighbour = [](const char* mac) {
-    const std::string command = std::string("ip neigh replace 10.77.0.98 dev wire0 lladdr ") + mac;
-    REQUIRE(std::system(command.c_str()) == 0);
-  };
-  neighbour("02:00:00:00:00:97");
+  neighbour("10.77.0.98", "02:00:00:00:00:97");
   const int resolved = cm_events(RDMA_CM_EVENT_ROUTE_RESOLVED);
   connect_options patient;
   patient.endpoint.connect_timeout = 100s;
   connect_operation connecting = on.client().connect("10.77.0.98:7", patient).start();
   while (cm_events(RDMA_CM_EVENT_ROUTE_RESOLVED) == resolved) co_await moment(on);
   // Asked, and unheard: it would go on for a minute, had its neighbour not changed.
-  neighbour("02:00:00:00:00:98");
+  neighbour("10.77.0.98", "02:00:00:00:00:98");
   const result<Endpoint> unreachable = co_await connecting.result();
   CHECK(unreachable.code() == errc::timed_out);  // UNREACHABLE
 }
@@ -126,6 +150,7 @@ TEST_CASE("M4: each event of rdma_cm comes, or is known not to, and is given bac
   s.play([](stage& on) -> task<> {
     const result<Endpoint> nobody = co_await on.client().connect(own_host() + ":9").result();
     CHECK(nobody.code() == errc::unreachable);  // REJECTED
+    co_await neighbour_comes_late(on);
     co_await nobody_answers(on);
     co_await no_device_leads_there(on);
     wire w = co_await connect(on);

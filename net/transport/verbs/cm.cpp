@@ -110,6 +110,11 @@ failure no_device_leads_to(const std::string& peer, int told) {
       .with_errno(code);
 }
 
+void peer_addresses::drop() noexcept {
+  left_.erase(left_.begin() + static_cast<std::ptrdiff_t>(at_));
+  if (at_ == left_.size()) at_ = 0;
+}
+
 std::string host_of(const sockaddr* a) {
   std::array<char, NI_MAXHOST> host{};
   const socklen_t length = a->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
@@ -152,7 +157,7 @@ result<owned_channel> open_channel() {
 
 result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& domain,
                                  const cm_token& token, rdma_port_space space,
-                                 const socket_address& to, duration patience) {
+                                 const socket_address& to) {
   const verbs_options& options = domain.options();
   rdma_cm_id* raw = nullptr;
   if (rdma_create_id(cm, &raw, token.packed(), space) != 0) {
@@ -179,7 +184,7 @@ result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& dom
   }
   socket_address target = to;
   if (rdma_resolve_addr(raw, from.length != 0 ? from.get() : nullptr, target.get(),
-                        to_milliseconds(patience)) != 0) {
+                        to_milliseconds(address_patience)) != 0) {
     return no_device_leads_to(to_text(to.get()), errno);
   }
   return id;

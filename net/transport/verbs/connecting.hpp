@@ -6,6 +6,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,10 @@ struct cm_news {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return {data.bytes.data(), data.length};
   }
+  // No neighbour answered in time for its address.
+  [[nodiscard]] bool is_unheard_address() const noexcept {
+    return what == RDMA_CM_EVENT_ADDR_ERROR && status == -ETIMEDOUT;
+  }
   [[nodiscard]] read_depths reads() const noexcept {
     return {.ours = initiator_depth, .theirs = responder_resources};
   }
@@ -90,17 +95,34 @@ struct socket_address {
 // Every address of a name, in the order of preference; an empty host: any address to listen on, this
 // host to connect to. unreachable, naming host and reason; no_memory, where no descriptor is left, as below.
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& a, bool passive);
+// The addresses of a peer that are left to ask for, one after the other.
+class peer_addresses {
+ public:
+  explicit peer_addresses(std::vector<socket_address> all = {}) noexcept : left_(std::move(all)) {}
+  // Null: none is left. Valid until the next call.
+  [[nodiscard]] const socket_address* current() const noexcept {
+    return left_.empty() ? nullptr : &left_[at_];
+  }
+  // The current one leads nowhere.
+  void drop() noexcept;
+  // Nobody has said yet where the current one is: its turn comes again.
+  void pass_by() noexcept { at_ = (at_ + 1) % left_.size(); }
+
+ private:
+  std::vector<socket_address> left_;
+  std::size_t at_ = 0;
+};
 // In numbers, of a link-local one with its interface: "fe80::1%eth0".
 [[nodiscard]] std::string host_of(const sockaddr* a);
 [[nodiscard]] std::string to_text(const sockaddr* a);
 [[nodiscard]] std::uint16_t port_of(const sockaddr* a) noexcept;
 // unreachable, or no_memory.
 [[nodiscard]] failure no_device_leads_to(const std::string& peer, int told);
-// Asks rdma_cm for the device and the path that lead there, from the GID that the settings name; what it
-// finds it tells with this token. unreachable.
+// Asks rdma_cm for the device and the path that lead there, from the GID that the settings name. The event has
+// this token; ADDR_ERROR with ETIMEDOUT after address_patience. unreachable.
 [[nodiscard]] result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& domain,
                                                const cm_token& token, rdma_port_space space,
-                                               const socket_address& to, duration patience);
+                                               const socket_address& to);
 // The next step. unreachable: by another device than the domain's, too.
 [[nodiscard]] result<void> resolve_route(rdma_cm_id* id, const verbs_domain& domain,
                                          const std::string& peer, duration patience);

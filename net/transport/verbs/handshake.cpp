@@ -56,7 +56,7 @@ void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
                        std::span<const std::byte> data) {
   peer_ = std::move(peer);
   handshake_ = std::make_unique<handshake>();
-  handshake_->candidates = std::move(candidates);
+  handshake_->candidates = peer_addresses(std::move(candidates));
   handshake_->data.assign(data.begin(), data.end());
   move_to(phase::resolving);
   set_waiting(true);
@@ -67,11 +67,12 @@ void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
 void verbs_pair::try_next_candidate() noexcept {
   move_to(phase::resolving);
   try {
-    while (handshake_->next < handshake_->candidates.size()) {
+    while (const socket_address* const to = handshake_->candidates.current()) {
       id_.reset();
-      const result<void> trying = try_candidate(handshake_->candidates[handshake_->next++]);
+      const result<void> trying = try_candidate(*to);
       if (trying) return;
       handshake_->last = trying.why();
+      handshake_->candidates.drop();
     }
   } catch (const std::bad_alloc&) {
     handshake_->last = errc::no_memory;
@@ -81,8 +82,7 @@ void verbs_pair::try_next_candidate() noexcept {
 
 result<void> verbs_pair::try_candidate(const socket_address& to) {
   const cm_token token{cm_token::kind::pair, number_};
-  result<owned_id> asked =
-      resolve_address(home_.cm(), home_.owner(), token, RDMA_PS_TCP, to, options_.connect_timeout);
+  result<owned_id> asked = resolve_address(home_.cm(), home_.owner(), token, RDMA_PS_TCP, to);
   if (!asked) return asked.why();
   id_ = std::move(*asked);
   return {};
@@ -90,6 +90,7 @@ result<void> verbs_pair::try_candidate(const socket_address& to) {
 
 void verbs_pair::next_or_fail(failure why) noexcept {
   handshake_->last = std::move(why);
+  handshake_->candidates.drop();
   try_next_candidate();
 }
 
@@ -113,6 +114,10 @@ void verbs_pair::follow(const cm_news& news) {
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
       if (phase_ != phase::resolving) return;
+      if (news.is_unheard_address()) {
+        handshake_->candidates.pass_by();
+        return try_next_candidate();
+      }
       return next_or_fail(no_device_leads_to(peer_, -news.status));
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
       if (phase_ == phase::requesting) on_response(news);

@@ -17,6 +17,9 @@ inline constexpr std::size_t most_gids = 1024;         // entries looked at
 inline constexpr std::uint32_t most_gid_index = 255;   // that fits into a path
 inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
 inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
+// How long rdma_cm looks for a neighbour before it is asked again. It asks the network at the beginning only, for
+// 3 s at most, and an answer that comes just then escapes it: it would wait until the end.
+inline constexpr duration address_patience = std::chrono::seconds(1);
 // How long a queue pair in error is given to complete what it had taken from its receive queue, where the
 // device does not say that it has. Like that for its own requests.
 inline constexpr duration last_receive_patience = std::chrono::milliseconds(500);

@@ -179,8 +179,7 @@ class verbs_pair final : public queue_pair {
   };
   // Needed until the connection is up.
   struct handshake {
-    std::vector<socket_address> candidates;
-    std::size_t next = 0;
+    peer_addresses candidates;
     failure last{errc::unreachable};
     std::vector<std::byte> data;
   };

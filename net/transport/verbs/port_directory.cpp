@@ -45,7 +45,7 @@ result<std::uint64_t> port_directory::resolve(const address& to) {
   auto l = std::make_unique<lookup>(*this);
   const std::uint64_t number = l->number = ++last_number_;
   l->to = to.text();
-  l->candidates = std::move(*candidates);
+  l->candidates = peer_addresses(std::move(*candidates));
   home_.home().add(*l, after(home_.home().now(), port_.actual().connect_timeout));
   home_.add_waiting(1);
   lookups_.push_back(std::move(l));
@@ -60,16 +60,16 @@ void port_directory::forget(std::uint64_t request) noexcept {
 
 void port_directory::try_next(lookup& l) noexcept {
   try {
-    while (l.next < l.candidates.size()) {
+    while (const socket_address* const to = l.candidates.current()) {
       l.id.reset();
-      const socket_address& to = l.candidates[l.next++];
-      result<owned_id> asked = resolve_address(home_.cm(), home_.owner(), token_of(port_),
-                                               RDMA_PS_UDP, to, port_.actual().connect_timeout);
+      result<owned_id> asked =
+          resolve_address(home_.cm(), home_.owner(), token_of(port_), RDMA_PS_UDP, *to);
       if (asked) {
         l.id = std::move(*asked);
         return;
       }
       l.last = asked.why();
+      l.candidates.drop();
     }
   } catch (const std::bad_alloc&) {
     l.last = errc::no_memory;
@@ -79,6 +79,7 @@ void port_directory::try_next(lookup& l) noexcept {
 
 void port_directory::next_or_fail(lookup& l, failure why) noexcept {
   l.last = std::move(why);
+  l.candidates.drop();
   try_next(l);
 }
 
@@ -114,7 +115,12 @@ void port_directory::follow(lookup& l, const cm_news& news) {
     }
     case RDMA_CM_EVENT_UNREACHABLE: return on_unreachable(l, news.status);
     case RDMA_CM_EVENT_ADDR_ERROR:
-    case RDMA_CM_EVENT_ROUTE_ERROR: return next_or_fail(l, no_device_leads_to(l.to, -news.status));
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+      if (news.is_unheard_address()) {
+        l.candidates.pass_by();
+        return try_next(l);
+      }
+      return next_or_fail(l, no_device_leads_to(l.to, -news.status));
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
       return next_or_fail(l, failure{errc::unreachable, "no RDMA device leads to " + l.to + " (" +

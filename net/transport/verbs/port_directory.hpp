@@ -32,8 +32,7 @@ class port_directory {
     port_directory& owner;
     std::uint64_t number = 0;
     std::string to;
-    std::vector<socket_address> candidates;
-    std::size_t next = 0;
+    peer_addresses candidates;
     failure last{errc::unreachable};
     owned_id id;
     event_place place = reserve_event();
