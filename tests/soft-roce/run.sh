@@ -192,6 +192,14 @@ await() {  # await HOST
   wait "${machine[$host]}" || true
 }
 
+# From the first fault of the kernel on, 100 lines; without one the last 60.
+end_of_log() {
+  awk '/BUG: |Oops: |general protection fault|Kernel panic|kernel BUG at/ && !first { first = NR }
+    { lines[NR] = $0 }
+    END { from = first ? first : NR - 59; to = first && first + 99 < NR ? first + 99 : NR
+      for (i = from < 1 ? 1 : from; i <= to; ++i) print lines[i] }'
+}
+
 outcome() {  # outcome HOST: sets `code` and `broke_down`, and prints a line for everything that is not 0
   local host=$1 control=$run/control-$1 of=''
   broke_down=''
@@ -213,7 +221,7 @@ outcome() {  # outcome HOST: sets `code` and `broke_down`, and prints a line for
     { say "the kernel's log$of could not be kept"; code=125; }
   [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || [ ! -s "$control/kernel.log" ] || {
     say "the kernel's log$of:"
-    tail -n 60 "$control/kernel.log" | tr -d '\r' >&2 || true
+    tr -d '\r' < "$control/kernel.log" | end_of_log >&2 || true
   }
 }
 
