@@ -100,7 +100,7 @@ void neighbour(const char* address, const char* mac) {
   REQUIRE(std::system(command.c_str()) == 0);
 }
 
-// Until `looking`, for an address that nobody has, has asked twice; then somebody has it.
+// `looking` wants an address without a neighbour. After two timeouts the neighbour appears, and the route resolves.
 template <class Operation>
 task<> asked_again(stage* on, Operation looking, const char* address) {
   const int unheard = cm_events(RDMA_CM_EVENT_ADDR_ERROR);

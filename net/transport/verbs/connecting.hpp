@@ -95,7 +95,7 @@ struct socket_address {
 // Every address of a name, in the order of preference; an empty host: any address to listen on, this
 // host to connect to. unreachable, naming host and reason; no_memory, where no descriptor is left, as below.
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& a, bool passive);
-// The addresses of a peer that are left to ask for, one after the other.
+// The addresses of a peer that may still lead to it, asked for in turn.
 class peer_addresses {
  public:
   explicit peer_addresses(std::vector<socket_address> all = {}) noexcept : left_(std::move(all)) {}
@@ -103,9 +103,9 @@ class peer_addresses {
   [[nodiscard]] const socket_address* current() const noexcept {
     return left_.empty() ? nullptr : &left_[at_];
   }
-  // The current one leads nowhere.
+  // Removes the current one: it leads nowhere. REQUIRES one.
   void drop() noexcept;
-  // Nobody has said yet where the current one is: its turn comes again.
+  // The current one timed out. It stays in the list, behind the others. REQUIRES one.
   void pass_by() noexcept { at_ = (at_ + 1) % left_.size(); }
 
  private:

@@ -17,8 +17,8 @@ inline constexpr std::size_t most_gids = 1024;         // entries looked at
 inline constexpr std::uint32_t most_gid_index = 255;   // that fits into a path
 inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
 inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
-// How long rdma_cm looks for a neighbour before it is asked again. It asks the network at the beginning only, for
-// 3 s at most, and an answer that comes just then escapes it: it would wait until the end.
+// Timeout of one rdma_resolve_addr(), which is repeated until connect_timeout. The kernel asks for the neighbour during
+// the first 3 s only, and its code can miss an answer that comes at once: a longer timeout would be spent waiting.
 inline constexpr duration address_patience = std::chrono::seconds(1);
 // How long a queue pair in error is given to complete what it had taken from its receive queue, where the
 // device does not say that it has. Like that for its own requests.
