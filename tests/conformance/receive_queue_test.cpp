@@ -76,6 +76,9 @@ struct crowd final : poller {
     queue_pair_options sending;
     sending.send_depth = of.sends;
     sending.read_depth = 2;
+    // 64 senders that each repeat a message every millisecond keep the kernel of a slow machine in
+    // Soft-RoCE: it reports a soft lockup.
+    if (transport_under_test() == kind::verbs) sending.rnr_timer = std::chrono::milliseconds(20);
     // Soft-RoCE counts the time that a message waits for a receive as silence of the peer.
     sending.peer_timeout = std::chrono::minutes(2);
     queue_pair_options receiving;
