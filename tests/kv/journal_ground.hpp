@@ -7,10 +7,12 @@
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/sleep.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -140,6 +142,11 @@ struct scene {
     }
   }
   static cordma::task<void> pause() { co_await cordma::sleep_for(std::chrono::milliseconds(1)); }
+  // Whether the log has a line with this text. Others may follow it: a slow disk is reported, too.
+  [[nodiscard]] bool said(std::string_view text) const {
+    return std::ranges::any_of(
+        lines, [text](const std::string& line) { return line.find(text) != std::string::npos; });
+  }
   void background(kv::background what) {
     const std::size_t before = ends.size();
     CHECK(written.ask_for(what) == journal::asked::begun);
