@@ -25,7 +25,7 @@ inline void take_turn(turn_line& line, std::uint64_t seen) noexcept {
 /// One-way time of a cache line bounced between two threads. Uses polling whatever `how.wait` says.
 [[nodiscard]] inline measurement measure_cache_line(const settings& how) {
   turn_line line;
-  std::jthread peer([&line, &how] {
+  std::thread peer([&line, &how] {
     pin_to(how.peer_cpu);
     for (std::uint64_t step = 0; step < how.steps_in_all(); ++step) {
       take_turn(line, 2 * step + 1);
@@ -42,7 +42,9 @@ inline void take_turn(turn_line& line, std::uint64_t seen) noexcept {
     while (line.turn.load(std::memory_order_acquire) != next) {}
   };
   bounce(how.steps_per_batch());
-  return one_way("cache-line", how, time_batches(how, bounce));
+  measurement m = one_way("cache-line", how, time_batches(how, bounce));
+  peer.join();
+  return m;
 }
 
 }  // namespace limits
