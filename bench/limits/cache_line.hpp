@@ -25,6 +25,7 @@ inline void take_turn(turn_line& line, std::uint64_t seen) noexcept {
 /// One-way time of a cache line bounced between two threads. Uses polling whatever `how.wait` says.
 [[nodiscard]] inline measurement measure_cache_line(const settings& how) {
   turn_line line;
+  // No std::jthread: g++ 12 warns at -Os that its stop source may be uninitialized.
   std::thread peer([&line, &how] {
     pin_to(how.peer_cpu);
     for (std::uint64_t step = 0; step < how.steps_in_all(); ++step) {
