@@ -87,7 +87,7 @@ timer::~timer() {
 reactor::reactor(const reactor_options& options)
     : options_(options),
       clock_(options.time != nullptr ? options.time : &real_clock()),
-      owner_thread_(&detail::thread_mark),
+      owner_thread_(detail::name_thread()),
       turns_per_look_(first_turns_per_look) {
   pollers_.reserve(8);
   epoll_fd_.reset(epoll_create1(EPOLL_CLOEXEC));
@@ -128,11 +128,22 @@ result<void> reactor::claim() noexcept {
     return failure{errc::bad_state,
                    "a reactor cannot be run from inside one of its own coroutines"};
   }
-  if (running_.load(std::memory_order_acquire)) {
-    return failure{errc::no_lock, "the reactor is running on another thread"};
+  if (inherited() || running_.load(std::memory_order_acquire)) {
+    return wrong_thread("the reactor is running on another thread");
   }
-  owner_thread_.store(&detail::thread_mark, std::memory_order_relaxed);
+  owner_thread_.store(detail::name_thread(), std::memory_order_relaxed);
   return {};
+}
+
+failure reactor::wrong_thread(std::string_view rule) const noexcept {
+  return inherited() ? made_before_fork() : failure::of(errc::no_lock, {rule});
+}
+
+bool reactor::enter_to_destroy() noexcept {
+  if (on_owner_thread()) return true;
+  if (inherited()) return false;
+  bind();
+  return true;
 }
 
 void reactor::bind() noexcept { CORDMA_REQUIRE(claim().ok()); }
@@ -144,7 +155,7 @@ bool reactor::turn() noexcept {
 }
 
 result<std::size_t> reactor::poll() noexcept {
-  if (!on_owner_thread()) return errc::no_lock;
+  if (!on_owner_thread()) return wrong_thread("a reactor may only be used on its own thread");
   if (in_turn_) return errc::bad_state;
   return pass();
 }
@@ -224,6 +235,8 @@ result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noe
   stuck_ = false;
   while (!done(context)) {
     if (stop_requested_) return failure{errc::shutdown};
+    // A coroutine may have forked, and this be the child.
+    if (inherited()) return wrong_thread({});
     if (turn()) {
       if (idle_turns_ != 0) came_to_life();
       continue;
@@ -426,6 +439,7 @@ void reactor::post(inbox_item& item) noexcept {
 }
 
 void reactor::wake() noexcept {
+  if (inherited()) return;
   const int saved = errno;
   wake_requested_.store(true, std::memory_order_seq_cst);
   const std::uint64_t one = 1;
@@ -460,7 +474,9 @@ void reactor::remove(poller& p) noexcept {
   const auto at = std::find(pollers_.begin(), pollers_.end(), &p);
   if (at == pollers_.end()) return;
   pollers_.erase(at);
-  if (p.wait_fd() >= 0) epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, p.wait_fd(), nullptr);
+  // A child of fork() shares the set with its parent.
+  if (p.wait_fd() < 0 || inherited()) return;
+  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, p.wait_fd(), nullptr);
 }
 
 bool reactor::earlier(const timer& a, const timer& b) noexcept {

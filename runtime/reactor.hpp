@@ -3,6 +3,7 @@
 
 #include <cordma/runtime/clock.hpp>
 #include <cordma/runtime/list.hpp>
+#include <cordma/runtime/process.hpp>
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/spin_budget.hpp>
 #include <cordma/runtime/unique_fd.hpp>
@@ -20,11 +21,6 @@
 namespace cordma {
 
 class reactor;
-
-namespace detail {
-// Its address names the thread; never read or written.
-inline constinit thread_local char thread_mark = 0;
-}  // namespace detail
 
 // How a reactor waits when it has nothing to do.
 enum class wait_mode : std::uint8_t {
@@ -177,11 +173,18 @@ class reactor {
   // The reactor whose turn is running on this thread, or null.
   [[nodiscard]] static reactor* current() noexcept;
   [[nodiscard]] bool on_owner_thread() const noexcept {
-    return owner_thread_.load(std::memory_order_relaxed) == &detail::thread_mark;
+    return owner_thread_.load(std::memory_order_relaxed) == detail::thread_identity;
   }
+  // True in a child of fork(), for a reactor of its parent: only its destructor may be called.
+  [[nodiscard]] bool inherited() const noexcept { return process_.inherited(); }
+  // Why a call fails on this thread: bad_state in a child of fork(), else no_lock, with `rule` as its text.
+  [[nodiscard]] failure wrong_thread(std::string_view rule) const noexcept;
   // Makes the calling thread the owner. Errors: no_lock while another thread runs it; bad_state from
-  // inside one of its own turns.
+  // inside one of its own turns, or in a child of fork().
   [[nodiscard]] result<void> claim() noexcept;
+  // For destructors: the calling thread owns it from here on, unless another one runs it. REQUIRES that none does.
+  // False in a child of fork(): there a destructor gives back what is the child's own, and touches nothing shared.
+  bool enter_to_destroy() noexcept;
   // As claim(), where neither can happen: REQUIRES that it is not running.
   void bind() noexcept;
 
@@ -197,7 +200,7 @@ class reactor {
   // REQUIRES not called from inside a turn.
   bool turn() noexcept;
   // The same, for whoever turns by hand: how many things happened, 0 where nothing was there. Errors:
-  // bad_state from inside a turn, no_lock from a thread that does not own it.
+  // bad_state from inside a turn or in a child of fork(), no_lock from a thread that does not own it.
   result<std::size_t> poll() noexcept;
   // Turns, and waits between them as the mode says, until `done(context)`; checked every pass.
   // Returns shutdown after stop(); no_lock and bad_state as claim() does; bad_state as well where, in
@@ -206,9 +209,9 @@ class reactor {
   // Ends run_until() at its next pass. Owner thread only (from others: post it).
   void stop() noexcept { stop_requested_ = true; }
 
-  // The item runs in the next pass. REQUIRES the owner thread.
+  // The item runs in the next pass; in a child of fork(), never. REQUIRES the owner thread.
   void ready(ready_item& item) noexcept {
-    CORDMA_REQUIRE(on_owner_thread());
+    CORDMA_REQUIRE(on_owner_thread() || inherited());
     ready_.push_back(item);
     stir();
   }
@@ -288,7 +291,8 @@ class reactor {
   unique_fd event_fd_;
   unique_fd timer_fd_;
   sleeper* sleeper_ = nullptr;
-  std::atomic<const void*> owner_thread_;
+  process_mark process_;
+  std::atomic<std::uint64_t> owner_thread_;
   std::atomic<bool> running_{false};  // inside run_until()
   bool in_turn_ = false;
   bool armed_ = false;
