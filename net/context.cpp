@@ -2,6 +2,7 @@
 
 #include <cordma/net/detail/context_core.hpp>
 #include <cordma/net/detail/mapping.hpp>
+#include <cordma/net/detail/memory_left.hpp>
 #include <cordma/net/detail/region_core.hpp>
 #include <cordma/net/settings.hpp>
 #include <cordma/net/transport/grant.hpp>
@@ -11,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include <fcntl.h>
@@ -112,27 +112,38 @@ result<void> register_everywhere(detail::region_core& region) {
   return {};
 }
 
-// Bytes that this machine can give now, or the container at the very most; what the kernel takes back
-// from its caches counts. fallocate() on a memfd does not fail beyond it: the kernel kills somebody
-// instead, most likely us.
-std::uint64_t memory_there_is() {
-  std::uint64_t most = 0;
-  std::ifstream lines("/proc/meminfo");
-  std::string name;
-  std::uint64_t kibibytes = 0;
-  std::string unit;
-  while (lines >> name >> kibibytes) {
-    if (name == "MemAvailable:" || name == "SwapFree:") most += kibibytes << 10;
-    std::getline(lines, unit);
+// Looking up what is left takes some 50 us. A program that allocates a little at a time does without, up to a small part
+// of what was left at the last look.
+result<void> has_room(detail::context_core& context, std::size_t mapped) {
+  constexpr std::int64_t most_unquestioned = std::int64_t{16} << 20;
+  constexpr std::int64_t part_unquestioned = 16;
+  const auto wanted = static_cast<std::int64_t>(mapped);
+  if (wanted <= most_unquestioned && context.unquestioned.fetch_sub(wanted) >= wanted) return {};
+  const std::uint64_t left = detail::memory_left();
+  if (mapped > left) {
+    return failure{errc::no_memory,
+                   "cannot allocate " + std::to_string(mapped) +
+                       " bytes: this machine, or a memory limit of this process or container, "
+                       "leaves " +
+                       std::to_string(left) + ": ask for less, free memory, or raise the limit"};
   }
-  if (most == 0) most = UINT64_MAX;  // no /proc: the kernel may decide
-  for (const char* file :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream in(file);
-    std::uint64_t limit = 0;
-    if (in >> limit) most = std::min(most, limit);
+  const auto more = static_cast<std::int64_t>(std::min<std::uint64_t>(left - mapped, INT64_MAX));
+  context.unquestioned.store(std::min(more / part_unquestioned, most_unquestioned));
+  return {};
+}
+
+// Without memfd_create() (a sandbox, an old kernel), memory that only this process maps: peers over shared memory then
+// have it copied.
+result<void> map_private(detail::region_core& region, std::size_t mapped) {
+  void* const at =
+      ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) {
+    return failure::from_os(errno, {"mapping ", std::to_string(mapped), " bytes"});
   }
-  return most;
+  region.owns_memory = true;
+  region.range.addr = static_cast<std::byte*>(at);
+  region.mapped_bytes = mapped;
+  return {};
 }
 
 result<void> map_shared(detail::region_core& region, std::size_t bytes) {
@@ -141,16 +152,9 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
   if (bytes == 0 || mapped < bytes) {
     return failure{errc::invalid_value, "cannot allocate " + std::to_string(bytes) + " bytes"};
   }
-  // Small ones are not worth looking up the limit for.
-  constexpr std::size_t unquestioned = std::size_t{16} << 20;
-  if (const std::uint64_t most = mapped > unquestioned ? memory_there_is() : mapped;
-      mapped > most) {
-    return failure{errc::no_memory,
-                   "cannot allocate " + std::to_string(bytes) +
-                       " bytes: this machine, or the memory limit of this container, "
-                       "has " +
-                       std::to_string(most) + " left at most: ask for less, or free memory"};
-  }
+  const result<void> room = has_room(*region.context, mapped);
+  if (!room) return room;
+  region.range.length = bytes;
   // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
   rlimit largest{};
   if (::getrlimit(RLIMIT_FSIZE, &largest) == 0 && mapped > largest.rlim_cur) {
@@ -158,6 +162,9 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
                             {"allocating ", std::to_string(bytes), " bytes of shared memory"});
   }
   const int fd = ::memfd_create("cordma-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EACCES)) {
+    return map_private(region, mapped);
+  }
   if (fd < 0) return failure::from_os(errno, "creating shared memory");
   region.owns_memory = true;
   region.range.shared_fd = fd;
@@ -169,9 +176,8 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
   ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   void* const at = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) return failure::from_os(errno, "mapping shared memory");
-  region.mapped_bytes = mapped;
   region.range.addr = static_cast<std::byte*>(at);
-  region.range.length = bytes;
+  region.mapped_bytes = mapped;
   return {};
 }
 
@@ -229,6 +235,13 @@ Context::Context(const context_options& from_code)
   }
 }
 
+detail::context_core::~context_core() {
+  if (!process.inherited()) return;
+  for (auto* const list : {&domains, &rail_domains}) {
+    for (std::shared_ptr<transport::domain>& d : *list) transport::leave_to_parent(std::move(d));
+  }
+}
+
 std::string detail::context_core::left_out(const std::optional<kind>& only) const {
   std::string text;
   for (const auto& [k, why] : missing) {
@@ -240,6 +253,8 @@ std::string detail::context_core::left_out(const std::optional<kind>& only) cons
 
 result<MemoryRegion> detail::allocate(const std::shared_ptr<context_core>& context,
                                       std::size_t bytes, access rights) {
+  const result<void> usable = context->usable();
+  if (!usable) return usable.why();
   const result<void> known = transport::check_rights(rights);
   if (!known) return known.why();
   auto region = std::make_unique<detail::region_core>();
@@ -255,6 +270,8 @@ result<MemoryRegion> Context::allocate(std::size_t bytes, access rights) {
 }
 
 result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, access rights) {
+  const result<void> ours = core_->usable();
+  if (!ours) return ours.why();
   const result<void> known = transport::check_rights(rights);
   if (!known) return known.why();
   auto region = std::make_unique<detail::region_core>();
@@ -302,6 +319,8 @@ failure detail::no_native_handles() {
 }
 
 result<ibv_pd*> Context::native_pd() const {
+  const result<void> usable = core_->usable();
+  if (!usable) return usable.why();
   for (const auto& d : core_->domains) {
     if (d->caps().has_native_handles) return d->native_pd();
   }
@@ -309,6 +328,8 @@ result<ibv_pd*> Context::native_pd() const {
 }
 
 result<void> Context::require(std::string_view extra) const {
+  const result<void> usable = core_->usable();
+  if (!usable) return usable;
   for (const auto& d : core_->domains) {
     if (d->caps().has_native_handles) return d->require(extra);
   }
