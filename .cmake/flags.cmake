@@ -5,6 +5,11 @@ add_library(cordma_flags INTERFACE)
 target_compile_features(cordma_flags INTERFACE cxx_std_20)
 target_compile_definitions(cordma_flags INTERFACE "CORDMA_VERSION=\"${PROJECT_VERSION}\"")
 
+# The libraries can be part of a shared object; our programs are compiled alike, for they share precompiled headers. In a
+# program the linker turns the accesses back into direct ones. GCC inlines what it would leave open to replacement.
+target_compile_options(cordma_flags INTERFACE -fPIC
+  $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
+
 # GCC 12 reports false positives of these, in code that Clang and AddressSanitizer check as well:
 # * -Wnull-dereference: it does not connect std::variant's index() with the result of get_if(), and warns wherever a
 #   result<T> is taken apart after a test;
