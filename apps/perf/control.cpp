@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 namespace perf {
@@ -11,6 +12,7 @@ using cordma::errc;
 using nlohmann::json;
 
 constexpr std::string_view greeting_mark = "prf2";
+constexpr double longest_expected_s = 1e6;
 
 std::string to_hex(std::span<const std::byte> bytes) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -144,7 +146,8 @@ std::string encode(const order& m) {
   return json{{"do", order_names[static_cast<std::size_t>(m.what)]},
               {"count", m.count},
               {"count_syscalls", m.count_syscalls},
-              {"stalls", m.stalls}}
+              {"stalls", m.stalls},
+              {"expected_s", m.expected_s}}
       .dump();
 }
 
@@ -181,7 +184,8 @@ order decode_order(std::string_view text) {
     for (std::size_t i = 0; i < std::size(order_names); ++i) {
       if (name == order_names[i]) {
         return order{static_cast<order::kind>(i), j.at("count").get<std::uint64_t>(),
-                     j.at("count_syscalls").get<bool>(), j.at("stalls").get<bool>()};
+                     j.at("count_syscalls").get<bool>(), j.at("stalls").get<bool>(),
+                     std::clamp(j.at("expected_s").get<double>(), 0.0, longest_expected_s)};
       }
     }
     cordma::throw_error({errc::invalid_value, "the peer orders \"" + name + "\""});

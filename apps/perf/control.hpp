@@ -13,7 +13,7 @@
 
 namespace perf {
 
-inline constexpr int control_version = 4;
+inline constexpr int control_version = 5;
 
 // Private data of a connection request: tells the server how deep the queues have to be, before it
 // knows anything else; or which flow of the plan it is.
@@ -47,6 +47,7 @@ struct order {
   std::uint64_t count = 0;      // of each flow
   bool count_syscalls = false;  // in this phase
   bool stalls = false;          // in the middle of it
+  double expected_s = 0;        // how long the phase takes, as far as the client can say
 };
 // What a side says of itself at the end of a phase.
 struct closing {

@@ -8,6 +8,7 @@
 #include "session.hpp"
 #include "watcher.hpp"
 
+#include <cordma/runtime/channel.hpp>
 #include <cordma/runtime/scope.hpp>
 
 #include <cerrno>
@@ -28,26 +29,44 @@ cordma::context_options only(const plan& p) {
   return o;
 }
 
-// Serves clients one after the other: two at once would measure each other.
-cordma::task<void> serve_clients(cordma::Context& context, cordma::Worker& worker,
-                                 cordma::Listener& listener, std::string waits, bool once) {
+// Of one client: whether all went well. What did not is on stderr.
+cordma::task<void> serve_one(serving& all, cordma::ConnectionRequest request,
+                             cordma::channel<bool>& ended) {
+  const std::string peer = request.peer_address();
+  std::string trouble;
+  try {
+    co_await serve(all, std::move(request));
+  } catch (const cordma::error& e) {
+    trouble = e.what();
+  }
+  if (!trouble.empty()) {
+    std::fprintf(stderr, "cordma-perf: client %s: %s\n", peer.c_str(), trouble.c_str());
+  }
+  bool well = trouble.empty();
+  static_cast<void>(ended.try_send(well));
+}
+
+cordma::task<void> let_in(serving& all, cordma::Listener& listener, cordma::scope& clients,
+                          cordma::channel<bool>& ended) {
   for (;;) {
     cordma::ConnectionRequest request = co_await listener.next();
-    const std::string peer = request.peer_address();
-    std::string trouble;
-    try {
-      co_await serve(context, worker, std::move(request), waits);
-    } catch (const cordma::error& e) {
-      trouble = e.what();
-    }
-    if (!trouble.empty()) {
-      std::fprintf(stderr, "cordma-perf: client %s: %s\n", peer.c_str(), trouble.c_str());
-    }
-    if (once) {
-      if (!trouble.empty()) cordma::throw_error(cordma::errc::io_failed);
-      co_return;
-    }
+    clients.spawn(serve_one(all, std::move(request), ended));
   }
+}
+
+// Hears all clients, and measures with one at a time.
+cordma::task<void> serve_clients(serving& all, cordma::Listener& listener, bool once) {
+  cordma::channel<bool> ended(1);
+  cordma::task_context& me = co_await cordma::this_task();
+  cordma::scope clients(me);
+  clients.spawn(let_in(all, listener, clients, ended));
+  bool well = true;
+  if (once) {
+    well = co_await ended.recv();
+  } else {
+    co_await clients.join();
+  }
+  if (!well) cordma::throw_error(cordma::errc::io_failed);
 }
 
 int run_server(const options& o, const plan& p, bool once,
@@ -64,7 +83,8 @@ int run_server(const options& o, const plan& p, bool once,
     const std::string at = beside ? context.own_host(*p.transport) + ":0" : o.address;
     cordma::Listener listener = worker.listen(at, where).value();
     listening(listener.bound().text());
-    worker.run(serve_clients(context, worker, listener, p.wait.text(), once));
+    serving all{.context = context, .worker = worker, .waits = p.wait.text()};
+    worker.run(serve_clients(all, listener, once));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "cordma-perf: server: %s\n", e.what());

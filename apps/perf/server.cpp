@@ -11,6 +11,34 @@ namespace {
 
 using cordma::task;
 
+constexpr double longest_greeting_s = 10;  // from the connection to what the client wants
+constexpr double longest_pause_s = 60;     // between two phases, and of one beyond what is expected
+constexpr double most_times_expected = 20;  // a first guess may be far off
+
+// Ends the connection of a client that says nothing for too long, so that the next one is served.
+class patience final : public cordma::timer {
+ public:
+  patience(cordma::reactor& loop, cordma::Endpoint& client, cordma::scope& connections) noexcept
+      : timer([](timer& t) noexcept {
+          auto& self = static_cast<patience&>(t);
+          self.connections_.cancel();
+          self.client_.abort();
+        }),
+        loop_(loop),
+        client_(client),
+        connections_(connections) {}
+  void wait_for(double seconds) noexcept {
+    loop_.add(*this, cordma::after(loop_.now(),
+                                   cordma::duration(static_cast<std::int64_t>(seconds * 1e9))));
+  }
+  void rest() noexcept { loop_.remove(*this); }
+
+ private:
+  cordma::reactor& loop_;
+  cordma::Endpoint& client_;
+  cordma::scope& connections_;
+};
+
 // Only the middle of the phase counts, and only for who acts.
 void prepare(party& p, const order& o) {
   for (const std::unique_ptr<lane>& l : p.lanes) {
@@ -75,31 +103,38 @@ std::unique_ptr<party> party_for(cordma::Context& context, cordma::Worker& worke
 
 }  // namespace
 
-task<void> serve(cordma::Context& context, cordma::Worker& worker,
-                 cordma::ConnectionRequest request, std::string waits) {
+task<void> serve(serving& all, cordma::ConnectionRequest request) {
   cordma::connect_options options;
-  options.endpoint = options_for(context, decode_greeting(request.private_data()));
+  options.endpoint = options_for(all.context, decode_greeting(request.private_data()));
   cordma::Endpoint endpoint = co_await request.accept(options);
-  channel control(context, endpoint);
-  cordma::recv_operation first = control.expect();
-  const cordma::Received got = co_await first;
-  syscall_counter counter;
-  welcome answer;
-  answer.wait = std::move(waits);
-  answer.counts_syscalls = counter.obstacle().empty();
-  const std::unique_ptr<party> p = party_for(context, worker, endpoint, control.text(got), answer);
+  channel control(all.context, endpoint);
   cordma::task_context& me = co_await cordma::this_task();
   cordma::scope connections(me);
+  patience limit(all.worker.loop(), endpoint, connections);
+  limit.wait_for(longest_greeting_s);
+  cordma::recv_operation first = control.expect();
+  const cordma::Received got = co_await first;
+  limit.rest();
+  const cordma::mutex::guard turn = co_await all.turn.lock();
+  syscall_counter counter;
+  welcome answer;
+  answer.wait = all.waits;
+  answer.counts_syscalls = counter.obstacle().empty();
+  const std::unique_ptr<party> p =
+      party_for(all.context, all.worker, endpoint, control.text(got), answer);
   if (p != nullptr) connections.spawn(p->accept());
   std::string text = encode(answer);
   for (;;) {
+    limit.wait_for(longest_pause_s);
     const std::string asked = co_await control.ask(std::move(text));
     const order next = decode_order(asked);
     if (next.what != order::kind::run || p == nullptr) break;
+    limit.wait_for(longest_pause_s + most_times_expected * next.expected_s);
     co_await connections.join();
     const closing cost = co_await serve_phase(*p, control, counter, next);
     text = encode(cost);
   }
+  limit.rest();
   co_await endpoint.close();
 }
 

@@ -124,6 +124,7 @@ task<costs> client::phase(order o) {
     l->progress.store(0, std::memory_order_relaxed);
     l->ended_at = 0;
   }
+  if (rate_ > 0) o.expected_s = static_cast<double>(o.count) / rate_;
   std::string go = encode(o);
   const std::string ready = co_await control_.ask(std::move(go));
   const cordma::reactor& loop = party_.worker().loop();

@@ -4,6 +4,7 @@
 #include "outcome.hpp"
 #include "watcher.hpp"
 
+#include <cordma/runtime/mutex.hpp>
 #include <cordma/runtime/task.hpp>
 
 #include <stdexcept>
@@ -24,8 +25,15 @@ class nothing_measured : public std::runtime_error {
 [[nodiscard]] cordma::task<outcome> measure(cordma::Context& context, cordma::Worker& worker,
                                             std::string address, plan what, watcher& watch);
 
-// Serves one client to its end, and tells it how this side waits. Throws cordma::error.
-[[nodiscard]] cordma::task<void> serve(cordma::Context& context, cordma::Worker& worker,
-                                       cordma::ConnectionRequest request, std::string waits);
+// What the clients of a server have in common.
+struct serving {
+  cordma::Context& context;
+  cordma::Worker& worker;
+  std::string waits;     // how this side waits, in words
+  cordma::mutex turn{};  // two clients at once would measure each other
+};
+// Serves one client to its end: hears what it wants, and measures when no other client does. One that says nothing, or
+// stops in the middle, is dropped after a while. Throws cordma::error.
+[[nodiscard]] cordma::task<void> serve(serving& all, cordma::ConnectionRequest request);
 
 }  // namespace perf

@@ -71,7 +71,7 @@ expect 0 '^write-lat ' cordma-perf --local --transport "$transport" --test write
   --wait adaptive --iterations 4 --warmup 1
 expect 0 '^read-lat ' cordma-perf --local --transport "$transport" --test send-lat,read-lat \
   --size 6M,12M,20M --wait adaptive --iterations 4 --warmup 1 --check
-expect 1 'cannot allocate .* bytes: this machine, or the memory limit' cordma-perf \
+expect 1 'cannot allocate .* bytes: this machine, or a memory limit' cordma-perf \
   --local --transport "$transport" --test send-bw --size 1G --outstanding 4096 --check --iterations 1
 
 # What a script reads.

@@ -2,6 +2,14 @@
 source "$(dirname "$0")/expect.sh"
 
 serve cordma-perf --listen 127.0.0.1:0 --wait adaptive
+# A client that says nothing keeps no other one waiting.
+"$programs/sample-message_receiver" --connect "$address" --hold --transport tcp > "$work/silent" 2>&1 &
+silent=$!
+background+=("$silent")
+until grep -q '^connected over' "$work/silent"; do
+  kill -0 "$silent" 2> /dev/null || fail "the silent client: $(cat "$work/silent")"
+  sleep 0.05
+done
 for transport in shm tcp; do
   expect 0 "over $transport: " cordma-perf --test send-lat,read-bw --iterations 50 --check --verbose \
     --wait adaptive --transport $transport "$address"
