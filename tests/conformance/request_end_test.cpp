@@ -350,7 +350,8 @@ TEST_CASE("the Requests may go first: what waits on either side ends") {
         co_await until_kept(*at, 1);
         asking.reset();
         const result<Response> got = co_await op.result();
-        CHECK_FALSE(got.ok());
+        CHECK(got.code() == errc::connection_reset);
+        CHECK(got.why().first_cause().code() == errc::shutdown);
         CHECK(w.client.state() == endpoint_state::closed);
         CHECK(w.client.first_cause()->code() == errc::shutdown);
         while (!at->kept[0]->unwanted()) co_await moment(s);

@@ -6,6 +6,23 @@
 namespace cordma::sim_test {
 namespace {
 
+TEST_CASE("sim: an adapter is not armed while completions or events wait to be polled") {
+  world w;
+  const link_pair l = join_up(w);
+  block ours(w.a(), 8);
+  block theirs(w.b(), 8);
+  CHECK(w.a().device->arm() == arm_state::armed);
+  w.loop.remove(w.a());
+  recv(*l.server, 1, theirs.part(0, 8));
+  send(*l.client, 2, ours.part(0, 8));
+  w.settle();
+  CHECK(w.b().done.size() == 1);
+  CHECK(w.a().device->arm() == arm_state::busy);
+  w.a().poll();
+  CHECK(w.a().done.size() == 1);
+  CHECK(w.a().device->arm() == arm_state::armed);
+}
+
 sim::network_options rough(std::uint64_t seed) {
   return {.seed = seed,
           .link = {.delay = 20us,

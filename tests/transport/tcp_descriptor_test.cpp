@@ -1,4 +1,6 @@
 // Connecting by descriptors that are carried out of band.
+#include <cordma/net/transport/tcp/descriptor.hpp>
+
 #include "tcp_support.hpp"
 
 using namespace tcp_test;
@@ -48,6 +50,19 @@ TEST_CASE("tcp: a descriptor damaged in any byte, or cut off anywhere, is refuse
     CHECK(r.left->connect(bad).code() == errc::connection_aborted);
   }
   CHECK(r.right->connect(good).code() == errc::connection_aborted);  // its own
+}
+
+TEST_CASE("tcp: a descriptor names one address at least, and most_places at most") {
+  namespace tcp = tp::tcp;
+  for (std::size_t places = 0; places <= tcp::most_places + 1; ++places) {
+    CAPTURE(places);
+    tcp::pair_descriptor d;
+    d.places.resize(places);
+    const auto read = tcp::decode_descriptor(tcp::encode(d));
+    const bool allowed = places != 0 && places <= tcp::most_places;
+    CHECK(read.code() == (allowed ? errc::ok : errc::connection_aborted));
+    if (allowed) CHECK(read->places.size() == places);
+  }
 }
 
 TEST_CASE("tcp: a descriptor of a queue pair that is gone is refused") {
