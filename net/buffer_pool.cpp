@@ -97,7 +97,7 @@ void release(pool_core& pool) noexcept {
 void give_back(pool_core& pool, std::uint32_t index) noexcept {
   CORDMA_REQUIRE(pool.taken[index]);
   pool.taken[index] = false;
-  if (pool.owner_thread == &detail::thread_mark) {
+  if (pool.owner_thread == detail::thread_identity) {
     if (buffer_waiters::is_closed(pool)) {
       release(pool);
     } else if (!buffer_waiters::hand_on(pool, index)) {
@@ -143,8 +143,12 @@ buffer_operation::~buffer_operation() {
 }
 
 void buffer_operation::do_start() noexcept {
-  if (pool_->owner_thread != &detail::thread_mark) {
-    failure_.emplace(errc::no_lock, "a BufferPool may only be used on its own thread");
+  if (pool_->owner_thread != detail::thread_identity) {
+    if (pool_->process.inherited()) {
+      failure_ = made_before_fork();
+    } else {
+      failure_.emplace(errc::no_lock, "a BufferPool may only be used on its own thread");
+    }
     finish();
     return;
   }
@@ -192,7 +196,7 @@ BufferPool::BufferPool(Context& context, std::size_t buffer_bytes, std::uint32_t
   for (std::uint32_t i = 0; i < count; ++i) core->next[i] = i + 1 < count ? i + 2 : 0;
   core->free_head = 1;
   core->available = count;
-  core->owner_thread = &detail::thread_mark;
+  core->owner_thread = detail::name_thread();
   core_ = core.release();
 }
 
@@ -204,7 +208,8 @@ BufferPool::~BufferPool() {
 
 result<Buffer> BufferPool::take() noexcept {
   detail::pool_core& pool = *core_;
-  CORDMA_REQUIRE(pool.owner_thread == &detail::thread_mark);
+  if (pool.process.inherited()) return made_before_fork();
+  CORDMA_REQUIRE(pool.owner_thread == detail::thread_identity);
   if (pool.free_head == 0) buffer_waiters::collect(pool);
   if (pool.free_head == 0) return errc::no_memory;
   const std::uint32_t index = pool.free_head - 1;
@@ -214,7 +219,7 @@ result<Buffer> BufferPool::take() noexcept {
 }
 
 std::uint32_t BufferPool::available() noexcept {
-  CORDMA_REQUIRE(core_->owner_thread == &detail::thread_mark);
+  CORDMA_REQUIRE(core_->owner_thread == detail::thread_identity);
   buffer_waiters::collect(*core_);
   return core_->available;
 }

@@ -44,7 +44,8 @@ struct pool_core {
   std::unique_ptr<bool[]> taken;          // catches a buffer given back twice
   std::uint32_t free_head = 0;            // owner thread
   std::uint32_t available = 0;
-  const void* owner_thread = nullptr;
+  std::uint64_t owner_thread = 0;  // detail::thread_identity
+  process_mark process;
   std::atomic<std::uint32_t> returned_head{0};  // given back by other threads, by index + 1
   std::atomic<std::uint32_t> references{1};
   list<buffer_operation> waiting;  // owner thread

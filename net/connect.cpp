@@ -57,6 +57,30 @@ connect_operation::connect_operation(detail::worker_core& worker,
       private_data_(options.private_data.begin(), options.private_data.end()),
       request_(std::move(request)) {}
 
+namespace {
+
+// Whether the next transport is tried after this: one that fails by itself never keeps the others from being used. What
+// the peer answered, and the patience of the caller, hold for all.
+bool may_be_better_elsewhere(errc code) noexcept {
+  switch (code) {
+    case errc::rejected:
+    case errc::timed_out:
+    case errc::unsupported_version:
+    case errc::invalid_value:
+    case errc::bad_state:
+    case errc::canceled:
+    case errc::shutdown: return false;
+    default: return true;
+  }
+}
+
+// Of a failure that need not be told beside those of other transports.
+bool says_what_is_wrong(errc code) noexcept {
+  return code != errc::unreachable && code != errc::not_supported;
+}
+
+}  // namespace
+
 connect_operation::connect_operation(detail::worker_core* worker, failure why)
     : operation(worker != nullptr ? &worker->home() : nullptr),
       worker_(worker),
@@ -99,7 +123,7 @@ void connect_operation::do_start() noexcept {
   if (failure_) {
     finish();
   } else if (!home()->on_owner_thread()) {
-    fail({errc::no_lock, "a Worker may only be used on its own thread"});
+    fail(home()->wrong_thread("a Worker may only be used on its own thread"));
   } else {
     set_phase(phase::posted);
     advance();
@@ -146,7 +170,9 @@ bool connect_operation::admits(detail::adapter_poller& via) {
 }
 
 void connect_operation::note(transport::kind k, errc code, std::string_view said) {
-  if (outcome_ != errc::invalid_value && code != errc::not_supported) outcome_ = code;
+  // The first that says more than that the peer is not there.
+  const bool says_little = outcome_ == errc::not_supported || outcome_ == errc::unreachable;
+  if (says_little && code != errc::not_supported) outcome_ = code;
   tried_.append(name(k)).append(": ").append(said).append("; ");
 }
 
@@ -167,7 +193,8 @@ void connect_operation::try_next() {
       watch(std::move(*pair), via);
       return;
     }
-    if (pair.code() != errc::unreachable && pair.code() != errc::not_supported) {
+    const bool last = tried_.empty() && next_adapter_ == adapters.size();
+    if (!may_be_better_elsewhere(pair.code()) || (last && says_what_is_wrong(pair.code()))) {
       fail(pair.why());
       return;
     }
@@ -249,14 +276,17 @@ void connect_operation::on_established() noexcept {
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {
   rejection_ = std::move(event.data);
-  const bool next = request_ == nullptr && event.why.code() == errc::unreachable;
+  const auto& adapters = worker_->adapters();
+  const bool last = tried_.empty() && next_adapter_ == adapters.size();
+  const bool next = request_ == nullptr && may_be_better_elsewhere(event.why.code()) &&
+                    !(last && says_what_is_wrong(event.why.code()));
   if (!next) {
     drop_endpoint();
     fail(std::move(event.why));
     return;
   }
   try {
-    note(endpoint_->caps->transport, errc::unreachable, event.why.message());
+    note(endpoint_->caps->transport, event.why.code(), event.why.message());
   } catch (const std::bad_alloc&) {
     tried_.clear();
   }

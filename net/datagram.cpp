@@ -33,7 +33,7 @@ DatagramEndpoint& DatagramEndpoint::operator=(DatagramEndpoint&& other) noexcept
 
 DatagramEndpoint::~DatagramEndpoint() {
   if (core_ == nullptr || core_->worker == nullptr) return;
-  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  core_->worker->enter_to_destroy();
   core_->worker->bury(std::move(core_));
 }
 
@@ -43,7 +43,7 @@ constexpr const char* bound_to_thread = "a port may only be used on the thread o
 
 result<void> is_usable(const detail::endpoint_core& e) noexcept {
   if (e.pair == nullptr || e.state == endpoint_state::closed) return errc::bad_state;
-  if (!e.home->on_owner_thread()) return failure{errc::no_lock, bound_to_thread};
+  if (!e.home->on_owner_thread()) return e.home->wrong_thread(bound_to_thread);
   return {};
 }
 
@@ -141,7 +141,7 @@ resolve_operation::~resolve_operation() {
 failure resolve_operation::obstacle() const noexcept {
   if (endpoint_->worker == nullptr) return {errc::shutdown, "its Worker is gone"};
   if (!endpoint_->home->on_owner_thread()) {
-    return {errc::no_lock, bound_to_thread};
+    return endpoint_->home->wrong_thread(bound_to_thread);
   }
   if (endpoint_->state != endpoint_state::connected) {
     return {errc::not_connected, "the port is closed, or closing"};

@@ -11,7 +11,7 @@ device_event_operation::device_event_operation(detail::worker_core& worker) noex
 
 void device_event_operation::do_start() noexcept {
   if (!home()->on_owner_thread()) {
-    return fail({errc::no_lock, "a Worker may only be used on its own thread"});
+    return fail(home()->wrong_thread("a Worker may only be used on its own thread"));
   }
   const auto& via = worker_->adapters();
   const bool any = std::ranges::any_of(

@@ -1,11 +1,12 @@
 #include <cordma/net/device_list.hpp>
 
+#include <cordma/runtime/text_file.hpp>
+
 #include <arpa/inet.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <tuple>
 
 namespace cordma {
@@ -14,10 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
+  const std::string text = read_text(file.string());
+  return text.substr(0, text.find('\n'));
 }
 
 // The entries of a folder that are named by a number.

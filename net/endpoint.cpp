@@ -38,10 +38,9 @@ Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
 
 Endpoint::~Endpoint() {
   if (core_ == nullptr) return;
-  if (core_->worker != nullptr) {
-    CORDMA_REQUIRE(core_->home->on_owner_thread());
-    core_->worker->bury(std::move(core_));
-  }
+  if (core_->worker == nullptr) return;
+  core_->worker->enter_to_destroy();
+  core_->worker->bury(std::move(core_));
 }
 
 send_operation Endpoint::send(const Slice& message) noexcept {
@@ -107,7 +106,8 @@ message_operation Endpoint::recv(BufferPool& pool) noexcept {
 }
 
 result<void> Endpoint::publish_receives(const MemoryRegion& word) {
-  if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;
+  if (core_->home != nullptr && !core_->home->on_owner_thread())
+    return core_->home->wrong_thread(detail::endpoint_rule);
   if (core_->granted.shared != nullptr) {
     return failure{errc::bad_state, "the receives of this Endpoint are those of its SharedReceive"};
   }
@@ -217,7 +217,8 @@ state_operation Endpoint::state_changed() noexcept {
 
 result<std::vector<std::byte>> Endpoint::descriptor() const {
   if (core_->state != endpoint_state::connecting || core_->pair == nullptr) return errc::bad_state;
-  if (core_->home == nullptr || !core_->home->on_owner_thread()) return errc::no_lock;
+  if (core_->home == nullptr) return errc::shutdown;
+  if (!core_->home->on_owner_thread()) return core_->home->wrong_thread(detail::endpoint_rule);
   return core_->pair->descriptor();
 }
 
@@ -225,7 +226,7 @@ result<void> Endpoint::connect(std::span<const std::byte> peer_descriptor) {
   if (core_->state != endpoint_state::connecting || core_->pair == nullptr) {
     return failure{errc::bad_state, "it was connected before"};
   }
-  if (!core_->home->on_owner_thread()) return errc::no_lock;
+  if (!core_->home->on_owner_thread()) return core_->home->wrong_thread(detail::endpoint_rule);
   return core_->pair->connect(peer_descriptor);
 }
 
@@ -250,7 +251,8 @@ std::vector<transport::property> Endpoint::properties() const {
   return all;
 }
 result<RemoteView> Endpoint::view(const RemoteSlice& of) const {
-  if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;
+  if (core_->home != nullptr && !core_->home->on_owner_thread())
+    return core_->home->wrong_thread(detail::endpoint_rule);
   if (core_->pair == nullptr) return failure{errc::not_connected, "there is no queue pair"};
   result<transport::peer_view> found =
       core_->pair->view(of.rkey(transport()), of.addr(), of.size());
@@ -258,7 +260,8 @@ result<RemoteView> Endpoint::view(const RemoteSlice& of) const {
   return RemoteView(std::move(*found));
 }
 result<transport::queue_pair_state> Endpoint::debug_state() const {
-  if (core_->home != nullptr && !core_->home->on_owner_thread()) return errc::no_lock;
+  if (core_->home != nullptr && !core_->home->on_owner_thread())
+    return core_->home->wrong_thread(detail::endpoint_rule);
   if (core_->pair == nullptr) return failure{errc::not_connected, "there is no queue pair"};
   return core_->pair->device_state();
 }
@@ -283,7 +286,7 @@ void state_operation::do_start() noexcept {
     return;
   }
   if (!endpoint_->home->on_owner_thread()) {
-    failure_.emplace(errc::no_lock, "endpoints may only be used on the thread of their Worker");
+    failure_.emplace(endpoint_->home->wrong_thread(detail::endpoint_rule));
     finish();
     return;
   }

@@ -86,7 +86,8 @@ std::shared_ptr<EndpointPool::line> EndpointPool::open(const std::string& to) {
 
 task<EndpointPool::Loan> EndpointPool::borrow(std::string to) {
   if (!worker_->loop().on_owner_thread()) {
-    throw_error({errc::no_lock, "an EndpointPool may only be used on the thread of its Worker"});
+    throw_error(worker_->loop().wrong_thread(
+        "an EndpointPool may only be used on the thread of its Worker"));
   }
   std::shared_ptr<line> l = find(to);
   if (l != nullptr && l->settled.is_set()) {

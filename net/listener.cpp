@@ -37,7 +37,8 @@ result<void> pending_request::reject(std::span<const std::byte> private_data) {
 }
 
 pending_request::~pending_request() {
-  if (!answered && anchor->worker != nullptr) static_cast<void>(reject({}));
+  if (answered || anchor->worker == nullptr) return;
+  if (anchor->worker->home().enter_to_destroy()) static_cast<void>(reject({}));
 }
 
 result<void> listener_core::open(worker_core& w, const transport::address& where,
@@ -46,6 +47,7 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   home = &w.home();
   bound = where;
   how = {.peers = options.peers, .ipv6_only = options.ipv6_only};
+  chooses_port = where.port == 0;
   anchor = w.anchor();
   const bool plain = how.peers == transport::peer_kind::plain;
   // The network's transports first: where port 0 is asked for they choose one that is free.
@@ -75,24 +77,30 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
 }
 
 result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) {
-  result<void> none = errc::unreachable;
+  std::optional<failure> first;
+  missing.clear();
   for (adapter_poller* a : order) {
+    const transport::kind k = a->domain().caps().transport;
     result<std::unique_ptr<transport::listener>> l = a->adapter().listen_as(bound, how);
-    if (l.code() == errc::unreachable) {  // not an address of this transport's network
-      if (none.why().message().empty()) none = l.why();
+    if (l) {
+      bound.port = (*l)->bound().port;
+      (*l)->user = this;
+      listeners.emplace_back(a, std::move(*l));
       continue;
     }
     if (l.code() == errc::not_supported && how.ipv6_only) {
       return failure{errc::not_supported,
-                     std::string(transport::name(a->domain().caps().transport)) +
+                     std::string(transport::name(k)) +
                          " cannot leave IPv4 out: set listen_options::transport to verbs"};
     }
-    if (!l) return l.why();
-    bound.port = (*l)->bound().port;
-    (*l)->user = this;
-    listeners.emplace_back(a, std::move(*l));
+    // The address itself, or the port that was chosen, is somebody else's.
+    const bool taken = l.code() == errc::in_use && (k != transport::kind::shm || chooses_port);
+    if (taken || l.code() == errc::bad_state) return l.why();
+    // A transport that fails does not stop the others. What is not its network's address is no failure.
+    if (l.code() != errc::unreachable) missing.emplace_back(k, l.why());
+    if (!first || first->code() == errc::unreachable) first = l.why();
   }
-  if (listeners.empty()) return none;
+  if (listeners.empty()) return *first;
   return {};
 }
 
@@ -152,7 +160,10 @@ void listener_core::shut_down() noexcept {
   worker = nullptr;
 }
 
-listener_core::~listener_core() { shut_down(); }
+listener_core::~listener_core() {
+  if (worker != nullptr) worker->enter_to_destroy();
+  shut_down();
+}
 
 }  // namespace detail
 
@@ -185,7 +196,9 @@ result<ConnectionRequest> ConnectionRequest::hand_over(Worker& to) {
     return failure{errc::bad_state, "the request was answered or handed over before"};
   }
   if (pending_->anchor->worker == nullptr) return failure{errc::shutdown, "the Worker is gone"};
-  if (pending_->off_thread()) return failure{errc::no_lock, bound_to_thread};
+  if (pending_->off_thread()) {
+    return pending_->anchor->worker->home().wrong_thread(bound_to_thread);
+  }
   detail::worker_core& target = to.core();
   for (const auto& via : target.adapters()) {
     if (&via->domain() != &pending_->via->domain()) continue;
@@ -208,7 +221,9 @@ result<ConnectionRequest> ConnectionRequest::hand_over(Worker& to) {
 
 result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {
   if (pending_->taken) return failure{errc::bad_state, "the request was accepted before"};
-  if (pending_->off_thread()) return failure{errc::no_lock, bound_to_thread};
+  if (pending_->off_thread()) {
+    return pending_->anchor->worker->home().wrong_thread(bound_to_thread);
+  }
   return pending_->reject(private_data);
 }
 
@@ -220,7 +235,8 @@ void next_operation::do_start() noexcept {
     failure_ = was_closed();
     finish();
   } else if (!home()->on_owner_thread()) {
-    failure_.emplace(errc::no_lock, "a Listener may only be used on the thread of its Worker");
+    failure_.emplace(
+        home()->wrong_thread("a Listener may only be used on the thread of its Worker"));
     finish();
   } else if (!listener_->pending.empty()) {
     request_ = std::move(listener_->pending.front());
@@ -253,5 +269,19 @@ void Listener::close() noexcept {
   core_->shut_down();
 }
 const transport::address& Listener::bound() const noexcept { return core_->bound; }
+
+const std::vector<std::pair<transport::kind, failure>>& Listener::missing() const noexcept {
+  return core_->missing;
+}
+
+std::vector<transport::address> Listener::bound_all() const {
+  std::vector<transport::address> all;
+  for (const auto& [via, listening] : core_->listeners) {
+    for (transport::address& one : listening->bound_all()) {
+      if (std::ranges::find(all, one) == all.end()) all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
 
 }  // namespace cordma

@@ -87,6 +87,11 @@ class Listener {
   void close() noexcept;
   // With the port chosen, where 0 was asked for.
   [[nodiscard]] const transport::address& bound() const noexcept;
+  // Every address that it is reached by, in numbers and without repetitions; "" as a host stands for all of this machine's.
+  // A name may have several.
+  [[nodiscard]] std::vector<transport::address> bound_all() const;
+  // Transports that were to listen and do not, with the reason: one that fails does not stop the others.
+  [[nodiscard]] const std::vector<std::pair<transport::kind, failure>>& missing() const noexcept;
 
  private:
   std::unique_ptr<detail::listener_core> core_;

@@ -21,7 +21,8 @@ void release(region_core& region) noexcept {
 }
 
 region_core::~region_core() {
-  if (context != nullptr) {
+  // In a child of fork() the registrations are the parent's.
+  if (context != nullptr && !context->process.inherited()) {
     for (const auto& d : context->domains) {
       const auto k = static_cast<std::size_t>(d->caps().transport);
       if (keys[k].lkey != 0) d->deregister_memory(keys[k].lkey);
@@ -56,6 +57,8 @@ std::uint32_t MemoryRegion::lkey(transport::kind k) const noexcept {
 
 result<ibv_mr*> MemoryRegion::native_mr() const {
   if (core_ == nullptr) return failure{errc::bad_state, "this MemoryRegion is empty"};
+  const result<void> usable = core_->context->usable();
+  if (!usable) return usable.why();
   for (const auto& d : core_->context->domains) {
     if (!d->caps().has_native_handles) continue;
     return d->native_mr(lkey(d->caps().transport));
@@ -74,6 +77,8 @@ result<Slice> MemoryRegion::slice(std::size_t offset, std::size_t length) const 
 
 result<std::vector<std::byte>> MemoryRegion::export_blob() const {
   if (core_ == nullptr) return failure{errc::bad_state, "this MemoryRegion is empty"};
+  const result<void> usable = core_->context->usable();
+  if (!usable) return usable.why();
   const auto remote =
       static_cast<unsigned>(rights()) & static_cast<unsigned>(transport::all_remote);
   if (remote == 0) {
@@ -93,6 +98,8 @@ result<std::vector<std::byte>> MemoryRegion::export_blob() const {
 
 result<void> MemoryRegion::deregister() {
   if (core_ == nullptr) return {};
+  const result<void> usable = core_->context->usable();
+  if (!usable) return usable;
   if (core_->references.load(std::memory_order_acquire) != 1) {
     return failure{errc::in_use,
                    "the region is still held by other handles, pool buffers, windows or "

@@ -11,9 +11,8 @@ namespace cordma {
 namespace detail {
 
 void window_deleter::operator()(window_core* window) const noexcept {
-  const bool elsewhere = window->endpoint != nullptr && window->endpoint->home != nullptr &&
-                         !window->endpoint->home->on_owner_thread();
-  CORDMA_REQUIRE(!elsewhere);
+  const endpoint_core* const e = window->endpoint;
+  if (e != nullptr && e->worker != nullptr) e->worker->enter_to_destroy();
   delete window;
 }
 
@@ -137,7 +136,8 @@ result<std::vector<std::byte>> MemoryWindow::export_blob() const {
 result<void> MemoryWindow::release() noexcept {
   if (core_ == nullptr) return {};
   const detail::endpoint_core* const e = core_->endpoint;
-  if (e != nullptr && e->home != nullptr && !e->home->on_owner_thread()) return errc::no_lock;
+  if (e != nullptr && e->home != nullptr && !e->home->on_owner_thread())
+    return e->home->wrong_thread(detail::endpoint_rule);
   core_->end();
   return {};
 }

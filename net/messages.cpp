@@ -14,9 +14,7 @@ using protocol::frame_kind;
 namespace detail {
 namespace {
 
-failure wrong_thread() {
-  return {errc::no_lock, "messages may only be used on the thread of their Worker"};
-}
+constexpr std::string_view message_rule = "messages may only be used on the thread of their Worker";
 
 failure reserved(std::uint16_t id) {
   constexpr std::uint16_t last = protocol::first_reserved_id - 1;
@@ -113,7 +111,7 @@ void message_send::do_start() noexcept {
   if (failure_) return fail(std::move(*failure_));
   endpoint_core& e = *endpoint_;
   if (e.worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
-  if (!e.home->on_owner_thread()) return fail(wrong_thread());
+  if (!e.home->on_owner_thread()) return fail(e.home->wrong_thread(message_rule));
   if (e.peer == nullptr) [[unlikely]] {
     return e.early != nullptr ? e.early->send(*this) : fail(plain_messages());
   }
@@ -189,7 +187,7 @@ void message_receive::got(std::span<const std::byte> message, std::uint64_t tag,
 
 void message_receive::do_start() noexcept {
   if (failure_) return fail(std::move(*failure_));
-  if (!home()->on_owner_thread()) return fail(wrong_thread());
+  if (!home()->on_owner_thread()) return fail(home()->wrong_thread(message_rule));
   if (core_->anchor->worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
   const region_core* const region = into_.region();
   if (into_.size() != 0 && (region->context != core_->anchor->worker->shared_context() ||
@@ -275,7 +273,7 @@ HeldMessage::HeldMessage(HeldMessage&& other) noexcept
 
 HeldMessage::~HeldMessage() {
   if (segment_ == nullptr) return;
-  CORDMA_REQUIRE(segment_->port->core->home->on_owner_thread());
+  if (!segment_->port->core->home->enter_to_destroy()) return;  // the parent's
   const bool unread = segment_->from != nullptr && segment_->is_offer() && !segment_->taken;
   if (unread) peer_->refuse(*segment_);
   detail::frame_port::let_go(*segment_);

@@ -166,7 +166,7 @@ failure post_base::obstacle() const noexcept {
   const endpoint_core& e = *endpoint_;
   if (e.worker == nullptr) return {errc::shutdown, "its Worker is gone"};
   if (!e.home->on_owner_thread()) {
-    return {errc::no_lock, "endpoints may only be used on the thread of their Worker"};
+    return e.home->wrong_thread(detail::endpoint_rule);
   }
   if (is_recv() && e.granted.shared != nullptr) {
     return {errc::bad_state, e.peer == nullptr

@@ -150,7 +150,7 @@ result<void> RemoteSyncEvent::start(Endpoint& over) {
   }
   const detail::endpoint_core& e = over.core();
   if (e.home != nullptr && !e.home->on_owner_thread()) {
-    return failure{errc::no_lock, "endpoints may only be used on the thread of their Worker"};
+    return e.home->wrong_thread("endpoints may only be used on the thread of their Worker");
   }
   if (e.context != core_->context.core()) {
     return failure{errc::invalid_value, "the Endpoint is of another Context"};

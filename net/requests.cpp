@@ -14,7 +14,7 @@ Request::Request(detail::held_request& held) noexcept : held_(&held) { held.held
 Request::Request(Request&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
 Request::~Request() {
   if (held_ == nullptr) return;
-  CORDMA_REQUIRE(held_->core->home->on_owner_thread());
+  if (!held_->core->home->enter_to_destroy()) return;  // the parent's
   held_->on_handle_gone();
 }
 

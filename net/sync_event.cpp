@@ -25,8 +25,8 @@ constexpr std::size_t counter_bytes = sizeof(std::uint64_t);
 constexpr std::uint32_t most_receives = 16;  // posted by listen()
 constexpr auto between_looks = std::chrono::microseconds(50);
 
-failure off_thread() {
-  return {errc::no_lock, "a SyncEvent may only be used on the thread of its Worker"};
+failure off_thread(const reactor& home) {
+  return home.wrong_thread("a SyncEvent may only be used on the thread of its Worker");
 }
 
 // What a location adds to the counter's memory.
@@ -129,7 +129,7 @@ SyncEvent::SyncEvent(const Context& context, const sync_event_options& options) 
     : context_(context), options_(options) {}
 
 SyncEvent::~SyncEvent() {
-  if (phase_.load() == phase::async) CORDMA_REQUIRE(home_->on_owner_thread());
+  if (phase_.load() == phase::async && !home_->enter_to_destroy()) return;
   static_cast<void>(stop());
 }
 
@@ -206,7 +206,7 @@ result<void> SyncEvent::prepare() {
 }
 
 result<void> SyncEvent::start(Worker& home) {
-  if (!home.loop().on_owner_thread()) return off_thread();
+  if (!home.loop().on_owner_thread()) return off_thread(home.loop());
   if (home.core().shared_context() != context_.core()) {
     return failure{errc::invalid_value, "the Worker is of another Context than the SyncEvent"};
   }
@@ -227,7 +227,7 @@ result<void> SyncEvent::start_blocking() {
 result<void> SyncEvent::stop() {
   const phase was = phase_.load();
   if (was == phase::fresh) return wrong_phase();
-  if (was == phase::async && !home_->on_owner_thread()) return off_thread();
+  if (was == phase::async && !home_->on_owner_thread()) return off_thread(*home_);
   // What comes out does not matter: this is where a sanitizer finds a backing that has gone.
   if (was != phase::stopped) static_cast<void>(counter().load(std::memory_order_acquire));
   phase_.store(phase::stopped);
@@ -278,7 +278,7 @@ std::optional<failure> SyncEvent::obstacle_to_add() const {
 std::optional<failure> SyncEvent::obstacle(const detail::sync_base& op) const {
   using kind = detail::sync_base::kind;
   if (phase_.load(std::memory_order_relaxed) != phase::async) return wrong_phase();
-  if (!home_->on_owner_thread()) return off_thread();
+  if (!home_->on_owner_thread()) return off_thread(*home_);
   if (op.kind_ == kind::add) return obstacle_to_add();
   if (op.kind_ == kind::wait && !whole_bytes(op.condition_.mask)) {
     return failure{
@@ -358,7 +358,7 @@ sync_operation<std::uint64_t> SyncEvent::wait_ne(std::uint64_t value, std::uint6
 
 task<void> SyncEvent::listen(Endpoint& from) {
   if (phase_.load() != phase::async) throw_error(wrong_phase());
-  if (!home_->on_owner_thread()) throw_error(off_thread());
+  if (!home_->on_owner_thread()) throw_error(off_thread(*home_));
   listening notices(*this, from);
   look();
   co_await notices.ended.wait();

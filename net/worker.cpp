@@ -21,7 +21,7 @@ Worker::~Worker() = default;
 result<std::size_t> Worker::poll(std::size_t most) {
   CORDMA_REQUIRE_OP(most, >, 0);
   if (!loop_->on_owner_thread()) {
-    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+    return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
   if (reactor::current() == loop_) {
     return failure{errc::bad_state, "a coroutine cannot poll the loop that runs it: co_await"};
@@ -38,14 +38,14 @@ connect_operation Worker::connect(std::string to, const connect_options& options
 
 result<Endpoint> Worker::endpoint(std::string to, const connect_options& options) {
   if (!loop_->on_owner_thread()) {
-    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+    return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
   return core_->endpoint(to, options);
 }
 
 result<Listener> Worker::listen(std::string_view where, const listen_options& options) {
   if (!loop_->on_owner_thread()) {
-    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+    return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
   const result<transport::address> address = parse_address(where);
   if (!address) return address.why();
@@ -57,7 +57,7 @@ result<Listener> Worker::listen(std::string_view where, const listen_options& op
 
 result<ConnectionRequest> Worker::adopt(rdma_cm_event* event, transport::peer_kind whom) {
   if (!loop_->on_owner_thread()) {
-    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+    return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
   for (const auto& via : core_->adapters()) {
     if (!via->domain().caps().has_native_handles) continue;
@@ -79,7 +79,7 @@ result<ConnectionRequest> Worker::adopt(rdma_cm_event* event, transport::peer_ki
 result<Endpoint> Worker::prepare(const endpoint_options& options,
                                  std::optional<transport::kind> over, Messages* messages) {
   if (!loop_->on_owner_thread()) {
-    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+    return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
   return core_->prepare(options, over, messages);
 }
@@ -87,7 +87,7 @@ result<Endpoint> Worker::prepare(const endpoint_options& options,
 result<DatagramEndpoint> Worker::datagram(const endpoint_options& options,
                                           std::optional<transport::kind> over) {
   if (!loop_->on_owner_thread()) {
-    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+    return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
   return core_->datagram(options, over);
 }
@@ -113,7 +113,7 @@ void Worker::limit_endpoints(std::size_t most) noexcept {
 
 result<void> Worker::wake_for(wake_reason reason) {
   if (!loop_->on_owner_thread()) {
-    return failure{errc::no_lock, "a Worker may only be used on its own thread"};
+    return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
   return core_->wake_for(reason);
 }
@@ -142,7 +142,7 @@ void copy_operation::do_start() noexcept {
   const bool apart = !before(to_.data(), from_.data() + from_.size()) ||
                      !before(from_.data(), to_.data() + to_.size());
   if (!home()->on_owner_thread()) {
-    failure_.emplace(errc::no_lock, "a Worker may only be used on its own thread");
+    failure_.emplace(home()->wrong_thread("a Worker may only be used on its own thread"));
   } else if (to_.size() != from_.size()) {
     failure_.emplace(errc::invalid_value, "the two slices differ in length");
   } else if (foreign(to_) || foreign(from_)) {

@@ -4,7 +4,9 @@
 #include <cordma/net/memory.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <cordma/runtime/config.hpp>
+#include <cordma/runtime/process.hpp>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +15,17 @@
 namespace cordma::detail {
 
 struct context_core {
+  context_core() = default;
+  ~context_core();
+  // bad_state in a child of fork() that did not make it.
+  [[nodiscard]] result<void> usable() const noexcept {
+    if (process.inherited()) return made_before_fork();
+    return {};
+  }
+
+  process_mark process;
+  // Bytes that may be allocated before memory_left() is asked again.
+  std::atomic<std::int64_t> unquestioned{0};
   std::vector<std::shared_ptr<transport::domain>> domains;
   // Further devices of some of those transports, for rails of messages and nothing else.
   std::vector<std::shared_ptr<transport::domain>> rail_domains;

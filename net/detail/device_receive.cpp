@@ -53,6 +53,7 @@ result<void> device_receive::make(adapter_poller& over) {
       over.adapter().make_receive_queue(depth, 1);
   if (!made) return made.why();
   device = std::move(*made);
+  via = &over;
   device->user = static_cast<completion_sink*>(this);
   kind = static_cast<std::size_t>(over.domain().caps().transport);
   anchor->worker->add(*this);
@@ -62,6 +63,7 @@ result<void> device_receive::make(adapter_poller& over) {
 }
 
 device_receive::~device_receive() {
+  if (worker != nullptr) worker->enter_to_destroy();
   const failure gone{errc::shutdown, "its SharedReceive is gone"};
   end_waiting();
   end_low(gone);
@@ -72,14 +74,20 @@ device_receive::~device_receive() {
   });
   if (worker == nullptr) return;
   worker->end_users_of(*device, gone);
-  device.reset();
+  drop_device();
   worker->remove(*this);
+}
+
+// In a child of fork() it may be the parent's.
+void device_receive::drop_device() noexcept {
+  if (device != nullptr && via->kept()) static_cast<void>(device.release());
+  device.reset();
 }
 
 void device_receive::on_worker_gone() noexcept {
   worker = nullptr;
   hunger.reset();
-  device.reset();
+  drop_device();
   for (std::uint32_t i = 0; i < pool->count(); ++i) {
     if (!entries[i].linked()) to_idle(entries[i]);
   }
@@ -124,7 +132,7 @@ void device_receive::post(entry& e) noexcept {
 }
 
 void device_receive::feed() noexcept {
-  if (device == nullptr || ending) return;
+  if (device == nullptr || ending || home->inherited()) return;
   while (posted < depth && !idle.empty()) {
     result<Buffer> buffer = pool->take();
     if (!buffer) return await_buffer();

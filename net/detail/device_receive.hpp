@@ -60,9 +60,11 @@ struct device_receive final : shared_receive_core, completion_sink {
   void post(entry& e) noexcept;
   void to_idle(entry& e) noexcept;
   void end_low(const failure& why) noexcept;
+  void drop_device() noexcept;
 
   worker_core* worker = nullptr;  // null once it is gone
   std::unique_ptr<transport::receive_queue> device;
+  const adapter_poller* via = nullptr;  // of the device
   std::uint32_t depth;
   std::uint32_t low_watermark;
   std::uint32_t posted = 0;

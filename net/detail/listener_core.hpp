@@ -43,6 +43,9 @@ struct listener_core {
   std::vector<std::pair<adapter_poller*, std::unique_ptr<transport::listener>>> listeners;
   std::deque<ConnectionRequest> pending;
   list<next_operation> waiting;
+  // Transports that were to listen and do not, with the reason.
+  std::vector<std::pair<transport::kind, failure>> missing;
+  bool chooses_port = false;
   bool closed = false;
   std::optional<failure> ended;  // why nobody can ask any more, by any transport
 

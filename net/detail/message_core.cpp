@@ -88,7 +88,8 @@ result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_
 result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
   const auto here = std::ranges::find_if(ports, [&via](const auto& p) { return p->via == &via; });
   if (here != ports.end()) return (*here)->queue.get();
-  if (!home->on_owner_thread()) return errc::no_lock;
+  if (!home->on_owner_thread())
+    return home->wrong_thread("messages may only be used on the thread of their Worker");
   auto port = std::make_unique<frame_port>(*this, *anchor->worker, via);
   ports.reserve(ports.size() + 1);
   const result<void> made = port->make();

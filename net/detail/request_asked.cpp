@@ -332,7 +332,7 @@ std::optional<failure> request_call::obstacle() const {
 
 void request_call::do_start() noexcept {
   if (!home()->on_owner_thread()) {
-    return fail({errc::no_lock, "Requests may only be used on the thread of their Worker"});
+    return fail(home()->wrong_thread("Requests may only be used on the thread of their Worker"));
   }
   if (std::optional<failure> why = obstacle()) return fail(std::move(*why));
   if (timeout_ < duration::zero()) return fail(too_late());

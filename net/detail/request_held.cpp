@@ -161,7 +161,8 @@ std::optional<failure> held_request::obstacle(const request_answer& by) const {
 
 void held_request::respond(request_answer& by) noexcept {
   if (!core->home->on_owner_thread()) {
-    return by.fail({errc::no_lock, "Requests may only be used on the thread of their Worker"});
+    return by.fail(
+        core->home->wrong_thread("Requests may only be used on the thread of their Worker"));
   }
   if (by.failure_) return by.fail(std::move(*by.failure_));
   if (std::optional<failure> not_now = obstacle(by)) return by.fail(std::move(*not_now));

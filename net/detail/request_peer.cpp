@@ -92,7 +92,9 @@ request_core::request_core(Messages& of, const request_options& o)
   if (messages->requests != nullptr) {
     throw_error({errc::in_use, "there are Requests for these Messages already"});
   }
-  if (!home->on_owner_thread()) throw_error(errc::no_lock);
+  if (!home->on_owner_thread()) {
+    throw_error(home->wrong_thread("Requests may only be made on the thread of their Worker"));
+  }
   messages->requests = this;
   for (const std::unique_ptr<frame_port>& port : messages->ports) {
     port->peers.for_each([this](peer_core& p) {

@@ -250,7 +250,7 @@ std::optional<failure> stream_core::out_of_place() noexcept {
   if (at == nullptr) return failure{errc::shutdown, "its Worker is gone"};
   if (at->on_owner_thread()) [[likely]]
     return {};
-  return failure{errc::no_lock, "a Stream may only be used on the thread of its Worker"};
+  return at->wrong_thread("a Stream may only be used on the thread of its Worker");
 }
 
 // ---- writing ----

@@ -44,6 +44,8 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
     : context_(std::move(context)),
       anchor_(std::make_shared<worker_anchor>(worker_anchor{this})),
       home_(home) {
+  const result<void> usable = context_->usable();
+  if (!usable) throw_error(usable.why());
   grow();
   open(context_->domains, adapters_);
   open(context_->rail_domains, rail_adapters_);
@@ -71,6 +73,7 @@ void worker_core::open(const std::vector<std::shared_ptr<transport::domain>>& do
 }
 
 worker_core::~worker_core() {
+  enter_to_destroy();
   for (const auto& a : adapters_) home_.remove(*a);
   for (const auto& a : rail_adapters_) home_.remove(*a);
   anchor_->worker = nullptr;

@@ -25,6 +25,10 @@ struct connect_options;
 
 namespace cordma::detail {
 
+// Of what is bound to an Endpoint: see reactor::wrong_thread().
+inline constexpr std::string_view endpoint_rule =
+    "endpoints may only be used on the thread of their Worker";
+
 // Of a receive that succeeded.
 [[nodiscard]] inline Received to_received(const transport::completion& c) noexcept {
   return {
@@ -110,6 +114,9 @@ class adapter_poller final : public poller {
  public:
   adapter_poller(worker_core& owner, transport::domain& d, std::unique_ptr<transport::adapter> a)
       : adapter_(std::move(a)), domain_(&d), owner_(owner) {}
+  ~adapter_poller() override {
+    if (kept_) static_cast<void>(adapter_.release());
+  }
   std::size_t poll() noexcept override;
   arm_state arm() noexcept override { return ending_.empty() ? adapter_->arm() : arm_state::busy; }
   void disarm() noexcept override { adapter_->disarm(); }
@@ -121,6 +128,10 @@ class adapter_poller final : public poller {
   [[nodiscard]] transport::adapter& adapter() noexcept { return *adapter_; }
   [[nodiscard]] transport::domain& domain() noexcept { return *domain_; }
   [[nodiscard]] const worker_core& owner() const noexcept { return owner_; }
+  // In a child of fork(): see domain::leave_to_parent().
+  void leave_to_parent() noexcept { kept_ = !domain_->leave_to_parent(); }
+  // Whether what was made with the adapter must not be destroyed.
+  [[nodiscard]] bool kept() const noexcept { return kept_; }
   // Its completion queue told of a request that never was: nothing it tells can be believed.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
   void set_broken() noexcept { broken_ = true; }
@@ -137,6 +148,7 @@ class adapter_poller final : public poller {
   transport::domain* domain_;
   worker_core& owner_;
   bool broken_ = false;
+  bool kept_ = false;
   list<ending_link> ending_;
   int polls_to_end_ = patience;
   std::array<transport::completion, batch_size> batch_;
@@ -247,6 +259,13 @@ class worker_core {
   worker_core& operator=(const worker_core&) = delete;
 
   [[nodiscard]] reactor& home() noexcept { return home_; }
+  // For the destructors of all handles, on its thread, or on any once no thread runs it: see reactor::enter_to_destroy().
+  // In a child of fork() everything ends here as far as the child can see; from the peers' side nothing happens.
+  void enter_to_destroy() noexcept {
+    if (!home_.enter_to_destroy()) [[unlikely]]
+      leave_to_parent();
+  }
+  void leave_to_parent() noexcept;
   [[nodiscard]] context_core& context() noexcept { return *context_; }
   [[nodiscard]] const std::shared_ptr<context_core>& shared_context() const noexcept {
     return context_;
@@ -383,6 +402,7 @@ class worker_core {
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
   std::vector<std::unique_ptr<adapter_poller>> rail_adapters_;
   device_event_queue device_events_;
+  bool left_to_parent_ = false;
   friend struct listener_core;
 };
 

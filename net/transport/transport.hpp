@@ -198,6 +198,8 @@ class listener {
   virtual ~listener() = default;
   // With the port that was chosen where 0 was asked for.
   [[nodiscard]] virtual const address& bound() const noexcept = 0;
+  // Every address it is reached by, in numbers; "" as a host stands for all of this machine's.
+  [[nodiscard]] virtual std::vector<address> bound_all() const { return {bound()}; }
   void* user = nullptr;
 };
 
@@ -318,6 +320,9 @@ class adapter {
 };
 
 // Shared between threads; outlives its adapters.
+//
+// In a child of fork(), everything of a domain of the parent's is still the parent's: queues, rings, sockets and the
+// epoll set are shared. There only leave_to_parent() and the destructors may be called.
 class domain {
  public:
   domain() = default;
@@ -346,7 +351,14 @@ class domain {
   }
   // `home` outlives the adapter: its timers and its clock are the only time there is.
   virtual result<std::unique_ptr<adapter>> open(reactor& home) = 0;
+  // In a child of fork(), before anything of it is destroyed. True: the destructors, its own and those of adapters,
+  // queue pairs, receive queues and listeners, close descriptors, unmap, and touch nothing that is shared. False: the
+  // descriptors are closed, and none of them may be destroyed, for the device would take that for the parent's word.
+  [[nodiscard]] virtual bool leave_to_parent() noexcept { return true; }
 };
+
+// Gives up the child's reference, or keeps it for ever: see domain::leave_to_parent().
+void leave_to_parent(std::shared_ptr<domain> d) noexcept;
 
 // The transports without a header of their own. A field that a program assigns is the program's choice, also where
 // it assigns the default; the others are what the environment and a file say, if they do (net/settings.hpp).

@@ -266,6 +266,7 @@ struct address {
   std::string host;
   std::uint16_t port = 0;
   [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool operator==(const address&) const = default;
 };
 
 }  // namespace cordma::transport

@@ -444,6 +444,7 @@ const std::array table{
     cell("Stream.close", stream_in, [](g_& g) { return g.stream.close(); },                                     {none,  ok,    ok,    ok,    reset, down}),
     cell("Stream.endpoint", stream_in, [](g_& g) { return g.stream.endpoint().state(); },                       {none,  ok,    ok,    ok,    ok,    ok}),
     cell("Listener.next", listener_in, [](g_& g) { return g.listener.next(); },                                 {none,  waits, none,  down,  none,  down}),
+    cell("Listener.bound_all", listener_in, [](g_& g) { static_cast<void>(g.listener.bound_all()); },           {none,  ok,    none,  ok,    none,  ok}),
     cell("Listener.close", listener_in, [](g_& g) { g.listener.close(); },                                      {none,  ok,    none,  ok,    none,  ok}),
     cell("ConnectionRequest.accept", request_in, [](g_& g) { return g.request.accept(); },                      {none,  ok,    none,  bad,   none,  down}),
     cell("ConnectionRequest.hand_over", request_in, [](g_& g) { return g.request.hand_over(g.on.client()); },   {none,  invalid, none, bad,  none,  down}),

@@ -5,6 +5,7 @@
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
+#include <cordma/net/transport/shm/names.hpp>
 #include <cordma/runtime/scope.hpp>
 
 #include <algorithm>
@@ -395,8 +396,8 @@ int stranger_life(wire_to_peer& parent, std::size_t said) {
   const int fd = local ? ::socket(AF_UNIX, SOCK_SEQPACKET, 0) : ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  std::snprintf(name.sun_path, sizeof name.sun_path, "/tmp/cordma-%u/%u", ::geteuid(),
-                unsigned{port});
+  const std::string folder = transport::shm::rendezvous_directories({}).front();
+  transport::shm::port_path(folder, port).copy(name.sun_path, sizeof name.sun_path - 1);
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_port = htons(port);

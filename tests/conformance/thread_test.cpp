@@ -314,3 +314,52 @@ TEST_CASE("D2: Requests that are made on a foreign thread are no_lock") {
   CHECK(code == errc::no_lock);
   const Requests here(messages);
 }
+
+namespace {
+
+// Made on a thread that ends before them.
+struct orphans {
+  host at;
+  MemoryRegion memory = at.context.allocate(4096).value();
+  BufferPool pool{at.context, 64, 2};
+  Listener listener = at.worker.listen(own_host() + ":0").value();
+  std::optional<Endpoint> client;
+  std::optional<Endpoint> server;
+  std::optional<recv_operation> pending;
+};
+
+task<> connect_orphans(orphans* o) {
+  const std::string to = own_host() + ":" + std::to_string(o->listener.bound().port);
+  wire w = co_await connect(o->at.worker, o->listener, to);
+  o->client.emplace(std::move(w.client));
+  o->server.emplace(std::move(w.server));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "D2: once no thread runs the Worker, any thread may destroy its handles, in any order, and go "
+    "on with it" *
+    not_on(transport::kind::sim, "a simulated host belongs to the network of one thread")) {
+  for (int order = 0; order < 6; ++order) {
+    CAPTURE(order);
+    std::unique_ptr<orphans> o;
+    std::thread([&o] {
+      o = std::make_unique<orphans>();
+      o->at.worker.run(connect_orphans(o.get()));
+      o->pending.emplace(o->client->recv(o->memory.slice(0, 8).value()).start());
+    }).join();
+    // The message of this thread arrives: who runs the Worker owns it from then on.
+    if (order == 0) {
+      o->at.worker.run([](orphans* all) -> task<> {
+        co_await all->server->send(all->memory.slice(8, 8).value());
+        co_await *all->pending;
+      }(o.get()));
+    }
+    if (order == 1) o->client.reset();
+    if (order == 2) o->listener = Listener();
+    if (order == 3) o->server.reset();
+    if (order == 4) o->pending.reset();
+    o.reset();
+  }
+}

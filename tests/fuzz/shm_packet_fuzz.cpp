@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool as_packets = data[0] % 2 == 0;
   const bool connected = data[0] % 4 != 0;
   std::span<const std::byte> rest = std::as_bytes(std::span(data + 1, size - 1));
-  unique_fd stranger;
+  socket_fd stranger;
   std::unique_ptr<shm_test::rogue> rogue;
   int socket = -1;
   if (connected) {
@@ -84,7 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   for (int i = 0; i < 64; ++i) s.poll();
   rogue.reset();
-  stranger.reset();
+  stranger.close();
   s.q.reset();
   for (int i = 0; i < 16; ++i) s.poll();
   return 0;

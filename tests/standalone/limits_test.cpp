@@ -1,6 +1,7 @@
 // Limits of the process and of the file system: what cannot be had is an error that says what to raise, and
 // what needs none of it works on.
 #include <doctest/doctest.h>
+#include <cordma/net/transport/shm/names.hpp>
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>
 #include <support/process.hpp>
@@ -108,39 +109,27 @@ int listen_where_nothing_fits(const std::string& directory) {
   return adapter->listen({"", 4711}).ok() ? 0 : 8;
 }
 
-// The locks of an eighth of the ports that tcp chooses from, as if living processes listened there.
+// An eighth of the ports that tcp chooses from: processes listen there whose files were removed.
 class taken_ports {
  public:
-  explicit taken_ports(const std::string& directory) : directory_(directory) {
+  explicit taken_ports(const std::string& directory) {
     std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
     range >> first_ >> last_;
     for (unsigned port = first_; port <= last_; ++port) {
       if (!takes(port)) continue;
-      const int fd = ::open(name(port).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-      REQUIRE(fd >= 0);
-      REQUIRE(::flock(fd, LOCK_EX | LOCK_NB) == 0);
-      locks_.push_back(fd);
-    }
-  }
-  taken_ports(const taken_ports&) = delete;
-  taken_ports& operator=(const taken_ports&) = delete;
-  ~taken_ports() {
-    for (const int fd : locks_) ::close(fd);
-    for (unsigned port = first_; port <= last_; ++port) {
-      if (takes(port)) ::unlink(name(port).c_str());
+      auto name = transport::shm::bind_port(directory, static_cast<std::uint16_t>(port),
+                                            /*any_user=*/false);
+      REQUIRE(name.ok());
+      names_.push_back(std::move(name->second));
     }
   }
   // Of both parities: the kernel prefers one.
   [[nodiscard]] static bool takes(unsigned port) { return port / 2 % 8 == 0; }
 
  private:
-  [[nodiscard]] std::string name(unsigned port) const {
-    return directory_ + "/" + std::to_string(port) + ".lock";
-  }
-  std::string directory_;
   unsigned first_ = 0;
   unsigned last_ = 0;
-  std::vector<int> locks_;
+  std::vector<transport::socket_fd> names_;
 };
 
 }  // namespace

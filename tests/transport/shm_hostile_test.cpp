@@ -230,7 +230,7 @@ TEST_CASE("shm: rings full of random bytes with valid stamps [seeds 1 to 300]") 
     if (draw() % 2 == 0) r.other_control().taken.store(draw() % 100);
     if (draw() % 2 == 0) r.other_control().served.store(draw() % 3);
     for (int i = 0; i < 50; ++i) server.poll();
-    r.socket.reset();
+    r.socket.close();
     REQUIRE(pump(server, [&] { return server.saw(cm_event::type::disconnected) != nullptr; }));
     REQUIRE(pump(server, [&] { return server.done.size() >= 17; }));
     CHECK(server.done.size() == 17);

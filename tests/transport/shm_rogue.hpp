@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include <cordma/net/transport/shm/memory.hpp>
+#include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/ring.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
@@ -55,7 +56,7 @@ class rogue {
   }
 
   bool said_hello = false;
-  unique_fd socket;
+  socket_fd socket;
   shm::channel memory;
   shm::ring_writer out;
 };

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cordma/net/transport/shm/shm_adapter.hpp>
@@ -16,7 +17,7 @@ std::string versions(std::uint32_t mine, std::uint32_t theirs) {
 
 }  // namespace
 
-void shm_queue_pair::on_socket() noexcept {
+void shm_queue_pair::on_ready(std::uint32_t) noexcept {
   try {
     if (hidden_ != nullptr && side_ == side::accepts) return on_hidden_name();
     take_packets();
@@ -36,6 +37,7 @@ void shm_queue_pair::take_packets() {
                                                               : " ended during the handshake"}));
       return;
     }
+    ++packets_taken_;
     on_packet(p);
   }
 }
@@ -145,13 +147,15 @@ void shm_queue_pair::on_region_request(const region_packet& q) {
       a.length = range.length;
       a.lkey = held.lkey;
       a.epoch = epoch;
-      if (range.shared_fd >= 0 && changes) fd.reset(::dup(range.shared_fd));
+      if (range.shared_fd >= 0 && changes) {
+        fd.reset(::fcntl(range.shared_fd, F_DUPFD_CLOEXEC, 0));
+      }
       if (range.shared_fd >= 0 && !changes) fd = reopen_read_only(range.shared_fd);
     }
   }
   const int raw = fd.get();
   const std::span<const int> fds = fd ? std::span(&raw, 1) : std::span<const int>{};
-  if (send_packet(socket_.get(), a, fds) == transfer::done) return;
+  if (say(a, fds) == transfer::done) return;
   if (unanswered_.size() >= most_unanswered) {
     malformed("too many questions at once");
     return;
@@ -191,7 +195,8 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
       return;
     }
   }
-  if (r.lkey == 0 || r.lkey >= epoch_count || r.length == 0 || (!answer && p.fd_count != 1)) {
+  const bool came_whole = p.fd_count == 1 || p.lost_fds;
+  if (r.lkey == 0 || r.lkey >= epoch_count || r.length == 0 || (!answer && !came_whole)) {
     malformed("a description of memory that makes no sense");
     return;
   }
@@ -212,11 +217,16 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
       found.mapping = std::make_shared<const mapped_view>(std::move(*view));
     }
   }
-  if (!answer && found.bytes_at == nullptr) {
-    fail_and_tell(failure(errc::no_memory,
-                          "the memory of a message could not be mapped: raise vm.max_map_count or "
-                          "the address space limit (ulimit -v)"),
-                  wc_status::rem_op_err, no_position);
+  // A limit of this process does not end the connection if the kernel copies as well.
+  if (!answer && found.bytes_at == nullptr) found.unmapped_at = r.addr;
+  if (!answer && found.bytes_at == nullptr && !can_read_peer_) {
+    fail_and_tell(
+        failure(errc::no_memory,
+                p.lost_fds ? "no file descriptor is left to map the memory of a message: raise "
+                             "the limit with ulimit -n"
+                           : "the memory of a message could not be mapped: raise "
+                             "vm.max_map_count or the address space limit (ulimit -v)"),
+        wc_status::rem_op_err, no_position);
     return;
   }
   (answer ? regions_ : offers_).add(std::move(found));
@@ -232,11 +242,12 @@ bool shm_queue_pair::offer(std::uint32_t lkey, const memory_range& range, bool& 
     const unique_fd fd = reopen_read_only(range.shared_fd);
     if (!fd) return false;
     auto o = make_packet<region_packet>(packet::region_offer);
+    o.addr = reinterpret_cast<std::uintptr_t>(range.addr);
     o.length = range.length;
     o.lkey = lkey;
     o.epoch = epoch;
     const int raw = fd.get();
-    const transfer t = send_packet(socket_.get(), o, std::span(&raw, 1));
+    const transfer t = say(o, std::span(&raw, 1));
     if (t != transfer::done) {
       blocked = true;
       return false;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cerrno>
 #include <cordma/net/transport/grant.hpp>
+#include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_listener.hpp>
 
@@ -15,15 +16,18 @@ namespace {
 constexpr int port_attempts = 256;
 constexpr std::uint32_t first_dynamic_port = 49152;
 constexpr std::uint32_t dynamic_ports = 65536 - first_dynamic_port;
+constexpr duration longest_pause = std::chrono::milliseconds(20);
+constexpr const char* in_flight =
+    "too many descriptors of this user are on their way between processes: raise its limit of open "
+    "files (ulimit -n)";
 
-result<bound_name> bind_any(const std::string& directory, bool any_user, address& where,
-                            const std::vector<std::string>& on) {
-  if (where.port != 0) return bind_name(port_path(directory, where.port), any_user, on);
+result<bound_name> bind_any(const std::string& directory, bool any_user, address& where) {
+  if (where.port != 0) return bind_port(directory, where.port, any_user);
   const result<std::uint64_t> start = random_number();
   if (!start) return start.why();
   for (std::uint64_t i = 0; i < port_attempts; ++i) {
     where.port = static_cast<std::uint16_t>(first_dynamic_port + (*start + i) % dynamic_ports);
-    result<bound_name> b = bind_name(port_path(directory, where.port), any_user, on);
+    result<bound_name> b = bind_port(directory, where.port, any_user);
     if (b || b.code() != errc::in_use) return b;
   }
   return failure{errc::in_use, "no free port was found in " + directory + ": name one"};
@@ -31,7 +35,7 @@ result<bound_name> bind_any(const std::string& directory, bool any_user, address
 
 }  // namespace
 
-void refuse_for_memory(unique_fd& socket) noexcept {
+void refuse_for_memory(socket_fd& socket) noexcept {
   hang_up(socket, make_refusal(
                       packet::refuse, errc::no_memory,
                       "it has no memory for a connection: free memory there, or raise its limits"));
@@ -46,7 +50,7 @@ bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexc
     return false;
   }
   if (v.is != header_verdict::what::fine || v.type != packet::hello || !parse(p.bytes(), hello) ||
-      hello.data_bytes > hello.data.size()) {
+      hello.data_bytes > hello.data.size() || hello.wanted_count > hello.wanted.size()) {
     answer = make_refusal(packet::refuse, errc::connection_aborted, "a malformed hello");
     return false;
   }
@@ -100,20 +104,19 @@ result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
 }
 
 result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
-  const result<named_host> on = look_up(where.host);
+  result<named_host> on = look_up(where.host);
   if (!on) return on.why();
   if (!on->here) {
     return failure{errc::unreachable, "\"" + where.host + "\" is not an address of this host"};
   }
   address bound = where;
   result<bound_name> name =
-      bind_any(domain_->directory(), domain_->options().any_user, bound, on->addresses);
+      bind_any(domain_->directories().front(), domain_->options().any_user, bound);
   if (!name) return name.why();
   unique_fd spare(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const int fd = (*name).socket.get();
-  auto l =
-      std::make_unique<shm_listener>(*this, std::move(*name), std::move(bound), std::move(spare));
-  const result<void> watched = watch(fd, *l);
+  auto l = std::make_unique<shm_listener>(*this, std::move(*name), std::move(bound),
+                                          std::move(on->addresses), std::move(spare));
+  const result<void> watched = l->begin();
   if (!watched) return watched.why();
   return std::unique_ptr<listener>(std::move(l));
 }
@@ -131,56 +134,122 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
                                                          std::span<const std::byte> private_data) {
   const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
-  const std::string path = port_path(domain_->directory(), to.port);
   // First whether there is anybody at all: a name may take long to look up.
-  const bool somebody = ::access(path.c_str(), F_OK) == 0;
-  const result<named_host> on = somebody ? look_up(to.host) : named_host{};
+  const result<void> found = find_port(domain_->directories(), to.port);
+  if (!found) return found.why();
+  result<named_host> on = look_up(to.host);
   if (!on) return on.why();
-  if (!somebody) {
-    return failure{errc::unreachable, "nobody listens on port " + std::to_string(to.port) +
-                                          " of this host by shared memory: start the service as "
-                                          "this user on this host, or check the port"};
-  }
   if (!on->here) return failure{errc::unreachable, to.host + " is no address of this host"};
-  auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted, path);
-  const result<void> dialed = dial_for(*q, path, private_data, &*on);
-  if (!dialed) return dialed.why();
+  auto call = std::make_unique<invitation>();
+  call->port = to.port;
+  call->wanted = std::move(on->addresses);
+  call->data.assign(private_data.begin(), private_data.end());
+  auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted,
+                                            port_path(domain_->directories().front(), to.port));
+  const result<void> calling = q->call(std::move(call));
+  if (!calling) return calling.why();
   return std::unique_ptr<queue_pair>(std::move(q));
 }
 
-result<void> shm_adapter::dial_for(shm_queue_pair& q, const std::string& path,
-                                   std::span<const std::byte> data, const named_host* on) {
-  result<dial> d = dial_name(path);
-  if (!d) return d.why();
-  if ((*d).again) {
-    return failure{errc::again, "the backlog of " + path + " is full: try again later"};
+// ---- calling: a listener may be busy, and this user's descriptors in flight are limited ----
+
+result<void> shm_queue_pair::call(std::unique_ptr<invitation> to) {
+  invitation_ = std::move(to);
+  state_ = state::connecting;
+  home_.expect(1);
+  const result<void> called = call_once();
+  if (!called) {
+    home_.expect(-1);
+    state_ = state::error;
+    socket_.close();
+    return called;
   }
-  const result<peer_identity> who = identify((*d).socket.get());
+  home_.home().add(connect_timer_, after(home_.home().now(), options_.connect_timeout));
+  return {};
+}
+
+result<void> shm_queue_pair::call_once() {
+  invitation& i = *invitation_;
+  if (!socket_) {
+    result<dial> d = i.port != 0 ? dial_port(domain_.directories(), i.port) : dial_name(path_);
+    if (!d) return d.why();
+    if (d->again) return call_again("the backlog of its listener is full (net.core.somaxconn)");
+    path_ = std::move(d->path);
+    const result<void> met = meet(std::move(d->socket));
+    if (!met) return met;
+  }
+  auto hello = introduce(packet::hello, i.data);
+  if (i.port != 0) {
+    const network_namespace own = own_namespace();
+    hello.namespace_device = own.device;
+    hello.namespace_inode = own.inode;
+    hello.wanted_count = std::min(i.wanted.size(), hello.wanted.size());
+    std::copy_n(i.wanted.begin(), hello.wanted_count, hello.wanted.begin());
+  }
+  const std::array<int, 4> fds{i.memory.get(), home_.doorbell_fd(), home_.page_fd(),
+                               domain_.epochs_fd()};
+  if (send_packet(socket_.get(), hello, fds) == transfer::again) return call_again(in_flight);
+  // A listener that went meanwhile may have said why: the answer is looked for in any case.
+  invitation_.reset();
+  return {};
+}
+
+// The connection's memory, and whose socket it is.
+result<void> shm_queue_pair::meet(socket_fd socket) {
+  const result<peer_identity> who = identify(socket.get());
   if (!who) return who.why();
-  if (!domain_->options().any_user && (*who).uid != ::geteuid()) {
-    return failure{errc::not_permitted, path + " belongs to user " + std::to_string((*who).uid) +
+  if (!domain_.options().any_user && who->uid != ::geteuid()) {
+    return failure{errc::not_permitted, path_ + " belongs to user " + std::to_string(who->uid) +
                                             ": allow any user, or connect as that one"};
   }
-  const result<bool> served = on != nullptr ? serves(path, *on) : true;
-  if (!served) return served.why();
-  if (!*served) {
-    return failure{errc::unreachable, "who listens at " + path +
-                                          " does so on another address than " + on->name +
-                                          ": connect to that one"};
-  }
-  const std::uint32_t ring_bytes = domain_->options().ring_bytes;
-  const result<unique_fd> memory = create_shared("cordma-channel", channel_bytes(ring_bytes));
+  const std::uint32_t ring_bytes = domain_.options().ring_bytes;
+  result<unique_fd> memory = create_shared("cordma-channel", channel_bytes(ring_bytes));
   if (!memory) return memory.why();
-  result<channel> mapped = map_channel((*memory).get(), ring_bytes);
+  result<channel> mapped = map_channel(memory->get(), ring_bytes);
   if (!mapped) return mapped.why();
-  const int socket = (*d).socket.get();
-  const result<void> started = q.start(std::move((*d).socket), std::move(*mapped), *who);
-  if (!started) return started;
-  const std::array<int, 4> fds{(*memory).get(), doorbell_.get(), page_fd_.get(),
-                               domain_->epochs_fd()};
-  // A listener that went meanwhile may have said why: the answer is looked for in any case.
-  static_cast<void>(send_packet(socket, q.introduce(packet::hello, data), fds));
+  peer_.who = *who;
+  socket_.own(std::move(socket));
+  const result<void> watched = socket_.watch(watched_for);
+  if (!watched) return watched;
+  memory_ = std::move(*mapped);
+  invitation_->memory = std::move(*memory);
   return {};
+}
+
+result<void> shm_queue_pair::call_again(const char* limit) noexcept {
+  limit_ = limit;
+  pause_ = std::min(pause_ * 2, longest_pause);
+  home_.home().add(call_timer_, home_.home().now() + pause_);
+  return {};
+}
+
+void shm_queue_pair::on_call_timer() noexcept {
+  if (state_ == state::up) return send_accept();
+  if (invitation_ == nullptr || state_ != state::connecting) return;
+  try {
+    const result<void> called = call_once();
+    if (!called) fail_connecting(called.why());
+  } catch (const std::bad_alloc&) {
+    starve();
+  }
+}
+
+// The answer of the accepting side, with its descriptors. Nothing is sent ahead of it.
+void shm_queue_pair::send_accept() noexcept {
+  if (accept_ == nullptr) return;
+  const std::array<int, 3> mine{home_.doorbell_fd(), home_.page_fd(), domain_.epochs_fd()};
+  if (send_packet(socket_.get(), *accept_, mine) == transfer::again) {
+    if (home_.home().now() < accept_until_) {
+      static_cast<void>(call_again(in_flight));
+      return;
+    }
+    fail(failure::of(errc::no_memory,
+                     {"the connection of ", peer_text(), " could not be answered: ", in_flight}));
+    return;
+  }
+  // A client that went meanwhile shows as the end of its socket.
+  accept_.reset();
+  settle();
 }
 
 connect_request& shm_adapter::add_request(std::unique_ptr<connect_request> r) {
@@ -246,7 +315,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept(std::uint64_t request,
 }
 
 result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
-    unique_fd& socket, const introduction& hello, std::span<unique_fd> fds,
+    socket_fd& socket, const introduction& hello, std::span<unique_fd> fds,
     const peer_identity& who, const std::string& path, const queue_pair_options& options,
     std::span<const std::byte> data) {
   const auto refuse = [&](const failure& why) {
@@ -258,17 +327,23 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
   result<channel> memory = map_channel(fds[0].get(), hello.ring_size);
   if (!memory) return refuse(memory.why());
   auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, options, path);
-  const int raw = socket.get();
   const result<void> adopted = q->adopt_socket(socket);
   if (!adopted) {
     refuse_for_memory(socket);
     return adopted.why();
   }
-  q->establish(std::move(*memory), std::move(*terms), {});
-  const std::array<int, 3> mine{doorbell_.get(), page_fd_.get(), domain_->epochs_fd()};
-  // A client that went meanwhile shows as the end of its socket.
-  static_cast<void>(send_packet(raw, q->introduce(packet::accept, data), mine));
+  q->answer(std::move(*memory), std::move(*terms), data);
   return std::unique_ptr<queue_pair>(std::move(q));
+}
+
+// Throws std::bad_alloc, and nothing has changed then.
+void shm_queue_pair::answer(channel memory, peer_terms terms, std::span<const std::byte> data) {
+  auto accept = std::make_unique<introduction>();
+  establish(std::move(memory), std::move(terms), {});
+  *accept = introduce(packet::accept, data);
+  accept_ = std::move(accept);
+  accept_until_ = after(home_.home().now(), options_.connect_timeout);
+  send_accept();
 }
 
 result<void> shm_adapter::reject(std::uint64_t request, std::span<const std::byte> private_data) {

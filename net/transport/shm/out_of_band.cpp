@@ -1,7 +1,9 @@
 // Connecting by descriptors that the user carries: each side has a hidden name; the one with the
 // smaller token dials the other.
+#include <sys/epoll.h>
 #include <unistd.h>
 
+#include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
 #include <cstdio>
@@ -55,16 +57,22 @@ result<descriptor_blob> read_descriptor(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+hidden_name::hidden_name(bound_name bound, socket_set& set, socket_handler& owner)
+    : name(std::move(bound)), socket(set, owner) {
+  socket.own(std::move(name.socket));
+}
+
 result<void> shm_queue_pair::open_hidden() {
   const result<std::uint64_t> token = random_number();
   if (!token) return token.why();
   token_ = *token;
   char name[32];
   std::snprintf(name, sizeof name, "/q%016llx", static_cast<unsigned long long>(*token));
-  result<bound_name> bound = bind_name(domain_.directory() + name, domain_.options().any_user);
+  result<bound_name> bound =
+      bind_name(domain_.directories().front() + name, domain_.options().any_user);
   if (!bound) return bound.why();
-  hidden_ = std::make_unique<bound_name>(std::move(*bound));
-  path_ = hidden_->path;
+  hidden_ = std::make_unique<hidden_name>(std::move(*bound), home_.sockets(), *this);
+  path_ = hidden_->name.path;
   state_ = state::unconnected;
   return {};
 }
@@ -110,18 +118,20 @@ result<void> shm_queue_pair::connect(std::span<const std::byte> peer_descriptor)
     return wait_for_peer();
   }
   side_ = side::connects;
-  const result<void> dialed = home_.dial_for(*this, peer, {});
-  if (!dialed) {
+  const std::string own = std::exchange(path_, peer);
+  const result<void> calling = call(std::make_unique<invitation>());
+  if (!calling) {
     side_ = side::accepts;
-    return dialed;
+    path_ = own;
+    state_ = state::unconnected;
+    return calling;
   }
-  path_ = peer;
   close_hidden();
   return {};
 }
 
 result<void> shm_queue_pair::wait_for_peer() {
-  const result<void> watched = home_.watch(hidden_->socket.get(), *this);
+  const result<void> watched = hidden_->socket.watch(EPOLLIN);
   if (!watched) return watched;
   state_ = state::connecting;
   home_.expect(1);
@@ -131,12 +141,12 @@ result<void> shm_queue_pair::wait_for_peer() {
 
 void shm_queue_pair::on_hidden_name() {
   if (!socket_) {
-    socket_ = accept_one(hidden_->socket.get());
+    socket_.own(accept_one(hidden_->socket.get()));
     if (!socket_) return;
     const result<peer_identity> who = identify(socket_.get());
     if (!who || (!domain_.options().any_user && (*who).uid != ::geteuid()) ||
-        !home_.watch(socket_.get(), *this)) {
-      socket_.reset();
+        !socket_.watch(watched_for)) {
+      socket_.close();
       return;
     }
     peer_.who = *who;
@@ -156,8 +166,8 @@ void shm_queue_pair::on_hidden_hello() {
     fine = false;
   }
   if (!fine || hello.token != common_token_) {  // a stranger: the peer may still come
-    home_.unwatch(socket_.get(), *this);
-    return hang_up(socket_);
+    socket_fd stranger = socket_.release();
+    return hang_up(stranger);
   }
   result<peer_terms> terms = read_terms(hello, std::span(p.fds).subspan(1, 3), peer_.who);
   result<channel> memory = map_channel(p.fds[0].get(), hello.ring_size);
@@ -169,14 +179,11 @@ void shm_queue_pair::on_hidden_hello() {
     return;
   }
   close_hidden();
-  establish(std::move(*memory), std::move(*terms), {});
-  const std::array<int, 3> mine{home_.doorbell_fd(), home_.page_fd(), domain_.epochs_fd()};
-  static_cast<void>(send_packet(socket_.get(), introduce(packet::accept, {}), mine));
+  this->answer(std::move(*memory), std::move(*terms), {});
 }
 
 void shm_queue_pair::close_hidden() noexcept {
   if (hidden_ == nullptr) return;
-  home_.unwatch(hidden_->socket.get(), *this);
   hidden_.reset();
 }
 

@@ -16,8 +16,11 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
       side_(which),
       options_(options),
       path_(std::move(path)),
+      socket_(home.sockets(), *this),
       connect_timer_(
           [](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_connect_timeout(); }, *this),
+      call_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_call_timer(); },
+                  *this),
       rnr_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_rnr_timeout(); },
                  *this),
       watch_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_watch(); }, *this) {
@@ -41,6 +44,7 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
 }
 
 shm_queue_pair::~shm_queue_pair() {
+  if (home_.home().inherited()) leave_to_parent();
   if (state_ == state::connecting || asked_ != 0) home_.expect(-1);
   if (state_ == state::up) {
     withdraw();
@@ -56,7 +60,6 @@ shm_queue_pair::~shm_queue_pair() {
   if (shared_ != nullptr) leave_shared();
   close_hidden();
   end_socket();
-  if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
   home_.drop_events(this);
   home_.detach(*this);
 }
@@ -88,26 +91,11 @@ introduction shm_queue_pair::introduce(packet type,
   return i;
 }
 
-result<void> shm_queue_pair::adopt_socket(unique_fd& socket) noexcept {
-  const result<void> watched = home_.watch(socket.get(), *this);
-  if (watched) socket_ = std::move(socket);
+result<void> shm_queue_pair::adopt_socket(socket_fd& socket) noexcept {
+  socket_.own(std::move(socket));
+  const result<void> watched = socket_.watch(watched_for);
+  if (!watched) socket = socket_.release();
   return watched;
-}
-
-result<void> shm_queue_pair::start(unique_fd socket, channel memory, const peer_identity& who) {
-  memory_ = std::move(memory);
-  peer_.who = who;
-  socket_ = std::move(socket);
-  const result<void> watched = home_.watch(socket_.get(), *this);
-  if (!watched) {
-    socket_.reset();
-    state_ = state::error;
-    return watched;
-  }
-  state_ = state::connecting;
-  home_.expect(1);
-  home_.home().add(connect_timer_, after(home_.home().now(), options_.connect_timeout));
-  return {};
 }
 
 // Whether the kernel lets us read the peer's memory, and it is the peer's.
@@ -227,7 +215,8 @@ void shm_queue_pair::disconnect() noexcept {
   watch_peer();
 }
 
-// As long as the peer owes something it is watched: its counters move, or it is dead. Nothing is
+// As long as the peer owes something it is watched. Whatever it does shows: it takes messages, copies, serves, looks
+// for a receive, sends messages, or answers a question for a region. Nothing is
 // owed for what is complete when it is posted, so that the fast paths know nothing of this.
 void shm_queue_pair::watch_peer() noexcept {
   if (state_ != state::up || dying_ || watch_timer_.pending()) return;
@@ -239,7 +228,8 @@ void shm_queue_pair::watch_peer() noexcept {
 std::uint64_t shm_queue_pair::signs_of_life() const noexcept {
   const ring_control& c = out_control();
   return c.taken.load(std::memory_order_relaxed) + c.fetched.load(std::memory_order_relaxed) +
-         c.served.load(std::memory_order_relaxed) + c.held_up.load(std::memory_order_relaxed);
+         c.served.load(std::memory_order_relaxed) + c.held_up.load(std::memory_order_relaxed) +
+         reader_.position() + packets_taken_;
 }
 
 void shm_queue_pair::on_watch() noexcept {
@@ -277,6 +267,7 @@ void shm_queue_pair::advance_close() noexcept {
 }
 
 void shm_queue_pair::abort() noexcept {
+  if (home_.home().inherited()) leave_to_parent();
   if (state_ == state::error) return;
   if (state_ != state::up) {
     fail_connecting(failure(errc::connection_reset, "aborted by this side"));
@@ -295,9 +286,15 @@ void shm_queue_pair::withdraw() noexcept {
 
 void shm_queue_pair::end_socket() noexcept {
   if (!socket_) return;
-  home_.unwatch(socket_.get(), *this);
   if (memory_.control != nullptr) domain_.remove(&in_control().accessing);
-  hang_up(socket_);
+  socket_fd ended = socket_.release();
+  hang_up(ended);
+}
+
+// In a child of fork(): the rings and their counters are the parent's, and the domain's lock may be held for ever.
+void shm_queue_pair::leave_to_parent() noexcept {
+  state_ = state::error;
+  socket_.close();
 }
 
 void shm_queue_pair::fail(failure why, wc_status status) noexcept {
@@ -313,6 +310,8 @@ void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   if (asked_ != 0) home_.expect(-1);
   asked_ = 0;
   if (rnr_timer_.pending()) home_.home().remove(rnr_timer_);
+  if (call_timer_.pending()) home_.home().remove(call_timer_);
+  accept_.reset();
   if (shared_ != nullptr) shared_->withdraw(*this);
   if (watch_timer_.pending()) home_.home().remove(watch_timer_);
   end_socket();
@@ -330,7 +329,7 @@ void shm_queue_pair::fail_and_tell(failure why, wc_status status, std::uint64_t 
   p.code = why.code();
   p.status = static_cast<std::uint8_t>(status);
   put_text(p.text, why.message());
-  static_cast<void>(send_packet(socket_.get(), p));
+  static_cast<void>(say(p));
   const wc_status told = mine != wc_status::wr_flush_err ? mine : status;
   if (told != wc_status::wr_flush_err) {
     why.with_status(static_cast<std::uint16_t>(told), 0);
@@ -358,9 +357,11 @@ void shm_queue_pair::starve() noexcept {
 void shm_queue_pair::on_connect_timeout() noexcept {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout);
   const std::string text = std::to_string(ms.count());  // short: allocates nothing
+  const bool called = invitation_ == nullptr || limit_ == nullptr;
   fail_connecting(failure::of(
-      errc::timed_out, {path_, " did not answer within ", text,
-                        " ms: is its process stopped or busy? connect_timeout gives it longer"}));
+      errc::timed_out,
+      {path_, called ? " did not answer within " : " could not be called for ", text, " ms: ",
+       called ? "is its process stopped or busy? connect_timeout gives it longer" : limit_}));
 }
 
 void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) noexcept {
@@ -368,6 +369,8 @@ void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) n
   if (state_ == state::connecting) home_.expect(-1);
   state_ = state::error;
   if (connect_timer_.pending()) home_.home().remove(connect_timer_);
+  if (call_timer_.pending()) home_.home().remove(call_timer_);
+  invitation_.reset();
   close_hidden();
   end_socket();
   cm_event e;
@@ -388,7 +391,7 @@ void shm_queue_pair::lose_peer(failure why) noexcept {
   dying_ = true;
   plain_ = false;
   dying_why_ = std::move(why);
-  if (socket_) home_.unwatch(socket_.get(), *this);
+  socket_.unwatch();
 }
 
 void shm_queue_pair::finish_dying() noexcept {

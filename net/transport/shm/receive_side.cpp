@@ -289,7 +289,7 @@ bool shm_queue_pair::fetch_piece(const piece& p, std::uint64_t bytes, recv_entry
   if (p.lkey != 0) {
     remote_region* region = offers_.find(offer_key(p.lkey, p.epoch));
     if (region == nullptr) {  // the offer was sent before the message: it waits in the socket
-      on_socket();
+      on_ready(0);
       region = offers_.find(offer_key(p.lkey, p.epoch));
     }
     if (region == nullptr || !region->covers(from, bytes)) {
@@ -297,9 +297,11 @@ bool shm_queue_pair::fetch_piece(const piece& p, std::uint64_t bytes, recv_entry
       return false;
     }
     if (step_in(*region)) {
-      to.scatter(region->bytes_at + from, bytes);
+      const bool mapped = region->bytes_at != nullptr;
+      if (mapped) to.scatter(region->bytes_at + from, bytes);
+      const bool copied = mapped || read_from_peer(region->unmapped_at + from, bytes, to);
       step_out();
-      return true;
+      return copied;
     }
     step_out();
     lose_peer(failure::of(errc::connection_reset,
@@ -311,6 +313,11 @@ bool shm_queue_pair::fetch_piece(const piece& p, std::uint64_t bytes, recv_entry
     malformed("a message from memory that cannot be reached");
     return false;
   }
+  return read_from_peer(from, bytes, to);
+}
+
+bool shm_queue_pair::read_from_peer(std::uint64_t from, std::uint64_t bytes,
+                                    segment_cursor& to) noexcept {
   iovec remote{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), bytes};
   while (remote.iov_len != 0) {
     const std::span<std::byte> part = to.next(remote.iov_len);

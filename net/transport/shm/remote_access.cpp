@@ -179,7 +179,7 @@ void shm_queue_pair::ask(std::uint64_t rkey) noexcept {
   if (asked_ == rkey) return;
   auto p = make_packet<region_packet>(packet::region_request);
   p.rkey = rkey;
-  const transfer t = send_packet(socket_.get(), p);
+  const transfer t = say(p);
   if (t != transfer::done) return;  // tried again at the next poll; EOF ends it otherwise
   asked_ = rkey;
   home_.expect(1);

@@ -18,6 +18,8 @@ struct remote_region {
   const std::atomic<std::uint32_t>* epoch_now = nullptr;
   std::uint32_t epoch = 0;
   std::byte* bytes_at = nullptr;  // null: cannot be mapped, only asked for
+  // Of an offer that could not be mapped, for want of descriptors: where the peer has it.
+  std::uint64_t unmapped_at = 0;
   std::shared_ptr<const mapped_view> mapping = {};
 
   [[nodiscard]] bool valid() const noexcept {

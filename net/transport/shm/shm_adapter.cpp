@@ -17,7 +17,6 @@ constexpr std::size_t cold_per_poll = 8;  // of the others, in turn
 constexpr unsigned polls_per_look = 4096;
 constexpr unsigned finds_of_the_wakeful = 16;  // polls that found something, between two arms
 constexpr unsigned polls_per_eager_look = 4;
-constexpr int sockets_per_look = 32;
 
 }  // namespace
 
@@ -30,20 +29,18 @@ result<std::unique_ptr<adapter>> shm_adapter::open(std::shared_ptr<shm_domain> o
                    "with ulimit -n")
         .with_errno(errno);
   }
-  epoll_event e{};
-  e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLET);
-  e.data.ptr = nullptr;
-  if (::epoll_ctl(watched.get(), EPOLL_CTL_ADD, doorbell.get(), &e) != 0) {
-    return failure::from_os(errno, "watching the doorbell (limit: fs.epoll.max_user_watches)");
-  }
   result<unique_fd> page = create_shared("cordma-adapter", page_bytes);
   if (!page) return page.why();
   result<mapped_view> view = map_shared((*page).get(), page_bytes, protection::read_write);
   if (!view) return view.why();
   seal_against_writers((*page).get());
-  return std::unique_ptr<adapter>(
+  auto made =
       std::make_unique<shm_adapter>(std::move(of), home, std::move(watched), std::move(doorbell),
-                                    std::move(*page), std::move(*view)));
+                                    std::move(*page), std::move(*view));
+  const result<void> rings = made->sockets_.add_wake_up(
+      made->doorbell_fd(), EPOLLIN | static_cast<std::uint32_t>(EPOLLET));
+  if (!rings) return rings.why();
+  return std::unique_ptr<adapter>(std::move(made));
 }
 
 shm_adapter::shm_adapter(std::shared_ptr<shm_domain> of, reactor& home, unique_fd watched,
@@ -52,11 +49,10 @@ shm_adapter::shm_adapter(std::shared_ptr<shm_domain> of, reactor& home, unique_f
       page_(reinterpret_cast<adapter_page*>(page.data())),
       domain_(std::move(of)),
       home_(home),
-      watched_(std::move(watched)),
+      sockets_(std::move(watched)),
       doorbell_(std::move(doorbell)),
       page_fd_(std::move(page_fd)),
       page_view_(std::move(page)) {
-  ready_.reserve(sockets_per_look);
   const bool sleeps = home_.mode() != wait_mode::polling;
   page_->may_sleep.store(sleeps ? 1 : 0, std::memory_order_seq_cst);
 }
@@ -137,22 +133,7 @@ bool shm_adapter::time_to_look() noexcept {
   return true;
 }
 
-bool shm_adapter::look_at_sockets() noexcept {
-  epoll_event events[sockets_per_look];
-  const int n = ::epoll_wait(watched_.get(), events, sockets_per_look, 0);
-  ready_.clear();
-  for (int i = 0; i < n; ++i) {
-    if (events[i].data.ptr != nullptr) {
-      ready_.push_back(static_cast<socket_handler*>(events[i].data.ptr));
-    }
-  }
-  const bool any = !ready_.empty();
-  for (std::size_t i = 0; i < ready_.size(); ++i) {
-    if (ready_[i] != nullptr) ready_[i]->on_socket();
-  }
-  ready_.clear();
-  return any;
-}
+bool shm_adapter::look_at_sockets() noexcept { return sockets_.look().called; }
 
 arm_state shm_adapter::arm() noexcept {
   found_since_arm_ = 0;
@@ -220,21 +201,6 @@ result<std::unique_ptr<receive_queue>> shm_adapter::make_receive_queue(std::uint
   if (!fits) return fits.why();
   return std::unique_ptr<receive_queue>(
       std::make_unique<reporting_receive_queue>(*this, events_, reporting_, depth, max_segments));
-}
-
-result<void> shm_adapter::watch(int fd, socket_handler& handler) noexcept {
-  epoll_event e{};
-  e.events = EPOLLIN | static_cast<std::uint32_t>(EPOLLRDHUP);
-  e.data.ptr = &handler;
-  if (::epoll_ctl(watched_.get(), EPOLL_CTL_ADD, fd, &e) != 0) {
-    return failure::from_os(errno, "watching a connection (limit: fs.epoll.max_user_watches)");
-  }
-  return {};
-}
-
-void shm_adapter::unwatch(int fd, socket_handler& handler) noexcept {
-  ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  std::replace(ready_.begin(), ready_.end(), &handler, static_cast<socket_handler*>(nullptr));
 }
 
 void shm_adapter::attach(shm_queue_pair& q) {

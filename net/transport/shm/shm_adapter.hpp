@@ -5,6 +5,7 @@
 #include <cordma/net/transport/shm/shm_domain.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
+#include <cordma/net/transport/socket_set.hpp>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,7 +17,7 @@ class shm_listener;
 
 // A client that said hello and has not been answered.
 struct connect_request {
-  unique_fd socket;
+  socket_fd socket;
   std::array<unique_fd, most_packet_fds> fds;
   introduction hello{};
   peer_identity who;
@@ -34,7 +35,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
 
   std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
   cm_event next_event() override;
-  [[nodiscard]] int wait_fd() const noexcept override { return watched_.get(); }
+  [[nodiscard]] int wait_fd() const noexcept override { return sockets_.fd(); }
   [[nodiscard]] bool edge_triggered() const noexcept override { return true; }
   arm_state arm() noexcept override;
   void disarm() noexcept override;
@@ -55,8 +56,8 @@ class shm_adapter final : public adapter, public receive_queue_home {
   [[nodiscard]] reactor& home() noexcept { return home_; }
   [[nodiscard]] int doorbell_fd() const noexcept { return doorbell_.get(); }
   [[nodiscard]] int page_fd() const noexcept { return page_fd_.get(); }
-  result<void> watch(int fd, socket_handler& handler) noexcept;
-  void unwatch(int fd, socket_handler& handler) noexcept;
+  // Besides them, it has the doorbell.
+  [[nodiscard]] socket_set& sockets() noexcept { return sockets_; }
   void attach(shm_queue_pair& q);
   void detach(shm_queue_pair& q) noexcept;
   // Sockets are looked at often while somebody waits for one.
@@ -73,14 +74,11 @@ class shm_adapter final : public adapter, public receive_queue_home {
   // Throws std::bad_alloc.
   connect_request& add_request(std::unique_ptr<connect_request> r);
   // Throws std::bad_alloc. `socket` is taken where the connection comes up.
-  result<std::unique_ptr<queue_pair>> accept_from(unique_fd& socket, const introduction& hello,
+  result<std::unique_ptr<queue_pair>> accept_from(socket_fd& socket, const introduction& hello,
                                                   std::span<unique_fd> fds,
                                                   const peer_identity& who, const std::string& path,
                                                   const queue_pair_options& options,
                                                   std::span<const std::byte> data);
-  // Connects `q` to whoever listens on `path`, and on an address of `on` where it is given.
-  result<void> dial_for(shm_queue_pair& q, const std::string& path, std::span<const std::byte> data,
-                        const named_host* on = nullptr);
   void drop_requests(const shm_listener* from) noexcept;
 
  private:
@@ -106,11 +104,10 @@ class shm_adapter final : public adapter, public receive_queue_home {
   std::uint32_t naps_ = 0;
   std::shared_ptr<shm_domain> domain_;
   reactor& home_;
-  unique_fd watched_;  // epoll of the doorbell and all sockets
+  socket_set sockets_;
   unique_fd doorbell_;
   unique_fd page_fd_;
   mapped_view page_view_;
-  std::vector<socket_handler*> ready_;  // of the look in progress; null: gone meanwhile
   event_queue events_;
   list<reporting_link> reporting_;
   list<turn> called_;
@@ -120,7 +117,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
 };
 
 // Tells a client that there is no memory for its connection, and hangs up.
-void refuse_for_memory(unique_fd& socket) noexcept;
+void refuse_for_memory(socket_fd& socket) noexcept;
 // Whether a first packet is a hello that can be answered; otherwise `answer` says why not.
 [[nodiscard]] bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept;
 // What the peer said about itself, with descriptors mapped; why not, where something is wrong.

@@ -4,9 +4,9 @@
 #include <bit>
 #include <cerrno>
 #include <cordma/net/transport/reserve_file.hpp>
+#include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
-#include <cordma/net/transport/shm/socket.hpp>
 #include <thread>
 
 namespace cordma::transport::shm {
@@ -43,10 +43,10 @@ capabilities describe() {
 
 }  // namespace
 
-shm_domain::shm_domain(shm_options options, std::string directory, unique_fd epochs,
+shm_domain::shm_domain(shm_options options, std::vector<std::string> directories, unique_fd epochs,
                        mapped_view view)
     : options_(std::move(options)),
-      directory_(std::move(directory)),
+      directories_(std::move(directories)),
       caps_(describe()),
       epochs_fd_(std::move(epochs)),
       epochs_view_(std::move(view)),
@@ -136,8 +136,9 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
                                             ": use a power of two from 4096 to 268435456"};
   }
   o.eager_bytes = std::min(o.eager_bytes.get(), o.ring_bytes / 4 - 64);
-  result<std::string> directory = here::rendezvous_directory(o.directory, o.any_user);
-  if (!directory) return directory.why();
+  std::vector<std::string> directories = here::rendezvous_directories(o.directory);
+  const result<void> made = here::make_directory(directories.front(), o.any_user);
+  if (!made) return made.why();
   result<unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);
   if (!epochs) return epochs.why();
   result<here::mapped_view> view =
@@ -145,7 +146,7 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   if (!view) return view.why();
   here::seal_against_writers((*epochs).get());
   return std::shared_ptr<domain>(std::make_shared<here::shm_domain>(
-      std::move(o), std::move(*directory), std::move(*epochs), std::move(*view)));
+      std::move(o), std::move(directories), std::move(*epochs), std::move(*view)));
 }
 
 }  // namespace cordma::transport

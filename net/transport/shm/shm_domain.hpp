@@ -26,7 +26,8 @@ struct accessor {
 // Thread-safe.
 class shm_domain final : public domain, public std::enable_shared_from_this<shm_domain> {
  public:
-  shm_domain(shm_options options, std::string directory, unique_fd epochs, mapped_view view);
+  shm_domain(shm_options options, std::vector<std::string> directories, unique_fd epochs,
+             mapped_view view);
 
   [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
   result<memory_keys> register_memory(const memory_range& range) override;
@@ -34,7 +35,10 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   result<std::unique_ptr<adapter>> open(reactor& home) override;
 
   [[nodiscard]] const shm_options& options() const noexcept { return options_; }
-  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
+  // Where names are, the folder for new ones first; never empty.
+  [[nodiscard]] const std::vector<std::string>& directories() const noexcept {
+    return directories_;
+  }
   [[nodiscard]] region_table& regions() noexcept { return regions_; }
   [[nodiscard]] int epochs_fd() const noexcept { return epochs_fd_.get(); }
   // Odd: registered. REQUIRES a key that register_memory() gave.
@@ -73,7 +77,7 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   void wait_for_accessors() noexcept;
 
   const shm_options options_;
-  const std::string directory_;
+  const std::vector<std::string> directories_;
   capabilities caps_;
   region_table regions_;
   unique_fd epochs_fd_;

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,37 +12,72 @@ namespace {
 
 constexpr duration longest_greeting = std::chrono::seconds(5);
 constexpr int most_accepts_per_look = 64;
+constexpr duration between_looks_at_name = std::chrono::seconds(5);
 
-void say_no(unique_fd& socket) noexcept {
+void say_no(socket_fd& socket) noexcept {
   hang_up(socket, make_refusal(packet::reject, errc::rejected, ""));
 }
 
 }  // namespace
 
-shm_listener::shm_listener(shm_adapter& home, bound_name name, address where, unique_fd spare)
-    : home_(home), name_(std::move(name)), where_(std::move(where)), spare_(std::move(spare)) {}
+shm_listener::shm_listener(shm_adapter& home, bound_name name, address where,
+                           std::vector<ip_address> served, unique_fd spare)
+    : home_(home),
+      name_(std::move(name)),
+      socket_(home.sockets(), *this),
+      second_(*this),
+      name_timer_(*this),
+      namespace_(own_namespace()),
+      where_(std::move(where)),
+      served_(std::move(served)),
+      spare_(std::move(spare)) {
+  socket_.own(std::move(name_.socket));
+  second_.socket.own(std::move(name_.second));
+}
+
+std::vector<address> shm_listener::bound_all() const {
+  if (served_.empty()) return {{.host = "", .port = where_.port}};
+  std::vector<address> all;
+  for (const ip_address& a : served_) all.push_back({.host = to_text(a), .port = where_.port});
+  return all;
+}
+
+result<void> shm_listener::begin() noexcept {
+  const result<void> watched = socket_.watch(EPOLLIN);
+  if (!watched) return watched;
+  if (second_.socket) {
+    const result<void> second = second_.socket.watch(EPOLLIN);
+    if (!second) return second;
+  }
+  look_at_name_later();
+  return {};
+}
 
 shm_listener::~shm_listener() {
-  home_.unwatch(name_.socket.get(), *this);
-  // Who came and was not looked at yet is told no, instead of finding its socket closed.
-  for (int i = 0; i < most_accepts_per_look; ++i) {
-    unique_fd socket = accept_one(name_.socket.get());
-    if (!socket) break;
-    say_no(socket);
+  // Who came and was not looked at yet is told no, instead of finding its socket closed. In a child of fork() they are
+  // the parent's.
+  for (const watched_socket* const listening : {&socket_, &second_.socket}) {
+    for (int i = 0; i < most_accepts_per_look && *listening && !listening->inherited(); ++i) {
+      socket_fd socket = accept_one(listening->get());
+      if (!socket) break;
+      say_no(socket);
+    }
   }
   for (const auto& g : greetings_) {
-    home_.unwatch(g->socket.get(), *g);
-    say_no(g->socket);
+    socket_fd socket = g->socket.release();
+    say_no(socket);
     home_.expect(-1);
   }
   home_.drop_requests(this);
 }
 
-void shm_listener::on_socket() noexcept {
+void shm_listener::on_ready(std::uint32_t) noexcept { take_all(socket_.get()); }
+
+void shm_listener::take_all(int listening) noexcept {
   for (int i = 0; i < most_accepts_per_look; ++i) {
-    unique_fd socket = accept_one(name_.socket.get());
+    socket_fd socket = accept_one(listening);
     if (!socket) {
-      if (errno == EMFILE || errno == ENFILE) turn_away();
+      if (errno == EMFILE || errno == ENFILE) turn_away(listening);
       return;
     }
     try {
@@ -52,7 +88,7 @@ void shm_listener::on_socket() noexcept {
   }
 }
 
-void shm_listener::greet(unique_fd& socket) {
+void shm_listener::greet(socket_fd& socket) {
   const result<peer_identity> who = identify(socket.get());
   if (!who) return;
   if (!home_.of().options().any_user && (*who).uid != ::geteuid()) {
@@ -61,16 +97,19 @@ void shm_listener::greet(unique_fd& socket) {
   }
   greetings_.reserve(greetings_.size() + 1);
   auto g = std::make_unique<greeting>(*this, std::move(socket), *who);
-  if (!home_.watch(g->socket.get(), *g)) return refuse_for_memory(g->socket);
+  if (!g->socket.watch(EPOLLIN)) {
+    socket_fd refused = g->socket.release();
+    return refuse_for_memory(refused);
+  }
   home_.expect(1);
   home_.home().add(*g, home_.home().now() + longest_greeting);
   greetings_.push_back(std::move(g));
 }
 
 // No descriptor is left: the client is told instead of hanging in the backlog.
-void shm_listener::turn_away() noexcept {
+void shm_listener::turn_away(int listening) noexcept {
   spare_.reset();
-  unique_fd socket = accept_one(name_.socket.get());
+  socket_fd socket = accept_one(listening);
   if (socket) {
     hang_up(socket, make_refusal(packet::refuse, errc::no_memory,
                                  "no file descriptor is left: raise its limit with ulimit -n"));
@@ -87,26 +126,72 @@ void shm_listener::on_hello(greeting& g) noexcept {
   received_packet p;
   const transfer t = receive_packet(g.socket.get(), p);
   if (t == transfer::again) return;
-  home_.unwatch(g.socket.get(), g);
+  g.socket.unwatch();
   try {
     if (t == transfer::done) take_hello(g, p);
   } catch (const std::bad_alloc&) {
-    refuse_for_memory(g.socket);
+    socket_fd refused = g.socket.release();
+    refuse_for_memory(refused);
   }
   drop(g);
+}
+
+bool shm_listener::serves(const introduction& hello) const noexcept {
+  const std::span<const ip_address> wanted(hello.wanted.data(), hello.wanted_count);
+  const network_namespace theirs{hello.namespace_device, hello.namespace_inode};
+  // Processes of several network namespaces that share a folder on purpose reach each other as "this host"; the other
+  // addresses of one namespace are none of another's.
+  if (theirs != namespace_ && theirs != network_namespace{}) {
+    const bool shares = !home_.of().options().directory.get().empty();
+    if (!shares || !std::ranges::all_of(wanted, is_loopback)) return false;
+  }
+  return wanted.empty() || served_.empty() ||
+         std::ranges::any_of(wanted, [this](const ip_address& a) {
+           return std::ranges::find(served_, a) != served_.end();
+         });
+}
+
+// Files are removed in real time only.
+void shm_listener::look_at_name_later() noexcept {
+  if (&home_.home().time() != &real_clock()) return;
+  home_.home().add(name_timer_, home_.home().now() + between_looks_at_name);
+}
+
+// What removes old files from /tmp may have removed ours.
+void shm_listener::look_at_name() noexcept {
+  look_at_name_later();
+  if (name_.is_whole()) return;
+  try {
+    take_all(socket_.get());  // who called the old socket is answered
+    if (!name_.restore()) return;
+    socket_.close();
+    socket_.own(std::move(name_.socket));
+    static_cast<void>(socket_.watch(EPOLLIN));  // else the second name serves alone
+  } catch (const std::bad_alloc&) {
+    // At the next look there may be memory.
+  }
 }
 
 void shm_listener::take_hello(greeting& g, received_packet& p) {
   introduction hello{};
   refusal answer{};
-  if (!check_hello(p, hello, answer)) return hang_up(g.socket, answer);
+  bool fine = check_hello(p, hello, answer);
+  if (fine && !serves(hello)) {
+    answer = make_refusal(packet::refuse, errc::unreachable,
+                          "it listens on other addresses than the one asked for");
+    fine = false;
+  }
+  if (!fine) {
+    socket_fd refused = g.socket.release();
+    return hang_up(refused, answer);
+  }
   auto r = std::make_unique<connect_request>();
   r->fds = std::move(p.fds);
   r->hello = hello;
   r->who = g.who;
   r->from = this;
   r->path = name_.path;
-  home_.add_request(std::move(r)).socket = std::move(g.socket);
+  home_.add_request(std::move(r)).socket = g.socket.release();
 }
 
 }  // namespace cordma::transport::shm

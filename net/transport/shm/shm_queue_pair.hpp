@@ -7,12 +7,16 @@
 //   out_of_band.cpp   connecting by descriptors
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <array>
 #include <cordma/net/transport/event_queue.hpp>
+#include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/remote_memory.hpp>
 #include <cordma/net/transport/shm/ring.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
+#include <cordma/net/transport/socket_set.hpp>
 #include <cordma/net/transport/software_receive_queue.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <memory>
@@ -50,7 +54,25 @@ struct turn : list_node {
   shm_queue_pair* owner;
 };
 
+// The events of epoll(7) that a connection's socket is watched for.
+inline constexpr std::uint32_t watched_for = EPOLLIN | static_cast<std::uint32_t>(EPOLLRDHUP);
+
 enum class side : std::uint8_t { connects = 0, accepts = 1 };
+
+// Whom the connecting side calls, until it has said hello.
+struct invitation {
+  std::uint16_t port = 0;          // 0: by the path that a descriptor has named
+  std::vector<ip_address> wanted;  // the listener has to serve one of them; none: any
+  std::vector<std::byte> data;     // private data for the hello
+  unique_fd memory;                // of the connection
+};
+
+// The name that a peer with our descriptor dials.
+struct hidden_name {
+  hidden_name(bound_name bound, socket_set& set, socket_handler& owner);
+  bound_name name;  // without its socket
+  watched_socket socket;
+};
 
 class shm_queue_pair final : public queue_pair, public socket_handler, public receive_waiter {
  public:
@@ -71,14 +93,16 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   result<void> connect(std::span<const std::byte> peer_descriptor) override;
 
   // For the adapter and the handshake.
-  void on_socket() noexcept override;
+  void on_ready(std::uint32_t events) noexcept override;
   void turn_came() noexcept override;
-  // The connecting side: owns `socket` and waits for the answer.
-  result<void> start(unique_fd socket, channel memory, const peer_identity& who);
+  // The connecting side: finds the listener, says hello and waits for the answer. Fails at once if nobody listens.
+  result<void> call(std::unique_ptr<invitation> to);
   // Either side: the connection is up, the event is queued. `data` came with an accept.
   // Throws std::bad_alloc, and nothing has changed then.
   void establish(channel memory, peer_terms terms, std::vector<std::byte> data);
-  [[nodiscard]] result<void> adopt_socket(unique_fd& socket) noexcept;
+  // The accepting side: the same, and says so to the peer.
+  void answer(channel memory, peer_terms terms, std::span<const std::byte> data);
+  [[nodiscard]] result<void> adopt_socket(socket_fd& socket) noexcept;
   [[nodiscard]] introduction introduce(packet type, std::span<const std::byte> data) const noexcept;
 
   // To be connected by descriptors: makes a hidden name to be reached by.
@@ -146,6 +170,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void fail_connecting(failure why, std::vector<std::byte> data = {}) noexcept;
   void lose_peer(failure why) noexcept;
   void end_socket() noexcept;
+  void leave_to_parent() noexcept;
   void withdraw() noexcept;
   void advance_close() noexcept;
   void finish_dying() noexcept;
@@ -170,6 +195,18 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void on_fault(const fault_packet& f);
   [[nodiscard]] bool offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept;
   void flush_answers() noexcept;
+
+  // handshake.cpp
+  result<void> call_once();
+  result<void> meet(socket_fd socket);
+  result<void> call_again(const char* limit) noexcept;
+  void on_call_timer() noexcept;
+  void send_accept() noexcept;
+  // As send_packet(), once the accept is out.
+  template <class Packet>
+  [[nodiscard]] transfer say(const Packet& p, std::span<const int> fds = {}) noexcept {
+    return accept_ != nullptr ? transfer::again : send_packet(socket_.get(), p, fds);
+  }
 
   // out_of_band.cpp
   result<void> wait_for_peer();
@@ -234,6 +271,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   taking start_fetch(const cell_header& h) noexcept;
   [[nodiscard]] bool fetch_some(completion& out) noexcept;
   [[nodiscard]] bool fetch_piece(const piece& p, std::uint64_t bytes, recv_entry& r) noexcept;
+  [[nodiscard]] bool read_from_peer(std::uint64_t from, std::uint64_t bytes,
+                                    segment_cursor& to) noexcept;
   void store(const recv_request& request) noexcept;
   [[nodiscard]] bool borrow() noexcept;
   void leave_shared() noexcept;
@@ -305,7 +344,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
 
   queue_pair_options options_;
   std::string path_;
-  unique_fd socket_;
+  watched_socket socket_;
   channel memory_;
   peer_terms peer_;
   remote_memory regions_;                                     // by rkey
@@ -321,13 +360,21 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   std::uint64_t dying_position_ = no_position;
   wc_status first_recv_status_ = wc_status::wr_flush_err;
   pair_timer connect_timer_;
+  pair_timer call_timer_;  // until hello or accept is said
   pair_timer rnr_timer_;
   pair_timer watch_timer_;  // runs while the peer owes something; see watch_peer()
   std::uint64_t signs_seen_ = 0;
+  std::uint64_t packets_taken_ = 0;
   bool suspected_ = false;  // nothing was seen of it for half its time
   std::uint64_t probe_value_ = 0;
+  // Coming up.
+  std::unique_ptr<invitation> invitation_;
+  std::unique_ptr<introduction> accept_;
+  time_point accept_until_{};
+  const char* limit_ = nullptr;  // what keeps the hello from being said
+  duration pause_ = std::chrono::microseconds(100);
   // Out of band.
-  std::unique_ptr<bound_name> hidden_;
+  std::unique_ptr<hidden_name> hidden_;
   std::uint64_t token_ = 0;         // our descriptor's
   std::uint64_t common_token_ = 0;  // of both descriptors
 };

@@ -1,8 +1,9 @@
-// The rendezvous: unix sockets named by port in a directory of the user.
+// Packets over the unix sockets of the rendezvous.
 #pragma once
 
 #include <cordma/net/transport/shm/memory.hpp>
 #include <cordma/net/transport/shm/wire.hpp>
+#include <cordma/net/transport/socket_fd.hpp>
 #include <cordma/net/transport/types.hpp>
 #include <cordma/runtime/result.hpp>
 #include <span>
@@ -11,13 +12,6 @@
 #include <vector>
 
 namespace cordma::transport::shm {
-
-// Something that an adapter watches. Called from adapter::poll().
-class socket_handler {
- public:
-  virtual ~socket_handler() = default;
-  virtual void on_socket() noexcept = 0;
-};
 
 struct peer_identity {
   int pid = 0;  // 0: in a process namespace that is not visible from here
@@ -35,45 +29,8 @@ class peer_name {
   std::size_t size_;
 };
 
-// The directory, made where it is missing. not_permitted where it belongs to somebody else.
-[[nodiscard]] result<std::string> rendezvous_directory(const std::string& configured,
-                                                       bool any_user);
-// What the host of an address means.
-struct named_host {
-  std::string name;
-  bool here = false;                   // one of its addresses is of this machine
-  std::vector<std::string> addresses;  // in inet_ntop()'s spelling; none: every one of this machine
-};
-// May resolve the name; nowhere, where it cannot be. no_memory where no socket is left to find out.
-[[nodiscard]] result<named_host> look_up(const std::string& host);
-// Whether who listens at `path` was told to do so on an address of `wanted`. REQUIRES a connection to
-// its socket: what it serves is written down before.
-[[nodiscard]] result<bool> serves(const std::string& path, const named_host& wanted);
-
-// A listening socket and the lock that makes the name its own; both go with the process.
-struct bound_name {
-  unique_fd socket;
-  unique_fd lock;
-  std::string path;
-  std::string lock_path;
-  bound_name() = default;
-  bound_name(bound_name&& other) noexcept = default;
-  bound_name& operator=(bound_name&&) = delete;
-  ~bound_name();
-};
-// in_use where a living process listens there; a dead one's name is taken over.
-[[nodiscard]] result<bound_name> bind_name(const std::string& path, bool any_user,
-                                           const std::vector<std::string>& addresses = {});
-[[nodiscard]] std::string port_path(const std::string& directory, std::uint16_t port);
-
-struct dial {
-  unique_fd socket;
-  bool again = false;  // the listener's backlog is full: try later
-};
-// unreachable where nobody listens.
-[[nodiscard]] result<dial> dial_name(const std::string& path);
 // Empty and errno set where there is none.
-[[nodiscard]] unique_fd accept_one(int listening) noexcept;
+[[nodiscard]] socket_fd accept_one(int listening) noexcept;
 
 enum class transfer : std::uint8_t { done, again, gone };
 // `fds` are borrowed.
@@ -98,10 +55,11 @@ struct received_packet {
 [[nodiscard]] transfer receive_packet(int socket, received_packet& into) noexcept;
 // Closes `socket`. What was sent stays there for the peer to read, whatever it has sent or sends meanwhile:
 // a socket closed with unread packets would turn the peer's next read into an error that hides our last words.
-void hang_up(unique_fd& socket) noexcept;
+// In a child of fork(), a parent's socket is only closed.
+void hang_up(socket_fd& socket) noexcept;
 template <class Packet>
-void hang_up(unique_fd& socket, const Packet& last) noexcept {
-  static_cast<void>(send_packet(socket.get(), last));
+void hang_up(socket_fd& socket, const Packet& last) noexcept {
+  if (!socket.inherited()) static_cast<void>(send_packet(socket.get(), last));
   hang_up(socket);
 }
 // Whether the other end is gone, without reading anything.

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cordma/net/transport/shm/cell.hpp>
+#include <cordma/net/transport/shm/local_host.hpp>
 #include <cordma/net/transport/types.hpp>
 #include <cstdint>
 #include <cstring>
@@ -13,7 +14,7 @@
 namespace cordma::transport::shm {
 
 inline constexpr std::uint32_t wire_magic = 0x6d726473;  // "sdrm"
-inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint16_t wire_version = 2;
 
 enum class packet : std::uint16_t {
   hello = 1,       // introduction; descriptors: channel, doorbell, adapter page, epochs
@@ -39,6 +40,9 @@ struct bare_packet {
   packet_header head;
 };
 
+// Addresses in a hello. A name with more addresses of one machine asks for the first of them.
+inline constexpr std::size_t most_wanted = 8;
+
 struct introduction {
   packet_header head;
   std::uint32_t cell_size;      //  8: must be equal on both sides
@@ -53,8 +57,15 @@ struct introduction {
   std::uint8_t reads_peer;      // 54: accept only: the speaker can read the listener's memory
   std::uint8_t data_bytes;      // 55
   std::array<std::byte, 200> data;
+  // Hello only, and 0 where a descriptor said whom to call: the network namespace of the speaker, and the addresses that
+  // it asks for. None: any.
+  std::uint64_t namespace_device;  // 256
+  std::uint64_t namespace_inode;   // 264
+  std::array<ip_address, most_wanted> wanted;
+  std::uint64_t wanted_count;  // 400
 };
-static_assert(sizeof(introduction) == 256 && offsetof(introduction, data) == 56);
+static_assert(sizeof(introduction) == 408 && offsetof(introduction, data) == 56 &&
+              offsetof(introduction, wanted) == 272);
 
 struct refusal {
   packet_header head;

@@ -26,14 +26,9 @@ failure no_such_request() {
 }  // namespace
 
 result<std::unique_ptr<listener>> tcp_adapter::listen(const address& where) {
-  result<unique_fd> opened = open_listener(where, owner_->options().backlog);
-  if (!opened) return opened.why();
-  const int fd = opened->get();
-  const address bound{.host = where.host, .port = local_of(fd).port()};
-  auto made = std::make_unique<tcp_listener>(*this, std::move(*opened), bound);
-  const result<void> watching = watch(fd, *made, EPOLLIN);
-  if (!watching) return watching.why();
-  return std::unique_ptr<listener>(std::move(made));
+  result<std::unique_ptr<tcp_listener>> made = tcp_listener::open(*this, where);
+  if (!made) return made.why();
+  return std::unique_ptr<listener>(std::move(*made));
 }
 
 result<queue_pair_options> tcp_adapter::admit(const queue_pair_options& asked) const {
@@ -124,7 +119,7 @@ result<std::uint64_t> tcp_adapter::hand_over(std::uint64_t request, adapter& tar
   return request;
 }
 
-void tcp_adapter::begin_incoming(tcp_listener* from, unique_fd fd) {
+void tcp_adapter::begin_incoming(tcp_listener* from, socket_fd fd) {
   const std::uint64_t id = owner_->requests().next_id();
   auto made = std::make_unique<incoming>(*this, from, std::move(fd), id);
   if (made->begin()) incoming_.emplace(id, std::move(made));

@@ -1,5 +1,3 @@
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cordma/net/transport/tcp/adapter.hpp>
@@ -11,7 +9,7 @@ namespace cordma::transport::tcp {
 tcp_adapter::tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, unique_fd epoll)
     : owner_(std::move(owner)),
       home_(home),
-      epoll_(std::move(epoll)),
+      sockets_(std::move(epoll)),
       staging_bytes_(std::max<std::size_t>(owner_->options().buffer_bytes, 4096)),
       staging_(new std::byte[staging_bytes_]),
       virtual_time_(&home.time() != &real_clock()),
@@ -94,14 +92,8 @@ bool tcp_adapter::look_due(bool found) noexcept {
 }
 
 bool tcp_adapter::look_at_all() noexcept {
-  std::array<epoll_event, most_ready> ready;
-  const int n = ::epoll_wait(epoll_.get(), ready.data(), most_ready, 0);
-  found_elsewhere_ = n > 0;
-  for (int i = 0; i < n; ++i) {
-    const epoll_event& e = ready[static_cast<std::size_t>(i)];
-    static_cast<watched*>(e.data.ptr)->on_ready(e.events);
-  }
-  return n > 0;
+  found_elsewhere_ = sockets_.look().any;
+  return found_elsewhere_;
 }
 
 void tcp_adapter::do_due(bool now) noexcept {
@@ -158,25 +150,6 @@ arm_state tcp_adapter::arm() noexcept {
 void tcp_adapter::disarm() noexcept {
   skip_ = 0;
   polls_to_look_ = std::min(polls_to_look_, 1U);
-}
-
-result<void> tcp_adapter::watch(int fd, watched& who, std::uint32_t events) noexcept {
-  epoll_event e{};
-  e.events = events;
-  e.data.ptr = &who;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &e) == 0) return {};
-  return failure::from_os(errno, "watching a socket (limit: fs.epoll.max_user_watches)");
-}
-
-void tcp_adapter::rewatch(int fd, watched& who, std::uint32_t events) noexcept {
-  epoll_event e{};
-  e.events = events;
-  e.data.ptr = &who;
-  CORDMA_ASSERT(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &e) == 0);
-}
-
-bool tcp_adapter::unwatch(int fd) noexcept {
-  return ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0;
 }
 
 void tcp_adapter::push_event(cm_event event) {

@@ -4,6 +4,7 @@
 #include <cordma/net/transport/event_queue.hpp>
 #include <cordma/net/transport/in_transit.hpp>
 #include <cordma/net/transport/region_table.hpp>
+#include <cordma/net/transport/socket_set.hpp>
 #include <cordma/net/transport/software_receive_queue.hpp>
 #include <cordma/net/transport/tcp/hello.hpp>
 #include <cordma/net/transport/tcp/socket.hpp>
@@ -17,16 +18,6 @@ class connection;
 class incoming;
 class tcp_listener;
 class tcp_adapter;
-
-// Has a socket in the adapter's epoll set.
-class watched {
- public:
-  virtual void on_ready(std::uint32_t events) noexcept = 0;
-
- protected:
-  watched() = default;
-  ~watched() = default;
-};
 
 struct connection_link : list_node {
   explicit connection_link(connection& c) noexcept : owner(&c) {}
@@ -66,7 +57,7 @@ class tcp_adapter final : public adapter, public receive_queue_home {
 
   [[nodiscard]] std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
   cm_event next_event() override;
-  [[nodiscard]] int wait_fd() const noexcept override { return epoll_.get(); }
+  [[nodiscard]] int wait_fd() const noexcept override { return sockets_.fd(); }
   // Level-triggered: as long as any socket has something, so has this.
   [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
   arm_state arm() noexcept override;
@@ -91,9 +82,7 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   // Where bytes land before it is known what they are. Shared: empty between two calls.
   [[nodiscard]] std::span<std::byte> staging() noexcept { return {staging_.get(), staging_bytes_}; }
 
-  result<void> watch(int fd, watched& who, std::uint32_t events) noexcept;
-  void rewatch(int fd, watched& who, std::uint32_t events) noexcept;
-  bool unwatch(int fd) noexcept;
+  [[nodiscard]] socket_set& sockets() noexcept { return sockets_; }
   // Of a listener. Throws std::bad_alloc.
   void push_event(cm_event event);
   // Of a queue pair or a receive queue.
@@ -127,13 +116,12 @@ class tcp_adapter final : public adapter, public receive_queue_home {
 
   void requested(incoming& from);
   void gone(incoming& which) noexcept;
-  void begin_incoming(tcp_listener* from, unique_fd fd);
+  void begin_incoming(tcp_listener* from, socket_fd fd);
   void orphan(const tcp_listener& from) noexcept;
 
  private:
   static constexpr std::size_t most_active = 4;
   static constexpr unsigned most_misses = 64;     // then another than the only one is not active
-  static constexpr int most_ready = 64;           // sockets per look
   static constexpr unsigned polls_per_look = 64;  // when all connections are active
   static constexpr unsigned polls_per_wide_look = 8;    // when some are not
   static constexpr unsigned polls_per_event_look = 16;  // event mode, when the active ones are busy
@@ -152,7 +140,7 @@ class tcp_adapter final : public adapter, public receive_queue_home {
 
   std::shared_ptr<tcp_domain> owner_;
   reactor& home_;
-  unique_fd epoll_;
+  socket_set sockets_;
   std::size_t staging_bytes_;
   std::unique_ptr<std::byte[]> staging_;
   event_queue events_;

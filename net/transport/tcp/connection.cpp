@@ -34,6 +34,7 @@ connection::connection(tcp_adapter& home, const queue_pair_options& granted)
       events_room_(home.events(), event_queue::events_of(granted)),
       options_(granted),
       shared_(queue_of(granted)),
+      socket_(home.sockets(), *this),
       sends_(granted.send_depth, granted.max_segments, granted.inline_bytes),
       receives_(granted.recv_depth,
                 shared_ != nullptr ? shared_->max_segments() : granted.max_segments, 0),
@@ -65,7 +66,7 @@ connection::~connection() {
 }
 
 std::string connection::local_address() const {
-  return fd_ ? local_of(fd_.get()).text() : std::string();
+  return socket_ ? local_of(socket_.get()).text() : std::string();
 }
 
 result<std::uint32_t> connection::make_window(const window_range& range) {
@@ -236,20 +237,17 @@ void connection::disconnect() noexcept {
 void connection::abort() noexcept {
   if (failed_) return close_socket();
   if (!established_) return disconnect();
-  const linger at_once{.l_onoff = 1, .l_linger = 0};
-  static_cast<void>(setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once,
-                               static_cast<socklen_t>(sizeof at_once)));
+  socket_.reset_connection();
   break_off(
       failure::of(errc::connection_reset, {"the connection to ", peer_, " was aborted here"}));
 }
 
 void connection::close_socket() noexcept {
-  if (!fd_) return;
+  if (phase_ == phase::dead) return;
   if (waiting_) home_.add_waiting(-1);
   waiting_ = output_blocked_ = false;
   home_.mark_inactive(*this);
-  fd_.reset();  // leaves the epoll set by that
-  followed_ = 0;
+  socket_.close();
   phase_ = phase::dead;
 }
 
@@ -314,7 +312,7 @@ void connection::starve() noexcept {
 // Called after every transmission, and where nothing may leave: as long as the peer owes something,
 // be it a receive, it is watched.
 void connection::watch_peer() noexcept {
-  if (!owes_something() || !fd_ || watch_timer_.pending()) return;
+  if (!owes_something() || !socket_ || watch_timer_.pending()) return;
   silent_periods_ = 0;
   activity_seen_ = activity_;
   home_.home().add(watch_timer_, after(home_.home().now(), options_.peer_timeout / 2));

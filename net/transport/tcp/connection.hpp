@@ -27,7 +27,7 @@ struct out_batch;
 struct handshake;
 
 // Bound to the adapter's thread.
-class connection final : public queue_pair, public watched, public receive_waiter {
+class connection final : public queue_pair, public socket_handler, public receive_waiter {
  public:
   connection(tcp_adapter& home, const queue_pair_options& granted);
   ~connection() override;
@@ -48,7 +48,7 @@ class connection final : public queue_pair, public watched, public receive_waite
   // Called by the adapter.
   result<void> start(std::vector<socket_address> candidates, std::string peer, const hello& first);
   // The accepting side: `fd` has said `theirs`, and gets `reply`.
-  result<void> adopt(unique_fd fd, const hello& theirs, hello reply);
+  result<void> adopt(socket_fd fd, const hello& theirs, hello reply);
   void on_ready(std::uint32_t events) noexcept override;
   void turn_came() noexcept override;
   // There was no memory to come up with.
@@ -199,14 +199,13 @@ class connection final : public queue_pair, public watched, public receive_waite
   queue_pair_options options_;
   reporting_receive_queue* shared_ = nullptr;
   last_taken last_taken_{*this};
-  unique_fd fd_;
+  watched_socket socket_;
   phase phase_ = phase::idle;
   bool established_ = false;
   bool failed_ = false;
   bool drained_ = true;
   bool output_blocked_ = false;
-  bool waiting_ = false;        // counted by the adapter as waiting
-  std::uint32_t followed_ = 0;  // events that the epoll set waits for; 0: it has not got the socket
+  bool waiting_ = false;  // counted by the adapter as waiting
   bool update_due_ = false;
   bool probe_answer_due_ = false;
   bool question_due_ = false;  // nothing was heard while a message waits for a receive

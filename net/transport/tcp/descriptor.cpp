@@ -172,14 +172,9 @@ result<void> connection::connect(std::span<const std::byte> peer_descriptor) {
 
 result<std::uint16_t> tcp_adapter::attach_port() {
   if (attach_listener_ == nullptr) {
-    result<unique_fd> opened = open_listener({}, owner_->options().backlog);
-    if (!opened) return opened.why();
-    const int fd = opened->get();
-    const address bound{.host = {}, .port = local_of(fd).port()};
-    auto made = std::make_unique<tcp_listener>(*this, std::move(*opened), bound);
-    const result<void> watching = watch(fd, *made, EPOLLIN);
-    if (!watching) return watching.why();
-    attach_listener_ = std::move(made);
+    result<std::unique_ptr<tcp_listener>> made = tcp_listener::open(*this, {});
+    if (!made) return made.why();
+    attach_listener_ = std::move(*made);
   }
   return attach_listener_->bound().port;
 }
@@ -199,7 +194,7 @@ void tcp_adapter::attach(incoming& caller) noexcept {
   connection& c = **at;
   const hello theirs = h;
   caller.detach();
-  unique_fd fd = caller.release();
+  socket_fd fd = caller.release();
   gone(caller);
   try {
     // If the caller has hung up meanwhile it will call again, or connect_timeout ends it.

@@ -16,6 +16,13 @@ failure cannot_reach(int code, std::string_view peer) noexcept {
     return failure::of(errc::timed_out, {peer, " does not answer: check the address and firewalls"})
         .with_errno(code);
   }
+  if (code == EADDRNOTAVAIL) {
+    return failure::of(errc::no_memory, {"connecting to ", peer,
+                                         ": no local port is left for this address: close "
+                                         "connections, wait for those that ended "
+                                         "(TIME_WAIT), or widen net.ipv4.ip_local_port_range"})
+        .with_errno(code);
+  }
   return failure::from_os(code, {"connecting to ", peer});
 }
 
@@ -59,9 +66,9 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
   phase_ = phase::connecting;
   // What keeps this process from trying at all is told at once; what keeps the peer away, later.
   const int family = handshake_->candidates.front().storage.ss_family;
-  result<unique_fd> first_socket = open_stream(family);
+  result<socket_fd> first_socket = open_stream(family);
   if (!first_socket && first_socket.code() == errc::no_memory) return first_socket.why();
-  if (first_socket) fd_ = std::move(*first_socket);
+  if (first_socket) socket_.own(std::move(*first_socket));
   waiting_ = true;
   home_.add_waiting(1);
   try_next_candidate();
@@ -72,33 +79,32 @@ void connection::try_next_candidate() noexcept {
   handshake& h = *handshake_;
   while (h.next < h.candidates.size()) {
     const socket_address& to = h.candidates[h.next++];
-    if (!fd_) {
-      result<unique_fd> opened = open_stream(to.storage.ss_family);
+    if (!socket_) {
+      result<socket_fd> opened = open_stream(to.storage.ss_family);
       if (!opened) {
         h.last = opened.why();
         continue;
       }
-      fd_ = std::move(*opened);
+      socket_.own(std::move(*opened));
     }
-    tune(fd_.get(), options_.peer_timeout);
-    int code = ::connect(fd_.get(), to.get(), to.length) == 0 ? 0 : errno;
+    tune(socket_.get(), options_.peer_timeout);
+    int code = ::connect(socket_.get(), to.get(), to.length) == 0 ? 0 : errno;
     if (code == 0 || code == EINPROGRESS) {
-      const result<void> watching = home_.watch(fd_.get(), *this, EPOLLOUT);
-      followed_ = EPOLLOUT;
+      const result<void> watching = socket_.watch(EPOLLOUT);
       if (watching) return;
       h.last = watching.why();
     } else {
       h.last = cannot_reach(code, peer_);
     }
-    fd_.reset();
+    socket_.close();
   }
   never_came_up(h.last);
 }
 
 void connection::on_connected() noexcept {
-  int code = take_error(fd_.get());
-  const socket_address own = local_of(fd_.get());
-  const socket_address other = peer_of(fd_.get());
+  int code = take_error(socket_.get());
+  const socket_address own = local_of(socket_.get());
+  const socket_address other = peer_of(socket_.get());
   // A socket that connects to a free port of its own range may meet itself.
   if (code == 0 && own.length == other.length &&
       std::memcmp(&own.storage, &other.storage, own.length) == 0) {
@@ -106,7 +112,7 @@ void connection::on_connected() noexcept {
   }
   if (code != 0) {
     handshake_->last = cannot_reach(code, peer_);
-    fd_.reset();
+    socket_.close();
     return try_next_candidate();
   }
   hello& h = handshake_->first;
@@ -117,14 +123,13 @@ void connection::on_connected() noexcept {
         failure::of(errc::connection_aborted, {peer_, " hung up in the handshake"}));
   }
   phase_ = phase::greeting;
-  home_.rewatch(fd_.get(), *this, EPOLLIN);
-  followed_ = EPOLLIN;
+  static_cast<void>(socket_.watch(EPOLLIN));  // watched already
 }
 
-bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(fd_.get(), h); }
+bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(socket_.get(), h); }
 
 void connection::receive_hello() {
-  switch (handshake_->reader.read(fd_.get())) {
+  switch (handshake_->reader.read(socket_.get())) {
     case hello_reader::progress::more: return;
     case hello_reader::progress::decoded: return answered(handshake_->reader.value);
     case hello_reader::progress::closed: break;
@@ -154,16 +159,21 @@ void connection::answered(const decoded_hello& d) {
     const hello theirs = h;  // the handshake it lies in goes away
     return came_up(theirs, {theirs.data.data(), theirs.data_length});
   }
-  if (handshake_->first.kind == hello_kind::attach) {
+  if (h.kind == hello_kind::reject && handshake_->first.kind == hello_kind::attach) {
     // Perhaps somebody else has this address and port; the peer has others.
     handshake_->last =
         failure{errc::connection_aborted, peer_ +
                                               " does not know this descriptor: it is of "
                                               "another queue pair, or the peer was restarted"};
     handshake_->reader = {};
-    fd_.reset();
+    socket_.close();
     phase_ = phase::connecting;
     return try_next_candidate();
+  }
+  if (h.kind != hello_kind::reject) {
+    return never_came_up(
+        failure::of(errc::connection_aborted,
+                    {peer_, " sent a hello back instead of an answer: is it a cordma service?"}));
   }
   never_came_up(failure::of(errc::rejected, {peer_, " rejected the request"}),
                 {data.begin(), data.end()});
@@ -184,27 +194,26 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   waiting_ = false;
   phase_ = phase::open;
   established_ = true;
-  tune_to_distance(fd_.get());
+  tune_to_distance(socket_.get());
   home_.report(std::move(e));
   home_.mark_active(*this);
   if (credit_due()) home_.mark_due(*this);
   transmit();
 }
 
-result<void> connection::adopt(unique_fd fd, const hello& theirs, hello reply) {
-  fd_ = std::move(fd);
-  peer_ = peer_of(fd_.get()).text();
-  tune(fd_.get(), options_.peer_timeout);
+result<void> connection::adopt(socket_fd fd, const hello& theirs, hello reply) {
+  socket_.own(std::move(fd));
+  peer_ = peer_of(socket_.get()).text();
+  tune(socket_.get(), options_.peer_timeout);
   told_credit_ = receives_.posted;
   reply.credit = static_cast<std::uint16_t>(receives_.posted);
-  const result<void> watching = home_.watch(fd_.get(), *this, EPOLLIN);
-  followed_ = EPOLLIN;
+  const result<void> watching = socket_.watch(EPOLLIN);
   if (!watching) {
-    fd_.reset();
+    socket_.close();
     return watching.why();
   }
   if (!send_hello(reply)) {
-    fd_.reset();
+    socket_.close();
     return failure{errc::bad_state, "the client " + peer_ + " has hung up: its request is gone"};
   }
   came_up(theirs, {});

@@ -27,27 +27,54 @@ bool send_whole_hello(int fd, const hello& h) noexcept {
   return ::send(fd, bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
 }
 
-tcp_listener::timed::timed(tcp_listener& l) noexcept
-    : timer([](timer& t) noexcept {
-        tcp_listener& self = *static_cast<timed&>(t).owner;
-        self.home_.rewatch(self.fd_.get(), self, EPOLLIN);
-      }),
-      owner(&l) {}
+result<std::unique_ptr<tcp_listener>> tcp_listener::open(tcp_adapter& home, const address& where) {
+  result<std::vector<socket_fd>> opened = open_listeners(where, home.owner().options().backlog);
+  if (!opened) return opened.why();
+  address bound{.host = where.host, .port = local_of(opened->front().get()).port()};
+  auto made = std::make_unique<tcp_listener>(home, std::move(*opened), std::move(bound));
+  for (const auto& d : made->doors_) {
+    const result<void> watching = d->begin();
+    if (!watching) return watching.why();
+  }
+  return made;
+}
 
-tcp_listener::tcp_listener(tcp_adapter& home, unique_fd fd, address bound)
-    : home_(home), fd_(std::move(fd)), bound_(std::move(bound)), resume_(*this) {}
+tcp_listener::tcp_listener(tcp_adapter& home, std::vector<socket_fd> sockets, address bound)
+    : home_(home), bound_(std::move(bound)) {
+  for (socket_fd& fd : sockets) doors_.push_back(std::make_unique<door>(*this, std::move(fd)));
+}
 
 tcp_listener::~tcp_listener() {
   home_.drop_events(nullptr, this);
   home_.orphan(*this);
 }
 
-void tcp_listener::on_ready(std::uint32_t) noexcept {
+std::vector<address> tcp_listener::bound_all() const {
+  if (bound_.host.empty()) return {bound_};
+  std::vector<address> all;
+  for (const auto& d : doors_) all.push_back(d->where());
+  return all;
+}
+
+tcp_listener::door::timed::timed(door& d) noexcept
+    : timer([](timer& t) noexcept {
+        static_cast<void>(static_cast<timed&>(t).owner->begin());  // watched already
+      }),
+      owner(&d) {}
+
+tcp_listener::door::door(tcp_listener& of, socket_fd fd)
+    : of_(of), socket_(of.home_.sockets(), *this), resume_(*this) {
+  socket_.own(std::move(fd));
+}
+
+result<void> tcp_listener::door::begin() noexcept { return socket_.watch(EPOLLIN); }
+
+void tcp_listener::door::on_ready(std::uint32_t) noexcept {
   for (int i = 0; i < most_accepts_per_poll; ++i) {
-    unique_fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    socket_fd fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
       try {
-        home_.begin_incoming(this, std::move(fd));
+        of_.home_.begin_incoming(&of_, std::move(fd));
       } catch (const std::bad_alloc&) {
         // The client finds its socket closed, which is an answer.
       }
@@ -57,8 +84,8 @@ void tcp_listener::on_ready(std::uint32_t) noexcept {
     if (errno == EAGAIN) return;
     // No descriptors or no memory: the client waits in the backlog. Asking again at once would
     // spin.
-    home_.rewatch(fd_.get(), *this, 0);
-    home_.home().add(resume_, home_.home().now() + pause_at_limit);
+    static_cast<void>(socket_.watch(0));  // watched already
+    of_.home_.home().add(resume_, of_.home_.home().now() + pause_at_limit);
     return;
   }
 }
@@ -70,8 +97,9 @@ incoming::timed::timed(incoming& i) noexcept
       }),
       owner(&i) {}
 
-incoming::incoming(tcp_adapter& home, tcp_listener* from, unique_fd fd, std::uint64_t id)
-    : home_(&home), from_(from), fd_(std::move(fd)), id_(id), deadline_(*this) {
+incoming::incoming(tcp_adapter& home, tcp_listener* from, socket_fd fd, std::uint64_t id)
+    : home_(&home), from_(from), socket_(home.sockets(), *this), id_(id), deadline_(*this) {
+  socket_.own(std::move(fd));
   home_->add_waiting(1);
 }
 
@@ -81,13 +109,13 @@ incoming::~incoming() {
 
 result<void> incoming::begin() {
   home_->home().add(deadline_, home_->home().now() + hello_timeout);
-  return home_->watch(fd_.get(), *this, EPOLLIN);
+  return socket_.watch(EPOLLIN);
 }
 
 void incoming::on_ready(std::uint32_t) noexcept {
   // Once greeted, the client has nothing to say: it gave up, or breaks the rules.
   if (greeted_) return home_->gone(*this);
-  switch (reader_.read(fd_.get())) {
+  switch (reader_.read(socket_.get())) {
     case hello_reader::progress::more: return;
     case hello_reader::progress::closed: return home_->gone(*this);
     case hello_reader::progress::decoded: break;
@@ -117,12 +145,13 @@ void incoming::refuse(const decoded_hello& d) noexcept {
 }
 
 void incoming::answer(const hello& h) noexcept {
+  if (socket_.inherited()) return;  // the parent answers
   // A client that is gone needs no answer.
-  static_cast<void>(send_whole_hello(fd_.get(), h));
+  static_cast<void>(send_whole_hello(socket_.get(), h));
 }
 
 void incoming::detach() noexcept {
-  static_cast<void>(::epoll_ctl(home_->wait_fd(), EPOLL_CTL_DEL, fd_.get(), nullptr));
+  socket_.leave_set();
   from_ = nullptr;
 }
 

@@ -18,33 +18,49 @@ struct hello_reader {
 // Sends a hello into a socket that has just come up, so there is room for it.
 [[nodiscard]] bool send_whole_hello(int fd, const hello& h) noexcept;
 
-class tcp_listener final : public listener, public watched {
+// On all addresses of a name.
+class tcp_listener final : public listener {
  public:
-  tcp_listener(tcp_adapter& home, unique_fd fd, address bound);
+  // See open_listeners().
+  [[nodiscard]] static result<std::unique_ptr<tcp_listener>> open(tcp_adapter& home,
+                                                                  const address& where);
+  tcp_listener(tcp_adapter& home, std::vector<socket_fd> sockets, address bound);
   ~tcp_listener() override;
   [[nodiscard]] const address& bound() const noexcept override { return bound_; }
-  void on_ready(std::uint32_t events) noexcept override;
+  [[nodiscard]] std::vector<address> bound_all() const override;
 
  private:
   static constexpr int most_accepts_per_poll = 16;
   static constexpr duration pause_at_limit = std::chrono::milliseconds(50);
-  struct timed : timer {
-    explicit timed(tcp_listener& l) noexcept;
-    tcp_listener* owner;
+  // One of its addresses.
+  class door final : public socket_handler {
+   public:
+    door(tcp_listener& of, socket_fd fd);
+    void on_ready(std::uint32_t events) noexcept override;
+    [[nodiscard]] result<void> begin() noexcept;
+    [[nodiscard]] address where() const { return local_of(socket_.get()).numeric(); }
+
+   private:
+    struct timed : timer {
+      explicit timed(door& d) noexcept;
+      door* owner;
+    };
+    tcp_listener& of_;
+    watched_socket socket_;
+    timed resume_;
   };
   tcp_adapter& home_;
-  unique_fd fd_;
+  std::vector<std::unique_ptr<door>> doors_;
   address bound_;
-  timed resume_;
 };
 
 // A client that has connected: first it has to say hello, then somebody has to answer it.
-class incoming final : public watched {
+class incoming final : public socket_handler {
  public:
   // A peer that connects and says nothing is dropped.
   static constexpr duration hello_timeout = std::chrono::seconds(5);
 
-  incoming(tcp_adapter& home, tcp_listener* from, unique_fd fd, std::uint64_t id);
+  incoming(tcp_adapter& home, tcp_listener* from, socket_fd fd, std::uint64_t id);
   ~incoming();
   incoming(const incoming&) = delete;
   incoming& operator=(const incoming&) = delete;
@@ -55,10 +71,10 @@ class incoming final : public watched {
   [[nodiscard]] tcp_listener* from() const noexcept { return from_; }
   [[nodiscard]] bool greeted() const noexcept { return greeted_; }
   [[nodiscard]] const hello& greeting() const noexcept { return reader_.value.value; }
-  [[nodiscard]] std::string peer() const { return peer_of(fd_.get()).text(); }
+  [[nodiscard]] std::string peer() const { return peer_of(socket_.get()).text(); }
   void answer(const hello& h) noexcept;
   // The socket, for the connection that it becomes; or to go to another adapter.
-  [[nodiscard]] unique_fd release() noexcept { return std::move(fd_); }
+  [[nodiscard]] socket_fd release() noexcept { return socket_.release(); }
   // Before it goes to another adapter: leaves this one's sockets.
   void detach() noexcept;
 
@@ -70,7 +86,7 @@ class incoming final : public watched {
   void refuse(const decoded_hello& d) noexcept;
   tcp_adapter* home_;
   tcp_listener* from_;
-  unique_fd fd_;
+  watched_socket socket_;
   std::uint64_t id_;
   bool greeted_ = false;
   hello_reader reader_;

@@ -34,15 +34,15 @@ void connection::on_ready(std::uint32_t events) noexcept {
     }
   }
   if ((events & EPOLLOUT) != 0 && output_blocked_) unblock_output();
-  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0 || !fd_) return;
-  if (receive() && fd_ && established_) home_.found_active(*this);
+  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0 || !socket_) return;
+  if (receive() && socket_ && established_) home_.found_active(*this);
 }
 
 bool connection::receive() noexcept {
   drained_ = false;
   bool any = false;
-  for (int i = 0; i < most_reads_per_poll && fd_ && !drained_; ++i) any = receive_once() || any;
-  if (!fd_) drained_ = true;
+  for (int i = 0; i < most_reads_per_poll && socket_ && !drained_; ++i) any = receive_once() || any;
+  if (!socket_) drained_ = true;
   if (any) after_input();
   return any;
 }
@@ -54,8 +54,9 @@ bool connection::receive_once() noexcept {
   const std::span<std::byte> staging = home_.staging().first(
       std::max(in_.left, last_payload_) >= large_payload ? small_staging : home_.staging().size());
   io.add(staging.data(), staging.size());
-  const ssize_t n = io.count == 1 ? ::recv(fd_.get(), staging.data(), staging.size(), 0)
-                                  : ::readv(fd_.get(), io.at.data(), static_cast<int>(io.count));
+  const ssize_t n = io.count == 1
+                        ? ::recv(socket_.get(), staging.data(), staging.size(), 0)
+                        : ::readv(socket_.get(), io.at.data(), static_cast<int>(io.count));
   held = {};
   if (n < 0) {
     if (errno == EINTR) return false;

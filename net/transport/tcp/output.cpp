@@ -73,7 +73,7 @@ void connection::transmit() noexcept {
     plan(b);
     if (failed_) return;
     if (b.io.bytes == 0) return watch_peer();
-    const ssize_t n = b.write(fd_.get());
+    const ssize_t n = b.write(socket_.get());
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN) return block_output();
@@ -89,7 +89,7 @@ void connection::transmit() noexcept {
 }
 
 void connection::block_output() noexcept {
-  if (output_blocked_ || !fd_) return;
+  if (output_blocked_ || !socket_) return;
   output_blocked_ = true;
   if (!waiting_) {
     waiting_ = true;
@@ -103,29 +103,17 @@ void connection::block_output() noexcept {
 void connection::unblock_output() noexcept {
   output_blocked_ = false;
   transmit();
-  if (output_blocked_ || !waiting_ || !fd_) return;
+  if (output_blocked_ || !waiting_ || !socket_) return;
   waiting_ = false;
   home_.add_waiting(-1);
   static_cast<void>(follow());  // asks for less than before: that cannot fail
 }
 
 result<void> connection::follow() noexcept {
-  std::uint32_t wanted = EPOLLIN;
-  if (waiting_) {
-    wanted |= std::uint32_t{EPOLLOUT};
-  } else if (home_.tries(*this)) {
-    wanted = 0;
-  }
-  if (!fd_ || wanted == followed_) return {};
-  if (followed_ == 0) {
-    result<void> watching = home_.watch(fd_.get(), *this, wanted);
-    if (!watching) return watching;
-  } else if (wanted == 0) {
-    if (!home_.unwatch(fd_.get())) return {};
-  } else {
-    home_.rewatch(fd_.get(), *this, wanted);
-  }
-  followed_ = wanted;
+  if (!socket_) return {};
+  if (waiting_) return socket_.watch(std::uint32_t{EPOLLIN} | std::uint32_t{EPOLLOUT});
+  if (!home_.tries(*this)) return socket_.watch(EPOLLIN);
+  socket_.unwatch();
   return {};
 }
 
@@ -373,7 +361,7 @@ void connection::finished(const outgoing& f) noexcept {
 // unread input would take the frame back.
 void connection::finish() noexcept {
   enter_error(std::move(finish_why_));
-  ::shutdown(fd_.get(), SHUT_WR);
+  ::shutdown(socket_.get(), SHUT_WR);
   phase_ = phase::draining;
   watch_peer();
 }

@@ -35,8 +35,14 @@ bool same_host(const socket_address& a, const socket_address& b) noexcept {
          reinterpret_cast<const sockaddr_in*>(&b.storage)->sin_addr.s_addr;
 }
 
-result<unique_fd> bind_listener(const socket_address& where, int backlog, const std::string& text) {
-  result<unique_fd> opened = open_stream(where.storage.ss_family);
+bool lacks_scope(const socket_address& a) noexcept {
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(a.storage);
+  return a.storage.ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) &&
+         v6.sin6_scope_id == 0;
+}
+
+result<socket_fd> bind_listener(const socket_address& where, int backlog, const std::string& text) {
+  result<socket_fd> opened = open_stream(where.storage.ss_family);
   if (!opened) return opened;
   const int fd = opened->get();
   set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -73,12 +79,21 @@ std::uint16_t socket_address::port() const noexcept {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
 }
 
-std::string socket_address::text() const {
+void socket_address::set_port(std::uint16_t port) noexcept {
+  const std::uint16_t wire = htons(port);
+  if (storage.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = wire;
+  } else {
+    reinterpret_cast<sockaddr_in*>(&storage)->sin_port = wire;
+  }
+}
+
+address socket_address::numeric() const {
   char host[NI_MAXHOST] = "?";
   if (length != 0) {
     static_cast<void>(getnameinfo(get(), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST));
   }
-  return address{.host = host, .port = port()}.text();
+  return {.host = host, .port = port()};
 }
 
 result<std::vector<socket_address>> resolve(const address& where, purpose why) {
@@ -104,6 +119,13 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
     if (a->ai_addrlen > sizeof s.storage) continue;
     std::memcpy(&s.storage, a->ai_addr, a->ai_addrlen);
     s.length = a->ai_addrlen;
+    if (lacks_scope(s)) {
+      return failure{errc::invalid_value, where.host +
+                                              " is a link-local address, which each interface has "
+                                              "its own of: add the interface, as "
+                                              "in " +
+                                              where.host + "%eth0"};
+    }
     list.push_back(s);
   }
   if (why == purpose::listening) {
@@ -126,24 +148,52 @@ failure descriptor_limit(int os_errno, const char* doing) noexcept {
       .with_errno(os_errno);
 }
 
-result<unique_fd> open_stream(int family) noexcept {
-  unique_fd s(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+result<socket_fd> open_stream(int family) noexcept {
+  socket_fd s(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!s) return descriptor_limit(errno, "opening a socket");
   return s;
 }
 
-result<unique_fd> open_listener(const address& where, int backlog) {
-  const result<std::vector<socket_address>> found = resolve(where, purpose::listening);
-  if (!found) return found.why();
+namespace {
+
+// All of `places` with one port. in_use names the first that somebody has.
+result<std::vector<socket_fd>> bind_all(std::vector<socket_address> places, int backlog,
+                                        const std::string& text) {
+  std::vector<socket_fd> bound;
   failure first{errc::ok};
-  for (const socket_address& s : *found) {
-    result<unique_fd> opened = bind_listener(s, backlog, where.text());
-    if (opened) return opened;
+  for (socket_address& at : places) {
+    if (at.port() == 0 && !bound.empty()) at.set_port(local_of(bound.front().get()).port());
+    result<socket_fd> opened = bind_listener(at, backlog, text);
+    if (opened) {
+      bound.push_back(std::move(*opened));
+      continue;
+    }
+    // Of a missing address family, the others do without.
+    const bool missing =
+        opened.code() == errc::not_supported || opened.code() == errc::invalid_value;
+    if (!missing) return opened.why();
     if (first.code() == errc::ok) first = opened.why();
-    // Only a missing address family is a reason to try the next one.
-    if (opened.code() != errc::not_supported && opened.code() != errc::invalid_value) break;
   }
-  return first;
+  if (bound.empty()) return first;
+  return bound;
+}
+
+}  // namespace
+
+result<std::vector<socket_fd>> open_listeners(const address& where, int backlog) {
+  constexpr int most_ports_tried = 16;
+  result<std::vector<socket_address>> places = resolve(where, purpose::listening);
+  if (!places) return places.why();
+  // "::" serves both families.
+  const bool every = where.host.empty() && places->front().storage.ss_family == AF_INET6;
+  if (every) places->resize(1);
+  result<std::vector<socket_fd>> bound = bind_all(*places, backlog, where.text());
+  // The port that is free on one address may be taken on the next.
+  for (int tries = 1; where.port == 0 && bound.code() == errc::in_use && tries < most_ports_tried;
+       ++tries) {
+    bound = bind_all(*places, backlog, where.text());
+  }
+  return bound;
 }
 
 void tune(int fd, duration peer_timeout) noexcept {

@@ -3,8 +3,8 @@
 
 #include <sys/socket.h>
 
+#include <cordma/net/transport/socket_fd.hpp>
 #include <cordma/net/transport/transport.hpp>
-#include <cordma/runtime/unique_fd.hpp>
 #include <utility>
 #include <vector>
 
@@ -18,8 +18,11 @@ struct socket_address {
   }
   [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
   [[nodiscard]] std::uint16_t port() const noexcept;
+  void set_port(std::uint16_t port) noexcept;
+  // In numbers, with the scope of a link-local one.
+  [[nodiscard]] address numeric() const;
   // "10.0.0.1:7000", "[::1]:7000".
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string text() const { return numeric().text(); }
 };
 
 enum class purpose : std::uint8_t { connecting, listening };
@@ -27,8 +30,11 @@ enum class purpose : std::uint8_t { connecting, listening };
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& where, purpose why);
 
 // A non-blocking stream socket. no_memory at the limit of descriptors, saying what to do.
-[[nodiscard]] result<unique_fd> open_stream(int family) noexcept;
-[[nodiscard]] result<unique_fd> open_listener(const address& where, int backlog);
+[[nodiscard]] result<socket_fd> open_stream(int family) noexcept;
+// On every address of the name, all with one port; where port 0 is asked for, with one that is free on all of them. An
+// address of a family that this machine does not have is left out if there are others. No host: one socket for both
+// families. in_use, not_permitted, invalid_value (no address of this machine), no_memory, unreachable (unknown name).
+[[nodiscard]] result<std::vector<socket_fd>> open_listeners(const address& where, int backlog);
 [[nodiscard]] failure descriptor_limit(int os_errno, const char* doing) noexcept;
 [[nodiscard]] bool at_descriptor_limit(int os_errno) noexcept;
 

@@ -76,6 +76,13 @@ verbs_adapter::~verbs_adapter() {
   }
 }
 
+void verbs_adapter::close_descriptors() noexcept {
+  epoll_.reset();
+  told_fd_.reset();
+  ::close(channel_->fd);
+  ::close(cm_->fd);
+}
+
 result<void> verbs_adapter::watch(int fd, std::uint64_t what) noexcept {
   epoll_event e{};
   e.events = EPOLLIN;

@@ -97,6 +97,8 @@ class verbs_adapter final : public adapter {
   result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
                                                             std::uint32_t max_segments) override;
 
+  // In a child of fork(); nothing else may be called from then on.
+  void close_descriptors() noexcept;
   // From any thread: an asynchronous event of the device that concerns this adapter.
   void tell(const async_event& event) noexcept;
   // Of a queue pair that is off the device: its number may be another's soon.
@@ -167,7 +169,7 @@ class verbs_adapter final : public adapter {
   // To answer who is no peer: one that a connection had lately, or to this host. Null otherwise: the address may be
   // made up, and to ask for its neighbour takes up to a second.
   [[nodiscard]] address_handle* known_handle(const datagram_address& peer) noexcept;
-  void close(const verbs_listener& l, owned_id id) noexcept;
+  void close(const verbs_listener& l, std::vector<owned_id> ids) noexcept;
   [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
 
  private:
@@ -263,11 +265,12 @@ class verbs_adapter final : public adapter {
 
 class verbs_listener final : public listener {
  public:
-  verbs_listener(verbs_adapter& home, std::uint64_t number, peer_kind whom, owned_id id,
-                 address bound)
-      : home_(home), number_(number), whom_(whom), id_(std::move(id)), bound_(std::move(bound)) {}
+  verbs_listener(verbs_adapter& home, std::uint64_t number, peer_kind whom,
+                 std::vector<owned_id> ids, address bound)
+      : home_(home), number_(number), whom_(whom), ids_(std::move(ids)), bound_(std::move(bound)) {}
   ~verbs_listener() override;
   [[nodiscard]] const address& bound() const noexcept override { return bound_; }
+  [[nodiscard]] std::vector<address> bound_all() const override;
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] peer_kind whom() const noexcept { return whom_; }
   void end(failure why) noexcept;
@@ -276,7 +279,7 @@ class verbs_listener final : public listener {
   verbs_adapter& home_;
   std::uint64_t number_;
   peer_kind whom_;
-  owned_id id_;
+  std::vector<owned_id> ids_;  // one per address of the name
   address bound_;
   event_place end_place_ = reserve_event();
 };

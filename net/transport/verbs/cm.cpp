@@ -211,7 +211,17 @@ bool leads_by(const rdma_cm_id* id, const device& own) noexcept {
          id->port_num == own.port;
 }
 
-verbs_listener::~verbs_listener() { home_.close(*this, std::move(id_)); }
+verbs_listener::~verbs_listener() { home_.close(*this, std::move(ids_)); }
+
+std::vector<address> verbs_listener::bound_all() const {
+  if (bound_.host.empty()) return {bound_};
+  std::vector<address> all;
+  for (const owned_id& id : ids_) {
+    const sockaddr* const at = rdma_get_local_addr(id.get());
+    all.push_back({.host = host_of(at), .port = port_of(at)});
+  }
+  return all;
+}
 
 void verbs_listener::end(failure why) noexcept {
   cm_event e;
@@ -221,9 +231,9 @@ void verbs_listener::end(failure why) noexcept {
   home_.push_event(end_place_, std::move(e));
 }
 
-void verbs_adapter::close(const verbs_listener& l, owned_id id) noexcept {
+void verbs_adapter::close(const verbs_listener& l, std::vector<owned_id> ids) noexcept {
   static_cast<void>(read_cm());  // who has asked already gets a word of ours, not the kernel's
-  id.reset();
+  ids.clear();
   listeners_.erase(l.number());
   drop_events(nullptr, &l);
   std::erase_if(incoming_, [&l](const auto& entry) {
@@ -234,22 +244,24 @@ void verbs_adapter::close(const verbs_listener& l, owned_id id) noexcept {
   });
 }
 
-result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token, rdma_port_space space,
-                           const address& where, const listening& how) {
-  result<std::vector<socket_address>> places = resolve(where, true);
-  if (!places) return places.why();
+namespace {
+
+// `port`: in the order of the wire.
+void set_port(socket_address& a, std::uint16_t port) noexcept {
+  if (a.get()->sa_family == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(a.get())->sin_port = port;
+  } else {
+    reinterpret_cast<sockaddr_in6*>(a.get())->sin6_port = port;
+  }
+}
+
+result<owned_id> listen_on(rdma_event_channel* cm, const cm_token& token, rdma_port_space space,
+                           socket_address at, const address& where, const listening& how) {
   rdma_cm_id* raw = nullptr;
   if (rdma_create_id(cm, &raw, token.packed(), space) != 0) {
     return failure::from_os(errno, "making an rdma_cm identifier");
   }
   owned_id id(raw);
-  socket_address at = places->front();
-  if (where.host.empty()) {  // every address of both families
-    sockaddr_in6 any{};
-    any.sin6_family = AF_INET6;
-    any.sin6_port = htons(where.port);
-    std::memcpy(&at.storage, &any, at.length = sizeof any);
-  }
   int on = 1;
   if ((how.ipv6_only &&
        rdma_set_option(raw, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof on) != 0) ||
@@ -262,15 +274,47 @@ result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token, rdma_p
   return id;
 }
 
+}  // namespace
+
+result<std::vector<owned_id>> listen_at(rdma_event_channel* cm, const cm_token& token,
+                                        rdma_port_space space, const address& where,
+                                        const listening& how) {
+  result<std::vector<socket_address>> places = resolve(where, true);
+  if (!places) return places.why();
+  if (where.host.empty()) {  // every address of both families
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(where.port);
+    places->resize(1);
+    std::memcpy(&places->front().storage, &any, places->front().length = sizeof any);
+  }
+  std::vector<owned_id> ids;
+  std::optional<failure> first;
+  for (socket_address& at : *places) {
+    // The others have the port that the first one got.
+    if (!ids.empty()) set_port(at, rdma_get_src_port(ids.front().get()));
+    result<owned_id> id = listen_on(cm, token, space, at, where, how);
+    if (id) {
+      ids.push_back(std::move(*id));
+      continue;
+    }
+    // An address of the name that is no RDMA device's is left out, if there are others.
+    if (id.code() == errc::in_use) return id.why();
+    if (!first) first = id.why();
+  }
+  if (ids.empty()) return *first;
+  return ids;
+}
+
 result<std::unique_ptr<listener>> verbs_adapter::listen_as(const address& where,
                                                            const listening& how) {
   if (lost_) return *lost_;
   const std::uint64_t number = ++last_listener_;
   const cm_token token{cm_token::kind::listener, number};
-  result<owned_id> id = listen_at(cm_.get(), token, RDMA_PS_TCP, where, how);
-  if (!id) return id.why();
-  const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(id->get()))};
-  auto made = std::make_unique<verbs_listener>(*this, number, how.peers, std::move(*id), bound);
+  result<std::vector<owned_id>> ids = listen_at(cm_.get(), token, RDMA_PS_TCP, where, how);
+  if (!ids) return ids.why();
+  const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(ids->front().get()))};
+  auto made = std::make_unique<verbs_listener>(*this, number, how.peers, std::move(*ids), bound);
   listeners_.emplace(number, made.get());
   return std::unique_ptr<listener>(std::move(made));
 }

@@ -126,10 +126,10 @@ class peer_addresses {
 // The next step. unreachable: by another device than the domain's, too.
 [[nodiscard]] result<void> resolve_route(rdma_cm_id* id, const verbs_domain& domain,
                                          const std::string& peer, duration patience);
-// in_use, unreachable.
-[[nodiscard]] result<owned_id> listen_at(rdma_event_channel* cm, const cm_token& token,
-                                         rdma_port_space space, const address& where,
-                                         const listening& how);
+// On every address of the name that an RDMA device has, all with one port; never empty. in_use, unreachable.
+[[nodiscard]] result<std::vector<owned_id>> listen_at(rdma_event_channel* cm, const cm_token& token,
+                                                      rdma_port_space space, const address& where,
+                                                      const listening& how);
 // Whether it is of the domain's device and port.
 [[nodiscard]] bool leads_by(const rdma_cm_id* id, const device& own) noexcept;
 // The address that a GID stands for, to bind to.

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -152,6 +153,21 @@ result<std::unique_ptr<adapter>> verbs_domain::open(reactor& home) {
   const result<void> ready = made->prepare();
   if (!ready) return ready.why();
   return std::unique_ptr<adapter>(std::move(made));
+}
+
+// Every call of libibverbs that destroys something would destroy the parent's. Open descriptors would keep its queue pairs
+// alive beyond its end.
+bool verbs_domain::leave_to_parent() noexcept {
+  // A thread that only the parent has may hold the lock: then they stay open.
+  if (left_to_parent_ || !mutex_.try_lock()) return false;
+  left_to_parent_ = true;
+  for (verbs_adapter* const a : adapters_) a->close_descriptors();
+  if (reads_async_events()) {  // the device is not the program's own
+    ::close(context()->async_fd);
+    ::close(context()->cmd_fd);
+  }
+  mutex_.unlock();
+  return false;
 }
 
 void verbs_domain::enter(verbs_adapter& a) {

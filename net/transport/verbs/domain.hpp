@@ -32,6 +32,7 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   [[nodiscard]] ibv_mr* native_mr(std::uint32_t lkey) noexcept override;
   [[nodiscard]] result<void> require(std::string_view extra) const override;
   result<std::unique_ptr<adapter>> open(reactor& home) override;
+  [[nodiscard]] bool leave_to_parent() noexcept override;
 
   [[nodiscard]] const device& hardware() const noexcept { return device_; }
   [[nodiscard]] ibv_context* context() const noexcept { return device_.context.get(); }
@@ -67,6 +68,7 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, owned<ibv_mr>> regions_;  // by lkey
   std::vector<verbs_adapter*> adapters_;
+  bool left_to_parent_ = false;
   in_transit<incoming> requests_;
 };
 

@@ -19,9 +19,10 @@ port_directory::~port_directory() { home_.add_waiting(-static_cast<int>(lookups_
 // ---- being found ----
 
 result<address> port_directory::bind(const address& where) {
-  result<owned_id> id = listen_at(home_.cm(), token_of(port_), RDMA_PS_UDP, where, {});
-  if (!id) return id.why();
-  bound_.push_back(std::move(*id));
+  result<std::vector<owned_id>> ids =
+      listen_at(home_.cm(), token_of(port_), RDMA_PS_UDP, where, {});
+  if (!ids) return ids.why();
+  for (owned_id& id : *ids) bound_.push_back(std::move(id));
   return address{.host = where.host, .port = ntohs(rdma_get_src_port(bound_.back().get()))};
 }
 

@@ -5,13 +5,13 @@
 #include <cordma/net/transport/verbs/limits.hpp>
 #include <cordma/net/transport/verbs/report.hpp>
 #include <cordma/net/transport/verbs/report_lines.hpp>
+#include <cordma/runtime/text_file.hpp>
 
 #include <endian.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 
 namespace cordma::transport {
@@ -56,10 +56,8 @@ void add_extras(report_lines& out, ibv_context* context, unsigned ports) {
 
 // Empty where the driver does not say.
 std::string board_of(const ibv_device& device) {
-  std::ifstream file(std::string(device.ibdev_path) + "/board_id");
-  std::string name;
-  std::getline(file, name);
-  return name;
+  const std::string text = read_text(std::string(device.ibdev_path) + "/board_id");
+  return text.substr(0, text.find('\n'));
 }
 
 // Of all ports, whose tables have so many places. Where the room is too small the call gives none at all.

@@ -1,0 +1,40 @@
+// The owner of a socket, which ends for its peer although fork() copies descriptors.
+#pragma once
+
+#include <cordma/runtime/process.hpp>
+#include <cordma/runtime/unique_fd.hpp>
+
+namespace cordma::transport {
+
+// Shut down and closed at the end of its life. close(2) alone ends a connection only with its last copy, and any fork()
+// or posix_spawn() of this process makes one, if only for a moment. In a child of fork() the socket of the parent is
+// closed and not shut down.
+class socket_fd {
+ public:
+  socket_fd() noexcept = default;
+  // Negative: none.
+  explicit socket_fd(int fd) noexcept : fd_(fd) {}
+  socket_fd(socket_fd&&) noexcept = default;
+  socket_fd& operator=(socket_fd&& other) noexcept {
+    if (this == &other) return *this;
+    close();
+    fd_ = std::move(other.fd_);
+    made_in_ = other.made_in_;
+    return *this;
+  }
+  ~socket_fd() { close(); }
+
+  [[nodiscard]] int get() const noexcept { return fd_.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+  // True in a child of fork(), for a socket of its parent.
+  [[nodiscard]] bool inherited() const noexcept { return made_in_.inherited(); }
+  void close() noexcept;
+  // REQUIRES a TCP connection. The peer sees a reset, at once, and what was not sent yet is dropped.
+  void reset_connection() noexcept;
+
+ private:
+  unique_fd fd_;
+  process_mark made_in_;
+};
+
+}  // namespace cordma::transport
