@@ -45,7 +45,7 @@ inline contents contents_of(keyspace& keys) {
         c.text = f.value;
         c.expiry = f.at->expiry();
         if (!f.is_string()) {
-          c.fields = {f.fields->fields().begin(), f.fields->fields().end()};
+          f.fields->for_each([&c](const hash_value::entry& e) { c.fields[std::string(e.field)] = e.value; });
         }
         all[std::string(f.at->key())] = std::move(c);
       });

@@ -364,10 +364,10 @@ TEST_CASE("hashes have fields, count in memory, and go with their last field") {
   CHECK(is_new);
   CHECK(g.keys.field_put(k, "f", "22", &is_new) == put_outcome::done);
   CHECK_FALSE(is_new);
-  CHECK(*g.keys.find(k).fields->find("f") == "22");
+  CHECK(g.keys.find(k).fields->find("f") == "22");
   CHECK(g.keys.usage().object_bytes > 0);
   CHECK(g.keys.set_expiry(k, start_of_time + 50) == put_outcome::done);
-  CHECK(*g.keys.find(k).fields->find("f") == "22");
+  CHECK(g.keys.find(k).fields->find("f") == "22");
   CHECK(g.keys.field_erase(k, "f"));
   CHECK_FALSE(g.keys.find(k));
   CHECK(g.keys.usage().object_bytes == 0);
@@ -376,13 +376,31 @@ TEST_CASE("hashes have fields, count in memory, and go with their last field") {
   CHECK(g.keys.usage().object_bytes == 0);
 }
 
-TEST_CASE("a hash that has shrunk has few buckets for its fields") {
-  hash_value h;
-  for (std::uint64_t i = 0; i < 20'000; ++i) h.put(text(i), "v");
-  for (std::uint64_t i = 10; i < 20'000; ++i) REQUIRE(h.erase(text(i)));
-  CHECK(h.fields().size() == 10);
-  CHECK(h.fields().bucket_count() <= 10 * hash_value::most_buckets_per_field);
-  for (std::uint64_t i = 0; i < 10; ++i) REQUIRE(h.find(text(i)) != nullptr);
+TEST_CASE("a large hash that was given up is freed bit by bit, and counts until then") {
+  for (const bool all : {false, true}) {
+    CAPTURE(all);
+    ground g;
+    const hashed_key k = g.keys.key("h");
+    for (std::uint64_t i = 0; i < 10'000; ++i) {
+      CHECK(g.keys.field_put(k, text(i), "v") == put_outcome::done);
+    }
+    const std::size_t before = g.keys.usage().object_bytes;
+    if (all) {
+      g.keys.clear(freeing::later);
+    } else {
+      CHECK(g.keys.erase(k, freeing::later));
+    }
+    CHECK_FALSE(g.keys.find(k));
+    CHECK(g.keys.usage().object_bytes > before / 2);
+    CHECK(g.keys.field_put(k, "new", "one") == put_outcome::done);
+    int slices = 1;
+    while (g.keys.free_some(100)) ++slices;
+    CHECK(slices >= 100);
+    CHECK(slices <= 110);
+    CHECK(g.keys.find(k).fields->size() == 1);
+    CHECK(g.keys.erase(k));
+    CHECK(g.keys.usage().object_bytes == 0);
+  }
 }
 
 TEST_CASE("of few keys where there were many each is as likely to be chosen") {

@@ -14,11 +14,8 @@
 namespace kv {
 namespace {
 
-using field_map = hash_value::map;
-using field = field_map::value_type;
+using entry = hash_value::entry;
 
-constexpr std::size_t small_hash = 128;   // given by HSCAN as a whole
-constexpr std::size_t most_windows = 64;  // a scan of a larger one goes through it at most so often
 constexpr std::int64_t usual_count = 10;
 constexpr std::int64_t most_repeated = std::int64_t{1}
                                        << 24;  // fields that may come several times in one reply
@@ -27,27 +24,25 @@ void hgetall(call& c) {
   const auto f = hash_at(c, c.key);
   if (!f) return;
   if (!*f) return c.out.map(0);
-  c.out.map(f->fields->fields().size());
-  for (const auto& [name, value] : f->fields->fields()) {
-    c.out.bulk(name);
-    c.out.bulk(value);
-  }
+  c.out.map(f->fields->size());
+  f->fields->for_each([&c](const entry& e) {
+    c.out.bulk(e.field);
+    c.out.bulk(e.value);
+  });
 }
 
 void hkeys(call& c) {
   const auto f = hash_at(c, c.key);
   if (!f) return;
-  c.out.array(*f ? f->fields->fields().size() : 0);
-  if (!*f) return;
-  for (const auto& [name, value] : f->fields->fields()) c.out.bulk(name);
+  c.out.array(*f ? f->fields->size() : 0);
+  if (*f) f->fields->for_each([&c](const entry& e) { c.out.bulk(e.field); });
 }
 
 void hvals(call& c) {
   const auto f = hash_at(c, c.key);
   if (!f) return;
-  c.out.array(*f ? f->fields->fields().size() : 0);
-  if (!*f) return;
-  for (const auto& [name, value] : f->fields->fields()) c.out.bulk(value);
+  c.out.array(*f ? f->fields->size() : 0);
+  if (*f) f->fields->for_each([&c](const entry& e) { c.out.bulk(e.value); });
 }
 
 struct hscan_how {
@@ -76,15 +71,9 @@ std::optional<hscan_how> hscan_options(call& c) {
   return how;
 }
 
-// Where a field stands among all there can be: the same whatever else comes and goes. Never 0.
-std::uint64_t standing(std::string_view name, std::uint64_t seed) noexcept {
-  return hash_key(name, seed).hash | 1;
-}
-
 void hscan(call& c) {
-  const std::optional<std::uint64_t> given_cursor = cursor_arg(c, 2);
-  if (!given_cursor) return;
-  const std::uint64_t cursor = *given_cursor;
+  const std::optional<std::uint64_t> cursor = cursor_arg(c, 2);
+  if (!cursor) return;
   const auto f = hash_at(c, c.key);
   if (!f) return;
   if (!*f) {
@@ -94,70 +83,49 @@ void hscan(call& c) {
   }
   const std::optional<hscan_how> how = hscan_options(c);
   if (!how) return;
-  const field_map& all = f->fields->fields();
-  // From the cursor on, the part of all standings that holds about as many fields as are asked for.
-  constexpr std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t until = last;
-  if (all.size() > small_hash) {
-    const std::size_t wanted =
-        std::max(static_cast<std::size_t>(how->count), all.size() / most_windows);
-    const std::uint64_t width = wanted >= all.size() ? last : last / all.size() * wanted;
-    until = width > last - cursor ? last : cursor + width;
-  }
-  std::vector<const field*> given;
-  for (const field& one : all) {
-    const std::uint64_t at = standing(one.first, c.of.keys().hash_seed());
-    if (at < cursor || (until != last && at >= until)) continue;
-    if (!how->pattern || matches_glob(*how->pattern, one.first)) given.push_back(&one);
-  }
+  std::vector<entry> given;
+  const std::uint64_t next =
+      f->fields->scan(*cursor, static_cast<std::size_t>(how->count), [&](const entry& e) {
+        if (!how->pattern || matches_glob(*how->pattern, e.field)) given.push_back(e);
+      });
   c.out.array(2);
-  c.out.bulk(until == last ? "0" : std::to_string(until));
+  c.out.bulk(std::to_string(next));
   c.out.array(given.size() * 2);
-  for (const field* one : given) {
-    c.out.bulk(one->first);
-    c.out.bulk(one->second);
+  for (const entry& e : given) {
+    c.out.bulk(e.field);
+    c.out.bulk(e.value);
   }
 }
 
-// Each as likely as any other: a place in a bucket, until there is something at it.
-const field& any_field(const field_map& all, std::mt19937_64& dice) {
-  constexpr std::size_t few = 8;              // fields among many buckets
-  constexpr std::size_t deepest = 8;          // longer chains are as good as never there
-  constexpr std::size_t most_tries = 10'000;  // of which a hundred or so do it: hash_value shrinks
-  for (std::size_t i = 0; i < most_tries && all.size() > few; ++i) {
-    const std::size_t bucket = dice() % all.bucket_count();
-    std::size_t place = dice() % deepest;
-    for (auto at = all.begin(bucket); at != all.end(bucket); ++at) {
-      if (place-- == 0) return *at;
-    }
+entry any_field(const hash_value& all, std::mt19937_64& dice) {
+  for (;;) {
+    const std::optional<entry> e = all.at_random(dice());
+    if (e) return *e;
   }
-  auto at = all.begin();
-  std::advance(at, static_cast<std::ptrdiff_t>(dice() % all.size()));
-  return *at;
 }
 
 // So many different ones, or all.
-std::vector<const field*> different_fields(const field_map& all, std::size_t count,
-                                           std::mt19937_64& dice) {
-  std::vector<const field*> given;
+std::vector<entry> different_fields(const hash_value& all, std::size_t count,
+                                    std::mt19937_64& dice) {
+  std::vector<entry> given;
   if (count * 3 < all.size()) {
-    std::unordered_set<const field*> taken;
+    std::unordered_set<const char*> taken;
     while (given.size() < count) {
-      const field* const one = &any_field(all, dice);
-      if (taken.insert(one).second) given.push_back(one);
+      const entry e = any_field(all, dice);
+      if (taken.insert(e.value.data()).second) given.push_back(e);
     }
     return given;
   }
-  for (const field& one : all) given.push_back(&one);
+  all.for_each([&given](const entry& e) { given.push_back(e); });
   std::ranges::shuffle(given, dice);
   given.resize(std::min(count, given.size()));
   return given;
 }
 
-void give(call& c, const field& one, bool with_value) {
+void give(call& c, const entry& one, bool with_value) {
   if (with_value && c.out.is_resp3()) c.out.array(2);
-  c.out.bulk(one.first);
-  if (with_value) c.out.bulk(one.second);
+  c.out.bulk(one.field);
+  if (with_value) c.out.bulk(one.value);
 }
 
 void hrandfield(call& c) {
@@ -180,9 +148,9 @@ void hrandfield(call& c) {
   const auto f = hash_at(c, c.key);
   if (!f) return;
   if (!*f) return c.count() == 2 ? c.out.null() : c.out.array(0);
-  const field_map& all = f->fields->fields();
+  const hash_value& all = *f->fields;
   std::mt19937_64 dice(std::random_device{}());
-  if (c.count() == 2) return c.out.bulk(any_field(all, dice).first);
+  if (c.count() == 2) return c.out.bulk(any_field(all, dice).field);
   const bool pairs_flat = with_values && !c.out.is_resp3();
   if (count < 0) {
     // The same ones may come again.
@@ -192,10 +160,9 @@ void hrandfield(call& c) {
     for (std::uint64_t i = 0; i < times; ++i) give(c, any_field(all, dice), with_values);
     return;
   }
-  const std::vector<const field*> given =
-      different_fields(all, static_cast<std::size_t>(count), dice);
+  const std::vector<entry> given = different_fields(all, static_cast<std::size_t>(count), dice);
   c.out.array(given.size() * (pairs_flat ? 2 : 1));
-  for (const field* one : given) give(c, *one, with_values);
+  for (const entry& one : given) give(c, one, with_values);
 }
 
 constexpr auto hash_walk_table = std::to_array<command>({
@@ -240,6 +207,7 @@ constexpr auto hash_walk_table = std::to_array<command>({
      .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
      .group = "hash",
      .since = "2.8.0",
+     .complexity = "O(1) for every call. O(N) for a complete iteration",
      .summary = "Incrementally iterate hash fields and associated values",
      .tips = "nondeterministic_output"},
     {.name = "hrandfield",

@@ -57,14 +57,14 @@ void hsetnx(call& c) {
   if (!has_room(c, hash_value::bytes_of(c.arg(2), c.arg(3)))) return;
   const auto f = hash_at(c, c.key);
   if (!f || !fits(c, c.arg(1), 0)) return;
-  if (*f && f->fields->find(c.arg(2)) != nullptr) return c.out.integer(0);
+  if (*f && f->fields->contains(c.arg(2))) return c.out.integer(0);
   bool is_new = false;
   if (put_field(c, c.arg(2), c.arg(3), is_new)) c.out.integer(1);
 }
 
 void give(call& c, const found& f, std::string_view field) {
-  const std::string* const value = f ? f.fields->find(field) : nullptr;
-  value != nullptr ? c.out.bulk(*value) : c.out.null();
+  const std::optional<std::string_view> value = f ? f.fields->find(field) : std::nullopt;
+  value ? c.out.bulk(*value) : c.out.null();
 }
 
 void hget(call& c) {
@@ -91,19 +91,19 @@ void hdel(call& c) {
 
 void hlen(call& c) {
   const auto f = hash_at(c, c.key);
-  if (f) c.out.integer(*f ? static_cast<std::int64_t>(f->fields->fields().size()) : 0);
+  if (f) c.out.integer(*f ? static_cast<std::int64_t>(f->fields->size()) : 0);
 }
 
 void hexists(call& c) {
   const auto f = hash_at(c, c.key);
-  if (f) c.out.integer(*f && f->fields->find(c.arg(2)) != nullptr ? 1 : 0);
+  if (f) c.out.integer(*f && f->fields->contains(c.arg(2)) ? 1 : 0);
 }
 
 void hstrlen(call& c) {
   const auto f = hash_at(c, c.key);
   if (!f) return;
-  const std::string* const value = *f ? f->fields->find(c.arg(2)) : nullptr;
-  c.out.integer(value != nullptr ? static_cast<std::int64_t>(value->size()) : 0);
+  const std::optional<std::string_view> value = *f ? f->fields->find(c.arg(2)) : std::nullopt;
+  c.out.integer(value ? static_cast<std::int64_t>(value->size()) : 0);
 }
 
 void hincrby(call& c) {
@@ -112,8 +112,8 @@ void hincrby(call& c) {
   if (!by) return;
   const auto f = hash_at(c, c.key);
   if (!f || !fits(c, c.arg(1), 0)) return;
-  const std::string* const value = *f ? f->fields->find(c.arg(2)) : nullptr;
-  const auto before = value != nullptr ? parse_integer(*value) : std::optional<std::int64_t>(0);
+  const std::optional<std::string_view> value = *f ? f->fields->find(c.arg(2)) : std::nullopt;
+  const auto before = value ? parse_integer(*value) : std::optional<std::int64_t>(0);
   if (!before) return c.out.error("ERR hash value is not an integer");
   std::int64_t after = 0;
   if (__builtin_add_overflow(*before, *by, &after)) {
@@ -135,8 +135,8 @@ void hincrbyfloat(call& c) {
   if (std::isinf(*by)) return c.out.error("ERR value is NaN or Infinity");
   const auto f = hash_at(c, c.key);
   if (!f || !fits(c, c.arg(1), 0)) return;
-  const std::string* const value = *f ? f->fields->find(c.arg(2)) : nullptr;
-  const auto before = value != nullptr ? parse_float(*value) : std::optional<long double>(0);
+  const std::optional<std::string_view> value = *f ? f->fields->find(c.arg(2)) : std::nullopt;
+  const auto before = value ? parse_float(*value) : std::optional<long double>(0);
   if (!before) return c.out.error("ERR hash value is not a float");
   const long double after = *before + *by;
   if (std::isnan(after) || std::isinf(after)) {

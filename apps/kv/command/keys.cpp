@@ -8,22 +8,25 @@
 namespace kv {
 namespace {
 
-void erase(call& c) {
+void erase_all(call& c, freeing when) {
   hashed_keys keys(c);
   std::int64_t erased = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const hashed_key& k = keys.next();
-    erased += store_of(c, k).erase(k) ? 1 : 0;
+    erased += store_of(c, k).erase(k, when) ? 1 : 0;
   }
   c.out.integer(erased);
 }
+
+void del(call& c) { erase_all(c, freeing::at_once); }
+void unlink(call& c) { erase_all(c, freeing::later); }
 
 void exists(call& c) {
   hashed_keys keys(c);
   std::int64_t there = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const hashed_key& k = keys.next();
-    there += store_of(c, k).find(k) ? 1 : 0;
+    there += store_of(c, k).contains(k) ? 1 : 0;
   }
   c.out.integer(there);
 }
@@ -46,9 +49,9 @@ bool duplicate(call& c, const found& from, const hashed_key& to, at_limit then) 
   }
   s.erase(to);
   bool done = true;
-  for (const auto& [field, value] : fields.fields()) {
-    done = done && s.field_put(to, field, value) == put_outcome::done;
-  }
+  fields.for_each([&](const hash_value::entry& e) {
+    done = done && s.field_put(to, e.field, e.value) == put_outcome::done;
+  });
   if (done && expiry != never_expires) done = s.set_expiry(to, expiry) == put_outcome::done;
   if (done) return true;
   s.erase(to);
@@ -120,13 +123,15 @@ void flush(call& c) {
       (c.count() == 2 && !is_word(c.arg(1), "sync") && !is_word(c.arg(1), "async"))) {
     return c.out.error(syntax_error);
   }
-  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) c.of.keys().at(i).clear();
+  const freeing when =
+      c.count() == 2 && is_word(c.arg(1), "async") ? freeing::later : freeing::at_once;
+  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) c.of.keys().at(i).clear(when);
   c.out.ok();
 }
 
 constexpr auto keys_table = std::to_array<command>({
     {.name = "del",
-     .run = erase,
+     .run = del,
      .arity = -2,
      .flags = flag_write,
      .categories = in_keyspace,
@@ -136,7 +141,7 @@ constexpr auto keys_table = std::to_array<command>({
      .summary = "Delete a key",
      .tips = "request_policy:multi_shard response_policy:agg_sum"},
     {.name = "unlink",
-     .run = erase,
+     .run = unlink,
      .arity = -2,
      .flags = flag_write | flag_fast,
      .categories = in_keyspace,

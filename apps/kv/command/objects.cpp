@@ -10,8 +10,6 @@ namespace kv {
 namespace {
 
 constexpr std::size_t longest_embedded = 44;   // as Redis tells its own two kinds of strings apart
-constexpr std::size_t longest_listpack = 128;  // fields, and ...
-constexpr std::size_t longest_listpack_value = 64;
 constexpr std::size_t longest_integer = 20;
 
 // The word of Redis for what is much like it.
@@ -20,13 +18,7 @@ std::string_view encoding_of(const found& f) {
     if (f.value.size() <= longest_integer && parse_integer(f.value)) return "int";
     return f.value.size() <= longest_embedded ? "embstr" : "raw";
   }
-  const auto& fields = f.fields->fields();
-  const bool is_small =
-      fields.size() <= longest_listpack && std::ranges::all_of(fields, [](const auto& one) {
-        return one.first.size() <= longest_listpack_value &&
-               one.second.size() <= longest_listpack_value;
-      });
-  return is_small ? "listpack" : "hashtable";
+  return f.fields->is_small() ? "listpack" : "hashtable";
 }
 
 void encoding(call& c) {

@@ -12,10 +12,10 @@ namespace kv {
 namespace {
 
 void time_of_day(call& c) {
-  const unix_ms now = c.of.read_wall_clock();
+  const std::uint64_t now_us = c.of.read_wall_clock_us();
   c.out.array(2);
-  c.out.bulk_integer(static_cast<std::int64_t>(now / 1000));
-  c.out.bulk_integer(static_cast<std::int64_t>(now % 1000 * 1000));
+  c.out.bulk_integer(static_cast<std::int64_t>(now_us / 1'000'000));
+  c.out.bulk_integer(static_cast<std::int64_t>(now_us % 1'000'000));
 }
 
 void tell(call& c, const hook_answer& answer) {

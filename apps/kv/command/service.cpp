@@ -15,6 +15,8 @@ namespace kv {
 namespace {
 
 constexpr std::size_t sweep_items = 1000;  // of a shard in one tick
+// Fields and objects of a shard, in one tick: a part of a millisecond.
+constexpr std::size_t freed_objects = 3000;
 constexpr std::size_t most_error_names = 128;
 constexpr cordma::duration sample_time = std::chrono::seconds(1);
 constexpr std::size_t run_id_digits = 40;
@@ -134,10 +136,11 @@ std::string service::replace(settings next) {
   return {};
 }
 
-unix_ms service::read_wall_clock() const noexcept {
-  if (options_.wall_clock != nullptr) return options_.wall_clock(options_.wall_context);
+std::uint64_t service::read_wall_clock_us() const noexcept {
+  if (options_.wall_clock != nullptr) return options_.wall_clock(options_.wall_context) * 1000;
   const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<unix_ms>(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(since).count());
 }
 
 void service::read_time(unsigned worker) noexcept {
@@ -176,6 +179,7 @@ bool service::tick(unsigned worker) {
     const keyspace::hold hold(keys_, std::uint64_t{1} << shard);
     keys_.at(shard).tick(w.now_ms);
     more |= keys_.at(shard).sweep(sweep_items);
+    more |= keys_.at(shard).free_some(freed_objects);
     bytes += keys_.at(shard).usage().bytes;
   }
   if (bytes > w.peak_bytes.load(std::memory_order_relaxed)) w.peak_bytes = bytes;

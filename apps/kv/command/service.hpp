@@ -131,7 +131,8 @@ class service {
   [[nodiscard]] cordma::time_point now(unsigned worker) const noexcept { return at(worker).now; }
   void went_on(unsigned worker, cordma::time_point now) noexcept { at(worker).now = now; }
   [[nodiscard]] cordma::time_point read_clock() noexcept { return time_.now(); }
-  [[nodiscard]] unix_ms read_wall_clock() const noexcept;
+  [[nodiscard]] std::uint64_t read_wall_clock_us() const noexcept;
+  [[nodiscard]] unix_ms read_wall_clock() const noexcept { return read_wall_clock_us() / 1000; }
   [[nodiscard]] unix_ms started_ms() const noexcept { return started_ms_; }
   [[nodiscard]] std::chrono::seconds uptime() const noexcept {
     return std::chrono::duration_cast<std::chrono::seconds>(time_.now() - started_);

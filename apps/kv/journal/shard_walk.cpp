@@ -34,10 +34,10 @@ void shard_walk::give(const found& f) {
 
 void shard_walk::give_hash(const found& f) {
   const std::string_view key = f.at->key();
-  for (const auto& [field, value] : f.fields->fields()) {
-    text_.field_put(key, field, value);
+  f.fields->for_each([&](const hash_value::entry& e) {
+    text_.field_put(key, e.field, e.value);
     if (text_.text().size() >= step_bytes) emit();
-  }
+  });
   if (f.at->expires()) text_.expiry_set(key, f.at->expiry());
 }
 

@@ -1,75 +1,146 @@
 // The value of a hash: fields and their values.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <cstddef>
-#include <functional>
-#include <new>
-#include <string>
+#include <cstdint>
+#include <optional>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 
 namespace kv {
 
+// Small hashes are one block of memory, in the order in which the fields came. Larger ones are a table of chains that
+// grows and shrinks a few buckets at a time, with each change. Not thread-safe.
 class hash_value {
  public:
-  struct hasher {
-    using is_transparent = void;
-    [[nodiscard]] std::size_t operator()(std::string_view text) const noexcept {
-      return std::hash<std::string_view>()(text);
-    }
+  // As Redis's hash-max-listpack-entries and -value: up to these, and for both of field and value, it is one block.
+  static constexpr std::size_t most_small_fields = 128;
+  static constexpr std::size_t most_small_bytes = 64;
+
+  struct entry {
+    std::string_view field;
+    std::string_view value;
   };
-  using map = std::unordered_map<std::string, std::string, hasher, std::equal_to<>>;
 
-  // Whether the field is new. Throws std::bad_alloc.
-  bool put(std::string_view field, std::string_view value) {
-    const auto at = fields_.find(field);
-    if (at != fields_.end()) {
-      bytes_ = bytes_ - at->second.size() + value.size();
-      at->second.assign(value);
-      return false;
-    }
-    fields_.emplace(field, value);
-    bytes_ += bytes_of(field, value);
-    return true;
+  // With the same seed, the same field is always at the same place. A client that does not know it cannot make chains long.
+  explicit hash_value(std::uint64_t seed) noexcept : seed_(seed) {}
+  // Throws std::bad_alloc, and so does the assignment.
+  hash_value(const hash_value& other);
+  hash_value(hash_value&& other) noexcept : seed_(other.seed_) { swap(other); }
+  hash_value& operator=(hash_value other) noexcept {
+    swap(other);
+    return *this;
   }
-  bool erase(std::string_view field) noexcept {
-    const auto at = fields_.find(field);
-    if (at == fields_.end()) return false;
-    bytes_ -= bytes_of(at->first, at->second);
-    fields_.erase(at);
-    shrink();
-    return true;
-  }
-  // Null: there is none.
-  [[nodiscard]] const std::string* find(std::string_view field) const noexcept {
-    const auto at = fields_.find(field);
-    return at == fields_.end() ? nullptr : &at->second;
-  }
-  // Never has more than most_buckets_per_field buckets for each, but for a few: any of them is soon found by chance.
-  [[nodiscard]] const map& fields() const noexcept { return fields_; }
-  // About what it takes; and what a field does.
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] static std::size_t bytes_of(std::string_view field,
-                                            std::string_view value) noexcept {
-    return field.size() + value.size() + overhead;
-  }
+  ~hash_value();
+  void swap(hash_value& other) noexcept;
 
-  static constexpr std::size_t most_buckets_per_field = 8;
-  static constexpr std::size_t few_buckets = 64;
+  // Whether the field is new. Neither view may be into this hash. Throws std::bad_alloc, and nothing has changed then.
+  bool put(std::string_view field, std::string_view value);
+  bool erase(std::string_view field) noexcept;
+  // The view is good until the next change.
+  [[nodiscard]] std::optional<std::string_view> find(std::string_view field) const noexcept;
+  [[nodiscard]] bool contains(std::string_view field) const noexcept { return find(field).has_value(); }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  // One block of memory. What was large once stays a table.
+  [[nodiscard]] bool is_small() const noexcept { return is_block(); }
+  // What it takes, as the allocator sees it. Of a field that is to come, about what it will take.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ + sizeof(hash_value); }
+  [[nodiscard]] static std::size_t bytes_of(std::string_view field, std::string_view value) noexcept;
+
+  // Calls `each(entry)` for all, once each. It may not change this.
+  template <class Each>
+  void for_each(Each each) const {
+    for (cursor at = first(); at; at = next(at)) each(at.now);
+  }
+  // From `from` (0: the beginning) on, until `each(entry)` was called for `wanted` at least, or for all. Returns where to go
+  // on, 0 at the end. What is there from the first call to the last is given, whatever comes and goes meanwhile; some may
+  // be given twice. A small hash is given as a whole.
+  template <class Each>
+  std::uint64_t scan(std::uint64_t from, std::size_t wanted, Each each) const {
+    std::size_t given = 0;
+    std::size_t looks = wanted > SIZE_MAX / looks_for_one ? SIZE_MAX : wanted * looks_for_one;
+    do {
+      bucket_pair at = buckets_at(from);
+      for (cursor c = first_of(at); c; c = next_of(at, c)) {
+        each(c.now);
+        ++given;
+      }
+      from = at.next;
+    } while (from != 0 && given < wanted && --looks != 0);
+    return from;
+  }
+  // One by chance, or nothing: `random` is any number. All are equally likely; ask again, and half of the times, or more
+  // often, there will be one. REQUIRES that it is not empty.
+  [[nodiscard]] std::optional<entry> at_random(std::uint64_t random) const noexcept;
+  // Frees up to `budget` fields. True when none is left; only then may it be destroyed, or used, without taking long.
+  bool clear_some(std::size_t& budget) noexcept;
 
  private:
-  void shrink() noexcept {
-    const std::size_t most = std::max(few_buckets, fields_.size() * most_buckets_per_field);
-    if (fields_.bucket_count() <= most) return;
-    try {
-      fields_.rehash(2 * fields_.size());
-    } catch (const std::bad_alloc&) {  // it stays as large as it is
-    }
+  struct node;
+  struct table {
+    node** buckets = nullptr;
+    std::size_t mask = 0;  // the number of buckets is a power of two
+    [[nodiscard]] std::size_t count() const noexcept { return buckets == nullptr ? 0 : mask + 1; }
+  };
+  struct cursor {
+    std::size_t place = 0;  // of the next entry in the block, or of the bucket, of both tables
+    node* at = nullptr;
+    entry now;
+    bool good = false;
+    explicit operator bool() const noexcept { return good; }
+  };
+  // What one step of a scan looks at: a bucket of the smaller table, and those of the larger one that it stands for.
+  struct bucket_pair {
+    std::uint64_t from = 0;
+    std::uint64_t next = 0;
+    std::uint64_t in_larger = 0;
+    const table* smaller = nullptr;  // null: a block
+    const table* larger = nullptr;   // null: there is one table
+  };
+  static constexpr std::size_t looks_for_one = 10;  // buckets, for a field that is wanted
+  static constexpr std::size_t least_buckets = 4;
+  static constexpr std::size_t fields_to_shrink = 8;  // a table with so many buckets for each field is too large
+  static constexpr std::size_t moved_at_a_time = 4;   // buckets
+  static constexpr std::size_t deepest = 8;           // longer chains are as good as never there
+
+  [[nodiscard]] static bool fits_block(std::string_view field, std::string_view value) noexcept {
+    return field.size() <= most_small_bytes && value.size() <= most_small_bytes;
   }
-  static constexpr std::size_t overhead = sizeof(map::value_type) + 4 * sizeof(void*);
-  map fields_;
-  std::size_t bytes_ = sizeof(map);
+  [[nodiscard]] std::uint64_t hash_of(std::string_view field) const noexcept;
+  [[nodiscard]] bool is_block() const noexcept { return tables_[0].buckets == nullptr; }
+  // The block.
+  [[nodiscard]] std::optional<std::size_t> find_in_block(std::string_view field) const noexcept;
+  [[nodiscard]] entry entry_at(std::size_t place) const noexcept;
+  void resize_block(std::size_t used);
+  void put_in_block(std::string_view field, std::string_view value, std::optional<std::size_t> known);
+  void erase_in_block(std::size_t place) noexcept;
+  void to_table();
+  // The tables.
+  [[nodiscard]] node** link_of(std::string_view field, std::uint64_t hash) const noexcept;
+  [[nodiscard]] bool moving() const noexcept { return tables_[1].buckets != nullptr; }
+  void move_some(std::size_t buckets) noexcept;
+  void begin_move(std::size_t buckets) noexcept;
+  void fit() noexcept;
+  void end_move() noexcept;
+  // Walking.
+  [[nodiscard]] cursor first() const noexcept;
+  [[nodiscard]] cursor next(cursor at) const noexcept;
+  [[nodiscard]] cursor first_from(std::size_t place) const noexcept;
+  [[nodiscard]] bucket_pair buckets_at(std::uint64_t from) const noexcept;
+  [[nodiscard]] cursor first_of(bucket_pair& at) const noexcept;
+  [[nodiscard]] cursor next_of(bucket_pair& at, cursor c) const noexcept;
+  [[nodiscard]] cursor first_in_larger(bucket_pair& at) const noexcept;
+
+  std::uint64_t seed_;
+  std::size_t size_ = 0;
+  std::size_t bytes_ = 0;
+  // A block: for each field {length u8, length of the value u8, field, value}.
+  char* block_ = nullptr;
+  std::uint32_t block_used_ = 0;
+  std::uint32_t block_room_ = 0;
+  std::array<table, 2> tables_{};  // the second one while fields move there
+  std::size_t moved_ = 0;          // buckets of the first one that have moved
 };
 
 }  // namespace kv

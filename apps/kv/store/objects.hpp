@@ -12,67 +12,65 @@
 
 namespace kv {
 
+// When the memory of what is given up goes back.
+enum class freeing : std::uint8_t {
+  at_once,
+  later,  // bit by bit, by free_some(); until then it counts
+};
+
 class object_pool {
  public:
   using number = std::uint64_t;
 
+  object_pool() = default;
+  object_pool(const object_pool&) = delete;
+  object_pool& operator=(const object_pool&) = delete;
+
   // Throws std::bad_alloc, as the next one does.
-  [[nodiscard]] number make_hash() {
-    auto made = std::make_unique<hash_value>();
-    const number n = free_place();
-    objects_[n].fields = std::move(made);
-    bytes_ += objects_[n].fields->bytes();
-    return n;
-  }
+  [[nodiscard]] number make_hash(std::uint64_t seed);
   // Room for a string of so many bytes, to be filled.
-  [[nodiscard]] std::pair<number, char*> make_blob(std::size_t bytes) {
-    auto made = std::make_unique_for_overwrite<char[]>(bytes);
-    const number n = free_place();
-    objects_[n].blob = std::move(made);
-    objects_[n].blob_bytes = bytes;
-    bytes_ += bytes;
-    return {n, objects_[n].blob.get()};
-  }
-  [[nodiscard]] hash_value& hash(number n) noexcept { return *objects_[n].fields; }
+  [[nodiscard]] std::pair<number, char*> make_blob(std::size_t bytes);
+  [[nodiscard]] hash_value& hash(number n) noexcept { return *at(n).fields; }
   [[nodiscard]] std::string_view blob(number n) const noexcept {
-    return {objects_[n].blob.get(), objects_[n].blob_bytes};
+    return {at(n).blob.get(), at(n).blob_bytes};
   }
   // A hash is now larger or smaller than it was.
   void resized(std::size_t before, std::size_t after) noexcept { bytes_ = bytes_ - before + after; }
-  void release(number n) noexcept {
-    object& o = objects_[n];
-    bytes_ -= o.fields != nullptr ? o.fields->bytes() : o.blob_bytes;
-    o = {};
-    o.next_free = first_free_;
-    first_free_ = n;
-  }
-  void clear() noexcept {
-    objects_.clear();
-    first_free_ = none;
-    bytes_ = 0;
-  }
+  void release(number n, freeing when) noexcept;
+  void clear(freeing when) noexcept;
+  // Frees so many fields and objects of what was given up, and takes that off `budget`. True: there is more.
+  bool free_some(std::size_t& budget) noexcept;
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
   static constexpr number none = UINT64_MAX;
+  static constexpr std::size_t chunk_objects = 4096;
   struct object {
     std::unique_ptr<hash_value> fields;
     std::unique_ptr<char[]> blob;
     std::size_t blob_bytes = 0;
     number next_free = none;
   };
-  number free_place() {
-    if (first_free_ == none) {
-      objects_.emplace_back();
-      return objects_.size() - 1;
-    }
-    const number n = first_free_;
-    first_free_ = objects_[n].next_free;
-    return n;
+  using chunk = std::unique_ptr<object[]>;
+
+  [[nodiscard]] object& at(number n) const noexcept {
+    return chunks_[n / chunk_objects][n % chunk_objects];
   }
-  std::vector<object> objects_;
+  [[nodiscard]] static std::size_t bytes_of(const object& o) noexcept {
+    return sizeof(object) + (o.fields != nullptr ? o.fields->bytes() : o.blob_bytes);
+  }
+  [[nodiscard]] number take_place();
+  [[nodiscard]] bool keep_for_later() noexcept;
+  bool free_some_of(hash_value& fields, std::size_t& budget) noexcept;
+
+  std::vector<chunk> chunks_;
+  std::uint64_t used_ = 0;  // places that were taken once
   number first_free_ = none;
   std::size_t bytes_ = 0;
+  // Given up, and not freed yet.
+  std::vector<std::unique_ptr<hash_value>> old_hashes_;
+  std::vector<chunk> old_chunks_;
+  std::size_t old_place_ = 0;  // in the last of them: all before is free
 };
 
 }  // namespace kv

@@ -137,6 +137,12 @@ found store::find(const hashed_key& k) noexcept {
   return look(i);
 }
 
+bool store::contains(const hashed_key& k) noexcept {
+  const bool there = find_live(k) != nullptr;
+  ++(there ? counters_.hits : counters_.misses);
+  return there;
+}
+
 found store::peek(const hashed_key& k) noexcept {
   std::uint64_t* const s = find_live(k);
   return s == nullptr ? found() : look(at(*s));
@@ -203,7 +209,7 @@ put_outcome store::put_blob(const hashed_key& k, content c) {
   c.bytes = sizeof n;
   const put_outcome done =
       room_for_item(c.item_bytes(k), c.then) ? publish(k, c) : put_outcome::out_of_memory;
-  if (done != put_outcome::done) objects_.release(n);
+  if (done != put_outcome::done) objects_.release(n, freeing::at_once);
   return done;
 }
 
@@ -303,25 +309,25 @@ void store::retire(std::uint32_t number) noexcept {
   segments_.give_up(number, rest);
 }
 
-void store::release_object(const item& i) noexcept {
-  if (i.kind() != value_kind::string) objects_.release(object_of(i));
+void store::release_object(const item& i, freeing when) noexcept {
+  if (i.kind() != value_kind::string) objects_.release(object_of(i), when);
 }
 
-void store::erase_at(std::uint64_t& s) noexcept {
+void store::erase_at(std::uint64_t& s, freeing when) noexcept {
   const item& i = at(s);
   const place where = slot::where(s);
   noticed(i.key());
   if (sink_ != nullptr) sink_->erased(i.key());
-  release_object(i);
+  release_object(i, when);
   mark_dead(where);
   item_index::publish(s, 0);
   --items_;
 }
 
-bool store::erase(const hashed_key& k) noexcept {
+bool store::erase(const hashed_key& k, freeing when) noexcept {
   std::uint64_t* const s = find_live(k);
   if (s == nullptr) return false;
-  erase_at(*s);
+  erase_at(*s, when);
   return true;
 }
 
@@ -359,7 +365,7 @@ put_outcome store::field_put(const hashed_key& k, std::string_view field, std::s
   bool added = false;
   try {
     if (s == nullptr) {
-      const object_pool::number n = objects_.make_hash();
+      const object_pool::number n = objects_.make_hash(options_.hash_seed);
       const std::string_view number(reinterpret_cast<const char*>(&n), sizeof n);
       const content c{.kind = value_kind::hash,
                       .pieces = std::span(&number, 1),
@@ -367,7 +373,7 @@ put_outcome store::field_put(const hashed_key& k, std::string_view field, std::s
                       .version = version_ + 1};
       if (!room_for_item(c.item_bytes(k), at_limit::exceeded) ||
           publish(k, c) != put_outcome::done) {
-        objects_.release(n);
+        objects_.release(n, freeing::at_once);
         return put_outcome::out_of_memory;
       }
       s = index_.find(k);
@@ -396,7 +402,7 @@ bool store::field_erase(const hashed_key& k, std::string_view field) noexcept {
   if (!fields.erase(field)) return false;
   objects_.resized(before, fields.bytes());
   if (sink_ != nullptr) sink_->field_erased(k.text, field);
-  if (fields.fields().empty()) {
+  if (fields.size() == 0) {
     erase_at(*s);
   } else {
     noticed(k.text);
@@ -404,7 +410,7 @@ bool store::field_erase(const hashed_key& k, std::string_view field) noexcept {
   return true;
 }
 
-void store::clear() noexcept {
+void store::clear(freeing when) noexcept {
   for (auto& [text, w] : watched_) {
     if (index_.find(key(text)) != nullptr) ++w.changes;
   }
@@ -414,7 +420,7 @@ void store::clear() noexcept {
   fresh_ = kept_ = none;
   cleaning_ = sweeping_ = {};
   live_bytes_ = used_bytes_ = items_ = volatile_items_ = 0;
-  objects_.clear();
+  objects_.clear(when);
   index_.clear();
   update_head();
   __atomic_store_n(&head_->generation, head_->generation + 1, __ATOMIC_RELEASE);

@@ -99,6 +99,8 @@ class store {
 
   // Counts as a use, and as hit or miss. What has expired is erased, and is not found.
   [[nodiscard]] found find(const hashed_key& k) noexcept;
+  // Counts as hit or miss, and is no use.
+  [[nodiscard]] bool contains(const hashed_key& k) noexcept;
   // Is no use and counts as nothing.
   [[nodiscard]] found peek(const hashed_key& k) noexcept;
 
@@ -114,7 +116,7 @@ class store {
   [[nodiscard]] put_outcome restore(const hashed_key& k, std::string_view value, unix_ms expiry,
                                     std::uint64_t version);
   // Whether there was one.
-  bool erase(const hashed_key& k) noexcept;
+  bool erase(const hashed_key& k, freeing when = freeing::at_once) noexcept;
   // Nothing: there is none. never_expires takes the expiry away. A time that has passed erases it. Not refused for the
   // limit's sake. What the key holds is of a new version then, as after every change that others may see.
   [[nodiscard]] std::optional<put_outcome> set_expiry(const hashed_key& k, unix_ms expiry);
@@ -136,7 +138,9 @@ class store {
   // Erases the key with its last field.
   bool field_erase(const hashed_key& k, std::string_view field) noexcept;
 
-  void clear() noexcept;
+  void clear(freeing when = freeing::at_once) noexcept;
+  // Frees so many fields and objects of what was given up for later. True: there is more.
+  bool free_some(std::size_t most) noexcept { return objects_.free_some(most); }
   [[nodiscard]] std::size_t size() const noexcept { return items_; }
   [[nodiscard]] std::size_t volatile_size() const noexcept { return volatile_items_; }
 
@@ -216,8 +220,8 @@ class store {
   void fill(place where, const hashed_key& k, const content& c, std::uint32_t access) noexcept;
   void appeared(place where) noexcept;
   void mark_dead(place where) noexcept;
-  void erase_at(std::uint64_t& s) noexcept;
-  void release_object(const item& i) noexcept;
+  void erase_at(std::uint64_t& s, freeing when = freeing::at_once) noexcept;
+  void release_object(const item& i, freeing when = freeing::at_once) noexcept;
   void retire(std::uint32_t segment) noexcept;
   void noticed(std::string_view key) noexcept;
   void touch(item& i) noexcept;
