@@ -73,7 +73,7 @@ class caller {
   std::atomic<bool> in_transaction{false};
   std::atomic<bool> no_evict{false};
   std::atomic<kill> killed{kill::no};
-  std::atomic<bool> attention{false};  // its wake() is due, on its own thread
+  std::atomic<bool> attention{false};  // its wake() is due, on its own thread: see service::mark()
 
   void wake() noexcept { wake_(context_); }
 

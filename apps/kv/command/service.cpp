@@ -196,10 +196,12 @@ void service::wake_marked(unsigned worker) {
   std::vector<std::uint64_t> ids;
   {
     const std::scoped_lock hold(w.guard);
-    for (auto& [id, c] : w.callers) {
-      if (c->attention.load(std::memory_order_acquire)) ids.push_back(id);
+    ids.swap(w.marked);
+    if (std::exchange(w.all_marked, false)) {
+      for (const auto& [id, c] : w.callers) ids.push_back(id);
     }
   }
+  w.counters.looked_at.add(ids.size());
   for (const std::uint64_t id : ids) {
     caller* c = nullptr;
     {
@@ -208,6 +210,22 @@ void service::wake_marked(unsigned worker) {
       if (found != w.callers.end()) c = found->second;
     }
     if (c != nullptr && c->attention.exchange(false)) c->wake();
+  }
+}
+
+void service::mark(caller& c) noexcept {
+  if (c.attention.load(std::memory_order_relaxed)) return;
+  worker_state& w = at(c.origin.worker);
+  const std::scoped_lock hold(w.guard);
+  mark_in(w, c);
+}
+
+void service::mark_in(worker_state& held, caller& c) noexcept {
+  if (c.attention.exchange(true)) return;
+  try {
+    held.marked.push_back(c.id);
+  } catch (const std::bad_alloc&) {
+    held.all_marked = true;
   }
 }
 
@@ -316,7 +334,7 @@ void service::for_each_client(const std::function<void(caller&)>& each) {
 
 void service::end_client(caller& c) noexcept {
   c.killed.store(caller::kill::now, std::memory_order_release);
-  c.attention.store(true, std::memory_order_release);
+  mark_in(c.of_.at(c.origin.worker), c);
 }
 
 void service::rouse(unsigned from_worker) {
@@ -339,7 +357,7 @@ void service::pause(cordma::time_point until, paused what) noexcept {
 void service::resume_all(unsigned from_worker) {
   paused_ = paused::none;
   paused_until_ = cordma::time_point{};
-  for_each_client([](caller& c) { c.attention = true; });
+  for_each_client([this](caller& c) { mark_in(at(c.origin.worker), c); });
   rouse(from_worker);
 }
 

@@ -174,6 +174,8 @@ class service {
     return clients_.load(std::memory_order_relaxed);
   }
   void for_each_client(const std::function<void(caller&)>& each);
+  // Its wake() is due: at the next journal_advanced() or attend(), which look at no other client. Its own thread.
+  void mark(caller& c) noexcept;
   // Marks one that is to end; rouse() tells it, after for_each_client().
   static void end_client(caller& c) noexcept;
   void rouse(unsigned from_worker);
@@ -197,6 +199,8 @@ class service {
     std::uint64_t settings_generation = 0;
     std::mutex guard;  // of the registry
     std::map<std::uint64_t, caller*> callers;
+    std::vector<std::uint64_t> marked;  // clients whose attention is set, by id; some may be gone
+    bool all_marked = false;            // there was no memory to remember which
     sample last_sample;
     std::atomic<std::uint64_t> commands_per_second = 0;
     std::atomic<std::uint64_t> input_per_second = 0;
@@ -213,6 +217,7 @@ class service {
   void take_sample(worker_state& w) noexcept;
   void configure_shards(const settings& s);
   void wake_marked(unsigned worker);
+  static void mark_in(worker_state& held, caller& c) noexcept;
   [[nodiscard]] paused paused_by_client(unsigned worker) const noexcept;
 
   keyspace& keys_;

@@ -216,7 +216,7 @@ std::size_t session::state::run_batch(std::span<const request_parser::request> f
     told |= how == ran::done;
     held = how == ran::later;
     // The service tells when the journal has gone on: which it may have meanwhile, so it is not asked again.
-    if (held && of.journal != nullptr) who.attention.store(true);
+    if (held && of.journal != nullptr) of.mark(who);
   }
   if (who.close_when_sent) over = ending::when_sent;
   if (of.journal != nullptr && told) gate_replies(mark);
@@ -228,7 +228,7 @@ void session::state::gate_replies(std::size_t from) {
   const std::uint64_t until = of.journal->appended();
   if (until <= of.journal->durable()) return;
   if (gates.empty() || gates.back().until != until) gates.push_back({from, until});
-  who.attention.store(true);
+  of.mark(who);
 }
 
 void session::state::open_gates() noexcept {
@@ -236,7 +236,7 @@ void session::state::open_gates() noexcept {
   const bool waits = of.journal != nullptr && of.journal->waits();
   const std::uint64_t durable = waits ? of.journal->durable() : 0;
   while (!gates.empty() && (!waits || gates.front().until <= durable)) gates.pop_front();
-  if (!gates.empty()) who.attention.store(true);
+  if (!gates.empty()) of.mark(who);
 }
 
 void session::state::mind_output() noexcept {
