@@ -13,33 +13,16 @@ namespace {
 
 constexpr std::size_t most_line_bytes = request_parser::most_line_bytes;
 
-bool needs_quotes(std::string_view value) noexcept {
-  return value.empty() || value.find_first_of(" \t\"'\\#") != std::string_view::npos;
-}
-
 // What is a list of words stands as such; everything else as one word.
 bool is_list(std::string_view name) noexcept {
   return name == "bind" || name == "save" || name == "client-output-buffer-limit" ||
          name == "native";
 }
 
-std::string in_quotes(std::string_view value) {
-  std::string text = "\"";
-  for (const char c : value) {
-    if (c == '"' || c == '\\') text += '\\';
-    if (c == '\n') {
-      text += "\\n";
-    } else {
-      text += c;
-    }
-  }
-  return text + '"';
-}
-
 std::string line_of(std::string_view name, const parameter& p, const settings& now) {
   const std::string value = p.get(now);
-  const bool plain = is_list(p.name) ? !value.empty() : !needs_quotes(value);
-  return std::string(name) + ' ' + (plain ? value : in_quotes(value)) + '\n';
+  const bool plain = is_list(p.name) && !value.empty();
+  return std::string(name) + ' ' + (plain ? value : as_word(value)) + '\n';
 }
 
 std::string_view next_line(std::string_view& text) noexcept {
@@ -75,6 +58,28 @@ std::string name_of(std::string_view line) {
 }
 
 }  // namespace
+
+std::string as_word(std::string_view value) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  const auto is_odd = [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte <= ' ' || byte == 127 || c == '"' || c == '\'' || c == '\\' || c == '#';
+  };
+  if (!value.empty() && std::ranges::none_of(value, is_odd)) return std::string(value);
+  std::string text = "\"";
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      text.append("\\") += c;
+    } else if (byte < ' ' || byte == 127) {
+      text.append("\\x") += digits[byte >> 4];
+      text += digits[byte & 15];
+    } else {
+      text += c;
+    }
+  }
+  return text + '"';
+}
 
 std::optional<std::vector<std::string>> split_words(std::string_view line) {
   // An inline command is exactly that; what it holds must not look like an array.

@@ -114,6 +114,8 @@ struct parsed_settings {
 // The text with its lines changed to these values, by the names that they have there; what it does not say and is not the default goes to its end.
 [[nodiscard]] std::string rewrite_settings(std::string_view text, const settings& now,
                                            std::span<const std::string> users);
+// What split_words() makes this very value of: in quotes if it takes them, any byte that is no letter as "\xHH".
+[[nodiscard]] std::string as_word(std::string_view value);
 // The words of a line, unquoted; nothing: a quote is missing.
 [[nodiscard]] std::optional<std::vector<std::string>> split_words(std::string_view line);
 

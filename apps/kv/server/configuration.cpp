@@ -125,15 +125,6 @@ constexpr own_setting own_settings[] = {
          (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
 }
 
-[[nodiscard]] std::string quoted(const std::string& value) {
-  std::string out = "\"";
-  for (const char c : value) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
 void apply_own(server_options& o, const own_setting& s, std::span<const std::string> values) {
   if (values.size() != 1) fail("wrong number of arguments for \"" + std::string(s.name) + "\"");
   s.set(o, values.front());
@@ -172,7 +163,7 @@ void apply_option(server_options& o, const said_option& said) {
   if (const own_setting* const own = find_own(name)) return apply_own(o, *own, said.values);
   if (name != "user" && find_parameter(name) == nullptr) fail(unknown(said.name));
   std::string line = name;
-  for (const std::string& value : said.values) line += ' ' + quoted(value);
+  for (const std::string& value : said.values) line += ' ' + as_word(value);
   parsed_settings now = parse_settings(line, o.configured.values);
   o.configured.values = std::move(now.values);
   for (std::string& user : now.users) o.configured.users.push_back(std::move(user));
