@@ -355,6 +355,72 @@ kill -TERM "$server"
 ends 1
 exec {silent}>&-
 
+echo '== what is owed to the disk is not dropped unasked'
+obstacle=data/temp-save-dump.ckv  # a folder where SAVE wants to write
+for how in TERM 'SHUTDOWN' 'SHUTDOWN SAVE' 'SHUTDOWN NOW'; do
+  start --save '3600 1'
+  says OK cli SET kept "$how"
+  mkdir "$obstacle"
+  if [ "$how" = TERM ]; then
+    kill -TERM "$server"
+  else
+    # shellcheck disable=SC2086
+    says 'ERR Errors trying to SHUTDOWN. Check logs.' cli $how
+  fi
+  logged 'it does NOT end'
+  says "$how" cli GET kept
+  says OK cli SET later yes  # it serves as before
+  rmdir "$obstacle"
+  kill -TERM "$server"
+  ends 0
+  start --save ''
+  says yes cli GET later
+  says "$how" cli GET kept
+  says 1 cli DEL later
+  says OK cli SAVE
+  kill -TERM "$server"
+  ends 0
+done
+for how in NOSAVE 'SAVE FORCE' FORCE; do
+  start --save '3600 1'
+  says OK cli SET kept no
+  mkdir "$obstacle"
+  # shellcheck disable=SC2086
+  cli SHUTDOWN $how > "$work/said" 2>&1 || true
+  ends 0
+  rmdir "$obstacle"
+done
+start --save '3600 1'
+says OK cli SET kept no
+mkdir "$obstacle"
+kill -TERM "$server"
+logged 'it does NOT end'
+kill -TERM "$server"
+logged 'not all is on the disk'
+ends 0
+rmdir "$obstacle"
+
+echo '== a snapshot that fails stops what would change anything'
+obstacle=data/temp-dump.ckv
+start --save '3600 1'
+says OK cli SET kept again
+mkdir "$obstacle"
+says 'Background saving started' cli BGSAVE
+logged 'a snapshot failed'
+cli SET kept more > "$work/said" 2>&1 || true
+grep -q 'MISCONF the last snapshot failed: .*stop-writes-on-bgsave-error' "$work/said" || fail "SET hears: $(cat "$work/said")"
+says again cli GET kept
+says OK cli CONFIG SET stop-writes-on-bgsave-error no
+says OK cli SET kept more
+says OK cli CONFIG SET stop-writes-on-bgsave-error yes
+cli SET kept most > "$work/said" 2>&1 || true
+grep -q MISCONF "$work/said" || fail "SET hears: $(cat "$work/said")"
+rmdir "$obstacle"
+says OK cli SAVE
+says OK cli SET kept most
+kill -TERM "$server"
+ends 0
+
 echo '== reload'
 printf 'maxclients 100\ntcp-backlog 100\nsave ""\n' > kv.conf
 file=("$work/kv.conf")

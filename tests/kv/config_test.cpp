@@ -293,13 +293,26 @@ TEST_CASE("SAVE and SHUTDOWN are main's") {
   CHECK(c("SAVE") == ok);
   CHECK(c("BGSAVE") == error("ERR Background save already in progress"));
   CHECK(c("LASTSAVE") == integer(1234));
-  kv::shutdown_mode asked = kv::shutdown_mode::abort;
-  s.of.hooks.shutdown = [&](kv::shutdown_mode m) {
+  kv::shutdown_request asked;
+  s.of.hooks.shutdown = [&](kv::shutdown_request m) {
     asked = m;
     return kv::hook_answer{};
   };
   CHECK(c("SHUTDOWN FOO") == error("ERR syntax error"));
   CHECK(c("SHUTDOWN NOSAVE") == "");
-  CHECK(asked == kv::shutdown_mode::no_save);
-  CHECK(c.session().ended() == kv::session::ending::when_sent);
+  CHECK(asked.save == kv::shutdown_request::snapshot::no);
+  CHECK_FALSE(asked.force);
+  // Its end is the answer. Until then nothing that it says is carried out.
+  CHECK(c.session().ended() == kv::session::ending::no);
+  CHECK(c("PING") == "");
+  ++s.of.failed_endings;
+  CHECK(c.take() == error("ERR Errors trying to SHUTDOWN. Check logs.") + "+PONG\r\n");
+  CHECK(c("SHUTDOWN SAVE NOW FORCE") == "");
+  CHECK(asked.save == kv::shutdown_request::snapshot::yes);
+  CHECK(asked.force);
+  ++s.of.failed_endings;
+  CHECK(c.take() == error("ERR Errors trying to SHUTDOWN. Check logs."));
+  CHECK(c("SHUTDOWN SAVE NOSAVE") == error("ERR syntax error"));
+  CHECK(c("SHUTDOWN ABORT") == error("ERR No shutdown in progress."));
+  CHECK(c("SHUTDOWN ABORT NOW") == error("ERR syntax error"));
 }

@@ -125,7 +125,9 @@ struct told_journal final : journal_gate {
     return full;
   }
   [[nodiscard]] bool refuses() const noexcept override { return in_trouble; }
-  [[nodiscard]] std::string why() const override { return "No space left on device"; }
+  [[nodiscard]] std::string why() const override {
+    return "Errors writing to the AOF file: No space left on device";
+  }
 };
 
 // One worker whose clients are native, and their journal.

@@ -27,7 +27,9 @@ struct fake_journal final : kv::journal_gate {
     return too_much || (too_much_times > 0 && too_much_times-- > 0);
   }
   [[nodiscard]] bool refuses() const noexcept override { return is_full; }
-  [[nodiscard]] std::string why() const override { return "No space left on device"; }
+  [[nodiscard]] std::string why() const override {
+    return "Errors writing to the AOF file: No space left on device";
+  }
 };
 
 }  // namespace

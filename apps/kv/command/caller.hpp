@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,8 @@ class caller {
   transaction queued;
   bool no_touch = false;
   bool close_when_sent = false;
+  // It asked the server to end, when so many endings had failed: its answer is its end, or an error after one more.
+  std::optional<std::uint64_t> awaited_ending;
 
   // Who it is; null: nobody yet.
   [[nodiscard]] const user* who() const noexcept { return who_.get(); }

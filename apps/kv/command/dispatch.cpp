@@ -235,7 +235,7 @@ bool has_writes(const transaction& t) noexcept {
 
 std::string refusal_by_journal(const service& of) {
   if (of.journal == nullptr || !of.journal->refuses()) return {};
-  return "MISCONF Errors writing to the AOF file: " + of.journal->why();
+  return "MISCONF " + of.journal->why();
 }
 
 denied denied_by_rights(const user& u, const known_command& what,
@@ -348,6 +348,7 @@ ran run_other(service& of, caller& who, const prepared& p) {
     const keyspace::hold hold(of.keys(), held ? shards : 0);
     if (held) tick_shards(of.keys(), shards, of.now_ms(who.origin.worker));
     static_cast<void>(invoke(of, who, p, of.read_clock()));
+    if (who.awaited_ending) return ran::later;
     const bool aborted = what.name == "exec" && who.reply.is_error_at(mark);
     if (p.tells_of_keys() && !aborted) how = ran::done;
   }

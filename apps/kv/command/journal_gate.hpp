@@ -17,7 +17,7 @@ class journal_gate {
   [[nodiscard]] virtual bool waits() const noexcept = 0;
   // Whether so much waits to be written that changes have to wait until it is less.
   [[nodiscard]] virtual bool backlogged() const noexcept = 0;
-  // Whether changes are refused just now, because they cannot be written; and why: "No space left on device".
+  // Whether changes are refused just now, because they cannot be kept; and why, for the client.
   [[nodiscard]] virtual bool refuses() const noexcept = 0;
   [[nodiscard]] virtual std::string why() const = 0;
 };

@@ -279,6 +279,7 @@ constexpr auto parameters_table = std::to_array<parameter>({
     number<&settings::auto_aof_rewrite_percentage, 0, most_int>("auto-aof-rewrite-percentage"),
     memory<&settings::auto_aof_rewrite_min_size, 0, most_signed>("auto-aof-rewrite-min-size"),
     {"save", when::any_time, get_save, set_save},
+    yes_no<&settings::stop_writes_on_bgsave_error>("stop-writes-on-bgsave-error"),
     text<&settings::dir>("dir", when::start),
     {"dbfilename", when::start, [](const settings& s) { return s.dbfilename; }, set_dbfilename},
     number<&settings::shutdown_timeout, 0, most_int>("shutdown-timeout"),

@@ -49,27 +49,32 @@ void lastsave(call& c) {
 }
 
 void shutdown(call& c) {
-  shutdown_mode mode = shutdown_mode::as_configured;
+  constexpr std::string_view failed = "ERR Errors trying to SHUTDOWN. Check logs.";
+  if (c.who.awaited_ending) {
+    if (c.of.failed_endings == *c.who.awaited_ending) return;
+    c.who.awaited_ending.reset();
+    return c.out.error(failed);
+  }
+  using snapshot = shutdown_request::snapshot;
+  shutdown_request how;
   for (std::size_t i = 1; i < c.count(); ++i) {
-    if (is_word(c.arg(i), "nosave") && mode != shutdown_mode::save &&
-        mode != shutdown_mode::abort) {
-      mode = shutdown_mode::no_save;
-    } else if (is_word(c.arg(i), "save") && mode != shutdown_mode::no_save &&
-               mode != shutdown_mode::abort) {
-      mode = shutdown_mode::save;
+    if (is_word(c.arg(i), "nosave") && how.save != snapshot::yes) {
+      how.save = snapshot::no;
+    } else if (is_word(c.arg(i), "save") && how.save != snapshot::no) {
+      how.save = snapshot::yes;
+    } else if (is_word(c.arg(i), "force")) {
+      how.force = true;
     } else if (is_word(c.arg(i), "abort") && c.count() == 2) {
-      mode = shutdown_mode::abort;
-    } else if (is_word(c.arg(i), "now") || is_word(c.arg(i), "force")) {
-      if (mode == shutdown_mode::as_configured) mode = shutdown_mode::now;
-    } else {
+      return c.out.error("ERR No shutdown in progress.");
+    } else if (!is_word(c.arg(i), "now")) {  // no replica is waited for
       return c.out.error(syntax_error);
     }
   }
-  if (!c.of.hooks.shutdown) return c.out.error("ERR Errors trying to SHUTDOWN. Check logs.");
-  const hook_answer answer = c.of.hooks.shutdown(mode);
+  if (!c.of.hooks.shutdown) return c.out.error(failed);
+  const std::uint64_t so_far = c.of.failed_endings;
+  const hook_answer answer = c.of.hooks.shutdown(how);
   if (!answer.done) return c.out.error("ERR " + answer.text);
-  if (mode == shutdown_mode::abort) return c.out.ok();
-  c.who.close_when_sent = true;  // whose end is the answer
+  c.who.awaited_ending = so_far;
 }
 
 // As long as it says this worker does nothing else: for tests of whoever waits for it.

@@ -26,7 +26,12 @@
 
 namespace kv {
 
-enum class shutdown_mode : std::uint8_t { as_configured, save, no_save, now, abort };
+// How a server is to end.
+struct shutdown_request {
+  enum class snapshot : std::uint8_t { as_configured, yes, no };
+  snapshot save = snapshot::as_configured;
+  bool force = false;  // whatever cannot be kept
+};
 
 // What INFO says about durability.
 struct persistence_info {
@@ -60,7 +65,7 @@ struct service_hooks {
   // attend(worker) is to be called on that worker's thread. From any thread.
   std::function<void(unsigned worker)> attend;
   // Asks the server to end. Not done: why it goes on.
-  std::function<hook_answer(shutdown_mode)> shutdown;
+  std::function<hook_answer(shutdown_request)> shutdown;
   // SAVE: done when it returns. Holds nothing.
   std::function<hook_answer()> save;
   std::function<hook_answer()> background_save;
@@ -97,6 +102,8 @@ class service {
   service_hooks hooks;
   journal_gate* journal = nullptr;    // null: nothing is logged
   std::atomic<bool> loading = false;  // commands are refused with LOADING
+  // How often the server was to end and went on, as not all could be kept.
+  std::atomic<std::uint64_t> failed_endings = 0;
 
   [[nodiscard]] keyspace& keys() noexcept { return keys_; }
   [[nodiscard]] const command_table& commands() const noexcept { return commands_; }

@@ -64,6 +64,7 @@ struct settings {
   std::uint64_t auto_aof_rewrite_percentage = 100;
   std::uint64_t auto_aof_rewrite_min_size = std::uint64_t{64} << 20;
   std::vector<save_point> save{{3600, 1}, {300, 100}, {60, 10000}};
+  bool stop_writes_on_bgsave_error = true;
   std::string dir{"."};
   std::string dbfilename{"dump.ckv"};
   std::uint64_t shutdown_timeout = 10;  // seconds

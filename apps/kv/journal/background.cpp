@@ -94,7 +94,7 @@ void journal::ended(background what, const std::optional<cordma::failure>& faile
       if (failed) told_.last_error = *report.failed;
       if (!failed) ++told_.rewrites;
     } else {
-      noted_snapshot(failed, seconds, changes_in_side_);
+      noted_snapshot(made::behind, failed, seconds, changes_in_side_);
     }
     running_ = background::none;
   }
@@ -127,10 +127,16 @@ void journal::tell_off(const std::optional<cordma::failure>& failed) {
 }
 
 // REQUIRES the guard.
-void journal::noted_snapshot(const std::optional<cordma::failure>& failed, double seconds,
+void journal::noted_snapshot(made how, const std::optional<cordma::failure>& failed, double seconds,
                              std::uint64_t changes) {
-  told_.last_snapshot_failed = failed.has_value();
   told_.last_snapshot_seconds = seconds;
+  // One that was given up for the end says nothing of the disk; who waited for one knows that it failed.
+  const bool counts = !failed || (how == made::behind && failed->code() != cordma::errc::canceled);
+  if (counts) {
+    told_.last_snapshot_failed = failed.has_value();
+    snapshot_failure_ = failed ? failed->describe() : std::string();
+    mind_failed_snapshot();
+  }
   if (failed) {
     next_snapshot_ = disk_.home().now() + snapshot_retry;
     return;

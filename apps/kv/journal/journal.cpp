@@ -23,6 +23,7 @@ journal::journal(cordma::reactor& home, keyspace& keys, journal_options options,
       rewrite_percentage_(options_.auto_aof_rewrite_percentage),
       rewrite_min_size_(options_.auto_aof_rewrite_min_size),
       rules_(options_.save),
+      stop_on_error_(options_.stop_writes_on_bgsave_error),
       wanted_on_(options_.appendonly),
       running_tasks_(home) {
   main_.set_policy(options_.appendfsync);
@@ -114,7 +115,25 @@ std::optional<std::string> journal::trouble() const {
 }
 
 std::string journal::why() const {
-  return closed_.load() ? "the server ends" : trouble().value_or(std::string());
+  const std::optional<std::string> now =
+      closed_.load() ? std::optional<std::string>("the server ends") : trouble();
+  if (now) return "Errors writing to the AOF file: " + *now;
+  const std::lock_guard lock(guard_);
+  if (snapshot_failure_.empty()) return {};
+  return "the last snapshot failed: " + snapshot_failure_ +
+         "; changes are refused until one succeeds (BGSAVE), or do without: CONFIG SET "
+         "stop-writes-on-bgsave-error no";
+}
+
+void journal::hold_changes(bool on) noexcept {
+  held_.store(on, std::memory_order_relaxed);
+  moved();
+}
+
+// REQUIRES the guard.
+void journal::mind_failed_snapshot() noexcept {
+  stopped_by_snapshot_.store(stop_on_error_ && !rules_.empty() && !snapshot_failure_.empty(),
+                             std::memory_order_relaxed);
 }
 
 void journal::tell_trouble() {
@@ -249,9 +268,11 @@ void journal::set_rewriting(std::uint64_t percentage, std::uint64_t min_size) {
   rewrite_min_size_ = min_size;
 }
 
-void journal::set_rules(std::vector<snapshot_rule> save) {
+void journal::set_rules(std::vector<snapshot_rule> save, bool stop_on_error) {
   const std::lock_guard lock(guard_);
   rules_ = std::move(save);
+  stop_on_error_ = stop_on_error;
+  mind_failed_snapshot();
 }
 
 void journal::set_appendonly(bool on) {

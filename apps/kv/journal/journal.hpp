@@ -43,6 +43,7 @@ struct journal_options {
   std::uint64_t auto_aof_rewrite_percentage = 100;  // 0: not by itself
   std::uint64_t auto_aof_rewrite_min_size = std::uint64_t{64} << 20;
   std::vector<snapshot_rule> save;
+  bool stop_writes_on_bgsave_error = true;
   // What may wait to be written before clients are held back.
   std::size_t most_pending = std::size_t{64} << 20;
   bool io_uring = true;
@@ -122,11 +123,16 @@ class journal final : public journal_gate, public group_listener {
   [[nodiscard]] cordma::task<void> open();
   // Turned on, the journal counts when it is done, or its rewrite has failed. Not canceled.
   [[nodiscard]] cordma::task<void> until_on();
-  // What runs behind is given up when it is done, and nothing is begun any more: save() finds nothing under way. Not
-  // canceled.
+  // What runs behind is given up when it is done, and nothing is begun until allow_background(): save() finds nothing
+  // under way. Not canceled.
   [[nodiscard]] cordma::task<void> end_background();
-  // All that was appended is on the disk when it is done, and nothing is noted any more. What runs behind is given up.
-  // Throws cordma::error: io_failed, where appendonly is on and the disk takes nothing for close_patience. Not canceled.
+  void allow_background() noexcept { stopping_ = false; }
+  // What would change anything has to wait: backlogged() is true while this is on.
+  void hold_changes(bool on) noexcept;
+  // All that was appended is on the disk when it is done. Throws cordma::error: io_failed, where appendonly is on and
+  // the disk takes nothing for close_patience. Not canceled.
+  [[nodiscard]] cordma::task<void> until_durable();
+  // The same, and then nothing is noted any more. What runs behind is given up.
   [[nodiscard]] cordma::task<void> close();
   static constexpr cordma::duration close_patience = std::chrono::seconds(10);
 
@@ -147,12 +153,13 @@ class journal final : public journal_gate, public group_listener {
   }
   // More is to be written than may be, to the journal or to a snapshot: what would change anything has to wait.
   [[nodiscard]] bool backlogged() const noexcept override {
-    return backlogged_.load(std::memory_order_relaxed);
+    return backlogged_.load(std::memory_order_relaxed) || held_.load(std::memory_order_relaxed);
   }
-  // What would change anything is to be refused until it works again, or for good after close(). What was appended
-  // before is kept.
+  // What would change anything is to be refused until the journal works again, or a snapshot has succeeded after one
+  // that failed behind (stop-writes-on-bgsave-error), or for good after close(). What was appended before is kept.
   [[nodiscard]] bool refuses() const noexcept override {
     return closed_.load(std::memory_order_relaxed) ||
+           stopped_by_snapshot_.load(std::memory_order_relaxed) ||
            (counts_.load(std::memory_order_relaxed) && main_.in_trouble());
   }
   [[nodiscard]] std::string why() const override;
@@ -168,7 +175,8 @@ class journal final : public journal_gate, public group_listener {
 
   void set_policy(sync_policy policy) noexcept;
   void set_rewriting(std::uint64_t percentage, std::uint64_t min_size);
-  void set_rules(std::vector<snapshot_rule> save);
+  // Where it is to be so, a snapshot that fails behind stops changes until one succeeds, as long as there are rules.
+  void set_rules(std::vector<snapshot_rule> save, bool stop_on_error);
   // appendonly, set at runtime. Turned on, the journal counts once the rewrite that begins then has ended; one that
   // fails is begun again after rewrite_retry.
   void set_appendonly(bool on);
@@ -194,6 +202,7 @@ class journal final : public journal_gate, public group_listener {
   static constexpr cordma::duration snapshot_retry = std::chrono::seconds(5);
   static constexpr cordma::duration rewrite_retry = std::chrono::seconds(60);
 
+  void mind_failed_snapshot() noexcept;
   [[nodiscard]] bool noting() const noexcept { return noting_.load(std::memory_order_relaxed); }
   void commit(std::uint64_t shards) noexcept;
   // Of the lowest of these shards.
@@ -239,7 +248,8 @@ class journal final : public journal_gate, public group_listener {
   [[nodiscard]] cordma::task<void> finish_side();
   void close_side();
   [[nodiscard]] cordma::task<void> forget_increment();
-  void noted_snapshot(const std::optional<cordma::failure>& failed, double seconds,
+  enum class made : std::uint8_t { behind, waited_for };
+  void noted_snapshot(made how, const std::optional<cordma::failure>& failed, double seconds,
                       std::uint64_t changes);
   void check_side() const;
   void check_wanted();
@@ -260,7 +270,9 @@ class journal final : public journal_gate, public group_listener {
   std::uint64_t rewrite_percentage_;
   std::uint64_t rewrite_min_size_;
   std::vector<snapshot_rule> rules_;
-  bool wanted_on_;  // appendonly, as it was set last
+  bool stop_on_error_;
+  std::string snapshot_failure_;  // of the last one behind; empty: it succeeded
+  bool wanted_on_;                // appendonly, as it was set last
   bool rewrite_asked_ = false;
   bool snapshot_asked_ = false;
   bool off_told_ = false;  // that it is to be on and is not
@@ -271,6 +283,8 @@ class journal final : public journal_gate, public group_listener {
   std::atomic<bool> noting_{false};
   std::atomic<bool> always_{false};
   std::atomic<bool> backlogged_{false};
+  std::atomic<bool> held_{false};
+  std::atomic<bool> stopped_by_snapshot_{false};
   std::atomic<background> running_{background::none};
 
   // The thread's own.

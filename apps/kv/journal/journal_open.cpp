@@ -194,9 +194,7 @@ cordma::task<void> journal::end_background() {
   while (running_.load() != background::none) co_await moved_.wait();
 }
 
-cordma::task<void> journal::close() {
-  closed_ = true;
-  co_await end_background();
+cordma::task<void> journal::until_durable() {
   main_.flush();
   const cordma::time_point latest = disk_.home().now() + close_patience;
   while (main_.busy()) {
@@ -211,6 +209,12 @@ cordma::task<void> journal::close() {
     }
     co_await moved_.wait();
   }
+}
+
+cordma::task<void> journal::close() {
+  closed_ = true;
+  co_await end_background();
+  co_await until_durable();
   const std::lock_guard lock(guard_);
   main_on_ = false;
   noting_ = false;

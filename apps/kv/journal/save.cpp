@@ -93,7 +93,7 @@ cordma::result<void> journal::save() {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   const std::lock_guard lock(guard_);
-  noted_snapshot(failed, took.count(), changes_in_it);
+  noted_snapshot(made::waited_for, failed, took.count(), changes_in_it);
   running_ = background::none;
   return failed ? cordma::result<void>(*failed) : cordma::result<void>();
 }

@@ -32,6 +32,7 @@ namespace {
   o.auto_aof_rewrite_percentage = s.auto_aof_rewrite_percentage;
   o.auto_aof_rewrite_min_size = s.auto_aof_rewrite_min_size;
   o.save = rules_of(s);
+  o.stop_writes_on_bgsave_error = s.stop_writes_on_bgsave_error;
   o.io_uring = io_uring;
   return o;
 }
@@ -59,6 +60,7 @@ cordma::task<void> tell(cordma::task<void> work, std::promise<void>* done) {
 cordma::task<void> open_journal(journal* on) { return on->open(); }
 cordma::task<void> until_on_of(journal* on) { return on->until_on(); }
 cordma::task<void> end_background_of(journal* on) { return on->end_background(); }
+cordma::task<void> until_durable_of(journal* on) { return on->until_durable(); }
 cordma::task<void> close_journal(journal* on) { return on->close(); }
 
 [[nodiscard]] std::string begun(journal::asked a, const std::string& what) {
@@ -130,8 +132,16 @@ void durability::load(const std::function<bool()>& unwanted) {
 
 std::future<void> durability::until_on() { return run(&until_on_of); }
 std::future<void> durability::end_background() { return run(&end_background_of); }
-
+std::future<void> durability::until_durable() { return run(&until_durable_of); }
 std::future<void> durability::close() { return run(&close_journal); }
+
+void durability::allow_background() {
+  around_.home.call([this] { journal_->allow_background(); });
+}
+
+void durability::hold_changes(bool on) {
+  around_.home.call([this, on] { journal_->hold_changes(on); });
+}
 
 void durability::save() {
   around_.home.call([this] { journal_->save().value(); });
@@ -196,7 +206,10 @@ std::string durability::change_settings(const settings& before, const settings& 
     around_.policy_changed();  // who reads by himself is to know before the next change
     around_.home.post([this]() noexcept { around_.advanced(); });
   }
-  if (before.save != after.save) journal_->set_rules(rules_of(after));
+  if (before.save != after.save ||
+      before.stop_writes_on_bgsave_error != after.stop_writes_on_bgsave_error) {
+    journal_->set_rules(rules_of(after), after.stop_writes_on_bgsave_error);
+  }
   journal_->set_rewriting(after.auto_aof_rewrite_percentage, after.auto_aof_rewrite_min_size);
   if (before.appendonly != after.appendonly) journal_->set_appendonly(after.appendonly);
   return {};

@@ -42,8 +42,14 @@ class durability {
   [[nodiscard]] std::string claim();
   // Where appendonly was turned on and has not all yet: it has when that is ready, or that has failed.
   [[nodiscard]] std::future<void> until_on();
-  // What runs behind is given up when that is ready, for save() to find nothing under way.
+  // What runs behind is given up when that is ready, and nothing is begun before allow_background(): save() finds
+  // nothing under way.
   [[nodiscard]] std::future<void> end_background();
+  void allow_background();
+  // What would change anything has to wait, or not any more.
+  void hold_changes(bool on);
+  // All that was noted is on the disk when that is ready.
+  [[nodiscard]] std::future<void> until_durable();
   // All is on the disk when that is ready, and nothing is noted any more.
   [[nodiscard]] std::future<void> close();
   // As SAVE. Waits. Throws cordma::error.

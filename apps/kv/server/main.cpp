@@ -7,10 +7,12 @@
 #include "server.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,12 +29,17 @@ constexpr const char* program = "cordma-kv";
 constexpr int bad_usage = 2;
 constexpr int most_readings = 10;  // of a configuration that is being written
 
+// After it could not end, a further signal within this time ends it all the same.
+constexpr auto insistence = std::chrono::seconds(10);
+
 // Signals are taken by the main thread alone, when it asks. Made before any other thread is.
 class signals {
  public:
+  static constexpr int client_wish =
+      SIGUSR1;  // SHUTDOWN: never the second signal that ends it at once
   signals() {
     sigemptyset(&set_);
-    for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, s);
+    for (const int s : {SIGTERM, SIGINT, SIGHUP, client_wish}) sigaddset(&set_, s);
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     ::signal(SIGPIPE, SIG_IGN);
   }
@@ -108,6 +115,29 @@ void reload(server& s, const command_line& said, logbook& log) noexcept try {
   tell_service_manager("READY=1");
 }
 
+// Until it is to end, and may: true. False: a second signal came meanwhile.
+bool serve_until_end(server& it, const command_line& said, signals& from_outside, logbook& log) {
+  std::optional<std::chrono::steady_clock::time_point> stayed;
+  bool hurried = false;
+  for (;;) {
+    const int which = from_outside.wait();
+    if (which == SIGHUP) {
+      reload(it, said, log);
+      continue;
+    }
+    log.write(log_level::notice,
+              "ending: what is under way is finished; a second signal ends it at once");
+    tell_service_manager("STATUS=ending");
+    const bool insisted = which != signals::client_wish && stayed &&
+                          std::chrono::steady_clock::now() - *stayed < insistence;
+    const bool may =
+        it.may_end(insisted, [&] { return hurried = hurried || from_outside.end_has_come(); });
+    if (may || hurried) return !hurried;
+    stayed = std::chrono::steady_clock::now();
+    tell_service_manager("STATUS=serving: it could not end, as not all could be kept; see the log");
+  }
+}
+
 int serve(const command_line& said) {
   const server_options options = read_options(said);
   const settings& s = options.configured.values;
@@ -115,18 +145,15 @@ int serve(const command_line& said) {
   logbook log(s.logfile, parse_log_level(s.loglevel).value_or(log_level::notice));
   bool unwanted = false;
   try {
-    server it(options, log, [] { ::kill(::getpid(), SIGTERM); });
+    server it(options, log, [] { ::kill(::getpid(), signals::client_wish); });
     it.open([&] { return unwanted = unwanted || from_outside.end_has_come(); });
     const pid_file here(options.pidfile);
     log.write(log_level::notice, "ready");
     tell_service_manager("READY=1\nSTATUS=serving");
-    int which = from_outside.wait();
-    for (; which == SIGHUP; which = from_outside.wait()) reload(it, said, log);
-    log.write(log_level::notice,
-              "ending: what is under way is finished; a second signal ends it at once");
+    bool hurried = !serve_until_end(it, said, from_outside, log);
     tell_service_manager("STOPPING=1\nSTATUS=ending");
-    bool hurried = false;
-    const bool whole = it.close([&] { return hurried = hurried || from_outside.end_has_come(); });
+    const bool whole =
+        !hurried && it.close([&] { return hurried = hurried || from_outside.end_has_come(); });
     if (hurried) {
       log.write(log_level::warning, "ended at once, by a second signal");
       ::_exit(EXIT_FAILURE);  // whoever is waited for is not

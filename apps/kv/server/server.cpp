@@ -178,11 +178,11 @@ void server::fill_hooks() {
   h.attend = [this](unsigned i) {
     if (!leaving_) workers_[i]->post([this, i]() noexcept { service_->attend(i); });
   };
-  h.shutdown = [this](shutdown_mode m) -> hook_answer {
-    if (m == shutdown_mode::abort) return {false, "No shutdown in progress."};
-    const std::string taken = m == shutdown_mode::save ? durability_->claim() : std::string();
+  h.shutdown = [this](shutdown_request how) -> hook_answer {
+    const bool saves = how.save == shutdown_request::snapshot::yes;
+    const std::string taken = saves ? durability_->claim() : std::string();
     if (!taken.empty()) return {false, taken};
-    ending_ = m;
+    ending_ = how;
     wish_to_end_();
     return {};
   };
@@ -425,29 +425,56 @@ bool server::close(const std::function<bool()>& impatient) {
     w->call([&w] { w->door().stop_reading(); });
   }
   close_native();
-  const bool kept = keep(impatient);
+  bool kept = true;
+  try {
+    kept = is_done(durability_->close(), impatient);
+  } catch (const std::exception& e) {
+    log_.write(log_level::warning, std::string("not all is on the disk: ") + e.what());
+    kept = false;
+  }
   return dismiss_all(impatient) && kept;
 }
 
-bool server::keep(const std::function<bool()>& impatient) {
-  const std::shared_ptr<const settings> s = service_->snapshot();
-  const shutdown_mode mode = ending_;
-  const bool snapshot =
-      mode == shutdown_mode::save ||
-      (mode == shutdown_mode::as_configured && !s->save.empty() && !durability_->info().appendonly);
-  try {
-    // All that is to be kept may be on its way to a journal that was turned on just now.
-    const bool keeping = mode != shutdown_mode::no_save;
-    if (keeping && !is_done(durability_->until_on(), impatient)) return false;
-    if (snapshot) {  // one that goes on already has not all of it, and with it, or a rewrite, none is made
-      if (!is_done(durability_->end_background(), impatient)) return false;
-      durability_->save();
-    }
-    return is_done(durability_->close(), impatient);
-  } catch (const std::exception& e) {
-    log_.write(log_level::warning, std::string("not all is on the disk: ") + e.what());
-    return false;
+bool server::may_end(bool insisted, const std::function<bool()>& impatient) {
+  const shutdown_request how = ending_;
+  if (how.save == shutdown_request::snapshot::no) return true;
+  const std::string why = keep(how.save, impatient);
+  if (why.empty() || impatient()) return true;
+  if (how.force || insisted) {
+    log_.write(log_level::warning, "not all is on the disk: " + why);
+    return true;
   }
+  log_.write(
+      log_level::warning,
+      "it does NOT end, for what changed would be lost: " + why +
+          ". See to that, or end it without: a second signal soon, SHUTDOWN NOSAVE or FORCE");
+  ending_ = shutdown_request();
+  ++service_->failed_endings;
+  durability_->allow_background();
+  durability_->hold_changes(false);  // who asked for the end hears of it as well
+  return false;
+}
+
+std::string server::keep(shutdown_request::snapshot wanted,
+                         const std::function<bool()>& impatient) try {
+  constexpr const char* hurried = "a signal ended it at once";
+  // All that is to be kept may be on its way to a journal that was turned on just now.
+  if (!is_done(durability_->until_on(), impatient)) return hurried;
+  durability_->hold_changes(true);
+  // Until all have turned once, one may still be changing something.
+  for (const std::unique_ptr<worker>& w : workers_) w->call([] {});
+  const std::shared_ptr<const settings> s = service_->snapshot();
+  const bool noted = durability_->info().appendonly;
+  if (wanted == shutdown_request::snapshot::yes || (!s->save.empty() && !noted)) {
+    // One that goes on already has not all of it, and with it, or a rewrite, none is made.
+    if (!is_done(durability_->end_background(), impatient)) return hurried;
+    durability_->save();
+  } else if (s->appendonly && !noted) {
+    return "appendonly is not on yet: its first rewrite failed";
+  }
+  return is_done(durability_->until_durable(), impatient) ? "" : hurried;
+} catch (const std::exception& e) {
+  return e.what();
 }
 
 bool server::dismiss_all(const std::function<bool()>& impatient) {

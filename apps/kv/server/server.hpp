@@ -40,8 +40,11 @@ class server {
   // Where it listens, for people and for tests: "tcp 127.0.0.1:6379", "unix /run/kv.sock".
   [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
 
-  // Nobody is let in or read any more, what is to be kept is on the disk, and everybody has what is pending, or
-  // shutdown-timeout has passed. `impatient()` is asked now and then: true ends it at once.
+  // Before close(): what is to be kept is on the disk, and nothing changes any more. False: it could not be kept, the
+  // log says why, and it serves on; unless `insisted`, or SHUTDOWN said so. `impatient()` is asked now and then: true
+  // ends it at once.
+  [[nodiscard]] bool may_end(bool insisted, const std::function<bool()>& impatient);
+  // Nobody is let in or read any more, and everybody has what is pending, or shutdown-timeout has passed.
   // False: not all could be kept or sent, and the log says what.
   [[nodiscard]] bool close(const std::function<bool()>& impatient);
 
@@ -99,7 +102,9 @@ class server {
   [[nodiscard]] std::string fit_more_clients(const settings& before, const settings& after) const;
   void report() const;
   void report_limits() const;
-  [[nodiscard]] bool keep(const std::function<bool()>& impatient);
+  // Empty, or why not all that is to be kept is on the disk.
+  [[nodiscard]] std::string keep(shutdown_request::snapshot wanted,
+                                 const std::function<bool()>& impatient);
   [[nodiscard]] bool dismiss_all(const std::function<bool()>& impatient);
   [[nodiscard]] std::string figures() const;
 
@@ -126,7 +131,7 @@ class server {
   std::mutex warned_guard_;
   std::string warned_;
   std::chrono::steady_clock::time_point warned_at_{};
-  std::atomic<shutdown_mode> ending_ = shutdown_mode::as_configured;
+  std::atomic<shutdown_request> ending_{};
   std::atomic<bool> leaving_ = false;  // workers tell each other nothing any more
 };
 
