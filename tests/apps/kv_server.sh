@@ -421,6 +421,22 @@ says OK cli SET kept most
 kill -TERM "$server"
 ends 0
 
+echo '== what FLUSHALL erased does not come back after a crash'
+for end in KILL TERM; do
+  start --save '3600 1'
+  says OK cli SET gone yes
+  says OK cli SAVE
+  says OK cli FLUSHALL
+  [ "$end" = KILL ] || says OK cli SET left yes
+  kill -"$end" "$server"
+  wait "$server" 2> /dev/null || true
+  start --save '3600 1'
+  says '' cli GET gone
+  [ "$end" = KILL ] || says yes cli GET left
+  kill -TERM "$server"
+  ends 0
+done
+
 echo '== reload'
 printf 'maxclients 100\ntcp-backlog 100\nsave ""\n' > kv.conf
 file=("$work/kv.conf")

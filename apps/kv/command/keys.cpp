@@ -129,6 +129,19 @@ void flush(call& c) {
   c.out.ok();
 }
 
+void flushall(call& c) {
+  const std::size_t mark = c.out.mark();
+  flush(c);
+  if (c.out.is_error_at(mark) || !c.of.hooks.drop_snapshot) return;
+  // After a crash the old snapshot would bring back what is gone.
+  const hook_answer dropped = c.of.hooks.drop_snapshot();
+  if (!dropped.done && c.of.hooks.warn) {
+    c.of.hooks.warn(
+        "FLUSHALL: the old snapshot is still there, and a start after a crash would load it: " +
+        dropped.text);
+  }
+}
+
 constexpr auto keys_table = std::to_array<command>({
     {.name = "del",
      .run = del,
@@ -259,7 +272,7 @@ constexpr auto keys_table = std::to_array<command>({
      .summary = "Remove all keys from the current database",
      .tips = "request_policy:all_shards response_policy:all_succeeded"},
     {.name = "flushall",
-     .run = flush,
+     .run = flushall,
      .arity = -1,
      .flags = flag_write,
      .categories = in_keyspace | in_dangerous,

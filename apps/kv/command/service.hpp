@@ -69,6 +69,8 @@ struct service_hooks {
   // SAVE: done when it returns. Holds nothing.
   std::function<hook_answer()> save;
   std::function<hook_answer()> background_save;
+  // All keys are gone: so is the last snapshot then, where snapshots are made.
+  std::function<hook_answer()> drop_snapshot;
   std::function<hook_answer()> rewrite_log;
   std::function<persistence_info()> persistence;
   // Before settings are taken over: empty, or why that cannot be.

@@ -186,6 +186,9 @@ class journal final : public journal_gate, public group_listener {
   // SAVE: nobody else changes anything until it is done. Waits. REQUIRES that the caller holds nothing, and is on the
   // shard's thread where there is only one. Errors: claim()'s; in_progress (a snapshot is under way); the system's.
   [[nodiscard]] cordma::result<void> save();
+  // Where there are rules, what a start after a crash would load is no snapshot made before: REQUIRES that the keyspace
+  // is empty and the caller holds all of it. Waits for the disk. Errors: claim()'s; the system's.
+  [[nodiscard]] cordma::result<void> drop_snapshot();
 
  private:
   class shard_sink;

@@ -98,4 +98,18 @@ cordma::result<void> journal::save() {
   return failed ? cordma::result<void>(*failed) : cordma::result<void>();
 }
 
+cordma::result<void> journal::drop_snapshot() {
+  {
+    const std::lock_guard lock(guard_);
+    if (rules_.empty()) return {};
+  }
+  cordma::result<void> mine = claim();
+  if (!mine) return mine;
+  const std::string path = options_.dir + "/" + options_.dbfilename;
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return cordma::failure::from_os(errno, {"removing ", path});
+  }
+  return sync_directory(options_.dir);
+}
+
 }  // namespace kv

@@ -160,6 +160,11 @@ void durability::answer(service_hooks& hooks) {
     if (a == journal::asked::goes_on_already) return {false, "Background save already in progress"};
     return {true, begun(a, "Background saving")};
   };
+  hooks.drop_snapshot = [this]() -> hook_answer {
+    const cordma::result<void> dropped = journal_->drop_snapshot();
+    if (!dropped) return {false, dropped.why().message()};
+    return {};
+  };
   hooks.rewrite_log = [this]() -> hook_answer {
     const journal::asked a = journal_->ask_for(background::rewrite);
     if (a == journal::asked::off) return {false, "there is no append only file: appendonly is no"};
