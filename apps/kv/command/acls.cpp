@@ -54,11 +54,7 @@ void acl_getuser(call& c) {
 }
 
 void acl_setuser(call& c) {
-  const std::string_view name = c.arg(2);
-  if (name.find_first_of(std::string_view(" \t\n\v\f\r\0", 7)) != std::string_view::npos) {
-    return c.out.error("ERR Usernames can't contain spaces or null characters");
-  }
-  const std::string why = c.of.accounts().set(name, c.args.subspan(3));
+  const std::string why = c.of.accounts().set(c.arg(2), c.args.subspan(3));
   why.empty() ? c.out.ok() : c.out.error("ERR " + why);
 }
 

@@ -72,6 +72,13 @@ void config_resetstat(call& c) {
   c.out.ok();
 }
 
+// Whether requirepass is what the default user needs, and not what ACL SETUSER has given it since: a file that says both
+// would mean requirepass.
+bool is_usual_password(call& c, std::string_view password) {
+  const std::shared_ptr<const user> usual = c.of.accounts().find(default_user);
+  return usual != nullptr && usual->passwords == std::vector<std::string>{sha256(password)};
+}
+
 void config_rewrite(call& c) {
   const std::string& path = c.of.options().config_file;
   if (path.empty()) return c.out.error("ERR The server is running without a config file");
@@ -80,14 +87,15 @@ void config_rewrite(call& c) {
   std::stringstream before;
   if (in) before << in.rdbuf();
   std::vector<std::string> lines;
-  const std::shared_ptr<const settings> now = c.of.snapshot();
-  if (now->aclfile.empty()) {
+  settings now = *c.of.snapshot();
+  if (now.aclfile.empty()) {
     for (const auto& u : c.of.accounts().all()) {
-      const std::string line = u->name + ' ' + u->describe();
+      const std::string line = u->line();
       if (line != "default on nopass ~* &* +@all") lines.push_back(line);
     }
+    if (!is_usual_password(c, now.requirepass)) now.requirepass.clear();
   }
-  std::string after = rewrite_settings(before.str(), *now, lines);
+  std::string after = rewrite_settings(before.str(), now, lines);
   if (const cordma::result<void> done = put_in_place(path, after); !done) {
     return c.out.error("ERR Rewriting config file: " + done.why().message());
   }

@@ -103,7 +103,7 @@ constexpr parameter words(std::string_view name, when at = when::any_time) {
   return {name, at,
           [](const settings& s) {
             std::string text;
-            for (const std::string& w : s.*member) text += (text.empty() ? "" : " ") + w;
+            for (const std::string& w : s.*member) text += (text.empty() ? "" : " ") + as_word(w);
             return text;
           },
           [](settings& s, std::string_view value) -> std::string {

@@ -11,17 +11,31 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t most_line_bytes = request_parser::most_line_bytes;
-
 // What is a list of words stands as such; everything else as one word.
 bool is_list(std::string_view name) noexcept {
   return name == "bind" || name == "save" || name == "client-output-buffer-limit" ||
          name == "native";
 }
 
+std::string joined(const std::vector<std::string>& words, std::size_t from) {
+  std::string text;
+  for (std::size_t i = from; i < words.size(); ++i) {
+    if (i != from) text += ' ';
+    text += words[i];
+  }
+  return text;
+}
+
+// Whether a list stands for itself: words that hold nothing but what as_word() leaves as it is.
+bool is_plain_list(std::string_view value) {
+  const auto words = split_words(value);
+  if (!words || words->empty() || joined(*words, 0) != value) return false;
+  return std::ranges::all_of(*words, [](const std::string& w) { return as_word(w) == w; });
+}
+
 std::string line_of(std::string_view name, const parameter& p, const settings& now) {
   const std::string value = p.get(now);
-  const bool plain = is_list(p.name) && !value.empty();
+  const bool plain = is_list(p.name) && is_plain_list(value);
   return std::string(name) + ' ' + (plain ? value : as_word(value)) + '\n';
 }
 
@@ -35,15 +49,6 @@ std::string_view next_line(std::string_view& text) noexcept {
 [[noreturn]] void refuse(std::size_t line, const std::string& why) {
   throw cordma::error(cordma::failure(cordma::errc::invalid_value,
                                       "configuration, line " + std::to_string(line) + ": " + why));
-}
-
-std::string joined(const std::vector<std::string>& words, std::size_t from) {
-  std::string text;
-  for (std::size_t i = from; i < words.size(); ++i) {
-    if (i != from) text += ' ';
-    text += words[i];
-  }
-  return text;
 }
 
 // A line's name where it sets something; empty for comments and blank lines.
@@ -86,7 +91,7 @@ std::optional<std::vector<std::string>> split_words(std::string_view line) {
   request_parser parser;
   request_parser::request found;
   std::string text = " ";
-  text += line.substr(0, most_line_bytes);
+  text += line;
   std::ranges::replace(text, '\n', ' ');
   text += '\n';
   switch (parser.next(text, 0, {}, found)) {
@@ -109,7 +114,11 @@ parsed_settings parse_settings(std::string_view text, const settings& from) {
     if (words->empty() || words->front().starts_with('#')) continue;
     const std::string name = name_of(line);
     if (name == "user") {
-      parsed.users.push_back(joined(*words, 1));
+      std::string user;
+      for (std::size_t i = 1; i < words->size(); ++i) {
+        user += (user.empty() ? "" : " ") + as_word((*words)[i]);
+      }
+      parsed.users.push_back(std::move(user));
       continue;
     }
     const parameter* const p = find_parameter(name);

@@ -108,7 +108,7 @@ struct other_name {
 // A configuration file: a name and its values on each line, '#' before comments, quotes as in a shell.
 struct parsed_settings {
   settings values;
-  std::vector<std::string> users;  // what follows "user " on such lines
+  std::vector<std::string> users;  // what follows "user " on such lines, each word as_word()
 };
 // Throws cordma::error (invalid_value) naming the line.
 [[nodiscard]] parsed_settings parse_settings(std::string_view text, const settings& from = {});

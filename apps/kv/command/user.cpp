@@ -1,3 +1,4 @@
+#include "settings.hpp"
 #include "users.hpp"
 #include "word.hpp"
 
@@ -14,6 +15,7 @@ constexpr std::size_t hash_digits = 64;
 constexpr std::string_view sanitized = "sanitize-payload";
 constexpr std::string_view unsanitized = "skip-sanitize-payload";
 constexpr std::string_view syntax = "Syntax error";
+constexpr std::string_view blanks("\0 \t\n\v\f\r", 7);  // which no name and no pattern has
 constexpr std::string_view unknown = "Unknown command or category name in ACL";
 constexpr std::string_view needless_keys =
     "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have "
@@ -119,6 +121,7 @@ std::string user::apply(std::string_view rule, const command_table& table) {
   } else if (rule[0] == '~' || rule[0] == '%') {
     return apply_keys(rule);
   } else if (rule[0] == '&') {
+    if (rule.find_first_of(blanks) != std::string_view::npos) return std::string(syntax);
     if (all_channels) return std::string(needless_channels);
     if (std::ranges::find(channels, rule.substr(1)) == channels.end())
       channels.emplace_back(rule.substr(1));
@@ -200,8 +203,21 @@ std::string user::apply_keys(std::string_view rule) {
     pattern.access = static_cast<key_access>(access);
   }
   pattern.glob = rule.substr(tilde + 1);
+  if (pattern.glob.find_first_of(blanks) != std::string::npos) return std::string(syntax);
   if (all_keys) return std::string(needless_keys);
-  if (std::ranges::find(keys, pattern) == keys.end()) keys.push_back(std::move(pattern));
+  // As Redis does: rights for the same pattern add up, so that %R~x and %W~x are ~x.
+  const auto same = std::ranges::find(keys, pattern.glob, &key_pattern::glob);
+  if (same != keys.end()) {
+    pattern.access = static_cast<key_access>(static_cast<unsigned>(same->access) |
+                                             static_cast<unsigned>(pattern.access));
+    same->access = pattern.access;
+  }
+  if (pattern.glob == "*" && pattern.access == key_access::both) {
+    all_keys = true;
+    keys.clear();
+  } else if (same == keys.end()) {
+    keys.push_back(std::move(pattern));
+  }
   return {};
 }
 
@@ -228,17 +244,34 @@ std::string user::describe_channels() const {
   return text;
 }
 
+std::vector<std::string> user::described() const {
+  std::vector<std::string> all{enabled ? "on" : "off"};
+  if (any_password) all.emplace_back("nopass");
+  if (!payloads.empty()) all.emplace_back(payloads);
+  for (const std::string& p : passwords) all.push_back("#" + p);
+  if (all_keys) all.emplace_back("~*");
+  for (const key_pattern& p : keys) all.push_back(std::string(prefix_of(p.access)).append(p.glob));
+  all.emplace_back(all_channels ? "&*" : "resetchannels");
+  for (const std::string& c : channels) all.push_back("&" + c);
+  if (rules.empty() || rules[0] != "+@all") all.emplace_back("-@all");
+  all.insert(all.end(), rules.begin(), rules.end());
+  return all;
+}
+
 std::string user::describe() const {
-  std::string text = enabled ? "on" : "off";
-  if (any_password) text += " nopass";
-  if (!payloads.empty()) text.append(" ").append(payloads);
-  for (const std::string& p : passwords) text += " #" + p;
-  const std::string key_rules = describe_keys();
-  if (!key_rules.empty()) text += ' ' + key_rules;
-  if (!all_channels) text += " resetchannels";
-  const std::string channel_rules = describe_channels();
-  if (!channel_rules.empty()) text += ' ' + channel_rules;
-  return text + ' ' + describe_commands();
+  std::string text;
+  for (const std::string& rule : described()) text += (text.empty() ? "" : " ") + rule;
+  return text;
+}
+
+std::string user::line() const {
+  std::string text = as_word(name);
+  for (const std::string& rule : described()) text += ' ' + as_word(rule);
+  return text;
+}
+
+bool is_user_name(std::string_view name) noexcept {
+  return name.find_first_of(blanks) == std::string_view::npos;
 }
 
 }  // namespace kv

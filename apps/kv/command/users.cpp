@@ -39,6 +39,7 @@ std::shared_ptr<const user> users::authenticate(std::string_view name,
 
 std::string users::set_in(by_name& in, std::string_view name,
                           std::span<const std::string_view> rules) const {
+  if (!is_user_name(name)) return "Usernames can't contain spaces or null characters";
   const auto at = in.find(name);
   auto made = std::make_shared<user>();
   if (at != in.end()) *made = *at->second;
@@ -135,7 +136,7 @@ void users::take(const users& others) {
 
 std::string users::save() const {
   std::string text;
-  for (const auto& u : all()) text += "user " + u->name + ' ' + u->describe() + '\n';
+  for (const auto& u : all()) text += "user " + u->line() + '\n';
   return text;
 }
 

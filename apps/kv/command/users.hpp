@@ -49,13 +49,16 @@ struct user {
   [[nodiscard]] bool accepts(std::string_view password) const;
   // One rule: "on", ">secret", "+@read", "~prefix:*". Empty: done. Else why not.
   [[nodiscard]] std::string apply(std::string_view rule, const command_table& table);
-  // "on #... ~* &* +@all": rules that lead to it.
+  // "on #... ~* &* +@all": rules that lead to it, as ACL LIST shows them.
   [[nodiscard]] std::string describe() const;
+  // "NAME RULES" for a file: split_words() makes the same name and rules of it.
+  [[nodiscard]] std::string line() const;
   [[nodiscard]] std::string describe_commands() const;
   [[nodiscard]] std::string describe_keys() const;
   [[nodiscard]] std::string describe_channels() const;
 
  private:
+  [[nodiscard]] std::vector<std::string> described() const;
   [[nodiscard]] std::string apply_command(std::string_view rule, const command_table& table);
   [[nodiscard]] std::string apply_password(std::string_view rule);
   [[nodiscard]] std::string apply_keys(std::string_view rule);
@@ -108,6 +111,8 @@ class users {
   std::atomic<std::uint64_t> generation_ = 0;
 };
 
+// Without blanks and NULs, as Redis wants it.
+[[nodiscard]] bool is_user_name(std::string_view name) noexcept;
 // In hexadecimal digits.
 [[nodiscard]] std::string sha256(std::string_view text);
 
