@@ -43,6 +43,50 @@ TEST_CASE("reading and writing are told apart") {
   CHECK(c("GET w:1") == error(no_key));
 }
 
+TEST_CASE("rights to read and to write the same pattern add up") {
+  server s;
+  client admin(s);
+  CHECK(admin("ACL SETUSER bob on nopass +@all %R~foo* %W~foo* %R~b %W~c") == ok);
+  CHECK(admin("ACL LIST").find("~foo* %R~b %W~c resetchannels") != std::string::npos);
+  client c(s);
+  CHECK(c("AUTH bob any") == ok);
+  CHECK(c("INCR foo1") == integer(1));
+  CHECK(c("SET foo1 1 GET") == bulk("1"));
+  CHECK(c("GETDEL b") == error(no_key));
+  CHECK(c("GETDEL c") == error(no_key));
+  CHECK(admin("ACL SETUSER bob resetkeys %W~* %R~*") == ok);
+  CHECK(admin("ACL LIST").find("bob on nopass ~* resetchannels") != std::string::npos);
+  CHECK(c("INCR foo1") == integer(2));
+  CHECK(admin({"ACL", "SETUSER", "bob", "resetkeys", "~a b"}) ==
+        error("ERR Error in ACL SETUSER modifier '~a b': Syntax error"));
+}
+
+TEST_CASE("ACL DRYRUN says what the user would be told") {
+  server s;
+  client c(s);
+  CHECK(c("ACL SETUSER u on nopass ~a* %R~r* %W~w* +@read +set -config +config|get") == ok);
+  const auto no_right = [](std::string_view what) {
+    return bulk("This user has no permissions to " + std::string(what));
+  };
+  CHECK(c("ACL DRYRUN u get a") == ok);
+  CHECK(c("ACL DRYRUN u get b") == no_right("access the 'b' key"));
+  CHECK(c("ACL DRYRUN u mget a r w b") == no_right("access the 'w' key"));
+  CHECK(c("ACL DRYRUN u set w x get") == no_right("access the 'w' key"));
+  CHECK(c("ACL DRYRUN u object freq b") == no_right("access the 'b' key"));
+  CHECK(c("ACL DRYRUN u config get x") == ok);
+  CHECK(c("ACL DRYRUN u config set a b") == no_right("run the 'config|set' command"));
+  CHECK(c("ACL DRYRUN u config") == error("ERR wrong number of arguments for 'config' command"));
+  CHECK(c("ACL DRYRUN u config nosuch") == error("ERR Command 'config' not found"));
+  CHECK(c("ACL DRYRUN u acl|list") == error("ERR Command 'acl|list' not found"));
+  CHECK(c("ACL DRYRUN u get") == error("ERR wrong number of arguments for 'get' command"));
+  CHECK(c("ACL DRYRUN nosuch get a") == error("ERR User 'nosuch' not found"));
+  // What comes before AUTH is everybody's.
+  for (const char* const open : {"auth x", "hello", "quit", "reset"}) {
+    CAPTURE(open);
+    CHECK(c("ACL DRYRUN u " + std::string(open)) == ok);
+  }
+}
+
 TEST_CASE("what a command does with each key is what it takes a right for") {
   server s({}, 2);
   client admin(s);

@@ -45,7 +45,8 @@ inline contents contents_of(keyspace& keys) {
         c.text = f.value;
         c.expiry = f.at->expiry();
         if (!f.is_string()) {
-          f.fields->for_each([&c](const hash_value::entry& e) { c.fields[std::string(e.field)] = e.value; });
+          f.fields->for_each(
+              [&c](const hash_value::entry& e) { c.fields[std::string(e.field)] = e.value; });
         }
         all[std::string(f.at->key())] = std::move(c);
       });
@@ -115,7 +116,12 @@ struct scene {
                           if (now) now();
                         },
                     .on_background = [this](const background_report& r) { ends.push_back(r); },
-                    .log = [this](const std::string& line) { lines.push_back(line); }}) {}
+                    .log = [this](const std::string& line) { lines.push_back(line); },
+                    .warn =
+                        [this](const std::string& line) {
+                          lines.push_back(line);
+                          warnings.push_back(line);
+                        }}) {}
 
   static journal_options in(const temporary_tree& tree, journal_options options) {
     options.dir = tree.root();
@@ -150,6 +156,11 @@ struct scene {
     });
     return at == lines.rend() ? std::string_view() : *at;
   }
+  // How many of the warnings have this text.
+  [[nodiscard]] std::ptrdiff_t warned(std::string_view text) const {
+    return std::ranges::count_if(
+        warnings, [text](const std::string& line) { return line.find(text) != std::string::npos; });
+  }
   void background(kv::background what) {
     const std::size_t before = ends.size();
     CHECK(written.ask_for(what) == journal::asked::begun);
@@ -169,7 +180,8 @@ struct scene {
   cordma::reactor loop;
   std::vector<background_report> ends;
   std::vector<std::string> lines;
-  std::function<void()> advanced;  // journal_events::on_durable
+  std::vector<std::string> warnings;  // of them, those that are grave
+  std::function<void()> advanced;     // journal_events::on_durable
   load_report report;
   journal written;
 };

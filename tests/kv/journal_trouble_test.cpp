@@ -131,6 +131,8 @@ TEST_CASE(
         p.until([&] { return p.written.durable() == p.written.appended(); });
         p.close();
         CHECK(p.last_line() == "the journal can be written again");
+        CHECK(p.warned("File too large") == 1);
+        CHECK(p.warned("the journal can be written again") == 0);
       }
       CHECK(reloaded(tree, o) == want);
     }

@@ -128,14 +128,10 @@ void acl_dryrun(call& c) {
   const auto u = c.of.accounts().find(c.arg(2));
   if (u == nullptr) return c.out.error("ERR User '" + std::string(c.arg(2)) + "' not found");
   const known_command* k = c.of.commands().find(c.arg(3));
+  if (k != nullptr && k->run == nullptr && c.count() > 4) {
+    k = c.of.commands().find_part(*k, c.arg(4));
+  }
   if (k == nullptr) return c.out.error("ERR Command '" + std::string(c.arg(3)) + "' not found");
-  if (k->run == nullptr && c.count() > 4) {
-    const known_command* const part = c.of.commands().find_part(*k, c.arg(4));
-    if (part != nullptr) k = part;
-  }
-  if (k->run == nullptr) {
-    return c.out.error("ERR Command '" + std::string(c.arg(3)) + "' not found");
-  }
   const std::span<const std::string_view> args = c.args.subspan(3);
   if (!k->fits(args.size())) {
     return c.out.error("ERR wrong number of arguments for '" + k->full_name + "' command");
@@ -188,6 +184,8 @@ void acl_help(call& c) {
        "    Show users details in config file format.",
        "LOAD",
        "    Reload users from the ACL file.",
+       "LOG [<count> | RESET]",
+       "    List latest events denied because of ACL in place.",
        "SAVE",
        "    Save the current config to the ACL file.",
        "SETUSER <username> <attribute> [<attribute> ...]",

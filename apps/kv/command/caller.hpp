@@ -75,6 +75,7 @@ class caller {
   std::atomic<std::uint8_t> protocol{2};
   std::atomic<bool> in_transaction{false};
   std::atomic<bool> no_evict{false};
+  std::atomic<bool> blocked{false};  // its command waits for the end of CLIENT PAUSE
   std::atomic<kill> killed{kill::no};
   std::atomic<bool> attention{false};  // its wake() is due, on its own thread: see service::mark()
 

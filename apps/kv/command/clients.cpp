@@ -30,6 +30,7 @@ std::string describe(const caller& c, unix_ms now) {
   const caller::labels& said = c.said();
   std::string flags;
   if (in_transaction) flags += 'x';
+  if (c.blocked) flags += 'b';
   if (c.origin.came_by == door::unix_socket) flags += 'U';
   if (c.no_evict) flags += 'e';
   if (flags.empty()) flags = "N";

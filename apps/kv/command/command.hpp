@@ -5,6 +5,7 @@
 
 #include "../resp/reply.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstddef>

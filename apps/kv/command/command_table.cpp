@@ -1,6 +1,8 @@
 #include "command.hpp"
 #include "word.hpp"
 
+#include "../resp/number.hpp"
+
 #include <cordma/runtime/check.hpp>
 
 #include <algorithm>
@@ -76,7 +78,7 @@ std::uint16_t use_of_key(const known_command& what, std::span<const std::string_
     const bool first = i == static_cast<std::size_t>(keys.first);
     return first || keys.second_use == 0 ? keys.use : keys.second_use;
   }
-  // SET, which gives away what was there where it is asked to.
+  // SET, which gives away what was there, or whether it was that, where it is asked to.
   const bool gets = args.size() > 3 && std::ranges::any_of(args.subspan(3), [](std::string_view a) {
                       return is_word("get", a);
                     });

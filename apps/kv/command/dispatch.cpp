@@ -29,10 +29,13 @@ std::uint64_t shards_of(keyspace& keys, const known_command& what,
   return mask;
 }
 
-void tick_shards(keyspace& keys, std::uint64_t shards, unix_ms now) noexcept {
+void tick_shards(service& of, unsigned worker, std::uint64_t shards) noexcept {
+  const unix_ms now = of.now_ms(worker);
+  const bool still = of.is_still(worker);
   for (; shards != 0; shards &= shards - 1) {
-    store& s = keys.at(static_cast<std::uint32_t>(__builtin_ctzll(shards)));
+    store& s = of.keys().at(static_cast<std::uint32_t>(std::countr_zero(shards)));
     if (s.now() != now) s.tick(now);
+    s.keep_expired(still);
   }
 }
 
@@ -263,7 +266,7 @@ conditions conditions_for(service& of, const caller& who) {
   return now;
 }
 
-prepared prepare(service& of, const caller&, const conditions& now,
+prepared prepare(service& of, const caller& who, const conditions& now,
                  std::span<const std::string_view> args) {
   prepared p;
   p.args = args;
@@ -294,7 +297,7 @@ std::size_t run_plain(service& of, caller& who, std::span<const prepared> comman
   keyspace& keys = of.keys();
   const unsigned worker = who.origin.worker;
   const keyspace::hold hold(keys, shards);
-  tick_shards(keys, shards, of.now_ms(worker));
+  tick_shards(of, worker, shards);
   if (commands.size() > 1) {
     for (const prepared& p : commands) {
       if (p.shards != 0) keys.of(p.key).prefetch_bucket(p.key);
@@ -346,7 +349,7 @@ ran run_other(service& of, caller& who, const prepared& p) {
     const std::uint64_t shards = what.shards == reach::all ? of.keys().all() : p.shards;
     const bool held = what.shards != reach::own;
     const keyspace::hold hold(of.keys(), held ? shards : 0);
-    if (held) tick_shards(of.keys(), shards, of.now_ms(who.origin.worker));
+    if (held) tick_shards(of, who.origin.worker, shards);
     static_cast<void>(invoke(of, who, p, of.read_clock()));
     if (who.awaited_ending) return ran::later;
     const bool aborted = what.name == "exec" && who.reply.is_error_at(mark);
@@ -433,7 +436,7 @@ void run_queued(call& c) {
   }
   for (const transaction::watched& w : who.queued.watches()) shards |= keys.mask_of(w.key);
   const keyspace::hold hold(keys, shards);
-  tick_shards(keys, shards, c.of.now_ms(who.origin.worker));
+  tick_shards(c.of, who.origin.worker, shards);
   // Whatever becomes of it, nothing is watched any more.
   const bool changed = end_watches(c);
   if (!has_room_for_all(keys, all)) {

@@ -1,4 +1,4 @@
-// INFO and LATENCY: how the server fares.
+// INFO: how the server fares.
 #include "handling.hpp"
 #include "information.hpp"
 
@@ -143,9 +143,11 @@ void server_lines(const view& c, lines& out) {
 void client_lines(const view& c, lines& out) {
   std::size_t output = 0;
   std::size_t input = 0;
+  std::size_t blocked = 0;
   c.of.for_each_client([&](const caller& each) {
     output = std::max<std::size_t>(output, each.output_bytes);
     input = std::max<std::size_t>(input, each.input_bytes);
+    blocked += each.blocked ? 1 : 0;
   });
   const std::size_t native = c.of.hooks.native_clients ? c.of.hooks.native_clients() : 0;
   out.add("connected_clients", c.of.clients() + native);
@@ -153,7 +155,7 @@ void client_lines(const view& c, lines& out) {
   out.add("maxclients", c.of.current(c.worker).maxclients);
   out.add("client_recent_max_input_buffer", input);
   out.add("client_recent_max_output_buffer", output);
-  out.add("blocked_clients", 0);
+  out.add("blocked_clients", blocked);
   out.add("tracking_clients", 0);
 }
 

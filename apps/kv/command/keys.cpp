@@ -3,6 +3,7 @@
 
 #include "../resp/number.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace kv {
@@ -121,7 +122,8 @@ void dbsize(call& c) {
 void flush(call& c) {
   if (c.count() > 2 ||
       (c.count() == 2 && !is_word(c.arg(1), "sync") && !is_word(c.arg(1), "async"))) {
-    return c.out.error(syntax_error);
+    c.out.error(syntax_error);
+    return std::nullopt;
   }
   const freeing when =
       c.count() == 2 && is_word(c.arg(1), "async") ? freeing::later : freeing::at_once;

@@ -3,6 +3,7 @@
 #include "word.hpp"
 
 #include "../resp/number.hpp"
+#include "../store/key.hpp"
 
 #include <algorithm>
 #include <array>
@@ -173,7 +174,12 @@ std::string set_save(settings& s, std::string_view value) {
   return {};
 }
 
-// There are no replicas and no subscribers: what is set for these is read and means nothing.
+// There are no replicas and no subscribers: of their limits only Redis's own are taken.
+constexpr output_limit limit_of_replicas{
+    .hard_bytes = 256 << 20, .soft_bytes = 64 << 20, .soft_seconds = 60};
+constexpr output_limit limit_of_subscribers{
+    .hard_bytes = 32 << 20, .soft_bytes = 8 << 20, .soft_seconds = 60};
+
 std::string get_output_limit(const settings& s) {
   const output_limit& l = s.client_output_buffer_limit;
   return "normal " + std::to_string(l.hard_bytes) + ' ' + std::to_string(l.soft_bytes) + ' ' +
@@ -198,7 +204,12 @@ std::string set_output_limit(settings& s, std::string_view value) {
     if (!hard || !soft || !seconds || *seconds < 0) {
       return "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
     }
-    if (is_word(type, "normal")) limit = {*hard, *soft, static_cast<std::uint64_t>(*seconds)};
+    const output_limit given{*hard, *soft, static_cast<std::uint64_t>(*seconds)};
+    if (is_word(type, "normal")) {
+      limit = given;
+    } else if (given != (is_word(type, "pubsub") ? limit_of_subscribers : limit_of_replicas)) {
+      return "cordma-kv has no clients of class " + type + ", and takes only Redis's own limit";
+    }
   }
   s.client_output_buffer_limit = limit;
   return {};
@@ -261,7 +272,7 @@ constexpr auto parameters_table = std::to_array<parameter>({
     yes_no<&settings::protected_mode>("protected-mode"),
     number<&settings::maxclients, 1, most_unsigned>("maxclients"),
     number<&settings::timeout, 0, most_int>("timeout"),
-    number<&settings::tcp_keepalive, 0, most_int>("tcp-keepalive"),
+    number<&settings::tcp_keepalive, 0, most_int>("tcp-keepalive", when::start),
     {"client-output-buffer-limit", when::any_time, get_output_limit, set_output_limit},
     memory<&settings::client_query_buffer_limit, 1 << 20, most_signed>("client-query-buffer-limit"),
     memory<&settings::proto_max_bulk_len, 1 << 20, most_signed>("proto-max-bulk-len"),
@@ -290,8 +301,6 @@ constexpr auto parameters_table = std::to_array<parameter>({
     text<&settings::logfile>("logfile", when::start),
     number<&settings::workers, 1, most_workers>("workers", when::start),
     number<&settings::metrics_port, 0, most_port>("metrics-port", when::start),
-    words<&settings::native>("native", when::start),
-    secret(text<&settings::native_token>("native-token", when::start)),
 });
 
 constexpr auto other_names = std::to_array<other_name>({{.name = "threads", .of = "workers"}});

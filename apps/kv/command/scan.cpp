@@ -18,9 +18,9 @@ struct scan_how {
   std::optional<std::string_view> pattern;
   std::optional<std::string_view> type;
 
-  [[nodiscard]] bool wants(const found& f) const noexcept {
+  [[nodiscard]] bool wants(const found& f, std::string_view name) const noexcept {
     if (type && !is_word(*type, f.is_string() ? "string" : "hash")) return false;
-    return !pattern || *pattern == "*" || matches_glob(*pattern, f.at->key());
+    return !pattern || *pattern == "*" || matches_glob(*pattern, name);
   }
 };
 

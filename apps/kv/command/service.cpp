@@ -21,6 +21,13 @@ constexpr std::size_t most_error_names = 128;
 constexpr cordma::duration sample_time = std::chrono::seconds(1);
 constexpr std::size_t run_id_digits = 40;
 
+// Redis looks at so many keys for each that it evicts; here one sample is for many.
+unsigned samples_of(const settings& s) noexcept {
+  constexpr std::uint64_t for_each = 13;
+  constexpr std::uint64_t most = 1 << 16;
+  return static_cast<unsigned>(std::min(s.maxmemory_samples, most / for_each) * for_each);
+}
+
 std::string fresh_id() {
   std::array<unsigned char, 32> random{};
   if (RAND_bytes(random.data(), static_cast<int>(random.size())) != 1) throw std::bad_alloc();
@@ -100,7 +107,7 @@ std::string service::take_rewritten() {
 void service::configure_shards(const settings& s) {
   for (std::uint32_t i = 0; i < keys_.shards(); ++i) {
     keys_.at(i).configure(static_cast<std::size_t>(s.maxmemory) / keys_.shards(),
-                          s.maxmemory_policy);
+                          s.maxmemory_policy, samples_of(s));
   }
 }
 
@@ -178,6 +185,7 @@ bool service::tick(unsigned worker) {
   for (std::uint32_t shard = worker; shard < keys_.shards(); shard += options_.workers) {
     const keyspace::hold hold(keys_, std::uint64_t{1} << shard);
     keys_.at(shard).tick(w.now_ms);
+    keys_.at(shard).keep_expired(is_still(worker));
     more |= keys_.at(shard).sweep(sweep_items);
     more |= keys_.at(shard).free_some(freed_objects);
     bytes += keys_.at(shard).usage().bytes;

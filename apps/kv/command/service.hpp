@@ -194,6 +194,10 @@ class service {
   void pause(cordma::time_point until, paused what) noexcept;
   void resume_all(unsigned from_worker);
   [[nodiscard]] paused pausing(unsigned worker) const noexcept;
+  // By CLIENT PAUSE: until it is over nothing is erased, not even what has expired.
+  [[nodiscard]] bool is_still(unsigned worker) const noexcept {
+    return paused_by_client(worker) != paused::none;
+  }
 
  private:
   friend class caller;

@@ -13,8 +13,7 @@ namespace {
 
 // What is a list of words stands as such; everything else as one word.
 bool is_list(std::string_view name) noexcept {
-  return name == "bind" || name == "save" || name == "client-output-buffer-limit" ||
-         name == "native";
+  return name == "bind" || name == "save" || name == "client-output-buffer-limit";
 }
 
 std::string joined(const std::vector<std::string>& words, std::size_t from) {
@@ -44,11 +43,6 @@ std::string_view next_line(std::string_view& text) noexcept {
   const std::string_view line = text.substr(0, end);
   text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   return line.ends_with('\r') ? line.substr(0, line.size() - 1) : line;
-}
-
-[[noreturn]] void refuse(std::size_t line, const std::string& why) {
-  throw cordma::error(cordma::failure(cordma::errc::invalid_value,
-                                      "configuration, line " + std::to_string(line) + ": " + why));
 }
 
 // A line's name where it sets something; empty for comments and blank lines.
@@ -110,8 +104,8 @@ parsed_settings parse_settings(std::string_view text, const settings& from) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::string_view line = next_line(text);
     const auto words = split_words(line);
-    if (!words) refuse(number, "a quote is not closed");
-    if (words->empty() || words->front().starts_with('#')) continue;
+    if (!words) return "a quote is not closed";
+    if (words->empty() || words->front().starts_with('#')) return {};
     const std::string name = name_of(line);
     if (name == "user") {
       std::string user;
@@ -122,7 +116,7 @@ parsed_settings parse_settings(std::string_view text, const settings& from) {
       continue;
     }
     const parameter* const p = find_parameter(name);
-    if (p == nullptr) refuse(number, "\"" + words->front() + "\" is no setting of cordma-kv");
+    if (p == nullptr) return "\"" + words->front() + "\" is no setting of cordma-kv";
     if (words->size() < 2 || (words->size() > 2 && !is_list(p->name))) {
       refuse(number, "wrong number of arguments for \"" + name + "\"");
     }

@@ -78,9 +78,6 @@ struct settings {
   // Not Redis's.
   std::uint64_t workers = 1;
   std::uint64_t metrics_port = 0;  // 0: no /metrics
-  std::vector<std::string>
-      native;  // addresses for native clients: "tcp://0.0.0.0:6380", "shm://kv"
-  std::string native_token;
 };
 
 // One name that CONFIG knows.

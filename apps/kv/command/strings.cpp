@@ -37,9 +37,10 @@ std::optional<set_how> set_options(call& c) {
   for (std::size_t i = 3; i < c.count(); ++i) {
     const std::string_view word = c.arg(i);
     const std::optional<time_form> time = i + 1 < c.count() ? time_form_of(word) : std::nullopt;
-    if (is_word(word, "nx") && how.exists != presence::must) {
+    const auto free = [&](presence p) { return how.exists == presence::any || how.exists == p; };
+    if (is_word(word, "nx") && free(presence::must_not)) {
       how.exists = presence::must_not;
-    } else if (is_word(word, "xx") && how.exists != presence::must_not) {
+    } else if (is_word(word, "xx") && free(presence::must)) {
       how.exists = presence::must;
     } else if (is_word(word, "get")) {
       how.returns_old = true;
@@ -66,10 +67,6 @@ void set_with_options(call& c) {
   const std::size_t mark = c.out.mark();
   const bool looks = how->exists != presence::any || how->returns_old || how->keeps_expiry;
   const found f = looks ? store_of(c, c.key).find(c.key) : found();
-  if (how->returns_old) {
-    if (f && !f.is_string()) return c.out.error(wrong_type);
-    f ? c.out.bulk(f.value) : c.out.null();
-  }
   const bool there = static_cast<bool>(f);
   if ((how->exists == presence::must && !there) || (how->exists == presence::must_not && there)) {
     if (!how->returns_old) c.out.null();

@@ -98,10 +98,12 @@ void journal::ended(background what, const std::optional<cordma::failure>& faile
     }
     running_ = background::none;
   }
-  say("the " + std::string(name(what)) +
-      (failed ? " failed: " + *report.failed
-              : " is done: " + std::to_string(report.bytes) + " bytes in " +
-                    std::to_string(seconds) + " s"));
+  if (failed) {
+    warn("the " + std::string(name(what)) + " failed: " + *report.failed);
+  } else {
+    say("the " + std::string(name(what)) + " is done: " + std::to_string(report.bytes) +
+        " bytes in " + std::to_string(seconds) + " s");
+  }
   tell_off(what == background::rewrite ? failed : std::nullopt);
   moved_.set();
   moved_.reset();
@@ -120,7 +122,8 @@ void journal::tell_off(const std::optional<cordma::failure>& failed) {
     way_out = is_for_want_of_room(*failed) ? "Make room in " + directory() + ", or do"
                                            : "See to what it failed for, or do";
   }
-  say("appendonly is NOT on: it takes a rewrite of the journal that succeeds, which is tried again "
+  warn(
+      "appendonly is NOT on: it takes a rewrite of the journal that succeeds, which is tried again "
       "every " +
       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(rewrite_retry).count()) +
       " s. " + way_out + " without (CONFIG SET appendonly no)");
@@ -215,8 +218,8 @@ cordma::task<void> journal::next_increment() {
     const std::uint64_t named = std::max(files.last_number(), files_.last_number());
     const std::uint64_t found = last_number_in(directory(), options_.appendfilename);
     if (found > named) {
-      say("in " + directory() + " lie files of a journal, up to number " + std::to_string(found) +
-          ", that no manifest names: they stay as they are, and are not read");
+      warn("in " + directory() + " lie files of a journal, up to number " + std::to_string(found) +
+           ", that no manifest names: they stay as they are, and are not read");
     }
     const cordma::result<std::uint64_t> number = next_number(named, found);
     if (!number) {
@@ -316,7 +319,8 @@ cordma::task<void> journal::drop_history() {
     co_return;
   }
   tell_error(failed->describe());
-  say("the journal is whole, but its manifest still names files that are gone, until the next "
+  warn(
+      "the journal is whole, but its manifest still names files that are gone, until the next "
       "rewrite: " +
       failed->describe());
 }

@@ -142,9 +142,9 @@ void journal::tell_trouble() {
   trouble_told_ = now.has_value();
   if (now) {
     tell_error(*now);
-    say("the journal cannot be written: " + *now +
-        "; what would change anything is refused until it can, which is tried each second: make "
-        "room there, or do without (CONFIG SET appendonly no)");
+    warn("the journal cannot be written: " + *now +
+         "; what would change anything is refused until it can, which is tried each second: make "
+         "room there, or do without (CONFIG SET appendonly no)");
   } else if (counts_.load()) {
     say("the journal can be written again");
   }

@@ -58,12 +58,13 @@ struct background_report {
   std::uint64_t bytes = 0;
 };
 
-// Called on the journal's thread, `log` on any; each may be empty.
+// Called on the journal's thread, `log` and `warn` on any; each may be empty.
 struct journal_events {
   // durable(), waits() or refuses() may have changed.
   std::function<void()> on_durable;
   std::function<void(const background_report&)> on_background;
   std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> warn = {};  // what is grave; empty: log
 };
 
 struct journal_info {
@@ -222,6 +223,7 @@ class journal final : public journal_gate, public group_listener {
   void say(const std::string& line) const {
     if (events_.log) events_.log(line);
   }
+  void warn(const std::string& line) const { events_.warn ? events_.warn(line) : say(line); }
   [[nodiscard]] std::uint64_t changes() const noexcept;
   [[nodiscard]] std::uint64_t total_bytes() const noexcept;
 

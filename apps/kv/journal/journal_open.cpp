@@ -39,8 +39,8 @@ cordma::result<void> journal::claim(const std::string& folder, claimed& as,
         cordma::errc::in_use,
         {lock.why().message(), ": end that one first, or give this one a folder of its own (dir)"});
   } else {
-    say("nothing keeps another cordma-kv from writing to " + folder +
-        " too, which would destroy what is kept there: " + lock.why().message());
+    warn("nothing keeps another cordma-kv from writing to " + folder +
+         " too, which would destroy what is kept there: " + lock.why().message());
   }
   as.done = true;
   return {};

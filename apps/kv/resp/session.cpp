@@ -140,6 +140,7 @@ void session::state::take(std::span<const char> bytes) {
 
 void session::state::go_on() {
   held = false;
+  who.blocked.store(false, std::memory_order_relaxed);
   rest.drop_front(consume(rest.view()));
   if (rest.empty() || over != ending::no) rest.clear(kept_input);
 }
@@ -215,6 +216,7 @@ std::size_t session::state::run_batch(std::span<const request_parser::request> f
     if (how != ran::later) ++done;
     told |= how == ran::done;
     held = how == ran::later;
+    if (held && of.is_still(who.origin.worker)) who.blocked.store(true, std::memory_order_relaxed);
     // The service tells when the journal has gone on: which it may have meanwhile, so it is not asked again.
     if (held && of.journal != nullptr) of.mark(who);
   }

@@ -75,16 +75,7 @@ durability::durability(const surroundings& around, const settings& s) : around_(
     events.on_durable = around_.advanced;
     logbook& log = around_.log;
     events.log = [&log](const std::string& line) { log.write(log_level::notice, line); };
-    events.on_background = [&log](const background_report& r) {
-      const std::string what =
-          r.what == background::rewrite ? "rewriting the journal" : "a snapshot";
-      if (r.failed) {
-        log.write(log_level::warning, what + " failed: " + *r.failed);
-      } else {
-        log.write(log_level::notice, what + " took " + seconds_of(r.seconds) + ", " +
-                                         std::to_string(r.bytes) + " bytes");
-      }
-    };
+    events.warn = [&log](const std::string& line) { log.write(log_level::warning, line); };
     cordma::reactor& loop = around_.home.loop();
     journal_ = std::make_unique<journal>(loop, around_.of.keys(), options_of(s, around_.io_uring),
                                          std::move(events));
@@ -150,8 +141,10 @@ void durability::save() {
 void durability::answer(service_hooks& hooks) {
   hooks.save = [this]() -> hook_answer {
     const cordma::result<void> saved = journal_->save();
-    if (!saved) return {false, saved.why().message()};
-    return {true, "OK"};
+    if (saved) return {true, "OK"};
+    const std::string why = saved.why().message();
+    around_.log.write(log_level::warning, "SAVE failed: " + why);
+    return {false, why};
   };
   hooks.background_save = [this]() -> hook_answer {
     const std::string taken = claim();
@@ -162,8 +155,10 @@ void durability::answer(service_hooks& hooks) {
   };
   hooks.drop_snapshot = [this]() -> hook_answer {
     const cordma::result<void> dropped = journal_->drop_snapshot();
-    if (!dropped) return {false, dropped.why().message()};
-    return {};
+    if (dropped) return {};
+    const std::string why = dropped.why().message();
+    around_.log.write(log_level::warning, "the snapshot before FLUSHALL is still there: " + why);
+    return {false, why};
   };
   hooks.rewrite_log = [this]() -> hook_answer {
     const journal::asked a = journal_->ask_for(background::rewrite);

@@ -1,6 +1,7 @@
 // The figures of a server, for Prometheus.
 #include "figures.hpp"
 
+#include "../command/information.hpp"
 #include "server.hpp"
 
 #include <chrono>

@@ -6,6 +6,7 @@
 #include "preflight.hpp"
 #include "server.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>

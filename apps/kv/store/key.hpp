@@ -1,6 +1,7 @@
 // A key and its hash, computed once per request.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 

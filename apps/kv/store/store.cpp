@@ -70,11 +70,12 @@ void store::update_head() noexcept {
   __atomic_store_n(&head_->buckets, index_.buckets(), __ATOMIC_RELEASE);
 }
 
-void store::configure(std::size_t max_bytes, eviction policy) noexcept {
+void store::configure(std::size_t max_bytes, eviction policy, unsigned samples) noexcept {
   // What was worth little by another policy is not given up by this one.
   if (policy != options_.policy || max_bytes == 0) cleaning_.threshold = 0;
   options_.max_bytes = max_bytes;
   options_.policy = policy;
+  options_.samples = samples;
 }
 
 void store::safe_up_to(std::uint64_t version) noexcept {
@@ -114,6 +115,7 @@ found store::look(const item& i) noexcept {
 std::uint64_t* store::find_live(const hashed_key& k) noexcept {
   std::uint64_t* const s = index_.find(k);
   if (s == nullptr || !expired(at(*s))) return s;
+  if (keeps_expired_) return nullptr;
   ++counters_.expired;
   erase_at(*s);
   return nullptr;

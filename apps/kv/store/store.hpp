@@ -13,6 +13,7 @@
 
 #include <cordma/runtime/result.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -84,7 +85,8 @@ class store {
   store(const store&) = delete;
   store& operator=(const store&) = delete;
 
-  void configure(std::size_t max_bytes, eviction policy) noexcept;
+  void configure(std::size_t max_bytes, eviction policy, unsigned samples = 64) noexcept;
+  [[nodiscard]] unsigned samples() const noexcept { return options_.samples; }
   void report_to(change_sink* sink) noexcept { sink_ = sink; }
   // The time, and leave to use again what was given up before. Once per turn of the loop.
   void tick(unix_ms now) noexcept;
@@ -150,6 +152,9 @@ class store {
   std::uint32_t scan(std::uint32_t cursor, const std::function<void(const found&)>& each);
   // Null: there is none.
   [[nodiscard]] const item* random() noexcept;
+
+  // While `on`, what has expired is not found, and yet it is not erased by whoever looks for it.
+  void keep_expired(bool on) noexcept { keeps_expired_ = on; }
 
   // Erases what has expired, for about so many items looked at. True: there is more to do now.
   bool sweep(std::size_t most_items) noexcept;
@@ -280,6 +285,7 @@ class store {
   std::uint32_t kept_ = none;   // ... and those that were moved, which live longer
   walk cleaning_;
   bool beyond_limit_ = false;
+  bool keeps_expired_ = false;
   walk sweeping_;
   std::uint32_t turn_ = 0;  // the segment that gave up items last
   std::size_t live_bytes_ = 0;
