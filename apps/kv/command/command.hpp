@@ -75,14 +75,16 @@ enum key_use : std::uint16_t {
 };
 [[nodiscard]] std::span<const std::string_view> key_use_names() noexcept;
 
-// Which arguments are keys: from `first` to `last` (negative: from the end) in steps. step 0: none.
+// Which arguments are keys: from `first` to `last` (negative: from the end) in steps. step 0: none. Where `counted_at`
+// is not 0, that argument says how many there are from `first` on, and `last` says nothing.
 struct key_positions {
   std::int8_t first = 0;
   std::int8_t last = 0;
   std::int8_t step = 0;
   std::uint16_t use = 0;         // key_use
   std::uint16_t second_use = 0;  // of the second and last key; 0: the same
-  std::string_view note{};       // for COMMAND INFO
+  std::uint8_t counted_at = 0;
+  std::string_view note{};  // for COMMAND INFO
 };
 
 // The shards that are held while a command runs. `own`: it is none of these, or changes what its client may do, and so
@@ -118,10 +120,11 @@ struct known_command : command {
                       : arguments >= static_cast<std::size_t>(-arity);
   }
   [[nodiscard]] bool has_keys() const noexcept { return keys.step != 0; }
-  // Behind the last key.
-  [[nodiscard]] std::size_t keys_end(std::size_t arguments) const noexcept {
-    if (keys.last >= 0) return static_cast<std::size_t>(keys.last) + 1;
-    return arguments + 1 - static_cast<std::size_t>(-keys.last);
+  // Behind the last key. REQUIRES has_keys().
+  [[nodiscard]] std::size_t keys_end(std::span<const std::string_view> args) const noexcept {
+    if (keys.counted_at != 0) return counted_keys_end(args);
+    if (keys.last >= 0) return std::min(static_cast<std::size_t>(keys.last) + 1, args.size());
+    return args.size() + 1 - static_cast<std::size_t>(-keys.last);
   }
 };
 

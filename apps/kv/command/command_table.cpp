@@ -80,9 +80,18 @@ std::uint16_t use_of_key(const known_command& what, std::span<const std::string_
   }
   // SET, which gives away what was there, or whether it was that, where it is asked to.
   const bool gets = args.size() > 3 && std::ranges::any_of(args.subspan(3), [](std::string_view a) {
-                      return is_word("get", a);
+                      return is_word("get", a) || is_word("ifeq", a);
                     });
   return gets ? use_rw | use_access | use_update : use_ow | use_update;
+}
+
+std::size_t known_command::counted_keys_end(std::span<const std::string_view> args) const noexcept {
+  const auto first = static_cast<std::size_t>(keys.first);
+  if (args.size() <= first) return first;
+  const auto n = parse_integer(args[keys.counted_at]);
+  if (!n || *n < 0) return first;
+  return first +
+         static_cast<std::size_t>(std::min(*n, static_cast<std::int64_t>(args.size() - first)));
 }
 
 command_table::command_table() : by_name_{} {

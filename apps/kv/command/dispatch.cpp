@@ -21,7 +21,7 @@ std::uint64_t shards_of(keyspace& keys, const known_command& what,
                         std::span<const std::string_view> args) noexcept {
   std::uint64_t mask = 0;
   if (!what.has_keys()) return mask;
-  const std::size_t end = std::min(what.keys_end(args.size()), args.size());
+  const std::size_t end = what.keys_end(args);
   for (std::size_t i = static_cast<std::size_t>(what.keys.first); i < end;
        i += static_cast<std::size_t>(what.keys.step)) {
     mask |= keys.mask_of(keys.key(args[i]));
@@ -245,7 +245,7 @@ denied denied_by_rights(const user& u, const known_command& what,
                         std::span<const std::string_view> args) noexcept {
   if (!u.may_run(what)) return {.what = denial::of_command};
   if (u.all_keys || !what.has_keys()) return {};
-  const std::size_t end = std::min(what.keys_end(args.size()), args.size());
+  const std::size_t end = what.keys_end(args);
   for (std::size_t i = static_cast<std::size_t>(what.keys.first); i < end;
        i += static_cast<std::size_t>(what.keys.step)) {
     if (!u.may_use(args[i], access_for(use_of_key(what, args, i)))) {
@@ -281,9 +281,8 @@ prepared prepare(service& of, const caller& who, const conditions& now,
   keyspace& keys = of.keys();
   if (what.has_keys()) {
     p.key = keys.key(args[static_cast<std::size_t>(what.keys.first)]);
-    p.shards = what.keys.first == what.keys.last || keys.shards() == 1
-                   ? keys.mask_of(p.key)
-                   : shards_of(keys, what, args);
+    const bool has_one = what.keys.first == what.keys.last && what.keys.counted_at == 0;
+    p.shards = has_one || keys.shards() == 1 ? keys.mask_of(p.key) : shards_of(keys, what, args);
   }
   p.plain = now.plain_allowed && what.shards == reach::keys &&
             (now.writes_allowed || !what.is(flag_write));

@@ -78,7 +78,7 @@ void reply_help(call& c, std::string_view container,
 }
 
 hashed_keys::hashed_keys(call& c) : c_(c) {
-  const std::size_t end = std::min(c.what.keys_end(c.count()), c.count());
+  const std::size_t end = c.what.keys_end(c.args);
   const auto first = static_cast<std::size_t>(c.what.keys.first);
   const auto step = static_cast<std::size_t>(c.what.keys.step);
   count_ = (end - first + step - 1) / step;

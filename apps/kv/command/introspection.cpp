@@ -78,9 +78,10 @@ void give_info(call& c, const known_command* k) {
   c.out.bulk(k->full_name);
   c.out.integer(k->arity);
   give_names(c, flag_names(), k->flags, "");
-  c.out.integer(k->keys.first);
-  c.out.integer(k->keys.last);
-  c.out.integer(k->keys.step);
+  const bool listed = k->keys.counted_at == 0;
+  c.out.integer(listed ? k->keys.first : 0);
+  c.out.integer(listed ? k->keys.last : 0);
+  c.out.integer(listed ? k->keys.step : 0);
   give_names(c, category_names(), k->belongs, "@");
   give_tips(c, k->tips);
   give_key_specifications(c, *k);
@@ -192,7 +193,7 @@ const known_command* command_in(call& c) {
 std::vector<std::size_t> places_of_keys(const known_command& k,
                                         std::span<const std::string_view> args) {
   std::vector<std::size_t> found;
-  const std::size_t end = std::min(k.keys_end(args.size()), args.size());
+  const std::size_t end = k.keys_end(args);
   for (auto i = static_cast<std::size_t>(k.keys.first); i < end;
        i += static_cast<std::size_t>(k.keys.step)) {
     found.push_back(i);

@@ -10,13 +10,14 @@
 namespace kv {
 namespace {
 
-enum class presence : std::uint8_t { any, must, must_not };
+enum class presence : std::uint8_t { any, must, must_not, must_equal };
 
 struct set_how {
   presence exists = presence::any;
   bool returns_old = false;
   bool keeps_expiry = false;
   unix_ms expiry = never_expires;
+  std::string_view equal{};  // what it must hold, where it must
 };
 
 void get(call& c) {
@@ -42,6 +43,9 @@ std::optional<set_how> set_options(call& c) {
       how.exists = presence::must_not;
     } else if (is_word(word, "xx") && free(presence::must)) {
       how.exists = presence::must;
+    } else if (is_word(word, "ifeq") && how.exists == presence::any && i + 1 < c.count()) {
+      how.exists = presence::must_equal;
+      how.equal = c.arg(++i);
     } else if (is_word(word, "get")) {
       how.returns_old = true;
     } else if (is_word(word, "keepttl") && !form) {
@@ -61,6 +65,16 @@ std::optional<set_how> set_options(call& c) {
   return how;
 }
 
+bool is_met(const set_how& how, const found& f) noexcept {
+  switch (how.exists) {
+    case presence::any: return true;
+    case presence::must: return static_cast<bool>(f);
+    case presence::must_not: return !f;
+    case presence::must_equal: return f && f.value == how.equal;
+  }
+  return false;
+}
+
 void set_with_options(call& c) {
   const std::optional<set_how> how = set_options(c);
   if (!how) return;
@@ -68,7 +82,10 @@ void set_with_options(call& c) {
   const bool looks = how->exists != presence::any || how->returns_old || how->keeps_expiry;
   const found f = looks ? store_of(c, c.key).find(c.key) : found();
   const bool there = static_cast<bool>(f);
-  if ((how->exists == presence::must && !there) || (how->exists == presence::must_not && there)) {
+  const bool looks_into = how->returns_old || how->exists == presence::must_equal;
+  if (looks_into && there && !f.is_string()) return c.out.error(wrong_type);
+  if (how->returns_old) there ? c.out.bulk(f.value) : c.out.null();
+  if (!is_met(*how, f)) {
     if (!how->returns_old) c.out.null();
     return;
   }
@@ -111,6 +128,14 @@ void getdel(call& c) {
   if (!*f) return c.out.null();
   c.out.bulk(f->value);
   store_of(c, c.key).erase(c.key);
+}
+
+void delifeq(call& c) {
+  const auto f = string_at(c, c.key);
+  if (!f) return;
+  const bool same = *f && f->value == c.arg(2);
+  if (same) store_of(c, c.key).erase(c.key);
+  c.out.integer(same ? 1 : 0);
 }
 
 void getex(call& c) {
@@ -309,6 +334,16 @@ constexpr auto strings_table = std::to_array<command>({
      .since = "1.0.0",
      .complexity = "O(1)",
      .summary = "Set the value of a key, only if the key does not exist"},
+    {.name = "delifeq",
+     .run = delifeq,
+     .arity = 3,
+     .flags = flag_write | flag_fast,
+     .categories = in_string,
+     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_access | use_delete},
+     .group = "string",
+     .since = "9.0.0",
+     .complexity = "O(1)",
+     .summary = "Delete key if value matches string."},
     {.name = "setex",
      .run = setex,
      .arity = 4,

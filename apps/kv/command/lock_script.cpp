@@ -1,0 +1,239 @@
+#include "lock_script.hpp"
+
+#include <openssl/evp.h>
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t longest_script = 4096;
+
+bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_name(char c) noexcept {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
+
+// Words of Lua and names that it gives a script; any other name is a variable's.
+bool is_known(std::string_view word) noexcept {
+  static constexpr std::array<std::string_view, 20> known{
+      "and", "do", "else",   "elseif", "end",   "for",  "if",   "in",   "local",  "nil",
+      "not", "or", "return", "then",   "redis", "call", "KEYS", "ARGV", "ipairs", "tonumber"};
+  return std::ranges::find(known, word) != known.end();
+}
+
+using tokens = std::vector<std::string>;
+
+// The end of the token that begins at `at`; npos: it has none.
+std::size_t token_end(std::string_view text, std::size_t at) noexcept {
+  std::size_t end = at + 1;
+  if (text[at] == '\'' || text[at] == '"') {
+    const std::size_t close = text.find(text[at], end);
+    const std::size_t escape = text.find('\\', end);
+    return close == std::string_view::npos || escape < close ? std::string_view::npos : close + 1;
+  }
+  if (is_name(text[at])) {
+    while (end < text.size() && is_name(text[end])) ++end;
+  } else if (end < text.size() && text[end] == '=' && (text[at] == '=' || text[at] == '~')) {
+    ++end;
+  }
+  return end;
+}
+
+// Without white space and comments; strings in single quotes and lower case. False: it is no such script.
+bool split(std::string_view text, tokens& into) {
+  for (std::size_t at = 0; at < text.size();) {
+    if (is_space(text[at]) || text[at] == ';') {
+      ++at;
+    } else if (text.substr(at).starts_with("--[")) {
+      return false;  // may go on for lines
+    } else if (text.substr(at).starts_with("--")) {
+      at = std::min(text.find('\n', at), text.size());
+    } else {
+      const std::size_t end = token_end(text, at);
+      if (end == std::string_view::npos) return false;
+      std::string token(text.substr(at, end - at));
+      if (token.front() == '"' || token.front() == '\'') {
+        std::ranges::transform(token, token.begin(), lower);
+        token.front() = token.back() = '\'';
+      }
+      into.push_back(std::move(token));
+      at = end;
+    }
+  }
+  return true;
+}
+
+// The place of the bracket that closes the one at `open`; the size: there is none.
+std::size_t closing(const tokens& all, std::size_t open) noexcept {
+  std::size_t depth = 0;
+  for (std::size_t i = open; i < all.size(); ++i) {
+    if (all[i] == "(") ++depth;
+    if (all[i] == ")" && --depth == 0) return i;
+  }
+  return all.size();
+}
+
+// `if (...) then` and `tonumber(...)` without their brackets.
+void drop_brackets(tokens& all) {
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+    const bool condition = all[i] == "if" && all[i + 1] == "(";
+    const bool number = all[i] == "tonumber" && all[i + 1] == "(";
+    if (!condition && !number) continue;
+    const std::size_t close = closing(all, i + 1);
+    if (close == all.size()) return;
+    if (condition && (close + 1 == all.size() || all[close + 1] != "then")) continue;
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(close));
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(condition ? i + 1 : i));
+    if (number) all.erase(all.begin() + static_cast<std::ptrdiff_t>(i--));
+  }
+}
+
+// Variables by the order in which they come; commands that do the same by one name.
+void rename(tokens& all) {
+  std::vector<std::string> variables;
+  for (std::string& t : all) {
+    if (t == "pcall") t = "call";
+    if (t == "'unlink'") t = "'del'";
+    if (!is_name(t.front()) || is_digit(t.front()) || is_known(t)) continue;
+    auto at = std::ranges::find(variables, t);
+    if (at == variables.end()) at = variables.insert(at, t);
+    t = "$" + std::to_string(at - variables.begin());
+  }
+}
+
+// Empty: it is no such script.
+std::string canonical(std::string_view text) {
+  tokens all;
+  if (!split(text, all)) return {};
+  drop_brackets(all);
+  rename(all);
+  std::string joined;
+  for (const std::string& t : all) joined += t + ' ';
+  return joined;
+}
+
+struct known_script {
+  std::string text;  // canonical()
+  lock_script what;
+};
+
+// One key: "ACT" stands for what is done if it holds ARGV[1].
+constexpr std::array<std::string_view, 8> one_key_forms{
+    "if GET == ARGV[1] then return ACT else return 0 end",
+    "if GET == ARGV[1] then return ACT end return 0",
+    "if GET ~= ARGV[1] then return 0 end ACT return 1",
+    "if GET == ARGV[1] then ACT return 1 else return 0 end",
+    "local v = GET if v == ARGV[1] then return ACT else return 0 end",
+    "local v = GET if v == ARGV[1] then return ACT end return 0",
+    "local v = GET if v ~= ARGV[1] then return 0 end ACT return 1",
+    "local v = GET if not v or v ~= ARGV[1] then return 0 end ACT return 1",
+};
+constexpr std::array<std::pair<std::string_view, lock_script>, 3> one_key_acts{{
+    {"redis.call('del', KEYS[1])", lock_script::erase},
+    {"redis.call('pexpire', KEYS[1], ARGV[2])", lock_script::expire_ms},
+    {"redis.call('expire', KEYS[1], ARGV[2])", lock_script::expire_seconds},
+}};
+
+// What is left of the time to live, as `left`; no time to live: 0 is returned.
+constexpr std::string_view looks_at_time =
+    "local v = GET if not v or v ~= ARGV[1] then return 0 end "
+    "local left = redis.call('pttl', KEYS[1]) if not left then left = 0 end "
+    "if left < 0 then return 0 end ";
+constexpr std::string_view lengthens = "redis.call('pexpire', KEYS[1], left + ARGV[2]) return 1";
+constexpr std::string_view lengthens_or_renews =
+    "local t = ARGV[2] if ARGV[3] == '0' then t = ARGV[2] + left end "
+    "redis.call('pexpire', KEYS[1], t) return 1";
+
+constexpr std::string_view each_key = "for i, key in ipairs(KEYS) do ";
+constexpr std::string_view erases_all =
+    "if redis.call('get', key) == ARGV[1] then redis.call('del', key) n = n + 1 end end return n";
+constexpr std::string_view sets_all =
+    "redis.call('set', key, ARGV[1], 'px', ARGV[2]) end return #KEYS";
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  const std::size_t at = text.find(what);
+  return at == std::string::npos ? text : text.replace(at, what.size(), by);
+}
+
+std::vector<known_script> make_known() {
+  constexpr std::string_view get = "redis.call('get', KEYS[1])";
+  std::vector<known_script> all;
+  const auto add = [&](std::string text, lock_script what) {
+    all.push_back({canonical(replaced(std::move(text), "GET", get)), what});
+  };
+  for (const std::string_view form : one_key_forms) {
+    for (const auto& [act, what] : one_key_acts) {
+      add(replaced(std::string(form), "ACT", act), what);
+    }
+  }
+  const std::string time(looks_at_time);
+  const std::string each(each_key);
+  add(time + std::string(lengthens), lock_script::lengthen);
+  add(time + std::string(lengthens_or_renews), lock_script::lengthen_or_renew);
+  add("local n = 0 " + each + std::string(erases_all), lock_script::erase_all);
+  add(each + "if redis.call('get', key) ~= ARGV[1] then return 0 end end " + each +
+          std::string(sets_all),
+      lock_script::renew_all);
+  add(each + "if redis.call('exists', key) == 1 then return 0 end end " + each +
+          std::string(sets_all),
+      lock_script::take_all);
+  return all;
+}
+
+}  // namespace
+
+std::optional<lock_script> recognise(std::string_view text) {
+  static const std::vector<known_script> known = make_known();
+  if (text.size() > longest_script) return std::nullopt;
+  const std::string form = canonical(text);
+  const auto at = std::ranges::find(known, form, &known_script::text);
+  if (at == known.end()) return std::nullopt;
+  return at->what;
+}
+
+std::string sha1(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned bytes = 0;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), &bytes, EVP_sha1(), nullptr) != 1) {
+    throw std::bad_alloc();
+  }
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (unsigned i = 0; i < bytes; ++i) {
+    out += digits[digest[i] >> 4];
+    out += digits[digest[i] & 15];
+  }
+  return out;
+}
+
+std::optional<lock_script> script_cache::find(std::string_view digits) const {
+  std::string name(digits);
+  std::ranges::transform(name, name.begin(), lower);
+  const std::scoped_lock hold(guard_);
+  const auto at = by_name_.find(name);
+  if (at == by_name_.end()) return std::nullopt;
+  return at->second;
+}
+
+void script_cache::add(const std::string& digits, lock_script what) {
+  const std::scoped_lock hold(guard_);
+  if (!by_name_.emplace(digits, what).second) return;
+  oldest_.push_back(digits);
+  if (oldest_.size() <= most_scripts) return;
+  by_name_.erase(oldest_.front());
+  oldest_.pop_front();
+}
+
+void script_cache::clear() {
+  const std::scoped_lock hold(guard_);
+  by_name_.clear();
+  oldest_.clear();
+}
+
+}  // namespace kv

@@ -1,0 +1,349 @@
+// EVAL and SCRIPT, of the scripts that lock_script.hpp knows.
+#include "handling.hpp"
+#include "lock_script.hpp"
+
+#include "../resp/number.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace kv {
+namespace {
+
+constexpr std::size_t first_key = 3;
+constexpr std::string_view unknown_script =
+    "ERR cordma-kv runs no Lua: of scripts it takes only the lock scripts of known client "
+    "libraries (compare and delete, compare and expire)";
+constexpr std::string_view no_script = "NOSCRIPT No matching script. Please use EVAL.";
+
+// What a script was given. REQUIRES that its number of keys was checked.
+struct script_call {
+  call& c;
+  std::span<const std::string_view> keys;
+  std::span<const std::string_view> args;
+
+  [[nodiscard]] hashed_key key(std::size_t i) const noexcept { return c.of.keys().key(keys[i]); }
+};
+
+// A string that is ARGV[1]. No value: the key holds something else than a string, which was answered.
+std::optional<found> held(const script_call& s, const hashed_key& k) {
+  const auto f = string_at(s.c, k);
+  if (!f) return std::nullopt;
+  return *f && f->value == s.args[0] ? *f : found();
+}
+
+// When a time to live that begins now ends. No value: it was answered.
+std::optional<std::int64_t> end_of(const script_call& s, std::string_view text, std::int64_t more,
+                                   std::int64_t unit_ms) {
+  const auto n = parse_integer(text);
+  std::int64_t when = 0;
+  if (!n) {
+    s.c.out.error(not_an_integer);
+    return std::nullopt;
+  }
+  if (__builtin_mul_overflow(*n, unit_ms, &when) || __builtin_add_overflow(when, more, &when) ||
+      __builtin_add_overflow(when, static_cast<std::int64_t>(now_of(s.c)), &when)) {
+    s.c.out.error("ERR invalid expire time in 'pexpire' command");
+    return std::nullopt;
+  }
+  return when;
+}
+
+void expire_at(const script_call& s, const hashed_key& k, std::int64_t when) {
+  const unix_ms at = static_cast<unix_ms>(std::max<std::int64_t>(when, 1));
+  if (store_of(s.c, k).set_expiry(k, at) == put_outcome::out_of_memory) {
+    return s.c.out.error(out_of_memory);
+  }
+  s.c.out.integer(1);
+}
+
+void erase_one(const script_call& s) {
+  const hashed_key k = s.key(0);
+  const auto f = held(s, k);
+  if (!f) return;
+  if (*f) store_of(s.c, k).erase(k);
+  s.c.out.integer(*f ? 1 : 0);
+}
+
+void expire_one(const script_call& s, std::int64_t unit_ms) {
+  const hashed_key k = s.key(0);
+  const auto f = held(s, k);
+  if (!f) return;
+  if (!*f) return s.c.out.integer(0);
+  const auto when = end_of(s, s.args[1], 0, unit_ms);
+  if (when) expire_at(s, k, *when);
+}
+
+void lengthen_one(const script_call& s, bool renews) {
+  const hashed_key k = s.key(0);
+  const auto f = held(s, k);
+  if (!f) return;
+  if (!*f || !f->at->expires()) return s.c.out.integer(0);
+  const auto left = static_cast<std::int64_t>(f->at->expiry() - now_of(s.c));
+  const auto when = end_of(s, s.args[1], renews ? 0 : left, 1);
+  if (when) expire_at(s, k, *when);
+}
+
+void erase_all(const script_call& s) {
+  std::int64_t erased = 0;
+  for (std::size_t i = 0; i < s.keys.size(); ++i) {
+    const hashed_key k = s.key(i);
+    const auto f = held(s, k);
+    if (!f) return;
+    if (*f && store_of(s.c, k).erase(k)) ++erased;
+  }
+  s.c.out.integer(erased);
+}
+
+void set_all(const script_call& s) {
+  if (s.args[0].size() > max_value_bytes) return s.c.out.error(value_too_long);
+  const auto when = end_of(s, s.args[1], 0, 1);
+  if (!when) return;
+  if (*when <= static_cast<std::int64_t>(now_of(s.c))) {
+    return s.c.out.error("ERR invalid expire time in 'set' command");
+  }
+  const std::size_t mark = s.c.out.mark();
+  for (std::size_t i = 0; i < s.keys.size(); ++i) {
+    if (!fits(s.c, s.keys[i], 0)) return;
+    if (!put(s.c, s.key(i), s.args[0], static_cast<unix_ms>(*when), mark)) return;
+  }
+  s.c.out.integer(static_cast<std::int64_t>(s.keys.size()));
+}
+
+void renew_all(const script_call& s) {
+  for (std::size_t i = 0; i < s.keys.size(); ++i) {
+    const auto f = held(s, s.key(i));
+    if (!f) return;
+    if (!*f) return s.c.out.integer(0);
+  }
+  set_all(s);
+}
+
+void take_all(const script_call& s) {
+  for (std::size_t i = 0; i < s.keys.size(); ++i) {
+    const hashed_key k = s.key(i);
+    if (store_of(s.c, k).peek(k)) return s.c.out.integer(0);
+  }
+  set_all(s);
+}
+
+// The commands that it is made of, as far as users may be refused them.
+std::span<const std::string_view> commands_of(lock_script what) noexcept {
+  static constexpr std::array<std::string_view, 2> erasing{"get", "del"};
+  static constexpr std::array<std::string_view, 2> expiring{"get", "pexpire"};
+  static constexpr std::array<std::string_view, 2> expiring_seconds{"get", "expire"};
+  static constexpr std::array<std::string_view, 3> lengthening{"get", "pttl", "pexpire"};
+  static constexpr std::array<std::string_view, 2> renewing{"get", "set"};
+  static constexpr std::array<std::string_view, 2> taking{"exists", "set"};
+  switch (what) {
+    case lock_script::erase:
+    case lock_script::erase_all: return erasing;
+    case lock_script::expire_ms: return expiring;
+    case lock_script::expire_seconds: return expiring_seconds;
+    case lock_script::lengthen:
+    case lock_script::lengthen_or_renew: return lengthening;
+    case lock_script::renew_all: return renewing;
+    case lock_script::take_all: break;
+  }
+  return taking;
+}
+
+// False: it was answered.
+bool is_allowed(call& c, lock_script what) {
+  if (c.who.unlimited() || c.who.who() == nullptr) return true;
+  for (const std::string_view name : commands_of(what)) {
+    if (c.who.who()->may_run(*c.of.commands().find(name))) continue;
+    c.out.error("NOPERM this user has no permissions to run the '" + std::string(name) +
+                "' command, which the script takes");
+    return false;
+  }
+  return true;
+}
+
+std::size_t arguments_of(lock_script what) noexcept {
+  if (what == lock_script::erase || what == lock_script::erase_all) return 1;
+  return what == lock_script::lengthen_or_renew ? 3 : 2;
+}
+
+bool takes_any_keys(lock_script what) noexcept {
+  return what == lock_script::erase_all || what == lock_script::renew_all ||
+         what == lock_script::take_all;
+}
+
+void run(const script_call& s, lock_script what) {
+  if (!is_allowed(s.c, what)) return;
+  if (s.args.size() < arguments_of(what) || (s.keys.empty() && !takes_any_keys(what))) {
+    return s.c.out.error("ERR the script takes more keys or arguments than it was given");
+  }
+  switch (what) {
+    case lock_script::erase: return erase_one(s);
+    case lock_script::expire_ms: return expire_one(s, 1);
+    case lock_script::expire_seconds: return expire_one(s, 1000);
+    case lock_script::lengthen: return lengthen_one(s, false);
+    case lock_script::lengthen_or_renew: return lengthen_one(s, s.args[2] != "0");
+    case lock_script::erase_all: return erase_all(s);
+    case lock_script::renew_all: return renew_all(s);
+    case lock_script::take_all: return take_all(s);
+  }
+}
+
+// No value: it was answered.
+std::optional<script_call> arguments(call& c) {
+  const auto n = integer_arg(c, 2);
+  if (!n) return std::nullopt;
+  if (*n > static_cast<std::int64_t>(c.count() - first_key)) {
+    c.out.error("ERR Number of keys can't be greater than number of args");
+    return std::nullopt;
+  }
+  if (*n < 0) {
+    c.out.error("ERR Number of keys can't be negative");
+    return std::nullopt;
+  }
+  const auto keys = static_cast<std::size_t>(*n);
+  return script_call{c, c.args.subspan(first_key, keys), c.args.subspan(first_key + keys)};
+}
+
+void eval(call& c) {
+  const auto given = arguments(c);
+  if (!given) return;
+  const auto what = recognise(c.arg(1));
+  if (!what) return c.out.error(unknown_script);
+  c.of.scripts().add(sha1(c.arg(1)), *what);
+  run(*given, *what);
+}
+
+void evalsha(call& c) {
+  const auto given = arguments(c);
+  if (!given) return;
+  const auto what = c.of.scripts().find(c.arg(1));
+  what ? run(*given, *what) : c.out.error(no_script);
+}
+
+void script_load(call& c) {
+  const auto what = recognise(c.arg(2));
+  if (!what) return c.out.error(unknown_script);
+  const std::string name = sha1(c.arg(2));
+  c.of.scripts().add(name, *what);
+  c.out.bulk(name);
+}
+
+void script_exists(call& c) {
+  c.out.array(c.count() - 2);
+  for (const std::string_view name : c.args.subspan(2)) {
+    c.out.integer(c.of.scripts().find(name) ? 1 : 0);
+  }
+}
+
+void script_flush(call& c) {
+  if (c.count() > 3 ||
+      (c.count() == 3 && !is_word(c.arg(2), "sync") && !is_word(c.arg(2), "async"))) {
+    return c.out.error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+  }
+  c.of.scripts().clear();
+  c.out.ok();
+}
+
+void script_kill(call& c) { c.out.error("NOTBUSY No scripts in execution right now."); }
+
+void script_help(call& c) {
+  reply_help(c, "SCRIPT",
+             {"EXISTS <sha1> [<sha1> ...]",
+              "    Return information about the existence of the scripts in the script cache.",
+              "FLUSH [ASYNC|SYNC]", "    Flush the script cache.", "KILL",
+              "    Kill the currently executing script: there is none.", "LOAD <script>",
+              "    Load a lock script into the script cache without executing it."});
+}
+
+constexpr auto script_parts = std::to_array<command>({
+    {.name = "exists",
+     .run = script_exists,
+     .arity = -3,
+     .flags = flag_noscript,
+     .categories = in_scripting,
+     .shards = reach::own,
+     .since = "2.6.0",
+     .complexity = "O(N) with N being the number of scripts to check",
+     .summary = "Check existence of scripts in the script cache.",
+     .tips = "request_policy:all_shards response_policy:agg_logical_and"},
+    {.name = "flush",
+     .run = script_flush,
+     .arity = -2,
+     .flags = flag_noscript,
+     .categories = in_scripting,
+     .shards = reach::own,
+     .since = "2.6.0",
+     .complexity = "O(N) with N being the number of scripts in cache",
+     .summary = "Remove all the scripts from the script cache.",
+     .tips = "request_policy:all_nodes response_policy:all_succeeded"},
+    {.name = "kill",
+     .run = script_kill,
+     .arity = 2,
+     .flags = flag_noscript | flag_allow_busy,
+     .categories = in_scripting,
+     .shards = reach::own,
+     .since = "2.6.0",
+     .complexity = "O(1)",
+     .summary = "Kill the script currently in execution."},
+    {.name = "load",
+     .run = script_load,
+     .arity = 3,
+     .flags = flag_noscript | flag_stale,
+     .categories = in_scripting,
+     .shards = reach::own,
+     .since = "2.6.0",
+     .complexity = "O(N) with N being the length in bytes of the script body",
+     .summary = "Load a lock script into the script cache.",
+     .tips = "request_policy:all_nodes response_policy:all_succeeded"},
+    {.name = "help",
+     .run = script_help,
+     .arity = 2,
+     .flags = flag_loading | flag_stale,
+     .categories = in_scripting,
+     .shards = reach::own,
+     .since = "5.0.0",
+     .complexity = "O(1)",
+     .summary = "Show helpful text about the different subcommands"},
+});
+
+constexpr key_positions script_keys{
+    .first = first_key,
+    .step = 1,
+    .use = use_rw | use_access | use_update,
+    .counted_at = 2,
+    .note = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"};
+
+constexpr auto scripts_table = std::to_array<command>({
+    {.name = "eval",
+     .run = eval,
+     .arity = -3,
+     .flags = flag_write | flag_noscript | flag_stale,
+     .categories = in_scripting,
+     .keys = script_keys,
+     .group = "scripting",
+     .since = "2.6.0",
+     .complexity = "Depends on the script that is executed.",
+     .summary = "Execute a lock script server side"},
+    {.name = "evalsha",
+     .run = evalsha,
+     .arity = -3,
+     .flags = flag_write | flag_noscript | flag_stale,
+     .categories = in_scripting,
+     .keys = script_keys,
+     .group = "scripting",
+     .since = "2.6.0",
+     .complexity = "Depends on the script that is executed.",
+     .summary = "Execute a lock script server side, by its SHA-1"},
+    {.name = "script",
+     .arity = -2,
+     .group = "scripting",
+     .since = "2.6.0",
+     .complexity = "Depends on subcommand.",
+     .summary = "A container for script management commands",
+     .subcommands = script_parts},
+});
+
+}  // namespace
+
+std::span<const command> script_commands() noexcept { return scripts_table; }
+
+}  // namespace kv
