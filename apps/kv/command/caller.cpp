@@ -47,6 +47,7 @@ void caller::refresh_rights() {
 
 void caller::start_over() {
   mode = replies::on;
+  of_.stop_monitor(*this);
   no_touch = false;
   no_evict = false;
   reply.speak(reply_writer::protocol::resp2);

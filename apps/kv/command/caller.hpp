@@ -1,6 +1,7 @@
 // caller: a RESP client as commands see it.
 #pragma once
 
+#include "monitor.hpp"
 #include "transaction.hpp"
 #include "users.hpp"
 
@@ -78,6 +79,9 @@ class caller {
   std::atomic<bool> blocked{false};  // its command waits for the end of CLIENT PAUSE
   std::atomic<kill> killed{kill::no};
   std::atomic<bool> attention{false};  // its wake() is due, on its own thread: see service::mark()
+
+  // Commands that it is to see; null: it is no monitor. Changes by service::start_monitor() and stop_monitor() alone.
+  std::unique_ptr<monitor_box> monitored;
 
   void wake() noexcept { wake_(context_); }
 

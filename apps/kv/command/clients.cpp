@@ -29,6 +29,7 @@ std::string describe(const caller& c, unix_ms now) {
   const bool in_transaction = c.in_transaction;
   const caller::labels& said = c.said();
   std::string flags;
+  if (c.monitored) flags += 'O';
   if (in_transaction) flags += 'x';
   if (c.blocked) flags += 'b';
   if (c.origin.came_by == door::unix_socket) flags += 'U';

@@ -215,5 +215,8 @@ inline constexpr std::string_view value_too_long =
 [[nodiscard]] std::span<const command> introspection_commands() noexcept;
 [[nodiscard]] std::span<const command> acl_commands() noexcept;
 [[nodiscard]] std::span<const command> slowlog_commands() noexcept;
+[[nodiscard]] std::span<const command> script_commands() noexcept;
+[[nodiscard]] std::span<const command> latency_commands() noexcept;
+[[nodiscard]] std::span<const command> monitor_commands() noexcept;
 
 }  // namespace kv

@@ -97,11 +97,12 @@ std::size_t known_command::counted_keys_end(std::span<const std::string_view> ar
 command_table::command_table() : by_name_{} {
   all_.reserve(most_commands);
   for (const std::span<const command> group :
-       {string_commands(), number_commands(), key_commands(), object_commands(), memory_commands(),
-        scan_commands(), expiry_commands(), hash_commands(), hash_walk_commands(),
-        connection_commands(), client_commands(), transaction_commands(), server_commands(),
-        info_commands(), config_commands(), introspection_commands(), acl_commands(),
-        slowlog_commands()}) {
+       {string_commands(),    number_commands(),     key_commands(),    object_commands(),
+        memory_commands(),    scan_commands(),       expiry_commands(), hash_commands(),
+        hash_walk_commands(), connection_commands(), client_commands(), transaction_commands(),
+        server_commands(),    info_commands(),       config_commands(), introspection_commands(),
+        acl_commands(),       slowlog_commands(),    script_commands(), latency_commands(),
+        monitor_commands()}) {
     for (const command& c : group) add(c);
   }
 }

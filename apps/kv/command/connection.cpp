@@ -43,6 +43,13 @@ void select(call& c) {
 bool authenticate(call& c, std::string_view name, std::string_view password) {
   std::shared_ptr<const user> u = c.of.accounts().authenticate(name, password);
   if (u == nullptr) {
+    c.of.denials().add({.reason = "auth",
+                        .context = c.who.in_transaction ? "multi" : "toplevel",
+                        .object = std::string(c.arg(0)),
+                        .user = std::string(name),
+                        .client = describe(c.who, now_of(c)),
+                        .when = now_of(c)},
+                       static_cast<std::size_t>(c.of.current(c.who.origin.worker).acllog_max_len));
     c.out.error(wrong_password);
     return false;
   }

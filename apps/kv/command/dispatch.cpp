@@ -112,11 +112,9 @@ cordma::time_point invoke(service& of, caller& who, const prepared& p, cordma::t
     own.failed.add();
     of.count_error(who.origin.worker, who.reply.since(mark));
   }
-  const settings& now = of.current(who.origin.worker);
-  if (now.slowlog_log_slower_than >= 0 &&
-      took / 1000 >= static_cast<std::uint64_t>(now.slowlog_log_slower_than) &&
-      !p.what->is(flag_skip_slowlog)) {
-    note_slow(of, who, now, took / 1000, p);
+  note_time(of, who, p, took);
+  if (of.has_monitors() && !p.what->is(flag_admin)) {
+    of.show_monitors(who, without_secrets(*p.what, p.args));
   }
   return ended;
 }
@@ -197,7 +195,9 @@ std::string objection(service& of, const caller& who, const prepared& p) {
     return "ERR Command not allowed inside a transaction";
   }
   if (!who.unlimited() && who.who() != nullptr && !what.is(flag_no_auth)) {
-    switch (denied_by_rights(*who.who(), what, p.args).what) {
+    const denied why = denied_by_rights(*who.who(), what, p.args);
+    if (why.what != denial::none) note_denied(of, who, p, why, denied_in::toplevel);
+    switch (why.what) {
       case denial::none: break;
       case denial::of_command:
         return "NOPERM this user has no permissions to run the '" + what.full_name + "' command";
@@ -243,7 +243,7 @@ std::string refusal_by_journal(const service& of) {
 
 denied denied_by_rights(const user& u, const known_command& what,
                         std::span<const std::string_view> args) noexcept {
-  if (!u.may_run(what)) return {.what = denial::of_command};
+  if (!what.is(flag_no_auth) && !u.may_run(what)) return {.what = denial::of_command};
   if (u.all_keys || !what.has_keys()) return {};
   const std::size_t end = what.keys_end(args);
   for (std::size_t i = static_cast<std::size_t>(what.keys.first); i < end;
@@ -405,14 +405,15 @@ class beyond_limit {
 };
 
 // His rights may be others than they were when it was queued. Empty: none.
-std::string objection_by_now(const caller& who, const prepared& p) {
+std::string objection_by_now(service& of, const caller& who, const prepared& p) {
   if (who.who() == nullptr) return std::string(no_auth);
   if (who.unlimited()) return {};
-  const denial what = denied_by_rights(*who.who(), *p.what, p.args).what;
-  if (what == denial::none) return {};
+  const denied why = denied_by_rights(*who.who(), *p.what, p.args);
+  if (why.what == denial::none) return {};
+  note_denied(of, who, p, why, denied_in::multi);
   return "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
          "EXEC call. This command is no longer allowed for the following reason: " +
-         std::string(what == denial::of_command
+         std::string(why.what == denial::of_command
                          ? "no permission to execute the command or subcommand"
                          : "no permission to touch the specified keys");
 }
@@ -450,7 +451,7 @@ void run_queued(call& c) {
   for (const prepared& p : all) {
     const std::size_t part = who.reply.mark();
     const caller::replies before = who.mode;
-    const std::string why = objection_by_now(who, p);
+    const std::string why = objection_by_now(c.of, who, p);
     if (why.empty()) {
       at = invoke(c.of, who, p, at);
     } else {

@@ -70,6 +70,9 @@ struct denied {
 };
 [[nodiscard]] denied denied_by_rights(const user& u, const known_command& what,
                                       std::span<const std::string_view> args) noexcept;
+// For ACL LOG. REQUIRES that something is denied.
+enum class denied_in : std::uint8_t { toplevel, multi };
+void note_denied(service& of, const caller& who, const prepared& p, denied why, denied_in where);
 // MULTI is over, and nothing of it was carried out. Holds no shard.
 void abandon_transaction(service& of, caller& who);
 

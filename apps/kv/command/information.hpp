@@ -12,4 +12,7 @@ namespace kv {
 // REQUIRES that the caller holds all shards.
 [[nodiscard]] std::string information(service& of, unsigned worker, std::string_view section);
 
+// Of memory that this process has, as the kernel counts it (RSS). 0: it does not say.
+[[nodiscard]] std::uint64_t resident_bytes();
+
 }  // namespace kv

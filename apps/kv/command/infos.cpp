@@ -56,14 +56,6 @@ std::string human(std::uint64_t bytes) {
   return {text.data(), static_cast<std::size_t>(n)};
 }
 
-std::uint64_t resident_bytes() {
-  std::ifstream in("/proc/self/statm");
-  std::uint64_t total = 0;
-  std::uint64_t resident = 0;
-  in >> total >> resident;
-  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
 std::string hundredths(double value, std::string_view unit = "") {
   std::array<char, 64> text{};
   const int n = std::snprintf(text.data(), text.size(), "%.2f", value);
@@ -341,74 +333,6 @@ void info(call& c) {
   c.out.verbatim(tell(here, c.args.subspan(1)));
 }
 
-// Slow commands are in SLOWLOG; events beside them are not recorded.
-void latency_latest(call& c) { c.out.array(0); }
-void latency_history(call& c) { c.out.array(0); }
-void latency_reset(call& c) { c.out.integer(0); }
-
-// By powers of two in microseconds Redis has it; here the mean of each command is all that is kept.
-void latency_doctor(call& c) {
-  c.out.verbatim(
-      "Latency events are not recorded by this server. SLOWLOG GET has the commands that took "
-      "longest, INFO "
-      "commandstats what each kind takes on average.\n");
-}
-
-void latency_help(call& c) {
-  reply_help(c, "LATENCY",
-             {"DOCTOR", "    Return a human readable latency analysis report.", "HISTORY <event>",
-              "    Return time-latency samples for the <event> class.", "LATEST",
-              "    Return the latest latency samples for all events.", "RESET [<event> ...]",
-              "    Reset latency data of one or more <event> classes."});
-}
-
-constexpr auto latency_parts = std::to_array<command>({
-    {.name = "latest",
-     .run = latency_latest,
-     .arity = 2,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
-     .since = "2.8.13",
-     .complexity = "O(1)",
-     .summary = "Return the latest latency samples for all events",
-     .tips = "nondeterministic_output request_policy:all_nodes response_policy:special"},
-    {.name = "history",
-     .run = latency_history,
-     .arity = 3,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
-     .since = "2.8.13",
-     .complexity = "O(1)",
-     .summary = "Return timestamp-latency samples for the event",
-     .tips = "nondeterministic_output request_policy:all_nodes response_policy:special"},
-    {.name = "reset",
-     .run = latency_reset,
-     .arity = -2,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
-     .since = "2.8.13",
-     .complexity = "O(1)",
-     .summary = "Reset latency data for one or more events",
-     .tips = "request_policy:all_nodes response_policy:all_succeeded"},
-    {.name = "doctor",
-     .run = latency_doctor,
-     .arity = 2,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
-     .since = "2.8.13",
-     .complexity = "O(1)",
-     .summary = "Return a human readable latency analysis report",
-     .tips = "nondeterministic_output request_policy:all_nodes response_policy:special"},
-    {.name = "help",
-     .run = latency_help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .shards = reach::own,
-     .since = "2.8.13",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
-});
-
 constexpr auto infos_table = std::to_array<command>({
     {.name = "info",
      .run = info,
@@ -421,16 +345,17 @@ constexpr auto infos_table = std::to_array<command>({
      .complexity = "O(1)",
      .summary = "Get information and statistics about the server",
      .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
-    {.name = "latency",
-     .arity = -2,
-     .group = "server",
-     .since = "2.8.13",
-     .complexity = "Depends on subcommand.",
-     .summary = "A container for latency diagnostics commands",
-     .subcommands = latency_parts},
 });
 
 }  // namespace
+
+std::uint64_t resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  in >> total >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
 
 std::string information(service& of, unsigned worker, std::string_view section) {
   const view here{.of = of, .worker = worker};

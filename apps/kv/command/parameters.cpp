@@ -297,6 +297,7 @@ constexpr auto parameters_table = std::to_array<parameter>({
     {"slowlog-log-slower-than", when::any_time, get_slower_than, set_slower_than},
     number<&settings::slowlog_max_len, 0, most_signed>("slowlog-max-len"),
     number<&settings::latency_monitor_threshold, 0, most_signed>("latency-monitor-threshold"),
+    number<&settings::acllog_max_len, 0, most_signed>("acllog-max-len"),
     word<&settings::loglevel, log_levels>("loglevel"),
     text<&settings::logfile>("logfile", when::start),
     number<&settings::workers, 1, most_workers>("workers", when::start),

@@ -191,6 +191,7 @@ bool service::tick(unsigned worker) {
     bytes += keys_.at(shard).usage().bytes;
   }
   if (bytes > w.peak_bytes.load(std::memory_order_relaxed)) w.peak_bytes = bytes;
+  note_sweep(worker, began);
   return more;
 }
 
@@ -319,6 +320,7 @@ void service::enter(caller& c) {
 }
 
 void service::leave(caller& c) noexcept {
+  stop_monitor(c);
   worker_state& w = at(c.origin.worker);
   const std::scoped_lock hold(w.guard);
   w.callers.erase(c.id);
@@ -343,6 +345,38 @@ void service::for_each_client(const std::function<void(caller&)>& each) {
 void service::end_client(caller& c) noexcept {
   c.killed.store(caller::kill::now, std::memory_order_release);
   mark_in(c.of_.at(c.origin.worker), c);
+}
+
+void service::start_monitor(caller& c) {
+  if (c.monitored) return;
+  auto made = std::make_unique<monitor_box>();
+  const std::scoped_lock hold(at(c.origin.worker).guard);
+  c.monitored = std::move(made);
+  monitors_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void service::stop_monitor(caller& c) noexcept {
+  const std::scoped_lock hold(at(c.origin.worker).guard);
+  if (!c.monitored) return;
+  c.monitored.reset();
+  monitors_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void service::show_monitors(const caller& who, std::span<const std::string_view> args) {
+  const std::string line = monitor_line(who, read_wall_clock_us(), args);
+  std::string ended;
+  for_each_client([&](caller& each) {
+    if (!each.monitored || each.killed.load() != caller::kill::no) return;
+    if (each.monitored->add(line)) {
+      mark_in(at(each.origin.worker), each);
+    } else {
+      end_client(each);
+      ended = describe(each, now_ms(who.origin.worker));
+    }
+  });
+  rouse(who.origin.worker);
+  if (!ended.empty() && hooks.warn)
+    hooks.warn("disconnected for reading MONITOR too slowly: " + ended);
 }
 
 void service::rouse(unsigned from_worker) {

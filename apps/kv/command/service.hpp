@@ -1,11 +1,14 @@
 // service: what the clients of a server share: keys, settings, users, statistics, and what main does for them.
 #pragma once
 
+#include "acl_log.hpp"
 #include "caller.hpp"
 #include "command.hpp"
 #include "counters.hpp"
 #include "journal_gate.hpp"
 #include "keyspace.hpp"
+#include "latency.hpp"
+#include "lock_script.hpp"
 #include "settings.hpp"
 #include "slowlog.hpp"
 #include "users.hpp"
@@ -119,6 +122,9 @@ class service {
   [[nodiscard]] std::string configure_users(std::span<const std::string> before,
                                             std::span<const std::string> lines);
   [[nodiscard]] slowlog& slow() noexcept { return slow_; }
+  [[nodiscard]] script_cache& scripts() noexcept { return scripts_; }
+  [[nodiscard]] latency_log& latency() noexcept { return latency_; }
+  [[nodiscard]] acl_log& denials() noexcept { return denials_; }
   // Of who writes the configuration file or aclfile: held from before he reads what he writes until it is there.
   [[nodiscard]] std::mutex& files_guard() noexcept { return files_guard_; }
   // What is in the configuration file now. REQUIRES the files_guard().
@@ -189,6 +195,15 @@ class service {
   static void end_client(caller& c) noexcept;
   void rouse(unsigned from_worker);
 
+  // It sees all commands from now on, or none any more. On its own thread.
+  void start_monitor(caller& c);
+  void stop_monitor(caller& c) noexcept;
+  [[nodiscard]] bool has_monitors() const noexcept {
+    return monitors_.load(std::memory_order_relaxed) != 0;
+  }
+  // A command that `who` had carried out, to all monitors. One that has left too much unread is ended.
+  void show_monitors(const caller& who, std::span<const std::string_view> args);
+
   // What has to wait: by CLIENT PAUSE, or for the journal, which has too much to write.
   enum class paused : std::uint8_t { none, writes, all };
   void pause(cordma::time_point until, paused what) noexcept;
@@ -239,6 +254,9 @@ class service {
   command_table commands_;
   users users_;
   slowlog slow_;
+  script_cache scripts_;
+  latency_log latency_;
+  acl_log denials_;
   std::string run_id_;
   std::size_t bytes_at_start_ = 0;
   unix_ms started_ms_ = 0;
@@ -253,6 +271,7 @@ class service {
   std::map<std::string, std::uint64_t, std::less<>> errors_;
   std::atomic<std::uint64_t> next_id_ = 1;
   std::atomic<std::size_t> clients_ = 0;
+  std::atomic<std::size_t> monitors_ = 0;
   std::atomic<std::size_t> peak_bytes_ = 0;
   std::atomic<cordma::time_point> paused_until_{};
   std::atomic<paused> paused_ = paused::none;

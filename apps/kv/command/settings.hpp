@@ -71,7 +71,8 @@ struct settings {
 
   std::int64_t slowlog_log_slower_than = 10000;  // microseconds; negative: never
   std::uint64_t slowlog_max_len = 128;
-  std::uint64_t latency_monitor_threshold = 0;
+  std::uint64_t latency_monitor_threshold = 0;  // milliseconds; 0: nothing is recorded
+  std::uint64_t acllog_max_len = 128;
   std::string loglevel{"notice"};
   std::string logfile;
 

@@ -58,6 +58,7 @@ struct session::state {
   std::size_t consume(std::string_view input);
   std::size_t run(std::string_view input, std::size_t at, bool& stopped);
   std::size_t run_batch(std::span<const request_parser::request> found);
+  void take_monitored();
   void gate_replies(std::size_t from);
   void open_gates() noexcept;
   [[nodiscard]] ending over_by_now() noexcept;
@@ -225,6 +226,13 @@ std::size_t session::state::run_batch(std::span<const request_parser::request> f
   return done;
 }
 
+// What it sees as a monitor, as long as it reads that.
+void session::state::take_monitored() {
+  if (!who.monitored || backlog() > most_pending || over != ending::no) return;
+  who.out.append(who.monitored->take());
+  mind_output();
+}
+
 void session::state::gate_replies(std::size_t from) {
   if (!of.journal->waits() || who.reply.mark() == from) return;
   const std::uint64_t until = of.journal->appended();
@@ -326,6 +334,7 @@ void session::arrived(std::size_t bytes) {
 
 void session::resume() {
   state& s = *state_;
+  s.take_monitored();
   if (!s.held || s.piled || s.over != ending::no) return;
   s.go_on();
   s.show();
@@ -355,6 +364,11 @@ void session::sent(std::size_t bytes) noexcept {
     s.sent = 0;
   }
   if (s.soft_since) s.mind_limit();
+  try {
+    s.take_monitored();
+  } catch (const std::bad_alloc&) {
+    s.over = ending::now;
+  }
   if (s.piled && s.backlog() < resume_pending && s.over == ending::no) {
     s.piled = false;
     try {

@@ -54,6 +54,10 @@ void write_keys(metrics_text& out, keyspace& keys, std::uint64_t most_bytes) {
   one(out, "keys", kind::gauge, "Keys now", count);
   one(out, "keys_expiring", kind::gauge, "Keys now that have a time to live", expiring);
   one(out, "memory_used_bytes", kind::gauge, "Of keys and values, with what finds them", used);
+  const std::uint64_t resident = resident_bytes();
+  one(out, "memory_rss_bytes", kind::gauge, "Of the process, as the kernel counts it", resident);
+  out.family("memory_fragmentation_ratio", kind::gauge, "memory_rss_bytes by memory_used_bytes")
+      .value(used == 0 ? 0.0 : static_cast<double>(resident) / static_cast<double>(used));
   one(out, "memory_max_bytes", kind::gauge, "maxmemory; 0: no limit", most_bytes);
   one(out, "keyspace_hits_total", kind::counter, "Keys that were found", all.hits);
   one(out, "keyspace_misses_total", kind::counter, "Keys that were not there", all.misses);

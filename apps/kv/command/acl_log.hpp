@@ -1,0 +1,44 @@
+// acl_log: what users were refused, newest first.
+#pragma once
+
+#include "../store/item.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace kv {
+
+// Any thread.
+class acl_log {
+ public:
+  static constexpr unix_ms same_within = 60'000;  // the same again is counted, and no entry
+
+  struct entry {
+    std::uint64_t count = 1;
+    std::string reason;   // "command", "key", "auth"
+    std::string context;  // "toplevel", "multi"
+    std::string object;   // the command or the key
+    std::string user;
+    std::string client;  // as CLIENT INFO shows it
+    unix_ms when = 0;
+
+    [[nodiscard]] bool same_as(const entry& e) const noexcept {
+      return reason == e.reason && context == e.context && object == e.object && user == e.user;
+    }
+  };
+
+  void add(entry e, std::size_t most_entries);
+  // The newest so many.
+  [[nodiscard]] std::vector<entry> newest(std::size_t count) const;
+  void clear();
+
+ private:
+  mutable std::mutex guard_;
+  std::list<entry> entries_;  // newest in front
+};
+
+}  // namespace kv

@@ -1,0 +1,80 @@
+#include "monitor.hpp"
+
+#include "handling.hpp"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace kv {
+namespace {
+
+void append_quoted(std::string& to, std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  constexpr std::string_view escaped = "\n\r\t\a\b\\\"";
+  constexpr std::string_view letters = "nrtab\\\"";
+  to += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (const std::size_t at = escaped.find(c); at != std::string_view::npos) {
+      (to += '\\') += letters[at];
+    } else if (byte >= ' ' && byte < 127) {
+      to += c;
+    } else {
+      ((to += "\\x") += digits[byte >> 4]) += digits[byte & 15];
+    }
+  }
+  to += '"';
+}
+
+void monitor(call& c) {
+  c.of.start_monitor(c.who);
+  c.out.ok();
+}
+
+constexpr auto monitor_table = std::to_array<command>({
+    {.name = "monitor",
+     .run = monitor,
+     .arity = 1,
+     .flags = flag_admin | flag_noscript | flag_loading | flag_stale | flag_no_multi,
+     .shards = reach::own,
+     .group = "server",
+     .since = "1.0.0",
+     .summary = "Listen for all requests received by the server in real time"},
+});
+
+}  // namespace
+
+std::string monitor_line(const caller& who, std::uint64_t now_us,
+                         std::span<const std::string_view> args) {
+  std::array<char, 48> time{};
+  const int n =
+      std::snprintf(time.data(), time.size(), "+%llu.%06llu [%u ",
+                    static_cast<unsigned long long>(now_us / 1'000'000),
+                    static_cast<unsigned long long>(now_us % 1'000'000), who.database.load());
+  std::string line(time.data(), static_cast<std::size_t>(n));
+  if (who.origin.came_by == door::unix_socket) {
+    line.append("unix:").append(who.origin.peer, 0, who.origin.peer.rfind(':'));
+  } else {
+    line += who.origin.peer;
+  }
+  line += ']';
+  for (const std::string_view arg : args) append_quoted(line += ' ', arg);
+  return line += "\r\n";
+}
+
+bool monitor_box::add(std::string_view line) {
+  const std::scoped_lock hold(guard_);
+  if (line.size() > most_bytes - text_.size()) return false;
+  text_ += line;
+  return true;
+}
+
+std::string monitor_box::take() noexcept {
+  const std::scoped_lock hold(guard_);
+  return std::exchange(text_, {});
+}
+
+std::span<const command> monitor_commands() noexcept { return monitor_table; }
+
+}  // namespace kv
