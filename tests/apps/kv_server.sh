@@ -56,6 +56,12 @@ expect 0 '^cordma-kv [0-9]' cordma-kv --version
 printf 'port 7000\nmaxmemry 1gb\n' > wrong.conf
 expect 2 'wrong.conf: line 2: "maxmemry" is no setting of cordma-kv; did you mean "maxmemory"' \
   cordma-kv wrong.conf
+printf 'port x\nmaxmemry 1gb\ntimeout -1\n' > wrong.conf
+expect 2 'wrong.conf: line 1: "port"' cordma-kv wrong.conf
+expect 2 'wrong.conf: line 3: "timeout"' cordma-kv wrong.conf
+printf 'port 0\nunixsocket %s/s\nrdbcompression yes\ndaemonize yes\n' "$work" > redis.conf
+expect 0 'redis.conf: line 3: "rdbcompression" is a setting of Redis' cordma-kv redis.conf --check-config
+expect 0 'redis.conf: line 4: daemonize' cordma-kv redis.conf --check-config
 expect 2 '--prot: .* did you mean "port"' cordma-kv --prot 1
 expect 2 'daemonize: .*systemd' cordma-kv --daemonize yes
 expect 2 'nowhere.conf: .*No such file' cordma-kv nowhere.conf

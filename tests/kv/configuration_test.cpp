@@ -69,13 +69,52 @@ TEST_CASE("what is wrong is said with its line, or its option, and the nearest n
   CHECK(refusal("io fast\n") ==
         "kv.conf: line 1: io: \"fast\" is unknown: use auto, uring or asio");
   CHECK(refusal("wait 1 2\n") == "kv.conf: line 1: wait: wrong number of arguments for \"wait\"");
-  CHECK(refusal("daemonize yes\n").find("systemd") != std::string::npos);
+  CHECK(refusal("", {"--daemonize", "yes"}).find("systemd") != std::string::npos);
   CHECK(refusal("maxmemory 20mb\nthreads 8\n").find("at least 40mb") != std::string::npos);
   CHECK(refusal("maxmemory 40mb\nthreads 8\n").empty());
   CHECK(refusal("threads 0\n").starts_with("kv.conf: line 1: \"threads\": argument must be"));
   CHECK(refusal("", {"--threads", "65"}).starts_with("--threads: \"threads\": argument must be"));
   CHECK(refusal("daemonize no\nsupervised systemd\n").empty());
   CHECK_THROWS_AS(static_cast<void>(parse_command_line({"a.conf", "b.conf"})), cordma::error);
+}
+
+TEST_CASE("all that is wrong with a file is said at once, with its lines") {
+  CHECK(refusal("port x\n# fine\nmaxmemry 1gb\nio fast\nuser bob +@nonsense\ntimeout 5\n"
+                "requirepass \"open\nsave 1\n") ==
+        "kv.conf: line 1: \"port\": argument couldn't be parsed into an integer\n"
+        "kv.conf: line 3: \"maxmemry\" is no setting of cordma-kv; did you mean \"maxmemory\"?\n"
+        "kv.conf: line 4: io: \"fast\" is unknown: use auto, uring or asio\n"
+        "kv.conf: line 5: user bob: Error in ACL SETUSER modifier '+@nonsense': Unknown command or "
+        "category name in ACL\n"
+        "kv.conf: line 7: a quote is not closed\n"
+        "kv.conf: line 8: \"save\": Invalid save parameters");
+}
+
+TEST_CASE("a file of Redis's own is taken, with a warning for each line without meaning") {
+  const server_options o = read(
+      "bind 127.0.0.1 -::1\ndaemonize yes\npidfile /run/redis/redis-server.pid\n"
+      "rdbcompression yes\nREPLICA-priority 100\nclient-output-buffer-limit normal 0 0 0\n"
+      "client-output-buffer-limit replica 256mb 64mb 60\nnotify-keyspace-events \"\"\n"
+      "acllog-max-len 64\nlatency-monitor-threshold 5\ndatabases 16\n");
+  REQUIRE(o.warnings.size() == 5);
+  CHECK(refusal("databases 17").find("between 1 and 16") != std::string::npos);
+  CHECK(o.warnings[0].starts_with("line 2: daemonize: cordma-kv stays in the foreground"));
+  CHECK(o.warnings[1] ==
+        "line 4: \"rdbcompression\" is a setting of Redis that has no meaning here");
+  CHECK(o.warnings[2].starts_with("line 5: \"replica-priority\" is a setting"));
+  CHECK(
+      o.warnings[3] ==
+      "line 7: \"client-output-buffer-limit replica\" has no meaning here: it has no such clients");
+  CHECK(o.warnings[4].starts_with("line 8: "));
+  CHECK(o.configured.values.acllog_max_len == 64);
+  CHECK(o.configured.values.latency_monitor_threshold == 5);
+  // What would lose data or open doors if it were passed over is refused.
+  for (const char* const line :
+       {"replicaof host 6379", "rename-command CONFIG x", "tls-protocols TLSv1.3",
+        "include /etc/other.conf", "cluster-enabled yes", "loadmodule /lib/x.so"}) {
+    CAPTURE(line);
+    CHECK(refusal(line).starts_with("kv.conf: line 1: "));
+  }
 }
 
 TEST_CASE("what is to be a name of a file is no path, and not empty") {

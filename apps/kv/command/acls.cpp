@@ -165,6 +165,43 @@ void acl_load(call& c) {
   why.empty() ? c.out.ok() : c.out.error("ERR " + why);
 }
 
+void give_entry(call& c, const acl_log::entry& e) {
+  const unix_ms now = now_of(c);
+  c.out.map(7);
+  c.out.bulk("count");
+  c.out.integer(static_cast<std::int64_t>(e.count));
+  const std::array<std::pair<std::string_view, std::string_view>, 4> texts{
+      {{"reason", e.reason}, {"context", e.context}, {"object", e.object}, {"username", e.user}}};
+  for (const auto& [name, text] : texts) {
+    c.out.bulk(name);
+    c.out.bulk(text);
+  }
+  c.out.bulk("age-seconds");
+  c.out.real(static_cast<double>(now > e.when ? now - e.when : 0) / 1000);
+  c.out.bulk("client-info");
+  c.out.bulk(e.client);
+}
+
+void acl_log_of(call& c) {
+  std::int64_t count = 10;
+  if (c.count() > 3) {
+    return c.out.error(
+        "ERR unknown subcommand or wrong number of arguments for 'log'. Try ACL HELP.");
+  }
+  if (c.count() == 3 && is_word(c.arg(2), "reset")) {
+    c.of.denials().clear();
+    return c.out.ok();
+  }
+  if (c.count() == 3) {
+    const auto n = integer_arg(c, 2);
+    if (!n) return;
+    count = std::max<std::int64_t>(*n, 0);
+  }
+  const auto entries = c.of.denials().newest(static_cast<std::size_t>(count));
+  c.out.array(entries.size());
+  for (const acl_log::entry& e : entries) give_entry(c, e);
+}
+
 void acl_help(call& c) {
   reply_help(
       c, "ACL",

@@ -97,39 +97,71 @@ std::optional<std::vector<std::string>> split_words(std::string_view line) {
   return std::vector<std::string>(args.begin(), args.end());
 }
 
-parsed_settings parse_settings(std::string_view text, const settings& from) {
-  parsed_settings parsed{from, {}};
-  std::string saves;  // several lines of it add up
-  bool saves_given = false;
-  for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::string_view line = next_line(text);
+namespace {
+
+// Lines of a file, one after the other, into settings.
+class line_reader {
+ public:
+  explicit line_reader(parsed_settings& into) : into_(into) {}
+  // Empty, or why not.
+  [[nodiscard]] std::string read(std::string_view line) {
     const auto words = split_words(line);
     if (!words) return "a quote is not closed";
     if (words->empty() || words->front().starts_with('#')) return {};
     const std::string name = name_of(line);
     if (name == "user") {
-      std::string user;
-      for (std::size_t i = 1; i < words->size(); ++i) {
-        user += (user.empty() ? "" : " ") + as_word((*words)[i]);
-      }
-      parsed.users.push_back(std::move(user));
-      continue;
+      into_.users.push_back(user_line(std::span(*words).subspan(1)));
+      return {};
     }
     const parameter* const p = find_parameter(name);
     if (p == nullptr) return "\"" + words->front() + "\" is no setting of cordma-kv";
     if (words->size() < 2 || (words->size() > 2 && !is_list(p->name))) {
-      refuse(number, "wrong number of arguments for \"" + name + "\"");
+      return "wrong number of arguments for \"" + name + "\"";
     }
-    std::string value = joined(*words, 1);
-    if (name == "save") {
-      saves = saves_given && !value.empty() ? saves + ' ' + value : value;
-      saves_given = true;
-      value = saves;
-    }
-    const std::string why = p->set(parsed.values, value);
-    if (!why.empty()) refuse(number, "\"" + name + "\": " + why);
+    const std::string why = p->set(into_.values, value_of(name, joined(*words, 1)));
+    return why.empty() ? why : "\"" + name + "\": " + why;
+  }
+
+ private:
+  // Several lines of `save` add up.
+  [[nodiscard]] std::string value_of(std::string_view name, std::string value) {
+    if (name != "save") return value;
+    saves_ = saves_given_ && !value.empty() ? saves_ + ' ' + value : value;
+    saves_given_ = true;
+    return saves_;
+  }
+
+  parsed_settings& into_;
+  std::string saves_;
+  bool saves_given_ = false;
+};
+
+}  // namespace
+
+std::string user_line(std::span<const std::string> words) {
+  std::string line;
+  for (const std::string& w : words) line += (line.empty() ? "" : " ") + as_word(w);
+  return line;
+}
+
+parsed_settings parse_settings(std::string_view text, const settings& from,
+                               std::vector<line_issue>& wrong) {
+  parsed_settings parsed{from, {}};
+  line_reader lines(parsed);
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    std::string why = lines.read(next_line(text));
+    if (!why.empty()) wrong.push_back({number, std::move(why)});
   }
   return parsed;
+}
+
+parsed_settings parse_settings(std::string_view text, const settings& from) {
+  std::vector<line_issue> wrong;
+  parsed_settings parsed = parse_settings(text, from, wrong);
+  if (wrong.empty()) return parsed;
+  throw cordma::error(cordma::failure(
+      cordma::errc::invalid_value,
+      "configuration, line " + std::to_string(wrong.front().line) + ": " + wrong.front().what));
 }
 
 std::string rewrite_settings(std::string_view text, const settings& now,

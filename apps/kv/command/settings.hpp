@@ -110,9 +110,18 @@ struct parsed_settings {
 };
 // Throws cordma::error (invalid_value) naming the line.
 [[nodiscard]] parsed_settings parse_settings(std::string_view text, const settings& from = {});
+struct line_issue {
+  std::size_t line = 0;  // from 1 on
+  std::string what;
+};
+// All that is wrong goes to `wrong`, and what is right to the result.
+[[nodiscard]] parsed_settings parse_settings(std::string_view text, const settings& from,
+                                             std::vector<line_issue>& wrong);
 // The text with its lines changed to these values, by the names that they have there; what it does not say and is not the default goes to its end.
 [[nodiscard]] std::string rewrite_settings(std::string_view text, const settings& now,
                                            std::span<const std::string> users);
+// Words behind "user ", as parsed_settings has them.
+[[nodiscard]] std::string user_line(std::span<const std::string> words);
 // What split_words() makes this very value of: in quotes if it takes them, any byte that is no letter as "\xHH".
 [[nodiscard]] std::string as_word(std::string_view value);
 // The words of a line, unquoted; nothing: a quote is missing.

@@ -2,6 +2,7 @@
 
 #include "../command/least_memory.hpp"
 #include "../command/users.hpp"
+#include "settings_of_redis.hpp"
 
 #include <cordma/runtime/result.hpp>
 
@@ -43,11 +44,12 @@ void set_io(server_options& o, const std::string& value) {
   o.io = *io;
 }
 
+constexpr std::string_view foreground =
+    "cordma-kv stays in the foreground: a service manager starts and watches it; see the systemd "
+    "unit that comes with it";
+
 void refuse_daemon(server_options&, const std::string& value) {
-  if (value == "no") return;
-  fail(
-      "cordma-kv stays in the foreground: a service manager starts and watches it; see the systemd "
-      "unit that comes with it");
+  if (value != "no") fail(std::string(foreground));
 }
 
 void check_supervised(server_options&, const std::string& value) {
@@ -130,33 +132,75 @@ void apply_own(server_options& o, const own_setting& s, std::span<const std::str
   s.set(o, values.front());
 }
 
-// Its own names, which are left out of what it returns; the lines keep their numbers.
-[[nodiscard]] std::string take_own_lines(std::string_view text, server_options& o) {
-  std::string rest;
-  for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+// Of a class of clients that does not exist here.
+[[nodiscard]] bool is_limit_of_others(std::string_view name, std::span<const std::string> words) {
+  constexpr std::size_t one_class = 5;
+  return name == "client-output-buffer-limit" && words.size() == one_class &&
+         lower(words[1]) != "normal";
+}
+
+// Takes the lines of a file that parse_settings() does not know, and leaves blank lines for them.
+class own_lines {
+ public:
+  own_lines(server_options& into, std::vector<line_issue>& wrong) : into_(into), wrong_(wrong) {}
+
+  [[nodiscard]] std::string take_from(std::string_view text) {
+    std::string rest;
+    for (number_ = 1; !text.empty(); ++number_) {
+      const std::size_t end = text.find('\n');
+      const std::string_view line = text.substr(0, end);
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+      if (!take(line)) rest.append(line);
+      rest += '\n';
+    }
+    return rest;
+  }
+
+ private:
+  // False: it is for parse_settings().
+  [[nodiscard]] bool take(std::string_view line) try {
     const auto words = split_words(line);
     const std::string name = words && !words->empty() ? lower(words->front()) : "";
-    const own_setting* const own = find_own(name);
-    const std::string where = "line " + std::to_string(number) + ": ";
-    if (own == nullptr) {
-      const bool known = name.empty() || name.starts_with('#') || name == "user" ||
-                         find_parameter(name) != nullptr;
-      if (!known) fail(where + unknown(words->front()));
-      rest.append(line);
-    } else {
-      try {
-        apply_own(o, *own, std::span(*words).subspan(1));
-      } catch (const cordma::error& e) {
-        fail(where + name + ": " + e.why().message());
-      }
+    if (name.empty() || name.starts_with('#')) return false;
+    if (name == "user") {
+      const std::string said = user_line(std::span(*words).subspan(1));
+      const std::string why = users(commands_).configure({}, std::span(&said, 1));
+      if (!why.empty()) wrong_.push_back({number_, why});
+      return !why.empty();
     }
-    rest += '\n';
+    if (name == "daemonize") {
+      if (words->size() == 2 && (*words)[1] == "yes") warn("daemonize: " + std::string(foreground));
+      return true;
+    }
+    if (const own_setting* const own = find_own(name)) {
+      apply_own(into_, *own, std::span(*words).subspan(1));
+      return true;
+    }
+    if (is_limit_of_others(name, *words)) {
+      warn("\"" + name + " " + (*words)[1] + "\" has no meaning here: it has no such clients");
+      return true;
+    }
+    if (find_parameter(name) != nullptr) return false;
+    if (is_without_meaning(name)) {
+      warn("\"" + name + "\" is a setting of Redis that has no meaning here");
+    } else {
+      wrong_.push_back({number_, unknown(words->front())});
+    }
+    return true;
+  } catch (const cordma::error& e) {
+    wrong_.push_back({number_, lower(split_words(line)->front()) + ": " + e.why().message()});
+    return true;
   }
-  return rest;
-}
+
+  void warn(const std::string& what) {
+    into_.warnings.push_back("line " + std::to_string(number_) + ": " + what);
+  }
+
+  server_options& into_;
+  std::vector<line_issue>& wrong_;
+  const command_table commands_;
+  std::size_t number_ = 0;
+};
 
 void apply_option(server_options& o, const said_option& said) {
   const std::string name = lower(said.name);
@@ -176,6 +220,18 @@ void check_users(const parsed_settings& said) {
   if (!why.empty()) fail(why);
   if (said.users.empty() || said.values.aclfile.empty()) return;
   fail("users are said by `user` lines and by aclfile: have them all in " + said.values.aclfile);
+}
+
+// All of them, in the order of their lines.
+void fail_for(std::vector<line_issue>& wrong, const std::string& file) {
+  if (wrong.empty()) return;
+  std::ranges::sort(wrong, {}, &line_issue::line);
+  std::string text;
+  for (const line_issue& one : wrong) {
+    text +=
+        (text.empty() ? "" : "\n") + file + ": line " + std::to_string(one.line) + ": " + one.what;
+  }
+  fail(text);
 }
 
 [[nodiscard]] std::string without(std::string text, std::string_view part) {
@@ -282,13 +338,11 @@ server_options read_options(std::string_view text, const std::string& file,
                             const std::vector<said_option>& options) {
   server_options o;
   o.config_file = file;
-  try {
-    const std::string rest = take_own_lines(text, o);
-    const settings before = o.configured.values;
-    o.configured = parse_settings(rest, before);
-  } catch (const cordma::error& e) {
-    fail(file + ": " + without(e.why().message(), "configuration, "));
-  }
+  std::vector<line_issue> wrong;
+  const std::string rest = own_lines(o, wrong).take_from(text);
+  const settings before = o.configured.values;
+  o.configured = parse_settings(rest, before, wrong);
+  fail_for(wrong, file);
   for (const said_option& one : options) {
     try {
       apply_option(o, one);
@@ -307,8 +361,8 @@ std::string help_text() {
   std::string text =
       R"(cordma-kv [FILE] [--NAME VALUE ...] ...
 
-A key-value service that any Redis client can use. FILE is a configuration in Redis's own syntax; every
-name in it is an option too, which prevails over it.
+A key-value service for the strings, hashes, transactions and locks of Redis clients. FILE is a configuration in
+Redis's own syntax; every name in it is an option too, which prevails over it.
 
 Where clients come to
   --port 6379                   TCP; 0: none, which takes another place to come to

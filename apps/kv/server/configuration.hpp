@@ -19,6 +19,7 @@ struct server_options {
   io_choice io = io_choice::automatic;
   std::string pidfile;
   native_settings native;
+  std::vector<std::string> warnings;  // of the file: lines that have no meaning here
 };
 
 // One option or line: a name and what follows it.
@@ -39,8 +40,8 @@ struct command_line {
 // --check-aof PATH [--fix] stands alone. Throws cordma::error (invalid_value) with a sentence.
 [[nodiscard]] command_line parse_command_line(const std::vector<std::string>& arguments);
 
-// The text of the file, then the options, which prevail. Throws cordma::error (invalid_value) naming file and line, or
-// the option, and the name that is nearest to one that is not known.
+// The text of the file, then the options, which prevail. Throws cordma::error (invalid_value): a line for each line of
+// the file that is wrong, or the option, and the name that is nearest to one that is not known.
 [[nodiscard]] server_options read_options(const command_line& said);
 [[nodiscard]] server_options read_options(std::string_view text, const std::string& file,
                                           const std::vector<said_option>& options);

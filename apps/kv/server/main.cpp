@@ -98,6 +98,14 @@ void keep_freed_memory() noexcept {
   ::mallopt(M_MMAP_THRESHOLD, own_mapping_above);
 }
 
+void write_lines(logbook& log, log_level level, const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    log.write(level, std::string_view(text).substr(at, end - at));
+    at = end + 1;
+  }
+}
+
 void reload(server& s, const command_line& said, logbook& log) noexcept try {
   tell_service_manager("RELOADING=1");
   const auto written = [&said](const std::string& text) {
@@ -112,7 +120,8 @@ void reload(server& s, const command_line& said, logbook& log) noexcept try {
   log.write(log_level::notice, "the configuration was read again");
   tell_service_manager("READY=1");
 } catch (const std::exception& e) {
-  log.write(log_level::warning, std::string("the configuration stays as it was: ") + e.what());
+  write_lines(log, log_level::warning,
+              std::string("the configuration stays as it was: ") + e.what());
   tell_service_manager("READY=1");
 }
 
@@ -145,6 +154,9 @@ int serve(const command_line& said) {
   signals from_outside;
   logbook log(s.logfile, parse_log_level(s.loglevel).value_or(log_level::notice));
   bool unwanted = false;
+  for (const std::string& w : options.warnings) {
+    log.write(log_level::warning, options.config_file + ": " + w);
+  }
   try {
     server it(options, log, [] { ::kill(::getpid(), signals::client_wish); });
     it.open([&] { return unwanted = unwanted || from_outside.end_has_come(); });
@@ -181,6 +193,9 @@ int check_config(const command_line& said) {
   {
     logbook log({}, parse_log_level(s.loglevel).value_or(log_level::notice));
     const server it(options, log, [] {});
+  }
+  for (const std::string& w : options.warnings) {
+    std::fprintf(stderr, "%s: %s: %s\n", program, options.config_file.c_str(), w.c_str());
   }
   std::printf("the configuration is right\n");
   return support::finish_output(program, EXIT_SUCCESS);
