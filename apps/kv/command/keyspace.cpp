@@ -53,6 +53,7 @@ store_usage keyspace::usage() const noexcept {
     sum.segments += u.segments;
     sum.live_bytes += u.live_bytes;
     sum.object_bytes += u.object_bytes;
+    sum.slab_bytes += u.slab_bytes;
     sum.index_bytes += u.index_bytes;
     sum.quarantined += u.quarantined;
   }

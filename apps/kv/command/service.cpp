@@ -170,6 +170,23 @@ void service::take_sample(worker_state& w) noexcept {
   w.last_sample = {w.now, now};
 }
 
+void service::note_sweep(unsigned worker, cordma::time_point began) {
+  const std::uint64_t threshold = current(worker).latency_monitor_threshold;
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(read_clock() - began);
+  const auto ms = static_cast<std::uint64_t>(took.count());
+  if (threshold != 0 && ms >= threshold) {
+    latency_.add("expire-cycle", {.when_s = now_ms(worker) / 1000, .took_ms = ms});
+  }
+}
+
+void service::mind_freed(worker_state& w, std::size_t object_bytes) {
+  constexpr std::size_t much = std::size_t{32} << 20;
+  w.object_bytes = std::max(w.object_bytes, object_bytes);
+  if (w.object_bytes - object_bytes < much) return;
+  w.object_bytes = object_bytes;
+  if (hooks.much_was_freed) hooks.much_was_freed();
+}
+
 bool service::tick(unsigned worker) {
   read_time(worker);
   worker_state& w = at(worker);
@@ -182,6 +199,8 @@ bool service::tick(unsigned worker) {
   if (pausing(worker) != paused::none || loading) return false;
   bool more = false;
   std::size_t bytes = 0;
+  std::size_t object_bytes = 0;
+  const cordma::time_point began = read_clock();
   for (std::uint32_t shard = worker; shard < keys_.shards(); shard += options_.workers) {
     const keyspace::hold hold(keys_, std::uint64_t{1} << shard);
     keys_.at(shard).tick(w.now_ms);
@@ -189,7 +208,9 @@ bool service::tick(unsigned worker) {
     more |= keys_.at(shard).sweep(sweep_items);
     more |= keys_.at(shard).free_some(freed_objects);
     bytes += keys_.at(shard).usage().bytes;
+    object_bytes += keys_.at(shard).usage().object_bytes;
   }
+  mind_freed(w, object_bytes);
   if (bytes > w.peak_bytes.load(std::memory_order_relaxed)) w.peak_bytes = bytes;
   note_sweep(worker, began);
   return more;

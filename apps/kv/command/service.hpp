@@ -78,6 +78,8 @@ struct service_hooks {
   std::function<persistence_info()> persistence;
   // Before settings are taken over: empty, or why that cannot be.
   std::function<std::string(const settings& before, const settings& after)> settings_change;
+  // Much memory was freed: what the allocator keeps of it may go back to the system. Does not wait.
+  std::function<void()> much_was_freed;
   // A line for the log, grave enough to be a warning.
   std::function<void(std::string_view line)> warn;
   // How many there are that this service does not know of; empty: none.
@@ -234,6 +236,7 @@ class service {
     std::atomic<std::uint64_t> input_per_second = 0;
     std::atomic<std::uint64_t> output_per_second = 0;
     std::atomic<std::size_t> peak_bytes = 0;  // of the shards that it sweeps
+    std::size_t object_bytes = 0;             // of those, the most since much_was_freed()
     worker_counters counters;
   };
 
@@ -243,6 +246,8 @@ class service {
   void leave(caller& c) noexcept;
   void require_password();
   void take_sample(worker_state& w) noexcept;
+  void note_sweep(unsigned worker, cordma::time_point began);
+  void mind_freed(worker_state& w, std::size_t object_bytes);
   void configure_shards(const settings& s);
   void wake_marked(unsigned worker);
   static void mark_in(worker_state& held, caller& c) noexcept;

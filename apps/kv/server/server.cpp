@@ -166,6 +166,7 @@ void server::leave() {
 void server::fill_hooks() {
   service_hooks& h = service_->hooks;
   durability_->answer(h);
+  h.much_was_freed = [this] { trimmer_.ask(); };
   h.warn = [this](std::string_view line) { warn(line); };
   h.more_info = [this](std::string_view section) {
     if (section == "server") return server_information();

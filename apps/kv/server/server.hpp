@@ -6,6 +6,7 @@
 #include "durability.hpp"
 #include "limits.hpp"
 #include "logbook.hpp"
+#include "memory_trimmer.hpp"
 #include "native_front.hpp"
 #include "reception.hpp"
 #include "tls.hpp"
@@ -120,6 +121,7 @@ class server {
   guests guests_;
   std::vector<std::unique_ptr<worker>> workers_;
   std::vector<std::unique_ptr<ticking>> ticks_;  // each of its worker's thread
+  memory_trimmer trimmer_;
   std::unique_ptr<durability> durability_;
   std::unique_ptr<reception> reception_;
   native::door_options native_door_;  // where native clients can come

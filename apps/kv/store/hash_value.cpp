@@ -15,7 +15,9 @@ namespace {
 
 constexpr std::size_t of_allocator = 8;  // bytes that glibc needs beside what it gives
 
-std::size_t taken(void* p) noexcept { return p == nullptr ? 0 : ::malloc_usable_size(p) + of_allocator; }
+std::size_t taken(void* p) noexcept {
+  return p == nullptr ? 0 : ::malloc_usable_size(p) + of_allocator;
+}
 
 constexpr std::uint64_t reversed(std::uint64_t v) noexcept {
   std::uint64_t r = 0;
@@ -54,7 +56,7 @@ struct hash_value::node {
   }
 };
 
-hash_value::hash_value(const hash_value& other) : hash_value(other.seed_) {
+hash_value::hash_value(const hash_value& other) : hash_value(other.seed_, other.heap_) {
   other.for_each([this](const entry& e) { put(e.field, e.value); });
 }
 
@@ -65,6 +67,7 @@ hash_value::~hash_value() {
 
 void hash_value::swap(hash_value& other) noexcept {
   std::swap(seed_, other.seed_);
+  std::swap(heap_, other.heap_);
   std::swap(size_, other.size_);
   std::swap(bytes_, other.bytes_);
   std::swap(block_, other.block_);
@@ -76,7 +79,8 @@ void hash_value::swap(hash_value& other) noexcept {
 
 std::size_t hash_value::bytes_of(std::string_view field, std::string_view value) noexcept {
   const std::size_t both = field.size() + value.size();
-  return fits_block(field, value) ? both + 2 : both + sizeof(node) + 2 * sizeof(node*) + of_allocator;
+  return fits_block(field, value) ? both + 2
+                                  : both + sizeof(node) + 2 * sizeof(node*) + of_allocator;
 }
 
 std::uint64_t hash_value::hash_of(std::string_view field) const noexcept {
@@ -105,14 +109,37 @@ std::optional<std::size_t> hash_value::find_in_block(std::string_view field) con
 void hash_value::resize_block(std::size_t used) {
   constexpr std::size_t spare = 4;  // the block may be so many times too large
   if (used <= block_room_ && (used * spare >= block_room_ || block_room_ <= 64)) return;
-  auto* const made = static_cast<char*>(std::realloc(block_, used));
-  if (made == nullptr) {
-    if (used <= block_room_) return;  // it stays as large as it is
-    throw std::bad_alloc();
+  if (!move_block(block_heap::room_of(used)) && used > block_room_) throw std::bad_alloc();
+}
+
+// To a block with so much room. False: there is no memory, and nothing has changed.
+bool hash_value::move_block(std::size_t room) noexcept {
+  void* const made = heap_ != nullptr ? heap_->take(room) : std::malloc(room);
+  if (made == nullptr) return false;
+  char* const to = static_cast<char*>(made);
+  if (block_used_ != 0) std::memcpy(to, block_, std::min<std::size_t>(block_used_, room));
+  free_block();
+  block_ = to;
+  block_room_ = static_cast<std::uint32_t>(room);
+  bytes_ = block_heap::cost_of(room);
+  return true;
+}
+
+void hash_value::free_block() noexcept {
+  if (block_ == nullptr) return;
+  if (heap_ != nullptr) {
+    heap_->give(block_, block_room_);
+  } else {
+    std::free(block_);
   }
-  block_ = made;
-  block_room_ = static_cast<std::uint32_t>(::malloc_usable_size(made));
-  bytes_ = taken(made);
+  bytes_ -= block_heap::cost_of(block_room_);
+  block_ = nullptr;
+  block_room_ = 0;
+}
+
+void hash_value::settle() noexcept {
+  if (heap_ == nullptr || !is_block() || !heap_->is_sparse(block_, block_room_)) return;
+  static_cast<void>(move_block(block_room_));
 }
 
 void hash_value::put_in_block(std::string_view field, std::string_view value,
@@ -146,9 +173,10 @@ void hash_value::erase_in_block(std::size_t place) noexcept {
 
 // All of the block, as nodes. Nothing has changed if there is no memory.
 void hash_value::to_table() {
-  hash_value made(seed_);
+  hash_value made(seed_, heap_);
   made.tables_[0].mask = std::bit_ceil(std::max(size_, least_buckets)) - 1;
-  made.tables_[0].buckets = static_cast<node**>(std::calloc(made.tables_[0].mask + 1, sizeof(node*)));
+  made.tables_[0].buckets =
+      static_cast<node**>(std::calloc(made.tables_[0].mask + 1, sizeof(node*)));
   if (made.tables_[0].buckets == nullptr) throw std::bad_alloc();
   made.bytes_ = taken(made.tables_[0].buckets);
   for_each([&made](const entry& e) { made.put(e.field, e.value); });
@@ -180,7 +208,8 @@ void hash_value::move_some(std::size_t buckets) noexcept {
   table& from = tables_[0];
   table& to = tables_[1];
   // Empty buckets cost little: ten of them count as one.
-  for (std::size_t looks = buckets * 10; moved_ != from.count() && buckets != 0 && looks != 0; --looks) {
+  for (std::size_t looks = buckets * 10; moved_ != from.count() && buckets != 0 && looks != 0;
+       --looks) {
     node* at = std::exchange(from.buckets[moved_++], nullptr);
     if (at == nullptr) continue;
     --buckets;
@@ -283,9 +312,8 @@ std::optional<std::string_view> hash_value::find(std::string_view field) const n
 
 bool hash_value::clear_some(std::size_t& budget) noexcept {
   if (is_block()) {
-    bytes_ -= taken(block_);
-    std::free(std::exchange(block_, nullptr));
-    block_used_ = block_room_ = 0;
+    free_block();
+    block_used_ = 0;
     size_ = 0;
     return true;
   }

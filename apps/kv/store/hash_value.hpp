@@ -1,6 +1,8 @@
 // The value of a hash: fields and their values.
 #pragma once
 
+#include "block_heap.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -24,10 +26,12 @@ class hash_value {
   };
 
   // With the same seed, the same field is always at the same place. A client that does not know it cannot make chains long.
-  explicit hash_value(std::uint64_t seed) noexcept : seed_(seed) {}
+  // Its block is the heap's, which outlives it; null: malloc()'s.
+  explicit hash_value(std::uint64_t seed, block_heap* heap = nullptr) noexcept
+      : seed_(seed), heap_(heap) {}
   // Throws std::bad_alloc, and so does the assignment.
   hash_value(const hash_value& other);
-  hash_value(hash_value&& other) noexcept : seed_(other.seed_) { swap(other); }
+  hash_value(hash_value&& other) noexcept : seed_(other.seed_), heap_(other.heap_) { swap(other); }
   hash_value& operator=(hash_value other) noexcept {
     swap(other);
     return *this;
@@ -40,13 +44,18 @@ class hash_value {
   bool erase(std::string_view field) noexcept;
   // The view is good until the next change.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view field) const noexcept;
-  [[nodiscard]] bool contains(std::string_view field) const noexcept { return find(field).has_value(); }
+  [[nodiscard]] bool contains(std::string_view field) const noexcept {
+    return find(field).has_value();
+  }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   // One block of memory. What was large once stays a table.
   [[nodiscard]] bool is_small() const noexcept { return is_block(); }
   // What it takes, as the allocator sees it. Of a field that is to come, about what it will take.
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ + sizeof(hash_value); }
-  [[nodiscard]] static std::size_t bytes_of(std::string_view field, std::string_view value) noexcept;
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return bytes_ + block_heap::room_of(sizeof(hash_value));
+  }
+  [[nodiscard]] static std::size_t bytes_of(std::string_view field,
+                                            std::string_view value) noexcept;
 
   // Calls `each(entry)` for all, once each. It may not change this.
   template <class Each>
@@ -75,6 +84,8 @@ class hash_value {
   [[nodiscard]] std::optional<entry> at_random(std::uint64_t random) const noexcept;
   // Frees up to `budget` fields. True when none is left; only then may it be destroyed, or used, without taking long.
   bool clear_some(std::size_t& budget) noexcept;
+  // Moves its block to where the heap has a better place.
+  void settle() noexcept;
 
  private:
   struct node;
@@ -100,9 +111,10 @@ class hash_value {
   };
   static constexpr std::size_t looks_for_one = 10;  // buckets, for a field that is wanted
   static constexpr std::size_t least_buckets = 4;
-  static constexpr std::size_t fields_to_shrink = 8;  // a table with so many buckets for each field is too large
-  static constexpr std::size_t moved_at_a_time = 4;   // buckets
-  static constexpr std::size_t deepest = 8;           // longer chains are as good as never there
+  static constexpr std::size_t fields_to_shrink =
+      8;  // a table with so many buckets for each field is too large
+  static constexpr std::size_t moved_at_a_time = 4;  // buckets
+  static constexpr std::size_t deepest = 8;          // longer chains are as good as never there
 
   [[nodiscard]] static bool fits_block(std::string_view field, std::string_view value) noexcept {
     return field.size() <= most_small_bytes && value.size() <= most_small_bytes;
@@ -113,7 +125,10 @@ class hash_value {
   [[nodiscard]] std::optional<std::size_t> find_in_block(std::string_view field) const noexcept;
   [[nodiscard]] entry entry_at(std::size_t place) const noexcept;
   void resize_block(std::size_t used);
-  void put_in_block(std::string_view field, std::string_view value, std::optional<std::size_t> known);
+  [[nodiscard]] bool move_block(std::size_t room) noexcept;
+  void free_block() noexcept;
+  void put_in_block(std::string_view field, std::string_view value,
+                    std::optional<std::size_t> known);
   void erase_in_block(std::size_t place) noexcept;
   void to_table();
   // The tables.
@@ -133,6 +148,7 @@ class hash_value {
   [[nodiscard]] cursor first_in_larger(bucket_pair& at) const noexcept;
 
   std::uint64_t seed_;
+  block_heap* heap_;
   std::size_t size_ = 0;
   std::size_t bytes_ = 0;
   // A block: for each field {length u8, length of the value u8, field, value}.

@@ -8,6 +8,7 @@ namespace {
 
 // A hash with fewer fields is freed at once: asking later would cost more.
 constexpr std::size_t worth_waiting = 64;
+constexpr std::size_t hash_room = block_heap::room_of(sizeof(hash_value));
 
 }  // namespace
 
@@ -24,11 +25,21 @@ object_pool::number object_pool::take_place() {
 }
 
 object_pool::number object_pool::make_hash(std::uint64_t seed) {
-  auto made = std::make_unique<hash_value>(seed);
   const number n = take_place();
-  at(n).fields = std::move(made);
+  void* const place = heap_.take(hash_room);
+  if (place == nullptr) {
+    at(n).next_free = std::exchange(first_free_, n);
+    throw std::bad_alloc();
+  }
+  at(n).fields = new (place) hash_value(seed, &heap_);
   bytes_ += bytes_of(at(n));
   return n;
+}
+
+void object_pool::free_fields(hash_value* fields) noexcept {
+  if (fields == nullptr) return;
+  fields->~hash_value();
+  heap_.give(fields, hash_room);
 }
 
 std::pair<object_pool::number, char*> object_pool::make_blob(std::size_t bytes) {
@@ -48,13 +59,15 @@ void object_pool::release(number n, freeing when) noexcept {
   if (waits) {
     try {
       const std::size_t stays = o.fields->bytes();
-      old_hashes_.push_back(std::move(o.fields));
+      old_hashes_.push_back(o.fields);
+      o.fields = nullptr;
       gone -= stays;
     } catch (const std::bad_alloc&) {
       // It is freed at once.
     }
   }
   bytes_ -= gone;
+  free_fields(o.fields);
   o = {};
   o.next_free = std::exchange(first_free_, n);
 }
@@ -74,12 +87,14 @@ bool object_pool::keep_for_later() noexcept {
 void object_pool::clear(freeing when) noexcept {
   if (when == freeing::at_once || !keep_for_later()) {
     std::size_t all = SIZE_MAX;
-    static_cast<void>(free_some(all));
+    static_cast<void>(free_old(all));
+    for (number n = 0; n < used_; ++n) free_fields(at(n).fields);
     bytes_ = 0;
   }
   chunks_.clear();
   used_ = 0;
   first_free_ = none;
+  settling_ = false;
 }
 
 bool object_pool::free_some_of(hash_value& fields, std::size_t& budget) noexcept {
@@ -89,11 +104,12 @@ bool object_pool::free_some_of(hash_value& fields, std::size_t& budget) noexcept
   return done;
 }
 
-bool object_pool::free_some(std::size_t& budget) noexcept {
+bool object_pool::free_old(std::size_t& budget) noexcept {
   while (!old_hashes_.empty()) {
     hash_value& last = *old_hashes_.back();
     if (!free_some_of(last, budget)) return true;
     bytes_ -= last.bytes();
+    free_fields(&last);
     old_hashes_.pop_back();
   }
   while (!old_chunks_.empty()) {
@@ -105,12 +121,41 @@ bool object_pool::free_some(std::size_t& budget) noexcept {
       --budget;
       if (o.fields != nullptr && !free_some_of(*o.fields, budget)) return true;
       bytes_ -= bytes_of(o);
+      free_fields(o.fields);
       o = {};
     }
     old_chunks_.pop_back();
     old_place_ = 0;
   }
   return false;
+}
+
+// In one pass over all objects those in slabs that are almost empty move to others.
+bool object_pool::settle_some(std::size_t& budget) noexcept {
+  if (!settling_) {
+    if (!heap_.is_loose()) return false;
+    heap_.begin_pass();
+    settling_ = true;
+    next_to_settle_ = 0;
+  }
+  for (; next_to_settle_ < used_; ++next_to_settle_) {
+    if (budget == 0) return true;
+    --budget;
+    object& o = at(next_to_settle_);
+    if (o.fields == nullptr) continue;
+    o.fields->settle();
+    if (!heap_.is_sparse(o.fields, hash_room)) continue;
+    void* const place = heap_.take(hash_room);
+    if (place == nullptr) continue;
+    hash_value* const old = std::exchange(o.fields, new (place) hash_value(std::move(*o.fields)));
+    free_fields(old);
+  }
+  settling_ = false;
+  return false;
+}
+
+bool object_pool::free_some(std::size_t& budget) noexcept {
+  return free_old(budget) || settle_some(budget);
 }
 
 }  // namespace kv

@@ -1,6 +1,7 @@
 // What does not lie in segments: hashes, and strings too long for one. Numbered; an item holds the number.
 #pragma once
 
+#include "block_heap.hpp"
 #include "hash_value.hpp"
 
 #include <cstddef>
@@ -23,6 +24,7 @@ class object_pool {
   using number = std::uint64_t;
 
   object_pool() = default;
+  ~object_pool() { clear(freeing::at_once); }
   object_pool(const object_pool&) = delete;
   object_pool& operator=(const object_pool&) = delete;
 
@@ -38,15 +40,18 @@ class object_pool {
   void resized(std::size_t before, std::size_t after) noexcept { bytes_ = bytes_ - before + after; }
   void release(number n, freeing when) noexcept;
   void clear(freeing when) noexcept;
-  // Frees so many fields and objects of what was given up, and takes that off `budget`. True: there is more.
+  // Frees so many fields and objects of what was given up, and takes that off `budget`; then moves what lies in slabs
+  // that are almost empty. True: there is more.
   bool free_some(std::size_t& budget) noexcept;
+  // Of slabs.
+  [[nodiscard]] std::size_t slab_bytes() const noexcept { return heap_.held_bytes(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
   static constexpr number none = UINT64_MAX;
   static constexpr std::size_t chunk_objects = 4096;
   struct object {
-    std::unique_ptr<hash_value> fields;
+    hash_value* fields = nullptr;  // the pool's, in heap_
     std::unique_ptr<char[]> blob;
     std::size_t blob_bytes = 0;
     number next_free = none;
@@ -61,14 +66,20 @@ class object_pool {
   }
   [[nodiscard]] number take_place();
   [[nodiscard]] bool keep_for_later() noexcept;
+  void free_fields(hash_value* fields) noexcept;
+  bool free_old(std::size_t& budget) noexcept;
+  bool settle_some(std::size_t& budget) noexcept;
   bool free_some_of(hash_value& fields, std::size_t& budget) noexcept;
 
+  block_heap heap_;
+  bool settling_ = false;  // a pass over all objects is under way
+  number next_to_settle_ = 0;
   std::vector<chunk> chunks_;
   std::uint64_t used_ = 0;  // places that were taken once
   number first_free_ = none;
   std::size_t bytes_ = 0;
   // Given up, and not freed yet.
-  std::vector<std::unique_ptr<hash_value>> old_hashes_;
+  std::vector<hash_value*> old_hashes_;
   std::vector<chunk> old_chunks_;
   std::size_t old_place_ = 0;  // in the last of them: all before is free
 };

@@ -519,6 +519,7 @@ store_usage store::usage() const noexcept {
           .segments = segments_.taken() - segments_.resting(),
           .live_bytes = live_bytes_,
           .object_bytes = objects_.bytes(),
+          .slab_bytes = objects_.slab_bytes(),
           .index_bytes = index_.bytes(),
           .quarantined = segments_.resting()};
 }

@@ -54,6 +54,7 @@ struct store_usage {
   std::size_t segments = 0;      // of segment_bytes each, those of the index too
   std::size_t live_bytes = 0;    // items that can be found
   std::size_t object_bytes = 0;  // hashes and long strings
+  std::size_t slab_bytes = 0;    // that small hashes lie in, with what is free there
   std::size_t index_bytes = 0;
   std::size_t quarantined = 0;  // segments
 };

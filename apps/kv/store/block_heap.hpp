@@ -1,0 +1,77 @@
+// block_heap: memory for many small blocks, which goes back to the system although some of them stay.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace kv {
+
+// Blocks of one size lie together in slabs. Where most of a slab is free its blocks are sparse: whoever owns them moves
+// them, block by block, and the empty slab goes back. Longer blocks are malloc()'s. Not thread-safe.
+class block_heap {
+ public:
+  static constexpr std::size_t step = 16;
+  static constexpr std::size_t longest = 1024;  // in slabs
+  static constexpr std::size_t slab_bytes = std::size_t{64} << 10;
+
+  block_heap() = default;
+  block_heap(const block_heap&) = delete;
+  block_heap& operator=(const block_heap&) = delete;
+  // All blocks end with it, but long ones.
+  ~block_heap();
+
+  // What a block for so many bytes has room for; and what it takes.
+  [[nodiscard]] static constexpr std::size_t room_of(std::size_t bytes) noexcept {
+    return bytes == 0 ? step : (bytes + step - 1) / step * step;
+  }
+  [[nodiscard]] static constexpr std::size_t cost_of(std::size_t room) noexcept {
+    return room <= longest ? room : room + step;
+  }
+
+  // Null: the machine has no more.
+  [[nodiscard]] void* take(std::size_t room) noexcept;
+  // REQUIRES the room that it was taken with.
+  void give(void* block, std::size_t room) noexcept;
+  // take() would have a better place for it now.
+  [[nodiscard]] bool is_sparse(const void* block, std::size_t room) const noexcept;
+  // Whether so much of the slabs is free that a pass over all blocks is worth it. A pass begins, and it is not asked
+  // for again before more was given back.
+  [[nodiscard]] bool is_loose() const noexcept;
+  void begin_pass() noexcept { given_ = 0; }
+  // Of slabs.
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return slabs_ * slab_bytes; }
+
+ private:
+  enum class list : std::uint8_t { none, dense, sparse };
+  struct slab;
+  struct size_class {
+    slab* dense = nullptr;   // some of it is free
+    slab* sparse = nullptr;  // more than an eighth is
+  };
+  static constexpr std::size_t slabs_at_a_time = 64;
+  static constexpr std::size_t most_warm = 8;
+
+  [[nodiscard]] static slab* slab_of(const void* block) noexcept;
+  [[nodiscard]] size_class& class_of(std::size_t room) noexcept {
+    return classes_[room / step - 1];
+  }
+  void link(size_class& in, slab& s, list where) noexcept;
+  void unlink(size_class& in, slab& s) noexcept;
+  void sort(size_class& in, slab& s) noexcept;
+  [[nodiscard]] slab* new_slab(std::size_t room) noexcept;
+  [[nodiscard]] bool map_more() noexcept;
+  void release(slab& s) noexcept;
+
+  std::array<size_class, longest / step> classes_{};
+  std::vector<std::pair<void*, std::size_t>> mapped_;
+  std::vector<void*> warm_;  // empty slabs that still have their memory
+  std::vector<void*> cold_;  // ... and that have none
+  std::size_t slabs_ = 0;    // in use
+  std::size_t live_ = 0;     // bytes of blocks in them
+  std::size_t given_ = 0;    // bytes, since the last pass began
+};
+
+}  // namespace kv

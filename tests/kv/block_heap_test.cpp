@@ -1,0 +1,118 @@
+// Memory of small hashes, and how it goes back.
+#include "../../apps/kv/store/block_heap.hpp"
+#include "../../apps/kv/store/store.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+using namespace kv;
+
+namespace {
+
+struct owned {
+  char* at;
+  std::size_t room;
+  char mark;
+};
+
+bool is_whole(const owned& b) {
+  for (std::size_t i = 0; i < b.room; ++i) {
+    if (b.at[i] != b.mark) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("blocks of any size are apart from each other, and are given again") {
+  block_heap heap;
+  std::mt19937_64 dice(1);
+  std::vector<owned> all;
+  for (int step = 0; step < 40'000; ++step) {
+    if (!all.empty() && dice() % 3 == 0) {
+      std::swap(all[dice() % all.size()], all.back());
+      REQUIRE(is_whole(all.back()));
+      heap.give(all.back().at, all.back().room);
+      all.pop_back();
+      continue;
+    }
+    const std::size_t room = block_heap::room_of(dice() % 1200);
+    owned b{static_cast<char*>(heap.take(room)), room, static_cast<char>(dice())};
+    REQUIRE(b.at != nullptr);
+    REQUIRE(reinterpret_cast<std::uintptr_t>(b.at) % block_heap::step == 0);
+    std::memset(b.at, b.mark, room);
+    all.push_back(b);
+  }
+  for (const owned& b : all) {
+    REQUIRE(is_whole(b));
+    heap.give(b.at, b.room);
+  }
+  CHECK(heap.held_bytes() == 0);
+}
+
+TEST_CASE("blocks that are left here and there move together, and their slabs go back") {
+  constexpr std::size_t room = 96;
+  constexpr std::size_t count = 200'000;
+  block_heap heap;
+  std::vector<void*> all;
+  for (std::size_t i = 0; i < count; ++i) all.push_back(heap.take(room));
+  const std::size_t full = heap.held_bytes();
+  CHECK(full < count * room * 102 / 100);
+  CHECK_FALSE(heap.is_loose());
+  std::vector<void*> left;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % 10 == 0) {
+      left.push_back(all[i]);
+    } else {
+      heap.give(all[i], room);
+    }
+  }
+  CHECK(heap.held_bytes() > full * 9 / 10);
+  CHECK(heap.is_loose());
+  heap.begin_pass();
+  std::size_t moved = 0;
+  for (void*& block : left) {
+    if (!heap.is_sparse(block, room)) continue;
+    ++moved;
+    void* const better = heap.take(room);
+    heap.give(block, room);
+    block = better;
+  }
+  CHECK(moved <= left.size());
+  CHECK(heap.held_bytes() <= left.size() * room * 115 / 100 + block_heap::slab_bytes);
+  CHECK_FALSE(heap.is_loose());
+}
+
+TEST_CASE("of small hashes most of which are erased the slabs go back bit by bit") {
+  constexpr std::uint64_t count = 100'000;
+  plain_memory memory;
+  store keys(memory, {.hash_seed = 7});
+  keys.tick(1'700'000'000'000);
+  const auto name = [](std::uint64_t i) { return "h" + std::to_string(i); };
+  for (std::uint64_t i = 0; i < count; ++i) {
+    for (const char* const field : {"a", "b", "c"}) {
+      REQUIRE(keys.field_put(keys.key(name(i)), field, name(i)) == put_outcome::done);
+    }
+  }
+  const std::size_t full = keys.usage().slab_bytes;
+  CHECK(full <= keys.usage().object_bytes);  // which has the places of objects too
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (i % 10 != 0) REQUIRE(keys.erase(keys.key(name(i))));
+  }
+  int slices = 0;
+  while (keys.free_some(1000)) ++slices;
+  CHECK(slices >= 90);  // a thousand places at a time
+  CHECK(keys.usage().slab_bytes <= full * 115 / 1000 + (5 << 20));
+  for (std::uint64_t i = 0; i < count; i += 10) {
+    const found f = keys.find(keys.key(name(i)));
+    REQUIRE(f);
+    REQUIRE(f.fields->size() == 3);
+    REQUIRE(f.fields->find("b") == name(i));
+  }
+  keys.clear();
+  CHECK(keys.usage().slab_bytes == 0);
+  CHECK(keys.usage().object_bytes == 0);
+}
