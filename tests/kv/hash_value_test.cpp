@@ -64,7 +64,8 @@ TEST_CASE("a hash does what a map does, however it grows and shrinks [20 seeds]"
       const std::string name = field(dice() % names);
       const bool grows = (step / 5000) % 2 == 0;
       if (dice() % 8 < (grows ? 6U : 2U)) {
-        const std::string value(dice() % (dice() % 50 == 0 ? 300 : 40), static_cast<char>('a' + dice() % 26));
+        const std::string value(dice() % (dice() % 50 == 0 ? 300 : 40),
+                                static_cast<char>('a' + dice() % 26));
         CHECK(h.put(name, value) == m.insert_or_assign(name, value).second);
       } else {
         CHECK(h.erase(name) == (m.erase(name) != 0));
@@ -125,7 +126,8 @@ TEST_CASE("a scan of a million fields looks at no more than twice as many as it 
   CHECK(s.most <= 20);
 }
 
-TEST_CASE("a scan gives all that was there all the time, while the table grows and shrinks [20 seeds]") {
+TEST_CASE(
+    "a scan gives all that was there all the time, while the table grows and shrinks [20 seeds]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 dice(seed);

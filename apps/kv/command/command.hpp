@@ -115,6 +115,9 @@ struct known_command : command {
   std::vector<const known_command*> parts;
 
   [[nodiscard]] bool is(command_flag f) const noexcept { return (flags & f) != 0; }
+  [[nodiscard]] bool writes() const noexcept {
+    return (flags & (flag_write | flag_may_write)) != 0;
+  }
   [[nodiscard]] bool fits(std::size_t arguments) const noexcept {
     return arity >= 0 ? arguments == static_cast<std::size_t>(arity)
                       : arguments >= static_cast<std::size_t>(-arity);

@@ -15,10 +15,13 @@ namespace {
 constexpr std::size_t longest_name = 16;
 constexpr std::uint64_t lower_case = 0x2020'2020'2020'2020;
 
-constexpr std::array<std::string_view, 13> flags{
-    "write",     "readonly",     "denyoom", "admin",   "noscript",         "loading",
-    "stale",     "skip_slowlog", "fast",    "no_auth", "no_async_loading", "no_multi",
-    "allow_busy"};
+constexpr std::array<std::string_view, 16> flags{
+    "write",      "readonly",         "denyoom",
+    "admin",      "noscript",         "loading",
+    "stale",      "skip_slowlog",     "fast",
+    "no_auth",    "no_async_loading", "no_multi",
+    "allow_busy", "skip_monitor",     "no_mandatory_keys",
+    "movablekeys"};
 
 constexpr std::array<std::string_view, 21> categories{
     "keyspace", "read",   "write",       "set",       "sortedset",  "list",        "hash",

@@ -38,7 +38,7 @@ struct worker_counters {
   relaxed_counter sendings;
   relaxed_counter error_replies;
   relaxed_counter killed_for_output;
-  relaxed_counter writes;  // commands that may have changed something
+  relaxed_counter writes;     // commands that may have changed something
   relaxed_counter looked_at;  // clients, to see whether they wait for what has happened
   std::array<command_counters, most_commands> each;
 };

@@ -205,7 +205,7 @@ std::string objection(service& of, const caller& who, const prepared& p) {
         return "NOPERM this user has no permissions to access one of the keys used as arguments";
     }
   }
-  if (what.is(flag_write)) {
+  if (what.writes()) {
     std::string why = refusal_by_journal(of);
     if (!why.empty()) return why;
   }
@@ -233,7 +233,7 @@ void cut_off(service& of, caller& who) {
 }  // namespace
 
 bool has_writes(const transaction& t) noexcept {
-  return std::ranges::any_of(t.commands(), [](const auto& q) { return q.what->is(flag_write); });
+  return std::ranges::any_of(t.commands(), [](const auto& q) { return q.what->writes(); });
 }
 
 std::string refusal_by_journal(const service& of) {
@@ -284,8 +284,8 @@ prepared prepare(service& of, const caller& who, const conditions& now,
     const bool has_one = what.keys.first == what.keys.last && what.keys.counted_at == 0;
     p.shards = has_one || keys.shards() == 1 ? keys.mask_of(p.key) : shards_of(keys, what, args);
   }
-  p.plain = now.plain_allowed && what.shards == reach::keys &&
-            (now.writes_allowed || !what.is(flag_write));
+  p.plain =
+      now.plain_allowed && what.shards == reach::keys && (now.writes_allowed || !what.writes());
   return p;
 }
 

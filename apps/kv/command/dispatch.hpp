@@ -28,7 +28,7 @@ struct prepared {
 
   // Whether its reply depends on what keys hold.
   [[nodiscard]] bool tells_of_keys() const noexcept {
-    return what->is(flag_write) || what->is(flag_readonly) || what->name == "exec";
+    return what->writes() || what->is(flag_readonly) || what->name == "exec";
   }
 };
 

@@ -12,15 +12,19 @@ namespace {
 
 void give_names(call& c, std::span<const std::string_view> names, std::uint32_t bits,
                 std::string_view prefix) {
+  bits &= (1U << names.size()) - 1;  // others have no name
   c.out.set(static_cast<std::size_t>(std::popcount(bits)));
   for (std::size_t i = 0; i < names.size(); ++i) {
     if ((bits >> i & 1U) != 0) c.out.simple(std::string(prefix) + std::string(names[i]));
   }
 }
 
+enum class placing : std::uint8_t { range, counted };
+
 // Of one key, or of all from `first` to `last`, which counts from there or, if negative, from the end.
 void give_key_specification(call& c, std::uint16_t use, std::string_view note, int first, int last,
-                            int step) {
+                            int step, placing how = placing::range) {
+  const bool counted = how == placing::counted;
   c.out.map(note.empty() ? 3 : 4);
   if (!note.empty()) {
     c.out.bulk("notes");
@@ -39,6 +43,18 @@ void give_key_specification(call& c, std::uint16_t use, std::string_view note, i
   c.out.bulk("find_keys");
   c.out.map(2);
   c.out.bulk("type");
+  if (counted) {
+    c.out.bulk("keynum");
+    c.out.bulk("spec");
+    c.out.map(3);
+    c.out.bulk("keynumidx");
+    c.out.integer(0);
+    c.out.bulk("firstkey");
+    c.out.integer(1);
+    c.out.bulk("keystep");
+    c.out.integer(1);
+    return;
+  }
   c.out.bulk("range");
   c.out.bulk("spec");
   c.out.map(3);
@@ -53,6 +69,10 @@ void give_key_specification(call& c, std::uint16_t use, std::string_view note, i
 void give_key_specifications(call& c, const known_command& k) {
   const key_positions& keys = k.keys;
   if (!k.has_keys()) return c.out.set(0);
+  if (keys.counted_at != 0) {
+    c.out.set(1);
+    return give_key_specification(c, keys.use, keys.note, keys.counted_at, 0, 1, placing::counted);
+  }
   if (keys.second_use == 0) {
     c.out.set(1);
     const int last = keys.last < 0 ? keys.last : keys.last - keys.first;

@@ -9,7 +9,7 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t longest_embedded = 44;   // as Redis tells its own two kinds of strings apart
+constexpr std::size_t longest_embedded = 44;  // as Redis tells its own two kinds of strings apart
 constexpr std::size_t longest_integer = 20;
 
 // The word of Redis for what is much like it.

@@ -283,7 +283,8 @@ constexpr auto script_parts = std::to_array<command>({
      .shards = reach::own,
      .since = "2.6.0",
      .complexity = "O(1)",
-     .summary = "Kill the script currently in execution."},
+     .summary = "Kill the script currently in execution.",
+     .tips = "request_policy:all_shards response_policy:one_succeeded"},
     {.name = "load",
      .run = script_load,
      .arity = 3,
@@ -305,20 +306,27 @@ constexpr auto script_parts = std::to_array<command>({
      .summary = "Show helpful text about the different subcommands"},
 });
 
-constexpr key_positions script_keys{
-    .first = first_key,
-    .step = 1,
-    .use = use_rw | use_access | use_update,
-    .counted_at = 2,
-    .note = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"};
+constexpr std::uint32_t script_flags = flag_may_write | flag_noscript | flag_stale |
+                                       flag_skip_monitor | flag_no_mandatory_keys |
+                                       flag_movablekeys;
+
+constexpr key_positions keys_of_script(std::string_view note) {
+  return {.first = first_key,
+          .step = 1,
+          .use = use_rw | use_access | use_update,
+          .counted_at = 2,
+          .note = note};
+}
 
 constexpr auto scripts_table = std::to_array<command>({
     {.name = "eval",
      .run = eval,
      .arity = -3,
-     .flags = flag_write | flag_noscript | flag_stale,
+     .flags = script_flags,
      .categories = in_scripting,
-     .keys = script_keys,
+     .keys =
+         keys_of_script("We cannot tell how the keys will be used so we assume the worst, RW and "
+                        "UPDATE"),
      .group = "scripting",
      .since = "2.6.0",
      .complexity = "Depends on the script that is executed.",
@@ -326,9 +334,9 @@ constexpr auto scripts_table = std::to_array<command>({
     {.name = "evalsha",
      .run = evalsha,
      .arity = -3,
-     .flags = flag_write | flag_noscript | flag_stale,
+     .flags = script_flags,
      .categories = in_scripting,
-     .keys = script_keys,
+     .keys = keys_of_script({}),
      .group = "scripting",
      .since = "2.6.0",
      .complexity = "Depends on the script that is executed.",
