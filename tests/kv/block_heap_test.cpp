@@ -116,3 +116,27 @@ TEST_CASE("of small hashes most of which are erased the slabs go back bit by bit
   CHECK(keys.usage().slab_bytes == 0);
   CHECK(keys.usage().object_bytes == 0);
 }
+
+TEST_CASE("segments that have been spare for long go back, and are used again") {
+  plain_memory memory;
+  segment_set segments(memory, cordma::real_clock());
+  std::vector<std::uint32_t> taken;
+  for (int i = 0; i < 64; ++i) {
+    taken.push_back(*segments.take(segment_set::use::items));
+    std::memset(segments[taken.back()].base, 7, segment_bytes);
+  }
+  for (const std::uint32_t n : taken) segments.give_up(n, cordma::duration::zero());
+  CHECK(segments.discarded() == 0);
+  int ticks = 0;
+  for (std::size_t before = SIZE_MAX; before != segments.discarded(); ++ticks) {
+    before = segments.discarded();
+    segments.tick();
+  }
+  CHECK(segments.discarded() >= 56);  // eight are kept
+  CHECK(ticks >= 14);                 // four at a time
+  for (int i = 0; i < 64; ++i) {
+    const std::uint32_t n = *segments.take(segment_set::use::index);
+    for (std::size_t b = 0; b < segment_bytes; ++b) REQUIRE(segments[n].base[b] == std::byte{0});
+  }
+  CHECK(segments.discarded() == 0);
+}

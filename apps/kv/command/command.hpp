@@ -39,6 +39,10 @@ enum command_flag : std::uint32_t {
   flag_no_async_loading = 1U << 10,
   flag_no_multi = 1U << 11,
   flag_allow_busy = 1U << 12,
+  flag_skip_monitor = 1U << 13,
+  flag_no_mandatory_keys = 1U << 14,
+  flag_movablekeys = 1U << 15,
+  flag_may_write = 1U << 16,  // as its arguments say; COMMAND INFO has no word for it
 };
 [[nodiscard]] std::span<const std::string_view> flag_names() noexcept;
 

@@ -18,6 +18,10 @@ std::span<std::byte> plain_memory::more(std::size_t bytes) noexcept {
   return given_.back();
 }
 
+bool plain_memory::discard(std::span<std::byte> piece) noexcept {
+  return ::madvise(piece.data(), piece.size(), MADV_DONTNEED) == 0;
+}
+
 std::span<std::byte> shared_memory::more(std::size_t bytes) noexcept {
   cordma::result<cordma::MemoryRegion> made =
       context_.allocate(bytes, cordma::access::local_read | cordma::access::local_write |

@@ -16,6 +16,8 @@ class memory_source {
   virtual ~memory_source() = default;
   // Null data: there is no more.
   [[nodiscard]] virtual std::span<std::byte> more(std::size_t bytes) noexcept = 0;
+  // What is in it is not needed any more, and the system may have its memory. True: it is zeroed memory again.
+  [[nodiscard]] virtual bool discard(std::span<std::byte>) noexcept { return false; }
 };
 
 // By mmap: nobody else can read it.
@@ -23,6 +25,7 @@ class plain_memory final : public memory_source {
  public:
   ~plain_memory() override;
   [[nodiscard]] std::span<std::byte> more(std::size_t bytes) noexcept override;
+  [[nodiscard]] bool discard(std::span<std::byte> piece) noexcept override;
 
  private:
   std::vector<std::span<std::byte>> given_;

@@ -1,5 +1,6 @@
 #include "objects.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <new>
 
@@ -13,22 +14,37 @@ constexpr std::size_t hash_room = block_heap::room_of(sizeof(hash_value));
 }  // namespace
 
 object_pool::number object_pool::take_place() {
-  if (first_free_ != none) {
-    const number n = first_free_;
-    first_free_ = at(n).next_free;
-    return n;
+  while (open_ < chunks_.size() && chunks_[open_].used == chunk_objects) ++open_;
+  if (open_ == chunks_.size()) chunks_.emplace_back();
+  chunk& c = chunks_[open_];
+  if (c.places == nullptr) c.places = std::make_unique<object[]>(chunk_objects);
+  number n = open_ * chunk_objects + c.touched;
+  if (c.first_free == none) {
+    ++c.touched;
+  } else {
+    n = c.first_free;
+    c.first_free = at(n).next_free;
   }
-  if (used_ == chunks_.size() * chunk_objects) {
-    chunks_.push_back(std::make_unique<object[]>(chunk_objects));
-  }
-  return used_++;
+  ++c.used;
+  return n;
+}
+
+// A chunk without objects goes, unless it is the one that is filled next.
+void object_pool::give_place(number n) noexcept {
+  const std::size_t index = n / chunk_objects;
+  chunk& c = chunks_[index];
+  at(n) = {};
+  at(n).next_free = std::exchange(c.first_free, n);
+  --c.used;
+  open_ = std::min(open_, index);
+  if (c.used == 0 && index != open_) c = {};
 }
 
 object_pool::number object_pool::make_hash(std::uint64_t seed) {
   const number n = take_place();
   void* const place = heap_.take(hash_room);
   if (place == nullptr) {
-    at(n).next_free = std::exchange(first_free_, n);
+    give_place(n);
     throw std::bad_alloc();
   }
   at(n).fields = new (place) hash_value(seed, &heap_);
@@ -68,8 +84,7 @@ void object_pool::release(number n, freeing when) noexcept {
   }
   bytes_ -= gone;
   free_fields(o.fields);
-  o = {};
-  o.next_free = std::exchange(first_free_, n);
+  give_place(n);
 }
 
 // False: there is no memory to remember them by.
@@ -88,12 +103,13 @@ void object_pool::clear(freeing when) noexcept {
   if (when == freeing::at_once || !keep_for_later()) {
     std::size_t all = SIZE_MAX;
     static_cast<void>(free_old(all));
-    for (number n = 0; n < used_; ++n) free_fields(at(n).fields);
+    for (const chunk& c : chunks_) {
+      for (std::size_t i = 0; i < c.touched; ++i) free_fields(c.places[i].fields);
+    }
     bytes_ = 0;
   }
   chunks_.clear();
-  used_ = 0;
-  first_free_ = none;
+  open_ = 0;
   settling_ = false;
 }
 
@@ -114,8 +130,8 @@ bool object_pool::free_old(std::size_t& budget) noexcept {
   }
   while (!old_chunks_.empty()) {
     const chunk& last = old_chunks_.back();
-    for (; old_place_ != chunk_objects; ++old_place_) {
-      object& o = last[old_place_];
+    for (; old_place_ < last.touched; ++old_place_) {
+      object& o = last.places[old_place_];
       if (o.fields == nullptr && o.blob == nullptr) continue;
       if (budget == 0) return true;
       --budget;
@@ -138,9 +154,13 @@ bool object_pool::settle_some(std::size_t& budget) noexcept {
     settling_ = true;
     next_to_settle_ = 0;
   }
-  for (; next_to_settle_ < used_; ++next_to_settle_) {
+  for (; next_to_settle_ < chunks_.size() * chunk_objects; ++next_to_settle_) {
     if (budget == 0) return true;
     --budget;
+    if (chunks_[next_to_settle_ / chunk_objects].places == nullptr) {
+      next_to_settle_ += chunk_objects - 1 - next_to_settle_ % chunk_objects;
+      continue;
+    }
     object& o = at(next_to_settle_);
     if (o.fields == nullptr) continue;
     o.fields->settle();

@@ -56,15 +56,21 @@ class object_pool {
     std::size_t blob_bytes = 0;
     number next_free = none;
   };
-  using chunk = std::unique_ptr<object[]>;
+  struct chunk {
+    std::unique_ptr<object[]> places;  // null: no object is there
+    number first_free = none;
+    std::size_t used = 0;
+    std::size_t touched = 0;  // places that were taken once: those behind are free too
+  };
 
   [[nodiscard]] object& at(number n) const noexcept {
-    return chunks_[n / chunk_objects][n % chunk_objects];
+    return chunks_[n / chunk_objects].places[n % chunk_objects];
   }
   [[nodiscard]] static std::size_t bytes_of(const object& o) noexcept {
     return sizeof(object) + (o.fields != nullptr ? o.fields->bytes() : o.blob_bytes);
   }
   [[nodiscard]] number take_place();
+  void give_place(number n) noexcept;
   [[nodiscard]] bool keep_for_later() noexcept;
   void free_fields(hash_value* fields) noexcept;
   bool free_old(std::size_t& budget) noexcept;
@@ -75,8 +81,7 @@ class object_pool {
   bool settling_ = false;  // a pass over all objects is under way
   number next_to_settle_ = 0;
   std::vector<chunk> chunks_;
-  std::uint64_t used_ = 0;  // places that were taken once
-  number first_free_ = none;
+  std::size_t open_ = 0;  // the first that may have a free place
   std::size_t bytes_ = 0;
   // Given up, and not freed yet.
   std::vector<hash_value*> old_hashes_;

@@ -1,5 +1,6 @@
 #include "segments.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kv {
@@ -17,6 +18,7 @@ std::optional<std::uint32_t> segment_set::take(use what) {
   }
   const std::uint32_t number = spare_.back();
   spare_.pop_back();
+  discarded_ = std::min(discarded_, spare_.size());
   ++taken_;
   segment& s = segments_[number];
   const bool untouched = s.used == 0;
@@ -38,7 +40,18 @@ void segment_set::give_up(std::uint32_t number, cordma::duration how_long) {
   resting_.push_back({number, time_.now() + how_long});
 }
 
+void segment_set::discard_some() noexcept {
+  constexpr std::size_t at_a_time = 4;
+  constexpr std::size_t least_kept = 8;
+  const std::size_t kept = least_kept + taken_ / 8;  // for what comes next
+  for (std::size_t i = 0; i < at_a_time && spare_.size() > discarded_ + kept; ++i, ++discarded_) {
+    segment& s = segments_[spare_[discarded_]];
+    if (s.used != 0 && memory_.discard({s.base, segment_bytes})) s.used = 0;
+  }
+}
+
 void segment_set::tick() noexcept {
+  if (spare_.size() > discarded_) discard_some();
   if (resting_.empty()) return;
   const cordma::time_point now = time_.now();
   while (!resting_.empty() && resting_.front().until <= now) {

@@ -51,18 +51,24 @@ class segment_set {
   [[nodiscard]] std::optional<std::uint32_t> take(use what);
   // Its memory is not used again before it has rested for so long.
   void give_up(std::uint32_t number, cordma::duration how_long);
-  // What has rested long enough is spare.
+  // What has rested long enough is spare. Of what has been spare for long some goes back to the system: nobody looks at
+  // what it held any more.
   void tick() noexcept;
+  // Spare ones that have no memory now.
+  [[nodiscard]] std::size_t discarded() const noexcept { return discarded_; }
 
  private:
   struct rest {
     std::uint32_t number;
     cordma::time_point until;
   };
+  void discard_some() noexcept;
+
   memory_source& memory_;
   cordma::clock& time_;
   std::vector<segment> segments_;
-  std::vector<std::uint32_t> spare_;
+  std::vector<std::uint32_t> spare_;  // used from the back
+  std::size_t discarded_ = 0;         // of them, so many at the front
   std::deque<rest> resting_;
   std::size_t taken_ = 0;
 };
