@@ -444,6 +444,32 @@ for end in KILL TERM; do
 done
 rm data/dump.ckv
 
+echo '== databases are found again, by the journal and by a snapshot'
+mkdir numbered
+for keeps in '--appendonly yes --save' '--save'; do
+  # shellcheck disable=SC2086
+  start $keeps '' --dir "$work/numbered"
+  says OK cli SET k zero
+  says OK cli -n 5 SET k five
+  says 1 cli -n 15 HSET h f v
+  says 1 cli -n 5 EXPIRE k 1000
+  [ "$keeps" != --save ] || says OK cli SAVE
+  kill -KILL "$server"
+  wait "$server" 2> /dev/null || true
+  # shellcheck disable=SC2086
+  start $keeps '' --dir "$work/numbered"
+  says zero cli GET k
+  says five cli -n 5 GET k
+  says v cli -n 15 HGET h f
+  says 1 cli -n 5 DBSIZE
+  says OK cli -n 5 FLUSHDB
+  says 0 cli -n 5 DBSIZE
+  says 1 cli DBSIZE
+  says OK cli FLUSHALL
+  kill -TERM "$server"
+  ends 0
+done
+
 echo '== reload'
 printf 'maxclients 100\ntcp-backlog 100\nsave ""\n' > kv.conf
 file=("$work/kv.conf")

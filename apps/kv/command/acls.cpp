@@ -352,6 +352,18 @@ constexpr auto acls_table = std::to_array<command>({
 
 }  // namespace
 
+void note_denied(service& of, const caller& who, const prepared& p, denied why, denied_in where) {
+  const unsigned worker = who.origin.worker;
+  const bool of_key = why.what == denial::of_key;
+  of.denials().add({.reason = of_key ? "key" : "command",
+                    .context = where == denied_in::multi ? "multi" : "toplevel",
+                    .object = of_key ? std::string(p.said[why.key]) : p.what->full_name,
+                    .user = who.said().user,
+                    .client = describe(who, of.now_ms(worker)),
+                    .when = of.now_ms(worker)},
+                   static_cast<std::size_t>(of.current(worker).acllog_max_len));
+}
+
 std::span<const command> acl_commands() noexcept { return acls_table; }
 
 }  // namespace kv

@@ -52,6 +52,7 @@ void caller::start_over() {
   no_evict = false;
   reply.speak(reply_writer::protocol::resp2);
   protocol = 2;
+  database = 0;
   std::shared_ptr<const user> usual = of_.accounts().find(default_user);
   if (usual != nullptr && (!usual->enabled || !usual->any_password)) usual = nullptr;
   become(std::move(usual));

@@ -74,6 +74,7 @@ class caller {
   std::atomic<std::uint32_t> queued_commands{0};
   std::atomic<std::uint32_t> watched_keys{0};
   std::atomic<std::uint8_t> protocol{2};
+  std::atomic<unsigned> database{0};
   std::atomic<bool> in_transaction{false};
   std::atomic<bool> no_evict{false};
   std::atomic<bool> blocked{false};  // its command waits for the end of CLIENT PAUSE

@@ -40,7 +40,7 @@ std::string describe(const caller& c, unix_ms now) {
       "id=" + std::to_string(c.id) + " addr=" + c.origin.peer + " laddr=" + c.origin.local;
   text += " fd=" + std::to_string(c.origin.descriptor) + " name=" + said.name;
   text += " age=" + seconds(c.created_ms) + " idle=" + seconds(c.seen_ms) + " flags=" + flags;
-  text += " db=0 sub=0 psub=0 ssub=0 multi=";
+  text += " db=" + std::to_string(c.database) + " sub=0 psub=0 ssub=0 multi=";
   text += in_transaction ? std::to_string(c.queued_commands) : "-1";
   text += " qbuf=" + std::to_string(c.input_bytes) + " qbuf-free=" + std::to_string(c.input_room);
   text += " argv-mem=0 multi-mem=0 rbs=" + std::to_string(c.output_room) +

@@ -133,6 +133,13 @@ struct known_command : command {
     if (keys.last >= 0) return std::min(static_cast<std::size_t>(keys.last) + 1, args.size());
     return args.size() + 1 - static_cast<std::size_t>(-keys.last);
   }
+  // Whether these arguments have a key: the first of them.
+  [[nodiscard]] bool has_key_in(std::span<const std::string_view> args) const noexcept {
+    return has_keys() && static_cast<std::size_t>(keys.first) < keys_end(args);
+  }
+
+ private:
+  [[nodiscard]] std::size_t counted_keys_end(std::span<const std::string_view> args) const noexcept;
 };
 
 inline constexpr std::size_t most_commands = 256;

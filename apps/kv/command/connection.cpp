@@ -1,4 +1,5 @@
 // What clients say first and last: HELLO, AUTH, SELECT, PING, QUIT, RESET.
+#include "databases.hpp"
 #include "handling.hpp"
 
 #include "../resp/number.hpp"
@@ -35,7 +36,9 @@ void quit(call& c) {
 void select(call& c) {
   const auto number = integer_arg(c, 1);
   if (!number) return;
-  if (*number != 0) return c.out.error("ERR DB index is out of range");
+  const auto database = selected_by(c.args, c.of.current(c.who.origin.worker).databases);
+  if (!database) return c.out.error("ERR DB index is out of range");
+  c.who.database = *database;
   c.out.ok();
 }
 

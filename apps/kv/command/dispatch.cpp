@@ -71,6 +71,27 @@ void note_slow(service& of, caller& who, const settings& now, std::uint64_t micr
                 static_cast<std::size_t>(now.slowlog_max_len));
 }
 
+// Its keys as they are in that database. REQUIRES that it has one.
+void name_in(prepared& p, unsigned database) {
+  p.named = name_keys(*p.what, p.said, database);
+  if (p.named != nullptr) p.args = p.named->args;
+}
+
+// What took long, for SLOWLOG and LATENCY.
+void note_time(service& of, caller& who, const prepared& p, std::uint64_t nanoseconds) {
+  const settings& now = of.current(who.origin.worker);
+  const std::uint64_t us = nanoseconds / 1000;
+  if (now.slowlog_log_slower_than >= 0 &&
+      us >= static_cast<std::uint64_t>(now.slowlog_log_slower_than) &&
+      !p.what->is(flag_skip_slowlog)) {
+    note_slow(of, who, now, us, p);
+  }
+  if (now.latency_monitor_threshold != 0 && us / 1000 >= now.latency_monitor_threshold) {
+    of.latency().add(p.what->is(flag_fast) ? "fast-command" : "command",
+                     {.when_s = of.now_ms(who.origin.worker) / 1000, .took_ms = us / 1000});
+  }
+}
+
 bool is_silent(caller::replies mode) noexcept {
   return mode == caller::replies::off || mode == caller::replies::skip;
 }
@@ -174,7 +195,7 @@ bool has_room(service& of, const prepared& p) {
 
 // Of what nothing stands against. An EXEC that will be refused changes nothing.
 bool may_change(const service& of, const caller& who, const known_command& what) {
-  if (what.name != "exec") return what.is(flag_write);
+  if (what.name != "exec") return what.writes();
   return has_writes(who.queued) && !who.queued.spoilt() && refusal_by_journal(of).empty();
 }
 
@@ -248,7 +269,7 @@ denied denied_by_rights(const user& u, const known_command& what,
   const std::size_t end = what.keys_end(args);
   for (std::size_t i = static_cast<std::size_t>(what.keys.first); i < end;
        i += static_cast<std::size_t>(what.keys.step)) {
-    if (!u.may_use(args[i], access_for(use_of_key(what, args, i)))) {
+    if (!u.may_use(place_of_key(args[i]).name, access_for(use_of_key(what, args, i)))) {
       return {.what = denial::of_key, .key = i};
     }
   }
@@ -269,7 +290,7 @@ conditions conditions_for(service& of, const caller& who) {
 prepared prepare(service& of, const caller& who, const conditions& now,
                  std::span<const std::string_view> args) {
   prepared p;
-  p.args = args;
+  p.args = p.said = args;
   p.what = of.commands().find(args[0]);
   if (p.what == nullptr) return p;
   if (!p.what->parts.empty() && args.size() > 1) {
@@ -279,7 +300,9 @@ prepared prepare(service& of, const caller& who, const conditions& now,
   const known_command& what = *p.what;
   if (!what.parts.empty() || !what.fits(args.size())) return p;
   keyspace& keys = of.keys();
-  if (what.has_keys()) {
+  if (what.has_key_in(args)) {
+    name_in(p, who.database.load(std::memory_order_relaxed));
+    args = p.args;
     p.key = keys.key(args[static_cast<std::size_t>(what.keys.first)]);
     const bool has_one = what.keys.first == what.keys.last && what.keys.counted_at == 0;
     p.shards = has_one || keys.shards() == 1 ? keys.mask_of(p.key) : shards_of(keys, what, args);
@@ -338,7 +361,7 @@ ran run_other(service& of, caller& who, const prepared& p) {
       refuse(of, who, p.what, out_of_memory);
       return how;
     }
-    if (!who.queued.queue(what, p.args)) {
+    if (!who.queued.queue(what, p.said)) {
       refuse(of, who, p.what, "ERR the transaction is too large");
       return how;
     }
@@ -418,6 +441,14 @@ std::string objection_by_now(service& of, const caller& who, const prepared& p) 
                          : "no permission to touch the specified keys");
 }
 
+// Where the commands behind it look: SELECT may be queued too.
+unsigned database_after(service& of, const caller& who, const prepared& p, unsigned before) {
+  if (p.what->name != "select") return before;
+  const bool allowed = who.unlimited() || (who.who() != nullptr && who.who()->may_run(*p.what));
+  const std::uint64_t databases = of.current(who.origin.worker).databases;
+  return allowed ? selected_by(p.said, databases).value_or(before) : before;
+}
+
 }  // namespace
 
 void run_queued(call& c) {
@@ -426,11 +457,16 @@ void run_queued(call& c) {
   const std::vector<std::string_view> args = who.queued.arguments();
   std::vector<prepared> all;
   std::uint64_t shards = 0;
+  unsigned database = who.database;
   for (const transaction::queued& q : who.queued.commands()) {
     prepared p;
     p.what = q.what;
-    p.args = std::span(args).subspan(q.first, q.count);
-    if (q.what->has_keys()) p.key = keys.key(p.args[static_cast<std::size_t>(q.what->keys.first)]);
+    p.args = p.said = std::span(args).subspan(q.first, q.count);
+    if (q.what->has_key_in(p.said)) {
+      name_in(p, database);
+      p.key = keys.key(p.args[static_cast<std::size_t>(q.what->keys.first)]);
+    }
+    database = database_after(c.of, who, p, database);
     shards |= q.what->shards == reach::keys ? shards_of(keys, *q.what, p.args) : keys.all();
     all.push_back(p);
   }

@@ -3,6 +3,7 @@
 
 #include "caller.hpp"
 #include "command.hpp"
+#include "databases.hpp"
 #include "service.hpp"
 
 #include <cstddef>
@@ -20,9 +21,11 @@ inline constexpr std::size_t most_at_once = 16;
 // A command that was read and looked up, and not carried out yet.
 struct prepared {
   std::span<const std::string_view> args;
-  const known_command* what = nullptr;  // null: unknown
-  hashed_key key;                       // the first, where it has one
-  std::uint64_t shards = 0;             // those of its keys
+  std::span<const std::string_view> said;   // by the client: keys may be called otherwise there
+  std::shared_ptr<const named_keys> named;  // whose `args` are, where keys are
+  const known_command* what = nullptr;      // null: unknown
+  hashed_key key;                           // the first, where it has one
+  std::uint64_t shards = 0;                 // those of its keys
   // Nothing but its keys is needed, and nothing stands against it: run_plain() can have it.
   bool plain = false;
 

@@ -86,8 +86,11 @@ struct view {
 struct sums {
   store_counters counters;
   store_usage usage;
-  std::size_t keys = 0;
-  std::size_t expiring = 0;
+  struct database {
+    std::size_t keys = 0;
+    std::size_t expiring = 0;
+  };
+  std::array<database, most_databases> databases{};
 };
 
 sums sum_up(keyspace& keys) {
@@ -102,8 +105,10 @@ sums sum_up(keyspace& keys) {
     s.counters.moved += c.moved;
     s.counters.splits += c.splits;
     s.counters.refused += c.refused;
-    s.keys += keys.at(i).size();
-    s.expiring += keys.at(i).volatile_size();
+    for (unsigned db = 0; db < most_databases; ++db) {
+      s.databases[db].keys += keys.at(i).size_of(db);
+      s.databases[db].expiring += keys.at(i).volatile_size_of(db);
+    }
   }
   return s;
 }
@@ -295,9 +300,11 @@ void write_section(const view& c, std::string& text, std::string_view section, c
       out.add("errorstat_" + code, "count=" + std::to_string(count));
     }
   }
-  if (section == "keyspace" && s.keys != 0) {
-    out.add("db0", "keys=" + std::to_string(s.keys) + ",expires=" + std::to_string(s.expiring) +
-                       ",avg_ttl=0");
+  for (unsigned db = 0; section == "keyspace" && db < most_databases; ++db) {
+    const sums::database& of = s.databases[db];
+    if (of.keys == 0) continue;
+    out.add("db" + std::to_string(db), "keys=" + std::to_string(of.keys) + ",expires=" +
+                                           std::to_string(of.expiring) + ",avg_ttl=0");
   }
   if (c.of.hooks.more_info) text += c.of.hooks.more_info(section);
 }

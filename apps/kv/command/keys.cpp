@@ -1,4 +1,5 @@
 // Keys, whatever they hold: DEL, EXISTS, RENAME, COPY ...
+#include "databases.hpp"
 #include "handling.hpp"
 
 #include "../resp/number.hpp"
@@ -79,15 +80,90 @@ void rename_to(call& c, target there) {
 void rename(call& c) { rename_to(c, target::replaced); }
 void renamenx(call& c) { rename_to(c, target::kept); }
 
+// No value: it is none, which was answered.
+std::optional<unsigned> database_arg(call& c, std::size_t i,
+                                     std::string_view otherwise = not_an_integer) {
+  const auto n = integer_arg(c, i, otherwise);
+  if (!n) return std::nullopt;
+  if (*n >= 0 && static_cast<std::uint64_t>(*n) < c.of.current(c.who.origin.worker).databases) {
+    return static_cast<unsigned>(*n);
+  }
+  c.out.error("ERR DB index is out of range");
+  return std::nullopt;
+}
+
+// Beyond the limit, as both do not stay. False: it was answered.
+bool relocate(call& c, const hashed_key& from, const hashed_key& to) {
+  const found f = store_of(c, from).peek(from);
+  if (!f) return true;
+  if (!fits(c, to.text, 0)) return false;
+  if (!duplicate(c, f, to, at_limit::exceeded)) return false;
+  store_of(c, from).erase(from);
+  return true;
+}
+
+void move(call& c) {
+  const auto database = database_arg(c, 2);
+  if (!database) return;
+  if (*database == c.who.database) {
+    return c.out.error("ERR source and destination objects are the same");
+  }
+  const std::string name = key_in(*database, place_of_key(c.arg(1)).name);
+  const hashed_key to = c.of.keys().key(name);
+  if (!fits(c, name, 0)) return;
+  if (!store_of(c, c.key).find(c.key) || store_of(c, to).peek(to)) return c.out.integer(0);
+  if (relocate(c, c.key, to)) c.out.integer(1);
+}
+
+std::vector<std::string> names_in(keyspace& keys, unsigned database) {
+  std::vector<std::string> names;
+  std::uint64_t cursor = 0;
+  do {
+    cursor = keys.scan(cursor, [&](const found& f) {
+      const key_place at = place_of_key(f.at->key());
+      if (at.database == database) names.emplace_back(at.name);
+    });
+  } while (cursor != 0);
+  return names;
+}
+
+// False: it was answered.
+bool relocate_all(call& c, const std::vector<std::string>& names, unsigned from, unsigned to) {
+  for (const std::string& name : names) {
+    const std::string before = key_in(from, name);
+    const std::string after = key_in(to, name);
+    if (!relocate(c, c.of.keys().key(before), c.of.keys().key(after))) return false;
+  }
+  return true;
+}
+
+void swapdb(call& c) {
+  const auto one = database_arg(c, 1, "ERR invalid first DB index");
+  if (!one) return;
+  const auto other = database_arg(c, 2, "ERR invalid second DB index");
+  if (!other) return;
+  if (*one == *other) return c.out.ok();
+  const std::vector<std::string> ones = names_in(c.of.keys(), *one);
+  const std::vector<std::string> others = names_in(c.of.keys(), *other);
+  constexpr unsigned between = most_databases;  // which no client can select
+  constexpr std::size_t longest = max_key_bytes - database_mark.size() - 1;
+  const auto is_long = [](const std::string& name) { return name.size() > longest; };
+  if (std::ranges::any_of(ones, is_long) || std::ranges::any_of(others, is_long)) {
+    return c.out.error(key_too_long);
+  }
+  if (relocate_all(c, ones, *one, between) && relocate_all(c, others, *other, *one) &&
+      relocate_all(c, ones, between, *other)) {
+    c.out.ok();
+  }
+}
+
 void copy(call& c) {
   target there = target::kept;
   for (std::size_t i = 3; i < c.count(); ++i) {
     if (is_word(c.arg(i), "replace")) {
       there = target::replaced;
     } else if (is_word(c.arg(i), "db") && i + 1 < c.count()) {
-      const auto number = integer_arg(c, ++i);
-      if (!number) return;
-      if (*number != 0) return c.out.error("ERR DB index is out of range");
+      if (!database_arg(c, ++i)) return;
     } else {
       return c.out.error(syntax_error);
     }
@@ -102,39 +178,79 @@ void copy(call& c) {
   if (duplicate(c, store_of(c, c.key).peek(c.key), to, at_limit::refused)) c.out.integer(1);
 }
 
+// Null: there is none, or too few to be found by chance.
+const item* random_in(store& keys, unsigned database) {
+  constexpr int tries = 64;
+  for (int i = 0; i < tries && keys.size_of(database) != 0; ++i) {
+    const item* const one = keys.random();
+    if (one == nullptr || place_of_key(one->key()).database == database) return one;
+  }
+  return nullptr;
+}
+
 void randomkey(call& c) {
   keyspace& keys = c.of.keys();
+  const unsigned database = c.who.database;
   std::uint32_t from =
       static_cast<std::uint32_t>(c.of.read_clock().time_since_epoch().count()) % keys.shards();
   for (std::uint32_t i = 0; i < keys.shards(); ++i, from = (from + 1) % keys.shards()) {
-    const item* const one = keys.at(from).random();
-    if (one != nullptr) return c.out.bulk(one->key());
+    const item* const one = random_in(keys.at(from), database);
+    if (one != nullptr) return c.out.bulk(place_of_key(one->key()).name);
   }
-  c.out.null();
+  const std::vector<std::string> few = names_in(keys, database);
+  few.empty() ? c.out.null() : c.out.bulk(few[from % few.size()]);
 }
 
 void dbsize(call& c) {
   std::size_t keys = 0;
-  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) keys += c.of.keys().at(i).size();
+  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) {
+    keys += c.of.keys().at(i).size_of(c.who.database);
+  }
   c.out.integer(static_cast<std::int64_t>(keys));
 }
 
-void flush(call& c) {
+// No value: it was answered.
+std::optional<freeing> flush_options(call& c) {
   if (c.count() > 2 ||
       (c.count() == 2 && !is_word(c.arg(1), "sync") && !is_word(c.arg(1), "async"))) {
     c.out.error(syntax_error);
     return std::nullopt;
   }
-  const freeing when =
-      c.count() == 2 && is_word(c.arg(1), "async") ? freeing::later : freeing::at_once;
+  return c.count() == 2 && is_word(c.arg(1), "async") ? freeing::later : freeing::at_once;
+}
+
+void clear_all(call& c, freeing when) {
   for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) c.of.keys().at(i).clear(when);
+}
+
+// As a whole where there is nothing else, else key by key.
+void flushdb(call& c) {
+  const auto when = flush_options(c);
+  if (!when) return;
+  keyspace& keys = c.of.keys();
+  const unsigned database = c.who.database;
+  bool alone = true;
+  for (std::uint32_t i = 0; i < keys.shards(); ++i) {
+    alone = alone && keys.at(i).size_of(database) == keys.at(i).size();
+  }
+  if (alone) {
+    clear_all(c, *when);
+  } else {
+    for (const std::string& name : names_in(keys, database)) {
+      const std::string key = key_in(database, name);
+      const hashed_key k = keys.key(key);
+      keys.of(k).erase(k, *when);
+    }
+  }
   c.out.ok();
 }
 
 void flushall(call& c) {
-  const std::size_t mark = c.out.mark();
-  flush(c);
-  if (c.out.is_error_at(mark) || !c.of.hooks.drop_snapshot) return;
+  const auto when = flush_options(c);
+  if (!when) return;
+  clear_all(c, *when);
+  c.out.ok();
+  if (!c.of.hooks.drop_snapshot) return;
   // After a crash the old snapshot would bring back what is gone.
   const hook_answer dropped = c.of.hooks.drop_snapshot();
   if (!dropped.done && c.of.hooks.warn) {
@@ -262,8 +378,29 @@ constexpr auto keys_table = std::to_array<command>({
      .complexity = "O(1)",
      .summary = "Return the number of keys in the selected database",
      .tips = "request_policy:all_shards response_policy:agg_sum"},
+    {.name = "move",
+     .run = move,
+     .arity = 3,
+     .flags = flag_write | flag_fast,
+     .categories = in_keyspace,
+     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_access | use_update},
+     .shards = reach::all,
+     .group = "generic",
+     .since = "1.0.0",
+     .complexity = "O(1)",
+     .summary = "Move a key to another database"},
+    {.name = "swapdb",
+     .run = swapdb,
+     .arity = 3,
+     .flags = flag_write | flag_fast,
+     .categories = in_keyspace | in_dangerous,
+     .shards = reach::all,
+     .group = "server",
+     .since = "4.0.0",
+     .complexity = "O(N) where N is the number of keys of both databases",
+     .summary = "Swap two databases"},
     {.name = "flushdb",
-     .run = flush,
+     .run = flushdb,
      .arity = -1,
      .flags = flag_write,
      .categories = in_keyspace | in_dangerous,

@@ -279,7 +279,7 @@ constexpr auto parameters_table = std::to_array<parameter>({
     memory<&settings::maxmemory>("maxmemory"),
     {"maxmemory-policy", when::any_time, get_policy, set_policy},
     number<&settings::maxmemory_samples, 1, most_int>("maxmemory-samples"),
-    number<&settings::databases, 1, most_int>("databases", when::start),
+    number<&settings::databases, 1, most_databases>("databases", when::start),
     word<&settings::enable_debug_command, debug_names>("enable-debug-command", when::start),
     yes_no<&settings::appendonly>("appendonly"),
     {"appendfsync", when::any_time, get_fsync, set_fsync},

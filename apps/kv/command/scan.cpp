@@ -63,7 +63,8 @@ void scan(call& c) {
   do {
     cursor = c.of.keys().scan(*cursor, [&](const found& f) {
       ++seen;
-      if (how->wants(f)) given.push_back(f.at->key());
+      const key_place at = place_of_key(f.at->key());
+      if (at.database == c.who.database && how->wants(f, at.name)) given.push_back(at.name);
     });
   } while (*cursor != 0 && seen < how->count && --buckets > 0);
   c.out.array(2);
@@ -80,7 +81,9 @@ void all_keys(call& c) {
   std::uint64_t cursor = 0;
   do {
     cursor = c.of.keys().scan(cursor, [&](const found& f) {
-      if (pattern == "*" || matches_glob(pattern, f.at->key())) given.push_back(f.at->key());
+      const key_place at = place_of_key(f.at->key());
+      const bool wanted = pattern == "*" || matches_glob(pattern, at.name);
+      if (at.database == c.who.database && wanted) given.push_back(at.name);
     });
   } while (cursor != 0);
   c.out.array(given.size());

@@ -54,7 +54,7 @@ struct settings {
   std::uint64_t maxmemory = 0;
   eviction maxmemory_policy = eviction::none;
   std::uint64_t maxmemory_samples = 5;
-  std::uint64_t databases = 1;
+  std::uint64_t databases = 16;
   std::string enable_debug_command{"no"};  // or "local", or "yes"
 
   bool appendonly = false;

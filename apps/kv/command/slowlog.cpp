@@ -64,6 +64,11 @@ std::vector<std::string_view> without_secrets(const known_command& what,
       if (p == nullptr || p->secret) hide(i + 1, i + 2);
     }
   }
+  if (!what.has_key_in(args)) return shown;
+  for (std::size_t i = static_cast<std::size_t>(what.keys.first); i < what.keys_end(args);
+       i += static_cast<std::size_t>(what.keys.step)) {
+    shown[i] = place_of_key(args[i]).name;
+  }
   return shown;
 }
 

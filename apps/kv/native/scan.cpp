@@ -23,6 +23,7 @@ step take_step(keyspace& keys, const scan_question& what, std::uint64_t cursor,
   s.next = keys.scan(cursor, [&](const found& f) {
     ++s.seen;
     const std::string_view key = f.at->key();
+    if (place_of_key(key).database != 0) return;
     if (!what.pattern.empty() && !matches_glob(what.pattern, key)) return;
     ++s.given;
     s.bytes += sizeof(scan_key) + key.size();

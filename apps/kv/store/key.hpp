@@ -23,6 +23,22 @@ struct hashed_key {
   return {text, XXH3_64bits_withSeed(text.data(), text.size(), seed)};
 }
 
+inline constexpr unsigned most_databases = 16;
+// A key of another database than number 0 is this, the number as a byte, and its name there. So are those of number 0
+// whose names begin with this.
+inline constexpr std::string_view database_mark("\0\xFF\x64\x62", 4);
+
+struct key_place {
+  unsigned database = 0;
+  std::string_view name;
+};
+[[nodiscard]] inline key_place place_of_key(std::string_view key) noexcept {
+  constexpr std::size_t head = database_mark.size() + 1;
+  if (key.size() < head || !key.starts_with(database_mark)) return {0, key};
+  const auto number = static_cast<unsigned char>(key[head - 1]);
+  return {number < most_databases ? number : most_databases, key.substr(head)};
+}
+
 [[nodiscard]] inline std::uint32_t shard_of(std::uint64_t hash, std::uint32_t shards) noexcept {
   return static_cast<std::uint32_t>(((hash >> 32 & 0xFFFF) * shards) >> 16);
 }

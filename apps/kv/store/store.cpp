@@ -248,7 +248,10 @@ void store::appeared(place where) noexcept {
   segment_set::segment& s = segments_.of(where);
   s.live += static_cast<std::uint32_t>(i.bytes());
   live_bytes_ += i.bytes();
+  counted& in = in_[place_of_key(i.key()).database];
+  ++in.items;
   if (!i.expires()) return;
+  ++in.expiring;
   ++volatile_items_;
   s.earliest = s.earliest == never_expires ? i.expiry() : std::min(s.earliest, i.expiry());
 }
@@ -300,7 +303,12 @@ void store::mark_dead(place where) noexcept {
   __atomic_fetch_or(&i.flags, item::flag_dead, __ATOMIC_RELEASE);
   s.live -= static_cast<std::uint32_t>(i.bytes());
   live_bytes_ -= i.bytes();
-  if (i.expires()) --volatile_items_;
+  counted& in = in_[place_of_key(i.key()).database];
+  --in.items;
+  if (i.expires()) {
+    --volatile_items_;
+    --in.expiring;
+  }
   if (s.live == 0 && !s.open && number != cleaning_.segment) retire(number);
 }
 
@@ -422,6 +430,7 @@ void store::clear(freeing when) noexcept {
   fresh_ = kept_ = none;
   cleaning_ = sweeping_ = {};
   live_bytes_ = used_bytes_ = items_ = volatile_items_ = 0;
+  in_ = {};
   objects_.clear(when);
   index_.clear();
   update_head();

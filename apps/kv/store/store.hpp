@@ -146,6 +146,13 @@ class store {
   bool free_some(std::size_t most) noexcept { return objects_.free_some(most); }
   [[nodiscard]] std::size_t size() const noexcept { return items_; }
   [[nodiscard]] std::size_t volatile_size() const noexcept { return volatile_items_; }
+  // The same of one database.
+  [[nodiscard]] std::size_t size_of(unsigned database) const noexcept {
+    return in_[database].items;
+  }
+  [[nodiscard]] std::size_t volatile_size_of(unsigned database) const noexcept {
+    return in_[database].expiring;
+  }
 
   // The keys of some buckets, from `cursor` on (0: from the start); returns the next cursor, 0 at the end. Every key
   // that is there all the time is given at least once, whatever else changes between the calls; some twice.
@@ -201,6 +208,10 @@ class store {
     std::uint32_t offset = 0;
     std::uint64_t threshold = 0;       // cleaning: what is worth less is given up
     unix_ms earliest = never_expires;  // sweeping: of those that stay
+  };
+  struct counted {
+    std::size_t items = 0;
+    std::size_t expiring = 0;
   };
   struct watched {
     std::uint64_t watchers = 0;
@@ -293,6 +304,7 @@ class store {
   std::size_t used_bytes_ = 0;  // in segments of items, dead ones too
   std::size_t items_ = 0;
   std::size_t volatile_items_ = 0;
+  std::array<counted, most_databases + 1> in_{};  // the last: of no number that there is
   std::uint64_t version_ = 0;
   std::uint64_t dice_;
   unix_ms now_ = 0;
