@@ -160,9 +160,9 @@ TEST_CASE("what a file says by another name counts as said, and keeps that name"
     CHECK(now.workers == 2);
     now.workers = 3;
     const std::string written = kv::rewrite_settings(
-        "# mine\n" + std::string(name) + " 2\ndatabases 1\nworkers 2\n", now, {});
+        "# mine\n" + std::string(name) + " 2\ndatabases 16\nworkers 2\n", now, {});
     const std::string lower = name[0] == 'w' ? "workers" : "threads";
-    CHECK(written.starts_with("# mine\n" + lower + " 3\ndatabases 1\n"));
+    CHECK(written.starts_with("# mine\n" + lower + " 3\ndatabases 16\n"));
     CHECK(written.find("workers", lower.size() + 8) == std::string::npos);
     CHECK(kv::parse_settings(written).values.workers == 3);
   }
