@@ -236,7 +236,7 @@ TEST_CASE("users go to a file and come back from it") {
   const std::vector<std::string_view> rules{"on", ">pw", "~a*", "+@read", "-get"};
   CHECK(one.set("bob", rules).empty());
   kv::users other(table);
-  CHECK(other.load(one.save()).empty());
+  CHECK(other.load("# it's a comment\n" + one.save()).empty());
   CHECK(other.save() == one.save());
   CHECK(other.authenticate("bob", "pw") != nullptr);
   CHECK(other.authenticate("bob", "no") == nullptr);

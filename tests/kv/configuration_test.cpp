@@ -95,7 +95,8 @@ TEST_CASE("a file of Redis's own is taken, with a warning for each line without 
       "bind 127.0.0.1 -::1\ndaemonize yes\npidfile /run/redis/redis-server.pid\n"
       "rdbcompression yes\nREPLICA-priority 100\nclient-output-buffer-limit normal 0 0 0\n"
       "client-output-buffer-limit replica 256mb 64mb 60\nnotify-keyspace-events \"\"\n"
-      "acllog-max-len 64\nlatency-monitor-threshold 5\ndatabases 16\n");
+      "acllog-max-len 64\nlatency-monitor-threshold 5\ndatabases 16\n"
+      "# it's a comment with a quote\n  # and \"another\n");
   REQUIRE(o.warnings.size() == 5);
   CHECK(refusal("databases 17").find("between 1 and 16") != std::string::npos);
   CHECK(o.warnings[0].starts_with("line 2: daemonize: cordma-kv stays in the foreground"));

@@ -45,6 +45,12 @@ std::string_view next_line(std::string_view& text) noexcept {
   return line.ends_with('\r') ? line.substr(0, line.size() - 1) : line;
 }
 
+// In one there may be a quote that is never closed.
+bool is_comment(std::string_view line) noexcept {
+  const std::size_t at = line.find_first_not_of(" \t\v\f\r");
+  return at != std::string_view::npos && line[at] == '#';
+}
+
 // A line's name where it sets something; empty for comments and blank lines.
 std::string name_of(std::string_view line) {
   const auto words = split_words(line);
@@ -105,9 +111,10 @@ class line_reader {
   explicit line_reader(parsed_settings& into) : into_(into) {}
   // Empty, or why not.
   [[nodiscard]] std::string read(std::string_view line) {
+    if (is_comment(line)) return {};
     const auto words = split_words(line);
     if (!words) return "a quote is not closed";
-    if (words->empty() || words->front().starts_with('#')) return {};
+    if (words->empty()) return {};
     const std::string name = name_of(line);
     if (name == "user") {
       into_.users.push_back(user_line(std::span(*words).subspan(1)));

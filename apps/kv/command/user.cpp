@@ -266,7 +266,9 @@ std::string user::describe() const {
 
 std::string user::line() const {
   std::string text = as_word(name);
-  for (const std::string& rule : described()) text += ' ' + as_word(rule);
+  for (const std::string& rule : described()) {
+    text += ' ' + (rule.starts_with('#') ? rule : as_word(rule));  // a hash is digits
+  }
   return text;
 }
 

@@ -145,9 +145,11 @@ std::string users::load(std::string_view text) {
   loaded.emplace(default_user, fresh_default());
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
+    const bool is_comment = text.starts_with('#');  // where quotes may be open
     const auto words = split_words(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     const std::string where = "line " + std::to_string(number) + ": ";
+    if (is_comment) continue;
     if (!words) return where + "a quote is not closed";
     if (words->empty() || words->front().starts_with('#')) continue;
     if (words->size() < 2 || words->front() != "user") {
