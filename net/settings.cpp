@@ -84,7 +84,7 @@ settings::settings(const context_options& from_code) : code_(from_code) {
       table_.add_list("transport", {"auto"}, "the transports to use, in the order of preference",
                       {"auto", "shm", "tcp", "verbs"}, "auto");
   shm_directory_ = table_.add_text("shm.directory", initial.shm.directory.get(),
-                                   "where processes meet; empty: a folder of this user in /tmp");
+                                   "where processes meet; empty: a folder of this user");
   shm_ring_bytes_ = table_.add_size("shm.ring_bytes", initial.shm.ring_bytes,
                                     "ring of a connection, per direction; a power of two",
                                     least_buffer, largest_ring);
@@ -93,6 +93,8 @@ settings::settings(const context_options& from_code) : code_(from_code) {
                       "longer messages are fetched from the sender's memory", 0, largest_buffer);
   shm_any_user_ = table_.add_flag("shm.any_user", initial.shm.any_user,
                                   "accept peers that belong to other users");
+  shm_group_ = table_.add_text("shm.group", initial.shm.group.get(),
+                               "accept members of this group too; shm.directory is theirs");
   tcp_buffer_bytes_ = table_.add_size("tcp.buffer_bytes", initial.tcp.buffer_bytes,
                                       "staging of a connection", least_buffer, largest_buffer);
   tcp_backlog_ = table_.add_number("tcp.backlog", static_cast<std::uint64_t>(initial.tcp.backlog),
@@ -172,6 +174,7 @@ void settings::take_from_code() {
   take("shm.ring_bytes", code_.shm.ring_bytes);
   take("shm.eager_bytes", code_.shm.eager_bytes);
   take("shm.any_user", code_.shm.any_user);
+  take("shm.group", code_.shm.group);
   take("tcp.buffer_bytes", code_.tcp.buffer_bytes);
   take("tcp.backlog", code_.tcp.backlog);
   const transport::verbs_options& o = code_.verbs;
@@ -230,6 +233,7 @@ context_options settings::options() const {
   o.shm.ring_bytes = static_cast<std::uint32_t>(table_.get(shm_ring_bytes_));
   o.shm.eager_bytes = static_cast<std::uint32_t>(table_.get(shm_eager_bytes_));
   o.shm.any_user = table_.get(shm_any_user_);
+  o.shm.group = table_.get(shm_group_);
   o.tcp.buffer_bytes = static_cast<std::uint32_t>(table_.get(tcp_buffer_bytes_));
   o.tcp.backlog = static_cast<int>(table_.get(tcp_backlog_));
   o.verbs = verbs();

@@ -42,6 +42,7 @@ class settings {
   config_key<std::uint64_t> shm_ring_bytes_;
   config_key<std::uint64_t> shm_eager_bytes_;
   config_key<bool> shm_any_user_;
+  config_key<std::string> shm_group_;
   config_key<std::uint64_t> tcp_buffer_bytes_;
   config_key<std::uint64_t> tcp_backlog_;
   config_key<std::string> verbs_device_;

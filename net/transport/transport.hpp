@@ -364,13 +364,14 @@ void leave_to_parent(std::shared_ptr<domain> d) noexcept;
 // it assigns the default; the others are what the environment and a file say, if they do (net/settings.hpp).
 // `shm`: same host, same user.
 struct shm_options {
-  defaulted<std::string> directory{by_default,
-                                   ""};  // of the rendezvous sockets; empty: per user, in /tmp
+  defaulted<std::string> directory{by_default, ""};  // of the rendezvous sockets; empty: per user
   // Per direction and connection, a power of two.
   defaulted<std::uint32_t> ring_bytes{by_default, 1 << 18};
   // Longer messages are fetched from the sender's memory.
   defaulted<std::uint32_t> eager_bytes{by_default, 8192};
   defaulted<bool> any_user{by_default, false};  // accept peers of other users
+  // Accept members of this group as well. Theirs is the directory, which has to be set.
+  defaulted<std::string> group{by_default, ""};
 };
 [[nodiscard]] result<std::shared_ptr<domain>> make_shm(const shm_options& options);
 

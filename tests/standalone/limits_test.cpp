@@ -117,8 +117,7 @@ class taken_ports {
     range >> first_ >> last_;
     for (unsigned port = first_; port <= last_; ++port) {
       if (!takes(port)) continue;
-      auto name = transport::shm::bind_port(directory, static_cast<std::uint16_t>(port),
-                                            /*any_user=*/false);
+      auto name = transport::shm::bind_port(directory, static_cast<std::uint16_t>(port), {});
       REQUIRE(name.ok());
       names_.push_back(std::move(name->second));
     }

@@ -113,7 +113,7 @@ TEST_CASE("shm: the socket of a dead process is replaced") {
     const unique_fd s(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
     sockaddr a{};
     static_cast<void>(a);
-    auto b = shm::bind_name(path, false);
+    auto b = shm::bind_name(path, {});
     REQUIRE(b.ok());
     REQUIRE(::link(path.c_str(), (path + ".kept").c_str()) == 0);
   }
@@ -198,7 +198,7 @@ TEST_CASE("shm: another version is refused naming field, mine and theirs") {
 
 TEST_CASE("shm: a client is told that the server speaks another version") {
   scratch dir;
-  auto b = shm::bind_name(dir.path + "/4711", false);
+  auto b = shm::bind_name(dir.path + "/4711", {});
   REQUIRE(b.ok());
   host client(in(dir));
   client.q = std::move(*client.a->connect({"", 4711}, {}, {}));
@@ -228,7 +228,7 @@ TEST_CASE("shm: garbage instead of a hello, and garbage instead of an answer") {
                [&] { return shm::receive_packet((*d).socket.get(), p) != shm::transfer::again; }));
   }
   CHECK(server.events.empty());
-  auto b = shm::bind_name(dir.path + "/4712", false);
+  auto b = shm::bind_name(dir.path + "/4712", {});
   host client(in(dir));
   client.q = std::move(*client.a->connect({"", 4712}, {}, {}));
   const socket_fd s = shm::accept_one((*b).socket.get());

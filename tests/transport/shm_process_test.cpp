@@ -1,3 +1,4 @@
+#include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/epoll.h>
@@ -122,9 +123,11 @@ namespace {
 
 constexpr uid_t stranger = 65534;  // nobody
 
-// Connects as another user; whether it came up, or how it failed.
-int connect_as_stranger(const shm_options& o) {
-  if (::setresgid(stranger, stranger, stranger) != 0 ||
+// Connects as another user, who belongs to these groups besides his own; whether it came up, or how it
+// failed.
+int connect_as_stranger(const shm_options& o, const std::vector<gid_t>& groups = {}) {
+  if (::setgroups(groups.size(), groups.data()) != 0 ||
+      ::setresgid(stranger, stranger, stranger) != 0 ||
       ::setresuid(stranger, stranger, stranger) != 0) {
     return 100;
   }
@@ -167,6 +170,72 @@ TEST_CASE("shm: a process of another user is refused, and served where any user 
     CHECK(WEXITSTATUS(status) == expected);
     CHECK((h.saw(cm_event::type::connect_request) != nullptr || h.q != nullptr) == any_user);
   }
+}
+
+TEST_CASE("shm: members of shm.group reach each other, and nobody else does" *
+          test::applies(::geteuid() == 0, "becoming another user needs root")) {
+  const group* const named = ::getgrgid(1);
+  REQUIRE(named != nullptr);
+  const gid_t members = named->gr_gid;
+  const std::string name = named->gr_name;
+  for (const bool is_member : {true, false}) {
+    CAPTURE(is_member);
+    // The server belongs to the group, like a service with the systemd setting Group=.
+    child server([&] {
+      scratch dir;
+      if (::setgroups(1, &members) != 0) return 100;
+      shm_options o = in(dir);
+      o.directory = dir.path + "/meet";
+      o.group = name;
+      host h(o);
+      h.l = std::move(*h.a->listen({"", port}));
+      struct stat folder{};
+      struct stat socket{};
+      if (::stat(o.directory.get().c_str(), &folder) != 0 || folder.st_gid != members ||
+          (folder.st_mode & 0777U) != 0750 ||
+          ::stat((o.directory.get() + "/4711").c_str(), &socket) != 0 || socket.st_gid != members ||
+          (socket.st_mode & 0777U) != 0660) {
+        return 102;
+      }
+      // Here the server refuses, and not the files.
+      if (::chmod(dir.path.c_str(), 0755) != 0 ||
+          (!is_member && (::chmod(o.directory.get().c_str(), 0755) != 0 ||
+                          ::chmod((o.directory.get() + "/4711").c_str(), 0666) != 0))) {
+        return 103;
+      }
+      child client([&] {
+        const std::vector<gid_t> his =
+            is_member ? std::vector<gid_t>{members} : std::vector<gid_t>{};
+        return connect_as_stranger(o, his);
+      });
+      int status = 0;
+      if (!pump(h, [&] { return ::waitpid(client.pid, &status, WNOHANG) == client.pid; }))
+        return 104;
+      client.pid = -1;
+      const bool came = h.saw(cm_event::type::connect_request) != nullptr || h.q != nullptr;
+      return came == is_member ? WEXITSTATUS(status) : 105;
+    });
+    CHECK(WEXITSTATUS(server.wait()) == (is_member ? 0 : static_cast<int>(errc::not_permitted)));
+  }
+}
+
+TEST_CASE("shm: a group that is missing, or that this process does not belong to, is named" *
+          test::applies(::geteuid() == 0, "becoming another user needs root")) {
+  scratch dir;
+  shm_options o = in(dir);
+  o.group = "no-such-group";
+  const auto missing = make_shm(o);
+  REQUIRE(missing.code() == errc::invalid_value);
+  CHECK(missing.why().message().find("\"no-such-group\"") != std::string::npos);
+  child outsider([] {
+    if (::setresuid(stranger, stranger, stranger) != 0) return 100;
+    scratch own;
+    shm_options here = in(own);
+    here.directory = own.path + "/meet";
+    here.group = ::getgrgid(1)->gr_name;
+    return static_cast<int>(make_shm(here).code());
+  });
+  CHECK(WEXITSTATUS(outsider.wait()) == static_cast<int>(errc::not_permitted));
 }
 
 TEST_CASE("shm: a directory that others can write is refused, saying what to do") {

@@ -21,13 +21,13 @@ constexpr const char* in_flight =
     "too many descriptors of this user are on their way between processes: raise its limit of open "
     "files (ulimit -n)";
 
-result<bound_name> bind_any(const std::string& directory, bool any_user, address& where) {
-  if (where.port != 0) return bind_port(directory, where.port, any_user);
+result<bound_name> bind_any(const std::string& directory, const peer_rule& rule, address& where) {
+  if (where.port != 0) return bind_port(directory, where.port, rule);
   const result<std::uint64_t> start = random_number();
   if (!start) return start.why();
   for (std::uint64_t i = 0; i < port_attempts; ++i) {
     where.port = static_cast<std::uint16_t>(first_dynamic_port + (*start + i) % dynamic_ports);
-    result<bound_name> b = bind_port(directory, where.port, any_user);
+    result<bound_name> b = bind_port(directory, where.port, rule);
     if (b || b.code() != errc::in_use) return b;
   }
   return failure{errc::in_use, "no free port was found in " + directory + ": name one"};
@@ -110,8 +110,7 @@ result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
     return failure{errc::unreachable, "\"" + where.host + "\" is not an address of this host"};
   }
   address bound = where;
-  result<bound_name> name =
-      bind_any(domain_->directories().front(), domain_->options().any_user, bound);
+  result<bound_name> name = bind_any(domain_->directories().front(), domain_->rule(), bound);
   if (!name) return name.why();
   unique_fd spare(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   auto l = std::make_unique<shm_listener>(*this, std::move(*name), std::move(bound),
@@ -198,9 +197,10 @@ result<void> shm_queue_pair::call_once() {
 result<void> shm_queue_pair::meet(socket_fd socket) {
   const result<peer_identity> who = identify(socket.get());
   if (!who) return who.why();
-  if (!domain_.options().any_user && who->uid != ::geteuid()) {
-    return failure{errc::not_permitted, path_ + " belongs to user " + std::to_string(who->uid) +
-                                            ": allow any user, or connect as that one"};
+  if (!domain_.rule().admits(socket.get(), *who)) {
+    return failure{errc::not_permitted,
+                   path_ + " belongs to user " + std::to_string(who->uid) +
+                       ": allow its group or any user, or connect as that one"};
   }
   const std::uint32_t ring_bytes = domain_.options().ring_bytes;
   result<unique_fd> memory = create_shared("cordma-channel", channel_bytes(ring_bytes));

@@ -83,10 +83,10 @@ bool is_file(const std::string& path, int fd) noexcept {
 }
 
 // The lock file may be removed by its last owner between open() and flock(): look again.
-result<unique_fd> take_lock(const std::string& path, bool any_user) {
+result<unique_fd> take_lock(const std::string& path, const peer_rule& rule) {
   for (int i = 0; i < lock_attempts; ++i) {
-    unique_fd lock(
-        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, any_user ? 0666 : 0600));
+    unique_fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                          rule.any_user() ? 0666 : 0600));
     if (!lock) {
       return socket_failure(errno, "opening the lock file " + path +
                                        " (CORDMA_SHM_DIRECTORY chooses another folder)");
@@ -105,33 +105,33 @@ failure taken(const std::string& path) {
           "a living process listens on " + path + " already: choose another port, or stop it"};
 }
 
-result<socket_fd> listen_at(const unix_address& at, const std::string& path, bool any_user) {
+result<socket_fd> listen_at(const unix_address& at, const std::string& path,
+                            const peer_rule& rule) {
   socket_fd s = open_socket();
   if (!s) return socket_failure(errno, "making a rendezvous socket");
   ::unlink(path.c_str());  // of a dead process: the lock is ours
   if (::bind(s.get(), at.get(), at.length) != 0) {
     return socket_failure(errno, "binding " + path);
   }
-  if (::chmod(path.c_str(), any_user ? 0666 : 0600) != 0 ||
-      ::listen(s.get(), listen_backlog) != 0) {
-    return socket_failure(errno, "listening on " + path);
-  }
+  const result<void> given = rule.give_socket(path);
+  if (!given) return given.why();
+  if (::listen(s.get(), listen_backlog) != 0) return socket_failure(errno, "listening on " + path);
   return s;
 }
 
-result<bound_name> bind_at(const std::string& path, bool any_user) {
+result<bound_name> bind_at(const std::string& path, const peer_rule& rule) {
   const result<unix_address> longest = to_address(path + ".lock");
   if (!longest) return longest.why();
   const result<unix_address> at = to_address(path);
   bound_name b;
   b.path = path;
   b.lock_path = path + ".lock";
-  b.any_user = any_user;
-  result<unique_fd> lock = take_lock(b.lock_path, any_user);
+  b.rule = rule;
+  result<unique_fd> lock = take_lock(b.lock_path, rule);
   if (!lock) return lock.why();
   b.lock = std::move(*lock);
-  if (any_user) static_cast<void>(::fchmod(b.lock.get(), 0644));
-  result<socket_fd> listening = listen_at(*at, path, any_user);
+  if (rule.any_user()) static_cast<void>(::fchmod(b.lock.get(), 0644));
+  result<socket_fd> listening = listen_at(*at, path, rule);
   if (!listening) return listening.why();
   b.socket = std::move(*listening);
   struct stat s{};
@@ -140,24 +140,24 @@ result<bound_name> bind_at(const std::string& path, bool any_user) {
 }
 
 // Whether a process that could have our names listens at `at`.
-bool is_one_of_us(const unix_address& at, bool any_user) {
+bool is_one_of_us(const unix_address& at, const peer_rule& rule) {
   const socket_fd s = open_socket();
   if (!s || (::connect(s.get(), at.get(), at.length) != 0 && errno != EAGAIN)) return false;
   const result<peer_identity> who = identify(s.get());
-  return !who || any_user || who->uid == ::geteuid();
+  return !who || rule.admits(s.get(), *who);
 }
 
 // None where the name is a stranger's, or there are no such names. in_use: a process of this user and this network
 // namespace listens on the port, whether or not its files are still there.
 result<socket_fd> take_second_name(const std::string& directory, std::uint16_t port,
-                                   bool any_user) {
+                                   const peer_rule& rule) {
   const std::string name = second_name(directory, port);
   if (name.empty()) return socket_fd();
   const result<unix_address> at = to_address(name);
   socket_fd s = open_socket();
   if (!at || !s) return socket_fd();
   if (::bind(s.get(), at->get(), at->length) != 0) {
-    if (errno == EADDRINUSE && is_one_of_us(*at, any_user)) return errc::in_use;
+    if (errno == EADDRINUSE && is_one_of_us(*at, rule)) return errc::in_use;
     return socket_fd();
   }
   if (::listen(s.get(), listen_backlog) != 0) return socket_fd();
@@ -204,13 +204,18 @@ std::vector<std::string> rendezvous_directories(const std::string& configured) {
   return all;
 }
 
-result<void> make_directory(const std::string& path, bool any_user) {
+result<void> make_directory(const std::string& path, const peer_rule& rule) {
   const result<unix_address> longest = to_address(path + "/65535@4294967295.lock");
   if (!longest) return longest.why();
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+  const bool made = ::mkdir(path.c_str(), rule.folder_mode()) == 0;
+  if (!made && errno != EEXIST) {
     return failure::from_os(errno, "making the directory " + path +
                                        " for rendezvous sockets (CORDMA_SHM_DIRECTORY "
                                        "chooses another one)");
+  }
+  if (made) {
+    const result<void> given = rule.give_folder(path);
+    if (!given) return given;
   }
   struct stat s{};
   if (::lstat(path.c_str(), &s) != 0) return failure::from_os(errno, "looking at " + path);
@@ -219,13 +224,14 @@ result<void> make_directory(const std::string& path, bool any_user) {
                                             " is not a directory: choose another one for the "
                                             "rendezvous sockets of shm with CORDMA_SHM_DIRECTORY"};
   }
-  if (!any_user && (s.st_uid != ::geteuid() || (s.st_mode & 022) != 0)) {
+  if (!rule.trusts(s)) {
     return failure{errc::not_permitted,
                    path +
                        " belongs to another user or can be written by others, who could pose as "
                        "peers: chmod 700 your own, "
-                       "choose another directory with CORDMA_SHM_DIRECTORY, or allow any user with "
-                       "CORDMA_SHM_ANY_USER"};
+                       "choose another directory with CORDMA_SHM_DIRECTORY, allow a group with "
+                       "CORDMA_SHM_GROUP, or "
+                       "any user with CORDMA_SHM_ANY_USER"};
   }
   return {};
 }
@@ -249,15 +255,15 @@ bool bound_name::is_whole() const noexcept {
 }
 
 result<void> bound_name::restore() {
-  const result<void> folder = make_directory(path.substr(0, path.rfind('/')), any_user);
+  const result<void> folder = make_directory(path.substr(0, path.rfind('/')), rule);
   if (!folder) return folder;
   if (!is_file(lock_path, lock.get())) {
-    result<unique_fd> again = take_lock(lock_path, any_user);
+    result<unique_fd> again = take_lock(lock_path, rule);
     if (!again) return again.code() == errc::in_use ? taken(path) : again.why();
     lock = std::move(*again);
   }
   const result<unix_address> at = to_address(path);
-  result<socket_fd> listening = listen_at(*at, path, any_user);
+  result<socket_fd> listening = listen_at(*at, path, rule);
   if (!listening) return listening.why();
   socket = std::move(*listening);
   struct stat s{};
@@ -265,22 +271,23 @@ result<void> bound_name::restore() {
   return {};
 }
 
-result<bound_name> bind_name(const std::string& path, bool any_user) {
-  result<bound_name> b = bind_at(path, any_user);
+result<bound_name> bind_name(const std::string& path, const peer_rule& rule) {
+  result<bound_name> b = bind_at(path, rule);
   if (b.code() == errc::in_use) return taken(path);
   return b;
 }
 
-result<bound_name> bind_port(const std::string& directory, std::uint16_t port, bool any_user) {
-  const result<void> folder = make_directory(directory, any_user);
+result<bound_name> bind_port(const std::string& directory, std::uint16_t port,
+                             const peer_rule& rule) {
+  const result<void> folder = make_directory(directory, rule);
   if (!folder) return folder.why();
   const std::string path = port_path(directory, port);
-  result<socket_fd> second = take_second_name(directory, port, any_user);
+  result<socket_fd> second = take_second_name(directory, port, rule);
   if (!second) return taken(path);
   const auto bind = [&]() -> result<bound_name> {
-    result<bound_name> b = bind_at(path, any_user);
+    result<bound_name> b = bind_at(path, rule);
     // The second name is free in this network namespace: who has the port is in another one.
-    if (b.code() == errc::in_use && *second) return bind_at(path_beside(path), any_user);
+    if (b.code() == errc::in_use && *second) return bind_at(path_beside(path), rule);
     return b;
   };
   result<bound_name> b = bind();

@@ -1,6 +1,7 @@
 // The names that listeners are found by: unix sockets in a folder of the user, one per port.
 #pragma once
 
+#include <cordma/net/transport/shm/peer_rule.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
 #include <cordma/runtime/process.hpp>
 #include <span>
@@ -14,7 +15,7 @@ namespace cordma::transport::shm {
 // `configured` is the only one.
 [[nodiscard]] std::vector<std::string> rendezvous_directories(const std::string& configured);
 // Makes the folder if it is missing. not_permitted: it belongs to somebody else, or others can write there.
-[[nodiscard]] result<void> make_directory(const std::string& path, bool any_user);
+[[nodiscard]] result<void> make_directory(const std::string& path, const peer_rule& rule);
 
 [[nodiscard]] std::string port_path(const std::string& directory, std::uint16_t port);
 
@@ -27,7 +28,7 @@ struct bound_name {
   std::string path;
   std::string lock_path;
   process_mark owner;
-  bool any_user = false;
+  peer_rule rule;
   std::uint64_t socket_inode = 0;
   bound_name() = default;
   bound_name(bound_name&& other) noexcept = default;
@@ -40,10 +41,10 @@ struct bound_name {
   [[nodiscard]] result<void> restore();
 };
 // in_use: a living process listens there. A dead one's name is taken over.
-[[nodiscard]] result<bound_name> bind_name(const std::string& path, bool any_user);
+[[nodiscard]] result<bound_name> bind_name(const std::string& path, const peer_rule& rule);
 // The same for a port of this network namespace: processes of another one may share the folder and use the same port.
 [[nodiscard]] result<bound_name> bind_port(const std::string& directory, std::uint16_t port,
-                                           bool any_user);
+                                           const peer_rule& rule);
 
 struct dial {
   socket_fd socket;

@@ -68,8 +68,7 @@ result<void> shm_queue_pair::open_hidden() {
   token_ = *token;
   char name[32];
   std::snprintf(name, sizeof name, "/q%016llx", static_cast<unsigned long long>(*token));
-  result<bound_name> bound =
-      bind_name(domain_.directories().front() + name, domain_.options().any_user);
+  result<bound_name> bound = bind_name(domain_.directories().front() + name, domain_.rule());
   if (!bound) return bound.why();
   hidden_ = std::make_unique<hidden_name>(std::move(*bound), home_.sockets(), *this);
   path_ = hidden_->name.path;
@@ -144,8 +143,7 @@ void shm_queue_pair::on_hidden_name() {
     socket_.own(accept_one(hidden_->socket.get()));
     if (!socket_) return;
     const result<peer_identity> who = identify(socket_.get());
-    if (!who || (!domain_.options().any_user && (*who).uid != ::geteuid()) ||
-        !socket_.watch(watched_for)) {
+    if (!who || !domain_.rule().admits(socket_.get(), *who) || !socket_.watch(watched_for)) {
       socket_.close();
       return;
     }

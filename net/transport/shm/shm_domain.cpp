@@ -43,9 +43,10 @@ capabilities describe() {
 
 }  // namespace
 
-shm_domain::shm_domain(shm_options options, std::vector<std::string> directories, unique_fd epochs,
-                       mapped_view view)
+shm_domain::shm_domain(shm_options options, peer_rule rule, std::vector<std::string> directories,
+                       unique_fd epochs, mapped_view view)
     : options_(std::move(options)),
+      rule_(rule),
       directories_(std::move(directories)),
       caps_(describe()),
       epochs_fd_(std::move(epochs)),
@@ -137,7 +138,9 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   }
   o.eager_bytes = std::min(o.eager_bytes.get(), o.ring_bytes / 4 - 64);
   std::vector<std::string> directories = here::rendezvous_directories(o.directory);
-  const result<void> made = here::make_directory(directories.front(), o.any_user);
+  const result<here::peer_rule> rule = here::peer_rule::of(o);
+  if (!rule) return rule.why();
+  const result<void> made = here::make_directory(directories.front(), *rule);
   if (!made) return made.why();
   result<unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);
   if (!epochs) return epochs.why();
@@ -146,7 +149,7 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   if (!view) return view.why();
   here::seal_against_writers((*epochs).get());
   return std::shared_ptr<domain>(std::make_shared<here::shm_domain>(
-      std::move(o), std::move(directories), std::move(*epochs), std::move(*view)));
+      std::move(o), *rule, std::move(directories), std::move(*epochs), std::move(*view)));
 }
 
 }  // namespace cordma::transport

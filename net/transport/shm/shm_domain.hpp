@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cordma/net/transport/region_table.hpp>
 #include <cordma/net/transport/shm/memory.hpp>
+#include <cordma/net/transport/shm/peer_rule.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <mutex>
 #include <span>
@@ -26,8 +27,8 @@ struct accessor {
 // Thread-safe.
 class shm_domain final : public domain, public std::enable_shared_from_this<shm_domain> {
  public:
-  shm_domain(shm_options options, std::vector<std::string> directories, unique_fd epochs,
-             mapped_view view);
+  shm_domain(shm_options options, peer_rule rule, std::vector<std::string> directories,
+             unique_fd epochs, mapped_view view);
 
   [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
   result<memory_keys> register_memory(const memory_range& range) override;
@@ -35,6 +36,7 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   result<std::unique_ptr<adapter>> open(reactor& home) override;
 
   [[nodiscard]] const shm_options& options() const noexcept { return options_; }
+  [[nodiscard]] const peer_rule& rule() const noexcept { return rule_; }
   // Where names are, the folder for new ones first; never empty.
   [[nodiscard]] const std::vector<std::string>& directories() const noexcept {
     return directories_;
@@ -77,6 +79,7 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   void wait_for_accessors() noexcept;
 
   const shm_options options_;
+  const peer_rule rule_;
   const std::vector<std::string> directories_;
   capabilities caps_;
   region_table regions_;

@@ -91,9 +91,9 @@ void shm_listener::take_all(int listening) noexcept {
 void shm_listener::greet(socket_fd& socket) {
   const result<peer_identity> who = identify(socket.get());
   if (!who) return;
-  if (!home_.of().options().any_user && (*who).uid != ::geteuid()) {
-    return hang_up(socket, make_refusal(packet::refuse, errc::not_permitted,
-                                        "it serves processes of its own user only"));
+  const peer_rule& rule = home_.of().rule();
+  if (!rule.admits(socket.get(), *who)) {
+    return hang_up(socket, make_refusal(packet::refuse, errc::not_permitted, rule.text()));
   }
   greetings_.reserve(greetings_.size() + 1);
   auto g = std::make_unique<greeting>(*this, std::move(socket), *who);
