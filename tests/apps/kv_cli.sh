@@ -64,7 +64,7 @@ case $door in
 esac
 
 cat > cli.py <<'PYTHON'
-import base64, fcntl, json, os, pty, select, signal, struct, subprocess, sys, termios, time
+import base64, fcntl, json, os, pty, select, signal, struct, subprocess, sys, tempfile, termios, time
 
 program, door, server, *to = sys.argv[1:]
 RESP = door != "native"
@@ -157,6 +157,13 @@ if not RESP:
     found = json.loads(run("--json", "--one-sided", "--transport", "tcp", "connection").stdout)
     check(found["transport"] == "tcp" and found["gets"] == "one-sided", found)
     check(json.loads(run("--json", "--asked", "connection").stdout)["gets"] == "by request", "--asked")
+    check(b"note:" not in run("get", "k").stderr, "a note without a reason")
+    with tempfile.TemporaryDirectory() as elsewhere:
+        apart = os.environ | {"CORDMA_SHM_DIRECTORY": elsewhere}
+        said = run("get", "k", env=apart).stderr
+        reason = json.loads(run("--json", "connection", env=apart).stdout)["reason"]
+    check(b"shared memory is not used: " in said and b"tcp: after shm: nobody listens on port" in said, said)
+    check("tcp: after shm: nobody listens on port" in reason, reason)
     check(b"native_connections:1" in run("info").stdout, "info")
     check(run("info", "memory").stdout.startswith(b"# Memory\r\nused_memory:"), "info memory")
 else:

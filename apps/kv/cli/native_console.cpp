@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -151,7 +152,11 @@ resp_value value_of(const reply& r) {
 class native_console final : public console {
  public:
   explicit native_console(const service& s)
-      : name_(s.native), client_(s.native, s.as_native(), s.wait) {}
+      : name_(s.native), client_(s.native, s.as_native(), s.wait) {
+    if (!client_.inner().fell_back()) return;
+    std::fprintf(stderr, "note: the server is on this machine, and shared memory is not used: %s\n",
+                 client_.inner().transport_reason().c_str());
+  }
   resp_value run(const std::vector<std::string>& line) override;
   [[nodiscard]] std::string help() const override { return native_help(); }
 
@@ -277,6 +282,7 @@ class native_console final : public console {
     };
     text("server", name_);
     text("transport", std::string(c.transport()));
+    text("reason", c.transport_reason());
     text("gets", c.one_sided() ? "one-sided" : "by request");
     for (const auto& [what, count] :
          {std::pair("shards", std::uint64_t{c.shards()}), std::pair("one_sided", n.one_sided),

@@ -547,5 +547,14 @@ const client_counters& client::counters() const noexcept {
 }
 
 std::string_view client::transport() const noexcept { return name(server_.transport()); }
+const std::string& client::transport_reason() const noexcept { return server_.transport_reason(); }
+
+bool client::fell_back() const {
+  const std::string here = server_.local_address();
+  const std::string there = server_.peer_address();
+  return server_.transport() == cordma::transport::kind::tcp &&
+         transport_reason().find(": after ") != std::string::npos &&
+         here.substr(0, here.rfind(':')) == there.substr(0, there.rfind(':'));
+}
 
 }  // namespace kv

@@ -169,6 +169,9 @@ class client {
 
   [[nodiscard]] const client_counters& counters() const noexcept;
   [[nodiscard]] std::string_view transport() const noexcept;
+  [[nodiscard]] const std::string& transport_reason() const noexcept;
+  // Whether the server is on this machine and is reached by tcp all the same, though nobody chose it.
+  [[nodiscard]] bool fell_back() const;
   [[nodiscard]] std::uint32_t shards() const noexcept { return shards_count_; }
   [[nodiscard]] bool one_sided() const noexcept { return !shards_.empty(); }
   // Of read().
