@@ -88,6 +88,39 @@ TEST_CASE("tcp: a name with several addresses is served on all of them, with one
         }) == 0);
 }
 
+TEST_CASE("tcp: a hosts file that has an address twice is one address" *
+          cordma::test::applies(is_root, "/etc/hosts of its own needs root")) {
+  CHECK(in_own_network([] {
+          if (!set_hosts("127.0.0.1 two.test\n127.0.0.1 other.test two.test\n")) return false;
+          rig r;
+          auto l = r.b.adapter->listen({.host = "two.test", .port = 4711});
+          return l.ok() && (*l)->bound_all().size() == 1 && reaches(r, {"two.test", 4711});
+        }) == 0);
+}
+
+TEST_CASE("tcp: where one family is off, the other one's answer counts" *
+          cordma::test::applies(is_root, "a network of its own needs root")) {
+  CHECK(in_own_network([] {
+          std::ofstream("/proc/sys/net/ipv6/conf/all/disable_ipv6") << "1" << std::flush;
+          if (!set_hosts("127.0.0.1 two.test\n::1 two.test\n")) return false;
+          rig r;
+          for (const char* host : {"two.test", "::1"}) {
+            r.a.events.clear();
+            auto q = r.a.adapter->connect({host, 4711}, {}, {});
+            if (!q) return false;
+            r.settle();
+            const auto failed = std::ranges::find_if(r.a.events, [](const tp::cm_event& e) {
+              return e.what == tp::cm_event::type::failed;
+            });
+            if (failed == r.a.events.end() || failed->why.code() != cordma::errc::unreachable)
+              return false;
+            const bool refused = failed->why.message().find("nobody listens") != std::string::npos;
+            if (refused != (std::string_view(host) == "two.test")) return false;
+          }
+          return true;
+        }) == 0);
+}
+
 TEST_CASE("tcp: no host listens on every address of both families, by one socket") {
   rig r;
   auto l = std::move(*r.b.adapter->listen({.host = "", .port = 0}));

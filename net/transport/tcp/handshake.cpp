@@ -6,7 +6,7 @@
 namespace cordma::transport::tcp {
 namespace {
 
-failure cannot_reach(int code, std::string_view peer) noexcept {
+failure cannot_reach(int code, const socket_address& to, std::string_view peer) noexcept {
   if (code == ECONNREFUSED) {
     return failure::of(errc::unreachable, {"nobody listens on ", peer,
                                            ": start the service there, or check host and port"})
@@ -16,7 +16,7 @@ failure cannot_reach(int code, std::string_view peer) noexcept {
     return failure::of(errc::timed_out, {peer, " does not answer: check the address and firewalls"})
         .with_errno(code);
   }
-  if (code == EADDRNOTAVAIL) {
+  if (code == EADDRNOTAVAIL && has_address_for(to)) {
     return failure::of(errc::no_memory, {"connecting to ", peer,
                                          ": no local port is left for this address: close "
                                          "connections, wait for those that ended "
@@ -41,6 +41,15 @@ std::uint32_t own_value(hello_field f) noexcept {
     case hello_field::none: break;
   }
   return 0;
+}
+
+// The last attempt counts, except where this machine could not even try: a name may have addresses of a family that is
+// off.
+void note(failure& last, failure why) noexcept {
+  const int code = why.os_errno();
+  const bool no_family = code == EAFNOSUPPORT || code == ENETUNREACH ||
+                         (code == EADDRNOTAVAIL && why.code() != errc::no_memory);
+  if (!no_family || last.code() == errc::ok) last = std::move(why);
 }
 
 }  // namespace
@@ -82,7 +91,7 @@ void connection::try_next_candidate() noexcept {
     if (!socket_) {
       result<socket_fd> opened = open_stream(to.storage.ss_family);
       if (!opened) {
-        h.last = opened.why();
+        note(h.last, opened.why());
         continue;
       }
       socket_.own(std::move(*opened));
@@ -92,9 +101,9 @@ void connection::try_next_candidate() noexcept {
     if (code == 0 || code == EINPROGRESS) {
       const result<void> watching = socket_.watch(EPOLLOUT);
       if (watching) return;
-      h.last = watching.why();
+      note(h.last, watching.why());
     } else {
-      h.last = cannot_reach(code, peer_);
+      note(h.last, cannot_reach(code, to, peer_));
     }
     socket_.close();
   }
@@ -111,7 +120,8 @@ void connection::on_connected() noexcept {
     code = ECONNREFUSED;
   }
   if (code != 0) {
-    handshake_->last = cannot_reach(code, peer_);
+    handshake& h = *handshake_;
+    note(h.last, cannot_reach(code, h.candidates[h.next - 1], peer_));
     socket_.close();
     return try_next_candidate();
   }

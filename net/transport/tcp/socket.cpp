@@ -35,6 +35,10 @@ bool same_host(const socket_address& a, const socket_address& b) noexcept {
          reinterpret_cast<const sockaddr_in*>(&b.storage)->sin_addr.s_addr;
 }
 
+bool same_address(const socket_address& a, const socket_address& b) noexcept {
+  return a.length == b.length && std::memcmp(&a.storage, &b.storage, a.length) == 0;
+}
+
 bool lacks_scope(const socket_address& a) noexcept {
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(a.storage);
   return a.storage.ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) &&
@@ -126,7 +130,10 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
                                               "in " +
                                               where.host + "%eth0"};
     }
-    list.push_back(s);
+    // A hosts file may name an address twice.
+    const bool known = std::ranges::any_of(
+        list, [&s](const socket_address& other) { return same_address(s, other); });
+    if (!known) list.push_back(s);
   }
   if (why == purpose::listening) {
     // "::" with v6only off serves both families, so it goes first.
@@ -146,6 +153,11 @@ failure descriptor_limit(int os_errno, const char* doing) noexcept {
                                        ": the limit of open files is reached: raise it with "
                                        "ulimit -n, or close connections"})
       .with_errno(os_errno);
+}
+
+bool has_address_for(const socket_address& to) noexcept {
+  const socket_fd s(::socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return !s || ::connect(s.get(), to.get(), to.length) == 0 || errno != EADDRNOTAVAIL;
 }
 
 result<socket_fd> open_stream(int family) noexcept {

@@ -36,6 +36,8 @@ enum class purpose : std::uint8_t { connecting, listening };
 // families. in_use, not_permitted, invalid_value (no address of this machine), no_memory, unreachable (unknown name).
 [[nodiscard]] result<std::vector<socket_fd>> open_listeners(const address& where, int backlog);
 [[nodiscard]] failure descriptor_limit(int os_errno, const char* doing) noexcept;
+// False if this machine has no address of its own to reach it from: IPv6 is off, for example.
+[[nodiscard]] bool has_address_for(const socket_address& to) noexcept;
 [[nodiscard]] bool at_descriptor_limit(int os_errno) noexcept;
 
 // No delay, and the kernel's own watch over a silent peer.

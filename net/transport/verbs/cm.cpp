@@ -95,7 +95,11 @@ result<std::vector<socket_address>> resolve(const address& a, bool passive) {
     socket_address s;
     std::memcpy(&s.storage, i->ai_addr, i->ai_addrlen);
     s.length = i->ai_addrlen;
-    all.push_back(s);
+    // A hosts file may name an address twice.
+    const bool known = std::ranges::any_of(all, [&s](const socket_address& other) {
+      return s.length == other.length && std::memcmp(&s.storage, &other.storage, s.length) == 0;
+    });
+    if (!known) all.push_back(s);
   }
   freeaddrinfo(found);
   return all;
