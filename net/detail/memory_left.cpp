@@ -16,19 +16,25 @@ namespace {
 struct accounting {
   const char* limit;
   const char* used;
-  const char* swap_limit;  // of swap alone; null: the limit holds for memory alone as well
+  const char* swap_limit;  // of swap alone; null: see both_limit
   const char* swap_used;
+  const char* both_limit;  // of memory and swap together; null: see swap_limit
+  const char* both_used;
   const char* cached[2];  // names in memory.stat
 };
 constexpr accounting version_1{.limit = "memory.limit_in_bytes",
                                .used = "memory.usage_in_bytes",
                                .swap_limit = nullptr,
                                .swap_used = nullptr,
+                               .both_limit = "memory.memsw.limit_in_bytes",
+                               .both_used = "memory.memsw.usage_in_bytes",
                                .cached = {"total_inactive_file", "total_active_file"}};
 constexpr accounting version_2{.limit = "memory.max",
                                .used = "memory.current",
                                .swap_limit = "memory.swap.max",
                                .swap_used = "memory.swap.current",
+                               .both_limit = nullptr,
+                               .both_used = nullptr,
                                .cached = {"inactive_file", "active_file"}};
 
 constexpr std::uint64_t unlimited = UINT64_MAX;
@@ -58,18 +64,23 @@ std::uint64_t sum_in(const std::string& file, std::initializer_list<std::string_
   return total;
 }
 
-std::uint64_t left_in(const std::string& folder, const accounting& as, std::uint64_t free_swap) {
-  const std::optional<std::uint64_t> limit = number_in(folder + as.limit);
-  if (!limit) return unlimited;
-  const std::uint64_t used = number_in(folder + as.used).value_or(0);
+// Below one limit: what is neither used nor given up on demand, as the page cache is.
+std::uint64_t left_below(const std::string& limit, const std::string& used, std::uint64_t cached) {
+  const std::optional<std::uint64_t> most = number_in(limit);
+  return most ? rest(*most, rest(number_in(used).value_or(0), cached)) : unlimited;
+}
+
+// With `swap` free for the group. Folders end with a slash.
+std::uint64_t left_in(const std::string& folder, const accounting& as, std::uint64_t swap) {
   const std::uint64_t cached = sum_in(folder + "memory.stat", {as.cached[0], as.cached[1]});
-  std::uint64_t left = rest(*limit, rest(used, cached));
-  std::uint64_t swap = free_swap;
-  if (as.swap_limit != nullptr) {
-    const std::optional<std::uint64_t> most = number_in(folder + as.swap_limit);
-    if (most) swap = std::min(swap, rest(*most, number_in(folder + as.swap_used).value_or(0)));
-  }
-  return sum(left, swap);
+  const std::uint64_t left = sum(left_below(folder + as.limit, folder + as.used, cached), swap);
+  if (as.both_limit == nullptr) return left;
+  return std::min(left, left_below(folder + as.both_limit, folder + as.both_used, cached));
+}
+
+std::uint64_t swap_in(const std::string& folder, const accounting& as) {
+  if (as.swap_limit == nullptr) return unlimited;
+  return left_below(folder + as.swap_limit, folder + as.swap_used, 0);
 }
 
 // Where a hierarchy is mounted, and which part of it.
@@ -122,18 +133,27 @@ std::optional<std::string> own_path(const std::string& root, const accounting* a
   return {};
 }
 
-std::uint64_t left_in_hierarchy(const std::string& root, const mounted& m,
-                                std::uint64_t free_swap) {
+// The group of this process, and those that it is in, up to the outermost that is mounted.
+std::vector<std::string> own_groups(const std::string& root, const mounted& m) {
   std::string path = own_path(root, m.as).value_or("/");
   // Of a container without a cgroup namespace, only its own part is mounted.
   if (m.part != "/" && path.starts_with(m.part)) path.erase(0, m.part.size());
-  std::uint64_t left = unlimited;
+  std::vector<std::string> all;
   for (;;) {
     while (path.ends_with('/')) path.pop_back();
-    left = std::min(left, left_in(root + m.at + path + '/', *m.as, free_swap));
-    if (path.empty()) return left;
+    all.push_back(root + m.at + path + '/');
+    if (path.empty()) return all;
     path.erase(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
   }
+}
+
+// Swap that any of the groups forbids is of no use to the others.
+std::uint64_t left_in_hierarchy(const std::string& root, const mounted& m, std::uint64_t swap) {
+  const std::vector<std::string> groups = own_groups(root, m);
+  for (const std::string& each : groups) swap = std::min(swap, swap_in(each, *m.as));
+  std::uint64_t left = unlimited;
+  for (const std::string& each : groups) left = std::min(left, left_in(each, *m.as, swap));
+  return left;
 }
 
 }  // namespace

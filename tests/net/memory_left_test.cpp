@@ -96,6 +96,10 @@ TEST_CASE("swap counts as far as the cgroup may swap") {
   CHECK(m.left() == 170 * mib);
   m.write("/sys/fs/cgroup/job/memory.swap.max", "max");
   CHECK(m.left() == 250 * mib);
+  // A group above it that has no other limit.
+  m.write("/sys/fs/cgroup/memory.max", "max");
+  m.write("/sys/fs/cgroup/memory.swap.max", "0");
+  CHECK(m.left() == 150 * mib);
 }
 
 TEST_CASE("version 1: the limits of the memory controller, in its own hierarchy") {
@@ -109,6 +113,11 @@ TEST_CASE("version 1: the limits of the memory controller, in its own hierarchy"
   m.write(at + "/memory.usage_in_bytes", std::to_string(150 * mib));
   m.write(at + "/memory.stat", "cache 1\ntotal_inactive_file 1048576\ntotal_active_file 2097152\n");
   CHECK(m.left() == 53 * mib);
+  m.write("/proc/meminfo", "MemAvailable: 1024000 kB\nSwapFree: 102400 kB\n");
+  CHECK(m.left() == 153 * mib);
+  m.write(at + "/memory.memsw.limit_in_bytes", std::to_string(220 * mib));
+  m.write(at + "/memory.memsw.usage_in_bytes", std::to_string(160 * mib));
+  CHECK(m.left() == 63 * mib);
 }
 
 TEST_CASE("a container without a cgroup namespace sees its own part of the hierarchy") {
