@@ -396,7 +396,7 @@ int stranger_life(wire_to_peer& parent, std::size_t said) {
   const int fd = local ? ::socket(AF_UNIX, SOCK_SEQPACKET, 0) : ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  const std::string folder = transport::shm::rendezvous_directories({}).front();
+  const std::string folder = transport::shm::find_meeting_place({}).folders.front();
   transport::shm::port_path(folder, port).copy(name.sun_path, sizeof name.sun_path - 1);
   sockaddr_in at{};
   at.sin_family = AF_INET;

@@ -115,9 +115,10 @@ class taken_ports {
   explicit taken_ports(const std::string& directory) {
     std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
     range >> first_ >> last_;
+    const transport::shm::meeting_place place = transport::shm::find_meeting_place(directory);
     for (unsigned port = first_; port <= last_; ++port) {
       if (!takes(port)) continue;
-      auto name = transport::shm::bind_port(directory, static_cast<std::uint16_t>(port), {});
+      auto name = transport::shm::bind_port(place, static_cast<std::uint16_t>(port), {});
       REQUIRE(name.ok());
       names_.push_back(std::move(name->second));
     }

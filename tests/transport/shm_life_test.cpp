@@ -140,6 +140,22 @@ TEST_CASE("shm: a peer that sends messages, and takes none, is alive [virtual ti
   CHECK(w.client.find(100 + looks - 1) != nullptr);
 }
 
+TEST_CASE(
+    "shm: a peer that writes this side's memory, and takes no message, is alive [virtual time]") {
+  watched w;
+  const auto write = [&](std::uint64_t i) {
+    static_cast<void>(w.server.rma(i, opcode::write, w.theirs.at(0, small),
+                                   w.ours.address() + small, w.ours.keys.rkey));
+  };
+  write(1000);  // the first access asks for the region
+  REQUIRE(pump(w.server, w.client, [&] { return w.server.find(1000) != nullptr; }));
+  const auto owe = [&](std::uint64_t i) {
+    if (i == 1) w.client.send(i, w.ours.at(0, small));
+    if (i == 1) w.flush(i);
+  };
+  CHECK(w.lives(owe, write));
+}
+
 TEST_CASE("shm: a peer that answers first accesses to its regions is alive [virtual time]") {
   watched w;
   std::deque<memory> regions;

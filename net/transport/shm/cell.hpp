@@ -99,7 +99,7 @@ struct ring_control {
   // By the producer.
   alignas(128) std::atomic<std::uint32_t> waiting;  // it waits for one of the above to move
   std::atomic<end_of_stream> ended;
-  // By the producer: it is inside memory that the consumer registered.
+  // By the producer: it goes into memory that the consumer registered, and out of it, ever. Odd: it is inside.
   alignas(128) std::atomic<std::uint32_t> accessing;
 };
 static_assert(sizeof(ring_control) == 384);

@@ -155,7 +155,10 @@ void shm_queue_pair::on_region_request(const region_packet& q) {
   }
   const int raw = fd.get();
   const std::span<const int> fds = fd ? std::span(&raw, 1) : std::span<const int>{};
-  if (say(a, fds) == transfer::done) return;
+  transfer said = say(a, fds);
+  // Without the descriptor the peer maps nothing, and the kernel or this side copies.
+  if (said == transfer::limit) said = say(a);
+  if (said == transfer::done) return;
   if (unanswered_.size() >= most_unanswered) {
     malformed("too many questions at once");
     return;
@@ -249,7 +252,7 @@ bool shm_queue_pair::offer(std::uint32_t lkey, const memory_range& range, bool& 
     const int raw = fd.get();
     const transfer t = say(o, std::span(&raw, 1));
     if (t != transfer::done) {
-      blocked = true;
+      blocked = t != transfer::limit;  // else it goes through the ring
       return false;
     }
     try {

@@ -21,16 +21,16 @@ constexpr const char* in_flight =
     "too many descriptors of this user are on their way between processes: raise its limit of open "
     "files (ulimit -n)";
 
-result<bound_name> bind_any(const std::string& directory, const peer_rule& rule, address& where) {
-  if (where.port != 0) return bind_port(directory, where.port, rule);
+result<bound_name> bind_any(const meeting_place& at, const peer_rule& rule, address& where) {
+  if (where.port != 0) return bind_port(at, where.port, rule);
   const result<std::uint64_t> start = random_number();
   if (!start) return start.why();
   for (std::uint64_t i = 0; i < port_attempts; ++i) {
     where.port = static_cast<std::uint16_t>(first_dynamic_port + (*start + i) % dynamic_ports);
-    result<bound_name> b = bind_port(directory, where.port, rule);
+    result<bound_name> b = bind_port(at, where.port, rule);
     if (b || b.code() != errc::in_use) return b;
   }
-  return failure{errc::in_use, "no free port was found in " + directory + ": name one"};
+  return failure{errc::in_use, "no free port was found in " + at.folders.front() + ": name one"};
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
     return failure{errc::unreachable, "\"" + where.host + "\" is not an address of this host"};
   }
   address bound = where;
-  result<bound_name> name = bind_any(domain_->directories().front(), domain_->rule(), bound);
+  result<bound_name> name = bind_any(domain_->place(), domain_->rule(), bound);
   if (!name) return name.why();
   unique_fd spare(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   auto l = std::make_unique<shm_listener>(*this, std::move(*name), std::move(bound),
@@ -134,7 +134,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
   // First whether there is anybody at all: a name may take long to look up.
-  const result<void> found = find_port(domain_->directories(), to.port);
+  const result<void> found = find_port(domain_->place(), to.port);
   if (!found) return found.why();
   result<named_host> on = look_up(to.host);
   if (!on) return on.why();
@@ -144,7 +144,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   call->wanted = std::move(on->addresses);
   call->data.assign(private_data.begin(), private_data.end());
   auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted,
-                                            port_path(domain_->directories().front(), to.port));
+                                            port_path(domain_->place().folders.front(), to.port));
   const result<void> calling = q->call(std::move(call));
   if (!calling) return calling.why();
   return std::unique_ptr<queue_pair>(std::move(q));
@@ -170,7 +170,7 @@ result<void> shm_queue_pair::call(std::unique_ptr<invitation> to) {
 result<void> shm_queue_pair::call_once() {
   invitation& i = *invitation_;
   if (!socket_) {
-    result<dial> d = i.port != 0 ? dial_port(domain_.directories(), i.port) : dial_name(path_);
+    result<dial> d = i.port != 0 ? dial_port(domain_.place(), i.port) : dial_name(path_);
     if (!d) return d.why();
     if (d->again) return call_again("the backlog of its listener is full (net.core.somaxconn)");
     path_ = std::move(d->path);
@@ -187,7 +187,8 @@ result<void> shm_queue_pair::call_once() {
   }
   const std::array<int, 4> fds{i.memory.get(), home_.doorbell_fd(), home_.page_fd(),
                                domain_.epochs_fd()};
-  if (send_packet(socket_.get(), hello, fds) == transfer::again) return call_again(in_flight);
+  const transfer said = send_packet(socket_.get(), hello, fds);
+  if (said == transfer::again || said == transfer::limit) return call_again(in_flight);
   // A listener that went meanwhile may have said why: the answer is looked for in any case.
   invitation_.reset();
   return {};
@@ -238,7 +239,8 @@ void shm_queue_pair::on_call_timer() noexcept {
 void shm_queue_pair::send_accept() noexcept {
   if (accept_ == nullptr) return;
   const std::array<int, 3> mine{home_.doorbell_fd(), home_.page_fd(), domain_.epochs_fd()};
-  if (send_packet(socket_.get(), *accept_, mine) == transfer::again) {
+  const transfer said = send_packet(socket_.get(), *accept_, mine);
+  if (said == transfer::again || said == transfer::limit) {
     if (home_.home().now() < accept_until_) {
       static_cast<void>(call_again(in_flight));
       return;

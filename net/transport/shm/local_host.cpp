@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cordma/net/transport/shm/local_host.hpp>
+#include <cordma/net/transport/shortage.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 #include <cstring>
 #include <memory>
@@ -100,7 +101,15 @@ std::optional<bool> is_routed_here(int netlink, const resolved& r) noexcept {
   nlmsghdr head{};
   if (n < static_cast<ssize_t>(sizeof head)) return {};
   std::memcpy(&head, answer.data(), sizeof head);
-  if (head.nlmsg_type == NLMSG_ERROR) return false;  // no route leads there
+  if (head.nlmsg_type == NLMSG_ERROR) {
+    nlmsgerr told{};
+    if (n < static_cast<ssize_t>(NLMSG_LENGTH(sizeof told))) return {};
+    std::memcpy(&told, answer.data() + NLMSG_HDRLEN, sizeof told);
+    const bool no_route = told.error == -ENETUNREACH || told.error == -EHOSTUNREACH ||
+                          told.error == -ENODEV || told.error == -EADDRNOTAVAIL;
+    if (no_route) return false;
+    return {};
+  }
   rtmsg route{};
   if (head.nlmsg_type != RTM_NEWROUTE || n < static_cast<ssize_t>(NLMSG_LENGTH(sizeof route))) {
     return {};
@@ -111,7 +120,6 @@ std::optional<bool> is_routed_here(int netlink, const resolved& r) noexcept {
 
 // Without netlink (a sandbox): a datagram to an address of this machine leaves from there.
 result<bool> sends_to_itself(const addrinfo& to, const resolved& r) {
-  if (is_loopback(r.address)) return true;
   const unique_fd s(::socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!s && errno == EAFNOSUPPORT) return false;
   if (!s) return cannot_find_out(errno);
@@ -142,6 +150,8 @@ bool is_loopback(const ip_address& a) noexcept {
   return a == v6_loopback || (is_v4(a) && a[12] == 127);
 }
 
+bool is_link_local(const ip_address& a) noexcept { return a[0] == 0xFE && (a[1] & 0xC0) == 0x80; }
+
 std::string to_text(const ip_address& a) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const bool v4 = is_v4(a);
@@ -157,7 +167,11 @@ result<named_host> look_up(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return n;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
+    const int files = reason_behind(0);
+    if (files != 0) return cannot_find_out(files);
+    return n;
+  }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
   const unique_fd netlink(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   if (!netlink && (errno == EMFILE || errno == ENFILE)) return cannot_find_out(errno);
@@ -166,7 +180,8 @@ result<named_host> look_up(const std::string& host) {
     if (!r) continue;
     if (is_wildcard(*r)) return named_host{.here = true, .addresses = {}};
     std::optional<bool> here;
-    if (netlink) here = is_routed_here(netlink.get(), *r);
+    if (is_loopback(r->address)) here = true;
+    if (netlink && !here) here = is_routed_here(netlink.get(), *r);
     if (!here) {
       const result<bool> asked = sends_to_itself(*a, *r);
       if (!asked) return asked.why();

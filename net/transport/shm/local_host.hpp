@@ -12,6 +12,7 @@ namespace cordma::transport::shm {
 // IPv6, or IPv4 as ::ffff:a.b.c.d; in the order of the wire.
 using ip_address = std::array<std::uint8_t, 16>;
 [[nodiscard]] bool is_loopback(const ip_address& a) noexcept;
+[[nodiscard]] bool is_link_local(const ip_address& a) noexcept;
 [[nodiscard]] std::string to_text(const ip_address& a);
 
 // What the host of an address means here.

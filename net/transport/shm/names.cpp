@@ -8,9 +8,7 @@
 #include <cerrno>
 #include <cordma/net/transport/shm/local_host.hpp>
 #include <cordma/net/transport/shm/names.hpp>
-#include <cstdio>
-#include <cstring>
-#include <optional>
+#include <filesystem>
 
 namespace cordma::transport::shm {
 namespace {
@@ -43,15 +41,9 @@ result<unix_address> to_address(const std::string& path) {
   return a;
 }
 
-// Empty if the folder is missing. The folder counts, not its path: mount namespaces differ.
-std::string second_name(const std::string& directory, std::uint16_t port) {
-  struct stat s{};
-  if (::stat(directory.c_str(), &s) != 0) return {};
-  std::array<char, 80> text{};
-  const int n = std::snprintf(text.data() + 1, text.size() - 1, "cordma/%llx.%llx/%u",
-                              static_cast<unsigned long long>(s.st_dev),
-                              static_cast<unsigned long long>(s.st_ino), unsigned{port});
-  return {text.data(), static_cast<std::size_t>(n) + 1};
+// No file: it begins with a zero (unix(7)), and belongs to a network namespace.
+result<unix_address> second_name(const meeting_place& at, std::uint16_t port) {
+  return to_address(std::string(1, '\0') + "cordma/" + at.mark + "/" + std::to_string(port));
 }
 
 // Of a port that a process of another network namespace has in the same folder.
@@ -82,6 +74,20 @@ bool is_file(const std::string& path, int fd) noexcept {
   return ::fstat(fd, &mine) == 0 && is_file(path, mine.st_ino);
 }
 
+// A lock file has the network namespace of its owner in it.
+void write_namespace(int lock) noexcept {
+  const std::uint64_t own = own_namespace().inode;
+  // Without it, everybody takes the owner for one of his own namespace.
+  [[maybe_unused]] const auto written = ::pwrite(lock, &own, sizeof own, 0);
+}
+
+bool is_of_other_namespace(const std::string& lock_path) noexcept {
+  const unique_fd lock(::open(lock_path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  std::uint64_t theirs = 0;
+  if (!lock || ::pread(lock.get(), &theirs, sizeof theirs, 0) != sizeof theirs) return false;
+  return theirs != 0 && theirs != own_namespace().inode;
+}
+
 // The lock file may be removed by its last owner between open() and flock(): look again.
 result<unique_fd> take_lock(const std::string& path, const peer_rule& rule) {
   for (int i = 0; i < lock_attempts; ++i) {
@@ -95,7 +101,9 @@ result<unique_fd> take_lock(const std::string& path, const peer_rule& rule) {
       if (errno == EWOULDBLOCK) return failure{errc::in_use};
       return failure::from_os(errno, "locking " + path);
     }
-    if (is_file(path, lock.get())) return lock;
+    if (!is_file(path, lock.get())) continue;
+    write_namespace(lock.get());
+    return lock;
   }
   return failure{errc::in_use};
 }
@@ -147,13 +155,11 @@ bool is_one_of_us(const unix_address& at, const peer_rule& rule) {
   return !who || rule.admits(s.get(), *who);
 }
 
-// None where the name is a stranger's, or there are no such names. in_use: a process of this user and this network
-// namespace listens on the port, whether or not its files are still there.
-result<socket_fd> take_second_name(const std::string& directory, std::uint16_t port,
+// None where the name is a stranger's. in_use: a process of this user and this network namespace listens on the port,
+// whether or not its files are still there.
+result<socket_fd> take_second_name(const meeting_place& place, std::uint16_t port,
                                    const peer_rule& rule) {
-  const std::string name = second_name(directory, port);
-  if (name.empty()) return socket_fd();
-  const result<unix_address> at = to_address(name);
+  const result<unix_address> at = second_name(place, port);
   socket_fd s = open_socket();
   if (!at || !s) return socket_fd();
   if (::bind(s.get(), at->get(), at->length) != 0) {
@@ -188,6 +194,20 @@ failure no_listener(std::uint16_t port) {
                                  "on this host, or check the port"};
 }
 
+// The same for all paths of a folder, whether or not it is there just now.
+std::string mark_of(const std::string& folder) {
+  std::error_code ignored;
+  std::filesystem::path path = std::filesystem::absolute(folder, ignored).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const std::filesystem::path above = std::filesystem::canonical(path.parent_path(), ignored);
+  if (!above.empty()) path = above / path.filename();
+  constexpr std::size_t longest = 80;  // with the port it is a name of unix(7)
+  if (path.native().size() <= longest) return "folder" + path.native();
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : path.native()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return "long/" + std::to_string(hash) + path.native().substr(path.native().size() - 40);
+}
+
 bool is_owned_folder(const std::string& path) noexcept {
   struct stat s{};
   return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid();
@@ -195,13 +215,13 @@ bool is_owned_folder(const std::string& path) noexcept {
 
 }  // namespace
 
-std::vector<std::string> rendezvous_directories(const std::string& configured) {
-  if (!configured.empty()) return {configured};
+meeting_place find_meeting_place(const std::string& configured) {
+  if (!configured.empty()) return {.folders = {configured}, .mark = mark_of(configured)};
   const std::string uid = std::to_string(::geteuid());
-  std::vector<std::string> all;
-  if (is_owned_folder("/run/user/" + uid)) all.push_back("/run/user/" + uid + "/cordma");
-  all.push_back("/tmp/cordma-" + uid);
-  return all;
+  meeting_place m{.folders = {}, .mark = "user/" + uid};
+  if (is_owned_folder("/run/user/" + uid)) m.folders.push_back("/run/user/" + uid + "/cordma");
+  m.folders.push_back("/tmp/cordma-" + uid);
+  return m;
 }
 
 result<void> make_directory(const std::string& path, const peer_rule& rule) {
@@ -262,6 +282,7 @@ result<void> bound_name::restore() {
     if (!again) return again.code() == errc::in_use ? taken(path) : again.why();
     lock = std::move(*again);
   }
+  if (is_file(path, socket_inode)) return {};
   const result<unix_address> at = to_address(path);
   result<socket_fd> listening = listen_at(*at, path, rule);
   if (!listening) return listening.why();
@@ -277,18 +298,17 @@ result<bound_name> bind_name(const std::string& path, const peer_rule& rule) {
   return b;
 }
 
-result<bound_name> bind_port(const std::string& directory, std::uint16_t port,
-                             const peer_rule& rule) {
-  const result<void> folder = make_directory(directory, rule);
+result<bound_name> bind_port(const meeting_place& at, std::uint16_t port, const peer_rule& rule) {
+  const result<void> folder = make_directory(at.folders.front(), rule);
   if (!folder) return folder.why();
-  const std::string path = port_path(directory, port);
-  result<socket_fd> second = take_second_name(directory, port, rule);
+  const std::string path = port_path(at.folders.front(), port);
+  result<socket_fd> second = take_second_name(at, port, rule);
   if (!second) return taken(path);
   const auto bind = [&]() -> result<bound_name> {
-    result<bound_name> b = bind_at(path, rule);
-    // The second name is free in this network namespace: who has the port is in another one.
-    if (b.code() == errc::in_use && *second) return bind_at(path_beside(path), rule);
-    return b;
+    result<bound_name> first = bind_at(path, rule);
+    const bool beside = first.code() == errc::in_use && is_of_other_namespace(path + ".lock");
+    if (beside) return bind_at(path_beside(path), rule);
+    return first;
   };
   result<bound_name> b = bind();
   if (b.code() == errc::in_use) return taken(path);
@@ -305,35 +325,32 @@ result<dial> dial_name(const std::string& path) {
   return dial_at(*at, path);
 }
 
-result<void> find_port(std::span<const std::string> directories, std::uint16_t port) {
-  for (const std::string& directory : directories) {
-    const std::string path = port_path(directory, port);
+result<void> find_port(const meeting_place& at, std::uint16_t port) {
+  for (const std::string& folder : at.folders) {
+    const std::string path = port_path(folder, port);
     if (::access(path.c_str(), F_OK) == 0 || ::access(path_beside(path).c_str(), F_OK) == 0)
       return {};
-    const std::string second = second_name(directory, port);
-    const result<unix_address> at = to_address(second);
-    const socket_fd s = open_socket();
-    const bool can_be_asked = !second.empty() && at && s;
-    if (can_be_asked && (::connect(s.get(), at->get(), at->length) == 0 || errno == EAGAIN))
-      return {};
   }
+  const result<unix_address> second = second_name(at, port);
+  const socket_fd s = open_socket();
+  if (!second || !s) return no_listener(port);
+  if (::connect(s.get(), second->get(), second->length) == 0 || errno == EAGAIN) return {};
   return no_listener(port);
 }
 
-result<dial> dial_port(std::span<const std::string> directories, std::uint16_t port) {
-  for (const std::string& directory : directories) {
-    const std::string path = port_path(directory, port);
+result<dial> dial_port(const meeting_place& at, std::uint16_t port) {
+  for (const std::string& folder : at.folders) {
+    const std::string path = port_path(folder, port);
     for (const std::string& name : {path_beside(path), path}) {
       result<dial> d = dial_name(name);
       if (d || d.code() != errc::unreachable) return d;
     }
-    const std::string second = second_name(directory, port);
-    const result<unix_address> at = to_address(second);
-    if (second.empty() || !at) continue;
-    result<dial> d = dial_at(*at, path);
-    if (d || d.code() != errc::unreachable) return d;
   }
-  return no_listener(port);
+  const result<unix_address> second = second_name(at, port);
+  if (!second) return no_listener(port);
+  result<dial> d = dial_at(*second, port_path(at.folders.front(), port));
+  if (d.code() == errc::unreachable) return no_listener(port);
+  return d;
 }
 
 }  // namespace cordma::transport::shm

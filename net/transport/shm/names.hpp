@@ -4,16 +4,19 @@
 #include <cordma/net/transport/shm/peer_rule.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
 #include <cordma/runtime/process.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
 namespace cordma::transport::shm {
 
-// The folders that a process of this user may have its names in, the one for new names first. It is a function of the
-// user alone: /run/user/UID/cordma if /run/user/UID exists and is the user's, and /tmp/cordma-UID. One that is
-// `configured` is the only one.
-[[nodiscard]] std::vector<std::string> rendezvous_directories(const std::string& configured);
+// Where processes have their names.
+struct meeting_place {
+  std::vector<std::string> folders;  // of the files, the one for new names first; never empty
+  std::string mark;  // of the second names: processes with the same one share the ports
+};
+// Without a `configured` folder it follows from the user alone: the folders are /run/user/UID/cordma, if /run/user/UID
+// exists and is the user's, and /tmp/cordma-UID.
+[[nodiscard]] meeting_place find_meeting_place(const std::string& configured);
 // Makes the folder if it is missing. not_permitted: it belongs to somebody else, or others can write there.
 [[nodiscard]] result<void> make_directory(const std::string& path, const peer_rule& rule);
 
@@ -37,13 +40,14 @@ struct bound_name {
 
   // Whether both files are there as they were made. What cleans up old files may have removed them.
   [[nodiscard]] bool is_whole() const noexcept;
-  // Makes the folder and the files again, with a new listening socket, which replaces `socket`.
+  // Makes the folder and what is missing of the files again. A new listening socket replaces `socket`, if its file was
+  // missing.
   [[nodiscard]] result<void> restore();
 };
 // in_use: a living process listens there. A dead one's name is taken over.
 [[nodiscard]] result<bound_name> bind_name(const std::string& path, const peer_rule& rule);
 // The same for a port of this network namespace: processes of another one may share the folder and use the same port.
-[[nodiscard]] result<bound_name> bind_port(const std::string& directory, std::uint16_t port,
+[[nodiscard]] result<bound_name> bind_port(const meeting_place& at, std::uint16_t port,
                                            const peer_rule& rule);
 
 struct dial {
@@ -54,8 +58,8 @@ struct dial {
 // unreachable: nobody listens.
 [[nodiscard]] result<dial> dial_name(const std::string& path);
 // Whether a listener has the port, as far as that is known without calling it.
-[[nodiscard]] result<void> find_port(std::span<const std::string> directories, std::uint16_t port);
-// In the first of the folders that has the port: by its file, or by its second name.
-[[nodiscard]] result<dial> dial_port(std::span<const std::string> directories, std::uint16_t port);
+[[nodiscard]] result<void> find_port(const meeting_place& at, std::uint16_t port);
+// By its file in the first of the folders that has the port, or by its second name.
+[[nodiscard]] result<dial> dial_port(const meeting_place& at, std::uint16_t port);
 
 }  // namespace cordma::transport::shm

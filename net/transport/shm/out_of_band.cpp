@@ -68,7 +68,7 @@ result<void> shm_queue_pair::open_hidden() {
   token_ = *token;
   char name[32];
   std::snprintf(name, sizeof name, "/q%016llx", static_cast<unsigned long long>(*token));
-  result<bound_name> bound = bind_name(domain_.directories().front() + name, domain_.rule());
+  result<bound_name> bound = bind_name(domain_.place().folders.front() + name, domain_.rule());
   if (!bound) return bound.why();
   hidden_ = std::make_unique<hidden_name>(std::move(*bound), home_.sockets(), *this);
   path_ = hidden_->name.path;

@@ -216,8 +216,8 @@ void shm_queue_pair::disconnect() noexcept {
 }
 
 // As long as the peer owes something it is watched. Whatever it does shows: it takes messages, copies, serves, looks
-// for a receive, sends messages, or answers a question for a region. Nothing is
-// owed for what is complete when it is posted, so that the fast paths know nothing of this.
+// for a receive, sends messages, reads or writes our memory, or answers a question for a region. Nothing is owed for what
+// is complete when it is posted, so that the fast paths know nothing of this.
 void shm_queue_pair::watch_peer() noexcept {
   if (state_ != state::up || dying_ || watch_timer_.pending()) return;
   signs_seen_ = signs_of_life();
@@ -229,7 +229,8 @@ std::uint64_t shm_queue_pair::signs_of_life() const noexcept {
   const ring_control& c = out_control();
   return c.taken.load(std::memory_order_relaxed) + c.fetched.load(std::memory_order_relaxed) +
          c.served.load(std::memory_order_relaxed) + c.held_up.load(std::memory_order_relaxed) +
-         reader_.position() + packets_taken_;
+         in_control().accessing.load(std::memory_order_relaxed) + reader_.position() +
+         packets_taken_;
 }
 
 void shm_queue_pair::on_watch() noexcept {

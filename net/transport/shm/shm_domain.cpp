@@ -43,11 +43,11 @@ capabilities describe() {
 
 }  // namespace
 
-shm_domain::shm_domain(shm_options options, peer_rule rule, std::vector<std::string> directories,
-                       unique_fd epochs, mapped_view view)
+shm_domain::shm_domain(shm_options options, peer_rule rule, meeting_place place, unique_fd epochs,
+                       mapped_view view)
     : options_(std::move(options)),
       rule_(rule),
-      directories_(std::move(directories)),
+      place_(std::move(place)),
       caps_(describe()),
       epochs_fd_(std::move(epochs)),
       epochs_view_(std::move(view)),
@@ -102,7 +102,7 @@ void shm_domain::wait_for(std::span<const accessor> accessors) const noexcept {
   const time_point until = real_clock().now() + longest_access;
   for (const accessor& a : accessors) {
     unsigned tries = 0;
-    while (a.accessing->load(std::memory_order_acquire) != 0) {
+    while (a.accessing->load(std::memory_order_acquire) % 2 != 0) {
       std::this_thread::yield();
       if (++tries % tries_between_looks != 0) continue;
       if (hung_up(a.socket) || real_clock().now() > until) break;
@@ -137,10 +137,10 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
                                             ": use a power of two from 4096 to 268435456"};
   }
   o.eager_bytes = std::min(o.eager_bytes.get(), o.ring_bytes / 4 - 64);
-  std::vector<std::string> directories = here::rendezvous_directories(o.directory);
+  here::meeting_place place = here::find_meeting_place(o.directory);
   const result<here::peer_rule> rule = here::peer_rule::of(o);
   if (!rule) return rule.why();
-  const result<void> made = here::make_directory(directories.front(), *rule);
+  const result<void> made = here::make_directory(place.folders.front(), *rule);
   if (!made) return made.why();
   result<unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);
   if (!epochs) return epochs.why();
@@ -149,7 +149,7 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   if (!view) return view.why();
   here::seal_against_writers((*epochs).get());
   return std::shared_ptr<domain>(std::make_shared<here::shm_domain>(
-      std::move(o), *rule, std::move(directories), std::move(*epochs), std::move(*view)));
+      std::move(o), *rule, std::move(place), std::move(*epochs), std::move(*view)));
 }
 
 }  // namespace cordma::transport

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cordma/net/transport/region_table.hpp>
 #include <cordma/net/transport/shm/memory.hpp>
+#include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/peer_rule.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <mutex>
@@ -27,8 +28,8 @@ struct accessor {
 // Thread-safe.
 class shm_domain final : public domain, public std::enable_shared_from_this<shm_domain> {
  public:
-  shm_domain(shm_options options, peer_rule rule, std::vector<std::string> directories,
-             unique_fd epochs, mapped_view view);
+  shm_domain(shm_options options, peer_rule rule, meeting_place place, unique_fd epochs,
+             mapped_view view);
 
   [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
   result<memory_keys> register_memory(const memory_range& range) override;
@@ -37,10 +38,7 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
 
   [[nodiscard]] const shm_options& options() const noexcept { return options_; }
   [[nodiscard]] const peer_rule& rule() const noexcept { return rule_; }
-  // Where names are, the folder for new ones first; never empty.
-  [[nodiscard]] const std::vector<std::string>& directories() const noexcept {
-    return directories_;
-  }
+  [[nodiscard]] const meeting_place& place() const noexcept { return place_; }
   [[nodiscard]] region_table& regions() noexcept { return regions_; }
   [[nodiscard]] int epochs_fd() const noexcept { return epochs_fd_.get(); }
   // Odd: registered. REQUIRES a key that register_memory() gave.
@@ -80,7 +78,7 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
 
   const shm_options options_;
   const peer_rule rule_;
-  const std::vector<std::string> directories_;
+  const meeting_place place_;
   capabilities caps_;
   region_table regions_;
   unique_fd epochs_fd_;

@@ -36,9 +36,15 @@ shm_listener::shm_listener(shm_adapter& home, bound_name name, address where,
 }
 
 std::vector<address> shm_listener::bound_all() const {
-  if (served_.empty()) return {{.host = "", .port = where_.port}};
+  if (served_.empty()) return {where_};
+  // The one that an address was asked for with holds for all that have it.
+  const std::size_t scope = where_.host.find('%');
   std::vector<address> all;
-  for (const ip_address& a : served_) all.push_back({.host = to_text(a), .port = where_.port});
+  for (const ip_address& a : served_) {
+    std::string host = to_text(a);
+    if (scope != std::string::npos && is_link_local(a)) host += where_.host.substr(scope);
+    all.push_back({.host = std::move(host), .port = where_.port});
+  }
   return all;
 }
 
@@ -71,14 +77,14 @@ shm_listener::~shm_listener() {
   home_.drop_requests(this);
 }
 
-void shm_listener::on_ready(std::uint32_t) noexcept { take_all(socket_.get()); }
+void shm_listener::on_ready(std::uint32_t) noexcept { take_some(socket_.get()); }
 
-void shm_listener::take_all(int listening) noexcept {
+bool shm_listener::take_some(int listening) noexcept {
   for (int i = 0; i < most_accepts_per_look; ++i) {
     socket_fd socket = accept_one(listening);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE) turn_away(listening);
-      return;
+      return false;
     }
     try {
       greet(socket);
@@ -86,6 +92,7 @@ void shm_listener::take_all(int listening) noexcept {
       refuse_for_memory(socket);
     }
   }
+  return true;
 }
 
 void shm_listener::greet(socket_fd& socket) {
@@ -141,7 +148,8 @@ bool shm_listener::serves(const introduction& hello) const noexcept {
   const network_namespace theirs{hello.namespace_device, hello.namespace_inode};
   // Processes of several network namespaces that share a folder on purpose reach each other as "this host"; the other
   // addresses of one namespace are none of another's.
-  if (theirs != namespace_ && theirs != network_namespace{}) {
+  const bool known = theirs != network_namespace{} && namespace_ != network_namespace{};
+  if (known && theirs != namespace_) {
     const bool shares = !home_.of().options().directory.get().empty();
     if (!shares || !std::ranges::all_of(wanted, is_loopback)) return false;
   }
@@ -162,8 +170,9 @@ void shm_listener::look_at_name() noexcept {
   look_at_name_later();
   if (name_.is_whole()) return;
   try {
-    take_all(socket_.get());  // who called the old socket is answered
-    if (!name_.restore()) return;
+    if (!name_.restore() || !name_.socket) return;
+    // Nobody else can call the old socket any more.
+    while (take_some(socket_.get())) {}
     socket_.close();
     socket_.own(std::move(name_.socket));
     static_cast<void>(socket_.watch(EPOLLIN));  // else the second name serves alone

@@ -43,7 +43,8 @@ class shm_listener final : public listener, public socket_handler {
   void on_hello(greeting& g) noexcept;
   void drop(greeting& g) noexcept;
   void turn_away(int listening) noexcept;
-  void take_all(int listening) noexcept;
+  // True: there may be more.
+  bool take_some(int listening) noexcept;
   // The listening side decides, and not a file that may have been removed.
   [[nodiscard]] bool serves(const introduction& hello) const noexcept;
   void look_at_name() noexcept;
@@ -54,7 +55,7 @@ class shm_listener final : public listener, public socket_handler {
   struct second_door final : socket_handler {
     explicit second_door(shm_listener& l) : owner(l), socket(l.home_.sockets(), *this) {}
     void on_ready(std::uint32_t) noexcept override {
-      owner.take_all(socket.get());
+      owner.take_some(socket.get());
       owner.look_at_name();
     }
     shm_listener& owner;

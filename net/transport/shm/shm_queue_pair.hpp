@@ -372,6 +372,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   std::unique_ptr<introduction> accept_;
   time_point accept_until_{};
   const char* limit_ = nullptr;  // what keeps the hello from being said
+  std::uint32_t accesses_ = 0;   // odd: inside one
   duration pause_ = std::chrono::microseconds(100);
   // Out of band.
   std::unique_ptr<hidden_name> hidden_;
@@ -387,7 +388,7 @@ inline ring_control& shm_queue_pair::in_control() const noexcept {
 }
 
 inline bool shm_queue_pair::step_in(const remote_region& region) noexcept {
-  out_control().accessing.store(1, std::memory_order_relaxed);
+  out_control().accessing.store(++accesses_, std::memory_order_relaxed);
   // The owner invalidates the epoch, or withdraws, runs a barrier on our processor, then looks at `accessing`.
   if (fences_) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -403,7 +404,7 @@ inline bool shm_queue_pair::peer_withdrew() const noexcept {
 }
 
 inline void shm_queue_pair::step_out() noexcept {
-  out_control().accessing.store(0, std::memory_order_release);
+  out_control().accessing.store(++accesses_, std::memory_order_release);
 }
 
 }  // namespace cordma::transport::shm

@@ -49,8 +49,8 @@ transfer send_packet(int socket, std::span<const std::byte> bytes,
   for (;;) {
     if (::sendmsg(socket, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return transfer::done;
     if (errno == EINTR) continue;
-    return errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS ? transfer::again
-                                                                        : transfer::gone;
+    if (errno == ETOOMANYREFS) return transfer::limit;
+    return errno == EAGAIN || errno == ENOBUFS ? transfer::again : transfer::gone;
   }
 }
 

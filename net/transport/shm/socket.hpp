@@ -32,7 +32,9 @@ class peer_name {
 // Empty and errno set where there is none.
 [[nodiscard]] socket_fd accept_one(int listening) noexcept;
 
-enum class transfer : std::uint8_t { done, again, gone };
+// again: the socket is full, or the peer has sent nothing. limit: of the descriptors of this user that are on their way
+// between processes (RLIMIT_NOFILE).
+enum class transfer : std::uint8_t { done, again, limit, gone };
 // `fds` are borrowed.
 [[nodiscard]] transfer send_packet(int socket, std::span<const std::byte> bytes,
                                    std::span<const int> fds) noexcept;
