@@ -62,6 +62,7 @@ struct buffer_waiters {
     if (!pool.waiting.empty()) set_alarm(pool);
   }
   static void shut_down(detail::pool_core& pool) noexcept {
+    if (!pool.waiting.empty()) pool.waiting.front().home()->enter_to_destroy();
     while (!pool.waiting.empty()) {
       buffer_operation& op = pool.waiting.pop_front();
       op.failure_.emplace(errc::shutdown, "the BufferPool was destroyed");
@@ -219,6 +220,7 @@ result<Buffer> BufferPool::take() noexcept {
 }
 
 std::uint32_t BufferPool::available() noexcept {
+  if (core_->process.inherited()) return 0;
   CORDMA_REQUIRE(core_->owner_thread == detail::thread_identity);
   buffer_waiters::collect(*core_);
   return core_->available;

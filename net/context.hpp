@@ -46,6 +46,9 @@ struct context_options {
 
 // Shareable between threads; copies are handles to the same thing. Memory, workers and endpoints made
 // from it keep what they need alive.
+// A child of fork() or daemon(3) makes a Context of its own. Calls on an inherited one, and on all
+// that was made from it, fail with bad_state; calls without a result do nothing; destructors close
+// descriptors, unmap, and disturb neither the parent nor a peer.
 class Context {
  public:
   // Throws cordma::error: invalid_value (bad configuration, naming key and value; a null domain),

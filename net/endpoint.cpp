@@ -96,8 +96,10 @@ recv_operation Endpoint::recv(std::span<const Slice> scattered) noexcept {
 message_operation Endpoint::recv(BufferPool& pool) noexcept {
   message_operation op(*core_, opcode::recv);
   result<Buffer> buffer = pool.take();
-  if (!buffer) {
+  if (buffer.code() == errc::no_memory) {
     op.refuse({errc::no_memory, "all buffers of the pool are on loan"});
+  } else if (!buffer) {
+    op.refuse(buffer.why());
   } else {
     op.add(buffer->all());
     op.lease(std::move(*buffer));
@@ -192,7 +194,7 @@ send_operation Endpoint::send_invalidate(std::span<const Slice> gathered,
 }
 
 void Endpoint::fence() noexcept {
-  CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
+  if (core_->home != nullptr && !core_->home->enter()) return;
   core_->fence_next = true;
   core_->open_to = 0;
 }
@@ -200,11 +202,12 @@ void Endpoint::fence() noexcept {
 send_operation Endpoint::flush() noexcept { return send_operation(*core_, opcode::flush); }
 
 Endpoint::Batch::Batch(detail::endpoint_core& endpoint) noexcept : endpoint_(endpoint) {
-  CORDMA_REQUIRE(endpoint_.home == nullptr || endpoint_.home->on_owner_thread());
+  if (endpoint_.home != nullptr) static_cast<void>(endpoint_.home->enter());
   ++endpoint_.batches;
 }
+// What was posted before a fork() is the parent's to send.
 Endpoint::Batch::~Batch() {
-  if (--endpoint_.batches == 0) endpoint_.ring();
+  if (--endpoint_.batches == 0 && !endpoint_.is_inherited()) endpoint_.ring();
 }
 Endpoint::Batch Endpoint::batch() noexcept { return Batch(*core_); }
 
@@ -233,7 +236,7 @@ result<void> Endpoint::connect(std::span<const std::byte> peer_descriptor) {
 void Endpoint::abort() noexcept {
   const bool unwired = core_->wiring != nullptr;
   if (core_->state == endpoint_state::closed || (core_->pair == nullptr && !unwired)) return;
-  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  if (!core_->home->enter()) return;
   core_->closed_here = true;
   if (!unwired) core_->pair->abort();
   core_->end({errc::not_connected, "aborted by this side"});

@@ -102,7 +102,7 @@ task<EndpointPool::Loan> EndpointPool::borrow(std::string to) {
 }
 
 std::optional<EndpointPool::Loan> EndpointPool::try_borrow(std::string_view to) noexcept {
-  CORDMA_REQUIRE(worker_->loop().on_owner_thread());
+  if (!worker_->loop().enter()) return {};
   std::shared_ptr<line> l = find(to);
   if (l == nullptr || !l->settled.is_set()) return {};
   ++counters_.reused;

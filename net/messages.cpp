@@ -240,14 +240,14 @@ tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, std::uint64_t mask,
 
 std::optional<TagReceived> Endpoint::tag_probe(std::uint64_t tag,
                                                std::uint64_t mask) const noexcept {
-  CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
+  if (core_->home != nullptr && !core_->home->enter()) return {};
   detail::message_core* const all = core_->is_plain() ? nullptr : core_->messages();
   if (all == nullptr) return {};
   return all->probe({.tag = tag & mask, .mask = mask, .from = core_.get()});
 }
 
 std::optional<TaggedMessage> Endpoint::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
-  CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
+  if (core_->home != nullptr && !core_->home->enter()) return {};
   detail::message_core* const all = core_->is_plain() ? nullptr : core_->messages();
   if (all == nullptr) return {};
   return all->claim({.tag = tag & mask, .mask = mask, .from = core_.get()});
@@ -312,17 +312,17 @@ tag_recv_operation Messages::tag_recv(std::uint64_t tag, const Slice& into,
 }
 
 std::optional<TagReceived> Messages::tag_probe(std::uint64_t tag, std::uint64_t mask) noexcept {
-  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  if (!core_->home->enter()) return {};
   return core_->probe({.tag = tag & mask, .mask = mask, .from = nullptr});
 }
 
 std::optional<TaggedMessage> Messages::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
-  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  if (!core_->home->enter()) return {};
   return core_->claim({.tag = tag & mask, .mask = mask, .from = nullptr});
 }
 
 void Messages::on(std::uint16_t id, am_handler handler) {
-  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  if (!core_->home->enter()) return;
   if (id >= protocol::first_reserved_id) throw_error(detail::reserved(id));
   core_->handlers[id] = std::make_shared<const am_handler>(std::move(handler));
 }

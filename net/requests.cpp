@@ -62,7 +62,7 @@ Requests::Requests(Messages& messages, const request_options& options)
 Requests::~Requests() = default;
 
 void Requests::serve(std::uint16_t method, request_handler handler) {
-  CORDMA_REQUIRE(core_->home->on_owner_thread());
+  if (!core_->home->enter()) return;
   core_->handlers[method] = std::make_shared<const request_handler>(std::move(handler));
 }
 

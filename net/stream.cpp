@@ -138,11 +138,11 @@ stream_write_operation Stream::write(const Slice& bytes) noexcept {
 }
 
 std::span<const std::byte> Stream::peek() const noexcept {
-  CORDMA_REQUIRE(core_->home() == nullptr || core_->home()->on_owner_thread());
+  if (core_->home() != nullptr && !core_->home()->enter()) return {};
   return core_->peek();
 }
 void Stream::consume(std::size_t bytes) noexcept {
-  CORDMA_REQUIRE(core_->home() == nullptr || core_->home()->on_owner_thread());
+  if (core_->home() != nullptr && !core_->home()->enter()) return;
   core_->consume(bytes);
 }
 

@@ -318,7 +318,7 @@ void SyncEvent::begin(detail::sync_base& op) noexcept {
 
 void SyncEvent::look() noexcept {
   if (home_ == nullptr) return;  // nobody waits
-  CORDMA_REQUIRE(home_->on_owner_thread());
+  if (!home_->enter()) return;
   if (rising_.empty() && others_.empty()) return;
   const std::uint64_t now = counter().load(std::memory_order_acquire);
   while (!rising_.empty() && rising_.front().condition_.met_by(now)) rising_.front().resolve(now);

@@ -107,7 +107,7 @@ copy_operation Worker::copy(const Slice& to, const Slice& from) noexcept {
 }
 
 void Worker::limit_endpoints(std::size_t most) noexcept {
-  CORDMA_REQUIRE(loop_->on_owner_thread());
+  if (!loop_->enter()) return;
   core_->most_endpoints = most;
 }
 

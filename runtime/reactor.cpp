@@ -149,8 +149,8 @@ bool reactor::enter_to_destroy() noexcept {
 void reactor::bind() noexcept { CORDMA_REQUIRE(claim().ok()); }
 
 bool reactor::turn() noexcept {
+  if (!enter()) return false;
   CORDMA_REQUIRE(!in_turn_);
-  CORDMA_REQUIRE(on_owner_thread());
   return pass() != 0;
 }
 
@@ -301,6 +301,7 @@ bool reactor::skip_to_next_timer() noexcept {
 }
 
 arm_state reactor::prepare_wait() noexcept {
+  if (inherited()) return arm_state::armed;
   CORDMA_REQUIRE(!in_turn_);
   if (!ready_.empty() || !inbox_empty()) return arm_state::busy;
   if (options_.before_sleep != nullptr) options_.before_sleep(options_.before_sleep_context);
@@ -332,7 +333,7 @@ arm_state reactor::prepare_wait() noexcept {
 }
 
 void reactor::finish_wait() noexcept {
-  if (!armed_) return;
+  if (!armed_ || inherited()) return;
   // Whoever waited on fd() saw it readable and took nothing out of it: without this it would stay
   // so for ever, for the eventfd and the timerfd are watched for edges and never read.
   epoll_event events[most_events_per_wait];
@@ -373,7 +374,7 @@ void reactor::sleep_once() noexcept {
 
 void reactor::arm_timer_fd() noexcept {
   // One timerfd rather than a timeout, so that a foreign loop that waits on fd() is woken as well.
-  if (first_timer_ == nullptr) return;
+  if (first_timer_ == nullptr || inherited()) return;
   // Set already, and not fired yet: saves a system call in every sleep of a worker whose keep-alive
   // timers stand far off.
   const time_point when = first_timer_->when_;

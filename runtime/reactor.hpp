@@ -185,6 +185,12 @@ class reactor {
   // For destructors: the calling thread owns it from here on, unless another one runs it. REQUIRES that none does.
   // False in a child of fork(): there a destructor gives back what is the child's own, and touches nothing shared.
   bool enter_to_destroy() noexcept;
+  // For calls without a result: false in a child of fork(), where such a call does nothing. REQUIRES the owner thread.
+  [[nodiscard]] bool enter() const noexcept {
+    if (on_owner_thread()) return true;
+    CORDMA_REQUIRE(inherited());
+    return false;
+  }
   // As claim(), where neither can happen: REQUIRES that it is not running.
   void bind() noexcept;
 
@@ -196,8 +202,8 @@ class reactor {
   [[nodiscard]] duration wake_cost() const noexcept { return spin_.wake_cost(); }
   [[nodiscard]] duration spin_budget() const noexcept { return spin_.get(); }
 
-  // One pass: pollers, inbox, timers, then what was ready. True if anything happened. Never waits.
-  // REQUIRES not called from inside a turn.
+  // One pass: pollers, inbox, timers, then what was ready. True if anything happened; false in a child of fork().
+  // Never waits. REQUIRES not called from inside a turn.
   bool turn() noexcept;
   // The same, for whoever turns by hand: how many things happened, 0 where nothing was there. Errors:
   // bad_state from inside a turn or in a child of fork(), no_lock from a thread that does not own it.
@@ -244,7 +250,8 @@ class reactor {
   void wake() noexcept;
 
   // For a foreign loop (epoll, Asio, io_uring): turn() until it returns false, then prepare_wait();
-  // if that says armed, wait until fd() is readable, call finish_wait() and begin again.
+  // if that says armed, wait until fd() is readable, call finish_wait() and begin again. In a child of fork() the
+  // set of descriptors is the parent's, and both do nothing.
   [[nodiscard]] int fd() const noexcept { return epoll_fd_.get(); }
   arm_state prepare_wait() noexcept;
   void finish_wait() noexcept;

@@ -1,4 +1,5 @@
 #include <cordma/net/detail/endpoint_receive.hpp>
+#include <cordma/net/detail/worker_core.hpp>
 
 namespace cordma::detail {
 
@@ -90,6 +91,7 @@ Arrival endpoint_receive::pop() noexcept {
 }
 
 endpoint_receive::~endpoint_receive() {
+  if (anchor->worker != nullptr) anchor->worker->enter_to_destroy();
   end_waiting();
   ending = true;
   for (const auto& s : sources) {

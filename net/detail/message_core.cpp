@@ -44,6 +44,7 @@ message_core::message_core(Worker& worker, const message_options& o)
 }
 
 message_core::~message_core() {
+  if (anchor->worker != nullptr) anchor->worker->enter_to_destroy();
   end_receives({errc::shutdown, "its Messages are gone"});
   unwired.for_each([](early_messages& e) { e.on_messages_gone(); });
 }

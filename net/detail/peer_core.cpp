@@ -256,7 +256,8 @@ void peer_core::say_control() noexcept {
 void peer_core::pump() noexcept {
   endpoint_core& e = *endpoint;
   const bool open = e.state == endpoint_state::connected || e.state == endpoint_state::closing;
-  if (!open || e.pair == nullptr || port == nullptr || std::exchange(pumping, true)) return;
+  if (!open || e.pair == nullptr || port == nullptr || e.is_inherited()) return;
+  if (std::exchange(pumping, true)) return;
   const bool closing = e.state == endpoint_state::closing;
   if (silence.pending() && nothing_waits() && !closing) stop_listening();
   say_control();

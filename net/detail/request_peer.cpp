@@ -105,6 +105,7 @@ request_core::request_core(Messages& of, const request_options& o)
 }
 
 request_core::~request_core() {
+  if (messages->anchor->worker != nullptr) messages->anchor->worker->enter_to_destroy();
   const failure gone{errc::shutdown, "its Requests are gone"};
   for (const auto& p : peers) {
     if (p->below != nullptr) p->fail(gone);

@@ -55,6 +55,7 @@ stream_core::stream_core(const Context& c, Endpoint connected, const stream_opti
 }
 
 stream_core::~stream_core() {
+  if (worker_core* const worker = endpoint.core().worker) worker->enter_to_destroy();
   going = true;
   const failure gone{errc::shutdown, "the Stream is gone"};
   while (!readers.empty()) {

@@ -363,3 +363,54 @@ TEST_CASE(
     o.reset();
   }
 }
+
+namespace {
+
+// Coroutines that wait for something of each kind of object, and what they were told at the end of it.
+struct waiting_room {
+  host at;
+  MemoryRegion memory = at.context.allocate(64).value();
+  std::optional<BufferPool> pool{std::in_place, at.context, 64, 1};
+  std::optional<Buffer> lent{pool->take().value()};
+  std::optional<Messages> messages{std::in_place, at.worker};
+  BufferPool room{at.context, 64, 2};
+  std::optional<SharedReceive> shared{std::in_place, at.worker, room, 1U};
+  scope waiting{at.worker.loop()};
+  std::vector<errc> told;
+};
+
+template <class Operation>
+task<> note_end(waiting_room* in, Operation op) {
+  const auto r = co_await op.result();
+  in->told.push_back(r.code());
+}
+
+task<> wait_for_everything(waiting_room* in) {
+  in->waiting.spawn(note_end(in, in->pool->get(in->at.worker.loop())));
+  in->waiting.spawn(note_end(in, in->messages->tag_recv(7, in->memory)));
+  in->waiting.spawn(note_end(in, in->shared->next()));
+  for (int i = 0; i < 3; ++i) co_await yield();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "D2: once no thread runs the Worker, any thread may destroy what its coroutines wait for" *
+    not_on(transport::kind::sim, "a simulated host belongs to the network of one thread")) {
+  for (int first = 0; first < 3; ++first) {
+    CAPTURE(first);
+    std::unique_ptr<waiting_room> room;
+    std::thread([&room] {
+      room = std::make_unique<waiting_room>();
+      room->at.worker.run(wait_for_everything(room.get()));
+    }).join();
+    for (int i = 0; i < 3; ++i) {
+      const int which = (first + i) % 3;
+      if (which == 0) room->messages.reset();
+      if (which == 1) room->shared.reset();
+      if (which == 2) room->pool.reset();
+    }
+    room->at.worker.run(room->waiting.join());
+    CHECK(room->told.size() == 3);
+  }
+}
