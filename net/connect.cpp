@@ -108,7 +108,10 @@ connect_operation::~connect_operation() { drop_endpoint(); }
 void connect_operation::drop_endpoint() noexcept {
   if (endpoint_ == nullptr) return;
   endpoint_->connector = nullptr;
-  if (endpoint_->worker != nullptr) endpoint_->worker->bury(std::move(endpoint_));
+  if (endpoint_->worker != nullptr) {
+    endpoint_->worker->enter_to_destroy();
+    endpoint_->worker->bury(std::move(endpoint_));
+  }
   endpoint_.reset();
 }
 
@@ -178,7 +181,7 @@ void connect_operation::note(transport::kind k, errc code, std::string_view said
 
 void connect_operation::try_next() {
   auto& adapters = worker_->adapters();
-  if (next_adapter_ == 0) reason_ = worker_->context().left_out(options_.transport);
+  if (next_adapter_ == 0) reason_ = worker_->left_out(options_.transport);
   while (next_adapter_ < adapters.size()) {
     detail::adapter_poller& via = *adapters[next_adapter_++];
     if (!admits(via)) continue;

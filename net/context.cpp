@@ -71,6 +71,7 @@ void require_one_of_each(const std::vector<std::shared_ptr<transport::domain>>& 
 void add_domains(detail::context_core& core, const context_options& options) {
   std::vector<kind> wanted = options.transports;
   const bool by_name = !wanted.empty();
+  core.by_default = !by_name;
   if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
   for (kind k : wanted) {
     result<std::shared_ptr<transport::domain>> d =
@@ -135,8 +136,9 @@ result<void> has_room(detail::context_core& context, std::size_t mapped) {
 // Without memfd_create() (a sandbox, an old kernel), memory that only this process maps: peers over shared memory then
 // have it copied.
 result<void> map_private(detail::region_core& region, std::size_t mapped) {
-  void* const at =
-      ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // All of it now: what memory_left() counts next is then without it.
+  constexpr int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+  void* const at = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, how, -1, 0);
   if (at == MAP_FAILED) {
     return failure::from_os(errno, {"mapping ", std::to_string(mapped), " bytes"});
   }
@@ -242,7 +244,7 @@ detail::context_core::~context_core() {
   }
 }
 
-std::string detail::context_core::left_out(const std::optional<kind>& only) const {
+std::string detail::left_out(const missing_transports& missing, const std::optional<kind>& only) {
   std::string text;
   for (const auto& [k, why] : missing) {
     const bool told = only ? *only == k : why.code() != errc::not_supported;

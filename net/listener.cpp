@@ -60,7 +60,7 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   }
   if (order.empty()) {
     return failure{errc::not_supported,
-                   w.context().left_out(options.transport) +
+                   w.left_out(options.transport) +
                        (plain ? "plain peers are reached over verbs only"
                               : "this Context does not have the transport asked for")};
   }
@@ -72,6 +72,7 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
     bound.port = 0;
     opened = open_all(order);
   }
+  if (!options.transport) missing.insert(missing.end(), w.missing.begin(), w.missing.end());
   if (opened) w.add(*this);
   return opened;
 }
@@ -265,7 +266,7 @@ Listener::~Listener() = default;
 
 next_operation Listener::next() noexcept { return next_operation(*core_); }
 void Listener::close() noexcept {
-  CORDMA_REQUIRE(core_->home == nullptr || core_->home->on_owner_thread());
+  if (core_->home != nullptr && !core_->home->enter()) return;
   core_->shut_down();
 }
 const transport::address& Listener::bound() const noexcept { return core_->bound; }

@@ -208,6 +208,7 @@ int run(int argc, char** argv) {
   waiting.mode = cordma::parse_wait_mode(o.wait).value();
   cordma::Worker worker(context, waiting);
   cordma::Listener listener = worker.listen(c.listen).value();
+  support::say_what_is_missing("cordma-cpd", listener);
   std::printf("listening on %s\n", listener.bound().text().c_str());
   std::fflush(stdout);
   try {

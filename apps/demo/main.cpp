@@ -70,6 +70,7 @@ int serve(const options& o) {
   support::say_what_is_odd("cordma-demo", context);
   cordma::Worker worker(context, waiting(o));
   cordma::Listener listener = worker.listen(o.listen).value();
+  support::say_what_is_missing("cordma-demo", listener);
   std::printf("listening on %s\n", listener.bound().text().c_str());
   std::fflush(stdout);
   worker.run(serve_all(context, listener, o.tree, o.clients));

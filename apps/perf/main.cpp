@@ -82,6 +82,7 @@ int run_server(const options& o, const plan& p, bool once,
     const bool beside = o.what == role::both && p.transport.has_value();
     const std::string at = beside ? context.own_host(*p.transport) + ":0" : o.address;
     cordma::Listener listener = worker.listen(at, where).value();
+    support::say_what_is_missing("cordma-perf", listener);
     listening(listener.bound().text());
     serving all{.context = context, .worker = worker, .waits = p.wait.text()};
     worker.run(serve_clients(all, listener, once));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/context.hpp>
+#include <cordma/net/listener.hpp>
 
 #include <cstdio>
 #include <string>
@@ -16,6 +17,14 @@ inline void say_what_is_odd(const char* program, const cordma::Context& context)
   if (std::exchange(said, true)) return;
   for (const std::string& warning : context.configuration_warnings()) {
     std::fprintf(stderr, "%s: note: %s\n", program, warning.c_str());
+  }
+}
+
+// Local clients may reach another service on such a transport, or none.
+inline void say_what_is_missing(const char* program, const cordma::Listener& listener) {
+  for (const auto& [kind, why] : listener.missing()) {
+    std::fprintf(stderr, "%s: note: not listening over %s: %s\n", program, name(kind).data(),
+                 why.describe().c_str());
   }
 }
 

@@ -10,9 +10,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cordma::detail {
+
+using missing_transports = std::vector<std::pair<transport::kind, failure>>;
+// "shm is left out: <why>; " of the transport asked for, or of all that this machine has and that could not be had all
+// the same.
+[[nodiscard]] std::string left_out(const missing_transports& missing,
+                                   const std::optional<transport::kind>& only);
 
 struct context_core {
   context_core() = default;
@@ -30,13 +37,11 @@ struct context_core {
   // Further devices of some of those transports, for rails of messages and nothing else.
   std::vector<std::shared_ptr<transport::domain>> rail_domains;
   // Transports that were wanted and could not be had, with the reason.
-  std::vector<std::pair<transport::kind, failure>> missing;
+  missing_transports missing;
+  bool by_default = false;  // nobody asked for these transports by name
   std::vector<config_entry> configuration;
   std::vector<std::string> configuration_warnings;
 
-  // "shm is left out: <why>; " of the transport asked for, or of all that this machine has and that
-  // could not be had all the same.
-  [[nodiscard]] std::string left_out(const std::optional<transport::kind>& only) const;
   [[nodiscard]] transport::domain* find(transport::kind k) const noexcept {
     for (const auto& d : domains) {
       if (d->caps().transport == k) return d.get();

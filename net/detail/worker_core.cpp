@@ -47,8 +47,7 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
   const result<void> usable = context_->usable();
   if (!usable) throw_error(usable.why());
   grow();
-  open(context_->domains, adapters_);
-  open(context_->rail_domains, rail_adapters_);
+  open_adapters();
   std::vector<adapter_poller*> added;
   for (const auto* const list : {&adapters_, &rail_adapters_}) {
     for (const auto& a : *list) {
@@ -63,13 +62,27 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
   }
 }
 
-void worker_core::open(const std::vector<std::shared_ptr<transport::domain>>& domains,
-                       std::vector<std::unique_ptr<adapter_poller>>& into) {
-  for (const auto& d : domains) {
+// A transport that nobody asked for by name stops none of the others. Rails keep their places.
+void worker_core::open_adapters() {
+  for (const auto& d : context_->domains) {
+    result<std::unique_ptr<transport::adapter>> a = d->open(home_);
+    if (a) {
+      adapters_.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
+      continue;
+    }
+    missing.emplace_back(d->caps().transport, a.why());
+    if (!context_->by_default) throw_error(a.why());
+  }
+  if (adapters_.empty() && !missing.empty()) throw_error(missing.front().second);
+  for (const auto& d : context_->rail_domains) {
     result<std::unique_ptr<transport::adapter>> a = d->open(home_);
     if (!a) throw_error(a.why());
-    into.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
+    rail_adapters_.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
   }
+}
+
+std::string worker_core::left_out(const std::optional<transport::kind>& only) const {
+  return detail::left_out(context_->missing, only) + detail::left_out(missing, only);
 }
 
 worker_core::~worker_core() {
@@ -485,7 +498,7 @@ result<Endpoint> worker_core::prepare(const endpoint_options& options,
     return Endpoint(std::move(*e));
   }
   return failure{errc::not_supported,
-                 context_->left_out(over) + "no transport of this Worker connects by descriptors"};
+                 left_out(over) + "no transport of this Worker connects by descriptors"};
 }
 
 result<DatagramEndpoint> worker_core::datagram(endpoint_options options,
@@ -505,7 +518,7 @@ result<DatagramEndpoint> worker_core::datagram(endpoint_options options,
   }
   return failure{errc::not_supported,
                  asked.empty()
-                     ? context_->left_out(over) + "this Worker has no such transport"
+                     ? left_out(over) + "this Worker has no such transport"
                      : "no datagrams on " + asked + ": these transports carry connections only"};
 }
 
@@ -606,6 +619,7 @@ void endpoint_core::drop_pair() noexcept {
 }
 
 void endpoint_core::begin_close() noexcept {
+  if (is_inherited()) return;
   if (!waiting_sends.empty() || pair == nullptr || (peer != nullptr && !peer->idle())) return;
   ring();
   if (peer != nullptr) peer->on_closing();

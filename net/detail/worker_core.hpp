@@ -233,8 +233,9 @@ struct endpoint_core : list_node {
   void ring() noexcept;
   void tell_posted() noexcept;
   void drop_pair() noexcept;
-  // Disconnects once nothing waits for credits any more.
+  // Disconnects once nothing waits for credits any more; never in a child of fork().
   void begin_close() noexcept;
+  [[nodiscard]] bool is_inherited() const noexcept { return home != nullptr && home->inherited(); }
   void set_state(endpoint_state s) noexcept;
   // The first cause counts; the later ones follow from it.
   void end(failure why) noexcept;
@@ -334,13 +335,15 @@ class worker_core {
   std::size_t may_complete = no_limit;  // requests, in this pass of the loop
   std::size_t most_endpoints = 0;       // 0: no limit
   std::size_t endpoint_count = 0;
+  missing_transports missing;  // of the Context's, those that this Worker could not open
+  // Of the Context and of this Worker: see detail::left_out().
+  [[nodiscard]] std::string left_out(const std::optional<transport::kind>& only) const;
   std::uint64_t stale_completions = 0;
   std::uint64_t corrupt_completions = 0;
   [[nodiscard]] std::size_t in_flight() noexcept;
 
  private:
-  void open(const std::vector<std::shared_ptr<transport::domain>>& domains,
-            std::vector<std::unique_ptr<adapter_poller>>& into);
+  void open_adapters();
   // False where there is no memory for one more.
   [[nodiscard]] bool try_to_grow() noexcept;
   void free_slot(slot& s) noexcept;

@@ -209,3 +209,39 @@ TEST_CASE("G3: the n-th call of a system call fails, for every n [shm]") {
 TEST_CASE("G3: the n-th call of a system call fails, for every n [tcp]") {
   fail_each(transport::kind::tcp);
 }
+
+namespace {
+
+task<> talk_by_default(Worker* client, Worker* server, Context* context) {
+  Listener listener = server->listen("127.0.0.1:0").value();
+  connect_operation connecting = client->connect(listener.bound().text()).start();
+  ConnectionRequest request = co_await listener.next();
+  Endpoint accepted = co_await request.accept();
+  Endpoint connected = co_await connecting;
+  MemoryRegion memory = context->allocate(16).value();
+  recv_operation receiving = accepted.recv(memory.slice(0, 8).value()).start();
+  const Slice message = memory.slice(8, 8).value();
+  co_await connected.send(message);
+  co_await receiving;
+}
+
+}  // namespace
+
+TEST_CASE("where no transport is asked for by name, one that fails at any point is done without") {
+  const system_call missing{"memfd_create", ENOSYS};  // shm needs it, and tcp does not
+  int n = 1;
+  for (bool came = true; came && n < most; ++n) {
+    CAPTURE(n);
+    const outcome o = attempt(missing, n, [] {
+      Context context;
+      Worker server(context);
+      Worker client(context, server.loop());
+      server.run(talk_by_default(&client, &server, &context));
+    });
+    CAPTURE(o.why);
+    CHECK(!o.failed);
+    came = o.came;
+  }
+  CHECK(n > 4);
+  CHECK(n < most);
+}
