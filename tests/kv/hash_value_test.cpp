@@ -4,6 +4,7 @@
 #include "../../apps/kv/store/hash_value.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <random>
@@ -81,6 +82,60 @@ TEST_CASE("a hash does what a map does, however it grows and shrinks [20 seeds]"
       const auto known = m.find(other);
       REQUIRE(found.has_value() == (known != m.end()));
       if (found) CHECK(*found == known->second);
+    }
+  }
+}
+
+TEST_CASE("a small hash keeps its other fields when values shrink [2-5 fields, all orders]") {
+  for (std::size_t fields = 2; fields <= 5; ++fields) {
+    // Each field's value shrinks to one of four lengths, beginning with each field in turn.
+    for (std::size_t shape = 0; shape < std::size_t{1} << 2 * fields; ++shape) {
+      for (std::size_t first = 0; first < fields; ++first) {
+        CAPTURE(fields);
+        CAPTURE(shape);
+        CAPTURE(first);
+        block_heap heap;
+        hash_value h(1, &heap);
+        model m;
+        for (std::size_t n = 0; n < fields; ++n) {
+          const std::string value(64, static_cast<char>('a' + n));
+          h.put(field(n), value);
+          m[field(n)] = value;
+        }
+        for (std::size_t n = 0; n < fields; ++n) {
+          const std::size_t which = (first + n) % fields;
+          constexpr std::array<std::size_t, 4> lengths{0, 1, 20, 63};
+          const std::string value(lengths[shape >> 2 * which & 3], 'x');
+          h.put(field(which), value);
+          m[field(which)] = value;
+          REQUIRE(all_of(h) == m);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a small hash does what a map does when its values grow and shrink [200 seeds]") {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 dice(seed);
+    block_heap heap;
+    hash_value h(seed, &heap);
+    model m;
+    const std::size_t names = 2 + dice() % 6;
+    for (int step = 0; step < 300; ++step) {
+      const std::string name = field(dice() % names);
+      const std::size_t length = dice() % 2 == 0 ? dice() % 65 : dice() % 2 * 64;
+      const std::string value(length, static_cast<char>('a' + dice() % 26));
+      if (dice() % 8 == 0) {
+        h.erase(name);
+        m.erase(name);
+      } else {
+        h.put(name, value);
+        m.insert_or_assign(name, value);
+      }
+      REQUIRE(h.is_small());
+      REQUIRE(all_of(h) == m);
     }
   }
 }

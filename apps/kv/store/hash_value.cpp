@@ -112,12 +112,12 @@ void hash_value::resize_block(std::size_t used) {
   if (!move_block(block_heap::room_of(used)) && used > block_room_) throw std::bad_alloc();
 }
 
-// To a block with so much room. False: there is no memory, and nothing has changed.
+// To a block with so much room. REQUIRES that what is used fits there. False: there is no memory, and nothing has changed.
 bool hash_value::move_block(std::size_t room) noexcept {
   void* const made = heap_ != nullptr ? heap_->take(room) : std::malloc(room);
   if (made == nullptr) return false;
   char* const to = static_cast<char*>(made);
-  if (block_used_ != 0) std::memcpy(to, block_, std::min<std::size_t>(block_used_, room));
+  if (block_used_ != 0) std::memcpy(to, block_, block_used_);
   free_block();
   block_ = to;
   block_room_ = static_cast<std::uint32_t>(room);
@@ -146,7 +146,9 @@ void hash_value::put_in_block(std::string_view field, std::string_view value,
                               std::optional<std::size_t> known) {
   const std::size_t old = known ? entry_at(*known).value.size() : 0;
   const std::size_t more = known ? value.size() : 2 + field.size() + value.size();
-  resize_block(block_used_ - old + more);
+  const std::size_t used = block_used_ - old + more;
+  // What lies in the block is moved together before the block shrinks.
+  if (used > block_room_) resize_block(used);
   char* at = block_ + block_used_;
   if (known) {
     char* const begins = block_ + *known + 2 + field.size();
@@ -154,12 +156,13 @@ void hash_value::put_in_block(std::string_view field, std::string_view value,
                  static_cast<std::size_t>(block_ + block_used_ - begins) - old);
     at = block_ + *known;
   }
-  block_used_ = static_cast<std::uint32_t>(block_used_ - old + more);
+  block_used_ = static_cast<std::uint32_t>(used);
   at[0] = static_cast<char>(field.size());
   at[1] = static_cast<char>(value.size());
   std::memcpy(at + 2, field.data(), field.size());
   std::memcpy(at + 2 + field.size(), value.data(), value.size());
   if (!known) ++size_;
+  resize_block(used);
 }
 
 void hash_value::erase_in_block(std::size_t place) noexcept {
