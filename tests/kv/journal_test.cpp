@@ -260,6 +260,35 @@ TEST_CASE("a snapshot while everything changes is what there was at its end") {
   }
 }
 
+TEST_CASE("what was cleared while a snapshot was under way does not come back [every turn of it]") {
+  for (int turns = 0, ended = 0; ended == 0; ++turns) {
+    CAPTURE(turns);
+    temporary_tree tree;
+    journal_options o;
+    o.save = {{3600, 1}};
+    scene p(tree, 1, o);
+    p.begin();
+    for (int i = 0; i < 50; ++i) p.put("key:" + std::to_string(i), "value");
+    CHECK(p.written.ask_for(background::snapshot) == journal::asked::begun);
+    for (int i = 0; i < turns && p.ends.empty(); ++i) {
+      if (!p.loop.turn()) cordma::run(p.loop, scene::pause());
+    }
+    ended = static_cast<int>(p.ends.size());
+    {
+      const keyspace::hold everything(p.keys, p.keys.all());
+      p.keys.at(0).clear();
+      REQUIRE(p.written.drop_snapshot().ok());
+    }
+    p.until([&] { return !p.ends.empty(); });
+    CHECK(reloaded(tree, 1, {}).empty());
+    CHECK_FALSE(p.written.info().last_snapshot_failed);  // it says nothing of the disk
+    p.put("later", "value");
+    p.background(background::snapshot);
+    CHECK(reloaded(tree, 1, {}).size() == 1);
+    p.close();
+  }
+}
+
 TEST_CASE("save() writes what there is, and is refused while a snapshot goes on") {
   temporary_tree tree;
   scene p(tree, 3);

@@ -326,15 +326,16 @@ cordma::task<void> journal::drop_history() {
 }
 
 cordma::task<void> journal::snapshot() {
+  const std::uint64_t dropped_before = dropped();
   std::string path = options_.dir + "/temp-" + options_.dbfilename;
   co_await open_side(std::move(path), log_kind::snapshot, 1);
   co_await walk();
   co_await finish_side();
   std::optional<cordma::failure> failed;
   disk_call install(disk_, [&] {
-    const cordma::result<void> done =
-        rename_file(options_.dir, "temp-" + options_.dbfilename, options_.dbfilename);
-    if (!done) failed = done.why();
+    const auto done = install_snapshot("temp-" + options_.dbfilename, dropped_before);
+    if (!done) failed = cordma::failure(cordma::errc::canceled, "FLUSHALL came meanwhile");
+    if (done && !*done) failed = done->why();
   });
   co_await install;
   check(failed);

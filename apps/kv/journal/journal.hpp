@@ -187,8 +187,8 @@ class journal final : public journal_gate, public group_listener {
   // SAVE: nobody else changes anything until it is done. Waits. REQUIRES that the caller holds nothing, and is on the
   // shard's thread where there is only one. Errors: claim()'s; in_progress (a snapshot is under way); the system's.
   [[nodiscard]] cordma::result<void> save();
-  // Where there are rules, what a start after a crash would load is no snapshot made before: REQUIRES that the keyspace
-  // is empty and the caller holds all of it. Waits for the disk. Errors: claim()'s; the system's.
+  // Where there are rules, what a start after a crash would load is no snapshot made before, and a snapshot that is under
+  // way is given up: REQUIRES that the keyspace is empty and the caller holds all of it. Waits for the disk. Errors: claim()'s; the system's.
   [[nodiscard]] cordma::result<void> drop_snapshot();
 
  private:
@@ -256,6 +256,10 @@ class journal final : public journal_gate, public group_listener {
   enum class made : std::uint8_t { behind, waited_for };
   void noted_snapshot(made how, const std::optional<cordma::failure>& failed, double seconds,
                       std::uint64_t changes);
+  [[nodiscard]] std::uint64_t dropped();
+  // Nothing: a drop_snapshot() came since `dropped` was so, and there is no such file any more.
+  [[nodiscard]] std::optional<cordma::result<void>> install_snapshot(const std::string& temporary,
+                                                                     std::uint64_t dropped);
   void check_side() const;
   void check_wanted();
   void tell_off(const std::optional<cordma::failure>& failed);
@@ -264,6 +268,9 @@ class journal final : public journal_gate, public group_listener {
   keyspace& keys_;
   const journal_options options_;
   journal_events events_;
+  std::mutex snapshot_guard_;  // of what dbfilename names
+  std::uint64_t dropped_ =
+      0;  // how often that was removed; a snapshot begun before is not installed
   std::mutex claims_guard_;
   claimed dir_;
   claimed directory_;  // appenddirname's

@@ -75,9 +75,11 @@ cordma::result<void> journal::save() {
   const std::string temporary = "temp-save-" + options_.dbfilename;
   std::optional<cordma::failure> failed;
   std::uint64_t changes_in_it = 0;
+  std::uint64_t dropped_before = 0;
   {
     const keyspace::hold everything(keys_, keys_.all());
     changes_in_it = changes();
+    dropped_before = dropped();
     plain_writer out(options_.dir + "/" + temporary);
     shard_walk through(keys_, shard_walk::caller::holds_all,
                        [&](change_encoder& changes) { out.record(changes.text()); });
@@ -86,8 +88,9 @@ cordma::result<void> journal::save() {
     failed = out.failed();
   }
   if (!failed) {
-    const cordma::result<void> named = rename_file(options_.dir, temporary, options_.dbfilename);
-    if (!named) failed = named.why();
+    // Where FLUSHALL has come since, this is as if the snapshot had been there before it.
+    const auto named = install_snapshot(temporary, dropped_before);
+    if (named && !*named) failed = named->why();
   } else {
     remove_file(options_.dir + "/" + temporary);
   }
@@ -98,7 +101,22 @@ cordma::result<void> journal::save() {
   return failed ? cordma::result<void>(*failed) : cordma::result<void>();
 }
 
+std::uint64_t journal::dropped() {
+  const std::lock_guard lock(snapshot_guard_);
+  return dropped_;
+}
+
+std::optional<cordma::result<void>> journal::install_snapshot(const std::string& temporary,
+                                                              std::uint64_t dropped) {
+  const std::lock_guard lock(snapshot_guard_);
+  if (dropped == dropped_) return rename_file(options_.dir, temporary, options_.dbfilename);
+  remove_file(options_.dir + "/" + temporary);
+  return std::nullopt;
+}
+
 cordma::result<void> journal::drop_snapshot() {
+  const std::lock_guard alone(snapshot_guard_);
+  ++dropped_;
   {
     const std::lock_guard lock(guard_);
     if (rules_.empty()) return {};
