@@ -406,6 +406,48 @@ logged 'not all is on the disk'
 ends 0
 rmdir "$obstacle"
 
+# Of two wishes to end, one may come while the other is under way.
+held_up() {  # a snapshot goes on until somebody reads it, and the end waits for that
+  start --save '3600 1'
+  says OK cli SET kept "$1"
+  mkfifo data/temp-dump.ckv
+  says 'Background saving started' cli BGSAVE
+  until cli INFO persistence | grep -q '^rdb_bgsave_in_progress:1'; do sleep 0.05; done
+}
+let_go() { timeout 20 cat data/temp-dump.ckv > /dev/null; rm -f data/temp-dump.ckv; }
+held_up first
+cli SHUTDOWN > "$work/said" 2>&1 &
+logged 'ending: '
+kill -TERM "$server"  # the first signal: what is under way is finished
+sleep 0.3
+let_go
+ends 0
+start --save '3600 1'
+says first cli GET kept
+mkdir "$obstacle"
+says 'ERR Errors trying to SHUTDOWN. Check logs.' cli SHUTDOWN
+says OK cli SET kept second
+kill -TERM "$server"  # again the first
+for waited in $(seq 200); do [ "$(grep -c 'it does NOT end' log)" -lt 2 ] || break; sleep 0.05; done
+says second cli GET kept
+rmdir "$obstacle"
+kill -TERM "$server"
+ends 0
+start --save '3600 1'
+says second cli GET kept
+kill -TERM "$server"
+ends 0
+held_up third
+mkdir "$obstacle"
+kill -TERM "$server"
+logged 'ending: '
+cli SHUTDOWN NOSAVE > "$work/said" 2>&1 &
+sleep 0.3
+let_go
+logged ' ended$'
+ends 0
+rmdir "$obstacle"
+
 echo '== a snapshot that fails stops what would change anything'
 obstacle=data/temp-dump.ckv
 start --save '3600 1'

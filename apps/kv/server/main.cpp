@@ -46,6 +46,7 @@ class signals {
   }
   [[nodiscard]] int wait() noexcept {
     int which = 0;
+    if (std::exchange(wished_, false)) return client_wish;
     if (std::exchange(reload_, false)) return SIGHUP;
     return ::sigwait(&set_, &which) == 0 ? which : SIGTERM;
   }
@@ -56,6 +57,7 @@ class signals {
       const int which = ::sigtimedwait(&set_, nullptr, &at_once);
       if (which == SIGTERM || which == SIGINT) return true;
       if (which == SIGHUP) reload_ = true;
+      if (which == client_wish) wished_ = true;
       if (which < 0 && errno != EINTR) return false;
     }
   }
@@ -63,6 +65,7 @@ class signals {
  private:
   sigset_t set_{};
   bool reload_ = false;
+  bool wished_ = false;
 };
 
 // There while it lives. Throws cordma::error where it cannot be written.
@@ -125,25 +128,43 @@ void reload(server& s, const command_line& said, logbook& log) noexcept try {
   tell_service_manager("READY=1");
 }
 
-// Until it is to end, and may: true. False: a second signal came meanwhile.
-bool serve_until_end(server& it, const command_line& said, signals& from_outside, logbook& log) {
-  std::optional<std::chrono::steady_clock::time_point> stayed;
-  bool hurried = false;
+// An end that is under way, and the signals that mean it: the second one ends it at once. A client's wish is none.
+class ending {
+ public:
+  explicit ending(signals& from_outside) noexcept : from_outside_(from_outside) {}
+  void begin(int which) noexcept { came_ = which == signals::client_wish ? 0 : 1; }
+  [[nodiscard]] bool by_signal() const noexcept { return came_ != 0; }
+  [[nodiscard]] bool hurried() noexcept {
+    while (came_ < hurry && from_outside_.end_has_come()) ++came_;
+    return came_ >= hurry;
+  }
+
+ private:
+  static constexpr int hurry = 2;
+  signals& from_outside_;
+  int came_ = 0;
+};
+
+// Until it is to end, and may, or a second signal came meanwhile.
+void serve_until_end(server& it, const command_line& said, signals& from_outside, ending& end,
+                     logbook& log) {
+  std::optional<std::chrono::steady_clock::time_point> stayed;  // since a signal
   for (;;) {
     const int which = from_outside.wait();
     if (which == SIGHUP) {
       reload(it, said, log);
       continue;
     }
+    if (which == signals::client_wish && !it.is_wished()) continue;  // an end before took it up
     log.write(log_level::notice,
               "ending: what is under way is finished; a second signal ends it at once");
     tell_service_manager("STATUS=ending");
-    const bool insisted = which != signals::client_wish && stayed &&
-                          std::chrono::steady_clock::now() - *stayed < insistence;
-    const bool may =
-        it.may_end(insisted, [&] { return hurried = hurried || from_outside.end_has_come(); });
-    if (may || hurried) return !hurried;
-    stayed = std::chrono::steady_clock::now();
+    end.begin(which);
+    const bool insisted =
+        end.by_signal() && stayed && std::chrono::steady_clock::now() - *stayed < insistence;
+    const bool may = it.may_end(insisted, [&] { return end.hurried(); });
+    if (may || end.hurried()) return;
+    if (end.by_signal()) stayed = std::chrono::steady_clock::now();
     tell_service_manager("STATUS=serving: it could not end, as not all could be kept; see the log");
   }
 }
@@ -163,15 +184,16 @@ int serve(const command_line& said) {
     const pid_file here(options.pidfile);
     log.write(log_level::notice, "ready");
     tell_service_manager("READY=1\nSTATUS=serving");
-    bool hurried = !serve_until_end(it, said, from_outside, log);
+    ending end(from_outside);
+    serve_until_end(it, said, from_outside, end, log);
     tell_service_manager("STOPPING=1\nSTATUS=ending");
-    const bool whole =
-        !hurried && it.close([&] { return hurried = hurried || from_outside.end_has_come(); });
-    if (hurried) {
+    const bool whole = !end.hurried() && it.close([&] { return end.hurried(); });
+    if (end.hurried()) {
       log.write(log_level::warning, "ended at once, by a second signal");
       ::_exit(EXIT_FAILURE);  // whoever is waited for is not
     }
-    log.write(log_level::notice, whole ? "ended" : "ended, not as it should");
+    log.write(whole ? log_level::notice : log_level::warning,
+              whole ? "ended" : "ended, not as it should");
     return whole ? EXIT_SUCCESS : EXIT_FAILURE;
   } catch (const std::exception& e) {
     if (unwanted) {

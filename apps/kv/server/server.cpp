@@ -183,7 +183,11 @@ void server::fill_hooks() {
     const bool saves = how.save == shutdown_request::snapshot::yes;
     const std::string taken = saves ? durability_->claim() : std::string();
     if (!taken.empty()) return {false, taken};
-    ending_ = how;
+    {
+      // One that was not looked at yet and keeps nothing stays: with it all clients have their end.
+      const std::lock_guard hold(ending_guard_);
+      if (!ending_ || ending_->save != shutdown_request::snapshot::no) ending_ = how;
+    }
     wish_to_end_();
     return {};
   };
@@ -437,7 +441,8 @@ bool server::close(const std::function<bool()>& impatient) {
 }
 
 bool server::may_end(bool insisted, const std::function<bool()>& impatient) {
-  const shutdown_request how = ending_;
+  const std::optional<shutdown_request> asked = take_wish();
+  const shutdown_request how = asked.value_or(shutdown_request());
   if (how.save == shutdown_request::snapshot::no) return true;
   const std::string why = keep(how.save, impatient);
   if (why.empty() || impatient()) return true;
@@ -449,11 +454,24 @@ bool server::may_end(bool insisted, const std::function<bool()>& impatient) {
       log_level::warning,
       "it does NOT end, for what changed would be lost: " + why +
           ". See to that, or end it without: a second signal soon, SHUTDOWN NOSAVE or FORCE");
-  ending_ = shutdown_request();
-  ++service_->failed_endings;
   durability_->allow_background();
+  {
+    // Where another client asked meanwhile it is what comes next, and tells both.
+    const std::lock_guard hold(ending_guard_);
+    if (!ending_) ++service_->failed_endings;
+  }
   durability_->hold_changes(false);  // who asked for the end hears of it as well
   return false;
+}
+
+std::optional<shutdown_request> server::take_wish() {
+  const std::lock_guard hold(ending_guard_);
+  return std::exchange(ending_, std::nullopt);
+}
+
+bool server::is_wished() {
+  const std::lock_guard hold(ending_guard_);
+  return ending_.has_value();
 }
 
 std::string server::keep(shutdown_request::snapshot wanted,

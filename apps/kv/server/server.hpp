@@ -45,6 +45,8 @@ class server {
   // log says why, and it serves on; unless `insisted`, or SHUTDOWN said so. `impatient()` is asked now and then: true
   // ends it at once.
   [[nodiscard]] bool may_end(bool insisted, const std::function<bool()>& impatient);
+  // A client asked for the end (SHUTDOWN), and may_end() did not take that up yet.
+  [[nodiscard]] bool is_wished();
   // Nobody is let in or read any more, and everybody has what is pending, or shutdown-timeout has passed.
   // False: not all could be kept or sent, and the log says what.
   [[nodiscard]] bool close(const std::function<bool()>& impatient);
@@ -106,6 +108,8 @@ class server {
   // Empty, or why not all that is to be kept is on the disk.
   [[nodiscard]] std::string keep(shutdown_request::snapshot wanted,
                                  const std::function<bool()>& impatient);
+  // What clients asked for. Nothing: they did not.
+  [[nodiscard]] std::optional<shutdown_request> take_wish();
   [[nodiscard]] bool dismiss_all(const std::function<bool()>& impatient);
   [[nodiscard]] std::string figures() const;
 
@@ -133,8 +137,9 @@ class server {
   std::mutex warned_guard_;
   std::string warned_;
   std::chrono::steady_clock::time_point warned_at_{};
-  std::atomic<shutdown_request> ending_{};
-  std::atomic<bool> leaving_ = false;  // workers tell each other nothing any more
+  std::mutex ending_guard_;
+  std::optional<shutdown_request> ending_;  // what clients asked for, and nobody looked at yet
+  std::atomic<bool> leaving_ = false;       // workers tell each other nothing any more
 };
 
 }  // namespace kv
