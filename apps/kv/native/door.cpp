@@ -196,7 +196,7 @@ task<void> door::batch(cordma::Request request) {
 
 // The answer is safe to give once what it says is on disk, where that was asked for.
 task<void> door::respond(visitor* who, cordma::Request* request, std::span<const std::byte> batch) {
-  if (hooks_.is_full && hooks_.is_full() && changes_anything(batch)) co_await hooks_.until_room();
+  if (is_full() && changes_anything(batch)) co_await hooks_.until_room();
   const std::size_t needed = request->room() > buffer_bytes ? long_answer(batch) : buffer_bytes;
   const std::size_t bytes = std::min<std::size_t>(std::max(needed, buffer_bytes), request->room());
   lending::loan to = responses_.lend_now(bytes);
@@ -204,6 +204,8 @@ task<void> door::respond(visitor* who, cordma::Request* request, std::span<const
     lending::loan waited_for = co_await room(who, bytes);
     to = std::move(waited_for);
   }
+  // It may be full by now. Nothing is waited for between this and the batch.
+  while (is_full() && changes_anything(batch)) co_await hooks_.until_room();
   const unix_ms when = now();
   const writes allowed =
       !hooks_.may_write || hooks_.may_write() ? writes::allowed : writes::refused;

@@ -86,6 +86,10 @@ class door {
                                            std::span<const std::byte> batch);
   [[nodiscard]] cordma::task<lending::loan> room(visitor* who, std::size_t bytes);
   [[nodiscard]] std::size_t long_answer(std::span<const std::byte> batch) noexcept;
+  // What would change anything has to wait. What is refused does not.
+  [[nodiscard]] bool is_full() const {
+    return hooks_.is_full && hooks_.is_full() && (!hooks_.may_write || hooks_.may_write());
+  }
   [[nodiscard]] unix_ms now() const { return hooks_.now ? hooks_.now() : 0; }
 
   cordma::reactor& loop_;
