@@ -318,6 +318,14 @@ TEST_CASE("SAVE and SHUTDOWN are main's") {
   CHECK(asked.force);
   ++s.of.failed_endings;
   CHECK(c.take() == error("ERR Errors trying to SHUTDOWN. Check logs."));
+  // What it may not do any more by the time that it is looked at again is refused, and over.
+  client administrator(s);
+  CHECK(c("SHUTDOWN SAVE") == "");
+  CHECK(administrator("ACL SETUSER default -shutdown") == ok);
+  CHECK(c.take().starts_with("-NOPERM "));
+  CHECK(c("INCR once") == integer(1));
+  CHECK(c("GET once") == bulk("1"));
+  CHECK(administrator("ACL SETUSER default +@all") == ok);
   CHECK(c("SHUTDOWN SAVE NOSAVE") == error("ERR syntax error"));
   CHECK(c("SHUTDOWN ABORT") == error("ERR No shutdown in progress."));
   CHECK(c("SHUTDOWN ABORT NOW") == error("ERR syntax error"));

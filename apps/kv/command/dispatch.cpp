@@ -144,6 +144,7 @@ cordma::time_point invoke(service& of, caller& who, const prepared& p, cordma::t
 void refuse(service& of, caller& who, const known_command* what, std::string_view why) {
   constexpr std::string_view code = "ERR ";
   const std::size_t mark = who.reply.mark();
+  who.awaited_ending.reset();  // of a SHUTDOWN that may not go on
   if (what != nullptr && what->name == "exec") {
     abandon_transaction(of, who);
     if (why.starts_with(code)) why.remove_prefix(code.size());
