@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -441,6 +444,25 @@ TEST_CASE("a watched key's number changes with every change of it, and with no o
   g.keys.clear();
   CHECK(g.keys.changes(k) != again);
   g.keys.unwatch(k);
+}
+
+TEST_CASE("names that clients choose hash otherwise for each seed") {
+  // Names of one bucket for one seed, as a client could find them.
+  constexpr std::uint64_t buckets = 97;
+  const seeded_hash known{1};
+  const seeded_hash secret{2};
+  std::array<std::size_t, buckets> in_bucket{};
+  std::size_t found = 0;
+  for (std::uint64_t i = 0; found < 1000; ++i) {
+    if (known(text(i)) % buckets != 0) continue;
+    ++found;
+    ++in_bucket[secret(text(i)) % buckets];
+  }
+  CHECK(std::ranges::max(in_bucket) < 50);
+  using watched_keys = std::unordered_map<std::string, int, seeded_hash, std::equal_to<>>;
+  watched_keys all(0, known);
+  all.emplace("k", 1);
+  CHECK(all.find(std::string_view("k")) != all.end());
 }
 
 TEST_CASE("after clear() nothing is there, and everything works as on the first day") {

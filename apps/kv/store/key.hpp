@@ -23,6 +23,15 @@ struct hashed_key {
   return {text, XXH3_64bits_withSeed(text.data(), text.size(), seed)};
 }
 
+// For containers by names that clients choose: who does not know the seed cannot make their chains long.
+struct seeded_hash {
+  using is_transparent = void;
+  std::uint64_t seed = 0;
+  [[nodiscard]] std::size_t operator()(std::string_view text) const noexcept {
+    return hash_key(text, seed).hash;
+  }
+};
+
 inline constexpr unsigned most_databases = 16;
 // A key of another database than number 0 is this, the number as a byte, and its name there. So are those of number 0
 // whose names begin with this.

@@ -44,7 +44,8 @@ store::store(memory_source& memory, const store_options& options)
       segments_(memory, options.time != nullptr ? *options.time : cordma::real_clock()),
       head_(make_head()),
       index_(segments_, options.hash_seed),
-      dice_(options.hash_seed | 1) {
+      dice_(options.hash_seed | 1),
+      watched_(0, seeded_hash{options.hash_seed}) {
   update_head();
 }
 
@@ -495,7 +496,7 @@ const item* store::random_in(std::uint32_t segment) noexcept {
 
 void store::noticed(std::string_view key) noexcept {
   if (watched_.empty()) return;
-  const auto at = watched_.find(std::string(key));
+  const auto at = watched_.find(key);
   if (at != watched_.end()) ++at->second.changes;
 }
 
@@ -506,12 +507,12 @@ std::uint64_t store::watch(const hashed_key& k) {
 }
 
 void store::unwatch(const hashed_key& k) noexcept {
-  const auto at = watched_.find(std::string(k.text));
+  const auto at = watched_.find(k.text);
   if (at != watched_.end() && --at->second.watchers == 0) watched_.erase(at);
 }
 
 std::uint64_t store::changes(const hashed_key& k) const noexcept {
-  const auto at = watched_.find(std::string(k.text));
+  const auto at = watched_.find(k.text);
   return at == watched_.end() ? 0 : at->second.changes;
 }
 

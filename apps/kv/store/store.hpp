@@ -310,7 +310,7 @@ class store {
   unix_ms now_ = 0;
   bool readers_ = false;
   std::string scratch_;
-  std::unordered_map<std::string, watched> watched_;
+  std::unordered_map<std::string, watched, seeded_hash, std::equal_to<>> watched_;
   store_counters counters_;
 };
 
