@@ -108,7 +108,7 @@ entry any_field(const hash_value& all, std::mt19937_64& dice) {
 std::vector<entry> different_fields(const hash_value& all, std::size_t count,
                                     std::mt19937_64& dice) {
   std::vector<entry> given;
-  if (count * 3 < all.size()) {
+  if (count < all.size() / 3) {
     std::unordered_set<const char*> taken;
     while (given.size() < count) {
       const entry e = any_field(all, dice);
