@@ -98,6 +98,20 @@ TEST_CASE("EXPIRE and its rules") {
   CHECK(c("EXISTS a") == integer(0));
 }
 
+TEST_CASE("TOUCH counts the keys that are there, and is a use of each [shards]") {
+  for (const std::uint32_t shards : {1U, 3U}) {
+    server s({}, shards);
+    client c(s);
+    CHECK(c("MSET a 1 b 2") == ok);
+    s.pass(5000);
+    CHECK(c("EXISTS a b x") == integer(2));
+    CHECK(c("OBJECT IDLETIME a") == integer(5));
+    CHECK(c("TOUCH a x a") == integer(2));
+    CHECK(c("OBJECT IDLETIME a") == integer(0));
+    CHECK(c("OBJECT IDLETIME b") == integer(5));
+  }
+}
+
 TEST_CASE("OBJECT and MEMORY tell how a key is kept") {
   server s;
   client c(s);
