@@ -4,6 +4,7 @@
 #include "resp_ground.hpp"
 
 #include <algorithm>
+#include <memory>
 
 using namespace kv_test;
 
@@ -74,6 +75,50 @@ TEST_CASE("a monitor that does not read is ended, and does not make the server g
   }
   CHECK(m.session().ended() == kv::session::ending::now);
   CHECK(warned.starts_with("disconnected for reading MONITOR too slowly: id="));
+}
+
+TEST_CASE("one command that is longer than a monitor may leave unread ends no monitor") {
+  server s;
+  client m(s);
+  client c(s);
+  CHECK(m("MONITOR") == ok);
+  // Each byte is four as it is shown.
+  CHECK(c({"SET", "k", std::string(kv::monitor_box::most_bytes / 4 + 1, '\x01')}) == ok);
+  CHECK(m.session().ended() == kv::session::ending::no);
+  std::string seen;
+  for (std::string part = m.take(); !part.empty(); part = m.take()) seen += part;
+  CHECK(seen.starts_with(time_and_peer + R"("SET" "k" "\x01\x01)"));
+  CHECK(seen.ends_with(" more bytes)\r\n"));
+  CHECK(seen.size() < kv::monitor_box::most_bytes);
+  CHECK(c("PING") == "+PONG\r\n");
+  CHECK(m.take() == line(R"("PING")"));
+}
+
+TEST_CASE("MONITOR is no part of a transaction") {
+  server s;
+  client c(s);
+  CHECK(c("MULTI") == ok);
+  CHECK(c("MONITOR") == "+QUEUED\r\n");
+  CHECK(c("EXEC") == "*1\r\n" + error("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+  CHECK_FALSE(s.of.has_monitors());
+}
+
+TEST_CASE("with a monitor a command visits monitors and no other client") {
+  server s({}, 2, 2);
+  kv::session_origin there = client::usual();
+  there.worker = 1;
+  client m(s, there);
+  client c(s);
+  std::vector<std::unique_ptr<client>> others;
+  for (int i = 0; i < 50; ++i)
+    others.push_back(std::make_unique<client>(s, i % 2 == 0 ? there : client::usual()));
+  CHECK(m("MONITOR") == ok);
+  const auto looked_at = [&] { return s.of.total(&kv::worker_counters::looked_at); };
+  const std::uint64_t before = looked_at();
+  s.of.hooks.attend = [&](unsigned worker) { s.of.attend(worker); };
+  CHECK(c("PING") == "+PONG\r\n");
+  CHECK(looked_at() - before == 2);  // to show it, and to wake it
+  CHECK(m.take() == line(R"("PING")"));
 }
 
 TEST_CASE("a monitor of another worker is told there") {
@@ -181,6 +226,28 @@ TEST_CASE("ACL LOG shows what was refused, and counts the same again") {
         error("ERR unknown subcommand or wrong number of arguments for 'log'. Try ACL HELP."));
   CHECK(admin("ACL LOG RESET") == ok);
   CHECK(admin("ACL LOG") == "*0\r\n");
+}
+
+TEST_CASE("ACL LOG says where it was: in a transaction that is queued, or in a script") {
+  server s;
+  client admin(s);
+  client c(s);
+  CHECK(admin("ACL SETUSER bob on nopass ~* +@all -set -del") == ok);
+  CHECK(c("AUTH bob x") == ok);
+  CHECK(c("MULTI") == ok);
+  CHECK(c("SET k v").starts_with("-NOPERM"));
+  CHECK(c("DISCARD") == ok);
+  const std::string queued = admin("ACL LOG 1");
+  CHECK(queued.find(bulk("context") + bulk("multi")) != std::string::npos);
+  CHECK(queued.find(bulk("object") + bulk("set")) != std::string::npos);
+  CHECK(c({"EVAL",
+           "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else "
+           "return 0 end",
+           "1", "k", "v"})
+            .starts_with("-NOPERM"));
+  const std::string script = admin("ACL LOG 1");
+  CHECK(script.find(bulk("context") + bulk("lua")) != std::string::npos);
+  CHECK(script.find(bulk("object") + bulk("del")) != std::string::npos);
 }
 
 TEST_CASE("ACL LOG keeps acllog-max-len entries, and says what EXEC refused") {

@@ -126,7 +126,7 @@ void server_lines(const view& c, lines& out) {
   out.add("process_id", static_cast<std::uint64_t>(getpid()));
   out.add("run_id", c.of.run_id());
   out.add("tcp_port", now.port);
-  out.add("server_time_usec", c.of.read_wall_clock() * 1000);
+  out.add("server_time_usec", c.of.read_wall_clock_us());
   out.add("uptime_in_seconds", up);
   out.add("uptime_in_days", up / 86400);
   out.add("hz", ticks_per_second);
@@ -138,21 +138,14 @@ void server_lines(const view& c, lines& out) {
 }
 
 void client_lines(const view& c, lines& out) {
-  std::size_t output = 0;
-  std::size_t input = 0;
-  std::size_t blocked = 0;
-  c.of.for_each_client([&](const caller& each) {
-    output = std::max<std::size_t>(output, each.output_bytes);
-    input = std::max<std::size_t>(input, each.input_bytes);
-    blocked += each.blocked ? 1 : 0;
-  });
+  const service::client_figures all = c.of.figures_of_clients();
   const std::size_t native = c.of.hooks.native_clients ? c.of.hooks.native_clients() : 0;
   out.add("connected_clients", c.of.clients() + native);
   out.add("cluster_connections", 0);
   out.add("maxclients", c.of.current(c.worker).maxclients);
-  out.add("client_recent_max_input_buffer", input);
-  out.add("client_recent_max_output_buffer", output);
-  out.add("blocked_clients", blocked);
+  out.add("client_recent_max_input_buffer", all.recent_input);
+  out.add("client_recent_max_output_buffer", all.recent_output);
+  out.add("blocked_clients", all.blocked);
   out.add("tracking_clients", 0);
 }
 

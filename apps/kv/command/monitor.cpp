@@ -2,6 +2,7 @@
 
 #include "handling.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -28,9 +29,16 @@ void append_quoted(std::string& to, std::string_view text) {
 }
 
 void monitor(call& c) {
+  if (c.who.in_transaction) {
+    return c.out.error("ERR MONITOR isn't allowed for DENY BLOCKING client");
+  }
   c.of.start_monitor(c.who);
   c.out.ok();
 }
+
+// Of a command's arguments, in bytes and one for each: quoted, they take four times as much at most, so that a monitor
+// that reads is not ended by one command.
+constexpr std::size_t longest_shown = monitor_box::most_bytes / 8;
 
 constexpr auto monitor_table = std::to_array<command>({
     {.name = "monitor",
@@ -59,7 +67,16 @@ std::string monitor_line(const caller& who, std::uint64_t now_us,
     line += who.origin.peer;
   }
   line += ']';
-  for (const std::string_view arg : args) append_quoted(line += ' ', arg);
+  std::size_t left = longest_shown;
+  for (std::size_t i = 0; i < args.size() && left != 0; ++i) {
+    const std::string_view shown = args[i].substr(0, left);
+    append_quoted(line += ' ', shown);
+    left -= std::min(left, shown.size() + 1);
+    const std::size_t bytes = args[i].size() - shown.size();
+    if (bytes != 0) line += " ... (" + std::to_string(bytes) + " more bytes)";
+    const std::size_t more = args.size() - 1 - i;
+    if (left == 0 && more != 0) line += " ... (" + std::to_string(more) + " more arguments)";
+  }
   return line += "\r\n";
 }
 

@@ -137,6 +137,7 @@ std::string service::replace(settings next) {
   const auto made = std::make_shared<const settings>(std::move(next));
   if (made->requirepass != before->requirepass) users_.require_password(made->requirepass);
   configure_shards(*made);
+  slow_.trim(static_cast<std::size_t>(made->slowlog_max_len));
   const std::scoped_lock hold(settings_guard_);
   settings_ = made;
   settings_generation_.fetch_add(1, std::memory_order_release);
@@ -164,6 +165,9 @@ void service::take_sample(worker_state& w) noexcept {
   const auto rate = [passed](std::uint64_t from, std::uint64_t to) {
     return static_cast<std::uint64_t>(static_cast<double>(to - from) / passed);
   };
+  for (auto* const longest : {&w.longest_input, &w.longest_output}) {
+    (*longest)[1] = (*longest)[0].exchange(0);
+  }
   w.commands_per_second = rate(before.commands, now.commands);
   w.input_per_second = rate(before.input_bytes, now.input_bytes);
   w.output_per_second = rate(before.output_bytes, now.output_bytes);
@@ -342,6 +346,8 @@ void service::enter(caller& c) {
 
 void service::leave(caller& c) noexcept {
   stop_monitor(c);
+  client_goes_on(c);
+  show_buffers(c, {});
   worker_state& w = at(c.origin.worker);
   const std::scoped_lock hold(w.guard);
   w.callers.erase(c.id);
@@ -363,6 +369,41 @@ void service::for_each_client(const std::function<void(caller&)>& each) {
   for (auto& [id, c] : all) each(*c);
 }
 
+service::client_figures service::figures_of_clients() const noexcept {
+  client_figures sum{.blocked = blocked_clients_, .room_bytes = client_room_bytes_};
+  for (const auto& w : workers_) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      sum.recent_input = std::max(sum.recent_input, w->longest_input[i].load());
+      sum.recent_output = std::max(sum.recent_output, w->longest_output[i].load());
+    }
+  }
+  return sum;
+}
+
+void service::client_waits(caller& c) noexcept {
+  if (!c.blocked.exchange(true)) blocked_clients_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void service::client_goes_on(caller& c) noexcept {
+  if (!c.blocked.load(std::memory_order_relaxed)) return;
+  c.blocked = false;
+  blocked_clients_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void service::show_buffers(caller& c, const client_buffers& now) noexcept {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  const std::size_t before = c.input_room.load(relaxed) + c.output_room.load(relaxed);
+  const std::size_t after = now.input_room + now.output_room;
+  if (before != after) client_room_bytes_.fetch_add(after - before, relaxed);
+  c.input_bytes.store(now.input_bytes, relaxed);
+  c.input_room.store(now.input_room, relaxed);
+  c.output_bytes.store(now.output_bytes, relaxed);
+  c.output_room.store(now.output_room, relaxed);
+  worker_state& w = at(c.origin.worker);
+  if (now.input_bytes > w.longest_input[0].load(relaxed)) w.longest_input[0] = now.input_bytes;
+  if (now.output_bytes > w.longest_output[0].load(relaxed)) w.longest_output[0] = now.output_bytes;
+}
+
 void service::end_client(caller& c) noexcept {
   c.killed.store(caller::kill::now, std::memory_order_release);
   mark_in(c.of_.at(c.origin.worker), c);
@@ -371,14 +412,20 @@ void service::end_client(caller& c) noexcept {
 void service::start_monitor(caller& c) {
   if (c.monitored) return;
   auto made = std::make_unique<monitor_box>();
-  const std::scoped_lock hold(at(c.origin.worker).guard);
+  worker_state& w = at(c.origin.worker);
+  const std::scoped_lock hold(w.guard);
+  w.monitors.push_back(&c);
+  w.monitor_count = w.monitors.size();
   c.monitored = std::move(made);
   monitors_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void service::stop_monitor(caller& c) noexcept {
-  const std::scoped_lock hold(at(c.origin.worker).guard);
+  worker_state& w = at(c.origin.worker);
+  const std::scoped_lock hold(w.guard);
   if (!c.monitored) return;
+  std::erase(w.monitors, &c);
+  w.monitor_count = w.monitors.size();
   c.monitored.reset();
   monitors_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -386,15 +433,20 @@ void service::stop_monitor(caller& c) noexcept {
 void service::show_monitors(const caller& who, std::span<const std::string_view> args) {
   const std::string line = monitor_line(who, read_wall_clock_us(), args);
   std::string ended;
-  for_each_client([&](caller& each) {
-    if (!each.monitored || each.killed.load() != caller::kill::no) return;
-    if (each.monitored->add(line)) {
-      mark_in(at(each.origin.worker), each);
-    } else {
-      end_client(each);
-      ended = describe(each, now_ms(who.origin.worker));
+  for (const auto& w : workers_) {
+    if (w->monitor_count == 0) continue;
+    const std::scoped_lock hold(w->guard);
+    at(who.origin.worker).counters.looked_at.add(w->monitors.size());
+    for (caller* const each : w->monitors) {
+      if (each->killed.load() != caller::kill::no) continue;
+      if (each->monitored->add(line)) {
+        mark_in(*w, *each);
+      } else {
+        end_client(*each);
+        ended = describe(*each, now_ms(who.origin.worker));
+      }
     }
-  });
+  }
   rouse(who.origin.worker);
   if (!ended.empty() && hooks.warn)
     hooks.warn("disconnected for reading MONITOR too slowly: " + ended);

@@ -15,6 +15,7 @@
 
 #include <cordma/runtime/clock.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -191,6 +192,23 @@ class service {
     return clients_.load(std::memory_order_relaxed);
   }
   void for_each_client(const std::function<void(caller&)>& each);
+  // Running figures of all clients, so that nobody has to walk through them. A client's own thread reports changes.
+  struct client_figures {
+    std::size_t blocked = 0;
+    std::size_t room_bytes = 0;    // of what was read of them and what is to be sent
+    std::size_t recent_input = 0;  // the most that one had unread in the last two seconds
+    std::size_t recent_output = 0;
+  };
+  [[nodiscard]] client_figures figures_of_clients() const noexcept;
+  void client_waits(caller& c) noexcept;
+  void client_goes_on(caller& c) noexcept;
+  struct client_buffers {
+    std::size_t input_bytes = 0;
+    std::size_t input_room = 0;
+    std::size_t output_bytes = 0;
+    std::size_t output_room = 0;
+  };
+  void show_buffers(caller& c, const client_buffers& now) noexcept;
   // Its wake() is due: at the next journal_advanced() or attend(), which look at no other client. Its own thread.
   void mark(caller& c) noexcept;
   // Marks one that is to end; rouse() tells it, after for_each_client().
@@ -229,6 +247,8 @@ class service {
     std::uint64_t settings_generation = 0;
     std::mutex guard;  // of the registry
     std::map<std::uint64_t, caller*> callers;
+    std::vector<caller*> monitors;
+    std::atomic<std::size_t> monitor_count = 0;  // for a look without the guard
     std::vector<std::uint64_t> marked;  // clients whose attention is set, by id; some may be gone
     bool all_marked = false;            // there was no memory to remember which
     sample last_sample;
@@ -236,7 +256,10 @@ class service {
     std::atomic<std::uint64_t> input_per_second = 0;
     std::atomic<std::uint64_t> output_per_second = 0;
     std::atomic<std::size_t> peak_bytes = 0;  // of the shards that it sweeps
-    std::size_t object_bytes = 0;             // of those, the most since much_was_freed()
+    // The longest buffers of clients in this second and in the one before.
+    std::array<std::atomic<std::size_t>, 2> longest_input{};
+    std::array<std::atomic<std::size_t>, 2> longest_output{};
+    std::size_t object_bytes = 0;  // of those, the most since much_was_freed()
     worker_counters counters;
   };
 
@@ -277,6 +300,8 @@ class service {
   std::atomic<std::uint64_t> next_id_ = 1;
   std::atomic<std::size_t> clients_ = 0;
   std::atomic<std::size_t> monitors_ = 0;
+  std::atomic<std::size_t> blocked_clients_ = 0;
+  std::atomic<std::size_t> client_room_bytes_ = 0;
   std::atomic<std::size_t> peak_bytes_ = 0;
   std::atomic<cordma::time_point> paused_until_{};
   std::atomic<paused> paused_ = paused::none;

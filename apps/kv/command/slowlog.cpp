@@ -72,6 +72,11 @@ std::vector<std::string_view> without_secrets(const known_command& what,
   return shown;
 }
 
+void slowlog::trim(std::size_t most_entries) {
+  const std::scoped_lock hold(guard_);
+  while (entries_.size() > most_entries) entries_.pop_back();
+}
+
 void slowlog::clear() {
   const std::scoped_lock hold(guard_);
   entries_.clear();

@@ -34,6 +34,8 @@ class slowlog {
   // The newest so many.
   [[nodiscard]] std::vector<entry> newest(std::size_t count) const;
   [[nodiscard]] std::size_t size() const;
+  // Of the oldest those above so many go.
+  void trim(std::size_t most_entries);
   void clear();
 
  private:

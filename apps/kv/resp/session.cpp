@@ -141,7 +141,7 @@ void session::state::take(std::span<const char> bytes) {
 
 void session::state::go_on() {
   held = false;
-  who.blocked.store(false, std::memory_order_relaxed);
+  of.client_goes_on(who);
   rest.drop_front(consume(rest.view()));
   if (rest.empty() || over != ending::no) rest.clear(kept_input);
 }
@@ -217,7 +217,7 @@ std::size_t session::state::run_batch(std::span<const request_parser::request> f
     if (how != ran::later) ++done;
     told |= how == ran::done;
     held = how == ran::later;
-    if (held && of.is_still(who.origin.worker)) who.blocked.store(true, std::memory_order_relaxed);
+    if (held && of.is_still(who.origin.worker)) of.client_waits(who);
     // The service tells when the journal has gone on: which it may have meanwhile, so it is not asked again.
     if (held && of.journal != nullptr) of.mark(who);
   }
@@ -296,11 +296,10 @@ session::ending session::state::over_by_now() noexcept {
 
 // For CLIENT LIST.
 void session::state::show() noexcept {
-  constexpr auto relaxed = std::memory_order_relaxed;
-  who.input_bytes.store(rest.size(), relaxed);
-  who.input_room.store(rest.capacity() - rest.size(), relaxed);
-  who.output_bytes.store(backlog(), relaxed);
-  who.output_room.store(who.out.capacity(), relaxed);
+  of.show_buffers(who, {.input_bytes = rest.size(),
+                        .input_room = rest.capacity() - rest.size(),
+                        .output_bytes = backlog(),
+                        .output_room = who.out.capacity()});
 }
 
 session::session(service& of, session_origin origin, wake_function wake, void* context)
