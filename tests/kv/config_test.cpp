@@ -283,6 +283,53 @@ TEST_CASE("SLOWLOG keeps what took longer") {
   CHECK(c("SLOWLOG LEN") == integer(0));
 }
 
+TEST_CASE("SLOWLOG has no more entries than slowlog-max-len says, from when it says so") {
+  server s;
+  client c(s);
+  CHECK(c("CONFIG SET slowlog-log-slower-than 0") == ok);
+  for (int i = 0; i < 10; ++i) c("PING");
+  CHECK(c("CONFIG SET slowlog-max-len 3") == ok);
+  CHECK(c("SLOWLOG LEN") == integer(3));
+  CHECK(c("CONFIG SET slowlog-max-len 0") == ok);
+  CHECK(c("SLOWLOG LEN") == integer(0));
+}
+
+TEST_CASE("proto-max-bulk-len is no longer than a value may be") {
+  server s;
+  client c(s);
+  CHECK(c("CONFIG SET proto-max-bulk-len 512mb") == ok);
+  CHECK(c("CONFIG SET proto-max-bulk-len 513mb").starts_with("-ERR "));
+  CHECK(c("CONFIG GET proto-max-bulk-len").ends_with(bulk("536870912")));
+}
+
+TEST_CASE("INFO and MEMORY STATS count clients without walking through them") {
+  server s;
+  client admin(s);
+  const auto figure = [&](std::string_view name) {
+    const std::string text = admin("INFO clients");
+    const std::size_t at = text.find(name);
+    REQUIRE(at != std::string::npos);
+    return std::stoul(text.substr(at + name.size() + 1));
+  };
+  const std::size_t before = s.of.figures_of_clients().room_bytes;
+  {
+    client c(s);
+    c.send("*2\r\n$3\r\nGET\r\n$100000\r\n" + std::string(50'000, 'k'));
+    CHECK(figure("client_recent_max_input_buffer") >= 50'000);
+    CHECK(s.of.figures_of_clients().room_bytes > before);
+    s.pass(1000);
+    s.of.tick(0);
+    CHECK(figure("client_recent_max_input_buffer") >= 50'000);
+    s.pass(1000);
+    s.of.tick(0);
+    s.pass(1000);
+    s.of.tick(0);
+    CHECK(figure("client_recent_max_input_buffer") < 50'000);
+  }
+  CHECK(s.of.figures_of_clients().room_bytes <= before + 65'536);  // what the others have now
+  CHECK(s.of.figures_of_clients().blocked == 0);
+}
+
 TEST_CASE("SAVE and SHUTDOWN are main's") {
   server s;
   client c(s);

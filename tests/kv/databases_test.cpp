@@ -190,6 +190,18 @@ TEST_CASE("a key that looks like another database's is one of number 0") {
   CHECK(c({"SET", std::string(65'535, 'x'), "v"}).starts_with("-ERR key exceeds"));
 }
 
+TEST_CASE("MEMORY STATS tells of each database") {
+  server s;
+  client c(s);
+  c("SET a 1");
+  c("SELECT 9");
+  c("MSET a 1 b 2");
+  const std::string told = c("MEMORY STATS");
+  CHECK(told.starts_with("*40\r\n"));
+  CHECK(told.find(bulk("db.0")) != std::string::npos);
+  CHECK(told.find(bulk("db.9")) != std::string::npos);
+}
+
 TEST_CASE("keys expire in all databases") {
   server s({}, 2);
   client c(s);

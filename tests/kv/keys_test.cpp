@@ -129,6 +129,10 @@ TEST_CASE("OBJECT and MEMORY tell how a key is kept") {
   CHECK(c("MEMORY USAGE n SAMPLES -1") == error("ERR syntax error"));
   CHECK(c("MEMORY STATS").starts_with("*38\r\n" + bulk("peak.allocated") + ":"));
   CHECK(c("MEMORY STATS").find(bulk("keys.count") + integer(3)) != std::string::npos);
+  int asked = 0;
+  s.of.hooks.much_was_freed = [&] { ++asked; };
+  CHECK(c("MEMORY PURGE") == ok);
+  CHECK(asked == 1);
   CHECK(c("MEMORY DOCTOR").find(" bytes are held: ") != std::string::npos);
   CHECK(c("MEMORY MALLOC-STATS").starts_with("$"));
   CHECK(c("OBJECT FOO n") == error("ERR unknown subcommand 'FOO'. Try OBJECT HELP."));

@@ -134,6 +134,21 @@ TEST_CASE("several locks are taken, kept and given back at once [shards]") {
   }
 }
 
+TEST_CASE("several locks are taken as a whole or not at all where memory is short") {
+  kv::settings small;
+  small.maxmemory = std::uint64_t{5} << 20;
+  server s(small);
+  client c(s);
+  const std::string filler(1000, 'x');
+  int filled = 0;
+  while (c({"SET", "k" + std::to_string(filled), filler}) == ok) ++filled;
+  CHECK(c("DEL k1") == integer(1));
+  const std::string value(900, 'v');
+  CHECK(c({"EVAL", lock_all, "2", "a", "b", value, "1000"}) ==
+        error("OOM command not allowed when used memory > 'maxmemory'."));
+  CHECK(c("EXISTS a b") == integer(0));
+}
+
 TEST_CASE("scripts are known by their SHA-1 once they were sent") {
   server s;
   client c(s);

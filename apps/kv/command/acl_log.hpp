@@ -20,7 +20,7 @@ class acl_log {
   struct entry {
     std::uint64_t count = 1;
     std::string reason;   // "command", "key", "auth"
-    std::string context;  // "toplevel", "multi"
+    std::string context;  // "toplevel", "multi", "lua"
     std::string object;   // the command or the key
     std::string user;
     std::string client;  // as CLIENT INFO shows it

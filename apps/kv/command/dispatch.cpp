@@ -200,6 +200,9 @@ bool may_change(const service& of, const caller& who, const known_command& what)
   return has_writes(who.queued) && !who.queued.spoilt() && refusal_by_journal(of).empty();
 }
 
+// Refused where nothing can be written: by PING, too, clients see that it is in trouble.
+bool is_write_or_ping(const known_command& what) { return what.writes() || what.name == "ping"; }
+
 // Why it is not carried out, in the order in which Redis looks; empty: nothing stands against it.
 std::string objection(service& of, const caller& who, const prepared& p) {
   if (p.what == nullptr) return unknown_command(p.args);
@@ -218,7 +221,8 @@ std::string objection(service& of, const caller& who, const prepared& p) {
   }
   if (!who.unlimited() && who.who() != nullptr && !what.is(flag_no_auth)) {
     const denied why = denied_by_rights(*who.who(), what, p.args);
-    if (why.what != denial::none) note_denied(of, who, p, why, denied_in::toplevel);
+    if (why.what != denial::none)
+      note_denied(of, who, p, why, who.queued.is_open() ? denied_in::multi : denied_in::toplevel);
     switch (why.what) {
       case denial::none: break;
       case denial::of_command:
@@ -227,7 +231,7 @@ std::string objection(service& of, const caller& who, const prepared& p) {
         return "NOPERM this user has no permissions to access one of the keys used as arguments";
     }
   }
-  if (what.writes()) {
+  if (is_write_or_ping(what)) {
     std::string why = refusal_by_journal(of);
     if (!why.empty()) return why;
   }
@@ -308,8 +312,8 @@ prepared prepare(service& of, const caller& who, const conditions& now,
     const bool has_one = what.keys.first == what.keys.last && what.keys.counted_at == 0;
     p.shards = has_one || keys.shards() == 1 ? keys.mask_of(p.key) : shards_of(keys, what, args);
   }
-  p.plain =
-      now.plain_allowed && what.shards == reach::keys && (now.writes_allowed || !what.writes());
+  p.plain = now.plain_allowed && what.shards == reach::keys &&
+            (now.writes_allowed || !is_write_or_ping(what));
   return p;
 }
 

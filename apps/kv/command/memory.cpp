@@ -25,8 +25,11 @@ void usage(call& c) {
   c.out.integer(static_cast<std::int64_t>(bytes));
 }
 
-// What is given up is used again by itself; nothing has to be asked for it.
-void purge(call& c) { c.out.ok(); }
+// What malloc() keeps goes back beside the workers; segments and slabs do by themselves.
+void purge(call& c) {
+  if (c.of.hooks.much_was_freed) c.of.hooks.much_was_freed();
+  c.out.ok();
+}
 
 void malloc_stats(call& c) { c.out.bulk("Stats not supported for the current allocator"); }
 
@@ -36,9 +39,12 @@ std::size_t keys_of(keyspace& keys) noexcept {
   return sum;
 }
 
-std::size_t client_bytes(call& c) {
-  std::size_t sum = 0;
-  c.of.for_each_client([&](const caller& each) { sum += each.input_room + each.output_room; });
+// Of each database.
+std::array<std::size_t, most_databases> keys_of_databases(keyspace& keys) noexcept {
+  std::array<std::size_t, most_databases> sum{};
+  for (std::uint32_t i = 0; i < keys.shards(); ++i) {
+    for (unsigned db = 0; db < most_databases; ++db) sum[db] += keys.at(i).size_of(db);
+  }
   return sum;
 }
 
@@ -52,7 +58,8 @@ void stats(call& c) {
   constexpr double percent = 100;
   const store_usage u = c.of.keys().usage();
   const std::size_t keys = keys_of(c.of.keys());
-  const std::size_t clients = client_bytes(c);
+  const std::size_t clients = c.of.figures_of_clients().room_bytes;
+  const auto databases = keys_of_databases(c.of.keys());
   const std::size_t total = u.bytes + clients;
   const std::size_t peak = std::max(total, c.of.peak_bytes(u.bytes));
   const std::size_t data = u.live_bytes + u.object_bytes;
@@ -65,7 +72,8 @@ void stats(call& c) {
     c.out.bulk(name);
     c.out.real(x);
   };
-  c.out.map(keys != 0 ? 19 : 18);
+  const auto empty = static_cast<std::size_t>(std::ranges::count(databases, 0U));
+  c.out.map(18 + databases.size() - empty);
   whole("peak.allocated", peak);
   whole("total.allocated", total);
   for (const std::string_view none :
@@ -77,10 +85,13 @@ void stats(call& c) {
        {"cluster.links", "aof.buffer", "lua.caches", "functions.caches"}) {
     whole(none, 0);
   }
-  if (keys != 0) {
-    c.out.bulk("db.0");
+  for (unsigned db = 0; db < most_databases; ++db) {
+    if (databases[db] == 0) continue;
+    c.out.bulk("db." + std::to_string(db));
     c.out.map(3);
-    whole("overhead.hashtable.main", u.index_bytes);
+    // Of the one index that all have.
+    const double part = ratio(databases[db], keys) * static_cast<double>(u.index_bytes);
+    whole("overhead.hashtable.main", static_cast<std::size_t>(part));
     whole("overhead.hashtable.expires", 0);
     whole("overhead.hashtable.slot-to-keys", 0);
   }

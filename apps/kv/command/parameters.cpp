@@ -3,6 +3,7 @@
 #include "word.hpp"
 
 #include "../resp/number.hpp"
+#include "../store/item.hpp"
 #include "../store/key.hpp"
 
 #include <algorithm>
@@ -275,7 +276,7 @@ constexpr auto parameters_table = std::to_array<parameter>({
     number<&settings::tcp_keepalive, 0, most_int>("tcp-keepalive", when::start),
     {"client-output-buffer-limit", when::any_time, get_output_limit, set_output_limit},
     memory<&settings::client_query_buffer_limit, 1 << 20, most_signed>("client-query-buffer-limit"),
-    memory<&settings::proto_max_bulk_len, 1 << 20, most_signed>("proto-max-bulk-len"),
+    memory<&settings::proto_max_bulk_len, 1 << 20, max_value_bytes>("proto-max-bulk-len"),
     memory<&settings::maxmemory>("maxmemory"),
     {"maxmemory-policy", when::any_time, get_policy, set_policy},
     number<&settings::maxmemory_samples, 1, most_int>("maxmemory-samples"),

@@ -95,6 +95,22 @@ void erase_all(const script_call& s) {
   s.c.out.integer(erased);
 }
 
+// All or nothing, as MSET. False: it was answered.
+bool has_room_for_all(const script_call& s) {
+  keyspace& keys = s.c.of.keys();
+  std::array<std::size_t, keyspace::most_shards> more{};
+  for (std::size_t i = 0; i < s.keys.size(); ++i) {
+    if (!fits(s.c, s.keys[i], 0)) return false;
+    more[keys.index_of(s.key(i))] += store::bytes_of(s.keys[i], s.args[0]);
+  }
+  for (std::uint32_t i = 0; i < keys.shards(); ++i) {
+    if (more[i] == 0 || keys.at(i).make_room(more[i]) == put_outcome::done) continue;
+    s.c.out.error(out_of_memory);
+    return false;
+  }
+  return true;
+}
+
 void set_all(const script_call& s) {
   if (s.args[0].size() > max_value_bytes) return s.c.out.error(value_too_long);
   const auto when = end_of(s, s.args[1], 0, 1);
@@ -102,10 +118,11 @@ void set_all(const script_call& s) {
   if (*when <= static_cast<std::int64_t>(now_of(s.c))) {
     return s.c.out.error("ERR invalid expire time in 'set' command");
   }
+  if (!has_room_for_all(s)) return;
   const std::size_t mark = s.c.out.mark();
   for (std::size_t i = 0; i < s.keys.size(); ++i) {
-    if (!fits(s.c, s.keys[i], 0)) return;
-    if (!put(s.c, s.key(i), s.args[0], static_cast<unix_ms>(*when), mark)) return;
+    const auto end = static_cast<unix_ms>(*when);
+    if (!put(s.c, s.key(i), s.args[0], end, mark, at_limit::exceeded)) return;
   }
   s.c.out.integer(static_cast<std::int64_t>(s.keys.size()));
 }
@@ -148,11 +165,22 @@ std::span<const std::string_view> commands_of(lock_script what) noexcept {
   return taking;
 }
 
+void note_denied(call& c, std::string_view name) {
+  c.of.denials().add({.reason = "command",
+                      .context = "lua",
+                      .object = std::string(name),
+                      .user = c.who.said().user,
+                      .client = describe(c.who, now_of(c)),
+                      .when = now_of(c)},
+                     static_cast<std::size_t>(c.of.current(c.who.origin.worker).acllog_max_len));
+}
+
 // False: it was answered.
 bool is_allowed(call& c, lock_script what) {
   if (c.who.unlimited() || c.who.who() == nullptr) return true;
   for (const std::string_view name : commands_of(what)) {
     if (c.who.who()->may_run(*c.of.commands().find(name))) continue;
+    note_denied(c, name);
     c.out.error("NOPERM this user has no permissions to run the '" + std::string(name) +
                 "' command, which the script takes");
     return false;
