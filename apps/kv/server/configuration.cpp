@@ -172,6 +172,14 @@ class own_lines {
       if (words->size() == 2 && (*words)[1] == "yes") warn("daemonize: " + std::string(foreground));
       return true;
     }
+    if (name == "shutdown-on-sigterm" || name == "shutdown-on-sigint") {
+      // Another value says what is kept at the end, and without it data would be lost, or kept.
+      if (words->size() == 2 && lower((*words)[1]) == "default") return true;
+      wrong_.push_back(
+          {number_, name + ": only \"default\" is taken: the end by a signal keeps what `save` and "
+                           "`appendonly` say"});
+      return true;
+    }
     if (const own_setting* const own = find_own(name)) {
       apply_own(into_, *own, std::span(*words).subspan(1));
       return true;
