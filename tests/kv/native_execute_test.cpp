@@ -32,6 +32,10 @@ struct ground {
   // One operation; `room` for its result's value.
   outcome run(op_head head, std::string_view key, std::string_view value = {},
               std::size_t room = 512) {
+    return run(head, key, value, room, {.now = today});
+  }
+  outcome run(op_head head, std::string_view key, std::string_view value, std::size_t room,
+              const native::circumstances& at) {
     std::array<std::byte, 1024> request;
     head.key_bytes = static_cast<std::uint16_t>(key.size());
     head.value_bytes = static_cast<std::uint32_t>(value.size());
@@ -39,7 +43,7 @@ struct ground {
     REQUIRE(to.put(head, key, value));
     const native::executed done =
         native::execute(keys, std::span(request).first(to.written()),
-                        std::span(into).first(sizeof(native::result_head) + room), {.now = today});
+                        std::span(into).first(sizeof(native::result_head) + room), at);
     std::span<const std::byte> answer = std::span(into).first(done.bytes);
     const std::optional<outcome> o = native::take_outcome(answer);
     REQUIRE(o);
@@ -84,4 +88,27 @@ TEST_CASE("a time that no clock can say is refused, and nothing changes") {
   CHECK(g.get("k") == "v");
   CHECK(g.run({.what = op::expire, .argument = last}, "k").head.outcome == status::done);
   CHECK(g.run({.what = op::get}, "k").head.expiry == last);
+}
+
+TEST_CASE("a key that would be another database's is refused, and what follows is not looked at") {
+  ground g;
+  const std::string other = std::string(database_mark) + '\x05' + "k";
+  const hashed_key k = g.keys.key(other);
+  REQUIRE(g.keys.of(k).put(k, "five") == put_outcome::done);
+  for (const op what : {op::get, op::set, op::erase}) {
+    CHECK(g.run({.what = what}, other, what == op::set ? "mine" : "").head.outcome ==
+          status::malformed);
+  }
+  CHECK(g.keys.of(k).peek(k).value == "five");
+  CHECK(g.run({.what = op::set}, "\0\xFFk", "v").head.outcome == status::done);
+}
+
+TEST_CASE("what expires is not erased while that is to be so, and is not found") {
+  ground g;
+  g.run({.what = op::set, .argument = today + 10}, "k", "v");
+  const native::circumstances later{.now = today + 20, .expired = native::expired_items::kept};
+  CHECK(g.run({.what = op::get}, "k", {}, 512, later).head.outcome == status::absent);
+  CHECK(g.keys.at(0).size() == 1);
+  CHECK(g.run({.what = op::get}, "k", {}, 512, {.now = today + 20}).head.outcome == status::absent);
+  CHECK(g.keys.at(0).size() == 0);
 }

@@ -27,6 +27,16 @@ TEST_CASE("clients whose command waits for the end of a pause are blocked") {
   CHECK(blocked(admin) == "blocked_clients:0");
 }
 
+TEST_CASE("WATCH erases nothing that expires during a pause") {
+  server s;
+  client c(s);
+  CHECK(c("SET k v PX 10") == ok);
+  CHECK(c("CLIENT PAUSE 1000 WRITE") == ok);
+  s.pass(20);
+  CHECK(c("WATCH k") == ok);
+  CHECK(c("DBSIZE") == integer(1));
+}
+
 TEST_CASE("what expires during a pause is not found, and is erased after it") {
   server s({}, 2);
   client c(s);

@@ -74,6 +74,7 @@ void watch(call& c) {
     const keyspace::hold hold(keys, keys.mask_of(w.key));
     store& s = keys.of(w.key);
     if (s.now() != now_of(c)) s.tick(now_of(c));
+    s.keep_expired(c.of.is_still(c.who.origin.worker));
     w.existed = static_cast<bool>(s.peek(w.key));
     try {
       w.changes = s.watch(w.key);

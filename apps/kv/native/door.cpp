@@ -209,8 +209,10 @@ task<void> door::respond(visitor* who, cordma::Request* request, std::span<const
   const unix_ms when = now();
   const writes allowed =
       !hooks_.may_write || hooks_.may_write() ? writes::allowed : writes::refused;
-  const executed done =
-      execute(keys_, batch, to.all().bytes().first(bytes), {.now = when, .allowed = allowed});
+  const expired_items expired =
+      hooks_.is_still && hooks_.is_still() ? expired_items::kept : expired_items::erased;
+  const executed done = execute(keys_, batch, to.all().bytes().first(bytes),
+                                {.now = when, .allowed = allowed, .expired = expired});
   counters_.operations.add(done.operations);
   // What was only refused tells of nothing that could be lost.
   if (hooks_.until_safe && done.refused < done.operations) co_await hooks_.until_safe();

@@ -43,6 +43,7 @@ struct door_counters {
 struct door_hooks {
   std::function<unix_ms()> now = {};     // the time, as the shards are told it
   std::function<bool()> may_write = {};  // false: the journal is in trouble
+  std::function<bool()> is_still = {};   // true: what has expired is not erased now (CLIENT PAUSE)
   // What would change anything has to wait, until until_room() is done: then it may go on, or may_write() says no.
   std::function<bool()> is_full = {};
   std::function<cordma::task<void>()> until_room = {};

@@ -166,7 +166,8 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
   bool malformed = false;
   while (!batch.empty() && !malformed) {
     const std::optional<operation> next = all.full() ? std::nullopt : take_operation(batch);
-    malformed = !next;
+    // Keys of other databases begin so: native clients have number 0, whose own such keys have other names.
+    malformed = !next || next->key.starts_with(database_mark);
     if (malformed) break;
     const hashed_key k = keys.key(next->key);
     all.add({.what = *next, .key = k});
@@ -176,7 +177,9 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
   executed done;
   const keyspace::hold held(keys, shards);
   for (std::uint32_t i = 0; at.now != 0 && i < keys.shards(); ++i) {
-    if ((shards >> i & 1) != 0) keys.at(i).tick(at.now);
+    if ((shards >> i & 1) == 0) continue;
+    keys.at(i).tick(at.now);
+    keys.at(i).keep_expired(at.expired == expired_items::kept);
   }
   for (std::size_t i = 0; i < all.size(); ++i) keys.of(all[i].key).prefetch_bucket(all[i].key);
   for (std::size_t i = 0; i < all.size(); ++i) keys.of(all[i].key).prefetch_item(all[i].key);

@@ -17,10 +17,13 @@ struct executed {
 };
 
 enum class writes : std::uint8_t { allowed, refused };
+enum class expired_items : std::uint8_t { erased, kept };
 struct circumstances {
   unix_ms now = 0;  // what the shards are told; 0: what they were told last
   // Whether operations that change something are carried out, or refused.
   writes allowed = writes::allowed;
+  // During CLIENT PAUSE: what has expired is not found, and is not erased either.
+  expired_items expired = expired_items::erased;
 };
 static_assert(std::is_trivially_destructible_v<circumstances>);
 

@@ -125,8 +125,8 @@ enum class status : std::uint8_t {
   too_long =
       6,  // the value does not fit the room, or is not allowed; value_bytes says how long it is
   out_of_memory = 7,
-  refused = 8,        // nothing is written just now: the journal's disk is full, say
-  malformed = 9,      // no such operation; nothing behind it was looked at
+  refused = 8,    // nothing is written just now: the journal's disk is full, say
+  malformed = 9,  // no such operation, or a key of other databases; nothing behind it was looked at
   no_such_time = 10,  // an expiry above what 64 bits with a sign hold
 };
 [[nodiscard]] std::string_view name(status s) noexcept;

@@ -17,6 +17,7 @@ native_entrance::native_entrance(const surroundings& where, native::door_options
       door_(where.context, worker_, where.keys, std::move(options),
             {.now = where.now,
              .may_write = [this] { return journal_ == nullptr || !journal_->refuses(); },
+             .is_still = where.is_still,
              .is_full = [this] { return is_full(); },
              .until_room = [this] { return until_room(); },
              .until_safe = [this] { return until_safe(); },

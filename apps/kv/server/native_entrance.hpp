@@ -30,6 +30,7 @@ class native_entrance {
     keyspace& keys;
     journal_gate* journal = nullptr;
     std::function<unix_ms()> now;
+    std::function<bool()> is_still;  // what has expired is not erased now; empty: it is
     std::function<std::string(std::string_view section)> information;  // as INFO has it
     // Of this worker, native ones among them; and whether one more of all may come.
     std::atomic<std::uint32_t>& clients;

@@ -33,7 +33,8 @@ class native_front {
     std::span<const std::unique_ptr<worker>> workers;
     keyspace& keys;
     journal_gate* journal = nullptr;
-    std::function<unix_ms(unsigned worker)> now;  // on that worker's thread
+    std::function<unix_ms(unsigned worker)> now;         // on that worker's thread
+    std::function<bool(unsigned worker)> is_still = {};  // likewise; empty: never
     std::function<std::string(unsigned worker, std::string_view section)> information;  // likewise
     // Whether one more client may come; where not, that is counted. On the first worker's thread.
     std::function<bool()> has_place;

@@ -385,27 +385,28 @@ native::door_options server::native_door() {
 }
 
 std::unique_ptr<native_front> server::listen_natively() {
-  const native_front::surroundings around{.context = *context_,
-                                          .workers = workers_,
-                                          .keys = *keys_,
-                                          .journal = &durability_->gate(),
-                                          .now =
-                                              [this](unsigned worker) {
-                                                service_->read_time(worker);
-                                                return service_->now_ms(worker);
-                                              },
-                                          .information =
-                                              [this](unsigned worker, std::string_view section) {
-                                                const keyspace::hold everything(*keys_,
-                                                                                keys_->all());
-                                                return information(*service_, worker, section);
-                                              },
-                                          .has_place =
-                                              [this] {
-                                                if (clients() < most_clients()) return true;
-                                                service_->counters(0).rejected_connections.add();
-                                                return false;
-                                              }};
+  const native_front::surroundings around{
+      .context = *context_,
+      .workers = workers_,
+      .keys = *keys_,
+      .journal = &durability_->gate(),
+      .now =
+          [this](unsigned worker) {
+            service_->read_time(worker);
+            return service_->now_ms(worker);
+          },
+      .is_still = [this](unsigned worker) { return service_->is_still(worker); },
+      .information =
+          [this](unsigned worker, std::string_view section) {
+            const keyspace::hold everything(*keys_, keys_->all());
+            return information(*service_, worker, section);
+          },
+      .has_place =
+          [this] {
+            if (clients() < most_clients()) return true;
+            service_->counters(0).rejected_connections.add();
+            return false;
+          }};
   return std::make_unique<native_front>(around, native_host(options_.configured.values),
                                         options_.native.port, native_door_);
 }
