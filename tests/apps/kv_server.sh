@@ -512,6 +512,15 @@ for keeps in '--appendonly yes --save' '--save'; do
   ends 0
 done
 
+echo '== keys that no client could reach keep it from starting'
+start --save '' --dir "$work/numbered"
+says OK cli -n 5 SET k five
+says OK cli SAVE
+kill -TERM "$server"
+ends 0
+expect 1 'databases is 4, and what is kept in dir has 1 keys in database 5: set databases to 16' \
+  cordma-kv --port 0 --unixsocket "$work/other.sock" --databases 4 --save '' --dir "$work/numbered"
+
 echo '== reload'
 printf 'maxclients 100\ntcp-backlog 100\nsave ""\n' > kv.conf
 file=("$work/kv.conf")

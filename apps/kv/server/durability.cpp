@@ -1,6 +1,8 @@
 #include "durability.hpp"
 
+#include <array>
 #include <exception>
+#include <string>
 #include <utility>
 
 namespace kv {
@@ -110,6 +112,7 @@ void durability::load(const std::function<bool()>& unwanted) {
     };
     o.log = [&log](const std::string& line) { log.write(log_level::warning, line); };
     const load_report r = journal_->load(o).value();
+    check_databases();
     if (r.from == load_report::source::nothing) return;
     const bool from_journal = r.from == load_report::source::journal;
     log.write(log_level::notice, std::string("loaded ") +
@@ -119,6 +122,28 @@ void durability::load(const std::function<bool()>& unwanted) {
   });
   run(&open_journal).get();
   around_.of.journal = journal_.get();
+}
+
+// What no client could reach would be there, and take memory.
+void durability::check_databases() const {
+  keyspace& keys = around_.of.keys();
+  const std::uint64_t databases = around_.of.current(around_.home.index()).databases;
+  std::array<std::size_t, most_databases + 1> found{};
+  for (std::uint32_t i = 0; i < keys.shards(); ++i) {
+    for (unsigned db = 0; db < found.size(); ++db) found[db] += keys.at(i).size_of(db);
+  }
+  for (auto db = static_cast<unsigned>(databases); db < most_databases; ++db) {
+    if (found[db] == 0) continue;
+    cordma::throw_error({cordma::errc::invalid_value,
+                         "databases is " + std::to_string(databases) +
+                             ", and what is kept in dir has " + std::to_string(found[db]) +
+                             " keys in database " + std::to_string(db) + ": set databases to " +
+                             std::to_string(most_databases)});
+  }
+  if (found.back() == 0) return;
+  around_.log.write(log_level::warning, std::to_string(found.back()) +
+                                            " keys lie in no database: a SWAPDB of an "
+                                            "earlier version was cut off by a crash");
 }
 
 std::future<void> durability::until_on() { return run(&until_on_of); }

@@ -61,6 +61,7 @@ class durability {
   [[nodiscard]] journal_info info() const { return journal_->info(); }
 
  private:
+  void check_databases() const;
   [[nodiscard]] std::future<void> run(cordma::task<void> (*work)(journal* on));
   [[nodiscard]] persistence_info persistence() const;
 
