@@ -382,6 +382,49 @@ TEST_CASE(
   CHECK_FALSE(reloaded(tree, 2, {}).empty());
 }
 
+TEST_CASE("an object with another name is found by it [journal, snapshot under way]") {
+  for (const bool appendonly : {true, false}) {
+    CAPTURE(appendonly);
+    temporary_tree tree;
+    journal_options o;
+    o.appendonly = appendonly;
+    contents want;
+    {
+      scene p(tree, 1, o);
+      p.begin();
+      for (int i = 0; i < 200; ++i) {
+        const std::string key = "h" + std::to_string(i);
+        for (int f = 0; f < 20; ++f) p.field(key, "f" + std::to_string(f), key);
+      }
+      for (int i = 0; i < 20; ++i) p.put("long" + std::to_string(i), std::string(100'000, 'x'));
+      if (!appendonly) CHECK(p.written.ask_for(background::snapshot) == journal::asked::begun);
+      int next = 0;
+      const auto rename = [&](const std::string& from, const std::string& to) {
+        CHECK(p.of(from).rename(p.keys.key(from), p.keys.key(to)) == put_outcome::done);
+      };
+      p.until([&] {
+        // Away, onto another, and back, while the walk goes on.
+        if (next < 60) {
+          rename("h" + std::to_string(next), "g" + std::to_string(next));
+          rename("h" + std::to_string(199 - next), "g" + std::to_string(next));
+          if (next % 2 == 0) rename("g" + std::to_string(next), "h" + std::to_string(next));
+          if (next < 20) rename("long" + std::to_string(next), "g" + std::to_string(next));
+          want = contents_of(p.keys);
+        }
+        ++next;
+        return next >= 60 && (appendonly || !p.ends.empty());
+      });
+      p.close();
+    }
+    if (appendonly) CHECK(reloaded(tree, 3, o) == want);
+    // A snapshot may have ended before the last changes: what it has is whole.
+    for (const auto& [key, value] : reloaded(tree, 3, o)) {
+      CAPTURE(key);
+      CHECK((value.fields.size() == 20 || value.text.size() == 100'000));
+    }
+  }
+}
+
 TEST_CASE("what was cleared stays so, all of it or one shard, with other shards than before") {
   temporary_tree tree;
   contents want;

@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 using namespace kv;
 using cordma::test::dice;
@@ -379,6 +380,139 @@ TEST_CASE("hashes have fields, count in memory, and go with their last field") {
   CHECK(g.keys.field_put(k, "f", "1") == put_outcome::done);
   CHECK(g.put("h", "string now") == put_outcome::done);
   CHECK(g.keys.usage().object_bytes == 0);
+}
+
+namespace {
+
+// What a journal would note.
+struct noting_sink final : change_sink {
+  explicit noting_sink(bool on) noexcept : notes_all(on) {}
+  void put(std::string_view key, std::string_view, unix_ms, std::uint64_t) noexcept override {
+    lines.push_back("put " + std::string(key));
+  }
+  void erased(std::string_view key) noexcept override {
+    lines.push_back("erased " + std::string(key));
+  }
+  void expiry_set(std::string_view key, unix_ms) noexcept override {
+    lines.push_back("expiry " + std::string(key));
+  }
+  void field_put(std::string_view key, std::string_view field, std::string_view) noexcept override {
+    lines.push_back("field " + std::string(key) + " " + std::string(field));
+  }
+  void field_erased(std::string_view, std::string_view) noexcept override {}
+  void cleared() noexcept override {}
+  [[nodiscard]] bool notes() const noexcept override { return notes_all; }
+  bool notes_all;
+  std::vector<std::string> lines;
+};
+
+}  // namespace
+
+TEST_CASE("an object gets another name and stays where it is [hash, long string; noted or not]") {
+  for (const bool noted : {true, false}) {
+    CAPTURE(noted);
+    ground g;
+    noting_sink sink(noted);
+    const hashed_key from = g.keys.key("from");
+    const hashed_key to = g.keys.key("to");
+    for (const char* const field : {"a", "b", "c"}) {
+      CHECK(g.keys.field_put(from, field, "v") == put_outcome::done);
+    }
+    CHECK(g.keys.set_expiry(from, start_of_time + 50) == put_outcome::done);
+    CHECK(g.keys.field_put(to, "old", "v") == put_outcome::done);
+    const std::uint64_t before = g.keys.watch(from);
+    const hash_value* const fields = g.keys.peek(from).fields;
+    g.keys.report_to(&sink);
+    CHECK(g.keys.rename(from, to) == put_outcome::done);
+    CHECK_FALSE(g.keys.peek(from));
+    CHECK(g.keys.changes(from) != before);
+    CHECK(g.keys.peek(to).fields == fields);
+    CHECK(fields->size() == 3);
+    CHECK(g.keys.peek(to).at->expiry() == start_of_time + 50);
+    CHECK(g.keys.size() == 1);
+    using lines = std::vector<std::string>;
+    if (noted) {
+      CHECK(sink.lines == lines{"erased to", "erased from", "field to a", "field to b",
+                                "field to c", "expiry to"});
+    } else {
+      CHECK(sink.lines == lines{"erased to", "erased from", "field to a"});
+    }
+    sink.lines.clear();
+    CHECK(g.put("from", std::string(200'000, 'x')) == put_outcome::done);
+    const char* const text_at = g.keys.peek(from).value.data();
+    CHECK(g.keys.rename(from, to) == put_outcome::done);
+    CHECK(g.keys.peek(to).value.data() == text_at);
+    CHECK(sink.lines == lines{"put from", "erased to", "put to", "erased from"});
+    CHECK(g.keys.erase(to));
+    CHECK(g.keys.usage().object_bytes == 0);
+    g.keys.unwatch(from);
+    g.keys.report_to(nullptr);
+  }
+}
+
+TEST_CASE("long strings that were given up are freed bit by bit [one of 64 MiB, 100 of 1 MiB]") {
+  for (const bool all : {false, true}) {
+    CAPTURE(all);
+    ground g;
+    const std::size_t bytes = std::size_t{1} << (all ? 20 : 26);
+    const std::string value(bytes, 'x');
+    const int count = all ? 100 : 1;
+    for (int i = 0; i < count; ++i)
+      REQUIRE(g.put("k" + std::to_string(i), value) == put_outcome::done);
+    const std::size_t before = g.keys.usage().object_bytes;
+    if (all) {
+      g.keys.clear(freeing::later);
+    } else {
+      CHECK(g.keys.erase(g.keys.key("k0"), freeing::later));
+    }
+    CHECK(g.keys.usage().object_bytes > before / 2);
+    std::size_t held = g.keys.usage().object_bytes;
+    std::size_t most = 0;  // of what went at a time
+    while (g.keys.free_some(1000)) {
+      most = std::max(most, held - g.keys.usage().object_bytes);
+      held = g.keys.usage().object_bytes;
+    }
+    CHECK(most > 0);
+    CHECK(most <= 1000 * 4096);
+    CHECK(g.keys.usage().object_bytes == 0);
+  }
+}
+
+TEST_CASE("places of objects count as they are held, and go back in whatever order [up, down]") {
+  constexpr std::uint64_t count = 50'000;
+  for (const bool down : {false, true}) {
+    CAPTURE(down);
+    ground g;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      REQUIRE(g.keys.field_put(g.keys.key(text(i)), "f", "v") == put_outcome::done);
+    }
+    for (std::uint64_t i = 0; i + 10 < count; ++i) {
+      REQUIRE(g.keys.erase(g.keys.key(text(down ? count - 1 - i : i))));
+    }
+    while (g.keys.free_some(1000)) {}
+    // Two chunks of places, a slab of each kind, and what is warm there.
+    CHECK(g.keys.usage().object_bytes <= g.keys.usage().slab_bytes + 2 * (128 << 10) + (16 << 10));
+    CHECK(g.keys.usage().object_bytes >= 128 << 10);
+  }
+}
+
+TEST_CASE("a random key of one database is found among many of others, also the only one") {
+  ground g;
+  const std::string mine = std::string(database_mark) + '\x05';
+  for (std::uint64_t i = 0; i < 100'000; ++i) REQUIRE(g.put(text(i), "v") == put_outcome::done);
+  CHECK(g.keys.random(5) == nullptr);
+  for (int i = 0; i < 20; ++i) REQUIRE(g.put(mine + std::to_string(i), "v") == put_outcome::done);
+  for (int i = 0; i < 50; ++i) {
+    const item* const one = g.keys.random(5);
+    REQUIRE(one != nullptr);
+    CHECK(one->key().starts_with(mine));
+  }
+  // Those that came last are gone.
+  for (int i = 1; i < 20; ++i) CHECK(g.keys.erase(g.keys.key(mine + std::to_string(i))));
+  REQUIRE(g.keys.random(5) != nullptr);
+  CHECK(g.keys.random(5)->key() == mine + "0");
+  CHECK(g.keys.random(0) != nullptr);
+  CHECK(g.keys.random(1) == nullptr);
 }
 
 TEST_CASE("a large hash that was given up is freed bit by bit, and counts until then") {

@@ -37,6 +37,8 @@ class journal::shard_sink final : public change_sink {
     end();
   }
 
+  [[nodiscard]] bool notes() const noexcept override { return of_.noting(); }
+
   void group(bool begins) noexcept { grouped_ = begins; }
   [[nodiscard]] std::string_view text() const noexcept { return text_.text(); }
   void reset() noexcept { text_.reset(); }

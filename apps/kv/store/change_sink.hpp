@@ -23,6 +23,8 @@ class change_sink {
   virtual void field_put(std::string_view key, std::string_view field,
                          std::string_view value) noexcept = 0;
   virtual void field_erased(std::string_view key, std::string_view field) noexcept = 0;
+  // False: what changes are is not noted now; how many they are counts all the same.
+  [[nodiscard]] virtual bool notes() const noexcept { return true; }
   // Nothing is left in the shard.
   virtual void cleared() noexcept = 0;
 };

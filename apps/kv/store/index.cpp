@@ -9,13 +9,16 @@ namespace kv {
 
 item_index::item_index(segment_set& segments, std::uint64_t hash_seed)
     : segments_(segments), seed_(hash_seed) {
-  clear();
+  clear(read_by::nobody);
 }
 
-void item_index::clear() {
-  // Peers that do not know yet that it is another index find nothing in the old one.
-  for (const std::uint32_t s : directory_) std::memset(segments_[s].base, 0, segment_bytes);
-  for (const std::uint32_t s : overflow_) std::memset(segments_[s].base, 0, segment_bytes);
+void item_index::clear(read_by whom) {
+  // Peers that do not know yet that it is another index find nothing in the old one. Else it is overwritten by whoever
+  // takes the segment: all of them at once would take long.
+  if (whom == read_by::peers) {
+    for (const std::uint32_t s : directory_) std::memset(segments_[s].base, 0, segment_bytes);
+    for (const std::uint32_t s : overflow_) std::memset(segments_[s].base, 0, segment_bytes);
+  }
   for (const std::uint32_t s : directory_) segments_.give_up(s, {});
   for (const std::uint32_t s : overflow_) segments_.give_up(s, {});
   directory_.clear();

@@ -12,6 +12,9 @@
 
 namespace kv {
 
+// Who may still look at an index that is given up.
+enum class read_by : std::uint8_t { nobody, peers };
+
 class item_index {
  public:
   // Throws cordma::error: no_memory.
@@ -50,7 +53,8 @@ class item_index {
       }
     }
   }
-  void clear();
+  // Empty again. In what it gives up `peers` find nothing any more.
+  void clear(read_by whom);
   // Of segments.
   [[nodiscard]] std::size_t bytes() const noexcept {
     return (directory_.size() + overflow_.size()) * segment_bytes;

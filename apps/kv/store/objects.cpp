@@ -4,11 +4,31 @@
 #include <iterator>
 #include <new>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 namespace kv {
 namespace {
 
 // A hash with fewer fields is freed at once: asking later would cost more.
 constexpr std::size_t worth_waiting = 64;
+// ... and a string that is shorter.
+constexpr std::size_t worth_waiting_bytes = std::size_t{1} << 20;
+// Of a string that was given up, what counts as much as a field.
+constexpr std::size_t bytes_for_one = 4096;
+// What is shorter is left to the allocator: the next string is to find it.
+constexpr std::size_t least_discarded = std::size_t{256} << 10;
+
+// The whole pages of it go back to the system. It can be written to again.
+void discard(char* begin, std::size_t bytes) noexcept {
+  if (bytes < least_discarded) return;
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t from = (at + page - 1) / page * page;
+  const std::uintptr_t to = (at + bytes) / page * page;
+  ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);  // NOLINT
+}
+
 constexpr std::size_t hash_room = block_heap::room_of(sizeof(hash_value));
 
 }  // namespace
@@ -17,7 +37,10 @@ object_pool::number object_pool::take_place() {
   while (open_ < chunks_.size() && chunks_[open_].used == chunk_objects) ++open_;
   if (open_ == chunks_.size()) chunks_.emplace_back();
   chunk& c = chunks_[open_];
-  if (c.places == nullptr) c.places = std::make_unique<object[]>(chunk_objects);
+  if (c.places == nullptr) {
+    c.places = std::make_unique<object[]>(chunk_objects);
+    bytes_ += chunk_bytes;
+  }
   number n = open_ * chunk_objects + c.touched;
   if (c.first_free == none) {
     ++c.touched;
@@ -26,18 +49,37 @@ object_pool::number object_pool::take_place() {
     c.first_free = at(n).next_free;
   }
   ++c.used;
+  ++live_;
   return n;
 }
 
-// A chunk without objects goes, unless it is the one that is filled next.
 void object_pool::give_place(number n) noexcept {
   const std::size_t index = n / chunk_objects;
   chunk& c = chunks_[index];
   at(n) = {};
   at(n).next_free = std::exchange(c.first_free, n);
   --c.used;
+  --live_;
   open_ = std::min(open_, index);
-  if (c.used == 0 && index != open_) c = {};
+  if (c.used == 0) mind_empty(index);
+}
+
+// Of chunks without objects the first is kept, as long as there are objects in others: it is filled next.
+void object_pool::mind_empty(std::size_t index) noexcept {
+  const bool has_other = empty_ != none && empty_ != index && chunks_[empty_].used == 0;
+  if (live_ == 0) {
+    if (has_other) drop_chunk(empty_);
+    drop_chunk(index);
+    empty_ = none;
+    return;
+  }
+  if (has_other) drop_chunk(std::max<std::size_t>(empty_, index));
+  empty_ = has_other ? std::min<std::size_t>(empty_, index) : index;
+}
+
+void object_pool::drop_chunk(std::size_t index) noexcept {
+  if (chunks_[index].places != nullptr) bytes_ -= chunk_bytes;
+  chunks_[index] = {};
 }
 
 object_pool::number object_pool::make_hash(std::uint64_t seed) {
@@ -69,22 +111,27 @@ std::pair<object_pool::number, char*> object_pool::make_blob(std::size_t bytes) 
 
 void object_pool::release(number n, freeing when) noexcept {
   object& o = at(n);
-  const bool waits =
-      when == freeing::later && o.fields != nullptr && o.fields->size() > worth_waiting;
-  std::size_t gone = bytes_of(o);
-  if (waits) {
-    try {
-      const std::size_t stays = o.fields->bytes();
-      old_hashes_.push_back(o.fields);
-      o.fields = nullptr;
-      gone -= stays;
-    } catch (const std::bad_alloc&) {
-      // It is freed at once.
-    }
+  if (when == freeing::at_once || !keep_for_later(o)) {
+    bytes_ -= bytes_of(o);
+    free_fields(o.fields);
   }
-  bytes_ -= gone;
-  free_fields(o.fields);
   give_place(n);
+}
+
+// False: it is not worth it, or there is no memory to remember it by.
+bool object_pool::keep_for_later(object& o) noexcept try {
+  if (o.fields != nullptr) {
+    if (o.fields->size() <= worth_waiting) return false;
+    old_hashes_.push_back(o.fields);
+    o.fields = nullptr;
+    return true;
+  }
+  if (o.blob_bytes < worth_waiting_bytes) return false;
+  old_blobs_.emplace_back();
+  old_blobs_.back() = {std::move(o.blob), o.blob_bytes};
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 // False: there is no memory to remember them by.
@@ -109,7 +156,8 @@ void object_pool::clear(freeing when) noexcept {
     bytes_ = 0;
   }
   chunks_.clear();
-  open_ = 0;
+  open_ = live_ = 0;
+  empty_ = none;
   settling_ = false;
 }
 
@@ -120,6 +168,22 @@ bool object_pool::free_some_of(hash_value& fields, std::size_t& budget) noexcept
   return done;
 }
 
+// To free all of a long one takes as long as it has pages: so they go before that, from the end.
+bool object_pool::free_some_of(std::unique_ptr<char[]>& blob, std::size_t& left,
+                               std::size_t& budget) noexcept {
+  while (left >= bytes_for_one) {
+    if (budget == 0) return false;
+    const std::size_t pages = std::min(budget, left / bytes_for_one);
+    budget -= pages;
+    left -= pages * bytes_for_one;
+    bytes_ -= pages * bytes_for_one;
+    discard(blob.get() + left, pages * bytes_for_one);
+  }
+  bytes_ -= std::exchange(left, 0);
+  blob.reset();
+  return true;
+}
+
 bool object_pool::free_old(std::size_t& budget) noexcept {
   while (!old_hashes_.empty()) {
     hash_value& last = *old_hashes_.back();
@@ -127,6 +191,11 @@ bool object_pool::free_old(std::size_t& budget) noexcept {
     bytes_ -= last.bytes();
     free_fields(&last);
     old_hashes_.pop_back();
+  }
+  while (!old_blobs_.empty()) {
+    old_blob& last = old_blobs_.back();
+    if (!free_some_of(last.bytes, last.left, budget)) return true;
+    old_blobs_.pop_back();
   }
   while (!old_chunks_.empty()) {
     const chunk& last = old_chunks_.back();
@@ -136,10 +205,12 @@ bool object_pool::free_old(std::size_t& budget) noexcept {
       if (budget == 0) return true;
       --budget;
       if (o.fields != nullptr && !free_some_of(*o.fields, budget)) return true;
+      if (o.blob != nullptr && !free_some_of(o.blob, o.blob_bytes, budget)) return true;
       bytes_ -= bytes_of(o);
       free_fields(o.fields);
       o = {};
     }
+    if (last.places != nullptr) bytes_ -= chunk_bytes;
     old_chunks_.pop_back();
     old_place_ = 0;
   }

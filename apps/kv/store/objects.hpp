@@ -40,8 +40,8 @@ class object_pool {
   void resized(std::size_t before, std::size_t after) noexcept { bytes_ = bytes_ - before + after; }
   void release(number n, freeing when) noexcept;
   void clear(freeing when) noexcept;
-  // Frees so many fields and objects of what was given up, and takes that off `budget`; then moves what lies in slabs
-  // that are almost empty. True: there is more.
+  // Frees so many fields, objects and pages of what was given up, and takes that off `budget`; then moves what lies in
+  // slabs that are almost empty. True: there is more.
   bool free_some(std::size_t& budget) noexcept;
   // Of slabs.
   [[nodiscard]] std::size_t slab_bytes() const noexcept { return heap_.held_bytes(); }
@@ -66,25 +66,39 @@ class object_pool {
   [[nodiscard]] object& at(number n) const noexcept {
     return chunks_[n / chunk_objects].places[n % chunk_objects];
   }
+  // Beside its place, which counts with its chunk.
   [[nodiscard]] static std::size_t bytes_of(const object& o) noexcept {
-    return sizeof(object) + (o.fields != nullptr ? o.fields->bytes() : o.blob_bytes);
+    return o.fields != nullptr ? o.fields->bytes() : o.blob_bytes;
   }
+  static constexpr std::size_t chunk_bytes = chunk_objects * sizeof(object);
   [[nodiscard]] number take_place();
   void give_place(number n) noexcept;
+  void mind_empty(std::size_t index) noexcept;
+  void drop_chunk(std::size_t index) noexcept;
   [[nodiscard]] bool keep_for_later() noexcept;
+  [[nodiscard]] bool keep_for_later(object& o) noexcept;
   void free_fields(hash_value* fields) noexcept;
   bool free_old(std::size_t& budget) noexcept;
   bool settle_some(std::size_t& budget) noexcept;
   bool free_some_of(hash_value& fields, std::size_t& budget) noexcept;
+  bool free_some_of(std::unique_ptr<char[]>& blob, std::size_t& left, std::size_t& budget) noexcept;
 
   block_heap heap_;
   bool settling_ = false;  // a pass over all objects is under way
   number next_to_settle_ = 0;
   std::vector<chunk> chunks_;
   std::size_t open_ = 0;  // the first that may have a free place
+  std::size_t live_ = 0;  // objects in all of them
+  number empty_ =
+      none;  // one that had no object when that was looked at last, and is kept for the next
   std::size_t bytes_ = 0;
   // Given up, and not freed yet.
+  struct old_blob {
+    std::unique_ptr<char[]> bytes;
+    std::size_t left = 0;  // of them, those that still have memory
+  };
   std::vector<hash_value*> old_hashes_;
+  std::vector<old_blob> old_blobs_;
   std::vector<chunk> old_chunks_;
   std::size_t old_place_ = 0;  // in the last of them: all before is free
 };

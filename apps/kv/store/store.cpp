@@ -286,6 +286,10 @@ put_outcome store::publish(const hashed_key& k, const content& c) {
   }
   item_index::publish(*s, slot::make(k.tag(), *where, c.item_bytes(k)));
   ++counters_.puts;
+  if (is_new) {
+    recent_keys& r = recent_[place_of_key(k.text).database];
+    r.keys[r.next++ % r.keys.size()] = {k.hash, *where};
+  }
   if (is_new && index_.grow(++items_) != 0) {
     ++counters_.splits;
     update_head();
@@ -370,6 +374,44 @@ std::optional<put_outcome> store::set_expiry(const hashed_key& k, unix_ms expiry
   return done;
 }
 
+std::optional<put_outcome> store::rename(const hashed_key& from, const hashed_key& to) {
+  std::uint64_t* s = find_live(from);
+  CORDMA_REQUIRE(s != nullptr && at(*s).kind() != value_kind::string);
+  content c{.kind = at(*s).kind(),
+            .pieces = {},
+            .bytes = at(*s).value_bytes,
+            .expiry = at(*s).expiry(),
+            .version = version_ + 1};
+  if (!room_for_item(c.item_bytes(to), at_limit::exceeded)) return put_outcome::out_of_memory;
+  s = index_.find(from);  // making room may have moved it, or given it up
+  if (s == nullptr) return std::nullopt;
+  erase(to);
+  const std::string_view number = at(*s).stored();
+  c.pieces = std::span(&number, 1);
+  if (publish(to, c) != put_outcome::done) return put_outcome::out_of_memory;
+  s = index_.find(from);  // the index may have grown
+  noticed(from.text);
+  if (sink_ != nullptr) sink_->erased(from.text);
+  mark_dead(slot::where(*s));
+  item_index::publish(*s, 0);
+  --items_;
+  if (c.kind == value_kind::hash) report_hash(to);
+  return put_outcome::done;
+}
+
+// All that a hash has, as changes. Where nobody notes what they are it counts as one.
+void store::report_hash(const hashed_key& k) noexcept {
+  if (sink_ == nullptr) return;
+  const item& i = at(*index_.find(k));
+  const hash_value& fields = objects_.hash(object_of(i));
+  bool more = true;
+  fields.for_each([&](const hash_value::entry& e) {
+    if (more) sink_->field_put(k.text, e.field, e.value);
+    more = sink_->notes();
+  });
+  if (more && i.expires()) sink_->expiry_set(k.text, i.expiry());
+}
+
 put_outcome store::field_put(const hashed_key& k, std::string_view field, std::string_view value,
                              bool* is_new) {
   std::uint64_t* s = find_live(k);
@@ -433,17 +475,19 @@ void store::clear(freeing when) noexcept {
   live_bytes_ = used_bytes_ = items_ = volatile_items_ = 0;
   in_ = {};
   objects_.clear(when);
-  index_.clear();
+  index_.clear(readers_ ? read_by::peers : read_by::nobody);
+  recent_ = {};
   update_head();
   __atomic_store_n(&head_->generation, head_->generation + 1, __ATOMIC_RELEASE);
   if (sink_ != nullptr) sink_->cleared();
 }
 
-std::uint32_t store::scan(std::uint32_t cursor, const std::function<void(const found&)>& each) {
+std::uint32_t store::scan(std::uint32_t cursor, const std::function<void(const found&)>& each,
+                          scanned which) {
   // In the order of the hashes' low bits read backwards: what is split stays on its side of the cursor.
   const std::uint64_t number = bucket_of(cursor, index_.buckets());
   index_.each_of(number, [&](std::uint64_t s) {
-    if (!expired(at(s))) each(look(at(s)));
+    if (which == scanned::all || !expired(at(s))) each(look(at(s)));
   });
   const unsigned depth = index_.depth(number);
   const std::uint32_t beyond = depth < 32 ? ~std::uint32_t{0} << depth : 0;
@@ -475,6 +519,50 @@ const item* store::random() noexcept {
   for (std::uint32_t n = 0; n < segments_.count(); ++n) {
     const item* const chosen = random_in((first + n) % segments_.count());
     if (chosen != nullptr) return chosen;
+  }
+  return nullptr;
+}
+
+const item* store::random(unsigned database) noexcept {
+  constexpr int tries = 64;
+  constexpr std::uint64_t few_buckets = 4096;
+  if (in_[database].items == 0) return nullptr;
+  for (int i = 0; i < tries; ++i) {
+    const item* const one = random();
+    if (one == nullptr || place_of_key(one->key()).database == database) return one;
+  }
+  const std::uint64_t buckets = index_.buckets();
+  const std::uint64_t start = (std::uint64_t{dice()} << 32 | dice()) % buckets;
+  for (std::uint64_t n = 0; n < buckets; ++n) {
+    const item* chosen = n == few_buckets ? recent(database) : nullptr;
+    if (chosen == nullptr) chosen = any_of((start + n) % buckets, database);
+    if (chosen != nullptr) return chosen;
+  }
+  return nullptr;
+}
+
+// Null: the bucket has none.
+const item* store::any_of(std::uint64_t number, unsigned database) noexcept {
+  const item* chosen = nullptr;
+  unsigned seen = 0;
+  index_.each_of(number, [&](std::uint64_t s) {
+    const item& i = at(s);
+    if (expired(i) || place_of_key(i.key()).database != database) return;
+    if (dice() % ++seen == 0) chosen = &i;
+  });
+  return chosen;
+}
+
+// Null: those that came last are all gone, or lie elsewhere now.
+const item* store::recent(unsigned database) noexcept {
+  const recent_keys& r = recent_[database];
+  const std::size_t first = dice();
+  for (std::size_t n = 0; n < r.keys.size(); ++n) {
+    const recent_keys::entry& e = r.keys[(first + n) % r.keys.size()];
+    if (e.where == 0 || index_.find(e.hash, e.where) == nullptr) continue;
+    const item& i = segments_.item_at(e.where);
+    // Another key may lie there by now, of the same bucket.
+    if (!expired(i) && place_of_key(i.key()).database == database) return &i;
   }
   return nullptr;
 }

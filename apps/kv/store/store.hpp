@@ -154,12 +154,20 @@ class store {
     return in_[database].expiring;
   }
 
+  // An object, a hash or a string too long for a segment, gets another name, and what has that goes. Nothing: it was
+  // given up while room was made. REQUIRES that `from` holds one, and that they differ. Not refused for the limit's sake.
+  [[nodiscard]] std::optional<put_outcome> rename(const hashed_key& from, const hashed_key& to);
+
   // The keys of some buckets, from `cursor` on (0: from the start); returns the next cursor, 0 at the end. Every key
   // that is there all the time is given at least once, whatever else changes between the calls; some twice.
-  // `each` may not change the store. Expired ones are left out.
-  std::uint32_t scan(std::uint32_t cursor, const std::function<void(const found&)>& each);
+  // `each` may not change the store. Expired ones are left out, or given as others.
+  enum class scanned : std::uint8_t { living, all };
+  std::uint32_t scan(std::uint32_t cursor, const std::function<void(const found&)>& each,
+                     scanned which = scanned::living);
   // Null: there is none.
   [[nodiscard]] const item* random() noexcept;
+  // Of one database. Where its keys are few among many, those that came last are more likely.
+  [[nodiscard]] const item* random(unsigned database) noexcept;
 
   // While `on`, what has expired is not found, and yet it is not erased by whoever looks for it.
   void keep_expired(bool on) noexcept { keeps_expired_ = on; }
@@ -213,6 +221,15 @@ class store {
     std::size_t items = 0;
     std::size_t expiring = 0;
   };
+  // Of a database, keys that came last: where they were put, and their hashes.
+  struct recent_keys {
+    struct entry {
+      std::uint64_t hash = 0;
+      place where = 0;
+    };
+    std::array<entry, 8> keys{};
+    std::size_t next = 0;
+  };
   struct watched {
     std::uint64_t watchers = 0;
     std::uint64_t changes = 0;
@@ -241,9 +258,12 @@ class store {
   void release_object(const item& i, freeing when = freeing::at_once) noexcept;
   void retire(std::uint32_t segment) noexcept;
   void noticed(std::string_view key) noexcept;
+  void report_hash(const hashed_key& k) noexcept;
   void touch(item& i) noexcept;
   [[nodiscard]] std::uint32_t dice() noexcept;
   [[nodiscard]] const item* random_in(std::uint32_t segment) noexcept;
+  [[nodiscard]] const item* any_of(std::uint64_t bucket, unsigned database) noexcept;
+  [[nodiscard]] const item* recent(unsigned database) noexcept;
 
   // Making room: room.cpp.
   [[nodiscard]] std::size_t held_bytes() const noexcept {
@@ -305,6 +325,7 @@ class store {
   std::size_t items_ = 0;
   std::size_t volatile_items_ = 0;
   std::array<counted, most_databases + 1> in_{};  // the last: of no number that there is
+  std::array<recent_keys, most_databases + 1> recent_{};
   std::uint64_t version_ = 0;
   std::uint64_t dice_;
   unix_ms now_ = 0;
