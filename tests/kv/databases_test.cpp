@@ -113,6 +113,72 @@ TEST_CASE("FLUSHDB empties one database, FLUSHALL all [async]") {
   }
 }
 
+TEST_CASE("FLUSHDB and SWAPDB leave nothing behind that has expired") {
+  server s({}, 2);
+  client c(s);
+  c("SET other v");
+  CHECK(c("SELECT 2") == ok);
+  for (int i = 0; i < 20; ++i) c("SET k" + std::to_string(i) + " v PX 10");
+  s.pass(20);
+  CHECK(c("DBSIZE") == integer(20));
+  CHECK(c("FLUSHDB") == ok);
+  CHECK(c("DBSIZE") == integer(0));
+  for (int i = 0; i < 20; ++i) c("SET k" + std::to_string(i) + " v PX 10");
+  c("SET stays v");
+  s.pass(20);
+  CHECK(c("SWAPDB 2 3") == ok);
+  CHECK(c("DBSIZE") == integer(0));
+  CHECK(c("SELECT 3") == ok);
+  CHECK(c("DBSIZE") == integer(1));
+  CHECK(c("KEYS *") == "*1\r\n" + bulk("stays"));
+}
+
+TEST_CASE("an empty database is scanned at once, whatever the others have") {
+  server s({}, 2);
+  client c(s);
+  for (int i = 0; i < 5000; ++i) c("SET k" + std::to_string(i) + " v");
+  CHECK(c("SELECT 5") == ok);
+  CHECK(c("SCAN 0 COUNT 1") == "*2\r\n" + bulk("0") + "*0\r\n");
+  CHECK(c("KEYS *") == "*0\r\n");
+  CHECK(c("RANDOMKEY") == null);
+  CHECK(c("FLUSHDB") == ok);
+}
+
+TEST_CASE("SWAPDB keeps every value whole, of all kinds, with its time [shards]") {
+  for (const std::uint32_t shards : {1U, 4U}) {
+    CAPTURE(shards);
+    server s({}, shards);
+    client zero(s);
+    client nine(s);
+    CHECK(nine("SELECT 9") == ok);
+    const std::string longer(200'000, 'x');
+    for (int i = 0; i < 30; ++i) {
+      const std::string n = std::to_string(i);
+      // Of three names one is in both, and of each kind.
+      client& first = i % 2 == 0 ? zero : nine;
+      client& second = i % 2 == 0 ? nine : zero;
+      i % 5 == 0 ? first({"SET", "k" + n, longer}) : first("HSET k" + n + " f first g more");
+      CHECK(first("PEXPIRE k" + n + " 5000") == integer(1));
+      if (i % 3 == 0) second("SET k" + n + " second");
+    }
+    CHECK(zero("SWAPDB 0 9") == ok);
+    for (int i = 0; i < 30; ++i) {
+      CAPTURE(i);
+      const std::string n = std::to_string(i);
+      client& first = i % 2 == 0 ? nine : zero;
+      client& second = i % 2 == 0 ? zero : nine;
+      if (i % 5 == 0) CHECK(first("GET k" + n) == bulk(longer));
+      if (i % 5 != 0)
+        CHECK(first("HMGET k" + n + " f g") == "*2\r\n" + bulk("first") + bulk("more"));
+      CHECK(first("PTTL k" + n) == integer(5000));
+      CHECK(second("GET k" + n) == (i % 3 == 0 ? bulk("second") : null));
+      CHECK(second("PTTL k" + n) == integer(i % 3 == 0 ? -1 : -2));
+    }
+    CHECK(zero("DBSIZE") == integer(20));
+    CHECK(nine("DBSIZE") == integer(20));
+  }
+}
+
 TEST_CASE("SWAPDB swaps two databases, also for who watches") {
   server s({}, 2);
   client c(s);

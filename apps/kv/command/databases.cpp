@@ -38,6 +38,26 @@ std::string key_in(unsigned database, std::string_view name) {
   return key.append(name);
 }
 
+void each_key(keyspace& keys, unsigned database, store::scanned which,
+              const std::function<void(const found&, std::string_view name)>& each) {
+  for (std::uint32_t i = 0; i < keys.shards(); ++i) {
+    std::size_t left = keys.at(i).size_of(database);
+    std::uint32_t cursor = 0;
+    while (left != 0) {
+      cursor = keys.at(i).scan(
+          cursor,
+          [&](const found& f) {
+            const key_place at = place_of_key(f.at->key());
+            if (at.database != database) return;
+            if (left != 0) --left;
+            each(f, at.name);
+          },
+          which);
+      if (cursor == 0) break;
+    }
+  }
+}
+
 std::shared_ptr<const named_keys> name_keys(const known_command& what,
                                             std::span<const std::string_view> args,
                                             unsigned database) {

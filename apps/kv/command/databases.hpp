@@ -2,8 +2,10 @@
 #pragma once
 
 #include "command.hpp"
+#include "keyspace.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +17,11 @@ namespace kv {
 
 // The key in the keyspace for that name in that database.
 [[nodiscard]] std::string key_in(unsigned database, std::string_view name);
+
+// Calls `each` for every key of that database, once, as long as it changes nothing. A shard is left when all that it has
+// were there. REQUIRES that the caller holds all shards.
+void each_key(keyspace& keys, unsigned database, store::scanned which,
+              const std::function<void(const found&, std::string_view name)>& each);
 
 // A command's arguments, with the keys as the keyspace has them.
 struct named_keys {

@@ -2,6 +2,7 @@
 #include "databases.hpp"
 #include "handling.hpp"
 
+#include "../journal/record.hpp"
 #include "../resp/number.hpp"
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 
 namespace kv {
 namespace {
+
+constexpr std::string_view no_such_key = "ERR no such key";
 
 void erase_all(call& c, freeing when) {
   hashed_keys keys(c);
@@ -72,19 +75,32 @@ bool duplicate(call& c, const found& from, const hashed_key& to, at_limit then) 
   return false;
 }
 
+// What `from` holds is `to`'s, and `from` is no more. Beyond the limit, as both do not stay. Within a shard an object is
+// handed over, between two it is copied. False: it was answered, and `from` is as it was.
+bool relocate(call& c, const found& held, const hashed_key& from, const hashed_key& to) {
+  if (&store_of(c, from) == &store_of(c, to) && held.at->kind() != value_kind::string) {
+    const auto done = store_of(c, to).rename(from, to);
+    if (done == put_outcome::done) return true;
+    c.out.error(done ? out_of_memory : no_such_key);
+    return false;
+  }
+  if (!duplicate(c, held, to, at_limit::exceeded)) return false;
+  store_of(c, from).erase(from);
+  return true;
+}
+
 enum class target : std::uint8_t { replaced, kept };
 
 void rename_to(call& c, target there) {
   const hashed_key to = c.of.keys().key(c.arg(2));
   const found from = store_of(c, c.key).find(c.key);
-  if (!from) return c.out.error("ERR no such key");
+  if (!from) return c.out.error(no_such_key);
   if (!fits(c, c.arg(2), 0)) return;
   if (c.arg(1) == c.arg(2)) return there == target::kept ? c.out.integer(0) : c.out.ok();
   if (there == target::kept && store_of(c, to).peek(to)) return c.out.integer(0);
   const found again =
       store_of(c, c.key).peek(c.key);  // looking for the other may have changed the store
-  if (!duplicate(c, again, to, at_limit::exceeded)) return;
-  store_of(c, c.key).erase(c.key);
+  if (!relocate(c, again, c.key, to)) return;
   there == target::kept ? c.out.integer(1) : c.out.ok();
 }
 
@@ -103,16 +119,6 @@ std::optional<unsigned> database_arg(call& c, std::size_t i,
   return std::nullopt;
 }
 
-// Beyond the limit, as both do not stay. False: it was answered.
-bool relocate(call& c, const hashed_key& from, const hashed_key& to) {
-  const found f = store_of(c, from).peek(from);
-  if (!f) return true;
-  if (!fits(c, to.text, 0)) return false;
-  if (!duplicate(c, f, to, at_limit::exceeded)) return false;
-  store_of(c, from).erase(from);
-  return true;
-}
-
 void move(call& c) {
   const auto database = database_arg(c, 2);
   if (!database) return;
@@ -123,49 +129,110 @@ void move(call& c) {
   const hashed_key to = c.of.keys().key(name);
   if (!fits(c, name, 0)) return;
   if (!store_of(c, c.key).find(c.key) || store_of(c, to).peek(to)) return c.out.integer(0);
-  if (relocate(c, c.key, to)) c.out.integer(1);
+  const found held = store_of(c, c.key).peek(c.key);
+  if (relocate(c, held, c.key, to)) c.out.integer(1);
 }
 
-std::vector<std::string> names_in(keyspace& keys, unsigned database) {
+// A value beside the keyspace.
+struct kept_value {
+  std::string text;
+  std::optional<hash_value> fields;
+  unix_ms expiry = never_expires;
+};
+
+kept_value kept(const found& f) {
+  kept_value v{.text = std::string(f.value), .fields = std::nullopt, .expiry = f.at->expiry()};
+  if (!f.is_string()) v.fields.emplace(*f.fields);
+  return v;
+}
+
+// False: there is no memory, and the key holds a part of it, or what it held.
+bool put_back(call& c, const hashed_key& k, const kept_value& v) {
+  store& s = store_of(c, k);
+  if (!v.fields) return s.put(k, v.text, v.expiry, at_limit::exceeded) == put_outcome::done;
+  s.erase(k);
+  bool done = true;
+  v.fields->for_each([&](const hash_value::entry& e) {
+    done = done && s.field_put(k, e.field, e.value) == put_outcome::done;
+  });
+  return done && s.set_expiry(k, v.expiry) == put_outcome::done;
+}
+
+// What each of two keys holds is the other's. False: there is no memory, it was answered, and they are as they were, as
+// far as there is memory for that.
+bool swap_keys(call& c, const hashed_key& one, const hashed_key& other) {
+  static_cast<void>(store_of(c, one).peek(one));  // what has expired goes
+  const found of_other = store_of(c, other).peek(other);
+  const found of_one = store_of(c, one).peek(one);
+  if (!of_one && !of_other) return true;
+  if (!of_other) return relocate(c, of_one, one, other);
+  if (!of_one) return relocate(c, of_other, other, one);
+  const kept_value first = kept(of_one);
+  const kept_value second = kept(of_other);
+  if (put_back(c, other, first) && put_back(c, one, second)) return true;
+  static_cast<void>(put_back(c, one, first));
+  static_cast<void>(put_back(c, other, second));
+  c.out.error(out_of_memory);
+  return false;
+}
+
+// What the names of two databases are, each once; and how much a journal would have to note of a swap.
+struct both_databases {
   std::vector<std::string> names;
-  std::uint64_t cursor = 0;
-  do {
-    cursor = keys.scan(cursor, [&](const found& f) {
-      const key_place at = place_of_key(f.at->key());
-      if (at.database == database) names.emplace_back(at.name);
+  std::size_t bytes = 0;
+};
+
+both_databases look_at(keyspace& keys, unsigned one, unsigned other) {
+  constexpr std::size_t of_change = 64;  // beside its texts
+  constexpr std::size_t of_field = 16;
+  both_databases all;
+  for (const unsigned database : {one, other}) {
+    each_key(keys, database, store::scanned::all, [&](const found& f, std::string_view name) {
+      all.names.emplace_back(name);
+      all.bytes += 2 * (name.size() + of_change) + f.value.size();
+      if (!f.is_string()) all.bytes += f.fields->bytes() + f.fields->size() * of_field;
     });
-  } while (cursor != 0);
-  return names;
-}
-
-// False: it was answered.
-bool relocate_all(call& c, const std::vector<std::string>& names, unsigned from, unsigned to) {
-  for (const std::string& name : names) {
-    const std::string before = key_in(from, name);
-    const std::string after = key_in(to, name);
-    if (!relocate(c, c.of.keys().key(before), c.of.keys().key(after))) return false;
   }
-  return true;
+  std::ranges::sort(all.names);
+  const auto twice = std::ranges::unique(all.names);
+  all.names.erase(twice.begin(), twice.end());
+  return all;
 }
 
+// Key by key, each of them in one of the two databases all the time. Where there is no memory for one, those before it
+// are swapped back.
 void swapdb(call& c) {
   const auto one = database_arg(c, 1, "ERR invalid first DB index");
   if (!one) return;
   const auto other = database_arg(c, 2, "ERR invalid second DB index");
   if (!other) return;
   if (*one == *other) return c.out.ok();
-  const std::vector<std::string> ones = names_in(c.of.keys(), *one);
-  const std::vector<std::string> others = names_in(c.of.keys(), *other);
-  constexpr unsigned between = most_databases;  // which no client can select
+  keyspace& keys = c.of.keys();
+  const both_databases all = look_at(keys, *one, *other);
   constexpr std::size_t longest = max_key_bytes - database_mark.size() - 1;
-  const auto is_long = [](const std::string& name) { return name.size() > longest; };
-  if (std::ranges::any_of(ones, is_long) || std::ranges::any_of(others, is_long)) {
+  if (std::ranges::any_of(all.names, [](const std::string& n) { return n.size() > longest; })) {
     return c.out.error(key_too_long);
   }
-  if (relocate_all(c, ones, *one, between) && relocate_all(c, others, *other, *one) &&
-      relocate_all(c, ones, between, *other)) {
-    c.out.ok();
+  // In one record of the journal, so that it is whole after a crash.
+  if (all.bytes > max_record_bytes) {
+    return c.out.error("ERR SWAPDB takes no more than 1 GB of keys and values, and these are " +
+                       std::to_string(all.bytes) + " bytes");
   }
+  const auto swap = [&](const std::string& name) {
+    const std::string first = key_in(*one, name);
+    const std::string second = key_in(*other, name);
+    return swap_keys(c, keys.key(first), keys.key(second));
+  };
+  const std::size_t mark = c.out.mark();
+  std::size_t done = 0;
+  while (done < all.names.size() && swap(all.names[done])) ++done;
+  if (done == all.names.size()) return c.out.ok();
+  bool restored = true;
+  while (done != 0) restored = swap(all.names[--done]) && restored;
+  c.out.rewind(mark);
+  c.out.error(out_of_memory);
+  if (!restored && c.of.hooks.warn)
+    c.of.hooks.warn("SWAPDB ran out of memory, and some keys stay swapped");
 }
 
 void copy(call& c) {
@@ -189,35 +256,20 @@ void copy(call& c) {
   if (duplicate(c, store_of(c, c.key).peek(c.key), to, at_limit::refused)) c.out.integer(1);
 }
 
-// Null: there is none, or too few to be found by chance.
-const item* random_in(store& keys, unsigned database) {
-  constexpr int tries = 64;
-  for (int i = 0; i < tries && keys.size_of(database) != 0; ++i) {
-    const item* const one = keys.random();
-    if (one == nullptr || place_of_key(one->key()).database == database) return one;
-  }
-  return nullptr;
-}
-
 void randomkey(call& c) {
   keyspace& keys = c.of.keys();
   const unsigned database = c.who.database;
   std::uint32_t from =
       static_cast<std::uint32_t>(c.of.read_clock().time_since_epoch().count()) % keys.shards();
   for (std::uint32_t i = 0; i < keys.shards(); ++i, from = (from + 1) % keys.shards()) {
-    const item* const one = random_in(keys.at(from), database);
+    const item* const one = keys.at(from).random(database);
     if (one != nullptr) return c.out.bulk(place_of_key(one->key()).name);
   }
-  const std::vector<std::string> few = names_in(keys, database);
-  few.empty() ? c.out.null() : c.out.bulk(few[from % few.size()]);
+  c.out.null();
 }
 
 void dbsize(call& c) {
-  std::size_t keys = 0;
-  for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) {
-    keys += c.of.keys().at(i).size_of(c.who.database);
-  }
-  c.out.integer(static_cast<std::int64_t>(keys));
+  c.out.integer(static_cast<std::int64_t>(c.of.keys().size_of(c.who.database)));
 }
 
 // No value: it was answered.
@@ -247,8 +299,10 @@ void flushdb(call& c) {
   if (alone) {
     clear_all(c, *when);
   } else {
-    for (const std::string& name : names_in(keys, database)) {
-      const std::string key = key_in(database, name);
+    std::vector<std::string> gone;
+    each_key(keys, database, store::scanned::all,
+             [&](const found& f, std::string_view) { gone.emplace_back(f.at->key()); });
+    for (const std::string& key : gone) {
       const hashed_key k = keys.key(key);
       keys.of(k).erase(k, *when);
     }

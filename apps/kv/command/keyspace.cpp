@@ -22,6 +22,12 @@ keyspace::keyspace(std::vector<std::unique_ptr<memory_source>> memory, const sto
   }
 }
 
+std::size_t keyspace::size_of(unsigned database) const noexcept {
+  std::size_t sum = 0;
+  for (const std::unique_ptr<shard>& s : shards_) sum += s->keys.size_of(database);
+  return sum;
+}
+
 std::uint64_t keyspace::scan(std::uint64_t cursor, const std::function<void(const found&)>& each) {
   const auto number = static_cast<std::uint32_t>(cursor & (most_shards - 1));
   if (number >= shards()) return 0;

@@ -53,6 +53,8 @@ class keyspace {
 
   // Of all shards. REQUIRES that the caller holds all.
   [[nodiscard]] store_usage usage() const noexcept;
+  // Keys of one database, in all shards. REQUIRES that the caller holds all.
+  [[nodiscard]] std::size_t size_of(unsigned database) const noexcept;
   // As store::scan(), of all shards one after the other. REQUIRES that the caller holds all.
   std::uint64_t scan(std::uint64_t cursor, const std::function<void(const found&)>& each);
 

@@ -1,4 +1,5 @@
 // All keys: SCAN and KEYS.
+#include "databases.hpp"
 #include "handling.hpp"
 
 #include "../resp/glob.hpp"
@@ -60,13 +61,16 @@ void scan(call& c) {
   std::int64_t seen = 0;
   // As Redis: for so many keys, wanted or not, through at most ten times as many buckets.
   std::int64_t buckets = how->count > most_count ? most_count * 10 : how->count * 10;
-  do {
+  bool more = c.of.keys().size_of(c.who.database) != 0;
+  if (!more) cursor = 0;
+  while (more) {
     cursor = c.of.keys().scan(*cursor, [&](const found& f) {
       ++seen;
       const key_place at = place_of_key(f.at->key());
       if (at.database == c.who.database && how->wants(f, at.name)) given.push_back(at.name);
     });
-  } while (*cursor != 0 && seen < how->count && --buckets > 0);
+    more = *cursor != 0 && seen < how->count && --buckets > 0;
+  }
   c.out.array(2);
   std::array<char, 24> digits{};
   char* const stop = std::to_chars(digits.data(), digits.data() + digits.size(), *cursor).ptr;
@@ -78,14 +82,10 @@ void scan(call& c) {
 void all_keys(call& c) {
   const std::string_view pattern = c.arg(1);
   std::vector<std::string_view> given;
-  std::uint64_t cursor = 0;
-  do {
-    cursor = c.of.keys().scan(cursor, [&](const found& f) {
-      const key_place at = place_of_key(f.at->key());
-      const bool wanted = pattern == "*" || matches_glob(pattern, at.name);
-      if (at.database == c.who.database && wanted) given.push_back(at.name);
-    });
-  } while (cursor != 0);
+  each_key(c.of.keys(), c.who.database, store::scanned::living,
+           [&](const found&, std::string_view name) {
+             if (pattern == "*" || matches_glob(pattern, name)) given.push_back(name);
+           });
   c.out.array(given.size());
   for (const std::string_view key : given) c.out.bulk(key);
 }
