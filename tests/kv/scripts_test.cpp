@@ -134,6 +134,74 @@ TEST_CASE("several locks are taken, kept and given back at once [shards]") {
   }
 }
 
+TEST_CASE("locks of redsync, of Spring and of aioredlock") {
+  constexpr std::string_view redsync =
+      "local val = redis.call(\"GET\", KEYS[1]) if val == ARGV[1] then return redis.call(\"DEL\", "
+      "KEYS[1]) "
+      "elseif val == false then return -1 else return 0 end";
+  constexpr std::string_view obtain =
+      "local lockClientId = redis.call('GET', KEYS[1])\nif lockClientId == ARGV[1] then\n"
+      "  redis.call('PEXPIRE', KEYS[1], ARGV[2])\n  return true\nelseif not lockClientId then\n"
+      "  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n  return true\nend\nreturn false";
+  constexpr std::string_view set =
+      "local identifier = redis.call('get', KEYS[1]) if not identifier or identifier == ARGV[1] "
+      "then return "
+      "redis.call(\"set\", KEYS[1], ARGV[1], 'PX', ARGV[2]) else return redis.error_reply('ERROR') "
+      "end";
+  constexpr std::string_view unset =
+      "local identifier = redis.call('get', KEYS[1]) if not identifier then return "
+      "redis.status_reply('OK') "
+      "elseif identifier == ARGV[1] then return redis.call(\"del\", KEYS[1]) else return "
+      "redis.error_reply('ERROR') end";
+  server s;
+  client c(s);
+  CHECK(c({"EVAL", redsync, "1", "l", "mine"}) == integer(-1));
+  CHECK(c("SET l other") == ok);
+  CHECK(c({"EVAL", redsync, "1", "l", "mine"}) == integer(0));
+  CHECK(c({"EVAL", redsync, "1", "l", "other"}) == integer(1));
+  CHECK(c({"EVAL", obtain, "1", "l", "mine", "1000"}) == integer(1));
+  CHECK(c("PTTL l") == integer(1000));
+  CHECK(c({"EVAL", obtain, "1", "l", "other", "1000"}) == null);
+  CHECK(c({"EVAL", obtain, "1", "l", "mine", "5000"}) == integer(1));
+  CHECK(c("PTTL l") == integer(5000));
+  CHECK(c({"EVAL", set, "1", "l", "other", "1000"}) == error("ERR ERROR"));
+  CHECK(c({"EVAL", set, "1", "l", "mine", "2000"}) == ok);
+  CHECK(c("PTTL l") == integer(2000));
+  CHECK(c({"EVAL", set, "1", "l", "mine", "x"}).starts_with("-ERR value is not an integer"));
+  CHECK(c({"EVAL", unset, "1", "l", "other"}) == error("ERR ERROR"));
+  CHECK(c({"EVAL", unset, "1", "l", "mine"}) == integer(1));
+  CHECK(c({"EVAL", unset, "1", "l", "mine"}) == ok);
+  CHECK(c({"EVAL", set, "1", "l", "mine", "2000"}) == ok);
+  CHECK(c("GET l") == bulk("mine"));
+}
+
+TEST_CASE("compare, set again, and what says false or nil") {
+  server s;
+  client c(s);
+  const std::string compare = "if redis.call('get', KEYS[1]) == ARGV[1] then ";
+  const std::string again =
+      compare + "return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) else return 0 end";
+  CHECK(c("SET l mine PX 1000") == ok);
+  CHECK(c({"EVAL", again, "1", "l", "other", "3000"}) == integer(0));
+  CHECK(c({"EVAL", again, "1", "l", "mine", "3000"}) == ok);
+  CHECK(c("PTTL l") == integer(3000));
+  const std::string longer =
+      compare + "return redis.call('pexpire', KEYS[1], ARGV[2]) else return false end";
+  CHECK(c({"EVAL", longer, "1", "l", "other", "4000"}) == null);
+  CHECK(c({"EVAL", longer, "1", "l", "mine", "4000"}) == integer(1));
+  CHECK(c("PTTL l") == integer(4000));
+  for (const char* const end : {"redis.call('unlink', KEYS[1]) return true end return false",
+                                "return redis.call('del', KEYS[1]) end return nil"}) {
+    CHECK(c("SET l mine") == ok);
+    CHECK(c({"EVAL", compare + end, "1", "l", "other"}) == null);
+    CHECK(c({"EVAL", compare + end, "1", "l", "mine"}) == integer(1));
+    CHECK(c("EXISTS l") == integer(0));
+  }
+  // A variable of that name would be another script.
+  CHECK(c({"EVAL", compare + "return redis.call('del', KEYS[1]) else return nothing end", "1", "l",
+           "m"}) == not_known);
+}
+
 TEST_CASE("several locks are taken as a whole or not at all where memory is short") {
   kv::settings small;
   small.maxmemory = std::uint64_t{5} << 20;

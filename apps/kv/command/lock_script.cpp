@@ -21,9 +21,10 @@ char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c 
 
 // Words of Lua and names that it gives a script; any other name is a variable's.
 bool is_known(std::string_view word) noexcept {
-  static constexpr std::array<std::string_view, 20> known{
-      "and", "do", "else",   "elseif", "end",   "for",  "if",   "in",   "local",  "nil",
-      "not", "or", "return", "then",   "redis", "call", "KEYS", "ARGV", "ipairs", "tonumber"};
+  static constexpr auto known = std::to_array<std::string_view>(
+      {"and",   "do",    "else", "elseif", "end",    "false",    "for",         "if",
+       "in",    "local", "nil",  "not",    "or",     "return",   "then",        "true",
+       "redis", "call",  "KEYS", "ARGV",   "ipairs", "tonumber", "error_reply", "status_reply"});
   return std::ranges::find(known, word) != known.end();
 }
 
@@ -140,6 +141,41 @@ constexpr std::array<std::pair<std::string_view, lock_script>, 3> one_key_acts{{
     {"redis.call('expire', KEYS[1], ARGV[2])", lock_script::expire_seconds},
 }};
 
+// Of those that return NO, false or nil, where it holds something else.
+constexpr std::array<std::string_view, 5> null_forms{
+    "if GET == ARGV[1] then return ACT else return NO end",
+    "if GET == ARGV[1] then return ACT end return NO",
+    "if GET == ARGV[1] then ACT return true else return NO end",
+    "if GET == ARGV[1] then ACT return true end return NO",
+    "local v = GET if v == ARGV[1] then ACT return true end return NO",
+};
+constexpr std::string_view sets_one = "redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])";
+// redsync; Spring's RedisLockRegistry; aioredlock.
+constexpr std::array<std::pair<std::string_view, lock_script>, 6> whole_scripts{{
+    {"local v = GET if v == ARGV[1] then return redis.call('del', KEYS[1]) elseif v == false then "
+     "return -1 else return 0 end",
+     lock_script::erase_or_gone},
+    {"if GET == ARGV[1] then return SET else return 0 end", lock_script::renew},
+    {"local v = GET if v == ARGV[1] then redis.call('pexpire', KEYS[1], ARGV[2]) return true "
+     "elseif not v then SET return true end return false",
+     lock_script::take_or_expire},
+    {"local v = GET if not v or v == ARGV[1] then return SET else return "
+     "redis.error_reply('error') end",
+     lock_script::take_or_renew},
+    {"local v = GET if not v then return redis.status_reply('ok') elseif v == ARGV[1] then return "
+     "redis.call('del', KEYS[1]) else return redis.error_reply('error') end",
+     lock_script::erase_or_error},
+    {"local v = GET if not v then return redis.error_reply('error') elseif v == ARGV[1] then "
+     "return redis.call('ttl', KEYS[1]) else return redis.error_reply('error') end",
+     lock_script::seconds_left},
+}};
+
+lock_script or_null(lock_script act) noexcept {
+  if (act == lock_script::erase) return lock_script::erase_or_null;
+  return act == lock_script::expire_ms ? lock_script::expire_ms_or_null
+                                       : lock_script::expire_seconds_or_null;
+}
+
 // What is left of the time to live, as `left`; no time to live: 0 is returned.
 constexpr std::string_view looks_at_time =
     "local v = GET if not v or v ~= ARGV[1] then return 0 end "
@@ -171,6 +207,16 @@ std::vector<known_script> make_known() {
     for (const auto& [act, what] : one_key_acts) {
       add(replaced(std::string(form), "ACT", act), what);
     }
+  }
+  for (const std::string_view form : null_forms) {
+    for (const auto& [act, what] : one_key_acts) {
+      for (const char* const no : {"false", "nil"}) {
+        add(replaced(replaced(std::string(form), "NO", no), "ACT", act), or_null(what));
+      }
+    }
+  }
+  for (const auto& [script, what] : whole_scripts) {
+    add(replaced(std::string(script), "SET", sets_one), what);
   }
   const std::string time(looks_at_time);
   const std::string each(each_key);

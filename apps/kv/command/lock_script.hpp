@@ -12,7 +12,7 @@
 
 namespace kv {
 
-// What such a script does with its keys, if they hold ARGV[1]; else it returns 0.
+// What such a script does with its keys, if they hold ARGV[1]; else it returns 0, where nothing else is said.
 enum class lock_script : std::uint8_t {
   erase,              // DEL
   expire_ms,          // PEXPIRE to ARGV[2]
@@ -22,6 +22,16 @@ enum class lock_script : std::uint8_t {
   erase_all,          // of several keys those that hold it; returns how many
   renew_all,          // SET PX ARGV[2], if all of several keys hold it; returns how many
   take_all,           // SET PX ARGV[2], if none of several keys exists; returns how many
+  // One key:
+  erase_or_null,           // DEL; else null
+  expire_ms_or_null,       // PEXPIRE to ARGV[2]; else null
+  expire_seconds_or_null,  // EXPIRE to ARGV[2]; else null
+  erase_or_gone,           // DEL; -1 where the key does not exist
+  erase_or_error,          // DEL; OK where the key does not exist, else an error
+  renew,                   // SET PX ARGV[2], which says OK
+  take_or_expire,  // PEXPIRE to ARGV[2], or SET PX ARGV[2] where the key does not exist; else null
+  take_or_renew,   // SET PX ARGV[2], also where the key does not exist; else an error
+  seconds_left,    // TTL; else an error
 };
 
 // Nothing: it is none of these. White space, comments, quotes, the case of commands and names of variables may be any.

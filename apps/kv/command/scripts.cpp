@@ -14,6 +14,7 @@ constexpr std::size_t first_key = 3;
 constexpr std::string_view unknown_script =
     "ERR cordma-kv runs no Lua: of scripts it takes only the lock scripts of known client "
     "libraries (compare and delete, compare and expire)";
+constexpr std::string_view script_error = "ERR ERROR";  // redis.error_reply('ERROR')
 constexpr std::string_view no_script = "NOSCRIPT No matching script. Please use EVAL.";
 
 // What a script was given. REQUIRES that its number of keys was checked.
@@ -57,21 +58,77 @@ void expire_at(const script_call& s, const hashed_key& k, std::int64_t when) {
   s.c.out.integer(1);
 }
 
-void erase_one(const script_call& s) {
-  const hashed_key k = s.key(0);
-  const auto f = held(s, k);
-  if (!f) return;
-  if (*f) store_of(s.c, k).erase(k);
-  s.c.out.integer(*f ? 1 : 0);
+// What is said where the key holds something else, or does not exist.
+enum class otherwise : std::uint8_t { zero, null, gone, error };
+
+void say_not_held(const script_call& s, otherwise no, bool exists) {
+  switch (no) {
+    case otherwise::zero: return s.c.out.integer(0);
+    case otherwise::null: return s.c.out.null();
+    case otherwise::gone: return s.c.out.integer(exists ? 0 : -1);
+    case otherwise::error: break;
+  }
+  exists ? s.c.out.error(script_error) : s.c.out.ok();
 }
 
-void expire_one(const script_call& s, std::int64_t unit_ms) {
+void erase_one(const script_call& s, otherwise no) {
+  const hashed_key k = s.key(0);
+  const auto there = string_at(s.c, k);
+  if (!there) return;
+  if (!*there || there->value != s.args[0]) return say_not_held(s, no, there->at != nullptr);
+  store_of(s.c, k).erase(k);
+  s.c.out.integer(1);
+}
+
+void expire_one(const script_call& s, std::int64_t unit_ms, otherwise no) {
   const hashed_key k = s.key(0);
   const auto f = held(s, k);
   if (!f) return;
-  if (!*f) return s.c.out.integer(0);
+  if (!*f) return say_not_held(s, no, true);
   const auto when = end_of(s, s.args[1], 0, unit_ms);
   if (when) expire_at(s, k, *when);
+}
+
+// False: it was answered.
+bool set_one(const script_call& s) {
+  const auto when = end_of(s, s.args[1], 0, 1);
+  if (!when) return false;
+  if (*when <= static_cast<std::int64_t>(now_of(s.c))) {
+    s.c.out.error("ERR invalid expire time in 'set' command");
+    return false;
+  }
+  if (!fits(s.c, s.keys[0], s.args[0].size())) return false;
+  return put(s.c, s.key(0), s.args[0], static_cast<unix_ms>(*when), s.c.out.mark());
+}
+
+void renew_one(const script_call& s) {
+  const auto f = held(s, s.key(0));
+  if (!f) return;
+  if (!*f) return s.c.out.integer(0);
+  if (set_one(s)) s.c.out.ok();
+}
+
+// Where the key does not exist it is taken; else it has to hold ARGV[1].
+void take_one(const script_call& s, lock_script what) {
+  const hashed_key k = s.key(0);
+  const auto there = string_at(s.c, k);
+  if (!there) return;
+  const bool expires = what == lock_script::take_or_expire;
+  if (*there && there->value != s.args[0]) {
+    return expires ? s.c.out.null() : s.c.out.error(script_error);
+  }
+  if (*there && expires) return expire_one(s, 1, otherwise::null);
+  if (!set_one(s)) return;
+  expires ? s.c.out.integer(1) : s.c.out.ok();
+}
+
+void tell_seconds_left(const script_call& s) {
+  const auto f = held(s, s.key(0));
+  if (!f) return;
+  if (!*f) return s.c.out.error(script_error);
+  if (!f->at->expires()) return s.c.out.integer(-1);
+  constexpr std::uint64_t half = 500;
+  s.c.out.integer(static_cast<std::int64_t>((f->at->expiry() - now_of(s.c) + half) / 1000));
 }
 
 void lengthen_one(const script_call& s, bool renews) {
@@ -152,11 +209,22 @@ std::span<const std::string_view> commands_of(lock_script what) noexcept {
   static constexpr std::array<std::string_view, 3> lengthening{"get", "pttl", "pexpire"};
   static constexpr std::array<std::string_view, 2> renewing{"get", "set"};
   static constexpr std::array<std::string_view, 2> taking{"exists", "set"};
+  static constexpr std::array<std::string_view, 3> taking_one{"get", "pexpire", "set"};
+  static constexpr std::array<std::string_view, 2> looking{"get", "ttl"};
   switch (what) {
     case lock_script::erase:
+    case lock_script::erase_or_null:
+    case lock_script::erase_or_gone:
+    case lock_script::erase_or_error:
     case lock_script::erase_all: return erasing;
-    case lock_script::expire_ms: return expiring;
-    case lock_script::expire_seconds: return expiring_seconds;
+    case lock_script::expire_ms:
+    case lock_script::expire_ms_or_null: return expiring;
+    case lock_script::expire_seconds:
+    case lock_script::expire_seconds_or_null: return expiring_seconds;
+    case lock_script::renew:
+    case lock_script::take_or_renew: return renewing;
+    case lock_script::take_or_expire: return taking_one;
+    case lock_script::seconds_left: return looking;
     case lock_script::lengthen:
     case lock_script::lengthen_or_renew: return lengthening;
     case lock_script::renew_all: return renewing;
@@ -189,8 +257,16 @@ bool is_allowed(call& c, lock_script what) {
 }
 
 std::size_t arguments_of(lock_script what) noexcept {
-  if (what == lock_script::erase || what == lock_script::erase_all) return 1;
-  return what == lock_script::lengthen_or_renew ? 3 : 2;
+  switch (what) {
+    case lock_script::erase:
+    case lock_script::erase_or_null:
+    case lock_script::erase_or_gone:
+    case lock_script::erase_or_error:
+    case lock_script::erase_all:
+    case lock_script::seconds_left: return 1;
+    case lock_script::lengthen_or_renew: return 3;
+    default: return 2;
+  }
 }
 
 bool takes_any_keys(lock_script what) noexcept {
@@ -204,9 +280,18 @@ void run(const script_call& s, lock_script what) {
     return s.c.out.error("ERR the script takes more keys or arguments than it was given");
   }
   switch (what) {
-    case lock_script::erase: return erase_one(s);
-    case lock_script::expire_ms: return expire_one(s, 1);
-    case lock_script::expire_seconds: return expire_one(s, 1000);
+    case lock_script::erase: return erase_one(s, otherwise::zero);
+    case lock_script::erase_or_null: return erase_one(s, otherwise::null);
+    case lock_script::erase_or_gone: return erase_one(s, otherwise::gone);
+    case lock_script::erase_or_error: return erase_one(s, otherwise::error);
+    case lock_script::expire_ms: return expire_one(s, 1, otherwise::zero);
+    case lock_script::expire_ms_or_null: return expire_one(s, 1, otherwise::null);
+    case lock_script::expire_seconds: return expire_one(s, 1000, otherwise::zero);
+    case lock_script::expire_seconds_or_null: return expire_one(s, 1000, otherwise::null);
+    case lock_script::renew: return renew_one(s);
+    case lock_script::take_or_expire:
+    case lock_script::take_or_renew: return take_one(s, what);
+    case lock_script::seconds_left: return tell_seconds_left(s);
     case lock_script::lengthen: return lengthen_one(s, false);
     case lock_script::lengthen_or_renew: return lengthen_one(s, s.args[2] != "0");
     case lock_script::erase_all: return erase_all(s);
