@@ -117,6 +117,38 @@ TEST_CASE("of small hashes most of which are erased the slabs go back bit by bit
   CHECK(keys.usage().object_bytes == 0);
 }
 
+TEST_CASE("of hashes with longer fields, and of one large one, the slabs go back as well") {
+  constexpr std::uint64_t count = 20'000;
+  plain_memory memory;
+  store keys(memory, {.hash_seed = 7});
+  keys.tick(1'700'000'000'000);
+  const auto name = [](std::uint64_t i) { return "h" + std::to_string(i); };
+  const hashed_key large = keys.key("large");
+  for (std::uint64_t i = 0; i < count; ++i) {
+    for (const char* const field : {"a", "b", "c"}) {
+      REQUIRE(keys.field_put(keys.key(name(i)), field, std::string(100, 'v')) == put_outcome::done);
+    }
+    REQUIRE(keys.field_put(large, name(i), name(i)) == put_outcome::done);
+  }
+  const std::size_t full = keys.usage().slab_bytes;
+  CHECK(full >= count * 300);  // they are in slabs
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (i % 10 == 0) continue;
+    REQUIRE(keys.erase(keys.key(name(i))));
+    REQUIRE(keys.field_erase(large, name(i)));
+  }
+  while (keys.free_some(1000)) {}
+  CHECK(keys.usage().slab_bytes <= full * 115 / 1000 + (5 << 20));
+  CHECK(keys.find(large).fields->size() == count / 10);
+  for (std::uint64_t i = 0; i < count; i += 10) {
+    REQUIRE(keys.find(keys.key(name(i))).fields->find("b") == std::string(100, 'v'));
+    REQUIRE(keys.find(large).fields->find(name(i)) == name(i));
+  }
+  keys.clear();
+  CHECK(keys.usage().slab_bytes == 0);
+  CHECK(keys.usage().object_bytes == 0);
+}
+
 TEST_CASE("segments that have been spare for long go back, and are used again") {
   plain_memory memory;
   segment_set segments(memory, cordma::real_clock());

@@ -86,6 +86,45 @@ TEST_CASE("a hash does what a map does, however it grows and shrinks [20 seeds]"
   }
 }
 
+TEST_CASE(
+    "a hash with a heap does what a map does, also while its fields move together [10 seeds]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 dice(seed);
+    block_heap heap;
+    std::size_t held = 0;
+    {
+      hash_value h(seed, &heap);
+      model m;
+      std::size_t place = 0;
+      for (int step = 0; step < 10'000; ++step) {
+        const std::string name = field(dice() % 1000);
+        const bool grows = (step / 2500) % 2 == 0;
+        if (dice() % 8 < (grows ? 6U : 1U)) {
+          // Around what a block of the heap is longest, too.
+          const std::size_t bytes = dice() % 3 == 0 ? 900 + dice() % 200 : dice() % 200;
+          const std::string value(bytes, static_cast<char>('a' + dice() % 26));
+          CHECK(h.put(name, value) == m.insert_or_assign(name, value).second);
+        } else {
+          CHECK(h.erase(name) == (m.erase(name) != 0));
+        }
+        std::size_t budget = dice() % 8;
+        static_cast<void>(h.settle(place, budget));
+        if (step % 256 == 0) CHECK(all_of(h) == m);
+      }
+      held = heap.held_bytes();
+      CHECK(all_of(h) == m);
+      while (!m.empty()) {
+        CHECK(h.erase(m.begin()->first));
+        m.erase(m.begin());
+      }
+      CHECK(h.size() == 0);
+    }
+    CHECK(held > 0);
+    CHECK(heap.held_bytes() == 0);
+  }
+}
+
 TEST_CASE("a small hash keeps its other fields when values shrink [2-5 fields, all orders]") {
   for (std::size_t fields = 2; fields <= 5; ++fields) {
     // Each field's value shrinks to one of four lengths, beginning with each field in turn.

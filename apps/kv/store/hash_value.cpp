@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <malloc.h>
 
@@ -50,6 +51,9 @@ struct hash_value::node {
   [[nodiscard]] std::string_view field() noexcept { return {data(), field_bytes}; }
   [[nodiscard]] std::string_view value() noexcept { return {data() + field_bytes, value_bytes}; }
   [[nodiscard]] entry both() noexcept { return {field(), value()}; }
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return sizeof(node) + field_bytes + value_bytes;
+  }
   void set_value(std::string_view v) noexcept {
     value_bytes = static_cast<std::uint32_t>(v.size());
     std::memcpy(data() + field_bytes, v.data(), v.size());
@@ -137,9 +141,31 @@ void hash_value::free_block() noexcept {
   block_room_ = 0;
 }
 
-void hash_value::settle() noexcept {
-  if (heap_ == nullptr || !is_block() || !heap_->is_sparse(block_, block_room_)) return;
-  static_cast<void>(move_block(block_room_));
+bool hash_value::settle(std::size_t& place, std::size_t& budget) noexcept {
+  if (heap_ != nullptr && is_block()) {
+    if (block_ != nullptr && heap_->is_sparse(block_, block_room_)) {
+      static_cast<void>(move_block(block_room_));
+    }
+    place = 0;
+    return true;
+  }
+  const std::size_t first = tables_[0].count();
+  for (; heap_ != nullptr && place < first + tables_[1].count(); ++place) {
+    if (budget == 0) return false;
+    --budget;
+    node** link = place < first ? &tables_[0].buckets[place] : &tables_[1].buckets[place - first];
+    for (; *link != nullptr; link = &(*link)->next) {
+      const std::size_t bytes = (*link)->bytes();
+      const std::size_t room = block_heap::room_of(bytes);
+      if (!is_in_heap(bytes) || !heap_->is_sparse(*link, room)) continue;
+      void* const made = heap_->take(room);
+      if (made == nullptr) continue;
+      std::memcpy(made, *link, bytes);
+      heap_->give(std::exchange(*link, static_cast<node*>(made)), room);
+    }
+  }
+  place = 0;
+  return true;
 }
 
 void hash_value::put_in_block(std::string_view field, std::string_view value,
@@ -187,6 +213,47 @@ void hash_value::to_table() {
 }
 
 // ---- the tables ----
+
+hash_value::node* hash_value::take_node(std::size_t bytes) noexcept {
+  void* const made =
+      is_in_heap(bytes) ? heap_->take(block_heap::room_of(bytes)) : std::malloc(bytes);
+  return static_cast<node*>(made);
+}
+
+void hash_value::free_node(node* n) noexcept {
+  if (is_in_heap(n->bytes())) {
+    heap_->give(n, block_heap::room_of(n->bytes()));
+  } else {
+    std::free(n);
+  }
+}
+
+std::size_t hash_value::cost_of(node* n) const noexcept {
+  return is_in_heap(n->bytes()) ? block_heap::cost_of(block_heap::room_of(n->bytes())) : taken(n);
+}
+
+// Its room in the heap follows from what it holds: with another it moves. Nothing has changed if there is no memory.
+void hash_value::change_value(node*& link, std::string_view value) {
+  node* const old = link;
+  const std::size_t bytes = sizeof(node) + old->field_bytes + value.size();
+  const bool stays = is_in_heap(bytes) && is_in_heap(old->bytes()) &&
+                     block_heap::room_of(bytes) == block_heap::room_of(old->bytes());
+  const std::size_t room = is_in_heap(old->bytes()) ? 0 : ::malloc_usable_size(old);
+  if (stays || (!is_in_heap(bytes) && bytes <= room && bytes >= room / 2)) {
+    return old->set_value(value);
+  }
+  node* const made = take_node(bytes);
+  if (made == nullptr) {
+    if (!is_in_heap(bytes) && bytes <= room) return old->set_value(value);
+    throw std::bad_alloc();
+  }
+  std::memcpy(static_cast<void*>(made), old, sizeof(node) + old->field_bytes);
+  made->set_value(value);
+  bytes_ += cost_of(made);
+  bytes_ -= cost_of(old);
+  free_node(old);
+  link = made;
+}
 
 hash_value::node** hash_value::link_of(std::string_view field, std::uint64_t hash) const noexcept {
   for (const table& t : tables_) {
@@ -258,28 +325,17 @@ bool hash_value::put(std::string_view field, std::string_view value) {
   const std::uint64_t hash = hash_of(field);
   node** const link = link_of(field, hash);
   if (link != nullptr) {
-    node* const at = *link;
-    const std::size_t wanted = sizeof(node) + field.size() + value.size();
-    const std::size_t room = ::malloc_usable_size(at);
-    if (wanted > room || wanted < room / 2) {
-      auto* const made = static_cast<node*>(std::realloc(at, wanted));
-      if (made == nullptr && wanted > room) throw std::bad_alloc();
-      if (made != nullptr) {
-        bytes_ = bytes_ - room + ::malloc_usable_size(made);
-        *link = made;
-      }
-    }
-    (*link)->set_value(value);
+    change_value(*link, value);
     return false;
   }
-  auto* const made = static_cast<node*>(std::malloc(sizeof(node) + field.size() + value.size()));
+  node* const made = take_node(sizeof(node) + field.size() + value.size());
   if (made == nullptr) throw std::bad_alloc();
   table& t = tables_[moving() ? 1 : 0];
   *made = {t.buckets[hash & t.mask], hash, static_cast<std::uint32_t>(field.size()), 0};
   std::memcpy(made->data(), field.data(), field.size());
   made->set_value(value);
   t.buckets[hash & t.mask] = made;
-  bytes_ += taken(made);
+  bytes_ += cost_of(made);
   ++size_;
   fit();
   return true;
@@ -295,8 +351,8 @@ bool hash_value::erase(std::string_view field) noexcept {
   node** const link = link_of(field, hash_of(field));
   if (link == nullptr) return false;
   node* const at = std::exchange(*link, (*link)->next);
-  bytes_ -= taken(at);
-  std::free(at);
+  bytes_ -= cost_of(at);
+  free_node(at);
   --size_;
   fit();
   return true;
@@ -329,8 +385,8 @@ bool hash_value::clear_some(std::size_t& budget) noexcept {
         --budget;
         node* const at = t.buckets[moved_];
         t.buckets[moved_] = at->next;
-        bytes_ -= taken(at);
-        std::free(at);
+        bytes_ -= cost_of(at);
+        free_node(at);
         --size_;
       }
     }

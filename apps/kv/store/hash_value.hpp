@@ -26,7 +26,7 @@ class hash_value {
   };
 
   // With the same seed, the same field is always at the same place. A client that does not know it cannot make chains long.
-  // Its block is the heap's, which outlives it; null: malloc()'s.
+  // Its block, and fields of up to block_heap::longest, are the heap's, which outlives it; null: malloc()'s.
   explicit hash_value(std::uint64_t seed, block_heap* heap = nullptr) noexcept
       : seed_(seed), heap_(heap) {}
   // Throws std::bad_alloc, and so does the assignment.
@@ -84,8 +84,9 @@ class hash_value {
   [[nodiscard]] std::optional<entry> at_random(std::uint64_t random) const noexcept;
   // Frees up to `budget` fields. True when none is left; only then may it be destroyed, or used, without taking long.
   bool clear_some(std::size_t& budget) noexcept;
-  // Moves its block to where the heap has a better place.
-  void settle() noexcept;
+  // Moves its block, or fields from bucket `place` on, to where the heap has a better place, and takes each bucket off
+  // `budget`. True: all were looked at, and `place` is 0.
+  bool settle(std::size_t& place, std::size_t& budget) noexcept;
 
  private:
   struct node;
@@ -131,7 +132,14 @@ class hash_value {
                     std::optional<std::size_t> known);
   void erase_in_block(std::size_t place) noexcept;
   void to_table();
-  // The tables.
+  // The tables. A field's memory: for as many bytes as its texts and their head take.
+  [[nodiscard]] bool is_in_heap(std::size_t bytes) const noexcept {
+    return heap_ != nullptr && block_heap::room_of(bytes) <= block_heap::longest;
+  }
+  [[nodiscard]] node* take_node(std::size_t bytes) noexcept;
+  void free_node(node* n) noexcept;
+  [[nodiscard]] std::size_t cost_of(node* n) const noexcept;
+  void change_value(node*& link, std::string_view value);
   [[nodiscard]] node** link_of(std::string_view field, std::uint64_t hash) const noexcept;
   [[nodiscard]] bool moving() const noexcept { return tables_[1].buckets != nullptr; }
   void move_some(std::size_t buckets) noexcept;

@@ -224,17 +224,22 @@ bool object_pool::settle_some(std::size_t& budget) noexcept {
     heap_.begin_pass();
     settling_ = true;
     next_to_settle_ = 0;
+    settled_ = 0;
   }
   for (; next_to_settle_ < chunks_.size() * chunk_objects; ++next_to_settle_) {
     if (budget == 0) return true;
     --budget;
     if (chunks_[next_to_settle_ / chunk_objects].places == nullptr) {
+      settled_ = 0;
       next_to_settle_ += chunk_objects - 1 - next_to_settle_ % chunk_objects;
       continue;
     }
     object& o = at(next_to_settle_);
-    if (o.fields == nullptr) continue;
-    o.fields->settle();
+    if (o.fields == nullptr) {
+      settled_ = 0;
+      continue;
+    }
+    if (!o.fields->settle(settled_, budget)) return true;
     if (!heap_.is_sparse(o.fields, hash_room)) continue;
     void* const place = heap_.take(hash_room);
     if (place == nullptr) continue;

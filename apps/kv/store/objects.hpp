@@ -86,6 +86,7 @@ class object_pool {
   block_heap heap_;
   bool settling_ = false;  // a pass over all objects is under way
   number next_to_settle_ = 0;
+  std::size_t settled_ = 0;  // buckets of that one
   std::vector<chunk> chunks_;
   std::size_t open_ = 0;  // the first that may have a free place
   std::size_t live_ = 0;  // objects in all of them
