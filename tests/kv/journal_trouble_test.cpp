@@ -468,8 +468,10 @@ TEST_CASE(
       const std::string refusal = "-MISCONF Errors writing to the AOF file: File too large\r\n";
       other.send({"SET", "refused", "1"});
       CHECK(other.take() == refusal);
-      other.send({"MULTI"});
       other.send({"PING"});
+      CHECK(other.take() == refusal);
+      other.send({"MULTI"});
+      other.send({"ECHO", "x"});
       CHECK(other.take() == "+OK\r\n+QUEUED\r\n");
       other.send({"SET", "refused", "1"});
       CHECK(other.take() == refusal);

@@ -39,7 +39,7 @@ object_pool::number object_pool::take_place() {
   chunk& c = chunks_[open_];
   if (c.places == nullptr) {
     c.places = std::make_unique<object[]>(chunk_objects);
-    bytes_ += chunk_bytes;
+    ++held_chunks_;
   }
   number n = open_ * chunk_objects + c.touched;
   if (c.first_free == none) {
@@ -78,7 +78,7 @@ void object_pool::mind_empty(std::size_t index) noexcept {
 }
 
 void object_pool::drop_chunk(std::size_t index) noexcept {
-  if (chunks_[index].places != nullptr) bytes_ -= chunk_bytes;
+  if (chunks_[index].places != nullptr) --held_chunks_;
   chunks_[index] = {};
 }
 
@@ -153,7 +153,7 @@ void object_pool::clear(freeing when) noexcept {
     for (const chunk& c : chunks_) {
       for (std::size_t i = 0; i < c.touched; ++i) free_fields(c.places[i].fields);
     }
-    bytes_ = 0;
+    bytes_ = held_chunks_ = 0;
   }
   chunks_.clear();
   open_ = live_ = 0;
@@ -210,7 +210,7 @@ bool object_pool::free_old(std::size_t& budget) noexcept {
       free_fields(o.fields);
       o = {};
     }
-    if (last.places != nullptr) bytes_ -= chunk_bytes;
+    if (last.places != nullptr) --held_chunks_;
     old_chunks_.pop_back();
     old_place_ = 0;
   }

@@ -4,6 +4,7 @@
 #include "block_heap.hpp"
 #include "hash_value.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,7 +46,12 @@ class object_pool {
   bool free_some(std::size_t& budget) noexcept;
   // Of slabs.
   [[nodiscard]] std::size_t slab_bytes() const noexcept { return heap_.held_bytes(); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  // Places of objects count by the chunks that are held, but for two: so that one object costs no whole chunk.
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    constexpr std::size_t free_of_charge = 2;
+    const std::size_t held = held_chunks_ - std::min(held_chunks_, free_of_charge);
+    return bytes_ + std::max(live_ * sizeof(object), held * chunk_bytes);
+  }
 
  private:
   static constexpr number none = UINT64_MAX;
@@ -92,7 +98,8 @@ class object_pool {
   std::size_t live_ = 0;  // objects in all of them
   number empty_ =
       none;  // one that had no object when that was looked at last, and is kept for the next
-  std::size_t bytes_ = 0;
+  std::size_t held_chunks_ = 0;  // with those that were given up
+  std::size_t bytes_ = 0;        // without places
   // Given up, and not freed yet.
   struct old_blob {
     std::unique_ptr<char[]> bytes;
