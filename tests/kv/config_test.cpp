@@ -90,7 +90,8 @@ TEST_CASE("what CONFIG SET refuses changes nothing") {
                  "') - " + std::string(why));
   };
   CHECK(c("CONFIG SET proto-max-bulk-len 1") ==
-        refused("proto-max-bulk-len", "argument must be between 1048576 and 536870912 inclusive"));
+        refused("proto-max-bulk-len",
+                "argument must be between 1048576 and 9223372036854775807 inclusive"));
   CHECK(c("CONFIG SET maxmemory x") == refused("maxmemory", "argument must be a memory value"));
   CHECK(c("CONFIG SET timeout 9 maxmemory x") ==
         refused("maxmemory", "argument must be a memory value"));

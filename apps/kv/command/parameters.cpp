@@ -226,6 +226,17 @@ std::string set_slower_than(settings& s, std::string_view value) {
   return {};
 }
 
+// Redis's range, and of it what a value may be.
+std::string set_bulk_len(settings& s, std::string_view value) {
+  constexpr std::uint64_t least = 1 << 20;
+  const auto n = parse_memory(value);
+  if (!n) return "argument must be a memory value";
+  if (*n < least || *n > most_signed) return outside(least, most_signed);
+  if (*n > max_value_bytes) return "no value is longer than 512mb";
+  s.proto_max_bulk_len = *n;
+  return {};
+}
+
 // Of what is in dir: a name, and no path.
 std::string name_refusal(std::string_view setting, std::string_view what, std::string_view value) {
   if (value.empty()) return std::string(setting) + " can't be empty";
@@ -276,7 +287,8 @@ constexpr auto parameters_table = std::to_array<parameter>({
     number<&settings::tcp_keepalive, 0, most_int>("tcp-keepalive", when::start),
     {"client-output-buffer-limit", when::any_time, get_output_limit, set_output_limit},
     memory<&settings::client_query_buffer_limit, 1 << 20, most_signed>("client-query-buffer-limit"),
-    memory<&settings::proto_max_bulk_len, 1 << 20, max_value_bytes>("proto-max-bulk-len"),
+    {"proto-max-bulk-len", when::any_time,
+     [](const settings& s) { return std::to_string(s.proto_max_bulk_len); }, set_bulk_len},
     memory<&settings::maxmemory>("maxmemory"),
     {"maxmemory-policy", when::any_time, get_policy, set_policy},
     number<&settings::maxmemory_samples, 1, most_int>("maxmemory-samples"),
