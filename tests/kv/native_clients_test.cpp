@@ -51,8 +51,6 @@ class rude_client {
     room_ = context_.allocate(times * buffer_bytes).value();
     start(native::op::get, key, {}, times);
   }
-  // Its loop runs for a moment: it takes what has come.
-  void go_on() { static_cast<void>(worker_.poll()); }
   void send(std::string_view key, std::string_view value) { start(native::op::set, key, value, 1); }
 
  private:
@@ -162,7 +160,6 @@ class natives_only {
   void advance() {
     workers_.front()->call([this] { front_->journal_advanced(0); });
   }
-  [[nodiscard]] native_front::figures counted() const { return front_->counted(); }
   told_journal journal;
 
  private:
@@ -270,46 +267,6 @@ TEST_CASE("who is connected and does not say hello in time is sent away, and nob
     CHECK(server.counters().timed_out.get() >= 1);
     std::string got;
     CHECK(good.get("a", got));
-  }
-}
-
-TEST_CASE("a write that waited for a buffer while the journal filled up waits for that as well") {
-  for (const auto over : kv::test::transports_under_test()) {
-    CAPTURE(name(over));
-    natives_only server;
-    const std::string at = server.address(over);
-    blocking_client good(at, client_options{.transport = over, .gets = way_of_gets::asked});
-    REQUIRE(good.set("held", std::string(held_value_bytes, 'v')));
-    std::vector<std::unique_ptr<rude_client>> silent;
-    const auto ask = [&](rude_client& by, std::size_t times) {
-      const std::uint64_t before = server.counted().batches;
-      by.ask_for("held", times);
-      REQUIRE(comes_true([&] { return server.counted().batches == before + times; }));
-    };
-    while (server.counted().lent_bytes < (native::buffers + 4) * buffer_bytes) {
-      silent.push_back(std::make_unique<rude_client>(at, over));
-      silent.back()->say_hello();
-      silent.back()->ask_for("held", native::window);
-      REQUIRE(silent.size() < 40);
-    }
-    rude_client writer(at, over);
-    writer.say_hello();
-    ask(writer, 1);  // its own buffer, which it does not take
-    int asked = server.journal.asked;
-    writer.send("late", "v");
-    REQUIRE(comes_true([&] { return server.journal.asked > asked; }));
-    server.journal.full = true;
-    asked = server.journal.asked;
-    REQUIRE(comes_true([&] {
-      writer.go_on();
-      return server.journal.asked > asked;
-    }));
-    std::string got;
-    CHECK(good.get("late", got).outcome == native::status::absent);
-    server.journal.full = false;
-    server.advance();
-    CHECK(comes_true([&] { return static_cast<bool>(good.get("late", got)); }));
-    CHECK(got == "v");
   }
 }
 
