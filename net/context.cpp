@@ -148,6 +148,11 @@ result<void> map_private(detail::region_core& region, std::size_t mapped) {
   return {};
 }
 
+// A sandbox, or a kernel, that does not have the call: memory is private then.
+bool is_refused(int os_errno) noexcept {
+  return os_errno == ENOSYS || os_errno == EPERM || os_errno == EACCES || os_errno == EOPNOTSUPP;
+}
+
 result<void> map_shared(detail::region_core& region, std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t mapped = (bytes + page - 1) / page * page;
@@ -164,13 +169,15 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
                             {"allocating ", std::to_string(bytes), " bytes of shared memory"});
   }
   const int fd = ::memfd_create("cordma-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EACCES)) {
-    return map_private(region, mapped);
-  }
+  if (fd < 0 && is_refused(errno)) return map_private(region, mapped);
   if (fd < 0) return failure::from_os(errno, "creating shared memory");
   region.owns_memory = true;
   region.range.shared_fd = fd;
   const int no_space = transport::reserve_file(fd, mapped);
+  if (is_refused(no_space)) {
+    ::close(std::exchange(region.range.shared_fd, -1));
+    return map_private(region, mapped);
+  }
   if (no_space != 0) {
     return failure::from_os(no_space,
                             {"allocating ", std::to_string(bytes), " bytes of shared memory"});

@@ -96,7 +96,9 @@ result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) 
     }
     // The address itself, or the port that was chosen, is somebody else's.
     const bool taken = l.code() == errc::in_use && (k != transport::kind::shm || chooses_port);
-    if (taken || l.code() == errc::bad_state) return l.why();
+    // What TCP calls no address is none; a device of RDMA may just not have it.
+    const bool mistaken = l.code() == errc::invalid_value && k != transport::kind::verbs;
+    if (taken || mistaken || l.code() == errc::bad_state) return l.why();
     // A transport that fails does not stop the others. What is not its network's address is no failure.
     if (l.code() != errc::unreachable) missing.emplace_back(k, l.why());
     if (!first || first->code() == errc::unreachable) first = l.why();

@@ -1,9 +1,8 @@
+#include <cordma/net/transport/random.hpp>
 #include <cordma/net/transport/region_table.hpp>
 
 #include <cerrno>
 #include <thread>
-
-#include <sys/random.h>
 
 namespace cordma::transport {
 namespace {
@@ -14,9 +13,8 @@ static_assert(region_table::entries_per_chunk * region_table::most_chunks <= ind
 
 result<std::uint64_t> random_bits() {
   std::uint64_t r = 0;
-  while (::getrandom(&r, sizeof r, 0) != static_cast<ssize_t>(sizeof r)) {
-    if (errno != EINTR) return failure::from_os(errno, "drawing a random memory key");
-  }
+  const int failed = draw_random(std::as_writable_bytes(std::span(&r, 1)));
+  if (failed != 0) return failure::from_os(failed, "drawing a random memory key");
   return r;
 }
 

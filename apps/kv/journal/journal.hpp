@@ -188,7 +188,8 @@ class journal final : public journal_gate, public group_listener {
   // shard's thread where there is only one. Errors: claim()'s; in_progress (a snapshot is under way); the system's.
   [[nodiscard]] cordma::result<void> save();
   // Where there are rules, what a start after a crash would load is no snapshot made before, and a snapshot that is under
-  // way is given up: REQUIRES that the keyspace is empty and the caller holds all of it. Waits for the disk. Errors: claim()'s; the system's.
+  // way is given up. Waits for the disk. REQUIRES that the keyspace is empty and the caller holds all of it. Errors:
+  // claim()'s; the system's.
   [[nodiscard]] cordma::result<void> drop_snapshot();
 
  private:

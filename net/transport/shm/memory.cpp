@@ -1,13 +1,13 @@
 #include <fcntl.h>
 #include <linux/membarrier.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cordma/net/transport/random.hpp>
 #include <cordma/net/transport/reserve_file.hpp>
 #include <cordma/net/transport/shm/memory.hpp>
 #include <cstdio>
@@ -122,9 +122,8 @@ bool barrier_all() noexcept { return membarrier(MEMBARRIER_CMD_GLOBAL); }
 
 result<std::uint64_t> random_number() {
   std::uint64_t r = 0;
-  while (::getrandom(&r, sizeof r, 0) != static_cast<ssize_t>(sizeof r)) {
-    if (errno != EINTR) return failure::from_os(errno, "drawing a random number");
-  }
+  const int failed = draw_random(std::as_writable_bytes(std::span(&r, 1)));
+  if (failed != 0) return failure::from_os(failed, "drawing a random number");
   return r;
 }
 

@@ -2,11 +2,11 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cordma/net/transport/crc32.hpp>
+#include <cordma/net/transport/random.hpp>
 #include <cordma/net/transport/tcp/descriptor.hpp>
 #include <cordma/net/transport/tcp/handshake.hpp>
 #include <new>
@@ -123,9 +123,8 @@ std::vector<socket_address> to_addresses(const pair_descriptor& d) {
 
 result<token> random_token() {
   token t;
-  while (::getrandom(t.data(), t.size(), 0) != static_cast<ssize_t>(t.size())) {
-    if (errno != EINTR) return failure::from_os(errno, "drawing a random token");
-  }
+  const int failed = draw_random(std::as_writable_bytes(std::span(t)));
+  if (failed != 0) return failure::from_os(failed, "drawing a random token");
   return t;
 }
 

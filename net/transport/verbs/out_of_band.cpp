@@ -1,4 +1,5 @@
 // Connecting by descriptors that the user carries, without rdma_cm.
+#include <cordma/net/transport/random.hpp>
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
@@ -6,8 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-
-#include <sys/random.h>
 
 namespace cordma::transport::verbs {
 namespace {
@@ -52,9 +51,8 @@ result<std::vector<std::byte>> verbs_pair::descriptor() {
     std::uint64_t token;
     std::uint32_t psn;
   } drawn{};
-  if (::getrandom(&drawn, sizeof drawn, 0) != static_cast<ssize_t>(sizeof drawn)) {
-    return failure::from_os(errno, "drawing a random token");
-  }
+  const int failed = draw_random(std::as_writable_bytes(std::span(&drawn, 1)));
+  if (failed != 0) return failure::from_os(failed, "drawing a random token");
   const hello mine = greeting(hello_kind::request);
   pair_descriptor d;
   d.type = mine.type;
