@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <support/applies.hpp>
 
 #include "tcp_support.hpp"
@@ -199,4 +200,73 @@ TEST_CASE("tcp: a service that sends back what it gets is no peer, and rejects n
   CHECK(e.data.empty());
   ::close(peer);
   ::close(listening);
+}
+
+namespace {
+
+// A service whose kernel breaks a connection off as soon as something is sent by it.
+class breaker {
+ public:
+  breaker() {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof at;
+    const int on = 1;
+    ::setsockopt(listening_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    REQUIRE(::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&at), length) == 0);
+    REQUIRE(::listen(listening_.get(), 8) == 0);
+    REQUIRE(::getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&at), &length) == 0);
+    port = ntohs(at.sin_port);
+  }
+  // Breaks off what came, if anything did.
+  bool break_one() const {
+    const cordma::unique_fd came(
+        ::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const linger at_once{1, 0};
+    if (came) ::setsockopt(came.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    return static_cast<bool>(came);
+  }
+  std::uint16_t port = 0;
+
+ private:
+  cordma::unique_fd listening_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+};
+
+}  // namespace
+
+TEST_CASE("tcp: a connection that a full backlog lost is made again") {
+  rig r;
+  std::optional<breaker> busy(std::in_place);
+  const std::uint16_t port = busy->port;
+  auto q = r.a.adapter->connect({"127.0.0.1", port}, {}, {});
+  REQUIRE(q.ok());
+  int broken = 0;
+  r.until([&] { return (broken += busy->break_one() ? 1 : 0) == 3; });
+  busy.reset();
+  auto l = std::move(*r.b.adapter->listen({.host = "127.0.0.1", .port = port}));
+  const tp::cm_event asked = r.event(r.b);
+  CHECK(asked.what == tp::cm_event::type::connect_request);
+  auto accepted = r.b.adapter->accept(asked.request, {}, {});
+  REQUIRE(accepted.ok());
+  CHECK(r.event(r.a).what == tp::cm_event::type::established);
+}
+
+TEST_CASE("tcp: a service that breaks every connection off is named when connect_timeout is over") {
+  rig r;
+  const breaker busy;
+  tp::queue_pair_options o;
+  o.connect_timeout = std::chrono::milliseconds(200);
+  auto q = r.a.adapter->connect({"127.0.0.1", busy.port}, o, {});
+  REQUIRE(q.ok());
+  int broken = 0;
+  r.until([&] {
+    broken += busy.break_one() ? 1 : 0;
+    return !r.a.events.empty();
+  });
+  const tp::cm_event e = r.event(r.a);
+  CHECK(e.what == tp::cm_event::type::failed);
+  CHECK(e.why.code() == cordma::errc::timed_out);
+  CHECK(e.why.message().find("net.core.somaxconn") != std::string::npos);
+  CHECK(broken >= 2);
 }

@@ -324,6 +324,9 @@ bool connection::owes_something() const noexcept {
 }
 
 void connection::on_watch() noexcept {
+  if (handshake_ != nullptr && handshake_->pause > handshake::first_pause) {
+    return never_came_up(handshake_->last);
+  }
   if (phase_ == phase::connecting || phase_ == phase::greeting || phase_ == phase::expecting) {
     const milliseconds_text ms(options_.connect_timeout);
     never_came_up(

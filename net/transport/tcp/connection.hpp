@@ -93,6 +93,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
     dead,          // in error, no socket
   };
   enum class destination : std::uint8_t { none, receive, region, answer, nowhere };
+  friend struct handshake;
   struct timed : timer {
     timed(connection& c, timer::function f) noexcept : timer(f), owner(&c) {}
     connection* owner;
@@ -133,6 +134,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void try_next_candidate() noexcept;
   void on_connected() noexcept;
   void receive_hello();
+  void call_again() noexcept;
   void answered(const decoded_hello& d);
   void came_up(const hello& theirs, std::span<const std::byte> data);
   [[nodiscard]] bool send_hello(const hello& h) noexcept;

@@ -68,7 +68,7 @@ hello connection::greeting(hello_kind kind) const noexcept {
 result<void> connection::start(std::vector<socket_address> candidates, std::string peer,
                                const hello& first) {
   peer_ = std::move(peer);
-  handshake_ = std::make_unique<handshake>();
+  handshake_ = std::make_unique<handshake>(*this);
   handshake_->candidates = std::move(candidates);
   handshake_->first = first;
   home_.home().add(watch_timer_, after(home_.home().now(), options_.connect_timeout));
@@ -119,6 +119,7 @@ void connection::on_connected() noexcept {
       std::memcmp(&own.storage, &other.storage, own.length) == 0) {
     code = ECONNREFUSED;
   }
+  if (code == ECONNRESET) return call_again();
   if (code != 0) {
     handshake& h = *handshake_;
     note(h.last, cannot_reach(code, h.candidates[h.next - 1], peer_));
@@ -128,22 +129,44 @@ void connection::on_connected() noexcept {
   hello& h = handshake_->first;
   h.credit = static_cast<std::uint16_t>(receives_.posted);
   told_credit_ = receives_.posted;
-  if (!send_hello(h)) {
-    return never_came_up(
-        failure::of(errc::connection_aborted, {peer_, " hung up in the handshake"}));
-  }
+  if (!send_hello(h)) return call_again();
+  handshake_->said_hello = home_.home().now();
   phase_ = phase::greeting;
   static_cast<void>(socket_.watch(EPOLLIN));  // watched already
 }
 
 bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(socket_.get(), h); }
 
+// A listener that is busy for long and has a full backlog: its kernel has forgotten the connection, and says so to what
+// is sent by it. connect_timeout ends this.
+void connection::call_again() noexcept {
+  constexpr duration longest_pause = std::chrono::milliseconds(500);
+  handshake& h = *handshake_;
+  h.last = failure::of(
+      errc::timed_out,
+      {peer_,
+       " broke off every connection within connect_timeout before it answered: the backlog of "
+       "its listener may be full (tcp.backlog, net.core.somaxconn), or it is no cordma "
+       "service"});
+  socket_.close();
+  phase_ = phase::connecting;
+  h.reader = {};
+  --h.next;
+  home_.home().add(h.again, home_.home().now() + h.pause);
+  h.pause = std::min(2 * h.pause, longest_pause);
+}
+
 void connection::receive_hello() {
   switch (handshake_->reader.read(socket_.get())) {
     case hello_reader::progress::more: return;
     case hello_reader::progress::decoded: return answered(handshake_->reader.value);
+    case hello_reader::progress::reset: return call_again();
     case hello_reader::progress::closed: break;
   }
+  // A listener gives up a client whose hello does not come, and one with a full backlog may have lost it.
+  constexpr duration at_once = std::chrono::seconds(1);
+  const bool waited = home_.home().now() - handshake_->said_hello > at_once;
+  if (handshake_->reader.have == 0 && waited) return call_again();
   never_came_up(failure::of(errc::connection_aborted,
                             {peer_, " hung up in the handshake: is it a cordma service?"}));
 }

@@ -17,7 +17,8 @@ hello_reader::progress hello_reader::read(int fd) noexcept {
       continue;
     }
     if (n < 0 && errno == EINTR) continue;
-    return n < 0 && errno == EAGAIN ? progress::more : progress::closed;
+    if (n < 0 && errno == EAGAIN) return progress::more;
+    return n < 0 && errno == ECONNRESET && have == 0 ? progress::reset : progress::closed;
   }
 }
 
@@ -117,6 +118,7 @@ void incoming::on_ready(std::uint32_t) noexcept {
   if (greeted_) return home_->gone(*this);
   switch (reader_.read(socket_.get())) {
     case hello_reader::progress::more: return;
+    case hello_reader::progress::reset:
     case hello_reader::progress::closed: return home_->gone(*this);
     case hello_reader::progress::decoded: break;
   }

@@ -7,7 +7,8 @@ namespace cordma::transport::tcp {
 
 // Collects a hello, and not one byte more.
 struct hello_reader {
-  enum class progress : std::uint8_t { more, decoded, closed };
+  // reset: nothing came, and the kernel at the other end broke the connection off.
+  enum class progress : std::uint8_t { more, decoded, closed, reset };
   hello_buffer bytes;
   std::size_t have = 0;
   decoded_hello value;
