@@ -7,12 +7,20 @@
 #include "native_ground.hpp"
 
 #include <doctest/doctest.h>
+#include <cordma/runtime/unique_fd.hpp>
 #include <support/process.hpp>
 
 #include <atomic>
+#include <fstream>
 #include <future>
 #include <map>
+#include <sstream>
 #include <thread>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 
 using namespace kv;
 using kv::native::buffer_bytes;
@@ -311,6 +319,74 @@ std::string line_of(const std::string& text, const std::string& name) {
 }
 
 }  // namespace
+
+namespace {
+
+// A log, to look at what is in it.
+class log_to_read {
+  cordma::unique_fd file_{::memfd_create("log", MFD_CLOEXEC)};
+
+ public:
+  logbook log{"/proc/self/fd/" + std::to_string(file_.get()), log_level::warning};
+  [[nodiscard]] std::size_t count(const std::string& what) const {
+    std::stringstream lines;
+    lines << std::ifstream("/proc/self/fd/" + std::to_string(file_.get())).rdbuf();
+    const std::string all = lines.str();
+    std::size_t n = 0;
+    for (std::size_t at = all.find(what); at != std::string::npos; at = all.find(what, at + 1)) ++n;
+    return n;
+  }
+};
+
+// Says what a browser says, from there, and waits until it is cut off.
+void say_http(const std::string& from, std::uint16_t port) {
+  const cordma::unique_fd s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in a{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
+  REQUIRE(::inet_pton(AF_INET, from.c_str(), &a.sin_addr) == 1);
+  REQUIRE(::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0);
+  REQUIRE(::inet_pton(AF_INET, "127.0.0.1", &a.sin_addr) == 1);
+  a.sin_port = htons(port);
+  REQUIRE(::connect(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0);
+  REQUIRE(::send(s.get(), "Host: x\r\n", 9, 0) == 9);
+  char nothing = 0;
+  CHECK(::recv(s.get(), &nothing, 1, 0) <= 0);
+}
+
+}  // namespace
+
+TEST_CASE("a native port that is another's over shared memory: tcp serves, and the log says why") {
+  cordma::context_options shm_alone;
+  shm_alone.transports = {cordma::transport::kind::shm};
+  cordma::Context other(shm_alone);
+  cordma::Worker of_other(other);
+  const cordma::Listener taken = of_other.listen("127.0.0.1:0").value();
+  const std::string port = std::to_string(taken.bound().port);
+  log_to_read told;
+  const command_line said =
+      parse_command_line({"--port", "0", "--native-port", port, "--threads", "1", "--save", ""});
+  server it(read_options(said), told.log, [] {});
+  it.open();
+  REQUIRE(it.addresses().size() == 1);
+  CHECK(it.addresses().front().find(" tcp") != std::string::npos);
+  CHECK(it.addresses().front().find(" shm") == std::string::npos);
+  CHECK(told.count("native clients cannot come over shm: ") == 1);
+  { const blocking_client c("127.0.0.1:" + port, {.transport = cordma::transport::kind::tcp}); }
+  CHECK(it.close([] { return false; }));
+}
+
+TEST_CASE("clients cause a warning once a minute, and another one at once") {
+  log_to_read told;
+  const auto port = static_cast<std::uint16_t>(kv::test::free_port());
+  const command_line said =
+      parse_command_line({"--port", std::to_string(port), "--threads", "1", "--save", ""});
+  server it(read_options(said), told.log, [] {});
+  it.open();
+  for (int i = 0; i < 3; ++i) say_http("127.0.0.2", port);
+  CHECK(told.count("SECURITY ATTACK: 127.0.0.2 ") == 1);
+  say_http("127.0.0.3", port);
+  CHECK(told.count("SECURITY ATTACK: 127.0.0.3 ") == 1);
+  CHECK(it.close([] { return false; }));
+}
 
 TEST_CASE(
     "a server with a native port alone: clients count, one too many hears so, and INFO tells of "

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kv {
@@ -47,6 +48,11 @@ class native_entrance {
   void admit();
   void share(std::span<native_entrance* const> with);
   [[nodiscard]] std::string bound() const;
+  // Listener::missing(). REQUIRES listen().
+  [[nodiscard]] const std::vector<std::pair<cordma::transport::kind, cordma::failure>>& missing()
+      const noexcept {
+    return listener_->missing();
+  }
   // Nobody is let in any more.
   void stop_listening() noexcept;
   // durable(), waits(), backlogged() or refuses() of the journal has changed.

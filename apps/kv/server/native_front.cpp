@@ -40,6 +40,7 @@ native_front::native_front(const surroundings& around, const std::string& host, 
     entrances_.front()->share(all);
     entrances_.front()->listen(host + ":" + std::to_string(port));
     address_ = entrances_.front()->bound();
+    missing_ = entrances_.front()->missing();
   });
 }
 

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kv {
@@ -47,6 +48,11 @@ class native_front {
   native_front& operator=(const native_front&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  // The transports that nobody can come by, with the reason.
+  [[nodiscard]] const std::vector<std::pair<cordma::transport::kind, cordma::failure>>& missing()
+      const noexcept {
+    return missing_;
+  }
   // Clients are let in from then on. Once.
   void admit();
   void stop_listening();
@@ -85,6 +91,7 @@ class native_front {
   std::span<const std::unique_ptr<worker>> workers_;
   std::vector<std::unique_ptr<native_entrance>> entrances_;  // each of its worker's thread
   std::string address_;
+  std::vector<std::pair<cordma::transport::kind, cordma::failure>> missing_;
 };
 
 // What clients have to show, by the file. Throws cordma::error: it cannot be read, or has nothing in its first line.

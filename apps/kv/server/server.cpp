@@ -333,8 +333,15 @@ void server::listen() {
   native_ = listen_patiently(latest, [this] { return listen_natively(); });
   native_seen_ = native_.get();
   addresses_.push_back("native " + native_->address());
+  const auto& missing = native_->missing();
   for (const cordma::transport::capabilities& t : context_->transports()) {
-    addresses_.back() += " " + std::string(name(t.transport));
+    const bool there =
+        std::ranges::none_of(missing, [&](const auto& m) { return m.first == t.transport; });
+    if (there) addresses_.back() += " " + std::string(name(t.transport));
+  }
+  for (const auto& [kind, why] : missing) {
+    log_.write(log_level::warning, "native clients cannot come over " + std::string(name(kind)) +
+                                       ": " + why.describe());
   }
 }
 
