@@ -3,6 +3,7 @@
 //   inventory slices of one region at addresses of the program's own, which keeps a list of free ones
 //   register  memory of the program's own, registered for one use
 //   allocate  Context::allocate(), for one use
+// and how long it takes to register thousands of buffers, each of them a mapping of its own.
 #include "common.hpp"
 
 #include <cordma/cordma.hpp>
@@ -15,8 +16,13 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <new>
+#include <span>
 #include <string>
 #include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace {
 
@@ -109,6 +115,46 @@ nlohmann::ordered_json measure(cordma::Context& context, std::size_t bytes, int 
   return j;
 }
 
+// Buffers of a page, with one between them that nobody may touch: the kernel would join them otherwise.
+class separate_buffers {
+ public:
+  explicit separate_buffers(std::size_t count)
+      : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))), count_(count) {
+    void* const all =
+        ::mmap(nullptr, 2 * page_ * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) throw std::bad_alloc();
+    at_ = static_cast<std::byte*>(all);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (::mprotect(at_ + 2 * page_ * i, page_, PROT_READ | PROT_WRITE) != 0)
+        throw std::bad_alloc();
+    }
+  }
+  separate_buffers(const separate_buffers&) = delete;
+  separate_buffers& operator=(const separate_buffers&) = delete;
+  ~separate_buffers() { ::munmap(at_, 2 * page_ * count_); }
+  [[nodiscard]] std::span<std::byte> at(std::size_t i) const noexcept {
+    return {at_ + 2 * page_ * i, page_};
+  }
+
+ private:
+  std::size_t page_;
+  std::size_t count_;
+  std::byte* at_ = nullptr;
+};
+
+// All stay registered until the last one is.
+double seconds_to_register(cordma::Context& context, std::size_t count) {
+  const separate_buffers memory(count);
+  std::vector<cordma::MemoryRegion> regions;
+  regions.reserve(count);
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < count; ++i) {
+    regions.push_back(
+        context.register_memory(memory.at(i), cordma::transport::access::local_write).value());
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "What taking a registered buffer and giving it back costs: from a pool, from an inventory of "
@@ -117,6 +163,7 @@ int run(int argc, char** argv) {
   std::string transports = "shm,tcp";
   std::vector<std::size_t> sizes{64, 8192, 1 << 20};
   int repetitions = 5;
+  std::size_t regions = 8'000;
   std::string json;
   app.add_option("--transports", transports,
                  "of the Context, with each of which memory is registered")
@@ -127,6 +174,9 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("-r,--repetitions", repetitions, "medians are shown")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--regions", regions, "buffers that are registered one after the other, and stay")
+      ->check(CLI::Range(1, 30'000))
       ->capture_default_str();
   app.add_option("--json", json, "FILE, or - for standard output");
   try {
@@ -141,6 +191,9 @@ int run(int argc, char** argv) {
   for (const std::size_t bytes : sizes) {
     j["sizes"][std::to_string(bytes)] = measure(context, bytes, repetitions);
   }
+  std::vector<double> seconds;
+  for (int r = 0; r < repetitions; ++r) seconds.push_back(seconds_to_register(context, regions));
+  j["regions"] = {{"count", regions}, {"seconds", bench::median(seconds)}};
   j["valid"] = true;
   if (json == "-") {
     std::printf("%s\n", j.dump(2).c_str());
@@ -153,6 +206,8 @@ int run(int argc, char** argv) {
                 ns["inventory"].get<double>(), ns["register"].get<double>(),
                 ns["allocate"].get<double>());
   }
+  std::printf("%zu buffers, each a mapping of its own, registered in %.4f s\n", regions,
+              j["regions"]["seconds"].get<double>());
   if (json.empty()) return 0;
   std::ofstream file(json);
   if (file << j.dump(2) << '\n' << std::flush) return 0;

@@ -11,7 +11,9 @@ Servers keep nothing on a disk, run alone on --server-cpus, and are never busy a
 over shm, both sides polling), doors (native beside RESP, the same engine), ycsb (YCSB's core workloads by the driver of
 cordma-kv-cli, over shm, tcp and RESP, and redis-server through the same), verbs (beside tcp, where RDMA_HOST_SELF names
 an RDMA device's address; in a virtual machine: bash tests/soft-roce/run.sh --timeout 600 -- python3 bench/kv.py
---build build-clang --only verbs --records 20000 --seconds 2).
+--build build-clang --only verbs --records 20000 --seconds 2), commands (what single ones cost a server: HSCAN and UNLINK of
+a million fields, SETs that wait for the disk beside 5,000 silent clients), small-hashes (resident memory, beside maxmemory
+and after most were deleted).
 """
 import argparse
 import json

@@ -6,7 +6,7 @@ import socket
 import statistics
 import time
 
-from . import figures
+from . import costs, figures
 from .figures import Row
 from .servers import CordmaKv, Redis
 
@@ -121,11 +121,16 @@ def idle(server, many):
         return {"bytes": each, "cpu_share": (server.cpu_ns() - spent) / (IDLE_SECONDS * 1e9)}
 
 
-def idle_clients(g):
-    """10,000 of them, by both doors, beside redis-server; fewer where fewer files can be open."""
+def more_files(wanted):
+    """As many as wanted can be open here and in what is started from here, or a few less than the limit."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    many = 9_900 if limit == resource.RLIM_INFINITY else min(9_900, limit - 200)  # maxclients is 10,000
+    return wanted if limit == resource.RLIM_INFINITY else min(wanted, limit - 200)
+
+
+def idle_clients(g):
+    """10,000 of them, by both doors, beside redis-server; fewer where fewer files can be open."""
+    many = more_files(9_900)  # maxclients is 10,000
     runs = interleaved(g.repetitions, redis=lambda: idle(g.redis(), many), uring=lambda: idle(g.cordma(), many),
                        asio=lambda: idle(g.cordma(io="asio"), many))
     rows = []
@@ -234,5 +239,35 @@ def mixes(g):
     return rows
 
 
+def single_commands(g):
+    """Commands on a hash of a million fields, by the slow log; SETs that wait for the disk beside thousands of silent clients."""
+    runs = interleaved(g.repetitions, redis=lambda: costs.of_a_long_hash(g.redis()), kv=lambda: costs.of_a_long_hash(g.cordma()))
+    rows = []
+    for key, what, unit, goal in (("hscan_us", "HSCAN COUNT 10 of a million fields", "us", 100),
+                                  ("fields", "fields that it gives at most", "", 20),
+                                  ("unlink_us", "UNLINK of a million fields", "us", 1_000)):
+        rows.append(Row(what, unit, values(runs["kv"], key), "redis-server", values(runs["redis"], key), ("<=", goal, "")))
+    many = more_files(5_000)
+    sets = interleaved(g.repetitions, alone=lambda: costs.sets_beside(g.cordma(), 0, g.seconds),
+                       beside=lambda: costs.sets_beside(g.cordma(), many, g.seconds))
+    rows.append(Row(f"SET with appendfsync always, beside {many:,} silent clients", "/s", sets["beside"], "without them",
+                    sets["alone"], (">=", 0.9, "x")))
+    return rows
+
+
+def small_hashes(g):
+    """Resident memory of many small hashes, and of what is left of it when most of them are deleted."""
+    runs = interleaved(g.repetitions, redis=lambda: costs.small_hashes(g.redis()), kv=lambda: costs.small_hashes(g.cordma()))
+    mib = {name: {key: [run[key] / 2**20 for run in of] for key in ("full", "left")} for name, of in runs.items()}
+    used = statistics.median(values(runs["kv"], "used"))
+    spare = costs.SPARE / 2**20
+    note = " and ".join(f"{statistics.median(values(of, 'many')):,.0f} in {name}" for name, of in runs.items())
+    return [Row(f"resident, small hashes up to maxmemory {costs.MAXMEMORY >> 20} MiB", "MiB", mib["kv"]["full"], "redis-server",
+                mib["redis"]["full"], ("<=", 1.15 * costs.MAXMEMORY / 2**20 + spare, ""), note),
+            Row("resident, after DEL of 90 % of them", "MiB", mib["kv"]["left"], "redis-server", mib["redis"]["left"],
+                ("<=", 1.2 * used / 2**20 + spare, ""), f"used_memory {used / 2**20:.0f} MiB")]
+
+
 PARTS = {"redis-benchmark": redis_clients, "memory": memory, "idle": idle_clients, "native": native_polling,
-         "doors": both_doors, "ycsb": mixes, "verbs": verbs}
+         "doors": both_doors, "ycsb": mixes, "verbs": verbs,
+         "commands": single_commands, "small-hashes": small_hashes}
