@@ -82,6 +82,8 @@ def sets_beside(server, silent, seconds):
         for _ in range(silent):
             clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
         c = clients.enter_context(Connection(server.port))
+        while f"connected_clients:{silent + 1}".encode() not in c.ask("INFO", "clients"):
+            time.sleep(0.1)
         c.ask("CONFIG", "SET", "appendonly", "yes")
         c.ask("CONFIG", "SET", "appendfsync", "always")
         done, until = 0, time.monotonic() + seconds

@@ -27,6 +27,10 @@ class Ground:
     def cordma(self, wait="event", io="auto", native_host="127.0.0.1"):
         return CordmaKv(self.server_cpus, self.programs, wait, io, native_host)
 
+    def cordma_alone(self):
+        """Without native clients, each of which may take several files."""
+        return CordmaKv(self.server_cpus, self.programs, native=False)
+
     def bench(self, server, to, workload, *options):
         """The records are there: load() put them there."""
         return self.client.bench(server, to, "--workload", workload, "--no-load", "--records", self.records, "--duration",
@@ -241,15 +245,15 @@ def mixes(g):
 
 def single_commands(g):
     """Commands on a hash of a million fields, by the slow log; SETs that wait for the disk beside thousands of silent clients."""
-    runs = interleaved(g.repetitions, redis=lambda: costs.of_a_long_hash(g.redis()), kv=lambda: costs.of_a_long_hash(g.cordma()))
+    runs = interleaved(g.repetitions, redis=lambda: costs.of_a_long_hash(g.redis()), kv=lambda: costs.of_a_long_hash(g.cordma_alone()))
     rows = []
     for key, what, unit, goal in (("hscan_us", "HSCAN COUNT 10 of a million fields", "us", 100),
                                   ("fields", "fields that it gives at most", "", 20),
                                   ("unlink_us", "UNLINK of a million fields", "us", 1_000)):
         rows.append(Row(what, unit, values(runs["kv"], key), "redis-server", values(runs["redis"], key), ("<=", goal, "")))
     many = more_files(5_000)
-    sets = interleaved(g.repetitions, alone=lambda: costs.sets_beside(g.cordma(), 0, g.seconds),
-                       beside=lambda: costs.sets_beside(g.cordma(), many, g.seconds))
+    sets = interleaved(g.repetitions, alone=lambda: costs.sets_beside(g.cordma_alone(), 0, g.seconds),
+                       beside=lambda: costs.sets_beside(g.cordma_alone(), many, g.seconds))
     rows.append(Row(f"SET with appendfsync always, beside {many:,} silent clients", "/s", sets["beside"], "without them",
                     sets["alone"], (">=", 0.9, "x")))
     return rows
@@ -257,7 +261,7 @@ def single_commands(g):
 
 def small_hashes(g):
     """Resident memory of many small hashes, and of what is left of it when most of them are deleted."""
-    runs = interleaved(g.repetitions, redis=lambda: costs.small_hashes(g.redis()), kv=lambda: costs.small_hashes(g.cordma()))
+    runs = interleaved(g.repetitions, redis=lambda: costs.small_hashes(g.redis()), kv=lambda: costs.small_hashes(g.cordma_alone()))
     mib = {name: {key: [run[key] / 2**20 for run in of] for key in ("full", "left")} for name, of in runs.items()}
     used = statistics.median(values(runs["kv"], "used"))
     spare = costs.SPARE / 2**20

@@ -120,13 +120,14 @@ class Redis(Server):
 class CordmaKv(Server):
     name = "cordma-kv"
 
-    def __init__(self, cpus, programs, wait="event", io="auto", native_host="127.0.0.1"):
+    def __init__(self, cpus, programs, wait="event", io="auto", native_host="127.0.0.1", native=True):
         super().__init__(cpus, programs)
         self.wait, self.io, self.native_host = wait, io, native_host
         self.native_port = 0
+        self.has_native = native
 
     def command(self):
-        self.native_port = free_port()
+        self.native_port = free_port() if self.has_native else 0
         bound = dict.fromkeys([self.native_host, "127.0.0.1"])  # the first one is the native port's
         return [self.programs / "cordma-kv", "--bind", *bound, "--protected-mode", "no", "--port", self.port, "--native-port",
                 self.native_port, "--wait", self.wait, "--io", self.io, "--appendonly", "no", "--save", "", "--dir", self.folder]

@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t sweep_items = 1000;  // of a shard in one tick
 // Fields and objects of a shard, in one tick: a part of a millisecond.
 constexpr std::size_t freed_objects = 3000;
+constexpr std::size_t moved_items = 1000;
 constexpr std::size_t most_error_names = 128;
 constexpr cordma::duration sample_time = std::chrono::seconds(1);
 constexpr std::size_t run_id_digits = 40;
@@ -211,6 +212,7 @@ bool service::tick(unsigned worker) {
     keys_.at(shard).keep_expired(is_still(worker));
     more |= keys_.at(shard).sweep(sweep_items);
     more |= keys_.at(shard).free_some(freed_objects);
+    more |= keys_.at(shard).tidy(moved_items);
     bytes += keys_.at(shard).usage().bytes;
     object_bytes += keys_.at(shard).usage().object_bytes;
   }

@@ -101,11 +101,13 @@ bool store::go_on_in_kept(std::size_t bytes) noexcept {
   return true;
 }
 
+bool store::is_wasteful() const noexcept {
+  return used_bytes_ - live_bytes_ > live_bytes_ / dead_share + dead_allowance;
+}
+
 // Or will be, soon.
 bool store::room_is_short() const noexcept {
-  const std::size_t dead = used_bytes_ - live_bytes_;
-  const bool wasteful = dead > live_bytes_ / dead_share + dead_allowance;
-  return wasteful ||
+  return is_wasteful() ||
          (options_.max_bytes != 0 && held_bytes() + 2 * segment_bytes > options_.max_bytes);
 }
 
@@ -144,6 +146,15 @@ void store::close(std::uint32_t segment) noexcept {
 void store::clean_ahead() {
   if (!clean(cleaned_per_put) || cleaning_.segment != none) return;
   if (room_is_short()) static_cast<void>(begin_cleaning());
+}
+
+bool store::tidy(std::size_t most_items) {
+  if (cleaning_.segment == none) {
+    const std::uint32_t candidate = is_wasteful() ? emptiest() : none;
+    if (candidate == none || waste(segments_[candidate]) < mostly_dead) return false;
+    cleaning_ = {.segment = candidate};
+  }
+  return cleaning_.threshold == 0 && clean(most_items);
 }
 
 // What is written to now is emptied as well, where there is nothing else: long strings have short items. False: nothing

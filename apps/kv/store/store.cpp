@@ -402,14 +402,11 @@ std::optional<put_outcome> store::rename(const hashed_key& from, const hashed_ke
 // All that a hash has, as changes. Where nobody notes what they are it counts as one.
 void store::report_hash(const hashed_key& k) noexcept {
   if (sink_ == nullptr) return;
+  if (!sink_->notes()) return sink_->field_put(k.text, {}, {});
   const item& i = at(*index_.find(k));
   const hash_value& fields = objects_.hash(object_of(i));
-  bool more = true;
-  fields.for_each([&](const hash_value::entry& e) {
-    if (more) sink_->field_put(k.text, e.field, e.value);
-    more = sink_->notes();
-  });
-  if (more && i.expires()) sink_->expiry_set(k.text, i.expiry());
+  fields.for_each([&](const hash_value::entry& e) { sink_->field_put(k.text, e.field, e.value); });
+  if (i.expires()) sink_->expiry_set(k.text, i.expiry());
 }
 
 put_outcome store::field_put(const hashed_key& k, std::string_view field, std::string_view value,

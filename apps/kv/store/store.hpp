@@ -175,6 +175,10 @@ class store {
   // Erases what has expired, for about so many items looked at. True: there is more to do now.
   bool sweep(std::size_t most_items) noexcept;
 
+  // Where too much of the segments is dead, moves up to so many items out of those that hold mostly dead ones. They are
+  // spare then. No key is given up for it. True: there is more to do now.
+  bool tidy(std::size_t most_items);
+
   // WATCH. The number changes with each change of the key, while somebody watches it. One unwatch() for each watch().
   [[nodiscard]] std::uint64_t watch(const hashed_key& k);
   void unwatch(const hashed_key& k) noexcept;
@@ -291,6 +295,7 @@ class store {
   [[nodiscard]] bool go_on_in_kept(std::size_t bytes) noexcept;
   [[nodiscard]] bool open_next(std::uint32_t& segment);
   void close(std::uint32_t segment) noexcept;
+  [[nodiscard]] bool is_wasteful() const noexcept;
   [[nodiscard]] bool room_is_short() const noexcept;
   void clean_ahead();
   [[nodiscard]] bool close_segments() noexcept;
