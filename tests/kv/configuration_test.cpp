@@ -119,13 +119,16 @@ TEST_CASE("a file of Redis's own is taken, with a warning for each line without 
 }
 
 TEST_CASE(
-    "of how a signal ends it only what it does is taken, and newer settings of Redis are "
+    "of how a signal ends it, and of a cut journal, only what it does is taken, and newer settings "
+    "of Redis are "
     "warnings") {
   for (const char* const line : {"shutdown-on-sigterm save", "shutdown-on-sigterm nosave force",
                                  "shutdown-on-sigint now", "shutdown-on-sigint"}) {
     CAPTURE(line);
     CHECK(refusal(line).find(": only \"default\" is taken") != std::string::npos);
   }
+  CHECK(refusal("aof-load-truncated no").find(": only \"yes\" is taken") != std::string::npos);
+  CHECK(read("aof-load-truncated yes\n").warnings.empty());
   CHECK(read("shutdown-on-sigterm default\nshutdown-on-sigint Default\n").warnings.empty());
   CHECK(read("locale-collate \"\"\nset-max-listpack-entries 128\nset-max-listpack-value 64\n")
             .warnings.size() == 3);

@@ -5,6 +5,7 @@
 #include "../../apps/kv/resp/session.hpp"
 
 #include <doctest/doctest.h>
+#include <cordma/runtime/scope.hpp>
 
 #include <algorithm>
 #include <array>
@@ -137,6 +138,48 @@ TEST_CASE(
       CHECK(reloaded(tree, o) == want);
     }
   }
+}
+
+TEST_CASE(
+    "a disk that takes nothing is waited for while there is patience, at the end for one more "
+    "try") {
+  temporary_tree tree;
+  journal_options o;
+  o.appendonly = true;
+  scene p(tree, 1, o);
+  p.begin();
+  const file_limit limit(10'000);
+  for (int i = 0; i < 30; ++i) p.put("key" + std::to_string(i), std::string(1000, 'v'));
+  p.until([&] { return p.written.trouble().has_value(); });
+  std::string end;
+  const auto note = [&end](cordma::task<void> work) -> cordma::task<void> {
+    try {
+      co_await std::move(work);
+      end = "done";
+    } catch (const cordma::error& e) {
+      end = e.what();
+    }
+  };
+  cordma::scope tasks(p.loop);
+  // Turns as often as a tick of the journal could need.
+  const auto settle = [&p] {
+    for (int i = 0; i < 300; ++i) cordma::run(p.loop, scene::pause());
+  };
+  tasks.spawn(note(p.written.until_durable()));
+  p.time.skip(journal::usual_patience / 2);
+  settle();
+  CHECK(end.empty());
+  p.time.skip(journal::usual_patience);
+  p.until([&] { return !end.empty(); });
+  CHECK(end.find("bytes of the journal could not be written: File too large") != std::string::npos);
+  end.clear();
+  tasks.spawn(note(p.written.close()));
+  cordma::run(p.loop, scene::pause());
+  CHECK(end.empty());
+  p.time.skip(journal::brief_patience);
+  p.until([&] { return !end.empty(); });
+  CHECK(end.find("bytes of the journal could not be written: File too large") != std::string::npos);
+  limit.lift();
 }
 
 TEST_CASE(

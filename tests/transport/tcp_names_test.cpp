@@ -122,12 +122,42 @@ TEST_CASE("tcp: where one family is off, the other one's answer counts" *
         }) == 0);
 }
 
-TEST_CASE("tcp: no host listens on every address of both families, by one socket") {
-  rig r;
-  auto l = std::move(*r.b.adapter->listen({.host = "", .port = 0}));
-  CHECK(l->bound_all() == std::vector{l->bound()});
-  CHECK(reaches(r, {"127.0.0.1", l->bound().port}));
-  CHECK(reaches(r, {"::1", l->bound().port}));
+TEST_CASE("tcp: no host, or *, listens on every address of both families, by one socket") {
+  for (const char* const host : {"", "*", "::"}) {
+    CAPTURE(host);
+    rig r;
+    auto l = std::move(*r.b.adapter->listen({.host = host, .port = 0}));
+    CHECK(l->bound_all().size() == 1);
+    CHECK(reaches(r, {"127.0.0.1", l->bound().port}));
+    CHECK(reaches(r, {"::1", l->bound().port}));
+  }
+}
+
+TEST_CASE("tcp: of a name's addresses those that another one covers are served by that" *
+          cordma::test::applies(is_root, "/etc/hosts of its own needs root")) {
+  CHECK(in_own_network([] {
+          if (!set_hosts("127.0.0.1 all.test four.test\n::1 all.test\n0.0.0.0 all.test four.test\n"
+                         ":: all.test\n")) {
+            return false;
+          }
+          rig r;
+          auto all = r.b.adapter->listen({.host = "all.test", .port = 0});
+          auto four = r.b.adapter->listen({.host = "four.test", .port = 0});
+          if (!all || !four) return false;
+          return (*all)->bound_all() == std::vector{tp::address{"::", (*all)->bound().port}} &&
+                 reaches(r, {"::1", (*all)->bound().port}) &&
+                 (*four)->bound_all() == std::vector{tp::address{"0.0.0.0", (*four)->bound().port}};
+        }) == 0);
+}
+
+TEST_CASE("tcp: where IPv6 is off, no host listens on every address of IPv4" *
+          cordma::test::applies(is_root, "a network of its own needs root")) {
+  CHECK(in_own_network([] {
+          std::ofstream("/proc/sys/net/ipv6/conf/all/disable_ipv6") << "1" << std::flush;
+          rig r;
+          auto l = r.b.adapter->listen({.host = "", .port = 0});
+          return l && reaches(r, {"127.0.0.1", (*l)->bound().port});
+        }) == 0);
 }
 
 TEST_CASE("tcp: a port that is taken on one address of a name is in use" *

@@ -131,11 +131,13 @@ class journal final : public journal_gate, public group_listener {
   // What would change anything has to wait: backlogged() is true while this is on.
   void hold_changes(bool on) noexcept;
   // All that was appended is on the disk when it is done. Throws cordma::error: io_failed, where appendonly is on and
-  // the disk takes nothing for close_patience. Not canceled.
-  [[nodiscard]] cordma::task<void> until_durable();
-  // The same, and then nothing is noted any more. What runs behind is given up.
+  // the disk takes nothing for `patience`. Not canceled.
+  [[nodiscard]] cordma::task<void> until_durable(cordma::duration patience = usual_patience);
+  // The same with brief_patience, and then nothing is noted any more. What runs behind is given up.
   [[nodiscard]] cordma::task<void> close();
-  static constexpr cordma::duration close_patience = std::chrono::seconds(10);
+  static constexpr cordma::duration usual_patience = std::chrono::seconds(10);
+  static constexpr cordma::duration brief_patience =
+      std::chrono::milliseconds(1'500);  // one more try
 
   // The keyspace's holds say what belongs together: after a crash all of it is there, or nothing. What changes while
   // nobody holds anything is a group each.

@@ -194,9 +194,9 @@ cordma::task<void> journal::end_background() {
   while (running_.load() != background::none) co_await moved_.wait();
 }
 
-cordma::task<void> journal::until_durable() {
+cordma::task<void> journal::until_durable(cordma::duration patience) {
   main_.flush();
-  const cordma::time_point latest = disk_.home().now() + close_patience;
+  const cordma::time_point latest = disk_.home().now() + patience;
   while (main_.busy()) {
     if (!main_on_ && main_.in_trouble()) break;  // it was turned off
     if (main_.in_trouble() && disk_.home().now() >= latest) {
@@ -214,7 +214,7 @@ cordma::task<void> journal::until_durable() {
 cordma::task<void> journal::close() {
   closed_ = true;
   co_await end_background();
-  co_await until_durable();
+  co_await until_durable(brief_patience);
   const std::lock_guard lock(guard_);
   main_on_ = false;
   noting_ = false;

@@ -139,6 +139,25 @@ void apply_own(server_options& o, const own_setting& s, std::span<const std::str
          lower(words[1]) != "normal";
 }
 
+// Settings of Redis with one value: another one says what is kept, and data would be lost without it, or kept.
+struct fixed_setting {
+  std::string_view name;
+  std::string_view value;
+  std::string_view why;
+};
+constexpr std::string_view kept_at_the_end =
+    "the end by a signal keeps what `save` and `appendonly` say";
+constexpr auto fixed_settings = std::to_array<fixed_setting>({
+    {"shutdown-on-sigterm", "default", kept_at_the_end},
+    {"shutdown-on-sigint", "default", kept_at_the_end},
+    {"aof-load-truncated", "yes", "what a crash left unfinished at the journal's end is cut off"},
+});
+
+const fixed_setting* find_fixed(std::string_view name) noexcept {
+  const auto* const at = std::ranges::find(fixed_settings, name, &fixed_setting::name);
+  return at == fixed_settings.end() ? nullptr : at;
+}
+
 // Takes the lines of a file that parse_settings() does not know, and leaves blank lines for them.
 class own_lines {
  public:
@@ -172,12 +191,10 @@ class own_lines {
       if (words->size() == 2 && (*words)[1] == "yes") warn("daemonize: " + std::string(foreground));
       return true;
     }
-    if (name == "shutdown-on-sigterm" || name == "shutdown-on-sigint") {
-      // Another value says what is kept at the end, and without it data would be lost, or kept.
-      if (words->size() == 2 && lower((*words)[1]) == "default") return true;
-      wrong_.push_back(
-          {number_, name + ": only \"default\" is taken: the end by a signal keeps what `save` and "
-                           "`appendonly` say"});
+    if (const fixed_setting* const fixed = find_fixed(name)) {
+      if (words->size() == 2 && lower((*words)[1]) == fixed->value) return true;
+      wrong_.push_back({number_, name + ": only \"" + std::string(fixed->value) +
+                                     "\" is taken: " + std::string(fixed->why)});
       return true;
     }
     if (const own_setting* const own = find_own(name)) {

@@ -63,6 +63,9 @@ cordma::task<void> open_journal(journal* on) { return on->open(); }
 cordma::task<void> until_on_of(journal* on) { return on->until_on(); }
 cordma::task<void> end_background_of(journal* on) { return on->end_background(); }
 cordma::task<void> until_durable_of(journal* on) { return on->until_durable(); }
+cordma::task<void> until_durable_soon_of(journal* on) {
+  return on->until_durable(journal::brief_patience);
+}
 cordma::task<void> close_journal(journal* on) { return on->close(); }
 
 [[nodiscard]] std::string begun(journal::asked a, const std::string& what) {
@@ -148,7 +151,9 @@ void durability::check_databases() const {
 
 std::future<void> durability::until_on() { return run(&until_on_of); }
 std::future<void> durability::end_background() { return run(&end_background_of); }
-std::future<void> durability::until_durable() { return run(&until_durable_of); }
+std::future<void> durability::until_durable(patience how_long) {
+  return run(how_long == patience::usual ? &until_durable_of : &until_durable_soon_of);
+}
 std::future<void> durability::close() { return run(&close_journal); }
 
 void durability::allow_background() {

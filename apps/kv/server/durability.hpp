@@ -48,8 +48,10 @@ class durability {
   void allow_background();
   // What would change anything has to wait, or not any more.
   void hold_changes(bool on);
+  // With a disk that takes nothing: seconds, or one more try.
+  enum class patience : std::uint8_t { usual, brief };
   // All that was noted is on the disk when that is ready.
-  [[nodiscard]] std::future<void> until_durable();
+  [[nodiscard]] std::future<void> until_durable(patience how_long);
   // All is on the disk when that is ready, and nothing is noted any more.
   [[nodiscard]] std::future<void> close();
   // As SAVE. Waits. Throws cordma::error.

@@ -452,9 +452,11 @@ bool server::may_end(bool insisted, const std::function<bool()>& impatient) {
   const std::optional<shutdown_request> asked = take_wish();
   const shutdown_request how = asked.value_or(shutdown_request());
   if (how.save == shutdown_request::snapshot::no) return true;
-  const std::string why = keep(how.save, impatient);
+  const bool in_any_case = how.force || insisted;
+  const std::string why = keep(
+      how.save, in_any_case ? durability::patience::brief : durability::patience::usual, impatient);
   if (why.empty() || impatient()) return true;
-  if (how.force || insisted) {
+  if (in_any_case) {
     log_.write(log_level::warning, "not all is on the disk: " + why);
     return true;
   }
@@ -482,7 +484,7 @@ bool server::is_wished() {
   return ending_.has_value();
 }
 
-std::string server::keep(shutdown_request::snapshot wanted,
+std::string server::keep(shutdown_request::snapshot wanted, durability::patience with_the_disk,
                          const std::function<bool()>& impatient) try {
   constexpr const char* hurried = "a signal ended it at once";
   // All that is to be kept may be on its way to a journal that was turned on just now.
@@ -499,7 +501,7 @@ std::string server::keep(shutdown_request::snapshot wanted,
   } else if (s->appendonly && !noted) {
     return "appendonly is not on yet: its first rewrite failed";
   }
-  return is_done(durability_->until_durable(), impatient) ? "" : hurried;
+  return is_done(durability_->until_durable(with_the_disk), impatient) ? "" : hurried;
 } catch (const std::exception& e) {
   return e.what();
 }

@@ -107,6 +107,7 @@ class server {
   void report_limits() const;
   // Empty, or why not all that is to be kept is on the disk.
   [[nodiscard]] std::string keep(shutdown_request::snapshot wanted,
+                                 durability::patience with_the_disk,
                                  const std::function<bool()>& impatient);
   // What clients asked for. Nothing: they did not.
   [[nodiscard]] std::optional<shutdown_request> take_wish();

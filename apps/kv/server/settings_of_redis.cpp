@@ -48,7 +48,6 @@ constexpr auto names = std::to_array<std::string_view>({
     "zset-max-ziplist-value",
     // Its files.
     "aof-disable-auto-gc",
-    "aof-load-truncated",
     "aof-rewrite-incremental-fsync",
     "aof-timestamp-enabled",
     "aof-use-rdb-preamble",

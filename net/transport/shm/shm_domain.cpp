@@ -127,6 +127,15 @@ result<std::unique_ptr<adapter>> shm_domain::open(reactor& home) {
 }  // namespace cordma::transport::shm
 
 namespace cordma::transport {
+namespace {
+
+// A sandbox: no setting's fault, and other transports do without.
+failure not_here(const failure& why) {
+  if (why.code() == errc::no_memory) return why;
+  return failure{errc::not_supported, why.message()}.with_errno(why.os_errno());
+}
+
+}  // namespace
 
 result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   namespace here = cordma::transport::shm;
@@ -143,10 +152,10 @@ result<std::shared_ptr<domain>> make_shm(const shm_options& options) {
   const result<void> made = here::make_directory(place.folders.front(), *rule);
   if (!made) return made.why();
   result<unique_fd> epochs = here::create_shared("cordma-epochs", here::epochs_bytes);
-  if (!epochs) return epochs.why();
+  if (!epochs) return not_here(epochs.why());
   result<here::mapped_view> view =
       here::map_shared((*epochs).get(), here::epochs_bytes, here::protection::read_write);
-  if (!view) return view.why();
+  if (!view) return not_here(view.why());
   here::seal_against_writers((*epochs).get());
   return std::shared_ptr<domain>(std::make_shared<here::shm_domain>(
       std::move(o), *rule, std::move(place), std::move(*epochs), std::move(*view)));

@@ -45,6 +45,18 @@ bool lacks_scope(const socket_address& a) noexcept {
          v6.sin6_scope_id == 0;
 }
 
+bool is_any(const socket_address& a) noexcept {
+  if (a.storage.ss_family == AF_INET6) {
+    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(a.storage).sin6_addr);
+  }
+  return reinterpret_cast<const sockaddr_in&>(a.storage).sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+// Who listens on `a` listens on `b` too: "::" serves both families.
+bool covers(const socket_address& a, const socket_address& b) noexcept {
+  return is_any(a) && (a.storage.ss_family == AF_INET6 || b.storage.ss_family == AF_INET);
+}
+
 result<socket_fd> bind_listener(const socket_address& where, int backlog, const std::string& text) {
   result<socket_fd> opened = open_stream(where.storage.ss_family);
   if (!opened) return opened;
@@ -133,14 +145,14 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
     // A hosts file may name an address twice.
     const bool known = std::ranges::any_of(
         list, [&s](const socket_address& other) { return same_address(s, other); });
-    if (!known) list.push_back(s);
-  }
-  if (why == purpose::listening) {
-    // "::" with v6only off serves both families, so it goes first.
-    const auto v6 = std::find_if(list.begin(), list.end(), [](const socket_address& s) {
-      return s.storage.ss_family == AF_INET6;
-    });
-    if (host == nullptr && v6 != list.end()) std::iter_swap(list.begin(), v6);
+    if (known) continue;
+    // What covers others goes first.
+    const bool listens = why == purpose::listening;
+    list.insert(std::ranges::find_if(list,
+                                     [&](const socket_address& other) {
+                                       return listens && covers(s, other) && !covers(other, s);
+                                     }),
+                s);
   }
   return list;
 }
@@ -173,10 +185,14 @@ result<std::vector<socket_fd>> bind_all(std::vector<socket_address> places, int 
                                         const std::string& text) {
   std::vector<socket_fd> bound;
   failure first{errc::ok};
+  std::vector<socket_address> listened_on;
   for (socket_address& at : places) {
+    const auto covers_it = [&at](const socket_address& other) { return covers(other, at); };
+    if (std::ranges::any_of(listened_on, covers_it)) continue;
     if (at.port() == 0 && !bound.empty()) at.set_port(local_of(bound.front().get()).port());
     result<socket_fd> opened = bind_listener(at, backlog, text);
     if (opened) {
+      listened_on.push_back(at);
       bound.push_back(std::move(*opened));
       continue;
     }
@@ -196,9 +212,6 @@ result<std::vector<socket_fd>> open_listeners(const address& where, int backlog)
   constexpr int most_ports_tried = 16;
   result<std::vector<socket_address>> places = resolve(where, purpose::listening);
   if (!places) return places.why();
-  // "::" serves both families.
-  const bool every = where.host.empty() && places->front().storage.ss_family == AF_INET6;
-  if (every) places->resize(1);
   result<std::vector<socket_fd>> bound = bind_all(*places, backlog, where.text());
   // The port that is free on one address may be taken on the next.
   for (int tries = 1; where.port == 0 && bound.code() == errc::in_use && tries < most_ports_tried;
