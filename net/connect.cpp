@@ -277,6 +277,14 @@ void connect_operation::on_established() noexcept {
   finish();
 }
 
+// What a transport before it failed with may be the better advice. What a peer said is left as it is.
+failure connect_operation::after_tried(failure why) const noexcept {
+  if (tried_.empty() || why.code() == errc::rejected) return why;
+  const std::string_view tried(tried_.data(), tried_.size() - 2);
+  return failure::of(why.code(), {why.message(), "; before that, ", tried})
+      .with_errno(why.os_errno());
+}
+
 void connect_operation::on_failed(transport::cm_event event) noexcept {
   rejection_ = std::move(event.data);
   const auto& adapters = worker_->adapters();
@@ -285,7 +293,7 @@ void connect_operation::on_failed(transport::cm_event event) noexcept {
                     !(last && says_what_is_wrong(event.why.code()));
   if (!next) {
     drop_endpoint();
-    fail(std::move(event.why));
+    fail(after_tried(std::move(event.why)));
     return;
   }
   try {

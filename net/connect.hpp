@@ -32,7 +32,9 @@ static_assert(std::is_trivially_destructible_v<connect_options>);
 // Resolves with the Endpoint. Errors: invalid_value (address, private data too long), unreachable
 // (nobody listens; the message lists what was tried on which transport), not_supported (no transport
 // that may be used has the service endpoint.type, or plain peers), rejected (peer_data of the rejection in the
-// message), timed_out, unsupported_version, no_memory. On cancellation: withdrawn at once, canceled.
+// message), not_permitted (of the peer's user, by its or this side's rules), connection_aborted (what answers is no
+// cordma, or the listener is gone), connection_reset, timed_out, unsupported_version, no_memory (memory, descriptors
+// or ports are exhausted on either side; the message says which). On cancellation: withdrawn at once, canceled.
 // Accepting demands the service that the client asked for: any other is invalid_value.
 class [[nodiscard]] connect_operation final : public operation<connect_operation, Endpoint> {
  public:
@@ -72,6 +74,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   void watch(std::unique_ptr<transport::queue_pair> pair, detail::adapter_poller& via);
   void fail(failure why) noexcept;
   // What one transport said.
+  [[nodiscard]] failure after_tried(failure why) const noexcept;
   void note(transport::kind k, errc code, std::string_view said);
   void drop_endpoint() noexcept;
   void do_accept();

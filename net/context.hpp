@@ -26,7 +26,8 @@ struct context_options {
   // The transports to use, in the order of preference; empty: CORDMA_TRANSPORT (a list such as
   // "shm,tcp"), else all that this machine has: shm, verbs, tcp. One that is named and cannot be had
   // is an error, and so is one whose own settings (shm.directory) somebody made and that cannot be
-  // had with them; one that is merely available by default and cannot be had is left out.
+  // had with them; one that is merely available by default and cannot be had is left out, and so is one
+  // that this user may not use: configuration_warnings() say so.
   std::vector<transport::kind> transports;
   // Further domains, preferred above the rest: a simulated host (sim.hpp), for instance.
   std::vector<std::shared_ptr<transport::domain>> domains;
@@ -53,7 +54,7 @@ class Context {
  public:
   // Throws cordma::error: invalid_value (bad configuration, naming key and value; a null domain),
   // not_supported (a transport that was asked for by name), no_memory; what a transport says to its settings, such as
-  // not_permitted for shm.directory.
+  // not_found for shm.directory.
   explicit Context(const context_options& options = {});
 
   // Memory of the library's own: page-aligned, zeroed, shareable with peers on this host, so that

@@ -137,7 +137,9 @@ std::optional<std::string> own_path(const std::string& root, const accounting* a
 std::vector<std::string> own_groups(const std::string& root, const mounted& m) {
   std::string path = own_path(root, m.as).value_or("/");
   // Of a container without a cgroup namespace, only its own part is mounted.
-  if (m.part != "/" && path.starts_with(m.part)) path.erase(0, m.part.size());
+  const bool inside =
+      path.starts_with(m.part) && (path.size() == m.part.size() || path[m.part.size()] == '/');
+  if (m.part != "/" && inside) path.erase(0, m.part.size());
   std::vector<std::string> all;
   for (;;) {
     while (path.ends_with('/')) path.pop_back();

@@ -577,8 +577,11 @@ exec {http}<> "/dev/tcp/127.0.0.1/$metrics"
 printf 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n' >&"$http"
 timeout 20 cat <&"$http" > figures
 exec {http}>&-
+in_microseconds=''
+for _ in 1 2 3 4; do [ $((10#$(cli TIME | tail -n 1) % 1000)) = 0 ] || in_microseconds=yes; done
+[ -n "$in_microseconds" ] || fail "TIME counts milliseconds"
 for line in 'cordma_kv_keys 1' 'cordma_kv_connected_clients [0-9]' 'cordma_kv_commands_processed_total [1-9]' \
-    'cordma_kv_input_bytes_total{worker="0"} [1-9]'; do
+    'cordma_kv_input_bytes_total{worker="0"} [1-9]' 'cordma_kv_memory_rss_bytes [1-9]'; do
   grep -q "^$line" figures || { cat figures >&2; fail "no line like $line"; }
 done
 kill -TERM "$server"

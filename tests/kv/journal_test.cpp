@@ -595,3 +595,78 @@ TEST_CASE(
   tree.file("appendonlydir/appendonly.aof.manifest", "file /etc/passwd seq 1 type b\n");
   CHECK(refusal().find("appendonly.aof.manifest: line 1 ") != std::string::npos);
 }
+
+namespace {
+
+// Written by cordma-kv of 2026-11-27 (0ad8581), before it had numbered databases: SET name value, SET "long lived" x PXAT
+// 4102444800000, HSET h f1 v1 f2 v2, PEXPIREAT h 4102444800001; in the journal also SET and DEL of `gone`, HDEL h f2.
+constexpr std::string_view old_snapshot =
+    "636f72646d616b7601000300ab368ecb01000000000000000000000000000000000000003929861c220000000cb8a8"
+    "2f"
+    "0100000000000000610a006c6f6e67206c697665640100000000d8c32cbb0300000100d0b1257f221a783e0000005e"
+    "4d"
+    "307b02000000000000004104006e616d65050000000100d0b1257f221a76616c756504010068020000000200000066"
+    "32"
+    "7632140200000002000000663176313301d8c32cbb03000009000000719a33e1030000000000000007020000000000"
+    "00"
+    "00";
+constexpr std::string_view old_base =
+    "636f72646d616b76010001006746e0e40100000000000000d95ef227a201000000000000777516ed09000000039b10"
+    "31"
+    "0100000000000000070000000000000000";
+constexpr std::string_view old_changes =
+    "636f72646d616b76010002001d979f0c0100000000000000d95ef227a201000000000000fe5798e5180000000bd9dd"
+    "48"
+    "01000000000000004104006e616d6505000000010080ed257f221a76616c7565220000003f1391d002000000000000"
+    "00"
+    "610a006c6f6e67206c697665640100000000d8c32cbb030000010080ed257f221a781d0000007e45bcac0300000000"
+    "00"
+    "000004010068020000000200000066317631140200000002000000663276320c000000656b0e790400000000000000"
+    "23"
+    "01006801d8c32cbb03000014000000934840f00500000000000000410400676f6e6501000000040080ed257f221a31"
+    "07"
+    "000000454fb4c50600000000000000020400676f6e650a0000001827327f0700000000000000050100680200000066"
+    "32";
+
+void write_hex(const std::string& path, std::string_view hex) {
+  std::ofstream file(path, std::ios::binary);
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    file.put(static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  }
+  REQUIRE(file.flush());
+}
+
+}  // namespace
+
+TEST_CASE("files of the version before numbered databases load [snapshot, journal]") {
+  for (const bool journal : {false, true}) {
+    CAPTURE(journal);
+    temporary_tree tree;
+    if (journal) {
+      std::filesystem::create_directory(tree.at("appendonlydir"));
+      std::ofstream(tree.at("appendonlydir/appendonly.aof.manifest"))
+          << "file appendonly.aof.1.base.ckv seq 1 type b\nfile appendonly.aof.1.incr.ckv seq 1 "
+             "type i\n"
+          << std::flush;
+      write_hex(tree.at("appendonlydir/appendonly.aof.1.base.ckv"), old_base);
+      write_hex(tree.at("appendonlydir/appendonly.aof.1.incr.ckv"), old_changes);
+    } else {
+      write_hex(tree.at("dump.ckv"), old_snapshot);
+    }
+    journal_options o;
+    o.appendonly = journal;
+    scene p(tree, 1, o);
+    p.begin();
+    const contents found = contents_of(p.keys);
+    REQUIRE(found.size() == 3);
+    CHECK(found.at("name").text == "value");
+    CHECK(found.at("name").expiry == never_expires);
+    CHECK(found.at("long lived").text == "x");
+    CHECK(found.at("long lived").expiry == 4'102'444'800'000);
+    CHECK(found.at("h").fields.size() == (journal ? 1 : 2));
+    CHECK(found.at("h").fields.at("f1") == "v1");
+    CHECK(found.at("h").expiry == 4'102'444'800'001);
+    CHECK(p.of("name").size_of(0) == 3);
+    p.close();
+  }
+}

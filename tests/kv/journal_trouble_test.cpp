@@ -94,6 +94,15 @@ contents killed(const temporary_tree& tree, const journal_options& options) {
   return reloaded(copy, options);
 }
 
+cordma::task<void> note_end(cordma::task<void> work, std::string* how) {
+  try {
+    co_await std::move(work);
+    *how = "done";
+  } catch (const cordma::error& e) {
+    *how = e.what();
+  }
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -152,20 +161,12 @@ TEST_CASE(
   for (int i = 0; i < 30; ++i) p.put("key" + std::to_string(i), std::string(1000, 'v'));
   p.until([&] { return p.written.trouble().has_value(); });
   std::string end;
-  const auto note = [&end](cordma::task<void> work) -> cordma::task<void> {
-    try {
-      co_await std::move(work);
-      end = "done";
-    } catch (const cordma::error& e) {
-      end = e.what();
-    }
-  };
   cordma::scope tasks(p.loop);
   // Turns as often as a tick of the journal could need.
   const auto settle = [&p] {
     for (int i = 0; i < 300; ++i) cordma::run(p.loop, scene::pause());
   };
-  tasks.spawn(note(p.written.until_durable()));
+  tasks.spawn(note_end(p.written.until_durable(), &end));
   p.time.skip(journal::usual_patience / 2);
   settle();
   CHECK(end.empty());
@@ -173,7 +174,7 @@ TEST_CASE(
   p.until([&] { return !end.empty(); });
   CHECK(end.find("bytes of the journal could not be written: File too large") != std::string::npos);
   end.clear();
-  tasks.spawn(note(p.written.close()));
+  tasks.spawn(note_end(p.written.close(), &end));
   cordma::run(p.loop, scene::pause());
   CHECK(end.empty());
   p.time.skip(journal::brief_patience);

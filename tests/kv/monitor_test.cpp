@@ -121,6 +121,42 @@ TEST_CASE("with a monitor a command visits monitors and no other client") {
   CHECK(m.take() == line(R"("PING")"));
 }
 
+namespace {
+
+struct told_by_hand final : kv::journal_gate {
+  std::uint64_t last = 0;
+  std::uint64_t safe = 0;
+  [[nodiscard]] std::uint64_t appended() const noexcept override { return last; }
+  [[nodiscard]] std::uint64_t durable() const noexcept override { return safe; }
+  [[nodiscard]] bool waits() const noexcept override { return true; }
+  [[nodiscard]] bool backlogged() const noexcept override { return false; }
+  [[nodiscard]] bool refuses() const noexcept override { return false; }
+  [[nodiscard]] std::string why() const override { return {}; }
+};
+
+}  // namespace
+
+TEST_CASE("an fsync looks at the clients that wait for it, and at no other one") {
+  server s;
+  told_by_hand journal;
+  s.of.journal = &journal;
+  std::vector<std::unique_ptr<client>> silent;
+  for (int i = 0; i < 50; ++i) silent.push_back(std::make_unique<client>(s));
+  client c(s);
+  const auto looked_at = [&s] { return s.of.total(&kv::worker_counters::looked_at); };
+  for (std::uint64_t i = 1; i <= 10; ++i) {
+    journal.last = i;
+    CHECK(c("SET a 1").empty());
+    const std::uint64_t before = looked_at();
+    journal.safe = i;
+    s.of.journal_advanced(0);
+    CHECK(looked_at() - before == 1);
+    CHECK(c.take() == ok);
+  }
+  for (const std::unique_ptr<client>& one : silent) CHECK(one->woken == 0);
+  s.of.journal = nullptr;
+}
+
 TEST_CASE("a monitor of another worker is told there") {
   server s({}, 2, 2);
   kv::session_origin there = client::usual();

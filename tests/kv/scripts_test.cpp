@@ -72,6 +72,10 @@ TEST_CASE("what is no lock script is none, however alike it looks") {
         std::string_view("local a = redis.call('get', KEYS[1]) if not (a or a ~= ARGV[1]) then "
                          "return 0 end redis.call('del', KEYS[1]) return 1"),
         std::string_view("--[[ if redis.call('get',KEYS[1]) == ARGV[1] then return ]] 0"),
+        std::string_view("if tonumber(redis.call('get',KEYS[1])) == ARGV[1] then return "
+                         "redis.call('del',KEYS[1]) else return 0 end"),
+        std::string_view("if redis.call('get',KEYS[1]) == tonumber(ARGV[1]) then return "
+                         "redis.call('del',KEYS[1]) else return 0 end"),
         std::string_view("'open"), std::string_view("((((((((((")}) {
     CAPTURE(text);
     CHECK_FALSE(kv::recognise(text));

@@ -1,5 +1,6 @@
 // Configuration of a Context, addresses, and calls from the wrong thread.
 #include <doctest/doctest.h>
+#include <support/applies.hpp>
 #include <support/fd_count.hpp>
 #include <support/stage.hpp>
 
@@ -9,6 +10,9 @@
 #include <cstdlib>
 #include <optional>
 #include <thread>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -242,6 +246,30 @@ TEST_CASE(
     CHECK(why.find("shm.directory = /dev/null (code)") != std::string::npos);
     CHECK(why.find("CORDMA_SHM_DIRECTORY") != std::string::npos);  // what to do about it
   }
+}
+
+TEST_CASE("B1: a transport that this user may not use is left out, and a warning says why" *
+          test::applies(::geteuid() == 0, "another user's folder needs root to be made")) {
+  char folder[] = "/tmp/cordma-of-another-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  REQUIRE(::chown(folder, 1, 1) == 0);
+  context_options o;
+  o.shm.directory = std::string(folder);
+  std::string why;
+  {
+    const environment any("CORDMA_TRANSPORT", "auto");
+    const Context context(o);
+    CHECK(context.find(transport::kind::shm) == nullptr);
+    CHECK(context.find(transport::kind::tcp) != nullptr);
+    REQUIRE(context.configuration_warnings().size() == 1);
+    const std::string& said = context.configuration_warnings().front();
+    CHECK(said.starts_with("shm with shm.directory = " + std::string(folder) +
+                           " (code) is left out: "));
+    CHECK(said.find("belongs to another user") != std::string::npos);
+  }
+  const environment by_name("CORDMA_TRANSPORT", "shm");
+  CHECK(code_of_context(o, why) == errc::not_permitted);
+  CHECK(::rmdir(folder) == 0);
 }
 
 TEST_CASE(

@@ -126,4 +126,9 @@ TEST_CASE("a container without a cgroup namespace sees its own part of the hiera
   m.limit("/inner", 100 * mib, 40 * mib);
   m.limit("", 90 * mib, 50 * mib);
   CHECK(m.left() == 40 * mib);
+  // Another group whose name begins alike is not the part.
+  const machine other;
+  other.version_2("/docker/abc/inner", "/docker/ab");
+  other.limit("/docker/abc/inner", 100 * mib, 40 * mib);
+  CHECK(other.left() == 60 * mib);
 }

@@ -16,9 +16,11 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "session.hpp"
@@ -51,6 +53,11 @@ struct {
   bool came = false;
 } plan;
 
+int left_to_programs =
+    0;  // descriptors that a program which is started just then would get as well
+
+void closes_on_exec(bool does) { left_to_programs += does ? 0 : 1; }
+
 // Whether this call is to fail; errno says how.
 bool fails(std::string_view name) {
   if (plan.left == 0 || name != plan.failing.name || --plan.left != 0) return false;
@@ -72,9 +79,11 @@ long word(const void* p) { return static_cast<long>(reinterpret_cast<std::uintpt
 // They stand before those of the C library.
 extern "C" {
 int socket(int family, int type, int protocol) noexcept {
+  closes_on_exec((type & SOCK_CLOEXEC) != 0);
   return fails("socket") ? -1 : raw_int(SYS_socket, family, type, protocol);
 }
 int accept4(int fd, sockaddr* a, socklen_t* n, int flags) {
+  closes_on_exec((flags & SOCK_CLOEXEC) != 0);
   return fails("accept4") ? -1 : raw_int(SYS_accept4, fd, word(a), word(n), flags);
 }
 int bind(int fd, const sockaddr* a, socklen_t n) noexcept {
@@ -82,6 +91,7 @@ int bind(int fd, const sockaddr* a, socklen_t n) noexcept {
   return fails_now ? -1 : raw_int(SYS_bind, fd, word(a), n);
 }
 int epoll_create1(int flags) noexcept {
+  closes_on_exec((flags & EPOLL_CLOEXEC) != 0);
   return fails("epoll_create1") ? -1 : raw_int(SYS_epoll_create1, flags);
 }
 int epoll_ctl(int epoll, int op, int fd, epoll_event* e) noexcept {
@@ -89,16 +99,22 @@ int epoll_ctl(int epoll, int op, int fd, epoll_event* e) noexcept {
   return raw_int(SYS_epoll_ctl, epoll, op, fd, word(e));
 }
 int eventfd(unsigned value, int flags) noexcept {
+  closes_on_exec((flags & EFD_CLOEXEC) != 0);
   return fails("eventfd") ? -1 : raw_int(SYS_eventfd2, value, flags);
 }
 int timerfd_create(clockid_t clock, int flags) noexcept {
+  closes_on_exec((flags & TFD_CLOEXEC) != 0);
   return fails("timerfd_create") ? -1 : raw_int(SYS_timerfd_create, clock, flags);
 }
-int dup(int fd) noexcept { return fails("dup") ? -1 : raw_int(SYS_dup, fd); }
+int dup(int fd) noexcept {
+  closes_on_exec(false);
+  return fails("dup") ? -1 : raw_int(SYS_dup, fd);
+}
 int mkdir(const char* path, mode_t mode) noexcept {
   return fails("mkdir") ? -1 : raw_int(SYS_mkdirat, AT_FDCWD, word(path), static_cast<long>(mode));
 }
 int memfd_create(const char* name, unsigned flags) noexcept {
+  closes_on_exec((flags & MFD_CLOEXEC) != 0);
   return fails("memfd_create") ? -1 : raw_int(SYS_memfd_create, word(name), flags);
 }
 int fallocate(int fd, int mode, off_t at, off_t bytes) {
@@ -110,6 +126,7 @@ void* mmap(void* at, std::size_t bytes, int rights, int flags, int fd, off_t fro
       raw(SYS_mmap, word(at), static_cast<long>(bytes), rights, flags, fd, from));
 }
 int open(const char* path, int flags, ...) {
+  closes_on_exec((flags & O_CLOEXEC) != 0);
   std::va_list more;
   va_start(more, flags);
   const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
@@ -211,6 +228,16 @@ TEST_CASE("G3: the n-th call of a system call fails, for every n [shm]") {
 }
 TEST_CASE("G3: the n-th call of a system call fails, for every n [tcp]") {
   fail_each(transport::kind::tcp);
+}
+
+TEST_CASE("descriptors are close-on-exec from the call on that makes them") {
+  for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {
+    CAPTURE(over);
+    left_to_programs = 0;
+    stage s({}, over);
+    s.play(session);
+    CHECK(left_to_programs == 0);
+  }
 }
 
 namespace {

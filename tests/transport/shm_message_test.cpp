@@ -1,5 +1,9 @@
 #include <random>
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include "shm_harness.hpp"
 
 namespace cordma::transport::shm_test {
@@ -49,6 +53,30 @@ TEST_CASE("shm: messages of every size arrive whole [shared memory: fetched by t
 TEST_CASE("shm: messages of every size arrive whole [private memory: read through the kernel]") {
   couple c;
   exchange(c, false, sizes);
+}
+
+TEST_CASE("shm: a message arrives though no descriptor is left to map what it lies in") {
+  couple c;
+  constexpr std::size_t bytes = 100'000;
+  memory from(*c.client.d, bytes, everything, true);
+  memory to(*c.server.d, bytes, everything, true);
+  std::memset(from.data, 5, bytes);
+  c.client.send(2, from.at(0, bytes));  // what describes the memory is on its way
+  for (int i = 0; i < 100; ++i) c.client.poll();
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int lowest = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
+  ::close(lowest);
+  const rlimit none{static_cast<rlim_t>(lowest), before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  c.server.recv(1, to.at(0, bytes));
+  const bool done = pump(c.server, c.client, [&] { return c.client.find(2) != nullptr; });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  REQUIRE(done);
+  CHECK(c.client.find(2)->status == wc_status::success);
+  CHECK(std::memcmp(to.data, from.data, bytes) == 0);
+  CHECK(c.server.saw(cm_event::type::disconnected) == nullptr);
+  CHECK(c.client.saw(cm_event::type::disconnected) == nullptr);
 }
 
 TEST_CASE("shm: messages of every size arrive whole [the smallest ring]") {

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -118,6 +119,29 @@ TEST_CASE("shm: that a process may bind any address makes none of them this mach
           return enter_namespace("10.77.0.1") && set("ipv4/ip_nonlocal_bind", "1") &&
                  set("ipv6/ip_nonlocal_bind", "1") && is_here("10.77.0.1") &&
                  !is_here("10.77.0.2") && !is_here("fd77::2");
+        }) == 0);
+}
+
+TEST_CASE("shm: the place to meet follows from the user alone, and clients look in both" *
+          test::applies(is_root, needs_root)) {
+  CHECK(in_child([] {
+          using folders = std::vector<std::string>;
+          if (::unshare(CLONE_NEWNS) != 0 ||
+              ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+              ::mount("none", "/run", "tmpfs", 0, nullptr) != 0) {
+            return false;
+          }
+          ::setenv("XDG_RUNTIME_DIR", "/elsewhere", 1);
+          ::setenv("TMPDIR", "/elsewhere", 1);
+          if (shm::find_meeting_place("").folders != folders{"/tmp/cordma-0"}) return false;
+          ::mkdir("/run/user", 0755);
+          ::mkdir("/run/user/0", 0700);
+          if (shm::find_meeting_place("").folders != folders{"/run/user/0/cordma", "/tmp/cordma-0"})
+            return false;
+          if (shm::find_meeting_place("/mine").folders != folders{"/mine"}) return false;
+          // Somebody else's is none.
+          return ::chown("/run/user/0", 1, 1) == 0 &&
+                 shm::find_meeting_place("").folders == folders{"/tmp/cordma-0"};
         }) == 0);
 }
 

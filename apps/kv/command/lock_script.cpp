@@ -80,11 +80,17 @@ std::size_t closing(const tokens& all, std::size_t open) noexcept {
   return all.size();
 }
 
-// `if (...) then` and `tonumber(...)` without their brackets.
+// Of tonumber(ARGV[n]) the closing bracket is there. Not of the first: what a lock holds is compared as text.
+bool is_of_a_later_argument(const tokens& all, std::size_t tonumber) noexcept {
+  const std::size_t at = tonumber + 2;
+  return closing(all, tonumber + 1) == at + 4 && all[at] == "ARGV" && all[at + 2] != "1";
+}
+
+// `if (...) then` and `tonumber(ARGV[n])` without their brackets.
 void drop_brackets(tokens& all) {
   for (std::size_t i = 0; i + 1 < all.size(); ++i) {
     const bool condition = all[i] == "if" && all[i + 1] == "(";
-    const bool number = all[i] == "tonumber" && all[i + 1] == "(";
+    const bool number = all[i] == "tonumber" && all[i + 1] == "(" && is_of_a_later_argument(all, i);
     if (!condition && !number) continue;
     const std::size_t close = closing(all, i + 1);
     if (close == all.size()) return;

@@ -185,7 +185,7 @@ void service::note_sweep(unsigned worker, cordma::time_point began) {
 }
 
 void service::mind_freed(worker_state& w, std::size_t object_bytes) {
-  constexpr std::size_t much = std::size_t{32} << 20;
+  constexpr std::size_t much = std::size_t{16} << 20;
   w.object_bytes = std::max(w.object_bytes, object_bytes);
   if (w.object_bytes - object_bytes < much) return;
   w.object_bytes = object_bytes;

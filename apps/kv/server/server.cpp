@@ -82,7 +82,11 @@ server::server(server_options options, logbook& log, std::function<void()> wish_
   support::widen_descriptor_table(files_wanted(s.maxclients, open_doors()));
   tls_ = tls_of(s);
   std::vector<std::unique_ptr<memory_source>> memory;
-  if (options_.native.port != 0) context_.emplace();
+  if (options_.native.port != 0) {
+    context_.emplace();
+    for (const std::string& w : context_->configuration_warnings())
+      log_.write(log_level::warning, w);
+  }
   for (std::uint64_t i = 0; i < s.workers; ++i) {
     if (context_) {
       memory.push_back(std::make_unique<shared_memory>(*context_));

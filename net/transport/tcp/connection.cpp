@@ -329,8 +329,11 @@ void connection::on_watch() noexcept {
   }
   if (phase_ == phase::connecting || phase_ == phase::greeting || phase_ == phase::expecting) {
     const milliseconds_text ms(options_.connect_timeout);
-    never_came_up(
-        failure::of(errc::timed_out, {peer_, " did not answer within ", ms.text(), " ms"}));
+    const char* const advice = phase_ == phase::connecting
+                                   ? ": check the address and firewalls"
+                                   : ": its service is busy, or has no file descriptor left";
+    never_came_up(failure::of(errc::timed_out, {peer_, " did not answer within ", ms.text(),
+                                                " ms (connect_timeout)", advice}));
     return;
   }
   if (phase_ == phase::draining) return close_socket();
