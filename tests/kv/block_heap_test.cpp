@@ -39,7 +39,7 @@ TEST_CASE("blocks of any size are apart from each other, and are given again") {
       all.pop_back();
       continue;
     }
-    const std::size_t room = block_heap::room_of(dice() % 1200);
+    const std::size_t room = block_heap::room_of(dice() % 4500);
     owned b{static_cast<char*>(heap.take(room)), room, static_cast<char>(dice())};
     REQUIRE(b.at != nullptr);
     REQUIRE(reinterpret_cast<std::uintptr_t>(b.at) % block_heap::step == 0);
@@ -147,6 +147,38 @@ TEST_CASE("of hashes with longer fields, and of one large one, the slabs go back
   keys.clear();
   CHECK(keys.usage().slab_bytes == 0);
   CHECK(keys.usage().object_bytes == 0);
+}
+
+TEST_CASE("of fields of 1,100 to 4,000 bytes the slabs go back, also of one hash alone") {
+  for (const std::size_t bytes : {1'100U, 2'500U, 4'000U}) {
+    CAPTURE(bytes);
+    constexpr std::uint64_t count = 10'000;
+    plain_memory memory;
+    store keys(memory, {.hash_seed = 7});
+    keys.tick(1'700'000'000'000);
+    const hashed_key k = keys.key("h");
+    const auto name = [](std::uint64_t i) { return "f" + std::to_string(i); };
+    for (std::uint64_t i = 0; i < count; ++i) {
+      REQUIRE(keys.field_put(k, name(i), std::string(bytes, 'v')) == put_outcome::done);
+    }
+    const std::size_t full = keys.usage().slab_bytes;
+    CHECK(full >= count * bytes);
+    CHECK(full <= count * (bytes + 100) * 108 / 100);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (i % 10 != 0) REQUIRE(keys.field_erase(k, name(i)));
+    }
+    int slices = 0;
+    while (keys.free_some(1000)) ++slices;
+    CHECK(slices >
+          static_cast<int>(count / 10 * bytes / 512 / 1000));  // long ones take longer to move
+    CHECK(keys.usage().slab_bytes <= full * 115 / 1000 + (5 << 20));
+    for (std::uint64_t i = 0; i < count; i += 10) {
+      REQUIRE(keys.find(k).fields->find(name(i)) == std::string(bytes, 'v'));
+    }
+    keys.erase(k, freeing::later);
+    while (keys.free_some(1000)) {}
+    CHECK(keys.usage().slab_bytes == 0);
+  }
 }
 
 TEST_CASE("segments that have been spare for long go back, and are used again") {

@@ -102,7 +102,9 @@ TEST_CASE(
         const bool grows = (step / 2500) % 2 == 0;
         if (dice() % 8 < (grows ? 6U : 1U)) {
           // Around what a block of the heap is longest, too.
-          const std::size_t bytes = dice() % 3 == 0 ? 900 + dice() % 200 : dice() % 200;
+          const std::size_t around =
+              dice() % 8 == 0 ? block_heap::longest : block_heap::longest_of_step;
+          const std::size_t bytes = dice() % 3 == 0 ? around - 150 + dice() % 200 : dice() % 200;
           const std::string value(bytes, static_cast<char>('a' + dice() % 26));
           CHECK(h.put(name, value) == m.insert_or_assign(name, value).second);
         } else {

@@ -147,7 +147,7 @@ void block_heap::give(void* block, std::size_t room) noexcept {
 bool block_heap::is_sparse(const void* block, std::size_t room) const noexcept {
   if (room > longest || block == nullptr) return false;
   const slab* const s = slab_of(block);
-  return s->on == list::sparse && s != classes_[room / step - 1].sparse;
+  return s->on == list::sparse && s != classes_[number_of(room)].sparse;
 }
 
 bool block_heap::is_loose() const noexcept {

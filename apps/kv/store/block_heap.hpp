@@ -14,7 +14,9 @@ namespace kv {
 class block_heap {
  public:
   static constexpr std::size_t step = 16;
-  static constexpr std::size_t longest = 1024;  // in slabs
+  static constexpr std::size_t long_step = 64;  // above longest_of_step
+  static constexpr std::size_t longest_of_step = 1024;
+  static constexpr std::size_t longest = 4096;  // in slabs
   static constexpr std::size_t slab_bytes = std::size_t{64} << 10;
 
   block_heap() = default;
@@ -25,13 +27,14 @@ class block_heap {
 
   // What a block for so many bytes has room for; and what it takes.
   [[nodiscard]] static constexpr std::size_t room_of(std::size_t bytes) noexcept {
-    return bytes == 0 ? step : (bytes + step - 1) / step * step;
+    const std::size_t by = bytes > longest_of_step && bytes <= longest ? long_step : step;
+    return bytes == 0 ? step : (bytes + by - 1) / by * by;
   }
   [[nodiscard]] static constexpr std::size_t cost_of(std::size_t room) noexcept {
     return room <= longest ? room : room + step;
   }
 
-  // Null: the machine has no more.
+  // Null: the machine has no more. REQUIRES a room of room_of().
   [[nodiscard]] void* take(std::size_t room) noexcept;
   // REQUIRES the room that it was taken with.
   void give(void* block, std::size_t room) noexcept;
@@ -55,8 +58,13 @@ class block_heap {
   static constexpr std::size_t most_warm = 8;
 
   [[nodiscard]] static slab* slab_of(const void* block) noexcept;
+  [[nodiscard]] static constexpr std::size_t number_of(std::size_t room) noexcept {
+    constexpr std::size_t fine = longest_of_step / step;
+    return room <= longest_of_step ? room / step - 1
+                                   : fine + (room - longest_of_step) / long_step - 1;
+  }
   [[nodiscard]] size_class& class_of(std::size_t room) noexcept {
-    return classes_[room / step - 1];
+    return classes_[number_of(room)];
   }
   void link(size_class& in, slab& s, list where) noexcept;
   void unlink(size_class& in, slab& s) noexcept;
@@ -65,7 +73,8 @@ class block_heap {
   [[nodiscard]] bool map_more() noexcept;
   void release(slab& s) noexcept;
 
-  std::array<size_class, longest / step> classes_{};
+  std::array<size_class, longest_of_step / step + (longest - longest_of_step) / long_step>
+      classes_{};
   std::vector<std::pair<void*, std::size_t>> mapped_;
   std::vector<void*> warm_;  // empty slabs that still have their memory
   std::vector<void*> cold_;  // ... and that have none
