@@ -401,6 +401,7 @@ says OK cli SET kept no
 mkdir "$obstacle"
 kill -TERM "$server"
 logged 'it does NOT end'
+says OK cli SET kept no  # a signal before that would end it as the second of one end
 kill -TERM "$server"
 logged 'not all is on the disk'
 ends 0
