@@ -360,3 +360,44 @@ TEST_CASE("tcp: fifty connections are served side by side") {
   for (auto& q : left) post(*q, request(opcode::send, 1, s));
   r.until([&r] { return r.a.done.size() == 50 && r.b.done.size() == 50; });
 }
+
+TEST_CASE("tcp: a client that waits for a descriptor is told that none is left [virtual time]") {
+  cordma::virtual_clock time;
+  rig r({.mode = cordma::wait_mode::polling, .time = &time});
+  auto l = std::move(*r.b.adapter->listen({.host = "127.0.0.1", .port = 0}));
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const int next = ::dup(0);
+  ::close(next);
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(next + 2);
+  ::setrlimit(RLIMIT_NOFILE, &tight);
+  std::vector<std::unique_ptr<tp::queue_pair>> clients;
+  for (int i = 0; i < 2; ++i)
+    clients.push_back(std::move(*r.a.adapter->connect(l->bound(), {}, {})));
+  r.settle(50);
+  CHECK(r.a.events.empty());  // they wait
+  for (int i = 0; i < 60 && r.a.events.size() < 2; ++i) {
+    time.advance_to(time.now() + std::chrono::milliseconds(50));
+    r.settle(5);
+  }
+  REQUIRE(r.a.events.size() == 2);
+  for (const tp::cm_event& e : r.a.events) {
+    CHECK(e.what == tp::cm_event::type::failed);
+    CHECK(e.why.code() == errc::no_memory);
+    CHECK(e.why.message().find("has no file descriptor left: raise its limit there") !=
+          std::string::npos);
+  }
+  CHECK(r.b.events.empty());
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  clients.clear();
+  r.a.events.clear();
+  // And the next one is served as ever.
+  auto later = std::move(*r.a.adapter->connect(l->bound(), {}, {}));
+  for (int i = 0; i < 60 && r.b.events.empty(); ++i) {
+    time.advance_to(time.now() + std::chrono::milliseconds(50));
+    r.settle(5);
+  }
+  REQUIRE(r.b.events.size() == 1);
+  CHECK(r.b.events.front().what == tp::cm_event::type::connect_request);
+}

@@ -181,6 +181,11 @@ void connection::answered(const decoded_hello& d) {
   if (d.what == decoded_hello::outcome::other) {
     return never_came_up(differs(d, peer_));
   }
+  if (h.kind == hello_kind::exhausted) {
+    return never_came_up(
+        failure::of(errc::no_memory,
+                    {peer_, " has no file descriptor left: raise its limit there with ulimit -n"}));
+  }
   if (h.kind == hello_kind::mismatch) {
     decoded_hello theirs = d;
     theirs.field = h.field;

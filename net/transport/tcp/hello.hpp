@@ -19,8 +19,9 @@ enum class hello_kind : std::uint8_t {
   request = 1,
   accept = 2,
   reject = 3,
-  mismatch = 4,  // refused: `field` differs, and `field_value` is what this side has
-  attach = 5,    // a connection agreed on out of band: `token` and `peer_token`
+  mismatch = 4,   // refused: `field` differs, and `field_value` is what this side has
+  attach = 5,     // a connection agreed on out of band: `token` and `peer_token`
+  exhausted = 6,  // refused: no file descriptor is left for it
 };
 [[nodiscard]] constexpr bool opens(hello_kind k) noexcept {
   return k == hello_kind::request || k == hello_kind::attach;
@@ -115,7 +116,7 @@ struct decoded_hello {
 namespace detail {
 
 [[nodiscard]] inline const char* fault(const hello& h) noexcept {
-  if (h.kind < hello_kind::request || h.kind > hello_kind::attach) return "an unknown hello";
+  if (h.kind < hello_kind::request || h.kind > hello_kind::exhausted) return "an unknown hello";
   if (h.data_length > (opens(h.kind) ? most_request_data : most_accept_data)) {
     return "more private data than is allowed";
   }

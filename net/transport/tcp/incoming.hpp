@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/tcp/adapter.hpp>
+#include <optional>
 
 namespace cordma::transport::tcp {
 
@@ -33,6 +34,8 @@ class tcp_listener final : public listener {
  private:
   static constexpr int most_accepts_per_poll = 16;
   static constexpr duration pause_at_limit = std::chrono::milliseconds(50);
+  // Clients wait for a descriptor so long; then they are told that there is none.
+  static constexpr duration patience_at_limit = std::chrono::seconds(2);
   // One of its addresses.
   class door final : public socket_handler {
    public:
@@ -46,9 +49,15 @@ class tcp_listener final : public listener {
       explicit timed(door& d) noexcept;
       door* owner;
     };
+    [[nodiscard]] socket_fd accept_one() noexcept;  // empty: errno says why
+    // At the limit of descriptors, which lasts. False: nobody waits any more.
+    [[nodiscard]] bool turn_away() noexcept;
+
     tcp_listener& of_;
     watched_socket socket_;
     timed resume_;
+    unique_fd spare_;  // given up for a moment to tell a client that none is left
+    std::optional<time_point> at_limit_since_;
   };
   tcp_adapter& home_;
   std::vector<std::unique_ptr<door>> doors_;
