@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -263,6 +264,34 @@ TEST_CASE("shm: a server without descriptors says so, and lives on") {
   client.events.clear();
   client.q = std::move(*client.a->connect({"", 4711}, {}, {}));
   CHECK(pump(server, client, [&] { return client.saw(cm_event::type::established) != nullptr; }));
+}
+
+TEST_CASE(
+    "shm: without even a spare descriptor the listener rests, and goes on later [virtual time]") {
+  scratch dir;
+  virtual_clock time;
+  host server(in(dir), wait_mode::polling, &time);
+  host client(in(dir), wait_mode::polling, &time);
+  server.l = std::move(*server.a->listen({"", 4711}));
+  client.q = std::move(*client.a->connect({"", 4711}, {}, {}));
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{3, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  for (int i = 0; i < 10; ++i) server.poll();
+  pollfd ready{server.a->wait_fd(), POLLIN, 0};
+  const int still = ::poll(&ready, 1, 0);
+  time.advance_to(time.now() + std::chrono::milliseconds(50));
+  server.home.turn();
+  const int again = ::poll(&ready, 1, 0);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(still == 0);
+  CHECK(again == 1);
+  CHECK(pump(server, client, [&] {
+    time.advance_to(time.now() + std::chrono::milliseconds(50));
+    server.home.turn();
+    return client.saw(cm_event::type::established) != nullptr;
+  }));
 }
 
 TEST_CASE("shm: one adapter connects to itself") {

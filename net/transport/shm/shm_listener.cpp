@@ -13,6 +13,7 @@ namespace {
 constexpr duration longest_greeting = std::chrono::seconds(5);
 constexpr int most_accepts_per_look = 64;
 constexpr duration between_looks_at_name = std::chrono::seconds(5);
+constexpr duration pause_at_limit = std::chrono::milliseconds(50);
 
 void say_no(socket_fd& socket) noexcept {
   hang_up(socket, make_refusal(packet::reject, errc::rejected, ""));
@@ -27,6 +28,7 @@ shm_listener::shm_listener(shm_adapter& home, bound_name name, address where,
       socket_(home.sockets(), *this),
       second_(*this),
       name_timer_(*this),
+      rest_timer_(*this),
       namespace_(own_namespace()),
       where_(std::move(where)),
       served_(std::move(served)),
@@ -83,7 +85,8 @@ bool shm_listener::take_some(int listening) noexcept {
   for (int i = 0; i < most_accepts_per_look; ++i) {
     socket_fd socket = accept_one(listening);
     if (!socket) {
-      if (errno == EMFILE || errno == ENFILE) turn_away(listening);
+      const bool at_limit = errno == EMFILE || errno == ENFILE;
+      if (at_limit && !turn_away(listening)) rest();
       return false;
     }
     try {
@@ -114,14 +117,28 @@ void shm_listener::greet(socket_fd& socket) {
 }
 
 // No descriptor is left: the client is told instead of hanging in the backlog.
-void shm_listener::turn_away(int listening) noexcept {
+bool shm_listener::turn_away(int listening) noexcept {
   spare_.reset();
   socket_fd socket = accept_one(listening);
   if (socket) {
     hang_up(socket, make_refusal(packet::refuse, errc::no_memory,
                                  "no file descriptor is left: raise its limit with ulimit -n"));
   }
+  const bool told = static_cast<bool>(socket);
+  socket.close();
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return told;
+}
+
+void shm_listener::rest() noexcept {
+  static_cast<void>(socket_.watch(0));  // watched already, as below
+  if (second_.socket) static_cast<void>(second_.socket.watch(0));
+  home_.home().add(rest_timer_, home_.home().now() + pause_at_limit);
+}
+
+void shm_listener::go_on() noexcept {
+  static_cast<void>(socket_.watch(EPOLLIN));
+  if (second_.socket) static_cast<void>(second_.socket.watch(EPOLLIN));
 }
 
 void shm_listener::drop(greeting& g) noexcept {

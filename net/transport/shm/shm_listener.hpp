@@ -42,7 +42,11 @@ class shm_listener final : public listener, public socket_handler {
   void take_hello(greeting& g, received_packet& p);
   void on_hello(greeting& g) noexcept;
   void drop(greeting& g) noexcept;
-  void turn_away(int listening) noexcept;
+  // False: nobody could be told, for want of the spare descriptor.
+  [[nodiscard]] bool turn_away(int listening) noexcept;
+  // Who waits stays in the backlog for a moment: the sockets would be ready all the time.
+  void rest() noexcept;
+  void go_on() noexcept;
   // True: there may be more.
   bool take_some(int listening) noexcept;
   // The listening side decides, and not a file that may have been removed.
@@ -67,10 +71,16 @@ class shm_listener final : public listener, public socket_handler {
           owner(l) {}
     shm_listener& owner;
   };
+  struct rest_timer : timer {
+    explicit rest_timer(shm_listener& l) noexcept
+        : timer([](timer& t) noexcept { static_cast<rest_timer&>(t).owner.go_on(); }), owner(l) {}
+    shm_listener& owner;
+  };
   bound_name name_;  // without its sockets
   watched_socket socket_;
   second_door second_;
   name_timer name_timer_;
+  rest_timer rest_timer_;
   network_namespace namespace_;
   address where_;
   std::vector<ip_address> served_;  // none: every address
