@@ -179,6 +179,11 @@ void connect_operation::note(transport::kind k, errc code, std::string_view said
   tried_.append(name(k)).append(": ").append(said).append("; ");
 }
 
+bool connect_operation::goes_on_after(errc code) const noexcept {
+  const bool only_one = tried_.empty() && next_adapter_ == worker_->adapters().size();
+  return may_be_better_elsewhere(code) && !(only_one && says_what_is_wrong(code));
+}
+
 void connect_operation::try_next() {
   auto& adapters = worker_->adapters();
   if (next_adapter_ == 0) reason_ = worker_->left_out(options_.transport);
@@ -196,8 +201,7 @@ void connect_operation::try_next() {
       watch(std::move(*pair), via);
       return;
     }
-    const bool last = tried_.empty() && next_adapter_ == adapters.size();
-    if (!may_be_better_elsewhere(pair.code()) || (last && says_what_is_wrong(pair.code()))) {
+    if (!goes_on_after(pair.code())) {
       fail(pair.why());
       return;
     }
@@ -287,11 +291,7 @@ failure connect_operation::after_tried(failure why) const noexcept {
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {
   rejection_ = std::move(event.data);
-  const auto& adapters = worker_->adapters();
-  const bool last = tried_.empty() && next_adapter_ == adapters.size();
-  const bool next = request_ == nullptr && may_be_better_elsewhere(event.why.code()) &&
-                    !(last && says_what_is_wrong(event.why.code()));
-  if (!next) {
+  if (request_ != nullptr || !goes_on_after(event.why.code())) {
     drop_endpoint();
     fail(after_tried(std::move(event.why)));
     return;

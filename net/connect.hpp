@@ -73,8 +73,10 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   [[nodiscard]] cordma::result<endpoint_options> options_on(detail::adapter_poller& via);
   void watch(std::unique_ptr<transport::queue_pair> pair, detail::adapter_poller& via);
   void fail(failure why) noexcept;
-  // What one transport said.
+  // True if the next transport is tried after this failure, false if the operation fails with it.
+  [[nodiscard]] bool goes_on_after(errc code) const noexcept;
   [[nodiscard]] failure after_tried(failure why) const noexcept;
+  // What one transport said.
   void note(transport::kind k, errc code, std::string_view said);
   void drop_endpoint() noexcept;
   void do_accept();

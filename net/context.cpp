@@ -88,11 +88,11 @@ void add_domains(detail::context_core& core, const context_options& options) {
       throw_error(failure::of(d.code(),
                               {"transport ", name(k), set, " was asked for: ", d.why().message()}));
     }
-    if (!set.empty() && d.code() != errc::not_permitted) {
-      throw_error(failure::of(
-          d.code(), {"transport ", name(k), set, " cannot be used: ", d.why().message()}));
-    }
     if (!set.empty()) {
+      if (d.code() != errc::not_permitted) {
+        throw_error(failure::of(
+            d.code(), {"transport ", name(k), set, " cannot be used: ", d.why().message()}));
+      }
       core.configuration_warnings.push_back(std::string(name(k)) + set +
                                             " is left out: " + std::string(d.why().message()));
     }

@@ -74,20 +74,14 @@ device_receive::~device_receive() {
   });
   if (worker == nullptr) return;
   worker->end_users_of(*device, gone);
-  drop_device();
+  via->drop(device);
   worker->remove(*this);
-}
-
-// In a child of fork() it may be the parent's.
-void device_receive::drop_device() noexcept {
-  if (device != nullptr && via->kept()) static_cast<void>(device.release());
-  device.reset();
 }
 
 void device_receive::on_worker_gone() noexcept {
   worker = nullptr;
   hunger.reset();
-  drop_device();
+  if (device != nullptr) via->drop(device);
   for (std::uint32_t i = 0; i < pool->count(); ++i) {
     if (!entries[i].linked()) to_idle(entries[i]);
   }

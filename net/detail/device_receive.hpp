@@ -60,7 +60,6 @@ struct device_receive final : shared_receive_core, completion_sink {
   void post(entry& e) noexcept;
   void to_idle(entry& e) noexcept;
   void end_low(const failure& why) noexcept;
-  void drop_device() noexcept;
 
   worker_core* worker = nullptr;  // null once it is gone
   std::unique_ptr<transport::receive_queue> device;

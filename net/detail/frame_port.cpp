@@ -50,7 +50,7 @@ frame_port::~frame_port() {
   const failure gone{errc::shutdown, "its Messages are gone"};
   if (worker != nullptr && queue != nullptr) {
     worker->end_users_of(*queue, gone);
-    drop_queue();
+    via->drop(queue);
     worker->remove(*this);
   }
   peers.for_each([](peer_core& p) {
@@ -59,15 +59,9 @@ frame_port::~frame_port() {
   });
 }
 
-// In a child of fork() it may be the parent's.
-void frame_port::drop_queue() noexcept {
-  if (queue != nullptr && via->kept()) static_cast<void>(queue.release());
-  queue.reset();
-}
-
 void frame_port::on_worker_gone() noexcept {
   worker = nullptr;
-  drop_queue();
+  if (queue != nullptr) via->drop(queue);
   core->on_worker_gone();
 }
 

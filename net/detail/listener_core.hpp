@@ -44,7 +44,7 @@ struct listener_core {
   std::deque<ConnectionRequest> pending;
   list<next_operation> waiting;
   // Transports that were to listen and do not, with the reason.
-  std::vector<std::pair<transport::kind, failure>> missing;
+  missing_transports missing;
   bool chooses_port = false;
   bool closed = false;
   std::optional<failure> ended;  // why nobody can ask any more, by any transport

@@ -199,7 +199,6 @@ struct frame_port final : completion_sink {
   bool on_completion(std::uint32_t index, const transport::completion& c) noexcept override;
   void on_joined(endpoint_core& endpoint) override;
   void on_worker_gone() noexcept override;
-  void drop_queue() noexcept;
   void on_received(message_segment& s, const transport::completion& c) noexcept;
   void on_sent(frame_entry& e, const transport::completion& c) noexcept;
 

@@ -132,6 +132,12 @@ class adapter_poller final : public poller {
   void leave_to_parent() noexcept { kept_ = !domain_->leave_to_parent(); }
   // Whether what was made with the adapter must not be destroyed.
   [[nodiscard]] bool kept() const noexcept { return kept_; }
+  // Destroys one of those, except where it is the parent's.
+  template <class Made>
+  void drop(std::unique_ptr<Made>& made) const noexcept {
+    if (kept_) static_cast<void>(made.release());
+    made.reset();
+  }
   // Its completion queue told of a request that never was: nothing it tells can be believed.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
   void set_broken() noexcept { broken_ = true; }

@@ -1,4 +1,4 @@
-// Libraries that open files where it does not show.
+// Where file descriptors run out, also in libraries that open files where it does not show.
 #pragma once
 
 #include <cordma/runtime/unique_fd.hpp>
@@ -11,6 +11,10 @@
 
 namespace cordma::transport {
 
+[[nodiscard]] inline bool at_descriptor_limit(int os_errno) noexcept {
+  return os_errno == EMFILE || os_errno == ENFILE;
+}
+
 // Why something of theirs failed. libibverbs, librdmacm and the resolver of names tell of a device or a host that they
 // did not find where they could not open a file: EMFILE or ENFILE if hardly one can be opened, else `code`.
 [[nodiscard]] inline int reason_behind(int code) noexcept {
@@ -18,7 +22,7 @@ namespace cordma::transport {
   std::array<unique_fd, opened_at_once> tried;
   for (unique_fd& fd : tried) {
     fd = unique_fd(::eventfd(0, EFD_CLOEXEC));
-    if (!fd && (errno == EMFILE || errno == ENFILE)) return errno;
+    if (!fd && at_descriptor_limit(errno)) return errno;
   }
   return code;
 }

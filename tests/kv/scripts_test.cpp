@@ -1,4 +1,5 @@
 // Locks: SET ... IFEQ, DELIFEQ, and the lock scripts of client libraries.
+#include "../../apps/kv/command/digest.hpp"
 #include "../../apps/kv/command/lock_script.hpp"
 #include "resp_ground.hpp"
 

@@ -1,4 +1,5 @@
 // CONFIG.
+#include "digest.hpp"
 #include "handling.hpp"
 
 #include "../resp/glob.hpp"

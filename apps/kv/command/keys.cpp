@@ -13,43 +13,45 @@ namespace {
 
 constexpr std::string_view no_such_key = "ERR no such key";
 
-void erase_all(call& c, freeing when) {
+// Answers how many of its keys `counts(store, key)`.
+template <class Counts>
+void count_keys(call& c, Counts counts) {
   hashed_keys keys(c);
-  std::int64_t erased = 0;
+  std::int64_t counted = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const hashed_key& k = keys.next();
-    erased += store_of(c, k).erase(k, when) ? 1 : 0;
+    counted += counts(store_of(c, k), k) ? 1 : 0;
   }
-  c.out.integer(erased);
+  c.out.integer(counted);
 }
 
-void del(call& c) { erase_all(c, freeing::at_once); }
-void unlink(call& c) { erase_all(c, freeing::later); }
-
+void del(call& c) {
+  count_keys(c, [](store& s, const hashed_key& k) { return s.erase(k); });
+}
+void unlink(call& c) {
+  count_keys(c, [](store& s, const hashed_key& k) { return s.erase(k, freeing::later); });
+}
 void exists(call& c) {
-  hashed_keys keys(c);
-  std::int64_t there = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const hashed_key& k = keys.next();
-    there += store_of(c, k).contains(k) ? 1 : 0;
-  }
-  c.out.integer(there);
+  count_keys(c, [](store& s, const hashed_key& k) { return s.contains(k); });
 }
-
 // As exists(), and it is a use of each.
 void touch(call& c) {
-  hashed_keys keys(c);
-  std::int64_t there = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const hashed_key& k = keys.next();
-    there += store_of(c, k).find(k) ? 1 : 0;
-  }
-  c.out.integer(there);
+  count_keys(c, [](store& s, const hashed_key& k) { return static_cast<bool>(s.find(k)); });
 }
 
 void type(call& c) {
   const found f = store_of(c, c.key).peek(c.key);
   c.out.simple(!f ? "none" : f.is_string() ? "string" : "hash");
+}
+
+// The key becomes this hash. Not refused for the limit's sake. False: there is no memory, and it may hold a part.
+bool put_hash(store& s, const hashed_key& k, const hash_value& fields, unix_ms expiry) {
+  s.erase(k);
+  bool done = true;
+  fields.for_each([&](const hash_value::entry& e) {
+    done = done && s.field_put(k, e.field, e.value) == put_outcome::done;
+  });
+  return done && (expiry == never_expires || s.set_expiry(k, expiry) == put_outcome::done);
 }
 
 // What `from` holds is `to`'s as well, with its expiry. False: it was answered, and `to` holds what it held.
@@ -63,13 +65,7 @@ bool duplicate(call& c, const found& from, const hashed_key& to, at_limit then) 
     c.out.error(out_of_memory);
     return false;
   }
-  s.erase(to);
-  bool done = true;
-  fields.for_each([&](const hash_value::entry& e) {
-    done = done && s.field_put(to, e.field, e.value) == put_outcome::done;
-  });
-  if (done && expiry != never_expires) done = s.set_expiry(to, expiry) == put_outcome::done;
-  if (done) return true;
+  if (put_hash(s, to, fields, expiry)) return true;
   s.erase(to);
   c.out.error(out_of_memory);
   return false;
@@ -150,12 +146,7 @@ kept_value kept(const found& f) {
 bool put_back(call& c, const hashed_key& k, const kept_value& v) {
   store& s = store_of(c, k);
   if (!v.fields) return s.put(k, v.text, v.expiry, at_limit::exceeded) == put_outcome::done;
-  s.erase(k);
-  bool done = true;
-  v.fields->for_each([&](const hash_value::entry& e) {
-    done = done && s.field_put(k, e.field, e.value) == put_outcome::done;
-  });
-  return done && s.set_expiry(k, v.expiry) == put_outcome::done;
+  return put_hash(s, k, *v.fields, v.expiry);
 }
 
 // What each of two keys holds is the other's. False: there is no memory, it was answered, and they are as they were, as

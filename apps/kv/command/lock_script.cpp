@@ -1,9 +1,9 @@
 #include "lock_script.hpp"
 
-#include <openssl/evp.h>
+#include "word.hpp"
+
 #include <algorithm>
 #include <array>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -17,7 +17,6 @@ bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_name(char c) noexcept {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
 // Words of Lua and names that it gives a script; any other name is a variable's.
 bool is_known(std::string_view word) noexcept {
@@ -60,7 +59,7 @@ bool split(std::string_view text, tokens& into) {
       if (end == std::string_view::npos) return false;
       std::string token(text.substr(at, end - at));
       if (token.front() == '"' || token.front() == '\'') {
-        std::ranges::transform(token, token.begin(), lower);
+        token = in_lower_case(token);
         token.front() = token.back() = '\'';
       }
       into.push_back(std::move(token));
@@ -249,24 +248,8 @@ std::optional<lock_script> recognise(std::string_view text) {
   return at->what;
 }
 
-std::string sha1(std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned bytes = 0;
-  if (EVP_Digest(text.data(), text.size(), digest.data(), &bytes, EVP_sha1(), nullptr) != 1) {
-    throw std::bad_alloc();
-  }
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out;
-  for (unsigned i = 0; i < bytes; ++i) {
-    out += digits[digest[i] >> 4];
-    out += digits[digest[i] & 15];
-  }
-  return out;
-}
-
 std::optional<lock_script> script_cache::find(std::string_view digits) const {
-  std::string name(digits);
-  std::ranges::transform(name, name.begin(), lower);
+  const std::string name = in_lower_case(digits);
   const std::scoped_lock hold(guard_);
   const auto at = by_name_.find(name);
   if (at == by_name_.end()) return std::nullopt;

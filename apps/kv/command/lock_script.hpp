@@ -37,9 +37,6 @@ enum class lock_script : std::uint8_t {
 // Nothing: it is none of these. White space, comments, quotes, the case of commands and names of variables may be any.
 [[nodiscard]] std::optional<lock_script> recognise(std::string_view text);
 
-// In 40 hexadecimal digits, as Redis names scripts.
-[[nodiscard]] std::string sha1(std::string_view text);
-
 // Scripts that were sent, by SHA-1. Any thread.
 class script_cache {
  public:

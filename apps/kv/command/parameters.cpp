@@ -143,10 +143,7 @@ std::string set_fsync(settings& s, std::string_view value) {
 std::string get_policy(const settings& s) { return std::string(name(s.maxmemory_policy)); }
 
 std::string set_policy(settings& s, std::string_view value) {
-  std::string lower(value);
-  std::ranges::transform(lower, lower.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c | 0x20) : c; });
-  const std::optional<eviction> found = parse_eviction(lower);
+  const std::optional<eviction> found = parse_eviction(in_lower_case(value));
   if (!found) return one_of(policies);
   s.maxmemory_policy = *found;
   return {};

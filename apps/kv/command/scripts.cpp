@@ -1,4 +1,5 @@
 // EVAL and SCRIPT, of the scripts that lock_script.hpp knows.
+#include "digest.hpp"
 #include "handling.hpp"
 #include "lock_script.hpp"
 
@@ -50,6 +51,15 @@ std::optional<std::int64_t> end_of(const script_call& s, std::string_view text, 
   return when;
 }
 
+// When a lock that is set now ends, by ARGV[2]. No value: it was answered.
+std::optional<unix_ms> end_of_lock(const script_call& s) {
+  const auto when = end_of(s, s.args[1], 0, 1);
+  if (!when) return std::nullopt;
+  if (*when > static_cast<std::int64_t>(now_of(s.c))) return static_cast<unix_ms>(*when);
+  s.c.out.error("ERR invalid expire time in 'set' command");
+  return std::nullopt;
+}
+
 void expire_at(const script_call& s, const hashed_key& k, std::int64_t when) {
   const unix_ms at = static_cast<unix_ms>(std::max<std::int64_t>(when, 1));
   if (store_of(s.c, k).set_expiry(k, at) == put_outcome::out_of_memory) {
@@ -91,14 +101,9 @@ void expire_one(const script_call& s, std::int64_t unit_ms, otherwise no) {
 
 // False: it was answered.
 bool set_one(const script_call& s) {
-  const auto when = end_of(s, s.args[1], 0, 1);
-  if (!when) return false;
-  if (*when <= static_cast<std::int64_t>(now_of(s.c))) {
-    s.c.out.error("ERR invalid expire time in 'set' command");
-    return false;
-  }
-  if (!fits(s.c, s.keys[0], s.args[0].size())) return false;
-  return put(s.c, s.key(0), s.args[0], static_cast<unix_ms>(*when), s.c.out.mark());
+  const auto when = end_of_lock(s);
+  if (!when || !fits(s.c, s.keys[0], s.args[0].size())) return false;
+  return put(s.c, s.key(0), s.args[0], *when, s.c.out.mark());
 }
 
 void renew_one(const script_call& s) {
@@ -170,16 +175,11 @@ bool has_room_for_all(const script_call& s) {
 
 void set_all(const script_call& s) {
   if (s.args[0].size() > max_value_bytes) return s.c.out.error(value_too_long);
-  const auto when = end_of(s, s.args[1], 0, 1);
-  if (!when) return;
-  if (*when <= static_cast<std::int64_t>(now_of(s.c))) {
-    return s.c.out.error("ERR invalid expire time in 'set' command");
-  }
-  if (!has_room_for_all(s)) return;
+  const auto when = end_of_lock(s);
+  if (!when || !has_room_for_all(s)) return;
   const std::size_t mark = s.c.out.mark();
   for (std::size_t i = 0; i < s.keys.size(); ++i) {
-    const auto end = static_cast<unix_ms>(*when);
-    if (!put(s.c, s.key(i), s.args[0], end, mark, at_limit::exceeded)) return;
+    if (!put(s.c, s.key(i), s.args[0], *when, mark, at_limit::exceeded)) return;
   }
   s.c.out.integer(static_cast<std::int64_t>(s.keys.size()));
 }

@@ -1,4 +1,5 @@
 #include "service.hpp"
+#include "digest.hpp"
 
 #include "least_memory.hpp"
 

@@ -1,4 +1,5 @@
 #include "settings.hpp"
+#include "word.hpp"
 
 #include "../resp/parser.hpp"
 
@@ -55,11 +56,7 @@ bool is_comment(std::string_view line) noexcept {
 std::string name_of(std::string_view line) {
   const auto words = split_words(line);
   if (!words || words->empty() || words->front().starts_with('#')) return {};
-  std::string name = words->front();
-  std::ranges::transform(name, name.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-  });
-  return name;
+  return in_lower_case(words->front());
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "digest.hpp"
 #include "settings.hpp"
 #include "users.hpp"
 #include "word.hpp"
@@ -5,7 +6,6 @@
 #include "../resp/glob.hpp"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <algorithm>
 
 namespace kv {
@@ -42,21 +42,6 @@ std::string_view prefix_of(key_access access) noexcept {
 }
 
 }  // namespace
-
-std::string sha256(std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned bytes = 0;
-  if (EVP_Digest(text.data(), text.size(), digest.data(), &bytes, EVP_sha256(), nullptr) != 1) {
-    throw std::bad_alloc();
-  }
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out;
-  for (unsigned i = 0; i < bytes; ++i) {
-    out += digits[digest[i] >> 4];
-    out += digits[digest[i] & 15];
-  }
-  return out;
-}
 
 bool user::may_use(std::string_view key, key_access how) const noexcept {
   if (all_keys) return true;
@@ -155,10 +140,7 @@ std::string user::apply_command(std::string_view rule, const command_table& tabl
 
 // What said something of the same is said anew.
 void user::noted(std::string_view rule) {
-  std::string lower(rule);
-  std::ranges::transform(lower, lower.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-  });
+  std::string lower = in_lower_case(rule);
   const std::string_view what = std::string_view(lower).substr(1);
   std::erase_if(rules, [&](const std::string& r) {
     const std::string_view said = std::string_view(r).substr(1);

@@ -113,7 +113,5 @@ class users {
 
 // Without blanks and NULs, as Redis wants it.
 [[nodiscard]] bool is_user_name(std::string_view name) noexcept;
-// In hexadecimal digits.
-[[nodiscard]] std::string sha256(std::string_view text);
 
 }  // namespace kv

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <strings.h>
+#include <algorithm>
+#include <string>
 #include <string_view>
 
 namespace kv {
@@ -9,6 +11,15 @@ namespace kv {
 // Equal but for the case of letters.
 [[nodiscard]] inline bool is_word(std::string_view text, std::string_view word) noexcept {
   return text.size() == word.size() && strncasecmp(text.data(), word.data(), word.size()) == 0;
+}
+
+// Of ASCII letters, whatever the locale.
+[[nodiscard]] inline std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  });
+  return lower;
 }
 
 // As Redis shows what clients sent in texts of its own: up to a NUL.

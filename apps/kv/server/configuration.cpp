@@ -2,6 +2,7 @@
 
 #include "../command/least_memory.hpp"
 #include "../command/users.hpp"
+#include "../command/word.hpp"
 #include "settings_of_redis.hpp"
 
 #include <cordma/runtime/result.hpp>
@@ -85,14 +86,6 @@ constexpr own_setting own_settings[] = {
     {"supervised", &check_supervised},
 };
 
-[[nodiscard]] std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return out;
-}
-
 [[nodiscard]] const own_setting* find_own(std::string_view name) noexcept {
   const auto* const at = std::ranges::find(own_settings, name, &own_setting::name);
   return at == std::end(own_settings) ? nullptr : at;
@@ -136,7 +129,7 @@ void apply_own(server_options& o, const own_setting& s, std::span<const std::str
 [[nodiscard]] bool is_limit_of_others(std::string_view name, std::span<const std::string> words) {
   constexpr std::size_t one_class = 5;
   return name == "client-output-buffer-limit" && words.size() == one_class &&
-         lower(words[1]) != "normal";
+         in_lower_case(words[1]) != "normal";
 }
 
 // Settings of Redis with one value: another one says what is kept, and data would be lost without it, or kept.
@@ -179,7 +172,7 @@ class own_lines {
   // False: it is for parse_settings().
   [[nodiscard]] bool take(std::string_view line) try {
     const auto words = split_words(line);
-    const std::string name = words && !words->empty() ? lower(words->front()) : "";
+    const std::string name = words && !words->empty() ? in_lower_case(words->front()) : "";
     if (name.empty() || name.starts_with('#')) return false;
     if (name == "user") {
       const std::string said = user_line(std::span(*words).subspan(1));
@@ -192,7 +185,7 @@ class own_lines {
       return true;
     }
     if (const fixed_setting* const fixed = find_fixed(name)) {
-      if (words->size() == 2 && lower((*words)[1]) == fixed->value) return true;
+      if (words->size() == 2 && in_lower_case((*words)[1]) == fixed->value) return true;
       wrong_.push_back({number_, name + ": only \"" + std::string(fixed->value) +
                                      "\" is taken: " + std::string(fixed->why)});
       return true;
@@ -213,7 +206,8 @@ class own_lines {
     }
     return true;
   } catch (const cordma::error& e) {
-    wrong_.push_back({number_, lower(split_words(line)->front()) + ": " + e.why().message()});
+    wrong_.push_back(
+        {number_, in_lower_case(split_words(line)->front()) + ": " + e.why().message()});
     return true;
   }
 
@@ -228,7 +222,7 @@ class own_lines {
 };
 
 void apply_option(server_options& o, const said_option& said) {
-  const std::string name = lower(said.name);
+  const std::string name = in_lower_case(said.name);
   if (const own_setting* const own = find_own(name)) return apply_own(o, *own, said.values);
   if (name != "user" && find_parameter(name) == nullptr) fail(unknown(said.name));
   std::string line = name;
@@ -286,7 +280,7 @@ void fail_for(std::vector<line_issue>& wrong, const std::string& file) {
 }  // namespace
 
 std::string nearest_name(std::string_view name) {
-  const std::string wanted = lower(name);
+  const std::string wanted = in_lower_case(name);
   std::string best;
   std::size_t least = std::max<std::size_t>(wanted.size() / 2, 2) + 1;
   for (const std::string& known : all_names()) {

@@ -59,7 +59,7 @@ bool is_wildcard(const resolved& r) noexcept {
 }
 
 failure cannot_find_out(int os_errno) {
-  if (os_errno == EMFILE || os_errno == ENFILE) {
+  if (at_descriptor_limit(os_errno)) {
     return failure(errc::no_memory,
                    "looking whether an address is of this host: no file descriptor is left: raise "
                    "the limit with ulimit -n")
@@ -174,7 +174,7 @@ result<named_host> look_up(const std::string& host) {
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
   const unique_fd netlink(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  if (!netlink && (errno == EMFILE || errno == ENFILE)) return cannot_find_out(errno);
+  if (!netlink && at_descriptor_limit(errno)) return cannot_find_out(errno);
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     const std::optional<resolved> r = to_ip(*a);
     if (!r) continue;

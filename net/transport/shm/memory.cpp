@@ -10,6 +10,7 @@
 #include <cordma/net/transport/random.hpp>
 #include <cordma/net/transport/reserve_file.hpp>
 #include <cordma/net/transport/shm/memory.hpp>
+#include <cordma/net/transport/shortage.hpp>
 #include <cstdio>
 #include <string>
 
@@ -18,7 +19,7 @@ namespace {
 
 failure no_room(int os_errno, const char* what, std::size_t bytes) {
   const std::string size = std::to_string(bytes / 1024) + " KiB";
-  if (os_errno == EMFILE || os_errno == ENFILE) {
+  if (at_descriptor_limit(os_errno)) {
     return failure(errc::no_memory, std::string("no file descriptor left for ") + what +
                                         ": raise the limit with ulimit -n")
         .with_errno(os_errno);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cordma/net/transport/shm/local_host.hpp>
 #include <cordma/net/transport/shm/names.hpp>
+#include <cordma/net/transport/shortage.hpp>
 #include <filesystem>
 
 namespace cordma::transport::shm {
@@ -52,7 +53,7 @@ std::string path_beside(const std::string& path) {
 }
 
 failure socket_failure(int os_errno, const std::string& what) {
-  if (os_errno == EMFILE || os_errno == ENFILE) {
+  if (at_descriptor_limit(os_errno)) {
     return failure(errc::no_memory,
                    what + ": no file descriptor is left: raise the limit with ulimit -n")
         .with_errno(os_errno);
@@ -127,10 +128,21 @@ result<socket_fd> listen_at(const unix_address& at, const std::string& path,
   return s;
 }
 
+// At its path, whose lock it has.
+result<void> listen_on(bound_name& b) {
+  const result<unix_address> at = to_address(b.path);
+  if (!at) return at.why();
+  result<socket_fd> listening = listen_at(*at, b.path, b.rule);
+  if (!listening) return listening.why();
+  b.socket = std::move(*listening);
+  struct stat s{};
+  if (::lstat(b.path.c_str(), &s) == 0) b.socket_inode = s.st_ino;
+  return {};
+}
+
 result<bound_name> bind_at(const std::string& path, const peer_rule& rule) {
   const result<unix_address> longest = to_address(path + ".lock");
   if (!longest) return longest.why();
-  const result<unix_address> at = to_address(path);
   bound_name b;
   b.path = path;
   b.lock_path = path + ".lock";
@@ -139,11 +151,8 @@ result<bound_name> bind_at(const std::string& path, const peer_rule& rule) {
   if (!lock) return lock.why();
   b.lock = std::move(*lock);
   if (rule.any_user()) static_cast<void>(::fchmod(b.lock.get(), 0644));
-  result<socket_fd> listening = listen_at(*at, path, rule);
+  const result<void> listening = listen_on(b);
   if (!listening) return listening.why();
-  b.socket = std::move(*listening);
-  struct stat s{};
-  if (::lstat(path.c_str(), &s) == 0) b.socket_inode = s.st_ino;
   return b;
 }
 
@@ -283,13 +292,7 @@ result<void> bound_name::restore() {
     lock = std::move(*again);
   }
   if (is_file(path, socket_inode)) return {};
-  const result<unix_address> at = to_address(path);
-  result<socket_fd> listening = listen_at(*at, path, rule);
-  if (!listening) return listening.why();
-  socket = std::move(*listening);
-  struct stat s{};
-  if (::lstat(path.c_str(), &s) == 0) socket_inode = s.st_ino;
-  return {};
+  return listen_on(*this);
 }
 
 result<bound_name> bind_name(const std::string& path, const peer_rule& rule) {

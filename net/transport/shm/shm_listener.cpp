@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cordma/net/transport/shm/shm_listener.hpp>
+#include <cordma/net/transport/shortage.hpp>
 #include <new>
 
 namespace cordma::transport::shm {
@@ -85,8 +86,7 @@ bool shm_listener::take_some(int listening) noexcept {
   for (int i = 0; i < most_accepts_per_look; ++i) {
     socket_fd socket = accept_one(listening);
     if (!socket) {
-      const bool at_limit = errno == EMFILE || errno == ENFILE;
-      if (at_limit && !turn_away(listening)) rest();
+      if (at_descriptor_limit(errno) && !turn_away(listening)) rest();
       return false;
     }
     try {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cordma/net/transport/shortage.hpp>
 #include <cordma/net/transport/tcp/incoming.hpp>
 #include <new>
 

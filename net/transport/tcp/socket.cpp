@@ -157,8 +157,6 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
   return list;
 }
 
-bool at_descriptor_limit(int os_errno) noexcept { return os_errno == EMFILE || os_errno == ENFILE; }
-
 failure descriptor_limit(int os_errno, const char* doing) noexcept {
   if (!at_descriptor_limit(os_errno)) return failure::from_os(os_errno, doing);
   return failure::of(errc::no_memory, {doing,

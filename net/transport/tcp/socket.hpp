@@ -38,7 +38,6 @@ enum class purpose : std::uint8_t { connecting, listening };
 [[nodiscard]] failure descriptor_limit(int os_errno, const char* doing) noexcept;
 // False if this machine has no address of its own to reach it from: IPv6 is off, for example.
 [[nodiscard]] bool has_address_for(const socket_address& to) noexcept;
-[[nodiscard]] bool at_descriptor_limit(int os_errno) noexcept;
 
 // No delay, and the kernel's own watch over a silent peer.
 void tune(int fd, duration peer_timeout) noexcept;
