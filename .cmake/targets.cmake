@@ -59,14 +59,30 @@ function(cordma_not_optimised)
   endif()
 endfunction()
 
-# With CORDMA_QUICK, GCC and the sanitizers' Clang compile a dozen files at a time: a third to two thirds of their time is
+# With CORDMA_QUICK, GCC and the sanitizers' Clang compile several files at a time: a third to two thirds of their time is
 # what the files have in common. Each by itself is what Clang compiles without sanitizers, which also sees there what
-# shadows what. So names in the unnamed namespaces of such a library differ, save in files that are given here after it.
+# shadows what. A file's group follows from its folder and name alone, so that a new file changes no other group. Names in
+# the unnamed namespaces of a group differ, except in files that are given here after the target.
 function(cordma_together target)
   if(NOT CORDMA_QUICK OR NOT (CORDMA_SANITIZE OR CMAKE_CXX_COMPILER_ID STREQUAL "GNU"))
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE BATCH UNITY_BUILD_BATCH_SIZE 12)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  list(REMOVE_ITEM sources ${ARGN})
+  foreach(source IN LISTS sources)
+    get_source_file_property(group "${source}" UNITY_GROUP)
+    if(group)
+      continue()
+    endif()
+    cmake_path(GET source STEM stem)
+    cmake_path(GET source PARENT_PATH folder)
+    cmake_path(GET folder STEM folder)
+    string(MD5 number "${stem}")
+    string(SUBSTRING "${number}" 0 1 number)
+    math(EXPR number "0x${number} % 3")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}_${number}")
+  endforeach()
   if(NOT TARGET cordma_together_flags)  # as a library, to come behind cordma_flags
     add_library(cordma_together_flags INTERFACE)
     target_compile_options(cordma_together_flags INTERFACE

@@ -11,7 +11,7 @@
 namespace cordma {
 namespace {
 
-constexpr const char* bound_to_thread =
+constexpr const char* bound_to_its_worker =
     "a SharedReceive may only be used on the thread of its Worker";
 
 }  // namespace
@@ -58,7 +58,7 @@ arrival_operation::arrival_operation(detail::shared_receive_core& queue) noexcep
 
 void arrival_operation::do_start() noexcept {
   if (!home()->on_owner_thread()) {
-    failure_.emplace(home()->wrong_thread(bound_to_thread));
+    failure_.emplace(home()->wrong_thread(bound_to_its_worker));
     finish();
     return;
   }
@@ -82,7 +82,7 @@ low_operation::low_operation(detail::shared_receive_core& queue) noexcept
     : operation(queue.home), queue_(&queue) {}
 
 void low_operation::do_start() noexcept {
-  if (!home()->on_owner_thread()) return fail(home()->wrong_thread(bound_to_thread));
+  if (!home()->on_owner_thread()) return fail(home()->wrong_thread(bound_to_its_worker));
   queue_->wait_low(*this);
 }
 
@@ -108,7 +108,7 @@ SharedReceive::SharedReceive(std::unique_ptr<detail::shared_receive_core> core) 
 
 result<SharedReceive> SharedReceive::on_device(Worker& worker, BufferPool& pool,
                                                const shared_receive_options& options) {
-  if (!worker.loop().on_owner_thread()) return worker.loop().wrong_thread(bound_to_thread);
+  if (!worker.loop().on_owner_thread()) return worker.loop().wrong_thread(bound_to_its_worker);
   detail::worker_core& at = worker.core();
   const auto has_them = [&options](const auto& a) {
     const transport::capabilities& caps = a->domain().caps();
@@ -147,7 +147,7 @@ result<void> SharedReceive::attach(Endpoint& endpoint) {
   if (core_->anchor->worker == nullptr) {
     return failure{errc::invalid_value, "the Worker of this SharedReceive is gone"};
   }
-  if (!core_->home->on_owner_thread()) return core_->home->wrong_thread(bound_to_thread);
+  if (!core_->home->on_owner_thread()) return core_->home->wrong_thread(bound_to_its_worker);
   return core_->attach(endpoint);
 }
 

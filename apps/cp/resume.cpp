@@ -136,7 +136,7 @@ bool is_head_of(const head_block& head, const source_identity& of) noexcept {
 }
 
 // Bytes read, fewer at the end of the file; or negative errno.
-ssize_t read_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
+ssize_t read_sidecar_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
   std::size_t got = 0;
   while (got < into.size()) {
     const ssize_t n =
@@ -174,7 +174,7 @@ result<resume_state> resume_state::open(unique_fd fd, int part, const source_ide
   struct stat s{};
   if (::fstat(made.fd_.get(), &s) != 0) return fails(errno);
   head_block head{};
-  const ssize_t got = read_at(made.fd_.get(), head, 0);
+  const ssize_t got = read_sidecar_at(made.fd_.get(), head, 0);
   if (got < 0) return fails(static_cast<int>(-got));
   made.of_ = of;
   const bool known = static_cast<std::size_t>(got) == head.size() && is_head_of(head, of);
@@ -201,7 +201,7 @@ int resume_state::begin(std::uint64_t size) noexcept {
 
 bool resume_state::is_one(int fd) noexcept {
   std::array<std::byte, magic.size()> begin{};
-  return read_at(fd, begin, 0) == static_cast<ssize_t>(begin.size()) &&
+  return read_sidecar_at(fd, begin, 0) == static_cast<ssize_t>(begin.size()) &&
          std::memcmp(begin.data(), magic.data(), magic.size()) == 0;
 }
 
@@ -218,7 +218,7 @@ int resume_state::read_records() {
   std::vector<std::byte> block(at_once * record_bytes);
   end_ = head_bytes;
   for (;;) {
-    const ssize_t got = read_at(fd_.get(), block, end_);
+    const ssize_t got = read_sidecar_at(fd_.get(), block, end_);
     if (got < 0) return static_cast<int>(-got);
     const std::size_t records = static_cast<std::size_t>(got) / record_bytes;
     std::size_t good = 0;

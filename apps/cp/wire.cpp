@@ -17,7 +17,7 @@ std::string_view first_of(std::string_view text) noexcept {
   return text.substr(0, longest_sentence);
 }
 
-constexpr frame_kind kinds[] = {
+constexpr frame_kind frame_kinds[] = {
     frame_kind::hello,   frame_kind::challenge, frame_kind::proof,       frame_kind::welcome,
     frame_kind::refusal, frame_kind::join,      frame_kind::joined,      frame_kind::memory,
     frame_kind::data,    frame_kind::entries,   frame_kind::entries_end, frame_kind::problems,
@@ -185,7 +185,7 @@ frame_head decode_head(std::span<const std::byte, frame_head_bytes> bytes) {
   frame_head head;
   for (unsigned i = 0; i < 4; ++i) head.payload |= static_cast<std::uint32_t>(bytes[i]) << 8 * i;
   head.kind = static_cast<frame_kind>(bytes[4]);
-  if (std::ranges::find(kinds, head.kind) == std::end(kinds)) {
+  if (std::ranges::find(frame_kinds, head.kind) == std::end(frame_kinds)) {
     refuse(head.kind, "a kind that this version does not have");
   }
   if (head.payload > longest_payload) refuse(head.kind, "more bytes than one may have");
