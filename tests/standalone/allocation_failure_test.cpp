@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -172,6 +173,12 @@ task<> message_session(stage& on) {
   co_await t.between->client.close();
 }
 
+// A connection that has ended on a device may keep its descriptor until the peer's last word is here.
+void await_descriptors(stage& s, std::size_t before) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (open_descriptors() > before && std::chrono::steady_clock::now() < until) s.loop().turn();
+}
+
 // Of `step` allocations one: from the first on where one fails, else from the second.
 void fail_each_of_session(transport::kind over, failing how, task<> (*one)(stage&),
                           std::uint64_t step = 1) {
@@ -193,6 +200,7 @@ void fail_each_of_session(transport::kind over, failing how, task<> (*one)(stage
     failures += o.failed ? 1 : 0;
     s.play([](stage& on, wire* w) -> task<> { return use(on, w); }, &healthy);
     s.play(one);
+    await_descriptors(s, open_before);
     CHECK(open_descriptors() == open_before);
     if (!o.came) break;
   }
