@@ -79,7 +79,7 @@ std::size_t watched_descriptors() {
   std::size_t n = 0;
   for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
     std::ifstream lines(fd.path());
-    for (std::string line; std::getline(lines, line);) n += line.starts_with("tfd:") ? 1 : 0;
+    for (std::string line; std::getline(lines, line);) n += line.starts_with("tfd:") ? 1U : 0U;
   }
   return n;
 }
