@@ -353,7 +353,8 @@ TEST_CASE(
     if (order == 0) {
       o->at.worker.run([](orphans* all) -> task<> {
         co_await all->server->send(all->memory.slice(8, 8).value());
-        co_await *all->pending;
+        recv_operation& pending = *all->pending;
+        co_await pending;
       }(o.get()));
     }
     if (order == 1) o->client.reset();
