@@ -5,23 +5,31 @@
 #include <chrono>
 #include <string>
 
+namespace {
+
+using namespace cordma;
+
+task<> accept_one(Listener* from, Endpoint* into) {
+  ConnectionRequest request = co_await from->next();
+  *into = co_await request.accept();
+}
+
+task<> connect_one(Worker* worker, std::string to, Endpoint* into) {
+  *into = co_await worker->connect(to);
+}
+
+}  // namespace
+
 // 0 if a connection came up and went.
 extern "C" int plugin_run() {
-  using namespace cordma;
   try {
     Context context;
     Worker worker(context);
     Listener listener = worker.listen("127.0.0.1:0").value();
     Endpoint accepted;
     Endpoint made;
-    worker.run(when_all(
-        [](Listener* l, Endpoint* into) -> task<> {
-          ConnectionRequest request = co_await l->next();
-          *into = co_await request.accept();
-        }(&listener, &accepted),
-        [](Worker* w, std::string to, Endpoint* into) -> task<> {
-          *into = co_await w->connect(to);
-        }(&worker, listener.bound().text(), &made)));
+    worker.run(when_all(accept_one(&listener, &accepted),
+                        connect_one(&worker, listener.bound().text(), &made)));
     return 0;
   } catch (const error&) {
     return 1;
