@@ -172,6 +172,21 @@ TEST_CASE("tcp: a port that is taken on one address of a name is in use" *
         }) == 0);
 }
 
+TEST_CASE("tcp: a port that needs a right, and an address of another machine, say what to do" *
+          cordma::test::applies(is_root, "a network of its own needs root")) {
+  const auto says = [](rig& r, const tp::address& where, errc code, const char* advice) {
+    const auto l = r.b.adapter->listen(where);
+    return l.code() == code && l.why().message().find(advice) != std::string::npos;
+  };
+  CHECK(in_own_network([&says] {
+          rig r;
+          return says(r, {"192.0.2.1", 0}, errc::invalid_value, "no address of this machine") &&
+                 ::seteuid(65534) == 0 &&
+                 says(r, {"127.0.0.1", 80}, errc::not_permitted, "CAP_NET_BIND_SERVICE") &&
+                 r.b.adapter->listen({"127.0.0.1", 8080}).ok();
+        }) == 0);
+}
+
 TEST_CASE("tcp: a link-local address needs its interface, and the error says how to name it") {
   rig r;
   for (const bool listens : {false, true}) {
