@@ -248,6 +248,17 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("B1: transports are named one by one, with commas between") {
+  using kinds = std::vector<transport::kind>;
+  CHECK(parse_transports("").value().empty());
+  CHECK(parse_transports("verbs").value() == kinds{transport::kind::verbs});
+  CHECK(parse_transports("tcp,shm,verbs").value() ==
+        kinds{transport::kind::tcp, transport::kind::shm, transport::kind::verbs});
+  const result<kinds> wrong = parse_transports("shm,tpc");
+  REQUIRE(wrong.code() == errc::invalid_value);
+  CHECK(wrong.why().message().find("\"tpc\"") != std::string::npos);
+}
+
 TEST_CASE("B1: a transport that this user may not use is left out, and a warning says why" *
           test::applies(::geteuid() == 0, "another user's folder needs root to be made")) {
   char folder[] = "/tmp/cordma-of-another-XXXXXX";
