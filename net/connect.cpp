@@ -1,8 +1,8 @@
 #include <cordma/net/connect.hpp>
 
-#include <cordma/net/detail/listener_core.hpp>
-#include <cordma/net/detail/message_core.hpp>
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/connecting/listener_core.hpp>
+#include <cordma/net/messaging/message_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 
 #include <charconv>
 #include <new>

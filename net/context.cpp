@@ -1,9 +1,9 @@
 #include <cordma/net/context.hpp>
 
-#include <cordma/net/detail/context_core.hpp>
-#include <cordma/net/detail/mapping.hpp>
-#include <cordma/net/detail/memory_left.hpp>
-#include <cordma/net/detail/region_core.hpp>
+#include <cordma/net/memory/context_core.hpp>
+#include <cordma/net/memory/mapping.hpp>
+#include <cordma/net/memory/memory_left.hpp>
+#include <cordma/net/memory/region_core.hpp>
 #include <cordma/net/settings.hpp>
 #include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/reserve_file.hpp>

@@ -1,7 +1,7 @@
 #include <cordma/net/datagram.hpp>
 
 #include <cordma/net/connect.hpp>
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 
 #include <new>
 #include <string>

@@ -1,6 +1,6 @@
 #include <cordma/net/device_event.hpp>
 
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include <cordma/net/endpoint_pool.hpp>
 
-#include <cordma/net/detail/option_bounds.hpp>
+#include <cordma/net/datapath/option_bounds.hpp>
 #include <cordma/net/worker.hpp>
 #include <cordma/runtime/timeout.hpp>
 

@@ -1,6 +1,6 @@
 #include <cordma/net/listener.hpp>
 
-#include <cordma/net/detail/listener_core.hpp>
+#include <cordma/net/connecting/listener_core.hpp>
 #include <cordma/net/worker.hpp>
 
 #include <algorithm>

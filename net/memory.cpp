@@ -1,8 +1,8 @@
 #include <cordma/net/memory.hpp>
 
-#include <cordma/net/detail/blob.hpp>
-#include <cordma/net/detail/context_core.hpp>
-#include <cordma/net/detail/region_core.hpp>
+#include <cordma/net/memory/blob.hpp>
+#include <cordma/net/memory/context_core.hpp>
+#include <cordma/net/memory/region_core.hpp>
 
 #include <string>
 

@@ -1,8 +1,8 @@
 #include <cordma/net/memory_window.hpp>
 
-#include <cordma/net/detail/blob.hpp>
-#include <cordma/net/detail/window_core.hpp>
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/memory/blob.hpp>
+#include <cordma/net/datapath/window_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 
 #include <new>
 #include <string>

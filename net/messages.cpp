@@ -1,6 +1,6 @@
 #include <cordma/net/messages.hpp>
 
-#include <cordma/net/detail/message_core.hpp>
+#include <cordma/net/messaging/message_core.hpp>
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/transport/small_copy.hpp>
 #include <cordma/net/worker.hpp>

@@ -1,6 +1,6 @@
 #include <cordma/net/operations.hpp>
 
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 
 #include <algorithm>
 #include <string>

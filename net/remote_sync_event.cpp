@@ -1,7 +1,7 @@
 #include <cordma/net/remote_sync_event.hpp>
 
-#include <cordma/net/detail/blob.hpp>
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/memory/blob.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/runtime/mutex.hpp>
 

@@ -1,6 +1,6 @@
 #include <cordma/net/requests.hpp>
 
-#include <cordma/net/detail/request_core.hpp>
+#include <cordma/net/rpc/request_core.hpp>
 
 #include <utility>
 

@@ -1,8 +1,8 @@
 #include <cordma/net/shared_receive.hpp>
 
-#include <cordma/net/detail/device_receive.hpp>
-#include <cordma/net/detail/endpoint_receive.hpp>
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/extras/device_receive.hpp>
+#include <cordma/net/extras/endpoint_receive.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/worker.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include <cordma/net/stream.hpp>
 
-#include <cordma/net/detail/region_core.hpp>
-#include <cordma/net/detail/stream_core.hpp>
+#include <cordma/net/memory/region_core.hpp>
+#include <cordma/net/streams/stream_core.hpp>
 #include <cordma/runtime/timeout.hpp>
 
 #include <utility>

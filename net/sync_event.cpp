@@ -1,9 +1,9 @@
 #include <cordma/net/sync_event.hpp>
 
-#include <cordma/net/detail/blob.hpp>
-#include <cordma/net/detail/context_core.hpp>
-#include <cordma/net/detail/region_core.hpp>
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/memory/blob.hpp>
+#include <cordma/net/memory/context_core.hpp>
+#include <cordma/net/memory/region_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/worker.hpp>
 #include <cordma/runtime/event.hpp>

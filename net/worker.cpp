@@ -1,7 +1,7 @@
 #include <cordma/net/worker.hpp>
 
-#include <cordma/net/detail/listener_core.hpp>
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/connecting/listener_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 
 #include <cstring>
 #include <functional>

@@ -5,8 +5,8 @@
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
-#include <cordma/net/detail/message_core.hpp>
-#include <cordma/net/detail/stream_core.hpp>
+#include <cordma/net/messaging/message_core.hpp>
+#include <cordma/net/streams/stream_core.hpp>
 #include <cordma/net/protocol/frame.hpp>
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/requests.hpp>

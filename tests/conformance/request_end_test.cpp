@@ -5,7 +5,7 @@
 #include <support/request_service.hpp>
 #include <support/stage.hpp>
 
-#include <cordma/net/detail/message_core.hpp>
+#include <cordma/net/messaging/message_core.hpp>
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/transport/sim/sim.hpp>
 #include <cordma/runtime/event.hpp>

@@ -3,7 +3,7 @@
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 
 #include <algorithm>
 #include <csignal>

@@ -4,7 +4,7 @@
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
-#include <cordma/net/detail/blob.hpp>
+#include <cordma/net/memory/blob.hpp>
 #include <cordma/runtime/scope.hpp>
 #include <cordma/runtime/timeout.hpp>
 

@@ -1,6 +1,6 @@
 // RemoteMemory::import never trusts what it is given, and accepts only what export_blob() writes; the
 // same for the blob of a SyncEvent, which has one of memory inside.
-#include <cordma/net/detail/blob.hpp>
+#include <cordma/net/memory/blob.hpp>
 #include <cordma/net/memory.hpp>
 
 #include <algorithm>

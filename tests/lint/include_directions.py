@@ -21,9 +21,9 @@ RULES = [
     ("net/engine/", ENGINE_RUNTIME + r"|net/engine/.*"),
     ("net/protocol/", r"runtime/.*|net/transport/[^/]+\.hpp|net/engine/.*|net/protocol/.*"),
     # What stands behind the objects of net/: one layer with them.
-    ("net/detail/", r"runtime/.*|net/([^/]+|(detail|engine|protocol)/.*|transport/[^/]+)"),
+    ("net/{room}/", r"runtime/.*|net/([^/]+|({rooms}|engine|protocol)/.*|transport/[^/]+)"),
     ("net/{none}/", None),
-    ("net/", r"runtime/.*|net/([^/]+|(detail|engine|protocol)/.*|transport/[^/]+|transport/sim/.*)"),
+    ("net/", r"runtime/.*|net/([^/]+|({rooms}|engine|protocol)/.*|transport/[^/]+|transport/sim/.*)"),
     ("gpu/", r"runtime/[^/]+|net/[^/]+\.hpp|gpu/.*"),
     ("apps/", PUBLIC + r"|apps/.*"),
     ("bench/", PUBLIC + r"|bench/.*"),

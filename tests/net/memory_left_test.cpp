@@ -1,5 +1,5 @@
 // Memory limits of the process's cgroup and of those above it, from a made-up /proc and /sys.
-#include <cordma/net/detail/memory_left.hpp>
+#include <cordma/net/memory/memory_left.hpp>
 
 #include <doctest/doctest.h>
 

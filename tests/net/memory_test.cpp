@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
-#include <cordma/net/detail/blob.hpp>
+#include <cordma/net/memory/blob.hpp>
 
 #include <algorithm>
 

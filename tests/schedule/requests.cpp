@@ -2,7 +2,7 @@
 // be held against each other.
 #include "program.hpp"
 
-#include <cordma/net/detail/request_core.hpp>
+#include <cordma/net/rpc/request_core.hpp>
 #include <cordma/runtime/timeout.hpp>
 
 #include <cstring>

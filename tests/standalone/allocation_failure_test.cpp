@@ -8,7 +8,7 @@
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
-#include <cordma/net/detail/worker_core.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/messages.hpp>
 #include <cordma/net/protocol/frame.hpp>
 #include <cordma/net/protocol/request.hpp>

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
-#include <cordma/net/transport/verbs/adapter.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 #include <dlfcn.h>
 

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
-#include <cordma/net/transport/verbs/adapter.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 #include <array>
 #include <vector>

@@ -5,8 +5,8 @@
 #include <support/process.hpp>
 #include <support/stage.hpp>
 
-#include <cordma/net/transport/verbs/adapter.hpp>
-#include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
 #include <cordma/net/transport/verbs/wire.hpp>
 
 #include <arpa/inet.h>

@@ -1,10 +1,11 @@
 // One connection over shared memory. Bound to its adapter's thread.
-//   queue_pair.cpp    life: set-up, failing, closing
-//   control.cpp       packets over the socket
-//   send_side.cpp     posting, eager and fetched messages, retiring
-//   remote_access.cpp reads, writes and atomics
-//   receive_side.cpp  taking messages out of the ring
-//   out_of_band.cpp   connecting by descriptors
+//   shm_queue_pair.cpp              life: set-up, failing, closing
+//   shm_queue_pair_connect.cpp      calling a listener, answering a caller
+//   shm_queue_pair_out_of_band.cpp  connecting by descriptors
+//   shm_queue_pair_control.cpp      packets over the socket
+//   shm_queue_pair_send.cpp         posting, eager and fetched messages, retiring
+//   shm_queue_pair_receive.cpp      taking messages out of the ring
+//   shm_queue_pair_remote.cpp       reads, writes and atomics
 #pragma once
 
 #include <sys/epoll.h>
@@ -160,7 +161,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
     shm_queue_pair& owner;
   };
 
-  // queue_pair.cpp
+  // shm_queue_pair.cpp
   void fail(failure why, wc_status status = wc_status::wr_flush_err) noexcept;
   void fail_and_tell(failure why, wc_status status, std::uint64_t position,
                      wc_status mine = wc_status::wr_flush_err) noexcept;
@@ -184,7 +185,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] ring_control& out_control() const noexcept;
   [[nodiscard]] ring_control& in_control() const noexcept;
 
-  // control.cpp
+  // shm_queue_pair_control.cpp
   // Throw std::bad_alloc.
   void take_packets();
   void on_packet(received_packet& p);
@@ -196,7 +197,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept;
   void flush_answers() noexcept;
 
-  // handshake.cpp
+  // shm_queue_pair_connect.cpp
   result<void> call_once();
   result<void> meet(socket_fd socket);
   result<void> call_again(const char* limit) noexcept;
@@ -208,13 +209,13 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
     return accept_ != nullptr ? transfer::again : send_packet(socket_.get(), p, fds);
   }
 
-  // out_of_band.cpp
+  // shm_queue_pair_out_of_band.cpp
   result<void> wait_for_peer();
   void on_hidden_name();
   void on_hidden_hello();
   void close_hidden() noexcept;
 
-  // send_side.cpp
+  // shm_queue_pair_send.cpp
   posted post_slowly(const send_request& request, completion& now) noexcept;
   void advance() noexcept;
   [[nodiscard]] bool execute(send_entry& e) noexcept;
@@ -240,7 +241,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void set_waiting(bool waits) noexcept;
   [[nodiscard]] bool blocked_for_room() noexcept;
 
-  // remote_access.cpp
+  // shm_queue_pair_remote.cpp
   [[nodiscard]] bool execute_access(send_entry& e) noexcept;
   [[nodiscard]] bool access_one(const send_request& r, remote_region& region) noexcept;
   [[nodiscard]] wc_status access_now(const send_request& r, std::uint64_t total,
@@ -259,7 +260,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool peer_withdrew() const noexcept;
   void step_out() noexcept;
 
-  // receive_side.cpp
+  // shm_queue_pair_receive.cpp
   std::size_t receive(std::span<completion> out, bool& progressed) noexcept;
   taking take(const cell_header& h, completion& out) noexcept;
   [[nodiscard]] bool take_at_once(const recv_request& r, completion& out) noexcept;

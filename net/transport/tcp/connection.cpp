@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cordma/net/transport/tcp/connection.hpp>
-#include <cordma/net/transport/tcp/handshake.hpp>
+#include <cordma/net/transport/tcp/connection_handshake.hpp>
 
 namespace cordma::transport::tcp {
 namespace {

@@ -1,7 +1,7 @@
 // One reliable connection: two queues, one socket. What it promises is in README.md.
 #pragma once
 
-#include <cordma/net/transport/tcp/adapter.hpp>
+#include <cordma/net/transport/tcp/tcp_adapter.hpp>
 #include <cordma/net/transport/tcp/queues.hpp>
 #include <cordma/net/transport/window_set.hpp>
 
@@ -139,7 +139,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void came_up(const hello& theirs, std::span<const std::byte> data);
   [[nodiscard]] bool send_hello(const hello& h) noexcept;
 
-  // output.cpp
+  // connection_output.cpp
   void transmit() noexcept;
   void plan(out_batch& b) noexcept;
   [[nodiscard]] bool look_at_source(answer& a) noexcept;
@@ -159,7 +159,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void block_output() noexcept;
   void unblock_output() noexcept;
 
-  // input.cpp
+  // connection_input.cpp
   [[nodiscard]] bool receive_once() noexcept;
   [[nodiscard]] std::size_t aim(io_list<16>& io, region_table::pin& held) noexcept;
   void feed(std::span<const std::byte> bytes) noexcept;

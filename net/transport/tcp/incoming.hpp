@@ -1,7 +1,7 @@
 // The listening side: listeners, and connections that have not been accepted yet.
 #pragma once
 
-#include <cordma/net/transport/tcp/adapter.hpp>
+#include <cordma/net/transport/tcp/tcp_adapter.hpp>
 #include <optional>
 
 namespace cordma::transport::tcp {

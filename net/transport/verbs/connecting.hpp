@@ -1,7 +1,7 @@
 // What a connection is before it is one: identifiers of rdma_cm, requests, addresses.
 #pragma once
 
-#include <cordma/net/transport/verbs/domain.hpp>
+#include <cordma/net/transport/verbs/verbs_domain.hpp>
 #include <cordma/net/transport/verbs/wire.hpp>
 
 #include <rdma/rdma_cma.h>

@@ -1,6 +1,6 @@
 #include <cordma/net/transport/verbs/control_port.hpp>
 
-#include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
 
 #include <cerrno>
 

@@ -1,7 +1,7 @@
 // A small datagram port of the adapter's own: how queue pairs say what no request can say.
 #pragma once
 
-#include <cordma/net/transport/verbs/adapter.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 #include <cordma/net/transport/verbs/posting.hpp>
 
 namespace cordma::transport::verbs {

@@ -1,6 +1,6 @@
 #include <cordma/net/transport/verbs/extras.hpp>
 
-#include <cordma/net/transport/verbs/domain.hpp>
+#include <cordma/net/transport/verbs/verbs_domain.hpp>
 #include <cordma/net/transport/verbs/window.hpp>
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include <cordma/net/transport/verbs/port_directory.hpp>
 
-#include <cordma/net/transport/verbs/pair.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
 
 #include <algorithm>
 #include <cerrno>

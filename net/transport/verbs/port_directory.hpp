@@ -1,7 +1,7 @@
 // Datagram ports by address: rdma_cm's port space UDP, which tells who asks the queue pair and its key.
 #pragma once
 
-#include <cordma/net/transport/verbs/adapter.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 #include <memory>
 #include <string>

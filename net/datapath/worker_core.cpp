@@ -1,0 +1,699 @@
+#include <cordma/net/datapath/worker_core.hpp>
+
+#include <cordma/net/connect.hpp>
+#include <cordma/net/datagram.hpp>
+#include <cordma/net/connecting/listener_core.hpp>
+#include <cordma/net/messaging/message_core.hpp>
+#include <cordma/net/memory_window.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+
+namespace cordma::detail {
+
+using transport::completion;
+using transport::opcode;
+using transport::posted;
+
+// ---- adapter_poller ----
+
+failure adapter_poller::why_broken() const {
+  return {errc::shutdown,
+          "the completion queue of " + std::string(transport::name(domain_->caps().transport)) +
+              " told of a request that nobody made, and cannot be believed any more"};
+}
+
+void adapter_poller::end_later(endpoint_core& e) noexcept {
+  if (!e.ending.linked()) ending_.push_back(e.ending);
+}
+
+void adapter_poller::end_due(bool all_told) noexcept {
+  if (!all_told && --polls_to_end_ != 0) return;
+  polls_to_end_ = patience;
+  while (!ending_.empty()) {
+    endpoint_core& e = *ending_.pop_front().owner;
+    e.end(*e.cause);
+  }
+}
+
+// ---- worker_core ----
+
+worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
+    : context_(std::move(context)),
+      anchor_(std::make_shared<worker_anchor>(worker_anchor{this})),
+      home_(home) {
+  const result<void> usable = context_->usable();
+  if (!usable) throw_error(usable.why());
+  grow();
+  open_adapters();
+  std::vector<adapter_poller*> added;
+  for (const auto* const list : {&adapters_, &rail_adapters_}) {
+    for (const auto& a : *list) {
+      const result<void> adding = home_.add(*a);
+      if (adding) {
+        added.push_back(a.get());
+        continue;
+      }
+      for (adapter_poller* const before : added) home_.remove(*before);
+      throw_error(adding.why());
+    }
+  }
+}
+
+// A transport that nobody asked for by name stops none of the others. Rails keep their places.
+void worker_core::open_adapters() {
+  for (const auto& d : context_->domains) {
+    result<std::unique_ptr<transport::adapter>> a = d->open(home_);
+    if (a) {
+      adapters_.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
+      continue;
+    }
+    missing.emplace_back(d->caps().transport, a.why());
+    if (!context_->by_default) throw_error(a.why());
+  }
+  if (adapters_.empty() && !missing.empty()) throw_error(missing.front().second);
+  for (const auto& d : context_->rail_domains) {
+    result<std::unique_ptr<transport::adapter>> a = d->open(home_);
+    if (!a) throw_error(a.why());
+    rail_adapters_.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
+  }
+}
+
+std::string worker_core::left_out(const std::optional<transport::kind>& only) const {
+  return detail::left_out(context_->missing, only) + detail::left_out(missing, only);
+}
+
+worker_core::~worker_core() {
+  enter_to_destroy();
+  for (const auto& a : adapters_) home_.remove(*a);
+  for (const auto& a : rail_adapters_) home_.remove(*a);
+  anchor_->worker = nullptr;
+  while (!listeners_.empty()) {
+    listeners_.back()->home = nullptr;
+    listeners_.back()->shut_down();
+  }
+  drop_wirings();
+  const failure gone{errc::shutdown, "the Worker was destroyed"};
+  device_events_.shut_down(gone);
+  endpoints_.for_each([&](endpoint_core& e) {
+    if (e.connector != nullptr) e.connector->on_worker_gone();
+    e.end(gone);
+    e.drop_pair();
+  });
+  graveyard_.for_each([](endpoint_core& e) { e.drop_pair(); });
+  for (completion_sink* const s : sinks_) {
+    if (s != nullptr) s->on_worker_gone();
+  }
+  for (const auto& c : chunks_) {
+    for (slot& s : c->slots) {
+      if (s.endpoint == nullptr) continue;
+      if (s.op != nullptr) {
+        s.op->slot_ = nullptr;
+        s.op->complete_failed(s.endpoint->flushed(s.op->op_name()));
+      }
+      for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
+    }
+  }
+  // The reactor may go right after: what outlives it must not ask it anything.
+  while (!endpoints_.empty()) {
+    endpoint_core& e = endpoints_.pop_front();
+    e.worker = nullptr;
+    e.home = nullptr;
+    e.via = nullptr;
+  }
+  while (!graveyard_.empty()) {
+    endpoint_core* const e = &graveyard_.pop_front();
+    e->worker = nullptr;
+    delete e;
+  }
+}
+
+void worker_core::add(listener_core& l) { listeners_.push_back(&l); }
+
+void worker_core::reserve(std::uint32_t slots) {
+  const std::size_t wanted = std::min<std::size_t>(reserved_slots_ + slots, most_reserved);
+  while (slots_ < wanted) grow();
+  reserved_slots_ += slots;
+}
+
+void worker_core::grow() {
+  auto made = std::make_unique<slot_chunk>();
+  if (has_peers_) made->peers = std::make_unique<decltype(made->peers)::element_type>();
+  chunks_.push_back(std::move(made));  // from here on nothing throws: ids are places in the chunks
+  for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
+    slot& s = chunks_.back()->slots[i];
+    s.id = request_id(slots_ + i, 0);
+    s.next = std::exchange(first_free_, &s);
+  }
+  slots_ += slots_per_chunk;
+}
+
+Slice worker_core::atomic_word(std::uint32_t index) noexcept {
+  slot_chunk& c = *chunks_[index / slots_per_chunk];
+  return c.words.all().part((index % slots_per_chunk) * 8, 8);
+}
+
+// Atomics need eight registered bytes for the old value: every slot has its own.
+result<void> worker_core::prepare_words(std::uint32_t index) noexcept {
+  slot_chunk& c = *chunks_[index / slots_per_chunk];
+  if (c.words) return {};
+  try {
+    result<MemoryRegion> words = allocate(context_, slots_per_chunk * 8, access::local_write);
+    if (!words) return words.why();
+    c.words = std::move(*words);
+    return {};
+  } catch (const std::bad_alloc&) {
+    return errc::no_memory;
+  }
+}
+
+void worker_core::make_peers() {
+  for (const auto& c : chunks_) {
+    if (c->peers == nullptr) c->peers = std::make_unique<decltype(c->peers)::element_type>();
+  }
+  has_peers_ = true;
+}
+
+result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept {
+  if (op.aside_ == post_base::aside::keys) {
+    op.find_keys();
+    return {};
+  }
+  if (op.aside_ == post_base::aside::peer) {
+    peer_of(index) = static_cast<datagram_base&>(op).peer_;
+    return {};
+  }
+  if (op.aside_ == post_base::aside::window) return static_cast<bind_base&>(op).prepare();
+  result<void> ready = prepare_words(index);
+  if (!ready) return ready;
+  op.request_.segment_count = 0;
+  op.add(atomic_word(index));
+  return ready;
+}
+
+void worker_core::take_aside(post_base& op, std::uint32_t index, const completion& c) noexcept {
+  if (op.aside_ == post_base::aside::window) {
+    if (c.status == transport::wc_status::success) static_cast<bind_base&>(op).bound(c.key);
+  } else if (op.aside_ == post_base::aside::peer) {
+    static_cast<datagram_base&>(op).peer_ = peer_of(index);
+  } else if (op.aside_ == post_base::aside::word) {
+    std::memcpy(&op.request_.operand, atomic_word(index).data(), 8);
+  }
+}
+
+template <class Which>
+void worker_core::end_all(Which which, const failure& why) noexcept {
+  const auto end = [&](endpoint_core& e) {
+    if (!which(e)) return;
+    e.end(why);
+    e.drop_pair();
+    if (e.shared != nullptr) e.shared->on_last();
+  };
+  endpoints_.for_each(end);
+  graveyard_.for_each(end);
+  completion flushed;
+  flushed.status = transport::wc_status::wr_flush_err;
+  for (std::uint32_t i = 0; i < slots_; ++i) {
+    slot& s = at(i);
+    if (s.endpoint != nullptr && !s.arrived && which(*s.endpoint)) complete(s, flushed);
+  }
+  endpoints_.for_each([&](endpoint_core& e) {
+    if (!which(e) || e.connector == nullptr) return;
+    transport::cm_event failed;
+    failed.what = transport::cm_event::type::failed;
+    failed.why = why;
+    std::exchange(e.connector, nullptr)->on_failed(std::move(failed));
+  });
+}
+
+void worker_core::give_up(adapter_poller& via) noexcept {
+  via.set_broken();
+  const failure why = via.why_broken();
+  end_all([&via](const endpoint_core& e) { return e.via == &via; }, why);
+  for (listener_core* l : listeners_) l->lose(via, why);
+}
+
+void worker_core::end_users_of(const transport::receive_queue& queue, const failure& why) noexcept {
+  end_all([&queue](const endpoint_core& e) { return e.granted.shared == &queue; }, why);
+}
+
+void worker_core::add(completion_sink& s) {
+  const auto free = std::ranges::find(sinks_, nullptr);
+  s.sink_number = static_cast<std::uint32_t>(free - sinks_.begin());
+  if (free == sinks_.end()) {
+    sinks_.push_back(&s);
+  } else {
+    *free = &s;
+  }
+}
+
+void worker_core::remove(completion_sink& s) noexcept { sinks_[s.sink_number] = nullptr; }
+
+bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
+  if (options.shared == nullptr) return true;
+  // One that is nobody's is for the transport to refuse.
+  const auto* const sink = static_cast<const completion_sink*>(options.shared->user);
+  return sink == nullptr || sink->kind == static_cast<std::size_t>(over);
+}
+
+void worker_core::on_sink_completion(const completion& c) noexcept {
+  const auto number = generation_of(c.id);
+  completion_sink* const s = number < sinks_.size() ? sinks_[number] : nullptr;
+  if (s == nullptr || !s->on_completion(index_of(c.id), c)) ++stale_completions;
+}
+
+void worker_core::detach(post_base& op) noexcept {
+  slot& s = *std::exchange(op.slot_, nullptr);
+  s.op = nullptr;
+  s.pinned = 0;
+  if (op.lease_) {
+    s.lease = std::move(op.lease_);
+    return;
+  }
+  if (op.aside_ == post_base::aside::window) {
+    retain(*op.regions_[0]);
+    s.pins[s.pinned++] = op.regions_[0];
+    return;
+  }
+  for (std::uint16_t i = 0; i < op.request_.segment_count; ++i) {
+    if (op.regions_[i] == nullptr) continue;
+    retain(*op.regions_[i]);
+    s.pins[s.pinned++] = op.regions_[i];
+  }
+}
+
+// A message goes to the oldest receive there is, so the later receives into pools move up by one.
+// Each then takes the buffer that was posted in its new place.
+void worker_core::make_orphan(post_base& op) noexcept {
+  slot* last = std::exchange(op.slot_, nullptr);
+  endpoint_core& e = *op.endpoint_;
+  Buffer posted_here = std::move(op.lease_);
+  const auto move_up = [&](post_base& later) noexcept {
+    last->op = &later;
+    later.slot_ = last;
+    std::swap(later.lease_, posted_here);
+  };
+  for (slot* next = last->next; next != nullptr; next = next->next) {
+    post_base* const later = next->op;
+    if (later == nullptr || !later->lease_) continue;  // left behind, or into its own memory
+    move_up(*later);
+    last = next;
+  }
+  if (post_base* const waiting = e.first_waiting_for_pool(); waiting != nullptr) {
+    waiting->unlink();
+    move_up(*waiting);
+    waiting->set_phase(operation_base::phase::posted);
+    return;
+  }
+  last->op = nullptr;
+  last->orphan = true;
+  last->lease = std::move(posted_here);
+  ++e.orphans;
+  e.open_to = 0;
+}
+
+bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
+  if (e.first_kept != nullptr) {
+    slot& s = *e.first_kept;
+    op.received_ = s.received;
+    op.lease_ = std::move(s.lease);  // the buffer it came with goes back to its pool
+    drop_first_kept(e);
+    op.finish();
+    return true;
+  }
+  slot* s = e.first_recv;
+  while (s != nullptr && !s->orphan) s = s->next;
+  if (s == nullptr) return false;
+  op.lease_ = std::move(s->lease);
+  s->orphan = false;
+  s->op = &op;
+  --e.orphans;
+  op.slot_ = s;
+  op.set_phase(operation_base::phase::posted);
+  return true;
+}
+
+void worker_core::drop_first_kept(endpoint_core& e) noexcept {
+  slot& s = *e.first_kept;
+  e.first_kept = s.next;
+  if (e.first_kept == nullptr) e.kept_end = &e.first_kept;
+  --e.orphans;
+  s.lease.reset();
+  s.orphan = s.arrived = false;
+  free_slot(s);
+}
+
+// It is no longer in the list of posted receives.
+void worker_core::orphan_done(slot& s, const completion& c) noexcept {
+  endpoint_core& e = *s.endpoint;
+  // Where the Endpoint is gone nobody takes what arrives.
+  if (c.status != transport::wc_status::success || e.handle_gone) {
+    --e.orphans;
+    s.lease.reset();
+    s.orphan = false;
+    free_slot(s);
+    return;
+  }
+  e.counters.bytes_received += c.byte_len;
+  s.arrived = true;
+  s.received = to_received(c);
+  s.next = nullptr;
+  *e.kept_end = &s;
+  e.kept_end = &s.next;
+}
+
+void worker_core::not_first_recv(endpoint_core& e, const slot& s) noexcept {
+  slot* before = e.first_recv;
+  while (before->next != &s) before = before->next;
+  before->next = s.next;
+  if (s.next == nullptr) e.recvs_end = &before->next;
+}
+
+void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
+  e->handle_gone = true;
+  if (e->shared != nullptr) e->shared->forget();
+  if (e->peer != nullptr) e->peer->on_handle_gone();
+  while (e->first_kept != nullptr) drop_first_kept(*e);
+  if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
+  e->end({errc::not_connected, "the Endpoint was destroyed"});
+  if (e->inflight() == 0) {
+    e->drop_pair();
+    return;
+  }
+  e->unlink();
+  graveyard_.push_back(*e.release());
+}
+
+std::size_t worker_core::in_flight() noexcept {
+  std::size_t sum = 0;
+  const auto count = [&sum](const endpoint_core& e) { sum += e.inflight(); };
+  endpoints_.for_each(count);
+  graveyard_.for_each(count);
+  return sum;
+}
+
+void worker_core::sweep_graveyard() noexcept {
+  graveyard_.for_each([](endpoint_core& e) {
+    if (e.inflight() == 0) delete &e;
+  });
+}
+
+void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexcept {
+  using type = transport::cm_event::type;
+  if (event.what == type::connect_request) {
+    static_cast<listener_core*>(event.from->user)->on_request(std::move(event));
+    return;
+  }
+  if (event.what == type::listener_ended) {
+    static_cast<listener_core*>(event.from->user)->lose(via, event.why);
+    return;
+  }
+  if (event.what == type::device) {
+    device_events_.push(event.about);
+    return;
+  }
+  if (event.what == type::receives_low) {
+    static_cast<completion_sink*>(event.queue->user)->on_low();
+    return;
+  }
+  auto* const e = static_cast<endpoint_core*>(event.pair->user);
+  if (event.what == type::last_receive) {
+    if (e->shared != nullptr) e->shared->on_last();
+    return;
+  }
+  if (event.what == type::disconnected) {
+    e->blame(std::move(event.why));
+    e->via->end_later(*e);
+    return;
+  }
+  if (event.what == type::resolved) {
+    e->on_resolved(event);
+    return;
+  }
+  if (event.what == type::established) {
+    if (e->peer_data.empty()) e->peer_data = std::move(event.data);
+    e->refresh_grant();
+    e->set_state(endpoint_state::connected);
+    if (e->connector != nullptr) {
+      std::exchange(e->connector, nullptr)->on_established();
+    } else {
+      e->pump(false);
+    }
+    if (e->peer != nullptr) e->peer->on_connected();
+    return;
+  }
+  if (event.what == type::rejected) event.why.with_operation("connect");
+  if (e->connector != nullptr) {
+    std::exchange(e->connector, nullptr)->on_failed(std::move(event));
+  } else {
+    e->end(std::move(event.why));
+  }
+}
+
+result<void> worker_core::wake_for(transport::wake_reason reason) {
+  std::string unable;
+  for (const auto& via : adapters_) {
+    const transport::capabilities& caps = via->domain().caps();
+    if (caps.wakes_selectively || reason == transport::wake_reason::everything) continue;
+    unable += (unable.empty() ? "" : " and ") + std::string(transport::name(caps.transport));
+  }
+  if (!unable.empty()) {
+    return failure{errc::not_supported,
+                   "every message wakes its receiver on " + unable +
+                       ": only a Context of verbs alone can sleep through some of them"};
+  }
+  for (const auto& via : adapters_) {
+    const result<void> told = via->adapter().wake_for(reason);
+    if (!told) return told;
+  }
+  for (const auto& via : rail_adapters_) {
+    const result<void> told = via->adapter().wake_for(reason);
+    if (!told) return told;
+  }
+  home_.stir();  // what a foreign loop waits for was armed for the other reason
+  return {};
+}
+
+result<Endpoint> worker_core::prepare(const endpoint_options& options,
+                                      std::optional<transport::kind> over, Messages* messages) {
+  if (options.type == transport::service::ud) {
+    return failure{errc::invalid_value, "a datagram port is not connected: see Worker::datagram()"};
+  }
+  for (const auto& via : adapters_) {
+    const transport::kind k = via->domain().caps().transport;
+    if ((over && *over != k) || !may_share(options, k)) continue;
+    endpoint_options asked = options;
+    if (messages != nullptr) {
+      const result<endpoint_options> framed = messages->core().options_on(*via, options);
+      if (framed.code() == errc::not_supported) continue;
+      if (!framed) return framed.why();
+      asked = *framed;
+    }
+    result<std::unique_ptr<endpoint_core>> e = create(asked, *via);
+    if (e.code() == errc::not_supported) continue;
+    if (!e) return e.why();
+    (*e)->reason = std::string(transport::name(k)) + ": connected by descriptors";
+    return Endpoint(std::move(*e));
+  }
+  return failure{errc::not_supported,
+                 left_out(over) + "no transport of this Worker connects by descriptors"};
+}
+
+result<DatagramEndpoint> worker_core::datagram(endpoint_options options,
+                                               std::optional<transport::kind> over) {
+  options.type = transport::service::ud;
+  std::string asked;
+  for (const auto& via : adapters_) {
+    const transport::capabilities& caps = via->domain().caps();
+    if (over && *over != caps.transport) continue;
+    asked += (asked.empty() ? "" : ", ") + std::string(transport::name(caps.transport));
+    if (!caps.supports(options.type, opcode::send)) continue;
+    make_peers();
+    result<std::unique_ptr<endpoint_core>> e = create(options, *via);
+    if (!e) return e.why();
+    (*e)->set_state(endpoint_state::connected);
+    return DatagramEndpoint(std::move(*e));
+  }
+  return failure{errc::not_supported,
+                 asked.empty()
+                     ? left_out(over) + "this Worker has no such transport"
+                     : "no datagrams on " + asked + ": these transports carry connections only"};
+}
+
+result<std::unique_ptr<endpoint_core>> worker_core::create(const endpoint_options& options,
+                                                           adapter_poller& via) {
+  if (is_full()) return failure{errc::full, "the Worker's limit of endpoints is reached"};
+  if (via.broken()) return via.why_broken();
+  result<std::unique_ptr<transport::queue_pair>> pair = via.adapter().create(options);
+  if (!pair) return pair.why();
+  auto e = std::make_unique<endpoint_core>();
+  e->adopt(*this, std::move(*pair), via);
+  add(*e);
+  return e;
+}
+
+std::vector<send_operation> worker_core::flush_all() {
+  std::vector<send_operation> flushes;
+  flushes.reserve(endpoint_count);
+  endpoints_.for_each([&flushes](endpoint_core& e) {
+    if (e.state != endpoint_state::connected || e.rail != nullptr) return;
+    if (!e.caps->supports(e.granted.type, opcode::flush)) return;
+    flushes.push_back(send_operation(e, opcode::flush).start());
+  });
+  return flushes;
+}
+
+// ---- endpoint_core ----
+
+endpoint_core::endpoint_core() = default;
+
+endpoint_core::~endpoint_core() {
+  forget_windows();
+  if (worker == nullptr) return;
+  CORDMA_ASSERT(inflight() == 0);
+  worker->unreserve(reserved_slots);
+  if (counted) --worker->endpoint_count;
+}
+
+void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
+                          adapter_poller& made_with) {
+  worker = &owner;
+  home = &owner.home();
+  context = owner.shared_context();
+  ++owner.endpoint_count;
+  counted = true;
+  pair = std::move(p);
+  pair->user = this;
+  via = &made_with;
+  caps = &made_with.domain().caps();
+  kind = static_cast<std::size_t>(caps->transport);
+  granted = pair->actual();
+  send_credits = granted.send_depth;
+  recv_credits = granted.recv_depth;
+  // Nothing is in flight where this throws, or what follows.
+  if (granted.shared != nullptr) {
+    static_cast<completion_sink*>(granted.shared->user)->on_joined(*this);
+  }
+  granted.send_depth -= frame_sends;
+  send_credits = granted.send_depth;
+  worker->reserve(granted.send_depth + granted.recv_depth);
+  reserved_slots = granted.send_depth + granted.recv_depth;
+}
+
+void endpoint_core::refresh_grant() noexcept {
+  const std::uint32_t sends = granted.send_depth - send_credits;
+  const std::uint32_t recvs = granted.recv_depth - recv_credits;
+  granted = pair->actual();
+  granted.send_depth -= frame_sends;
+  send_credits = granted.send_depth - sends;
+  recv_credits = granted.recv_depth - recvs;
+}
+
+post_base* endpoint_core::first_waiting_for_pool() noexcept {
+  post_base* first = nullptr;
+  waiting_recvs.for_each([&first](post_base& op) {
+    if (first == nullptr && op.lease_) first = &op;
+  });
+  return first;
+}
+
+void endpoint_core::ring() noexcept {
+  if (unrung == 0 || pair == nullptr) return;
+  unrung = 0;
+  ++counters.rings;
+  pair->ring();
+}
+
+void endpoint_core::tell_posted() noexcept {
+  const std::atomic_ref<std::uint64_t> word(*posted_word.as<std::uint64_t>().data());
+  word.store(counters.recvs, std::memory_order_release);
+}
+
+// It touches no buffer any more, and reports nothing.
+void endpoint_core::drop_pair() noexcept {
+  pair.reset();
+  if (peer != nullptr) peer->on_pair_gone();
+  if (rail != nullptr) rail->on_pair_gone();
+}
+
+void endpoint_core::begin_close() noexcept {
+  if (is_inherited()) return;
+  if (!waiting_sends.empty() || pair == nullptr || (peer != nullptr && !peer->idle())) return;
+  ring();
+  if (peer != nullptr) peer->on_closing();
+  pair->disconnect();
+}
+
+void endpoint_core::refresh_open() noexcept {
+  const bool as_it_comes = state == endpoint_state::connected && !fence_next && orphans == 0 &&
+                           waiting_sends.empty() && waiting_recvs.empty();
+  constexpr std::uint32_t receives = 1U << static_cast<unsigned>(opcode::recv);
+  open_to = 0;
+  if (!as_it_comes) return;
+  open_to = caps->operations[static_cast<std::size_t>(granted.type)] & ~receives;
+  if (granted.shared == nullptr) open_to |= receives;
+  if (peer != nullptr) open_to &= ~messages_bits;
+}
+
+void endpoint_core::set_state(endpoint_state s) noexcept {
+  if (state == s) return;
+  state = s;
+  refresh_open();
+  // Whoever waits for the end waits on; a list of its own, because a resumed one may wait again.
+  state_waiters.for_each([s](state_operation& w) {
+    if (w.kind_ == state_operation::kind::close && s != endpoint_state::closed) return;
+    w.unlink();
+    w.resolve(s);
+  });
+}
+
+void endpoint_core::blame(failure why) noexcept {
+  if (cause) return;
+  *cause_storage = std::move(why);
+  cause = cause_storage;
+}
+
+void endpoint_core::end(failure why) noexcept {
+  blame(std::move(why));
+  if (state == endpoint_state::closed) return;
+  flush_waiting();
+  if (early != nullptr) early->on_end();
+  if (peer != nullptr) peer->on_end();
+  set_state(endpoint_state::closed);
+  if (rail != nullptr) rail->on_end();
+}
+
+void endpoint_core::flush_waiting() noexcept {
+  for (list<post_base>* waiting : {&waiting_sends, &waiting_recvs}) {
+    while (!waiting->empty()) {
+      post_base& op = waiting->pop_front();
+      op.complete_failed(flushed(op.op_name()));
+    }
+  }
+  while (!resolvers.empty()) resolvers.pop_front().fail(flushed("resolve"));
+}
+
+void endpoint_core::on_resolved(const transport::cm_event& event) noexcept {
+  resolvers.for_each([&event](resolve_operation& op) {
+    if (op.request_ != event.request) return;
+    op.unlink();
+    op.on_resolved(event);
+  });
+}
+
+std::optional<failure> endpoint_core::why_not(const char* operation) const noexcept {
+  if (state != endpoint_state::closed && state != endpoint_state::closing) return {};
+  if (closed_here) return failure{errc::not_connected, "this side closed the connection"};
+  return flushed(operation);
+}
+
+failure endpoint_core::flushed(const char* operation) const noexcept {
+  failure why{errc::flushed};
+  why.with_operation(operation).with_cause(cause);
+  why.with_status(static_cast<std::uint16_t>(transport::wc_status::wr_flush_err), 0);
+  return why;
+}
+
+}  // namespace cordma::detail

@@ -1,0 +1,48 @@
+// The SharedReceive that keeps receives posted on every endpoint.
+#pragma once
+
+#include <cordma/net/extras/shared_receive_core.hpp>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cordma::detail {
+
+struct endpoint_receive final : shared_receive_core {
+  struct source;
+  // One receive: posted, or arrived and not yet taken, or waiting for a buffer.
+  struct entry : shared_entry {
+    source* from = nullptr;
+    std::optional<message_operation> op;
+    std::optional<Message> message;  // empty in `arrived`: word of the end
+  };
+  struct source {
+    endpoint_receive* queue = nullptr;
+    Endpoint* endpoint = nullptr;
+    std::unique_ptr<entry[]> entries;
+    entry end_notice;
+    std::optional<failure> ended;
+    std::uint32_t posted = 0;
+  };
+
+  endpoint_receive(Worker& worker, BufferPool& from, std::uint32_t receives)
+      : shared_receive_core(worker, from), per_endpoint(receives) {}
+  ~endpoint_receive() override;
+
+  [[nodiscard]] result<void> attach(Endpoint& endpoint) override;
+  [[nodiscard]] std::size_t attached() const noexcept override { return sources.size(); }
+  void wait_low(low_operation& op) noexcept override;
+  void feed() noexcept override;
+  [[nodiscard]] Arrival pop() noexcept override;
+
+  void post(entry& e) noexcept;
+  void starve(entry& e) noexcept;
+  void on_done(entry& e) noexcept;
+
+  std::uint32_t per_endpoint;
+  std::vector<std::unique_ptr<source>> sources;
+  list<entry> starved;  // for want of a buffer
+};
+
+}  // namespace cordma::detail

@@ -1,0 +1,187 @@
+#include <cordma/net/messaging/message_core.hpp>
+
+#include <cordma/net/datapath/option_bounds.hpp>
+#include <cordma/net/protocol/request.hpp>
+#include <cordma/net/worker.hpp>
+
+#include <algorithm>
+#include <new>
+
+namespace cordma::detail {
+namespace {
+
+// Copies the handler: one that is set anew does not end what runs.
+task<void> handle(message_core& core, std::shared_ptr<const am_handler> handler,
+                  ActiveMessage message) {
+  try {
+    co_await (*handler)(std::move(message));
+  } catch (...) {
+    ++core.handler_failures;
+  }
+}
+
+// The peer waits for an answer to it: that comes with Requests that are made later. There is no more to keep, since
+// without that answer it may ask for nothing.
+bool keep_greeting(peer_core& from, const ActiveMessage& message) noexcept {
+  const result<protocol::request_header> h = protocol::decode_request(message.header());
+  const bool is_greeting = h && h->kind == protocol::request_kind::hello && message.size() == 0;
+  if (!is_greeting || from.greeting) return false;
+  from.greeting = *h;
+  return true;
+}
+
+}  // namespace
+
+message_core::message_core(Worker& worker, const message_options& o)
+    : options(o), home(&worker.loop()), anchor(worker.core().anchor()), tasks(worker.loop()) {
+  if (o.eager_bytes != 0) {
+    require_within("message_options::eager_bytes", o.eager_bytes, protocol::least_eager_bytes,
+                   protocol::most_eager_bytes);
+  }
+  require_within("message_options::credits", o.credits, 1, protocol::most_credits);
+  require_within("message_options::rails", o.rails, 0, protocol::most_rails);
+  require_positive("message_options::hello_timeout", o.hello_timeout);
+}
+
+message_core::~message_core() {
+  if (anchor->worker != nullptr) anchor->worker->enter_to_destroy();
+  end_receives({errc::shutdown, "its Messages are gone"});
+  unwired.for_each([](early_messages& e) { e.on_messages_gone(); });
+}
+
+void message_core::end(protocol::tag_receive& r, const failure& why) noexcept {
+  message_receive& op = *static_cast<message_receive::place&>(r).owner;
+  matcher.withdraw(r);
+  op.fail(why);
+}
+
+void message_core::on_worker_gone() noexcept {
+  end_receives({errc::shutdown, "the Worker was destroyed"});
+}
+
+void message_core::end_receives(const failure& why) noexcept {
+  matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, why); });
+}
+
+void message_core::end_receives_from(const endpoint_core& sender, const failure& why) noexcept {
+  matcher.for_each_receive([&](protocol::tag_receive& r) {
+    if (r.pattern().from == &sender) end(r, why);
+  });
+}
+
+result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_options asked) {
+  if (anchor->worker != &via.owner()) {
+    return failure{errc::invalid_value, "the Messages belong to another Worker"};
+  }
+  if (std::min(asked.send_depth, via.domain().caps().max_send_depth) < 2) {
+    return failure{
+        errc::invalid_value,
+        "endpoint_options::send_depth is 1: an Endpoint of Messages needs at least 2, of "
+        "which half are for messages"};
+  }
+  const result<transport::receive_queue*> queue = queue_on(via);
+  if (!queue) return queue.why();
+  asked.shared = *queue;
+  asked.rnr_retry = 7;  // a message that finds no receive is late, not lost
+  return asked;
+}
+
+result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
+  const auto here = std::ranges::find_if(ports, [&via](const auto& p) { return p->via == &via; });
+  if (here != ports.end()) return (*here)->queue.get();
+  if (!home->on_owner_thread())
+    return home->wrong_thread("messages may only be used on the thread of their Worker");
+  auto port = std::make_unique<frame_port>(*this, *anchor->worker, via);
+  ports.reserve(ports.size() + 1);
+  const result<void> made = port->make();
+  if (!made) return made.why();
+  ports.push_back(std::move(port));
+  return ports.back()->queue.get();
+}
+
+void message_core::receive(message_receive& op) noexcept {
+  const protocol::tag_pattern& wanted = op.place_.pattern();
+  const auto* const from = static_cast<const endpoint_core*>(wanted.from);
+  const bool ended = from != nullptr && from->state == endpoint_state::closed;
+  if (ended && matcher.probe(wanted) == nullptr) {
+    return op.fail(std::move(*from->why_not("tag_recv")));
+  }
+  protocol::tag_message* const here = matcher.post(op.place_);
+  if (here == nullptr) {
+    op.set_phase(operation_base::phase::queued);
+    return;
+  }
+  message_segment& s = *static_cast<message_segment::kept*>(here)->owner;
+  hand_over(s, op);
+  frame_port::let_go(s);
+}
+
+std::optional<TagReceived> message_core::probe(const protocol::tag_pattern& pattern) noexcept {
+  const protocol::tag_message* const found = matcher.probe(pattern);
+  if (found == nullptr) return {};
+  const message_segment& s = *static_cast<const message_segment::kept*>(found)->owner;
+  return TagReceived{
+      .bytes = s.length(), .tag = found->tag(), .from = s.from ? s.from->handle() : nullptr};
+}
+
+std::optional<TaggedMessage> message_core::claim(const protocol::tag_pattern& pattern) noexcept {
+  protocol::tag_message* const found = matcher.probe(pattern);
+  if (found == nullptr) return {};
+  matcher.claim(*found);
+  message_segment& s = *static_cast<message_segment::kept*>(found)->owner;
+  s.waiting.reset();
+  return std::optional<TaggedMessage>(std::in_place, s);
+}
+
+void message_core::hand_over(message_segment& s, message_receive& op) noexcept {
+  if (s.is_offer()) {
+    if (s.from != nullptr) return s.from->start_fetch(s, op);
+    return op.fail({errc::flushed, "its Endpoint is gone"});
+  }
+  op.got(s.data(), s.head.word, s.from);
+}
+
+fetch* message_core::take_fetch() noexcept {
+  if (free_fetches == nullptr) {
+    try {
+      all_fetches.push_back(std::make_unique<fetch>());
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+    return all_fetches.back().get();
+  }
+  fetch* const f = free_fetches;
+  free_fetches = f->next_free;
+  return f;
+}
+
+void message_core::release(fetch& f) noexcept {
+  f.unlink();
+  f.keeps = MemoryRegion();
+  f.broken.reset();
+  f.op = nullptr;
+  f.asked = f.got = 0;
+  f.piece_count = 0;
+  f.next_free = std::exchange(free_fetches, &f);
+}
+
+void message_core::run(message_segment& s) noexcept {
+  ActiveMessage message(s);
+  const std::uint16_t id = protocol::am_of(s.head.word).id;
+  if (id == protocol::request_id_of_messages) {
+    if (requests != nullptr) return on_request_message(*requests, *s.from, std::move(message));
+    if (keep_greeting(*s.from, message)) return;
+  }
+  const auto found = handlers.find(id);
+  if (found == handlers.end()) {
+    ++dropped;
+    return;  // a long one is refused, as it goes
+  }
+  try {
+    tasks.spawn(handle(*this, found->second, std::move(message)));
+  } catch (const std::bad_alloc&) {
+    ++handler_failures;
+  }
+}
+
+}  // namespace cordma::detail

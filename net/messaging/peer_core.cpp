@@ -1,0 +1,462 @@
+// One connection that carries frames: what goes out, what comes, and what of it waits.
+#include <cordma/net/messaging/message_core.hpp>
+
+#include <cordma/net/transport/small_copy.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace cordma::detail {
+
+using protocol::frame_head;
+using protocol::frame_kind;
+using transport::wc_status;
+
+namespace {
+
+constexpr std::uint32_t most_offers = 64;  // announced by the peer, and not answered
+constexpr std::uint32_t least_sends = 4;
+
+}  // namespace
+
+failure breach(const char* what) {
+  return failure::of(errc::connection_aborted, {"the peer broke the protocol of messages: ", what});
+}
+
+peer_core::peer_core(endpoint_core& of, frame_port& over)
+    : endpoint(&of),
+      sender(&of),
+      port(&over),
+      sends(std::max(of.granted.send_depth / 2, std::min(least_sends, of.granted.send_depth - 1))),
+      free_sends(sends),
+      window(static_cast<std::uint16_t>(over.core->options.credits)) {
+  over.promise(over.core->options.credits, sends);
+  over.peers.push_back(*this);
+}
+
+peer_core::~peer_core() {
+  if (port != nullptr) port->unpromise(port->core->options.credits, sends);
+}
+
+Endpoint* peer_core::handle() const noexcept {
+  return sender->handle_gone ? nullptr : sender->handle;
+}
+
+bool peer_core::idle() noexcept {
+  return nothing_waits() && open_offers == 0 && dones.empty() && fetches.empty() &&
+         (requests == nullptr || is_idle(*requests));
+}
+
+// ---- what goes out ----
+
+std::optional<failure> peer_core::obstacle(const message_send& op) const {
+  const endpoint_core& e = *endpoint;
+  const bool closing = e.state == endpoint_state::closing;
+  if (!(closing && op.own_)) {
+    if (std::optional<failure> ended = e.why_not(op.op_name())) return ended;
+  }
+  if (port == nullptr) return failure{errc::shutdown, "its Messages are gone"};
+  if (op.count_ + 1U > e.granted.max_segments && !op.is_short()) {
+    return failure::of(errc::invalid_value, {op.count_, " slices, and a head: granted are ",
+                                             e.granted.max_segments, " in all"});
+  }
+  for (std::uint16_t i = 0; i < op.count_; ++i) {
+    if (op.slices_[i].region()->context != e.context) {
+      return failure{errc::invalid_value, "a slice belongs to another Context"};
+    }
+  }
+  return {};
+}
+
+bool peer_core::is_long(const message_send& op) const noexcept {
+  return op.announced_ ||
+         protocol::head_bytes + op.header_.size() + op.total_ > theirs->eager_bytes;
+}
+
+bool peer_core::has_room(bool is_long) const noexcept {
+  return theirs && credits->available() != 0 && (!is_long || open_offers < theirs->offers) &&
+         has_place();
+}
+
+bool peer_core::sends_now(bool is_long) const noexcept {
+  return waiting.empty() && has_room(is_long);
+}
+
+void peer_core::send(message_send& op) noexcept {
+  if (std::optional<failure> why = obstacle(op)) return op.fail(std::move(*why));
+  if (waiting.empty() && theirs && has_room(is_long(op))) [[likely]] {
+    post(op);
+  } else {
+    ++endpoint->counters.waited;
+    op.set_phase(operation_base::phase::queued);
+    waiting.push_back(op);
+    listen();
+  }
+}
+
+// The library's own, the hello of requests, waits for a peer that speaks late, and keeps nobody from closing.
+bool peer_core::nothing_waits() noexcept {
+  return waiting.find([this](const message_send& op) { return theirs || !op.own_; }) == nullptr;
+}
+
+void peer_core::listen() noexcept {
+  const bool connected = endpoint->state == endpoint_state::connected;
+  if (theirs || !connected || silence.pending() || nothing_waits()) return;
+  reactor& home = *port->core->home;
+  home.add(silence, after(home.now(), port->core->options.hello_timeout));
+}
+
+// The end waits for what was sent to be received, the hello too, which a peer without messages may never do.
+void peer_core::on_closing() noexcept {
+  if (theirs || silence.pending() || port == nullptr) return;
+  reactor& home = *port->core->home;
+  const duration patience = was_silent ? duration::zero() : port->core->options.hello_timeout;
+  home.add(silence, after(home.now(), patience));
+}
+
+// One that speaks later is still heard.
+void peer_core::on_silent() noexcept {
+  was_silent = true;
+  if (endpoint->state == endpoint_state::closing && idle()) {
+    const bool hello_alone = endpoint->send_credits == endpoint->granted.send_depth;
+    if (hello_alone) return fail({errc::not_connected, "closed by this side"});
+    was_silent = false;
+    return on_closing();
+  }
+  while (message_send* const op =
+             waiting.find([](const message_send& each) { return !each.own_; })) {
+    op->unlink();
+    op->fail({errc::not_supported,
+              "the peer has said no hello of messages within hello_timeout: its endpoint carries "
+              "none (both sides "
+              "give connect_options::messages), or it is busy"});
+  }
+  pump();
+}
+
+void peer_core::stop_listening() noexcept {
+  if (silence.pending()) port->core->home->remove(silence);
+}
+
+void peer_core::post(message_send& op) noexcept {
+  op.left_ = true;
+  if (is_long(op)) {
+    post_offer(op);
+  } else {
+    post_eager(op);
+  }
+}
+
+// Short: copied behind the head. Else gathered from where it is.
+void peer_core::post_eager(message_send& op) noexcept {
+  credits->take();
+  frame_entry& entry = port->take_entry(*this, frame_entry::use::message);
+  std::size_t in_entry = protocol::head_bytes;
+  const auto append = [&](const std::byte* from, std::size_t bytes) {
+    transport::copy_bytes(entry.data + in_entry, from, bytes);
+    in_entry += bytes;
+  };
+  if (!op.header_.empty()) append(op.header_.data(), op.header_.size());
+  const bool is_short = in_entry + op.total_ <= frame_entry::bytes;
+  if (is_short) {
+    for (std::uint16_t i = 0; i < op.count_; ++i)
+      append(op.slices_[i].data(), op.slices_[i].size());
+  }
+  entry.op = &op;
+  op.entry_ = entry.index;
+  op.set_phase(operation_base::phase::posted);
+  const auto body = static_cast<std::uint32_t>(op.header_.size() + op.total_);
+  const auto behind = std::span<const Slice>(op.slices_).first(is_short ? 0 : op.count_);
+  post_frame(entry, {.kind = op.eager_, .body = body, .word = op.word_}, behind);
+}
+
+// What of the body is not `behind` lies in the entry.
+void peer_core::post_frame(frame_entry& entry, frame_head head,
+                           std::span<const Slice> behind) noexcept {
+  endpoint_core& e = *endpoint;
+  head.given = window.say();
+  protocol::encode(head,
+                   std::span<std::byte, protocol::head_bytes>(entry.data, protocol::head_bytes));
+  std::array<transport::segment, most_segments> segments;
+  auto in_entry = static_cast<std::uint32_t>(protocol::head_bytes + head.body);
+  std::uint16_t count = 1;
+  for (const Slice& s : behind) {
+    const auto bytes = static_cast<std::uint32_t>(s.size());
+    segments[count++] = {s.data(), bytes, s.region()->keys[port->kind].lkey};
+    in_entry -= bytes;
+  }
+  segments[0] = {entry.data, in_entry, entry.lkey};
+  e.counters.bytes_sent += protocol::head_bytes + head.body;
+  transport::send_request request{.op = transport::opcode::send,
+                                  .flags = transport::post_flag::solicited,
+                                  .segment_count = count,
+                                  .segments = segments.data()};
+  if (count == 1 && in_entry <= e.granted.inline_bytes) {
+    request.flags |= transport::post_flag::inline_data;
+  }
+  post(entry, request);
+}
+
+void peer_core::post(frame_entry& entry, transport::send_request& request) noexcept {
+  endpoint_core& e = *endpoint;
+  const bool on_own = entry.over == nullptr;
+  transport::queue_pair& pair = on_own ? *e.pair : *entry.over->link->pair;
+  request.id = port->id_of(entry.index | frame_port::is_send);
+  ++e.counters.sends;
+  if (e.batches != 0 && on_own) {
+    request.flags |= transport::post_flag::more;
+    ++e.unrung;
+  } else {
+    ++e.counters.rings;
+  }
+  transport::completion now;
+  if (pair.post_send(request, now) == transport::posted::done) {
+    ++e.counters.immediate;
+    on_sent(entry, now);
+  } else {
+    ++e.frames_in_flight;
+  }
+}
+
+protocol::hello peer_core::own_hello() const noexcept {
+  const message_options& o = port->core->options;
+  return {.eager_bytes = port->eager_bytes,
+          .credits = o.credits,
+          .offers = most_offers,
+          .rails = o.rails,
+          .devices = static_cast<std::uint32_t>(port->devices.size())};
+}
+
+void peer_core::say_control() noexcept {
+  if (!hello_said && has_place()) {
+    hello_said = true;
+    frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
+    protocol::encode(own_hello(), std::span<std::byte, protocol::hello_bytes>(
+                                      entry.data + protocol::head_bytes, protocol::hello_bytes));
+    post_frame(entry, {.kind = frame_kind::hello,
+                       .body = protocol::hello_bytes,
+                       .word = protocol::frame_version});
+  }
+  if (rails_said != rails.size()) [[unlikely]]
+    say_rails();
+  while (!dones.empty() && has_place()) {
+    --announced;
+    const protocol::done_word word = dones.front();
+    dones.erase(dones.begin());
+    frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
+    post_frame(entry, {.kind = frame_kind::done, .word = protocol::to_word(word)});
+  }
+  if (theirs && window.has_to_say() && has_place()) {
+    frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
+    post_frame(entry, {.kind = frame_kind::given});
+  }
+}
+
+void peer_core::pump() noexcept {
+  endpoint_core& e = *endpoint;
+  const bool open = e.state == endpoint_state::connected || e.state == endpoint_state::closing;
+  if (!open || e.pair == nullptr || port == nullptr || e.is_inherited()) return;
+  if (std::exchange(pumping, true)) return;
+  const bool closing = e.state == endpoint_state::closing;
+  if (silence.pending() && nothing_waits() && !closing) stop_listening();
+  say_control();
+  while (!waiting.empty() && theirs && has_room(is_long(waiting.front()))) {
+    post(waiting.pop_front());
+  }
+  sending.for_each([this](open_offer& o) { send_on(o); });
+  fetches.for_each([this](fetch& f) { go_on(f); });
+  say_control();
+  pumping = false;
+  if (e.state == endpoint_state::closing) e.begin_close();
+}
+
+void peer_core::on_connected() noexcept {
+  pump();
+  if (port != nullptr) listen();
+}
+
+void peer_core::on_sent(frame_entry& entry, const transport::completion& c) noexcept {
+  message_send* const op = std::exchange(entry.op, nullptr);
+  open_offer* const part_of = entry.part_of;
+  const frame_entry::use what = entry.what;
+  if (what == frame_entry::use::read) {
+    fetch& f = *entry.reads_for;
+    f.read_done(entry, c);
+    port->release(entry);
+    return f.settle();
+  }
+  port->release(entry);
+  if (what == frame_entry::use::part) return part_sent(*part_of);
+  if (op == nullptr) return;
+  op->entry_ = message_send::nowhere;
+  if (c.status == wc_status::success) return op->succeed();
+  failure why = endpoint->flushed(op->op_name());
+  if (c.status != wc_status::wr_flush_err) {
+    why = failure(transport::to_errc(c.status));
+    why.with_status(static_cast<std::uint16_t>(c.status), c.vendor_err);
+  }
+  op->fail(std::move(why));
+}
+
+// ---- what comes ----
+
+void peer_core::fail(failure why) noexcept {
+  endpoint_core& e = *endpoint;
+  if (e.pair != nullptr) e.pair->abort();
+  e.end(std::move(why));
+}
+
+void peer_core::let_go(message_segment& s) noexcept {
+  port->release(s);
+  window.give_back();
+  if (window.has_to_say()) pump();
+}
+
+void peer_core::on_hello(const message_segment& s) noexcept {
+  const result<protocol::hello> said = protocol::decode_hello(s.head, s.body());
+  if (!said) return fail(said.why());
+  stop_listening();
+  theirs = *said;
+  credits.emplace(static_cast<std::uint16_t>(said->credits));
+  agreed = protocol::agree(own_hello(), *said);
+  if (agreed.rails > 1) make_rails();
+}
+
+void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {
+  const result<void> decoded = protocol::decode({s.room.addr, bytes}, s.head);
+  const auto refuse_all = [&](failure why) {
+    port->release(s);
+    fail(std::move(why));
+  };
+  if (!decoded) return refuse_all(decoded.why());
+  const frame_kind kind = s.head.kind;
+  if ((kind == frame_kind::hello) == theirs.has_value()) {
+    return refuse_all(breach(theirs ? "a second hello" : "its first frame is no hello"));
+  }
+  if (kind == frame_kind::hello) {
+    on_hello(s);
+    port->release(s);
+    return pump();
+  }
+  if (!credits->on_given(s.head.given)) return refuse_all(breach("more receives than it has"));
+  if (protocol::takes_credit(kind)) {
+    if (!window.take()) return refuse_all(breach("a message that there was no credit for"));
+    if (s.is_offer()) {
+      const result<void> announced_well = on_announced(s);
+      if (!announced_well) return refuse_all(announced_well.why());
+    }
+    held.push_back(s);
+    if (kind == frame_kind::tag_eager || kind == frame_kind::tag_ready) {
+      on_tagged(s);
+    } else {
+      on_active(s);
+    }
+  } else {
+    on_answer(s);
+    port->release(s);
+  }
+  if (port == nullptr) return;
+  if (!waiting.empty() || !sending.empty() || window.has_to_say()) pump();
+}
+
+// To what was said here, or announced.
+void peer_core::on_answer(const message_segment& s) noexcept {
+  const auto number = static_cast<std::uint32_t>(s.head.word);
+  switch (s.head.kind) {
+    case frame_kind::done: {
+      const result<protocol::done_word> done = protocol::done_of(s.head.word);
+      return done ? on_done(*done) : fail(done.why());
+    }
+    case frame_kind::want: {
+      const result<protocol::want> want = protocol::decode_want(s.body());
+      return want ? on_want(number, *want) : fail(want.why());
+    }
+    case frame_kind::part: return on_part(number, s.body());
+    case frame_kind::wrote: return on_wrote(number);
+    case frame_kind::rail: return on_rail(s.head.word, s.body());
+    default: return;
+  }
+}
+
+result<void> peer_core::on_announced(message_segment& s) {
+  result<protocol::offer> what = protocol::decode_offer(s.body());
+  if (!what) return what.why();
+  if (what->keys > agreed.devices) return breach("keys of devices that were not agreed on");
+  if (announced == most_offers) return breach("more announced messages than it may");
+  try {
+    if (dones.capacity() == announced) dones.reserve(std::max(2 * announced, 4U));
+  } catch (const std::bad_alloc&) {
+    return errc::no_memory;
+  }
+  ++announced;
+  s.what = *what;
+  return {};
+}
+
+void peer_core::on_tagged(message_segment& s) noexcept {
+  message_core& core = *port->core;
+  protocol::tag_receive* const wanted = core.matcher.arrive(s.head.word, sender);
+  if (wanted == nullptr) {
+    s.waiting.emplace(s.head.word, sender, s);
+    core.matcher.keep(*s.waiting);
+    return;
+  }
+  core.hand_over(s, *static_cast<message_receive::place*>(wanted)->owner);
+  port->release(s);
+  window.give_back();
+}
+
+void peer_core::on_active(message_segment& s) noexcept {
+  s.header_bytes = protocol::am_of(s.head.word).header;
+  const std::size_t before = s.is_offer() ? protocol::bytes_of(s.what) : 0;
+  if (before + s.header_bytes > s.head.body) {
+    port->release(s);
+    return fail(breach("a header longer than its message"));
+  }
+  port->core->run(s);
+}
+
+// ---- the end ----
+
+void peer_core::on_end() noexcept {
+  pumping = true;  // nothing goes out any more
+  if (port != nullptr) stop_listening();
+  while (!waiting.empty()) {
+    message_send& op = waiting.pop_front();
+    op.fail(endpoint->flushed(op.op_name()));
+  }
+  cut_offers();
+  fetches.for_each([this](fetch& f) {
+    if (!f.broken) f.broken.emplace(endpoint->flushed("tag_recv"));
+    f.settle();
+  });
+  for (const std::unique_ptr<rail_core>& r : rails) r->close(endpoint->flushed("rail"));
+  dones.clear();
+  greeting.reset();
+  if (requests != nullptr) on_requests_end(*requests);
+  if (port == nullptr) return;
+  // What is announced cannot be read any more; what is here can be received.
+  held.for_each([this](message_segment& s) {
+    if (s.waiting && s.is_offer()) port->release(s);
+  });
+  port->core->end_receives_from(*sender, endpoint->flushed("tag_recv"));
+}
+
+void peer_core::on_handle_gone() noexcept {
+  sender = endpoint;
+  held.for_each([this](message_segment& s) {
+    s.unlink();
+    s.from = nullptr;
+    if (s.waiting) return port->release(s);
+    s.left = true;
+    ++s.port->left;
+  });
+}
+
+void peer_core::on_port_gone() noexcept {
+  stop_listening();
+  port = nullptr;
+}
+
+}  // namespace cordma::detail

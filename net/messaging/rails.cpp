@@ -1,0 +1,282 @@
+// Reading long messages, over one connection or several to the same peer: how those are made, what each of them
+// reads, and what becomes of that when one of them ends.
+#include <cordma/net/messaging/message_core.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace cordma::detail {
+
+using protocol::frame_kind;
+using transport::wc_status;
+
+// ---- one of them ----
+
+rail_core::rail_core(peer_core& of, std::uint32_t number) noexcept
+    : peer(&of), device(number % of.agreed.devices) {
+  try {
+    const result<void> made = make(of.endpoint->pair->actual());
+    if (made) return;
+  } catch (const std::bad_alloc&) {}
+  link.reset();
+  descriptor.clear();
+}
+
+result<void> rail_core::make(const transport::queue_pair_options& like) {
+  transport::queue_pair_options o = like;
+  o.shared = nullptr;
+  o.send_depth = sends;
+  o.recv_depth = o.max_segments = 1;
+  o.inline_bytes = 0;
+  const bool read = has(like.remote_access, access::remote_read);
+  o.remote_access = read ? access::remote_read : access::local_read;
+  frame_port& port = *peer->port;
+  adapter_poller& via = *port.devices[device].via;
+  if (via.broken()) return via.why_broken();
+  result<std::unique_ptr<transport::queue_pair>> pair = via.adapter().create(o);
+  if (!pair) return pair.why();
+  if ((*pair)->actual().send_depth < sends) {
+    return failure{errc::not_supported, "the device has too few places for a rail's requests"};
+  }
+  result<std::vector<std::byte>> own = (*pair)->descriptor();
+  if (!own) return own.why();
+  if (own->size() > protocol::longest_descriptor) return errc::invalid_value;
+  link = std::make_unique<endpoint_core>();
+  link->frame_sends = (*pair)->actual().send_depth;
+  link->adopt(*port.worker, std::move(*pair), via);
+  // No user has it: it takes none of their places.
+  --port.worker->endpoint_count;
+  link->counted = false;
+  port.promise(0, sends);
+  free_sends = sends;
+  port.worker->add(*link);
+  link->rail = this;
+  descriptor = std::move(*own);
+  return {};
+}
+
+rail_core::~rail_core() {
+  if (free_sends != 0 && peer->port != nullptr) peer->port->unpromise(0, sends);
+}
+
+bool rail_core::usable() const noexcept {
+  return link != nullptr && link->state == endpoint_state::connected && link->pair != nullptr &&
+         !failed;
+}
+
+result<void> rail_core::connect(std::span<const std::byte> peer_descriptor) noexcept {
+  if (std::exchange(heard, true)) return breach("a rail that it has told of before");
+  if (link == nullptr || link->state != endpoint_state::connecting) return {};
+  if (peer_descriptor.empty()) {
+    close({errc::unreachable, "the peer cannot make it"});
+    return {};
+  }
+  try {
+    result<void> begun = link->pair->connect(peer_descriptor);
+    const bool nonsense =
+        begun.code() == errc::connection_aborted || begun.code() == errc::unsupported_version;
+    if (nonsense) return begun;
+    if (!begun) close(begun.why());
+  } catch (const std::bad_alloc&) {
+    close(errc::no_memory);
+  }
+  return {};
+}
+
+void rail_core::close(const failure& why) noexcept {
+  if (link == nullptr || link->state == endpoint_state::closed) return;
+  if (link->pair != nullptr) link->pair->abort();
+  link->end(why);
+}
+
+void rail_core::on_end() noexcept { peer->pump(); }
+
+void rail_core::on_pair_gone() noexcept {
+  if (free_sends != sends && peer->port != nullptr) peer->port->flush(*peer, this);
+}
+
+// ---- all of a peer ----
+
+void peer_core::make_rails() noexcept {
+  try {
+    rails.reserve(agreed.rails - 1);
+    for (std::uint32_t n = 1; n < agreed.rails; ++n) {
+      rails.push_back(std::make_unique<rail_core>(*this, n));
+    }
+  } catch (const std::bad_alloc&) {}  // then there are fewer
+}
+
+void peer_core::say_rails() noexcept {
+  while (hello_said && rails_said != rails.size() && has_place()) {
+    const std::vector<std::byte>& descriptor = rails[rails_said++]->descriptor;
+    frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
+    std::ranges::copy(descriptor, entry.data + protocol::head_bytes);
+    post_frame(entry, {.kind = frame_kind::rail,
+                       .body = static_cast<std::uint32_t>(descriptor.size()),
+                       .word = rails_said});
+  }
+}
+
+void peer_core::on_rail(std::uint64_t number, std::span<const std::byte> descriptor) noexcept {
+  if (number == 0 || number >= agreed.rails) return fail(breach("a rail that was not agreed on"));
+  if (number > rails.size()) return;  // there was no memory for it
+  const result<void> heard = rail(number)->connect(descriptor);
+  if (!heard) fail(heard.why());
+}
+
+void peer_core::on_pair_gone() noexcept {
+  for (const std::unique_ptr<rail_core>& r : rails) {
+    if (r->link != nullptr) r->link->pair.reset();
+  }
+  if (endpoint->frames_in_flight != 0) port->flush(*this);
+}
+
+void peer_core::describe(std::vector<transport::property>& out) const {
+  const auto tell = [&out](std::size_t number, const transport::queue_pair& pair,
+                           std::string_view otherwise, std::uint64_t bytes) {
+    const std::string self = "rail_" + std::to_string(number);
+    const std::vector<transport::property> of_pair = pair.properties();
+    const auto named = std::ranges::find(of_pair, "device", &transport::property::name);
+    out.push_back(
+        {self + "_device", named != of_pair.end() ? named->value : std::string(otherwise)});
+    out.push_back({self + "_bytes", std::to_string(bytes)});
+  };
+  const auto usable_ones = static_cast<std::size_t>(
+      std::ranges::count_if(rails, [](const auto& r) { return r->usable(); }));
+  out.push_back({"rails", std::to_string(1 + usable_ones)});
+  const std::string_view kind_name = transport::name(endpoint->caps->transport);
+  tell(0, *endpoint->pair, kind_name, bytes_read);
+  for (std::size_t n = 1; n <= rails.size(); ++n) {
+    const rail_core& r = *rail(n);
+    if (r.link != nullptr && r.link->pair != nullptr) tell(n, *r.link->pair, kind_name, r.bytes);
+  }
+}
+
+// ---- reading ----
+
+// A message of several parts is read by a device that knows all of them.
+bool peer_core::usable(std::size_t number, const protocol::offer& from) const noexcept {
+  const rail_core* const r = rail(number);
+  if (r == nullptr) return true;
+  return r->usable() && r->device < from.keys &&
+         std::ranges::none_of(
+             std::span(from.part).first(from.parts),
+             [r](const auto& part) { return part.rkeys[r->device] == 0; });
+}
+
+// The next one that can be used, and the endpoint's own connection where no other can.
+std::size_t peer_core::rail_after(std::size_t number, const protocol::offer& from) const noexcept {
+  const std::size_t count = rails.size() + 1;
+  for (std::size_t k = 1; k < count; ++k) {
+    const std::size_t next = (number + k) % count;
+    if (next != 0 && usable(next, from)) return next;
+  }
+  return 0;
+}
+
+// In proportion to the rates of their devices, each of which its rails share; a short one where the least waits.
+void peer_core::plan(fetch& f) noexcept {
+  f.pieces[0] = {.end = f.wanted};
+  f.piece_count = f.wanted != 0 ? 1 : 0;
+  if (rails.empty() || f.wanted == 0) return;
+  // What is not registered here cannot be read into, which is as if it were not registered there.
+  for (std::size_t device = 1; device < agreed.devices; ++device) {
+    if (f.into.region()->keys[port->devices[device].place].lkey == 0) {
+      f.from.part[0].rkeys[device] = 0;
+    }
+  }
+  const std::size_t count = rails.size() + 1;
+  std::array<protocol::rail_state, protocol::most_rails> states;
+  std::array<std::uint64_t, protocol::most_devices> users{};
+  const auto device_of = [this](std::size_t n) { return n == 0 ? 0 : rail(n)->device; };
+  for (std::size_t n = 0; n < count; ++n) {
+    states[n].healthy = usable(n, f.from);
+    users[device_of(n)] += states[n].healthy ? 1U : 0U;
+  }
+  for (std::size_t n = 0; n < count; ++n) {
+    const std::uint64_t rate = port->devices[device_of(n)].via->domain().caps().rate;
+    if (states[n].healthy) states[n].rate = rate / users[device_of(n)];
+    states[n].under_way = n == 0 ? bytes_under_way : rail(n)->under_way;
+  }
+  const protocol::rail_split made = protocol::split(f.wanted, std::span(states).first(count));
+  f.piece_count = static_cast<std::uint8_t>(made.parts);
+  for (std::size_t i = 0; i < made.parts; ++i) {
+    const protocol::rail_part& part = made.part[i];
+    f.pieces[i] = {.begin = part.offset,
+                   .at = part.offset,
+                   .end = part.offset + part.bytes,
+                   .rail = static_cast<std::uint8_t>(part.rail)};
+  }
+}
+
+void peer_core::read_on(fetch& f) noexcept {
+  f.reading = true;
+  for (std::uint8_t i = 0; i < f.piece_count; ++i) read_piece(f, i);
+  f.reading = false;
+  f.settle();
+}
+
+void peer_core::read_piece(fetch& f, std::uint8_t index) noexcept {
+  fetch_piece& p = f.pieces[index];
+  while (p.begin != p.end && !f.broken && endpoint->pair != nullptr) {
+    if (p.again || !usable(p.rail, f.from)) {
+      if (p.reads != 0) return;  // they land yet, or are flushed
+      p.again = false;
+      p.at = p.begin;
+      p.rail = static_cast<std::uint8_t>(rail_after(p.rail, f.from));
+    }
+    const rail_core* const over = rail(p.rail);
+    const bool has_room =
+        over == nullptr ? has_place() : over->free_sends != 0 && port->has_entry();
+    if (p.at == p.end || !has_room) return;
+    post_read(f, index);
+  }
+}
+
+void peer_core::post_read(fetch& f, std::uint8_t index) noexcept {
+  fetch_piece& p = f.pieces[index];
+  rail_core* const over = rail(p.rail);
+  const std::uint32_t device = over != nullptr ? over->device : 0;
+  const endpoint_core& by = over != nullptr ? *over->link : *endpoint;
+  std::uint64_t in_part = p.at;
+  const protocol::offer_part* part = f.from.part.data();
+  for (; in_part >= part->bytes; ++part) in_part -= part->bytes;
+  const std::uint64_t n =
+      std::min({part->bytes - in_part, p.end - p.at, longest_request, by.caps->max_message});
+  const transport::segment into{f.into.data() + p.at, static_cast<std::uint32_t>(n),
+                                f.into.region()->keys[port->devices[device].place].lkey};
+  frame_entry& entry = port->take_entry(*this, frame_entry::use::read, over);
+  entry.reads_for = &f;
+  entry.piece = index;
+  entry.length = static_cast<std::uint32_t>(n);
+  (over != nullptr ? over->under_way : bytes_under_way) += n;
+  p.at += n;
+  ++p.reads;
+  ++f.reads;
+  transport::send_request request{.op = transport::opcode::read,
+                                  .segment_count = 1,
+                                  .segments = &into,
+                                  .remote_addr = part->addr + in_part,
+                                  .rkey = part->rkeys[device]};
+  post(entry, request);
+}
+
+// On one connection reads end in the order in which they were posted, and none after one that failed succeeds.
+void fetch::read_done(const frame_entry& e, const transport::completion& c) noexcept {
+  fetch_piece& p = pieces[e.piece];
+  --reads;
+  --p.reads;
+  (e.over != nullptr ? e.over->under_way : peer->bytes_under_way) -= e.length;
+  if (c.status == wc_status::success) {
+    p.begin += e.length;
+    (e.over != nullptr ? e.over->bytes : peer->bytes_read) += e.length;
+  } else if (e.over != nullptr) {
+    p.again = e.over->failed = true;
+  } else if (!broken) {
+    broken.emplace(c.status == wc_status::wr_flush_err ? peer->endpoint->flushed("tag_recv")
+                                                       : failure(transport::to_errc(c.status)));
+  }
+}
+
+}  // namespace cordma::detail

@@ -1,0 +1,287 @@
+// One thread's completion queues, connections and events.
+#pragma once
+
+#include <cordma/net/transport/verbs/address_handles.hpp>
+#include <cordma/net/transport/verbs/connecting.hpp>
+#include <cordma/net/transport/verbs/verbs_domain.hpp>
+#include <cordma/net/transport/verbs/limits.hpp>
+#include <cordma/net/transport/verbs/polling.hpp>
+#include <cordma/runtime/list.hpp>
+#include <cordma/runtime/unique_fd.hpp>
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace cordma::transport::verbs {
+
+class verbs_pair;
+class verbs_receive_queue;
+class control_port;
+
+struct pair_link : list_node {
+  explicit pair_link(verbs_pair& p) noexcept : owner(&p) {}
+  verbs_pair* owner;
+};
+
+// Completions that were taken together, and are told one after the other.
+struct completion_batch {
+  std::array<ibv_wc, completions_per_poll> taken;
+  const ibv_wc* next = taken.data();  // to be told
+  const ibv_wc* end = taken.data();
+};
+
+// Room for an event that has to be told though no memory is left.
+using event_place = std::list<cm_event>;
+[[nodiscard]] inline event_place reserve_event() { return event_place(1); }
+
+struct queue_link : list_node {
+  explicit queue_link(verbs_receive_queue& q) noexcept : owner(&q) {}
+  verbs_receive_queue* owner;
+};
+
+// A completion queue, and how much of it is spoken for.
+struct completion_queue {
+  explicit completion_queue(polled_queue q) noexcept : queue(std::move(q)) {}
+  polled_queue queue;
+  std::uint32_t promised = 0;
+  unsigned unacknowledged = 0;  // events read from the channel
+  bool dead = false;            // the device says so: nobody new is given a place in it
+  completion_batch* telling = nullptr;
+};
+
+// Requests of one queue pair that go behind one doorbell.
+struct post_list {
+  verbs_pair* owner = nullptr;
+  std::uint32_t first = 0;  // its running number
+  std::size_t count = 0;
+  std::array<ibv_send_wr, post_list_length> requests{};
+  std::array<ibv_sge, post_list_length * most_segments> segments{};
+};
+
+// Bound to one thread, but for tell().
+class verbs_adapter final : public adapter {
+ public:
+  verbs_adapter(std::shared_ptr<verbs_domain> owner, reactor& home);
+  ~verbs_adapter() override;
+  [[nodiscard]] result<void> prepare();
+
+  [[nodiscard]] std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
+  cm_event next_event() override;
+  [[nodiscard]] int wait_fd() const noexcept override { return epoll_.get(); }
+  [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
+  arm_state arm() noexcept override;
+  void disarm() noexcept override { woken_ = true; }
+  result<void> wake_for(wake_reason reason) override {
+    wake_for_ = reason;
+    return {};
+  }
+
+  result<std::unique_ptr<listener>> listen(const address& where) override {
+    return listen_as(where, {});
+  }
+  result<std::unique_ptr<listener>> listen_as(const address& where, const listening& how) override;
+  result<std::unique_ptr<queue_pair>> connect(const address& to, const queue_pair_options& options,
+                                              std::span<const std::byte> private_data) override;
+  result<std::unique_ptr<queue_pair>> accept(std::uint64_t request,
+                                             const queue_pair_options& options,
+                                             std::span<const std::byte> private_data) override;
+  result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
+  result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
+  result<cm_event> adopt(rdma_cm_event* event, peer_kind whom) override;
+  result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
+  result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
+                                                            std::uint32_t max_segments) override;
+
+  // In a child of fork(); nothing else may be called from then on.
+  void close_descriptors() noexcept;
+  // From any thread: an asynchronous event of the device that concerns this adapter.
+  void tell(const async_event& event) noexcept;
+  // Of a queue pair that is off the device: its number may be another's soon.
+  void drop_told(std::uint32_t pair) noexcept;
+  void drop_told(const ibv_srq* queue) noexcept;
+
+  // For queue pairs, listeners and the control port of this adapter.
+  [[nodiscard]] reactor& home() noexcept { return home_; }
+  [[nodiscard]] verbs_domain& owner() noexcept { return *owner_; }
+  [[nodiscard]] rdma_event_channel* cm() noexcept { return cm_.get(); }
+  // Room for so many completions at a time: no completion queue ever overflows. full, no_memory.
+  [[nodiscard]] result<ibv_cq*> promise(std::uint32_t completions);
+  void release(ibv_cq* queue, std::uint32_t completions) noexcept;
+  // Takes what is in the queue, so that nothing of a destroyed queue pair takes up promised room. Also
+  // while a completion of it is told: those that were taken with that one come first.
+  void drain(ibv_cq* queue) noexcept;
+  struct place {
+    std::uint32_t index = 0;
+    std::uint32_t generation = 0;
+  };
+  [[nodiscard]] place enter(verbs_pair& p);
+  void leave(verbs_pair& p, const place& at, std::uint32_t number) noexcept;
+  void name(std::uint32_t number, verbs_pair& p) { by_number_[number] = &p; }
+  // From now on has_room() is false until what was marked has been handed out: nothing overtakes it.
+  void mark_completed(pair_link& l) noexcept {
+    if (!l.linked()) completed_.push_back(l);
+    out_end_ = out_;
+  }
+  // receive_queue.cpp
+  [[nodiscard]] place enter(verbs_receive_queue& q);
+  void leave(const verbs_receive_queue& q, const place& at) noexcept;
+  void mark_completed(queue_link& l) noexcept {
+    if (!l.linked()) completed_shared_.push_back(l);
+  }
+  // Null where it is none of this adapter.
+  [[nodiscard]] verbs_receive_queue* find(const receive_queue* q) noexcept;
+  void end_users_of(const verbs_receive_queue& q, const failure& why) noexcept;
+
+  void push_event(cm_event event);
+  // REQUIRES a place that nothing was put into.
+  void push_event(event_place& reserved, cm_event event) noexcept;
+  void drop_events(const queue_pair* pair, const listener* from) noexcept;
+  void drop_events(const receive_queue& queue) noexcept;
+  // While anybody waits for rdma_cm, every poll looks at it.
+  void add_waiting(int change) noexcept { waiting_ += change; }
+  // While poll() runs: whether a completion may be told at once.
+  [[nodiscard]] bool has_room() const noexcept { return out_ != out_end_; }
+  // REQUIRES has_room(), and that nothing of the same queue is to be told before it.
+  void tell(const completion& c) noexcept { *out_++ = c; }
+  [[nodiscard]] completion& told_last() noexcept { return out_[-1]; }
+  // The list of this queue pair, after posting that of another.
+  [[nodiscard]] post_list& list_for(verbs_pair& p) noexcept;
+  [[nodiscard]] bool has_list() const noexcept { return staged_.owner != nullptr; }
+  [[nodiscard]] bool has_list(const verbs_pair& p) const noexcept { return staged_.owner == &p; }
+  void drop_list(const verbs_pair& p) noexcept {
+    if (has_list(p)) staged_.owner = nullptr;
+  }
+  // Null where the device refuses one, and why_no_control() says why.
+  [[nodiscard]] control_port* control();
+  // Null where nobody has asked for it.
+  [[nodiscard]] control_port* control_there_is() const noexcept { return control_.get(); }
+  // Whose completion queue the device has given up: all queue pairs end, and the next ones get another.
+  void bury(const void* queue) noexcept;
+  [[nodiscard]] const failure& why_no_control() const noexcept { return *no_control_; }
+  // To the control port of a peer; the caller's until let_go(). Null where the device refuses.
+  [[nodiscard]] address_handle* hold_handle(const ibv_ah_attr& where) noexcept;
+  void let_go(address_handle& h) noexcept;
+  // To answer who is no peer: one that a connection had lately, or to this host. Null otherwise: the address may be
+  // made up, and to ask for its neighbour takes up to a second.
+  [[nodiscard]] address_handle* known_handle(const datagram_address& peer) noexcept;
+  void close(const verbs_listener& l, std::vector<owned_id> ids) noexcept;
+  [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
+
+ private:
+  static constexpr unsigned polls_per_look = 64;
+  static constexpr unsigned acknowledged_at_once = 64;
+  static constexpr std::uint64_t watch_channel = 0, watch_cm = 1, watch_device = 2, watch_told = 3;
+
+  // What the completion queues were asked to notify of; each covers those before it.
+  enum class notice : std::uint8_t { none, solicited, everything };
+
+  [[nodiscard]] result<void> watch(int fd, std::uint64_t what) noexcept;
+  void watch_no_more(std::uint64_t what) noexcept;
+  [[nodiscard]] notice notice_wanted() const noexcept;
+  bool look() noexcept;
+  // Whether there was a notification.
+  bool read_channel() noexcept;
+  bool read_cm() noexcept;
+  void read_told() noexcept;
+  void on_told(const async_event& e) noexcept;
+  [[nodiscard]] owned_id stand_at_device() noexcept;
+  void on_removal() noexcept;
+  // Nothing can begin on it any more, and listeners end.
+  void lose_device() noexcept;
+  void report(const async_event& e) noexcept;
+  void on_request(const cm_news& news, verbs_listener* from) noexcept;
+  // As a connect_request; `user` is what the program said in its private data.
+  [[nodiscard]] cm_event take_in(owned_id id, const cm_news& news, peer_kind whom,
+                                 const hello& theirs, std::span<const std::byte> user,
+                                 verbs_listener* from);
+  std::size_t take_from(completion_queue& q) noexcept;
+  bool take_from_all() noexcept;
+  void tell(completion_batch& batch) noexcept;
+  void on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept;
+  void on_own_completion(const ibv_wc& wc) noexcept;
+  [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
+  void on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept;
+  void on_told_of_shared(const async_event& e) noexcept;
+  [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request) noexcept;
+  [[nodiscard]] requests_so_far control_requests() const noexcept;
+  [[nodiscard]] result<completion_queue*> make_queue(std::uint32_t least);
+  [[nodiscard]] bool grow(completion_queue& q, std::uint32_t completions) noexcept;
+  [[nodiscard]] std::uint32_t most_entries() const noexcept {
+    return static_cast<std::uint32_t>(owner_->hardware().attributes.orig_attr.max_cqe);
+  }
+
+  std::shared_ptr<verbs_domain> owner_;
+  reactor& home_;
+  unique_fd epoll_;
+  unique_fd told_fd_;
+  owned<ibv_comp_channel> channel_;
+  owned_channel cm_;
+  owned_id stand_;               // at an address of the device, to hear of its removal
+  std::optional<failure> lost_;  // why nothing can begin on the device any more
+  std::vector<std::unique_ptr<completion_queue>> queues_;
+  notice armed_ = notice::none;
+  wake_reason wake_for_ = wake_reason::everything;
+  bool taken_since_armed_ = false;
+  unsigned polls_to_look_ = 0;
+  // Most wake-ups are for completions, whose notification arm() reads: the descriptors are looked at only where
+  // there are none.
+  bool woken_ = false;
+  int waiting_ = 0;
+
+  struct seat {
+    verbs_pair* pair = nullptr;
+    std::uint32_t generation = 0;
+  };
+  std::vector<seat> seats_;
+  std::span<const seat> seated_;  // all of them, as completions find their queue pair
+  std::vector<std::uint32_t> free_seats_;
+  std::unordered_map<std::uint32_t, verbs_pair*> by_number_;
+  // The rest of what poll() was given.
+  completion* out_ = nullptr;
+  completion* out_end_ = nullptr;
+  list<pair_link> completed_;
+  struct shared_seat {
+    verbs_receive_queue* queue = nullptr;
+    std::uint32_t generation = 0;
+  };
+  std::vector<shared_seat> shared_seats_;
+  list<queue_link> completed_shared_;
+  post_list staged_;
+  std::list<cm_event> events_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
+  std::unordered_map<std::uint64_t, verbs_listener*> listeners_;
+  std::uint64_t last_listener_ = 0;
+  address_handles handles_;
+  std::unique_ptr<control_port> control_;
+  std::optional<failure> no_control_;
+  std::mutex told_mutex_;
+  std::vector<async_event> told_;
+};
+
+class verbs_listener final : public listener {
+ public:
+  verbs_listener(verbs_adapter& home, std::uint64_t number, peer_kind whom,
+                 std::vector<owned_id> ids, address bound)
+      : home_(home), number_(number), whom_(whom), ids_(std::move(ids)), bound_(std::move(bound)) {}
+  ~verbs_listener() override;
+  [[nodiscard]] const address& bound() const noexcept override { return bound_; }
+  [[nodiscard]] std::vector<address> bound_all() const override;
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] peer_kind whom() const noexcept { return whom_; }
+  void end(failure why) noexcept;
+
+ private:
+  verbs_adapter& home_;
+  std::uint64_t number_;
+  peer_kind whom_;
+  std::vector<owned_id> ids_;  // one per address of the name
+  address bound_;
+  event_place end_place_ = reserve_event();
+};
+
+}  // namespace cordma::transport::verbs

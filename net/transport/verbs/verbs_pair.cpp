@@ -1,0 +1,109 @@
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
+
+#include <cordma/net/transport/verbs/datagram_room.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/verbs_receive_queue.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+namespace cordma::transport::verbs {
+
+verbs_pair::verbs_pair(verbs_adapter& home, const queue_pair_options& granted)
+    : home_(home),
+      options_(granted),
+      usual_ops_(granted.type == service::rc ? plain_ops : 0),
+      sends_(granted.send_depth),
+      receives_(granted.recv_depth),
+      last_place_(granted.shared != nullptr ? reserve_event() : event_place()),
+      timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_timer(); }),
+      repeat_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_repeat(); }) {}
+
+void verbs_pair::name_requests() noexcept {
+  work_id mine{.what = work::send, .generation = place_.generation, .place = place_.index};
+  send_ids_ = pack(mine);
+  mine.what = work::receive;
+  receive_ids_ = pack(mine);
+  move_to(phase_);
+}
+
+result<void> verbs_pair::make() {
+  const verbs_domain& domain = home_.owner();
+  if (options_.shared != nullptr) {
+    verbs_receive_queue* const from = home_.find(options_.shared);
+    if (from == nullptr) {
+      return failure{errc::invalid_value, "`shared` is of another Worker or transport"};
+    }
+    from->enter();
+    shared_ = from;
+  }
+  result<ibv_cq*> queue = home_.promise(options_.send_depth + options_.recv_depth + 1);
+  if (!queue) return queue.why();
+  queue_ = *queue;
+  place_ = home_.enter(*this);
+  placed_ = true;
+  name_requests();
+  ibv_qp_init_attr init{};
+  init.qp_context = &home_;
+  init.send_cq = init.recv_cq = queue_;
+  if (shared_ != nullptr) {
+    init.recv_cq = shared_->completions();
+    init.srq = shared_->native();
+  }
+  init.cap.max_send_wr = options_.send_depth + 1;  // one for probing
+  init.cap.max_recv_wr = options_.recv_depth;
+  init.cap.max_send_sge = options_.max_segments;
+  init.cap.max_recv_sge = options_.max_segments + (datagrams() ? datagram_extra : 0U);
+  init.cap.max_inline_data = options_.inline_bytes;
+  init.qp_type = datagrams() ? IBV_QPT_UD : options_.type == service::uc ? IBV_QPT_UC : IBV_QPT_RC;
+  made_pair made = make_queue_pair(domain.hardware(), domain.pd(), init);
+  if (made.pair == nullptr) {
+    return failure::from_os(errno, "making a queue pair on " + domain.hardware().name +
+                                       " (ask for smaller depths, or end other connections: see "
+                                       "cordma-info --devices for what it has)");
+  }
+  given_ = made.given;
+  // More than was asked for is not used: completions have room for the depths asked for, and whoever
+  // asks for fewer bytes inline wants fewer.
+  options_.inline_bytes = std::min(options_.inline_bytes, given_.max_inline_data);
+  qp_ = std::move(made.pair);
+  requests_ = made.sends;
+  number_ = qp_->qp_num;
+  home_.name(number_, *this);
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.pkey_index = domain.hardware().pkey_index;
+  attr.port_num = domain.hardware().port;
+  int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+  if (datagrams()) {
+    attr.qkey = options_.qkey;
+    mask |= IBV_QP_QKEY;
+  } else {
+    const bool rc = options_.type == service::rc;
+    unsigned flags = 0;
+    if (has(options_.remote_access, access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE;
+    if (rc && has(options_.remote_access, access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
+    if (rc && has(options_.remote_access, access::remote_atomic)) {
+      flags |= IBV_ACCESS_REMOTE_ATOMIC;
+    }
+    attr.qp_access_flags = flags;
+    mask |= IBV_QP_ACCESS_FLAGS;
+  }
+  const int code = ibv_modify_qp(qp_.get(), &attr, mask);
+  if (code != 0)
+    return failure::from_os(code, "preparing a queue pair on " + domain.hardware().name);
+  return {};
+}
+
+result<std::uint32_t> verbs_pair::make_window(const window_range& range) {
+  if (options_.type != service::rc) return errc::not_supported;
+  if (failed_) return errc::not_connected;
+  try {
+    return windows_.make(home_.owner(), range);
+  } catch (const std::bad_alloc&) {
+    return errc::no_memory;
+  }
+}
+
+}  // namespace cordma::transport::verbs

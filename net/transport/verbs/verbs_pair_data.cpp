@@ -1,0 +1,625 @@
+// From a request to the device, and from its completion back: what every message goes through, in one file,
+// so that the compiler sees it whole.
+#include <cordma/net/transport/verbs/codes.hpp>
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/verbs_receive_queue.hpp>
+
+#include <arpa/inet.h>
+
+namespace cordma::transport::verbs {
+namespace {
+
+static_assert(static_cast<int>(wc_status::wr_flush_err) == IBV_WC_WR_FLUSH_ERR);
+static_assert(static_cast<int>(wc_status::rem_access_err) == IBV_WC_REM_ACCESS_ERR);
+static_assert(static_cast<int>(wc_status::rnr_retry_exc_err) == IBV_WC_RNR_RETRY_EXC_ERR);
+static_assert(static_cast<int>(wc_status::tm_rndv_incomplete) == IBV_WC_TM_RNDV_INCOMPLETE);
+
+wc_status to_status(ibv_wc_status s) noexcept {
+  const auto number = static_cast<std::size_t>(s);
+  return number < wc_status_count ? static_cast<wc_status>(number) : wc_status::general_err;
+}
+
+// By opcode. A flush is a read of nothing, or what right_to_ask() says: it needs no key, and its answer
+// comes behind everything before it.
+constexpr std::array<ibv_wr_opcode, opcode_count> native_opcodes = {
+    IBV_WR_SEND,
+    IBV_WR_SEND_WITH_IMM,
+    IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM,
+    IBV_WR_RDMA_READ,
+    IBV_WR_ATOMIC_FETCH_AND_ADD,
+    IBV_WR_ATOMIC_CMP_AND_SWP,
+    IBV_WR_RDMA_READ,
+    IBV_WR_SEND,  // recv and recv_write_imm are not posted here
+    IBV_WR_SEND,
+    IBV_WR_BIND_MW,
+    IBV_WR_SEND_WITH_INV,
+};
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::flush)] == IBV_WR_RDMA_READ);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::bind)] == IBV_WR_BIND_MW);
+
+constexpr std::uint32_t bit(opcode op) noexcept { return 1U << static_cast<unsigned>(op); }
+constexpr bool is_among(std::uint32_t set, opcode op) noexcept { return (set & bit(op)) != 0; }
+
+constexpr std::uint32_t with_payload = bit(opcode::send) | bit(opcode::send_imm) |
+                                       bit(opcode::write) | bit(opcode::write_imm) |
+                                       bit(opcode::send_invalidate);
+unsigned marks(std::uint8_t flags, service type) noexcept {
+  unsigned bits = 0;
+  if ((flags & post_flag::fence) != 0 && type == service::rc) bits |= IBV_SEND_FENCE;
+  if ((flags & post_flag::solicited) != 0) bits |= IBV_SEND_SOLICITED;
+  return bits;
+}
+
+// Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
+std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
+  return rkey <= UINT32_MAX ? static_cast<std::uint32_t>(rkey) : 0;
+}
+
+access right_for(opcode op) noexcept {
+  switch (op) {
+    case opcode::write:
+    case opcode::write_imm: return access::remote_write;
+    case opcode::read: return access::remote_read;
+    case opcode::fetch_add:
+    case opcode::compare_swap: return access::remote_atomic;
+    default: return access::local_read;
+  }
+}
+
+failure not_taken(std::string_view what, int code) noexcept {
+  return failure::of(errc::driver, {what,
+                                    ": connect again; if that goes on, ask for smaller depths and "
+                                    "see the kernel's log"})
+      .with_errno(code);
+}
+
+// What it was that arrived.
+opcode kind_of(const ibv_wc& wc) noexcept {
+  return wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
+}
+
+std::uint64_t bytes_of(const send_request& r) noexcept {
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < r.segment_count; ++i) total += r.segments[i].length;
+  return total;
+}
+
+}  // namespace
+
+// ---- posting ----
+
+// What most requests are: `r` is one of `usual_ops_`, has no flags, and goes to a connected peer. Only what
+// the device looks at is filled in. `total`: the bytes of its segments.
+[[gnu::always_inline]] inline void verbs_pair::fill_usual(ibv_send_wr& wr, ibv_sge* sges,
+                                                          const send_request& r,
+                                                          std::uint64_t total, std::uint32_t number,
+                                                          send_slot& slot) noexcept {
+  wr.wr_id = send_ids_ | (number & twenty_bits);
+  wr.next = nullptr;
+  wr.sg_list = sges;
+  wr.num_sge = r.segment_count;
+  wr.opcode = native_opcodes[static_cast<std::size_t>(r.op)];
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.imm_data = htonl(r.imm);
+  wr.wr.rdma.remote_addr = r.remote_addr;
+  wr.wr.rdma.rkey = to_rkey(r.rkey);
+  if (r.op == opcode::read) {
+    slot.byte_len = static_cast<std::uint32_t>(total);
+  } else if (total - 1 < options_.inline_bytes) {  // of nothing there is nothing to carry
+    wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  }
+}
+
+// Any request. False: there is no way to that peer, or no such window.
+bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
+                      std::uint32_t number) noexcept {
+  send_slot& slot = sends_[number];
+  std::copy_n(as_sges(r.segments), r.segment_count, sges);  // it may wait for its doorbell
+  const std::uint64_t total = bytes_of(r);
+  fill_usual(wr, sges, r, total, number, slot);
+  const bool carried = (wr.send_flags & IBV_SEND_INLINE) != 0 && is_among(with_payload, r.op);
+  wr.send_flags = (carried ? unsigned{IBV_SEND_INLINE} : 0U) | marks(r.flags, options_.type);
+  CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || carried);
+  return fill_special(wr, r, total, slot);
+}
+
+// A read of nothing is answered once all before it lies in the peer's memory. Soft-RoCE breaks the connection
+// when it is repeated; there a write is acknowledged no sooner.
+access verbs_pair::right_to_ask() const noexcept {
+  return home_.owner().hardware().is_soft_roce() ? access::remote_write : access::remote_read;
+}
+
+ibv_wr_opcode verbs_pair::opcode_to_ask() const noexcept {
+  return right_to_ask() == access::remote_read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+}
+
+// What is not the same for most requests.
+bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint64_t total,
+                              send_slot& slot) noexcept {
+  CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
+  switch (r.op) {
+    case opcode::bind:
+      slot.window = static_cast<std::uint32_t>(r.operand);
+      wr.send_flags |= IBV_SEND_SIGNALED;
+      return windows_.bind(slot.window, wr);
+    case opcode::flush:
+      wr.opcode = opcode_to_ask();
+      wr.num_sge = 0;
+      wr.wr.rdma = {};
+      return true;
+    case opcode::send_invalidate: wr.invalidate_rkey = to_rkey(r.rkey); return true;
+    case opcode::fetch_add:
+    case opcode::compare_swap:
+      wr.num_sge = 1;
+      wr.sg_list->length = sizeof(std::uint64_t);
+      wr.wr.atomic = {.remote_addr = r.remote_addr,
+                      .compare_add = r.operand,
+                      .swap = r.swap,
+                      .rkey = to_rkey(r.rkey)};
+      return true;
+    default: break;
+  }
+  if (options_.type == service::uc && r.op != opcode::write) {
+    watch_.on_send(total, mtu_bytes(mtu_));
+  }
+  if (!datagrams()) return true;
+  datagram_address to;
+  if (!decode(*r.to, to)) return false;
+  wr.wr.ud = {.ah = handle_to(to),
+              .remote_qpn = to.group ? group_pair : r.to->queue_pair,
+              .remote_qkey = r.to->qkey};
+  return wr.wr.ud.ah != nullptr;
+}
+
+posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
+  const std::uint32_t number = sends_.posted;
+  CORDMA_REQUIRE_OP(number - sends_.taken, <, options_.send_depth);
+  CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
+  send_slot& slot = sends_[number];
+  slot.id = r.id;
+  slot.byte_len = slot.vendor_err = 0;
+  slot.op = r.op;
+  slot.status = wc_status::success;
+  slot.on_device = true;
+  ++sends_.posted;
+  const bool usual = r.flags == 0 && is_among(usual_ops_, r.op);
+  if (!usual || home_.has_list()) [[unlikely]]
+    return post_unusual(r);
+  if (r.segment_count != 1) [[unlikely]]
+    return post_gathered(r);
+  return post_usual(r, r.segments->length, number, slot);
+}
+
+// What was numbered last, of other than one segment: a loop that would cost the others the registers it needs.
+posted verbs_pair::post_gathered(const send_request& r) noexcept {
+  const std::uint32_t number = sends_.posted - 1;
+  return post_usual(r, bytes_of(r), number, sends_[number]);
+}
+
+[[gnu::always_inline]] inline posted verbs_pair::post_usual(const send_request& r,
+                                                            std::uint64_t total,
+                                                            std::uint32_t number,
+                                                            send_slot& slot) noexcept {
+  ibv_send_wr wr;
+  fill_usual(wr, as_sges(r.segments), r, total, number, slot);
+  const post_outcome outcome = requests_.post(&wr);
+  if (outcome.code != 0) [[unlikely]]
+    refused(sends_.posted - 1, 1, 0, outcome.refused != nullptr, outcome.code);
+  return posted::pending;
+}
+
+// What was numbered last.
+posted verbs_pair::post_unusual(const send_request& r) noexcept {
+  const std::uint32_t number = sends_.posted - 1;
+  const bool by_counting = r.op == opcode::flush && !has(theirs_.rights, right_to_ask());
+  if (failed_ || by_counting) {
+    if (!failed_) ring();  // what is before it has to end some time
+    park(sends_[number]);
+    return posted::pending;
+  }
+  post_list& l = home_.list_for(*this);
+  if (l.count == 0) l.first = number;
+  if (!fill(l.requests[l.count], &l.segments[l.count * most_segments], r, number)) {
+    // No way to that peer.
+    if (l.count == 0) {
+      home_.drop_list(*this);
+    } else {
+      post(l);
+    }
+    sends_[number].status = wc_status::loc_qp_op_err;
+    park(sends_[number]);
+    return posted::pending;
+  }
+  ++l.count;
+  const bool more = (r.flags & (post_flag::more | post_flag::inline_data)) == post_flag::more;
+  if (!more || l.count == post_list_length) post(l);
+  return posted::pending;
+}
+
+// The device does not get it: its turn comes when those before it are done.
+void verbs_pair::park(send_slot& slot) noexcept {
+  slot.on_device = false;
+  has_parked_ = true;
+  settle();
+}
+
+void verbs_pair::post(post_list& l) noexcept {
+  const std::size_t count = l.count;
+  for (std::size_t i = 0; i + 1 < count; ++i) l.requests[i].next = &l.requests[i + 1];
+  // The completion of the last one stands for all of the list: they end in order.
+  l.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
+  home_.drop_list(*this);
+  const post_outcome outcome = requests_.post(l.requests.data());
+  if (outcome.code == 0) [[likely]]
+    return;
+  const bool known = outcome.refused != nullptr;
+  const auto ahead = known ? outcome.refused - l.requests.data() : 0;
+  refused(l.first, count, static_cast<std::size_t>(ahead), known, outcome.code);
+}
+
+// Those ahead of `bad` are on the device. Where it is not known which one it was, each of them is told so.
+void verbs_pair::refused(std::uint32_t first, std::size_t count, std::size_t bad, bool known,
+                         int code) noexcept {
+  for (std::size_t i = bad; i < count; ++i) {
+    send_slot& slot = sends_[first + static_cast<std::uint32_t>(i)];
+    slot.on_device = false;
+    if (!known || i == bad) slot.status = wc_status::general_err;
+  }
+  enter_error(not_taken("the RDMA device did not take a request", code));
+}
+
+void verbs_pair::ring() noexcept {
+  if (home_.has_list(*this)) post(home_.list_for(*this));
+}
+
+posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
+  CORDMA_REQUIRE(!receives_.full());
+  CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
+  const std::uint32_t place = receives_.reserve();
+  recv_slot& slot = receives_[place];
+  slot.id = r.id;
+  slot.on_device = true;
+  if (usual_ops_ == 0) [[unlikely]]
+    return post_unusual_recv(r, place);
+  if (const int code = to_device(r, place); code != 0) [[unlikely]]
+    refused_receive(place, code);
+  return posted::pending;
+}
+
+// Of a connection that failed, or is none that loses nothing.
+posted verbs_pair::post_unusual_recv(const recv_request& r, std::uint32_t place) noexcept {
+  int code = 0;
+  if (failed_) {
+    finish(place, {.status = wc_status::wr_flush_err, .op = opcode::recv});
+  } else if (datagrams()) {
+    room_->keep(place, r);
+    code = post_datagram(place);
+  } else {
+    code = to_device(r, place);
+  }
+  if (code != 0) refused_receive(place, code);
+  return posted::pending;
+}
+
+[[gnu::always_inline]] inline int verbs_pair::to_device(const recv_request& r,
+                                                        std::uint32_t place) noexcept {
+  ibv_recv_wr wr = to_wr(r, receive_ids_ | place);
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_recv(qp_.get(), &wr, &bad);
+}
+
+void verbs_pair::refused_receive(std::uint32_t place, int code) noexcept {
+  finish(place, {.status = wc_status::general_err, .op = opcode::recv});
+  enter_error(not_taken("the RDMA device did not take a receive", code));
+}
+
+// ---- completions of a queue pair ----
+
+// What the device says, in the words that hold for all transports. A queue pair refuses what the
+// connection has no right to as an invalid request. A receive fails as one whose message would invalidate
+// what it must not. Soft-RoCE has words of its own for a message that
+// is longer than its receive.
+wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
+  const bool bad_key = op == opcode::recv && status == wc_status::rem_inv_req_err;
+  if (bad_key) return wc_status::loc_access_err;
+  if (status == wc_status::rem_inv_req_err && !has(theirs_.rights, right_for(op))) {
+    return wc_status::rem_access_err;
+  }
+  if (!home_.owner().hardware().is_soft_roce()) return status;
+  if (op == opcode::recv && status == wc_status::loc_qp_op_err) return wc_status::loc_len_err;
+  const bool send = op == opcode::send || op == opcode::send_imm;
+  return send && status == wc_status::rem_op_err ? wc_status::rem_inv_req_err : status;
+}
+
+wc_status verbs_pair::begin_receive(const ibv_wc& wc) noexcept {
+  const bool coming_up = phase_ == phase::accepting || phase_ == phase::attaching;
+  if (coming_up && wc.status == IBV_WC_SUCCESS) {
+    // Faster than the peer's last word, and as good.
+    came_up_by_sign();
+  }
+  return told(opcode::recv, to_status(wc.status));
+}
+
+completion verbs_pair::outcome_of(const send_slot& s) noexcept {
+  completion c{.id = s.id,
+               .byte_len = s.byte_len,
+               .vendor_err = s.vendor_err,
+               .status = s.status,
+               .op = s.op};
+  if (s.op == opcode::bind) [[unlikely]]
+    c.key = windows_.bound(s.window, s.status);
+  return c;
+}
+
+// Most completions: of the request whose turn it is, and nothing else is to be done or told before. Where
+// there is room to tell it, all that ended before was told, see mark_completed().
+[[gnu::always_inline]] inline bool verbs_pair::takes_usual(const ibv_wc& wc) noexcept {
+  const send_slot& s = sends_[sends_.done];
+  const bool is_next = (wc.wr_id ^ usual_sends_) == (sends_.done & twenty_bits) && !sends_.idle();
+  if (!is_next || wc.status != IBV_WC_SUCCESS || s.op == opcode::bind || has_parked_ ||
+      !home_.has_room()) {
+    return false;
+  }
+  home_.tell({.id = s.id, .byte_len = s.byte_len, .op = s.op});
+  sends_.taken = ++sends_.done;
+  ++activity_;
+  return true;
+}
+
+// Likewise of a receive on a connection.
+[[gnu::always_inline]] inline bool verbs_pair::takes_usual_receive(const ibv_wc& wc) noexcept {
+  const std::uint64_t named = wc.wr_id ^ usual_receives_;
+  if (named >= receives_.depth()) return false;
+  const auto place = static_cast<std::uint32_t>(named);
+  recv_slot& s = receives_[place];
+  if (wc.status != IBV_WC_SUCCESS || !s.on_device || !home_.has_room()) return false;
+  s.on_device = false;
+  home_.tell({.id = s.id, .byte_len = wc.byte_len, .op = kind_of(wc)});
+  if (wc.wc_flags != 0) note_flags(home_.told_last(), wc);
+  receives_.release(place);
+  ++activity_;
+  return true;
+}
+
+// What came with it.
+[[gnu::noinline]] void verbs_pair::note_flags(completion& c, const ibv_wc& wc) noexcept {
+  c.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+  c.imm = c.has_imm ? ntohl(wc.imm_data) : 0;
+  c.key = invalidated_by(wc, home_.owner().hardware());
+}
+
+void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
+  const std::uint32_t ahead = (number - sends_.done) & twenty_bits;
+  if (ahead >= sends_.posted - sends_.done) {
+    return enter_error({errc::driver, "the device completed a request that was never posted"});
+  }
+  end_sends(ahead + 1, wc);
+  settle();
+  if (phase_ == phase::closing) advance_close();
+}
+
+// Those before the last one asked for no completion of their own: having none, they succeeded.
+void verbs_pair::end_sends(std::uint32_t count, const ibv_wc& wc) noexcept {
+  sends_.done += count;
+  send_slot& last = sends_[sends_.done - 1];
+  last.status = told(last.op, to_status(wc.status));
+  if (last.status == wc_status::success) return;
+  last.byte_len = 0;
+  last.vendor_err = wc.vendor_err;
+  if (datagrams()) {
+    after_failed_datagram();
+  } else {
+    fail_request(last.status, last.op, wc.vendor_err);
+  }
+}
+
+// Devices stop the sends of a port of which one failed, and go on when told to; Soft-RoCE gives the port up.
+void verbs_pair::after_failed_datagram() noexcept {
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  if (failed_ || qp_ == nullptr) return;
+  if (ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init) != 0) return;
+  if (attr.qp_state == IBV_QPS_SQE) {
+    attr.qp_state = IBV_QPS_RTS;
+    if (ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE) == 0) return;
+  } else if (attr.qp_state == IBV_QPS_RTS) {
+    return;
+  }
+  enter_error(failure{errc::driver,
+                      "the RDMA device gave the datagram port up with a datagram that it could not "
+                      "send: is the link up? Make another port"});
+}
+
+void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
+  if (place >= receives_.depth() || !receives_[place].on_device) {
+    return enter_error({errc::driver, "the device completed a receive that was never posted"});
+  }
+  const wc_status status = begin_receive(wc);
+  completion c{.status = status, .op = opcode::recv};
+  if (status == wc_status::success) {
+    watch_.on_arrival();
+    c.byte_len = wc.byte_len;
+    if (datagrams() && !take_datagram(place, wc, c.byte_len)) return;
+    c.op = kind_of(wc);
+    if (wc.wc_flags != 0) note_flags(c, wc);
+  } else {
+    c.vendor_err = wc.vendor_err;
+  }
+  finish(place, c);
+  if (status != wc_status::success) fail_request(status, opcode::recv, wc.vendor_err);
+}
+
+completion verbs_pair::outcome_of(const recv_slot& s) noexcept {
+  return {.id = s.id,
+          .byte_len = s.byte_len,
+          .imm = s.imm,
+          .vendor_err = s.vendor_err,
+          .status = s.status,
+          .op = s.op,
+          .has_imm = s.has_imm,
+          .key = s.invalidated};
+}
+
+void verbs_pair::finish(std::uint32_t place, const completion& c) noexcept {
+  recv_slot& slot = receives_[place];
+  slot = {.id = slot.id,
+          .byte_len = c.byte_len,
+          .imm = c.imm,
+          .vendor_err = c.vendor_err,
+          .op = c.op,
+          .status = c.status,
+          .has_imm = c.has_imm,
+          .on_device = false,
+          .invalidated = static_cast<std::uint32_t>(c.key)};
+  receives_.finish(place);
+  settle();
+}
+
+// What the device does not know of ends when everything before it has.
+void verbs_pair::settle() noexcept {
+  while (!sends_.idle() && !sends_[sends_.done].on_device) {
+    send_slot& slot = sends_[sends_.done++];
+    if (failed_ && slot.status == wc_status::success) slot.status = wc_status::wr_flush_err;
+    if (slot.status != wc_status::success) slot.byte_len = 0;
+  }
+  if (sends_.idle()) has_parked_ = false;
+  if (has_completions()) home_.mark_completed(completed_link_);
+  if (failed_ && !outstanding() && phase_ == phase::dead) home_.home().remove(timer_);
+}
+
+std::size_t verbs_pair::take(std::span<completion> out) noexcept {
+  std::size_t n = 0;
+  while (n < out.size() && sends_.taken != sends_.done) {
+    out[n++] = outcome_of(sends_[sends_.taken++]);
+  }
+  while (n < out.size() && receives_.any_finished()) out[n++] = outcome_of(receives_.take());
+  return n;
+}
+
+void verbs_pair::on_probe(const ibv_wc& wc) noexcept {
+  probing_ = false;
+  if (wc.status != IBV_WC_SUCCESS) enter_error(reset("it does not answer any more"));
+}
+
+void verbs_pair::on_completion(const ibv_wc& wc) noexcept {
+  const work_id id = unpack(wc.wr_id);
+  if (id.generation != place_.generation) return;  // of one that sat here before
+  ++activity_;
+  switch (id.what) {
+    case work::send: return on_send(id.number, wc);
+    case work::receive:
+    case work::datagram_receive: return on_receive(id.number, wc);
+    default: return on_probe(wc);
+  }
+}
+
+// ---- completions of an adapter ----
+
+void verbs_adapter::drain(ibv_cq* queue) noexcept {
+  for (const auto& q : queues_) {
+    if (q->queue.get() != queue) continue;
+    if (q->telling != nullptr) tell(*q->telling);
+    while (take_from(*q) == completions_per_poll) {}
+  }
+}
+
+[[gnu::noinline]] std::size_t verbs_adapter::take_from(completion_queue& q) noexcept {
+  completion_batch batch;
+  const std::size_t count = q.queue.take(batch.taken);
+  if (count == 0) return 0;
+  batch.end = batch.next + count;
+  taken_since_armed_ = true;
+  completion_batch* const before = std::exchange(q.telling, &batch);
+  tell(batch);
+  q.telling = before;
+  return count;
+}
+
+[[gnu::always_inline]] inline bool verbs_adapter::take_from_all() noexcept {
+  bool found = false;
+  for (const auto& q : queues_) {
+    if (take_from(*q) != 0) found = true;
+  }
+  return found;
+}
+
+// Most completions concern nobody else; at any other the queue may be drained, and the rest told from within.
+[[gnu::always_inline]] inline void verbs_adapter::tell(completion_batch& batch) noexcept {
+  for (const ibv_wc* next = batch.next; next != batch.end;) {
+    const ibv_wc& wc = *next++;
+    const std::uint32_t index = unpack(wc.wr_id).place;
+    verbs_pair* const p = index < seated_.size() ? seated_[index].pair : nullptr;
+    if (p != nullptr && (p->takes_usual(wc) || p->takes_usual_receive(wc))) [[likely]]
+      continue;
+    batch.next = next;
+    on_unusual(p, wc);
+    next = batch.next;
+  }
+  batch.next = batch.end;
+}
+
+void verbs_adapter::on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept {
+  const work_id id = unpack(wc.wr_id);
+  if (id.what > work::probe && id.what != work::datagram_receive) return on_own_completion(wc);
+  if (p != nullptr) p->on_completion(wc);
+}
+
+// Of what is the adapter's own, rather than a queue pair's.
+void verbs_adapter::on_own_completion(const ibv_wc& wc) noexcept {
+  const work_id id = unpack(wc.wr_id);
+  if (id.what == work::shared_receive) return on_shared_receive(id, wc);
+  if (control_ != nullptr) control_->on_completion(id, wc);
+}
+
+// Of each owner in the list what there is; who has more comes next time, in the same order.
+template <class Link>
+std::size_t hand_out_of(list<Link>& completed, std::span<completion> out) noexcept {
+  std::size_t n = 0;
+  list<Link> again;
+  while (n < out.size() && !completed.empty()) {
+    Link& link = completed.pop_front();
+    n += link.owner->take(out.subspan(n));
+    if (link.owner->has_completions()) again.push_back(link);
+  }
+  completed.splice_back(again);
+  return n;
+}
+
+std::size_t verbs_adapter::hand_out(std::span<completion> out) noexcept {
+  const std::size_t n = hand_out_of(completed_, out);
+  return n + hand_out_of(completed_shared_, out.subspan(n));
+}
+
+std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
+  // What could not be handed out before comes first.
+  const bool at_once = completed_.empty() && completed_shared_.empty();
+  out_ = out.data();
+  out_end_ = at_once ? out_ + out.size() : out_;
+  bool found = false;
+  if (waiting_ > 0 || polls_to_look_ == 0) {
+    polls_to_look_ = polls_per_look;
+    found = look();
+  } else {
+    --polls_to_look_;
+  }
+  if (take_from_all()) found = true;
+  if (woken_) [[unlikely]] {
+    woken_ = false;
+    if (!found) {
+      found = look();
+      if (take_from_all()) found = true;
+    }
+  }
+  if (found || !events_.empty()) progressed = true;
+  const auto n = static_cast<std::size_t>(out_ - out.data());
+  out_ = out_end_ = nullptr;
+  if (completed_.empty() && completed_shared_.empty()) [[likely]]
+    return n;
+  return n + hand_out(out.subspan(n));
+}
+
+}  // namespace cordma::transport::verbs

@@ -1,0 +1,415 @@
+// Coming up through rdma_cm: resolving, asking, answering, and the steps of the queue pair.
+#include <cordma/net/transport/verbs/codes.hpp>
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace cordma::transport::verbs {
+namespace {
+
+// Of the reasons for which the connection manager rejects (IBTA, 12.6.7.2).
+constexpr int reject_no_listener = 8;   // invalid service ID
+constexpr int reject_by_consumer = 28;  // somebody called rdma_reject(), or went away
+
+failure request_is_gone(const std::string& peer) {
+  return {errc::bad_state, "the client " + peer + " has hung up: its request is gone"};
+}
+
+result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
+  const int code = ibv_modify_qp(qp, &attr, mask);
+  if (code == 0) return {};
+  return failure::from_os(code, what);
+}
+
+}  // namespace
+
+// The port is asked once: what the peer is told is what this side holds to.
+std::uint8_t verbs_pair::offered_mtu() noexcept {
+  if (mtu_ == 0) {
+    const std::uint32_t most = home_.owner().options().mtu;
+    const std::uint8_t active = active_mtu(home_.owner().hardware());
+    mtu_ = most != 0 ? std::min(mtu_code(most), active) : active;
+  }
+  return mtu_;
+}
+
+hello verbs_pair::greeting(hello_kind kind) {
+  const verbs_options& options = home_.owner().options();
+  control_port* const control = home_.control();
+  return {
+      .kind = kind,
+      .type = options_.type,
+      .mtu = offered_mtu(),
+      .rnr_timer = options.rnr_timer != 0 ? options.rnr_timer.get() : rnr_code(options_.rnr_timer),
+      .rights = options_.remote_access,
+      .control_pair = control != nullptr ? control->number() : 0};
+}
+
+void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
+                       std::span<const std::byte> data) {
+  peer_ = std::move(peer);
+  handshake_ = std::make_unique<handshake>();
+  handshake_->candidates = peer_addresses(std::move(candidates));
+  handshake_->data.assign(data.begin(), data.end());
+  move_to(phase::resolving);
+  set_waiting(true);
+  home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
+  try_next_candidate();
+}
+
+void verbs_pair::try_next_candidate() noexcept {
+  move_to(phase::resolving);
+  try {
+    while (const socket_address* const to = handshake_->candidates.current()) {
+      id_.reset();
+      const result<void> trying = try_candidate(*to);
+      if (trying) return;
+      handshake_->last = trying.why();
+      handshake_->candidates.drop();
+    }
+  } catch (const std::bad_alloc&) {
+    handshake_->last = errc::no_memory;
+  }
+  never_came_up(cm_event::type::failed, handshake_->last, {});
+}
+
+result<void> verbs_pair::try_candidate(const socket_address& to) {
+  const cm_token token{cm_token::kind::pair, number_};
+  result<owned_id> asked = resolve_address(home_.cm(), home_.owner(), token, RDMA_PS_TCP, to);
+  if (!asked) return asked.why();
+  id_ = std::move(*asked);
+  return {};
+}
+
+void verbs_pair::next_or_fail(failure why) noexcept {
+  handshake_->last = std::move(why);
+  handshake_->candidates.drop();
+  try_next_candidate();
+}
+
+void verbs_pair::on_news(const cm_news& news) noexcept {
+  if (datagrams()) return directory_ != nullptr ? directory_->on_news(news) : void();
+  try {
+    follow(news);
+  } catch (const std::bad_alloc&) {
+    out_of_memory();
+  }
+}
+
+void verbs_pair::follow(const cm_news& news) {
+  switch (news.what) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      if (phase_ == phase::resolving) on_resolved();
+      return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      if (phase_ == phase::resolving) request();
+      return;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+      if (phase_ != phase::resolving) return;
+      if (news.is_unheard_address()) {
+        handshake_->candidates.pass_by();
+        return try_next_candidate();
+      }
+      return next_or_fail(no_device_leads_to(peer_, -news.status));
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+      if (phase_ == phase::requesting) on_response(news);
+      return;
+    case RDMA_CM_EVENT_ESTABLISHED:
+      if (phase_ == phase::accepting) came_up({});
+      return;
+    case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+      if (phase_ == phase::requesting || phase_ == phase::accepting) on_refusal(news);
+      return;
+    case RDMA_CM_EVENT_DISCONNECTED:
+      if (phase_ == phase::accepting) return on_refusal(news);
+      if (phase_ == phase::goodbye_sent) {
+        return enter_error({errc::not_connected, "the connection to " + peer_ + " was closed"});
+      }
+      if (carrying() && plain()) {
+        return enter_error({errc::not_connected, "the connection was ended by " + peer_});
+      }
+      if (carrying()) enter_error(reset("the peer ended it, or is gone"));
+      return;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:  // of a device that is not ours, and never led to the peer
+      return next_or_fail({errc::unreachable, "no RDMA device leads to " + peer_});
+    default: return;  // ADDR_CHANGE, TIMEWAIT_EXIT: nothing to be done
+  }
+}
+
+void verbs_pair::on_resolved() {
+  result<void> asked = resolve_route(id_.get(), home_.owner(), peer_, options_.connect_timeout);
+  if (!asked) next_or_fail(asked.why());
+}
+
+void verbs_pair::request() {
+  const private_data data = plain() ? without_head(handshake_->data)
+                                    : encode(greeting(hello_kind::request), handshake_->data);
+  rdma_conn_param p{};
+  p.private_data = data.bytes.data();
+  p.private_data_len = data.length;
+  p.responder_resources = static_cast<std::uint8_t>(options_.read_depth);
+  p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
+  p.flow_control = 1;
+  p.srq = shared_ != nullptr ? 1 : 0;
+  p.retry_count = home_.owner().options().retry_count;
+  p.rnr_retry_count = options_.rnr_retry;
+  p.qp_num = number_;
+  move_to(phase::requesting);
+  if (rdma_connect(id_.get(), &p) != 0) {
+    const int code = errno;
+    next_or_fail(failure::from_os(code, "asking " + peer_ + " for a connection"));
+  }
+}
+
+void verbs_pair::agree(const hello& theirs, const read_depths& reads) {
+  theirs_ = theirs;
+  mtu_ = std::min(offered_mtu(), theirs.mtu);
+  answers_ = std::max(std::min(options_.read_depth, reads.theirs), 1U);
+  options_.read_depth = std::max(std::min(options_.read_depth, reads.ours), 1U);
+}
+
+// With a peer that says nothing of itself: rdma_cm has both sides' depths and the path's MTU, and gives a
+// queue pair the right to be written, and to be read where it answers reads. The pause before a message
+// is offered again is the one that this side would ask for.
+void verbs_pair::agree_unsaid(const read_depths& reads) {
+  hello theirs = greeting(hello_kind::accept);
+  theirs.control_pair = 0;
+  theirs.rights = reads.ours != 0 ? all_remote : access::remote_write;
+  agree(theirs, reads);
+  mtu_ = largest_mtu_code;
+}
+
+void verbs_pair::on_response(const cm_news& news) {
+  const decoded_hello d = decode(news.bytes());
+  const bool expected =
+      plain() || (d.what == decoded_hello::outcome::good && d.value.kind == hello_kind::accept);
+  if (!expected) {
+    rdma_reject(id_.get(), nullptr, 0);
+    return never_came_up(cm_event::type::failed,
+                         {errc::connection_aborted,
+                          peer_ + " answered the handshake wrongly: is it a cordma service? A peer "
+                                  "without cordma is peer_kind::plain"},
+                         {});
+  }
+  if (plain()) {
+    agree_unsaid(news.reads());
+  } else {
+    agree(d.value, news.reads());
+  }
+  result<void> ready = make_ready(news.peer_pair);
+  if (ready && rdma_establish(id_.get()) != 0) {
+    ready = failure::from_os(errno, "completing the connection to " + peer_);
+  }
+  if (!ready) return never_came_up(cm_event::type::failed, ready.why(), {});
+  const std::span<const std::byte> said = plain() ? news.bytes() : d.user;
+  came_up({said.begin(), said.end()});
+}
+
+void verbs_pair::on_refusal(const cm_news& news) {
+  if (phase_ == phase::accepting) {
+    return never_came_up(cm_event::type::failed,
+                         {errc::connection_aborted, "the client " + peer_ + " has gone"}, {});
+  }
+  if (news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_no_listener) {
+    return next_or_fail(
+        {errc::unreachable,
+         "nobody listens on " + peer_ + ": start the service there, or check host and port"});
+  }
+  if (news.what == RDMA_CM_EVENT_UNREACHABLE) {
+    return next_or_fail({errc::timed_out, peer_ + " does not answer: check address and fabric"});
+  }
+  const bool by_program = news.what == RDMA_CM_EVENT_REJECTED && news.status == reject_by_consumer;
+  const decoded_hello d = plain() ? decoded_hello{} : decode(news.bytes());
+  const bool no = d.what == decoded_hello::outcome::good && d.value.kind == hello_kind::reject;
+  if (plain() ? by_program : no) {
+    return never_came_up(cm_event::type::rejected,
+                         {errc::rejected, peer_ + " rejected the request"},
+                         plain() ? news.bytes() : d.user);
+  }
+  const bool good = d.what == decoded_hello::outcome::good;
+  if (d.what == decoded_hello::outcome::other_version ||
+      (good && d.value.kind == hello_kind::mismatch)) {
+    return never_came_up(
+        cm_event::type::failed,
+        {errc::unsupported_version,
+         "the handshake with " + peer_ + " failed: version: mine " + std::to_string(wire_version) +
+             ", theirs " + std::to_string(d.value.version) +
+             ", or another service than theirs: run the same release on both sides"},
+        {});
+  }
+  if (by_program) return never_came_up(cm_event::type::failed, hung_up(), {});
+  never_came_up(cm_event::type::failed,
+                {errc::connection_aborted, peer_ + " refused the handshake (" +
+                                               std::string(rdma_event_str(news.what)) +
+                                               ", status " + std::to_string(news.status) + ")"},
+                {});
+}
+
+result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> data) {
+  peer_ = client.peer;
+  id_ = std::move(client.id);
+  id_->context = cm_token{cm_token::kind::pair, number_}.packed();
+  if (plain()) {
+    agree_unsaid(client.reads);
+  } else {
+    agree(client.theirs, client.reads);
+  }
+  const result<void> ready = make_ready(client.peer_pair);
+  if (!ready) client.id = std::move(id_);
+  if (ready.code() == errc::connection_aborted) return request_is_gone(peer_);
+  if (!ready) return ready;
+  const private_data reply =
+      plain() ? without_head(data) : encode(greeting(hello_kind::accept), data);
+  rdma_conn_param p{};
+  p.private_data = reply.bytes.data();
+  p.private_data_len = reply.length;
+  p.responder_resources = static_cast<std::uint8_t>(answers_);
+  p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
+  p.flow_control = 1;
+  p.srq = shared_ != nullptr ? 1 : 0;
+  p.rnr_retry_count = options_.rnr_retry;
+  p.qp_num = number_;
+  if (rdma_accept(id_.get(), &p) != 0) {
+    return request_is_gone(peer_).with_errno(errno);
+  }
+  move_to(phase::accepting);
+  set_waiting(true);
+  home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
+  // If the client's RTU is lost, rdma_cm repeats its REP after 4.1 s: `attach` asks the client earlier.
+  repeat_after_ = first_attach_for_rtu;
+  if (to_control_ != nullptr) home_.home().add(repeat_, home_.home().now() + repeat_after_);
+  return {};
+}
+
+result<void> verbs_pair::make_ready(std::uint32_t peer_number) {
+  peer_number_ = peer_number;
+  ibv_qp_attr attr{};
+  int mask = 0;
+  const result<void> to_begin = ask_path(IBV_QPS_RTR, attr, mask);
+  if (!to_begin) return to_begin;
+  const result<void> receiving = to_receive(attr, mask);
+  if (!receiving) return receiving;
+  const result<void> to_go_on = ask_path(IBV_QPS_RTS, attr, mask);
+  if (!to_go_on) return to_go_on;
+  return to_send(attr, mask);
+}
+
+// What rdma_cm knows of the way to the peer, for a queue pair that is to be in `state`.
+result<void> verbs_pair::ask_path(ibv_qp_state state, ibv_qp_attr& attr, int& mask) const {
+  attr = ibv_qp_attr{};
+  attr.qp_state = state;
+  mask = 0;
+  if (rdma_init_qp_attr(id_.get(), &attr, &mask) == 0) return {};
+  // The connection is in no state to have a path any more.
+  if (errno == EINVAL) return hung_up().with_errno(EINVAL);
+  return failure::from_os(errno, "the path to " + peer_);
+}
+
+failure verbs_pair::hung_up() const {
+  return {errc::connection_aborted, peer_ + " hung up in the handshake"};
+}
+
+// `attr` comes from rdma_cm or a descriptor; what both sides agreed on and what the operator set has
+// the last word.
+result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
+  const verbs_options& options = home_.owner().options();
+  const bool by_gid = attr.ah_attr.is_global != 0;
+  if (options.gid_index >= 0 && by_gid && attr.ah_attr.grh.sgid_index != options.gid_index) {
+    return failure{errc::unreachable,
+                   "the way to " + peer_ + " starts at GID " +
+                       std::to_string(attr.ah_attr.grh.sgid_index) + " of this side, and " +
+                       "verbs.gid_index demands " + std::to_string(options.gid_index) +
+                       ": connect to an address that this GID leads to, or set it to route"};
+  }
+  mtu_ = std::min(mtu_, static_cast<std::uint8_t>(attr.path_mtu));
+  attr.path_mtu = static_cast<ibv_mtu>(mtu_);
+  attr.max_dest_rd_atomic = static_cast<std::uint8_t>(answers_);
+  // The side that has no receive names the pause; it is the one that the other side asked for.
+  attr.min_rnr_timer = theirs_.rnr_timer;
+  if (options.service_level != 0) attr.ah_attr.sl = options.service_level;
+  if (options.traffic_class != 0) attr.ah_attr.grh.traffic_class = options.traffic_class;
+  // Rights and depths of the peer are those of this side's options, not of rdma_cm.
+  mask &= ~IBV_QP_ACCESS_FLAGS;
+  if (options_.type == service::uc) mask &= ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  const result<void> done = modify(qp_.get(), attr, mask, "preparing the queue pair to receive");
+  if (!done) return done;
+  receiving_ = true;
+  path_ = attr.ah_attr;
+  if (theirs_.control_pair != 0 && home_.control() != nullptr && to_control_ == nullptr) {
+    to_control_ = home_.hold_handle(path_);
+  }
+  return {};
+}
+
+result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
+  const verbs_options& options = home_.owner().options();
+  const std::uint8_t retries = home_.owner().hardware().retries(options.retry_count);
+  timeout_code_ =
+      options.timeout != 0 ? options.timeout.get() : timeout_code(options_.peer_timeout, retries);
+  silence_ = silence_of(options_.peer_timeout, timeout_code_, retries);
+  attr.timeout = timeout_code_;
+  attr.retry_cnt = retries;
+  attr.rnr_retry = options_.rnr_retry;
+  attr.max_rd_atomic = static_cast<std::uint8_t>(options_.read_depth);
+  if (options_.type == service::uc) {
+    mask &= ~(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+  return modify(qp_.get(), attr, mask, "preparing the queue pair to send");
+}
+
+// What the device has is asked of it, as long as it has the queue pair.
+ibv_qp_attr verbs_pair::granted_attributes() const {
+  constexpr int asked = IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                        IBV_QP_MIN_RNR_TIMER | IBV_QP_PKEY_INDEX | IBV_QP_AV;
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  if (qp_ == nullptr || ibv_query_qp(qp_.get(), &attr, asked, &init) != 0) attr = {};
+  return attr;
+}
+
+std::vector<property> verbs_pair::properties() const {
+  const device& d = home_.owner().hardware();
+  const ibv_qp_attr has = granted_attributes();
+  // A datagram port has no way of its own, but that of each peer.
+  const ibv_ah_attr& way = datagrams() ? path_ : has.ah_attr;
+  std::uint16_t pkey = 0;
+  static_cast<void>(ibv_query_pkey(d.context.get(), d.port, has.pkey_index, &pkey));
+  const auto number = [](auto value) { return std::to_string(static_cast<unsigned>(value)); };
+  return {{"device", d.name},
+          {"port", number(d.port)},
+          {"pair", number(number_)},
+          {"peer_pair", number(peer_number_)},
+          {"path_mtu",
+           number(has.path_mtu != 0 ? mtu_bytes(static_cast<std::uint8_t>(has.path_mtu)) : 0U)},
+          {"gid_index", number(way.grh.sgid_index)},
+          {"peer_gid", to_text(way.grh.dgid)},
+          {"pkey_index", number(has.pkey_index)},
+          {"pkey", pkey_text(ntohs(pkey))},
+          {"service_level", number(d.is_soft_roce() ? path_.sl : way.sl)},
+          {"traffic_class", number(way.grh.traffic_class)},
+          {"timeout", number(has.timeout)},
+          {"retry_count", number(has.retry_cnt)},
+          {"rnr_retry", number(has.rnr_retry)},
+          {"rnr_timer", number(has.min_rnr_timer)},
+          {"relaxed_ordering", home_.owner().options().relaxed_ordering ? "true" : "false"},
+          {"max_send_wr", number(given_.max_send_wr)},
+          {"max_recv_wr", number(given_.max_recv_wr)},
+          {"max_send_sge", number(given_.max_send_sge)},
+          {"max_recv_sge", number(given_.max_recv_sge)},
+          {"max_inline_data", number(given_.max_inline_data)},
+          {"requests_by", requests_.is_extended() ? "ibv_wr" : "ibv_post_send"},
+          {"completions_by", d.extended.completions ? "ibv_cq_ex" : "ibv_poll_cq"},
+          {"cq_entries", number(queue_->cqe)}};
+}
+
+}  // namespace cordma::transport::verbs

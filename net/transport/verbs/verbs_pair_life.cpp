@@ -1,0 +1,401 @@
+// The life of a queue pair between coming up and going away: errors, closing, probing.
+#include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/datagram_room.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
+#include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/verbs_receive_queue.hpp>
+
+#include <algorithm>
+#include <new>
+
+namespace cordma::transport::verbs {
+namespace {
+
+// What a device may take to hand back the requests of a queue pair in error, before it is taken away.
+constexpr duration flush_patience = std::chrono::milliseconds(500);
+constexpr int looks_at_arrivals = 4;  // per peer_timeout
+constexpr duration first_repeat = std::chrono::milliseconds(20);
+constexpr duration longest_repeat = std::chrono::milliseconds(500);
+
+}  // namespace
+
+verbs_pair::~verbs_pair() {
+  set_waiting(false);
+  directory_.reset();
+  if (to_control_ != nullptr) home_.let_go(*to_control_);
+  home_.drop_list(*this);
+  home_.drop_events(this, nullptr);
+  if (placed_) home_.leave(*this, place_, number_);
+  leave_groups();
+  windows_.clear();
+  const bool taken_over = shared_ != nullptr && let_go();
+  take_off();
+  id_.reset();
+  if (taken_over) return;
+  if (queue_ == nullptr) return;
+  home_.drain(queue_);
+  home_.release(queue_, options_.send_depth + options_.recv_depth + 1);
+}
+
+std::string verbs_pair::local_address() const {
+  return id_ != nullptr ? to_text(rdma_get_local_addr(id_.get())) : std::string();
+}
+
+result<queue_pair_state> verbs_pair::device_state() const {
+  static_assert(static_cast<int>(queue_pair_state::rts) == IBV_QPS_RTS);
+  static_assert(static_cast<int>(queue_pair_state::error) == IBV_QPS_ERR);
+  if (qp_ == nullptr)
+    return failure{errc::not_connected, "the queue pair was taken off the device"};
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  const int code = ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init);
+  if (code != 0) return failure::from_os(code, "asking for the state of a queue pair");
+  return static_cast<queue_pair_state>(attr.qp_state);
+}
+
+void verbs_pair::set_waiting(bool on) noexcept {
+  if (waiting_ == on) return;
+  waiting_ = on;
+  home_.add_waiting(on ? 1 : -1);
+}
+
+failure verbs_pair::reset(const char* how) const noexcept {
+  return failure::of(errc::connection_reset, {"the connection to ", peer_, " broke: ", how});
+}
+
+void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept {
+  if (failed_) return;
+  if (status == wc_status::wr_flush_err) {
+    return enter_error(reset("the device put it into error"));
+  }
+  const errc code = to_errc(status);
+  failure why = op == opcode::recv
+                    ? failure::of(code, {"a message from ", peer_, " could not be received"})
+                    : failure::of(code, {transport::name(op), " to ", peer_, " failed"});
+  why.with_status(static_cast<std::uint16_t>(status), vendor_err);
+  enter_error(std::move(why));
+}
+
+void verbs_pair::device_removed() noexcept {
+  constexpr const char* how = "the RDMA device was removed";
+  enter_error(established_ ? reset(how) : failure::of(errc::unreachable, {how}));
+}
+
+// From here on nothing more is carried out. What is on the device comes back flushed by itself; where
+// it does not, revoke() fetches it.
+void verbs_pair::enter_error(failure why) noexcept {
+  if (failed_) return;
+  // Whoever waits for the connection learns that there will be none.
+  if (!established_ && !datagrams() && phase_ != phase::dead) {
+    return never_came_up(cm_event::type::failed, std::move(why), {});
+  }
+  failed_ = true;
+  usual_ops_ = 0;
+  set_waiting(false);
+  move_to(phase::dead);
+  home_.home().remove(repeat_);
+  home_.home().remove(timer_);
+  directory_.reset();
+  if (home_.has_list(*this)) {
+    const post_list& l = home_.list_for(*this);
+    for (std::uint32_t i = 0; i < l.count; ++i) sends_[l.first + i].on_device = false;
+    home_.drop_list(*this);
+  }
+  if (established_ || datagrams()) {
+    tell(end_place_, cm_event::type::disconnected, std::move(why), {});
+  }
+  if (qp_ != nullptr) set_error_state();
+  // The peer learns it at once, whether or not it was told goodbye.
+  if (id_ != nullptr && established_) rdma_disconnect(id_.get());
+  if (id_ == nullptr && established_ && !datagrams() && !peer_said_goodbye_) say(word::unknown);
+  settle();
+  if (outstanding()) home_.home().add(timer_, home_.home().now() + flush_patience);
+}
+
+void verbs_pair::set_error_state() noexcept {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_ERR;
+  static_cast<void>(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE));
+}
+
+// Whoever reads the device's events may do so until the queue pair is gone, and from then on its number may be
+// another's.
+void verbs_pair::take_off() noexcept {
+  if (qp_ == nullptr) return;
+  qp_.reset();
+  home_.drop_told(number_);
+}
+
+// Takes the queue pair away from the device: nothing touches a buffer after that, and what has not come
+// back is flushed.
+void verbs_pair::revoke() noexcept {
+  leave_groups();
+  windows_.clear();
+  if (shared_ != nullptr) home_.drain(shared_->completions());
+  take_off();
+  if (queue_ != nullptr) home_.drain(queue_);
+  last_receive();
+  for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;
+  for (std::uint32_t i = 0; i < receives_.depth(); ++i) {
+    if (receives_[i].on_device) finish(i, {.status = wc_status::wr_flush_err, .op = opcode::recv});
+  }
+  settle();
+}
+
+void verbs_pair::never_came_up(cm_event::type what, failure why,
+                               std::span<const std::byte> data) noexcept {
+  if (failed_) return;
+  std::vector<std::byte> said;
+  try {
+    said.assign(data.begin(), data.end());
+  } catch (const std::bad_alloc&) {
+    said.clear();  // what happened is told without what the peer had to say to it
+  }
+  tell(end_place_, what, std::move(why), std::move(said));
+  move_to(phase::dead);
+  handshake_.reset();
+  enter_error(errc::not_connected);
+  id_.reset();
+  if (!awaits_last()) revoke();
+}
+
+// Coming up and the end are told in any case, and where it must be without the peer's name.
+void verbs_pair::tell(event_place& place, cm_event::type what, failure why,
+                      std::vector<std::byte> data) noexcept {
+  cm_event e;
+  e.what = what;
+  e.pair = this;
+  e.why = std::move(why);
+  e.data = std::move(data);
+  try {
+    e.peer = peer_;
+  } catch (const std::bad_alloc&) {
+    e.peer.clear();
+  }
+  home_.push_event(place, std::move(e));
+}
+
+void verbs_pair::out_of_memory() noexcept {
+  if (established_) return enter_error(errc::no_memory);
+  never_came_up(cm_event::type::failed, errc::no_memory, {});
+}
+
+// The client is connected, although its last handshake message (RTU) has not arrived.
+void verbs_pair::came_up_by_sign() noexcept {
+  if (id_ != nullptr) rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
+  came_up({});
+}
+
+void verbs_pair::came_up(std::vector<std::byte> data) noexcept {
+  move_to(phase::open);
+  established_ = true;
+  set_waiting(false);
+  handshake_.reset();
+  home_.home().remove(timer_);
+  home_.home().remove(repeat_);
+  tell(up_place_, cm_event::type::established, errc::ok, std::move(data));
+  watch_peer();
+}
+
+void verbs_pair::abort() noexcept {
+  if (!established_ && !failed_ && !datagrams()) return disconnect();
+  enter_error(
+      failure::of(errc::connection_reset, {"the connection to ", peer_, " was aborted here"}));
+  if (!awaits_last()) revoke();
+}
+
+void verbs_pair::disconnect() noexcept {
+  switch (phase_) {
+    case phase::open:
+      move_to(phase::closing);
+      ring();
+      return advance_close();
+    case phase::idle:
+    case phase::resolving:
+    case phase::requesting:
+    case phase::accepting:
+    case phase::attaching:
+      return never_came_up(
+          cm_event::type::failed,
+          failure{errc::not_connected, "closed by this side before it was connected"}, {});
+    default: return;
+  }
+}
+
+void verbs_pair::advance_close() noexcept {
+  if (phase_ != phase::closing || !sends_.idle()) return;
+  const failure closed =
+      failure::of(errc::not_connected, {"the connection to ", peer_, " was closed here"});
+  if (datagrams()) return enter_error({errc::not_connected, "this side closed the port"});
+  if (to_control_ == nullptr) return enter_error(closed);
+  move_to(phase::goodbye_sent);
+  set_waiting(true);
+  home_.home().remove(repeat_);
+  repeat_after_ = first_repeat;
+  home_.home().add(timer_, after(home_.home().now(), options_.peer_timeout));
+  say_goodbye();
+  if (peer_said_goodbye_) enter_error(closed);
+}
+
+void verbs_pair::say_goodbye() noexcept {
+  say(word::goodbye);
+  home_.home().add(repeat_, home_.home().now() + repeat_after_);
+  repeat_after_ = std::min(repeat_after_ * 2, longest_repeat);
+}
+
+void verbs_pair::say(word what, std::uint16_t count) noexcept {
+  control_port* const port = home_.control_there_is();
+  if (to_control_ == nullptr || port == nullptr) return;
+  const control_message m{.what = what,
+                          .count = count,
+                          .to_pair = peer_number_,
+                          .from_pair = number_,
+                          .to_token = peer_token_,
+                          .from_token = own_descriptor_ ? own_descriptor_->token : 0};
+  port->send(m, to_control_->native.get(), theirs_.control_pair);
+}
+
+bool verbs_pair::has_peer_at(const datagram_address& where, std::uint32_t port) const noexcept {
+  if (port != theirs_.control_pair) return false;
+  return path_.is_global != 0 ? where.gid == to_bytes(path_.grh.dgid) : where.lid == path_.dlid;
+}
+
+void verbs_pair::on_word(const control_message& m) noexcept {
+  const bool from_peer = m.from_pair == peer_number_ && m.from_token == peer_token_ &&
+                         m.to_token == (own_descriptor_ ? own_descriptor_->token : 0);
+  if (!from_peer) return;
+  switch (m.what) {
+    case word::attach:
+      // Answered as often as it is asked: the answer before may be lost.
+      if (phase_ == phase::attaching || carrying()) say(word::attached);
+      if (phase_ == phase::attaching) came_up({});
+      return;
+    case word::attached:
+      if (phase_ == phase::attaching || phase_ == phase::accepting) came_up_by_sign();
+      return;
+    case word::unknown:
+      if (phase_ == phase::attaching) {
+        return never_came_up(
+            cm_event::type::failed,
+            failure::of(errc::connection_aborted,
+                        {peer_,
+                         " does not know this descriptor: it is of another queue pair, or the "
+                         "peer was restarted"}),
+            {});
+      }
+      if (carrying() && id_ == nullptr) enter_error(reset("the peer ended it"));
+      return;
+    case word::sent: return watch_.on_told(m.count);
+    case word::heard:
+      if (phase_ != phase::goodbye_sent) return;
+      break;
+    case word::goodbye: break;
+  }
+  const failure closed = failure::of(errc::not_connected, {"the connection was closed by ", peer_});
+  peer_said_goodbye_ = true;
+  switch (phase_) {
+    case phase::accepting: came_up({}); [[fallthrough]];
+    case phase::open: say(word::heard); return enter_error(closed);
+    case phase::goodbye_sent: return enter_error(closed);
+    case phase::dead: return say(word::heard);
+    default: return;
+  }
+}
+
+void verbs_pair::on_async(ibv_event_type what) noexcept {
+  switch (what) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+      // The completion that says more precisely what happened is usually there already.
+      if (queue_ != nullptr) home_.drain(queue_);
+      enter_error(reset(ibv_event_type_str(what)));
+      return;
+    case IBV_EVENT_COMM_EST:
+      if (phase_ == phase::accepting) came_up_by_sign();
+      return;
+    case IBV_EVENT_QP_LAST_WQE_REACHED: last_receive(); return settle();
+    default: return;
+  }
+}
+
+void verbs_pair::on_timer() noexcept {
+  // Too short to take memory.
+  const auto ms = [](duration d) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+  };
+  switch (phase_) {
+    case phase::dead: return revoke();
+    case phase::goodbye_sent:
+      return enter_error(failure::of(
+          errc::not_connected,
+          {"the connection to ", peer_, " was closed here; no answer to the goodbye within ",
+           ms(options_.peer_timeout), " ms"}));
+    default: break;
+  }
+  never_came_up(cm_event::type::failed,
+                failure::of(errc::timed_out, {peer_, " did not answer within ",
+                                              ms(options_.connect_timeout), " ms"}),
+                {});
+}
+
+void verbs_pair::on_repeat() noexcept {
+  switch (phase_) {
+    case phase::goodbye_sent: return say_goodbye();
+    case phase::accepting:
+    case phase::attaching:
+      say(word::attach);
+      home_.home().add(repeat_, home_.home().now() + repeat_after_);
+      repeat_after_ = std::min(repeat_after_ * 2, longest_repeat);
+      return;
+    case phase::open: {
+      const bool silent = activity_ == activity_seen_ && sends_.idle() && !probing_;
+      if (options_.type == service::uc) {
+        watch_arrivals();
+      } else if (silent) {
+        probe();
+      }
+      return watch_peer();
+    }
+    default: return;
+  }
+}
+
+// An idle connection notices nothing of a peer that is gone: it is asked, by its NIC, once in a while. A
+// word may come right after a look, so that only the second one after it finds silence.
+void verbs_pair::watch_peer() noexcept {
+  if (failed_ || datagrams()) return;
+  activity_seen_ = activity_;
+  const bool uc = options_.type == service::uc;
+  const duration until_look = uc ? options_.peer_timeout / looks_at_arrivals : silence_ / 2;
+  home_.home().add(repeat_, after(home_.home().now(), until_look));
+}
+
+// Each side of a UC connection tells the other how much it sent, and looks whether any of it came.
+void verbs_pair::watch_arrivals() noexcept {
+  const arrival_watch::word_of_sent own = watch_.to_tell();
+  if (own.news) say(word::sent, own.sent);
+  if (!home_.owner().hardware().is_soft_roce()) return;
+  home_.drain(queue_);
+  if (failed_ || !watch_.is_over(!receives_.idle())) return;
+  enter_error(
+      reset("the peer sends over UC, and nothing arrives. Soft-RoCE drops everything once a packet "
+            "of a longer write was lost: write at most path_mtu bytes, or send; and every write "
+            "whose key is wrong"));
+}
+
+void verbs_pair::probe() noexcept {
+  const bool may_read = has(theirs_.rights, access::remote_read);
+  const bool may_write = has(theirs_.rights, access::remote_write);
+  if (!may_read && !may_write) return;
+  ibv_send_wr wr{};
+  wr.wr_id = pack(
+      {.what = work::probe, .generation = place_.generation, .place = place_.index, .number = 0});
+  wr.opcode = has(theirs_.rights, right_to_ask()) ? opcode_to_ask()
+              : may_read                          ? IBV_WR_RDMA_READ
+                                                  : IBV_WR_RDMA_WRITE;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  probing_ = requests_.post(&wr).code == 0;
+}
+
+}  // namespace cordma::transport::verbs
