@@ -1,6 +1,8 @@
 // connect_operation: from an address, or from a request, to an Endpoint.
 #pragma once
 
+#include <cordma/net/address.hpp>
+#include <cordma/net/datapath/hooks.hpp>
 #include <cordma/net/endpoint.hpp>
 
 #include <memory>
@@ -36,7 +38,8 @@ static_assert(std::is_trivially_destructible_v<connect_options>);
 // cordma, or the listener is gone), connection_reset, timed_out, unsupported_version, no_memory (memory, descriptors
 // or ports are exhausted on either side; the message says which). On cancellation: withdrawn at once, canceled.
 // Accepting demands the service that the client asked for: any other is invalid_value.
-class [[nodiscard]] connect_operation final : public operation<connect_operation, Endpoint> {
+class [[nodiscard]] connect_operation final : public operation<connect_operation, Endpoint>,
+                                              public detail::connection_attempt {
  public:
   connect_operation(detail::worker_core& worker, std::string to, const connect_options& options);
   // Accepts a request.
@@ -45,7 +48,7 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   // Refused before it began.
   connect_operation(detail::worker_core* worker, failure why);
   connect_operation(connect_operation&& other) noexcept;
-  ~connect_operation();
+  ~connect_operation() override;
 
   // For the library: its Endpoint's place is taken by that one, whose messages these are.
   void connect_for(const detail::endpoint_core& unwired) noexcept { for_ = &unwired; }
@@ -56,16 +59,15 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
  private:
   template <class, class, class>
   friend class operation;
-  friend class detail::worker_core;
 
   void do_start() noexcept;
   void do_cancel() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   Endpoint take() noexcept;
 
-  void on_established() noexcept;
-  void on_failed(transport::cm_event event) noexcept;
-  void on_worker_gone() noexcept;
+  void on_established() noexcept override;
+  void on_failed(transport::cm_event event) noexcept override;
+  void on_worker_gone() noexcept override;
   // The next step; without memory for it the operation fails with no_memory.
   void advance() noexcept;
   void try_next();
@@ -97,8 +99,5 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   std::string reason_;
   std::vector<std::byte> rejection_;
 };
-
-// "host:port", "[::1]:port", ":port" (every local address). invalid_value says what is wrong.
-[[nodiscard]] result<transport::address> parse_address(std::string_view text);
 
 }  // namespace cordma

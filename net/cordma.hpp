@@ -1,6 +1,7 @@
 // Everything a program needs that does not use Asio; for Asio add <cordma/runtime/asio.hpp>.
 #pragma once
 
+#include <cordma/net/address.hpp>
 #include <cordma/net/buffer_pool.hpp>
 #include <cordma/net/connect.hpp>
 #include <cordma/net/context.hpp>

@@ -1,6 +1,7 @@
 #include <cordma/net/datagram.hpp>
 
-#include <cordma/net/connect.hpp>
+#include <cordma/net/address.hpp>
+#include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
 
 #include <new>

@@ -1,7 +1,7 @@
 #include <cordma/net/endpoint.hpp>
 
-#include <cordma/net/connect.hpp>
-#include <cordma/net/messaging/message_core.hpp>
+#include <cordma/net/datapath/posting.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
 
 namespace cordma {
 

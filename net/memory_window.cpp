@@ -1,8 +1,9 @@
 #include <cordma/net/memory_window.hpp>
 
-#include <cordma/net/memory/blob.hpp>
+#include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/window_core.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/net/memory/blob.hpp>
 
 #include <new>
 #include <string>

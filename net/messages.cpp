@@ -3,7 +3,6 @@
 #include <cordma/net/messaging/message_core.hpp>
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/transport/small_copy.hpp>
-#include <cordma/net/worker.hpp>
 
 #include <cstring>
 
@@ -62,14 +61,14 @@ message_send::message_send(message_send&& other) noexcept
       header_(other.header_),
       slices_(other.slices_),
       failure_(std::move(other.failure_)) {
-  if (entry_ != nowhere) endpoint_->peer->port->entries[entry_]->op = this;
-  if (offer_ != nowhere) endpoint_->peer->offers[offer_]->op = this;
+  if (entry_ != nowhere) peer_of(*endpoint_).port->entries[entry_]->op = this;
+  if (offer_ != nowhere) peer_of(*endpoint_).offers[offer_]->op = this;
 }
 
 message_send::~message_send() {
   if (state() == phase::queued && linked()) leave_queue();
   if (entry_ == nowhere && offer_ == nowhere) return;
-  peer_core& peer = *endpoint_->peer;
+  peer_core& peer = peer_of(*endpoint_);
   const auto leave = [&](auto& place) {
     place.op = nullptr;
     for (std::uint16_t i = 0; i < count_; ++i) {
@@ -113,9 +112,9 @@ void message_send::do_start() noexcept {
   if (e.worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
   if (!e.home->on_owner_thread()) return fail(e.home->wrong_thread(message_rule));
   if (e.peer == nullptr) [[unlikely]] {
-    return e.early != nullptr ? e.early->send(*this) : fail(plain_messages());
+    return e.early != nullptr ? early_of(e).send(*this) : fail(plain_messages());
   }
-  e.peer->send(*this);
+  peer_of(e).send(*this);
 }
 
 void message_send::do_cancel() noexcept {
@@ -127,7 +126,7 @@ void message_send::do_cancel() noexcept {
 // Those behind it may have room for what they want, and closing may have waited for it alone.
 void message_send::leave_queue() noexcept {
   unlink();
-  if (endpoint_->peer != nullptr) endpoint_->peer->pump();
+  if (endpoint_->peer != nullptr) peer_of(*endpoint_).pump();
 }
 
 // ---- message_receive ----
@@ -233,7 +232,7 @@ tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, const Slice& into) noex
 tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, std::uint64_t mask,
                                       const Slice& into) noexcept {
   if (core_->is_plain()) return {detail::plain_messages(), core_->home};
-  detail::message_core* const all = core_->messages();
+  detail::message_core* const all = detail::messages_of(*core_);
   if (all == nullptr) return {failure(errc::shutdown, "its Messages are gone"), core_->home};
   return {*all, core_.get(), tag, mask, into};
 }
@@ -241,14 +240,14 @@ tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, std::uint64_t mask,
 std::optional<TagReceived> Endpoint::tag_probe(std::uint64_t tag,
                                                std::uint64_t mask) const noexcept {
   if (core_->home != nullptr && !core_->home->enter()) return {};
-  detail::message_core* const all = core_->is_plain() ? nullptr : core_->messages();
+  detail::message_core* const all = core_->is_plain() ? nullptr : detail::messages_of(*core_);
   if (all == nullptr) return {};
   return all->probe({.tag = tag & mask, .mask = mask, .from = core_.get()});
 }
 
 std::optional<TaggedMessage> Endpoint::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
   if (core_->home != nullptr && !core_->home->enter()) return {};
-  detail::message_core* const all = core_->is_plain() ? nullptr : core_->messages();
+  detail::message_core* const all = core_->is_plain() ? nullptr : detail::messages_of(*core_);
   if (all == nullptr) return {};
   return all->claim({.tag = tag & mask, .mask = mask, .from = core_.get()});
 }

@@ -1,5 +1,6 @@
 #include <cordma/net/operations.hpp>
 
+#include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include <cordma/net/remote_sync_event.hpp>
 
-#include <cordma/net/memory/blob.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/endpoint.hpp>
+#include <cordma/net/memory/blob.hpp>
 #include <cordma/runtime/mutex.hpp>
 
 #include <string>

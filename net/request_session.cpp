@@ -1,8 +1,8 @@
 #include <cordma/net/request_session.hpp>
 
 #include <cordma/net/datapath/option_bounds.hpp>
-#include <cordma/net/rpc/request_core.hpp>
 #include <cordma/net/protocol/request.hpp>
+#include <cordma/net/rpc/request_core.hpp>
 #include <cordma/net/worker.hpp>
 #include <cordma/runtime/sleep.hpp>
 #include <cordma/runtime/timeout.hpp>

@@ -23,6 +23,8 @@ class Requests;
 
 namespace detail {
 struct asked;
+struct early_call;
+struct early_messages;
 struct held_request;
 struct request_core;
 struct request_peer;
@@ -94,12 +96,13 @@ class request_call : public operation_base {
 
  protected:
   friend struct asked;
-  friend struct early_messages;
   friend struct request_core;
   friend struct request_peer;
   void do_start() noexcept;
   // To the peer. REQUIRES that its endpoint has one.
   void go() noexcept;
+  // Of the calls that wait for a connection, those of `core` fail.
+  static void fail_early(early_messages& waiting, const request_core& core) noexcept;
   void do_cancel() noexcept;
   void leave_queue() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
@@ -116,6 +119,7 @@ class request_call : public operation_base {
     request_call* owner;
   };
 
+  static const early_call early_;
   request_core* core_;
   endpoint_core* endpoint_;
   asked* asked_ = nullptr;  // once it goes out

@@ -1,9 +1,8 @@
 #include <cordma/net/shared_receive.hpp>
 
+#include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/extras/device_receive.hpp>
 #include <cordma/net/extras/endpoint_receive.hpp>
-#include <cordma/net/datapath/worker_core.hpp>
-#include <cordma/net/worker.hpp>
 
 #include <algorithm>
 #include <string>
@@ -19,7 +18,7 @@ constexpr const char* bound_to_its_worker =
 namespace detail {
 
 shared_receive_core::shared_receive_core(Worker& worker, BufferPool& from)
-    : home(&worker.loop()), anchor(worker.core().anchor()), pool(&from) {}
+    : home(&core_of(worker).home()), anchor(core_of(worker).anchor()), pool(&from) {}
 
 void shared_receive_core::deliver() noexcept {
   while (!waiting.empty() && !arrived.empty()) {
@@ -108,8 +107,8 @@ SharedReceive::SharedReceive(std::unique_ptr<detail::shared_receive_core> core) 
 
 result<SharedReceive> SharedReceive::on_device(Worker& worker, BufferPool& pool,
                                                const shared_receive_options& options) {
-  if (!worker.loop().on_owner_thread()) return worker.loop().wrong_thread(bound_to_its_worker);
-  detail::worker_core& at = worker.core();
+  detail::worker_core& at = detail::core_of(worker);
+  if (!at.home().on_owner_thread()) return at.home().wrong_thread(bound_to_its_worker);
   const auto has_them = [&options](const auto& a) {
     const transport::capabilities& caps = a->domain().caps();
     return caps.shared_receive_queues &&

@@ -1,11 +1,10 @@
 #include <cordma/net/sync_event.hpp>
 
+#include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/net/endpoint.hpp>
 #include <cordma/net/memory/blob.hpp>
 #include <cordma/net/memory/context_core.hpp>
 #include <cordma/net/memory/region_core.hpp>
-#include <cordma/net/datapath/worker_core.hpp>
-#include <cordma/net/endpoint.hpp>
-#include <cordma/net/worker.hpp>
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/sleep.hpp>
 
@@ -206,13 +205,14 @@ result<void> SyncEvent::prepare() {
 }
 
 result<void> SyncEvent::start(Worker& home) {
-  if (!home.loop().on_owner_thread()) return off_thread(home.loop());
-  if (home.core().shared_context() != context_.core()) {
+  detail::worker_core& at = detail::core_of(home);
+  if (!at.home().on_owner_thread()) return off_thread(at.home());
+  if (at.shared_context() != context_.core()) {
     return failure{errc::invalid_value, "the Worker is of another Context than the SyncEvent"};
   }
   const result<void> ready = prepare();
   if (!ready) return ready;
-  home_ = &home.loop();
+  home_ = &at.home();
   phase_.store(phase::async);
   return {};
 }

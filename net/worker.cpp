@@ -1,7 +1,9 @@
 #include <cordma/net/worker.hpp>
 
 #include <cordma/net/connecting/listener_core.hpp>
+#include <cordma/net/connecting/wiring.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/net/messaging/message_core.hpp>
 
 #include <cstring>
 #include <functional>
@@ -40,7 +42,9 @@ result<Endpoint> Worker::endpoint(std::string to, const connect_options& options
   if (!loop_->on_owner_thread()) {
     return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
-  return core_->endpoint(to, options);
+  auto e = std::make_unique<detail::endpoint_core>();
+  detail::start_wiring(*e, *core_, to, options);
+  return Endpoint(std::move(e));
 }
 
 result<Listener> Worker::listen(std::string_view where, const listen_options& options) {
@@ -81,7 +85,27 @@ result<Endpoint> Worker::prepare(const endpoint_options& options,
   if (!loop_->on_owner_thread()) {
     return loop_->wrong_thread("a Worker may only be used on its own thread");
   }
-  return core_->prepare(options, over, messages);
+  if (options.type == transport::service::ud) {
+    return failure{errc::invalid_value, "a datagram port is not connected: see Worker::datagram()"};
+  }
+  for (const auto& via : core_->adapters()) {
+    const transport::kind k = via->domain().caps().transport;
+    if ((over && *over != k) || !core_->may_share(options, k)) continue;
+    endpoint_options asked = options;
+    if (messages != nullptr) {
+      const result<endpoint_options> framed = messages->core().options_on(*via, options);
+      if (framed.code() == errc::not_supported) continue;
+      if (!framed) return framed.why();
+      asked = *framed;
+    }
+    result<std::unique_ptr<detail::endpoint_core>> e = core_->create(asked, *via);
+    if (e.code() == errc::not_supported) continue;
+    if (!e) return e.why();
+    (*e)->reason = std::string(transport::name(k)) + ": connected by descriptors";
+    return Endpoint(std::move(*e));
+  }
+  return failure{errc::not_supported,
+                 core_->left_out(over) + "no transport of this Worker connects by descriptors"};
 }
 
 result<DatagramEndpoint> Worker::datagram(const endpoint_options& options,
@@ -128,6 +152,8 @@ worker_counters Worker::counters() const noexcept {
           .inflight = core_->in_flight(),
           .endpoints = core_->endpoint_count};
 }
+
+detail::worker_core& detail::core_of(Worker& worker) noexcept { return worker.core(); }
 
 copy_operation::copy_operation(detail::worker_core& worker, const Slice& to,
                                const Slice& from) noexcept

@@ -3,11 +3,14 @@
 
 #include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/listener.hpp>
-#include <cordma/net/worker.hpp>
 
 #include <deque>
 #include <memory>
 #include <vector>
+
+namespace cordma {
+struct listen_options;
+}  // namespace cordma
 
 namespace cordma::detail {
 
@@ -29,7 +32,7 @@ struct pending_request {
   ~pending_request();
 };
 
-struct listener_core {
+struct listener_core final : request_acceptor {
   // Requests not yet taken by next(); beyond it new ones are rejected.
   static constexpr std::size_t most_pending = 4096;
 
@@ -52,12 +55,14 @@ struct listener_core {
   ~listener_core();
   result<void> open(worker_core& w, const transport::address& where, const listen_options& options);
   result<void> open_all(const std::vector<adapter_poller*>& order);
-  void on_request(transport::cm_event event) noexcept;
+  void on_request(transport::cm_event event) noexcept override;
   void take_in(adapter_poller& via, transport::cm_event event);
-  // Nobody can ask by this transport any more.
-  void lose(const adapter_poller& via, const failure& why) noexcept;
+  void lose(const adapter_poller& via, const failure& why) noexcept override;
+  void on_worker_gone() noexcept override;
+  void leave_to_parent() noexcept override;
   void shut_down() noexcept;
   void fail_waiting(const failure& why) noexcept;
+  [[nodiscard]] static failure was_closed() noexcept;
 };
 
 }  // namespace cordma::detail

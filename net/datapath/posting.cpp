@@ -1,5 +1,6 @@
 // From an operation to the transport, and from a completion back to it: what every message goes
 // through, in one file, so that the compiler sees it whole.
+#include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
 
 #include <algorithm>

@@ -1,44 +1,19 @@
 #include <cordma/net/datapath/worker_core.hpp>
 
-#include <cordma/net/connect.hpp>
 #include <cordma/net/datagram.hpp>
-#include <cordma/net/connecting/listener_core.hpp>
-#include <cordma/net/messaging/message_core.hpp>
+#include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/memory_window.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace cordma::detail {
 
 using transport::completion;
 using transport::opcode;
-using transport::posted;
-
-// ---- adapter_poller ----
-
-failure adapter_poller::why_broken() const {
-  return {errc::shutdown,
-          "the completion queue of " + std::string(transport::name(domain_->caps().transport)) +
-              " told of a request that nobody made, and cannot be believed any more"};
-}
-
-void adapter_poller::end_later(endpoint_core& e) noexcept {
-  if (!e.ending.linked()) ending_.push_back(e.ending);
-}
-
-void adapter_poller::end_due(bool all_told) noexcept {
-  if (!all_told && --polls_to_end_ != 0) return;
-  polls_to_end_ = patience;
-  while (!ending_.empty()) {
-    endpoint_core& e = *ending_.pop_front().owner;
-    e.end(*e.cause);
-  }
-}
-
-// ---- worker_core ----
 
 worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
     : context_(std::move(context)),
@@ -90,10 +65,7 @@ worker_core::~worker_core() {
   for (const auto& a : adapters_) home_.remove(*a);
   for (const auto& a : rail_adapters_) home_.remove(*a);
   anchor_->worker = nullptr;
-  while (!listeners_.empty()) {
-    listeners_.back()->home = nullptr;
-    listeners_.back()->shut_down();
-  }
+  while (!listeners_.empty()) listeners_.back()->on_worker_gone();
   drop_wirings();
   const failure gone{errc::shutdown, "the Worker was destroyed"};
   device_events_.shut_down(gone);
@@ -130,7 +102,9 @@ worker_core::~worker_core() {
   }
 }
 
-void worker_core::add(listener_core& l) { listeners_.push_back(&l); }
+void worker_core::add(request_acceptor& l) { listeners_.push_back(&l); }
+
+void worker_core::remove(const request_acceptor& l) noexcept { std::erase(listeners_, &l); }
 
 void worker_core::reserve(std::uint32_t slots) {
   const std::size_t wanted = std::min<std::size_t>(reserved_slots_ + slots, most_reserved);
@@ -232,7 +206,7 @@ void worker_core::give_up(adapter_poller& via) noexcept {
   via.set_broken();
   const failure why = via.why_broken();
   end_all([&via](const endpoint_core& e) { return e.via == &via; }, why);
-  for (listener_core* l : listeners_) l->lose(via, why);
+  for (request_acceptor* const l : listeners_) l->lose(via, why);
 }
 
 void worker_core::end_users_of(const transport::receive_queue& queue, const failure& why) noexcept {
@@ -403,11 +377,11 @@ void worker_core::sweep_graveyard() noexcept {
 void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexcept {
   using type = transport::cm_event::type;
   if (event.what == type::connect_request) {
-    static_cast<listener_core*>(event.from->user)->on_request(std::move(event));
+    static_cast<request_acceptor*>(event.from->user)->on_request(std::move(event));
     return;
   }
   if (event.what == type::listener_ended) {
-    static_cast<listener_core*>(event.from->user)->lose(via, event.why);
+    static_cast<request_acceptor*>(event.from->user)->lose(via, event.why);
     return;
   }
   if (event.what == type::device) {
@@ -476,31 +450,6 @@ result<void> worker_core::wake_for(transport::wake_reason reason) {
   return {};
 }
 
-result<Endpoint> worker_core::prepare(const endpoint_options& options,
-                                      std::optional<transport::kind> over, Messages* messages) {
-  if (options.type == transport::service::ud) {
-    return failure{errc::invalid_value, "a datagram port is not connected: see Worker::datagram()"};
-  }
-  for (const auto& via : adapters_) {
-    const transport::kind k = via->domain().caps().transport;
-    if ((over && *over != k) || !may_share(options, k)) continue;
-    endpoint_options asked = options;
-    if (messages != nullptr) {
-      const result<endpoint_options> framed = messages->core().options_on(*via, options);
-      if (framed.code() == errc::not_supported) continue;
-      if (!framed) return framed.why();
-      asked = *framed;
-    }
-    result<std::unique_ptr<endpoint_core>> e = create(asked, *via);
-    if (e.code() == errc::not_supported) continue;
-    if (!e) return e.why();
-    (*e)->reason = std::string(transport::name(k)) + ": connected by descriptors";
-    return Endpoint(std::move(*e));
-  }
-  return failure{errc::not_supported,
-                 left_out(over) + "no transport of this Worker connects by descriptors"};
-}
-
 result<DatagramEndpoint> worker_core::datagram(endpoint_options options,
                                                std::optional<transport::kind> over) {
   options.type = transport::service::ud;
@@ -545,155 +494,34 @@ std::vector<send_operation> worker_core::flush_all() {
   return flushes;
 }
 
-// ---- endpoint_core ----
-
-endpoint_core::endpoint_core() = default;
-
-endpoint_core::~endpoint_core() {
-  forget_windows();
-  if (worker == nullptr) return;
-  CORDMA_ASSERT(inflight() == 0);
-  worker->unreserve(reserved_slots);
-  if (counted) --worker->endpoint_count;
+void worker_core::drop_wirings() {
+  std::vector<std::unique_ptr<connection_attempt>> all;
+  endpoints_.for_each([&all](endpoint_core& e) {
+    if (e.wiring != nullptr) all.push_back(std::move(e.wiring));
+  });
 }
 
-void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
-                          adapter_poller& made_with) {
-  worker = &owner;
-  home = &owner.home();
-  context = owner.shared_context();
-  ++owner.endpoint_count;
-  counted = true;
-  pair = std::move(p);
-  pair->user = this;
-  via = &made_with;
-  caps = &made_with.domain().caps();
-  kind = static_cast<std::size_t>(caps->transport);
-  granted = pair->actual();
-  send_credits = granted.send_depth;
-  recv_credits = granted.recv_depth;
-  // Nothing is in flight where this throws, or what follows.
-  if (granted.shared != nullptr) {
-    static_cast<completion_sink*>(granted.shared->user)->on_joined(*this);
+// ---- in a child of fork() ----
+
+// Memory alone changes: the ends are told to coroutines that never run again, since their frames are destroyed next.
+void worker_core::leave_to_parent() noexcept {
+  if (std::exchange(left_to_parent_, true)) return;
+  for (const auto* const list : {&adapters_, &rail_adapters_}) {
+    for (const auto& a : *list) a->leave_to_parent();
   }
-  granted.send_depth -= frame_sends;
-  send_credits = granted.send_depth;
-  worker->reserve(granted.send_depth + granted.recv_depth);
-  reserved_slots = granted.send_depth + granted.recv_depth;
-}
-
-void endpoint_core::refresh_grant() noexcept {
-  const std::uint32_t sends = granted.send_depth - send_credits;
-  const std::uint32_t recvs = granted.recv_depth - recv_credits;
-  granted = pair->actual();
-  granted.send_depth -= frame_sends;
-  send_credits = granted.send_depth - sends;
-  recv_credits = granted.recv_depth - recvs;
-}
-
-post_base* endpoint_core::first_waiting_for_pool() noexcept {
-  post_base* first = nullptr;
-  waiting_recvs.for_each([&first](post_base& op) {
-    if (first == nullptr && op.lease_) first = &op;
-  });
-  return first;
-}
-
-void endpoint_core::ring() noexcept {
-  if (unrung == 0 || pair == nullptr) return;
-  unrung = 0;
-  ++counters.rings;
-  pair->ring();
-}
-
-void endpoint_core::tell_posted() noexcept {
-  const std::atomic_ref<std::uint64_t> word(*posted_word.as<std::uint64_t>().data());
-  word.store(counters.recvs, std::memory_order_release);
-}
-
-// It touches no buffer any more, and reports nothing.
-void endpoint_core::drop_pair() noexcept {
-  pair.reset();
-  if (peer != nullptr) peer->on_pair_gone();
-  if (rail != nullptr) rail->on_pair_gone();
-}
-
-void endpoint_core::begin_close() noexcept {
-  if (is_inherited()) return;
-  if (!waiting_sends.empty() || pair == nullptr || (peer != nullptr && !peer->idle())) return;
-  ring();
-  if (peer != nullptr) peer->on_closing();
-  pair->disconnect();
-}
-
-void endpoint_core::refresh_open() noexcept {
-  const bool as_it_comes = state == endpoint_state::connected && !fence_next && orphans == 0 &&
-                           waiting_sends.empty() && waiting_recvs.empty();
-  constexpr std::uint32_t receives = 1U << static_cast<unsigned>(opcode::recv);
-  open_to = 0;
-  if (!as_it_comes) return;
-  open_to = caps->operations[static_cast<std::size_t>(granted.type)] & ~receives;
-  if (granted.shared == nullptr) open_to |= receives;
-  if (peer != nullptr) open_to &= ~messages_bits;
-}
-
-void endpoint_core::set_state(endpoint_state s) noexcept {
-  if (state == s) return;
-  state = s;
-  refresh_open();
-  // Whoever waits for the end waits on; a list of its own, because a resumed one may wait again.
-  state_waiters.for_each([s](state_operation& w) {
-    if (w.kind_ == state_operation::kind::close && s != endpoint_state::closed) return;
-    w.unlink();
-    w.resolve(s);
-  });
-}
-
-void endpoint_core::blame(failure why) noexcept {
-  if (cause) return;
-  *cause_storage = std::move(why);
-  cause = cause_storage;
-}
-
-void endpoint_core::end(failure why) noexcept {
-  blame(std::move(why));
-  if (state == endpoint_state::closed) return;
-  flush_waiting();
-  if (early != nullptr) early->on_end();
-  if (peer != nullptr) peer->on_end();
-  set_state(endpoint_state::closed);
-  if (rail != nullptr) rail->on_end();
-}
-
-void endpoint_core::flush_waiting() noexcept {
-  for (list<post_base>* waiting : {&waiting_sends, &waiting_recvs}) {
-    while (!waiting->empty()) {
-      post_base& op = waiting->pop_front();
-      op.complete_failed(flushed(op.op_name()));
+  for (request_acceptor* const l : listeners_) l->leave_to_parent();
+  const failure why = made_before_fork();
+  const auto leave = [&why](endpoint_core& e) {
+    if (e.pair != nullptr && e.via->kept()) {
+      static_cast<void>(e.pair.release());
+    } else if (e.pair != nullptr) {
+      e.pair->abort();
     }
-  }
-  while (!resolvers.empty()) resolvers.pop_front().fail(flushed("resolve"));
-}
-
-void endpoint_core::on_resolved(const transport::cm_event& event) noexcept {
-  resolvers.for_each([&event](resolve_operation& op) {
-    if (op.request_ != event.request) return;
-    op.unlink();
-    op.on_resolved(event);
-  });
-}
-
-std::optional<failure> endpoint_core::why_not(const char* operation) const noexcept {
-  if (state != endpoint_state::closed && state != endpoint_state::closing) return {};
-  if (closed_here) return failure{errc::not_connected, "this side closed the connection"};
-  return flushed(operation);
-}
-
-failure endpoint_core::flushed(const char* operation) const noexcept {
-  failure why{errc::flushed};
-  why.with_operation(operation).with_cause(cause);
-  why.with_status(static_cast<std::uint16_t>(transport::wc_status::wr_flush_err), 0);
-  return why;
+    e.end(why);
+    e.drop_pair();
+  };
+  endpoints_.for_each(leave);
+  graveyard_.for_each(leave);
 }
 
 }  // namespace cordma::detail

@@ -1,7 +1,6 @@
 #include <cordma/net/extras/device_receive.hpp>
 
 #include <cordma/net/datapath/worker_core.hpp>
-#include <cordma/net/worker.hpp>
 
 #include <string>
 
@@ -95,7 +94,7 @@ void device_receive::on_joined(endpoint_core& endpoint) {
 }
 
 result<void> device_receive::attach(Endpoint& endpoint) {
-  device_source* const source = endpoint.core().shared.get();
+  device_source* const source = static_cast<device_source*>(endpoint.core().shared.get());
   if (source == nullptr || source->queue != this) {
     return failure{errc::invalid_value,
                    "the Endpoint does not receive from here: connect or accept it with "
@@ -149,7 +148,7 @@ bool device_receive::on_completion(std::uint32_t index, const transport::complet
   }
   ++core->counters.recvs;
   core->counters.bytes_received += c.byte_len;
-  device_source& source = *core->shared;
+  device_source& source = static_cast<device_source&>(*core->shared);
   e.from = &source;
   if (c.key != 0) [[unlikely]]
     core->invalidated(c.key);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/datapath/completion_sink.hpp>
+#include <cordma/net/datapath/hooks.hpp>
 #include <cordma/net/extras/shared_receive_core.hpp>
 #include <cordma/net/transport/transport.hpp>
 
@@ -15,13 +16,14 @@ struct device_receive;
 struct endpoint_core;
 
 // What it knows of one endpoint, whose part this is.
-struct device_source : list_node {
+struct device_source final : shared_source, list_node {
   device_source(endpoint_core& of, device_receive& from);
-  ~device_source();
+  ~device_source() override;
   // Its last message is here, and it has ended.
-  void on_last() noexcept;
+  void on_last() noexcept override;
   // Nobody wants to hear of it any more.
-  void forget() noexcept;
+  void forget() noexcept override;
+  void move_to(endpoint_core& to) noexcept override { core = &to; }
 
   struct entry : shared_entry {
     device_source* from = nullptr;

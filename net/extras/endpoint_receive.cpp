@@ -1,5 +1,5 @@
-#include <cordma/net/extras/endpoint_receive.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/net/extras/endpoint_receive.hpp>
 
 namespace cordma::detail {
 

@@ -1,6 +1,5 @@
 // Frames over one transport: the segments that they come in, and the requests that they go out by.
 #include <cordma/net/messaging/message_core.hpp>
-#include <cordma/net/worker.hpp>
 
 #include <algorithm>
 #include <new>
@@ -66,8 +65,9 @@ void frame_port::on_worker_gone() noexcept {
 }
 
 void frame_port::on_joined(endpoint_core& endpoint) {
-  endpoint.peer = std::make_unique<peer_core>(endpoint, *this);
-  endpoint.frame_sends = endpoint.peer->sends;
+  auto made = std::make_unique<peer_core>(endpoint, *this);
+  endpoint.frame_sends = made->sends;
+  endpoint.peer = std::move(made);
 }
 
 // ---- memory ----
@@ -201,8 +201,8 @@ void frame_port::on_received(message_segment& s, const transport::completion& c)
   }
   ++e->counters.recvs;
   e->counters.bytes_received += c.byte_len;
-  s.from = e->peer.get();
-  e->peer->on_frame(s, c.byte_len);
+  s.from = &peer_of(*e);
+  s.from->on_frame(s, c.byte_len);
   // What is held is not posted again: there must be others for what comes, offers and credits among it.
   if (posted < may_post / 2) [[unlikely]]
     feed();

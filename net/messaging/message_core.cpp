@@ -2,7 +2,6 @@
 
 #include <cordma/net/datapath/option_bounds.hpp>
 #include <cordma/net/protocol/request.hpp>
-#include <cordma/net/worker.hpp>
 
 #include <algorithm>
 #include <new>
@@ -33,7 +32,7 @@ bool keep_greeting(peer_core& from, const ActiveMessage& message) noexcept {
 }  // namespace
 
 message_core::message_core(Worker& worker, const message_options& o)
-    : options(o), home(&worker.loop()), anchor(worker.core().anchor()), tasks(worker.loop()) {
+    : options(o), home(&core_of(worker).home()), anchor(core_of(worker).anchor()), tasks(*home) {
   if (o.eager_bytes != 0) {
     require_within("message_options::eager_bytes", o.eager_bytes, protocol::least_eager_bytes,
                    protocol::most_eager_bytes);
@@ -182,6 +181,13 @@ void message_core::run(message_segment& s) noexcept {
   } catch (const std::bad_alloc&) {
     ++handler_failures;
   }
+}
+
+message_core* messages_of(const endpoint_core& e) noexcept {
+  if (e.early != nullptr) return early_of(e).core;
+  if (e.peer == nullptr) return nullptr;
+  const frame_port* const port = peer_of(e).port;
+  return port != nullptr ? port->core : nullptr;
 }
 
 }  // namespace cordma::detail

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
-#include <cordma/net/streams/stream_core.hpp>
 #include <cordma/net/stream.hpp>
+#include <cordma/net/streams/stream_core.hpp>
 #include <cordma/net/transport/little_endian.hpp>
 #include <cordma/runtime/scope.hpp>
 

@@ -6,11 +6,11 @@
 #include <support/stage.hpp>
 
 #include <cordma/net/messaging/message_core.hpp>
-#include <cordma/net/streams/stream_core.hpp>
 #include <cordma/net/protocol/frame.hpp>
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/requests.hpp>
 #include <cordma/net/stream.hpp>
+#include <cordma/net/streams/stream_core.hpp>
 #include <cordma/net/transport/little_endian.hpp>
 #include <cordma/net/transport/sim/sim.hpp>
 #include <cordma/runtime/scope.hpp>

@@ -5,8 +5,8 @@
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
 
-#include <cordma/net/messaging/message_core.hpp>
 #include <cordma/net/messages.hpp>
+#include <cordma/net/messaging/message_core.hpp>
 #include <cordma/net/protocol/frame.hpp>
 #include <cordma/net/transport/sim/sim.hpp>
 #include <cordma/runtime/scope.hpp>

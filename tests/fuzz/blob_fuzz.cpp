@@ -1,7 +1,7 @@
 // RemoteMemory::import never trusts what it is given, and accepts only what export_blob() writes; the
 // same for the blob of a SyncEvent, which has one of memory inside.
-#include <cordma/net/memory/blob.hpp>
 #include <cordma/net/memory.hpp>
+#include <cordma/net/memory/blob.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,8 +2,10 @@
 """Nothing includes upward, and no header twice. Usage: include_directions.py [ROOT]
 
 RULES is the layering of the project: for each folder, which of the project's headers its files may
-include. The first rule whose folder fits decides.
+include. The first rule whose folder fits decides. ROOMS orders what RULES takes for one layer. The
+rooms of net/ and who includes whom are printed.
 """
+import collections
 import posixpath
 import re
 import sys
@@ -14,16 +16,39 @@ PUBLIC = r"cordma\.hpp|(runtime|net|gpu)/[^/]+\.hpp|net/transport/sim/[^/]+\.hpp
 # Engines decide and do nothing else: of the runtime they know types, no task, reactor or socket.
 ENGINE_RUNTIME = r"runtime/(check|clock|errc|result)\.hpp"
 
+# The rooms of net/, lowest first: which others each may include. One that stands above another is never included there.
+ROOMS = {
+    "memory": "",
+    "datapath": "memory",
+    "extras": "memory datapath",
+    "messaging": "memory datapath",
+    "connecting": "memory datapath messaging",
+    "rpc": "datapath messaging connecting",
+    "streams": "memory datapath",
+}
+# The room of each public header of net/, and of the source of that name.
+PUBLIC_OF = {
+    "memory": "buffer_pool context device_list memory settings",
+    "datapath": "address datagram device_event endpoint memory_window operations user_data",
+    "extras": "receive_credits remote_sync_event shared_receive sync_event typed_endpoint",
+    "messaging": "messages",
+    "connecting": "connect endpoint_pool exchange listener worker",
+    "rpc": "request_session requests",
+    "streams": "asio_stream stream",
+}
+ANY_ROOM = "|".join(ROOMS)
+NET = rf"runtime/.*|net/([^/]+|({ANY_ROOM}|engine|protocol)/.*|transport/[^/]+)"
+
 RULES = [
     ("runtime/", r"runtime/.*"),
     ("net/transport/{one}/", r"runtime/.*|net/transport/[^/]+\.hpp|net/transport/{one}/.*"),
     ("net/transport/", r"runtime/.*|net/transport/[^/]+\.hpp"),
     ("net/engine/", ENGINE_RUNTIME + r"|net/engine/.*"),
     ("net/protocol/", r"runtime/.*|net/transport/[^/]+\.hpp|net/engine/.*|net/protocol/.*"),
-    # What stands behind the objects of net/: one layer with them.
-    ("net/{room}/", r"runtime/.*|net/([^/]+|({rooms}|engine|protocol)/.*|transport/[^/]+)"),
+    # One layer; ROOMS divides it.
+    (f"net/({ANY_ROOM})/", NET),
     ("net/{none}/", None),
-    ("net/", r"runtime/.*|net/([^/]+|({rooms}|engine|protocol)/.*|transport/[^/]+|transport/sim/.*)"),
+    ("net/", NET + r"|net/transport/sim/.*"),
     ("gpu/", r"runtime/[^/]+|net/[^/]+\.hpp|gpu/.*"),
     ("apps/", PUBLIC + r"|apps/.*"),
     ("bench/", PUBLIC + r"|bench/.*"),
@@ -81,6 +106,51 @@ def check(root):
     return findings
 
 
+def room_of(name):
+    """The room of a file of net/, by its folder or, at the top of net/, by its stem; else None."""
+    match = re.fullmatch(r"net/(?:(\w+)/)?(\w+)\.[hc]pp", name)
+    if not match:
+        return None
+    if match[1]:
+        return match[1] if match[1] in ROOMS else None
+    return next((room for room, stems in PUBLIC_OF.items() if match[2] in stems.split()), None)
+
+
+def project_includes(root):
+    """(name, line, target) of every include of a file of the project."""
+    for name, text in tree.code(root):
+        for match in INCLUDE.finditer(text):
+            target = target_of(name, match[1], match[2])
+            if target is not None:
+                yield name, tree.line_of(text, match.start(1)), target
+
+
+def check_rooms(root):
+    """No room includes one above it, and every file of net/ itself has a room."""
+    order = list(ROOMS)
+    findings = [f"ROOMS: {room} stands below {above}, which it includes"
+                for room, those in ROOMS.items() for above in those.split()
+                if order.index(above) >= order.index(room)]
+    findings += [f"{name}: no room has it; give it one in PUBLIC_OF" for name, _ in tree.code(root)
+                 if re.fullmatch(r"net/\w+\.[hc]pp", name) and name != "net/cordma.hpp" and not room_of(name)]
+    for name, line, target in project_includes(root):
+        here, there = room_of(name), room_of(target)
+        if here and there and there != here and there not in ROOMS[here].split():
+            findings.append(f"{name}:{line}: the room {here} may not include {there} ({target})")
+    return findings
+
+
+def graph(root):
+    """A line for each room of net/: the rooms that it includes, with the number of includes."""
+    edges = collections.Counter()
+    for name, _, target in project_includes(root):
+        here, there = room_of(name), room_of(target)
+        if here and there and here != there:
+            edges[here, there] += 1
+    return [f"{room:10} -> " + ", ".join(f"{to} ({edges[room, to]})" for to in ROOMS if edges[room, to])
+            for room in ROOMS]
+
+
 def exists(root, target):
     return (root / ("net/cordma.hpp" if target == "cordma.hpp" else target)).is_file()
 
@@ -91,4 +161,6 @@ def foreign(where, name, header):
 
 
 if __name__ == "__main__":
-    sys.exit(tree.report("include directions", check(tree.root_of(sys.argv))))
+    ROOT = tree.root_of(sys.argv)
+    print("\n".join(["the rooms of net/ include:"] + graph(ROOT)))
+    sys.exit(tree.report("include directions", check(ROOT) + check_rooms(ROOT)))

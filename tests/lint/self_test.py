@@ -99,6 +99,23 @@ class IncludeDirections(unittest.TestCase):
         found = planted(include_directions.check, {"net/a.hpp": "// #pragma once\n", "net/b.cpp": "\n"})
         self.assertEqual(len(found), 1)
 
+    def test_no_room_includes_one_above_it(self):
+        found = planted(include_directions.check_rooms, {
+            "net/memory.hpp": "#include <cordma/net/endpoint.hpp>\n",
+            "net/datapath/slot.hpp": "#include <cordma/net/memory.hpp>\n#include <cordma/net/rpc/asked.hpp>\n",
+            "net/rpc/asked.hpp": "#include <cordma/net/datapath/slot.hpp>\n#include <cordma/net/rpc/b.hpp>\n"})
+        self.assertEqual([f.split(": ", 1)[0] for f in found], ["net/datapath/slot.hpp:2", "net/memory.hpp:1"])
+
+    def test_every_file_at_the_top_of_net_has_a_room(self):
+        found = planted(include_directions.check_rooms, {
+            "net/cordma.hpp": "\n", "net/worker.cpp": "\n", "net/odd.hpp": "\n", "net/transport/odd.hpp": "\n"})
+        self.assertEqual([f.split(": ", 1)[0] for f in found], ["net/odd.hpp"])
+
+    def test_the_graph_counts_includes_between_rooms(self):
+        lines = planted(include_directions.graph, {
+            "net/messages.cpp": "#include <cordma/net/endpoint.hpp>\n#include <cordma/net/datapath/slot.hpp>\n"})
+        self.assertIn("messaging  -> datapath (2)", lines)
+
     def test_a_folder_that_no_layer_has(self):
         found = planted(include_directions.check, {"net/odd/a.cpp": "\n", "lib/b.cpp":
                                                          "#include <cordma/net/c.hpp>\n"})

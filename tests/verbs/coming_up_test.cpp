@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
-#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 #include <cordma/net/transport/verbs/wire.hpp>
 
 #include <array>

@@ -1,8 +1,8 @@
 // One reliable connection: two queues, one socket. What it promises is in README.md.
 #pragma once
 
-#include <cordma/net/transport/tcp/tcp_adapter.hpp>
 #include <cordma/net/transport/tcp/queues.hpp>
+#include <cordma/net/transport/tcp/tcp_adapter.hpp>
 #include <cordma/net/transport/window_set.hpp>
 
 namespace cordma::transport::tcp {

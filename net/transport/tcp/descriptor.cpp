@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cordma/net/transport/crc32.hpp>
 #include <cordma/net/transport/random.hpp>
-#include <cordma/net/transport/tcp/descriptor.hpp>
 #include <cordma/net/transport/tcp/connection_handshake.hpp>
+#include <cordma/net/transport/tcp/descriptor.hpp>
 #include <new>
 
 namespace cordma::transport::tcp {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cerrno>
-#include <cordma/net/transport/tcp/tcp_adapter.hpp>
 #include <cordma/net/transport/tcp/connection.hpp>
 #include <cordma/net/transport/tcp/incoming.hpp>
+#include <cordma/net/transport/tcp/tcp_adapter.hpp>
 
 namespace cordma::transport::tcp {
 

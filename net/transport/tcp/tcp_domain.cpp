@@ -3,8 +3,8 @@
 #include <bit>
 #include <cerrno>
 #include <cordma/net/transport/grant.hpp>
-#include <cordma/net/transport/tcp/tcp_adapter.hpp>
 #include <cordma/net/transport/tcp/incoming.hpp>
+#include <cordma/net/transport/tcp/tcp_adapter.hpp>
 
 namespace cordma::transport::tcp {
 namespace {

@@ -1,8 +1,8 @@
 // A small datagram port of the adapter's own: how queue pairs say what no request can say.
 #pragma once
 
-#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 #include <cordma/net/transport/verbs/posting.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 namespace cordma::transport::verbs {
 

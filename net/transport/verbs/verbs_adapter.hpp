@@ -3,9 +3,9 @@
 
 #include <cordma/net/transport/verbs/address_handles.hpp>
 #include <cordma/net/transport/verbs/connecting.hpp>
-#include <cordma/net/transport/verbs/verbs_domain.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
 #include <cordma/net/transport/verbs/polling.hpp>
+#include <cordma/net/transport/verbs/verbs_domain.hpp>
 #include <cordma/runtime/list.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 

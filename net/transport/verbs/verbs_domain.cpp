@@ -1,9 +1,9 @@
 #include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/verbs/verbs_domain.hpp>
 
-#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/connecting.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -1,9 +1,9 @@
 // One queue pair: connected (RC, UC) or a datagram port (UD). What it promises is in README.md.
 #pragma once
 
-#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 #include <cordma/net/transport/verbs/arrival_watch.hpp>
 #include <cordma/net/transport/verbs/posting.hpp>
+#include <cordma/net/transport/verbs/verbs_adapter.hpp>
 #include <cordma/net/transport/verbs/window.hpp>
 
 #include <bit>

@@ -3,8 +3,8 @@
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
-#include <cordma/net/transport/verbs/verbs_pair.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
 #include <cordma/net/transport/verbs/verbs_receive_queue.hpp>
 
 #include <arpa/inet.h>

@@ -1,8 +1,8 @@
 // service::ud: one port that talks to many peers, and to groups.
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
-#include <cordma/net/transport/verbs/verbs_pair.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
 
 #include <cordma/net/transport/crc32.hpp>
 

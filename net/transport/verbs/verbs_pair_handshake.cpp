@@ -1,8 +1,8 @@
 // Coming up through rdma_cm: resolving, asking, answering, and the steps of the queue pair.
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
-#include <cordma/net/transport/verbs/verbs_pair.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
 
 #include <arpa/inet.h>
 

@@ -1,8 +1,8 @@
 // The life of a queue pair between coming up and going away: errors, closing, probing.
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
-#include <cordma/net/transport/verbs/verbs_pair.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
+#include <cordma/net/transport/verbs/verbs_pair.hpp>
 #include <cordma/net/transport/verbs/verbs_receive_queue.hpp>
 
 #include <algorithm>

@@ -11,91 +11,6 @@ namespace cordma::detail {
 using protocol::frame_kind;
 using transport::wc_status;
 
-// ---- one of them ----
-
-rail_core::rail_core(peer_core& of, std::uint32_t number) noexcept
-    : peer(&of), device(number % of.agreed.devices) {
-  try {
-    const result<void> made = make(of.endpoint->pair->actual());
-    if (made) return;
-  } catch (const std::bad_alloc&) {}
-  link.reset();
-  descriptor.clear();
-}
-
-result<void> rail_core::make(const transport::queue_pair_options& like) {
-  transport::queue_pair_options o = like;
-  o.shared = nullptr;
-  o.send_depth = sends;
-  o.recv_depth = o.max_segments = 1;
-  o.inline_bytes = 0;
-  const bool read = has(like.remote_access, access::remote_read);
-  o.remote_access = read ? access::remote_read : access::local_read;
-  frame_port& port = *peer->port;
-  adapter_poller& via = *port.devices[device].via;
-  if (via.broken()) return via.why_broken();
-  result<std::unique_ptr<transport::queue_pair>> pair = via.adapter().create(o);
-  if (!pair) return pair.why();
-  if ((*pair)->actual().send_depth < sends) {
-    return failure{errc::not_supported, "the device has too few places for a rail's requests"};
-  }
-  result<std::vector<std::byte>> own = (*pair)->descriptor();
-  if (!own) return own.why();
-  if (own->size() > protocol::longest_descriptor) return errc::invalid_value;
-  link = std::make_unique<endpoint_core>();
-  link->frame_sends = (*pair)->actual().send_depth;
-  link->adopt(*port.worker, std::move(*pair), via);
-  // No user has it: it takes none of their places.
-  --port.worker->endpoint_count;
-  link->counted = false;
-  port.promise(0, sends);
-  free_sends = sends;
-  port.worker->add(*link);
-  link->rail = this;
-  descriptor = std::move(*own);
-  return {};
-}
-
-rail_core::~rail_core() {
-  if (free_sends != 0 && peer->port != nullptr) peer->port->unpromise(0, sends);
-}
-
-bool rail_core::usable() const noexcept {
-  return link != nullptr && link->state == endpoint_state::connected && link->pair != nullptr &&
-         !failed;
-}
-
-result<void> rail_core::connect(std::span<const std::byte> peer_descriptor) noexcept {
-  if (std::exchange(heard, true)) return breach("a rail that it has told of before");
-  if (link == nullptr || link->state != endpoint_state::connecting) return {};
-  if (peer_descriptor.empty()) {
-    close({errc::unreachable, "the peer cannot make it"});
-    return {};
-  }
-  try {
-    result<void> begun = link->pair->connect(peer_descriptor);
-    const bool nonsense =
-        begun.code() == errc::connection_aborted || begun.code() == errc::unsupported_version;
-    if (nonsense) return begun;
-    if (!begun) close(begun.why());
-  } catch (const std::bad_alloc&) {
-    close(errc::no_memory);
-  }
-  return {};
-}
-
-void rail_core::close(const failure& why) noexcept {
-  if (link == nullptr || link->state == endpoint_state::closed) return;
-  if (link->pair != nullptr) link->pair->abort();
-  link->end(why);
-}
-
-void rail_core::on_end() noexcept { peer->pump(); }
-
-void rail_core::on_pair_gone() noexcept {
-  if (free_sends != sends && peer->port != nullptr) peer->port->flush(*peer, this);
-}
-
 // ---- all of a peer ----
 
 void peer_core::make_rails() noexcept {
@@ -260,23 +175,6 @@ void peer_core::post_read(fetch& f, std::uint8_t index) noexcept {
                                   .remote_addr = part->addr + in_part,
                                   .rkey = part->rkeys[device]};
   post(entry, request);
-}
-
-// On one connection reads end in the order in which they were posted, and none after one that failed succeeds.
-void fetch::read_done(const frame_entry& e, const transport::completion& c) noexcept {
-  fetch_piece& p = pieces[e.piece];
-  --reads;
-  --p.reads;
-  (e.over != nullptr ? e.over->under_way : peer->bytes_under_way) -= e.length;
-  if (c.status == wc_status::success) {
-    p.begin += e.length;
-    (e.over != nullptr ? e.over->bytes : peer->bytes_read) += e.length;
-  } else if (e.over != nullptr) {
-    p.again = e.over->failed = true;
-  } else if (!broken) {
-    broken.emplace(c.status == wc_status::wr_flush_err ? peer->endpoint->flushed("tag_recv")
-                                                       : failure(transport::to_errc(c.status)));
-  }
 }
 
 }  // namespace cordma::detail

@@ -116,24 +116,6 @@ void peer_core::on_want(std::uint32_t number, const protocol::want& want) noexce
   if (!o->linked()) sending.push_back(*o);
 }
 
-// The next bytes of it, at most so many.
-std::size_t open_offer::take(std::uint64_t most, std::span<Slice> out) noexcept {
-  std::size_t count = 0;
-  while (most != 0 && slice < sends && count < out.size()) {
-    const Slice& s = slices[slice];
-    const std::uint64_t n = std::min<std::uint64_t>(most, s.size() - in_slice);
-    out[count++] = s.part(in_slice, n);
-    most -= n;
-    sent += n;
-    in_slice += n;
-    if (in_slice == s.size()) {
-      ++slice;
-      in_slice = 0;
-    }
-  }
-  return count;
-}
-
 // What is wanted of it, as far as there is room.
 void peer_core::send_on(open_offer& o) noexcept {
   const bool written = o.wanted.rkey != 0;
@@ -314,38 +296,6 @@ void peer_core::on_wrote(std::uint32_t number) noexcept {
   }
   f->got = f->wanted;
   f->settle();
-}
-
-bool fetch::all_here() const noexcept {
-  if (way != by::reads) return asked == wanted && got == wanted;
-  const auto here = [](const fetch_piece& p) { return p.begin == p.end; };
-  return std::ranges::all_of(std::span(pieces).first(piece_count), here);
-}
-
-// Ends it, where nothing of it is in flight and there is no more to come.
-void fetch::settle() noexcept {
-  if (reading || reads != 0 || (!broken && !all_here())) return;
-  peer_core& from_peer = *peer;
-  message_receive* const done = std::exchange(op, nullptr);
-  const bool truncated = wanted < from.total;
-  const offer_outcome outcome = broken      ? offer_outcome::failed
-                                : truncated ? offer_outcome::truncated
-                                            : offer_outcome::taken;
-  if (done != nullptr) {
-    done->fetch_ = nullptr;
-    done->received_ = {.bytes = wanted, .tag = tag, .from = from_peer.handle()};
-    if (broken) {
-      done->fail(std::move(*broken));
-    } else if (truncated) {
-      done->fail(failure::of(errc::truncated,
-                             {"a message of ", from.total, " bytes, the receive has ", wanted}));
-    } else {
-      done->finish();
-    }
-  }
-  const std::uint32_t number = from.number;
-  from_peer.port->core->release(*this);
-  from_peer.say_done(number, outcome);
 }
 
 }  // namespace cordma::detail

@@ -1,0 +1,29 @@
+// What an adapter ends with; poll() stands in posting.cpp.
+#include <cordma/net/datapath/adapter_poller.hpp>
+
+#include <cordma/net/datapath/endpoint_core.hpp>
+
+#include <string>
+
+namespace cordma::detail {
+
+failure adapter_poller::why_broken() const {
+  return {errc::shutdown,
+          "the completion queue of " + std::string(transport::name(domain_->caps().transport)) +
+              " told of a request that nobody made, and cannot be believed any more"};
+}
+
+void adapter_poller::end_later(endpoint_core& e) noexcept {
+  if (!e.ending.linked()) ending_.push_back(e.ending);
+}
+
+void adapter_poller::end_due(bool all_told) noexcept {
+  if (!all_told && --polls_to_end_ != 0) return;
+  polls_to_end_ = patience;
+  while (!ending_.empty()) {
+    endpoint_core& e = *ending_.pop_front().owner;
+    e.end(*e.cause);
+  }
+}
+
+}  // namespace cordma::detail

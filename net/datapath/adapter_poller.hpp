@@ -1,0 +1,73 @@
+// One adapter of a Worker, asked in every pass of the reactor.
+#pragma once
+
+#include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/list.hpp>
+#include <cordma/runtime/reactor.hpp>
+
+#include <array>
+#include <memory>
+
+namespace cordma::detail {
+
+struct endpoint_core;
+class worker_core;
+
+// An endpoint whose connection has ended, while what came before may still be among the completions.
+struct ending_link : list_node {
+  explicit ending_link(endpoint_core& e) noexcept : owner(&e) {}
+  endpoint_core* owner;
+};
+
+// Asks one adapter in every pass of the reactor.
+class adapter_poller final : public poller {
+ public:
+  adapter_poller(worker_core& owner, transport::domain& d, std::unique_ptr<transport::adapter> a)
+      : adapter_(std::move(a)), domain_(&d), owner_(owner) {}
+  ~adapter_poller() override {
+    if (kept_) static_cast<void>(adapter_.release());
+  }
+  std::size_t poll() noexcept override;
+  arm_state arm() noexcept override { return ending_.empty() ? adapter_->arm() : arm_state::busy; }
+  void disarm() noexcept override { adapter_->disarm(); }
+  [[nodiscard]] int wait_fd() const noexcept override { return adapter_->wait_fd(); }
+  [[nodiscard]] bool edge_triggered() const noexcept override { return adapter_->edge_triggered(); }
+  [[nodiscard]] const char* name() const noexcept override {
+    return transport::name(domain_->caps().transport).data();
+  }
+  [[nodiscard]] transport::adapter& adapter() noexcept { return *adapter_; }
+  [[nodiscard]] transport::domain& domain() noexcept { return *domain_; }
+  [[nodiscard]] const worker_core& owner() const noexcept { return owner_; }
+  // In a child of fork(): see domain::leave_to_parent().
+  void leave_to_parent() noexcept { kept_ = !domain_->leave_to_parent(); }
+  // Whether what was made with the adapter must not be destroyed.
+  [[nodiscard]] bool kept() const noexcept { return kept_; }
+  // Destroys one of those, except where it is the parent's.
+  template <class Made>
+  void drop(std::unique_ptr<Made>& made) const noexcept {
+    if (kept_) static_cast<void>(made.release());
+    made.reset();
+  }
+  // Its completion queue told of a request that never was: nothing it tells can be believed.
+  [[nodiscard]] bool broken() const noexcept { return broken_; }
+  void set_broken() noexcept { broken_ = true; }
+  [[nodiscard]] failure why_broken() const;
+  // It ends when all that came before has been told; its cause is known at once.
+  void end_later(endpoint_core& e) noexcept;
+
+ private:
+  void end_due(bool all_told) noexcept;
+  static constexpr std::size_t batch_size = 32;
+  // A queue that is never found empty keeps nobody from ending: this many polls are more than what may lie in it.
+  static constexpr int patience = 1024;
+  std::unique_ptr<transport::adapter> adapter_;
+  transport::domain* domain_;
+  worker_core& owner_;
+  bool broken_ = false;
+  bool kept_ = false;
+  list<ending_link> ending_;
+  int polls_to_end_ = patience;
+  std::array<transport::completion, batch_size> batch_;
+};
+
+}  // namespace cordma::detail

@@ -1,0 +1,208 @@
+#include <cordma/net/datapath/endpoint_core.hpp>
+
+#include <cordma/net/datapath/completion_sink.hpp>
+#include <cordma/net/datapath/worker_core.hpp>
+
+#include <atomic>
+#include <utility>
+
+namespace cordma::detail {
+
+using transport::opcode;
+
+endpoint_core::endpoint_core() = default;
+
+endpoint_core::~endpoint_core() {
+  forget_windows();
+  if (worker == nullptr) return;
+  CORDMA_ASSERT(inflight() == 0);
+  worker->unreserve(reserved_slots);
+  if (counted) --worker->endpoint_count;
+}
+
+void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
+                          adapter_poller& made_with) {
+  worker = &owner;
+  home = &owner.home();
+  context = owner.shared_context();
+  ++owner.endpoint_count;
+  counted = true;
+  pair = std::move(p);
+  pair->user = this;
+  via = &made_with;
+  caps = &made_with.domain().caps();
+  kind = static_cast<std::size_t>(caps->transport);
+  granted = pair->actual();
+  send_credits = granted.send_depth;
+  recv_credits = granted.recv_depth;
+  // Nothing is in flight where this throws, or what follows.
+  if (granted.shared != nullptr) {
+    static_cast<completion_sink*>(granted.shared->user)->on_joined(*this);
+  }
+  granted.send_depth -= frame_sends;
+  send_credits = granted.send_depth;
+  worker->reserve(granted.send_depth + granted.recv_depth);
+  reserved_slots = granted.send_depth + granted.recv_depth;
+}
+
+void endpoint_core::refresh_grant() noexcept {
+  const std::uint32_t sends = granted.send_depth - send_credits;
+  const std::uint32_t recvs = granted.recv_depth - recv_credits;
+  granted = pair->actual();
+  granted.send_depth -= frame_sends;
+  send_credits = granted.send_depth - sends;
+  recv_credits = granted.recv_depth - recvs;
+}
+
+post_base* endpoint_core::first_waiting_for_pool() noexcept {
+  post_base* first = nullptr;
+  waiting_recvs.for_each([&first](post_base& op) {
+    if (first == nullptr && op.lease_) first = &op;
+  });
+  return first;
+}
+
+void endpoint_core::ring() noexcept {
+  if (unrung == 0 || pair == nullptr) return;
+  unrung = 0;
+  ++counters.rings;
+  pair->ring();
+}
+
+void endpoint_core::tell_posted() noexcept {
+  const std::atomic_ref<std::uint64_t> word(*posted_word.as<std::uint64_t>().data());
+  word.store(counters.recvs, std::memory_order_release);
+}
+
+// It touches no buffer any more, and reports nothing.
+void endpoint_core::drop_pair() noexcept {
+  pair.reset();
+  if (peer != nullptr) peer->on_pair_gone();
+  if (rail != nullptr) rail->on_pair_gone();
+}
+
+void endpoint_core::begin_close() noexcept {
+  if (is_inherited()) return;
+  if (!waiting_sends.empty() || pair == nullptr || (peer != nullptr && !peer->idle())) return;
+  ring();
+  if (peer != nullptr) peer->on_closing();
+  pair->disconnect();
+}
+
+void endpoint_core::refresh_open() noexcept {
+  const bool as_it_comes = state == endpoint_state::connected && !fence_next && orphans == 0 &&
+                           waiting_sends.empty() && waiting_recvs.empty();
+  constexpr std::uint32_t receives = 1U << static_cast<unsigned>(opcode::recv);
+  open_to = 0;
+  if (!as_it_comes) return;
+  open_to = caps->operations[static_cast<std::size_t>(granted.type)] & ~receives;
+  if (granted.shared == nullptr) open_to |= receives;
+  if (peer != nullptr) open_to &= ~messages_bits;
+}
+
+void endpoint_core::set_state(endpoint_state s) noexcept {
+  if (state == s) return;
+  state = s;
+  refresh_open();
+  // Whoever waits for the end waits on; a list of its own, because a resumed one may wait again.
+  state_waiters.for_each([s](state_operation& w) {
+    if (w.kind_ == state_operation::kind::close && s != endpoint_state::closed) return;
+    w.unlink();
+    w.resolve(s);
+  });
+}
+
+void endpoint_core::blame(failure why) noexcept {
+  if (cause) return;
+  *cause_storage = std::move(why);
+  cause = cause_storage;
+}
+
+void endpoint_core::end(failure why) noexcept {
+  blame(std::move(why));
+  if (state == endpoint_state::closed) return;
+  flush_waiting();
+  if (early != nullptr) early->on_end();
+  if (peer != nullptr) peer->on_end();
+  set_state(endpoint_state::closed);
+  if (rail != nullptr) rail->on_end();
+}
+
+void endpoint_core::flush_waiting() noexcept {
+  for (list<post_base>* waiting : {&waiting_sends, &waiting_recvs}) {
+    while (!waiting->empty()) {
+      post_base& op = waiting->pop_front();
+      op.complete_failed(flushed(op.op_name()));
+    }
+  }
+  while (!resolvers.empty()) resolvers.pop_front().fail(flushed("resolve"));
+}
+
+void endpoint_core::on_resolved(const transport::cm_event& event) noexcept {
+  resolvers.for_each([&event](resolve_operation& op) {
+    if (op.request_ != event.request) return;
+    op.unlink();
+    op.on_resolved(event);
+  });
+}
+
+std::optional<failure> endpoint_core::why_not(const char* operation) const noexcept {
+  if (state != endpoint_state::closed && state != endpoint_state::closing) return {};
+  if (closed_here) return failure{errc::not_connected, "this side closed the connection"};
+  return flushed(operation);
+}
+
+failure endpoint_core::flushed(const char* operation) const noexcept {
+  failure why{errc::flushed};
+  why.with_operation(operation).with_cause(cause);
+  why.with_status(static_cast<std::uint16_t>(transport::wc_status::wr_flush_err), 0);
+  return why;
+}
+
+// Nothing has been posted on it: no slot knows the one that goes.
+void endpoint_core::take_over(endpoint_core& made) noexcept {
+  if (made.state == endpoint_state::closed) {
+    end(*made.cause);
+    return;
+  }
+  pair = std::move(made.pair);
+  pair->user = this;
+  via = made.via;
+  caps = made.caps;
+  kind = made.kind;
+  plain_needs = made.plain_needs;
+  shared = std::move(made.shared);
+  if (shared != nullptr) shared->move_to(*this);
+  peer = std::move(made.peer);
+  if (peer != nullptr) peer->move_to(*this);
+  frame_sends = made.frame_sends;
+  frames_in_flight = std::exchange(made.frames_in_flight, 0);
+  granted = made.granted;
+  send_credits = made.send_credits;
+  recv_credits = made.recv_credits;
+  reserved_slots = std::exchange(made.reserved_slots, 0);
+  counted = std::exchange(made.counted, false);
+  reason = std::move(made.reason);
+  peer_data = std::move(made.peer_data);
+  if (!made.ending.linked()) return;
+  made.ending.unlink();
+  blame(*made.cause);
+  via->end_later(*this);
+}
+
+// In their order, and checked again: now the limits are known.
+void endpoint_core::start_waiting() noexcept {
+  const bool fence = std::exchange(fence_next, false);
+  list<post_base> first;
+  for (list<post_base>* waiting : {&waiting_recvs, &waiting_sends}) {
+    first.splice_back(*waiting);
+    while (!first.empty()) first.pop_front().do_start();
+  }
+  fence_next = fence;
+  refresh_open();
+  if (early == nullptr) return;
+  const std::unique_ptr<early_frames> messages = std::move(early);
+  messages->start_all();
+}
+
+}  // namespace cordma::detail

@@ -1,0 +1,96 @@
+// What the data path calls in the rooms above it, each of which implements one of these. All calls come on the Worker's
+// thread; none is on the way of a message.
+#pragma once
+
+#include <cordma/net/transport/transport.hpp>
+
+#include <vector>
+
+namespace cordma::detail {
+
+class adapter_poller;
+struct endpoint_core;
+
+// The frames of one Endpoint (messaging/peer_core.hpp).
+struct endpoint_frames {
+  endpoint_frames() = default;
+  endpoint_frames(const endpoint_frames&) = delete;
+  endpoint_frames& operator=(const endpoint_frames&) = delete;
+  virtual ~endpoint_frames() = default;
+  virtual void on_connected() noexcept = 0;
+  // The last frames leave now: the queue pair disconnects next.
+  virtual void on_closing() noexcept = 0;
+  // The connection has ended: what waits ends with it.
+  virtual void on_end() noexcept = 0;
+  // Nobody holds the Endpoint: messages that nobody has asked for are dropped.
+  virtual void on_handle_gone() noexcept = 0;
+  // The Endpoint's queue pair is gone, and those of its rails are with it.
+  virtual void on_pair_gone() noexcept = 0;
+  // Whether closing need not wait for it.
+  [[nodiscard]] virtual bool idle() noexcept = 0;
+  // For Endpoint::properties().
+  virtual void describe(std::vector<transport::property>& out) const = 0;
+  // The connection is that Endpoint's from now on.
+  virtual void move_to(endpoint_core& endpoint) noexcept = 0;
+};
+
+// Messages and calls that were started before the Endpoint was connected (messaging/early_messages.hpp).
+struct early_frames {
+  early_frames() = default;
+  early_frames(const early_frames&) = delete;
+  early_frames& operator=(const early_frames&) = delete;
+  virtual ~early_frames() = default;
+  // The Endpoint is connected.
+  virtual void start_all() noexcept = 0;
+  virtual void on_end() noexcept = 0;
+};
+
+// The owner of an endpoint_core that is no Endpoint's (messaging/rail_core.hpp).
+struct link_owner {
+  virtual void on_end() noexcept = 0;
+  virtual void on_pair_gone() noexcept = 0;
+
+ protected:
+  ~link_owner() = default;
+};
+
+// The messages of one Endpoint that come to a SharedReceive (extras/device_receive.hpp).
+struct shared_source {
+  shared_source() = default;
+  shared_source(const shared_source&) = delete;
+  shared_source& operator=(const shared_source&) = delete;
+  virtual ~shared_source() = default;
+  // Its last message is here, and the connection has ended.
+  virtual void on_last() noexcept = 0;
+  // Nobody holds the Endpoint.
+  virtual void forget() noexcept = 0;
+  virtual void move_to(endpoint_core& endpoint) noexcept = 0;
+};
+
+// An attempt to connect (connect.hpp).
+class connection_attempt {
+ public:
+  virtual ~connection_attempt() = default;
+
+ private:
+  friend struct endpoint_core;
+  friend class worker_core;
+  virtual void on_established() noexcept = 0;
+  virtual void on_failed(transport::cm_event event) noexcept = 0;
+  virtual void on_worker_gone() noexcept = 0;
+};
+
+// Takes the requests of clients (connecting/listener_core.hpp).
+struct request_acceptor {
+  virtual void on_request(transport::cm_event event) noexcept = 0;
+  // No client can ask over this transport any more.
+  virtual void lose(const adapter_poller& via, const failure& why) noexcept = 0;
+  virtual void on_worker_gone() noexcept = 0;
+  // In a child of fork(): see domain::leave_to_parent().
+  virtual void leave_to_parent() noexcept = 0;
+
+ protected:
+  ~request_acceptor() = default;
+};
+
+}  // namespace cordma::detail

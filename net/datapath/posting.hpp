@@ -1,0 +1,52 @@
+// An operation as it is made: its slices, its keys and its target, inlined into the calls of an Endpoint.
+#pragma once
+
+#include <cordma/net/datapath/endpoint_core.hpp>
+#include <cordma/net/memory/region_core.hpp>
+
+namespace cordma::detail {
+
+inline post_base::post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept
+    : operation_base(endpoint.home),
+      aside_(needs == aside::nothing ? endpoint.plain_needs : needs),
+      endpoint_(&endpoint) {
+  request_.op = op;
+}
+
+inline bool post_base::accepts(const Slice& s) const noexcept {
+  const region_core* const region = s.region();
+  const bool lands_here =
+      request_.op == transport::opcode::recv || request_.op == transport::opcode::read;
+  return region != nullptr && region->context == endpoint_->context && s.size() <= UINT32_MAX &&
+         (!lands_here || has(region->range.rights, transport::access::local_write));
+}
+
+inline void post_base::put(std::uint16_t place, const Slice& s) noexcept {
+  segments_[place] = {s.data(), static_cast<std::uint32_t>(s.size()),
+                      s.region()->keys[endpoint_->kind].lkey};
+  regions_[place] = s.region();
+  request_.segment_count = place + 1;
+}
+
+inline void post_base::add(const Slice& s) noexcept {
+  const std::uint16_t place = request_.segment_count;
+  if (place == most_segments || !accepts(s)) [[unlikely]] {
+    refuse_slice(s);
+    return;
+  }
+  put(place, s);
+  total_ += s.size();
+}
+
+inline void post_base::target_key(const RemoteSlice& remote) noexcept {
+  target(remote, remote.size());
+}
+
+inline void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
+  request_.remote_addr = remote.addr();
+  request_.rkey = remote.rkey(endpoint_->caps->transport);
+  if (remote.size() != bytes || endpoint_->via == nullptr || request_.rkey == 0) [[unlikely]]
+    refuse_target(remote, bytes);
+}
+
+}  // namespace cordma::detail

@@ -1,0 +1,38 @@
+// A request that carries a frame, or bytes of a long message.
+#pragma once
+
+#include <cordma/net/memory/region_core.hpp>
+#include <cordma/net/messages.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace cordma::detail {
+
+struct fetch;
+struct open_offer;
+struct peer_core;
+struct rail_core;
+
+// A request to a queue pair, and room for the head of a frame and what is short.
+struct frame_entry {
+  enum class use : std::uint8_t { free, message, control, read, part };
+  static constexpr std::uint32_t bytes = 512;
+  use what = use::free;
+  std::uint8_t pinned = 0;
+  std::uint32_t index = 0;
+  std::uint32_t lkey = 0;
+  std::byte* data = nullptr;
+  frame_entry* next_free = nullptr;
+  peer_core* peer = nullptr;
+  message_send* op = nullptr;  // null: destroyed meanwhile, or none
+  fetch* reads_for = nullptr;
+  rail_core* over = nullptr;  // of a read that goes over another connection than its peer's own
+  std::uint8_t piece = 0;     // of a read
+  std::uint32_t length = 0;   // likewise
+  open_offer* part_of = nullptr;
+  std::array<region_core*, most_message_slices> pins{};
+};
+
+}  // namespace cordma::detail

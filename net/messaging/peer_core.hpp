@@ -1,0 +1,176 @@
+// The frames of one connection.
+#pragma once
+
+#include <cordma/net/datapath/endpoint_core.hpp>
+#include <cordma/net/datapath/hooks.hpp>
+#include <cordma/net/messages.hpp>
+#include <cordma/net/messaging/fetch.hpp>
+#include <cordma/net/messaging/frame_entry.hpp>
+#include <cordma/net/messaging/frame_port.hpp>
+#include <cordma/net/messaging/message_segment.hpp>
+#include <cordma/net/messaging/open_offer.hpp>
+#include <cordma/net/messaging/rail_core.hpp>
+#include <cordma/net/protocol/credit_window.hpp>
+#include <cordma/net/protocol/frame.hpp>
+#include <cordma/net/protocol/rails.hpp>
+#include <cordma/net/protocol/request.hpp>
+#include <cordma/runtime/reactor.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace cordma::detail {
+
+struct request_peer;
+
+// One connection that carries frames; part of its endpoint_core.
+struct peer_core final : endpoint_frames, list_node {
+  peer_core(endpoint_core& of, frame_port& over);
+  ~peer_core() override;
+
+  void send(message_send& op) noexcept;
+  // Carries out what waits, as far as there is room.
+  void pump() noexcept;
+  void on_connected() noexcept override;
+  void on_closing() noexcept override;
+  // Whether a message goes out at once.
+  [[nodiscard]] bool sends_now(bool is_long) const noexcept;
+  // REQUIRES that `s` is from here.
+  void on_frame(message_segment& s, std::uint32_t bytes) noexcept;
+  // A request of its own came back.
+  void on_sent(frame_entry& e, const transport::completion& c) noexcept;
+  // The connection has ended: what waits ends with it.
+  // Ends the connection, for that.
+  void fail(failure why) noexcept;
+  void on_end() noexcept override;
+  // Nobody holds the endpoint: what nobody has asked for is dropped.
+  void on_handle_gone() noexcept override;
+  // The Messages are gone.
+  void on_port_gone() noexcept;
+  // The endpoint's queue pair is gone: so are those of the rails.
+  void on_pair_gone() noexcept override;
+  [[nodiscard]] bool idle() noexcept override;
+  [[nodiscard]] Endpoint* handle() const noexcept;
+  // Of the rails, for Endpoint::properties().
+  void describe(std::vector<transport::property>& out) const override;
+  void move_to(endpoint_core& to) noexcept override { endpoint = &to; }
+
+  // A message of it is let go: its credit goes back.
+  void let_go(message_segment& s) noexcept;
+  // Somebody wants the announced message that `s` holds.
+  void start_fetch(message_segment& s, message_receive& op) noexcept;
+  void refuse(message_segment& s) noexcept;
+  void say_done(std::uint32_t offer, protocol::offer_outcome outcome) noexcept;
+
+  endpoint_core* endpoint;
+  // As whom the matcher knows it: while Worker::endpoint() connects, that will be its endpoint.
+  const endpoint_core* sender;
+  frame_port* port;     // null once the Messages are gone
+  std::uint32_t sends;  // places in the queue pair's send queue, and those that are free
+  std::uint32_t free_sends;
+  std::optional<protocol::hello> theirs;  // once it has come
+  std::optional<protocol::send_credits> credits;
+  protocol::receive_window window;
+  bool hello_said = false;
+  bool pumping = false;
+  list<message_send> waiting;
+  list<fetch> fetches;
+  list<message_segment> held;  // by who has not asked for them yet, or reads them
+  std::vector<std::unique_ptr<open_offer>> offers;
+  list<open_offer> sending;  // of them, what is wanted
+  std::uint32_t open_offers = 0;
+  std::uint32_t next_offer = 0;
+  std::uint32_t announced = 0;  // by the peer, and not answered: `dones` has room for them
+  std::vector<protocol::done_word> dones;  // that are due
+  request_peer* requests = nullptr;        // once it spoke any
+  // Its hello of requests, while there are no Requests here to take it.
+  std::optional<protocol::request_header> greeting;
+  protocol::agreed_rails agreed;                  // once `theirs` is there
+  std::vector<std::unique_ptr<rail_core>> rails;  // from number 1 on
+  struct alarm final : timer {
+    explicit alarm(peer_core& p) noexcept
+        : timer([](timer& t) noexcept { static_cast<alarm&>(t).of.on_silent(); }), of(p) {}
+    peer_core& of;
+  };
+  // While messages wait for `theirs`, or the end for this side's hello to be received.
+  alarm silence{*this};
+  bool was_silent = false;
+  std::uint32_t rails_said = 0;
+  // Of long messages, on the endpoint's own connection: here, and posted.
+  std::uint64_t bytes_read = 0;
+  std::uint64_t bytes_under_way = 0;
+
+ private:
+  [[nodiscard]] protocol::hello own_hello() const noexcept;
+  void on_hello(const message_segment& s) noexcept;
+  [[nodiscard]] bool nothing_waits() noexcept;
+  // For the peer's hello, while messages wait for it.
+  void listen() noexcept;
+  void stop_listening() noexcept;
+  void on_silent() noexcept;
+  void on_tagged(message_segment& s) noexcept;
+  void on_active(message_segment& s) noexcept;
+  void on_answer(const message_segment& s) noexcept;
+  // connection_aborted, no_memory.
+  [[nodiscard]] result<void> on_announced(message_segment& s);
+  // What it said cannot be: the connection ends.
+  [[nodiscard]] std::optional<failure> obstacle(const message_send& op) const;
+  [[nodiscard]] bool is_long(const message_send& op) const noexcept;
+  [[nodiscard]] bool has_room(bool is_long) const noexcept;
+  [[nodiscard]] bool has_place() const noexcept { return free_sends != 0 && port->has_entry(); }
+  void post(message_send& op) noexcept;
+  void post_eager(message_send& op) noexcept;
+  void say_control() noexcept;
+  void post_frame(frame_entry& e, protocol::frame_head head,
+                  std::span<const Slice> behind = {}) noexcept;
+  void post(frame_entry& e, transport::send_request& request) noexcept;
+
+  // peer_core_long.cpp: announced here
+  [[nodiscard]] bool readable(const message_send& op) const noexcept;
+  void post_offer(message_send& op) noexcept;
+  [[nodiscard]] open_offer* take_offer(message_send& op) noexcept;
+  [[nodiscard]] open_offer* offer_of(std::uint32_t number) noexcept;
+  void on_want(std::uint32_t number, const protocol::want& want) noexcept;
+  void send_on(open_offer& o) noexcept;
+  void post_write(frame_entry& e, std::span<const Slice> from, std::uint64_t addr,
+                  std::uint64_t rkey) noexcept;
+  void part_sent(open_offer& o) noexcept;
+  void end_offer(open_offer& o) noexcept;
+  void on_done(protocol::done_word word) noexcept;
+  void cut_offers() noexcept;
+  // announced by the peer
+  [[nodiscard]] bool writable(const fetch& f) const noexcept;
+  void go_on(fetch& f) noexcept;
+  void ask_on(fetch& f) noexcept;
+  void on_part(std::uint32_t number, std::span<const std::byte> bytes) noexcept;
+  void on_wrote(std::uint32_t number) noexcept;
+
+  // peer_core_rails.cpp
+  void make_rails() noexcept;
+  void say_rails() noexcept;
+  void on_rail(std::uint64_t number, std::span<const std::byte> descriptor) noexcept;
+  [[nodiscard]] rail_core* rail(std::size_t number) const noexcept {
+    return number == 0 ? nullptr : rails[number - 1].get();
+  }
+  // For reads of a message.
+  [[nodiscard]] bool usable(std::size_t number, const protocol::offer& from) const noexcept;
+  [[nodiscard]] std::size_t rail_after(std::size_t number,
+                                       const protocol::offer& from) const noexcept;
+  void plan(fetch& f) noexcept;
+  void read_on(fetch& f) noexcept;
+  void read_piece(fetch& f, std::uint8_t index) noexcept;
+  void post_read(fetch& f, std::uint8_t index) noexcept;
+};
+
+// The frames of an Endpoint. REQUIRES that it carries some, and is connected.
+[[nodiscard]] inline peer_core& peer_of(const endpoint_core& e) noexcept {
+  return static_cast<peer_core&>(*e.peer);
+}
+
+[[nodiscard]] failure breach(const char* what);
+[[nodiscard]] failure plain_messages();
+
+}  // namespace cordma::detail

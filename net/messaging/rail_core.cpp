@@ -1,0 +1,95 @@
+#include <cordma/net/messaging/message_core.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace cordma::detail {
+
+using protocol::frame_kind;
+using transport::wc_status;
+
+rail_core::rail_core(peer_core& of, std::uint32_t number) noexcept
+    : peer(&of), device(number % of.agreed.devices) {
+  try {
+    const result<void> made = make(of.endpoint->pair->actual());
+    if (made) return;
+  } catch (const std::bad_alloc&) {}
+  link.reset();
+  descriptor.clear();
+}
+
+result<void> rail_core::make(const transport::queue_pair_options& like) {
+  transport::queue_pair_options o = like;
+  o.shared = nullptr;
+  o.send_depth = sends;
+  o.recv_depth = o.max_segments = 1;
+  o.inline_bytes = 0;
+  const bool read = has(like.remote_access, access::remote_read);
+  o.remote_access = read ? access::remote_read : access::local_read;
+  frame_port& port = *peer->port;
+  adapter_poller& via = *port.devices[device].via;
+  if (via.broken()) return via.why_broken();
+  result<std::unique_ptr<transport::queue_pair>> pair = via.adapter().create(o);
+  if (!pair) return pair.why();
+  if ((*pair)->actual().send_depth < sends) {
+    return failure{errc::not_supported, "the device has too few places for a rail's requests"};
+  }
+  result<std::vector<std::byte>> own = (*pair)->descriptor();
+  if (!own) return own.why();
+  if (own->size() > protocol::longest_descriptor) return errc::invalid_value;
+  link = std::make_unique<endpoint_core>();
+  link->frame_sends = (*pair)->actual().send_depth;
+  link->adopt(*port.worker, std::move(*pair), via);
+  // No user has it: it takes none of their places.
+  --port.worker->endpoint_count;
+  link->counted = false;
+  port.promise(0, sends);
+  free_sends = sends;
+  port.worker->add(*link);
+  link->rail = this;
+  descriptor = std::move(*own);
+  return {};
+}
+
+rail_core::~rail_core() {
+  if (free_sends != 0 && peer->port != nullptr) peer->port->unpromise(0, sends);
+}
+
+bool rail_core::usable() const noexcept {
+  return link != nullptr && link->state == endpoint_state::connected && link->pair != nullptr &&
+         !failed;
+}
+
+result<void> rail_core::connect(std::span<const std::byte> peer_descriptor) noexcept {
+  if (std::exchange(heard, true)) return breach("a rail that it has told of before");
+  if (link == nullptr || link->state != endpoint_state::connecting) return {};
+  if (peer_descriptor.empty()) {
+    close({errc::unreachable, "the peer cannot make it"});
+    return {};
+  }
+  try {
+    result<void> begun = link->pair->connect(peer_descriptor);
+    const bool nonsense =
+        begun.code() == errc::connection_aborted || begun.code() == errc::unsupported_version;
+    if (nonsense) return begun;
+    if (!begun) close(begun.why());
+  } catch (const std::bad_alloc&) {
+    close(errc::no_memory);
+  }
+  return {};
+}
+
+void rail_core::close(const failure& why) noexcept {
+  if (link == nullptr || link->state == endpoint_state::closed) return;
+  if (link->pair != nullptr) link->pair->abort();
+  link->end(why);
+}
+
+void rail_core::on_end() noexcept { peer->pump(); }
+
+void rail_core::on_pair_gone() noexcept {
+  if (free_sends != sends && peer->port != nullptr) peer->port->flush(*peer, this);
+}
+
+}  // namespace cordma::detail

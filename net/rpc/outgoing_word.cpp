@@ -1,0 +1,57 @@
+#include <cordma/net/rpc/outgoing_word.hpp>
+
+#include <span>
+
+namespace cordma::detail {
+
+using protocol::request_header;
+
+failure breach_of_requests(const char* what) {
+  return failure::of(errc::connection_aborted, {"the peer broke the protocol of requests: ", what});
+}
+
+void outgoing_word::send(endpoint_core& to, const request_header& h, const Slice& data,
+                         bool announced, void (*when_done)(void*) noexcept, void* with) noexcept {
+  const std::size_t n = protocol::bytes_of(h);
+  protocol::encode(h, header);
+  told = when_done;
+  context = with;
+  const auto id = protocol::to_word(
+      {.id = protocol::request_id_of_messages, .header = static_cast<std::uint16_t>(n)});
+  op.emplace(to, protocol::frame_kind::am_eager, id, std::span(&data, 1),
+             std::span<const std::byte>(header).first(n));
+  op->set_own();
+  if (announced) op->announce();
+  op->start();
+  if (op->done()) return told(context);
+  op->observe(
+      [](operation_base&, void* at) noexcept {
+        const auto& self = *static_cast<outgoing_word*>(at);
+        self.told(self.context);
+      },
+      this);
+}
+
+result<void> outgoing_word::take() noexcept {
+  result<void> sent = op->take_result();
+  op.reset();
+  return sent;
+}
+
+bool went_out(const result<void>& sent) noexcept {
+  switch (sent.code()) {
+    case errc::ok:
+    case errc::rejected:
+    case errc::truncated:
+    case errc::io_failed: return true;
+    default: return false;
+  }
+}
+
+failure cut_off() noexcept {
+  return {errc::connection_reset, "the connection ended before the answer"};
+}
+
+failure too_late() { return {errc::timed_out, "no answer within its timeout"}; }
+
+}  // namespace cordma::detail

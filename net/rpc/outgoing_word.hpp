@@ -1,0 +1,35 @@
+// A message of the protocol of requests on its way, and what its failures mean.
+#pragma once
+
+#include <cordma/net/messages.hpp>
+#include <cordma/net/protocol/request.hpp>
+#include <cordma/runtime/result.hpp>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+
+namespace cordma::detail {
+
+// A message of this protocol on its way, with its header.
+struct outgoing_word {
+  [[nodiscard]] bool busy() const noexcept { return op.has_value(); }
+  // `told(context)` when it is done, perhaps at once; then take(). REQUIRES !busy().
+  void send(endpoint_core& to, const protocol::request_header& h, const Slice& data, bool announced,
+            void (*told)(void* context) noexcept, void* context) noexcept;
+  [[nodiscard]] result<void> take() noexcept;
+
+  std::array<std::byte, protocol::longest_response> header;
+  std::optional<message_send_operation> op;
+  void (*told)(void* context) noexcept = nullptr;
+  void* context = nullptr;
+};
+[[nodiscard]] failure breach_of_requests(const char* what);
+// Whether a message that ended so has reached the peer.
+[[nodiscard]] bool went_out(const result<void>& sent) noexcept;
+// What is told of a request that may have been served.
+[[nodiscard]] failure cut_off() noexcept;
+// Of a call whose deadline has passed.
+[[nodiscard]] failure too_late();
+
+}  // namespace cordma::detail
