@@ -6,6 +6,7 @@
 #include <cordma/net/connect.hpp>
 #include <cordma/net/context.hpp>
 #include <cordma/net/datagram.hpp>
+#include <cordma/net/device_attributes.hpp>
 #include <cordma/net/device_event.hpp>
 #include <cordma/net/device_list.hpp>
 #include <cordma/net/endpoint.hpp>

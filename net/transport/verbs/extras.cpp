@@ -10,11 +10,6 @@
 namespace cordma::transport::verbs {
 namespace {
 
-// Of device_cap_flags_ex; libibverbs 44 has no names for them.
-constexpr std::uint64_t flush_global = 1ULL << 38;
-constexpr std::uint64_t flush_persistent = 1ULL << 39;
-constexpr std::uint64_t atomic_write = 1ULL << 40;
-
 bool has_xrc(ibv_context* context) noexcept {
   ibv_xrcd_init_attr attr{};
   attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
@@ -104,12 +99,14 @@ bool has_growing_queues(ibv_context* context) noexcept {
 
 }  // namespace
 
-std::vector<extra> ask_extras(ibv_context* context) {
+std::vector<device_extra> ask_extras(ibv_context* context) {
   ibv_device_attr_ex x{};
   static_cast<void>(ibv_query_device_ex(context, nullptr, &x));
   const ibv_device_attr& a = x.orig_attr;
   const owned<ibv_pd> pd(ibv_alloc_pd(context));
-  const auto flag_ex = [&x](std::uint64_t bits) { return (x.device_cap_flags_ex & bits) != 0; };
+  const device_flags flags{x.device_cap_flags_ex};
+  const bool flushes =
+      has(flags, device_flags::flush_global) || has(flags, device_flags::flush_persistent);
   const extended_calls extended = try_extended_calls(pd.get(), a);
   const idle_pair pair(context, pd.get());
   const bool on_demand = (x.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0;
@@ -133,19 +130,19 @@ std::vector<extra> ask_extras(ibv_context* context) {
           {"thread domains", has_thread_domains(context), false},
           {"parent domains", has_parent_domains(context, pd.get()), false},
           {"import by other processes", can_be_imported(context), false},
-          {"remote flush", flag_ex(flush_global | flush_persistent), false},
-          {"atomic write", flag_ex(atomic_write), false},
+          {"remote flush", flushes, false},
+          {"atomic write", has(flags, device_flags::atomic_write), false},
           {"data in order", writes_in_order(pair), false}};
 }
 
 result<void> verbs_domain::require(std::string_view extra) const {
   std::string names;
-  for (const verbs::extra& one : ask_extras(context())) {
-    names += (names.empty() ? "" : ", ") + std::string(one.name);
+  for (const device_extra& one : ask_extras(context())) {
+    names.append(names.empty() ? "" : ", ").append(one.name);
     if (extra != one.name) continue;
     if (one.on_device && one.offered) return {};
     return failure{errc::not_supported,
-                   hardware().name + (one.on_device ? " has " : " lacks ") + one.name +
+                   hardware().name + (one.on_device ? " has " : " lacks ") + std::string(one.name) +
                        (one.on_device ? ", but cordma does not offer it" : "")};
   }
   return failure{errc::invalid_value,

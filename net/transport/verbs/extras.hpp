@@ -1,19 +1,15 @@
 // What RDMA devices may have beyond requests and completions: whether this one does, and cordma uses it.
 #pragma once
 
+#include <cordma/net/transport/device_attributes.hpp>
+
 #include <infiniband/verbs.h>
 
 #include <vector>
 
 namespace cordma::transport::verbs {
 
-struct extra {
-  const char* name;
-  bool on_device;
-  bool offered;  // by cordma's interface, where the device has it
-};
-
 // Asks by trying where no attribute tells. Makes objects, and takes them away again.
-[[nodiscard]] std::vector<extra> ask_extras(ibv_context* context);
+[[nodiscard]] std::vector<device_extra> ask_extras(ibv_context* context);
 
 }  // namespace cordma::transport::verbs

@@ -48,8 +48,11 @@ void add_partitions(report_lines& out, ibv_context* context, unsigned ports) {
 void add_extras(report_lines& out, ibv_context* context, unsigned ports) {
   out.line(1, "cordma:");
   add_partitions(out, context, ports);
-  for (const verbs::extra& e : verbs::ask_extras(context)) {
-    out.field(2, e.name, !e.on_device ? "no" : e.offered ? "yes" : "on the device, not offered");
+  for (const device_extra& e : verbs::ask_extras(context)) {
+    out.field(2, std::string(e.name).c_str(),
+              !e.on_device ? "no"
+              : e.offered  ? "yes"
+                           : "on the device, not offered");
   }
   out.field(2, "fork", fork_rule());
 }
