@@ -19,6 +19,13 @@ if [ -n "$device" ]; then
   expect 0 '^transports: shm verbs tcp$' cordma-info --brief
   expect 0 "^RDMA: $device:1 [(]Ethernet, 4: ACTIVE[)]$" cordma-info --brief
   expect 0 "^hca_id:[[:blank:]]+$device$" cordma-info --devices
+  # Like ibv_devinfo to the letter, then what cordma adds.
+  ibv_devinfo -v -d "$device" > "$work/expected"
+  grep -q 'GID\[' "$work/expected" || fail "ibv_devinfo -v prints no GID"
+  printf '\tcordma:\n\t\tP_Key 0 of port 1:\t\t0xffff\n' >> "$work/expected"
+  head -c "$(wc -c < "$work/expected")" "$work/output" | diff "$work/expected" - >&2 ||
+    fail "--devices does not begin with what ibv_devinfo -v prints"
+  grep -q '^\s*fork:\s*\(not \)\?safe' "$work/output" || fail "--devices prints no rule for fork()"
 fi
 settings() {
   CORDMA_TRANSPORT=tcp expect 0 'transport = tcp  \(environment CORDMA_TRANSPORT\)' cordma-info

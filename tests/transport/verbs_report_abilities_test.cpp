@@ -2,33 +2,46 @@
 // it, in that order. That Soft-RoCE's is the same is held in tests/verbs/settings_test.cpp. Needs no device.
 #include <transport/verbs_report.hpp>
 
+using namespace cordma::transport;
 using namespace cordma::transport::verbs;
 using namespace reported;
 
 namespace {
 
-constexpr std::uint32_t raw_and_ud = 1U << IBV_QPT_RAW_PACKET | 1U << IBV_QPT_UD;
-constexpr std::uint32_t rc = 1U << IBV_QPT_RC;
+constexpr pair_types raw_and_ud{1U << 8 | 1U << 4};
+constexpr pair_types raw_ud_and_rc{1U << 8 | 1U << 4 | 1U << 2};
 
-ibv_device_attr_ex able() {
-  ibv_device_attr_ex x{};
-  x.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT | 1ULL << 40;
-  x.odp_caps.per_transport_caps = {0x3F, IBV_ODP_SUPPORT_SEND, 0x80 | IBV_ODP_SUPPORT_RECV};
-  x.xrc_odp_caps = IBV_ODP_SUPPORT_SRQ_RECV;
-  x.completion_timestamp_mask = 0x7FFFFFFFFFFFFFF;
-  x.hca_core_clock = 1000000;
-  x.raw_packet_caps = 0xF;
-  x.device_cap_flags_ex = 0x1A00000001 | IBV_DEVICE_RAW_SCATTER_FCS;
-  x.tso_caps = {262144, raw_and_ud | rc};
-  x.rss_caps = {raw_and_ud | rc, 1048576, 2048, 0x800000FF, 0x1};
-  x.max_wq_type_rq = 8388608;
-  x.packet_pacing_caps.qp_rate_limit_min = 1;
-  x.packet_pacing_caps.qp_rate_limit_max = 100000000;
-  x.packet_pacing_caps.supported_qpts = raw_and_ud | rc;
-  x.tm_caps = {64, 127, IBV_TM_CAP_RC, 32768, 4};
-  x.cq_mod_caps = {65535, 4095};
-  x.max_dm_size = 131072;
-  return x;
+device_attributes able() {
+  device_attributes d;
+  d.extended_flags = device_flags{0x1E00000001};
+  d.offloads = {.odp = odp_support{1ULL << 40 | 3},
+                .odp_rc = odp_ops{0x3F},
+                .odp_uc = odp_ops::send,
+                .odp_ud = odp_ops{0x82},
+                .odp_xrc = odp_ops::srq_recv,
+                .completion_timestamp_mask = 0x7FFFFFFFFFFFFFF,
+                .hca_core_clock = 1000000,
+                .raw_packet = raw_packet_ops{0xF},
+                .max_tso = 262144,
+                .tso_types = raw_ud_and_rc,
+                .rss_types = raw_ud_and_rc,
+                .pacing_types = raw_ud_and_rc,
+                .max_rwq_indirection_tables = 1048576,
+                .max_rwq_indirection_table_size = 2048,
+                .rx_hash_fields_mask = 0x800000FF,
+                .rx_hash_function = 0x1,
+                .max_wq_type_rq = 8388608,
+                .qp_rate_limit_min = 1,
+                .qp_rate_limit_max = 100000000,
+                .tag_header_bytes = 64,
+                .max_tags = 127,
+                .max_tag_ops = 32768,
+                .max_tag_sge = 4,
+                .tags = tag_flags::rc,
+                .max_cq_count = 65535,
+                .max_cq_period = 4095,
+                .max_dm_size = 131072};
+  return d;
 }
 
 const lines lines_of_able{"general_odp_caps:",
@@ -122,21 +135,23 @@ const lines lines_of_unable{"general_odp_caps:",
 }  // namespace
 
 TEST_CASE("B4: of what a device can do every part is reported, with what has no name") {
-  are(lines_of(report_of_abilities(able())), lines_of_able);
+  are(lines_of(report_of_offloads(able())), lines_of_able);
 }
 
 TEST_CASE("B4: what a device cannot do is not reported, but for what is said not to be there") {
-  are(lines_of(report_of_abilities({})), lines_of_unable);
+  are(lines_of(report_of_offloads({})), lines_of_unable);
 }
 
 TEST_CASE(
     "B4: moderation without a count or a period, and pacing without a rate, are not reported") {
-  ibv_device_attr_ex x{};
-  x.packet_pacing_caps.supported_qpts = raw_and_ud;
-  x.tso_caps.supported_qpts = raw_and_ud;
-  x.tm_caps.flags = IBV_TM_CAP_RC;
-  x.cq_mod_caps.max_cq_count = 1;
-  are(lines_of(report_of_abilities(x)), lines_of_unable);
-  x.cq_mod_caps = {0, 1};
-  are(lines_of(report_of_abilities(x)), lines_of_unable);
+  device_attributes d;
+  device_offloads& o = d.offloads;
+  o.pacing_types = raw_and_ud;
+  o.tso_types = raw_and_ud;
+  o.tags = tag_flags::rc;
+  o.max_cq_count = 1;
+  are(lines_of(report_of_offloads(d)), lines_of_unable);
+  o.max_cq_count = 0;
+  o.max_cq_period = 1;
+  are(lines_of(report_of_offloads(d)), lines_of_unable);
 }

@@ -2,66 +2,63 @@
 // it, in that order. That Soft-RoCE's is the same is held in tests/verbs/settings_test.cpp. Needs no device.
 #include <transport/verbs_report.hpp>
 
-#include <endian.h>
-
-#include <cstring>
-
+using namespace cordma::transport;
 using namespace cordma::transport::verbs;
 using namespace reported;
 
 namespace {
 
-device_facts full_device() {
-  device_facts d;
+device_attributes full_device() {
+  device_attributes d;
   d.name = "nic0";
-  d.transport = IBV_TRANSPORT_IWARP;
-  d.board = "MT_0000000223";
-  d.completion_vectors = 63;
-  ibv_device_attr& a = d.attributes.orig_attr;
-  std::strcpy(a.fw_ver, "20.31.1014");
-  a.node_guid = htobe64(0x0123456789ABCDEF);
-  a.sys_image_guid = htobe64(0x0123456789ABCDE0);
-  a.max_mr_size = ~0ULL;
-  a.page_size_cap = 0xFFFFF000;
-  a.vendor_id = 0x2C9;
-  a.vendor_part_id = 4123;
-  a.hw_ver = 0xAB;
-  a.device_cap_flags = 0xFFFFFFFF;
-  a.atomic_cap = IBV_ATOMIC_GLOB;
+  d.transport = wire_protocol::iwarp;
+  d.board_id = "MT_0000000223";
+  d.num_comp_vectors = 63;
+  d.fw_ver = "20.31.1014";
+  d.node_guid = 0x0123456789ABCDEF;
+  d.sys_image_guid = 0x0123456789ABCDE0;
+  d.vendor_id = 0x2C9;
+  d.vendor_part_id = 4123;
+  d.hw_ver = 0xAB;
+  d.flags = device_flags{0xFFFFFFFF};
+  d.atomic_cap = atomic_scope::global;
+  device_limits& l = d.limits;
+  l.max_mr_size = ~0ULL;
+  l.page_size_cap = 0xFFFFF000;
   int next = 1;
-  for (int* limit : {&a.max_qp,
-                     &a.max_qp_wr,
-                     &a.max_sge,
-                     &a.max_sge_rd,
-                     &a.max_cq,
-                     &a.max_cqe,
-                     &a.max_mr,
-                     &a.max_pd,
-                     &a.max_qp_rd_atom,
-                     &a.max_ee_rd_atom,
-                     &a.max_res_rd_atom,
-                     &a.max_qp_init_rd_atom,
-                     &a.max_ee_init_rd_atom,
-                     &a.max_ee,
-                     &a.max_rdd,
-                     &a.max_mw,
-                     &a.max_raw_ipv6_qp,
-                     &a.max_raw_ethy_qp,
-                     &a.max_mcast_grp,
-                     &a.max_mcast_qp_attach,
-                     &a.max_total_mcast_qp_attach,
-                     &a.max_ah,
-                     &a.max_fmr,
-                     &a.max_map_per_fmr,
-                     &a.max_srq,
-                     &a.max_srq_wr,
-                     &a.max_srq_sge}) {
+  for (int* limit : {&l.max_qp,
+                     &l.max_qp_wr,
+                     &l.max_sge,
+                     &l.max_sge_rd,
+                     &l.max_cq,
+                     &l.max_cqe,
+                     &l.max_mr,
+                     &l.max_pd,
+                     &l.max_qp_rd_atom,
+                     &l.max_ee_rd_atom,
+                     &l.max_res_rd_atom,
+                     &l.max_qp_init_rd_atom,
+                     &l.max_ee_init_rd_atom,
+                     &l.max_ee,
+                     &l.max_rdd,
+                     &l.max_mw,
+                     &l.max_raw_ipv6_qp,
+                     &l.max_raw_ethy_qp,
+                     &l.max_mcast_grp,
+                     &l.max_mcast_qp_attach,
+                     &l.max_total_mcast_qp_attach,
+                     &l.max_ah,
+                     &l.max_fmr,
+                     &l.max_map_per_fmr,
+                     &l.max_srq,
+                     &l.max_srq_wr,
+                     &l.max_srq_sge}) {
     *limit = next++;
   }
-  a.max_cqe = -1;
-  a.max_pkeys = 128;
-  a.local_ca_ack_delay = 16;
-  a.phys_port_cnt = 2;
+  l.max_cqe = -1;
+  l.max_pkeys = 128;
+  d.local_ca_ack_delay = 16;
+  d.phys_port_cnt = 2;
   return d;
 }
 
@@ -135,71 +132,70 @@ const lines lines_of_full_device{"hca_id: nic0",
                                  "local_ca_ack_delay: 16"};
 
 // Every line of what it can do, or only those that say what it cannot.
-lines abilities_of(const device_facts& d) { return lines_of(report_of_abilities(d.attributes)); }
+lines offloads_of(const device_attributes& d) { return lines_of(report_of_offloads(d)); }
 
 }  // namespace
 
 TEST_CASE("B4: of a device that has everything, every line is reported") {
-  const device_facts d = full_device();
-  are(lines_of(report_of(d)),
-      lines_of_full_device + abilities_of(d) + lines{"num_comp_vectors: 63"});
+  const device_attributes d = full_device();
+  are(lines_of(report_of_device(d)),
+      lines_of_full_device + offloads_of(d) + lines{"num_comp_vectors: 63"});
 }
 
 TEST_CASE("B4: of a device without firmware, board, FMRs and SRQs, their lines are not reported") {
-  device_facts d;
+  device_attributes d;
   d.name = "nic1";
-  d.completion_vectors = 1;
-  d.attributes.orig_attr.max_map_per_fmr = 5;
-  d.attributes.orig_attr.max_srq_wr = 6;
-  d.attributes.orig_attr.max_srq_sge = 7;
-  are(lines_of(report_of(d)), lines{"hca_id: nic1",
-                                    "transport: InfiniBand (0)",
-                                    "node_guid: 0000:0000:0000:0000",
-                                    "sys_image_guid: 0000:0000:0000:0000",
-                                    "vendor_id: 0x0000",
-                                    "vendor_part_id: 0",
-                                    "hw_ver: 0x0",
-                                    "phys_port_cnt: 0",
-                                    "max_mr_size: 0x0",
-                                    "page_size_cap: 0x0",
-                                    "max_qp: 0",
-                                    "max_qp_wr: 0",
-                                    "device_cap_flags: 0x00000000",
-                                    "max_sge: 0",
-                                    "max_sge_rd: 0",
-                                    "max_cq: 0",
-                                    "max_cqe: 0",
-                                    "max_mr: 0",
-                                    "max_pd: 0",
-                                    "max_qp_rd_atom: 0",
-                                    "max_ee_rd_atom: 0",
-                                    "max_res_rd_atom: 0",
-                                    "max_qp_init_rd_atom: 0",
-                                    "max_ee_init_rd_atom: 0",
-                                    "atomic_cap: ATOMIC_NONE (0)",
-                                    "max_ee: 0",
-                                    "max_rdd: 0",
-                                    "max_mw: 0",
-                                    "max_raw_ipv6_qp: 0",
-                                    "max_raw_ethy_qp: 0",
-                                    "max_mcast_grp: 0",
-                                    "max_mcast_qp_attach: 0",
-                                    "max_total_mcast_qp_attach: 0",
-                                    "max_ah: 0",
-                                    "max_fmr: 0",
-                                    "max_srq: 0",
-                                    "max_pkeys: 0",
-                                    "local_ca_ack_delay: 0"} +
-                                  abilities_of(d) + lines{"num_comp_vectors: 1"});
+  d.num_comp_vectors = 1;
+  d.limits.max_map_per_fmr = 5;
+  d.limits.max_srq_wr = 6;
+  d.limits.max_srq_sge = 7;
+  are(lines_of(report_of_device(d)), lines{"hca_id: nic1",
+                                           "transport: InfiniBand (0)",
+                                           "node_guid: 0000:0000:0000:0000",
+                                           "sys_image_guid: 0000:0000:0000:0000",
+                                           "vendor_id: 0x0000",
+                                           "vendor_part_id: 0",
+                                           "hw_ver: 0x0",
+                                           "phys_port_cnt: 0",
+                                           "max_mr_size: 0x0",
+                                           "page_size_cap: 0x0",
+                                           "max_qp: 0",
+                                           "max_qp_wr: 0",
+                                           "device_cap_flags: 0x00000000",
+                                           "max_sge: 0",
+                                           "max_sge_rd: 0",
+                                           "max_cq: 0",
+                                           "max_cqe: 0",
+                                           "max_mr: 0",
+                                           "max_pd: 0",
+                                           "max_qp_rd_atom: 0",
+                                           "max_ee_rd_atom: 0",
+                                           "max_res_rd_atom: 0",
+                                           "max_qp_init_rd_atom: 0",
+                                           "max_ee_init_rd_atom: 0",
+                                           "atomic_cap: ATOMIC_NONE (0)",
+                                           "max_ee: 0",
+                                           "max_rdd: 0",
+                                           "max_mw: 0",
+                                           "max_raw_ipv6_qp: 0",
+                                           "max_raw_ethy_qp: 0",
+                                           "max_mcast_grp: 0",
+                                           "max_mcast_qp_attach: 0",
+                                           "max_total_mcast_qp_attach: 0",
+                                           "max_ah: 0",
+                                           "max_fmr: 0",
+                                           "max_srq: 0",
+                                           "max_pkeys: 0",
+                                           "local_ca_ack_delay: 0"} +
+                                         offloads_of(d) + lines{"num_comp_vectors: 1"});
 }
 
 TEST_CASE(
     "B4: a transport and atomics that are unknown are said to be invalid, with their number") {
-  device_facts d;
-  d.transport = IBV_TRANSPORT_UNKNOWN;
-  d.attributes.orig_attr.atomic_cap = static_cast<ibv_atomic_cap>(3);
-  const std::string text = report_of(d);
-  const lines all = lines_of(text);
+  device_attributes d;
+  d.transport = wire_protocol::unknown;
+  d.atomic_cap = atomic_scope{3};
+  const lines all = lines_of(report_of_device(d));
   CHECK(std::ranges::count(all, "transport: invalid transport (-1)") == 1);
   CHECK(std::ranges::count(all, "atomic_cap: invalid atomic capability (3)") == 1);
 }

@@ -11,14 +11,6 @@ constexpr int depth_of_flags = 5;
 
 }  // namespace
 
-std::string named(int value, std::span<const value_name> names, const char* otherwise) {
-  const std::string number = " (" + std::to_string(value) + ")";
-  for (const value_name& n : names) {
-    if (n.value == value) return n.name + number;
-  }
-  return otherwise + number;
-}
-
 std::string hex(std::uint64_t value, int digits) {
   std::array<char, 32> room{};
   std::snprintf(room.data(), room.size(), "0x%0*llx", digits,
@@ -41,12 +33,12 @@ void report_lines::line(int depth, const char* format, ...) {
   all_.append(static_cast<std::size_t>(depth), '\t').append(room.data()).append("\n");
 }
 
-void report_lines::field(int depth, const char* name, const std::string& value) {
+void report_lines::field(int depth, std::string_view name, const std::string& value) {
   constexpr int depth_of_ports = 3;
   field_at(depth == depth_of_ports ? 24 : 32, depth, name, value);
 }
 
-void report_lines::field_at(std::size_t column, int depth, const char* name,
+void report_lines::field_at(std::size_t column, int depth, std::string_view name,
                             const std::string& value) {
   std::string head = std::string(name) + ":";
   std::size_t at = head.size();
@@ -57,11 +49,11 @@ void report_lines::field_at(std::size_t column, int depth, const char* name,
   line(depth, "%s%s", head.c_str(), value.c_str());
 }
 
-void report_lines::number(int depth, const char* name, std::int64_t value) {
+void report_lines::number(int depth, std::string_view name, std::int64_t value) {
   field(depth, name, std::to_string(value));
 }
 
-void report_lines::flags(std::uint64_t bits, std::span<const bit_name> names) {
+void report_lines::list(std::uint64_t bits, std::span<const bit_name> names) {
   for (const bit_name& n : names) {
     if ((bits & n.bit) != 0) line(depth_of_flags, "%s", n.name);
     bits &= ~n.bit;

@@ -1,26 +1,40 @@
 // Lines of the report of RDMA devices as they are gathered, laid out as ibv_devinfo does.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace cordma::transport::verbs {
 
+// A flag, or a set of them, and its name.
 struct bit_name {
+  template <class E>
+  constexpr bit_name(E flags, const char* of_them) noexcept
+      : bit(static_cast<std::uint64_t>(flags)), name(of_them) {}
   std::uint64_t bit;
   const char* name;
 };
 
 struct value_name {
+  template <class E>
+  constexpr value_name(E number, const char* of_it) noexcept
+      : value(static_cast<int>(number)), name(of_it) {}
   int value;
   const char* name;
 };
 
 // "name (7)"; of a value that has no name "otherwise (7)".
-[[nodiscard]] std::string named(int value, std::span<const value_name> names,
-                                const char* otherwise);
+template <class E>
+[[nodiscard]] std::string named(E value, std::span<const value_name> names, const char* otherwise) {
+  const int number = static_cast<int>(value);
+  const auto at = std::ranges::find(names, number, &value_name::value);
+  return (at != names.end() ? at->name : otherwise) + std::string(" (") + std::to_string(number) +
+         ")";
+}
 [[nodiscard]] std::string hex(std::uint64_t value, int digits = 1);
 [[nodiscard]] std::string upper_hex(std::uint64_t value);
 
@@ -30,16 +44,20 @@ class report_lines {
   // As printf writes it.
   [[gnu::format(printf, 3, 4)]] void line(int depth, const char* format, ...);
   // "name:<tabs>value", the values in the column of `ibv_devinfo -v`: one for what a port has, one for all else.
-  void field(int depth, const char* name, const std::string& value);
+  void field(int depth, std::string_view name, const std::string& value);
   // The values in this column.
-  void field_at(std::size_t column, int depth, const char* name, const std::string& value);
-  void number(int depth, const char* name, std::int64_t value);
+  void field_at(std::size_t column, int depth, std::string_view name, const std::string& value);
+  void number(int depth, std::string_view name, std::int64_t value);
   // A line for each of `bits` that has a name, and one for those that have none.
-  void flags(std::uint64_t bits, std::span<const bit_name> names);
+  template <class E>
+  void flags(E bits, std::span<const bit_name> names) {
+    list(static_cast<std::uint64_t>(bits), names);
+  }
   void append(const std::string& lines) { all_ += lines; }
   [[nodiscard]] std::string take() noexcept { return std::move(all_); }
 
  private:
+  void list(std::uint64_t bits, std::span<const bit_name> names);
   std::string all_;
 };
 
