@@ -74,7 +74,7 @@ class Context {
   // not_supported: no transport of this Context stands on libibverbs.
   [[nodiscard]] result<ibv_pd*> native_pd() const;
 
-  // Nothing, where the RDMA device of this Context has what `cordma-info --devices` lists by this name ("XRC",
+  // Nothing, if the RDMA device of this Context has the extra of this name (device_attributes::extras: "XRC",
   // "memory windows of type 2"), and cordma offers it. Errors: not_supported, and which of both is missing;
   // invalid_value: no such name, with those there are.
   [[nodiscard]] result<void> require(std::string_view extra) const;

@@ -1,5 +1,6 @@
 // cordma-info: what cordma finds on this machine, and why it will use what it will use.
 #include "facts.hpp"
+#include "report.hpp"
 
 #include "../support/command_line.hpp"
 #include "../support/standard_output.hpp"
@@ -9,6 +10,15 @@ namespace {
 int print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   return support::finish_output("cordma-info", 0);
+}
+
+std::string devices_text() {
+  const auto found = cordma::query_devices();
+  // The build, not the machine, lacks something.
+  if (found.code() == cordma::errc::not_supported) return found.why().message() + "\n";
+  std::string text;
+  for (const cordma::device_attributes& d : found.value()) text += info::report_of(d);
+  return text.empty() ? info::no_device_text() + "\n" : text;
 }
 
 }  // namespace
@@ -31,10 +41,7 @@ int main(int argc, char** argv) {
     if (version) {
       return print("cordma-info " CORDMA_VERSION "\n");
     }
-    if (devices) {
-      const std::string report = cordma::transport::describe_rdma_devices();
-      return print(report.empty() ? info::no_device_text() + "\n" : report);
-    }
+    if (devices) return print(devices_text());
     const info::facts f = info::collect();
     const std::string text = json    ? info::to_json(f)
                              : brief ? info::to_brief_text(f)

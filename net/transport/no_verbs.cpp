@@ -21,6 +21,4 @@ result<std::vector<std::shared_ptr<domain>>> make_verbs_with_rails(const verbs_o
 
 result<std::vector<device_attributes>> query_devices() { return not_built(); }
 
-std::string describe_rdma_devices() { return {}; }
-
 }  // namespace cordma::transport

@@ -428,8 +428,5 @@ struct verbs_options {
 // The same one, and behind it those for rails: options.rails in all, at most. None of them with options.pd.
 [[nodiscard]] result<std::vector<std::shared_ptr<domain>>> make_verbs_with_rails(
     const verbs_options& options);
-// Every RDMA device of this machine with ports, GIDs, limits and abilities, as `ibv_devinfo -v` prints
-// them; empty where there is none.
-[[nodiscard]] std::string describe_rdma_devices();
 
 }  // namespace cordma::transport

@@ -12,7 +12,7 @@ expect 2 '--json excludes --brief|--brief excludes --json' cordma-info --json --
 if [ -d /sys/class/infiniband ]; then
   expect 0 '^hca_id:' cordma-info --devices
 else
-  expect 0 'no RDMA device found' cordma-info --devices
+  expect 0 'no RDMA device found|this build has no verbs transport' cordma-info --devices
 fi
 if [ -n "$device" ]; then
   expect 0 '^  verbs$' cordma-info

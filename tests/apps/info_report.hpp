@@ -1,9 +1,9 @@
 // Reports of RDMA devices, compared with the lines that are expected.
 #pragma once
 
-#include <doctest/doctest.h>
+#include "../../apps/info/report.hpp"
 
-#include <cordma/net/transport/verbs/report.hpp>
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <sstream>

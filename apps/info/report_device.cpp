@@ -1,12 +1,14 @@
 // A device: who made it, and how much it takes.
-#include <cordma/net/transport/verbs/report.hpp>
-#include <cordma/net/transport/verbs/report_lines.hpp>
+#include "report.hpp"
+#include "report_lines.hpp"
 
 #include <array>
 #include <cstdio>
 
-namespace cordma::transport::verbs {
+namespace info {
 namespace {
+
+using namespace cordma;
 
 constexpr std::array transports{
     value_name{wire_protocol::infiniband, "InfiniBand"}, value_name{wire_protocol::iwarp, "iWARP"},
@@ -125,4 +127,4 @@ std::string report_of_device(const device_attributes& d) {
   return out.take();
 }
 
-}  // namespace cordma::transport::verbs
+}  // namespace info

@@ -1,10 +1,10 @@
-#include <cordma/net/transport/verbs/report_lines.hpp>
+#include "report_lines.hpp"
 
 #include <array>
 #include <cstdarg>
 #include <cstdio>
 
-namespace cordma::transport::verbs {
+namespace info {
 namespace {
 
 constexpr int depth_of_flags = 5;
@@ -61,4 +61,4 @@ void report_lines::list(std::uint64_t bits, std::span<const bit_name> names) {
   if (bits != 0) line(depth_of_flags, "Unknown flags: %s", upper_hex(bits).c_str());
 }
 
-}  // namespace cordma::transport::verbs
+}  // namespace info

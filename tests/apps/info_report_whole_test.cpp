@@ -1,8 +1,9 @@
-// The report of RDMA devices as a whole: its order, what follows the lines of ibv_devinfo, and devices that cannot be read.
-#include <transport/verbs_report.hpp>
+// The report of RDMA devices: its order, what follows the lines of ibv_devinfo, and the reason if
+// a device cannot be read.
+#include "info_report.hpp"
 
-using namespace cordma::transport;
-using namespace cordma::transport::verbs;
+using namespace cordma;
+using namespace info;
 using namespace reported;
 
 namespace {
@@ -54,6 +55,6 @@ TEST_CASE("B4: a report is the device, its ports in order, and the extras") {
 TEST_CASE("B4: a device that cannot be read is reported with the reason alone") {
   device_attributes d;
   d.name = "nic1";
-  d.failed = cordma::failure(cordma::errc::not_permitted, "nic1 cannot be opened: it is closed");
+  d.failed = failure(errc::not_permitted, "nic1 cannot be opened: it is closed");
   CHECK(report_of(d) == "hca_id:\tnic1\n\tnic1 cannot be opened: it is closed\n");
 }

@@ -1,8 +1,10 @@
-#include <cordma/net/transport/verbs/report.hpp>
-#include <cordma/net/transport/verbs/report_lines.hpp>
+#include "report.hpp"
+#include "report_lines.hpp"
 
-namespace cordma::transport::verbs {
+namespace info {
 namespace {
+
+using namespace cordma;
 
 const char* fork_rule(fork_safety f) noexcept {
   switch (f) {
@@ -45,15 +47,4 @@ std::string report_of(const device_attributes& d) {
   return out.take();
 }
 
-}  // namespace cordma::transport::verbs
-
-namespace cordma::transport {
-
-std::string describe_rdma_devices() {
-  const result<std::vector<device_attributes>> all = query_devices();
-  std::string text;
-  for (const device_attributes& d : all.value()) text += verbs::report_of(d);
-  return text;
-}
-
-}  // namespace cordma::transport
+}  // namespace info

@@ -1,12 +1,15 @@
-// What some devices do and others do not: paging on demand, clocks, offloads, tag matching, memory of their own.
-#include <cordma/net/transport/verbs/report.hpp>
-#include <cordma/net/transport/verbs/report_lines.hpp>
+// What some devices do and others do not: paging on demand, clocks, offloads, tag matching, memory
+// of their own.
+#include "report.hpp"
+#include "report_lines.hpp"
 
 #include <array>
 #include <initializer_list>
 
-namespace cordma::transport::verbs {
+namespace info {
 namespace {
+
+using namespace cordma;
 
 constexpr std::array paging_bits{bit_name{odp_support::parts, "ODP_SUPPORT"},
                                  bit_name{odp_support::implicit, "ODP_SUPPORT_IMPLICIT"}};
@@ -130,4 +133,4 @@ std::string report_of_offloads(const device_attributes& d) {
   return out.take();
 }
 
-}  // namespace cordma::transport::verbs
+}  // namespace info

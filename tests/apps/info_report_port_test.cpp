@@ -1,17 +1,17 @@
 // The report of RDMA devices, of a port that is made up: whatever ibv_devinfo -v (rdma-core 44) would print of
-// it, in that order. That Soft-RoCE's is the same is held in tests/verbs/settings_test.cpp. Needs no device.
-#include <transport/verbs_report.hpp>
+// it, in that order. That Soft-RoCE's is the same is held in info.sh. Needs no device.
+#include "info_report.hpp"
 
 #include <cordma/net/device_list.hpp>
 
-using namespace cordma::transport;
-using namespace cordma::transport::verbs;
+using namespace cordma;
+using namespace info;
 using namespace reported;
 
 namespace {
 
 port_gid gid_at(unsigned index, gid_type type, const char* text) {
-  return {.index = index, .value = cordma::parse_gid(text).value(), .type = type};
+  return {.index = index, .value = parse_gid(text).value(), .type = type};
 }
 
 constexpr const char* link_local = "fe80::22b:c9ff:fe01:203";
@@ -176,7 +176,7 @@ TEST_CASE(
 TEST_CASE("B4: a port that cannot be read is reported with the reason") {
   port_attributes p;
   p.number = 3;
-  p.failed = cordma::failure(cordma::errc::driver, "out of order");
+  p.failed = failure(errc::driver, "out of order");
   are(lines_of(report_of_port(p, wire_protocol::infiniband)),
       {"port: 3 cannot be asked: out of order"});
 }

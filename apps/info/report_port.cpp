@@ -1,14 +1,16 @@
 // A port: its link and its addresses.
-#include <cordma/net/transport/verbs/report.hpp>
-#include <cordma/net/transport/verbs/report_lines.hpp>
+#include "report.hpp"
+#include "report_lines.hpp"
 
 #include <arpa/inet.h>
 
 #include <array>
 #include <cstdio>
 
-namespace cordma::transport::verbs {
+namespace info {
 namespace {
+
+using namespace cordma;
 
 constexpr std::array states{
     value_name{port_state::down, "PORT_DOWN"}, value_name{port_state::init, "PORT_INIT"},
@@ -112,4 +114,4 @@ std::string report_of_port(const port_attributes& p, wire_protocol transport) {
   return out.take();
 }
 
-}  // namespace cordma::transport::verbs
+}  // namespace info

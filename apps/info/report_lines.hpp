@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace cordma::transport::verbs {
+namespace info {
 
 // A flag, or a set of them, and its name.
 struct bit_name {
@@ -61,4 +61,4 @@ class report_lines {
   std::string all_;
 };
 
-}  // namespace cordma::transport::verbs
+}  // namespace info

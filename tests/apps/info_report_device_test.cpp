@@ -1,9 +1,9 @@
 // The report of RDMA devices, of a device that is made up: whatever ibv_devinfo -v (rdma-core 44) would print of
-// it, in that order. That Soft-RoCE's is the same is held in tests/verbs/settings_test.cpp. Needs no device.
-#include <transport/verbs_report.hpp>
+// it, in that order. That Soft-RoCE's is the same is held in info.sh. Needs no device.
+#include "info_report.hpp"
 
-using namespace cordma::transport;
-using namespace cordma::transport::verbs;
+using namespace cordma;
+using namespace info;
 using namespace reported;
 
 namespace {
