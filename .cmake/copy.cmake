@@ -1,7 +1,7 @@
 # cordma_copy: what cordma-cp and cordma-cpd share, which tests link as well, also where the programs are not built.
 include(CheckCXXSourceCompiles)
 
-file(GLOB copy CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/cp/*.cpp")
+file(GLOB copy CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/cp/*/*.cpp")
 list(FILTER copy EXCLUDE REGEX "/(main|options|report)[.]cpp$")
 add_library(cordma_copy STATIC ${copy})
 target_link_libraries(cordma_copy PUBLIC cordma::cordma cordma::liburing cordma::xxhash
@@ -22,6 +22,6 @@ if(XXHASH_LIBRARY)
 endif()
 if(XXHASH_DISPATCHES)
   target_link_libraries(cordma_copy PRIVATE "${XXHASH_LIBRARY}")
-  set_property(SOURCE "${PROJECT_SOURCE_DIR}/apps/cp/digest.cpp" APPEND PROPERTY
+  set_property(SOURCE "${PROJECT_SOURCE_DIR}/apps/cp/files/digest.cpp" APPEND PROPERTY
     COMPILE_DEFINITIONS CORDMA_XXHASH_DISPATCHES)
 endif()

@@ -1,7 +1,7 @@
 // cordma-cpd: serves modules to cordma-cp.
-#include "../cp/printable.hpp"
-#include "../cp/version.hpp"
-#include "../cp/work.hpp"
+#include "../cp/cli/printable.hpp"
+#include "../cp/protocol/version.hpp"
+#include "../cp/transfer/work.hpp"
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
 #include "../support/open_files.hpp"

@@ -1,6 +1,6 @@
 #include "modules.hpp"
 
-#include "../cp/describe.hpp"
+#include "../cp/tree/describe.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // What a daemon serves: its JSON file, and what of it was given on the command line.
 #pragma once
 
-#include "../cp/session.hpp"
+#include "../cp/transfer/session.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "../../apps/cp/asked.hpp"
+#include "../../apps/cp/protocol/asked.hpp"
 
 using namespace copy;
 

@@ -1,5 +1,5 @@
 // Names from a peer stay where they are put.
-#include "../../apps/cp/entry.hpp"
+#include "../../apps/cp/tree/entry.hpp"
 
 #include <doctest/doctest.h>
 

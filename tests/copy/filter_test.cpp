@@ -1,5 +1,5 @@
 // Patterns, by themselves and beside the real rsync.
-#include "../../apps/cp/filter.hpp"
+#include "../../apps/cp/tree/filter.hpp"
 
 #include "rsync.hpp"
 #include "seeds.hpp"

@@ -17,8 +17,8 @@
 
 #include <doctest/doctest.h>
 
-#include "../../apps/cp/receiver.hpp"
-#include "../../apps/cp/session.hpp"
+#include "../../apps/cp/transfer/receiver.hpp"
+#include "../../apps/cp/transfer/session.hpp"
 #include "temporary_tree.hpp"
 
 namespace copy::test {

@@ -1,8 +1,8 @@
 // Clients that shake hands as nobody should: each is that client's trouble, and the next one is served.
 #include "hostile.hpp"
 
-#include "../../apps/cp/greeting.hpp"
-#include "../../apps/cp/work.hpp"
+#include "../../apps/cp/protocol/greeting.hpp"
+#include "../../apps/cp/transfer/work.hpp"
 
 #include <array>
 #include <optional>

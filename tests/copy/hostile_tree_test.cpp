@@ -1,6 +1,6 @@
 // A sender within the rules of the conversation that means harm: nothing outside of the target changes, what is wrong
 // is a problem by its name, and everything else is there.
-#include "../../apps/cp/describe.hpp"
+#include "../../apps/cp/tree/describe.hpp"
 #include "hostile.hpp"
 
 #include <deque>

@@ -3,8 +3,8 @@
 
 #include "certificates.hpp"
 
-#include "../../apps/cp/greeting.hpp"
-#include "../../apps/cp/lane.hpp"
+#include "../../apps/cp/protocol/greeting.hpp"
+#include "../../apps/cp/protocol/lane.hpp"
 
 #include <support/stage.hpp>
 

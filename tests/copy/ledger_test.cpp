@@ -1,5 +1,5 @@
 // The finished files and the totals of a transfer that takes several connections.
-#include "../../apps/cp/ledger.hpp"
+#include "../../apps/cp/transfer/ledger.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Where files are, as people write it.
-#include "../../apps/cp/place.hpp"
+#include "../../apps/cp/transfer/place.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // What is shown of a transfer, however narrow the terminal is.
-#include "../../apps/cp/progress_line.hpp"
+#include "../../apps/cp/cli/progress_line.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // After which failures a client connects again, how often, and when it gives up.
-#include "../../apps/cp/reconnect.hpp"
+#include "../../apps/cp/transfer/reconnect.hpp"
 
 #include <doctest/doctest.h>
 

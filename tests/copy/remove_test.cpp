@@ -1,7 +1,7 @@
 // --delete: what is not among the names goes, and nothing else.
 #include "target_tree.hpp"
 
-#include "../../apps/cp/removal.hpp"
+#include "../../apps/cp/target/removal.hpp"
 
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>

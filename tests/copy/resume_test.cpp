@@ -1,7 +1,7 @@
 // A sidecar never vouches for a chunk that was not added to it, whatever became of the file.
 #include "target_tree.hpp"
 
-#include "../../apps/cp/resume.hpp"
+#include "../../apps/cp/target/resume.hpp"
 
 #include <support/applies.hpp>
 

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../apps/cp/file_ring.hpp"
+#include "../../apps/cp/files/file_ring.hpp"
 
 namespace copy::test {
 

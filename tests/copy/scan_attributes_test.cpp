@@ -1,5 +1,5 @@
 // What is found beside names and contents: symlinks, further names, extended attributes.
-#include "../../apps/cp/linked_files.hpp"
+#include "../../apps/cp/tree/linked_files.hpp"
 
 #include "scanned.hpp"
 #include "temporary_tree.hpp"

@@ -1,7 +1,7 @@
 // A scan, from its beginning to its end.
 #pragma once
 
-#include "../../apps/cp/scan.hpp"
+#include "../../apps/cp/tree/scan.hpp"
 
 #include <cordma/runtime/unique_fd.hpp>
 

@@ -1,7 +1,7 @@
 // Nothing leads out of the target, whatever was planted in it.
 #include "target_tree.hpp"
 
-#include "../../apps/cp/beneath.hpp"
+#include "../../apps/cp/files/beneath.hpp"
 
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>

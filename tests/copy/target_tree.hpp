@@ -1,7 +1,7 @@
 // Directories to write into, and threads that are somebody else or have a file system of their own.
 #pragma once
 
-#include "../../apps/cp/target.hpp"
+#include "../../apps/cp/target/target.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 // Two ends of TLS without a network: what one says the other reads, and nothing that was changed on its way.
-#include "../../apps/cp/tls_channel.hpp"
+#include "../../apps/cp/protocol/tls_channel.hpp"
 #include "certificates.hpp"
 
-#include "../../apps/cp/auth.hpp"
+#include "../../apps/cp/protocol/auth.hpp"
 
 #include <doctest/doctest.h>
 

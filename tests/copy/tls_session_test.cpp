@@ -1,8 +1,8 @@
 // Shaking hands over TLS, and whoever stands between the two.
 #include "lane_pair.hpp"
 
-#include "../../apps/cp/auth.hpp"
-#include "../../apps/cp/session.hpp"
+#include "../../apps/cp/protocol/auth.hpp"
+#include "../../apps/cp/transfer/session.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // Frames say what they were made of, and nothing shorter or longer passes for one.
-#include "../../apps/cp/wire.hpp"
-#include "../../apps/cp/lane.hpp"
+#include "../../apps/cp/protocol/wire.hpp"
+#include "../../apps/cp/protocol/lane.hpp"
 
 #include <cordma/runtime/result.hpp>
 

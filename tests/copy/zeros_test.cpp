@@ -1,5 +1,5 @@
 // Runs of zeros, and files that have holes in their place.
-#include "../../apps/cp/zeros.hpp"
+#include "../../apps/cp/files/zeros.hpp"
 
 #include "target_tree.hpp"
 

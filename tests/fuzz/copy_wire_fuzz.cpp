@@ -1,6 +1,6 @@
 // The frames of cordma-cp: whatever comes, it is refused or means what it says, byte for byte.
-#include "../../apps/cp/lane.hpp"
-#include "../../apps/cp/wire.hpp"
+#include "../../apps/cp/protocol/lane.hpp"
+#include "../../apps/cp/protocol/wire.hpp"
 
 #include <cordma/runtime/check.hpp>
 #include <cordma/runtime/result.hpp>

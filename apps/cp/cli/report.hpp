@@ -1,0 +1,81 @@
+// What people and machines get to see of a transfer.
+#pragma once
+
+#include "../transfer/progress.hpp"
+#include "../transfer/sender.hpp"
+#include "../transfer/session.hpp"
+#include "options.hpp"
+
+#include <cordma/runtime/stop.hpp>
+#include <cordma/runtime/unique_fd.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace copy {
+
+// Bound to the thread that made it, save that a thread of its own shows progress and waits for Ctrl-C, SIGTERM and
+// SIGHUP: the first ends the transfer in order, a second one at once. REQUIRES block_interrupts() before the first thread began.
+class report {
+ public:
+  static void block_interrupts() noexcept;
+  explicit report(const request& r);
+  report(const report&) = delete;
+  report& operator=(const report&) = delete;
+  ~report();
+
+  [[nodiscard]] progress& counted() noexcept { return progress_; }
+  [[nodiscard]] item_sink sink();
+  [[nodiscard]] cordma::task<outcome> until_interrupted(cordma::task<outcome> t) {
+    return cordma::with_stop(stop_.get_token(), std::move(t));
+  }
+  void connected(const connection& c);
+  void lost(const std::string& why);
+  void conclude(outcome o);
+  void broke_off(const std::exception& e);
+  [[nodiscard]] int exit_with() const noexcept { return static_cast<int>(code_); }
+
+ private:
+  // For people; what is copied to standard output has that for itself.
+  [[nodiscard]] std::FILE* out() const noexcept {
+    return request_.target.is_standard_stream() ? stderr : stdout;
+  }
+  void watch();
+  void show();
+  void hide() noexcept;
+  [[nodiscard]] std::string way_on() const;
+  void summarize();
+  void write_json();
+
+  const request& request_;
+  progress progress_;
+  [[nodiscard]] std::string way() const;
+  std::string transport_;
+  std::string cipher_;  // of TLS; empty: without
+  std::string reason_;
+  unsigned connections_ = 0;
+  std::unordered_map<std::string, unsigned> told_;  // paths, and in which connection
+  std::optional<outcome> outcome_;
+  std::string broken_;
+  exit_code code_ = exit_code::fine;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::duration<double> took_{0};
+  std::stop_source stop_;
+  std::atomic<bool> interrupted_{false};
+  bool on_terminal_ = false;
+  std::mutex screen_;
+  bool shown_ = false;
+  cordma::unique_fd signals_;
+  cordma::unique_fd over_;
+  std::thread watcher_;
+};
+
+}  // namespace copy
