@@ -1,6 +1,6 @@
 // What RESP clients may send: whatever it is, it is answered or refused, the same however it is cut.
 #include "../../apps/kv/command/service.hpp"
-#include "../../apps/kv/resp/session.hpp"
+#include "../../apps/kv/command/session.hpp"
 
 #include <cordma/runtime/check.hpp>
 

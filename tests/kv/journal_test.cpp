@@ -1,7 +1,7 @@
 // The journal beside a keyspace: what was there is there again, whatever went on.
 #include "journal_ground.hpp"
 
-#include "../../apps/kv/journal/files.hpp"
+#include "../../apps/kv/journal/manifest.hpp"
 
 #include <doctest/doctest.h>
 #include <support/stage.hpp>

@@ -2,7 +2,7 @@
 #include "journal_ground.hpp"
 
 #include "../../apps/kv/command/service.hpp"
-#include "../../apps/kv/resp/session.hpp"
+#include "../../apps/kv/command/session.hpp"
 
 #include <doctest/doctest.h>
 #include <cordma/runtime/scope.hpp>

@@ -1,7 +1,7 @@
 // A client's bytes and replies: pipelines, slow readers, ends, pauses, and the journal's gate.
 #include "resp_ground.hpp"
 
-#include "../../apps/kv/command/journal_gate.hpp"
+#include "../../apps/kv/keyspace/journal_gate.hpp"
 
 #include <cstring>
 

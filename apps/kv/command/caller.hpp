@@ -7,7 +7,7 @@
 
 #include "../resp/byte_buffer.hpp"
 #include "../resp/reply.hpp"
-#include "../resp/session.hpp"
+#include "session.hpp"
 
 #include <atomic>
 #include <cstdint>

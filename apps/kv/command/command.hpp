@@ -1,7 +1,8 @@
 // command: what the server can be asked to do, and what it must know to do it.
 #pragma once
 
-#include "keyspace.hpp"
+#include "../keyspace/counters.hpp"
+#include "../keyspace/keyspace.hpp"
 
 #include "../resp/reply.hpp"
 
@@ -142,7 +143,6 @@ struct known_command : command {
   [[nodiscard]] std::size_t counted_keys_end(std::span<const std::string_view> args) const noexcept;
 };
 
-inline constexpr std::size_t most_commands = 256;
 using command_set = std::bitset<most_commands>;
 
 // All commands; never changes. Any thread.

@@ -1,8 +1,8 @@
 // databases: how keys of the numbered databases lie in one keyspace, and what their clients call them.
 #pragma once
 
+#include "../keyspace/keyspace.hpp"
 #include "command.hpp"
-#include "keyspace.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "handling.hpp"
 
-#include "../journal/files.hpp"
+#include "../files/files.hpp"
 #include "../resp/number.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "databases.hpp"
 #include "handling.hpp"
 
-#include "../journal/record.hpp"
+#include "../keyspace/journal_gate.hpp"
 #include "../resp/number.hpp"
 
 #include <algorithm>

@@ -1,12 +1,12 @@
 // service: what the clients of a server share: keys, settings, users, statistics, and what main does for them.
 #pragma once
 
+#include "../keyspace/counters.hpp"
+#include "../keyspace/journal_gate.hpp"
+#include "../keyspace/keyspace.hpp"
 #include "acl_log.hpp"
 #include "caller.hpp"
 #include "command.hpp"
-#include "counters.hpp"
-#include "journal_gate.hpp"
-#include "keyspace.hpp"
 #include "latency.hpp"
 #include "lock_script.hpp"
 #include "settings.hpp"

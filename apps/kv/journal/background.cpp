@@ -1,5 +1,5 @@
 // What the journal does beside its work: rewrites and snapshots.
-#include "files.hpp"
+#include "../files/files.hpp"
 #include "journal.hpp"
 #include "shard_walk.hpp"
 
@@ -21,13 +21,13 @@ std::string_view name(background what) noexcept {
 
 // Whether this is what the file holds.
 bool holds(const std::string& path, const std::string& text) {
-  const cordma::result<std::optional<std::string>> found = read_file(path, manifest::most_bytes);
+  const cordma::result<std::optional<std::string>> found = read_manifest(path);
   return found && *found && **found == text;
 }
 
 // An empty one where there is none. Errors: with the path.
 cordma::result<manifest> manifest_there(const std::string& path) {
-  const cordma::result<std::optional<std::string>> text = read_file(path, manifest::most_bytes);
+  const cordma::result<std::optional<std::string>> text = read_manifest(path);
   if (!text) return text.why();
   if (!*text) return manifest();
   cordma::result<manifest> parsed = parse_manifest(**text);
@@ -420,7 +420,7 @@ cordma::task<void> journal::forget_increment() {
     const std::string manifest_file = manifest_name(options_.appendfilename);
     const std::string name = files_.increments.back().name;
     const cordma::result<std::optional<std::string>> text =
-        read_file(directory() + "/" + manifest_file, manifest::most_bytes);
+        read_manifest(directory() + "/" + manifest_file);
     const bool named = !text || (*text && (*text)->find(" " + name + " ") != std::string::npos);
     if (!named) remove_file(directory() + "/" + name);
   });

@@ -1,4 +1,4 @@
-#include "files.hpp"
+#include "../files/files.hpp"
 #include "folder_lock.hpp"
 #include "load.hpp"
 #include "noting_target.hpp"
@@ -103,7 +103,7 @@ cordma::result<std::string> find_manifest(const std::string& folder) {
 
 // Of a manifest, all files.
 cordma::result<check_report> check_all(const std::string& path, check_mode mode) {
-  const cordma::result<std::optional<std::string>> text = read_file(path, manifest::most_bytes);
+  const cordma::result<std::optional<std::string>> text = read_manifest(path);
   if (!text) return text.why();
   if (!*text) return cordma::failure::from_os(ENOENT, {"opening ", path});
   const cordma::result<manifest> files = parse_manifest(**text);

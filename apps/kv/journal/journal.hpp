@@ -7,8 +7,8 @@
 // exactly what there was last. A snapshot (dbfilename) is such a walk with the changes meanwhile in the same file.
 #pragma once
 
-#include "../command/journal_gate.hpp"
-#include "../command/keyspace.hpp"
+#include "../keyspace/journal_gate.hpp"
+#include "../keyspace/keyspace.hpp"
 #include "load.hpp"
 #include "stream.hpp"
 

@@ -1,4 +1,4 @@
-#include "files.hpp"
+#include "../files/files.hpp"
 #include "folder_lock.hpp"
 #include "journal.hpp"
 #include "replay.hpp"

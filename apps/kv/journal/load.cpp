@@ -1,6 +1,6 @@
 #include "load.hpp"
 
-#include "files.hpp"
+#include "../files/files.hpp"
 #include "noting_target.hpp"
 
 #include <array>
@@ -227,7 +227,7 @@ cordma::result<std::optional<loaded_journal>> load_journal(const std::string& di
                                                            change_target& target,
                                                            const load_options& options) {
   const std::string path = directory + "/" + manifest_name(append_name);
-  const cordma::result<std::optional<std::string>> text = read_file(path, manifest::most_bytes);
+  const cordma::result<std::optional<std::string>> text = read_manifest(path);
   if (!text) return text.why();
   if (!*text) return std::optional<loaded_journal>();
   cordma::result<manifest> parsed = parse_manifest(**text);

@@ -1,6 +1,6 @@
 #include "log_reader.hpp"
 
-#include "files.hpp"
+#include "../files/files.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,11 +1,16 @@
 #include "manifest.hpp"
 
 #include "../../support/hex_escapes.hpp"
+#include "../files/files.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <iterator>
 #include <sstream>
+
+#include <fcntl.h>
 
 namespace kv {
 namespace {
@@ -96,6 +101,51 @@ cordma::result<manifest> parse_manifest(std::string_view text) {
     return cordma::failure(cordma::errc::invalid_value, "it names no file of a journal");
   }
   return parsed;
+}
+
+cordma::result<std::optional<std::string>> read_manifest(const std::string& path) {
+  constexpr std::size_t most = manifest::most_bytes;
+  const cordma::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return std::optional<std::string>();
+  if (!fd) return cordma::failure::from_os(errno, {"opening ", path});
+  std::string text(most + 1, '\0');
+  const std::ptrdiff_t n = read_fully(fd.get(), text, 0);
+  if (n < 0) return cordma::failure::from_os(errno, {"reading ", path});
+  if (static_cast<std::size_t>(n) > most) {
+    return cordma::failure::of(cordma::errc::invalid_value,
+                               {path, " has more than ", most, " bytes: it is no manifest"});
+  }
+  text.resize(static_cast<std::size_t>(n));
+  return std::optional<std::string>(std::move(text));
+}
+
+std::uint64_t last_number_in(const std::string& directory,
+                             std::string_view appendfilename) noexcept {
+  std::uint64_t last = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator at(directory, error);
+  for (const std::filesystem::directory_iterator end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    std::string_view rest = name;
+    if (!rest.starts_with(appendfilename) || !rest.substr(appendfilename.size()).starts_with('.')) {
+      continue;
+    }
+    rest.remove_prefix(appendfilename.size() + 1);
+    std::uint64_t number = 0;
+    const auto [behind, wrong] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    if (wrong != std::errc()) continue;
+    rest.remove_prefix(static_cast<std::size_t>(behind - rest.data()));
+    if (number > manifest::most_number / 2) continue;
+    if (rest == ".base.ckv" || rest == ".incr.ckv") last = std::max(last, number);
+  }
+  return last;
+}
+
+cordma::result<std::uint64_t> next_number(std::uint64_t named, std::uint64_t found) {
+  const std::uint64_t next = std::max(named, found) + 1;
+  if (next <= manifest::most_number) return next;
+  return cordma::failure::of(cordma::errc::full,
+                             {"the journal has no number left for a file after ", next - 1});
 }
 
 }  // namespace kv

@@ -33,5 +33,13 @@ struct manifest {
 
 // Errors: invalid_value, with the line; `text` may be any.
 [[nodiscard]] cordma::result<manifest> parse_manifest(std::string_view text);
+// The text of a manifest; null: there is none. Errors: invalid_value above manifest::most_bytes; the system's.
+[[nodiscard]] cordma::result<std::optional<std::string>> read_manifest(const std::string& path);
+// The highest N of the files APPENDFILENAME.N.base.ckv and APPENDFILENAME.N.incr.ckv there; 0: there are none. Numbers
+// that no journal comes to, above half of what a manifest takes, do not count.
+[[nodiscard]] std::uint64_t last_number_in(const std::string& directory,
+                                           std::string_view appendfilename) noexcept;
+// Above all of both, and nothing that a manifest would not take. Errors: full.
+[[nodiscard]] cordma::result<std::uint64_t> next_number(std::uint64_t named, std::uint64_t found);
 
 }  // namespace kv

@@ -17,6 +17,7 @@
 // length, salt and sequence: what another file left on the disk is never taken for this one's.
 #pragma once
 
+#include "../keyspace/journal_gate.hpp"
 #include "../store/change_sink.hpp"
 #include "../store/item.hpp"
 
@@ -47,10 +48,6 @@ struct log_header {
 inline constexpr std::uint16_t log_version = 1;
 inline constexpr std::size_t log_header_bytes = 40;
 inline constexpr std::size_t record_header_bytes = 16;
-// Of the changes in a record: room for the largest change. Of a transaction that makes more, each such part is
-// whole or not there after a crash.
-inline constexpr std::size_t max_record_bytes = (std::size_t{1} << 30) + (std::size_t{1} << 20);
-static_assert(2 * max_value_bytes + max_key_bytes + 64 < max_record_bytes);
 
 [[nodiscard]] std::array<char, log_header_bytes> encode(const log_header& header) noexcept;
 // Errors: invalid_value, a sentence that goes on after the file's name. `bytes` may be any.

@@ -1,7 +1,7 @@
 // What a file says, carried out on a keyspace, whatever its shards.
 #pragma once
 
-#include "../command/keyspace.hpp"
+#include "../keyspace/keyspace.hpp"
 #include "record.hpp"
 
 #include <cstdint>

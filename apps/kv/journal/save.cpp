@@ -1,5 +1,5 @@
 // SAVE: a snapshot for which everything stands still.
-#include "files.hpp"
+#include "../files/files.hpp"
 #include "journal.hpp"
 #include "shard_walk.hpp"
 

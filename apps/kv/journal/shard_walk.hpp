@@ -1,7 +1,7 @@
 // Through all keys of a keyspace in short steps, each as changes that lead to what it holds.
 #pragma once
 
-#include "../command/keyspace.hpp"
+#include "../keyspace/keyspace.hpp"
 #include "record.hpp"
 
 #include <cordma/runtime/clock.hpp>

@@ -1,6 +1,6 @@
 #include "stream.hpp"
 
-#include "files.hpp"
+#include "../files/files.hpp"
 
 #include <algorithm>
 #include <cerrno>

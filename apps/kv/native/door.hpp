@@ -1,8 +1,8 @@
 // The native door of one worker: cordma clients, their batches, and the maps that let them read by themselves.
 #pragma once
 
-#include "../command/counters.hpp"
-#include "../command/keyspace.hpp"
+#include "../keyspace/counters.hpp"
+#include "../keyspace/keyspace.hpp"
 #include "lending.hpp"
 #include "protocol.hpp"
 

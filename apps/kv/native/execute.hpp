@@ -1,7 +1,7 @@
 // What a batch of native operations does to the keyspace.
 #pragma once
 
-#include "../command/keyspace.hpp"
+#include "../keyspace/keyspace.hpp"
 #include "protocol.hpp"
 
 #include <cstddef>

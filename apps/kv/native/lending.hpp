@@ -2,7 +2,7 @@
 // read it.
 #pragma once
 
-#include "../command/counters.hpp"
+#include "../keyspace/counters.hpp"
 #include "carriage.hpp"
 #include "long_memory.hpp"
 

@@ -1,7 +1,7 @@
 // A page of the keys, as the native protocol gives it.
 #pragma once
 
-#include "../command/keyspace.hpp"
+#include "../keyspace/keyspace.hpp"
 #include "protocol.hpp"
 
 #include <cstddef>

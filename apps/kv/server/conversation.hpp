@@ -1,7 +1,7 @@
 // conversation: what is said on one socket, without the socket: bytes come in, bytes are to go out.
 #pragma once
 
-#include "../resp/session.hpp"
+#include "../command/session.hpp"
 
 #include <cstddef>
 #include <functional>

@@ -1,7 +1,7 @@
 // front_door: the sockets of one worker, whatever moves their bytes: io_uring or Asio.
 #pragma once
 
-#include "../command/counters.hpp"
+#include "../keyspace/counters.hpp"
 #include "conversation.hpp"
 
 #include <cordma/runtime/reactor.hpp>

@@ -1,7 +1,7 @@
 // listening: the sockets that clients come to.
 #pragma once
 
-#include "../resp/session.hpp"
+#include "../command/session.hpp"
 
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/unique_fd.hpp>

@@ -1,7 +1,7 @@
 // native_entrance: how clients of the native protocol come to a worker.
 #pragma once
 
-#include "../command/journal_gate.hpp"
+#include "../keyspace/journal_gate.hpp"
 #include "../native/door.hpp"
 #include "seat.hpp"
 

@@ -1,7 +1,7 @@
 // native_front: the native protocol's side of a server: where its clients come to, and who serves them.
 #pragma once
 
-#include "../command/keyspace.hpp"
+#include "../keyspace/keyspace.hpp"
 #include "logbook.hpp"
 #include "native_entrance.hpp"
 #include "worker.hpp"

@@ -1,10 +1,18 @@
 // journal_gate: what sessions ask the journal before they answer.
 #pragma once
 
+#include "../store/item.hpp"
+
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace kv {
+
+// Of the changes in a record: room for the largest change. Of a transaction that makes more, each such part is
+// whole or not there after a crash.
+inline constexpr std::size_t max_record_bytes = (std::size_t{1} << 30) + (std::size_t{1} << 20);
+static_assert(2 * max_value_bytes + max_key_bytes + 64 < max_record_bytes);
 
 // Any thread.
 class journal_gate {

@@ -1,10 +1,9 @@
 #include "session.hpp"
 
-#include "parser.hpp"
-
-#include "../command/caller.hpp"
-#include "../command/dispatch.hpp"
-#include "../command/service.hpp"
+#include "../resp/parser.hpp"
+#include "caller.hpp"
+#include "dispatch.hpp"
+#include "service.hpp"
 
 #include <algorithm>
 #include <array>

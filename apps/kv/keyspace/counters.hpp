@@ -1,13 +1,15 @@
 // Counters of a worker: written by its thread, read by any.
 #pragma once
 
-#include "command.hpp"
-
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace kv {
+
+// Commands and sub-commands of the table, at most.
+inline constexpr std::size_t most_commands = 256;
 
 class relaxed_counter {
  public:

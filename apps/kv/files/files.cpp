@@ -1,11 +1,6 @@
 #include "files.hpp"
 
-#include "manifest.hpp"
-
-#include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -100,35 +95,6 @@ cordma::result<void> replace_file(const std::string& directory, const std::strin
   return done;
 }
 
-std::uint64_t last_number_in(const std::string& directory,
-                             std::string_view appendfilename) noexcept {
-  std::uint64_t last = 0;
-  std::error_code error;
-  std::filesystem::directory_iterator at(directory, error);
-  for (const std::filesystem::directory_iterator end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    std::string_view rest = name;
-    if (!rest.starts_with(appendfilename) || !rest.substr(appendfilename.size()).starts_with('.')) {
-      continue;
-    }
-    rest.remove_prefix(appendfilename.size() + 1);
-    std::uint64_t number = 0;
-    const auto [behind, wrong] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-    if (wrong != std::errc()) continue;
-    rest.remove_prefix(static_cast<std::size_t>(behind - rest.data()));
-    if (number > manifest::most_number / 2) continue;
-    if (rest == ".base.ckv" || rest == ".incr.ckv") last = std::max(last, number);
-  }
-  return last;
-}
-
-cordma::result<std::uint64_t> next_number(std::uint64_t named, std::uint64_t found) {
-  const std::uint64_t next = std::max(named, found) + 1;
-  if (next <= manifest::most_number) return next;
-  return cordma::failure::of(cordma::errc::full,
-                             {"the journal has no number left for a file after ", next - 1});
-}
-
 cordma::result<void> rename_file(const std::string& directory, const std::string& from,
                                  const std::string& to) {
   const std::string old_path = directory + "/" + from;
@@ -137,21 +103,6 @@ cordma::result<void> rename_file(const std::string& directory, const std::string
     return cordma::failure::from_os(errno, {"renaming ", old_path, " to ", new_path});
   }
   return sync_directory(directory);
-}
-
-cordma::result<std::optional<std::string>> read_file(const std::string& path, std::size_t most) {
-  const cordma::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd && errno == ENOENT) return std::optional<std::string>();
-  if (!fd) return cordma::failure::from_os(errno, {"opening ", path});
-  std::string text(most + 1, '\0');
-  const std::ptrdiff_t n = read_fully(fd.get(), text, 0);
-  if (n < 0) return cordma::failure::from_os(errno, {"reading ", path});
-  if (static_cast<std::size_t>(n) > most) {
-    return cordma::failure::of(cordma::errc::invalid_value,
-                               {path, " has more than ", most, " bytes: it is no manifest"});
-  }
-  text.resize(static_cast<std::size_t>(n));
-  return std::optional<std::string>(std::move(text));
 }
 
 std::optional<std::uint64_t> file_size(const std::string& path) noexcept {

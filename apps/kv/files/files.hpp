@@ -1,4 +1,4 @@
-// What the journal asks of the file system, by calls that wait.
+// What the service asks of the file system, by calls that wait.
 #pragma once
 
 #include <cordma/runtime/result.hpp>
@@ -36,15 +36,6 @@ inline constexpr std::string_view temporary_prefix = "temp-";
                                                const std::string& from, const std::string& to);
 // One that is not there yet. Errors: with errno.
 [[nodiscard]] cordma::result<cordma::unique_fd> create_new_file(const std::string& path);
-// The highest N of the files APPENDFILENAME.N.base.ckv and APPENDFILENAME.N.incr.ckv there; 0: there are none. Numbers
-// that no journal comes to, above half of what a manifest takes, do not count.
-[[nodiscard]] std::uint64_t last_number_in(const std::string& directory,
-                                           std::string_view appendfilename) noexcept;
-// Above all of both, and nothing that a manifest would not take. Errors: full.
-[[nodiscard]] cordma::result<std::uint64_t> next_number(std::uint64_t named, std::uint64_t found);
-// Null: there is none. Errors: too_long above `most` bytes; the system's.
-[[nodiscard]] cordma::result<std::optional<std::string>> read_file(const std::string& path,
-                                                                   std::size_t most);
 // Null: there is none.
 [[nodiscard]] std::optional<std::uint64_t> file_size(const std::string& path) noexcept;
 [[nodiscard]] cordma::result<void> truncate_file(const std::string& path, std::uint64_t bytes);
