@@ -2,8 +2,8 @@
 """Nothing includes upward, and no header twice. Usage: include_directions.py [ROOT]
 
 RULES is the layering of the project: for each folder, which of the project's headers its files may
-include. The first rule whose folder fits decides. ROOMS orders what RULES takes for one layer. The
-rooms of net/ and who includes whom are printed.
+include. The first rule whose folder fits decides. ROOMS divides what RULES takes
+for one layer; who includes whom among the rooms is printed.
 """
 import collections
 import posixpath
@@ -16,19 +16,42 @@ PUBLIC = r"cordma\.hpp|(runtime|net|gpu)/[^/]+\.hpp|net/transport/sim/[^/]+\.hpp
 # Engines decide and do nothing else: of the runtime they know types, no task, reactor or socket.
 ENGINE_RUNTIME = r"runtime/(check|clock|errc|result)\.hpp"
 
-# The rooms of net/, lowest first: which others each may include. One that stands above another is never included there.
+# The rooms of each layer or program that has some: which others each may include. No circle is allowed.
 ROOMS = {
-    "memory": "",
-    "datapath": "memory",
-    "extras": "memory datapath",
-    "messaging": "memory datapath",
-    "connecting": "memory datapath messaging",
-    "rpc": "datapath messaging connecting",
-    "streams": "memory datapath",
+    "net": {
+        "memory": set(),
+        "datapath": {"memory"},
+        "extras": {"memory", "datapath"},
+        "messaging": {"memory", "datapath"},
+        "connecting": {"memory", "datapath", "messaging"},
+        "rpc": {"datapath", "messaging", "connecting"},
+        "streams": {"memory", "datapath"},
+    },
+    "apps/cp": {
+        "files": set(),
+        "tree": {"files"},
+        "target": {"files", "tree"},
+        "protocol": {"files", "tree"},
+        "transfer": {"files", "tree", "target", "protocol"},
+        "cli": {"transfer", "protocol", "tree", "target", "files"},
+    },
+    "apps/kv": {
+        "files": set(),
+        "resp": set(),
+        "store": set(),
+        "keyspace": {"store"},
+        "journal": {"files", "store", "keyspace"},
+        "native": {"resp", "store", "keyspace"},
+        "command": {"files", "resp", "store", "keyspace"},
+        "server": {"files", "resp", "store", "keyspace", "journal", "native", "command"},
+        "cli": {"resp", "store", "native"},
+    },
 }
+# Folders of net/ that RULES orders.
+LAYERS_OF_NET = ("engine", "protocol", "transport")
 # The room of each public header of net/, and of the source of that name.
 PUBLIC_OF = {
-    "memory": "buffer_pool context device_list memory settings",
+    "memory": "buffer_pool context device_attributes device_list memory settings",
     "datapath": "address datagram device_event endpoint memory_window operations user_data",
     "extras": "receive_credits remote_sync_event shared_receive sync_event typed_endpoint",
     "messaging": "messages",
@@ -36,7 +59,7 @@ PUBLIC_OF = {
     "rpc": "request_session requests",
     "streams": "asio_stream stream",
 }
-ANY_ROOM = "|".join(ROOMS)
+ANY_ROOM = "|".join(ROOMS["net"])
 NET = rf"runtime/.*|net/([^/]+|({ANY_ROOM}|engine|protocol)/.*|transport/[^/]+)"
 
 RULES = [
@@ -107,48 +130,70 @@ def check(root):
 
 
 def room_of(name):
-    """The room of a file of net/, by its folder or, at the top of net/, by its stem; else None."""
-    match = re.fullmatch(r"net/(?:(\w+)/)?(\w+)\.[hc]pp", name)
-    if not match:
-        return None
-    if match[1]:
-        return match[1] if match[1] in ROOMS else None
-    return next((room for room, stems in PUBLIC_OF.items() if match[2] in stems.split()), None)
+    """(place, room) of a file of a place that ROOMS divides, else None; the room is empty at its top. A file at the top
+    of net/ is in the room that PUBLIC_OF gives it."""
+    for place in ROOMS:
+        if not name.startswith(place + "/"):
+            continue
+        room, slash, _ = name.removeprefix(place + "/").partition("/")
+        if slash:
+            return None if place == "net" and room in LAYERS_OF_NET else (place, room)
+        if name == "net/cordma.hpp" or not name.endswith(tree.CODE):
+            return None
+        stem = room.rpartition(".")[0]
+        return place, next((r for r, stems in PUBLIC_OF.items() if place == "net" and stem in stems.split()), "")
+    return None
 
 
-def project_includes(root):
-    """(name, line, target) of every include of a file of the project."""
+def edges(root):
+    """(file and line, room, room that it includes) of every include from a room into another."""
     for name, text in tree.code(root):
-        for match in INCLUDE.finditer(text):
-            target = target_of(name, match[1], match[2])
-            if target is not None:
-                yield name, tree.line_of(text, match.start(1)), target
+        here = room_of(name)
+        for match in INCLUDE.finditer(text) if here else ():
+            there = room_of(target_of(name, match[1], match[2]) or "")
+            if there and there != here:
+                yield f"{name}:{tree.line_of(text, match.start(1))}", here, there
 
 
 def check_rooms(root):
-    """No room includes one above it, and every file of net/ itself has a room."""
-    order = list(ROOMS)
-    findings = [f"ROOMS: {room} stands below {above}, which it includes"
-                for room, those in ROOMS.items() for above in those.split()
-                if order.index(above) >= order.index(room)]
-    findings += [f"{name}: no room has it; give it one in PUBLIC_OF" for name, _ in tree.code(root)
-                 if re.fullmatch(r"net/\w+\.[hc]pp", name) and name != "net/cordma.hpp" and not room_of(name)]
-    for name, line, target in project_includes(root):
-        here, there = room_of(name), room_of(target)
-        if here and there and there != here and there not in ROOMS[here].split():
-            findings.append(f"{name}:{line}: the room {here} may not include {there} ({target})")
+    """What stands in no room, and what includes a room that its own may not include."""
+    findings = [f"ROOMS: the rooms of {place} include each other in a circle: {', '.join(circle)}"
+                for place, rooms in ROOMS.items() if (circle := circle_of(rooms))]
+    homeless = set()
+    for name, _ in tree.code(root):
+        place, room = room_of(name) or ("", "")
+        if place and room not in ROOMS[place]:
+            homeless.add((place, room))
+            table = "PUBLIC_OF" if place == "net" and not room else "ROOMS"
+            findings.append(f"{name}: {place} has no room {room or 'at its top'} for it; give it one in {table}")
+    for where, here, there in edges(root):
+        if here in homeless or there in homeless:
+            continue
+        if there[0] == "net" and here[0] != "net":
+            continue  # RULES says what programs may include of the library
+        if there[0] != here[0] or there[1] not in ROOMS[here[0]][here[1]]:
+            findings.append(f"{where}: {'/'.join(here)} may not include {'/'.join(there)}")
     return findings
 
 
+def circle_of(rooms):
+    """The rooms that remain when those are taken away, again and again, that include none of the rest."""
+    left = dict(rooms)
+    while free := [room for room, below in left.items() if not below & left.keys()]:
+        for room in free:
+            del left[room]
+    return sorted(left)
+
+
 def graph(root):
-    """A line for each room of net/: the rooms that it includes, with the number of includes."""
-    edges = collections.Counter()
-    for name, _, target in project_includes(root):
-        here, there = room_of(name), room_of(target)
-        if here and there and here != there:
-            edges[here, there] += 1
-    return [f"{room:10} -> " + ", ".join(f"{to} ({edges[room, to]})" for to in ROOMS if edges[room, to])
-            for room in ROOMS]
+    """A line for each room: the rooms that it includes, with the number of includes."""
+    count = collections.Counter((here, there[1]) for _, here, there in edges(root))
+    lines = []
+    for place, rooms in ROOMS.items():
+        for room in rooms:
+            below = [f"{to} ({count[(place, room), to]})" for to in rooms if count[(place, room), to]]
+            lines.append(f"{place}/{room} -> {', '.join(below) or 'nothing'}")
+    return lines
 
 
 def exists(root, target):
@@ -162,5 +207,5 @@ def foreign(where, name, header):
 
 if __name__ == "__main__":
     ROOT = tree.root_of(sys.argv)
-    print("\n".join(["the rooms of net/ include:"] + graph(ROOT)))
+    print("\n".join(["the rooms include:"] + graph(ROOT)))
     sys.exit(tree.report("include directions", check(ROOT) + check_rooms(ROOT)))

@@ -99,27 +99,51 @@ class IncludeDirections(unittest.TestCase):
         found = planted(include_directions.check, {"net/a.hpp": "// #pragma once\n", "net/b.cpp": "\n"})
         self.assertEqual(len(found), 1)
 
-    def test_no_room_includes_one_above_it(self):
-        found = planted(include_directions.check_rooms, {
-            "net/memory.hpp": "#include <cordma/net/endpoint.hpp>\n",
-            "net/datapath/slot.hpp": "#include <cordma/net/memory.hpp>\n#include <cordma/net/rpc/asked.hpp>\n",
-            "net/rpc/asked.hpp": "#include <cordma/net/datapath/slot.hpp>\n#include <cordma/net/rpc/b.hpp>\n"})
-        self.assertEqual([f.split(": ", 1)[0] for f in found], ["net/datapath/slot.hpp:2", "net/memory.hpp:1"])
-
-    def test_every_file_at_the_top_of_net_has_a_room(self):
-        found = planted(include_directions.check_rooms, {
-            "net/cordma.hpp": "\n", "net/worker.cpp": "\n", "net/odd.hpp": "\n", "net/transport/odd.hpp": "\n"})
-        self.assertEqual([f.split(": ", 1)[0] for f in found], ["net/odd.hpp"])
-
-    def test_the_graph_counts_includes_between_rooms(self):
-        lines = planted(include_directions.graph, {
-            "net/messages.cpp": "#include <cordma/net/endpoint.hpp>\n#include <cordma/net/datapath/slot.hpp>\n"})
-        self.assertIn("messaging  -> datapath (2)", lines)
-
     def test_a_folder_that_no_layer_has(self):
         found = planted(include_directions.check, {"net/odd/a.cpp": "\n", "lib/b.cpp":
                                                          "#include <cordma/net/c.hpp>\n"})
         self.assertEqual(len(found), 2)
+
+
+class Rooms(unittest.TestCase):
+    def findings(self, name, included):
+        quoted = f"<{included}>" if included.startswith("cordma/") else f'"{included}"'
+        return planted(include_directions.check_rooms, {name: f"#include {quoted}\n"})
+
+    def test_downward_and_beside(self):
+        for name, included in [("apps/cp/transfer/sender.cpp", "../protocol/wire.hpp"),
+                               ("apps/cp/protocol/lane.cpp", "lane.hpp"),
+                               ("apps/cp/cli/main.cpp", "../../support/environment.hpp"),
+                               ("apps/cpd/main.cpp", "../cp/transfer/work.hpp"),
+                               ("apps/kv/journal/journal.hpp", "../keyspace/keyspace.hpp"),
+                               ("net/messages.cpp", "cordma/net/datapath/slot.hpp"),
+                               ("net/cordma.hpp", "cordma/net/requests.hpp")]:
+            self.assertEqual(self.findings(name, included), [], (name, included))
+
+    def test_the_graph_counts_includes_between_rooms(self):
+        lines = planted(include_directions.graph, {
+            "net/messages.cpp": "#include <cordma/net/endpoint.hpp>\n#include <cordma/net/datapath/slot.hpp>\n"})
+        self.assertIn("net/messaging -> datapath (2)", lines)
+
+    def test_upward_and_into_another_program(self):
+        for name, included in [("apps/cp/protocol/wire.cpp", "../transfer/session.hpp"),
+                               ("apps/cp/files/zeros.cpp", "../tree/entry.hpp"),
+                               ("apps/kv/resp/parser.cpp", "../command/caller.hpp"),
+                               ("apps/kv/command/handling.cpp", "../journal/stream.hpp"),
+                               ("apps/kv/cli/main.cpp", "../../cp/cli/options.hpp"),
+                               ("net/memory.hpp", "cordma/net/endpoint.hpp"),
+                               ("net/datapath/slot.hpp", "cordma/net/rpc/asked.hpp")]:
+            self.assertEqual(len(self.findings(name, included)), 1, (name, included))
+
+    def test_a_file_in_no_room(self):
+        self.assertEqual(len(planted(include_directions.check_rooms, {"apps/cp/a.cpp": "\n"})), 1)
+        self.assertEqual(len(planted(include_directions.check_rooms, {"apps/kv/odd/a.cpp": "\n"})), 1)
+        self.assertEqual(len(planted(include_directions.check_rooms, {"net/odd.hpp": "\n", "net/worker.cpp": "\n",
+                                                                      "net/transport/odd.hpp": "\n"})), 1)
+
+    def test_a_circle(self):
+        self.assertEqual(include_directions.circle_of({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}),
+                         ["a", "b", "c"])
 
 
 class CoroutineForms(unittest.TestCase):
