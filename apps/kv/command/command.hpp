@@ -96,20 +96,31 @@ struct key_positions {
 // does not run in one go with its neighbours.
 enum class reach : std::uint8_t { keys, all, own };
 
+struct command;
+
+// A table of commands, and what all of them have in common; what a command says for itself comes before the name and
+// the shards here.
+struct command_group {
+  std::span<const command> commands{};
+  std::string_view name{};  // for COMMAND DOCS; of sub-commands: the group of their command
+  std::uint32_t categories = 0;
+  reach shards = reach::keys;
+};
+
 struct command {
   std::string_view name{};
   handler run = nullptr;  // null: one of the sub-commands
   int arity = 0;          // with the name; negative: at least
   std::uint32_t flags = 0;
-  std::uint32_t categories = 0;
+  std::uint32_t categories = 0;  // beside those of the group
   key_positions keys{};
   reach shards = reach::keys;
   std::string_view group{};
   std::string_view since{};
-  std::string_view complexity{};
+  std::string_view complexity = "O(1)";
   std::string_view summary{};
   std::string_view tips{};  // for clients of clusters, with blanks between them
-  std::span<const command> subcommands{};
+  command_group subcommands{};
 };
 
 // One in the table.
@@ -171,7 +182,8 @@ class command_table {
   };
   static constexpr std::size_t slots = 512;
 
-  void add(const command& c);
+  void add(const command& c, const command_group& group);
+  known_command& place(const command& c, const command_group& group);
   void enter(const known_command& c) noexcept;
 
   std::vector<known_command> all_;
@@ -211,26 +223,26 @@ inline constexpr std::string_view value_too_long =
     "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 // The groups of the table, each beside its handlers.
-[[nodiscard]] std::span<const command> string_commands() noexcept;
-[[nodiscard]] std::span<const command> number_commands() noexcept;
-[[nodiscard]] std::span<const command> key_commands() noexcept;
-[[nodiscard]] std::span<const command> object_commands() noexcept;
-[[nodiscard]] std::span<const command> memory_commands() noexcept;
-[[nodiscard]] std::span<const command> scan_commands() noexcept;
-[[nodiscard]] std::span<const command> expiry_commands() noexcept;
-[[nodiscard]] std::span<const command> hash_commands() noexcept;
-[[nodiscard]] std::span<const command> hash_walk_commands() noexcept;
-[[nodiscard]] std::span<const command> connection_commands() noexcept;
-[[nodiscard]] std::span<const command> client_commands() noexcept;
-[[nodiscard]] std::span<const command> transaction_commands() noexcept;
-[[nodiscard]] std::span<const command> server_commands() noexcept;
-[[nodiscard]] std::span<const command> info_commands() noexcept;
-[[nodiscard]] std::span<const command> config_commands() noexcept;
-[[nodiscard]] std::span<const command> introspection_commands() noexcept;
-[[nodiscard]] std::span<const command> acl_commands() noexcept;
-[[nodiscard]] std::span<const command> slowlog_commands() noexcept;
-[[nodiscard]] std::span<const command> script_commands() noexcept;
-[[nodiscard]] std::span<const command> latency_commands() noexcept;
-[[nodiscard]] std::span<const command> monitor_commands() noexcept;
+[[nodiscard]] command_group string_commands() noexcept;
+[[nodiscard]] command_group number_commands() noexcept;
+[[nodiscard]] command_group key_commands() noexcept;
+[[nodiscard]] command_group object_commands() noexcept;
+[[nodiscard]] command_group memory_commands() noexcept;
+[[nodiscard]] command_group scan_commands() noexcept;
+[[nodiscard]] command_group expiry_commands() noexcept;
+[[nodiscard]] command_group hash_commands() noexcept;
+[[nodiscard]] command_group hash_walk_commands() noexcept;
+[[nodiscard]] command_group connection_commands() noexcept;
+[[nodiscard]] command_group client_commands() noexcept;
+[[nodiscard]] command_group transaction_commands() noexcept;
+[[nodiscard]] command_group server_commands() noexcept;
+[[nodiscard]] command_group info_commands() noexcept;
+[[nodiscard]] command_group config_commands() noexcept;
+[[nodiscard]] command_group introspection_commands() noexcept;
+[[nodiscard]] command_group acl_commands() noexcept;
+[[nodiscard]] command_group slowlog_commands() noexcept;
+[[nodiscard]] command_group script_commands() noexcept;
+[[nodiscard]] command_group latency_commands() noexcept;
+[[nodiscard]] command_group monitor_commands() noexcept;
 
 }  // namespace kv

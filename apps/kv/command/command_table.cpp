@@ -99,41 +99,42 @@ std::size_t known_command::counted_keys_end(std::span<const std::string_view> ar
 
 command_table::command_table() : by_name_{} {
   all_.reserve(most_commands);
-  for (const std::span<const command> group :
+  for (const command_group& group :
        {string_commands(),    number_commands(),     key_commands(),    object_commands(),
         memory_commands(),    scan_commands(),       expiry_commands(), hash_commands(),
         hash_walk_commands(), connection_commands(), client_commands(), transaction_commands(),
         server_commands(),    info_commands(),       config_commands(), introspection_commands(),
         acl_commands(),       slowlog_commands(),    script_commands(), latency_commands(),
         monitor_commands()}) {
-    for (const command& c : group) add(c);
+    for (const command& c : group.commands) add(c, group);
   }
 }
 
-void command_table::add(const command& c) {
-  CORDMA_ASSERT(all_.size() + 1 + c.subcommands.size() <= most_commands);
+void command_table::add(const command& c, const command_group& group) {
   CORDMA_ASSERT(c.name.size() <= longest_name);
-  CORDMA_ASSERT((c.keys.step == 0) == (c.keys.use == 0));
-  known_command top;
-  static_cast<command&>(top) = c;
-  top.index = all_.size();
+  known_command& top = place(c, group);
   top.full_name = c.name;
-  top.belongs = implied(c);
-  all_.push_back(std::move(top));
-  known_command& placed = all_.back();
-  for (const command& part : c.subcommands) {
-    CORDMA_ASSERT((part.keys.step == 0) == (part.keys.use == 0));
-    known_command sub;
-    static_cast<command&>(sub) = part;
-    sub.index = all_.size();
+  for (const command& part : c.subcommands.commands) {
+    known_command& sub = place(part, c.subcommands);
     sub.full_name = std::string(c.name) + '|' + std::string(part.name);
-    sub.belongs = implied(part);
-    sub.group = c.group;
-    all_.push_back(std::move(sub));
-    placed.parts.push_back(&all_.back());
+    sub.group = top.group;
+    top.parts.push_back(&sub);
   }
-  top_.push_back(&placed);
-  enter(placed);
+  top_.push_back(&top);
+  enter(top);
+}
+
+known_command& command_table::place(const command& c, const command_group& group) {
+  CORDMA_ASSERT(all_.size() < most_commands);  // none moves, as there is room for all
+  CORDMA_ASSERT((c.keys.step == 0) == (c.keys.use == 0));
+  known_command& made = all_.emplace_back();
+  static_cast<command&>(made) = c;
+  made.categories |= group.categories;
+  if (c.group.empty()) made.group = group.name;
+  if (c.shards == reach::keys) made.shards = group.shards;
+  made.index = all_.size() - 1;
+  made.belongs = implied(made);
+  return made;
 }
 
 void command_table::enter(const known_command& c) noexcept {

@@ -118,8 +118,8 @@ constexpr auto config_parts = std::to_array<command>({
      .run = config_get,
      .arity = -3,
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.0.0",
+     .complexity = {},
      .summary = "Get the values of configuration parameters"},
     {.name = "set",
      .run = config_set,
@@ -127,32 +127,22 @@ constexpr auto config_parts = std::to_array<command>({
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
      .shards = reach::all,
      .since = "2.0.0",
+     .complexity = {},
      .summary = "Set configuration parameters to the given values",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
     {.name = "resetstat",
      .run = config_resetstat,
      .arity = 2,
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.0.0",
-     .complexity = "O(1)",
      .summary = "Reset the stats returned by INFO"},
     {.name = "rewrite",
      .run = config_rewrite,
      .arity = 2,
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.8.0",
-     .complexity = "O(1)",
      .summary = "Rewrite the configuration file with the in memory configuration"},
-    {.name = "help",
-     .run = config_help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .shards = reach::own,
-     .since = "5.0.0",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
+    help_part(config_help, "5.0.0"),
 });
 
 constexpr auto configs_table = std::to_array<command>({
@@ -162,11 +152,11 @@ constexpr auto configs_table = std::to_array<command>({
      .since = "2.0.0",
      .complexity = "Depends on subcommand.",
      .summary = "A container for server configuration commands",
-     .subcommands = config_parts},
+     .subcommands = {.commands = config_parts, .shards = reach::own}},
 });
 
 }  // namespace
 
-std::span<const command> config_commands() noexcept { return configs_table; }
+command_group config_commands() noexcept { return {.commands = configs_table}; }
 
 }  // namespace kv

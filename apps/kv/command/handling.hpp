@@ -70,6 +70,15 @@ struct time_form {
 // As replace_file(). REQUIRES the service's files_guard().
 [[nodiscard]] cordma::result<void> put_in_place(const std::string& path, std::string_view text);
 
+// HELP, as every command with sub-commands has it.
+[[nodiscard]] constexpr command help_part(handler run, std::string_view since) {
+  return {.name = "help",
+          .run = run,
+          .arity = 2,
+          .flags = flag_loading | flag_stale,
+          .since = since,
+          .summary = "Show helpful text about the different subcommands"};
+}
 // The lines of a HELP sub-command, after its head and before HELP itself.
 void reply_help(call& c, std::string_view container, std::initializer_list<std::string_view> lines);
 

@@ -170,9 +170,7 @@ constexpr auto hash_walk_table = std::to_array<command>({
      .run = hgetall,
      .arity = 2,
      .flags = flag_readonly,
-     .categories = in_hash,
      .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .group = "hash",
      .since = "2.0.0",
      .complexity = "O(N) where N is the size of the hash.",
      .summary = "Get all the fields and values in a hash",
@@ -181,9 +179,7 @@ constexpr auto hash_walk_table = std::to_array<command>({
      .run = hkeys,
      .arity = 2,
      .flags = flag_readonly,
-     .categories = in_hash,
      .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .group = "hash",
      .since = "2.0.0",
      .complexity = "O(N) where N is the size of the hash.",
      .summary = "Get all the fields in a hash",
@@ -192,9 +188,7 @@ constexpr auto hash_walk_table = std::to_array<command>({
      .run = hvals,
      .arity = 2,
      .flags = flag_readonly,
-     .categories = in_hash,
      .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .group = "hash",
      .since = "2.0.0",
      .complexity = "O(N) where N is the size of the hash.",
      .summary = "Get all the values in a hash",
@@ -203,9 +197,7 @@ constexpr auto hash_walk_table = std::to_array<command>({
      .run = hscan,
      .arity = -3,
      .flags = flag_readonly,
-     .categories = in_hash,
      .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .group = "hash",
      .since = "2.8.0",
      .complexity = "O(1) for every call. O(N) for a complete iteration",
      .summary = "Incrementally iterate hash fields and associated values",
@@ -214,9 +206,7 @@ constexpr auto hash_walk_table = std::to_array<command>({
      .run = hrandfield,
      .arity = -2,
      .flags = flag_readonly,
-     .categories = in_hash,
      .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .group = "hash",
      .since = "6.2.0",
      .complexity = "O(N) where N is the number of fields returned",
      .summary = "Get one or multiple random fields from a hash",
@@ -225,6 +215,8 @@ constexpr auto hash_walk_table = std::to_array<command>({
 
 }  // namespace
 
-std::span<const command> hash_walk_commands() noexcept { return hash_walk_table; }
+command_group hash_walk_commands() noexcept {
+  return {.commands = hash_walk_table, .name = "hash", .categories = in_hash};
+}
 
 }  // namespace kv

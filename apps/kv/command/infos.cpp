@@ -342,7 +342,6 @@ constexpr auto infos_table = std::to_array<command>({
      .shards = reach::all,
      .group = "server",
      .since = "1.0.0",
-     .complexity = "O(1)",
      .summary = "Get information and statistics about the server",
      .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
 });
@@ -362,6 +361,6 @@ std::string information(service& of, unsigned worker, std::string_view section) 
   return tell(here, section.empty() ? std::span<const std::string_view>() : std::span(&section, 1));
 }
 
-std::span<const command> info_commands() noexcept { return infos_table; }
+command_group info_commands() noexcept { return {.commands = infos_table}; }
 
 }  // namespace kv

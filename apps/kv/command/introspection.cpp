@@ -263,17 +263,12 @@ constexpr auto command_parts = std::to_array<command>({
      .run = command_count,
      .arity = 2,
      .flags = flag_loading | flag_stale,
-     .categories = in_connection,
-     .shards = reach::own,
      .since = "2.8.13",
-     .complexity = "O(1)",
      .summary = "Get total number of Redis commands"},
     {.name = "info",
      .run = command_info,
      .arity = -2,
      .flags = flag_loading | flag_stale,
-     .categories = in_connection,
-     .shards = reach::own,
      .since = "2.8.13",
      .complexity = "O(N) where N is the number of commands to look up",
      .summary = "Get array of specific Redis command details, or all when no argument is given",
@@ -282,8 +277,6 @@ constexpr auto command_parts = std::to_array<command>({
      .run = command_docs,
      .arity = -2,
      .flags = flag_loading | flag_stale,
-     .categories = in_connection,
-     .shards = reach::own,
      .since = "7.0.0",
      .complexity = "O(N) where N is the number of commands to look up",
      .summary = "Get array of specific Redis command documentation",
@@ -292,8 +285,6 @@ constexpr auto command_parts = std::to_array<command>({
      .run = command_list,
      .arity = -2,
      .flags = flag_loading | flag_stale,
-     .categories = in_connection,
-     .shards = reach::own,
      .since = "7.0.0",
      .complexity = "O(N) where N is the total number of Redis commands",
      .summary = "Get an array of Redis command names",
@@ -302,8 +293,6 @@ constexpr auto command_parts = std::to_array<command>({
      .run = command_getkeys,
      .arity = -4,
      .flags = flag_loading | flag_stale,
-     .categories = in_connection,
-     .shards = reach::own,
      .since = "2.8.13",
      .complexity = "O(N) where N is the number of arguments to the command",
      .summary = "Extract keys given a full Redis command"},
@@ -311,20 +300,10 @@ constexpr auto command_parts = std::to_array<command>({
      .run = command_getkeysandflags,
      .arity = -4,
      .flags = flag_loading | flag_stale,
-     .categories = in_connection,
-     .shards = reach::own,
      .since = "7.0.0",
      .complexity = "O(N) where N is the number of arguments to the command",
      .summary = "Extract keys and access flags given a full Redis command"},
-    {.name = "help",
-     .run = command_help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .categories = in_connection,
-     .shards = reach::own,
-     .since = "5.0.0",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
+    help_part(command_help, "5.0.0"),
 });
 
 constexpr auto introspection_table = std::to_array<command>({
@@ -339,11 +318,11 @@ constexpr auto introspection_table = std::to_array<command>({
      .complexity = "O(N) where N is the total number of Redis commands",
      .summary = "Get array of Redis command details",
      .tips = "nondeterministic_output_order",
-     .subcommands = command_parts},
+     .subcommands = {.commands = command_parts, .categories = in_connection, .shards = reach::own}},
 });
 
 }  // namespace
 
-std::span<const command> introspection_commands() noexcept { return introspection_table; }
+command_group introspection_commands() noexcept { return {.commands = introspection_table}; }
 
 }  // namespace kv

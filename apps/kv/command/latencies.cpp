@@ -89,46 +89,31 @@ constexpr auto latency_parts = std::to_array<command>({
      .run = latest,
      .arity = 2,
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.8.13",
-     .complexity = "O(1)",
      .summary = "Return the latest latency samples for all events",
      .tips = tips},
     {.name = "history",
      .run = history,
      .arity = 3,
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.8.13",
-     .complexity = "O(1)",
      .summary = "Return timestamp-latency samples for the event",
      .tips = tips},
     {.name = "reset",
      .run = reset,
      .arity = -2,
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.8.13",
-     .complexity = "O(1)",
      .summary = "Reset latency data for one or more events",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
     {.name = "doctor",
      .run = doctor,
      .arity = 2,
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.8.13",
-     .complexity = "O(1)",
      .summary = "Return a human readable latency analysis report",
      .tips = tips},
-    {.name = "help",
-     .run = help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .shards = reach::own,
-     .since = "2.8.13",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
+    help_part(help, "2.8.13"),
 });
 
 constexpr auto latencies_table = std::to_array<command>({
@@ -138,11 +123,11 @@ constexpr auto latencies_table = std::to_array<command>({
      .since = "2.8.13",
      .complexity = "Depends on subcommand.",
      .summary = "A container for latency diagnostics commands",
-     .subcommands = latency_parts},
+     .subcommands = {.commands = latency_parts, .shards = reach::own}},
 });
 
 }  // namespace
 
-std::span<const command> latency_commands() noexcept { return latencies_table; }
+command_group latency_commands() noexcept { return {.commands = latencies_table}; }
 
 }  // namespace kv

@@ -158,7 +158,6 @@ constexpr auto parts = std::to_array<command>({
      .arity = 2,
      .shards = reach::all,
      .since = "4.0.0",
-     .complexity = "O(1)",
      .summary = "Show memory usage details",
      .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
     {.name = "doctor",
@@ -166,23 +165,15 @@ constexpr auto parts = std::to_array<command>({
      .arity = 2,
      .shards = reach::all,
      .since = "4.0.0",
-     .complexity = "O(1)",
      .summary = "Outputs memory problems report",
      .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
     {.name = "malloc-stats",
      .run = malloc_stats,
      .arity = 2,
      .since = "4.0.0",
-     .complexity = "O(1)",
      .summary = "Show allocator internal stats",
      .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
-    {.name = "help",
-     .run = help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .since = "4.0.0",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
+    help_part(help, "4.0.0"),
 });
 
 constexpr auto memory_table = std::to_array<command>({
@@ -192,11 +183,11 @@ constexpr auto memory_table = std::to_array<command>({
      .since = "4.0.0",
      .complexity = "Depends on subcommand.",
      .summary = "A container for memory diagnostics commands",
-     .subcommands = parts},
+     .subcommands = {.commands = parts}},
 });
 
 }  // namespace
 
-std::span<const command> memory_commands() noexcept { return memory_table; }
+command_group memory_commands() noexcept { return {.commands = memory_table}; }
 
 }  // namespace kv

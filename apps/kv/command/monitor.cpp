@@ -48,6 +48,7 @@ constexpr auto monitor_table = std::to_array<command>({
      .shards = reach::own,
      .group = "server",
      .since = "1.0.0",
+     .complexity = {},
      .summary = "Listen for all requests received by the server in real time"},
 });
 
@@ -92,6 +93,6 @@ std::string monitor_box::take() noexcept {
   return std::exchange(text_, {});
 }
 
-std::span<const command> monitor_commands() noexcept { return monitor_table; }
+command_group monitor_commands() noexcept { return {.commands = monitor_table}; }
 
 }  // namespace kv

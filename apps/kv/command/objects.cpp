@@ -73,50 +73,35 @@ constexpr auto object_parts = std::to_array<command>({
      .run = encoding,
      .arity = 3,
      .flags = flag_readonly,
-     .categories = in_keyspace,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
      .since = "2.2.3",
-     .complexity = "O(1)",
      .summary = "Inspect the internal encoding of a Redis object",
      .tips = "nondeterministic_output"},
     {.name = "freq",
      .run = freq,
      .arity = 3,
      .flags = flag_readonly,
-     .categories = in_keyspace,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
      .since = "4.0.0",
-     .complexity = "O(1)",
      .summary = "Get the logarithmic access frequency counter of a Redis object",
      .tips = "nondeterministic_output"},
     {.name = "idletime",
      .run = idletime,
      .arity = 3,
      .flags = flag_readonly,
-     .categories = in_keyspace,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
      .since = "2.2.3",
-     .complexity = "O(1)",
      .summary = "Get the time since a Redis object was last accessed",
      .tips = "nondeterministic_output"},
     {.name = "refcount",
      .run = refcount,
      .arity = 3,
      .flags = flag_readonly,
-     .categories = in_keyspace,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
      .since = "2.2.3",
-     .complexity = "O(1)",
      .summary = "Get the number of references to the value of the key",
      .tips = "nondeterministic_output"},
-    {.name = "help",
-     .run = object_help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .categories = in_keyspace,
-     .since = "6.2.0",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
+    help_part(object_help, "6.2.0"),
 });
 
 constexpr auto objects_table = std::to_array<command>({
@@ -126,11 +111,11 @@ constexpr auto objects_table = std::to_array<command>({
      .since = "2.2.3",
      .complexity = "Depends on subcommand.",
      .summary = "A container for object introspection commands",
-     .subcommands = object_parts},
+     .subcommands = {.commands = object_parts, .categories = in_keyspace}},
 });
 
 }  // namespace
 
-std::span<const command> object_commands() noexcept { return objects_table; }
+command_group object_commands() noexcept { return {.commands = objects_table}; }
 
 }  // namespace kv

@@ -95,26 +95,26 @@ constexpr auto scan_table = std::to_array<command>({
      .run = scan,
      .arity = -2,
      .flags = flag_readonly,
-     .categories = in_keyspace,
-     .shards = reach::all,
-     .group = "generic",
      .since = "2.8.0",
+     .complexity = {},
      .summary = "Incrementally iterate the keys space",
      .tips = "nondeterministic_output request_policy:special"},
     {.name = "keys",
      .run = all_keys,
      .arity = 2,
      .flags = flag_readonly,
-     .categories = in_keyspace | in_dangerous,
-     .shards = reach::all,
-     .group = "generic",
+     .categories = in_dangerous,
      .since = "1.0.0",
+     .complexity = {},
      .summary = "Find all keys matching the given pattern",
      .tips = "request_policy:all_shards nondeterministic_output_order"},
 });
 
 }  // namespace
 
-std::span<const command> scan_commands() noexcept { return scan_table; }
+command_group scan_commands() noexcept {
+  return {
+      .commands = scan_table, .name = "generic", .categories = in_keyspace, .shards = reach::all};
+}
 
 }  // namespace kv

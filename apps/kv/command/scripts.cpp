@@ -372,8 +372,6 @@ constexpr auto script_parts = std::to_array<command>({
      .run = script_exists,
      .arity = -3,
      .flags = flag_noscript,
-     .categories = in_scripting,
-     .shards = reach::own,
      .since = "2.6.0",
      .complexity = "O(N) with N being the number of scripts to check",
      .summary = "Check existence of scripts in the script cache.",
@@ -382,8 +380,6 @@ constexpr auto script_parts = std::to_array<command>({
      .run = script_flush,
      .arity = -2,
      .flags = flag_noscript,
-     .categories = in_scripting,
-     .shards = reach::own,
      .since = "2.6.0",
      .complexity = "O(N) with N being the number of scripts in cache",
      .summary = "Remove all the scripts from the script cache.",
@@ -392,31 +388,18 @@ constexpr auto script_parts = std::to_array<command>({
      .run = script_kill,
      .arity = 2,
      .flags = flag_noscript | flag_allow_busy,
-     .categories = in_scripting,
-     .shards = reach::own,
      .since = "2.6.0",
-     .complexity = "O(1)",
      .summary = "Kill the script currently in execution.",
      .tips = "request_policy:all_shards response_policy:one_succeeded"},
     {.name = "load",
      .run = script_load,
      .arity = 3,
      .flags = flag_noscript | flag_stale,
-     .categories = in_scripting,
-     .shards = reach::own,
      .since = "2.6.0",
      .complexity = "O(N) with N being the length in bytes of the script body",
      .summary = "Load a lock script into the script cache.",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
-    {.name = "help",
-     .run = script_help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .categories = in_scripting,
-     .shards = reach::own,
-     .since = "5.0.0",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
+    help_part(script_help, "5.0.0"),
 });
 
 constexpr std::uint32_t script_flags = flag_may_write | flag_noscript | flag_stale |
@@ -440,7 +423,6 @@ constexpr auto scripts_table = std::to_array<command>({
      .keys =
          keys_of_script("We cannot tell how the keys will be used so we assume the worst, RW and "
                         "UPDATE"),
-     .group = "scripting",
      .since = "2.6.0",
      .complexity = "Depends on the script that is executed.",
      .summary = "Execute a lock script server side"},
@@ -450,21 +432,21 @@ constexpr auto scripts_table = std::to_array<command>({
      .flags = script_flags,
      .categories = in_scripting,
      .keys = keys_of_script({}),
-     .group = "scripting",
      .since = "2.6.0",
      .complexity = "Depends on the script that is executed.",
      .summary = "Execute a lock script server side, by its SHA-1"},
     {.name = "script",
      .arity = -2,
-     .group = "scripting",
      .since = "2.6.0",
      .complexity = "Depends on subcommand.",
      .summary = "A container for script management commands",
-     .subcommands = script_parts},
+     .subcommands = {.commands = script_parts, .categories = in_scripting, .shards = reach::own}},
 });
 
 }  // namespace
 
-std::span<const command> script_commands() noexcept { return scripts_table; }
+command_group script_commands() noexcept {
+  return {.commands = scripts_table, .name = "scripting"};
+}
 
 }  // namespace kv

@@ -53,7 +53,6 @@ constexpr auto slowlog_parts = std::to_array<command>({
      .run = slowlog_get,
      .arity = -2,
      .flags = flag_admin | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.2.12",
      .complexity = "O(N) where N is the number of entries returned",
      .summary = "Get the slow log's entries",
@@ -62,28 +61,18 @@ constexpr auto slowlog_parts = std::to_array<command>({
      .run = slowlog_len,
      .arity = 2,
      .flags = flag_admin | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.2.12",
-     .complexity = "O(1)",
      .summary = "Get the slow log's length",
      .tips = "request_policy:all_nodes response_policy:agg_sum nondeterministic_output"},
     {.name = "reset",
      .run = slowlog_reset,
      .arity = 2,
      .flags = flag_admin | flag_loading | flag_stale,
-     .shards = reach::own,
      .since = "2.2.12",
      .complexity = "O(N) where N is the number of entries in the slowlog",
      .summary = "Clear all entries from the slow log",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
-    {.name = "help",
-     .run = slowlog_help,
-     .arity = 2,
-     .flags = flag_loading | flag_stale,
-     .shards = reach::own,
-     .since = "6.2.0",
-     .complexity = "O(1)",
-     .summary = "Show helpful text about the different subcommands"},
+    help_part(slowlog_help, "6.2.0"),
 });
 
 constexpr auto slowlogs_table = std::to_array<command>({
@@ -93,11 +82,11 @@ constexpr auto slowlogs_table = std::to_array<command>({
      .since = "2.2.12",
      .complexity = "Depends on subcommand.",
      .summary = "A container for slow log commands",
-     .subcommands = slowlog_parts},
+     .subcommands = {.commands = slowlog_parts, .shards = reach::own}},
 });
 
 }  // namespace
 
-std::span<const command> slowlog_commands() noexcept { return slowlogs_table; }
+command_group slowlog_commands() noexcept { return {.commands = slowlogs_table}; }
 
 }  // namespace kv

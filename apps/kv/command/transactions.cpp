@@ -104,18 +104,13 @@ constexpr auto transactions_table = std::to_array<command>({
      .arity = 1,
      .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
-     .shards = reach::own,
-     .group = "transactions",
      .since = "1.2.0",
-     .complexity = "O(1)",
      .summary = "Mark the start of a transaction block"},
     {.name = "exec",
      .run = exec,
      .arity = 1,
      .flags = flag_noscript | flag_loading | flag_stale | flag_skip_slowlog,
      .categories = in_transaction,
-     .shards = reach::own,
-     .group = "transactions",
      .since = "1.2.0",
      .complexity = "Depends on commands in the transaction",
      .summary = "Execute all commands issued after MULTI"},
@@ -124,8 +119,6 @@ constexpr auto transactions_table = std::to_array<command>({
      .arity = 1,
      .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
-     .shards = reach::own,
-     .group = "transactions",
      .since = "2.0.0",
      .complexity = "O(N), when N is the number of queued commands",
      .summary = "Discard all commands issued after MULTI"},
@@ -135,8 +128,6 @@ constexpr auto transactions_table = std::to_array<command>({
      .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
      .keys = {.first = 1, .last = -1, .step = 1, .use = use_ro},
-     .shards = reach::own,
-     .group = "transactions",
      .since = "2.2.0",
      .complexity = "O(1) for every key.",
      .summary = "Watch the given keys to determine execution of the MULTI/EXEC block"},
@@ -145,10 +136,7 @@ constexpr auto transactions_table = std::to_array<command>({
      .arity = 1,
      .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
-     .shards = reach::own,
-     .group = "transactions",
      .since = "2.2.0",
-     .complexity = "O(1)",
      .summary = "Forget about all watched keys"},
     {.name = "reset",
      .run = reset,
@@ -156,10 +144,8 @@ constexpr auto transactions_table = std::to_array<command>({
      .flags =
          flag_noscript | flag_loading | flag_stale | flag_fast | flag_no_auth | flag_allow_busy,
      .categories = in_connection,
-     .shards = reach::own,
      .group = "connection",
      .since = "6.2.0",
-     .complexity = "O(1)",
      .summary = "Reset the connection"},
 });
 
@@ -170,6 +156,8 @@ void abandon_transaction(service& of, caller& who) {
   forget_watches(of, who);
 }
 
-std::span<const command> transaction_commands() noexcept { return transactions_table; }
+command_group transaction_commands() noexcept {
+  return {.commands = transactions_table, .name = "transactions", .shards = reach::own};
+}
 
 }  // namespace kv
