@@ -1,10 +1,10 @@
 // cordma-cpd: serves modules to cordma-cp.
-#include "../cp/cli/printable.hpp"
 #include "../cp/protocol/version.hpp"
 #include "../cp/transfer/work.hpp"
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
 #include "../support/open_files.hpp"
+#include "../support/printable.hpp"
 #include "../support/signals_of_errors.hpp"
 #include "../support/standard_descriptors.hpp"
 #include "modules.hpp"
@@ -137,12 +137,14 @@ cordma::task<void> serve_all(cordma::Context& context, cordma::Worker& worker,
     if (o.verbose) {
       const bool push = r.asked.way == direction::push;
       std::fprintf(stderr, "cordma-cpd: %s %s %s/%s\n", r.peer.c_str(), push ? "writes" : "reads",
-                   printable(r.asked.module).c_str(), printable(r.asked.paths.front()).c_str());
+                   support::printable(r.asked.module).c_str(),
+                   support::printable(r.asked.paths.front()).c_str());
     }
     return carry_out_request(context, worker, std::move(r), ways);
   };
   h.log = [](const std::string& peer, const std::string& what) {
-    std::fprintf(stderr, "cordma-cpd: client %s: %s\n", peer.c_str(), printable(what).c_str());
+    std::fprintf(stderr, "cordma-cpd: client %s: %s\n", peer.c_str(),
+                 support::printable(what).c_str());
   };
   server s(context, std::move(h), {c.tls ? &*c.tls : nullptr, c.tls_required});
   co_await s.serve(listener, o.clients);
@@ -196,7 +198,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "cordma-cpd: tls: %s: clients will not trust it\n", doubt.c_str());
   }
   for (const std::string& d : doubts_of(c)) {
-    std::fprintf(stderr, "cordma-cpd: WARNING: %s\n", printable(d).c_str());
+    std::fprintf(stderr, "cordma-cpd: WARNING: %s\n", support::printable(d).c_str());
   }
   support::raise_open_file_limit();
   end_by_signal ended;

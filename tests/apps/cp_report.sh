@@ -97,7 +97,7 @@ for name, contents in names.items():
 os.mkfifo(b"tree/pipe\xff\\#377")
 
 # -n says what would be done, and does nothing; -v what is done, a line for each.
-lines = [b"new      sub/", b"new      a", b"new      sub/b", b"new      sub/new\\012line", b"new      \xff", b"new      pipe\xff\\#377"]
+lines = [b"new      sub/", b"new      a", b"new      sub/b", b"new      sub/new\\x0aline", b"new      \xff", b"new      pipe\xff\\#377"]
 dry = run("-an", "tree/", "there/").stdout.split(b"\n")
 check(not os.path.exists("there"), "a dry run made its target")
 said = run("-av", "tree/", "there/").stdout.split(b"\n")

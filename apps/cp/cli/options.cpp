@@ -1,9 +1,9 @@
 #include "options.hpp"
 
 #include "../../support/command_line.hpp"
+#include "../../support/printable.hpp"
 #include "../protocol/version.hpp"
 #include "../tree/filter.hpp"
-#include "printable.hpp"
 
 #include <cordma/runtime/units.hpp>
 
@@ -108,7 +108,7 @@ std::string tidied(std::string_view name, const transfer_options& o) {
     tidy += part;
   }
   const auto refuse = [given](const char* why) {
-    throw std::invalid_argument("--files-from: \"" + printable(given) + "\" " + why);
+    throw std::invalid_argument("--files-from: \"" + support::printable(given) + "\" " + why);
   };
   if (tidy.empty()) {
     refuse("is the source itself, which comes without --files-from (find has -mindepth 1)");
@@ -148,9 +148,9 @@ std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
       if (with.empty() && names.contains(above)) with = above;
       if (!with.empty() && leading.contains(above) && !never()) {
         throw std::invalid_argument(
-            "--files-from: " + printable(name) + " is in " + printable(with) +
-            ", which is listed as well, but excluded with " + printable(above) +
-            ": list what else is wanted of " + printable(with));
+            "--files-from: " + support::printable(name) + " is in " + support::printable(with) +
+            ", which is listed as well, but excluded with " + support::printable(above) +
+            ": list what else is wanted of " + support::printable(with));
       }
     }
   }

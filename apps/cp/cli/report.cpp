@@ -1,8 +1,9 @@
 #include "report.hpp"
 
+#include "../../support/printable.hpp"
 #include "../target/resume.hpp"
+#include "as_text.hpp"
 #include "itemized.hpp"
-#include "printable.hpp"
 #include "progress_line.hpp"
 
 #include <cordma/runtime/units.hpp>
@@ -177,7 +178,8 @@ item_sink report::sink() {
     const std::string sign =
         request_.itemize ? itemized(i, !request_.target.here(), request_.options.times) + ' '
                          : sign_of(i.what);
-    std::fprintf(out(), "%s%s%s\n", sign.c_str(), printable(i.path).c_str(), directory ? "/" : "");
+    std::fprintf(out(), "%s%s%s\n", sign.c_str(), support::printable(i.path).c_str(),
+                 directory ? "/" : "");
   };
 }
 
@@ -194,7 +196,8 @@ void report::lost(const std::string& why) {
   const std::lock_guard lock(screen_);
   hide();
   std::fprintf(stderr, "cordma-cp: connection lost: %s; reconnecting for up to %s\n",
-               printable(why).c_str(), cordma::format_duration(request_.reconnect).c_str());
+               support::printable(why).c_str(),
+               cordma::format_duration(request_.reconnect).c_str());
 }
 
 std::string report::way() const {
@@ -209,8 +212,8 @@ void report::conclude(outcome o) {
   for (const problem& p : outcome_->problems) {
     const char* const note = p.what == problem::kind::left_out ? "left out: " : "";
     if (!request_.quiet || p.what != problem::kind::left_out) {
-      std::fprintf(stderr, "cordma-cp: %s%s: %s\n", note, printable(p.path).c_str(),
-                   printable(p.why).c_str());
+      std::fprintf(stderr, "cordma-cp: %s%s: %s\n", note, support::printable(p.path).c_str(),
+                   support::printable(p.why).c_str());
     }
   }
   if (const std::uint64_t more = outcome_->problems.not_remembered(); more != 0) {
@@ -238,7 +241,7 @@ void report::broke_off(const std::exception& e) {
     broken_ = "interrupted";
     std::fprintf(stderr, "cordma-cp: interrupted%s\n", way_on().c_str());
   } else {
-    std::fprintf(stderr, "cordma-cp: %s\n", printable(broken_).c_str());
+    std::fprintf(stderr, "cordma-cp: %s\n", support::printable(broken_).c_str());
   }
   if (!request_.json.empty()) write_json();
 }

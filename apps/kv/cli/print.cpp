@@ -1,5 +1,7 @@
 #include "print.hpp"
 
+#include "../../support/printable.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -19,22 +21,6 @@ std::string number_text(double value) {
   return text.data();
 }
 
-// A server's words end up on a terminal.
-std::string harmless(std::string_view text) {
-  std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 32 && byte != 127) {
-      shown += c;
-      continue;
-    }
-    std::array<char, 8> hex{};
-    std::snprintf(hex.data(), hex.size(), "\\x%02x", byte);
-    shown += hex.data();
-  }
-  return shown;
-}
-
 void append_pretty(std::string& to, const resp_value& v, std::size_t indent);
 
 void append_lines(std::string& to, std::string_view text) {
@@ -42,7 +28,7 @@ void append_lines(std::string& to, std::string_view text) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    to += harmless(line) + '\n';
+    to += support::printable(line) + '\n';
     text.remove_prefix(std::min(end + 1, text.size()));
   }
 }
@@ -73,8 +59,8 @@ void append_items(std::string& to, const resp_value& v, std::size_t indent) {
 void append_pretty(std::string& to, const resp_value& v, std::size_t indent) {
   switch (v.what) {
     case kind::nil: to += "(nil)"; break;
-    case kind::status: to += harmless(v.text); break;
-    case kind::error: to += "(error) " + harmless(v.text); break;
+    case kind::status: to += support::printable(v.text); break;
+    case kind::error: to += "(error) " + support::printable(v.text); break;
     case kind::integer: to += "(integer) " + std::to_string(v.integer); break;
     case kind::number: to += "(double) " + number_text(v.number); break;
     case kind::boolean: to += v.integer != 0 ? "(true)" : "(false)"; break;
@@ -168,13 +154,11 @@ std::string in_quotes(std::string_view text) {
       case '\\': shown += "\\\\"; continue;
       default: break;
     }
-    if (byte >= 32 && byte < 127) {
+    if (byte >= ' ' && byte < 127) {
       shown += c;
-      continue;
+    } else {
+      support::append_escape(shown, byte);
     }
-    std::array<char, 8> hex{};
-    std::snprintf(hex.data(), hex.size(), "\\x%02x", byte);
-    shown += hex.data();
   }
   return shown + "\"";
 }

@@ -1,6 +1,6 @@
 #include "manifest.hpp"
 
-#include "../../support/hex_escapes.hpp"
+#include "../../support/printable.hpp"
 #include "../files/files.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "logbook.hpp"
 
-#include "../../support/hex_escapes.hpp"
+#include "../../support/printable.hpp"
 
 #include <cordma/runtime/result.hpp>
 

@@ -1,4 +1,4 @@
-// Text of others, for people.
+// Text of others, for machines.
 #pragma once
 
 #include <cstdio>
@@ -6,22 +6,6 @@
 #include <string_view>
 
 namespace copy {
-
-// What a terminal, or a log, can take of what a peer or a file system says: control bytes as "\012".
-[[nodiscard]] inline std::string printable(std::string_view text) {
-  std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 32 && byte != 127) {
-      shown += c;
-      continue;
-    }
-    char octal[8];
-    std::snprintf(octal, sizeof octal, "\\%03o", byte);
-    shown += octal;
-  }
-  return shown;
-}
 
 // Bytes of the character that `text` begins with, as UTF-8 has it; 0: it begins with none.
 [[nodiscard]] inline std::size_t character_bytes(std::string_view text) noexcept {

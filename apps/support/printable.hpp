@@ -6,18 +6,29 @@
 
 namespace support {
 
+// "\x1b"
+inline void append_escape(std::string& to, unsigned char byte) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  to.append("\\x") += digits[byte >> 4];
+  to += digits[byte & 15];
+}
+
 // What a terminal, or a log, can take of it: control bytes as "\x1b". UTF-8 stays.
 inline void append_printable(std::string& to, std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= ' ' && byte != 127) {
       to += c;
     } else {
-      to.append("\\x") += digits[byte >> 4];
-      to += digits[byte & 15];
+      append_escape(to, byte);
     }
   }
+}
+
+[[nodiscard]] inline std::string printable(std::string_view text) {
+  std::string shown;
+  append_printable(shown, text);
+  return shown;
 }
 
 }  // namespace support
