@@ -1,22 +1,13 @@
+#include "../support/json_figures.hpp"
 #include "outcome.hpp"
-
-#include <nlohmann/json.hpp>
-
-#include <cmath>
 
 namespace perf {
 namespace {
 
 using nlohmann::ordered_json;
+using support::rounded;
 
 constexpr const char* schema = "cordma-perf/1";
-
-// Four to six digits are what a measurement is good for.
-double rounded(double value) {
-  if (value == 0 || !std::isfinite(value)) return 0;
-  const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::fabs(value))));
-  return std::round(value * scale) / scale;
-}
 
 ordered_json to_object(const latency& t, const char* of, const char* from) {
   ordered_json j{{"of", of},
@@ -76,21 +67,10 @@ ordered_json to_object(std::optional<int> cpu) {
 }
 
 ordered_json to_object(const conditions& c) {
-  return {{"host", c.host},
-          {"cpu", c.cpu},
-          {"cpus", c.cpus},
-          {"virtual", c.is_virtual},
-          {"governor", c.governor},
-          {"kernel", c.kernel},
-          {"machine", c.machine},
-          {"clock",
-           {{"source", c.clock},
-            {"steady", c.clock_steady},
-            {"overhead_ns", rounded(c.clock_overhead_ns)}}},
-          {"load", rounded(c.load)},
-          {"date", c.date},
-          {"client_pinned_to", to_object(c.client_cpu)},
-          {"server_pinned_to", to_object(c.server_cpu)}};
+  ordered_json j = support::to_json(c);
+  j["client_pinned_to"] = to_object(c.client_cpu);
+  j["server_pinned_to"] = to_object(c.server_cpu);
+  return j;
 }
 
 void add_plan(ordered_json& j, const outcome& o) {

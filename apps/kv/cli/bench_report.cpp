@@ -1,16 +1,15 @@
 // A benchmark's figures, for people and for machines.
+#include "../../support/json_figures.hpp"
 #include "bench.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <array>
-#include <cmath>
 #include <cstdio>
 
 namespace kv::cli {
 namespace {
 
 using nlohmann::ordered_json;
+using support::rounded;
 
 constexpr const char* schema = "cordma-kv-bench/1";
 
@@ -20,13 +19,6 @@ struct percentile {
 };
 constexpr std::array<percentile, 5> percentiles{
     {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"p9999", 0.9999}}};
-
-// Six digits are what a measurement is good for.
-double rounded(double value) {
-  if (value == 0 || !std::isfinite(value)) return 0;
-  const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::fabs(value))));
-  return std::round(value * scale) / scale;
-}
 
 std::string number(double value) {
   std::array<char, 32> text{};
@@ -133,22 +125,6 @@ ordered_json paths_json(const client_counters& c) {
             {"unsafe", c.unsafe}}}};
 }
 
-ordered_json conditions_json(const support::conditions& c) {
-  return {{"host", c.host},
-          {"cpu", c.cpu},
-          {"cpus", c.cpus},
-          {"virtual", c.is_virtual},
-          {"governor", c.governor},
-          {"kernel", c.kernel},
-          {"machine", c.machine},
-          {"clock",
-           {{"source", c.clock},
-            {"steady", c.clock_steady},
-            {"overhead_ns", rounded(c.clock_overhead_ns)}}},
-          {"load", rounded(c.load)},
-          {"date", c.date}};
-}
-
 ordered_json cpu_json(const bench_result& r) {
   const auto each = static_cast<double>(std::max<std::uint64_t>(r.found.operations(), 1));
   const auto side = [&](std::optional<std::int64_t> ns) -> ordered_json {
@@ -226,7 +202,7 @@ std::string to_json(const bench_result& r) {
     j["cpu"] = cpu_json(r);
   }
   j["valid"] = r.valid();
-  j["conditions"] = conditions_json(r.under);
+  j["conditions"] = support::to_json(r.under);
   return j.dump(1) + "\n";
 }
 
