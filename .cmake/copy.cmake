@@ -1,10 +1,11 @@
 # cordma_copy: what cordma-cp and cordma-cpd share, which tests link as well, also where the programs are not built.
 include(CheckCXXSourceCompiles)
+include(support)
 
 file(GLOB copy CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/cp/*/*.cpp")
 list(FILTER copy EXCLUDE REGEX "/(main|options|report)[.]cpp$")
 add_library(cordma_copy STATIC ${copy})
-target_link_libraries(cordma_copy PUBLIC cordma::cordma cordma::liburing cordma::xxhash
+target_link_libraries(cordma_copy PUBLIC cordma_support cordma::xxhash
   PRIVATE OpenSSL::SSL cordma_flags)
 cordma_own(cordma_copy cordma_umbrella)
 cordma_together(cordma_copy)

@@ -1,8 +1,9 @@
 # cordma_kv: what cordma-kv and cordma-kv-cli share, which tests link as well, also where the programs are not built.
+include(support)
 file(GLOB kv CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/kv/*/*.cpp")
 list(FILTER kv EXCLUDE REGEX "/(main|options)[.]cpp$|/cli/")
 add_library(cordma_kv STATIC ${kv})
-target_link_libraries(cordma_kv PUBLIC cordma::cordma cordma::liburing cordma::xxhash cordma::isal
+target_link_libraries(cordma_kv PUBLIC cordma_support cordma::xxhash cordma::isal
   PRIVATE OpenSSL::SSL cordma_flags)
 set(cordma_kv_headers <cordma/cordma.hpp> "${PROJECT_SOURCE_DIR}/apps/kv/command/service.hpp")
 cordma_own(cordma_kv "${cordma_kv_headers}")

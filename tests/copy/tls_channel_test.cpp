@@ -1,5 +1,5 @@
 // Two ends of TLS without a network: what one says the other reads, and nothing that was changed on its way.
-#include "../../apps/cp/protocol/tls_channel.hpp"
+#include "../../apps/support/tls_channel.hpp"
 #include "certificates.hpp"
 
 #include "../../apps/cp/protocol/auth.hpp"
@@ -17,6 +17,8 @@
 
 using namespace copy;
 using copy::test::certificates;
+using support::tls_channel;
+using support::tls_context;
 
 namespace {
 

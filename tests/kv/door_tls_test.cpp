@@ -13,11 +13,12 @@ namespace {
 
 const copy::test::certificates& papers() { return copy::test::certificates::shared(); }
 
-tls_options server_papers(tls_options::clients c = tls_options::clients::none) {
+using asked = support::tls_client_papers::asked;
+
+tls_options server_papers(asked how = asked::none) {
   return {.certificate = papers().of("server"),
           .key = papers().key_of("server"),
-          .authorities = papers().of("ca"),
-          .certificates_of_clients = c};
+          .papers = {.how = how, .authorities = papers().of("ca")}};
 }
 
 const tls_acceptor* acceptor =
@@ -177,7 +178,7 @@ TEST_CASE("what is no TLS, and what is too old, is sent away") {
 }
 
 TEST_CASE("where clients must show certificates, only those of the authority are let in") {
-  const tls_acceptor a(server_papers(tls_options::clients::required));
+  const tls_acceptor a(server_papers(asked::required));
   acceptor = &a;
   for (const io_choice io : engines()) {
     CAPTURE(int(io));
@@ -209,7 +210,7 @@ TEST_CASE("what is wrong with certificates is said with the file") {
   CHECK(refusal(o).find("is not the key of") != std::string::npos);
   o.key = "/nowhere.key";
   CHECK(refusal(o).find("/nowhere.key") != std::string::npos);
-  o = server_papers(tls_options::clients::required);
-  o.authorities.clear();
+  o = server_papers(asked::required);
+  o.papers.authorities.clear();
   CHECK(refusal(o).find("tls-auth-clients no") != std::string::npos);
 }

@@ -1,7 +1,7 @@
 // One connection of a transfer: frames both ways, and the slots of the receiver's memory that chunks go to.
 #pragma once
 
-#include "tls_channel.hpp"
+#include "../../support/tls_channel.hpp"
 #include "wire.hpp"
 
 #include <cordma/cordma.hpp>
@@ -14,6 +14,9 @@
 #include <vector>
 
 namespace copy {
+
+using support::tls_channel;
+using support::tls_context;
 
 // What a lane's memory frame says: chunks for this lane go to `slots` places of `slot_bytes`, one behind the other,
 // from `offset` on of what is mapped as `number`.

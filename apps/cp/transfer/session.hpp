@@ -3,7 +3,6 @@
 
 #include "../protocol/auth.hpp"
 #include "../protocol/lane.hpp"
-#include "../protocol/tls_context.hpp"
 #include "../protocol/wire.hpp"
 
 #include <cordma/cordma.hpp>

@@ -50,12 +50,13 @@ constexpr auto look_every = std::chrono::milliseconds(10);
 }  // namespace
 
 std::shared_ptr<const tls_acceptor> server::tls_of(const settings& s) {
-  using clients = tls_options::clients;
+  using asked = support::tls_client_papers::asked;
   if (s.tls_port == 0) return nullptr;
-  tls_options o{
-      .certificate = s.tls_cert_file, .key = s.tls_key_file, .authorities = s.tls_ca_cert_file};
-  if (s.tls_auth_clients == "no") o.certificates_of_clients = clients::none;
-  if (s.tls_auth_clients == "optional") o.certificates_of_clients = clients::optional;
+  tls_options o{.certificate = s.tls_cert_file,
+                .key = s.tls_key_file,
+                .papers = {.how = asked::required, .authorities = s.tls_ca_cert_file}};
+  if (s.tls_auth_clients == "no") o.papers.how = asked::none;
+  if (s.tls_auth_clients == "optional") o.papers.how = asked::optional;
   return std::make_shared<const tls_acceptor>(o);
 }
 

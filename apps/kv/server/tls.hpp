@@ -1,21 +1,18 @@
 // TLS for a conversation: it speaks in the clear, what its socket carries is encrypted.
 #pragma once
 
+#include "../../support/tls_context.hpp"
 #include "conversation.hpp"
 
 #include <memory>
 #include <string>
-
-struct ssl_ctx_st;
 
 namespace kv {
 
 struct tls_options {
   std::string certificate;  // PEM files
   std::string key;
-  std::string authorities;  // of clients' certificates
-  enum class clients : std::uint8_t { none, optional, required };
-  clients certificates_of_clients = clients::required;
+  support::tls_client_papers papers;
 };
 
 // What all connections have in common: TLS 1.2 and above. Immutable; any thread.
@@ -30,10 +27,7 @@ class tls_acceptor {
                                                    void* context) const;
 
  private:
-  struct deleter {
-    void operator()(ssl_ctx_st* c) const noexcept;
-  };
-  std::unique_ptr<ssl_ctx_st, deleter> context_;
+  support::tls_context context_;
 };
 
 }  // namespace kv

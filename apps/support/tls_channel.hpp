@@ -2,10 +2,10 @@
 #pragma once
 
 #include "tls_context.hpp"
-#include "wire.hpp"
 
 #include <cordma/runtime/result.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,10 +15,11 @@
 
 struct ssl_st;
 
-namespace copy {
+namespace support {
 
-// Bound to one thread. After the handshake nothing is allocated. Once a call has failed, or thrown, no other is made
-// but sealed() and gone().
+// Bound to one thread. After the handshake nothing is allocated, except with a context of tls_use::many_clients, whose
+// channels hold little memory while they are silent. Once a call has failed, or thrown, no other is made but sealed()
+// and gone().
 class tls_channel {
  public:
   static constexpr std::size_t record_bytes = 16U << 10;  // of plain text, at most
@@ -48,14 +49,14 @@ class tls_channel {
   // Says that no more comes.
   void close() noexcept;
 
-  // What is to leave. It stays where it is until gone(), also when more is sealed.
+  // What is to leave. It stays where it is until gone(), also when more is sealed; of many_clients until the next call.
   [[nodiscard]] std::span<const std::byte> sealed() const noexcept { return sealed_; }
   // The first `bytes` of it have left.
   void gone(std::size_t bytes) noexcept;
 
   // What only the two ends of this connection know (RFC 8446, 7.5), for one purpose each. REQUIRES that they have shaken
   // hands.
-  [[nodiscard]] nonce exported(const std::string& label) const;
+  [[nodiscard]] std::array<std::byte, 32> exported(const std::string& label) const;
   [[nodiscard]] std::string cipher() const;
 
   // For tests: with another key after so many records.
@@ -74,7 +75,10 @@ class tls_channel {
   static constexpr std::size_t around_record = 512;    // more than a record adds to its text
   static constexpr std::size_t for_alerts = 4U << 10;  // that find no room otherwise
   static constexpr std::size_t most_sealed = most_records * (record_bytes + around_record);
+  static constexpr std::size_t most_at_rest = 4U
+                                              << 10;  // of many_clients, while nothing is to leave
 
+  const tls_use use_;
   std::unique_ptr<ssl_st, deleter> ssl_;
   std::string host_;                    // empty: this is the server
   std::string distrust_;                // what is wrong with the server's certificate
@@ -85,4 +89,4 @@ class tls_channel {
   std::uint64_t with_this_key_ = 0;  // records
 };
 
-}  // namespace copy
+}  // namespace support

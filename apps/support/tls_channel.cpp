@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -14,7 +15,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-namespace copy {
+namespace support {
 
 using cordma::errc;
 using cordma::failure;
@@ -74,14 +75,18 @@ struct tls_channel::transfer {
   static int write(BIO* b, const char* from, int bytes) {
     auto& c = *static_cast<tls_channel*>(::BIO_get_data(b));
     BIO_clear_retry_flags(b);
-    const std::size_t room = c.sealed_.capacity() - c.sealed_.size();
+    const std::size_t room = most_sealed + for_alerts - c.sealed_.size();
     const std::size_t n = std::min(room, static_cast<std::size_t>(std::max(bytes, 0)));
     if (n == 0) {
       BIO_set_retry_write(b);
       return -1;
     }
     const auto* const first = reinterpret_cast<const std::byte*>(from);
-    c.sealed_.insert(c.sealed_.end(), first, first + n);
+    try {
+      c.sealed_.insert(c.sealed_.end(), first, first + n);
+    } catch (const std::bad_alloc&) {
+      return -1;
+    }
     return static_cast<int>(n);
   }
 
@@ -120,12 +125,12 @@ struct tls_channel::transfer {
 void tls_channel::deleter::operator()(ssl_st* s) const noexcept { ::SSL_free(s); }
 
 tls_channel::tls_channel(const tls_context& with, std::string host)
-    : ssl_(::SSL_new(with.get())), host_(std::move(host)) {
+    : use_(with.use()), ssl_(::SSL_new(with.get())), host_(std::move(host)) {
   BIO* const through = ::BIO_new(transfer::method());
   if (ssl_ == nullptr || through == nullptr) throw std::bad_alloc();
   ::BIO_set_data(through, this);
   ::SSL_set_bio(ssl_.get(), through, through);
-  sealed_.reserve(most_sealed + for_alerts);
+  if (use_ == tls_use::transfers) sealed_.reserve(most_sealed + for_alerts);
   SSL_set_app_data(ssl_.get(), this);
   if (host_.empty()) {
     ::SSL_set_accept_state(ssl_.get());
@@ -194,7 +199,7 @@ result<tls_channel::step> tls_channel::open(std::span<const std::byte> arrived,
 std::size_t tls_channel::seal(std::span<const std::byte> plain) {
   if (most_sealed - std::min(most_sealed, sealed_.size()) < record_bytes + around_record) return 0;
   ::ERR_clear_error();
-  if (with_this_key_++ >= key_lasts_) {
+  if (with_this_key_++ >= key_lasts_ && ::SSL_version(ssl_.get()) == TLS1_3_VERSION) {
     with_this_key_ = 1;
     if (::SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) {
       cordma::throw_error(
@@ -216,10 +221,13 @@ void tls_channel::close() noexcept {
 
 void tls_channel::gone(std::size_t bytes) noexcept {
   sealed_.erase(sealed_.begin(), sealed_.begin() + static_cast<std::ptrdiff_t>(bytes));
+  if (use_ == tls_use::many_clients && sealed_.empty() && sealed_.capacity() > most_at_rest) {
+    std::vector<std::byte>().swap(sealed_);
+  }
 }
 
-nonce tls_channel::exported(const std::string& label) const {
-  nonce n{};
+std::array<std::byte, 32> tls_channel::exported(const std::string& label) const {
+  std::array<std::byte, 32> n{};
   const int made =
       ::SSL_export_keying_material(ssl_.get(), reinterpret_cast<unsigned char*>(n.data()), n.size(),
                                    label.data(), label.size(), nullptr, 0, 0);
@@ -230,4 +238,4 @@ nonce tls_channel::exported(const std::string& label) const {
 
 std::string tls_channel::cipher() const { return ::SSL_get_cipher_name(ssl_.get()); }
 
-}  // namespace copy
+}  // namespace support

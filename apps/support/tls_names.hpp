@@ -7,7 +7,7 @@
 #include <openssl/err.h>
 #include <openssl/x509.h>
 
-namespace copy {
+namespace support {
 
 // Printable, whatever is in it.
 [[nodiscard]] inline std::string text_of(const X509_NAME* name) {
@@ -27,4 +27,4 @@ namespace copy {
   return reason != nullptr ? reason : "no reason given";
 }
 
-}  // namespace copy
+}  // namespace support

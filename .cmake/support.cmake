@@ -1,0 +1,7 @@
+# cordma_support: sources that several programs share, which tests link as well, also where the programs are not built.
+include_guard(GLOBAL)
+file(GLOB support CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/support/*.cpp")
+add_library(cordma_support STATIC ${support})
+target_link_libraries(cordma_support PUBLIC cordma::cordma cordma::liburing PRIVATE OpenSSL::SSL cordma_flags)
+cordma_own(cordma_support cordma_umbrella)
+cordma_together(cordma_support)
