@@ -138,11 +138,8 @@ file_ring::file_ring(cordma::reactor& loop, const file_ring_options& options)
   if (made) {
     kernel_ = std::move(*made);
   } else {
-    obstacle_ =
-        "files are read and written by system calls that wait, one by one, for there is no "
-        "io_uring (" +
-        made.why().message() +
-        "): allow it (sysctl kernel.io_uring_disabled=0, and the container's seccomp profile)";
+    obstacle_ = "files are read and written by system calls that wait, one by one, for " +
+                support::why_no_ring(made.why());
   }
 }
 

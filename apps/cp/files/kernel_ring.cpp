@@ -1,7 +1,6 @@
 #include "kernel_ring.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include <sys/uio.h>
@@ -11,11 +10,6 @@ namespace {
 
 // Of a completion that no operation waits for: a cancel's.
 constexpr std::uint64_t nobody = UINT64_MAX;
-constexpr unsigned most_reaped = 64;  // at a time
-// Without an interrupt for what is done in this thread's name: poll() asks for it. Not IORING_SETUP_DEFER_TASKRUN,
-// whose work wakes nobody who sleeps on the ring's descriptor, and which binds the ring to the thread that made it.
-constexpr unsigned wanted_flags =
-    IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL;
 
 }  // namespace
 
@@ -32,28 +26,17 @@ cordma::result<std::unique_ptr<kernel_ring>> kernel_ring::make(cordma::reactor& 
 }
 
 int kernel_ring::set_up(std::uint32_t depth) {
-  CORDMA_REQUIRE_OP(depth, >, 0U);
-  int outcome = 0;
-  io_uring_params granted{};
-  for (const unsigned flags : {wanted_flags, 0U}) {  // before 5.19 it knows none of these
-    granted = {};
-    granted.flags = flags | IORING_SETUP_CLAMP;
-    outcome = ::io_uring_queue_init_params(depth, &ring_, &granted);
-    if (outcome != -EINVAL) break;
-  }
-  if (outcome < 0) return -outcome;
-  alive_ = true;
+  const int failed = ring_.open(depth, support::io_ring::work::in_passing);
+  if (failed != 0) return failed;
   // The kernel keeps twice as many places for completions, which is room for a cancel of each.
-  slots_.resize(std::min(depth, granted.sq_entries));
+  slots_.resize(std::min(depth, ring_.entries()));
   for (std::uint32_t i = 0; i < slots_.size(); ++i) slots_[i].next_free = i + 1;
   return 0;
 }
 
 kernel_ring::~kernel_ring() {
   CORDMA_REQUIRE_OP(started_, ==, 0U);
-  if (!alive_) return;
-  loop_.remove(*this);
-  ::io_uring_queue_exit(&ring_);
+  if (ring_.is_open()) loop_.remove(*this);
 }
 
 int kernel_ring::register_memory(std::span<std::byte> memory, std::size_t piece_bytes) {
@@ -64,7 +47,8 @@ int kernel_ring::register_memory(std::span<std::byte> memory, std::size_t piece_
     pieces.push_back({.iov_base = piece.data(), .iov_len = piece.size()});
     rest = rest.subspan(piece.size());
   }
-  return -::io_uring_register_buffers(&ring_, pieces.data(), static_cast<unsigned>(pieces.size()));
+  return -::io_uring_register_buffers(&ring_.kernel(), pieces.data(),
+                                      static_cast<unsigned>(pieces.size()));
 }
 
 void kernel_ring::start(file_operation& op) noexcept {
@@ -87,18 +71,18 @@ void kernel_ring::stop(file_operation& op) noexcept {
   // A descriptor that is to be closed is closed.
   if (op.what_.opcode != IORING_OP_CLOSE) ask_to_stop(op);
   while (op.slot_ != file_operation::no_slot) {
-    enter(waiting::for_one);
+    enter(1);
     reap();
   }
   stopping_ = nullptr;
 }
 
 void kernel_ring::ask_to_stop(const file_operation& op) noexcept {
-  io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
+  io_uring_sqe* entry = ring_.entry();
   while (entry == nullptr) {
-    enter(waiting::for_nothing);
+    enter(0);
     reap();
-    entry = ::io_uring_get_sqe(&ring_);
+    entry = ring_.entry();
   }
   ::io_uring_prep_cancel64(entry, op.slot_, 0);
   entry->user_data = nobody;
@@ -111,18 +95,17 @@ std::size_t kernel_ring::poll() noexcept {
 }
 
 cordma::arm_state kernel_ring::arm() noexcept {
-  const bool busy =
-      may_hand_over() || ::io_uring_sq_ready(&ring_) != 0 || ::io_uring_cq_ready(&ring_) != 0;
+  const bool busy = may_hand_over() || ring_.has_entries() || ring_.has_completions();
   return busy ? cordma::arm_state::busy : cordma::arm_state::armed;
 }
 
 void kernel_ring::submit() noexcept {
   while (may_hand_over()) {
-    io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
+    io_uring_sqe* const entry = ring_.entry();
     if (entry == nullptr) break;
     prepare(*entry, waiting_.pop_front());
   }
-  if (::io_uring_sq_ready(&ring_) != 0) enter(waiting::for_nothing);
+  if (ring_.has_entries()) enter(0);
 }
 
 void kernel_ring::prepare(io_uring_sqe& entry, file_operation& op) noexcept {
@@ -142,23 +125,16 @@ void kernel_ring::prepare(io_uring_sqe& entry, file_operation& op) noexcept {
   ++expected_;
 }
 
-void kernel_ring::enter(waiting w) noexcept {
+void kernel_ring::enter(unsigned wait_for) noexcept {
   ++counters_.submissions;
-  const int outcome =
-      w == waiting::for_one ? ::io_uring_submit_and_wait(&ring_, 1) : ::io_uring_submit(&ring_);
-  // What it is too short of something for just now stays in the ring, for the next pass.
-  CORDMA_ASSERT(outcome >= 0 || outcome == -EAGAIN || outcome == -EBUSY || outcome == -EINTR ||
-                outcome == -ENOMEM);
+  ring_.enter(wait_for);
 }
 
 std::size_t kernel_ring::reap() noexcept {
-  std::array<io_uring_cqe*, most_reaped> outcomes;
   std::size_t total = 0;
   while (expected_ != 0) {
-    const unsigned n = ::io_uring_peek_batch_cqe(&ring_, outcomes.data(), most_reaped);
+    const std::size_t n = ring_.reap([this](const io_uring_cqe& outcome) { tell(outcome); });
     if (n == 0) break;
-    for (unsigned i = 0; i < n; ++i) tell(*outcomes[i]);
-    ::io_uring_cq_advance(&ring_, n);
     total += n;
   }
   return total;

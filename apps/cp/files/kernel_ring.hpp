@@ -1,13 +1,13 @@
 // io_uring on a reactor: what a file_ring stands on where the kernel has it.
 #pragma once
 
+#include "../../support/io_ring.hpp"
 #include "file_ring.hpp"
 
 #include <cordma/runtime/list.hpp>
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/result.hpp>
 
-#include <liburing.h>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,7 +39,7 @@ class kernel_ring final : public cordma::poller {
 
   std::size_t poll() noexcept override;
   cordma::arm_state arm() noexcept override;
-  [[nodiscard]] int wait_fd() const noexcept override { return ring_.ring_fd; }
+  [[nodiscard]] int wait_fd() const noexcept override { return ring_.wait_fd(); }
   [[nodiscard]] const char* name() const noexcept override { return "file"; }
 
  private:
@@ -56,15 +56,13 @@ class kernel_ring final : public cordma::poller {
   void submit() noexcept;
   void prepare(io_uring_sqe& entry, file_operation& op) noexcept;
   void ask_to_stop(const file_operation& op) noexcept;
-  enum class waiting : std::uint8_t { for_nothing, for_one };
-  void enter(waiting w) noexcept;
+  void enter(unsigned wait_for) noexcept;
   std::size_t reap() noexcept;
   void tell(const io_uring_cqe& outcome) noexcept;
 
   cordma::reactor& loop_;
   file_ring_counters& counters_;
-  io_uring ring_{};
-  bool alive_ = false;
+  support::io_ring ring_;
   std::vector<slot> slots_;
   std::uint32_t first_free_ = 0;          // slots_.size(): none is
   cordma::list<file_operation> waiting_;  // started, in order, without a slot

@@ -1,6 +1,5 @@
 #include "disk.hpp"
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <csignal>
@@ -11,9 +10,6 @@
 namespace kv {
 namespace {
 
-// As for files in cordma-cp: without an interrupt for what is done in this thread's name.
-constexpr unsigned wanted_flags =
-    IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL;
 constexpr std::uint64_t sync_mark = 1;  // in the lowest bit of a job's address
 
 int carry_out_sync(int fd) noexcept {
@@ -57,20 +53,12 @@ struct disk::nudge_item final : cordma::inbox_item {
 
 disk::disk(cordma::reactor& home, const disk_options& options)
     : home_(home), nudge_(new nudge_item(*this)) {
-  int failed = options.io_uring ? 0 : -ENOSYS;
-  if (options.io_uring) {
-    for (const unsigned flags : {wanted_flags, 0U}) {  // before 5.19 it knows none of these
-      failed = ::io_uring_queue_init(ring_depth, &ring_, flags);
-      if (failed != -EINVAL) break;
-    }
-    ring_made_ = failed == 0;
-  }
-  if (!ring_made_) {
+  const int failed =
+      options.io_uring ? ring_.open(ring_depth, support::io_ring::work::in_passing) : ENOSYS;
+  if (failed != 0) {
     idle_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    obstacle_ = "the journal is written by threads, for there is no io_uring (" +
-                cordma::failure::from_os(-failed, "io_uring_setup").message() +
-                "): allow it (sysctl kernel.io_uring_disabled=0, and the container's seccomp "
-                "profile)";
+    obstacle_ = "the journal is written by threads, for " +
+                support::why_no_ring(cordma::failure::from_os(failed, "io_uring_setup"));
   }
   home_.add(*this).value();
 }
@@ -86,7 +74,6 @@ disk::~disk() {
   home_.remove(*this);
   nudge_->owner = nullptr;
   if (!nudged_.load()) delete nudge_;
-  if (ring_made_) ::io_uring_queue_exit(&ring_);
 }
 
 void disk::write(job& j, int fd, std::span<const iovec> pieces, std::uint64_t offset,
@@ -100,7 +87,7 @@ void disk::write(job& j, int fd, std::span<const iovec> pieces, std::uint64_t of
   j.outcome_ = 0;
   j.sync_outcome_ = 0;
   ++under_way_;
-  if (!ring_made_) return hand_over(j);
+  if (!ring_.is_open()) return hand_over(j);
   io_uring_sqe& writing = entry();
   ::io_uring_prep_writev(&writing, fd, pieces.data(), static_cast<unsigned>(pieces.size()), offset);
   writing.user_data = std::bit_cast<std::uintptr_t>(&j);
@@ -120,7 +107,7 @@ void disk::sync(job& j, int fd) noexcept {
   j.fd_ = fd;
   j.outcome_ = 0;
   ++under_way_;
-  if (!ring_made_) return hand_over(j);
+  if (!ring_.is_open()) return hand_over(j);
   io_uring_sqe& syncing = entry();
   ::io_uring_prep_fsync(&syncing, fd, IORING_FSYNC_DATASYNC);
   syncing.user_data = std::bit_cast<std::uintptr_t>(&j);
@@ -138,19 +125,15 @@ void disk::run(job& j, std::function<void()> call) noexcept {
 
 // Two of a link stand side by side in the ring, so there is room for two.
 io_uring_sqe& disk::entry() noexcept {
-  if (::io_uring_sq_space_left(&ring_) < 2) submit();
-  io_uring_sqe* const free = ::io_uring_get_sqe(&ring_);
+  if (::io_uring_sq_space_left(&ring_.kernel()) < 2) submit();
+  io_uring_sqe* const free = ring_.entry();
   CORDMA_ASSERT(free != nullptr);
   return *free;
 }
 
 void disk::submit() noexcept {
-  while (::io_uring_sq_ready(&ring_) != 0) {
-    const int outcome = ::io_uring_submit(&ring_);
-    if (outcome >= 0) continue;
-    CORDMA_ASSERT(outcome == -EAGAIN || outcome == -EBUSY || outcome == -EINTR ||
-                  outcome == -ENOMEM);
-    return;  // what it is too short of something for stays in the ring, for the next pass
+  while (ring_.has_entries()) {
+    if (!ring_.enter(0)) return;  // the rest is for the next pass
   }
 }
 
@@ -204,7 +187,7 @@ void disk::nudge() noexcept {
 std::size_t disk::poll() noexcept {
   std::size_t happened = reap(false) + take_done();
   for (client* c : clients_) happened += c->work() ? 1U : 0U;
-  if (ring_made_) submit();
+  if (ring_.is_open()) submit();
   return happened;
 }
 
@@ -212,37 +195,31 @@ cordma::arm_state disk::arm() noexcept {
   for (const client* c : clients_) {
     if (c->has_work()) return cordma::arm_state::busy;
   }
-  if (!ring_made_) return cordma::arm_state::armed;
-  const bool busy = ::io_uring_sq_ready(&ring_) != 0 || ::io_uring_cq_ready(&ring_) != 0;
-  return busy ? cordma::arm_state::busy : cordma::arm_state::armed;
+  if (!ring_.is_open()) return cordma::arm_state::armed;
+  return ring_.has_entries() || ring_.has_completions() ? cordma::arm_state::busy
+                                                        : cordma::arm_state::armed;
 }
 
 std::size_t disk::reap(bool wait) noexcept {
-  constexpr unsigned most = 16;
-  std::array<io_uring_cqe*, most> outcomes;
   std::size_t happened = 0;
   while (in_ring_ != 0) {
-    if (wait && happened == 0) ::io_uring_submit_and_wait(&ring_, 1);
-    const unsigned n = ::io_uring_peek_batch_cqe(&ring_, outcomes.data(), most);
+    if (wait && happened == 0) ring_.enter(1);
+    const std::size_t n = ring_.reap([this](const io_uring_cqe& outcome) { completed(outcome); });
     if (n == 0) break;
-    std::array<job*, most> ended;
-    unsigned ends = 0;
-    for (unsigned i = 0; i < n; ++i) {
-      const std::uint64_t data = outcomes[i]->user_data;
-      job& j = *std::bit_cast<job*>(static_cast<std::uintptr_t>(data & ~sync_mark));
-      if ((data & sync_mark) != 0) {
-        j.sync_outcome_ = -outcomes[i]->res;
-      } else {
-        j.outcome_ = outcomes[i]->res;
-      }
-      if (--j.awaited_ == 0) ended[ends++] = &j;
-    }
-    ::io_uring_cq_advance(&ring_, n);
-    in_ring_ -= n;
     happened += n;
-    for (unsigned i = 0; i < ends; ++i) finished(*ended[i]);
   }
   return happened;
+}
+
+void disk::completed(const io_uring_cqe& outcome) noexcept {
+  job& j = *std::bit_cast<job*>(static_cast<std::uintptr_t>(outcome.user_data & ~sync_mark));
+  if ((outcome.user_data & sync_mark) != 0) {
+    j.sync_outcome_ = -outcome.res;
+  } else {
+    j.outcome_ = outcome.res;
+  }
+  --in_ring_;
+  if (--j.awaited_ == 0) finished(j);
 }
 
 std::size_t disk::take_done() noexcept {

@@ -1,9 +1,10 @@
 // disk: writes and fsyncs that nobody waits for, on a reactor: by io_uring, or by threads where there is none.
 #pragma once
 
+#include "../../support/io_ring.hpp"
+
 #include <cordma/runtime/reactor.hpp>
 
-#include <liburing.h>
 #include <atomic>
 #include <condition_variable>
 #include <coroutine>
@@ -92,7 +93,7 @@ class disk final : public cordma::poller {
   std::size_t poll() noexcept override;
   cordma::arm_state arm() noexcept override;
   [[nodiscard]] int wait_fd() const noexcept override {
-    return ring_made_ ? ring_.ring_fd : idle_fd_.get();
+    return ring_.is_open() ? ring_.wait_fd() : idle_fd_.get();
   }
   [[nodiscard]] const char* name() const noexcept override { return "disk"; }
 
@@ -106,13 +107,13 @@ class disk final : public cordma::poller {
   void submit() noexcept;
   [[nodiscard]] std::size_t reap(bool wait) noexcept;
   [[nodiscard]] std::size_t take_done() noexcept;
+  void completed(const io_uring_cqe& outcome) noexcept;
   void finished(job& j) noexcept;
   void work_on_jobs() noexcept;
   [[nodiscard]] io_uring_sqe& entry() noexcept;
 
   cordma::reactor& home_;
-  io_uring ring_{};
-  bool ring_made_ = false;
+  support::io_ring ring_;      // not open: threads
   cordma::unique_fd idle_fd_;  // without a ring: nothing ever happens there
   std::string obstacle_;
   std::size_t in_ring_ = 0;  // completions to come

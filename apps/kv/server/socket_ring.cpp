@@ -10,9 +10,6 @@
 namespace kv {
 namespace {
 
-constexpr unsigned wanted_flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-                                  IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL |
-                                  IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
 // A pass may find so many, beside which an overflow costs a system call.
 constexpr unsigned completions = 4 * socket_ring::entries;
 constexpr std::size_t shared_bytes = socket_ring::buffers * sizeof(io_uring_buf);
@@ -41,22 +38,12 @@ constexpr std::uint8_t no_operation = 255;  // which the kernel answers by EINVA
 
 cordma::result<std::unique_ptr<socket_ring>> socket_ring::make() {
   std::unique_ptr<socket_ring> made(new socket_ring);
-  int failed = made->set_up();
+  int failed = made->ring_.open(entries, support::io_ring::work::when_asked, completions);
   if (failed == 0) failed = made->set_up_buffers();
   if (failed != 0) return cordma::failure(cordma::errc::not_supported, reason(failed));
+  // Saves looking it up in each call; does without where it cannot.
+  ::io_uring_register_ring_fd(&made->ring_.kernel());
   return made;
-}
-
-int socket_ring::set_up() noexcept {
-  io_uring_params p{};
-  p.flags = wanted_flags;
-  p.cq_entries = completions;
-  const int outcome = ::io_uring_queue_init_params(entries, &ring_, &p);
-  if (outcome < 0) return -outcome;
-  alive_ = true;
-  ::io_uring_register_ring_fd(
-      &ring_);  // saves looking it up in each call; does without where it cannot
-  return 0;
 }
 
 int socket_ring::set_up_buffers() noexcept {
@@ -67,7 +54,8 @@ int socket_ring::set_up_buffers() noexcept {
   r.ring_addr = reinterpret_cast<std::uintptr_t>(shared_);
   r.ring_entries = buffers;
   r.bgid = buffer_group;
-  if (const int outcome = ::io_uring_register_buf_ring(&ring_, &r, 0); outcome < 0) return -outcome;
+  if (const int outcome = ::io_uring_register_buf_ring(&ring_.kernel(), &r, 0); outcome < 0)
+    return -outcome;
   for (unsigned short i = 0; i < buffers; ++i) {
     ::io_uring_buf_ring_add(shared_, memory_ + i * stride, buffer_bytes, i,
                             ::io_uring_buf_ring_mask(buffers), i);
@@ -77,16 +65,16 @@ int socket_ring::set_up_buffers() noexcept {
 }
 
 socket_ring::~socket_ring() {
-  if (alive_) ::io_uring_queue_exit(&ring_);
+  ring_.close();
   if (shared_ != nullptr) ::munmap(shared_, shared_bytes);
   if (memory_ != nullptr) ::munmap(memory_, buffers * stride);
 }
 
 io_uring_sqe& socket_ring::entry() noexcept {
-  io_uring_sqe* free = ::io_uring_get_sqe(&ring_);
+  io_uring_sqe* free = ring_.entry();
   if (free == nullptr) {
     enter(0);
-    free = ::io_uring_get_sqe(&ring_);
+    free = ring_.entry();
     CORDMA_ASSERT(free != nullptr);
   }
   return *free;
@@ -94,11 +82,8 @@ io_uring_sqe& socket_ring::entry() noexcept {
 
 void socket_ring::enter(unsigned wait_for) noexcept {
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
-    const int outcome = wait_for != 0 ? ::io_uring_submit_and_wait(&ring_, wait_for)
-                                      : ::io_uring_submit_and_get_events(&ring_);
-    CORDMA_ASSERT(outcome >= 0 || outcome == -EAGAIN || outcome == -EBUSY || outcome == -EINTR ||
-                  outcome == -ENOMEM);
-    if (!has_entries()) return;
+    ring_.enter(wait_for);
+    if (!ring_.has_entries()) return;
     wait_for = 0;
   }
   take_back();
@@ -106,8 +91,9 @@ void socket_ring::enter(unsigned wait_for) noexcept {
 
 // The memory that entries point to may change as soon as this has returned: none may stay for later.
 void socket_ring::take_back() noexcept {
-  for (unsigned at = IO_URING_READ_ONCE(*ring_.sq.khead); at != ring_.sq.sqe_tail; ++at) {
-    io_uring_sqe& e = ring_.sq.sqes[at & *ring_.sq.kring_mask];
+  const io_uring_sq& offered = ring_.kernel().sq;
+  for (unsigned at = IO_URING_READ_ONCE(*offered.khead); at != offered.sqe_tail; ++at) {
+    io_uring_sqe& e = offered.sqes[at & *offered.kring_mask];
     const std::uint64_t whose = e.user_data;
     ::io_uring_prep_nop(&e);
     e.opcode = no_operation;

@@ -1,18 +1,19 @@
 // socket_ring: an io_uring for sockets, and the buffers that the kernel receives into.
 #pragma once
 
+#include "../../support/io_ring.hpp"
+
 #include <cordma/runtime/result.hpp>
 
-#include <liburing.h>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace kv {
 
-// Bound to the thread that makes it. Work that the kernel does in this thread's name waits until it is asked for
-// (IORING_SETUP_DEFER_TASKRUN): no interrupts, and one system call for all of a pass. Who sleeps must sleep in wait().
+// Bound to the thread that makes it. What the kernel does in its name is done when_asked: who sleeps must sleep in wait().
 class socket_ring {
  public:
   static constexpr unsigned entries = 1024;
@@ -27,13 +28,9 @@ class socket_ring {
 
   // For the next operation; asks the kernel to take what is there where there is no room.
   [[nodiscard]] io_uring_sqe& entry() noexcept;
-  [[nodiscard]] bool has_entries() const noexcept { return ::io_uring_sq_ready(&ring_) != 0; }
   // There is something to hand over, or to be had by asking.
-  [[nodiscard]] bool worth_asking() const noexcept {
-    return has_entries() || (IO_URING_READ_ONCE(*ring_.sq.kflags) &
-                             (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
-  }
-  [[nodiscard]] bool has_completions() const noexcept { return ::io_uring_cq_ready(&ring_) != 0; }
+  [[nodiscard]] bool worth_asking() const noexcept { return ring_.worth_asking(); }
+  [[nodiscard]] bool has_completions() const noexcept { return ring_.has_completions(); }
 
   // Hands over what there is, and has the kernel do what it can do now. After that no entry is left: what it would not
   // take, being short of memory, comes back as a completion of its user_data with -EINVAL.
@@ -41,9 +38,11 @@ class socket_ring {
   // ... and sleeps until something has been done.
   void wait() noexcept { enter(1); }
 
-  // Completions that are here, one after the other; one that is called `each` may use entry().
+  // As io_ring has it.
   template <class Function>
-  std::size_t reap(Function&& each) noexcept;
+  std::size_t reap(Function&& each) noexcept {
+    return ring_.reap(std::forward<Function>(each));
+  }
 
   // Of a completion that has one. It is the kernel's again after give_back().
   [[nodiscard]] std::span<const char> buffer(const io_uring_cqe& of) const noexcept {
@@ -58,7 +57,6 @@ class socket_ring {
   static constexpr std::size_t stride = buffer_bytes + 5 * 64;
 
   socket_ring() noexcept = default;
-  [[nodiscard]] int set_up() noexcept;
   [[nodiscard]] int set_up_buffers() noexcept;
   void enter(unsigned wait_for) noexcept;
   void take_back() noexcept;
@@ -66,24 +64,9 @@ class socket_ring {
     return static_cast<std::uint16_t>(of.flags >> IORING_CQE_BUFFER_SHIFT);
   }
 
-  io_uring ring_{};
-  bool alive_ = false;
+  support::io_ring ring_;
   io_uring_buf_ring* shared_ = nullptr;  // which buffers the kernel may use
   char* memory_ = nullptr;
 };
-
-template <class Function>
-std::size_t socket_ring::reap(Function&& each) noexcept {
-  // No more than there were: what an operation leads to at once is the next pass's.
-  const unsigned here = ::io_uring_cq_ready(&ring_);
-  for (unsigned i = 0; i < here; ++i) {
-    io_uring_cqe* at = nullptr;
-    if (::io_uring_peek_cqe(&ring_, &at) != 0) return i;
-    const io_uring_cqe outcome = *at;
-    ::io_uring_cqe_seen(&ring_, at);
-    each(outcome);
-  }
-  return here;
-}
 
 }  // namespace kv
