@@ -1,5 +1,6 @@
 #include <cordma/net/stream.hpp>
 
+#include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/memory/region_core.hpp>
 #include <cordma/net/streams/stream_core.hpp>
 #include <cordma/runtime/timeout.hpp>

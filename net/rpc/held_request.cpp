@@ -1,4 +1,5 @@
 // The answering side of requests: from the arrival to the one answer, and on to the handler's end.
+#include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/rpc/request_core.hpp>
 
 #include <algorithm>
