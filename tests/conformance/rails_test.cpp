@@ -73,7 +73,7 @@ task<wire> join(stage& s, post_office& office, std::uint64_t rails) {
 }
 
 detail::rail_core& rail_of(Endpoint& e, std::size_t number) {
-  return *e.core().peer->rails[number - 1];
+  return *detail::peer_of(e.core()).rails[number - 1];
 }
 
 // So many messages from the client, all at once, each with its own bytes.
@@ -436,7 +436,7 @@ task<> cut_rails(stage* s, wire* w, std::uint64_t seed) {
   for (std::uint64_t left = 1 + d.below(4); left != 0; --left) {
     for (std::uint64_t i = d.below(300); i != 0; --i) co_await moment(*s);
     Endpoint& at = d.below(2) == 0 ? w->client : w->server;
-    const std::size_t n = 1 + d.below(at.core().peer->rails.size());
+    const std::size_t n = 1 + d.below(detail::peer_of(at.core()).rails.size());
     const std::unique_ptr<detail::endpoint_core>& link = rail_of(at, n).link;
     if (link == nullptr || link->pair == nullptr) continue;
     if (d.below(3) != 0) {
