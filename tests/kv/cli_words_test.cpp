@@ -1,6 +1,6 @@
 // What cordma-kv-cli reads and shows: lines taken apart, replies put together.
 #include "../../apps/kv/cli/print.hpp"
-#include "../../apps/kv/cli/words.hpp"
+#include "../../apps/kv/resp/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,22 +9,23 @@
 #include <vector>
 
 using namespace kv::cli;
+using kv::split_words;
 using kind = resp_value::kind;
 using words = std::vector<std::string>;
 
 TEST_CASE("a line is words between spaces, and quotes keep spaces and bytes") {
-  CHECK(words_of("") == words{});
-  CHECK(words_of("  get\tkey \r") == words{"get", "key"});
-  CHECK(words_of(R"(set "a b" 'c d')") == words{"set", "a b", "c d"});
-  CHECK(words_of(R"(x "" '')") == words{"x", "", ""});
-  CHECK(words_of(R"("\x00\xff\n\t\r\a\b\"\\\q\xzz")") ==
+  CHECK(split_words("") == words{});
+  CHECK(split_words("  get\tkey \r") == words{"get", "key"});
+  CHECK(split_words(R"(set "a b" 'c d')") == words{"set", "a b", "c d"});
+  CHECK(split_words(R"(x "" '')") == words{"x", "", ""});
+  CHECK(split_words(R"("\x00\xff\n\t\r\a\b\"\\\q\xzz")") ==
         words{std::string("\0\xff\n\t\r\a\b\"\\qxzz", 13)});
-  CHECK(words_of(R"('it\'s \n')") == words{"it's \\n"});
-  CHECK(words_of(R"(a"b c"d)") == std::nullopt);
-  CHECK(words_of(R"(a"b c")") == words{"ab c"});
+  CHECK(split_words(R"('it\'s \n')") == words{"it's \\n"});
+  CHECK(split_words(R"(a"b c"d)") == std::nullopt);
+  CHECK(split_words(R"(a"b c")") == words{"ab c"});
   for (const char* const bad : {"\"", "'", "\"a", "'a\\'", "\"a\\", "\"a\"b", "'a'b"}) {
     CAPTURE(bad);
-    CHECK(words_of(bad) == std::nullopt);
+    CHECK(split_words(bad) == std::nullopt);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "print.hpp"
 
 #include "../../support/printable.hpp"
+#include "../resp/words.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -64,7 +65,7 @@ void append_pretty(std::string& to, const resp_value& v, std::size_t indent) {
     case kind::integer: to += "(integer) " + std::to_string(v.integer); break;
     case kind::number: to += "(double) " + number_text(v.number); break;
     case kind::boolean: to += v.integer != 0 ? "(true)" : "(false)"; break;
-    case kind::bulk: to += in_quotes(v.text); break;
+    case kind::bulk: append_quoted(to, v.text); break;
     case kind::text: append_lines(to, v.text); return;
     case kind::array:
     case kind::map:
@@ -141,27 +142,6 @@ ordered_json to_json(const resp_value& v) {
 }
 
 }  // namespace
-
-std::string in_quotes(std::string_view text) {
-  std::string shown = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    switch (c) {
-      case '\n': shown += "\\n"; continue;
-      case '\r': shown += "\\r"; continue;
-      case '\t': shown += "\\t"; continue;
-      case '"': shown += "\\\""; continue;
-      case '\\': shown += "\\\\"; continue;
-      default: break;
-    }
-    if (byte >= ' ' && byte < 127) {
-      shown += c;
-    } else {
-      support::append_escape(shown, byte);
-    }
-  }
-  return shown + "\"";
-}
 
 std::string to_pretty(const resp_value& v) {
   std::string text;

@@ -14,7 +14,5 @@ namespace kv::cli {
 [[nodiscard]] std::string to_raw(const resp_value& v);
 // One line. Bytes that are no UTF-8 are {"base64": "..."}, an error is {"error": "..."}.
 [[nodiscard]] std::string to_json_line(const resp_value& v);
-// In quotes.
-[[nodiscard]] std::string in_quotes(std::string_view text);
 
 }  // namespace kv::cli

@@ -1,10 +1,10 @@
 #include "shell.hpp"
 
+#include "../resp/words.hpp"
 #include "../store/item.hpp"
 #include "console.hpp"
 #include "line_editor.hpp"
 #include "print.hpp"
-#include "words.hpp"
 
 #include <array>
 #include <cstdio>
@@ -76,7 +76,7 @@ class shell {
     bool failed = false;
     const std::string prompt = service_.name() + "> ";
     for (std::string line; lines_.next(prompt, line);) {
-      const std::optional<std::vector<std::string>> words = words_of(line);
+      const std::optional<std::vector<std::string>> words = split_words(line);
       if (!words) {
         std::fputs("cordma-kv-cli: a quote has no end\n", stderr);
         failed = true;

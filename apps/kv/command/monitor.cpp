@@ -1,5 +1,6 @@
 #include "monitor.hpp"
 
+#include "../resp/words.hpp"
 #include "handling.hpp"
 
 #include <algorithm>
@@ -9,24 +10,6 @@
 
 namespace kv {
 namespace {
-
-void append_quoted(std::string& to, std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  constexpr std::string_view escaped = "\n\r\t\a\b\\\"";
-  constexpr std::string_view letters = "nrtab\\\"";
-  to += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (const std::size_t at = escaped.find(c); at != std::string_view::npos) {
-      (to += '\\') += letters[at];
-    } else if (byte >= ' ' && byte < 127) {
-      to += c;
-    } else {
-      ((to += "\\x") += digits[byte >> 4]) += digits[byte & 15];
-    }
-  }
-  to += '"';
-}
 
 void monitor(call& c) {
   if (c.who.in_transaction) {

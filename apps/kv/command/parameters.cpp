@@ -3,6 +3,7 @@
 #include "word.hpp"
 
 #include "../resp/number.hpp"
+#include "../resp/words.hpp"
 #include "../store/item.hpp"
 #include "../store/key.hpp"
 

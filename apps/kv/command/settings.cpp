@@ -1,7 +1,8 @@
 #include "settings.hpp"
-#include "word.hpp"
 
-#include "../resp/parser.hpp"
+#include "../../support/printable.hpp"
+#include "../resp/words.hpp"
+#include "word.hpp"
 
 #include <cordma/runtime/result.hpp>
 
@@ -62,7 +63,6 @@ std::string name_of(std::string_view line) {
 }  // namespace
 
 std::string as_word(std::string_view value) {
-  constexpr std::string_view digits = "0123456789abcdef";
   const auto is_odd = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte <= ' ' || byte == 127 || c == '"' || c == '\'' || c == '\\' || c == '#';
@@ -74,30 +74,12 @@ std::string as_word(std::string_view value) {
     if (c == '"' || c == '\\') {
       text.append("\\") += c;
     } else if (byte < ' ' || byte == 127) {
-      text.append("\\x") += digits[byte >> 4];
-      text += digits[byte & 15];
+      support::append_escape(text, byte);
     } else {
       text += c;
     }
   }
   return text + '"';
-}
-
-std::optional<std::vector<std::string>> split_words(std::string_view line) {
-  // An inline command is exactly that; what it holds must not look like an array.
-  request_parser parser;
-  request_parser::request found;
-  std::string text = " ";
-  text += line;
-  std::ranges::replace(text, '\n', ' ');
-  text += '\n';
-  switch (parser.next(text, 0, {}, found)) {
-    case request_parser::outcome::failed: return std::nullopt;
-    case request_parser::outcome::incomplete: return std::vector<std::string>{};
-    case request_parser::outcome::complete: break;
-  }
-  const std::span<const std::string_view> args = parser.args(found);
-  return std::vector<std::string>(args.begin(), args.end());
 }
 
 namespace {

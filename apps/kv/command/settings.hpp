@@ -124,7 +124,5 @@ struct line_issue {
 [[nodiscard]] std::string user_line(std::span<const std::string> words);
 // What split_words() makes this very value of: in quotes if it takes them, any byte that is no letter as "\xHH".
 [[nodiscard]] std::string as_word(std::string_view value);
-// The words of a line, unquoted; nothing: a quote is missing.
-[[nodiscard]] std::optional<std::vector<std::string>> split_words(std::string_view line);
 
 }  // namespace kv

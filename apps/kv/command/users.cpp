@@ -1,5 +1,6 @@
 #include "users.hpp"
 
+#include "../resp/words.hpp"
 #include "settings.hpp"
 #include "word.hpp"
 

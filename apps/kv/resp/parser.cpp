@@ -1,6 +1,7 @@
 #include "parser.hpp"
 
 #include "number.hpp"
+#include "words.hpp"
 
 #include <algorithm>
 #include <climits>
@@ -40,55 +41,6 @@ std::optional<std::int64_t> length_of(const char* at, const char* end) noexcept 
     number = number * 10 + digit;
   }
   return number;
-}
-
-bool is_hex(char c) noexcept {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-int hex_value(char c) noexcept {
-  if (c <= '9') return c - '0';
-  return (c | 0x20) - 'a' + 10;
-}
-
-bool is_blank_or_zero(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
-
-// What stands behind a backslash between double quotes.
-char unescaped(char c) noexcept {
-  switch (c) {
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    case 'b': return '\b';
-    case 'a': return '\a';
-    default: return c;
-  }
-}
-
-// Between quotes, from behind the first to behind the last: false where that is missing, or something follows it.
-bool read_quoted(std::string_view line, std::size_t& at, char quote, std::string& into) {
-  while (at < line.size()) {
-    const char c = line[at];
-    if (c == quote) {
-      ++at;
-      return at == line.size() || is_blank_or_zero(line[at]);
-    }
-    if (c == '\\' && quote == '"' && at + 3 < line.size() && line[at + 1] == 'x' &&
-        is_hex(line[at + 2]) && is_hex(line[at + 3])) {
-      into.push_back(static_cast<char>(hex_value(line[at + 2]) * 16 + hex_value(line[at + 3])));
-      at += 4;
-    } else if (c == '\\' && quote == '"' && at + 1 < line.size()) {
-      into.push_back(unescaped(line[at + 1]));
-      at += 2;
-    } else if (c == '\\' && quote == '\'' && at + 1 < line.size() && line[at + 1] == '\'') {
-      into.push_back('\'');
-      at += 2;
-    } else {
-      into.push_back(c);
-      ++at;
-    }
-  }
-  return false;
 }
 
 }  // namespace
@@ -227,22 +179,15 @@ request_parser::outcome request_parser::inline_command(const char*& at, const ch
 bool request_parser::split(std::string_view line) {
   inline_text_.clear();
   inline_text_.reserve(line.size());  // views of it stay right: it gets no longer than the line
-  std::size_t at = 0;
-  for (;;) {
-    while (at < line.size() && is_blank_or_zero(line[at])) ++at;
-    if (at == line.size()) return true;
+  for (std::size_t at = 0;;) {
     const std::size_t begins = inline_text_.size();
-    while (at < line.size() && !is_blank_or_zero(line[at])) {
-      const char c = line[at++];
-      if (c != '"' && c != '\'') {
-        inline_text_.push_back(c);
-      } else if (!read_quoted(line, at, c, inline_text_)) {
-        args_.resize(first_);
-        return false;
-      }
-    }
+    const word_found found = take_word(line, at, inline_text_);
+    if (found == word_found::none) return true;
+    if (found == word_found::broken) break;
     args_.emplace_back(inline_text_.data() + begins, inline_text_.size() - begins);
   }
+  args_.resize(first_);
+  return false;
 }
 
 }  // namespace kv

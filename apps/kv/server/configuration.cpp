@@ -3,6 +3,7 @@
 #include "../command/least_memory.hpp"
 #include "../command/users.hpp"
 #include "../command/word.hpp"
+#include "../resp/words.hpp"
 #include "settings_of_redis.hpp"
 
 #include <cordma/runtime/result.hpp>
