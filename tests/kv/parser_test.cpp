@@ -1,5 +1,5 @@
 // Requests, cut out of bytes: whole, in pieces, and wrong.
-#include "../../apps/kv/resp/parser.hpp"
+#include "../../apps/kv/resp/request_parser.hpp"
 
 #include <doctest/doctest.h>
 

@@ -24,7 +24,7 @@ namespace {
 
 // All values, `piece` bytes at a time.
 std::vector<resp_value> read_all(std::string_view bytes, std::size_t piece) {
-  resp_parser parser;
+  value_parser parser;
   std::vector<resp_value> all;
   while (!bytes.empty()) {
     const std::span<char> room = parser.room();

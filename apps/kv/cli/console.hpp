@@ -1,7 +1,7 @@
 // Commands as people type them, whichever protocol carries them.
 #pragma once
 
-#include "resp_value.hpp"
+#include "../resp/value.hpp"
 #include "service.hpp"
 
 #include <memory>

@@ -1,7 +1,7 @@
 // Replies, as people and programs read them.
 #pragma once
 
-#include "resp_value.hpp"
+#include "../resp/value.hpp"
 
 #include <string>
 #include <string_view>

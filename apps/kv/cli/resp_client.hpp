@@ -1,8 +1,8 @@
 // A blocking client of RESP: what the program speaks with Redis, and with cordma-kv's other door.
 #pragma once
 
-#include "resp_parser.hpp"
-#include "resp_value.hpp"
+#include "../resp/value.hpp"
+#include "../resp/value_parser.hpp"
 
 #include <cordma/runtime/unique_fd.hpp>
 
@@ -59,7 +59,7 @@ class resp_client {
   std::chrono::milliseconds timeout_;
   cordma::unique_fd socket_;
   std::string out_;
-  resp_parser in_;
+  value_parser in_;
   resp_value reply_;
 };
 

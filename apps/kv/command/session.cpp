@@ -1,6 +1,6 @@
 #include "session.hpp"
 
-#include "../resp/parser.hpp"
+#include "../resp/request_parser.hpp"
 #include "caller.hpp"
 #include "dispatch.hpp"
 #include "service.hpp"

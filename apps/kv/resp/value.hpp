@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace kv::cli {
+namespace kv {
 
 struct resp_value {
   enum class kind : std::uint8_t {
@@ -51,4 +51,4 @@ struct resp_value {
   }
 };
 
-}  // namespace kv::cli
+}  // namespace kv

@@ -1,4 +1,4 @@
-#include "parser.hpp"
+#include "request_parser.hpp"
 
 #include "number.hpp"
 #include "words.hpp"

@@ -1,7 +1,8 @@
 // Reads values of RESP from bytes as they come.
 #pragma once
 
-#include "resp_value.hpp"
+#include "byte_buffer.hpp"
+#include "value.hpp"
 
 #include <cstddef>
 #include <span>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kv::cli {
+namespace kv {
 
 inline constexpr std::size_t deepest_reply = 32;                          // arrays in arrays
 inline constexpr std::size_t most_items_of_reply = std::size_t{1} << 24;  // of one of them
@@ -23,11 +24,11 @@ class resp_error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class resp_parser {
+class value_parser {
  public:
   // Room for more bytes, at least one; received() says how many there are now.
   [[nodiscard]] std::span<char> room();
-  void received(std::size_t bytes) noexcept { end_ += bytes; }
+  void received(std::size_t bytes) noexcept { buffer_.added(bytes); }
 
   // Whether a whole value was there, which is in `into` now. What is known of one that is not yet whole is
   // kept, so that no byte is looked at twice. Throws resp_error, std::bad_alloc.
@@ -41,17 +42,13 @@ class resp_parser {
   // Each false: more bytes are needed, and nothing was taken.
   bool take_value(resp_value& into);
   bool take_text(resp_value& into, resp_value::kind what, std::string_view digits);
-  bool take_line(std::string_view& line) noexcept;
   void open(resp_value& into, resp_value::kind what, std::string_view digits, std::size_t each = 1);
-  [[nodiscard]] std::string_view unread() const noexcept {
-    return std::string_view(buffer_).substr(begin_, end_ - begin_);
-  }
+  [[nodiscard]] std::string_view unread() const noexcept { return buffer_.view().substr(begin_); }
 
-  std::string buffer_;
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
+  byte_buffer buffer_;
+  std::size_t begin_ = 0;  // of what is unread
   resp_value root_;
   std::vector<level> open_;  // what lies in what
 };
 
-}  // namespace kv::cli
+}  // namespace kv

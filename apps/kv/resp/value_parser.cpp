@@ -1,12 +1,11 @@
-#include "resp_parser.hpp"
+#include "value_parser.hpp"
 
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <utility>
 
-namespace kv::cli {
+namespace kv {
 namespace {
 
 using kind = resp_value::kind;
@@ -46,26 +45,13 @@ void reset(resp_value& v, kind what) noexcept {
 
 }  // namespace
 
-std::span<char> resp_parser::room() {
-  if (begin_ == end_) begin_ = end_ = 0;
-  if (buffer_.size() - end_ < room_bytes && begin_ != 0) {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-    end_ -= begin_;
-    begin_ = 0;
-  }
-  if (buffer_.size() - end_ < room_bytes) buffer_.resize(buffer_.size() * 2 + room_bytes);
-  return std::span(buffer_).subspan(end_);
+std::span<char> value_parser::room() {
+  buffer_.drop_front(std::exchange(begin_, 0));
+  char* const at = buffer_.room(room_bytes);
+  return {at, buffer_.capacity() - buffer_.size()};
 }
 
-bool resp_parser::take_line(std::string_view& line) noexcept {
-  const std::string_view all = unread();
-  const std::size_t length = all.find(line_end);
-  if (length == std::string_view::npos) return false;
-  line = all.substr(0, length);
-  return true;
-}
-
-void resp_parser::open(resp_value& into, kind what, std::string_view digits, std::size_t each) {
+void value_parser::open(resp_value& into, kind what, std::string_view digits, std::size_t each) {
   const std::int64_t count = integer_of(digits);
   if (count < 0) return;  // the nil of the second version
   if (static_cast<std::uint64_t>(count) > most_items_of_reply / each) {
@@ -76,7 +62,7 @@ void resp_parser::open(resp_value& into, kind what, std::string_view digits, std
   open_.push_back({&into, static_cast<std::size_t>(count) * each});
 }
 
-bool resp_parser::take_text(resp_value& into, kind what, std::string_view digits) {
+bool value_parser::take_text(resp_value& into, kind what, std::string_view digits) {
   const std::int64_t length = integer_of(digits);
   const std::size_t before = 1 + digits.size() + line_end.size();
   if (length < 0) {  // the nil of the second version
@@ -98,10 +84,11 @@ bool resp_parser::take_text(resp_value& into, kind what, std::string_view digits
   return true;
 }
 
-bool resp_parser::take_value(resp_value& into) {
-  std::string_view line;
-  if (!take_line(line)) {
-    if (end_ - begin_ > longest_line_of_reply) throw resp_error("a line without an end");
+bool value_parser::take_value(resp_value& into) {
+  const std::string_view all = unread();
+  const std::string_view line = all.substr(0, all.find(line_end));
+  if (line.size() == all.size()) {
+    if (all.size() > longest_line_of_reply) throw resp_error("a line without an end");
     return false;
   }
   if (line.empty()) throw resp_error("an empty line in place of a reply");
@@ -133,7 +120,7 @@ bool resp_parser::take_value(resp_value& into) {
   return true;
 }
 
-bool resp_parser::next(resp_value& into) {
+bool value_parser::next(resp_value& into) {
   for (bool begun = !open_.empty();; begun = true) {
     if (begun && open_.empty()) break;
     if (begun && open_.back().left == 0) {
@@ -154,4 +141,4 @@ bool resp_parser::next(resp_value& into) {
   return true;
 }
 
-}  // namespace kv::cli
+}  // namespace kv
