@@ -1,4 +1,5 @@
 // What stands beside a name until it takes its place: parts of files, their sidecars, new symlinks and hard links.
+#include "../../support/lock_holder.hpp"
 #include "../tree/describe.hpp"
 #include "removal.hpp"
 #include "resume.hpp"
@@ -9,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -17,7 +17,6 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -62,24 +61,11 @@ bool is_ours(const struct stat& s) noexcept {
 constexpr mode_t for_us_alone = 0600;  // until it is kept otherwise
 constexpr int only_to_lock = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
-// Which process has it locked, as far as the system tells: "12345"; empty where it does not.
-std::string holder_of(const struct stat& s) {
-  std::ifstream locks("/proc/locks");
-  std::array<char, 64> file{};
-  std::snprintf(file.data(), file.size(), "%02x:%02x:%llu", major(s.st_dev), minor(s.st_dev),
-                static_cast<unsigned long long>(s.st_ino));
-  std::string number, kind, how, access, process, which, rest;
-  while (locks >> number >> kind >> how >> access >> process >> which &&
-         std::getline(locks, rest)) {
-    if (kind == "FLOCK" && which == file.data()) return process;
-  }
-  return {};
-}
-
 failure in_use(int directory, const std::string& name) {
   struct stat s{};
   std::string process;
-  if (::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) process = holder_of(s);
+  if (::fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0)
+    process = support::lock_holder(s);
   std::string why = "another transfer is writing it";
   if (process == std::to_string(::getpid())) {
     why = "it is being written: by another transfer of this process (" + process +

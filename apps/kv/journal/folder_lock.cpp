@@ -1,42 +1,25 @@
 #include "folder_lock.hpp"
 
-#include <array>
+#include "../../support/lock_holder.hpp"
+
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <sstream>
 #include <thread>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 namespace kv {
 namespace {
 
 constexpr auto try_every = std::chrono::milliseconds(10);
 
-// " (process 1234)", by the kernel's list: "7: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF". Empty where it does not say,
-// as of processes of another container, or where the file system's devices have no names of their own.
+// " (process 1234)"; empty where nobody knows.
 std::string holder_of(int folder) {
   struct stat s{};
-  if (::fstat(folder, &s) != 0) return {};
-  std::array<char, 64> place;
-  std::snprintf(place.data(), place.size(), "%02x:%02x:%llu", ::major(s.st_dev), ::minor(s.st_dev),
-                static_cast<unsigned long long>(s.st_ino));
-  std::ifstream list("/proc/locks");
-  for (std::string line; std::getline(list, line);) {
-    std::istringstream in(line);
-    const std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
-    if (words.size() < 6 || words[1] != "FLOCK" || words[5] != place.data()) continue;
-    if (words[4] != "0" && words[4].front() != '-') return " (process " + words[4] + ")";
-  }
-  return {};
+  const std::string process = ::fstat(folder, &s) == 0 ? support::lock_holder(s) : "";
+  return process.empty() ? "" : " (process " + process + ")";
 }
 
 std::string whole_path(const std::string& folder) {
