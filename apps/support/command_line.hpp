@@ -7,8 +7,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 namespace support {
@@ -24,6 +29,24 @@ namespace support {
     return 2;
   }
   return std::nullopt;
+}
+
+// The first line of a file; without one what the variable of the environment says, which is taken out of it: it is no
+// setting of the library. Throws std::invalid_argument.
+[[nodiscard]] inline std::string read_token(const std::string& file, const char* variable) {
+  if (file.empty()) {
+    const char* const told = std::getenv(variable);
+    std::string token = told != nullptr ? told : "";
+    ::unsetenv(variable);
+    return token;
+  }
+  std::ifstream in(file);
+  if (!in) throw std::invalid_argument("--token-file: " + file + ": " + std::strerror(errno));
+  std::string token;
+  if (!std::getline(in, token) || token.empty()) {
+    throw std::invalid_argument("--token-file: " + file + " has no token in its first line");
+  }
+  return token;
 }
 
 // For CLI::Option::check(): HOST:PORT.

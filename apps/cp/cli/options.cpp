@@ -366,22 +366,6 @@ cordma::duration reconnect_of(const std::string& text) {
   return *time;
 }
 
-std::string read_token(const std::string& file) {
-  if (file.empty()) {
-    const char* const told = std::getenv("CORDMA_CP_TOKEN");
-    std::string token = told != nullptr ? told : "";
-    ::unsetenv("CORDMA_CP_TOKEN");  // it is no setting of the library
-    return token;
-  }
-  std::ifstream in(file);
-  if (!in) throw std::invalid_argument("--token-file: " + file + ": " + std::strerror(errno));
-  std::string token;
-  if (!std::getline(in, token) || token.empty()) {
-    throw std::invalid_argument("--token-file: " + file + " has no token in its first line");
-  }
-  return token;
-}
-
 void demand_tcp(request& r) {
   using cordma::transport::kind;
   if (r.sources.front().here() && r.target.here()) {
@@ -486,7 +470,7 @@ void finish(request& r, const texts& t) {
   check_lengths(r);
   if (r.options.inplace) r.options.resume = false;
   if (r.tls) demand_tcp(r);
-  r.token = read_token(t.token_file);
+  r.token = support::read_token(t.token_file, "CORDMA_CP_TOKEN");
   struct stat s{};
   const auto look = r.options.follow ? ::stat : ::lstat;
   const bool is_sent = !first.here() || first.is_standard_stream();

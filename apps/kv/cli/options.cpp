@@ -143,21 +143,6 @@ void declare_bench(CLI::App& app, bench_options& o, texts& t) {
       ->type_name("PID");
 }
 
-std::string read_token(const std::string& file) {
-  if (file.empty()) {
-    const char* const told = std::getenv("CORDMA_KV_TOKEN");
-    std::string token = told != nullptr ? told : "";
-    ::unsetenv("CORDMA_KV_TOKEN");  // it is no setting of the library
-    return token;
-  }
-  std::ifstream in(file);
-  std::string token;
-  if (!std::getline(in, token) || token.empty()) {
-    throw std::invalid_argument("--token-file: " + file + " has no token in its first line");
-  }
-  return token;
-}
-
 // "100", "10k", "2.5M": powers of 1000.
 double count_from(const char* option, const std::string& text, double least, double most) {
   std::size_t used = 0;
@@ -232,7 +217,7 @@ void finish(options& o, const texts& t) {
   s.wait = cordma::parse_wait_mode(t.wait).value();
   if (t.asked) s.gets = way_of_gets::asked;
   if (t.one_sided) s.gets = way_of_gets::one_sided;
-  s.token = read_token(t.token_file);
+  s.token = support::read_token(t.token_file, "CORDMA_KV_TOKEN");
   s.resp_version = t.resp3 ? 3 : 2;
   s.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(t.timeout_s * 1e3));
   if (o.what == job::bench) finish_bench(o, t);
