@@ -1,7 +1,9 @@
 #include "../support/op_ring.hpp"
+#include "../support/status_line.hpp"
 #include "protocol.hpp"
 #include "transfer.hpp"
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 
@@ -15,20 +17,16 @@ using std::chrono::steady_clock;
 class meter {
  public:
   meter(show_progress show, std::uint64_t of) noexcept : show_(show), of_(of == 0 ? 1 : of) {}
-  ~meter() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-  }
-  meter(const meter&) = delete;
-  meter& operator=(const meter&) = delete;
-  void at(std::uint64_t bytes) noexcept {
+  void at(std::uint64_t bytes) {
     if (show_ == show_progress::silent) return;
     const auto now = steady_clock::now();
     if (now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
     const double share = static_cast<double>(bytes) / static_cast<double>(of_);
     const double rate = static_cast<double>(bytes) / 1e6 / seconds(now - began_).count();
-    std::fprintf(stderr, "\r  %3.0f %%, %.0f MB/s\x1b[K", share * 100, rate);
-    shown_ = true;
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), "  %3.0f %%, %.0f MB/s", share * 100, rate);
+    line_.show(text.data());
   }
 
  private:
@@ -36,7 +34,7 @@ class meter {
   std::uint64_t of_;
   steady_clock::time_point began_ = steady_clock::now();
   steady_clock::time_point last_ = began_;
-  bool shown_ = false;
+  support::status_line line_;
 };
 
 // Windows that are full at the server, read here, and written to files, in their order.

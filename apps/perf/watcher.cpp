@@ -1,6 +1,7 @@
 #include "watcher.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -79,7 +80,7 @@ void watcher::look_at(subject s) {
 void watcher::look_away() {
   const std::lock_guard lock(mutex_);
   subject_.reset();
-  if (std::exchange(shown_, false)) std::fputs("\r\x1b[K", stderr);
+  line_.hide();
 }
 
 std::string watcher::why() const {
@@ -107,10 +108,13 @@ void watcher::interrupted() {
 void watcher::show(double seconds) {
   const double share = subject_->share();
   const double left = share > 0.01 ? seconds / share - seconds : -1;
-  std::fprintf(stderr, "\r%s: %3.0f %%", subject_->what.c_str(), share * 100);
-  if (left >= 0) std::fprintf(stderr, ", %.0f s left", left);
-  std::fputs(" \x1b[K", stderr);
-  shown_ = true;
+  std::array<char, 64> text{};
+  int n = std::snprintf(text.data(), text.size(), ": %3.0f %%", share * 100);
+  if (left >= 0) {
+    std::snprintf(text.data() + n, text.size() - static_cast<std::size_t>(n), ", %.0f s left",
+                  left);
+  }
+  line_.show(subject_->what + text.data() + " ");
 }
 
 void watcher::look() {

@@ -1,6 +1,8 @@
 // Looks on while a run takes its time: a line on the terminal, Ctrl-C, and a watchdog.
 #pragma once
 
+#include "../support/status_line.hpp"
+
 #include <cordma/runtime/unique_fd.hpp>
 
 #include <atomic>
@@ -71,7 +73,7 @@ class watcher {
   double still_s_ = 0;  // looked on without any progress
   std::uint64_t before_ = 0;
   bool was_paused_ = true;
-  bool shown_ = false;
+  support::status_line line_;
   bool ending_ = false;
   std::string why_;
   std::thread thread_;

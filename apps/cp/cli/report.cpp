@@ -21,7 +21,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -107,7 +106,7 @@ report::report(const request& r) : request_(r) {
   signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   over_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!signals_ || !over_) throw std::system_error(errno, std::generic_category(), "signalfd");
-  on_terminal_ = ::isatty(STDERR_FILENO) != 0;
+  on_terminal_ = support::status_line::on_terminal();
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -152,15 +151,7 @@ void report::show() {
     std::fprintf(stderr, "%s\n", progress_text(now).c_str());
     return;
   }
-  winsize size{};
-  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  const std::size_t width = known ? size.ws_col - 1U : 79U;
-  std::fprintf(stderr, "\r%s\x1b[K", progress_line(now, width).c_str());
-  shown_ = true;
-}
-
-void report::hide() noexcept {
-  if (std::exchange(shown_, false)) std::fputs("\r\x1b[K", stderr);
+  line_.show(progress_line(now, support::status_line::width()));
 }
 
 item_sink report::sink() {
@@ -173,7 +164,7 @@ item_sink report::sink() {
       if (!is_new && before->second != connections_) return;
     }
     const std::lock_guard lock(screen_);
-    hide();
+    line_.hide();
     const bool directory = i.kind == entry_kind::directory;
     const std::string sign =
         request_.itemize ? itemized(i, !request_.target.here(), request_.options.times) + ' '
@@ -194,7 +185,7 @@ void report::connected(const connection& c) {
 void report::lost(const std::string& why) {
   if (request_.quiet) return;
   const std::lock_guard lock(screen_);
-  hide();
+  line_.hide();
   std::fprintf(stderr, "cordma-cp: connection lost: %s; reconnecting for up to %s\n",
                support::printable(why).c_str(),
                cordma::format_duration(request_.reconnect).c_str());
@@ -206,7 +197,7 @@ std::string report::way() const {
 
 void report::conclude(outcome o) {
   const std::lock_guard lock(screen_);
-  hide();
+  line_.hide();
   took_ = std::chrono::steady_clock::now() - began_;
   outcome_ = std::move(o);
   for (const problem& p : outcome_->problems) {
@@ -232,7 +223,7 @@ void report::conclude(outcome o) {
 
 void report::broke_off(const std::exception& e) {
   const std::lock_guard lock(screen_);
-  hide();
+  line_.hide();
   took_ = std::chrono::steady_clock::now() - began_;
   broken_ = e.what();
   code_ = code_of(e);

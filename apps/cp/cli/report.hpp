@@ -1,6 +1,7 @@
 // What people and machines get to see of a transfer.
 #pragma once
 
+#include "../../support/status_line.hpp"
 #include "../transfer/progress.hpp"
 #include "../transfer/sender.hpp"
 #include "../transfer/session.hpp"
@@ -50,7 +51,6 @@ class report {
   }
   void watch();
   void show();
-  void hide() noexcept;
   [[nodiscard]] std::string way_on() const;
   void summarize();
   void write_json();
@@ -72,7 +72,7 @@ class report {
   std::atomic<bool> interrupted_{false};
   bool on_terminal_ = false;
   std::mutex screen_;
-  bool shown_ = false;
+  support::status_line line_;
   cordma::unique_fd signals_;
   cordma::unique_fd over_;
   std::thread watcher_;

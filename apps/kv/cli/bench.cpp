@@ -1,9 +1,11 @@
 #include "bench.hpp"
 
+#include "../../support/status_line.hpp"
 #include "cpu_clock.hpp"
 #include "interrupts.hpp"
 #include "lane.hpp"
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -11,8 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-
-#include <unistd.h>
 
 namespace kv::cli {
 namespace {
@@ -53,7 +53,7 @@ class crew {
     const auto began = steady_clock::now();
     const bool whole = watch(
         i, [&] { return ready_ == threads_.size(); }, [&] { show_progress(seconds_since(began)); });
-    if (std::exchange(shown_, false)) std::fputs("\r\x1b[K", stderr);
+    line_.hide();
     return whole;
   }
   bool warm_up(interrupts& i) {
@@ -136,12 +136,13 @@ class crew {
 
   void show_progress(double seconds) {
     constexpr double quiet_s = 0.5;
-    if (!options_.load || seconds < quiet_s || ::isatty(STDERR_FILENO) == 0) return;
+    if (!options_.load || seconds < quiet_s || !support::status_line::on_terminal()) return;
     const auto loaded = static_cast<double>(stage_.loaded.load());
     const double share = loaded / static_cast<double>(options_.records);
-    std::fprintf(stderr, "\rloading: %3.0f %%, %.3g M records/s, %.0f s left\x1b[K", share * 100,
-                 loaded / seconds / 1e6, share > 0 ? seconds / share - seconds : 0);
-    shown_ = true;
+    std::array<char, 96> text{};
+    std::snprintf(text.data(), text.size(), "loading: %3.0f %%, %.3g M records/s, %.0f s left",
+                  share * 100, loaded / seconds / 1e6, share > 0 ? seconds / share - seconds : 0);
+    line_.show(text.data());
   }
 
   const service& service_;
@@ -157,7 +158,7 @@ class crew {
   std::exception_ptr trouble_;
   std::string over_;
   bool one_sided_ = false;
-  bool shown_ = false;
+  support::status_line line_;
   std::vector<std::thread> threads_;
 };
 
