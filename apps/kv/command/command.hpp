@@ -98,12 +98,14 @@ enum class reach : std::uint8_t { keys, all, own };
 
 struct command;
 
-// A table of commands, and what all of them have in common; what a command says for itself comes before the name and
-// the shards here.
+// A table of commands, and what those of them are that do not say it for themselves. Categories come beside their own.
 struct command_group {
   std::span<const command> commands{};
   std::string_view name{};  // for COMMAND DOCS; of sub-commands: the group of their command
+  std::string_view since{};
+  std::uint32_t flags = 0;
   std::uint32_t categories = 0;
+  key_positions keys{};
   reach shards = reach::keys;
 };
 

@@ -126,14 +126,17 @@ void command_table::add(const command& c, const command_group& group) {
 
 known_command& command_table::place(const command& c, const command_group& group) {
   CORDMA_ASSERT(all_.size() < most_commands);  // none moves, as there is room for all
-  CORDMA_ASSERT((c.keys.step == 0) == (c.keys.use == 0));
   known_command& made = all_.emplace_back();
   static_cast<command&>(made) = c;
-  made.categories |= group.categories;
   if (c.group.empty()) made.group = group.name;
+  if (c.since.empty()) made.since = group.since;
+  if (c.flags == 0) made.flags = group.flags;
+  if (c.keys.step == 0) made.keys = group.keys;
   if (c.shards == reach::keys) made.shards = group.shards;
+  made.categories |= group.categories;
   made.index = all_.size() - 1;
   made.belongs = implied(made);
+  CORDMA_ASSERT((made.keys.step == 0) == (made.keys.use == 0));
   return made;
 }
 

@@ -117,46 +117,37 @@ constexpr auto config_parts = std::to_array<command>({
     {.name = "get",
      .run = config_get,
      .arity = -3,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .since = "2.0.0",
      .complexity = {},
      .summary = "Get the values of configuration parameters"},
     {.name = "set",
      .run = config_set,
      .arity = -4,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
      .shards = reach::all,
-     .since = "2.0.0",
      .complexity = {},
      .summary = "Set configuration parameters to the given values",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
     {.name = "resetstat",
      .run = config_resetstat,
      .arity = 2,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .since = "2.0.0",
      .summary = "Reset the stats returned by INFO"},
     {.name = "rewrite",
      .run = config_rewrite,
      .arity = 2,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
      .since = "2.8.0",
      .summary = "Rewrite the configuration file with the in memory configuration"},
     help_part(config_help, "5.0.0"),
 });
 
 constexpr auto configs_table = std::to_array<command>({
-    {.name = "config",
-     .arity = -2,
-     .group = "server",
-     .since = "2.0.0",
-     .complexity = "Depends on subcommand.",
-     .summary = "A container for server configuration commands",
-     .subcommands = {.commands = config_parts, .shards = reach::own}},
+    container("config", "2.0.0", "A container for server configuration commands",
+              {.commands = config_parts,
+               .since = "2.0.0",
+               .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+               .shards = reach::own}),
 });
 
 }  // namespace
 
-command_group config_commands() noexcept { return {.commands = configs_table}; }
+command_group config_commands() noexcept { return {.commands = configs_table, .name = "server"}; }
 
 }  // namespace kv

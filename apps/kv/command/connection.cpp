@@ -137,44 +137,33 @@ constexpr auto connection_table = std::to_array<command>({
      .run = ping,
      .arity = -1,
      .flags = flag_fast,
-     .since = "1.0.0",
      .summary = "Ping the server",
      .tips = "request_policy:all_shards response_policy:all_succeeded"},
     {.name = "echo",
      .run = echo,
      .arity = 2,
      .flags = flag_loading | flag_stale | flag_fast,
-     .since = "1.0.0",
      .summary = "Echo the given string"},
     {.name = "quit",
      .run = quit,
      .arity = -1,
-     .flags =
-         flag_noscript | flag_loading | flag_stale | flag_fast | flag_no_auth | flag_allow_busy,
      .shards = reach::own,
-     .since = "1.0.0",
      .summary = "Close the connection"},
     {.name = "select",
      .run = select,
      .arity = 2,
      .flags = flag_loading | flag_stale | flag_fast,
      .shards = reach::own,
-     .since = "1.0.0",
      .summary = "Change the selected database for the current connection"},
     {.name = "auth",
      .run = auth,
      .arity = -2,
-     .flags =
-         flag_noscript | flag_loading | flag_stale | flag_fast | flag_no_auth | flag_allow_busy,
      .shards = reach::own,
-     .since = "1.0.0",
      .complexity = "O(N) where N is the number of passwords defined for the user",
      .summary = "Authenticate to the server"},
     {.name = "hello",
      .run = hello,
      .arity = -1,
-     .flags =
-         flag_noscript | flag_loading | flag_stale | flag_fast | flag_no_auth | flag_allow_busy,
      .shards = reach::own,
      .since = "6.0.0",
      .summary = "Handshake with Redis"},
@@ -183,7 +172,12 @@ constexpr auto connection_table = std::to_array<command>({
 }  // namespace
 
 command_group connection_commands() noexcept {
-  return {.commands = connection_table, .name = "connection", .categories = in_connection};
+  return {.commands = connection_table,
+          .name = "connection",
+          .since = "1.0.0",
+          .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_no_auth |
+                   flag_allow_busy,
+          .categories = in_connection};
 }
 
 }  // namespace kv

@@ -107,30 +107,20 @@ constexpr auto expiry_table = std::to_array<command>({
     {.name = "expire",
      .run = expire,
      .arity = -3,
-     .flags = flag_write | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_update},
      .since = "1.0.0",
      .summary = "Set a key's time to live in seconds"},
     {.name = "pexpire",
      .run = pexpire,
      .arity = -3,
-     .flags = flag_write | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_update},
-     .since = "2.6.0",
      .summary = "Set a key's time to live in milliseconds"},
     {.name = "expireat",
      .run = expireat,
      .arity = -3,
-     .flags = flag_write | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_update},
      .since = "1.2.0",
      .summary = "Set the expiration for a key as a UNIX timestamp"},
     {.name = "pexpireat",
      .run = pexpireat,
      .arity = -3,
-     .flags = flag_write | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_update},
-     .since = "2.6.0",
      .summary = "Set the expiration for a key as a UNIX timestamp specified in milliseconds"},
     {.name = "ttl",
      .run = ttl,
@@ -145,7 +135,6 @@ constexpr auto expiry_table = std::to_array<command>({
      .arity = 2,
      .flags = flag_readonly | flag_fast,
      .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .since = "2.6.0",
      .summary = "Get the time to live for a key in milliseconds",
      .tips = "nondeterministic_output"},
     {.name = "expiretime",
@@ -165,8 +154,6 @@ constexpr auto expiry_table = std::to_array<command>({
     {.name = "persist",
      .run = persist,
      .arity = 2,
-     .flags = flag_write | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_update},
      .since = "2.2.0",
      .summary = "Remove the expiration from a key"},
 });
@@ -174,7 +161,12 @@ constexpr auto expiry_table = std::to_array<command>({
 }  // namespace
 
 command_group expiry_commands() noexcept {
-  return {.commands = expiry_table, .name = "generic", .categories = in_keyspace};
+  return {.commands = expiry_table,
+          .name = "generic",
+          .since = "2.6.0",
+          .flags = flag_write | flag_fast,
+          .categories = in_keyspace,
+          .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_update}};
 }
 
 }  // namespace kv

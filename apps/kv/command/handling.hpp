@@ -79,6 +79,16 @@ struct time_form {
           .since = since,
           .summary = "Show helpful text about the different subcommands"};
 }
+// A command that is nothing without one of its sub-commands.
+[[nodiscard]] constexpr command container(std::string_view name, std::string_view since,
+                                          std::string_view summary, const command_group& parts) {
+  return {.name = name,
+          .arity = -2,
+          .since = since,
+          .complexity = "Depends on subcommand.",
+          .summary = summary,
+          .subcommands = parts};
+}
 // The lines of a HELP sub-command, after its head and before HELP itself.
 void reply_help(call& c, std::string_view container, std::initializer_list<std::string_view> lines);
 

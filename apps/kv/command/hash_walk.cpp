@@ -169,35 +169,24 @@ constexpr auto hash_walk_table = std::to_array<command>({
     {.name = "hgetall",
      .run = hgetall,
      .arity = 2,
-     .flags = flag_readonly,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .since = "2.0.0",
      .complexity = "O(N) where N is the size of the hash.",
      .summary = "Get all the fields and values in a hash",
      .tips = "nondeterministic_output_order"},
     {.name = "hkeys",
      .run = hkeys,
      .arity = 2,
-     .flags = flag_readonly,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .since = "2.0.0",
      .complexity = "O(N) where N is the size of the hash.",
      .summary = "Get all the fields in a hash",
      .tips = "nondeterministic_output_order"},
     {.name = "hvals",
      .run = hvals,
      .arity = 2,
-     .flags = flag_readonly,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
-     .since = "2.0.0",
      .complexity = "O(N) where N is the size of the hash.",
      .summary = "Get all the values in a hash",
      .tips = "nondeterministic_output_order"},
     {.name = "hscan",
      .run = hscan,
      .arity = -3,
-     .flags = flag_readonly,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
      .since = "2.8.0",
      .complexity = "O(1) for every call. O(N) for a complete iteration",
      .summary = "Incrementally iterate hash fields and associated values",
@@ -205,8 +194,6 @@ constexpr auto hash_walk_table = std::to_array<command>({
     {.name = "hrandfield",
      .run = hrandfield,
      .arity = -2,
-     .flags = flag_readonly,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access},
      .since = "6.2.0",
      .complexity = "O(N) where N is the number of fields returned",
      .summary = "Get one or multiple random fields from a hash",
@@ -216,7 +203,12 @@ constexpr auto hash_walk_table = std::to_array<command>({
 }  // namespace
 
 command_group hash_walk_commands() noexcept {
-  return {.commands = hash_walk_table, .name = "hash", .categories = in_hash};
+  return {.commands = hash_walk_table,
+          .name = "hash",
+          .since = "2.0.0",
+          .flags = flag_readonly,
+          .categories = in_hash,
+          .keys = {.first = 1, .last = 1, .step = 1, .use = use_ro | use_access}};
 }
 
 }  // namespace kv

@@ -88,46 +88,38 @@ constexpr auto latency_parts = std::to_array<command>({
     {.name = "latest",
      .run = latest,
      .arity = 2,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .since = "2.8.13",
      .summary = "Return the latest latency samples for all events",
      .tips = tips},
     {.name = "history",
      .run = history,
      .arity = 3,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .since = "2.8.13",
      .summary = "Return timestamp-latency samples for the event",
      .tips = tips},
     {.name = "reset",
      .run = reset,
      .arity = -2,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .since = "2.8.13",
      .summary = "Reset latency data for one or more events",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
     {.name = "doctor",
      .run = doctor,
      .arity = 2,
-     .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .since = "2.8.13",
      .summary = "Return a human readable latency analysis report",
      .tips = tips},
     help_part(help, "2.8.13"),
 });
 
 constexpr auto latencies_table = std::to_array<command>({
-    {.name = "latency",
-     .arity = -2,
-     .group = "server",
-     .since = "2.8.13",
-     .complexity = "Depends on subcommand.",
-     .summary = "A container for latency diagnostics commands",
-     .subcommands = {.commands = latency_parts, .shards = reach::own}},
+    container("latency", "2.8.13", "A container for latency diagnostics commands",
+              {.commands = latency_parts,
+               .since = "2.8.13",
+               .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
+               .shards = reach::own}),
 });
 
 }  // namespace
 
-command_group latency_commands() noexcept { return {.commands = latencies_table}; }
+command_group latency_commands() noexcept {
+  return {.commands = latencies_table, .name = "server"};
+}
 
 }  // namespace kv

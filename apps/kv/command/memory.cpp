@@ -143,13 +143,11 @@ constexpr auto parts = std::to_array<command>({
      .arity = -3,
      .flags = flag_readonly,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
-     .since = "4.0.0",
      .complexity = "O(N) where N is the number of samples.",
      .summary = "Estimate the memory usage of a key"},
     {.name = "purge",
      .run = purge,
      .arity = 2,
-     .since = "4.0.0",
      .complexity = "Depends on how much memory is allocated, could be slow",
      .summary = "Ask the allocator to release memory",
      .tips = "request_policy:all_shards response_policy:all_succeeded"},
@@ -157,37 +155,29 @@ constexpr auto parts = std::to_array<command>({
      .run = stats,
      .arity = 2,
      .shards = reach::all,
-     .since = "4.0.0",
      .summary = "Show memory usage details",
      .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
     {.name = "doctor",
      .run = doctor,
      .arity = 2,
      .shards = reach::all,
-     .since = "4.0.0",
      .summary = "Outputs memory problems report",
      .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
     {.name = "malloc-stats",
      .run = malloc_stats,
      .arity = 2,
-     .since = "4.0.0",
      .summary = "Show allocator internal stats",
      .tips = "nondeterministic_output request_policy:all_shards response_policy:special"},
     help_part(help, "4.0.0"),
 });
 
 constexpr auto memory_table = std::to_array<command>({
-    {.name = "memory",
-     .arity = -2,
-     .group = "server",
-     .since = "4.0.0",
-     .complexity = "Depends on subcommand.",
-     .summary = "A container for memory diagnostics commands",
-     .subcommands = {.commands = parts}},
+    container("memory", "4.0.0", "A container for memory diagnostics commands",
+              {.commands = parts, .since = "4.0.0"}),
 });
 
 }  // namespace
 
-command_group memory_commands() noexcept { return {.commands = memory_table}; }
+command_group memory_commands() noexcept { return {.commands = memory_table, .name = "server"}; }
 
 }  // namespace kv

@@ -67,36 +67,22 @@ constexpr auto numbers_table = std::to_array<command>({
     {.name = "incr",
      .run = incr,
      .arity = 2,
-     .flags = flag_write | flag_denyoom | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_access | use_update},
-     .since = "1.0.0",
      .summary = "Increment the integer value of a key by one"},
     {.name = "decr",
      .run = decr,
      .arity = 2,
-     .flags = flag_write | flag_denyoom | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_access | use_update},
-     .since = "1.0.0",
      .summary = "Decrement the integer value of a key by one"},
     {.name = "incrby",
      .run = incrby,
      .arity = 3,
-     .flags = flag_write | flag_denyoom | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_access | use_update},
-     .since = "1.0.0",
      .summary = "Increment the integer value of a key by the given amount"},
     {.name = "decrby",
      .run = decrby,
      .arity = 3,
-     .flags = flag_write | flag_denyoom | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_access | use_update},
-     .since = "1.0.0",
      .summary = "Decrement the integer value of a key by the given number"},
     {.name = "incrbyfloat",
      .run = incrbyfloat,
      .arity = 3,
-     .flags = flag_write | flag_denyoom | flag_fast,
-     .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_access | use_update},
      .since = "2.6.0",
      .summary = "Increment the float value of a key by the given amount"},
 });
@@ -104,7 +90,12 @@ constexpr auto numbers_table = std::to_array<command>({
 }  // namespace
 
 command_group number_commands() noexcept {
-  return {.commands = numbers_table, .name = "string", .categories = in_string};
+  return {.commands = numbers_table,
+          .name = "string",
+          .since = "1.0.0",
+          .flags = flag_write | flag_denyoom | flag_fast,
+          .categories = in_string,
+          .keys = {.first = 1, .last = 1, .step = 1, .use = use_rw | use_access | use_update}};
 }
 
 }  // namespace kv

@@ -72,15 +72,12 @@ constexpr auto object_parts = std::to_array<command>({
     {.name = "encoding",
      .run = encoding,
      .arity = 3,
-     .flags = flag_readonly,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
-     .since = "2.2.3",
      .summary = "Inspect the internal encoding of a Redis object",
      .tips = "nondeterministic_output"},
     {.name = "freq",
      .run = freq,
      .arity = 3,
-     .flags = flag_readonly,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
      .since = "4.0.0",
      .summary = "Get the logarithmic access frequency counter of a Redis object",
@@ -88,34 +85,28 @@ constexpr auto object_parts = std::to_array<command>({
     {.name = "idletime",
      .run = idletime,
      .arity = 3,
-     .flags = flag_readonly,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
-     .since = "2.2.3",
      .summary = "Get the time since a Redis object was last accessed",
      .tips = "nondeterministic_output"},
     {.name = "refcount",
      .run = refcount,
      .arity = 3,
-     .flags = flag_readonly,
      .keys = {.first = 2, .last = 2, .step = 1, .use = use_ro},
-     .since = "2.2.3",
      .summary = "Get the number of references to the value of the key",
      .tips = "nondeterministic_output"},
     help_part(object_help, "6.2.0"),
 });
 
 constexpr auto objects_table = std::to_array<command>({
-    {.name = "object",
-     .arity = -2,
-     .group = "generic",
-     .since = "2.2.3",
-     .complexity = "Depends on subcommand.",
-     .summary = "A container for object introspection commands",
-     .subcommands = {.commands = object_parts, .categories = in_keyspace}},
+    container("object", "2.2.3", "A container for object introspection commands",
+              {.commands = object_parts,
+               .since = "2.2.3",
+               .flags = flag_readonly,
+               .categories = in_keyspace}),
 });
 
 }  // namespace
 
-command_group object_commands() noexcept { return {.commands = objects_table}; }
+command_group object_commands() noexcept { return {.commands = objects_table, .name = "generic"}; }
 
 }  // namespace kv

@@ -94,7 +94,6 @@ constexpr auto scan_table = std::to_array<command>({
     {.name = "scan",
      .run = scan,
      .arity = -2,
-     .flags = flag_readonly,
      .since = "2.8.0",
      .complexity = {},
      .summary = "Incrementally iterate the keys space",
@@ -102,7 +101,6 @@ constexpr auto scan_table = std::to_array<command>({
     {.name = "keys",
      .run = all_keys,
      .arity = 2,
-     .flags = flag_readonly,
      .categories = in_dangerous,
      .since = "1.0.0",
      .complexity = {},
@@ -113,8 +111,11 @@ constexpr auto scan_table = std::to_array<command>({
 }  // namespace
 
 command_group scan_commands() noexcept {
-  return {
-      .commands = scan_table, .name = "generic", .categories = in_keyspace, .shards = reach::all};
+  return {.commands = scan_table,
+          .name = "generic",
+          .flags = flag_readonly,
+          .categories = in_keyspace,
+          .shards = reach::all};
 }
 
 }  // namespace kv

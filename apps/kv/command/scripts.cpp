@@ -372,7 +372,6 @@ constexpr auto script_parts = std::to_array<command>({
      .run = script_exists,
      .arity = -3,
      .flags = flag_noscript,
-     .since = "2.6.0",
      .complexity = "O(N) with N being the number of scripts to check",
      .summary = "Check existence of scripts in the script cache.",
      .tips = "request_policy:all_shards response_policy:agg_logical_and"},
@@ -380,7 +379,6 @@ constexpr auto script_parts = std::to_array<command>({
      .run = script_flush,
      .arity = -2,
      .flags = flag_noscript,
-     .since = "2.6.0",
      .complexity = "O(N) with N being the number of scripts in cache",
      .summary = "Remove all the scripts from the script cache.",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
@@ -388,14 +386,12 @@ constexpr auto script_parts = std::to_array<command>({
      .run = script_kill,
      .arity = 2,
      .flags = flag_noscript | flag_allow_busy,
-     .since = "2.6.0",
      .summary = "Kill the script currently in execution.",
      .tips = "request_policy:all_shards response_policy:one_succeeded"},
     {.name = "load",
      .run = script_load,
      .arity = 3,
      .flags = flag_noscript | flag_stale,
-     .since = "2.6.0",
      .complexity = "O(N) with N being the length in bytes of the script body",
      .summary = "Load a lock script into the script cache.",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
@@ -435,18 +431,17 @@ constexpr auto scripts_table = std::to_array<command>({
      .since = "2.6.0",
      .complexity = "Depends on the script that is executed.",
      .summary = "Execute a lock script server side, by its SHA-1"},
-    {.name = "script",
-     .arity = -2,
-     .since = "2.6.0",
-     .complexity = "Depends on subcommand.",
-     .summary = "A container for script management commands",
-     .subcommands = {.commands = script_parts, .categories = in_scripting, .shards = reach::own}},
+    container("script", "2.6.0", "A container for script management commands",
+              {.commands = script_parts,
+               .since = "2.6.0",
+               .categories = in_scripting,
+               .shards = reach::own}),
 });
 
 }  // namespace
 
 command_group script_commands() noexcept {
-  return {.commands = scripts_table, .name = "scripting"};
+  return {.commands = scripts_table, .name = "scripting", .since = "2.6.0"};
 }
 
 }  // namespace kv

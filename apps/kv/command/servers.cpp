@@ -123,14 +123,12 @@ constexpr auto debug_parts = std::to_array<command>({
      .run = debug_sleep,
      .arity = 3,
      .flags = flag_admin | flag_noscript | flag_loading | flag_stale,
-     .since = "1.0.0",
      .complexity = {},
      .summary = "Stop the server for a time"},
     {.name = "help",
      .run = debug_help,
      .arity = 2,
      .flags = flag_loading | flag_stale,
-     .since = "1.0.0",
      .complexity = {},
      .summary = "Show helpful text about the different subcommands"},
 });
@@ -140,7 +138,6 @@ constexpr auto function_parts = std::to_array<command>({
      .run = function_flush,
      .arity = -2,
      .flags = flag_write | flag_noscript,
-     .since = "7.0.0",
      .complexity = "O(N) where N is the number of functions deleted",
      .summary = "Deleting all functions",
      .tips = "request_policy:all_shards response_policy:all_succeeded"},
@@ -148,7 +145,6 @@ constexpr auto function_parts = std::to_array<command>({
      .run = function_list,
      .arity = -2,
      .flags = flag_noscript,
-     .since = "7.0.0",
      .complexity = "O(N) where N is the number of functions",
      .summary = "List information about all the functions",
      .tips = "nondeterministic_output_order"},
@@ -208,14 +204,17 @@ constexpr auto servers_table = std::to_array<command>({
      .since = "1.0.0",
      .complexity = "Depends on subcommand.",
      .summary = "A container for debugging commands",
-     .subcommands = {.commands = debug_parts, .shards = reach::own}},
+     .subcommands = {.commands = debug_parts, .since = "1.0.0", .shards = reach::own}},
     {.name = "function",
      .arity = -2,
      .group = "scripting",
      .since = "7.0.0",
      .complexity = "Depends on subcommand.",
      .summary = "A container for function commands",
-     .subcommands = {.commands = function_parts, .categories = in_scripting, .shards = reach::own}},
+     .subcommands = {.commands = function_parts,
+                     .since = "7.0.0",
+                     .categories = in_scripting,
+                     .shards = reach::own}},
     {.name = "role",
      .run = role,
      .arity = 1,
@@ -239,6 +238,8 @@ constexpr auto servers_table = std::to_array<command>({
 
 }  // namespace
 
-command_group server_commands() noexcept { return {.commands = servers_table, .name = "server"}; }
+command_group server_commands() noexcept {
+  return {.commands = servers_table, .name = "server", .since = "1.0.0"};
+}
 
 }  // namespace kv

@@ -52,23 +52,17 @@ constexpr auto slowlog_parts = std::to_array<command>({
     {.name = "get",
      .run = slowlog_get,
      .arity = -2,
-     .flags = flag_admin | flag_loading | flag_stale,
-     .since = "2.2.12",
      .complexity = "O(N) where N is the number of entries returned",
      .summary = "Get the slow log's entries",
      .tips = "request_policy:all_nodes nondeterministic_output"},
     {.name = "len",
      .run = slowlog_len,
      .arity = 2,
-     .flags = flag_admin | flag_loading | flag_stale,
-     .since = "2.2.12",
      .summary = "Get the slow log's length",
      .tips = "request_policy:all_nodes response_policy:agg_sum nondeterministic_output"},
     {.name = "reset",
      .run = slowlog_reset,
      .arity = 2,
-     .flags = flag_admin | flag_loading | flag_stale,
-     .since = "2.2.12",
      .complexity = "O(N) where N is the number of entries in the slowlog",
      .summary = "Clear all entries from the slow log",
      .tips = "request_policy:all_nodes response_policy:all_succeeded"},
@@ -76,17 +70,15 @@ constexpr auto slowlog_parts = std::to_array<command>({
 });
 
 constexpr auto slowlogs_table = std::to_array<command>({
-    {.name = "slowlog",
-     .arity = -2,
-     .group = "server",
-     .since = "2.2.12",
-     .complexity = "Depends on subcommand.",
-     .summary = "A container for slow log commands",
-     .subcommands = {.commands = slowlog_parts, .shards = reach::own}},
+    container("slowlog", "2.2.12", "A container for slow log commands",
+              {.commands = slowlog_parts,
+               .since = "2.2.12",
+               .flags = flag_admin | flag_loading | flag_stale,
+               .shards = reach::own}),
 });
 
 }  // namespace
 
-command_group slowlog_commands() noexcept { return {.commands = slowlogs_table}; }
+command_group slowlog_commands() noexcept { return {.commands = slowlogs_table, .name = "server"}; }
 
 }  // namespace kv

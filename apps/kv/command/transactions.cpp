@@ -102,7 +102,6 @@ constexpr auto transactions_table = std::to_array<command>({
     {.name = "multi",
      .run = multi,
      .arity = 1,
-     .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
      .since = "1.2.0",
      .summary = "Mark the start of a transaction block"},
@@ -117,7 +116,6 @@ constexpr auto transactions_table = std::to_array<command>({
     {.name = "discard",
      .run = discard,
      .arity = 1,
-     .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
      .since = "2.0.0",
      .complexity = "O(N), when N is the number of queued commands",
@@ -125,7 +123,6 @@ constexpr auto transactions_table = std::to_array<command>({
     {.name = "watch",
      .run = watch,
      .arity = -2,
-     .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
      .keys = {.first = 1, .last = -1, .step = 1, .use = use_ro},
      .since = "2.2.0",
@@ -134,7 +131,6 @@ constexpr auto transactions_table = std::to_array<command>({
     {.name = "unwatch",
      .run = unwatch,
      .arity = 1,
-     .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
      .categories = in_transaction,
      .since = "2.2.0",
      .summary = "Forget about all watched keys"},
@@ -157,7 +153,10 @@ void abandon_transaction(service& of, caller& who) {
 }
 
 command_group transaction_commands() noexcept {
-  return {.commands = transactions_table, .name = "transactions", .shards = reach::own};
+  return {.commands = transactions_table,
+          .name = "transactions",
+          .flags = flag_noscript | flag_loading | flag_stale | flag_fast | flag_allow_busy,
+          .shards = reach::own};
 }
 
 }  // namespace kv
