@@ -1,3 +1,4 @@
+#include "../support/figures.hpp"
 #include "outcome.hpp"
 
 #include <array>
@@ -5,6 +6,8 @@
 
 namespace perf {
 namespace {
+
+using support::number;
 
 constexpr const char* format =
     "%-17s %-5s %-12s %8s %9s %9s %9s %9s %9s %8s %8s %8s %6s %6s %8s %8s\n";
@@ -17,14 +20,6 @@ std::string size_text(std::uint64_t bytes) {
     ++unit;
   }
   return std::to_string(bytes) + " " + units[unit];
-}
-
-// Three digits, whatever the magnitude.
-std::string number(double value) {
-  std::array<char, 32> text{};
-  const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
-  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
-  return text.data();
 }
 
 std::string percent(double value) {

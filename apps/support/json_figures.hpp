@@ -2,19 +2,11 @@
 #pragma once
 
 #include "conditions.hpp"
+#include "figures.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include <cmath>
-
 namespace support {
-
-// To six digits, which is what a measurement is good for.
-[[nodiscard]] inline double rounded(double value) {
-  if (value == 0 || !std::isfinite(value)) return 0;
-  const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::fabs(value))));
-  return std::round(value * scale) / scale;
-}
 
 [[nodiscard]] inline nlohmann::ordered_json to_json(const conditions& c) {
   return {{"host", c.host},

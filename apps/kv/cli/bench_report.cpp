@@ -9,6 +9,7 @@ namespace kv::cli {
 namespace {
 
 using nlohmann::ordered_json;
+using support::number;
 using support::rounded;
 
 constexpr const char* schema = "cordma-kv-bench/1";
@@ -19,13 +20,6 @@ struct percentile {
 };
 constexpr std::array<percentile, 5> percentiles{
     {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"p9999", 0.9999}}};
-
-std::string number(double value) {
-  std::array<char, 32> text{};
-  const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
-  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
-  return text.data();
-}
 
 // "1.23 M", "45.6 k"
 std::string scaled(double value) {
