@@ -31,8 +31,8 @@ namespace support {
   return std::nullopt;
 }
 
-// The first line of a file; without one what the variable of the environment says, which is taken out of it: it is no
-// setting of the library. Throws std::invalid_argument.
+// The token in the first line of `file`. If `file` is empty: the value of the environment variable, which is unset, as
+// it is no setting of the library. Throws std::invalid_argument.
 [[nodiscard]] inline std::string read_token(const std::string& file, const char* variable) {
   if (file.empty()) {
     const char* const told = std::getenv(variable);

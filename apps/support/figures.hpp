@@ -1,4 +1,4 @@
-// Figures as people read them, to as many digits as a measurement is good for.
+// Figures, rounded to the digits of a measurement.
 #pragma once
 
 #include <array>

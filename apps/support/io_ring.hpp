@@ -1,4 +1,4 @@
-// io_ring: an io_uring, and what all that stand on one do with it.
+// io_ring: an io_uring: its setup, its entries and its completions, for every driver in apps/.
 #pragma once
 
 #include <cordma/runtime/result.hpp>
@@ -13,10 +13,10 @@ namespace support {
 // Bound to the thread that opens it.
 class io_ring {
  public:
-  // When the kernel does what it does in this thread's name.
-  //   in_passing   with any system call; it wakes who sleeps on wait_fd().
-  //   when_asked   in enter() alone (IORING_SETUP_DEFER_TASKRUN): no interrupts, and one system call for all of a pass.
-  //                It wakes nobody who sleeps elsewhere: who sleeps must sleep in enter(1). Takes Linux 6.1.
+  // When the kernel runs its work of this thread.
+  //   in_passing   with any system call; a sleep on wait_fd() ends.
+  //   when_asked   in enter() alone (IORING_SETUP_DEFER_TASKRUN): no interrupts, one system call for a whole pass. Only
+  //                a sleep in enter(1) ends. Needs Linux 6.1.
   enum class work : std::uint8_t { in_passing, when_asked };
 
   io_ring() noexcept = default;
@@ -24,14 +24,14 @@ class io_ring {
   io_ring(const io_ring&) = delete;
   io_ring& operator=(const io_ring&) = delete;
 
-  // Room for so many entries, or for as many as the kernel gives at most; `completions` 0: for twice as many
-  // completions. Returns 0, or an errno: then it is not open. Once.
+  // `entries`: room in the submission queue; the kernel may grant fewer. `completions`: room in the completion queue;
+  // 0: twice the entries. Returns 0, or an errno: then it is not open. REQUIRES that it is not open.
   [[nodiscard]] int open(unsigned entries, work w, unsigned completions = 0) noexcept;
   [[nodiscard]] bool is_open() const noexcept { return entries_ != 0; }
-  // Then the kernel uses nothing any more of what operations were given.
+  // Afterwards the kernel uses no memory of any operation.
   void close() noexcept;
   [[nodiscard]] unsigned entries() const noexcept { return entries_; }
-  // For what is registered with it.
+  // For registering buffers and the ring itself.
   [[nodiscard]] io_uring& kernel() noexcept { return ring_; }
   [[nodiscard]] int wait_fd() const noexcept { return ring_.ring_fd; }
 
@@ -39,16 +39,16 @@ class io_ring {
   [[nodiscard]] io_uring_sqe* entry() noexcept { return ::io_uring_get_sqe(&ring_); }
   [[nodiscard]] bool has_entries() const noexcept { return ::io_uring_sq_ready(&ring_) != 0; }
   [[nodiscard]] bool has_completions() const noexcept { return ::io_uring_cq_ready(&ring_) != 0; }
-  // There is something to hand over, or to be had by asking.
+  // Entries wait, or the kernel has work that enter() runs.
   [[nodiscard]] bool worth_asking() const noexcept {
     return has_entries() || (IO_URING_READ_ONCE(*ring_.sq.kflags) &
                              (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
   }
-  // Hands over the entries, and sleeps until so many completions are there. False where the kernel is short of something
-  // just now: what it has not taken stays, for the next time.
+  // Hands the entries over and sleeps until `wait_for` completions exist. False: the kernel is short of memory or busy;
+  // the entries that it did not take stay for the next call.
   bool enter(unsigned wait_for) noexcept;
 
-  // Completions that are here, one after the other; `each` may use entry(). What it leads to at once is not among them.
+  // Calls `each` with the completions that exist now, in order; `each` may use entry(). Returns their number.
   template <class Function>
   std::size_t reap(Function&& each) noexcept {
     const unsigned here = ::io_uring_cq_ready(&ring_);

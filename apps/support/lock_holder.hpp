@@ -11,8 +11,9 @@
 
 namespace support {
 
-// "1234", by flock(2), as the kernel's list has it: "7: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF". Empty where it does
-// not say, as of processes of another container, or where the file system's devices have no names of their own.
+// The process that holds a flock(2) on `file`: "1234", from a line of /proc/locks: "7: FLOCK ADVISORY WRITE 1234
+// 08:01:5678 0 EOF". Empty: unknown, as for processes of another container and for file systems whose devices have other
+// numbers there.
 [[nodiscard]] inline std::string lock_holder(const struct stat& file) {
   std::array<char, 64> place{};
   std::snprintf(place.data(), place.size(), "%02x:%02x:%llu", major(file.st_dev),

@@ -17,9 +17,9 @@ class status_line {
   status_line& operator=(const status_line&) = delete;
   ~status_line() { hide(); }
 
-  // Whether anybody sees it.
+  // Standard error is a terminal.
   [[nodiscard]] static bool on_terminal() noexcept { return ::isatty(STDERR_FILENO) == 1; }
-  // Columns that a text may have.
+  // Columns for the text.
   [[nodiscard]] static std::size_t width() noexcept {
     winsize size{};
     const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;

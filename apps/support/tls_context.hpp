@@ -9,12 +9,12 @@ struct ssl_ctx_st;
 
 namespace support {
 
-// What a context's channels are for.
+// The use of a context's channels.
 //   transfers     TLS 1.3 alone, without resumption; the key file has to be readable by its owner and group alone.
 //   many_clients  TLS 1.2 and above, with resumption; a channel that is silent holds little memory.
 enum class tls_use : std::uint8_t { transfers, many_clients };
 
-// Whether clients have to show certificates, of those that are signed by the authorities in a PEM file.
+// Certificates of clients: whether a server asks for one, and the PEM file of the authorities that sign them.
 struct tls_client_papers {
   enum class asked : std::uint8_t { none, optional, required };
   asked how = asked::none;

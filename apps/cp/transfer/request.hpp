@@ -1,4 +1,4 @@
-// What a user asks of a transfer.
+// The request of a user: sources, target and options of a transfer.
 #pragma once
 
 #include "../protocol/wire.hpp"

@@ -98,7 +98,8 @@ enum class reach : std::uint8_t { keys, all, own };
 
 struct command;
 
-// A table of commands, and what those of them are that do not say it for themselves. Categories come beside their own.
+// A table of commands, and the values of fields that a command leaves empty. The categories are added to those of each
+// command.
 struct command_group {
   std::span<const command> commands{};
   std::string_view name{};  // for COMMAND DOCS; of sub-commands: the group of their command

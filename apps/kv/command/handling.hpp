@@ -70,7 +70,7 @@ struct time_form {
 // As replace_file(). REQUIRES the service's files_guard().
 [[nodiscard]] cordma::result<void> put_in_place(const std::string& path, std::string_view text);
 
-// HELP, as every command with sub-commands has it.
+// HELP of a command with sub-commands.
 [[nodiscard]] constexpr command help_part(handler run, std::string_view since) {
   return {.name = "help",
           .run = run,
@@ -79,7 +79,7 @@ struct time_form {
           .since = since,
           .summary = "Show helpful text about the different subcommands"};
 }
-// A command that is nothing without one of its sub-commands.
+// A command that needs one of its sub-commands.
 [[nodiscard]] constexpr command container(std::string_view name, std::string_view since,
                                           std::string_view summary, const command_group& parts) {
   return {.name = name,

@@ -17,13 +17,13 @@ enum class word_found : std::uint8_t {
   whole,
   broken,  // a quote has no end, or something follows right behind it
 };
-// The next word of `line` from `at` on is appended to `into`; `at` is behind it then. Throws std::bad_alloc.
+// Appends the next word of `line` from `at` on to `into` and moves `at` behind it. Throws std::bad_alloc.
 [[nodiscard]] word_found take_word(std::string_view line, std::size_t& at, std::string& into);
 
-// All of a line, up to a 0 in it. Nothing: one is broken.
+// The words of a line up to its first 0 byte. nullopt: a word is broken.
 [[nodiscard]] std::optional<std::vector<std::string>> split_words(std::string_view line);
 
-// `text` in double quotes, as one word: what is no printable ASCII is escaped.
+// Appends `text` in double quotes; bytes other than printable ASCII are escaped.
 void append_quoted(std::string& to, std::string_view text);
 
 }  // namespace kv

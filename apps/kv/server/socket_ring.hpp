@@ -13,7 +13,7 @@
 
 namespace kv {
 
-// Bound to the thread that makes it. What the kernel does in its name is done when_asked: who sleeps must sleep in wait().
+// Bound to the thread that makes it. The ring works when_asked (io_ring): a sleep has to be in wait().
 class socket_ring {
  public:
   static constexpr unsigned entries = 1024;
