@@ -73,6 +73,7 @@ RULES = [
     ("net/{none}/", None),
     ("net/", NET + r"|net/transport/sim/.*"),
     ("gpu/", r"runtime/[^/]+|net/[^/]+\.hpp|gpu/.*"),
+    ("apps/support/", PUBLIC + r"|apps/support/.*"),
     ("apps/", PUBLIC + r"|apps/.*"),
     ("bench/", PUBLIC + r"|bench/.*"),
     ("tests/", r".*"),

@@ -40,6 +40,7 @@ class IncludeDirections(unittest.TestCase):
         ("net/datapath/worker_core.cpp", "cordma/net/transport/transport.hpp"),
         ("gpu/staging.cpp", "cordma/net/endpoint.hpp"),
         ("apps/info/main.cpp", "cordma/cordma.hpp"),
+        ("apps/support/ring.cpp", "cordma/apps/support/ring.hpp"),
         ("bench/await.cpp", "cordma/runtime/task.hpp"),
         ("apps/perf/main.cpp", "cordma/net/transport/sim/sim.hpp"),
         ("tests/net/a_test.cpp", "cordma/net/transport/shm/ring.hpp"),
@@ -61,6 +62,7 @@ class IncludeDirections(unittest.TestCase):
         ("gpu/staging.cpp", "cordma/net/transport/transport.hpp"),
         ("gpu/staging.cpp", "cordma/net/datapath/worker_core.hpp"),
         ("apps/info/main.cpp", "cordma/net/protocol/eager.hpp"),
+        ("apps/support/ring.cpp", "cordma/apps/cp/files/zeros.hpp"),
         ("bench/await.cpp", "cordma/net/transport/transport.hpp"),
     ]
 
