@@ -13,43 +13,7 @@ constexpr std::size_t blob_bytes = 64;
 
 }  // namespace
 
-writer& writer::number(std::uint64_t value, int width) {
-  for (int i = 0; i < width; ++i) out_.push_back(static_cast<std::byte>(value >> (8 * i)));
-  return *this;
-}
-
-writer& writer::text(std::string_view value) {
-  u32(static_cast<std::uint32_t>(value.size()));
-  return bytes(std::as_bytes(std::span(value)));
-}
-
-writer& writer::bytes(std::span<const std::byte> value) {
-  out_.insert(out_.end(), value.begin(), value.end());
-  return *this;
-}
-
-std::uint64_t reader::number(int width) {
-  std::uint64_t value = 0;
-  int shift = 0;
-  for (const std::byte b : bytes(static_cast<std::size_t>(width))) {
-    value |= static_cast<std::uint64_t>(b) << shift;
-    shift += 8;
-  }
-  return value;
-}
-
-std::span<const std::byte> reader::bytes(std::size_t count) {
-  if (count > in_.size()) refuse("a message that ends too early");
-  const auto taken = in_.first(count);
-  in_ = in_.subspan(count);
-  return taken;
-}
-
-std::string reader::text() {
-  const std::uint32_t length = u32();
-  const auto taken = bytes(length);
-  return {reinterpret_cast<const char*>(taken.data()), taken.size()};
-}
+void reader::too_short() const { refuse("a message that ends too early"); }
 
 void reader::expect(message_kind kind) {
   const std::uint8_t got = u8();
@@ -79,7 +43,11 @@ windows decode_windows(std::span<const std::byte> data) {
 }
 
 void encode(writer& out, const entry& e) {
-  out.u8(static_cast<std::uint8_t>(e.kind)).u32(e.mode).u64(e.size).text(e.path).text(e.target);
+  out.u8(static_cast<std::uint8_t>(e.kind))
+      .u32(e.mode)
+      .u64(e.size)
+      .long_text(e.path)
+      .long_text(e.target);
 }
 
 entry decode_entry(reader& in) {
@@ -89,19 +57,19 @@ entry decode_entry(reader& in) {
   e.kind = static_cast<entry_kind>(kind);
   e.mode = in.u32();
   e.size = in.u64();
-  e.path = in.text();
-  e.target = in.text();
+  e.path = in.long_text();
+  e.target = in.long_text();
   if (!stays_inside(e.path)) refuse("the path \"" + e.path + "\", which leads out of the tree");
   if (e.mode > 07777) refuse("permissions that do not exist");
   return e;
 }
 
-void encode(writer& out, const omission& o) { out.text(o.path).text(o.why); }
+void encode(writer& out, const omission& o) { out.long_text(o.path).long_text(o.why); }
 
 omission decode_omission(reader& in) {
   omission o;
-  o.path = in.text();
-  o.why = in.text();
+  o.path = in.long_text();
+  o.why = in.long_text();
   return o;
 }
 

@@ -13,13 +13,13 @@
 // integers are little-endian.
 #pragma once
 
+#include "../support/little_endian.hpp"
 #include "tree.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace demo {
@@ -37,39 +37,28 @@ enum class message_kind : std::uint8_t {
   left_out_part = 6,
 };
 
-// Appends to a text.
-class writer {
+// Appends to a message.
+class writer : public support::byte_writer<writer> {
  public:
   explicit writer(message_kind kind) { u8(static_cast<std::uint8_t>(kind)); }
   writer() = default;
-  writer& u8(std::uint8_t value) { return number(value, 1); }
-  writer& u32(std::uint32_t value) { return number(value, 4); }
-  writer& u64(std::uint64_t value) { return number(value, 8); }
-  writer& text(std::string_view value);
-  writer& bytes(std::span<const std::byte> value);
+  writer& bytes(std::span<const std::byte> value) {
+    out_.insert(out_.end(), value.begin(), value.end());
+    return *this;
+  }
   [[nodiscard]] std::span<const std::byte> done() const noexcept { return out_; }
 
  private:
-  writer& number(std::uint64_t value, int width);
   std::vector<std::byte> out_;
 };
 
 // Takes apart; throws cordma::error (invalid_value) where the bytes end too early.
-class reader {
+class reader : public support::byte_reader<reader> {
  public:
-  explicit reader(std::span<const std::byte> in) noexcept : in_(in) {}
-  [[nodiscard]] std::uint8_t u8() { return static_cast<std::uint8_t>(number(1)); }
-  [[nodiscard]] std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
-  [[nodiscard]] std::uint64_t u64() { return number(8); }
-  [[nodiscard]] std::string text();
-  [[nodiscard]] std::span<const std::byte> bytes(std::size_t count);
-  [[nodiscard]] bool empty() const noexcept { return in_.empty(); }
+  using byte_reader::byte_reader;
   // The first byte of a message. Throws where it is another kind.
   void expect(message_kind kind);
-
- private:
-  [[nodiscard]] std::uint64_t number(int width);
-  std::span<const std::byte> in_;
+  [[noreturn]] void too_short() const;
 };
 
 // The shape of the server's windows, with their blob.

@@ -135,50 +135,15 @@ frame_writer::~frame_writer() {
   for (unsigned i = 0; i < 4; ++i) out_[began_ + i] = std::byte(bytes >> 8 * i & 255);
 }
 
-frame_writer& frame_writer::number(std::uint64_t value, int width) {
-  std::array<std::byte, sizeof value> little{};
-  for (std::size_t i = 0; i < little.size(); ++i) little[i] = std::byte(value >> 8 * i & 255);
-  return bytes(std::span(little).first(static_cast<std::size_t>(width)));
-}
-
 frame_writer& frame_writer::bytes(std::span<const std::byte> value) {
   out_.insert(out_.end(), value.begin(), value.end());
   return *this;
 }
 
-frame_writer& frame_writer::text(std::string_view value) {
-  CORDMA_REQUIRE_OP(value.size(), <=, longest_text);
-  return u16(static_cast<std::uint16_t>(value.size())).bytes(std::as_bytes(std::span(value)));
-}
-
-frame_writer& frame_writer::long_text(std::string_view value) {
-  return u32(static_cast<std::uint32_t>(value.size())).bytes(std::as_bytes(std::span(value)));
-}
-
-std::span<const std::byte> frame_reader::bytes(std::size_t count) {
-  if (count > in_.size()) refuse(kind_, "fewer bytes than it says");
-  const std::span<const std::byte> first = in_.first(count);
-  in_ = in_.subspan(count);
-  return first;
-}
-
-std::uint64_t frame_reader::number(int width) {
-  std::uint64_t value = 0;
-  int shift = 0;
-  for (const std::byte b : bytes(static_cast<std::size_t>(width))) {
-    value |= static_cast<std::uint64_t>(b) << shift;
-    shift += 8;
-  }
-  return value;
-}
-
-std::string frame_reader::string(std::size_t count) {
-  const std::span<const std::byte> from = bytes(count);
-  return {reinterpret_cast<const char*>(from.data()), from.size()};
-}
+void frame_reader::too_short() const { refuse(kind_, "fewer bytes than it says"); }
 
 void frame_reader::end() const {
-  if (!in_.empty()) refuse(kind_, "more bytes than it should have");
+  if (!empty()) refuse(kind_, "more bytes than it should have");
 }
 
 frame_head decode_head(std::span<const std::byte, frame_head_bytes> bytes) {

@@ -5,6 +5,7 @@
 //   text     u16 bytes, the bytes;  long text: u32 bytes, the bytes
 #pragma once
 
+#include "../../support/little_endian.hpp"
 #include "../files/digest.hpp"
 #include "../files/failed_place.hpp"
 #include "../tree/entry.hpp"
@@ -69,53 +70,35 @@ enum class frame_kind : std::uint8_t {
 };
 
 // Appends one frame to a text.
-class frame_writer {
+class frame_writer : public support::byte_writer<frame_writer> {
  public:
   frame_writer(std::vector<std::byte>& out, frame_kind kind);
   frame_writer(const frame_writer&) = delete;
   frame_writer& operator=(const frame_writer&) = delete;
   // Sets the length. REQUIRES that the payload is not longer than longest_payload.
   ~frame_writer();
-  frame_writer& u8(std::uint8_t value) { return number(value, 1); }
-  frame_writer& u16(std::uint16_t value) { return number(value, 2); }
-  frame_writer& u32(std::uint32_t value) { return number(value, 4); }
-  frame_writer& u64(std::uint64_t value) { return number(value, 8); }
-  // REQUIRES that it is no longer than longest_text.
-  frame_writer& text(std::string_view value);
-  frame_writer& long_text(std::string_view value);
   frame_writer& bytes(std::span<const std::byte> value);
   [[nodiscard]] std::size_t payload() const noexcept {
     return out_.size() - began_ - frame_head_bytes;
   }
 
  private:
-  frame_writer& number(std::uint64_t value, int width);
   std::vector<std::byte>& out_;
   std::size_t began_;
 };
 
 // Takes a payload apart. Throws cordma::error (invalid_value) where it ends too early or says what cannot be.
-class frame_reader {
+class frame_reader : public support::byte_reader<frame_reader> {
  public:
   frame_reader(frame_kind kind, std::span<const std::byte> payload) noexcept
-      : kind_(kind), in_(payload) {}
+      : byte_reader(payload), kind_(kind) {}
   [[nodiscard]] frame_kind kind() const noexcept { return kind_; }
-  [[nodiscard]] std::uint8_t u8() { return static_cast<std::uint8_t>(number(1)); }
-  [[nodiscard]] std::uint16_t u16() { return static_cast<std::uint16_t>(number(2)); }
-  [[nodiscard]] std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
-  [[nodiscard]] std::uint64_t u64() { return number(8); }
-  [[nodiscard]] std::string text() { return string(u16()); }
-  [[nodiscard]] std::string long_text() { return string(u32()); }
-  [[nodiscard]] std::span<const std::byte> bytes(std::size_t count);
-  [[nodiscard]] bool empty() const noexcept { return in_.empty(); }
   // Throws unless all was read.
   void end() const;
+  [[noreturn]] void too_short() const;
 
  private:
-  [[nodiscard]] std::uint64_t number(int width);
-  [[nodiscard]] std::string string(std::size_t bytes);
   frame_kind kind_;
-  std::span<const std::byte> in_;
 };
 // Throws cordma::error: invalid_value, naming the frame.
 [[noreturn]] void refuse(frame_kind kind, std::string_view what);
