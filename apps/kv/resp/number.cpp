@@ -1,5 +1,7 @@
 #include "number.hpp"
 
+#include "words.hpp"
+
 #include <strings.h>
 #include <array>
 #include <cerrno>
@@ -13,8 +15,6 @@ namespace {
 
 constexpr std::size_t longest_float = 5 * 1024;  // characters, as in Redis
 constexpr int float_digits = 17;                 // behind the point
-
-bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 struct memory_unit {
   const char* name;

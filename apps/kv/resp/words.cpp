@@ -10,8 +10,6 @@ namespace {
 constexpr std::string_view escaped = "\n\r\t\a\b\\\"";
 constexpr std::string_view letters = "nrtab\\\"";
 
-bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
 // What stands behind a backslash in double quotes; takes it off `line`.
 char unescaped(std::string_view& line) {
   const char c = line.front();

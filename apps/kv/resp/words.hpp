@@ -10,6 +10,10 @@
 
 namespace kv {
 
+[[nodiscard]] constexpr bool is_blank(char c) noexcept {
+  return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
 // Words stand between blanks. In "double quotes" \n \r \t \b \a \xHH, \" and \\ mean what they do in C; in 'single
 // quotes' only \' does.
 enum class word_found : std::uint8_t {
