@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "stepping/stepping.hpp"
-#include "verbs_instructions/device.hpp"
+#include "verbs_stand_in/device.hpp"
 #include "verbs_instructions/on_cordma.hpp"
 
 namespace {

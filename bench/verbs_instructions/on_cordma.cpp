@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "device.hpp"
+#include "../verbs_stand_in/device.hpp"
 
 namespace stand_in {
 namespace {
