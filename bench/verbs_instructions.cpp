@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "stepping/stepping.hpp"
-#include "verbs_stand_in/device.hpp"
 #include "verbs_instructions/on_cordma.hpp"
+#include "verbs_stand_in/device.hpp"
 
 namespace {
 

@@ -1,7 +1,5 @@
 // The functions of libibverbs and librdmacm that the transport verbs calls with this device, each
 // defined here ahead of the library's.
-#include "device.hpp"
-
 #include <rdma/rdma_cma.h>
 
 #include <arpa/inet.h>
@@ -13,6 +11,9 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <utility>
+
+#include "parts.hpp"
 
 // What `is_device_code` tells apart; the linker names both ends of a section.
 #define STAND_IN_CODE [[gnu::section("stand_in_code")]]
@@ -20,46 +21,18 @@ extern "C" const char __start_stand_in_code;  // NOLINT(bugprone-reserved-identi
 extern "C" const char __stop_stand_in_code;   // NOLINT(bugprone-reserved-identifier)
 
 namespace stand_in {
-namespace {
 
-constexpr std::size_t most_pending = 4096;  // completions of one queue; a power of two
-constexpr std::size_t most_receives = 256;  // of a datagram port
-constexpr std::size_t header_bytes = 40;    // in front of a datagram that arrived
-
-struct completion_queue {
-  ibv_cq native{};
-  std::array<ibv_wc, most_pending> pending;
-  std::size_t first = 0;
-  std::size_t end = 0;
-
-  // Only the fields that are valid on success.
-  [[gnu::always_inline]] void complete(std::uint64_t id, ibv_wc_opcode what, std::uint32_t bytes,
-                                       const ibv_qp& on) noexcept {
-    ibv_wc& wc = pending[end++ % most_pending];
-    wc.wr_id = id;
-    wc.status = IBV_WC_SUCCESS;
-    wc.opcode = what;
-    wc.byte_len = bytes;
-    wc.qp_num = on.qp_num;
-    wc.wc_flags = 0;
-  }
-};
-
-struct queue_pair {
-  ibv_qp native{};
-  std::array<ibv_sge, most_receives> receives{};  // of a datagram port
-  std::array<std::uint64_t, most_receives> receive_ids{};
-  std::size_t first_receive = 0;
-  std::size_t end_receive = 0;
-};
-
-completion_queue& of(ibv_cq* q) noexcept { return *reinterpret_cast<completion_queue*>(q); }
-queue_pair& of(ibv_qp* q) noexcept { return *reinterpret_cast<queue_pair*>(q); }
-
-std::map<std::uint32_t, queue_pair*>& ports() {
+std::map<std::uint32_t, queue_pair*>& pairs() {
   static std::map<std::uint32_t, queue_pair*> all;
   return all;
 }
+
+std::map<std::uint32_t, ibv_mr>& regions() {
+  static std::map<std::uint32_t, ibv_mr> all;
+  return all;
+}
+
+namespace {
 
 std::uint32_t last_number = 0;
 
@@ -73,29 +46,33 @@ ibv_gid own_gid() {
 }
 
 void deliver(const ibv_qp& from, const ibv_send_wr& wr) {
-  const auto to = ports().find(wr.wr.ud.remote_qpn);
-  if (to == ports().end()) return;
+  const auto to = pairs().find(wr.wr.ud.remote_qpn);
+  if (to == pairs().end() || to->second->receives.empty()) return;
   queue_pair& port = *to->second;
-  if (port.first_receive == port.end_receive) return;
-  const std::size_t place = port.first_receive++ % most_receives;
-  const ibv_sge& into = port.receives[place];
-  const ibv_sge& what = *wr.sg_list;
-  if (into.length < header_bytes + what.length) return;
-  auto* const header =
-      reinterpret_cast<std::uint8_t*>(into.addr);  // NOLINT(performance-no-int-to-ptr)
-  std::memset(header, 0, header_bytes);
-  header[0] = 0x60;  // as IPv6 has it, with the sender's GID
-  std::memcpy(header + 8, own_gid().raw, sizeof own_gid().raw);
-  std::memcpy(header + header_bytes,
-              reinterpret_cast<const void*>(what.addr),  // NOLINT(performance-no-int-to-ptr)
-              what.length);
-  completion_queue& q = of(port.native.recv_cq);
-  q.complete(port.receive_ids[place], IBV_WC_RECV,
-             static_cast<std::uint32_t>(header_bytes) + what.length, port.native);
-  q.pending[(q.end - 1) % most_pending].src_qp = from.qp_num;
+  const receive into = std::move(port.receives.front());
+  port.receives.pop_front();
+  const std::vector<std::byte> payload = gather(to_request(wr));
+  std::vector<std::byte> all(header_bytes + payload.size());
+  std::size_t room = 0;
+  for (const ibv_sge& s : into.into) room += s.length;
+  if (room < all.size()) return;
+  all[0] = std::byte{0x60};  // as IPv6 has it, with the sender's GID
+  std::memcpy(&all[8], own_gid().raw, sizeof own_gid().raw);
+  if (!payload.empty()) std::memcpy(&all[header_bytes], payload.data(), payload.size());
+  scatter(all, into.into);
+  ibv_wc& wc =
+      of(port.native.recv_cq)
+          .complete(into.id, IBV_WC_RECV, static_cast<std::uint32_t>(all.size()), port.native);
+  wc.src_qp = from.qp_num;
+  if (wr.opcode != IBV_WR_SEND_WITH_IMM) return;
+  wc.wc_flags = IBV_WC_WITH_IMM;
+  wc.imm_data = wr.imm_data;
 }
 
-STAND_IN_CODE int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** /*bad*/) {
+STAND_IN_CODE int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  if (qp->qp_type != IBV_QPT_UD && of(qp->context).of_connected == payload::moved) {
+    return send_moved(qp, wr, bad);
+  }
   for (; wr != nullptr; wr = wr->next) {
     if (qp->qp_type == IBV_QPT_UD) deliver(*qp, *wr);
     if ((wr->send_flags & IBV_SEND_SIGNALED) == 0) continue;
@@ -105,16 +82,12 @@ STAND_IN_CODE int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** /*bad*/) 
   return 0;
 }
 
-STAND_IN_CODE int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** /*bad*/) {
+STAND_IN_CODE int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  if (qp->qp_type == IBV_QPT_UD || of(qp->context).of_connected == payload::moved) {
+    return receive_moved(qp, wr, bad);
+  }
   for (; wr != nullptr; wr = wr->next) {
-    if (qp->qp_type != IBV_QPT_UD) {
-      of(qp->recv_cq).complete(wr->wr_id, IBV_WC_RECV, wr->sg_list->length, *qp);
-      continue;
-    }
-    queue_pair& port = of(qp);
-    const std::size_t place = port.end_receive++ % most_receives;
-    port.receives[place] = *wr->sg_list;
-    port.receive_ids[place] = wr->wr_id;
+    of(qp->recv_cq).complete(wr->wr_id, IBV_WC_RECV, wr->sg_list->length, *qp);
   }
   return 0;
 }
@@ -130,14 +103,17 @@ int ask_for_notice(ibv_cq* /*cq*/, int /*solicited_only*/) { return 0; }
 
 }  // namespace
 
-ibv_pd* make_device() {
+ibv_pd* make_device(payload of_connected) {
   auto* const device = new ibv_device{};
   std::strcpy(device->name, "stand-in");
-  auto* const context = new ibv_context{};
+  auto* const made = new context{};
+  made->of_connected = of_connected;
+  ibv_context* const context = &made->native;
   context->device = device;
   context->async_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   context->ops.post_send = post_send;
   context->ops.post_recv = post_recv;
+  context->ops.post_srq_recv = receive_shared;
   context->ops.poll_cq = poll;
   context->ops.req_notify_cq = ask_for_notice;
   return ibv_alloc_pd(context);
@@ -157,7 +133,7 @@ using namespace stand_in;
 
 extern "C" {
 
-int ibv_query_device(ibv_context* /*context*/, ibv_device_attr* attr) {
+int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
   *attr = ibv_device_attr{};
   attr->phys_port_cnt = 1;
   attr->max_qp = 1024;
@@ -166,6 +142,10 @@ int ibv_query_device(ibv_context* /*context*/, ibv_device_attr* attr) {
   attr->max_sge = 16;
   attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
   attr->atomic_cap = IBV_ATOMIC_HCA;
+  if (of(context).of_connected == payload::moved) {
+    attr->max_srq = 1024;
+    attr->max_srq_wr = most_pending / 4;
+  }
   return 0;
 }
 
@@ -204,16 +184,16 @@ int ibv_dealloc_pd(ibv_pd* pd) {
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, std::uint64_t /*iova*/,
                          unsigned /*access*/) {
   static std::uint32_t last_key = 0;
-  auto* const mr = new ibv_mr{};
-  mr->context = pd->context;
-  mr->pd = pd;
-  mr->addr = addr;
-  mr->length = length;
-  mr->lkey = mr->rkey = ++last_key;
-  return mr;
+  ibv_mr& mr = regions()[++last_key];
+  mr.context = pd->context;
+  mr.pd = pd;
+  mr.addr = addr;
+  mr.length = length;
+  mr.lkey = mr.rkey = last_key;
+  return &mr;
 }
 int ibv_dereg_mr(ibv_mr* mr) {
-  delete mr;
+  regions().erase(mr->lkey);
   return 0;
 }
 
@@ -253,15 +233,32 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   qp->native.recv_cq = init->recv_cq;
   qp->native.qp_type = init->qp_type;
   qp->native.qp_num = ++last_number;
-  if (init->qp_type == IBV_QPT_UD) ports()[qp->native.qp_num] = qp;
+  if (init->srq != nullptr) qp->shared = &of(init->srq);
+  pairs()[qp->native.qp_num] = qp;
   return &qp->native;
 }
 int ibv_destroy_qp(ibv_qp* qp) {
-  ports().erase(qp->qp_num);
+  pairs().erase(qp->qp_num);
   delete &of(qp);
   return 0;
 }
-int ibv_modify_qp(ibv_qp* /*qp*/, ibv_qp_attr* /*attr*/, int /*mask*/) { return 0; }
+int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+  if (of(qp->context).of_connected == payload::moved) modify_moved(of(qp), *attr, mask);
+  return 0;
+}
+
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
+  auto* const q = new shared_queue;
+  q->native.context = pd->context;
+  q->native.pd = pd;
+  q->native.srq_context = init->srq_context;
+  return &q->native;
+}
+int ibv_destroy_srq(ibv_srq* srq) {
+  delete &of(srq);
+  return 0;
+}
+int ibv_modify_srq(ibv_srq* /*srq*/, ibv_srq_attr* /*attr*/, int /*mask*/) { return 0; }
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* /*attr*/) { return new ibv_ah{pd->context, pd, 0}; }
 int ibv_destroy_ah(ibv_ah* ah) {
