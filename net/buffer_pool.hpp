@@ -130,7 +130,7 @@ class [[nodiscard]] buffer_operation final : public operation<buffer_operation, 
 // that one does nothing with its buffers any more.
 class BufferPool {
  public:
-  // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region with `rights`,
+  // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region of host memory with `rights`,
   // and local_write, for messages are received into them. Throws
   // cordma::error: invalid_value, no_memory.
   BufferPool(Context& context, std::size_t buffer_bytes, std::uint32_t count,

@@ -194,6 +194,27 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
   return {};
 }
 
+// Every transport of the Context has to take the memory: any may be the one that a connection goes by.
+result<void> takes(const detail::context_core& context, const memory_place& where) {
+  if (static_cast<std::size_t>(where.kind) >= transport::memory_kind_count) {
+    return failure{errc::invalid_value, "memory_place::kind is none of memory_kind"};
+  }
+  if (where.kind == memory_kind::host && where.device != 0) {
+    return failure{errc::invalid_value, "memory_place::device is " + std::to_string(where.device) +
+                                            ": host memory has device 0"};
+  }
+  std::string without;
+  for (const auto& d : context.domains) {
+    if (d->caps().takes(where.kind)) continue;
+    without += (without.empty() ? "" : ", ") + std::string(transport::name(d->caps().transport));
+  }
+  if (without.empty()) return {};
+  return failure{errc::not_supported,
+                 without + ": no " + std::string(transport::name(where.kind)) +
+                     " memory, for the CPU carries the bytes there: register it with a Context of "
+                     "verbs alone (context_options::transports)"};
+}
+
 result<MemoryRegion> finish(std::unique_ptr<detail::region_core> region) {
   const result<void> registered = register_everywhere(*region);
   if (!registered) return registered.why();
@@ -270,9 +291,8 @@ result<MemoryRegion> detail::allocate(const std::shared_ptr<context_core>& conte
   if (!usable) return usable.why();
   const result<void> known = transport::check_rights(rights);
   if (!known) return known.why();
-  auto region = std::make_unique<detail::region_core>();
-  region->context = context;
-  region->range.rights = transport::normalized(rights);
+  auto region = std::make_unique<detail::region_core>(
+      context, transport::memory_range{.rights = transport::normalized(rights)});
   const result<void> mapped = map_shared(*region, bytes);
   if (!mapped) return mapped.why();
   return finish(std::move(region));
@@ -282,31 +302,25 @@ result<MemoryRegion> Context::allocate(std::size_t bytes, access rights) {
   return detail::allocate(core_, bytes, rights);
 }
 
-result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, access rights) {
+result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, access rights,
+                                              const memory_place& where) {
   const result<void> ours = core_->usable();
   if (!ours) return ours.why();
   const result<void> known = transport::check_rights(rights);
   if (!known) return known.why();
-  auto region = std::make_unique<detail::region_core>();
-  region->context = core_;
-  region->range.addr = memory.data();
-  region->range.length = memory.size();
+  const result<void> possible = takes(*core_, where);
+  if (!possible) return possible.why();
   const access needed = transport::normalized(rights);
-  region->range.rights = needed;
-  // A device looks for itself, and may take memory that the processor cannot reach.
-  const bool touched_by_us =
-      std::any_of(core_->domains.begin(), core_->domains.end(),
-                  [](const auto& d) { return d->caps().transport != kind::verbs; });
-  if (touched_by_us) {
+  if (where.kind == memory_kind::host) {  // of other memory the mappings say nothing
     const result<void> usable = detail::check_mapping(memory, needed);
     if (!usable) return usable.why();
   }
-  result<MemoryRegion> made = finish(std::move(region));
-  if (!made && !touched_by_us) {  // the mappings say more than a device does
-    const result<void> usable = detail::check_mapping(memory, needed);
-    if (!usable) return usable.why();
-  }
-  return made;
+  return finish(std::make_unique<detail::region_core>(
+      core_, transport::memory_range{.addr = memory.data(),
+                                     .length = memory.size(),
+                                     .rights = needed,
+                                     .memory = where.kind,
+                                     .device = where.device}));
 }
 
 std::vector<transport::capabilities> Context::transports() const {

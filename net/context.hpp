@@ -19,6 +19,12 @@ namespace detail {
 struct context_core;
 }
 
+// Where memory of the program's lies, for Context::register_memory().
+struct memory_place {
+  memory_kind kind = memory_kind::host;
+  std::uint16_t device = 0;  // whose memory, as the program numbers its devices; host: 0
+};
+
 // What is not assigned here may be set by the environment (CORDMA_SHM_RING_BYTES for shm.ring_bytes, and so
 // on) or, weaker than that, by the JSON file that CORDMA_CONFIG names; see configuration(). What is assigned
 // wins over both, also where it is the default.
@@ -62,10 +68,22 @@ class Context {
   [[nodiscard]] result<MemoryRegion> allocate(std::size_t bytes,
                                               access rights = access::local_write);
   // The user's memory, which must stay mapped, and as it is, until the last handle to the region is gone.
-  // not_permitted where it is not mapped, not readable, or not writable though `rights` need it; a Context of verbs
-  // alone takes what its device takes, which may be memory that the processor cannot reach. And not_permitted where an
+  // not_permitted where it is not mapped, not readable, or not writable though `rights` need it; and where an
   // RDMA device is to reach a file that is mapped shared and read-only, which some kernels do not let it.
-  [[nodiscard]] result<MemoryRegion> register_memory(std::span<std::byte> memory, access rights);
+  // Device memory (memory_kind::device) is taken by a Context of verbs alone, where its RDMA device takes it;
+  // else not_supported, naming the transports that do not. The CPU never reads or writes it:
+  //  * send, receive, write, read, datagrams and windows take it; no message goes inline from it.
+  //  * A tagged or active message from it is announced, however short, and read by the peer: all its slices
+  //    need access::remote_read, and so does the connection (not_supported).
+  //  * A tagged receive into it, or a read of a held message, takes what the RDMA device brings: messages that
+  //    the peer can read, or, with access::remote_write here, has written by the sender. For another message
+  //    it fails with not_supported, and the message waits for the next receive.
+  //  * A Stream writes from it (write(Slice), write_at()) and maps it.
+  //  * Requests and their rooms, Worker::copy(), publish_receives() and the backing of a SyncEvent refuse it:
+  //    not_supported.
+  //  * bytes() and as() of it REQUIRE host memory; data() is its address.
+  [[nodiscard]] result<MemoryRegion> register_memory(std::span<std::byte> memory, access rights,
+                                                     const memory_place& where = {});
 
   // For programs that use libibverbs beside cordma: the protection domain in which this Context's memory
   // is registered (its `context` is the open device). Borrowed: it lives as long as the Context, and what

@@ -119,6 +119,10 @@ result<void> Endpoint::publish_receives(const MemoryRegion& word) {
     return failure{errc::invalid_value,
                    "it takes 8 aligned bytes of a MemoryRegion of the same Context"};
   }
+  if (region->of_device()) {
+    return failure{errc::not_supported,
+                   "the count of receives is written by the CPU: publish it in host memory"};
+  }
   core_->posted_word = word;
   core_->tell_posted();
   return {};

@@ -119,7 +119,7 @@ class Endpoint : public user_data_holder {
 
   // From now on the first 8 bytes of `word` hold how many receives were posted here, ever: who may
   // read them never needs to send too early; see receive_credits. Errors: invalid_value (less than 8
-  // bytes, or of another Context), bad_state (it receives from a SharedReceive's queue), no_lock.
+  // bytes, or of another Context), not_supported (device memory), bad_state (it receives from a SharedReceive's queue), no_lock.
   result<void> publish_receives(const MemoryRegion& word);
 
   // Of endpoints that were connected with connect_options::messages, which carry these instead of the

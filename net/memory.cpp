@@ -20,6 +20,12 @@ void release(region_core& region) noexcept {
   if (region.references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &region;
 }
 
+void require_host(const region_core& region) noexcept {
+  const auto kind = static_cast<int>(region.range.memory);
+  constexpr auto host = static_cast<int>(memory_kind::host);
+  CORDMA_REQUIRE_OP(kind, ==, host);
+}
+
 region_core::~region_core() {
   // In a child of fork() the registrations are the parent's.
   if (context != nullptr && !context->process.inherited()) {
@@ -46,6 +52,20 @@ std::byte* MemoryRegion::data() const noexcept {
 }
 std::size_t MemoryRegion::size() const noexcept {
   return core_ != nullptr ? core_->range.length : 0;
+}
+std::span<std::byte> MemoryRegion::bytes() const noexcept {
+  if (core_ == nullptr) return {};
+  detail::require_host(*core_);
+  return {core_->range.addr, core_->range.length};
+}
+memory_kind Slice::kind() const noexcept {
+  return region_ != nullptr ? region_->range.memory : memory_kind::host;
+}
+memory_kind MemoryRegion::kind() const noexcept {
+  return core_ != nullptr ? core_->range.memory : memory_kind::host;
+}
+std::uint16_t MemoryRegion::device() const noexcept {
+  return core_ != nullptr ? core_->range.device : std::uint16_t{0};
 }
 access MemoryRegion::rights() const noexcept {
   return core_ != nullptr ? core_->range.rights : access::local_read;

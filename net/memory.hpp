@@ -18,11 +18,13 @@ struct ibv_mr;
 namespace cordma {
 
 using transport::access;
+using transport::memory_kind;
 
 namespace detail {
 struct region_core;
 void retain(region_core& region) noexcept;
 void release(region_core& region) noexcept;
+void require_host(const region_core& region) noexcept;
 }  // namespace detail
 
 // A piece of a MemoryRegion: what operations take. 24 bytes, freely copied; keeps nothing alive: the
@@ -31,9 +33,16 @@ void release(region_core& region) noexcept;
 class Slice {
  public:
   Slice() noexcept = default;
+  // An address; of device memory, one that the CPU must not use.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
+  // REQUIRES memory_kind::host.
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept {
+    if (region_ != nullptr) detail::require_host(*region_);
+    return {data_, size_};
+  }
+  // Of its region; an empty one is host.
+  [[nodiscard]] memory_kind kind() const noexcept;
   // REQUIRES offset + length <= size().
   [[nodiscard]] Slice part(std::size_t offset, std::size_t length) const noexcept {
     CORDMA_REQUIRE_OP(offset, <=, size_);
@@ -73,16 +82,22 @@ class MemoryRegion {
   }
 
   [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
+  // An address; of device memory, one that the CPU must not use.
   [[nodiscard]] std::byte* data() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept;
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data(), size()}; }
+  // REQUIRES memory_kind::host.
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept;
   [[nodiscard]] access rights() const noexcept;
-  // The memory as an array of trivially copyable objects. REQUIRES data() aligned for T.
+  // As registered: what it is, and whose (0 for host memory).
+  [[nodiscard]] memory_kind kind() const noexcept;
+  [[nodiscard]] std::uint16_t device() const noexcept;
+  // The memory as an array of trivially copyable objects. REQUIRES memory_kind::host, and data() aligned for T.
   template <class T>
   [[nodiscard]] std::span<T> as() const noexcept {
     static_assert(std::is_trivially_copyable_v<T>);
-    CORDMA_REQUIRE_OP(reinterpret_cast<std::uintptr_t>(data()) % alignof(T), ==, 0);
-    return {reinterpret_cast<T*>(data()), size() / sizeof(T)};
+    const std::span<std::byte> all = bytes();
+    CORDMA_REQUIRE_OP(reinterpret_cast<std::uintptr_t>(all.data()) % alignof(T), ==, 0);
+    return {reinterpret_cast<T*>(all.data()), all.size() / sizeof(T)};
   }
 
   // The whole, or a part: invalid_value where it does not lie inside.

@@ -149,6 +149,7 @@ message_receive::message_receive(failure why, reactor* home) noexcept
 
 message_receive::message_receive(message_receive&& other) noexcept
     : operation_base(std::move(other)),
+      on_device_(other.on_device_),
       core_(other.core_),
       wanted_(other.wanted_),
       fetch_(std::exchange(other.fetch_, nullptr)),
@@ -184,19 +185,52 @@ void message_receive::got(std::span<const std::byte> message, std::uint64_t tag,
   finish();
 }
 
+[[gnu::always_inline]] inline void message_receive::find_message() noexcept {
+  if (wanted_ == nullptr) return core_->receive(*this);
+  if (std::exchange(wanted_->taken, true)) return fail({errc::bad_state, "it was read before"});
+  core_->hand_over(*wanted_, *this);
+}
+
 void message_receive::do_start() noexcept {
   if (failure_) return fail(std::move(*failure_));
   if (!home()->on_owner_thread()) return fail(home()->wrong_thread(message_rule));
   if (core_->anchor->worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
   const region_core* const region = into_.region();
-  if (into_.size() != 0 && (region->context != core_->anchor->worker->shared_context() ||
-                            !has(region->range.rights, access::local_write))) {
+  if (into_.size() != 0 && (region->touched_in != core_->anchor->worker->shared_context().get() ||
+                            !has(region->range.rights, access::local_write))) [[unlikely]] {
+    return start_with_care();
+  }
+  find_message();
+}
+
+void message_receive::start_with_care() noexcept {
+  const region_core& region = *into_.region();
+  if (region.context != core_->anchor->worker->shared_context() ||
+      !has(region.range.rights, access::local_write)) {
     return fail({errc::invalid_value,
                  "a receive needs memory of the same Context, with access::local_write"});
   }
-  if (wanted_ == nullptr) return core_->receive(*this);
-  if (std::exchange(wanted_->taken, true)) return fail({errc::bad_state, "it was read before"});
-  core_->hand_over(*wanted_, *this);
+  on_device_ = true;
+  const message_segment* here = wanted_;
+  if (here == nullptr) {
+    const protocol::tag_message* const kept = core_->matcher.probe(place_.pattern());
+    if (kept != nullptr) here = static_cast<const message_segment::kept*>(kept)->owner;
+  }
+  if (here != nullptr && !takes(*here)) return refuse_message();
+  find_message();
+}
+
+bool message_receive::takes(const message_segment& s) const noexcept {
+  if (!on_device_ || s.length() == 0) return true;
+  if (!s.is_offer()) return false;
+  return s.from == nullptr || s.what.parts != 0 || s.from->writable(into_);
+}
+
+void message_receive::refuse_message() noexcept {
+  fail({errc::not_supported,
+        "the message lies in host memory, and no RDMA device can bring it into device memory: "
+        "receive it into host memory, or send it from device memory; one longer than eager_bytes "
+        "comes where its memory has access::remote_read, or the receive's access::remote_write"});
 }
 
 void message_receive::do_cancel() noexcept {

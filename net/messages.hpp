@@ -123,6 +123,12 @@ class message_receive : public operation_base {
   void do_cancel() noexcept;
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void fail(failure why) noexcept;
+  // Into device memory, or into what cannot be received into.
+  void start_with_care() noexcept;
+  void find_message() noexcept;
+  // Whether that message can come to where it is wanted: device memory takes what devices bring.
+  [[nodiscard]] bool takes(const message_segment& s) const noexcept;
+  void refuse_message() noexcept;
   void got(std::span<const std::byte> message, std::uint64_t tag, peer_core* from) noexcept;
 
   struct place : protocol::tag_receive {
@@ -131,6 +137,7 @@ class message_receive : public operation_base {
         : tag_receive(p), owner(&r) {}
     message_receive* owner;
   };
+  bool on_device_ = false;  // into device memory
   message_core* core_;
   message_segment* wanted_ = nullptr;  // of an active message; else it is matched
   fetch* fetch_ = nullptr;             // while it reads
@@ -144,7 +151,8 @@ class message_receive : public operation_base {
 
 // Resolves when the memory is yours again: a short message is on its way then, a long one was received.
 // Errors: as an Endpoint's, and truncated (a long one; the receive was shorter, and got what fits), rejected
-// (nobody wants it), not_supported (the peer carries no messages: see hello_timeout). Messages of one endpoint and tag are received in the order in which they are started.
+// (nobody wants it), not_supported (the peer carries no messages: see hello_timeout; device memory that the peer
+// may not read: see Context::register_memory()). Messages of one endpoint and tag are received in the order in which they are started.
 // They wait their turn while the peer has no room for more. On cancellation: canceled where it waits; once it is
 // posted or announced it ends with the peer's answer, or with the connection.
 class [[nodiscard]] message_send_operation final
@@ -164,6 +172,7 @@ class [[nodiscard]] message_send_operation final
 // Resolves with the first message that it accepts, in the order of arrival. Errors: truncated (the message is
 // longer; the receive holds what fits, and the connection stays), flushed (it was for one endpoint alone,
 // which has ended; or that ended while it was read), shutdown (the Messages or their Worker are gone),
+// not_supported (into device memory, where no RDMA device can bring the message: it waits for the next receive),
 // invalid_value, no_lock, and as an Endpoint's read() where a long message is read, whose failure ends the
 // connection. On cancellation: canceled at once while it waits; one that has its message ends
 // with that.

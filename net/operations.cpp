@@ -32,6 +32,19 @@ void post_base::find_keys() noexcept {
   aside_ = aside::nothing;
 }
 
+void post_base::add_with_care(const Slice& s) noexcept {
+  const region_core* const region = s.region();
+  const bool lands_here = request_.op == opcode::recv || request_.op == opcode::read;
+  const bool possible = region != nullptr && region->of_device() &&
+                        region->context == endpoint_->context &&
+                        request_.segment_count != most_segments && s.size() <= UINT32_MAX &&
+                        (!lands_here || has(region->range.rights, access::local_write));
+  if (!possible) return refuse_slice(s);
+  request_.flags |= transport::post_flag::device_memory;
+  put(request_.segment_count, s);
+  total_ += s.size();
+}
+
 void post_base::refuse_slice(const Slice& s) noexcept {
   if (s.region() == nullptr) {
     if (s.size() != 0) refuse({errc::invalid_value, "a slice that belongs to no MemoryRegion"});

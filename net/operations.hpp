@@ -104,10 +104,12 @@ class post_base : public operation_base {
   void start_with_care() noexcept;
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
   [[nodiscard]] failure obstacle() const noexcept;
-  // Whether it can be one of its slices.
+  // Whether it can be one of its slices, as most are: of host memory.
   [[nodiscard]] bool accepts(const Slice& s) const noexcept;
   // REQUIRES that it accepts it.
   void put(std::uint16_t place, const Slice& s) noexcept;
+  // What add() does not take at once: device memory, and what is refused.
+  void add_with_care(const Slice& s) noexcept;
   void refuse_slice(const Slice& s) noexcept;
   void refuse_length(std::uint64_t remote) noexcept;
   [[nodiscard]] bool is_one_sided() const noexcept;

@@ -166,7 +166,8 @@ class request_answer : public operation_base {
 //   timed_out         the timeout passed, or was below zero
 //   connection_reset  the connection ended after the request was on its way: it may have been served
 //   flushed           the connection ended before
-//   not_supported     plain messages; or the peer serves no requests at all (after hello_timeout)
+//   not_supported     plain messages; or the peer serves no requests at all (after hello_timeout); or
+//                     request or room in device memory
 //   invalid_value     slices of another Context, room without local_write, above most_bytes
 //   again             try_call() alone: it would have had to wait its turn
 //   not_connected, shutdown, no_memory, no_lock   as everywhere
@@ -205,7 +206,7 @@ class [[nodiscard]] notify_operation final
 // Resolves when the response's memory is yours again; the caller has it then, or soon will. Errors:
 // truncated (the room is shorter; the caller was told, and the request is answered), canceled, timed_out
 // or connection_reset (nobody waits for it any more), bad_state (answered before, or it wants no
-// answer), invalid_value (memory of another Context), no_lock, and as an Endpoint's write() where a long
+// answer), invalid_value (memory of another Context), not_supported (device memory), no_lock, and as an Endpoint's write() where a long
 // response is written, whose failure ends the connection. Cannot be canceled: it waits for nobody's
 // program but where a long response is read by the caller. Destroyed in flight it keeps the memory's
 // region until it is done.

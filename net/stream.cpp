@@ -38,7 +38,10 @@ stream_write_operation::stream_write_operation(detail::stream_core& stream,
 
 stream_write_operation::stream_write_operation(detail::stream_core& stream,
                                                const Slice& bytes) noexcept
-    : operation(stream.home()), stream_(&stream), bytes_(bytes.bytes()), registered_(bytes) {}
+    : operation(stream.home()),
+      stream_(&stream),
+      bytes_(bytes.data(), bytes.size()),
+      registered_(bytes) {}
 
 stream_write_operation::stream_write_operation(stream_write_operation&& other) noexcept
     : operation(std::move(other)),

@@ -76,8 +76,8 @@ class [[nodiscard]] stream_write_operation final
   void end(std::optional<failure> why = {}) noexcept;
 
   detail::stream_core* stream_;
-  std::span<const std::byte> bytes_;
-  Slice registered_;  // empty: copied
+  std::span<const std::byte> bytes_;  // read here only where it is copied
+  Slice registered_;                  // empty: copied
   std::size_t written_ = 0;
   std::uint32_t under_way_ = 0;  // requests that carry parts of it
   std::optional<failure> failure_;

@@ -159,6 +159,12 @@ result<void> SyncEvent::use_backing(access needed) {
                                             std::to_string(at % counter_bytes) +
                                             " beyond a multiple of 8: give it 8 aligned bytes"};
   }
+  if (given.region()->of_device()) {
+    return failure{
+        errc::not_supported,
+        "the backing is device memory, and the CPU reads and writes the counter: back it "
+        "with host memory"};
+  }
   if (!has(given.region()->range.rights, needed)) {
     return failure{errc::not_permitted,
                    "the backing's region lacks a right: local_write is needed, remote_write and "

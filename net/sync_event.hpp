@@ -139,7 +139,8 @@ class SyncEvent {
   // counter lies in a region of the program's. REQUIRES the Worker's thread, or that no call blocks.
   ~SyncEvent();
 
-  // Errors: bad_state (publisher or subscriber not said; started before), not_supported (gpu, dpa),
+  // Errors: bad_state (publisher or subscriber not said; started before), not_supported (gpu, dpa;
+  // a backing in device memory),
   // invalid_value (backing of other than 8 bytes, misaligned, or of another Context; `home` is of
   // another Context), not_permitted (backing without local_write, or without the rights that peers
   // need: remote_write and remote_atomic to publish, remote_read to subscribe), no_memory, no_lock.

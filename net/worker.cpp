@@ -176,6 +176,10 @@ void copy_operation::do_start() noexcept {
                      "a slice that belongs to no MemoryRegion of this Context");
   } else if (to_.size() != 0 && !has(to_.region()->range.rights, access::local_write)) {
     failure_.emplace(errc::not_permitted, "the region lacks access::local_write");
+  } else if (to_.kind() != memory_kind::host || from_.kind() != memory_kind::host) {
+    failure_.emplace(errc::not_supported,
+                     "the CPU copies, and cannot touch device memory: read() or write() it over a "
+                     "connection to this Context itself");
   } else if (to_.size() != 0 && !apart) {
     failure_.emplace(errc::invalid_value, "the two slices overlap");
   } else if (to_.size() != 0) {

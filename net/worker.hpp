@@ -41,8 +41,8 @@ struct listen_options {
 
 // Memory to memory on this host. Done when it returns; awaited like everything else, because not
 // every engine will be a memcpy. Of nothing it succeeds, and looks at no region. Errors: invalid_value (lengths differ, the two overlap, memory of
-// another Context), not_permitted (the target lacks local_write), no_lock. REQUIRES that its Worker lives
-// when it is started.
+// another Context), not_permitted (the target lacks local_write), not_supported (device memory), no_lock.
+// REQUIRES that its Worker lives when it is started.
 class [[nodiscard]] copy_operation final : public operation<copy_operation, void> {
  public:
   copy_operation(detail::worker_core& worker, const Slice& to, const Slice& from) noexcept;

@@ -17,7 +17,8 @@ inline bool post_base::accepts(const Slice& s) const noexcept {
   const region_core* const region = s.region();
   const bool lands_here =
       request_.op == transport::opcode::recv || request_.op == transport::opcode::read;
-  return region != nullptr && region->context == endpoint_->context && s.size() <= UINT32_MAX &&
+  return region != nullptr && region->touched_in == endpoint_->context.get() &&
+         s.size() <= UINT32_MAX &&
          (!lands_here || has(region->range.rights, transport::access::local_write));
 }
 
@@ -31,7 +32,7 @@ inline void post_base::put(std::uint16_t place, const Slice& s) noexcept {
 inline void post_base::add(const Slice& s) noexcept {
   const std::uint16_t place = request_.segment_count;
   if (place == most_segments || !accepts(s)) [[unlikely]] {
-    refuse_slice(s);
+    add_with_care(s);
     return;
   }
   put(place, s);

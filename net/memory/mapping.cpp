@@ -89,7 +89,10 @@ struct remainder {
   // `m` is the first mapping that ends behind `good`.
   [[nodiscard]] result<void> look_at(const mapping& m) {
     if (m.first > good) return not_mapped();
-    if (!m.readable) return refused(good - start, "may not be read: see mmap() and mprotect()");
+    if (!m.readable)
+      return refused(good - start,
+                     "may not be read: see mmap() and mprotect(), and memory_kind::device for "
+                     "memory of a device");
     if (written && !m.writable) {
       return refused(good - start,
                      "may not be written: register it with local_read and remote_read only");

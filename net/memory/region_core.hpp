@@ -17,13 +17,24 @@ inline constexpr std::size_t most_rail_domains = 7;
 struct region_core {
   std::atomic<std::uint32_t> references{1};
   std::shared_ptr<context_core> context;
+  // `context`, where the CPU may touch the memory; null for device memory. So one comparison asks for
+  // both, on paths that take host memory of one Context; what differs is looked at off the path.
+  const context_core* touched_in = nullptr;
   transport::memory_range range;
   bool owns_memory = false;  // a memfd mapping of ours, rather than the user's memory
   std::size_t mapped_bytes = 0;
   // By transport, and behind them by place in context_core::rail_domains. lkey 0: not registered there.
   std::array<transport::memory_keys, transport::kind_count + most_rail_domains> keys{};
 
+  region_core(const std::shared_ptr<context_core>& of, const transport::memory_range& what)
+      : context(of),
+        touched_in(what.memory == transport::memory_kind::host ? of.get() : nullptr),
+        range(what) {}
+  region_core(const region_core&) = delete;
+  region_core& operator=(const region_core&) = delete;
   ~region_core();
+
+  [[nodiscard]] bool of_device() const noexcept { return touched_in == nullptr; }
 };
 
 }  // namespace cordma::detail

@@ -50,7 +50,7 @@ bool peer_core::idle() noexcept {
 
 // ---- what goes out ----
 
-std::optional<failure> peer_core::obstacle(const message_send& op) const {
+std::optional<failure> peer_core::obstacle(message_send& op) const {
   const endpoint_core& e = *endpoint;
   const bool closing = e.state == endpoint_state::closing;
   if (!(closing && op.own_)) {
@@ -62,10 +62,24 @@ std::optional<failure> peer_core::obstacle(const message_send& op) const {
                                              e.granted.max_segments, " in all"});
   }
   for (std::uint16_t i = 0; i < op.count_; ++i) {
-    if (op.slices_[i].region()->context != e.context) {
-      return failure{errc::invalid_value, "a slice belongs to another Context"};
-    }
+    if (op.slices_[i].region()->touched_in != e.context.get()) [[unlikely]]
+      return obstacle_of_memory(op);
   }
+  return {};
+}
+
+std::optional<failure> peer_core::obstacle_of_memory(message_send& op) const {
+  const auto slices = std::span(op.slices_).first(op.count_);
+  const auto foreign = [this](const Slice& s) { return s.region()->context != endpoint->context; };
+  if (std::ranges::any_of(slices, foreign)) {
+    return failure{errc::invalid_value, "a slice belongs to another Context"};
+  }
+  if (!readable(op)) {
+    return failure{errc::not_supported,
+                   "a message from device memory is read by its receiver: register all its memory "
+                   "with access::remote_read, and leave that in endpoint_options::remote_access"};
+  }
+  op.announce();
   return {};
 }
 
@@ -396,15 +410,23 @@ result<void> peer_core::on_announced(message_segment& s) {
 
 void peer_core::on_tagged(message_segment& s) noexcept {
   message_core& core = *port->core;
-  protocol::tag_receive* const wanted = core.matcher.arrive(s.head.word, sender);
-  if (wanted == nullptr) {
-    s.waiting.emplace(s.head.word, sender, s);
-    core.matcher.keep(*s.waiting);
-    return;
+  protocol::tag_receive* wanted = core.matcher.arrive(s.head.word, sender);
+  while (wanted != nullptr) {
+    message_receive& op = *static_cast<message_receive::place*>(wanted)->owner;
+    if (!op.on_device_ || op.takes(s)) [[likely]] {
+      if (s.head.kind == frame_kind::tag_eager) {
+        op.got(s.data(), s.head.word, this);
+      } else {
+        start_fetch(s, op);
+      }
+      port->release(s);
+      return window.give_back();
+    }
+    op.refuse_message();
+    wanted = core.matcher.arrive(s.head.word, sender);
   }
-  core.hand_over(s, *static_cast<message_receive::place*>(wanted)->owner);
-  port->release(s);
-  window.give_back();
+  s.waiting.emplace(s.head.word, sender, s);
+  core.matcher.keep(*s.waiting);
 }
 
 void peer_core::on_active(message_segment& s) noexcept {

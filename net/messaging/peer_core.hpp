@@ -64,6 +64,8 @@ struct peer_core final : endpoint_frames, list_node {
   void start_fetch(message_segment& s, message_receive& op) noexcept;
   void refuse(message_segment& s) noexcept;
   void say_done(std::uint32_t offer, protocol::offer_outcome outcome) noexcept;
+  // Whether the peer may write a message to there. Over shm it sends parts.
+  [[nodiscard]] bool writable(const Slice& into) const noexcept;
 
   endpoint_core* endpoint;
   // As whom the matcher knows it: while Worker::endpoint() connects, that will be its endpoint.
@@ -117,7 +119,9 @@ struct peer_core final : endpoint_frames, list_node {
   // connection_aborted, no_memory.
   [[nodiscard]] result<void> on_announced(message_segment& s);
   // What it said cannot be: the connection ends.
-  [[nodiscard]] std::optional<failure> obstacle(const message_send& op) const;
+  [[nodiscard]] std::optional<failure> obstacle(message_send& op) const;
+  // Of one whose memory is not all host memory of this Context. What lies in device memory is announced.
+  [[nodiscard]] std::optional<failure> obstacle_of_memory(message_send& op) const;
   [[nodiscard]] bool is_long(const message_send& op) const noexcept;
   [[nodiscard]] bool has_room(bool is_long) const noexcept;
   [[nodiscard]] bool has_place() const noexcept { return free_sends != 0 && port->has_entry(); }
@@ -142,7 +146,6 @@ struct peer_core final : endpoint_frames, list_node {
   void on_done(protocol::done_word word) noexcept;
   void cut_offers() noexcept;
   // announced by the peer
-  [[nodiscard]] bool writable(const fetch& f) const noexcept;
   void go_on(fetch& f) noexcept;
   void ask_on(fetch& f) noexcept;
   void on_part(std::uint32_t number, std::span<const std::byte> bytes) noexcept;

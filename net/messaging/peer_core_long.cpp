@@ -25,6 +25,10 @@ std::uint16_t keys_that_fit(std::size_t parts, std::size_t header, std::size_t d
   return static_cast<std::uint16_t>(keys);
 }
 
+bool is_host(std::span<const Slice> slices) noexcept {
+  return std::ranges::all_of(slices, [](const Slice& s) { return s.kind() == memory_kind::host; });
+}
+
 // Frames that may be on their way to a fetch. They take no credit; each is copied and let go at once.
 constexpr std::uint64_t parts_ahead = 16;
 
@@ -85,6 +89,8 @@ void peer_core::post_offer(message_send& op) noexcept {
       }
     }
   } else {
+    const bool all_host = is_host(std::span(op.slices_).first(op.count_));
+    CORDMA_ASSERT(all_host);
     o->sends = op.count_;
     o->slices = op.slices_;
   }
@@ -225,20 +231,20 @@ void peer_core::start_fetch(message_segment& s, message_receive& op) noexcept {
   f->tag = s.head.word;
   f->into = op.into_;
   f->wanted = std::min<std::uint64_t>(s.what.total, op.into_.size());
-  f->way = s.what.parts != 0 ? fetch::by::reads
-           : writable(*f)    ? fetch::by::writes
-                             : fetch::by::parts;
+  f->way = s.what.parts != 0                     ? fetch::by::reads
+           : f->wanted != 0 && writable(f->into) ? fetch::by::writes
+                                                 : fetch::by::parts;
   if (f->way == fetch::by::reads) plan(*f);
+  const bool by_cpu = f->way == fetch::by::parts && f->wanted != 0;
+  CORDMA_ASSERT(!by_cpu || f->into.kind() == memory_kind::host);
   op.fetch_ = f;
   op.set_phase(operation_base::phase::posted);
   fetches.push_back(*f);
   go_on(*f);
 }
 
-// Whether the peer may write it. Over shm it sends parts.
-bool peer_core::writable(const fetch& f) const noexcept {
-  if (f.wanted == 0) return false;
-  const region_core& region = *f.into.region();
+bool peer_core::writable(const Slice& into) const noexcept {
+  const region_core& region = *into.region();
   return has(endpoint->granted.remote_access, access::remote_write) &&
          has(region.range.rights, access::remote_write) && region.keys[port->kind].rkey != 0 &&
          endpoint->caps->transport != transport::kind::shm;

@@ -154,9 +154,8 @@ std::optional<failure> held_request::obstacle(const request_answer& by) const {
   if (at != stage::open) return failure{errc::bad_state, "it is answered"};
   if (peer->below == nullptr) return failure{errc::connection_reset, "the connection has ended"};
   const Slice& s = by.response_;
-  if (s.size() != 0 && s.region()->context != peer->endpoint().context) {
-    return failure{errc::invalid_value, "a slice belongs to another Context"};
-  }
+  const endpoint_core& e = peer->endpoint();
+  if (s.size() != 0 && s.region()->touched_in != e.context.get()) return not_of_requests(s, e);
   return {};
 }
 

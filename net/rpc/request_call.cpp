@@ -5,6 +5,15 @@
 
 namespace cordma::detail {
 
+failure not_of_requests(const Slice& s, const endpoint_core& on) {
+  if (s.region()->context != on.context) {
+    return {errc::invalid_value, "a slice belongs to another Context"};
+  }
+  return {errc::not_supported,
+          "a request, its room and its response lie in host memory: write() or tag_send() what "
+          "lies in device memory"};
+}
+
 request_call::request_call(request_core& core, endpoint_core& to, manner how, std::uint16_t method,
                            const Slice& request, const Slice& room, duration timeout) noexcept
     : operation_base(core.home),
@@ -72,12 +81,11 @@ std::optional<failure> request_call::obstacle() const {
   if (below != core_->messages) {
     return failure{errc::invalid_value, "the Endpoint is of other Messages than these Requests"};
   }
-  const auto foreign = [&e](const Slice& s) {
-    return s.size() != 0 && s.region()->context != e.context;
+  const auto elsewhere = [&e](const Slice& s) {
+    return s.size() != 0 && s.region()->touched_in != e.context.get();
   };
-  if (foreign(request_) || foreign(room_)) {
-    return failure{errc::invalid_value, "a slice belongs to another Context"};
-  }
+  if (elsewhere(request_)) return not_of_requests(request_, e);
+  if (elsewhere(room_)) return not_of_requests(room_, e);
   if (room_.size() != 0 && !has(room_.region()->range.rights, access::local_write)) {
     return failure{errc::invalid_value, "the room for the response needs access::local_write"};
   }

@@ -42,4 +42,8 @@ struct request_core {
   scope tasks;
 };
 
+// Why a slice that is no host memory of the Endpoint's Context can be no part of a call. REQUIRES that it
+// is not empty.
+[[nodiscard]] failure not_of_requests(const Slice& s, const endpoint_core& on);
+
 }  // namespace cordma::detail

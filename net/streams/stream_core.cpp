@@ -122,7 +122,7 @@ void stream_core::take(incoming& in) {
     }
     serve_readers();
   } else {
-    on_word(in.room.bytes().first(std::min(got->bytes, room_bytes)));
+    on_word({in.room.data(), std::min(got->bytes, room_bytes)});
     if (ended) return;
   }
   reader.give_back();
@@ -210,7 +210,7 @@ void stream_core::end(failure why) noexcept {
 std::span<const std::byte> stream_core::peek() const noexcept {
   const std::uint64_t at = reader.consumed() % options.window_bytes;
   const std::uint64_t bytes = std::min(reader.available(), options.window_bytes - at);
-  return ring.bytes().subspan(at, bytes);
+  return {ring.data() + at, bytes};
 }
 
 void stream_core::consume(std::size_t bytes) noexcept {
@@ -312,7 +312,7 @@ void stream_core::on_sent(outgoing& out) noexcept {
 
 void stream_core::say(outgoing& out, word what, std::uint32_t number,
                       std::span<const std::byte> blob) noexcept {
-  const std::span<std::byte> text = out.room.bytes().first(word_bytes);
+  const std::span<std::byte> text(out.room.data(), word_bytes);
   std::ranges::fill(text, std::byte{0});
   const bool greeting = what == word::hello;
   store(&text[0], static_cast<std::uint32_t>(what));

@@ -92,6 +92,13 @@ result<void> check_rights(access rights) {
                                           "remote_read, remote_write, remote_atomic and mw_bind"};
 }
 
+result<void> check_memory(const memory_range& range, const capabilities& caps) {
+  if (caps.takes(range.memory)) return {};
+  return failure{errc::not_supported, std::string(name(caps.transport)) + " takes no " +
+                                          std::string(name(range.memory)) +
+                                          " memory: the CPU carries its bytes"};
+}
+
 result<queue_pair_options> grant(const queue_pair_options& asked, const capabilities& caps) {
   const std::string self(name(caps.transport));
   if (!caps.supports(asked.type, opcode::send)) {

@@ -41,6 +41,8 @@ struct memory_range {
   // Where the range is a mapping of this memfd from offset 0, peers on this host may map it as well.
   // -1: private memory. Borrowed: valid until deregister() returns.
   int shared_fd = -1;
+  memory_kind memory = memory_kind::host;
+  std::uint16_t device = 0;  // whose memory, as the program numbers its devices; host: 0
 };
 
 // What a memory window opens to the peer of its queue pair: bytes of one registered range, whose rights
@@ -333,7 +335,7 @@ class domain {
   [[nodiscard]] virtual const capabilities& caps() const noexcept = 0;
   // An address of this host by which it reaches itself over this transport.
   [[nodiscard]] virtual std::string own_host() const { return "127.0.0.1"; }
-  // no_memory (with what to raise), invalid_value.
+  // no_memory (with what to raise), invalid_value; not_supported: capabilities::takes() not its kind.
   virtual result<memory_keys> register_memory(const memory_range& range) = 0;
   // From its return on, remote access with the rkey fails with rem_access_err and changes nothing.
   virtual void deregister_memory(std::uint32_t lkey) noexcept = 0;

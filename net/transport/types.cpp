@@ -34,6 +34,14 @@ std::string_view name(queue_pair_state s) noexcept {
   return "?";
 }
 
+std::string_view name(memory_kind k) noexcept {
+  switch (k) {
+    case memory_kind::host: return "host";
+    case memory_kind::device: return "device";
+  }
+  return "?";
+}
+
 const char* name(opcode op) noexcept {
   switch (op) {
     case opcode::send: return "send";

@@ -69,6 +69,14 @@ inline constexpr access all_remote =
   return remote_change ? (a | access::local_write) : a;
 }
 
+// Where memory lies. Which kinds a transport takes, capabilities say.
+enum class memory_kind : std::uint8_t {
+  host = 0,    // the CPU reads and writes it
+  device = 1,  // of a GPU, for instance: the CPU never reads or writes it, devices do
+};
+inline constexpr std::size_t memory_kind_count = 2;
+[[nodiscard]] std::string_view name(memory_kind k) noexcept;
+
 enum class opcode : std::uint8_t {
   send,
   send_imm,
@@ -141,6 +149,8 @@ inline constexpr std::uint8_t fence = 1;        // not before earlier reads and 
 inline constexpr std::uint8_t inline_data = 2;  // payload is copied before post_send returns
 inline constexpr std::uint8_t more = 4;         // may stay unseen by the peer until ring()
 inline constexpr std::uint8_t solicited = 8;    // wakes a peer that wakes for such messages only
+// Some of the payload is device memory, which the device alone reads: it goes without inline_data.
+inline constexpr std::uint8_t device_memory = 16;
 }  // namespace post_flag
 
 struct send_request {
@@ -256,8 +266,13 @@ struct capabilities {
   bool tells_device_events = false;  // cm_event::type::device
   bool has_native_handles = false;   // domain::native_pd() and native_mr()
   bool shared_receive_queues = false;  // adapter::make_receive_queue(), queue_pair_options::shared
+  // The kinds of memory that domain::register_memory() takes: bit (1 << memory_kind).
+  std::uint32_t memory = 1U << static_cast<unsigned>(memory_kind::host);
   [[nodiscard]] bool supports(service s, opcode op) const noexcept {
     return (operations[static_cast<std::size_t>(s)] & (1U << static_cast<unsigned>(op))) != 0;
+  }
+  [[nodiscard]] bool takes(memory_kind k) const noexcept {
+    return (memory & (1U << static_cast<unsigned>(k))) != 0;
   }
 };
 

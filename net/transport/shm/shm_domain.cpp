@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/reserve_file.hpp>
 #include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
@@ -55,6 +56,8 @@ shm_domain::shm_domain(shm_options options, peer_rule rule, meeting_place place,
       barriers_(join_barriers()) {}
 
 result<memory_keys> shm_domain::register_memory(const memory_range& range) {
+  const result<void> taken = check_memory(range, caps_);
+  if (!taken) return taken.why();
   memory_range kept = range;
   if (range.shared_fd >= 0 && range.length != 0) {
     // Peers map it: its pages must be there, and must stay.

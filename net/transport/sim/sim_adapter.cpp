@@ -19,6 +19,8 @@ constexpr std::uint64_t garbage = 0x5AA55AA5DEADBEEFULL;
 // ---- domain ----
 
 result<memory_keys> sim_domain::register_memory(const memory_range& range) {
+  const result<void> taken = check_memory(range, caps());
+  if (!taken) return taken.why();
   const result<void> paid = host_->charge();
   if (!paid) return paid.why();
   return host_->regions.add(range);

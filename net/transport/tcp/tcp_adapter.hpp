@@ -30,9 +30,7 @@ class tcp_domain final : public domain, public std::enable_shared_from_this<tcp_
   explicit tcp_domain(const tcp_options& options);
   ~tcp_domain() override;
   [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
-  result<memory_keys> register_memory(const memory_range& range) override {
-    return regions_.add(range);
-  }
+  result<memory_keys> register_memory(const memory_range& range) override;
   void deregister_memory(std::uint32_t lkey) noexcept override { regions_.remove(lkey); }
   result<std::unique_ptr<adapter>> open(reactor& home) override;
 

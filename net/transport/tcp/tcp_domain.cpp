@@ -53,6 +53,11 @@ result<queue_pair_options> tcp_domain::grant(const queue_pair_options& asked) co
   return granted;
 }
 
+result<memory_keys> tcp_domain::register_memory(const memory_range& range) {
+  const result<void> taken = check_memory(range, caps_);
+  return taken ? regions_.add(range) : taken.why();
+}
+
 result<std::unique_ptr<adapter>> tcp_domain::open(reactor& home) {
   unique_fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return descriptor_limit(errno, "opening a tcp adapter");

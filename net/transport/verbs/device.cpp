@@ -337,6 +337,7 @@ capabilities describe(const device& d, const verbs_options& options) {
   const ibv_device_attr& a = d.attributes.orig_attr;
   capabilities c;
   c.transport = kind::verbs;
+  c.memory |= 1U << static_cast<unsigned>(memory_kind::device);
   const auto grant = [&c](service s, std::initializer_list<opcode> ops) {
     for (const opcode op : ops) {
       c.operations[static_cast<std::size_t>(s)] |= 1U << static_cast<unsigned>(op);

@@ -121,7 +121,9 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   std::copy_n(as_sges(r.segments), r.segment_count, sges);  // it may wait for its doorbell
   const std::uint64_t total = bytes_of(r);
   fill_usual(wr, sges, r, total, number, slot);
-  const bool carried = (wr.send_flags & IBV_SEND_INLINE) != 0 && is_among(with_payload, r.op);
+  // What goes inline is copied by the CPU.
+  const bool carried = (wr.send_flags & IBV_SEND_INLINE) != 0 && is_among(with_payload, r.op) &&
+                       (r.flags & post_flag::device_memory) == 0;
   wr.send_flags = (carried ? unsigned{IBV_SEND_INLINE} : 0U) | marks(r.flags, options_.type);
   CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || carried);
   return fill_special(wr, r, total, slot);
