@@ -253,6 +253,34 @@ TEST_CASE("tcp: answers to questions never asked break off that connection only"
   }
 }
 
+TEST_CASE("tcp: an answer to a read that is behind a message not carried out is broken off") {
+  for (const auto type : {wire::frame_type::read_response, wire::frame_type::atomic_response}) {
+    connected c;
+    raw_peer p(c.listener->bound().port);
+    wire::hello h;
+    h.read_depth = 1;
+    p.say(h);
+    const auto victim = std::move(*c.b.adapter->accept(c.event(c.b).request, {}, {}));
+    CHECK(c.event(c.b).what == tp::cm_event::type::established);
+    memory m(*c.domain, 8);
+    const tp::segment s = m.all();
+    const bool reads = type == wire::frame_type::read_response;
+    post(*victim, request(opcode::send, 1, s));
+    post(*victim, request(reads ? opcode::read : opcode::fetch_add, 2, s));
+    wire::frame f;
+    f.type = type;
+    f.request = 1;
+    f.length = reads ? 8 : 0;
+    f.operand = reads ? 0 : 7;
+    p.say(f);
+    const tp::cm_event e = c.event(c.b);
+    CHECK(e.what == tp::cm_event::type::disconnected);
+    CHECK(e.why.message().find("answers what it has not begun") != std::string::npos);
+    CHECK(m.bytes == std::vector<std::byte>(8));
+    CHECK(p.fd >= 0);
+  }
+}
+
 TEST_CASE("tcp: a peer that shares its receives and refuses what was not sent is broken off") {
   for (const bool twice : {false, true}) {
     connected c;

@@ -391,6 +391,10 @@ void connection::on_answer(const frame& f) noexcept {
   if (static_cast<std::int32_t>(sends_.done - next) > 0) next = sends_.done;
   while (next != sends_.sent && !wants_answer(sends_[next].op)) ++next;
   if (next == sends_.sent || low(next) != f.request) return protocol_error("answers nothing asked");
+  // Requests are carried out in order, and a frame counts those before its answer: see stamp().
+  if (static_cast<std::int32_t>(sends_.acked - next) <= 0) {
+    return protocol_error("answers what it has not begun");
+  }
   const send_slot& s = sends_[next];
   const bool read = f.type == frame_type::read_response;
   if (read != (s.op == opcode::read) || (read && f.length != s.length)) {
