@@ -1,6 +1,7 @@
 // The checksum of what users carry by hand: descriptors.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,5 +17,9 @@ namespace cordma::transport {
   }
   return ~crc;
 }
+static_assert(crc32(std::array{std::byte{'1'}, std::byte{'2'}, std::byte{'3'}, std::byte{'4'},
+                               std::byte{'5'}, std::byte{'6'}, std::byte{'7'}, std::byte{'8'},
+                               std::byte{'9'}}) == 0xcbf43926U,
+              "the check value of the polynomial");
 
 }  // namespace cordma::transport

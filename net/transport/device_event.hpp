@@ -27,6 +27,7 @@ struct device_event {
   std::uint32_t missed = 0;       // events before this one that were dropped, because nobody asked
 };
 inline constexpr std::size_t device_event_types = 9;
+static_assert(static_cast<std::size_t>(device_event::type::foreign) + 1 == device_event_types);
 [[nodiscard]] std::string_view name(device_event::type t) noexcept;
 
 }  // namespace cordma::transport

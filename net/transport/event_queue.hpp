@@ -16,6 +16,7 @@ class event_queue {
   class room {
    public:
     room(event_queue& in, int events) : in_(in), events_(events) {
+      CORDMA_REQUIRE_OP(events, >, 0);
       std::list<cm_event> made(static_cast<std::size_t>(events));
       in_.spare_.splice(in_.spare_.end(), made);
     }
@@ -23,6 +24,7 @@ class event_queue {
     room& operator=(const room&) = delete;
     // REQUIRES that its owner's events were dropped.
     ~room() {
+      CORDMA_REQUIRE_OP(in_.spare_.size(), >=, static_cast<std::size_t>(events_));
       for (int i = 0; i < events_; ++i) in_.spare_.pop_back();
     }
 
@@ -38,12 +40,16 @@ class event_queue {
   [[nodiscard]] bool empty() const noexcept { return events_.empty(); }
   // Of a queue pair or a receive queue that has room.
   void report(cm_event e) noexcept {
-    CORDMA_ASSERT(has_room(e) && !spare_.empty());
+    CORDMA_ASSERT(has_room(e));
+    CORDMA_ASSERT_OP(spare_.size(), >, 0U);
     spare_.front() = std::move(e);
     events_.splice(events_.end(), spare_, spare_.begin());
   }
   // Of a listener. Throws std::bad_alloc.
-  void push(cm_event e) { events_.push_back(std::move(e)); }
+  void push(cm_event e) {
+    CORDMA_ASSERT(!has_room(e));
+    events_.push_back(std::move(e));
+  }
   // REQUIRES one.
   [[nodiscard]] cm_event take() noexcept {
     CORDMA_REQUIRE(!events_.empty());

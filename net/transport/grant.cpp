@@ -1,4 +1,5 @@
 #include <cordma/net/transport/grant.hpp>
+#include <cordma/runtime/check.hpp>
 
 #include <algorithm>
 #include <string>
@@ -130,6 +131,12 @@ result<queue_pair_options> grant(const queue_pair_options& asked, const capabili
   if (granted.rnr_retry > most_rnr_retry) {
     return too_much("rnr_retry", granted.rnr_retry, caps, most_rnr_retry);
   }
+  CORDMA_ASSERT_OP(granted.send_depth - 1, <, caps.max_send_depth);
+  CORDMA_ASSERT_OP(granted.max_segments - 1, <, caps.max_segments);
+  CORDMA_ASSERT_OP(granted.read_depth - 1, <, caps.max_read_depth);
+  CORDMA_ASSERT_OP(granted.recv_depth, <=, caps.max_recv_depth);
+  CORDMA_ASSERT_OP(granted.recv_depth == 0, ==, granted.shared != nullptr);
+  CORDMA_ASSERT_OP(granted.inline_bytes, <=, caps.max_inline);
   return granted;
 }
 

@@ -1,6 +1,8 @@
 // Connection requests on their way from one adapter of a domain to another.
 #pragma once
 
+#include <cordma/runtime/check.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -16,15 +18,20 @@ class in_transit {
  public:
   [[nodiscard]] std::uint64_t next_id() noexcept { return ++last_id_; }
   void leave(std::uint64_t id, std::unique_ptr<Request> what) {
+    CORDMA_REQUIRE(what != nullptr);
+    CORDMA_REQUIRE_OP(id, <=, last_id_.load());
     const std::lock_guard lock(mutex_);
-    requests_.emplace(id, std::move(what));
+    const bool is_new = requests_.emplace(id, std::move(what)).second;
+    CORDMA_ASSERT(is_new);
   }
   // The same once `hand()` has told the next owner of it, which finds it from then on, and waits for it
   // until then. False: hand() said so, and the request is destroyed.
   template <class Hand>
   [[nodiscard]] bool leave(std::uint64_t id, std::unique_ptr<Request> what, Hand hand) {
+    CORDMA_REQUIRE(what != nullptr);
     const std::lock_guard lock(mutex_);
-    const auto place = requests_.emplace(id, nullptr).first;
+    const auto [place, is_new] = requests_.emplace(id, nullptr);
+    CORDMA_ASSERT(is_new);
     if (hand()) {
       place->second = std::move(what);
       return true;

@@ -10,6 +10,7 @@ namespace {
 constexpr unsigned index_bits = 24;
 constexpr std::uint64_t index_mask = (std::uint64_t{1} << index_bits) - 1;
 static_assert(region_table::entries_per_chunk * region_table::most_chunks <= index_mask);
+static_assert(index_bits < 32, "an index and one more is a local key");
 
 result<std::uint64_t> random_bits() {
   std::uint64_t r = 0;
@@ -47,7 +48,9 @@ result<memory_keys> region_table::add(const memory_range& range, const void* own
     if (c.load(std::memory_order_relaxed) == nullptr) c.store(new chunk, std::memory_order_release);
     ++next_;
   }
+  CORDMA_ASSERT_OP(index, <, next_);
   entry& e = *at(index);
+  CORDMA_ASSERT_OP(e.rkey.load(std::memory_order_relaxed), ==, 0U);
   e.range = range;
   e.range.rights = normalized(range.rights);
   e.addr.store(addr, std::memory_order_relaxed);
@@ -57,18 +60,22 @@ result<memory_keys> region_table::add(const memory_range& range, const void* own
   const std::uint64_t rkey = ((*bits | (std::uint64_t{1} << 63)) & ~index_mask) | index;
   e.rkey.store(rkey, std::memory_order_seq_cst);
   used_.fetch_add(1, std::memory_order_relaxed);
+  CORDMA_ASSERT_OP(rkey & index_mask, ==, index);
   return memory_keys{.lkey = static_cast<std::uint32_t>(index + 1), .rkey = rkey};
 }
 
 void region_table::remove(std::uint32_t lkey) noexcept {
-  CORDMA_REQUIRE(lkey != 0);
+  CORDMA_REQUIRE_OP(lkey, !=, 0U);
   entry* const e = at(lkey - 1);
-  CORDMA_REQUIRE(e != nullptr && e->rkey.load(std::memory_order_relaxed) != 0);
+  CORDMA_REQUIRE(e != nullptr);
+  CORDMA_REQUIRE_OP(e->rkey.load(std::memory_order_relaxed), !=, 0U);
   // Whoever looks up from here on finds no key; whoever found it before is counted in `users`.
   e->rkey.store(0, std::memory_order_seq_cst);
   while (e->users.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
-  used_.fetch_sub(1, std::memory_order_relaxed);
+  const std::size_t used = used_.fetch_sub(1, std::memory_order_relaxed);
+  CORDMA_ASSERT_OP(used, >, 0U);
   const std::lock_guard lock(mutex_);
+  CORDMA_ASSERT_OP(free_.size(), <, free_.capacity());
   free_.push_back(lkey - 1);
 }
 

@@ -67,6 +67,7 @@ socket_fd watched_socket::release() noexcept {
 
 void watched_socket::leave_set() noexcept {
   unwatch();
+  CORDMA_ASSERT(!watched_);
   if (set_ != nullptr) std::exchange(set_, nullptr)->give_place(place_);
 }
 
@@ -78,18 +79,24 @@ std::uint32_t socket_set::take_place(watched_socket& who) {
     first_free_ = static_cast<std::uint32_t>(places_.size() - 1);
   }
   const std::uint32_t at = first_free_;
+  CORDMA_ASSERT_OP(at, <, places_.size());
+  CORDMA_ASSERT(places_[at].who == nullptr);
   first_free_ = places_[at].next_free;
   places_[at].who = &who;
   return at;
 }
 
 void socket_set::give_place(std::uint32_t at) noexcept {
+  CORDMA_ASSERT_OP(at, <, places_.size());
+  CORDMA_ASSERT(places_[at].who != nullptr);
   places_[at].who = nullptr;
   ++places_[at].generation;
   places_[at].next_free = std::exchange(first_free_, at);
 }
 
 int socket_set::control(int operation, const watched_socket& of) noexcept {
+  CORDMA_ASSERT_OP(of.place_, <, places_.size());
+  CORDMA_ASSERT(places_[of.place_].who == &of);
   epoll_event e{};
   e.events = of.events_;
   e.data.u64 = std::uint64_t{places_[of.place_].generation} << 32 | of.place_;

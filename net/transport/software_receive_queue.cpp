@@ -17,6 +17,7 @@ software_receive_queue::software_receive_queue(receive_queue_home& home, std::ui
 
 software_receive_queue::~software_receive_queue() {
   CORDMA_REQUIRE_OP(pairs_, ==, 0U);
+  CORDMA_ASSERT(waiting_.empty());
   home_.drop_events(*this);
 }
 
@@ -32,6 +33,7 @@ void software_receive_queue::post_recv(const recv_request& request) noexcept {
 
 const recv_request* software_receive_queue::lend() noexcept {
   if (left() == 0) return nullptr;
+  CORDMA_ASSERT_OP(left(), <=, depth_);
   const recv_request& first = receives_[lent_++ & mask_];
   tell_if_low();
   return &first;
@@ -65,6 +67,7 @@ result<void> software_receive_queue::arm_limit(std::uint32_t fewer_than) noexcep
 
 void software_receive_queue::tell_if_low() noexcept {
   if (left() >= limit_) return;
+  CORDMA_ASSERT_OP(limit_, <=, depth_);
   limit_ = 0;
   cm_event e;
   e.what = cm_event::type::receives_low;
@@ -89,6 +92,7 @@ void reporting_receive_queue::finish(const completion& c) noexcept {
 }
 
 void reporting_receive_queue::end(last_taken& by) noexcept {
+  CORDMA_REQUIRE(by.pair != nullptr);
   if (std::exchange(by.told, true)) return;
   ended_.push_back(by);
   mark();
@@ -96,6 +100,7 @@ void reporting_receive_queue::end(last_taken& by) noexcept {
 
 void reporting_receive_queue::leave(const queue_pair& gone) noexcept {
   software_receive_queue::leave();
+  CORDMA_ASSERT_OP(finished_ - handed_, <=, depth());
   for (std::uint64_t i = handed_; i != finished_; ++i) {
     completion& c = done_[i % depth()];
     if (c.from == &gone) c.from = nullptr;

@@ -48,7 +48,10 @@ class software_receive_queue : public receive_queue {
     return &home == &home_;
   }
   void enter() noexcept { ++pairs_; }
-  void leave() noexcept { --pairs_; }
+  void leave() noexcept {
+    CORDMA_REQUIRE_OP(pairs_, >, 0U);
+    --pairs_;
+  }
   // The first receive, to be copied at once, or null where there is none.
   [[nodiscard]] const recv_request* lend() noexcept;
   // Null also where others wait longer. Then `w` waits for its turn.

@@ -24,6 +24,7 @@
 #include <cordma/runtime/result.hpp>
 
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 // Of libibverbs and librdmacm, for programs that use them as well; nobody else needs its headers.
@@ -232,6 +233,7 @@ struct cm_event {
   datagram_peer port;
   device_event about;
 };
+static_assert(std::is_nothrow_move_assignable_v<cm_event>, "reporting one does not fail");
 
 // How to listen, beyond the address. listen_options in net/worker.hpp says what each means.
 struct listening {

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace cordma::transport {
 
@@ -24,6 +25,7 @@ inline constexpr std::size_t kind_count = 4;
 // unreliable datagram.
 enum class service : std::uint8_t { rc = 0, uc = 1, ud = 2 };
 inline constexpr std::size_t service_count = 3;
+static_assert(static_cast<std::size_t>(service::ud) + 1 == service_count);
 [[nodiscard]] std::string_view name(service s) noexcept;
 
 // What a connection's other end is. A plain one is a program on rdma_cm and libibverbs that knows nothing
@@ -63,11 +65,17 @@ inline constexpr std::uint8_t access_bits = 31;
 }
 inline constexpr access all_remote =
     access::remote_read | access::remote_write | access::remote_atomic;
+static_assert(static_cast<std::uint8_t>(access::local_write | all_remote | access::mw_bind) ==
+              access_bits);
+static_assert(has(all_remote, access::local_read), "reading locally needs no bit");
 // With the rights that others imply added.
 [[nodiscard]] constexpr access normalized(access a) noexcept {
   const bool remote_change = has(a, access::remote_write) || has(a, access::remote_atomic);
   return remote_change ? (a | access::local_write) : a;
 }
+static_assert(normalized(access::remote_read) == access::remote_read);
+static_assert(has(normalized(access::remote_write), access::local_write));
+static_assert(has(normalized(access::remote_atomic), access::local_write));
 
 // Where memory lies. Which kinds a transport takes, capabilities say.
 enum class memory_kind : std::uint8_t {
@@ -92,6 +100,8 @@ enum class opcode : std::uint8_t {
   send_invalidate,  // rc: a send that ends the window of `rkey` at the receiver, before it completes there
 };
 inline constexpr std::size_t opcode_count = 12;
+static_assert(static_cast<std::size_t>(opcode::send_invalidate) + 1 == opcode_count);
+static_assert(opcode_count <= 32, "capabilities::operations has a bit for each");
 [[nodiscard]] const char* name(opcode op) noexcept;
 
 // ibv_wc_status, number by number.
@@ -122,6 +132,7 @@ enum class wc_status : std::uint8_t {
   tm_rndv_incomplete,
 };
 inline constexpr std::size_t wc_status_count = 24;
+static_assert(static_cast<std::size_t>(wc_status::tm_rndv_incomplete) + 1 == wc_status_count);
 [[nodiscard]] std::string_view name(wc_status s) noexcept;
 // Every status maps to exactly one code.
 [[nodiscard]] errc to_errc(wc_status s) noexcept;
@@ -132,6 +143,8 @@ struct segment {
   std::uint32_t length;  // bytes
   std::uint32_t lkey;    // of the domain the queue pair belongs to; 0 only for inline data
 };
+static_assert(sizeof(segment) == 16 && offsetof(segment, length) == 8);
+static_assert(std::is_trivially_copyable_v<segment>, "lists of them are copied into slots");
 
 // Where a datagram goes to or comes from (address handle, queue pair number, qkey).
 struct datagram_peer {
@@ -140,6 +153,8 @@ struct datagram_peer {
   std::uint32_t queue_pair = 0;
   std::uint32_t qkey = 0;
 };
+static_assert(sizeof(datagram_peer) == 40 && offsetof(datagram_peer, address_length) == 28);
+static_assert(std::is_trivially_copyable_v<datagram_peer>);
 
 // The key of every port that is bound to an address: rdma_cm tells it of each (RDMA_UDP_QKEY).
 inline constexpr std::uint32_t bound_qkey = 0x01234567;
@@ -151,6 +166,7 @@ inline constexpr std::uint8_t more = 4;         // may stay unseen by the peer u
 inline constexpr std::uint8_t solicited = 8;    // wakes a peer that wakes for such messages only
 // Some of the payload is device memory, which the device alone reads: it goes without inline_data.
 inline constexpr std::uint8_t device_memory = 16;
+static_assert((fence | inline_data | more | solicited | device_memory) == 31, "a bit for each");
 }  // namespace post_flag
 
 struct send_request {
@@ -191,6 +207,8 @@ struct completion {
   // Receives of a receive_queue only: whose message it was. Null: of a queue pair that is gone.
   queue_pair* from = nullptr;
 };
+static_assert(sizeof(completion) <= 40, "polls hand out arrays of them");
+static_assert(std::is_trivially_copyable_v<completion>);
 
 // What became of a post.
 enum class posted : std::uint8_t {

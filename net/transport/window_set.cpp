@@ -25,6 +25,9 @@ result<std::uint32_t> window_set::make(const window_range& w) {
     if (!made) return made.why();
     const std::uint32_t window = free_.back();
     free_.pop_back();
+    CORDMA_ASSERT_OP(window, <, keys_.size());
+    CORDMA_ASSERT_OP(keys_[window], ==, 0U);
+    CORDMA_ASSERT_OP(made->rkey, !=, 0U);
     keys_[window] = made->rkey;
     return window;
   } catch (const std::bad_alloc&) {
@@ -35,11 +38,13 @@ result<std::uint32_t> window_set::make(const window_range& w) {
 void window_set::free(std::uint32_t window) noexcept {
   if (key(window) == 0) return;
   static_cast<void>(regions_.revoke(std::exchange(keys_[window], 0), this));
+  CORDMA_ASSERT_OP(free_.size(), <, keys_.size());
   free_.push_back(window);
 }
 
 void window_set::clear() noexcept {
   for (std::uint32_t w = 0; w < keys_.size(); ++w) free(w);
+  CORDMA_ASSERT_OP(free_.size(), ==, keys_.size());
 }
 
 }  // namespace cordma::transport

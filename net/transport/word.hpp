@@ -10,6 +10,8 @@
 namespace cordma::transport {
 
 inline constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic_ref<std::uint64_t>::required_alignment == word_bytes);
 
 [[nodiscard]] inline bool is_word(const std::byte* at, std::uint64_t length) noexcept {
   return length == word_bytes && reinterpret_cast<std::uintptr_t>(at) % word_bytes == 0;
