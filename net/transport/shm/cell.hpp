@@ -8,8 +8,10 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace cordma::transport::shm {
 
@@ -18,6 +20,9 @@ inline constexpr std::size_t page_bytes = 4096;
 inline constexpr std::uint32_t least_ring_bytes = 4096;
 inline constexpr std::uint32_t most_ring_bytes = 1U << 28;
 inline constexpr std::uint32_t most_segments = 8;  // per request, as net/ has it
+static_assert(std::has_single_bit(cell_bytes) && page_bytes % cell_bytes == 0);
+static_assert(std::has_single_bit(least_ring_bytes) && std::has_single_bit(most_ring_bytes));
+static_assert(least_ring_bytes % page_bytes == 0, "rings are mapped by pages");
 
 enum class message : std::uint8_t {
   send = 1,   // payload inline
@@ -28,10 +33,16 @@ enum class message : std::uint8_t {
   serve,      // payload: service_request; the target accesses its memory itself
   bye,        // the sender closed gracefully; the last message
 };
+// Receivers tell kinds apart by their order.
+static_assert(message::send < message::send_imm && message::send_imm < message::fetch,
+              "payload inline comes first");
+static_assert(message::fetch_imm < message::write_imm && message::write_imm < message::serve,
+              "what needs a receive comes before what needs none");
 
 namespace message_flag {
 inline constexpr std::uint8_t continues = 1;  // more fragments of this message follow
 inline constexpr std::uint8_t continued = 2;  // not the first fragment
+static_assert((continues & continued) == 0);
 }  // namespace message_flag
 
 // A message begins at a cell boundary with this header; its payload follows at once and runs on
@@ -46,12 +57,16 @@ struct cell_header {
 };
 static_assert(sizeof(cell_header) == 16 && offsetof(cell_header, length) == 4);
 static_assert(offsetof(cell_header, what) == 8 && offsetof(cell_header, imm) == 12);
+static_assert(offsetof(cell_header, flags) == 9 && offsetof(cell_header, pieces) == 10);
+static_assert(std::has_unique_object_representations_v<cell_header>, "no byte of it is padding");
 inline constexpr std::size_t inline_payload = cell_bytes - sizeof(cell_header);
 static_assert(inline_payload == 48, "small messages travel in one cache line");
 
 [[nodiscard]] constexpr std::uint64_t cells_for(std::uint64_t payload) noexcept {
   return (sizeof(cell_header) + payload + cell_bytes - 1) / cell_bytes;
 }
+static_assert(cells_for(0) == 1 && cells_for(inline_payload) == 1);
+static_assert(cells_for(inline_payload + 1) == 2 && cells_for(inline_payload + cell_bytes) == 2);
 
 // A part of a message that stays in the sender's memory.
 struct piece {
@@ -60,7 +75,9 @@ struct piece {
   std::uint64_t where;   //  8: offset in the region, or address in the sender's process
   std::uint64_t length;  // 16: bytes
 };
-static_assert(sizeof(piece) == 24);
+static_assert(sizeof(piece) == 24 && std::has_unique_object_representations_v<piece>);
+static_assert(offsetof(piece, epoch) == 4 && offsetof(piece, where) == 8);
+static_assert(offsetof(piece, length) == 16);
 inline constexpr std::size_t most_descriptor_bytes = most_segments * sizeof(piece);
 static_assert(cells_for(most_descriptor_bytes) * 8 <= least_ring_bytes / cell_bytes);
 
@@ -76,7 +93,11 @@ struct service_request {
   std::uint64_t operand;  // 24
   std::uint64_t swap;     // 32
 };
-static_assert(sizeof(service_request) == 40);
+static_assert(sizeof(service_request) == 40 &&
+              std::has_unique_object_representations_v<service_request>);
+static_assert(offsetof(service_request, length) == 4 && offsetof(service_request, rkey) == 8);
+static_assert(offsetof(service_request, addr) == 16 && offsetof(service_request, operand) == 24);
+static_assert(offsetof(service_request, swap) == 32);
 
 struct service_slot {
   std::uint32_t status;  // wc_status
@@ -86,6 +107,8 @@ struct service_slot {
   std::byte data[8192 - 64];
 };
 static_assert(sizeof(service_slot) == 8192 && offsetof(service_slot, data) == 64);
+static_assert(offsetof(service_slot, status) == 0 && offsetof(service_slot, old_value) == 8);
+static_assert(sizeof(service_slot::data) % sizeof(std::uint64_t) == 0);
 
 enum class end_of_stream : std::uint32_t { open = 0, withdrawn = 1, graceful = 2 };
 
@@ -103,18 +126,24 @@ struct ring_control {
   alignas(128) std::atomic<std::uint32_t> accessing;
 };
 static_assert(sizeof(ring_control) == 384);
+static_assert(offsetof(ring_control, taken) == 0 && offsetof(ring_control, fetched) == 8);
+static_assert(offsetof(ring_control, served) == 16 && offsetof(ring_control, held_up) == 24);
+static_assert(offsetof(ring_control, waiting) == 128 && offsetof(ring_control, ended) == 132);
+static_assert(offsetof(ring_control, accessing) == 256);
 
 struct control_page {
   ring_control direction[2];
 };
-static_assert(sizeof(control_page) <= page_bytes);
+static_assert(sizeof(control_page) == 768 && sizeof(control_page) <= page_bytes);
 
 inline constexpr std::size_t slots_at = page_bytes;
 inline constexpr std::size_t rings_at = slots_at + 2 * sizeof(service_slot);
+static_assert(slots_at == 4096 && rings_at == 20480);
 static_assert(rings_at % page_bytes == 0);
 [[nodiscard]] constexpr std::size_t channel_bytes(std::size_t ring_bytes) noexcept {
   return rings_at + 2 * ring_bytes;
 }
+static_assert(channel_bytes(least_ring_bytes) == 28672);
 
 // One per adapter, seen by all its peers, writable only by itself.
 struct adapter_page {
@@ -122,6 +151,7 @@ struct adapter_page {
   alignas(128) std::atomic<std::uint32_t> nap;        // number of the sleep it is in; 0: awake
 };
 static_assert(sizeof(adapter_page) <= page_bytes);
+static_assert(offsetof(adapter_page, may_sleep) == 0 && offsetof(adapter_page, nap) == 128);
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<end_of_stream>::is_always_lock_free);

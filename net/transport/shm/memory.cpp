@@ -11,6 +11,7 @@
 #include <cordma/net/transport/reserve_file.hpp>
 #include <cordma/net/transport/shm/memory.hpp>
 #include <cordma/net/transport/shortage.hpp>
+#include <cordma/runtime/check.hpp>
 #include <cstdio>
 #include <string>
 
@@ -42,6 +43,7 @@ mapped_view::~mapped_view() {
 }
 
 result<unique_fd> create_shared(const char* name, std::size_t bytes) {
+  CORDMA_REQUIRE_OP(bytes % page_bytes, ==, 0U);
   // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
   rlimit most{};
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {
@@ -75,6 +77,7 @@ unique_fd reopen_read_only(int fd) noexcept {
 }
 
 result<mapped_view> map_shared(int fd, std::size_t bytes, protection how) {
+  CORDMA_REQUIRE_OP(fd, >=, 0);
   const int rights = how == protection::read ? PROT_READ : PROT_READ | PROT_WRITE;
   void* const at = ::mmap(nullptr, bytes, rights, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) {
@@ -88,6 +91,8 @@ result<mapped_view> map_shared(int fd, std::size_t bytes, protection how) {
 }
 
 result<channel> map_channel(int fd, std::uint32_t ring_bytes) {
+  CORDMA_REQUIRE_OP(ring_bytes % least_ring_bytes, ==, 0U);
+  CORDMA_REQUIRE_OP(ring_bytes, <=, most_ring_bytes);
   const std::size_t file = channel_bytes(ring_bytes);
   const std::size_t total = file + 2 * std::size_t{ring_bytes};
   void* const reserved =
@@ -111,6 +116,7 @@ result<channel> map_channel(int fd, std::uint32_t ring_bytes) {
     c.slot[i] = reinterpret_cast<service_slot*>(base + slots_at + i * sizeof(service_slot));
     c.cells[i] = base + rings_at + i * 2 * ring;
   }
+  CORDMA_ASSERT_OP(c.cells[1] + 2 * ring - base, ==, static_cast<std::ptrdiff_t>(total));
   return c;
 }
 

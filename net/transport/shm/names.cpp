@@ -9,6 +9,7 @@
 #include <cordma/net/transport/shm/local_host.hpp>
 #include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shortage.hpp>
+#include <cordma/runtime/check.hpp>
 #include <filesystem>
 
 namespace cordma::transport::shm {
@@ -284,6 +285,7 @@ bool bound_name::is_whole() const noexcept {
 }
 
 result<void> bound_name::restore() {
+  CORDMA_REQUIRE(lock && !owner.inherited());
   const result<void> folder = make_directory(path.substr(0, path.rfind('/')), rule);
   if (!folder) return folder;
   if (!is_file(lock_path, lock.get())) {
@@ -304,6 +306,7 @@ result<bound_name> bind_name(const std::string& path, const peer_rule& rule) {
 result<bound_name> bind_port(const meeting_place& at, std::uint16_t port, const peer_rule& rule) {
   const result<void> folder = make_directory(at.folders.front(), rule);
   if (!folder) return folder.why();
+  CORDMA_REQUIRE_OP(port, !=, 0);
   const std::string path = port_path(at.folders.front(), port);
   result<socket_fd> second = take_second_name(at, port, rule);
   if (!second) return taken(path);

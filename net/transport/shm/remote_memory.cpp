@@ -1,4 +1,5 @@
 #include <cordma/net/transport/shm/remote_memory.hpp>
+#include <cordma/runtime/check.hpp>
 
 namespace cordma::transport::shm {
 
@@ -10,6 +11,8 @@ remote_region* remote_memory::find_slowly(std::uint64_t key) noexcept {
 }
 
 remote_region& remote_memory::add(remote_region r) {
+  CORDMA_REQUIRE(r.epoch_now != nullptr);
+  CORDMA_REQUIRE_OP(r.length, !=, 0U);
   recent_.fill(nullptr);
   std::erase_if(all_, [](const auto& entry) { return !entry.second->valid(); });
   const std::uint64_t key = r.key;

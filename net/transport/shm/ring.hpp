@@ -6,6 +6,7 @@
 #include <bit>
 #include <cordma/net/transport/shm/cell.hpp>
 #include <cordma/net/transport/shm/copy.hpp>
+#include <cordma/runtime/check.hpp>
 #include <cstring>
 
 namespace cordma::transport::shm {
@@ -28,7 +29,11 @@ class ring_writer {
         mask_(bytes / cell_bytes - 1),
         lap_shift_(static_cast<unsigned>(std::countr_zero(bytes / cell_bytes))),
         limit_(bytes / cell_bytes),
-        control_(control) {}
+        control_(control) {
+    CORDMA_REQUIRE_OP(std::popcount(bytes), ==, 1);
+    CORDMA_REQUIRE_OP(bytes, >=, least_ring_bytes);
+    CORDMA_REQUIRE(cells != nullptr && control != nullptr);
+  }
 
   // Cells written so far, ever.
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
@@ -95,6 +100,7 @@ class ring_writer {
     return static_cast<std::uint32_t>(position >> lap_shift_ << 1) | 1U;
   }
   [[nodiscard]] bool refresh(std::uint64_t n) noexcept {
+    CORDMA_ASSERT_OP(position_, <, limit_);
     static_cast<void>(taken());
     return position_ + n + 1 <= limit_;
   }
@@ -120,7 +126,11 @@ class ring_reader {
         at_(cells),
         mask_(bytes / cell_bytes - 1),
         lap_shift_(static_cast<unsigned>(std::countr_zero(bytes / cell_bytes))),
-        control_(control) {}
+        control_(control) {
+    CORDMA_REQUIRE_OP(std::popcount(bytes), ==, 1);
+    CORDMA_REQUIRE_OP(bytes, >=, least_ring_bytes);
+    CORDMA_REQUIRE(cells != nullptr && control != nullptr);
+  }
 
   // Whether a message is there: one load of one cache line.
   [[nodiscard]] bool ready() const noexcept {

@@ -53,11 +53,19 @@ shm_adapter::shm_adapter(std::shared_ptr<shm_domain> of, reactor& home, unique_f
       doorbell_(std::move(doorbell)),
       page_fd_(std::move(page_fd)),
       page_view_(std::move(page)) {
+  CORDMA_REQUIRE_OP(page_view_.size(), >=, sizeof(adapter_page));
   const bool sleeps = home_.mode() != wait_mode::polling;
   page_->may_sleep.store(sleeps ? 1 : 0, std::memory_order_seq_cst);
 }
 
-shm_adapter::~shm_adapter() { CORDMA_REQUIRE(pairs_.empty()); }
+shm_adapter::~shm_adapter() {
+  CORDMA_REQUIRE_OP(pairs_.size(), ==, 0U);
+  if (home_.inherited()) return;
+  CORDMA_ASSERT_OP(expecting_, ==, 0);
+  CORDMA_ASSERT_OP(requests_.size(), ==, 0U);
+  CORDMA_ASSERT(events_.empty());
+  CORDMA_ASSERT(called_.empty() && reporting_.empty());
+}
 
 std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
   std::size_t n = 0;
@@ -136,6 +144,7 @@ bool shm_adapter::time_to_look() noexcept {
 bool shm_adapter::look_at_sockets() noexcept { return sockets_.look().called; }
 
 arm_state shm_adapter::arm() noexcept {
+  CORDMA_ASSERT_OP(page_->nap.load(std::memory_order_relaxed), ==, 0U);
   found_since_arm_ = 0;
   if (page_->may_sleep.load(std::memory_order_relaxed) == 0) {
     // It sleeps after all, or again: from here on peers fence before they look.
@@ -204,6 +213,7 @@ result<std::unique_ptr<receive_queue>> shm_adapter::make_receive_queue(std::uint
 }
 
 void shm_adapter::attach(shm_queue_pair& q) {
+  CORDMA_REQUIRE(std::ranges::find(pairs_, &q) == pairs_.end());
   pairs_.push_back(&q);
   sweep_ = true;
   // It may be none that barrier_joined() reaches: from here on all fence again. arm() sees to it that
@@ -216,7 +226,7 @@ void shm_adapter::attach(shm_queue_pair& q) {
 
 void shm_adapter::detach(shm_queue_pair& q) noexcept {
   const auto at = std::find(pairs_.begin(), pairs_.end(), &q);
-  if (at == pairs_.end()) return;
+  CORDMA_REQUIRE(at != pairs_.end());
   *at = pairs_.back();
   pairs_.pop_back();
 }

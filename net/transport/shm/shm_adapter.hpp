@@ -61,7 +61,10 @@ class shm_adapter final : public adapter, public receive_queue_home {
   void attach(shm_queue_pair& q);
   void detach(shm_queue_pair& q) noexcept;
   // Sockets are looked at often while somebody waits for one.
-  void expect(int more) noexcept { expecting_ += more; }
+  void expect(int more) noexcept {
+    expecting_ += more;
+    CORDMA_ASSERT_OP(expecting_, >=, 0);
+  }
   // Of a listener. Throws std::bad_alloc.
   void push(cm_event e);
   // Of a queue pair or a receive queue.

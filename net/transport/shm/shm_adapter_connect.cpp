@@ -72,6 +72,7 @@ bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexc
 
 result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
                               const peer_identity& who) {
+  CORDMA_REQUIRE_OP(fds.size(), ==, 3U);
   peer_terms t;
   if (i.cell_size != cell_bytes) {
     return failure{errc::unsupported_version,
@@ -147,6 +148,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
 }
 
 connect_request& shm_adapter::add_request(std::unique_ptr<connect_request> r) {
+  CORDMA_REQUIRE_OP(r->hello.data_bytes, <=, r->hello.data.size());
   cm_event e;
   e.what = cm_event::type::connect_request;
   e.from = r->from;
@@ -154,7 +156,8 @@ connect_request& shm_adapter::add_request(std::unique_ptr<connect_request> r) {
   e.data.assign(r->hello.data.begin(), r->hello.data.begin() + r->hello.data_bytes);
   e.peer = "shm:";
   e.peer += peer_name(r->who);
-  const auto at = requests_.emplace(e.request, std::move(r)).first;
+  const auto [at, is_new] = requests_.emplace(e.request, std::move(r));
+  CORDMA_ASSERT(is_new);
   try {
     push(std::move(e));
   } catch (const std::bad_alloc&) {
@@ -212,6 +215,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
     socket_fd& socket, const introduction& hello, std::span<unique_fd> fds,
     const peer_identity& who, const std::string& path, const queue_pair_options& options,
     std::span<const std::byte> data) {
+  CORDMA_REQUIRE_OP(fds.size(), ==, most_packet_fds);
   const auto refuse = [&](const failure& why) {
     hang_up(socket, make_refusal(packet::refuse, why.code(), why.message()));
     return why;
@@ -253,7 +257,8 @@ result<std::uint64_t> shm_adapter::hand_over(std::uint64_t request, adapter& tar
   if (!r) return failure{errc::bad_state, "the connection request was answered before"};
   const std::lock_guard lock(to->handed_mutex_);
   r.mapped()->from = nullptr;
-  to->handed_.insert(std::move(r));
+  const bool handed = to->handed_.insert(std::move(r)).inserted;
+  CORDMA_ASSERT(handed);
   return request;
 }
 

@@ -42,6 +42,9 @@ capabilities describe() {
   return c;
 }
 
+static_assert(epochs_bytes % page_bytes == 0);
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t), "epochs are mapped");
+
 }  // namespace
 
 shm_domain::shm_domain(shm_options options, peer_rule rule, meeting_place place, unique_fd epochs,
@@ -53,7 +56,13 @@ shm_domain::shm_domain(shm_options options, peer_rule rule, meeting_place place,
       epochs_fd_(std::move(epochs)),
       epochs_view_(std::move(view)),
       epochs_(reinterpret_cast<std::atomic<std::uint32_t>*>(epochs_view_.data())),
-      barriers_(join_barriers()) {}
+      barriers_(join_barriers()) {
+  CORDMA_REQUIRE_OP(epochs_view_.size(), >=, epoch_count * sizeof(std::uint32_t));
+}
+
+shm_domain::~shm_domain() {
+  if (!made_in_.inherited()) CORDMA_ASSERT_OP(accessors_.size(), ==, 0U);
+}
 
 result<memory_keys> shm_domain::register_memory(const memory_range& range) {
   const result<void> taken = check_memory(range, caps_);
@@ -73,16 +82,19 @@ result<memory_keys> shm_domain::register_memory(const memory_range& range) {
   }
   const result<memory_keys> keys = regions_.add(kept);
   if (keys) {
-    CORDMA_ASSERT(keys.ok() && (*keys).lkey < epoch_count);
-    epochs_[(*keys).lkey].fetch_add(1, std::memory_order_release);  // now odd: registered
+    CORDMA_ASSERT_OP((*keys).lkey, <, epoch_count);
+    const std::uint32_t before = epochs_[(*keys).lkey].fetch_add(1, std::memory_order_release);
+    CORDMA_ASSERT_OP(before % 2, ==, 0U);  // now odd: registered
   }
   return keys;
 }
 
 void shm_domain::deregister_memory(std::uint32_t lkey) noexcept {
-  CORDMA_REQUIRE(lkey != 0 && lkey < epoch_count);
+  CORDMA_REQUIRE_OP(lkey, !=, 0U);
+  CORDMA_REQUIRE_OP(lkey, <, epoch_count);
   // Whoever looks from here on sees that it is over; whoever looked before is waited for.
-  epochs_[lkey].fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t before = epochs_[lkey].fetch_add(1, std::memory_order_seq_cst);
+  CORDMA_REQUIRE_OP(before % 2, ==, 1U);
   wait_for_accessors();
   regions_.remove(lkey);
 }
@@ -114,13 +126,17 @@ void shm_domain::wait_for(std::span<const accessor> accessors) const noexcept {
 }
 
 void shm_domain::add(const accessor& a) {
+  CORDMA_REQUIRE(a.accessing != nullptr);
+  CORDMA_REQUIRE_OP(a.socket, >=, 0);
   const std::lock_guard lock(mutex_);
   accessors_.push_back(a);
 }
 
 void shm_domain::remove(const std::atomic<std::uint32_t>* accessing) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(accessors_, [&](const accessor& a) { return a.accessing == accessing; });
+  const std::size_t removed =
+      std::erase_if(accessors_, [&](const accessor& a) { return a.accessing == accessing; });
+  CORDMA_ASSERT_OP(removed, <=, 1U);
 }
 
 result<std::unique_ptr<adapter>> shm_domain::open(reactor& home) {

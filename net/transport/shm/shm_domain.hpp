@@ -7,6 +7,7 @@
 #include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/peer_rule.hpp>
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/process.hpp>
 #include <mutex>
 #include <span>
 #include <string>
@@ -30,6 +31,7 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
  public:
   shm_domain(shm_options options, peer_rule rule, meeting_place place, unique_fd epochs,
              mapped_view view);
+  ~shm_domain() override;
 
   [[nodiscard]] const capabilities& caps() const noexcept override { return caps_; }
   result<memory_keys> register_memory(const memory_range& range) override;
@@ -88,6 +90,7 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   std::atomic<std::uint64_t> request_{1};
   std::mutex mutex_;
   std::vector<accessor> accessors_;
+  process_mark made_in_;
 };
 
 }  // namespace cordma::transport::shm

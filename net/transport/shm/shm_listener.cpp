@@ -34,6 +34,7 @@ shm_listener::shm_listener(shm_adapter& home, bound_name name, address where,
       where_(std::move(where)),
       served_(std::move(served)),
       spare_(std::move(spare)) {
+  CORDMA_REQUIRE(name_.socket && name_.lock);
   socket_.own(std::move(name_.socket));
   second_.socket.own(std::move(name_.second));
 }
@@ -143,7 +144,9 @@ void shm_listener::go_on() noexcept {
 
 void shm_listener::drop(greeting& g) noexcept {
   home_.expect(-1);
-  std::erase_if(greetings_, [&g](const auto& each) { return each.get() == &g; });
+  const std::size_t dropped =
+      std::erase_if(greetings_, [&g](const auto& each) { return each.get() == &g; });
+  CORDMA_ASSERT_OP(dropped, ==, 1U);
 }
 
 void shm_listener::on_hello(greeting& g) noexcept {
@@ -161,6 +164,7 @@ void shm_listener::on_hello(greeting& g) noexcept {
 }
 
 bool shm_listener::serves(const introduction& hello) const noexcept {
+  CORDMA_REQUIRE_OP(hello.wanted_count, <=, hello.wanted.size());
   const std::span<const ip_address> wanted(hello.wanted.data(), hello.wanted_count);
   const network_namespace theirs{hello.namespace_device, hello.namespace_inode};
   // Processes of several network namespaces that share a folder on purpose reach each other as "this host"; the other

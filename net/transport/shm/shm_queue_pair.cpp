@@ -24,6 +24,8 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, side which, const queue_pair_o
       rnr_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_rnr_timeout(); },
                  *this),
       watch_timer_([](timer& t) noexcept { static_cast<pair_timer&>(t).owner.on_watch(); }, *this) {
+  CORDMA_REQUIRE_OP(options_.send_depth, >, 0U);
+  CORDMA_REQUIRE_OP(options_.max_segments, <=, most_segments);
   const std::uint32_t recvs = std::bit_ceil(options_.recv_depth);
   const std::uint32_t sends = std::bit_ceil(options_.send_depth);
   recv_mask_ = recvs - 1;
@@ -56,7 +58,8 @@ shm_queue_pair::~shm_queue_pair() {
       static_cast<void>(send_packet(socket_.get(), p));
     }
   }
-  state_ = state::error;
+  CORDMA_ASSERT_OP(accesses_ % 2, ==, 0U);
+  state_.become(state::error);
   if (shared_ != nullptr) leave_shared();
   close_hidden();
   end_socket();
@@ -112,6 +115,9 @@ bool shm_queue_pair::probe() noexcept {
 
 void shm_queue_pair::establish(channel memory, peer_terms terms, std::vector<std::byte> data) {
   const channel& used = memory.control != nullptr ? memory : memory_;
+  CORDMA_REQUIRE(used.control != nullptr);
+  CORDMA_REQUIRE_OP(terms.page.size(), >=, sizeof(adapter_page));
+  CORDMA_REQUIRE_OP(terms.epochs.size(), ==, epochs_bytes);
   const auto& incoming = used.control->direction[1 - static_cast<std::size_t>(side_)];
   domain_.add({&incoming.accessing, socket_.get()});
   if (state_ == state::connecting) home_.expect(-1);
@@ -126,7 +132,8 @@ void shm_queue_pair::establish(channel memory, peer_terms terms, std::vector<std
   writer_ = ring_writer(memory_.cells[out], ring_bytes, &out_control());
   reader_ = ring_reader(memory_.cells[1 - out], ring_bytes, &in_control());
   eager_ = std::min<std::uint64_t>(domain_.options().eager_bytes, ring_bytes / 4 - 64);
-  state_ = state::up;
+  CORDMA_ASSERT_OP(eager_, <, writer_.most_payload());
+  state_.become(state::up);
   cm_event e;
   e.what = cm_event::type::established;
   e.pair = this;
@@ -254,6 +261,7 @@ void shm_queue_pair::on_watch() noexcept {
 
 // What was posted before is carried out; then the last message goes out, and is taken.
 void shm_queue_pair::advance_close() noexcept {
+  CORDMA_ASSERT(closing_);
   if (!said_bye_) {
     if (head_ != close_mark_ || !writer_.room(1)) return;
     show_withheld();
@@ -294,13 +302,15 @@ void shm_queue_pair::end_socket() noexcept {
 
 // In a child of fork(): the rings and their counters are the parent's, and the domain's lock may be held for ever.
 void shm_queue_pair::leave_to_parent() noexcept {
-  state_ = state::error;
+  state_.become(state::error);
   socket_.close();
 }
 
 void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   if (state_ != state::up) return;
-  state_ = state::error;
+  state_.become(state::error);
+  CORDMA_ASSERT_OP(exec_ - head_, <=, tail_ - head_);
+  CORDMA_ASSERT_OP(tail_ - head_, <=, options_.send_depth);
   open_ = plain_ = false;
   dying_ = false;
   first_recv_status_ = status;
@@ -368,7 +378,7 @@ void shm_queue_pair::on_connect_timeout() noexcept {
 void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) noexcept {
   if (state_ == state::error || state_ == state::up) return;
   if (state_ == state::connecting) home_.expect(-1);
-  state_ = state::error;
+  state_.become(state::error);
   if (connect_timer_.pending()) home_.home().remove(connect_timer_);
   if (call_timer_.pending()) home_.home().remove(call_timer_);
   invitation_.reset();
@@ -396,6 +406,7 @@ void shm_queue_pair::lose_peer(failure why) noexcept {
 }
 
 void shm_queue_pair::finish_dying() noexcept {
+  CORDMA_ASSERT(dying_);
   if (said_bye_ && writer_.taken() >= bye_goal_) {
     fail(failure(errc::not_connected, "closed by this side"));
     return;
@@ -423,6 +434,8 @@ void shm_queue_pair::finish_dying() noexcept {
 // In error: one completion for everything that was accepted, once the cause was told.
 std::size_t shm_queue_pair::hand_out_flushed(std::span<completion> out) noexcept {
   if (!cause_out_) return 0;
+  CORDMA_ASSERT_OP(tail_ - head_, <=, options_.send_depth);
+  CORDMA_ASSERT_OP(recv_tail_ - recv_head_, <=, recv_mask_ + 1);
   std::size_t n = 0;
   for (; n < out.size() && head_ != tail_; ++head_) {
     const send_entry& e = sends_[head_ & send_mask_];

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 
 #include <array>
+#include <cordma/net/transport/checked_state.hpp>
 #include <cordma/net/transport/event_queue.hpp>
 #include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/remote_memory.hpp>
@@ -59,6 +60,20 @@ struct turn : list_node {
 inline constexpr std::uint32_t watched_for = EPOLLIN | static_cast<std::uint32_t>(EPOLLRDHUP);
 
 enum class side : std::uint8_t { connects = 0, accepts = 1 };
+static_assert(static_cast<std::size_t>(side::accepts) <
+              std::extent_v<decltype(control_page::direction)>);
+
+enum class pair_state : std::uint8_t { unconnected, connecting, up, error };
+// Whether the right one may follow the left one. A call that reached nobody leaves its queue pair as it was.
+[[nodiscard]] constexpr bool operator>>(pair_state from, pair_state to) noexcept {
+  switch (to) {
+    case pair_state::unconnected: return from == pair_state::error;
+    case pair_state::connecting: return from == pair_state::unconnected;
+    case pair_state::up: return from < pair_state::up;
+    case pair_state::error: return true;
+  }
+  return false;
+}
 
 // Whom the connecting side calls, until it has said hello.
 struct invitation {
@@ -125,7 +140,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void event_taken(cm_event::type what) noexcept;
 
  private:
-  enum class state : std::uint8_t { unconnected, connecting, up, error };
+  using state = pair_state;
   enum class stage : std::uint8_t { waiting, fetch, flush, finished };
   enum class taking : std::uint8_t { delivered, consumed, blocked };
   struct send_entry {
@@ -297,7 +312,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   bool plain_ = false;      // up, announced, nothing of our own outstanding: see settle()
   bool open_ = false;       // up, announced, not closing, sends may bypass the queue
   bool announced_ = false;  // the event `established` was taken
-  state state_ = state::unconnected;
+  checked_state<pair_state> state_{pair_state::unconnected};
   std::uint32_t recv_head_ = 0;
   std::uint32_t recv_tail_ = 0;
   std::uint32_t recv_mask_ = 0;

@@ -17,13 +17,15 @@ constexpr const char* in_flight =
 // ---- calling: a listener may be busy, and this user's descriptors in flight are limited ----
 
 result<void> shm_queue_pair::call(std::unique_ptr<invitation> to) {
+  CORDMA_REQUIRE(to != nullptr);
+  CORDMA_ASSERT(invitation_ == nullptr && !socket_);
   invitation_ = std::move(to);
-  state_ = state::connecting;
+  state_.become(state::connecting);
   home_.expect(1);
   const result<void> called = call_once();
   if (!called) {
     home_.expect(-1);
-    state_ = state::error;
+    state_.become(state::error);
     socket_.close();
     return called;
   }
@@ -72,6 +74,7 @@ result<void> shm_queue_pair::meet(socket_fd socket) {
   if (!memory) return memory.why();
   result<channel> mapped = map_channel(memory->get(), ring_bytes);
   if (!mapped) return mapped.why();
+  CORDMA_ASSERT(invitation_ != nullptr);
   peer_.who = *who;
   socket_.own(std::move(socket));
   const result<void> watched = socket_.watch(watched_for);

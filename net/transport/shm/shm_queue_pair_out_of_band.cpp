@@ -21,6 +21,10 @@ struct descriptor_blob {
   std::uint64_t checksum;      // 120
 };
 static_assert(sizeof(descriptor_blob) == 128 && offsetof(descriptor_blob, checksum) == 120);
+static_assert(offsetof(descriptor_blob, version) == 4 &&
+              offsetof(descriptor_blob, path_bytes) == 6);
+static_assert(offsetof(descriptor_blob, token) == 8 && offsetof(descriptor_blob, path) == 16);
+static_assert(std::has_unique_object_representations_v<descriptor_blob>);
 constexpr std::uint32_t descriptor_magic = 0x64726473;  // "sdrd"
 
 // FNV-1a.
@@ -72,7 +76,7 @@ result<void> shm_queue_pair::open_hidden() {
   if (!bound) return bound.why();
   hidden_ = std::make_unique<hidden_name>(std::move(*bound), home_.sockets(), *this);
   path_ = hidden_->name.path;
-  state_ = state::unconnected;
+  CORDMA_ASSERT_OP(state_, ==, state::unconnected);
   return {};
 }
 
@@ -122,7 +126,7 @@ result<void> shm_queue_pair::connect(std::span<const std::byte> peer_descriptor)
   if (!calling) {
     side_ = side::accepts;
     path_ = own;
-    state_ = state::unconnected;
+    state_.become(state::unconnected);
     return calling;
   }
   close_hidden();
@@ -130,9 +134,10 @@ result<void> shm_queue_pair::connect(std::span<const std::byte> peer_descriptor)
 }
 
 result<void> shm_queue_pair::wait_for_peer() {
+  CORDMA_REQUIRE(hidden_ != nullptr);
   const result<void> watched = hidden_->socket.watch(EPOLLIN);
   if (!watched) return watched;
-  state_ = state::connecting;
+  state_.become(state::connecting);
   home_.expect(1);
   home_.home().add(connect_timer_, after(home_.home().now(), options_.connect_timeout));
   return {};

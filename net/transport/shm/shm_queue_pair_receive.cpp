@@ -61,6 +61,7 @@ posted shm_queue_pair::post_recv(const recv_request& request, completion& now) n
 // A shared receive for the message that has none.
 bool shm_queue_pair::borrow() noexcept {
   if (shared_ == nullptr) return false;
+  CORDMA_ASSERT(receives_empty());
   const recv_request* const lent = shared_->lend(*this);
   if (lent == nullptr) return false;
   if (rnr_waiting_) home_.home().remove(rnr_timer_);
@@ -76,6 +77,7 @@ void shm_queue_pair::turn_came() noexcept {
 // What it has taken comes back: nobody asks this queue pair any more.
 void shm_queue_pair::leave_shared() noexcept {
   shared_->withdraw(*this);
+  CORDMA_ASSERT_OP(recv_tail_ - recv_head_, <=, 1U);
   if (!receives_empty()) {
     shared_->finish(
         {.id = first_receive().id, .status = wc_status::wr_flush_err, .op = opcode::recv});
@@ -167,6 +169,7 @@ shm_queue_pair::taking shm_queue_pair::take_fragment(const cell_header& h,
     not_allowed(r, reader_.position());
     return taking::blocked;
   }
+  CORDMA_ASSERT_OP(partial_, <=, r.capacity);
   if (h.length > r.capacity - partial_) {
     too_long(r, reader_.position());
     return taking::blocked;
@@ -260,6 +263,7 @@ bool shm_queue_pair::fetch_some(completion& out) noexcept {
     hold_up();
     return false;
   }
+  CORDMA_ASSERT_OP(f.offset, ==, f.total);
   // A sender that failed meanwhile has its buffers back: what was copied may be anything.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (peer_withdrew()) {

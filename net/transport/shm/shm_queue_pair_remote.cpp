@@ -142,6 +142,7 @@ bool shm_queue_pair::execute_write_imm(send_entry& e) noexcept {
 wc_status shm_queue_pair::copy_through_kernel(const send_request& r, std::uint64_t total,
                                               bool& impossible) noexcept {
   std::array<iovec, most_segments> local;
+  CORDMA_ASSERT_OP(r.segment_count, <=, local.size());
   std::size_t count = 0;
   for (std::size_t i = 0; i < r.segment_count; ++i) {
     if (r.segments[i].length == 0) continue;
@@ -177,6 +178,7 @@ result<peer_view> shm_queue_pair::view(std::uint64_t rkey, std::uint64_t addr,
 
 void shm_queue_pair::ask(std::uint64_t rkey) noexcept {
   if (asked_ == rkey) return;
+  CORDMA_ASSERT_OP(asked_, ==, 0U);
   auto p = make_packet<region_packet>(packet::region_request);
   p.rkey = rkey;
   const transfer t = say(p);
@@ -212,6 +214,7 @@ bool shm_queue_pair::execute_served(send_entry& e) noexcept {
       std::memcpy(r.segments[0].addr, &old, sizeof old);
     }
     e.offset += serve_length_;
+    CORDMA_ASSERT_OP(e.offset, <=, e.total);
   }
   if (e.offset != 0 && (e.offset >= e.total || is_atomic(r.op))) {
     if (r.op == opcode::write_imm) return execute_write_imm(e);
@@ -233,6 +236,7 @@ bool shm_queue_pair::send_service_request(send_entry& e) noexcept {
   const std::uint64_t room = (writer_.most_payload() + sizeof(cell_header)) / 4 - 64 - sizeof q;
   const std::uint64_t most = writes ? room : sizeof(service_slot::data);
   serve_length_ = is_atomic(r.op) ? 8 : std::min<std::uint64_t>(e.total - e.offset, most);
+  CORDMA_ASSERT_OP(serve_length_, >, 0U);
   const std::uint64_t payload = sizeof q + (writes ? serve_length_ : 0);
   if (!writer_.room(cells_for(payload))) return blocked_for_room();
   q.length = static_cast<std::uint32_t>(serve_length_);

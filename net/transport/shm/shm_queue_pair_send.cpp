@@ -211,6 +211,7 @@ bool shm_queue_pair::execute_fragments(send_entry& e) noexcept {
                   static_cast<std::uint32_t>(bytes), cells_for(bytes), false);
     wake_peer();
   }
+  CORDMA_ASSERT_OP(e.offset, ==, e.total);
   e.at = stage::finished;
   return true;
 }
@@ -221,10 +222,13 @@ bool shm_queue_pair::execute_fetch(send_entry& e, bool& impossible) noexcept {
   const send_request& r = e.request;
   std::array<piece, most_segments> pieces;
   std::uint32_t count = 0;
+  CORDMA_ASSERT_OP(r.segment_count, <=, pieces.size());
   for (std::size_t i = 0; i < r.segment_count; ++i) {
     const segment& s = r.segments[i];
     if (s.length == 0) continue;
-    const memory_range& range = *domain_.regions().local(s.lkey);
+    const memory_range* const registered = domain_.regions().local(s.lkey);
+    CORDMA_ASSERT(registered != nullptr);
+    const memory_range& range = *registered;
     bool blocked = false;
     if (range.shared_fd >= 0 && offer(s.lkey, range, blocked)) {
       pieces[count++] = {s.lkey, offered_epoch_, static_cast<std::uint64_t>(s.addr - range.addr),
@@ -247,6 +251,7 @@ bool shm_queue_pair::execute_fetch(send_entry& e, bool& impossible) noexcept {
                 static_cast<std::uint16_t>(count), wire_imm(r), static_cast<std::uint32_t>(bytes),
                 cells_for(bytes), more);
   published(more);
+  CORDMA_ASSERT_OP(count, >, 0U);
   e.goal = ++fetches_sent_;
   e.at = stage::fetch;
   return true;

@@ -23,6 +23,7 @@ peer_name::peer_name(const peer_identity& who) noexcept {
   char* end = std::copy(named.begin(), named.end(), text_.data());
   if (who.pid != 0) end = std::to_chars(end, text_.data() + text_.size(), who.pid).ptr;
   size_ = static_cast<std::size_t>(end - text_.data());
+  CORDMA_ASSERT_OP(size_, <=, text_.size());
 }
 
 socket_fd accept_one(int listening) noexcept {
@@ -31,13 +32,14 @@ socket_fd accept_one(int listening) noexcept {
 
 transfer send_packet(int socket, std::span<const std::byte> bytes,
                      std::span<const int> fds) noexcept {
+  CORDMA_REQUIRE_OP(bytes.size(), <=, most_packet_bytes);
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_packet_fds)> room{};
   msghdr m{};
   m.msg_iov = &part;
   m.msg_iovlen = 1;
   if (!fds.empty()) {
-    CORDMA_ASSERT(fds.size() <= most_packet_fds);
+    CORDMA_REQUIRE_OP(fds.size(), <=, most_packet_fds);
     m.msg_control = room.data();
     m.msg_controllen = CMSG_SPACE(fds.size_bytes());
     cmsghdr* const c = CMSG_FIRSTHDR(&m);

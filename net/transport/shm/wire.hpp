@@ -34,11 +34,14 @@ struct packet_header {
   std::uint16_t version;
   packet type;
 };
-static_assert(sizeof(packet_header) == 8);
+static_assert(static_cast<int>(packet::hello) == 1 && static_cast<int>(packet::fault) == 10);
+static_assert(sizeof(packet_header) == 8 && offsetof(packet_header, version) == 4);
+static_assert(offsetof(packet_header, type) == 6);
 
 struct bare_packet {
   packet_header head;
 };
+static_assert(sizeof(bare_packet) == sizeof(packet_header));
 
 // Addresses in a hello. A name with more addresses of one machine asks for the first of them.
 inline constexpr std::size_t most_wanted = 8;
@@ -66,6 +69,19 @@ struct introduction {
 };
 static_assert(sizeof(introduction) == 408 && offsetof(introduction, data) == 56 &&
               offsetof(introduction, wanted) == 272);
+static_assert(offsetof(introduction, cell_size) == 8 && offsetof(introduction, ring_size) == 12);
+static_assert(offsetof(introduction, rnr_timer_ns) == 16);
+static_assert(offsetof(introduction, probe_address) == 24);
+static_assert(offsetof(introduction, probe_value) == 32 && offsetof(introduction, token) == 40);
+static_assert(offsetof(introduction, pid) == 48 && offsetof(introduction, rnr_retry) == 52);
+static_assert(offsetof(introduction, fences_itself) == 53);
+static_assert(offsetof(introduction, reads_peer) == 54);
+static_assert(offsetof(introduction, data_bytes) == 55);
+static_assert(offsetof(introduction, namespace_device) == 256);
+static_assert(offsetof(introduction, namespace_inode) == 264);
+static_assert(offsetof(introduction, wanted_count) == 400);
+static_assert(std::has_unique_object_representations_v<introduction>);
+static_assert(sizeof(introduction::data) <= UINT8_MAX, "data_bytes counts them");
 
 struct refusal {
   packet_header head;
@@ -77,7 +93,11 @@ struct refusal {
   std::array<char, 160> text;
   std::array<std::byte, 200> data;
 };
-static_assert(sizeof(refusal) == 380);
+static_assert(sizeof(refusal) == 380 && offsetof(refusal, code) == 8);
+static_assert(offsetof(refusal, data_bytes) == 9 && offsetof(refusal, mine) == 12);
+static_assert(offsetof(refusal, theirs) == 16 && offsetof(refusal, text) == 20);
+static_assert(offsetof(refusal, data) == 180 && sizeof(refusal::data) <= UINT8_MAX);
+static_assert(std::has_unique_object_representations_v<refusal>);
 
 struct region_packet {
   packet_header head;
@@ -89,7 +109,11 @@ struct region_packet {
   access rights;
   std::array<std::uint8_t, 7> unused;
 };
-static_assert(sizeof(region_packet) == 48);
+static_assert(sizeof(region_packet) == 48 && offsetof(region_packet, rkey) == 8);
+static_assert(offsetof(region_packet, addr) == 16 && offsetof(region_packet, length) == 24);
+static_assert(offsetof(region_packet, lkey) == 32 && offsetof(region_packet, epoch) == 36);
+static_assert(offsetof(region_packet, rights) == 40);
+static_assert(std::has_unique_object_representations_v<region_packet>);
 
 struct fault_packet {
   packet_header head;
@@ -98,11 +122,17 @@ struct fault_packet {
   std::uint8_t status;  // wc_status for that message
   std::array<char, 166> text;
 };
-static_assert(sizeof(fault_packet) == 184);
+static_assert(sizeof(fault_packet) == 184 && offsetof(fault_packet, position) == 8);
+static_assert(offsetof(fault_packet, code) == 16 && offsetof(fault_packet, status) == 17);
+static_assert(offsetof(fault_packet, text) == 18);
+static_assert(std::has_unique_object_representations_v<fault_packet>);
 inline constexpr std::uint64_t no_position = ~std::uint64_t{0};
 
 inline constexpr std::size_t most_packet_bytes = 512;
 inline constexpr std::size_t most_packet_fds = 4;
+static_assert(sizeof(introduction) <= most_packet_bytes && sizeof(refusal) <= most_packet_bytes);
+static_assert(sizeof(region_packet) <= most_packet_bytes);
+static_assert(sizeof(fault_packet) <= most_packet_bytes);
 
 template <class Packet>
 [[nodiscard]] Packet make_packet(packet type) noexcept {
